@@ -77,7 +77,7 @@ mod wgsl;
 
 pub use config::*;
 pub use cpu::{
-    cached::{fast::CpuPath, group::CpuGroup},
+    cached::{group::CpuGroup, path::CpuPath},
     robe::CpuRobeGroup,
     scaler::CpuScaler,
 };

@@ -1,8 +1,8 @@
 //! The direct path of the CPU group against its mirrors: the same bits, call by call.
 
 use hotrow::{
-    CpuGroup, CpuPath, CpuScaler, Embedding, Error, GradSlice, GroupConfig, Init, Lookup, LossScale, Optimizer,
-    OutOfRange, Policy, Pooling, Precision, internals::Pieces as _,
+    CpuGroup, CpuPath, CpuScaler, Embedding, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange,
+    Policy, Pooling, Precision,
 };
 use hotrow_harness::lockstep::{Batch, random_batch, random_config, random_pins};
 use rand::{RngExt, SeedableRng};
@@ -145,7 +145,8 @@ fn random_run(seed: u64, large: bool) -> Result<(), String> {
                 paths.both("pin", |group| group.pin(&rows, ways.min(config.ways)))?;
                 paths.compare("pin")?;
             }
-            let batch = if large { large_batch(&config, 9000, &mut source) } else { random_batch(&config, &mut source) };
+            let batch =
+                if large { large_batch(&config, 9000, &mut source) } else { random_batch(&config, &mut source) };
             paths.step(&batch, &mut source)?;
             match source.random_range(0..6) {
                 0 => {
@@ -189,15 +190,15 @@ fn random_runs_are_the_same_on_both_paths() {
 
 #[test]
 fn random_runs_with_large_batches_are_the_same_on_both_paths() {
-    let faults: Vec<String> = (0..100).filter_map(|seed| random_run(seed, true).err()).collect();
-    assert!(faults.is_empty(), "{} of 100 differ:\n{}", faults.len(), faults.join("\n"));
+    let faults: Vec<String> = (0..40).filter_map(|seed| random_run(seed, true).err()).collect();
+    assert!(faults.is_empty(), "{} of 40 differ:\n{}", faults.len(), faults.join("\n"));
 }
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     for threads in [1, 2, 5] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let faults: Vec<String> = pool.install(|| (100..130).filter_map(|seed| random_run(seed, true).err()).collect());
+        let faults: Vec<String> = pool.install(|| (100..108).filter_map(|seed| random_run(seed, true).err()).collect());
         assert!(faults.is_empty(), "{threads} threads:\n{}", faults.join("\n"));
     }
 }

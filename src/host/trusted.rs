@@ -4,7 +4,10 @@
 
 #![allow(unsafe_code, reason = "the only file of the library with unsafe code")]
 
-use std::{marker::PhantomData, sync::atomic::AtomicU64};
+use std::{
+    marker::PhantomData,
+    sync::atomic::{AtomicU32, AtomicU64},
+};
 
 use rayon::prelude::*;
 
@@ -61,12 +64,26 @@ impl Mapping {
     }
 }
 
+/// A word that several threads may write at once.
+pub(crate) trait Word: Sized {
+    /// The same word, shared.
+    type Shared: Sync;
+}
+
+impl Word for u32 {
+    type Shared = AtomicU32;
+}
+
+impl Word for u64 {
+    type Shared = AtomicU64;
+}
+
 /// The same words, which several threads may write at once.
-pub(crate) fn shared(words: &mut [u64]) -> &[AtomicU64] {
-    const { assert!(size_of::<AtomicU64>() == size_of::<u64>() && align_of::<AtomicU64>() == align_of::<u64>()) };
-    // SAFETY: both types have the same size and alignment, and every bit pattern is valid for both. The slice is borrowed mutably, so
-    // that nobody reads or writes its words otherwise while the result lives.
-    unsafe { &*(std::ptr::from_mut(words) as *const [AtomicU64]) }
+pub(crate) fn shared<W: Word>(words: &mut [W]) -> &[W::Shared] {
+    const { assert!(size_of::<W::Shared>() == size_of::<W>() && align_of::<W::Shared>() == align_of::<W>()) };
+    // SAFETY: `Word` names for each type its atomic one, of which every bit pattern is valid; size and alignment are checked above. The
+    // slice is borrowed mutably, so that nobody reads or writes its words otherwise while the result lives.
+    unsafe { &*(std::ptr::from_mut(words) as *const [W::Shared]) }
 }
 
 /// Calls `work(item, row)` on all cores, in the order of `targets` (pairs of item and row). Rows are `width` values of

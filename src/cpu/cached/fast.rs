@@ -4,41 +4,34 @@ use std::sync::Mutex;
 
 use crate::{
     cpu::{
-        cached::group::CpuGroup,
+        cached::{
+            group::CpuGroup,
+            path::{CpuPath, SPACE},
+        },
         direct::{
             batch::{self, Batch},
-            pool::{Source, Written, pool},
-            share,
-            sort::row_of,
+            pool::{Source, Written, list_all, pool},
+            settle::settle,
+            share::{self, key},
             space::Space,
-            update::{Moves, move_records},
+            update::{Moves, move_all, move_distinct},
         },
-        stages::cached::{merge::Gradients, tables::Tally},
+        stages::cached::{
+            merge::Gradients,
+            tables::{Tables, Tally},
+        },
     },
     error::Error,
     host::alloc::zeroed,
     record::of_params as record,
     scaler::GradSlice,
     table::{
-        layout::{FREQ_MAX, Params, Rate, ScalerState},
+        layout::{FREQ_MAX, Layout, Params, Rate, ScalerState},
         params::Mode,
         rng::Purpose,
         step_state::Pending,
     },
 };
-
-/// How a [`CpuGroup`] computes. Both ways give the same outputs, state and counters, bit for bit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CpuPath {
-    /// Reads and moves rows where they lie: fast.
-    #[default]
-    Direct,
-    /// A plain function for each shader, over the same lists as on a GPU: the reference, several times slower.
-    Mirrors,
-}
-
-/// Stands for the direct path's scratch where a [`Pending`] names a space.
-pub(crate) const SPACE: usize = 2;
 
 impl CpuGroup {
     /// Runs a forward on the direct path. Returns false, and does nothing, if the batch has to take the mirrors: it has no index, or an
@@ -49,45 +42,47 @@ impl CpuGroup {
         (indices, offsets, weights): (&[u32], &[u32], &[f32]),
         outputs: &mut [f32],
     ) -> Result<bool, Error> {
-        if self.path == CpuPath::Mirrors || self.tables.layout.sets > 0 || indices.is_empty() {
+        if self.path == CpuPath::Mirrors || indices.is_empty() {
             return Ok(false);
         }
         let train = params.mode == Mode::Train as u32;
         if train {
             self.settle();
         }
-        let tables = &mut self.tables;
-        let plain = batch::all_inside(params, &tables.features, offsets, indices);
+        let Tables { layout, tables, features, ways, cache, records, freqs } = &mut self.tables;
+        let plain = batch::all_inside(params, features, offsets, indices);
         let n = indices.len();
         let mut linear = Vec::new();
         if !plain {
             linear = zeroed("keys", n)?;
-            if !batch::linear_rows(params, &tables.features, offsets, indices, &mut tables.tables, &mut linear) {
+            if !batch::linear_rows(params, features, offsets, indices, tables, &mut linear) {
                 return Ok(false);
             }
         }
         let rows = if plain { indices } else { &linear };
-        let (mut sort, mut factors) = (&mut [][..], &mut [][..]);
-        if train {
-            let space = grown(&mut self.fast, params.indices)?;
-            sort = space.sorter.input(n);
-            factors = &mut space.factors[..n];
+        let batch = Batch { params, offsets, weights, features, rows, plain };
+        if !train {
+            let source = Source { layout: &layout.row, records, ways, cache };
+            pool(&batch, &source, Written { outputs, sort: &mut [], factors: &mut [] });
+            return Ok(true);
         }
-        let batch = Batch { params, offsets, weights, features: &tables.features, rows, plain };
-        if train {
-            tables.tables[0] = tables.tables[0].wrapping_add(1);
-            batch.count_accesses(&mut tables.tables);
+        tables[0] = tables[0].wrapping_add(1);
+        batch.count_accesses(tables);
+        let space = grown(&mut self.fast, layout, params.indices)?;
+        (space.t, space.accesses, space.has_factors, space.settled) = (tables[0], n, batch.factors(), false);
+        let mut sort = space.sorter.input(n);
+        let mut factors = &mut space.factors[..if batch.factors() { n } else { 0 }];
+        if let Some(distinct) = &mut space.distinct {
+            list_all(&batch, sort, factors);
+            space.sorter.sort(n, layout.row_bits());
+            let accesses = space.sorter.sorted();
+            settle(params, layout, tables, ways, cache, records, freqs, accesses, distinct, batch.parts());
+            space.settled = true;
+            (sort, factors) = (&mut [], &mut []);
         }
-        if !batch.factors() {
-            factors = &mut [];
-        }
-        let source = Source { layout: &tables.layout.row, records: &tables.records };
+        let source = Source { layout: &layout.row, records, ways, cache };
         pool(&batch, &source, Written { outputs, sort, factors });
-        let has_factors = batch.factors();
-        if train && let Some(space) = &mut self.fast {
-            (space.t, space.accesses, space.has_factors, space.settled) = (tables.tables[0], n, has_factors, false);
-            self.state.forward(Pending::new(params, SPACE));
-        }
+        self.state.forward(Pending::new(params, SPACE));
         Ok(true)
     }
 
@@ -99,15 +94,13 @@ impl CpuGroup {
         let params = Params::new(&self.config, &tables.layout, Mode::Train, Purpose::Update);
         space.sorter.sort(space.accesses, tables.layout.row_bits());
         let mut tally = Tally::default();
-        for run in space.sorter.sorted().chunk_by(|&a, &b| row_of(a) == row_of(b)) {
-            let row = row_of(run[0]);
+        for run in space.sorter.sorted().chunk_by(|&a, &b| key(a) == key(b)) {
+            let row = key(run[0]);
             if !tally.covers(row) {
                 tally.enter(&params, &mut tables.tables, row);
             }
             tally.add_missed();
-            for (shard, freqs) in tables.freqs.iter_mut().filter(|(shard, freqs)| !freqs.is_empty() && shard.holds(row))
-            {
-                let freq = &mut freqs[(row - shard.first_row) as usize];
+            if let Some(freq) = tables.freqs.get_mut(row as usize) {
                 *freq = freq.wrapping_add(run.len() as u32).min(FREQ_MAX);
             }
         }
@@ -122,42 +115,48 @@ impl CpuGroup {
         grad_outputs: GradSlice<'_>,
         scaler: &ScalerState,
     ) {
-        let lfu = self.tables.freqs.iter().any(|(_, freqs)| !freqs.is_empty());
-        if lfu || scaler.overflow != 0 {
+        // Frequencies are counted by one thread. Under an overflow nothing else is left to do.
+        if !self.tables.freqs.is_empty() || scaler.overflow != 0 {
             self.settle();
         }
-        let (Some(space), tables) = (&mut self.fast, &mut self.tables) else { return };
+        let (Some(space), Tables { layout, tables, ways, cache, records, .. }) = (&mut self.fast, &mut self.tables)
+        else {
+            return;
+        };
         if scaler.overflow != 0 {
             return;
         }
         let counts = !space.settled;
         if counts {
-            space.sorter.sort(space.accesses, tables.layout.row_bits());
+            space.sorter.sort(space.accesses, layout.row_bits());
             space.settled = true;
         }
-        let accesses = bytemuck::cast_slice(space.sorter.sorted());
+        let list = space.sorter.sorted();
+        let accesses = bytemuck::cast_slice(list);
         let factors = if space.has_factors { &space.factors[..] } else { &[] };
         let moves = Moves {
             params,
-            layout: &tables.layout.row,
+            layout: &layout.row,
             rule: &record::rule(params, rate),
             noise: &record::noise(params, space.t),
-            counts,
             gradients: Gradients { params, accesses, factors, grad_outputs, inverse: scaler.inverse },
+            tables: &Mutex::new(&mut tables[..]),
+            parts: share::parts(list.len()),
         };
-        let parts = share::parts(accesses.len());
-        let counters = Mutex::new(&mut tables.tables[..]);
-        move_records(&moves, &counters, 0..accesses.len(), &mut tables.records, 0, parts);
+        match &mut space.distinct {
+            None => move_all(&moves, list, records, counts),
+            Some(distinct) => move_distinct(&moves, distinct, cache, record::slot_words(params), ways, records),
+        }
     }
 }
 
 /// Provides scratch for `indices` indices. The smaller scratch is freed before the larger one is allocated.
-fn grown(space: &mut Option<Space>, indices: u32) -> Result<&mut Space, Error> {
-    match space.take_if(|space| space.capacity >= indices) {
+fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32) -> Result<&'s mut Space, Error> {
+    match space.take_if(|space| space.capacity >= indices && space.distinct.is_some() == (layout.sets > 0)) {
         Some(enough) => Ok(space.insert(enough)),
         None => {
             *space = None;
-            Ok(space.insert(Space::new(indices)?))
+            Ok(space.insert(Space::new(layout, indices)?))
         }
     }
 }

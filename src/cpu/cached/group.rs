@@ -1,16 +1,16 @@
 //! A group of tables on the CPU: the calls of `gpu/cached/group.rs` as plain functions.
 
 use crate::{
-    config::GroupConfig,
+    config::{GroupConfig, Policy},
     cpu::{
-        cached::fast::{CpuPath, SPACE},
+        cached::path::{CpuPath, SPACE},
         direct,
         stages::{
             cached::{
                 admit, arrange, assign, begin, claim, collect, combine, exchange, gather, linearize, locate, merge,
                 probe, reset,
                 space::{FlushSpace, Space},
-                tables::{Tables, shards},
+                tables::{Tables, freq_shards, shards},
                 touch, update,
             },
             sort::{
@@ -226,6 +226,7 @@ fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch
     space.step = Step::default();
     let step = &mut space.step;
     let (layout, features) = (&tables.layout, &tables.features);
+    let policy = if tables.freqs.is_empty() { Policy::Lru } else { Policy::Lfu };
     linearize(params, indices, offsets, features, &mut tables.tables, step, &mut space.keys, &mut space.access);
     begin(params, indices, offsets, features, &mut tables.tables, step);
     if step.error != 0 {
@@ -244,9 +245,9 @@ fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch
             &mut tables.tables,
         );
         if train && layout.sets > 0 {
-            for (shard, freqs) in &mut tables.freqs {
+            for (shard, freqs) in freq_shards(layout, policy, &mut tables.freqs) {
                 let (ways, counters) = (&mut tables.ways, &mut tables.tables);
-                touch(params, shard, step, &space.keys, &space.places, ways, freqs, counters);
+                touch(params, &shard, step, &space.keys, &space.places, ways, freqs, counters);
             }
         }
         let missed = SortJob {
@@ -262,10 +263,10 @@ fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch
             valid: count::VALID,
         };
         let (_, order) = dedup(step, &missed, &mut space.sorted, &mut space.sort, to);
-        for (shard, freqs) in &mut tables.freqs {
+        for (shard, freqs) in freq_shards(layout, policy, &mut tables.freqs) {
             let (unique, moves) = (&mut space.unique, &mut space.moves);
             let counters = &mut tables.tables;
-            claim(params, shard, step, &space.keys, order, &space.starts, unique, moves, freqs, counters);
+            claim(params, &shard, step, &space.keys, order, &space.starts, unique, moves, freqs, counters);
         }
         if params.admits() {
             admit(params, step, &mut space.unique, &mut space.moves, &mut tables.ways, &mut tables.tables);

@@ -3,5 +3,6 @@
 pub(crate) mod fast;
 pub(crate) mod group;
 pub(crate) mod parts;
+pub(crate) mod path;
 pub(crate) mod pins;
 pub(crate) mod resize;

@@ -20,9 +20,7 @@ impl CpuGroup {
             Part::Ways => vec![(words, &mut tables.ways)],
             Part::Cache => vec![(words, bytemuck::cast_slice_mut(&mut tables.cache))],
             Part::Records => vec![(words, &mut tables.records)],
-            Part::Frequencies => {
-                tables.freqs.iter_mut().map(|(_, freqs)| (freqs.len() as u64, freqs.as_mut_slice())).collect()
-            }
+            Part::Frequencies => vec![(words, &mut tables.freqs)],
         }
     }
 

@@ -1,7 +1,10 @@
 //! A batch on the fast path.
 
 use crate::{
-    cpu::stages::cached::tables::{count, counter},
+    cpu::{
+        direct::share,
+        stages::cached::tables::{count, counter},
+    },
     record::of_params::{MEAN, MODE_TRAIN},
     table::layout::{Feature, NONE, POOL_NONE, Params},
 };
@@ -31,6 +34,11 @@ impl Batch<'_> {
     /// The first access of an output row, or the end of the last one's.
     pub(crate) fn first(&self, output: usize) -> usize {
         if self.params.pooling == POOL_NONE { output } else { self.offsets[output] as usize }
+    }
+
+    /// Number of parts into which the batch is cut.
+    pub(crate) fn parts(&self) -> usize {
+        share::parts(self.rows.len())
     }
 
     /// Whether the gradients of accesses have factors.

@@ -9,7 +9,10 @@
 //! ```
 
 pub(crate) mod batch;
+pub(crate) mod counts;
+pub(crate) mod lookup;
 pub(crate) mod pool;
+pub(crate) mod settle;
 pub(crate) mod share;
 pub(crate) mod sort;
 pub(crate) mod space;

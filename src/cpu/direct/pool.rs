@@ -1,20 +1,25 @@
 //! The forward: reads the rows of each bag where they lie, and pools them.
 
-use std::marker::PhantomData;
+use std::{cell::Cell, marker::PhantomData, ops::Range};
 
 use crate::{
-    cpu::direct::{batch::Batch, share, sort::access},
+    cpu::direct::{
+        batch::Batch,
+        lookup::{find, find_in},
+        share::keyed,
+    },
     host::trusted::{AHEAD, prefetch},
     record::{
         of_params::MEAN,
         rows::{
             self,
-            payload::{Format, by_format},
+            payload::{Floats, Format, Weights, by_format},
             sum::{Rows, sum_rows},
         },
     },
     table::{
-        layout::{NONE, POOL_NONE},
+        hash::fmix32,
+        layout::{Field, NONE, POOL_NONE, way_at},
         row::RowLayout,
     },
 };
@@ -24,6 +29,8 @@ use crate::{
 pub(crate) struct Source<'a> {
     pub(crate) layout: &'a RowLayout,
     pub(crate) records: &'a [u32],
+    pub(crate) ways: &'a [u32],
+    pub(crate) cache: &'a [f32],
 }
 
 /// What a forward writes: some output rows, and in training lists of their accesses, which are empty otherwise.
@@ -42,23 +49,39 @@ impl<'a> Written<'a> {
             let at = at.min(list.len());
             list.split_at_mut(at)
         }
-        let (outputs, more_outputs) = self.outputs.split_at_mut(floats);
+        let (outputs, more_outputs) = cut(self.outputs, floats);
         let (sort, more_sort) = cut(self.sort, accesses);
         let (factors, more_factors) = cut(self.factors, accesses);
         (Self { outputs, sort, factors }, Self { outputs: more_outputs, sort: more_sort, factors: more_factors })
     }
 }
 
-/// Pools all bags (SPEC 3, step 6).
+/// Pools all bags (SPEC 3, step 6), and lists their accesses if asked.
 pub(crate) fn pool(batch: &Batch<'_>, source: &Source<'_>, written: Written<'_>) {
-    let parts = share::parts(batch.params.indices as usize);
-    divide(batch, source, written, 0..batch.outputs(), parts);
+    divide(batch, written, 0..batch.outputs(), batch.parts(), &|outputs, written| {
+        list(batch, &outputs, written.sort, written.factors);
+        pool_part(batch, source, written.outputs, outputs);
+    });
 }
 
-/// Cuts output rows in two of about as many accesses each, until there is a part for each thread.
-fn divide(batch: &Batch<'_>, source: &Source<'_>, written: Written<'_>, outputs: std::ops::Range<usize>, parts: usize) {
+/// Lists the accesses of all bags.
+pub(crate) fn list_all(batch: &Batch<'_>, sort: &mut [u64], factors: &mut [[u32; 2]]) {
+    let written = Written { outputs: &mut [], sort, factors };
+    divide(batch, written, 0..batch.outputs(), batch.parts(), &|outputs, written| {
+        list(batch, &outputs, written.sort, written.factors);
+    });
+}
+
+/// Cuts output rows in two of about as many accesses each, until there are enough parts.
+fn divide(
+    batch: &Batch<'_>,
+    written: Written<'_>,
+    outputs: Range<usize>,
+    parts: usize,
+    work: &(impl Fn(Range<usize>, Written<'_>) + Sync),
+) {
     if parts <= 1 || outputs.len() <= 1 {
-        return pool_part(batch, source, written, outputs);
+        return work(outputs, written);
     }
     let (first, end) = (batch.first(outputs.start), batch.first(outputs.end));
     let (left, right) = (parts / 2, parts - parts / 2);
@@ -71,38 +94,43 @@ fn divide(batch: &Batch<'_>, source: &Source<'_>, written: Written<'_>, outputs:
     let dim = batch.params.dim as usize;
     let (one, two) = written.split((middle - outputs.start) * dim, batch.first(middle) - first);
     rayon::join(
-        || divide(batch, source, one, outputs.start..middle, left),
-        || divide(batch, source, two, middle..outputs.end, right),
+        || divide(batch, one, outputs.start..middle, left, work),
+        || divide(batch, two, middle..outputs.end, right, work),
     );
 }
 
-fn pool_part(batch: &Batch<'_>, source: &Source<'_>, written: Written<'_>, outputs: std::ops::Range<usize>) {
-    list(batch, &outputs, written.sort, written.factors);
-    let Source { layout, records } = *source;
-    let dim = layout.dim as usize;
-    let out = written.outputs.chunks_exact_mut(dim);
+fn pool_part(batch: &Batch<'_>, source: &Source<'_>, out: &mut [f32], outputs: Range<usize>) {
+    let layout = source.layout;
     if batch.params.pooling == POOL_NONE {
-        return copy(batch, source, outputs, written.outputs);
+        return copy(batch, source, outputs, out);
     }
-    by_format!(layout.precision, F => {
-        for (bag, sums) in outputs.zip(out) {
-            let range = batch.offsets[bag] as usize..batch.offsets[bag + 1] as usize;
-            let stored = Stored::<F, false> { layout, records, rows: batch.rows, base: batch.base(bag), format: PhantomData, weights: batch.weights };
-            if batch.params.weighted == 1 {
-                sum_rows(&Stored::<F, true> { layout, records, rows: batch.rows, base: stored.base, format: PhantomData, weights: batch.weights }, range, sums);
-            } else {
-                sum_rows(&stored, range, sums);
-            }
-            if batch.params.pooling == MEAN {
-                let scale = scale(batch, bag);
-                sums.iter_mut().for_each(|sum| *sum *= scale);
-            }
-        }
+    by_format!(layout.precision, F => match (batch.params.sets > 0, batch.params.weighted == 1) {
+        (false, false) => pool_bags::<F, false, false>(batch, source, outputs, out),
+        (false, true) => pool_bags::<F, false, true>(batch, source, outputs, out),
+        (true, false) => pool_bags::<F, true, false>(batch, source, outputs, out),
+        (true, true) => pool_bags::<F, true, true>(batch, source, outputs, out),
     });
 }
 
+fn pool_bags<F: Format, const CACHED: bool, const FACTORS: bool>(
+    batch: &Batch<'_>,
+    source: &Source<'_>,
+    bags: Range<usize>,
+    out: &mut [f32],
+) {
+    let mut stored = Stored::<F, CACHED, FACTORS>::new(batch, source);
+    for (bag, sums) in bags.zip(out.chunks_exact_mut(source.layout.dim as usize)) {
+        stored.base = batch.base(bag);
+        sum_rows(&stored, batch.offsets[bag] as usize..batch.offsets[bag + 1] as usize, sums);
+        if batch.params.pooling == MEAN {
+            let scale = scale(batch, bag);
+            sums.iter_mut().for_each(|sum| *sum *= scale);
+        }
+    }
+}
+
 /// Lists the accesses of some output rows for the sort, and the factors of their gradients.
-fn list(batch: &Batch<'_>, outputs: &std::ops::Range<usize>, sort: &mut [u64], factors: &mut [[u32; 2]]) {
+fn list(batch: &Batch<'_>, outputs: &Range<usize>, sort: &mut [u64], factors: &mut [[u32; 2]]) {
     if sort.is_empty() {
         return;
     }
@@ -116,7 +144,7 @@ fn list(batch: &Batch<'_>, outputs: &std::ops::Range<usize>, sort: &mut [u64], f
         for i in range {
             let row = batch.rows[i].wrapping_add(base);
             let payload = if factors.is_empty() { output } else { i };
-            sort[i - start] = access(row, payload as u32);
+            sort[i - start] = keyed(row, payload as u32);
             if !factors.is_empty() {
                 let factor = batch.weights.get(i).map_or(scale, |weight| scale * weight);
                 factors[i - start] = [output as u32, factor.to_bits()];
@@ -149,73 +177,138 @@ fn scale(batch: &Batch<'_>, bag: usize) -> f32 {
 }
 
 /// Copies single rows: adding one to 0 would turn its negative zeros positive.
-fn copy(batch: &Batch<'_>, source: &Source<'_>, outputs: std::ops::Range<usize>, out: &mut [f32]) {
-    let Source { layout, records } = *source;
-    let record = |row| record(layout, records, row);
+fn copy(batch: &Batch<'_>, source: &Source<'_>, outputs: Range<usize>, out: &mut [f32]) {
+    let layout = source.layout;
     let mut bag = bag_of(batch, outputs.start);
     for (i, to) in outputs.zip(out.chunks_exact_mut(layout.dim as usize)) {
         bag = next_bag(batch, bag, i);
         let base = batch.base(bag);
-        if let Some(next) = batch.rows.get(i + AHEAD).and_then(|row| record(row.wrapping_add(base))) {
+        if let Some(next) = batch.rows.get(i + AHEAD).and_then(|row| source.record(row.wrapping_add(base))) {
             prefetch(next);
         }
-        match record(batch.rows[i].wrapping_add(base)) {
+        let row = batch.rows[i].wrapping_add(base);
+        let slot = if batch.params.sets > 0 && row != NONE { find(batch.params, source.ways, row).1 } else { NONE };
+        match source.record(row) {
             None => to.fill(0.0),
-            Some(record) => {
-                rows::unpack(layout, record, to, &mut []);
-                if batch.params.weighted == 1 {
-                    to.iter_mut().for_each(|value| *value *= batch.weights[i]);
-                }
-            }
+            Some(_) if slot != NONE => to.copy_from_slice(source.slot(slot)),
+            Some(record) => rows::unpack(layout, record, to, &mut []),
+        }
+        if batch.params.weighted == 1 && row != NONE {
+            to.iter_mut().for_each(|value| *value *= batch.weights[i]);
         }
     }
 }
 
-/// The record of a row; `None` for NONE.
-#[inline(always)]
-fn record<'r>(layout: &RowLayout, records: &'r [u32], row: u32) -> Option<&'r [u32]> {
-    let words = layout.record_words as usize;
-    if row == NONE { None } else { records.get(row as usize * words..row as usize * words + words) }
+impl Source<'_> {
+    /// The record of a row; `None` for NONE.
+    #[inline(always)]
+    fn record(&self, row: u32) -> Option<&[u32]> {
+        let words = self.layout.record_words as usize;
+        if row == NONE { None } else { self.records.get(row as usize * words..row as usize * words + words) }
+    }
+
+    /// The weights in a slot.
+    #[inline(always)]
+    fn slot(&self, slot: u32) -> &[f32] {
+        &self.cache[slot as usize * self.layout.slot_words() as usize..][..self.layout.dim as usize]
+    }
 }
 
-/// Rows read from their records.
-struct Stored<'a, F, const FACTORS: bool> {
-    layout: &'a RowLayout,
-    records: &'a [u32],
-    rows: &'a [u32],
-    /// Added to `rows`.
+/// Number of accesses whose places are remembered: more than are looked up ahead.
+const REMEMBERED: usize = 4 * AHEAD;
+
+/// The rows of accesses, read from their slots or their records.
+struct Stored<'a, F, const CACHED: bool, const FACTORS: bool> {
+    batch: &'a Batch<'a>,
+    source: &'a Source<'a>,
+    /// Added to the rows of the batch.
     base: u32,
-    weights: &'a [f32],
+    /// The sets of rows whose tags are prefetched, then their slots once they are looked up; each with its row.
+    sets: [Cell<(u32, u32)>; REMEMBERED],
+    slots: [Cell<(u32, u32)>; REMEMBERED],
     format: PhantomData<F>,
 }
 
-impl<F, const FACTORS: bool> Stored<'_, F, FACTORS> {
+impl<'a, F, const CACHED: bool, const FACTORS: bool> Stored<'a, F, CACHED, FACTORS> {
+    fn new(batch: &'a Batch<'a>, source: &'a Source<'a>) -> Self {
+        let nothing = [const { Cell::new((NONE, NONE)) }; REMEMBERED];
+        Self { batch, source, base: 0, sets: nothing.clone(), slots: nothing, format: PhantomData }
+    }
+
     #[inline(always)]
-    fn record(&self, row: u32) -> Option<&[u32]> {
-        record(self.layout, self.records, row.wrapping_add(self.base))
+    fn linear(&self, k: usize) -> Option<u32> {
+        self.batch.rows.get(k).map(|row| row.wrapping_add(self.base)).filter(|&row| row != NONE)
+    }
+
+    /// The slot of the row at `k`, or NONE.
+    #[inline(always)]
+    fn place(&self, k: usize, row: u32) -> u32 {
+        let (known, slot) = self.slots[k % REMEMBERED].get();
+        if known == row { slot } else { find(self.batch.params, self.source.ways, row).1 }
     }
 }
 
-impl<F: Format, const FACTORS: bool> Rows for Stored<'_, F, FACTORS> {
+/// Weights in a slot, or in a record.
+#[derive(Clone, Copy)]
+enum Either<'a, R> {
+    Slot(Floats<'a>),
+    Record(R),
+}
+
+impl<R: Weights> Weights for Either<'_, R> {
+    #[inline(always)]
+    fn some<const N: usize>(self, at: usize) -> [f32; N] {
+        match self {
+            Self::Slot(floats) => floats.some(at),
+            Self::Record(record) => record.some(at),
+        }
+    }
+}
+
+impl<F: Format, const CACHED: bool, const FACTORS: bool> Rows for Stored<'_, F, CACHED, FACTORS> {
     type Weights<'a>
-        = F::Weights<'a>
+        = Either<'a, F::Weights<'a>>
     where
         Self: 'a;
     const FACTORS: bool = FACTORS;
 
     #[inline(always)]
-    fn row(&self, k: usize) -> Option<F::Weights<'_>> {
-        Some(F::of(self.layout, self.record(self.rows[k])?))
+    fn row(&self, k: usize) -> Option<Self::Weights<'_>> {
+        let row = self.linear(k)?;
+        if CACHED {
+            let slot = self.place(k, row);
+            if slot != NONE {
+                return Some(Either::Slot(Floats(self.source.slot(slot))));
+            }
+        }
+        Some(Either::Record(F::of(self.source.layout, self.source.record(row)?)))
     }
 
     #[inline(always)]
     fn factor(&self, k: usize) -> f32 {
-        self.weights[k]
+        self.batch.weights[k]
     }
 
     #[inline(always)]
     fn prefetch(&self, k: usize) {
-        if let Some(record) = self.rows.get(k).and_then(|&row| self.record(row)) {
+        if CACHED {
+            let Batch { params, .. } = self.batch;
+            let width = params.ways();
+            if let Some(row) = self.linear(k + AHEAD) {
+                let set = fmix32(row) % params.sets;
+                self.sets[(k + AHEAD) % REMEMBERED].set((row, set));
+                prefetch(&self.source.ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
+            }
+            let Some(row) = self.linear(k) else { return };
+            let (known, set) = self.sets[k % REMEMBERED].get();
+            let set = if known == row { set } else { fmix32(row) % params.sets };
+            let slot = find_in(width, self.source.ways, set, row);
+            self.slots[k % REMEMBERED].set((row, slot));
+            if slot != NONE {
+                return prefetch(self.source.slot(slot));
+            }
+        }
+        if let Some(record) = self.linear(k).and_then(|row| self.source.record(row)) {
             prefetch(record);
         }
     }

@@ -10,16 +10,6 @@ pub(crate) fn parts(accesses: usize) -> usize {
     rayon::current_num_threads().min(accesses / PAYS).max(1)
 }
 
-/// Runs both, on two threads if there is enough work for them.
-pub(crate) fn both(pays: bool, left: impl FnOnce() + Send, right: impl FnOnce() + Send) {
-    if pays {
-        rayon::join(left, right);
-    } else {
-        left();
-        right();
-    }
-}
-
 /// Cuts `0..n` into `parts` ranges of about equal length, and `own` into as many pieces. Calls `work` with each range and its piece.
 pub(crate) fn each<T: Send>(parts: usize, n: usize, own: &mut [T], work: &(impl Fn(&mut [T], Range<usize>) + Sync)) {
     split(parts, 0..n, own, work);
@@ -36,4 +26,148 @@ fn split<T: Send>(parts: usize, range: Range<usize>, own: &mut [T], work: &(impl
         || split(left, range.start..middle, own_left, work),
         || split(parts - left, middle..range.end, own_right, work),
     );
+}
+
+/// A number under a key, such as an access under its row, in a list that is sorted by key.
+pub(crate) const fn keyed(key: u32, number: u32) -> u64 {
+    (key as u64) << 32 | number as u64
+}
+
+/// The key of an entry.
+pub(crate) const fn key(entry: u64) -> u32 {
+    (entry >> 32) as u32
+}
+
+/// The number of an entry.
+pub(crate) const fn number(entry: u64) -> u32 {
+    entry as u32
+}
+
+/// The end of the entries with the key of entry `start`, at most `end`.
+#[inline]
+pub(crate) fn run_end(list: &[u64], start: usize, end: usize) -> usize {
+    let first = key(list[start]);
+    let mut next = start + 1;
+    while next < end && key(list[next]) == first {
+        next += 1;
+    }
+    next
+}
+
+/// Rows of an array, of which some threads each have a part.
+#[derive(Debug)]
+pub(crate) struct Rows<'a, T> {
+    data: &'a mut [T],
+    /// The number of the first row.
+    first: u32,
+    width: usize,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// All rows of an array: `width` values each.
+    pub(crate) fn all(data: &'a mut [T], width: usize) -> Self {
+        Self { data, first: 0, width }
+    }
+
+    /// A row of this part.
+    #[inline]
+    pub(crate) fn row(&mut self, row: u32) -> &mut [T] {
+        &mut self.data[(row - self.first) as usize * self.width..][..self.width]
+    }
+
+    /// A row of this part, to be read or prefetched.
+    #[inline]
+    pub(crate) fn peek(&self, row: u32) -> &[T] {
+        &self.data[(row - self.first) as usize * self.width..][..self.width]
+    }
+
+    /// Cuts the rows in two, the second part beginning with `row`.
+    fn cut(self, row: u32) -> (Self, Self) {
+        let (low, high) = self.data.split_at_mut((row - self.first) as usize * self.width);
+        (Self { data: low, ..self }, Self { data: high, first: row, width: self.width })
+    }
+}
+
+/// Cuts entries that ascend by key into `parts` ranges of about equal length. All entries of a key are in one range. Calls `work` with
+/// each range, and the rows that its keys name.
+pub(crate) fn each_run<T: Send>(
+    parts: usize,
+    list: &[u64],
+    range: Range<usize>,
+    rows: Rows<'_, T>,
+    work: &(impl Fn(Range<usize>, Rows<'_, T>) + Sync),
+) {
+    if parts > 1 && range.len() > 1 {
+        let left = parts / 2;
+        let wanted = range.start + range.len() * left / parts;
+        let middle = run_end(list, wanted.max(range.start + 1) - 1, range.end);
+        if middle < range.end {
+            let (low, high) = rows.cut(key(list[middle]));
+            rayon::join(
+                || each_run(left, list, range.start..middle, low, work),
+                || each_run(parts - left, list, middle..range.end, high, work),
+            );
+            return;
+        }
+    }
+    work(range, rows);
+}
+
+/// Lets parts of `0..n` write lists: each its piece of `lists`, from its first item on, and no more than it has items. Closes the gaps, and
+/// returns the lengths. `lengths` has room for two numbers a part.
+pub(crate) fn collect(
+    parts: usize,
+    n: usize,
+    lists: [&mut [u64]; 2],
+    lengths: &mut [usize],
+    work: &(impl Fn(Range<usize>, [&mut [u64]; 2]) -> [usize; 2] + Sync),
+) -> [usize; 2] {
+    let parts = parts.min(lengths.len() / 2).max(1);
+    let lengths = &mut lengths[..2 * parts];
+    let [one, two] = lists;
+    collect_part(parts, 0..n, [&mut *one, &mut *two], lengths, work);
+    let mut ends = [0; 2];
+    let mut first = 0;
+    // As `collect_part` cuts.
+    visit(parts, 0..n, &mut |range: Range<usize>| {
+        for (which, list) in [&mut *one, &mut *two].into_iter().enumerate() {
+            let length = lengths[first + which];
+            list.copy_within(range.start..range.start + length, ends[which]);
+            ends[which] += length;
+        }
+        first += 2;
+    });
+    ends
+}
+
+fn collect_part(
+    parts: usize,
+    range: Range<usize>,
+    [one, two]: [&mut [u64]; 2],
+    lengths: &mut [usize],
+    work: &(impl Fn(Range<usize>, [&mut [u64]; 2]) -> [usize; 2] + Sync),
+) {
+    if parts <= 1 {
+        lengths.copy_from_slice(&work(range, [one, two]));
+        return;
+    }
+    let left = parts / 2;
+    let middle = range.start + range.len() * left / parts;
+    let ((one, more), (two, others)) = (one.split_at_mut(middle - range.start), two.split_at_mut(middle - range.start));
+    let (low, high) = lengths.split_at_mut(2 * left);
+    rayon::join(
+        || collect_part(left, range.start..middle, [one, two], low, work),
+        || collect_part(parts - left, middle..range.end, [more, others], high, work),
+    );
+}
+
+/// Visits the ranges into which `parts` parts cut a range, in order.
+fn visit(parts: usize, range: Range<usize>, see: &mut impl FnMut(Range<usize>)) {
+    if parts <= 1 {
+        return see(range);
+    }
+    let left = parts / 2;
+    let middle = range.start + range.len() * left / parts;
+    visit(left, range.start..middle, see);
+    visit(parts - left, middle..range.end, see);
 }

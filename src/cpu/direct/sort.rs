@@ -1,9 +1,9 @@
-//! Sorts the accesses of a batch by their rows.
+//! Sorts numbers by their keys: the accesses of a batch by their rows.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
-    cpu::direct::share,
+    cpu::direct::share::{self, key},
     error::Error,
     host::{alloc::zeroed, trusted::shared},
     table::layout::NONE,
@@ -12,21 +12,11 @@ use crate::{
 /// Most bits of a digit: the counts of 4,096 digits fit a first-level cache, and 24 bits take two passes.
 const DIGIT: u32 = 12;
 
-/// An access in a sort: its row in the high half, and a number that the sort carries along.
-pub(crate) const fn access(row: u32, payload: u32) -> u64 {
-    (row as u64) << 32 | payload as u64
-}
-
-/// The row of an access.
-pub(crate) const fn row_of(access: u64) -> u32 {
-    (access >> 32) as u32
-}
-
-/// Two arrays of accesses, which take turns as source and target, and the counts of digits.
+/// Two arrays of entries ([`share::keyed`]), which take turns as source and target, and the counts of digits.
 #[derive(Debug)]
 pub(crate) struct Sorter {
     arrays: [Vec<u64>; 2],
-    /// For each part of the accesses the number of each digit, then the place of the digit's next access.
+    /// For each part of the entries the number of each digit, then the place of the digit's next entry.
     digits: Vec<u32>,
     /// The array with the result, and its length.
     result: (usize, usize),
@@ -39,15 +29,16 @@ impl Sorter {
         Ok(Self { arrays, digits: zeroed("scan", digits)?, result: (0, 0) })
     }
 
-    /// The accesses to sort, in the order of the batch.
+    /// The entries to sort.
     pub(crate) fn input(&mut self, n: usize) -> &mut [u64] {
         &mut self.arrays[0][..n]
     }
 
-    /// Sorts the first `n` accesses of the input by row, equal rows in the order of the batch. Leaves out those without a row.
-    pub(crate) fn sort(&mut self, n: usize, row_bits: u32) {
-        let passes = row_bits.div_ceil(DIGIT).max(1);
-        let bits = row_bits.div_ceil(passes).max(1);
+    /// Sorts the first `n` entries of the input by the low `key_bits` bits of their keys, and keeps the order of equal keys. Leaves out
+    /// entries with the key NONE.
+    pub(crate) fn sort(&mut self, n: usize, key_bits: u32) {
+        let passes = key_bits.div_ceil(DIGIT).max(1);
+        let bits = key_bits.div_ceil(passes).max(1);
         let mut n = n;
         for pass in 0..passes {
             let [even, odd] = &mut self.arrays;
@@ -57,23 +48,23 @@ impl Sorter {
         self.result = (passes as usize % 2, n);
     }
 
-    /// The sorted accesses.
+    /// The sorted entries.
     pub(crate) fn sorted(&self) -> &[u64] {
         let (array, n) = self.result;
         &self.arrays[array][..n]
     }
 }
 
-/// Moves each access to its place in the order of one digit; stable. Returns the number of accesses that have a row.
+/// Moves each entry to its place in the order of one digit; stable. Returns the number of entries whose key is not NONE.
 fn scatter(from: &[u64], to: &mut [u64], digits: &mut [u32], shift: u32, bits: u32) -> usize {
     let (each, mask) = (1 << bits, (1u64 << bits) - 1);
     let parts = share::parts(from.len()).min(digits.len() / each);
     let digits = &mut digits[..parts * each];
-    let digit = |access: u64| (access >> shift & mask) as usize;
+    let digit = |entry: u64| (entry >> shift & mask) as usize;
     share::each(parts, from.len(), digits, &|counts, range| {
         counts.fill(0);
-        for &access in &from[range] {
-            counts[digit(access)] += u32::from(row_of(access) != NONE);
+        for &entry in &from[range] {
+            counts[digit(entry)] += u32::from(key(entry) != NONE);
         }
     });
     let mut before = 0;
@@ -85,9 +76,9 @@ fn scatter(from: &[u64], to: &mut [u64], digits: &mut [u32], shift: u32, bits: u
     }
     let to = shared(to);
     share::each(parts, from.len(), digits, &|places, range| {
-        for &access in from[range].iter().filter(|&&access| row_of(access) != NONE) {
-            let place = &mut places[digit(access)];
-            to[*place as usize].store(access, Relaxed);
+        for &entry in from[range].iter().filter(|&&entry| key(entry) != NONE) {
+            let place = &mut places[digit(entry)];
+            to[*place as usize].store(entry, Relaxed);
             *place += 1;
         }
     });

@@ -2,17 +2,31 @@
 
 use std::{
     cell::RefCell,
-    sync::{Mutex, MutexGuard, PoisonError},
+    ops::Range,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
 };
 
 use crate::{
-    cpu::stages::cached::{
-        merge::{CHUNK, Gradients},
-        tables::{Tally, counter},
+    cpu::{
+        direct::{
+            counts::{enter, locked},
+            share::{Rows, each_run, key, number, run_end},
+            space::Distinct,
+        },
+        stages::cached::{
+            merge::{CHUNK, Gradients},
+            tables::{Tally, counter},
+        },
     },
-    host::trusted::{AHEAD, prefetch},
+    host::trusted::{AHEAD, prefetch, shared},
     record::{codec::Noise, rows},
-    table::{layout::Params, row::RowLayout},
+    table::{
+        layout::{DIRTY, Field, Params, way_at},
+        row::RowLayout,
+    },
 };
 
 /// A thread's buffers for one row.
@@ -37,27 +51,17 @@ pub(crate) struct Moves<'a> {
     pub(crate) layout: &'a RowLayout,
     pub(crate) rule: &'a rows::Rule,
     pub(crate) noise: &'a Noise,
-    /// Whether the distinct rows of the step are still to be counted.
-    pub(crate) counts: bool,
-    /// The gradients, whose accesses are sorted by row: the second word of each is its row.
+    /// The gradients of the accesses, in the order of their rows.
     pub(crate) gradients: Gradients<'a>,
+    /// The counters of all tables.
+    pub(crate) tables: &'a Mutex<&'a mut [u32]>,
+    pub(crate) parts: usize,
 }
 
 impl Moves<'_> {
-    fn row(&self, k: usize) -> u32 {
-        self.gradients.accesses[k][1]
-    }
-
-    /// The end of the accesses of the row at `k`, at most `end`.
-    fn run_end(&self, k: usize, end: usize) -> usize {
-        let row = self.row(k);
-        (k + 1..end).find(|&next| self.row(next) != row).unwrap_or(end)
-    }
-
-    /// Sums the gradients of a run of accesses (SPEC 3): in chunks of 128, whose sums are added up with a stride of eight.
-    fn sum(&self, run: std::ops::Range<usize>, grads: &mut Vec<f32>, strided: &mut Vec<f32>) {
-        let dim = self.layout.dim as usize;
-        grads.resize(dim, 0.0);
+    /// Sums the gradients of a row's accesses (SPEC 3): in chunks of 128, whose sums are added up with a stride of eight.
+    fn sum(&self, run: Range<usize>, grads: &mut [f32], strided: &mut Vec<f32>) {
+        let dim = grads.len();
         if run.len() <= CHUNK {
             return self.gradients.sum(run, grads);
         }
@@ -68,74 +72,121 @@ impl Moves<'_> {
             if k < 8 {
                 sums.copy_from_slice(grads);
             } else {
-                sums.iter_mut().zip(&*grads).for_each(|(sum, value)| *sum += value);
+                add(sums, grads);
             }
         }
         grads.copy_from_slice(&strided[..dim]);
-        for sums in strided.chunks_exact(dim).take(run.len().div_ceil(CHUNK)).skip(1) {
-            grads.iter_mut().zip(sums).for_each(|(sum, value)| *sum += value);
-        }
+        strided.chunks_exact(dim).take(run.len().div_ceil(CHUNK)).skip(1).for_each(|sums| add(grads, sums));
+    }
+
+    /// Calls `work` with a thread's buffers, and with a tally whose counts are added to the tables at the end.
+    fn part(&self, work: impl FnOnce(&mut Room, &mut Tally)) {
+        let mut tally = Tally::default();
+        ROOM.with_borrow_mut(|room| {
+            room.grads.resize(self.layout.dim as usize, 0.0);
+            room.row.resize(self.layout.row_words as usize, 0.0);
+            work(room, &mut tally);
+        });
+        tally.end(&mut locked(self.tables));
+    }
+
+    /// Moves a row in its record.
+    fn move_record(&self, row: u32, run: Range<usize>, room: &mut Room, record: &mut [u32], tally: &mut Tally) {
+        let Room { grads, row: floats, strided } = room;
+        self.sum(run, grads, strided);
+        let moved = rows::move_record(self.layout, self.rule, self.noise, row, grads, floats, record);
+        enter(self.params, self.tables, tally, row);
+        tally.add(if moved { counter::BYPASS_WRITES } else { counter::SKIPPED_ROWS });
     }
 }
 
-/// Moves all rows of a table without a cache: its records, of which `records` begins with that of `first_row`. The accesses `run` are
-/// sorted by row.
-pub(crate) fn move_records(
-    moves: &Moves<'_>,
-    tables: &Mutex<&mut [u32]>,
-    run: std::ops::Range<usize>,
-    records: &mut [u32],
-    first_row: u32,
-    parts: usize,
-) {
-    let words = moves.layout.record_words as usize;
-    if parts > 1 {
-        let wanted = run.start + run.len() * (parts / 2) / parts;
-        let middle = if wanted == run.start { wanted } else { moves.run_end(wanted - 1, run.end) };
-        if middle < run.end {
-            let row = moves.row(middle);
-            let (low, high) = records.split_at_mut((row - first_row) as usize * words);
-            rayon::join(
-                || move_records(moves, tables, run.start..middle, low, first_row, parts / 2),
-                || move_records(moves, tables, middle..run.end, high, row, parts - parts / 2),
-            );
-            return;
-        }
-    }
-    ROOM.with_borrow_mut(|Room { grads, row: room, strided }| {
-        room.resize(moves.layout.row_words as usize, 0.0);
-        let mut tally = Tally::default();
-        let at = |row: u32| (row - first_row) as usize * words;
-        let mut start = run.start;
-        while start < run.end {
-            let (row, end) = (moves.row(start), moves.run_end(start, run.end));
-            for k in start + AHEAD..(end + AHEAD).min(run.end) {
-                let next = moves.row(k);
-                if next != moves.row(k - 1) {
-                    prefetch(&records[at(next)..][..words]);
+fn add(sums: &mut [f32], values: &[f32]) {
+    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+}
+
+/// Moves all rows of a table without a cache, by its sorted accesses. With `counts` it counts the distinct rows too.
+pub(crate) fn move_all(moves: &Moves<'_>, accesses: &[u64], records: &mut [u32], counts: bool) {
+    let records = Rows::all(records, moves.layout.record_words as usize);
+    each_run(moves.parts, accesses, 0..accesses.len(), records, &|range, mut records| {
+        moves.part(|room, tally| {
+            let mut start = range.start;
+            while start < range.end {
+                let (row, end) = (key(accesses[start]), run_end(accesses, start, range.end));
+                for k in start + AHEAD..(end + AHEAD).min(range.end) {
+                    if key(accesses[k]) != key(accesses[k - 1]) {
+                        prefetch(records.peek(key(accesses[k])));
+                    }
                 }
+                moves.move_record(row, start..end, room, records.row(row), tally);
+                if counts {
+                    tally.add_missed();
+                }
+                start = end;
             }
-            moves.sum(start..end, grads, strided);
-            let record = &mut records[at(row)..][..words];
-            let moved = rows::move_record(moves.layout, moves.rule, moves.noise, row, grads, room, record);
-            enter(moves.params, tables, &mut tally, row);
-            tally.add(if moved { counter::BYPASS_WRITES } else { counter::SKIPPED_ROWS });
-            if moves.counts {
-                tally.add_missed();
-            }
-            start = end;
-        }
-        tally.end(&mut locked(tables));
+        });
     });
 }
 
-/// Prepares a tally for a row. The counters of all tables are locked only where another table begins.
-pub(crate) fn enter(params: &Params, tables: &Mutex<&mut [u32]>, tally: &mut Tally, row: u32) {
-    if !tally.covers(row) {
-        tally.enter(params, &mut locked(tables), row);
-    }
+/// Moves the bypassed rows: `list` has each row with the start of its accesses, ascending, and `ends` their end.
+fn move_bypassed(moves: &Moves<'_>, list: &[u64], ends: &[u32], records: &mut [u32]) {
+    let records = Rows::all(records, moves.layout.record_words as usize);
+    each_run(moves.parts, list, 0..list.len(), records, &|range, mut records| {
+        moves.part(|room, tally| {
+            for k in range.clone() {
+                if k + AHEAD < range.end {
+                    prefetch(records.peek(key(list[k + AHEAD])));
+                }
+                let (row, run) = (key(list[k]), run_of(list[k], ends));
+                moves.move_record(row, run, room, records.row(row), tally);
+            }
+        });
+    });
 }
 
-fn locked<'a, 't>(tables: &'a Mutex<&'t mut [u32]>) -> MutexGuard<'a, &'t mut [u32]> {
-    tables.lock().unwrap_or_else(PoisonError::into_inner)
+/// Moves the resident rows: `list` has each slot with the start of its row's accesses, ascending. A moved row's slot becomes dirty.
+fn move_resident(moves: &Moves<'_>, list: &[u64], ends: &[u32], cache: &mut [f32], words: usize, ways: &[AtomicU32]) {
+    let (dim, state) = (moves.layout.dim as usize, moves.layout.state as usize);
+    let width = moves.params.ways();
+    each_run(moves.parts, list, 0..list.len(), Rows::all(cache, words), &|range, mut slots| {
+        moves.part(|Room { grads, row: before, strided }, tally| {
+            for k in range.clone() {
+                if k + AHEAD < range.end {
+                    prefetch(slots.peek(key(list[k + AHEAD])));
+                }
+                let (slot, run) = (key(list[k]), run_of(list[k], ends));
+                let [_, row] = moves.gradients.accesses[run.start];
+                moves.sum(run, grads, strided);
+                let (weights, rest) = slots.row(slot).split_at_mut(dim);
+                if rows::optimise(moves.rule, grads, weights, &mut rest[..state], before) {
+                    let flags = &ways[way_at(width, slot, Field::Flags)];
+                    flags.store(flags.load(Relaxed) | DIRTY, Relaxed);
+                } else {
+                    enter(moves.params, moves.tables, tally, row);
+                    tally.add(counter::SKIPPED_ROWS);
+                }
+            }
+        });
+    });
+}
+
+/// The accesses of a listed row.
+fn run_of(entry: u64, ends: &[u32]) -> Range<usize> {
+    let start = number(entry) as usize;
+    start..ends[start] as usize
+}
+
+/// Moves the distinct rows of a cached table.
+pub(crate) fn move_distinct(
+    moves: &Moves<'_>,
+    distinct: &mut Distinct,
+    cache: &mut [f32],
+    words: usize,
+    ways: &mut [u32],
+    records: &mut [u32],
+) {
+    let [slots, others] = distinct.listed;
+    distinct.residents.sort(slots, 32 - moves.params.slots.leading_zeros());
+    let (residents, bypassed) = (distinct.residents.sorted(), &distinct.bypassed[..others]);
+    move_resident(moves, residents, &distinct.ends, cache, words, shared(ways));
+    move_bypassed(moves, bypassed, &distinct.ends, records);
 }

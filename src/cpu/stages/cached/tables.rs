@@ -90,6 +90,11 @@ impl Tally {
         self.counts[counter] += 1;
     }
 
+    /// Adds to a counter of the table that is counted for.
+    pub(crate) fn add_many(&mut self, counter: usize, amount: u32) {
+        self.counts[counter] += amount;
+    }
+
     /// Counts a distinct row that was read from its record and got no slot.
     pub(crate) fn add_missed(&mut self) {
         for counter in [counter::UNIQUE, counter::UNIQUE_MISSES, counter::BYPASS_READS] {
@@ -116,8 +121,8 @@ pub(crate) struct Tables {
     pub(crate) cache: Pages<f32>,
     /// The records of all rows; [`shards`] cuts them.
     pub(crate) records: Pages<u32>,
-    /// The frequency of every row (LFU); a single empty piece under other policies.
-    pub(crate) freqs: Vec<(Shard, Vec<u32>)>,
+    /// The frequency of every row (LFU); empty under other policies. [`freq_shards`] cuts them.
+    pub(crate) freqs: Vec<u32>,
 }
 
 impl Tables {
@@ -128,11 +133,7 @@ impl Tables {
         let filler = Filler::new(config, &layout, source)?;
         let mut records = Pages::zeroed("records", layout.total_rows as usize * layout.row.record_words as usize)?;
         filler.pack(0, &mut records)?;
-        let mut freqs = Vec::new();
-        for shard in layout.freq_shards(config.policy) {
-            let rows = if config.policy == Policy::Lfu { shard.rows as usize } else { 0 };
-            freqs.push((shard, zeroed("freqs", rows)?));
-        }
+        let freqs = zeroed("freqs", if config.policy == Policy::Lfu { layout.total_rows as usize } else { 0 })?;
         let (tables, features) = (table_words(config), features(config));
         Ok(Self { layout, tables, features, ways, cache, records, freqs })
     }
@@ -141,6 +142,18 @@ impl Tables {
 /// The records of each shard, in order.
 pub(crate) fn shards<'r>(layout: &Layout, records: &'r mut [u32]) -> impl Iterator<Item = (u32, &'r mut [u32])> {
     (0..).zip(records.chunks_mut(layout.rows_per_shard as usize * layout.row.record_words as usize))
+}
+
+/// The rows of each piece of frequencies, and the piece. Under other policies than LFU there is one piece of all rows, and it is empty.
+pub(crate) fn freq_shards<'f>(
+    layout: &Layout,
+    policy: Policy,
+    mut freqs: &'f mut [u32],
+) -> impl Iterator<Item = (Shard, &'f mut [u32])> {
+    layout.freq_shards(policy).map(move |shard| {
+        let rows = freqs.len().min(shard.rows as usize);
+        (shard, freqs.split_off_mut(..rows).unwrap_or_default())
+    })
 }
 
 /// The metadata of empty ways, and their slots.

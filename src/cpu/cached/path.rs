@@ -1,0 +1,14 @@
+//! The ways in which a group on the CPU computes.
+
+/// How a [`CpuGroup`](crate::CpuGroup) computes. Both ways give the same outputs, state and counters, bit for bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CpuPath {
+    /// Reads and moves rows where they lie: fast.
+    #[default]
+    Direct,
+    /// A plain function for each shader, over the same lists as on a GPU: the reference, several times slower.
+    Mirrors,
+}
+
+/// Stands for the direct path's scratch where a [`Pending`](crate::table::step_state::Pending) names a space.
+pub(crate) const SPACE: usize = 2;

@@ -1,0 +1,340 @@
+//! What a training step does to a cache, before its bags are pooled: the stages probe, touch, admit and exchange, for distinct rows.
+
+use std::{
+    cell::RefCell,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use crate::{
+    cpu::{
+        direct::{
+            counts::{enter, locked},
+            lookup::find,
+            share::{Rows, collect, each, each_run, key, keyed, number, run_end},
+            space::Distinct,
+        },
+        stages::cached::tables::{Tally, counter},
+    },
+    host::trusted::{AHEAD, prefetch, shared},
+    record::{
+        of_params::{self as record, LFU},
+        rows,
+    },
+    table::{
+        hash::fmix32,
+        layout::{DIRTY, FREQ_MAX, Field, Layout, NONE, PINNED, Params, way_at},
+    },
+};
+
+/// What all parts of a step read.
+struct Call<'a> {
+    params: &'a Params,
+    layout: &'a Layout,
+    t: u32,
+    tables: Mutex<&'a mut [u32]>,
+    parts: usize,
+}
+
+/// Decides the step by its sorted accesses, and moves the rows that come and leave (SPEC 3, steps 2 to 5).
+pub(crate) fn settle(
+    params: &Params,
+    layout: &Layout,
+    tables: &mut [u32],
+    ways: &mut [u32],
+    cache: &mut [f32],
+    records: &mut [u32],
+    freqs: &mut [u32],
+    accesses: &[u64],
+    distinct: &mut Distinct,
+    parts: usize,
+) {
+    let call = Call { params, layout, t: tables[0], tables: Mutex::new(tables), parts };
+    let misses = probe(&call, accesses, ways, distinct);
+    touch(&call, ways, freqs, distinct);
+    if params.admits() {
+        distinct.misses.sort(misses, 32 - (params.sets - 1).leading_zeros());
+        admit(&call, accesses, ways, distinct);
+        distinct.victims.sort(misses, layout.row_bits());
+        pack_victims(&call, distinct.victims.sorted(), cache, records);
+        load(&call, distinct.misses.sorted(), &distinct.loads, accesses, cache, records);
+    }
+    count_bypassed(&call, accesses, distinct);
+}
+
+/// Lists the distinct rows, and those that the cache lacks. Returns the number of the latter.
+fn probe(call: &Call<'_>, accesses: &[u64], ways: &[u32], distinct: &mut Distinct) -> usize {
+    let Call { params, .. } = *call;
+    let width = params.ways();
+    let Distinct { rows, ends, places, misses, lengths, .. } = distinct;
+    let (ends, places) = (shared(ends), shared(places));
+    let n = accesses.len();
+    let lists = collect(call.parts, n, [&mut rows[..n], misses.input(n)], lengths, &|range, [rows, misses]| {
+        let (mut found, mut missed) = (0, 0);
+        let mut start = range.start;
+        while start > 0 && start < range.end && key(accesses[start]) == key(accesses[start - 1]) {
+            start += 1; // belongs to the part before
+        }
+        while start < range.end {
+            let (row, end) = (key(accesses[start]), run_end(accesses, start, n));
+            for k in start + AHEAD..(end + AHEAD).min(n) {
+                if key(accesses[k]) != key(accesses[k - 1]) {
+                    let set = fmix32(key(accesses[k])) % params.sets;
+                    prefetch(&ways[way_at(width, set * width, Field::Tag)..][..2 * width as usize]);
+                }
+            }
+            let (set, place) = find(params, ways, row);
+            if place == NONE {
+                misses[missed] = keyed(set, start as u32);
+                missed += 1;
+            }
+            ends[start].store(end as u32, Relaxed);
+            places[start].store(place, Relaxed);
+            rows[found] = keyed(row, start as u32);
+            found += 1;
+            start = end;
+        }
+        [found, missed]
+    });
+    distinct.len = lists[0];
+    lists[1]
+}
+
+/// Updates the stamps of hit rows and the frequencies of all rows, and notes by what missed rows are admitted.
+fn touch(call: &Call<'_>, ways: &mut [u32], freqs: &mut [u32], distinct: &mut Distinct) {
+    let Call { params, t, .. } = *call;
+    let width = params.ways();
+    let Distinct { rows, len, ends, places, keys, .. } = distinct;
+    let (rows, ends, places) = (&rows[..*len], &ends[..], &places[..]);
+    let lfu = params.policy == LFU;
+    let (keys, ways, freqs) = (shared(keys), shared(ways), shared(freqs));
+    each(call.parts, rows.len(), &mut [] as &mut [u32], &|_, range| {
+        let mut tally = Tally::default();
+        for &entry in &rows[range] {
+            let (row, start) = (key(entry), number(entry));
+            let (count, place) = (ends[start as usize] - start, places[start as usize]);
+            let mut admitted_by = count;
+            if lfu {
+                let freq = &freqs[row as usize];
+                admitted_by = freq.load(Relaxed).saturating_add(count).min(FREQ_MAX);
+                freq.store(admitted_by, Relaxed);
+            }
+            enter(params, &call.tables, &mut tally, row);
+            if place == NONE {
+                tally.add(counter::UNIQUE);
+                tally.add(counter::UNIQUE_MISSES);
+                keys[start as usize].store(admitted_by, Relaxed);
+                continue;
+            }
+            tally.add_many(counter::HITS, count);
+            let stamp = &ways[way_at(width, place, Field::Stamp)];
+            if stamp.load(Relaxed) < t {
+                stamp.store(t, Relaxed);
+                tally.add(counter::UNIQUE);
+            }
+            if lfu {
+                let freq = &ways[way_at(width, place, Field::Freq)];
+                freq.store(freq.load(Relaxed).saturating_add(count).min(FREQ_MAX), Relaxed);
+            }
+        }
+        tally.end(&mut locked(&call.tables));
+    });
+}
+
+/// A thread's lists for one set.
+#[derive(Default)]
+struct Room {
+    /// The candidates, best first: the order as a number, and the position in the list of misses.
+    candidates: Vec<(u64, u32)>,
+    /// The value of each way, plus one; 0 for an empty way, NONE for one that is not to be taken.
+    values: Vec<u32>,
+}
+
+thread_local! {
+    static ROOM: RefCell<Room> = RefCell::default();
+}
+
+/// Admits set by set: the l-th candidate takes the l-th victim (SPEC 3, step 4).
+fn admit(call: &Call<'_>, accesses: &[u64], ways: &mut [u32], distinct: &mut Distinct) {
+    let Call { params, .. } = *call;
+    let Distinct { places, keys, misses, victims, loads, .. } = distinct;
+    let misses = misses.sorted();
+    let (places, victims, loads) = (shared(places), shared(victims.input(misses.len())), shared(loads));
+    let sets = Rows::all(ways, 4 * params.ways() as usize);
+    each_run(call.parts, misses, 0..misses.len(), sets, &|range, mut sets| {
+        let (mut coming, mut leaving) = (Tally::default(), Tally::default());
+        ROOM.with_borrow_mut(|room| {
+            let mut start = range.start;
+            while start < range.end {
+                let end = run_end(misses, start, range.end);
+                if let Some(&next) = misses.get(end + AHEAD).filter(|_| end + AHEAD < range.end) {
+                    prefetch(sets.peek(key(next)));
+                }
+                for k in start..end {
+                    loads[k].store(NONE, Relaxed);
+                    victims[k].store(keyed(NONE, 0), Relaxed);
+                }
+                let set = Set {
+                    call,
+                    accesses,
+                    misses: &misses[start..end],
+                    keys,
+                    places,
+                    victims: &victims[start..end],
+                    loads: &loads[start..end],
+                    first_slot: key(misses[start]) * params.ways(),
+                };
+                set.admit(sets.row(key(misses[start])), room, &mut coming, &mut leaving);
+                start = end;
+            }
+        });
+        let mut tables = locked(&call.tables);
+        coming.end(&mut tables);
+        leaving.end(&mut tables);
+    });
+}
+
+/// The missed rows of one set.
+struct Set<'a, 'c> {
+    call: &'a Call<'c>,
+    accesses: &'a [u64],
+    misses: &'a [u64],
+    keys: &'a [u32],
+    places: &'a [AtomicU32],
+    victims: &'a [AtomicU64],
+    loads: &'a [AtomicU32],
+    first_slot: u32,
+}
+
+impl Set<'_, '_> {
+    fn admit(&self, set: &mut [u32], room: &mut Room, coming: &mut Tally, leaving: &mut Tally) {
+        let Call { params, t, ref tables, .. } = *self.call;
+        let lfu = params.policy == LFU;
+        let width = params.ways() as usize;
+        let (tags, rest) = set.split_at_mut(width);
+        let (stamps, rest) = rest.split_at_mut(width);
+        let (freqs, flags) = rest.split_at_mut(width);
+        let Room { candidates, values } = room;
+        values.resize(width, 0);
+        {
+            let by = if lfu { &*freqs } else { &*stamps };
+            for way in 0..width {
+                let value = if flags[way] & PINNED != 0 { NONE } else { by[way].wrapping_add(1) };
+                values[way] = if tags[way] == NONE { 0 } else { value };
+            }
+        }
+        candidates.clear();
+        let ranked = self.misses.iter().zip(0..).map(|(&miss, k)| {
+            let start = number(miss) as usize;
+            (u64::from(!self.keys[start]) << 32 | u64::from(key(self.accesses[start])), k)
+        });
+        candidates.extend(ranked);
+        candidates.sort_unstable();
+        for &(rank, k) in candidates.iter().take(width) {
+            let (freq, row) = (!key(rank), number(rank));
+            let value = values.iter().fold(NONE, |least, &value| least.min(value));
+            if value == NONE || value != 0 && if lfu { value > freq } else { value - 1 == t } {
+                break; // pinned, in use by this batch, or used as often; and so are all victims after it
+            }
+            let Some(way) = values.iter().position(|&other| other == value) else { break };
+            values[way] = NONE;
+            let slot = self.first_slot + way as u32;
+            if value != 0 {
+                let victim = tags[way];
+                enter(params, tables, leaving, victim);
+                leaving.add(counter::EVICTIONS);
+                if flags[way] & DIRTY != 0 {
+                    self.victims[k as usize].store(keyed(victim, slot), Relaxed);
+                }
+                flags[way] &= !DIRTY;
+                if stamps[way] == t {
+                    // LFU: this batch uses the victim, which is bypassed from now on.
+                    let start = self.accesses.partition_point(|&access| key(access) < victim);
+                    self.places[start].store(NONE, Relaxed);
+                }
+            }
+            enter(params, tables, coming, row);
+            coming.add(counter::ADMITTED);
+            (tags[way], stamps[way], freqs[way]) = (row, t, if lfu { freq } else { 0 });
+            self.places[number(self.misses[k as usize]) as usize].store(slot, Relaxed);
+            self.loads[k as usize].store(slot, Relaxed);
+        }
+    }
+}
+
+/// Packs the dirty rows that leave into their records.
+fn pack_victims(call: &Call<'_>, victims: &[u64], cache: &[f32], records: &mut [u32]) {
+    let (params, layout) = (call.params, &call.layout.row);
+    let (noise, words) = (record::noise(params, call.t), record::slot_words(params));
+    let row_at = |slot: u32| &cache[slot as usize * words..][..layout.row_words as usize];
+    let records = Rows::all(records, layout.record_words as usize);
+    each_run(call.parts, victims, 0..victims.len(), records, &|range, mut records| {
+        let mut tally = Tally::default();
+        for k in range.clone() {
+            if k + AHEAD < range.end {
+                let next = victims[k + AHEAD];
+                prefetch(row_at(number(next)));
+                prefetch(records.peek(key(next)));
+            }
+            let row = key(victims[k]);
+            let (weights, state) = row_at(number(victims[k])).split_at(params.dim as usize);
+            let packed = rows::pack(layout, &noise, row, weights, state, records.row(row));
+            enter(params, &call.tables, &mut tally, row);
+            tally.add(if packed { counter::WRITE_BACKS } else { counter::SKIPPED_ROWS });
+        }
+        tally.end(&mut locked(&call.tables));
+    });
+}
+
+/// Unpacks the admitted rows into their slots.
+fn load(call: &Call<'_>, misses: &[u64], loads: &[u32], accesses: &[u64], cache: &mut [f32], records: &[u32]) {
+    let layout = &call.layout.row;
+    let (words, slot_words) = (layout.record_words as usize, layout.slot_words() as usize);
+    let record = |k: usize| &records[key(accesses[number(misses[k]) as usize]) as usize * words..][..words];
+    let width = call.params.ways();
+    let sets = Rows::all(cache, width as usize * slot_words);
+    each_run(call.parts, misses, 0..misses.len(), sets, &|range, mut sets| {
+        for k in range.clone() {
+            if k + AHEAD < range.end && loads[k + AHEAD] != NONE {
+                prefetch(record(k + AHEAD));
+            }
+            if loads[k] != NONE {
+                let slot = &mut sets.row(key(misses[k]))[(loads[k] % width) as usize * slot_words..][..slot_words];
+                let (weights, rest) = slot.split_at_mut(layout.dim as usize);
+                let (states, padding) = rest.split_at_mut(layout.state as usize);
+                rows::unpack(layout, record(k), weights, states);
+                padding.fill(0.0);
+            }
+        }
+    });
+}
+
+/// Lists the resident and the bypassed rows for the backward, and counts those whose records the step reads.
+fn count_bypassed(call: &Call<'_>, accesses: &[u64], distinct: &mut Distinct) {
+    let Distinct { rows, len, places, residents, bypassed, lengths, .. } = distinct;
+    let (rows, places) = (&rows[..*len], &places[..]);
+    let lists = [residents.input(*len), &mut bypassed[..*len]];
+    let lists = collect(call.parts, *len, lists, lengths, &|range, [residents, bypassed]| {
+        let mut tally = Tally::default();
+        let (mut slots, mut others) = (0, 0);
+        for &entry in &rows[range] {
+            let (row, start) = (key(entry), number(entry));
+            let place = places[start as usize];
+            if place == NONE {
+                enter(call.params, &call.tables, &mut tally, row);
+                tally.add(counter::BYPASS_READS);
+                bypassed[others] = entry;
+                others += 1;
+            } else {
+                residents[slots] = keyed(place, start);
+                slots += 1;
+            }
+        }
+        tally.end(&mut locked(&call.tables));
+        [slots, others]
+    });
+    debug_assert!(lists[0] + lists[1] == rows.len() && rows.len() <= accesses.len());
+    distinct.listed = lists;
+}
