@@ -187,7 +187,7 @@ fn optimisers(criterion: &mut Criterion) {
             for zipf in [false, true] {
                 let indices = indices(zipf);
                 Line { name, dim, zipf, threads: 1 }.measure(criterion, indices.len(), || {
-                    let mut before = Vec::new();
+                    let mut before = vec![0.0; width];
                     for (k, &row) in indices.iter().enumerate() {
                         if let Some(&next) = indices.get(k + AHEAD) {
                             rows::prefetch(&table[next as usize * width..][..width]);

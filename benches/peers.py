@@ -288,8 +288,9 @@ def main():
                 times = {side: [] for side in runs}
                 for _ in range(options.rounds + 1):
                     for side, run in runs.items():
+                        time.sleep(0.02)  # the threads of the side that ran before stop spinning
+                        run(run_what)  # its own threads wake, its rows come to the caches
                         times[side].append(run(run_what))
-                        time.sleep(0.002)  # the other side's threads stop spinning
                 for side, all_ in times.items():
                     kept = all_[1:]
                     lines.append((name, threads, side, round(min(kept), 2), round(statistics.median(kept), 2), len(kept), notes))

@@ -177,6 +177,8 @@ pub struct MemoryReport {
     pub padding: u64,
     /// The part of all these bytes that is in the host's memory: the records unless they are on the device, and the staging.
     pub host: u64,
+    /// The part of all these bytes that lies in huge pages, as Linux reports it for the records and the cache of a group on the CPU; else 0.
+    pub huge_pages: u64,
     /// [`memory_factor`], the formula of Yang 2020, to compare with [`factor`](Self::factor). For a shared array it is ROBE's: its size as a
     /// share of the FP32 rows.
     pub formula: f64,
@@ -228,6 +230,7 @@ impl MemoryReport {
             padding: 0,
             host: staging.iter().filter(|(what, _)| *what != "flight").map(|(_, bytes)| bytes).sum::<u64>()
                 + kept.iter().filter(|(what, _)| in_host(*what)).map(|(_, bytes)| bytes).sum::<u64>(),
+            huge_pages: 0,
             formula: memory_factor(
                 layout.row.dim,
                 layout.row.precision,
@@ -319,6 +322,9 @@ impl fmt::Display for MemoryReport {
         }
         writeln!(f, "{:<24}{:>16}", "total", self.total())?;
         writeln!(f, "{:<24}{:>16}", "of it in host memory", self.host)?;
+        if self.huge_pages > 0 {
+            writeln!(f, "{:<24}{:>16}", "of it in huge pages", self.huge_pages)?;
+        }
         writeln!(f, "{:<24}{:>16.4}", "factor, Yang 2020", self.formula)?;
         writeln!(f, "{:<24}{:>16.4}", "factor against FP32", self.factor())?;
         write!(f, "{:<24}{:>16.4}", "the same, FP32 state too", self.factor_with_state())

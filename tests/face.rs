@@ -105,6 +105,7 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::CpuScaler>();
     shared_between_threads::<hotrow::CpuRobeGroup>();
     shared_between_threads::<hotrow::CpuGroup>();
+    shared_between_threads::<hotrow::CpuPath>();
     shared_between_threads::<hotrow::adapter::Wanted>();
     shared_between_threads::<hotrow::Scaler>();
     shared_between_threads::<hotrow::Sorter>();

@@ -13,15 +13,9 @@ use crate::{error::Error, host::alloc::zeroed};
 const HUGE: usize = 2 << 20;
 
 /// A cache line.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([u64; 8]);
-
-impl Default for Line {
-    fn default() -> Self {
-        Self([0; 8])
-    }
-}
 
 /// An array of words that begins at a multiple of 64 bytes.
 #[derive(Debug)]
@@ -105,7 +99,7 @@ impl<T: AnyBitPattern + NoUninit> Deref for Pages<T> {
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map,
         };
-        &bytemuck::cast_slice(&bytes[..self.len * size_of::<T>()])[..]
+        bytemuck::cast_slice(&bytes[..self.len * size_of::<T>()])
     }
 }
 
@@ -116,7 +110,7 @@ impl<T: AnyBitPattern + NoUninit> DerefMut for Pages<T> {
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map,
         };
-        &mut bytemuck::cast_slice_mut(&mut bytes[..self.len * size_of::<T>()])[..]
+        bytemuck::cast_slice_mut(&mut bytes[..self.len * size_of::<T>()])
     }
 }
 

@@ -11,8 +11,8 @@ use std::{
 
 use rayon::prelude::*;
 
-/// Number of rows ahead of the current one whose memory is prefetched: the distance that TBE uses.
-pub(crate) const AHEAD: usize = 16;
+/// Number of rows ahead of the current one whose memory is prefetched: about as many lines as a second-level cache can wait for at once.
+pub(crate) const AHEAD: usize = 32;
 
 /// The text of a stage, from the crate's own files. Only `wgsl::composed` makes one, so [`shader_module`] can trust it.
 pub(crate) struct Composed {
@@ -60,7 +60,7 @@ impl Mapping {
 
     /// Prefetches the bytes from `at` on.
     pub(crate) fn prefetch(&self, at: usize, bytes: usize) {
-        prefetch_bytes(self.0.as_ptr().wrapping_add(at).cast(), bytes);
+        prefetch_bytes::<0>(self.0.as_ptr().wrapping_add(at).cast(), bytes);
     }
 }
 
@@ -127,7 +127,7 @@ impl<'a, T> Rows<'a, T> {
 
     /// Prefetches a row.
     fn prefetch(&self, row: usize) {
-        prefetch_bytes(self.data.wrapping_add(row * self.width).cast_const().cast(), self.width * size_of::<T>());
+        prefetch_bytes::<0>(self.data.wrapping_add(row * self.width).cast_const().cast(), self.width * size_of::<T>());
     }
 
     /// Borrows row `row`.
@@ -155,29 +155,44 @@ fn distinct(targets: &[(usize, usize)], rows: usize) -> bool {
     })
 }
 
-/// Prefetches the memory of `data`, where the processor has such an instruction. It waits for nothing and changes
-/// nothing.
+/// Prefetches the memory of `data` into the second-level cache, where the processor has such an instruction. It waits for nothing and
+/// changes nothing. The first-level cache waits for fewer lines at once: on Zen 4, rows of 256 bytes from memory come 1.5 times as fast to
+/// the second level.
 #[inline(always)]
 pub fn prefetch<T>(data: &[T]) {
-    prefetch_bytes(data.as_ptr().cast(), size_of_val(data));
+    prefetch_bytes::<0>(data.as_ptr().cast(), size_of_val(data));
+}
+
+/// Prefetches `len` values from `at` on, if they exist. They are known to touch at least `LINES` cache lines.
+#[inline(always)]
+pub(crate) fn prefetch_lines<const LINES: usize, T>(data: &[T], at: usize, len: usize) {
+    prefetch_bytes::<LINES>(data.as_ptr().wrapping_add(at).cast(), len * size_of::<T>());
 }
 
 #[inline(always)]
-fn prefetch_bytes(start: *const i8, bytes: usize) {
+fn prefetch_bytes<const LINES: usize>(start: *const i8, bytes: usize) {
     const LINE: usize = 64;
-    let lines = (start.addr() % LINE + bytes).div_ceil(LINE);
-    for line in 0..lines {
-        let _at = start.wrapping_add(line * LINE);
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint, valid for any address.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(_at);
-        }
-        #[cfg(target_arch = "aarch64")]
-        // SAFETY: a hint, valid for any address.
-        unsafe {
-            std::arch::asm!("prfm pldl1keep, [{}]", in(reg) _at, options(nostack, readonly, preserves_flags));
-        }
+    for line in 0..LINES {
+        prefetch_line(start.wrapping_add(line * LINE));
+    }
+    for at in (LINES * LINE..bytes).step_by(LINE) {
+        prefetch_line(start.wrapping_add(at));
+    }
+    // Bytes that begin in the middle of a line end in one more.
+    prefetch_line(start.wrapping_add(bytes.saturating_sub(1)));
+}
+
+#[inline(always)]
+fn prefetch_line(_at: *const i8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, valid for any address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(_at);
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a hint, valid for any address.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) _at, options(nostack, readonly, preserves_flags));
     }
 }
 

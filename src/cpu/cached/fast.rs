@@ -62,25 +62,27 @@ impl CpuGroup {
         let rows = if plain { indices } else { &linear };
         let batch = Batch { params, offsets, weights, features, rows, plain };
         if !train {
-            let source = Source { layout: &layout.row, records, ways, cache };
+            let source = Source { layout: &layout.row, records, ways, cache, slots: &[] };
             pool(&batch, &source, Written { outputs, sort: &mut [], factors: &mut [] });
             return Ok(true);
         }
         tables[0] = tables[0].wrapping_add(1);
         batch.count_accesses(tables);
         let space = grown(&mut self.fast, layout, params.indices)?;
-        (space.t, space.accesses, space.has_factors, space.settled) = (tables[0], n, batch.factors(), false);
+        let numbered = batch.factors() || space.distinct.is_some();
+        (space.t, space.accesses, space.numbered, space.settled) = (tables[0], n, numbered, false);
+        let mut slots = &[][..];
         let mut sort = space.sorter.input(n);
-        let mut factors = &mut space.factors[..if batch.factors() { n } else { 0 }];
+        let mut factors = &mut space.factors[..if numbered { n } else { 0 }];
         if let Some(distinct) = &mut space.distinct {
             list_all(&batch, sort, factors);
             space.sorter.sort(n, layout.row_bits());
             let accesses = space.sorter.sorted();
             settle(params, layout, tables, ways, cache, records, freqs, accesses, distinct, batch.parts());
             space.settled = true;
-            (sort, factors) = (&mut [], &mut []);
+            (sort, factors, slots) = (&mut [], &mut [], &distinct.slots[..n]);
         }
-        let source = Source { layout: &layout.row, records, ways, cache };
+        let source = Source { layout: &layout.row, records, ways, cache, slots };
         pool(&batch, &source, Written { outputs, sort, factors });
         self.state.forward(Pending::new(params, SPACE));
         Ok(true)
@@ -133,7 +135,7 @@ impl CpuGroup {
         }
         let list = space.sorter.sorted();
         let accesses = bytemuck::cast_slice(list);
-        let factors = if space.has_factors { &space.factors[..] } else { &[] };
+        let factors = if space.numbered { &space.factors[..] } else { &[] };
         let moves = Moves {
             params,
             layout: &layout.row,

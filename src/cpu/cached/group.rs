@@ -133,7 +133,8 @@ impl CpuGroup {
     /// The bytes that the group has allocated, by purpose, without step scratch.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
-        MemoryReport::plan(&self.config, &self.tables.layout, Calls::default())
+        let huge_pages = self.tables.records.huge_bytes() + self.tables.cache.huge_bytes();
+        MemoryReport { huge_pages, ..MemoryReport::plan(&self.config, &self.tables.layout, Calls::default()) }
     }
 
     /// Chooses how the group computes from its next forward on. The results are the same bits.

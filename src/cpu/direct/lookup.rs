@@ -20,8 +20,8 @@ pub(crate) fn find_in(width: u32, ways: &[u32], set: u32, row: u32) -> u32 {
     // Compares all tags without a branch. At most one is the row's.
     let mut found = 0;
     if let Ok(tags) = <&[u32; 32]>::try_from(tags) {
-        for way in 0..32 {
-            found |= if tags[way] == row { way as u32 + 1 } else { 0 };
+        for (way, &tag) in (1..).zip(tags) {
+            found |= if tag == row { way } else { 0 };
         }
     } else {
         for (&tag, way) in tags.iter().zip(1..) {

@@ -8,7 +8,7 @@ use crate::{
         lookup::{find, find_in},
         share::keyed,
     },
-    host::trusted::{AHEAD, prefetch},
+    host::trusted::{AHEAD, prefetch, prefetch_lines},
     record::{
         of_params::MEAN,
         rows::{
@@ -19,7 +19,7 @@ use crate::{
     },
     table::{
         hash::fmix32,
-        layout::{Field, NONE, POOL_NONE, way_at},
+        layout::{Field, NONE, POOL_NONE, Params, way_at},
         row::RowLayout,
     },
 };
@@ -31,6 +31,8 @@ pub(crate) struct Source<'a> {
     pub(crate) records: &'a [u32],
     pub(crate) ways: &'a [u32],
     pub(crate) cache: &'a [f32],
+    /// The slot of each access, or NONE; empty if they are to be looked up.
+    pub(crate) slots: &'a [u32],
 }
 
 /// What a forward writes: some output rows, and in training lists of their accesses, which are empty otherwise.
@@ -39,7 +41,7 @@ pub(crate) struct Written<'a> {
     pub(crate) outputs: &'a mut [f32],
     /// The accesses, to be sorted.
     pub(crate) sort: &'a mut [u64],
-    /// The output row and the factor of each access, if gradients have factors.
+    /// The output row and the factor of each access; if empty, the sort carries output rows along, and there are no factors.
     pub(crate) factors: &'a mut [[u32; 2]],
 }
 
@@ -100,28 +102,41 @@ fn divide(
 }
 
 fn pool_part(batch: &Batch<'_>, source: &Source<'_>, out: &mut [f32], outputs: Range<usize>) {
-    let layout = source.layout;
     if batch.params.pooling == POOL_NONE {
         return copy(batch, source, outputs, out);
     }
-    by_format!(layout.precision, F => match (batch.params.sets > 0, batch.params.weighted == 1) {
-        (false, false) => pool_bags::<F, false, false>(batch, source, outputs, out),
-        (false, true) => pool_bags::<F, false, true>(batch, source, outputs, out),
-        (true, false) => pool_bags::<F, true, false>(batch, source, outputs, out),
-        (true, true) => pool_bags::<F, true, true>(batch, source, outputs, out),
+    by_format!(source.layout.precision, F => if batch.params.sets == 0 {
+        pool_places::<F, _>(batch, source, Nowhere, outputs, out);
+    } else if source.slots.is_empty() {
+        pool_places::<F, _>(batch, source, LookedUp::new(batch, source), outputs, out);
+    } else {
+        pool_places::<F, _>(batch, source, Known(source.slots), outputs, out);
     });
 }
 
-fn pool_bags<F: Format, const CACHED: bool, const FACTORS: bool>(
+fn pool_places<F: Format, P: Places>(
     batch: &Batch<'_>,
     source: &Source<'_>,
+    places: P,
     bags: Range<usize>,
     out: &mut [f32],
 ) {
-    let mut stored = Stored::<F, CACHED, FACTORS>::new(batch, source);
-    for (bag, sums) in bags.zip(out.chunks_exact_mut(source.layout.dim as usize)) {
+    if batch.params.weighted == 1 {
+        pool_bags(batch, &mut Stored::<F, P, true>::new(batch, source, places), bags, out);
+    } else {
+        pool_bags(batch, &mut Stored::<F, P, false>::new(batch, source, places), bags, out);
+    }
+}
+
+fn pool_bags<F: Format, P: Places, const FACTORS: bool>(
+    batch: &Batch<'_>,
+    stored: &mut Stored<'_, F, P, FACTORS>,
+    bags: Range<usize>,
+    out: &mut [f32],
+) {
+    for (bag, sums) in bags.zip(out.chunks_exact_mut(stored.layout.dim as usize)) {
         stored.base = batch.base(bag);
-        sum_rows(&stored, batch.offsets[bag] as usize..batch.offsets[bag + 1] as usize, sums);
+        sum_rows(&*stored, batch.offsets[bag] as usize..batch.offsets[bag + 1] as usize, sums);
         if batch.params.pooling == MEAN {
             let scale = scale(batch, bag);
             sums.iter_mut().for_each(|sum| *sum *= scale);
@@ -129,7 +144,7 @@ fn pool_bags<F: Format, const CACHED: bool, const FACTORS: bool>(
     }
 }
 
-/// Lists the accesses of some output rows for the sort, and the factors of their gradients.
+/// Lists the accesses of some output rows for the sort, and their output rows and factors.
 fn list(batch: &Batch<'_>, outputs: &Range<usize>, sort: &mut [u64], factors: &mut [[u32; 2]]) {
     if sort.is_empty() {
         return;
@@ -187,7 +202,11 @@ fn copy(batch: &Batch<'_>, source: &Source<'_>, outputs: Range<usize>, out: &mut
             prefetch(next);
         }
         let row = batch.rows[i].wrapping_add(base);
-        let slot = if batch.params.sets > 0 && row != NONE { find(batch.params, source.ways, row).1 } else { NONE };
+        let slot = match source.slots.get(i) {
+            Some(&slot) => slot,
+            None if batch.params.sets > 0 && row != NONE => find(batch.params, source.ways, row).1,
+            None => NONE,
+        };
         match source.record(row) {
             None => to.fill(0.0),
             Some(_) if slot != NONE => to.copy_from_slice(source.slot(slot)),
@@ -214,37 +233,127 @@ impl Source<'_> {
     }
 }
 
+/// Where the rows of accesses lie in the cache.
+trait Places {
+    /// Whether any row may lie in the cache.
+    const ANY: bool;
+    /// The slot of `row`, the one of access `k`, or NONE.
+    fn slot(&self, k: usize, row: u32) -> u32;
+    /// The same for a later access `k`. `row` gives the row of an access.
+    fn later(&self, k: usize, row: impl Fn(usize) -> Option<u32>) -> u32;
+}
+
+/// A table without a cache.
+struct Nowhere;
+
+impl Places for Nowhere {
+    const ANY: bool = false;
+
+    #[inline(always)]
+    fn slot(&self, _: usize, _: u32) -> u32 {
+        NONE
+    }
+
+    #[inline(always)]
+    fn later(&self, _: usize, _: impl Fn(usize) -> Option<u32>) -> u32 {
+        NONE
+    }
+}
+
+/// The slot of each access, or NONE.
+struct Known<'a>(&'a [u32]);
+
+impl Places for Known<'_> {
+    const ANY: bool = true;
+
+    #[inline(always)]
+    fn slot(&self, k: usize, _: u32) -> u32 {
+        self.0[k]
+    }
+
+    #[inline(always)]
+    fn later(&self, k: usize, _: impl Fn(usize) -> Option<u32>) -> u32 {
+        self.0.get(k).map_or(NONE, |&slot| slot)
+    }
+}
+
 /// Number of accesses whose places are remembered: more than are looked up ahead.
 const REMEMBERED: usize = 4 * AHEAD;
 
-/// The rows of accesses, read from their slots or their records.
-struct Stored<'a, F, const CACHED: bool, const FACTORS: bool> {
-    batch: &'a Batch<'a>,
-    source: &'a Source<'a>,
-    /// Added to the rows of the batch.
-    base: u32,
+/// Slots that are looked up.
+struct LookedUp<'a> {
+    params: &'a Params,
+    ways: &'a [u32],
     /// The sets of rows whose tags are prefetched, then their slots once they are looked up; each with its row.
     sets: [Cell<(u32, u32)>; REMEMBERED],
     slots: [Cell<(u32, u32)>; REMEMBERED],
+}
+
+impl<'a> LookedUp<'a> {
+    fn new(batch: &'a Batch<'a>, source: &Source<'a>) -> Self {
+        let nothing = [const { Cell::new((NONE, NONE)) }; REMEMBERED];
+        Self { params: batch.params, ways: source.ways, sets: nothing.clone(), slots: nothing }
+    }
+}
+
+impl Places for LookedUp<'_> {
+    const ANY: bool = true;
+
+    #[inline(always)]
+    fn slot(&self, k: usize, row: u32) -> u32 {
+        let (known, slot) = self.slots[k % REMEMBERED].get();
+        if known == row { slot } else { find(self.params, self.ways, row).1 }
+    }
+
+    #[inline(always)]
+    fn later(&self, k: usize, row: impl Fn(usize) -> Option<u32>) -> u32 {
+        let width = self.params.ways();
+        if let Some(row) = row(k + AHEAD) {
+            let set = fmix32(row) % self.params.sets;
+            self.sets[(k + AHEAD) % REMEMBERED].set((row, set));
+            prefetch(&self.ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
+        }
+        let Some(row) = row(k) else { return NONE };
+        let (known, set) = self.sets[k % REMEMBERED].get();
+        let set = if known == row { set } else { fmix32(row) % self.params.sets };
+        let slot = find_in(width, self.ways, set, row);
+        self.slots[k % REMEMBERED].set((row, slot));
+        slot
+    }
+}
+
+/// The rows of accesses, read from their slots or their records. The loop over accesses needs no pointer but these.
+struct Stored<'a, F, P, const FACTORS: bool> {
+    layout: RowLayout,
+    rows: &'a [u32],
+    weights: &'a [f32],
+    records: &'a [u32],
+    cache: &'a [f32],
+    /// Added to the rows of the batch.
+    base: u32,
+    places: P,
     format: PhantomData<F>,
 }
 
-impl<'a, F, const CACHED: bool, const FACTORS: bool> Stored<'a, F, CACHED, FACTORS> {
-    fn new(batch: &'a Batch<'a>, source: &'a Source<'a>) -> Self {
-        let nothing = [const { Cell::new((NONE, NONE)) }; REMEMBERED];
-        Self { batch, source, base: 0, sets: nothing.clone(), slots: nothing, format: PhantomData }
+impl<'a, F: Format, P: Places, const FACTORS: bool> Stored<'a, F, P, FACTORS> {
+    fn new(batch: &'a Batch<'a>, source: &'a Source<'a>, places: P) -> Self {
+        let (&layout, Batch { rows, weights, .. }) = (source.layout, *batch);
+        Self {
+            layout,
+            rows,
+            weights,
+            records: source.records,
+            cache: source.cache,
+            base: 0,
+            places,
+            format: PhantomData,
+        }
     }
 
+    /// The row at `k`; NONE, or no row of any table, if it does not count.
     #[inline(always)]
     fn linear(&self, k: usize) -> Option<u32> {
-        self.batch.rows.get(k).map(|row| row.wrapping_add(self.base)).filter(|&row| row != NONE)
-    }
-
-    /// The slot of the row at `k`, or NONE.
-    #[inline(always)]
-    fn place(&self, k: usize, row: u32) -> u32 {
-        let (known, slot) = self.slots[k % REMEMBERED].get();
-        if known == row { slot } else { find(self.batch.params, self.source.ways, row).1 }
+        self.rows.get(k).map(|row| row.wrapping_add(self.base))
     }
 }
 
@@ -265,7 +374,7 @@ impl<R: Weights> Weights for Either<'_, R> {
     }
 }
 
-impl<F: Format, const CACHED: bool, const FACTORS: bool> Rows for Stored<'_, F, CACHED, FACTORS> {
+impl<F: Format, P: Places, const FACTORS: bool> Rows for Stored<'_, F, P, FACTORS> {
     type Weights<'a>
         = Either<'a, F::Weights<'a>>
     where
@@ -274,42 +383,54 @@ impl<F: Format, const CACHED: bool, const FACTORS: bool> Rows for Stored<'_, F, 
 
     #[inline(always)]
     fn row(&self, k: usize) -> Option<Self::Weights<'_>> {
-        let row = self.linear(k)?;
-        if CACHED {
-            let slot = self.place(k, row);
+        let row = self.rows[k].wrapping_add(self.base);
+        if P::ANY && row != NONE {
+            let slot = self.places.slot(k, row);
             if slot != NONE {
-                return Some(Either::Slot(Floats(self.source.slot(slot))));
+                let at = slot as usize * self.layout.slot_words() as usize;
+                return Some(Either::Slot(Floats(&self.cache[at..][..self.layout.dim as usize])));
             }
         }
-        Some(Either::Record(F::of(self.source.layout, self.source.record(row)?)))
+        // No table has a row NONE.
+        let words = self.layout.record_words as usize;
+        let at = row as usize * words;
+        Some(Either::Record(F::of(&self.layout, self.records.get(at..at + words)?)))
     }
 
     #[inline(always)]
     fn factor(&self, k: usize) -> f32 {
-        self.batch.weights[k]
+        self.weights[k]
     }
 
     #[inline(always)]
-    fn prefetch(&self, k: usize) {
-        if CACHED {
-            let Batch { params, .. } = self.batch;
-            let width = params.ways();
-            if let Some(row) = self.linear(k + AHEAD) {
-                let set = fmix32(row) % params.sets;
-                self.sets[(k + AHEAD) % REMEMBERED].set((row, set));
-                prefetch(&self.source.ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
-            }
-            let Some(row) = self.linear(k) else { return };
-            let (known, set) = self.sets[k % REMEMBERED].get();
-            let set = if known == row { set } else { fmix32(row) % params.sets };
-            let slot = find_in(width, self.source.ways, set, row);
-            self.slots[k % REMEMBERED].set((row, slot));
+    fn prefetch<const N: usize>(&self, k: usize) {
+        if P::ANY {
+            let slot = self.places.later(k, |k| self.linear(k).filter(|&row| row != NONE));
             if slot != NONE {
-                return prefetch(self.source.slot(slot));
+                let at = slot as usize * self.layout.slot_words() as usize;
+                return prefetch_ahead::<N, 32>(bytemuck::cast_slice(self.cache), at, self.layout.dim as usize);
             }
         }
-        if let Some(record) = self.linear(k).and_then(|row| self.source.record(row)) {
-            prefetch(record);
+        if let Some(row) = self.linear(k) {
+            let words = self.layout.record_words as usize;
+            match F::BITS {
+                32 => prefetch_ahead::<N, 32>(self.records, row as usize * words, words),
+                16 => prefetch_ahead::<N, 16>(self.records, row as usize * words, words),
+                8 => prefetch_ahead::<N, 8>(self.records, row as usize * words, words),
+                _ => prefetch_ahead::<N, 2>(self.records, row as usize * words, words),
+            }
         }
+    }
+}
+
+/// Prefetches words that hold at least `N` weights of `BITS` bits.
+#[inline(always)]
+fn prefetch_ahead<const N: usize, const BITS: usize>(words: &[u32], at: usize, len: usize) {
+    match N * BITS / 512 {
+        0 => prefetch_lines::<0, u32>(words, at, len),
+        1 => prefetch_lines::<1, u32>(words, at, len),
+        2 => prefetch_lines::<2, u32>(words, at, len),
+        3..8 => prefetch_lines::<4, u32>(words, at, len),
+        8.. => prefetch_lines::<8, u32>(words, at, len),
     }
 }

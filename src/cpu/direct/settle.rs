@@ -1,4 +1,4 @@
-//! What a training step does to a cache, before its bags are pooled: the stages probe, touch, admit and exchange, for distinct rows.
+//! What a training step does to a cache, before its bags are pooled: the stages probe, touch, admit, exchange and locate, for distinct rows.
 
 use std::{
     cell::RefCell,
@@ -61,7 +61,7 @@ pub(crate) fn settle(
         pack_victims(&call, distinct.victims.sorted(), cache, records);
         load(&call, distinct.misses.sorted(), &distinct.loads, accesses, cache, records);
     }
-    count_bypassed(&call, accesses, distinct);
+    locate(&call, accesses, distinct);
 }
 
 /// Lists the distinct rows, and those that the cache lacks. Returns the number of the latter.
@@ -82,7 +82,7 @@ fn probe(call: &Call<'_>, accesses: &[u64], ways: &[u32], distinct: &mut Distinc
             for k in start + AHEAD..(end + AHEAD).min(n) {
                 if key(accesses[k]) != key(accesses[k - 1]) {
                     let set = fmix32(key(accesses[k])) % params.sets;
-                    prefetch(&ways[way_at(width, set * width, Field::Tag)..][..2 * width as usize]);
+                    prefetch(&ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
                 }
             }
             let (set, place) = find(params, ways, row);
@@ -112,8 +112,21 @@ fn touch(call: &Call<'_>, ways: &mut [u32], freqs: &mut [u32], distinct: &mut Di
     let (keys, ways, freqs) = (shared(keys), shared(ways), shared(freqs));
     each(call.parts, rows.len(), &mut [] as &mut [u32], &|_, range| {
         let mut tally = Tally::default();
-        for &entry in &rows[range] {
-            let (row, start) = (key(entry), number(entry));
+        for k in range.clone() {
+            if k + AHEAD < range.end {
+                let next = rows[k + AHEAD];
+                let place = places[number(next) as usize];
+                if lfu {
+                    prefetch(std::slice::from_ref(&freqs[key(next) as usize]));
+                    if place != NONE {
+                        prefetch(std::slice::from_ref(&ways[way_at(width, place, Field::Freq)]));
+                    }
+                }
+                if place != NONE {
+                    prefetch(std::slice::from_ref(&ways[way_at(width, place, Field::Stamp)]));
+                }
+            }
+            let (row, start) = (key(rows[k]), number(rows[k]));
             let (count, place) = (ends[start as usize] - start, places[start as usize]);
             let mut admitted_by = count;
             if lfu {
@@ -311,30 +324,33 @@ fn load(call: &Call<'_>, misses: &[u64], loads: &[u32], accesses: &[u64], cache:
     });
 }
 
-/// Lists the resident and the bypassed rows for the backward, and counts those whose records the step reads.
-fn count_bypassed(call: &Call<'_>, accesses: &[u64], distinct: &mut Distinct) {
-    let Distinct { rows, len, places, residents, bypassed, lengths, .. } = distinct;
-    let (rows, places) = (&rows[..*len], &places[..]);
+/// Notes the slot of each access for the pooling, lists the resident and the bypassed rows for the backward, and counts those whose records
+/// the step reads.
+fn locate(call: &Call<'_>, accesses: &[u64], distinct: &mut Distinct) {
+    let Distinct { rows, len, ends, places, residents, bypassed, lengths, slots, .. } = distinct;
+    let (rows, ends, places, slots) = (&rows[..*len], &ends[..], &places[..], shared(slots));
     let lists = [residents.input(*len), &mut bypassed[..*len]];
     let lists = collect(call.parts, *len, lists, lengths, &|range, [residents, bypassed]| {
         let mut tally = Tally::default();
-        let (mut slots, mut others) = (0, 0);
+        let (mut resident, mut others) = (0, 0);
         for &entry in &rows[range] {
             let (row, start) = (key(entry), number(entry));
             let place = places[start as usize];
+            for &access in &accesses[start as usize..ends[start as usize] as usize] {
+                slots[number(access) as usize].store(place, Relaxed);
+            }
             if place == NONE {
                 enter(call.params, &call.tables, &mut tally, row);
                 tally.add(counter::BYPASS_READS);
                 bypassed[others] = entry;
                 others += 1;
             } else {
-                residents[slots] = keyed(place, start);
-                slots += 1;
+                residents[resident] = keyed(place, start);
+                resident += 1;
             }
         }
         tally.end(&mut locked(&call.tables));
-        [slots, others]
+        [resident, others]
     });
-    debug_assert!(lists[0] + lists[1] == rows.len() && rows.len() <= accesses.len());
     distinct.listed = lists;
 }

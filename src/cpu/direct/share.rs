@@ -3,11 +3,20 @@
 use std::ops::Range;
 
 /// Number of accesses below which handing work to another thread costs more than it saves.
-const PAYS: usize = 2048;
+const PAYS: usize = 1024;
 
-/// Number of parts into which `accesses` accesses are cut: one for each thread that has enough to do.
+/// Number of parts for each thread: a thread that wakes late, or is disturbed, leaves parts to the others.
+const EACH: usize = 4;
+
+/// Number of parts into which `accesses` accesses are cut.
 pub(crate) fn parts(accesses: usize) -> usize {
-    rayon::current_num_threads().min(accesses / PAYS).max(1)
+    let threads = rayon::current_num_threads();
+    if threads == 1 { 1 } else { (EACH * threads).min(accesses / PAYS).max(1) }
+}
+
+/// Number of parts into which `n` accesses are cut for a sort, which counts the digits of each part by itself: one for each thread.
+pub(crate) fn sort_parts(n: usize) -> usize {
+    rayon::current_num_threads().min(n / PAYS).max(1)
 }
 
 /// Cuts `0..n` into `parts` ranges of about equal length, and `own` into as many pieces. Calls `work` with each range and its piece.
@@ -170,4 +179,50 @@ fn visit(parts: usize, range: Range<usize>, see: &mut impl FnMut(Range<usize>)) 
     let middle = range.start + range.len() * left / parts;
     visit(left, range.start..middle, see);
     visit(parts - left, middle..range.end, see);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_list_are_closed_up() {
+        let n = 1000;
+        let (mut odd, mut even, mut lengths) = (vec![0; n], vec![0; n], vec![0; 2 * 7]);
+        for parts in [1, 2, 3, 7, 50] {
+            let lists = collect(parts, n, [&mut odd, &mut even], &mut lengths, &|range, [odd, even]| {
+                let mut found = [0; 2];
+                for i in range.filter(|i| i % 3 != 0) {
+                    let (list, found) =
+                        if i % 2 == 1 { (&mut *odd, &mut found[0]) } else { (&mut *even, &mut found[1]) };
+                    list[*found] = i as u64;
+                    *found += 1;
+                }
+                found
+            });
+            let wanted = |rest: u64| (0..n as u64).filter(|i| i % 3 != 0 && i % 2 == rest).collect::<Vec<_>>();
+            assert_eq!(odd[..lists[0]], wanted(1), "{parts} parts");
+            assert_eq!(even[..lists[1]], wanted(0), "{parts} parts");
+        }
+    }
+
+    #[test]
+    fn each_thread_has_the_rows_of_its_entries() {
+        // Some keys once, one of them in half of the entries.
+        let mut list: Vec<u64> = (0..500).map(|i| keyed(i * 2, i)).chain((0..500).map(|i| keyed(600, i))).collect();
+        list.sort_unstable();
+        for parts in [1, 2, 5, 64] {
+            let mut data = vec![0u32; 3 * 1000];
+            each_run(parts, &list, 0..list.len(), Rows::all(&mut data, 3), &|range, mut rows| {
+                for &entry in &list[range] {
+                    assert_eq!(rows.peek(key(entry)).len(), 3);
+                    rows.row(key(entry)).iter_mut().for_each(|word| *word += 1);
+                }
+            });
+            for (row, words) in data.chunks(3).enumerate() {
+                let wanted = u32::from(row % 2 == 0) + 500 * u32::from(row == 600);
+                assert_eq!(words, [wanted; 3], "row {row}, {parts} parts");
+            }
+        }
+    }
 }

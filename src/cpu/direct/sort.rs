@@ -24,7 +24,7 @@ pub(crate) struct Sorter {
 
 impl Sorter {
     pub(crate) fn new(capacity: usize) -> Result<Self, Error> {
-        let digits = share::parts(capacity) << DIGIT;
+        let digits = share::sort_parts(capacity) << DIGIT;
         let arrays = [zeroed("sorted", capacity)?, zeroed("sorted", capacity)?];
         Ok(Self { arrays, digits: zeroed("scan", digits)?, result: (0, 0) })
     }
@@ -58,7 +58,7 @@ impl Sorter {
 /// Moves each entry to its place in the order of one digit; stable. Returns the number of entries whose key is not NONE.
 fn scatter(from: &[u64], to: &mut [u64], digits: &mut [u32], shift: u32, bits: u32) -> usize {
     let (each, mask) = (1 << bits, (1u64 << bits) - 1);
-    let parts = share::parts(from.len()).min(digits.len() / each);
+    let parts = share::sort_parts(from.len()).min(digits.len() / each);
     let digits = &mut digits[..parts * each];
     let digit = |entry: u64| (entry >> shift & mask) as usize;
     share::each(parts, from.len(), digits, &|counts, range| {
@@ -83,4 +83,25 @@ fn scatter(from: &[u64], to: &mut [u64], digits: &mut [u32], shift: u32, bits: u
         }
     });
     before as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::direct::share::keyed;
+
+    #[test]
+    fn entries_are_sorted_by_their_keys_and_equal_keys_keep_their_order() {
+        for (n, bits) in [(0, 5), (1, 1), (1000, 3), (20_000, 12), (20_000, 13), (20_000, 25), (20_000, 32)] {
+            let mut sorter = Sorter::new(n).unwrap();
+            let mask = u32::MAX >> (32 - bits);
+            let keys = (0..n as u32).map(|i| if i % 11 == 3 { NONE } else { i.wrapping_mul(0x9e37_79b9) & mask & !1 });
+            let entries: Vec<u64> = keys.zip(0..).map(|(key, i)| keyed(key, i)).collect();
+            sorter.input(n).copy_from_slice(&entries);
+            sorter.sort(n, bits);
+            let mut wanted: Vec<u64> = entries.iter().copied().filter(|&entry| key(entry) != NONE).collect();
+            wanted.sort_by_key(|&entry| key(entry));
+            assert!(sorter.sorted() == wanted, "{n} entries of {bits} bits");
+        }
+    }
 }

@@ -1,13 +1,18 @@
 //! Step scratch of the fast path, reused from step to step.
 
-use crate::{cpu::direct::sort::Sorter, error::Error, host::alloc::zeroed, table::layout::Layout};
+use crate::{
+    cpu::direct::{share, sort::Sorter},
+    error::Error,
+    host::alloc::zeroed,
+    table::layout::Layout,
+};
 
 /// Scratch of a training forward and its backward.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) capacity: u32,
     pub(crate) sorter: Sorter,
-    /// The output row and the factor of each access, if gradients have factors.
+    /// The output row and the factor of each access, if the sort carries the numbers of accesses along, and not their output rows.
     pub(crate) factors: Vec<[u32; 2]>,
     /// The distinct rows of a step with a cache.
     pub(crate) distinct: Option<Distinct>,
@@ -15,8 +20,8 @@ pub(crate) struct Space {
     pub(crate) t: u32,
     /// Number of accesses listed.
     pub(crate) accesses: usize,
-    /// Whether gradients have factors.
-    pub(crate) has_factors: bool,
+    /// Whether the sort carries the numbers of accesses along.
+    pub(crate) numbered: bool,
     /// Whether the distinct rows of the step are counted.
     pub(crate) settled: bool,
 }
@@ -34,7 +39,7 @@ impl Space {
             distinct: if layout.sets > 0 { Some(Distinct::new(layout, n)?) } else { None },
             t: 0,
             accesses: 0,
-            has_factors: false,
+            numbered: false,
             settled: true,
         })
     }
@@ -50,6 +55,8 @@ pub(crate) struct Distinct {
     pub(crate) ends: Vec<u32>,
     /// At a row's start: its slot, or NONE if it has none.
     pub(crate) places: Vec<u32>,
+    /// For each access, in the order of the batch, the slot of its row, or NONE.
+    pub(crate) slots: Vec<u32>,
     /// At a missed row's start: by what it is admitted, its count or its frequency.
     pub(crate) keys: Vec<u32>,
     /// The missed rows, by set.
@@ -75,6 +82,7 @@ impl Distinct {
             len: 0,
             ends: zeroed("segment", n)?,
             places: zeroed("places", n)?,
+            slots: zeroed("places", n)?,
             keys: zeroed("miss_keys", n)?,
             misses: Sorter::new(n)?,
             victims: Sorter::new(rows)?,
@@ -82,7 +90,7 @@ impl Distinct {
             residents: Sorter::new(n)?,
             bypassed: zeroed("targets", n)?,
             listed: [0; 2],
-            lengths: zeroed("scan", 2 * rayon::current_num_threads())?,
+            lengths: zeroed("scan", 2 * share::parts(n))?,
         })
     }
 }

@@ -75,6 +75,7 @@ impl MemoryReport {
             scratch: sum(&scratch),
             padding: 0,
             host: sum(&staging),
+            huge_pages: 0,
             formula: config.factor(),
             allocations: Vec::new(),
         };

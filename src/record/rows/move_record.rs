@@ -28,6 +28,19 @@ pub fn move_record(
     room: &mut [f32],
     record: &mut [u32],
 ) -> bool {
+    move_record_in(layout, rule, noise, row, grads, room, record)
+}
+
+#[inline(always)]
+pub(crate) fn move_record_in(
+    layout: &RowLayout,
+    rule: &Rule,
+    noise: &Noise,
+    row: u32,
+    grads: &[f32],
+    room: &mut [f32],
+    record: &mut [u32],
+) -> bool {
     let (dim, state) = (layout.dim as usize, layout.state as usize);
     if layout.precision == Precision::Fp32 {
         // A record is the state, then the weights, both as they are.

@@ -139,7 +139,7 @@ fn sum_of_squares(grads: &[f32], weights: &[f32], weight_decay: f32) -> f32 {
     }
 }
 
-/// Adds `BLOCK` elements: a Quad of `WIDTH` for each of the `LANES`.
+/// Adds `BLOCK` elements at once: a Quad of `WIDTH` for each of the `LANES`.
 #[inline(always)]
 fn by_lanes<const WIDTH: usize, const LANES: usize, const BLOCK: usize>(
     grads: &[f32],
@@ -148,24 +148,38 @@ fn by_lanes<const WIDTH: usize, const LANES: usize, const BLOCK: usize>(
 ) -> f32 {
     const { assert!(WIDTH * LANES == BLOCK) };
     let mut sums = [0.0; LANES];
-    let mut see = |grads: &[f32; BLOCK], weights: &[f32; BLOCK]| {
-        let squares: [f32; BLOCK] = std::array::from_fn(|e| {
-            let g = grads[e] + weight_decay * weights[e];
-            g * g
-        });
-        for k in 0..WIDTH {
-            for lane in 0..LANES {
-                sums[lane] += squares[lane * WIDTH + k];
-            }
-        }
-    };
     let ((grads, last_grads), (weights, last_weights)) = (grads.as_chunks(), weights.as_chunks());
-    grads.iter().zip(weights).for_each(|(grads, weights)| see(grads, weights));
+    for (grads, weights) in grads.iter().zip(weights) {
+        add_squares::<WIDTH, LANES, BLOCK>(&mut sums, grads, weights, weight_decay);
+    }
     if !last_grads.is_empty() {
         // Zeros behind the end change no sum.
-        see(&padded(last_grads, 0.0), &padded(last_weights, 0.0));
+        let (grads, weights) = (padded(last_grads, 0.0), padded(last_weights, 0.0));
+        add_squares::<WIDTH, LANES, BLOCK>(&mut sums, &grads, &weights, weight_decay);
     }
     fold(sums, |a, b| a + b)
+}
+
+/// Adds the squares of a block to the sums of its lanes. A function and no closure: a closure would be compiled for the oldest processor.
+#[inline(always)]
+fn add_squares<const WIDTH: usize, const LANES: usize, const BLOCK: usize>(
+    sums: &mut [f32; LANES],
+    grads: &[f32; BLOCK],
+    weights: &[f32; BLOCK],
+    weight_decay: f32,
+) {
+    let mut squares = [0.0; BLOCK];
+    for e in 0..BLOCK {
+        let g = grads[e] + weight_decay * weights[e];
+        squares[e] = g * g;
+    }
+    for lane in 0..LANES {
+        let mut sum = sums[lane];
+        for k in 0..WIDTH {
+            sum += squares[lane * WIDTH + k];
+        }
+        sums[lane] = sum;
+    }
 }
 
 #[cfg(test)]

@@ -69,6 +69,8 @@ impl<const BITS: usize> Weights for Codes<'_, BITS> {
 pub(crate) trait Format {
     /// The reader of the weights.
     type Weights<'a>: Weights;
+    /// Bits of a weight.
+    const BITS: usize;
     /// The weights of `record`.
     fn of<'a>(layout: &RowLayout, record: &'a [u32]) -> Self::Weights<'a>;
 }
@@ -79,6 +81,7 @@ pub(crate) struct Int<const BITS: usize>;
 
 impl Format for Fp32 {
     type Weights<'a> = Floats<'a>;
+    const BITS: usize = 32;
     #[inline(always)]
     fn of<'a>(layout: &RowLayout, record: &'a [u32]) -> Floats<'a> {
         Floats(bytemuck::cast_slice(&record[layout.payload_half as usize / 2..][..layout.dim as usize]))
@@ -87,6 +90,7 @@ impl Format for Fp32 {
 
 impl Format for Fp16 {
     type Weights<'a> = Halves<'a>;
+    const BITS: usize = 16;
     #[inline(always)]
     fn of<'a>(layout: &RowLayout, record: &'a [u32]) -> Halves<'a> {
         let halves: &[u16] = bytemuck::cast_slice(record);
@@ -96,6 +100,7 @@ impl Format for Fp16 {
 
 impl<const BITS: usize> Format for Int<BITS> {
     type Weights<'a> = Codes<'a, BITS>;
+    const BITS: usize = BITS;
     #[inline(always)]
     fn of<'a>(layout: &RowLayout, record: &'a [u32]) -> Codes<'a, BITS> {
         let bytes: &[u8] = bytemuck::cast_slice(record);

@@ -42,8 +42,8 @@ pub(crate) trait Rows {
     fn row(&self, k: usize) -> Option<Self::Weights<'_>>;
     /// The factor at position `k`.
     fn factor(&self, k: usize) -> f32;
-    /// Prefetches the row at position `k`, if there is one.
-    fn prefetch(&self, k: usize);
+    /// Prefetches the row at position `k`, if there is one. It has at least `N` weights.
+    fn prefetch<const N: usize>(&self, k: usize);
 }
 
 /// Sums of packed rows, read from their records, dim floats for each sum. The bits are those of unpacking each row and
@@ -105,7 +105,7 @@ fn columns<R: Rows, const N: usize>(rows: &R, range: Range<usize>, sum: &mut [f3
     let mut total = [0.0; N];
     for k in range {
         if at == 0 {
-            rows.prefetch(k + AHEAD);
+            rows.prefetch::<N>(k + AHEAD);
         }
         let Some(row) = rows.row(k) else { continue };
         let values = row.some::<N>(at);
@@ -155,7 +155,7 @@ impl<F: Format, const FACTORS: bool> Rows for Listed<'_, F, FACTORS> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, k: usize) {
+    fn prefetch<const N: usize>(&self, k: usize) {
         if let Some(&row) = self.list.rows.get(k) {
             prefetch(self.record(row));
         }

@@ -9,6 +9,7 @@ use crate::{
     record::{
         codec::{self, Noise},
         rows::{
+            move_record::move_record_in,
             optimise::{Rule, optimise_row},
             pack::pack_row,
             pack_moved::pack_moved_row,
@@ -19,7 +20,7 @@ use crate::{
     table::{rng::Purpose, row::RowLayout},
 };
 
-type Optimise = fn(&Rule, &[f32], &mut [f32], &mut [f32], &mut Vec<f32>) -> bool;
+type Optimise = fn(&Rule, &[f32], &mut [f32], &mut [f32], &mut [f32]) -> bool;
 type PackMoved = fn(&RowLayout, &Rule, &Noise, u32, &[f32], &mut [f32], &mut [u32]) -> bool;
 type Pack = fn(&RowLayout, &Noise, u32, &[f32], &[f32], &mut [u32]) -> bool;
 
@@ -31,6 +32,7 @@ struct Path {
     sum: fn(Records<'_>, List<'_>, &mut [f32]),
     optimise: Optimise,
     pack_moved: PackMoved,
+    move_record: PackMoved,
 }
 
 /// The loops for `$target`; the default loops if this machine lacks it.
@@ -56,13 +58,7 @@ macro_rules! path {
             sum_records_in(records, list, sums);
         }
         #[multiversion(targets($target))]
-        fn optimise(
-            rule: &Rule,
-            grads: &[f32],
-            weights: &mut [f32],
-            states: &mut [f32],
-            before: &mut Vec<f32>,
-        ) -> bool {
+        fn optimise(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32], before: &mut [f32]) -> bool {
             optimise_row(rule, grads, weights, states, before)
         }
         #[multiversion(targets($target))]
@@ -77,7 +73,19 @@ macro_rules! path {
         ) -> bool {
             pack_moved_row(layout, rule, noise, row, grads, floats, record)
         }
-        Path { name: stringify!($name), unpack, pack, sum, optimise, pack_moved }
+        #[multiversion(targets($target))]
+        fn move_record(
+            layout: &RowLayout,
+            rule: &Rule,
+            noise: &Noise,
+            row: u32,
+            grads: &[f32],
+            room: &mut [f32],
+            record: &mut [u32],
+        ) -> bool {
+            move_record_in(layout, rule, noise, row, grads, room, record)
+        }
+        Path { name: stringify!($name), unpack, pack, sum, optimise, pack_moved, move_record }
     }};
 }
 
@@ -90,6 +98,7 @@ fn paths() -> [Path; 4] {
             sum: sum_records_in,
             optimise: optimise_row,
             pack_moved: pack_moved_row,
+            move_record: move_record_in,
         },
         path!(sse4, "x86_64+sse4.1"),
         path!(avx2, "x86_64+avx2+fma+f16c"),
@@ -100,6 +109,7 @@ fn paths() -> [Path; 4] {
             sum: crate::record::rows::sum::sum_records,
             optimise: crate::record::rows::optimise,
             pack_moved: crate::record::rows::pack_moved,
+            move_record: crate::record::rows::move_record,
         },
     ]
 }
@@ -346,7 +356,10 @@ fn optimisers_move_each_element_by_the_rule() {
                 for path in paths() {
                     let mut found = row.clone();
                     let (weights, states) = found.split_at_mut(dim as usize);
-                    assert_eq!((path.optimise)(&rule, &grads, weights, states, &mut Vec::new()), wanted.is_some());
+                    assert_eq!(
+                        (path.optimise)(&rule, &grads, weights, states, &mut vec![0.0; row.len()]),
+                        wanted.is_some()
+                    );
                     // A refused row stays as it was.
                     assert_eq!(bits(&found), bits(wanted.as_ref().unwrap_or(&row)), "{} {rule:?} {dim}", path.name);
                 }
@@ -409,9 +422,11 @@ fn pack_moved_differs(pack_moved: PackMoved) -> (Option<String>, [u32; 2]) {
 #[test]
 fn a_row_packed_in_one_go_is_moved_and_packed() {
     for path in paths() {
-        let (difference, [moved, refused]) = pack_moved_differs(path.pack_moved);
-        assert_eq!(difference, None, "{}", path.name);
-        assert!(moved > 1000 && refused > 100, "{moved} {refused}");
+        for way in [path.pack_moved, path.move_record] {
+            let (difference, [moved, refused]) = pack_moved_differs(way);
+            assert_eq!(difference, None, "{}", path.name);
+            assert!(moved > 1000 && refused > 100, "{moved} {refused}");
+        }
     }
     let other_step: PackMoved = |layout, rule, noise, row, grads, floats, record| {
         let noise = Noise { step: noise.step ^ 1, ..*noise };

@@ -69,7 +69,7 @@ struct Placed<'a> {
 impl Placed<'_> {
     /// Copies a single row: adding it to 0 would turn its negative zeros positive.
     fn copy(&self, i: usize, weight: Option<f32>, to: &mut [f32]) {
-        self.prefetch(i + AHEAD);
+        self.prefetch::<1>(i + AHEAD);
         match (self.row(i), weight) {
             (None, _) => to.fill(0.0),
             (Some(Floats(row)), None) => to.copy_from_slice(row),
@@ -101,7 +101,7 @@ impl Rows for Placed<'_> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, k: usize) {
+    fn prefetch<const N: usize>(&self, k: usize) {
         if k < self.places.len()
             && let Some(Floats(row)) = self.row(k)
         {
@@ -134,7 +134,7 @@ impl Rows for Weighted<'_> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, k: usize) {
-        self.placed.prefetch(k);
+    fn prefetch<const N: usize>(&self, k: usize) {
+        self.placed.prefetch::<N>(k);
     }
 }

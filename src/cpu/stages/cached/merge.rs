@@ -99,7 +99,7 @@ impl<K: Kind, const FACTORS: bool> Outputs<'_, K, FACTORS> {
     #[inline(always)]
     fn access(&self, k: usize) -> [u32; 2] {
         let access = self.all.accesses[k];
-        if FACTORS && !self.all.factors.is_empty() { self.all.factors[access[0] as usize] } else { access }
+        if self.all.factors.is_empty() { access } else { self.all.factors[access[0] as usize] }
     }
 
     #[inline(always)]
@@ -128,7 +128,7 @@ impl<K: Kind, const FACTORS: bool> Rows for Outputs<'_, K, FACTORS> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, k: usize) {
+    fn prefetch<const N: usize>(&self, k: usize) {
         if k < self.all.accesses.len() {
             prefetch(self.of(k));
         }
