@@ -203,6 +203,51 @@ fn the_number_of_threads_changes_no_bit() {
     }
 }
 
+/// The allocations of a step after `steps` steps with other batches of one size, some indices outside their tables.
+fn allocations(config: &GroupConfig, path: CpuPath, steps: u64) -> u64 {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    pool.install(|| {
+        let mut source = Pcg64::seed_from_u64(5);
+        let mut group = CpuGroup::new(config.clone()).unwrap().with_path(path);
+        let offsets: Vec<u32> = (0..=200).map(|bag| bag * 20).collect();
+        let weights = vec![0.5; 4000];
+        let mut outputs = vec![0.0; group.output_len(4000, 200)];
+        let grads = vec![0.25; outputs.len()];
+        let mut found = 0;
+        for _ in 0..=steps {
+            let indices: Vec<u32> = (0..4000).map(|_| source.random_range(0..2010)).collect();
+            let counted = allocation_counter::measure(|| {
+                group.forward_frozen_into(&indices, &offsets, Some(&weights), &mut outputs).unwrap();
+                group.forward_into(&indices, &offsets, Some(&weights), &mut outputs).unwrap();
+                group.backward(&grads).unwrap();
+            });
+            found = counted.count_total;
+        }
+        found
+    })
+}
+
+#[test]
+fn a_steady_step_allocates_nothing() {
+    for precision in [Precision::Fp32, Precision::Fp16, Precision::Int8] {
+        for cache in [0, 256] {
+            for optimizer in [Optimizer::sgd(0.1), Optimizer::row_wise_adagrad(0.1), Optimizer::adagrad(0.1)] {
+                let config = GroupConfig::new(&[2000], 24)
+                    .with_precision(precision)
+                    .with_cache_rows(cache)
+                    .with_policy(Policy::Lfu)
+                    .with_pooling(Pooling::Mean)
+                    .with_out_of_range(OutOfRange::Skip)
+                    .with_optimizer(optimizer);
+                assert_eq!(allocations(&config, CpuPath::Direct, 5), 0, "{config:?}");
+                // The first step allocates its lists, and the mirrors allocate in every step.
+                assert!(allocations(&config, CpuPath::Direct, 0) > 0);
+                assert!(cache == 0 || allocations(&config, CpuPath::Mirrors, 5) > 0);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_difference_is_noticed() {
     let config = GroupConfig::new(&[500], 16)

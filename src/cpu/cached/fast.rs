@@ -52,14 +52,16 @@ impl CpuGroup {
         let Tables { layout, tables, features, ways, cache, records, freqs } = &mut self.tables;
         let plain = batch::all_inside(params, features, offsets, indices);
         let n = indices.len();
-        let mut linear = Vec::new();
         if !plain {
-            linear = zeroed("keys", n)?;
-            if !batch::linear_rows(params, features, offsets, indices, tables, &mut linear) {
+            if self.linear.len() < n {
+                self.linear = Vec::new(); // freed before the larger list is allocated
+                self.linear = zeroed("keys", n)?;
+            }
+            if !batch::linear_rows(params, features, offsets, indices, tables, &mut self.linear[..n]) {
                 return Ok(false);
             }
         }
-        let rows = if plain { indices } else { &linear };
+        let rows = if plain { indices } else { &self.linear[..n] };
         let batch = Batch { params, offsets, weights, features, rows, plain };
         if !train {
             let source = Source { layout: &layout.row, records, ways, cache, slots: &[] };

@@ -70,6 +70,8 @@ pub struct CpuGroup {
     frozen: Option<Space>,
     /// Step scratch of the direct path.
     pub(crate) fast: Option<direct::space::Space>,
+    /// The linear rows of a batch on the direct path, if some index lies outside its table.
+    pub(crate) linear: Vec<u32>,
     pub(crate) path: CpuPath,
     pub(crate) flush: Option<FlushSpace>,
     pub(crate) state: StepState<Prefetched>,
@@ -118,6 +120,7 @@ impl CpuGroup {
             train: [None, None],
             frozen: None,
             fast: None,
+            linear: Vec::new(),
             path: CpuPath::default(),
             flush: None,
             state: StepState::Idle,
