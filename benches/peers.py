@@ -159,10 +159,29 @@ def torch_side(torch, made, rows, dim, precision, optimizer):
     return run if rule or precision == "fp16" else None
 
 
-def fbgemm_side(torch, made, rows, dim, precision, optimizer):
+def fbgemm_table(rows, dim, precision, optimizer):
     from fbgemm_gpu import split_table_batched_embeddings_ops_training as tbe
     from fbgemm_gpu.split_embedding_configs import SparseType
     from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation, PoolingMode
+
+    kind = {"sgd": "EXACT_SGD", "rowwise": "EXACT_ROWWISE_ADAGRAD", "adagrad": "EXACT_ADAGRAD"}[optimizer]
+    table = tbe.SplitTableBatchedEmbeddingBagsCodegen(
+        [(rows, dim, EmbeddingLocation.HOST, tbe.ComputeDevice.CPU)],
+        optimizer=getattr(tbe.OptimType, kind),
+        learning_rate=0.05,
+        eps=1e-8,
+        weights_precision={"fp32": SparseType.FP32, "fp16": SparseType.FP16}[precision],
+        output_dtype=SparseType.FP32,
+        stochastic_rounding=False,
+        pooling_mode=PoolingMode.SUM,
+    )
+    table.init_embedding_weights_uniform(-0.1, 0.1)
+    return table
+
+
+def fbgemm_side(torch, made, rows, dim, precision, optimizer):
+    from fbgemm_gpu.split_embedding_configs import SparseType
+    from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
 
     made = [(torch.tensor(o), torch.tensor(i)) for o, i in made]
     lookups = sum(len(i) for _, i in made)
@@ -175,18 +194,7 @@ def fbgemm_side(torch, made, rows, dim, precision, optimizer):
         table.fill_random_weights()
         made = [(o.int(), i.int()) for o, i in made]
     else:
-        kind = {"sgd": "EXACT_SGD", "rowwise": "EXACT_ROWWISE_ADAGRAD", "adagrad": "EXACT_ADAGRAD"}[optimizer]
-        table = tbe.SplitTableBatchedEmbeddingBagsCodegen(
-            [(rows, dim, EmbeddingLocation.HOST, tbe.ComputeDevice.CPU)],
-            optimizer=getattr(tbe.OptimType, kind),
-            learning_rate=0.05,
-            eps=1e-8,
-            weights_precision={"fp32": SparseType.FP32, "fp16": SparseType.FP16}[precision],
-            output_dtype=SparseType.FP32,
-            stochastic_rounding=False,
-            pooling_mode=PoolingMode.SUM,
-        )
-        table.init_embedding_weights_uniform(-0.1, 0.1)
+        table = fbgemm_table(rows, dim, precision, optimizer)
     grads = [torch.randn(len(o) - 1, dim) for o, _ in made]
 
     def run(what):
@@ -206,6 +214,54 @@ def fbgemm_side(torch, made, rows, dim, precision, optimizer):
         return total / lookups
 
     return run
+
+
+def gradients(np, bags, dim):
+    """Those of benches/peers.rs. Their sums are exact: a rounded sum near 0 would let AdaGrad's first step go either way."""
+    return (np.arange(bags * dim) * 37 % 101).astype("f4").reshape(bags, dim) / np.float32(64) - np.float32(0.75)
+
+
+def agreement(np, torch, program, folder):
+    """The largest difference of a weight after five steps of FP32 tables that began alike, for each optimiser and peer."""
+    rows, dim, steps = 20_000, 64, 5
+    random = np.random.default_rng(3)
+    # Few rows, so that most of them are in several bags of a batch.
+    made = [(np.arange(0, 513 * 8, 8), (random.random(512 * 8) ** 3 * rows).astype("i8")) for _ in range(steps)]
+    found = []
+    for optimizer in OPTIMIZERS:
+        hotrow = Hotrow(program, folder)
+        run = hotrow.table(np, rows, made, dim, "fp32", optimizer, 0, 1)
+
+        def read():
+            out = os.path.join(folder, "rows")
+            hotrow.ask(f"rows t {hotrow.words(np, np.arange(rows))} {out}")
+            return np.fromfile(out, dtype="<f4").reshape(rows, dim)
+
+        before = torch.tensor(read())
+        run("step")
+        after = torch.tensor(read())
+        hotrow.child.kill()
+        moved = (after - before).abs().max().item()
+        grads = torch.tensor(gradients(np, 512, dim))
+        tables = {}
+        rule = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad}.get(optimizer)
+        if rule:
+            bag = torch.nn.EmbeddingBag.from_pretrained(before.clone(), freeze=False, mode="sum", sparse=True, include_last_offset=True)
+            tables["torch"] = (bag, bag.weight, rule(bag.parameters(), lr=0.05))
+        try:
+            table = fbgemm_table(rows, dim, "fp32", optimizer)
+            table.split_embedding_weights()[0].copy_(before)
+            tables["fbgemm"] = (table, table.split_embedding_weights()[0], None)
+        except ImportError:
+            pass
+        for side, (table, weights, rule) in tables.items():
+            for offsets, indices in made:
+                table(torch.tensor(indices), torch.tensor(offsets)).backward(grads)
+                if rule:
+                    rule.step()
+                    rule.zero_grad()
+            found.append((optimizer, side, (weights.detach() - after).abs().max().item(), moved))
+    return found
 
 
 def main():
@@ -247,6 +303,10 @@ def main():
     wanted = [text for text in options.only.split(",") if text]
     lines = []
     with tempfile.TemporaryDirectory() as folder:
+        for optimizer, side, difference, moved in agreement(np, torch, program, folder) if torch else []:
+            print(f"five steps with {optimizer}: differs from {side} by at most {difference:.1e}; weights moved by up to {moved:.2f}")
+            if not difference < 1e-5:
+                sys.exit(f"wanted a difference below 1e-5 from {side}, found {difference}: one side computes something else")
         for cell in cells(options.quick):
             what, law, dim, precision, optimizer, cache = cell
             name = f"{what} {law} {dim} {precision}" + (f" {optimizer}" if what == "step" else "") + (f" {cache}%" if cache else "")
