@@ -61,6 +61,9 @@ pub(crate) const SHARD_BYTES: u64 = 2 << 30;
 ///
 /// The same batches give the same tags, stamps, frequencies, flags and counters as in [`crate::Group`]. The placement is ignored: all
 /// tables are in host memory.
+///
+/// The threads are those of the rayon pool in which the caller runs (`ThreadPool::install`), else of rayon's global pool. On a machine with
+/// few cores, give each thread of the pool its own core: Linux may otherwise leave two of them on one core for many calls.
 #[derive(Debug)]
 pub struct CpuGroup {
     pub(crate) config: GroupConfig,
