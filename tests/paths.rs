@@ -2,7 +2,7 @@
 
 use hotrow::{
     CpuGroup, CpuPath, CpuScaler, Embedding, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange,
-    Policy, Pooling, Precision,
+    Part, Policy, Pooling, Precision, Snapshot,
 };
 use hotrow_harness::lockstep::{Batch, random_batch, random_config, random_pins};
 use rand::{RngExt, SeedableRng};
@@ -12,6 +12,43 @@ use rand_pcg::Pcg64;
 struct Paths {
     direct: CpuGroup,
     mirrors: CpuGroup,
+    seen: Seen,
+}
+
+/// What runs met, counted, so that a test can show that they met everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    steps: u64,
+    refused: u64,
+    /// Batches with a row of more than 128 accesses, and of more than 1,024.
+    heavy: [u64; 2],
+    hits: u64,
+    evictions: u64,
+    write_backs: u64,
+    bypassed: u64,
+    skipped_rows: u64,
+    out_of_range: u64,
+    resized: u64,
+}
+
+impl Seen {
+    fn numbers(&self) -> [u64; 11] {
+        let Self { steps, refused, heavy, hits, evictions, write_backs, bypassed, skipped_rows, out_of_range, resized } =
+            *self;
+        [
+            steps,
+            refused,
+            heavy[0],
+            heavy[1],
+            hits,
+            evictions,
+            write_backs,
+            bypassed,
+            skipped_rows,
+            out_of_range,
+            resized,
+        ]
+    }
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {
@@ -21,7 +58,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
 impl Paths {
     fn new(config: &GroupConfig) -> Self {
         let new = |path| CpuGroup::new(config.clone()).unwrap().with_path(path);
-        Self { direct: new(CpuPath::Direct), mirrors: new(CpuPath::Mirrors) }
+        Self { direct: new(CpuPath::Direct), mirrors: new(CpuPath::Mirrors), seen: Seen::default() }
     }
 
     /// Makes a call on both groups. Returns the result, or the difference.
@@ -60,19 +97,40 @@ impl Paths {
 
     fn step(&mut self, batch: &Batch, source: &mut Pcg64) -> Result<(), String> {
         self.outputs("frozen forward", batch, true)?;
-        let Some(outputs) = self.outputs("forward", batch, false)? else { return self.compare("refused forward") };
+        let Some(outputs) = self.outputs("forward", batch, false)? else {
+            self.seen.refused += 1;
+            return self.compare("refused forward");
+        };
+        self.seen.steps += 1;
+        let mut sorted = batch.indices.clone();
+        sorted.sort_unstable();
+        let most = sorted.chunk_by(|a, b| a == b).map(<[u32]>::len).max().unwrap_or(0);
+        self.seen.heavy[0] += u64::from(most > 128);
+        self.seen.heavy[1] += u64::from(most > 1024);
         // Not always: a snapshot makes the direct path count the distinct rows before the backward does.
-        match source.random_range(0..4) {
+        match source.random_range(0..7) {
             0 => self.compare("forward")?,
             1 => {
                 self.outputs("frozen forward before the backward", batch, true)?;
+            }
+            2 => {
+                self.both("counters before the backward", |group| Ok(group.counters()?))?;
+            }
+            3 => {
+                self.both("flush before the backward", Embedding::flush)?;
             }
             _ => {}
         }
         let spoiled = source.random_bool(0.1).then(|| source.random_range(0..outputs.max(1)));
         let salt: u32 = source.random_range(1..1000);
         let grads: Vec<f32> = (0..outputs)
-            .map(|i| if spoiled == Some(i) { f32::NAN } else { (i as u32).wrapping_mul(salt) as f32 / 2e9 - 1.0 })
+            .map(|i| {
+                if spoiled == Some(i) {
+                    [f32::NAN, f32::INFINITY][salt as usize % 2]
+                } else {
+                    (i as u32).wrapping_mul(salt) as f32 / 2e9 - 1.0
+                }
+            })
             .collect();
         match source.random_range(0..8) {
             0 => {
@@ -128,7 +186,8 @@ fn large_batch(config: &GroupConfig, n: usize, source: &mut Pcg64) -> Batch {
     Batch { indices, offsets, weights }
 }
 
-fn random_run(seed: u64, large: bool) -> Result<(), String> {
+/// Makes calls on both paths. Returns what they met, and the state of the direct path at the end.
+fn random_run(seed: u64, large: bool) -> Result<(Seen, Snapshot), String> {
     let mut source = Pcg64::seed_from_u64(seed);
     let mut config = random_config(&mut source);
     if large {
@@ -138,6 +197,7 @@ fn random_run(seed: u64, large: bool) -> Result<(), String> {
     }
     let mut paths = Paths::new(&config);
     let mut run = || {
+        let paths = &mut paths;
         paths.compare("new")?;
         for _ in 0..5 {
             if source.random_bool(0.3) {
@@ -157,7 +217,12 @@ fn random_run(seed: u64, large: bool) -> Result<(), String> {
                 }
                 2 => {
                     let batches = [0, 1].map(|_| random_batch(&config, &mut source));
-                    prefetched(&mut paths, &batches)?;
+                    prefetched(paths, &batches)?;
+                }
+                3 => {
+                    let rows = [0, 1, 40, 700][source.random_range(0..4)];
+                    paths.both("resize", |group| group.resize_cache(rows))?;
+                    paths.seen.resized += 1;
                 }
                 _ => {}
             }
@@ -165,7 +230,32 @@ fn random_run(seed: u64, large: bool) -> Result<(), String> {
         }
         Ok(())
     };
-    run().map_err(|difference: String| format!("seed {seed}, {config:?}: {difference}"))
+    run().map_err(|difference: String| format!("seed {seed}, {config:?}: {difference}"))?;
+    let state = paths.direct.snapshot().unwrap();
+    let mut seen = paths.seen;
+    for counters in &state.counters {
+        seen.hits += counters.hits;
+        seen.evictions += counters.evictions;
+        seen.write_backs += counters.write_backs;
+        seen.bypassed += counters.bypass_writes;
+        seen.skipped_rows += counters.skipped_rows;
+        seen.out_of_range += counters.out_of_range;
+    }
+    Ok((seen, state))
+}
+
+/// Makes runs. Fails if the paths differ in one, or if nothing met one of [`Seen`]'s cases, the cases of `but` aside.
+fn random_runs(seeds: std::ops::Range<u64>, large: bool, but: &[usize]) {
+    let runs: Vec<_> = seeds.clone().map(|seed| random_run(seed, large)).collect();
+    let faults: Vec<&String> = runs.iter().filter_map(|run| run.as_ref().err()).collect();
+    assert!(faults.is_empty(), "{} of {} differ:\n{faults:#?}", faults.len(), runs.len());
+    let mut met = [0; 11];
+    for (seen, _) in runs.iter().flatten() {
+        met.iter_mut().zip(seen.numbers()).for_each(|(sum, number)| *sum += number);
+    }
+    for (k, &times) in met.iter().enumerate().filter(|(k, _)| !but.contains(k)) {
+        assert!(times > 0, "no run met case {k} of {met:?}");
+    }
 }
 
 /// A forward, whose backward comes behind the decision of the next batch.
@@ -184,26 +274,89 @@ fn prefetched(paths: &mut Paths, [first, second]: &[Batch; 2]) -> Result<(), Str
 
 #[test]
 fn random_runs_are_the_same_on_both_paths() {
-    let faults: Vec<String> = (0..400).filter_map(|seed| random_run(seed, false).err()).collect();
-    assert!(faults.is_empty(), "{} of 400 differ:\n{}", faults.len(), faults.join("\n"));
+    // Small batches have no row of more than 1,024 accesses.
+    random_runs(0..400, false, &[3]);
 }
 
 #[test]
 fn random_runs_with_large_batches_are_the_same_on_both_paths() {
-    let faults: Vec<String> = (0..40).filter_map(|seed| random_run(seed, true).err()).collect();
-    assert!(faults.is_empty(), "{} of 40 differ:\n{}", faults.len(), faults.join("\n"));
+    // None of these batches is refused.
+    random_runs(0..40, true, &[1]);
 }
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    for threads in [1, 2, 5] {
+    let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let faults: Vec<String> = pool.install(|| (100..108).filter_map(|seed| random_run(seed, true).err()).collect());
-        assert!(faults.is_empty(), "{threads} threads:\n{}", faults.join("\n"));
+        pool.install(|| (100..108).map(|seed| random_run(seed, true).unwrap()).collect::<Vec<_>>())
+    };
+    let one = run(1);
+    for threads in [2, 5] {
+        for ((seen, state), (seen_by_one, wanted)) in run(threads).iter().zip(&one) {
+            assert_eq!(seen, seen_by_one, "{threads} threads");
+            assert!(state.ways == wanted.ways && state.freqs == wanted.freqs, "{threads} threads");
+            assert!(state.records == wanted.records && bits(&state.cache) == bits(&wanted.cache), "{threads} threads");
+        }
+    }
+    assert_ne!(one[0].1.records, one[1].1.records, "other runs have other rows");
+}
+
+/// A group may change its path, its pool, and the size of its cache at any time.
+#[test]
+fn a_path_may_change_between_a_forward_and_its_backward() {
+    let config = GroupConfig::new(&[3000], 16)
+        .with_precision(Precision::Int8)
+        .with_policy(Policy::Lfu)
+        .with_optimizer(Optimizer::row_wise_adagrad(0.1));
+    let pools = [1, 5].map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
+    let mut source = Pcg64::seed_from_u64(9);
+    let mut changing = CpuGroup::new(config.clone()).unwrap();
+    let mut mirrors = CpuGroup::new(config.clone()).unwrap().with_path(CpuPath::Mirrors);
+    for step in 0..24 {
+        let batch = large_batch(&config, 6000, &mut source);
+        let forward = |group: &mut CpuGroup| group.forward(&batch.indices, &batch.offsets, None).unwrap();
+        let outputs = pools[step % 2].install(|| forward(&mut changing));
+        assert_eq!(bits(&outputs), bits(&forward(&mut mirrors)), "step {step}");
+        if step % 3 == 0 {
+            let path = if step % 2 == 0 { CpuPath::Mirrors } else { CpuPath::Direct };
+            changing = changing.with_path(path);
+        }
+        let grads: Vec<f32> = (0..outputs.len()).map(|i| (i % 17) as f32 / 8.0 - 1.0).collect();
+        pools[1 - step % 2].install(|| changing.backward(&grads)).unwrap();
+        mirrors.backward(&grads).unwrap();
+        let rows: Vec<u32> = (0..3000).step_by(7).collect();
+        assert_eq!(bits(&changing.read_rows(&rows).unwrap()), bits(&mirrors.read_rows(&rows).unwrap()), "step {step}");
+        assert_eq!(changing.counters().unwrap(), mirrors.counters().unwrap(), "step {step}");
+        if step % 5 == 4 {
+            let cache = [0, 500, 64][step / 5 % 3];
+            assert_eq!(changing.resize_cache(cache).unwrap(), mirrors.resize_cache(cache).unwrap());
+        }
     }
 }
 
-/// The allocations of a step after `steps` steps with other batches of one size, some indices outside their tables.
+/// A step number set back lets resident rows look as if the batch used them.
+#[test]
+fn a_step_number_set_back_harms_no_other_row() {
+    let config =
+        GroupConfig::new(&[4000], 8).with_policy(Policy::Lfu).with_cache_rows(64).with_precision(Precision::Fp16);
+    let mut paths = Paths::new(&config);
+    let mut source = Pcg64::seed_from_u64(2);
+    for round in 0..12 {
+        for _ in 0..4 {
+            let batch = random_batch(&config, &mut source);
+            paths.both("forward", |group| Ok(bits(&group.forward(&batch.indices, &batch.offsets, None)?))).unwrap();
+            let outputs = paths.direct.output_len(batch.indices.len(), batch.offsets.len() - 1);
+            paths.both("backward", |group| group.backward(&vec![0.5; outputs])).unwrap();
+        }
+        for group in [&mut paths.direct, &mut paths.mirrors] {
+            group.write_part(Part::Clock, 0, &[round % 3]).unwrap();
+        }
+    }
+    paths.compare("end").unwrap();
+}
+
+/// The allocations of a step after `steps` steps with other batches of one size: one row has a tenth of the accesses, and some indices lie
+/// outside their tables.
 fn allocations(config: &GroupConfig, path: CpuPath, steps: u64) -> u64 {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     pool.install(|| {
@@ -215,7 +368,8 @@ fn allocations(config: &GroupConfig, path: CpuPath, steps: u64) -> u64 {
         let grads = vec![0.25; outputs.len()];
         let mut found = 0;
         for _ in 0..=steps {
-            let indices: Vec<u32> = (0..4000).map(|_| source.random_range(0..2010)).collect();
+            let indices: Vec<u32> =
+                (0..4000).map(|i| if i % 10 == 0 { 77 } else { source.random_range(0..2010) }).collect();
             let counted = allocation_counter::measure(|| {
                 group.forward_frozen_into(&indices, &offsets, Some(&weights), &mut outputs).unwrap();
                 group.forward_into(&indices, &offsets, Some(&weights), &mut outputs).unwrap();

@@ -65,24 +65,30 @@ impl Mapping {
 }
 
 /// A word that several threads may write at once.
-pub(crate) trait Word: Sized {
+///
+/// # Safety
+/// `Shared` is the atomic type of the same size, of which every bit pattern is valid.
+pub(crate) unsafe trait Word: Sized {
     /// The same word, shared.
     type Shared: Sync;
 }
 
-impl Word for u32 {
+// SAFETY: AtomicU32 has the size of u32 and allows every bit pattern.
+unsafe impl Word for u32 {
     type Shared = AtomicU32;
 }
 
-impl Word for u64 {
+// SAFETY: AtomicU64 has the size of u64 and allows every bit pattern.
+unsafe impl Word for u64 {
     type Shared = AtomicU64;
 }
 
 /// The same words, which several threads may write at once.
 pub(crate) fn shared<W: Word>(words: &mut [W]) -> &[W::Shared] {
+    // Fails on 32-bit x86, whose u64 lies at multiples of 4 bytes and AtomicU64 at multiples of 8.
     const { assert!(size_of::<W::Shared>() == size_of::<W>() && align_of::<W::Shared>() == align_of::<W>()) };
-    // SAFETY: `Word` names for each type its atomic one, of which every bit pattern is valid; size and alignment are checked above. The
-    // slice is borrowed mutably, so that nobody reads or writes its words otherwise while the result lives.
+    // SAFETY: by the contract of `Word` every bit pattern of the atomic type is valid; size and alignment are checked above. The slice is
+    // borrowed mutably, so that nobody reads or writes its words otherwise while the result lives.
     unsafe { &*(std::ptr::from_mut(words) as *const [W::Shared]) }
 }
 

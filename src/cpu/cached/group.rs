@@ -20,7 +20,10 @@ use crate::{
         },
     },
     error::Error,
-    host::alloc::{reserved, zeroed},
+    host::{
+        alloc::{reserved, zeroed},
+        pages::smaps,
+    },
     lookup::{
         Embedding, Lookup, LookupKind,
         methods::{own_embedding, own_lookup},
@@ -72,7 +75,7 @@ pub struct CpuGroup {
     train: [Option<Space>; 2],
     frozen: Option<Space>,
     /// Step scratch of the direct path.
-    pub(crate) fast: Option<direct::space::Space>,
+    pub(crate) direct: Option<direct::space::Space>,
     /// The linear rows of a batch on the direct path, if some index lies outside its table.
     pub(crate) linear: Vec<u32>,
     pub(crate) path: CpuPath,
@@ -122,7 +125,7 @@ impl CpuGroup {
             tables,
             train: [None, None],
             frozen: None,
-            fast: None,
+            direct: None,
             linear: Vec::new(),
             path: CpuPath::default(),
             flush: None,
@@ -139,21 +142,22 @@ impl CpuGroup {
     /// The bytes that the group has allocated, by purpose, without step scratch.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
-        let huge_pages = self.tables.records.huge_bytes() + self.tables.cache.huge_bytes();
+        let smaps = smaps();
+        let huge_pages = self.tables.records.huge_bytes(&smaps) + self.tables.cache.huge_bytes(&smaps);
         MemoryReport { huge_pages, ..MemoryReport::plan(&self.config, &self.tables.layout, Calls::default()) }
     }
 
     /// Chooses how the group computes from its next forward on. The results are the same bits.
     #[must_use]
     pub fn with_path(mut self, path: CpuPath) -> Self {
-        self.settle();
+        self.count_distinct();
         self.path = path;
         self
     }
 
     /// Gives up the backward of the last forward, so that rows can be written or the cache reset.
     pub fn abandon_backward(&mut self) {
-        self.settle();
+        self.count_distinct();
         self.state.end_forward();
     }
 
@@ -383,7 +387,7 @@ impl Lookup for CpuGroup {
         self.state.not_prefetched("forward")?;
         let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
         self.check_outputs(&params, outputs)?;
-        self.settle();
+        self.count_distinct();
         self.state.end_forward(); // its step scratch is overwritten
         if self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)? {
             return Ok(());
@@ -435,7 +439,7 @@ impl Lookup for CpuGroup {
 
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         self.state.not_prefetched("counters")?;
-        self.settle();
+        self.count_distinct();
         Ok(Counters::from_words(&self.tables.tables, self.tables.layout.stride()))
     }
 
@@ -463,7 +467,7 @@ impl Embedding for CpuGroup {
 
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
         self.state.not_prefetched("prefetch")?;
-        self.settle();
+        self.count_distinct();
         let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
         let space = self.state.next_space();
         let lists = grown(&mut self.train[space], &self.tables.layout, params.indices, true)?;

@@ -33,7 +33,7 @@ impl CpuGroup {
         mut each: impl FnMut(&mut [u32], usize),
     ) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, words)?;
-        self.settle();
+        self.count_distinct();
         let spacing = part.spacing(&self.tables.layout);
         let mut arrays = self.arrays(part);
         let lengths: Vec<u64> = arrays.iter().map(|&(words, _)| words).collect();

@@ -1,18 +1,16 @@
-//! The ways in which a group on the CPU computes.
+//! How a group on the CPU computes.
 
 /// How a [`CpuGroup`](crate::CpuGroup) computes. Both ways give the same outputs, state and counters, bit for bit.
 ///
 /// # Example
 ///
 /// ```
-/// use hotrow::{CpuGroup, CpuPath, Embedding, GroupConfig, Table};
+/// use hotrow::{CpuGroup, CpuPath, GroupConfig};
 ///
-/// # fn main() -> Result<(), hotrow::Error> {
-/// let config = GroupConfig::new(4, vec![Table::new("items", 100)]);
-/// let mut group = CpuGroup::new(config)?.with_path(CpuPath::Mirrors);
-/// assert_eq!(group.forward(&[7, 8], &[0, 2])?.len(), 4);
-/// # Ok(())
-/// # }
+/// let mut group = CpuGroup::new(GroupConfig::new(&[100], 4))?;
+/// let mut reference = CpuGroup::new(GroupConfig::new(&[100], 4))?.with_path(CpuPath::Mirrors);
+/// assert_eq!(group.forward(&[7, 8], &[0, 2], None)?, reference.forward(&[7, 8], &[0, 2], None)?);
+/// # Ok::<(), hotrow::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CpuPath {

@@ -1,4 +1,4 @@
-//! A batch on the fast path.
+//! A batch on the direct path.
 
 use crate::{
     cpu::{

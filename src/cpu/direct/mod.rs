@@ -1,4 +1,4 @@
-//! The fast path of a group on the CPU. It gives the outputs, the state and the counters of the mirrors in `cpu/stages`, bit for bit, and
+//! The direct path of a group on the CPU. It gives the outputs, the state and the counters of the mirrors in `cpu/stages`, bit for bit, and
 //! has stages of its own:
 //!
 //! ```text

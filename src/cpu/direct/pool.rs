@@ -393,8 +393,8 @@ impl<F: Format, P: Places, const FACTORS: bool> Rows for Stored<'_, F, P, FACTOR
         }
         // No table has a row NONE.
         let words = self.layout.record_words as usize;
-        let at = row as usize * words;
-        Some(Either::Record(F::of(&self.layout, self.records.get(at..at + words)?)))
+        let at = (row as usize).checked_mul(words)?;
+        Some(Either::Record(F::of(&self.layout, self.records.get(at..)?.get(..words)?)))
     }
 
     #[inline(always)]
@@ -413,11 +413,12 @@ impl<F: Format, P: Places, const FACTORS: bool> Rows for Stored<'_, F, P, FACTOR
         }
         if let Some(row) = self.linear(k) {
             let words = self.layout.record_words as usize;
+            let at = (row as usize).wrapping_mul(words);
             match F::BITS {
-                32 => prefetch_ahead::<N, 32>(self.records, row as usize * words, words),
-                16 => prefetch_ahead::<N, 16>(self.records, row as usize * words, words),
-                8 => prefetch_ahead::<N, 8>(self.records, row as usize * words, words),
-                _ => prefetch_ahead::<N, 2>(self.records, row as usize * words, words),
+                32 => prefetch_ahead::<N, 32>(self.records, at, words),
+                16 => prefetch_ahead::<N, 16>(self.records, at, words),
+                8 => prefetch_ahead::<N, 8>(self.records, at, words),
+                _ => prefetch_ahead::<N, 2>(self.records, at, words),
             }
         }
     }

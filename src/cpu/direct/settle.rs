@@ -2,11 +2,14 @@
 
 use std::{
     cell::RefCell,
+    ops::Range,
     sync::{
         Mutex,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
+
+use multiversion::multiversion;
 
 use crate::{
     cpu::{
@@ -66,40 +69,52 @@ pub(crate) fn settle(
 
 /// Lists the distinct rows, and those that the cache lacks. Returns the number of the latter.
 fn probe(call: &Call<'_>, accesses: &[u64], ways: &[u32], distinct: &mut Distinct) -> usize {
-    let Call { params, .. } = *call;
-    let width = params.ways();
     let Distinct { rows, ends, places, misses, lengths, .. } = distinct;
     let (ends, places) = (shared(ends), shared(places));
     let n = accesses.len();
-    let lists = collect(call.parts, n, [&mut rows[..n], misses.input(n)], lengths, &|range, [rows, misses]| {
-        let (mut found, mut missed) = (0, 0);
-        let mut start = range.start;
-        while start > 0 && start < range.end && key(accesses[start]) == key(accesses[start - 1]) {
-            start += 1; // belongs to the part before
-        }
-        while start < range.end {
-            let (row, end) = (key(accesses[start]), run_end(accesses, start, n));
-            for k in start + AHEAD..(end + AHEAD).min(n) {
-                if key(accesses[k]) != key(accesses[k - 1]) {
-                    let set = fmix32(key(accesses[k])) % params.sets;
-                    prefetch(&ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
-                }
-            }
-            let (set, place) = find(params, ways, row);
-            if place == NONE {
-                misses[missed] = keyed(set, start as u32);
-                missed += 1;
-            }
-            ends[start].store(end as u32, Relaxed);
-            places[start].store(place, Relaxed);
-            rows[found] = keyed(row, start as u32);
-            found += 1;
-            start = end;
-        }
-        [found, missed]
+    let lists = collect(call.parts, n, [&mut rows[..n], misses.input(n)], lengths, &|range, lists| {
+        probe_part(call.params, accesses, ways, [ends, places], range, lists)
     });
     distinct.len = lists[0];
     lists[1]
+}
+
+/// Lists the rows whose first access lies in a range, and those of them that the cache lacks.
+#[multiversion(targets = "simd")]
+fn probe_part(
+    params: &Params,
+    accesses: &[u64],
+    ways: &[u32],
+    [ends, places]: [&[AtomicU32]; 2],
+    range: Range<usize>,
+    [rows, misses]: [&mut [u64]; 2],
+) -> [usize; 2] {
+    let (width, n) = (params.ways(), accesses.len());
+    let (mut found, mut missed) = (0, 0);
+    let mut start = range.start;
+    while start > 0 && start < range.end && key(accesses[start]) == key(accesses[start - 1]) {
+        start += 1; // belongs to the part before
+    }
+    while start < range.end {
+        let (row, end) = (key(accesses[start]), run_end(accesses, start, n));
+        for k in start + AHEAD..(end + AHEAD).min(n) {
+            if key(accesses[k]) != key(accesses[k - 1]) {
+                let set = fmix32(key(accesses[k])) % params.sets;
+                prefetch(&ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
+            }
+        }
+        let (set, place) = find(params, ways, row);
+        if place == NONE {
+            misses[missed] = keyed(set, start as u32);
+            missed += 1;
+        }
+        ends[start].store(end as u32, Relaxed);
+        places[start].store(place, Relaxed);
+        rows[found] = keyed(row, start as u32);
+        found += 1;
+        start = end;
+    }
+    [found, missed]
 }
 
 /// Updates the stamps of hit rows and the frequencies of all rows, and notes by what missed rows are admitted.
@@ -265,7 +280,12 @@ impl Set<'_, '_> {
                 if stamps[way] == t {
                     // LFU: this batch uses the victim, which is bypassed from now on.
                     let start = self.accesses.partition_point(|&access| key(access) < victim);
-                    self.places[start].store(NONE, Relaxed);
+                    if self.accesses.get(start).is_some_and(|&access| key(access) == victim) {
+                        self.places[start].store(NONE, Relaxed);
+                    } else {
+                        // The batch does not use it: the step number was set back. The mirrors read its record all the same.
+                        leaving.add(counter::BYPASS_READS);
+                    }
                 }
             }
             enter(params, tables, coming, row);

@@ -1,4 +1,4 @@
-//! Step scratch of the fast path, reused from step to step.
+//! Step scratch of the direct path, reused from step to step.
 
 use crate::{
     cpu::direct::{share, sort::Sorter},

@@ -39,6 +39,15 @@ pub(crate) fn optimise_row(
     states: &mut [f32],
     before: &mut [f32],
 ) -> bool {
+    // As many as the rule keeps.
+    debug_assert_eq!(
+        states.len(),
+        match rule.kind {
+            OptimizerKind::Sgd => 0,
+            OptimizerKind::AdaGrad => weights.len(),
+            OptimizerKind::RowWiseAdaGrad => 1,
+        }
+    );
     let (old_weights, old_states) = before[..weights.len() + states.len()].split_at_mut(weights.len());
     let finite = moved_from::<true>(rule, grads, weights, states, (old_weights, old_states));
     if !finite {
@@ -160,7 +169,8 @@ fn by_lanes<const WIDTH: usize, const LANES: usize, const BLOCK: usize>(
     fold(sums, |a, b| a + b)
 }
 
-/// Adds the squares of a block to the sums of its lanes. A function and no closure: a closure would be compiled for the oldest processor.
+/// Adds the squares of a block to the sums of its lanes. A function and no closure: a closure would be compiled without the wide
+/// instructions.
 #[inline(always)]
 fn add_squares<const WIDTH: usize, const LANES: usize, const BLOCK: usize>(
     sums: &mut [f32; LANES],

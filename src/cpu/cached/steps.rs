@@ -39,19 +39,30 @@ impl CpuGroup {
     pub(crate) fn pooled(
         &mut self,
         params: &Params,
+        batch: (&[u32], &[u32], &[f32]),
+        outputs: &mut [f32],
+    ) -> Result<bool, Error> {
+        if self.path == CpuPath::Mirrors || batch.0.is_empty() {
+            return Ok(false);
+        }
+        inside(batch.0.len(), || self.pool_batch(params, batch, outputs))
+    }
+
+    fn pool_batch(
+        &mut self,
+        params: &Params,
         (indices, offsets, weights): (&[u32], &[u32], &[f32]),
         outputs: &mut [f32],
     ) -> Result<bool, Error> {
-        if self.path == CpuPath::Mirrors || indices.is_empty() {
-            return Ok(false);
-        }
         let train = params.mode == Mode::Train as u32;
         if train {
-            self.settle();
+            self.count_distinct();
         }
         let Tables { layout, tables, features, ways, cache, records, freqs } = &mut self.tables;
         let plain = batch::all_inside(params, features, offsets, indices);
         let n = indices.len();
+        // Everything is allocated before anything is counted.
+        let space = if train { Some(grown(&mut self.direct, layout, params.indices)?) } else { None };
         if !plain {
             if self.linear.len() < n {
                 self.linear = Vec::new(); // freed before the larger list is allocated
@@ -63,14 +74,13 @@ impl CpuGroup {
         }
         let rows = if plain { indices } else { &self.linear[..n] };
         let batch = Batch { params, offsets, weights, features, rows, plain };
-        if !train {
+        let Some(space) = space else {
             let source = Source { layout: &layout.row, records, ways, cache, slots: &[] };
             pool(&batch, &source, Written { outputs, sort: &mut [], factors: &mut [] });
             return Ok(true);
-        }
+        };
         tables[0] = tables[0].wrapping_add(1);
         batch.count_accesses(tables);
-        let space = grown(&mut self.fast, layout, params.indices)?;
         let numbered = batch.factors() || space.distinct.is_some();
         (space.t, space.accesses, space.numbered, space.settled) = (tables[0], n, numbered, false);
         let mut slots = &[][..];
@@ -91,8 +101,8 @@ impl CpuGroup {
     }
 
     /// Counts the distinct rows of the last forward, if nobody has.
-    pub(crate) fn settle(&mut self) {
-        let Some(space) = self.fast.as_mut().filter(|space| !space.settled) else { return };
+    pub(crate) fn count_distinct(&mut self) {
+        let Some(space) = self.direct.as_mut().filter(|space| !space.settled) else { return };
         space.settled = true;
         let tables = &mut self.tables;
         let params = Params::new(&self.config, &tables.layout, Mode::Train, Purpose::Update);
@@ -119,11 +129,15 @@ impl CpuGroup {
         grad_outputs: GradSlice<'_>,
         scaler: &ScalerState,
     ) {
+        inside(params.indices as usize, || self.move_rows_of_batch(params, rate, grad_outputs, scaler));
+    }
+
+    fn move_rows_of_batch(&mut self, params: &Params, rate: &Rate, grad_outputs: GradSlice<'_>, scaler: &ScalerState) {
         // Frequencies are counted by one thread. Under an overflow nothing else is left to do.
         if !self.tables.freqs.is_empty() || scaler.overflow != 0 {
-            self.settle();
+            self.count_distinct();
         }
-        let (Some(space), Tables { layout, tables, ways, cache, records, .. }) = (&mut self.fast, &mut self.tables)
+        let (Some(space), Tables { layout, tables, ways, cache, records, .. }) = (&mut self.direct, &mut self.tables)
         else {
             return;
         };
@@ -151,6 +165,15 @@ impl CpuGroup {
             None => move_all(&moves, list, records, counts),
             Some(distinct) => move_distinct(&moves, distinct, cache, record::slot_words(params), ways, records),
         }
+    }
+}
+
+/// Runs a call's work on a thread of rayon's pool, so that its parts are handed over without waking a thread each time.
+fn inside<R: Send>(accesses: usize, work: impl FnOnce() -> R + Send) -> R {
+    if rayon::current_thread_index().is_none() && share::parts(accesses) > 1 {
+        rayon::scope(|_| work())
+    } else {
+        work()
     }
 }
 
