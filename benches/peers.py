@@ -6,15 +6,25 @@
     benches/peers.py [--out DIR] [--rounds 15] [--only TEXT,...] [--quick] [--data DIR]
 
 `cargo bench --no-run` prints where the program lies; `--program FILE` names it if it is not the newest target/release/deps/peers-*.
-Take this pair of versions: fbgemm-gpu-cpu 1.9.0 runs scalar reference kernels for row-wise AdaGrad and FP16. For each cell this script
-says whether FBGEMM made machine code for it. A peer that is not installed is left out, and the table says so. `--data` names a folder with
-the traces ebooks_words and diabetes130_fields; without it their cells are left out.
+Take this pair of versions: fbgemm-gpu-cpu 1.9.0 runs scalar reference kernels for row-wise AdaGrad and FP16. For each kind of cell this
+script tries in a process of its own whether FBGEMM makes machine code, and notes it if not: then a reference kernel ran. A peer that is not
+installed is left out, and the table says so. `--data` names a folder with the traces ebooks_words and diabetes130_fields; without it their
+cells are left out.
+
+What is not alike: hotrow is called from Rust and the peers from Python, which is most of a small call; hotrow writes outputs into the
+caller's memory, the peers allocate them; indices have 32 bits in hotrow and 64 in the peers; hotrow asks for huge pages; FP16 is rounded
+stochastically by hotrow and to nearest by the peers. The threads of all sides are bound to cores.
 """
+
+import os
+
+# Before torch starts its threads.
+os.environ.setdefault("OMP_PROC_BIND", "close")
+os.environ.setdefault("OMP_PLACES", "cores")
 
 import argparse
 import csv
 import glob
-import os
 import platform
 import statistics
 import struct
@@ -26,6 +36,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROWS, BAGS, POOLED, BATCHES = 1_000_000, 2048, 20, 6
 OPTIMIZERS = ("sgd", "rowwise", "adagrad")
+CORES = os.sched_getaffinity(0)  # before torch binds this thread to one of them
 
 
 def cells(quick):
@@ -92,7 +103,14 @@ class Hotrow:
 
     def __init__(self, program, folder):
         environment = {**os.environ, "PEERS": "1"}
-        self.child = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self.child = subprocess.Popen(
+            [program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            preexec_fn=lambda: os.sched_setaffinity(0, CORES),
+        )
         self.folder, self.files = folder, 0
 
     def ask(self, line):
@@ -154,6 +172,9 @@ def torch_side(torch, made, rows, dim, precision, optimizer):
                 rule.step()
                 rule.zero_grad()
             total += time.perf_counter_ns() - start
+            if what == "forward":
+                out.backward(grad)  # all sides do the same work between two forwards
+                bag.weight.grad = None
         return total / lookups
 
     return run if rule or precision == "fp16" else None
@@ -210,10 +231,25 @@ def fbgemm_side(torch, made, rows, dim, precision, optimizer):
                 out.backward(grad)
             total += time.perf_counter_ns() - start
             if what == "forward":
-                out.backward(grad)  # so that all sides do the same work between two forwards
+                out.backward(grad)
         return total / lookups
 
     return run
+
+
+def makes_code(torch, what, dim, precision, optimizer, kept={}):
+    """Whether FBGEMM makes machine code for a kind of cell, tried in a process of its own."""
+    key = (what == "step" and optimizer, dim, precision)
+    if key not in kept:
+        child = os.fork()
+        if child == 0:
+            torch.set_num_threads(1)
+            made = [([0, 2, 4], [1, 2, 3, 4])]
+            before = code_pages()
+            fbgemm_side(torch, made, 100, dim, precision, optimizer)("step" if key[0] else "frozen")
+            os._exit(0 if code_pages() > before else 1)
+        kept[key] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    return kept[key]
 
 
 def gradients(np, bags, dim):
@@ -302,6 +338,11 @@ def main():
     os.makedirs(options.out, exist_ok=True)
     wanted = [text for text in options.only.split(",") if text]
     lines = []
+    if "fbgemm" in sides:
+        # Before this process runs a kernel of FBGEMM, which would keep its machine code.
+        for what, _, dim, precision, optimizer, cache in cells(False):
+            if what != "step" or cache == 0:
+                makes_code(torch, what, dim, precision, optimizer)
     with tempfile.TemporaryDirectory() as folder:
         for optimizer, side, difference, moved in agreement(np, torch, program, folder) if torch else []:
             print(f"five steps with {optimizer}: differs from {side} by at most {difference:.1e}; weights moved by up to {moved:.2f}")
@@ -337,14 +378,11 @@ def main():
                         kind = "fp32"
                     if side == "fbgemm" and kind == "int8" and what != "frozen":
                         continue
-                    before = code_pages()
+                    if side == "fbgemm" and not makes_code(torch, run_what, dim, kind, optimizer):
+                        notes = "reference kernel: no machine code made"
                     run = make(torch, made, rows, dim, kind, optimizer)
-                    if run is None:
-                        continue
-                    run(run_what)
-                    if side == "fbgemm" and code_pages() == before and not any(line[0] == name for line in lines):
-                        notes = "fbgemm made no new machine code in this cell"
-                    runs[side] = run
+                    if run is not None:
+                        runs[side if kind == precision else f"{side} {kind}"] = run
                 times = {side: [] for side in runs}
                 for _ in range(options.rounds + 1):
                     for side, run in runs.items():
@@ -353,7 +391,8 @@ def main():
                         times[side].append(run(run_what))
                 for side, all_ in times.items():
                     kept = all_[1:]
-                    lines.append((name, threads, side, round(min(kept), 2), round(statistics.median(kept), 2), len(kept), notes))
+                    note = notes if side.startswith("fbgemm") else ""
+                    lines.append((name, threads, side, round(min(kept), 2), round(statistics.median(kept), 2), len(kept), note))
                 shown = ", ".join(f"{side} {min(all_[1:]):.1f} / {statistics.median(all_[1:]):.1f}" for side, all_ in times.items())
                 print(f"{name}, {threads} threads: {shown} {notes}", flush=True)
                 runs.clear()

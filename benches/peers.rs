@@ -5,6 +5,7 @@
 //! batch  NAME FILE             gives it a batch: words of 4 bytes, the number of bags, the offsets, the indices
 //! run    NAME frozen|forward|step ROUNDS    runs all batches ROUNDS times; answers with nanoseconds a look-up
 //! rows   NAME FILE OUT         reads the rows that FILE lists, and writes their floats to OUT
+//! memory NAME                  answers with the bytes of its memory report
 //! drop   NAME
 //! ```
 //!

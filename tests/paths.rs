@@ -1,5 +1,7 @@
 //! The direct path of the CPU group against its mirrors: the same bits, call by call.
 
+use std::ops::Range;
+
 use hotrow::{
     CpuGroup, CpuPath, CpuScaler, Embedding, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange,
     Part, Policy, Pooling, Precision, Snapshot,
@@ -114,7 +116,7 @@ impl Paths {
                 self.outputs("frozen forward before the backward", batch, true)?;
             }
             2 => {
-                self.both("counters before the backward", |group| Ok(group.counters()?))?;
+                self.both("counters before the backward", CpuGroup::counters)?;
             }
             3 => {
                 self.both("flush before the backward", Embedding::flush)?;
@@ -245,8 +247,8 @@ fn random_run(seed: u64, large: bool) -> Result<(Seen, Snapshot), String> {
 }
 
 /// Makes runs. Fails if the paths differ in one, or if nothing met one of [`Seen`]'s cases, the cases of `but` aside.
-fn random_runs(seeds: std::ops::Range<u64>, large: bool, but: &[usize]) {
-    let runs: Vec<_> = seeds.clone().map(|seed| random_run(seed, large)).collect();
+fn random_runs(seeds: Range<u64>, large: bool, but: &[usize]) {
+    let runs: Vec<_> = seeds.map(|seed| random_run(seed, large)).collect();
     let faults: Vec<&String> = runs.iter().filter_map(|run| run.as_ref().err()).collect();
     assert!(faults.is_empty(), "{} of {} differ:\n{faults:#?}", faults.len(), runs.len());
     let mut met = [0; 11];
