@@ -52,6 +52,7 @@ macro_rules! named {
 named!(Precision, "precision": Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8", Int4 = "int4", Int2 = "int2");
 named!(Rounding, "rounding": Nearest = "nearest", Stochastic = "stochastic");
 named!(RandomBits, "random_bits": Eight = "8", Sixteen = "16", TwentyFour = "24");
+named!(CounterBits, "counter_bits": Eight = "8", Sixteen = "16", ThirtyTwo = "32");
 named!(Policy, "policy": Lru = "lru", Lfu = "lfu", Static = "static");
 named!(Pooling, "pooling": Sum = "sum", Mean = "mean", None = "none");
 named!(OutOfRange, "out_of_range": Error = "error", Clamp = "clamp", Skip = "skip");
@@ -174,6 +175,45 @@ impl RandomBits {
     #[must_use]
     pub fn bias(self) -> f64 {
         0.5 / f64::from(1u32 << self.bits())
+    }
+}
+
+/// The width of the counters of LFU. A row's frequency grows with each use until it reaches [`most`](Self::most), and then stays there. So
+/// does its copy in the cache. Rows at the greatest frequency are equal for LFU: none of them evicts another.
+///
+/// All backends stop at the same number. On the CPU the frequency of a row takes 1, 2 or 4 bytes. On a GPU it always takes 4, because WGSL
+/// has no atomic operations on narrower words. Other policies ignore the setting.
+///
+/// Example: [`GroupConfig`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CounterBits {
+    /// Frequencies up to 255.
+    Eight,
+    /// Frequencies up to 65,535.
+    Sixteen,
+    /// Frequencies up to 2^31.
+    ThirtyTwo,
+}
+
+impl CounterBits {
+    /// Bits of a counter: 8, 16 or 32.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Eight => 8,
+            Self::Sixteen => 16,
+            Self::ThirtyTwo => 32,
+        }
+    }
+
+    /// The greatest frequency: 255, 65,535 or 2^31.
+    #[must_use]
+    pub const fn most(self) -> u32 {
+        match self {
+            Self::Eight => 0xff,
+            Self::Sixteen => 0xffff,
+            Self::ThirtyTwo => 1 << 31,
+        }
     }
 }
 
@@ -315,7 +355,7 @@ pub enum Init {
 ///
 /// ```
 /// use hotrow::{
-///     GroupConfig, Init, Optimizer, OutOfRange, Placement, Policy, Pooling, Precision, RandomBits, Rounding,
+///     CounterBits, GroupConfig, Init, Optimizer, OutOfRange, Placement, Policy, Pooling, Precision, RandomBits, Rounding,
 /// };
 ///
 /// let mut config = GroupConfig::new(&[1_000_000, 500], 64)
@@ -323,6 +363,7 @@ pub enum Init {
 ///     .with_rounding(Rounding::Stochastic)
 ///     .with_random_bits(RandomBits::Sixteen)
 ///     .with_policy(Policy::Lfu)
+///     .with_counter_bits(CounterBits::Sixteen)
 ///     .with_pooling(Pooling::Mean)
 ///     .with_out_of_range(OutOfRange::Skip)
 ///     .with_placement(Placement::Auto)
@@ -354,6 +395,8 @@ pub struct GroupConfig {
     pub ways: u32,
     /// The rule for the row that leaves a full set.
     pub policy: Policy,
+    /// The width of the counters, if the policy is LFU.
+    pub counter_bits: CounterBits,
     /// The pooling of a bag's rows.
     pub pooling: Pooling,
     /// The update rule.
@@ -389,6 +432,7 @@ setters!(GroupConfig {
     with_cache_rows cache_rows: u32,
     with_ways ways: u32,
     with_policy policy: Policy,
+    with_counter_bits counter_bits: CounterBits,
     with_pooling pooling: Pooling,
     with_optimizer optimizer: Optimizer,
     with_out_of_range out_of_range: OutOfRange,
@@ -398,8 +442,8 @@ setters!(GroupConfig {
 });
 
 impl GroupConfig {
-    /// Tables of `tables[i]` x `dim`: INT8 with stochastic rounding (24 random bits), no cache, 32 ways, LRU, sum pooling, SGD with rate
-    /// 0.01.
+    /// Tables of `tables[i]` x `dim`: INT8 with stochastic rounding (24 random bits), no cache, 32 ways, LRU (LFU would count in 32 bits), sum
+    /// pooling, SGD with rate 0.01.
     #[must_use]
     pub fn new(tables: &[u32], dim: u32) -> Self {
         Self {
@@ -412,6 +456,7 @@ impl GroupConfig {
             cache_rows: 0,
             ways: WAYS,
             policy: Policy::Lru,
+            counter_bits: CounterBits::ThirtyTwo,
             pooling: Pooling::Sum,
             optimizer: Optimizer::sgd(0.01),
             out_of_range: OutOfRange::Error,
@@ -515,6 +560,9 @@ mod tests {
         }
         for bits in RandomBits::ALL {
             assert_eq!((bits.name(), bits.name().parse::<RandomBits>().unwrap()), (&*bits.bits().to_string(), bits));
+        }
+        for bits in CounterBits::ALL {
+            assert_eq!((bits.name(), bits.name().parse::<CounterBits>().unwrap()), (&*bits.bits().to_string(), bits));
         }
         let kind: OptimizerKind = "row_wise_adagrad".parse().unwrap();
         assert_eq!((kind, format!("{kind:>18}")), (OptimizerKind::RowWiseAdaGrad, "  row-wise-adagrad".to_owned()));

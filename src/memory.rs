@@ -128,7 +128,7 @@ pub type Allocation = (&'static str, u64);
 /// state as `record_state`; it has no cache, and the rows of its tables take no memory.
 ///
 /// The report leaves out buffers that a call allocates and frees again (uploads, downloads), and the uniforms that a context keeps for all
-/// its groups, at most 1,024 of 16 to 128 bytes.
+/// its groups, at most 1,024 of 16 to 132 bytes.
 ///
 /// ```
 /// use hotrow::{CpuGroup, GroupConfig, Precision};

@@ -12,15 +12,15 @@ mod set;
 pub use geometry::{Geometry, GeometryError};
 
 use crate::{
-    config::Policy,
+    config::{CounterBits, Policy},
     table::{hash::fmix32, pins::seats},
 };
 use rows::{Home, Rows};
 use set::Set;
 use std::cmp::Reverse;
 
-/// A row's frequency is capped here (SPEC 3, step 3).
-pub const FREQ_CAP: u32 = 1 << 31;
+/// A row's frequency is capped here (SPEC 3, step 3), unless [`Simulator::with_counter_bits`] chose narrower counters.
+pub const FREQ_CAP: u32 = CounterBits::ThirtyTwo.most();
 
 /// Counters of a simulation, summed over all steps (SPEC 6).
 ///
@@ -65,6 +65,7 @@ impl SimulatedCounters {
 #[derive(Clone, Debug)]
 pub struct Simulator {
     policy: Policy,
+    counter_bits: CounterBits,
     ways: u32,
     /// Number of the running step. The first is 1, so that an empty way can rank as 0.
     step: u64,
@@ -85,6 +86,7 @@ impl Simulator {
     pub fn new(sets: u32, ways: u32, policy: Policy) -> Result<Self, GeometryError> {
         Ok(Self {
             policy,
+            counter_bits: CounterBits::ThirtyTwo,
             ways,
             step: 0,
             sets: geometry::empty_sets(sets, ways)?,
@@ -93,6 +95,13 @@ impl Simulator {
             touched: Vec::new(),
             missing: Vec::new(),
         })
+    }
+
+    /// Chooses the width of LFU's counters, 32 bits if nobody does. Call it before the first step.
+    #[must_use]
+    pub fn with_counter_bits(mut self, counter_bits: CounterBits) -> Self {
+        self.counter_bits = counter_bits;
+        self
     }
 
     /// The counters so far.
@@ -165,7 +174,7 @@ impl Simulator {
         for &number in &self.touched {
             let row = &mut self.rows[number];
             if self.policy == Policy::Lfu {
-                row.freq = row.freq.saturating_add(row.count).min(FREQ_CAP);
+                row.freq = row.freq.saturating_add(row.count).min(self.counter_bits.most());
             }
             match row.home {
                 Home::Way(way) => {
@@ -180,7 +189,7 @@ impl Simulator {
 
     /// Admits set by set: the l-th candidate takes the l-th victim until the policy stops.
     fn admit(&mut self) {
-        let Self { policy, ways, step, sets, rows, counters, touched: _, missing } = self;
+        let Self { policy, counter_bits: _, ways, step, sets, rows, counters, touched: _, missing } = self;
         if *policy == Policy::Static {
             counters.conflicts += missing.len() as u64;
             return;

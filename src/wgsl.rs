@@ -515,12 +515,11 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
 /// The constants that host and shaders share, by name.
 #[must_use]
 pub fn constants() -> Vec<(&'static str, u32)> {
-    use crate::table::layout::{CLOCK_WORDS, DIRTY, FREQ_MAX, Field, Move, NONE, PINNED, Shard, TABLE_WORDS, count};
+    use crate::table::layout::{CLOCK_WORDS, DIRTY, Field, Move, NONE, PINNED, Shard, TABLE_WORDS, count};
     vec![
         ("NONE", NONE),
         ("CLOCK_WORDS", CLOCK_WORDS as u32),
         ("TABLE_WORDS", TABLE_WORDS as u32),
-        ("FREQ_MAX", FREQ_MAX),
         ("TAG", Field::Tag as u32),
         ("STAMP", Field::Stamp as u32),
         ("FREQ", Field::Freq as u32),

@@ -12,8 +12,8 @@ use std::{
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    CpuGroup, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling, Precision, RandomBits,
-    Rounding, Snapshot, checkpoint,
+    CounterBits, CpuGroup, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling,
+    Precision, RandomBits, Rounding, Snapshot, checkpoint,
 };
 use proptest::test_runner::{Config, TestRunner};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -71,6 +71,7 @@ fn configs() -> Vec<GroupConfig> {
                     .with_policy(if (i + j) % 2 == 0 { Policy::Lfu } else { Policy::Lru })
                     .with_rounding(if i % 3 == 0 { Rounding::Nearest } else { Rounding::Stochastic })
                     .with_random_bits(RandomBits::ALL[j])
+                    .with_counter_bits(CounterBits::ALL[(i + j) / 2 % 3])
                     .with_cache_rows([64, 0, 200][j])
                     .with_dim([8, 5, 20][(i + j) % 3]),
             );
@@ -307,6 +308,7 @@ fn foreign_files_are_named() {
     assert_eq!(try_file(&with_header(&right, set("ways", "0"))), "configuration");
     assert_eq!(try_file(&with_header(&right, set("ways", "16"))), "ways");
     assert_eq!(try_file(&with_header(&right, set("ways", "many"))), "ways");
+    assert_eq!(try_file(&with_header(&right, set("counter_bits", "12"))), "counter_bits");
     // A step number older than the stamps.
     assert_eq!(try_file(&with_header(&right, set("step", "1"))), "ways");
     // Shapes that do not fit the configuration.
@@ -323,13 +325,51 @@ fn foreign_files_are_named() {
 
     assert_eq!(refused(&mut group, &folder.path().join("no such file")), "file");
     assert_eq!(refused(&mut group, folder.path()), "file");
-    // An unchanged header loads, and so does one of a version that did not write ways.
-    let untold = |header: &mut serde_json::Value| {
-        assert!(header["__metadata__"].as_object_mut().unwrap().remove("ways").is_some());
+    // An unchanged header loads, and so does one of a version that did not write ways or counter_bits.
+    let without = |field: &'static str| {
+        move |header: &mut serde_json::Value| {
+            assert!(header["__metadata__"].as_object_mut().unwrap().remove(field).is_some());
+        }
     };
-    for file in [with_header(&right, |_| ()), with_header(&right, untold)] {
+    let older = ["ways", "counter_bits"].map(|field| with_header(&right, without(field)));
+    for file in older.into_iter().chain([with_header(&right, |_| ())]) {
         fs::write(&path, file).unwrap();
         checkpoint::load(&mut group, &path).unwrap();
+    }
+}
+
+#[test]
+fn frequencies_that_the_counters_cannot_hold_are_refused() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("frequencies.safetensors");
+    let wide = config().with_policy(Policy::Lfu);
+    for bits in [CounterBits::Eight, CounterBits::Sixteen] {
+        let narrow = |header: &mut serde_json::Value| header["__metadata__"]["counter_bits"] = bits.name().into();
+        let mut group = CpuGroup::new(wide.clone().with_counter_bits(bits)).unwrap();
+        let before = group.snapshot().unwrap();
+        for (above, wanted) in [(0, ""), (1, "frequencies")] {
+            let mut full = CpuGroup::new(wide.clone()).unwrap();
+            full.write_part(Part::Frequencies, 3, &[bits.most() + above]).unwrap();
+            checkpoint::save(&mut full, &path).unwrap();
+            assert_eq!(refused(&mut group, &path), "counter_bits", "the file's counters have 32 bits");
+            fs::write(&path, with_header(&fs::read(&path).unwrap(), narrow)).unwrap();
+            match checkpoint::load(&mut group, &path) {
+                Ok(()) => assert_eq!((group.snapshot().unwrap().freqs[3], wanted), (bits.most(), "")),
+                Err(error) => assert!(matches!(error, Error::Checkpoint { what, .. } if what == wanted), "{error}"),
+            }
+            group.restore(&before).unwrap();
+        }
+        // The copy in the cache.
+        let mut full = CpuGroup::new(wide.clone()).unwrap();
+        full.write_part(Part::Frequencies, 3, &[bits.most()]).unwrap();
+        full.pin(&[3], 1).unwrap();
+        full.forward(&[3], &[0, 1, 1], None).unwrap();
+        full.abandon_backward();
+        full.write_part(Part::Frequencies, 3, &[0]).unwrap();
+        checkpoint::save(&mut full, &path).unwrap();
+        fs::write(&path, with_header(&fs::read(&path).unwrap(), narrow)).unwrap();
+        assert_eq!(refused(&mut group, &path), "ways");
+        assert_eq!(group.snapshot().unwrap(), before);
     }
 }
 
@@ -339,7 +379,7 @@ fn another_configuration_is_named() {
     let path = folder.path().join("group.safetensors");
     checkpoint::save(&mut trained(&config()), &path).unwrap();
     type Change = fn(&mut GroupConfig);
-    let wrong: [(&str, Change); 12] = [
+    let wrong: [(&str, Change); 13] = [
         ("tables", |config| config.tables[1] = 51),
         ("tables", |config| config.tables = vec![200]),
         ("dim", |config| config.dim = 9),
@@ -350,6 +390,7 @@ fn another_configuration_is_named() {
         ("cache_rows", |config| config.cache_rows = 0),
         ("cache_rows", |config| config.ways = 16),
         ("policy", |config| config.policy = Policy::Lru),
+        ("counter_bits", |config| config.counter_bits = CounterBits::Sixteen),
         ("optimizer", |config| config.optimizer = Optimizer::adagrad(0.1)),
         ("seed", |config| config.seed = 8),
     ];

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Counters, CpuGroup, Error, GroupConfig, Init, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
-    Snapshot,
+    CounterBits, Counters, CpuGroup, CpuPath, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling,
+    Precision, Rounding, Snapshot,
     hash::fmix32,
     internals::layout::{Field, way_at},
     simulate::Simulator,
@@ -240,11 +240,16 @@ fn tags_and_counters_are_those_of_the_specification() {
 }
 
 /// The first step after which the group's residents or counters differ from the simulator's.
-fn first_difference(config: &GroupConfig, simulator: &mut Simulator, steps: usize) -> Option<usize> {
+fn first_difference(
+    config: &GroupConfig,
+    simulator: &mut Simulator,
+    steps: usize,
+    batch: impl Fn(&mut StdRng, usize) -> (Vec<u32>, Vec<u32>),
+) -> Option<usize> {
     let mut group = CpuGroup::new(config.clone()).unwrap();
     let mut rng = StdRng::seed_from_u64(u64::from(config.ways));
     (0..steps).find(|&step| {
-        let (indices, offsets) = batch(&mut rng, if step % 5 == 0 { 150 } else { 20 });
+        let (indices, offsets) = batch(&mut rng, step);
         group.forward(&indices, &offsets, None).unwrap();
         simulator.step(&indices);
         let found = total(&mut group);
@@ -270,7 +275,9 @@ fn residents_are_those_of_the_simulator_whatever_the_ways() {
                 let config = config().with_cache_rows(cache_rows).with_policy(policy).with_ways(ways);
                 let simulator = |policy, ways| {
                     let mut simulator = Simulator::new(cache_rows.div_ceil(ways), ways, policy).unwrap();
-                    first_difference(&config, &mut simulator, 60)
+                    first_difference(&config, &mut simulator, 60, |rng, step| {
+                        batch(rng, if step % 5 == 0 { 150 } else { 20 })
+                    })
                 };
                 assert_eq!(simulator(policy, ways), None, "{policy:?}, {cache_rows} rows, {ways} ways");
                 unlike +=
@@ -279,6 +286,95 @@ fn residents_are_those_of_the_simulator_whatever_the_ways() {
         }
     }
     assert!(unlike >= 90, "of 96 wrong simulators {unlike} were noticed");
+}
+
+/// A batch whose hot rows change every eight steps, so that rows overtake others.
+fn drifting(rng: &mut StdRng, step: usize) -> (Vec<u32>, Vec<u32>) {
+    let (indices, offsets) = batch(rng, 100);
+    (indices.iter().map(|row| (row + step as u32 / 8) % ROWS).collect(), offsets)
+}
+
+#[test]
+fn narrow_counters_are_those_of_the_simulator() {
+    let mut unlike = 0;
+    for ways in [1, 8, 16] {
+        for (bits, other) in
+            [(CounterBits::Eight, CounterBits::ThirtyTwo), (CounterBits::ThirtyTwo, CounterBits::Eight)]
+        {
+            let config = config().with_cache_rows(16).with_policy(Policy::Lfu).with_ways(ways).with_counter_bits(bits);
+            let simulator = |bits| {
+                let simulator = Simulator::new(16 / ways, ways, Policy::Lfu).unwrap();
+                first_difference(&config, &mut simulator.with_counter_bits(bits), 300, drifting)
+            };
+            assert_eq!(simulator(bits), None, "{bits} bits, {ways} ways");
+            unlike += u32::from(simulator(other).is_some());
+        }
+    }
+    assert_eq!(unlike, 6, "of 6 simulators with other counters");
+}
+
+/// Narrow counters decide as wide ones do until a frequency reaches the greatest one, and then otherwise.
+#[test]
+fn narrow_counters_change_admissions_once_they_are_full() {
+    for (bits, most) in [(CounterBits::Eight, 255), (CounterBits::Sixteen, 65_535)] {
+        for path in [CpuPath::Direct, CpuPath::Mirrors] {
+            let config = config().with_cache_rows(16).with_ways(8).with_policy(Policy::Lfu);
+            let [mut narrow, mut wide] = [bits, CounterBits::ThirtyTwo].map(|bits| {
+                let mut group = CpuGroup::new(config.clone().with_counter_bits(bits)).unwrap().with_path(path);
+                group.write_part(Part::Frequencies, 0, &[most - 255; ROWS as usize]).unwrap();
+                group
+            });
+            let mut rng = StdRng::seed_from_u64(2);
+            let (mut equal, mut other) = (0, 0);
+            for step in 0..300 {
+                let (indices, offsets) = drifting(&mut rng, step);
+                for group in [&mut narrow, &mut wide] {
+                    group.forward(&indices, &offsets, None).unwrap();
+                }
+                let (narrow, wide) = (narrow.snapshot().unwrap(), wide.snapshot().unwrap());
+                let capped: Vec<u32> = wide.freqs.iter().map(|&freq| freq.min(most)).collect();
+                assert_eq!(narrow.freqs, capped);
+                if wide.freqs.iter().all(|&freq| freq <= most) {
+                    assert_eq!(narrow, wide);
+                    equal += 1;
+                } else {
+                    other += u32::from(narrow.counters[0].admitted != wide.counters[0].admitted);
+                }
+            }
+            assert!(equal > 5 && other > 100, "{bits} bits, {path:?}: {equal} steps equal, {other} not");
+        }
+    }
+}
+
+/// A frequency that the counters cannot hold is refused, of a row and of a slot, and changes nothing.
+#[test]
+fn frequencies_above_the_greatest_one_are_refused() {
+    for bits in CounterBits::ALL {
+        let most = bits.most();
+        let config = config().with_cache_rows(64).with_policy(Policy::Lfu).with_counter_bits(bits);
+        let mut group = CpuGroup::new(config).unwrap();
+        group.forward(&[5], &[0, 1], None).unwrap();
+        group.write_part(Part::Frequencies, 698, &[most, 7]).unwrap();
+        let right = group.snapshot().unwrap();
+        assert_eq!(right.freqs[696..], [0, 0, most, 7]);
+        let refused = group.write_part(Part::Frequencies, 698, &[3, most + 1]).expect_err("too great").to_string();
+        let wanted = format!("counter_bits: wanted frequencies of at most {most}, found {} for row 699;", most + 1);
+        assert!(refused.starts_with(&wanted), "{refused}");
+        let slot = (0..group.layout().slots()).find(|&slot| right.ways[way_at(32, slot, Field::Tag)] == 5).unwrap();
+        for above in [0, 1] {
+            let mut other = right.clone();
+            other.ways[way_at(32, slot, Field::Freq)] = most + above;
+            let found = group.restore(&other);
+            match above {
+                0 => assert_eq!((found, &group.snapshot().unwrap()), (Ok(()), &other)),
+                _ => assert!(matches!(found, Err(Error::Snapshot { what: "frequency", .. })), "{found:?}"),
+            }
+            let mut other = right.clone();
+            other.freqs[3] = most + above;
+            assert_eq!(group.restore(&other).is_ok(), above == 0);
+            group.restore(&right).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use hotrow::{
     CpuGroup, CpuPath, CpuScaler, Embedding, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange,
     Part, Policy, Pooling, Precision, Snapshot,
 };
-use hotrow_harness::lockstep::{Batch, random_batch, random_config, random_pins};
+use hotrow_harness::lockstep::{Batch, random_batch, random_config, random_frequencies, random_pins};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -201,6 +201,11 @@ fn random_run(seed: u64, large: bool) -> Result<(Seen, Snapshot), String> {
     let mut run = || {
         let paths = &mut paths;
         paths.compare("new")?;
+        if source.random_bool(0.5) {
+            let freqs = random_frequencies(&config, &mut source);
+            paths.both("write_part", |group| group.write_part(Part::Frequencies, 0, &freqs))?;
+            paths.compare("written frequencies")?;
+        }
         for _ in 0..5 {
             if source.random_bool(0.3) {
                 let (rows, ways) = random_pins(&config, &mut source);

@@ -41,7 +41,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 tally(row, UNIQUE_MISSES, 1u);
                 if (params.policy == LFU) {
                     // A batch has at most 2^30 accesses, so the sum does not wrap.
-                    key = min(freqs[row - shard.first_row] + count, FREQ_MAX);
+                    key = min(freqs[row - shard.first_row] + count, params.freq_max);
                     freqs[row - shard.first_row] = key;
                 }
             }

@@ -27,9 +27,9 @@ var<workgroup> rows: array<u32, 256>;
 // A batch has at most 2^30 accesses, so the sum does not wrap before it is capped.
 fn add(slot: u32, row: u32, amount: u32) {
     let freq = way_at(slot, FREQ);
-    if (atomicAdd(&ways[freq], amount) + amount > FREQ_MAX) { atomicMin(&ways[freq], FREQ_MAX); }
+    if (atomicAdd(&ways[freq], amount) + amount > params.freq_max) { atomicMin(&ways[freq], params.freq_max); }
     let at = row - shard.first_row;
-    if (atomicAdd(&freqs[at], amount) + amount > FREQ_MAX) { atomicMin(&freqs[at], FREQ_MAX); }
+    if (atomicAdd(&freqs[at], amount) + amount > params.freq_max) { atomicMin(&freqs[at], params.freq_max); }
 }
 
 @compute @workgroup_size(256)

@@ -32,7 +32,6 @@ const MODE_FROZEN: u32 = 1u;
 const MODE_ROWS: u32 = 2u; // frozen, and the indices are linear rows
 
 const LFU: u32 = 1u;
-const FREQ_MAX: u32 = 0x80000000u; // the largest frequency
 const CLAMP: u32 = 1u;
 const SKIP: u32 = 2u;
 const MEAN: u32 = 1u;
@@ -70,6 +69,7 @@ struct Params {
     window_slots: u32,     // slots of a window of the cache; the last may hold fewer
     half_grads: u32,       // 1: the gradients of the outputs are FP16 (backward)
     random_bits: u32,      // random bits an element, where rounding is stochastic: 24, 16 or 8
+    freq_max: u32,         // the greatest frequency of a row (LFU): 255, 65535 or 2^31
     zero: u32,             // always 0, which no compiler knows; see `bits_of` in shared/quad1.wgsl
 }
 

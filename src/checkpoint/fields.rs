@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     checkpoint::fault,
-    config::{GroupConfig, Optimizer, OptimizerKind, WAYS},
+    config::{CounterBits, GroupConfig, Optimizer, OptimizerKind, WAYS},
     error::Error,
     robe,
 };
@@ -35,6 +35,7 @@ pub(crate) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
         ("cache_rows", config.cache_rows.to_string()),
         ("ways", config.ways.to_string()),
         ("policy", config.policy.to_string()),
+        ("counter_bits", config.counter_bits.to_string()),
         ("pooling", config.pooling.to_string()),
         ("optimizer", rule(kind)),
         // `{:?}` of a float reads back as the same float.
@@ -100,6 +101,11 @@ impl Fields<'_> {
             // Files of versions without a choice of ways lack this field.
             ways: if (self.text)("ways").is_none() { WAYS } else { self.parsed("ways")? },
             policy: self.parsed("policy")?,
+            // Files of versions without a choice of counters lack this field.
+            counter_bits: match (self.text)("counter_bits") {
+                None => CounterBits::ThirtyTwo,
+                Some(_) => self.parsed("counter_bits")?,
+            },
             pooling: self.parsed("pooling")?,
             optimizer: Optimizer {
                 kind: self.parsed("optimizer")?,
@@ -130,6 +136,7 @@ pub(crate) fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) 
         ("random_bits", ours.random_bits.to_string(), theirs.random_bits.to_string()),
         ("cache_rows", sets(ours), sets(theirs)),
         ("policy", ours.policy.to_string(), theirs.policy.to_string()),
+        ("counter_bits", ours.counter_bits.to_string(), theirs.counter_bits.to_string()),
         ("optimizer", rule(ours.optimizer.kind), rule(theirs.optimizer.kind)),
         ("seed", ours.seed.to_string(), theirs.seed.to_string()),
     ];

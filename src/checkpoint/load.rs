@@ -43,13 +43,17 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
 
     let layout = file.layout.clone();
     file.walk(None, |part, first, words| {
-        if part != Part::Ways {
-            return Ok(());
-        }
-        let first_set = (first / layout.set_words()) as u32;
-        ways::check(&layout, config.policy, step, first_set, words).map_err(|error| {
+        let (what, checked) = match part {
+            Part::Ways => {
+                let first_set = (first / layout.set_words()) as u32;
+                ("ways", ways::check(&config, &layout, step, first_set, words))
+            }
+            Part::Frequencies => ("frequencies", ways::check_frequencies(&config, first, words)),
+            Part::Clock | Part::Counters | Part::Cache | Part::Records => return Ok(()),
+        };
+        checked.map_err(|error| {
             let remedy = "get a file that checkpoint::save wrote, unchanged";
-            fault(path, "ways", "what a group can have left", &error, remedy)
+            fault(path, what, "what a group can have left", &error, remedy)
         })
     })?;
     group.write_part(Part::Clock, 0, &[step])?;

@@ -320,7 +320,8 @@ pub trait Embedding: Lookup {
     /// left.
     ///
     /// # Errors
-    /// [`Error::Length`] past the part's end, or for a part of a set, and [`Error::Snapshot`]. After these errors nothing has changed.
+    /// [`Error::Length`] past the part's end, or for a part of a set; [`Error::Snapshot`]; [`Error::Config`] for a frequency above
+    /// [`CounterBits::most`](crate::CounterBits::most). After these errors nothing has changed.
     /// [`Error::Device`] if the device is lost.
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error>;
 
@@ -347,11 +348,10 @@ pub trait Embedding: Lookup {
     /// number and cache metadata are those that it left.
     ///
     /// # Errors
-    /// [`Error::Length`] names the first part of another size, [`Error::Snapshot`] metadata that no group can have. After these errors
-    /// nothing has changed. [`Error::Device`] if the device is lost.
+    /// [`Error::Length`] names the first part of another size, [`Error::Snapshot`] metadata that no group can have, [`Error::Config`] a
+    /// frequency above [`CounterBits::most`](crate::CounterBits::most). After these errors nothing has changed. [`Error::Device`] if the device is lost.
     fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        let config = self.config();
-        snapshot.check(self.layout(), config.tables.len(), config.policy)?;
+        snapshot.check(self.config(), self.layout())?;
         self.write_part(Part::Clock, 0, &[snapshot.t])?;
         self.write_part(Part::Counters, 0, &Counters::to_part(&snapshot.counters))?;
         self.write_part(Part::Ways, 0, &snapshot.ways)?;

@@ -3,8 +3,11 @@
 mod model;
 
 use crate::{
-    config::Policy::{self, Lfu, Lru},
-    simulate::{SimulatedCounters, Simulator},
+    config::{
+        CounterBits,
+        Policy::{self, Lfu, Lru},
+    },
+    simulate::{FREQ_CAP, SimulatedCounters, Simulator},
 };
 use model::{Fault, Model};
 use proptest::prelude::*;
@@ -112,11 +115,19 @@ fn an_admitted_row_is_no_victim_of_its_own_batch() {
 
 #[test]
 fn use_counts_stop_at_the_cap() {
-    let mut cache = one_set(1, Lfu);
-    play(&mut cache, &[&[1]]);
-    cache.rows[0].freq = crate::simulate::FREQ_CAP - 1;
-    play(&mut cache, &[&[1, 1, 1]]);
-    assert_eq!(cache.rows[0].freq, crate::simulate::FREQ_CAP);
+    for (chosen, most) in CounterBits::ALL.map(Some).into_iter().zip([255, 65_535, FREQ_CAP]).chain([(None, FREQ_CAP)])
+    {
+        let mut cache = one_set(1, Lfu);
+        if let Some(bits) = chosen {
+            cache = cache.with_counter_bits(bits);
+        }
+        play(&mut cache, &[&[1]]);
+        cache.rows[0].freq = most - 1;
+        play(&mut cache, &[&[1]]);
+        assert_eq!(cache.rows[0].freq, most);
+        play(&mut cache, &[&[1, 1, 1]]);
+        assert_eq!(cache.rows[0].freq, most);
+    }
 }
 
 #[test]

@@ -11,8 +11,6 @@ use crate::{
 
 /// Stands for no row, no slot and no key.
 pub const NONE: u32 = u32::MAX;
-/// The greatest frequency of a row.
-pub const FREQ_MAX: u32 = 1 << 31;
 /// [`Params::pooling`] for pooling none.
 pub(crate) const POOL_NONE: u32 = 2;
 /// Accesses of a chunk, and of a tile: `MERGE_CHUNK` in `shaders/shared/merge.wgsl`.
@@ -104,6 +102,7 @@ host_structs! {
         pub window_slots: u32,
         pub half_grads: u32,
         pub random_bits: u32,
+        pub freq_max: u32,
         pub zero: u32,
     }
 
@@ -609,7 +608,6 @@ mod tests {
             ("COUNT_VALID", count::VALID),
             ("COUNT_MISSED", count::MISSED),
             ("COUNT_MOVES", count::MOVES),
-            ("FREQ_MAX", FREQ_MAX as usize),
             ("NONE", NONE as usize),
             ("TABLE_WORDS", TABLE_WORDS),
             ("CLOCK_WORDS", CLOCK_WORDS),

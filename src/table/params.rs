@@ -77,6 +77,7 @@ impl Params {
             window_slots: layout.window_slots,
             half_grads: 0,
             random_bits: config.random_bits.bits(),
+            freq_max: config.counter_bits.most(),
             zero: 0,
         }
     }

@@ -1,7 +1,7 @@
 //! The state that a group of cached rows keeps between steps.
 
 use crate::{
-    config::Policy,
+    config::{GroupConfig, Policy},
     error::Error,
     table::{counters::Counters, layout::Layout, ways},
 };
@@ -37,20 +37,21 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Checks that each part has the size that `layout` says.
-    pub(crate) fn check(&self, layout: &Layout, tables: usize, policy: Policy) -> Result<(), Error> {
+    /// Checks that each part has the size that `layout` says, and holds what a group can have.
+    pub(crate) fn check(&self, config: &GroupConfig, layout: &Layout) -> Result<(), Error> {
         let slots = layout.slots() as usize;
         let rows = layout.total_rows as usize;
         let parts = [
             ("snapshot's ways", 4 * slots, self.ways.len()),
             ("snapshot's cache", slots * layout.row.row_words as usize, self.cache.len()),
             ("snapshot's records", rows * layout.row.record_words as usize, self.records.len()),
-            ("snapshot's freqs", if policy == Policy::Lfu { rows } else { 0 }, self.freqs.len()),
-            ("snapshot's counters", tables, self.counters.len()),
+            ("snapshot's freqs", if config.policy == Policy::Lfu { rows } else { 0 }, self.freqs.len()),
+            ("snapshot's counters", config.tables.len(), self.counters.len()),
         ];
         if let Some((what, wanted, found)) = parts.into_iter().find(|(_, wanted, found)| wanted != found) {
             return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
         }
-        ways::check(layout, policy, self.t, 0, &self.ways)
+        ways::check(config, layout, self.t, 0, &self.ways)?;
+        ways::check_frequencies(config, 0, &self.freqs)
     }
 }

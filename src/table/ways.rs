@@ -1,7 +1,7 @@
 //! Checks the cache's metadata before a group loads it.
 
 use crate::{
-    config::Policy,
+    config::{GroupConfig, Policy},
     error::Error,
     table::{
         hash::fmix32,
@@ -10,13 +10,34 @@ use crate::{
 };
 
 /// Checks neighbouring sets, from `first_set` on, of a group at step `t`: each slot is empty, or holds a row of its set
-/// that no other way of the set holds. Under [`Policy::Static`] that row must be pinned.
-pub(crate) fn check(layout: &Layout, policy: Policy, t: u32, first_set: u32, ways: &[u32]) -> Result<(), Error> {
+/// that no other way of the set holds. Under [`Policy::Static`] that row must be pinned; under [`Policy::Lfu`] its frequency must be one that
+/// the counters can hold.
+pub(crate) fn check(config: &GroupConfig, layout: &Layout, t: u32, first_set: u32, ways: &[u32]) -> Result<(), Error> {
     let slots = (ways.len() / 4) as u32;
-    (0..slots).try_for_each(|slot| check_slot(layout, policy, t, first_set, ways, slot))
+    (0..slots).try_for_each(|slot| check_slot(config, layout, t, first_set, ways, slot))
 }
 
-fn check_slot(layout: &Layout, policy: Policy, t: u32, first_set: u32, ways: &[u32], slot: u32) -> Result<(), Error> {
+/// Checks the frequencies of neighbouring rows, from `first_row` on: the counters can hold them.
+pub(crate) fn check_frequencies(config: &GroupConfig, first_row: u64, freqs: &[u32]) -> Result<(), Error> {
+    let most = config.counter_bits.most();
+    match (first_row..).zip(freqs).find(|&(_, &freq)| freq > most) {
+        None => Ok(()),
+        Some((row, freq)) => Err(Error::Config {
+            field: "counter_bits",
+            wanted: format!("frequencies of at most {most}"),
+            found: format!("{freq} for row {row}"),
+        }),
+    }
+}
+
+fn check_slot(
+    config: &GroupConfig,
+    layout: &Layout,
+    t: u32,
+    first_set: u32,
+    ways: &[u32],
+    slot: u32,
+) -> Result<(), Error> {
     let width = layout.ways;
     let word = |slot, field| ways[way_at(width, slot, field)];
     let tag = word(slot, Field::Tag);
@@ -31,7 +52,7 @@ fn check_slot(layout: &Layout, policy: Policy, t: u32, first_set: u32, ways: &[u
         return Ok(());
     }
     let set = first_set + slot / width;
-    if policy == Policy::Static && flags & PINNED == 0 {
+    if config.policy == Policy::Static && flags & PINNED == 0 {
         return fail("flags", format!("{PINNED} (pinned): with policy static nothing else is resident"), flags);
     }
     if tag >= layout.total_rows || fmix32(tag) % layout.sets != set {
@@ -42,6 +63,10 @@ fn check_slot(layout: &Layout, policy: Policy, t: u32, first_set: u32, ways: &[u
     }
     if word(slot, Field::Stamp) > t {
         return fail("stamp", format!("at most the step number {t}"), word(slot, Field::Stamp));
+    }
+    let (freq, most) = (word(slot, Field::Freq), config.counter_bits.most());
+    if config.policy == Policy::Lfu && freq > most {
+        return fail("frequency", format!("at most {most}, which the counters can hold"), freq);
     }
     Ok(())
 }

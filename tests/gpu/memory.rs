@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Allocation, Batch, Calls, Context, Group, GroupConfig, Layout, MemoryReport, Optimizer, Placement, Policy,
-    Precision, adapter,
+    Allocation, Batch, Calls, Context, CounterBits, Group, GroupConfig, Layout, MemoryReport, Optimizer, Placement,
+    Policy, Precision, adapter,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
@@ -19,6 +19,7 @@ fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
     let mut config = GroupConfig::new(&tables, *[1, 3, 4, 5, 9, 32, 100, 132].choose(random).unwrap());
     config.precision = *Precision::ALL.choose(random).unwrap();
     config.policy = *[Policy::Lru, Policy::Lfu, Policy::Static].choose(random).unwrap();
+    config.counter_bits = CounterBits::ALL[rows as usize % 3];
     let optimizers = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)];
     config.optimizer = *optimizers.choose(random).unwrap();
     config.cache_rows = random.random_range(0..=rows) * random.random_range(0..2);

@@ -56,12 +56,15 @@ impl CpuGroup {
         let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
         if part == Part::Ways {
             ways::check(
+                &self.config,
                 &self.tables.layout,
-                self.config.policy,
                 self.tables.tables[0],
                 whole_sets(&self.tables.layout, &range)?.start,
                 words,
             )?;
+        }
+        if part == Part::Frequencies {
+            ways::check_frequencies(&self.config, first_word, words)?;
         }
         let mut moved = false;
         self.visit(part, first_word, words.len(), |mine, at| {

@@ -26,7 +26,7 @@ use crate::{
     record::of_params as record,
     scaler::GradSlice,
     table::{
-        layout::{FREQ_MAX, Layout, Params, Rate, ScalerState},
+        layout::{Layout, Params, Rate, ScalerState},
         params::Mode,
         rng::Purpose,
         step_state::Pending,
@@ -115,7 +115,7 @@ impl CpuGroup {
             }
             tally.add_missed();
             if let Some(freq) = tables.freqs.get_mut(row as usize) {
-                *freq = freq.wrapping_add(run.len() as u32).min(FREQ_MAX);
+                *freq = freq.saturating_add(run.len() as u32).min(params.freq_max);
             }
         }
         tally.end(&mut tables.tables);

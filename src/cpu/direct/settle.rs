@@ -28,7 +28,7 @@ use crate::{
     },
     table::{
         hash::fmix32,
-        layout::{DIRTY, FREQ_MAX, Field, Layout, NONE, PINNED, Params, way_at},
+        layout::{DIRTY, Field, Layout, NONE, PINNED, Params, way_at},
     },
 };
 
@@ -146,7 +146,7 @@ fn touch(call: &Call<'_>, ways: &mut [u32], freqs: &mut [u32], distinct: &mut Di
             let mut admitted_by = count;
             if lfu {
                 let freq = &freqs[row as usize];
-                admitted_by = freq.load(Relaxed).saturating_add(count).min(FREQ_MAX);
+                admitted_by = freq.load(Relaxed).saturating_add(count).min(params.freq_max);
                 freq.store(admitted_by, Relaxed);
             }
             enter(params, &call.tables, &mut tally, row);
@@ -164,7 +164,7 @@ fn touch(call: &Call<'_>, ways: &mut [u32], freqs: &mut [u32], distinct: &mut Di
             }
             if lfu {
                 let freq = &ways[way_at(width, place, Field::Freq)];
-                freq.store(freq.load(Relaxed).saturating_add(count).min(FREQ_MAX), Relaxed);
+                freq.store(freq.load(Relaxed).saturating_add(count).min(params.freq_max), Relaxed);
             }
         }
         tally.end(&mut locked(&call.tables));

@@ -97,7 +97,10 @@ impl Group {
             let mut t = [0];
             self.read_words(Part::Clock, 0, &mut t)?;
             let first_set = whole_sets(&self.tables.layout, &range)?.start;
-            ways::check(&self.tables.layout, self.config.policy, t[0], first_set, words)?;
+            ways::check(&self.config, &self.tables.layout, t[0], first_set, words)?;
+        }
+        if part == Part::Frequencies {
+            ways::check_frequencies(&self.config, first_word, words)?;
         }
         if self.front.state.pending().is_some() && matches!(part, Part::Clock | Part::Ways) {
             let mut now = vec![0; words.len()];

@@ -387,6 +387,7 @@ pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: 
         },
         window_slots: layout.window_slots,
         random_bits: config.random_bits.bits(),
+        freq_max: config.counter_bits.most(),
         purpose,
         total_rows: layout.total_rows,
         eps: config.optimizer.eps,

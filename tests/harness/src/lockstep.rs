@@ -3,10 +3,10 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Snapshot, codec,
+    Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Part, Snapshot, codec,
     internals::layout::Field,
 };
-use hotrow::{Layout, Optimizer, Placement, Policy, Pooling, Precision, RandomBits, Rounding};
+use hotrow::{CounterBits, Layout, Optimizer, Placement, Policy, Pooling, Precision, RandomBits, Rounding};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -179,7 +179,15 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
         [None, Some(stride * u64::from(rows.div_ceil(7))), Some(stride * u64::from(rows.div_ceil(20)))]
             [source.random_range(0..3)],
     );
+    config.counter_bits = CounterBits::ALL[source.random_range(0..3)];
     config
+}
+
+/// Random frequencies for all rows, many of them just below the greatest one, so that a few steps reach it; none unless the policy is LFU.
+pub fn random_frequencies(config: &GroupConfig, source: &mut Pcg64) -> Vec<u32> {
+    let rows = if config.policy == Policy::Lfu { config.total_rows() } else { 0 };
+    let most = config.counter_bits.most();
+    (0..rows).map(|_| [0, 5, most - 20, most - 3, most - 1, most][source.random_range(0..6)]).collect()
 }
 
 /// Random rows to pin (none, a few or all), and the most ways of a set that they may take.
@@ -226,6 +234,11 @@ pub fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(),
     let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
     let run = |pair: &mut Pair<'_>, source: &mut Pcg64| -> Result<(), String> {
         pair.compare("new")?;
+        if source.random_bool(0.5) {
+            let freqs = random_frequencies(&config, source);
+            pair.both("write_part", |group| group.write_part(Part::Frequencies, 0, &freqs))?;
+            pair.compare("after write_part")?;
+        }
         for _ in 0..4 {
             if source.random_bool(0.15) {
                 let rows = config.total_rows() as u32;

@@ -18,8 +18,8 @@ use std::sync::LazyLock;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling,
-    Precision, Rounding, Snapshot,
+    CounterBits, Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OptimizerKind, OutOfRange, Policy,
+    Pooling, Precision, Rounding, Snapshot,
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -541,7 +541,7 @@ impl Naive {
             self.count(row).unique += 1;
             if self.config.policy == Policy::Lfu {
                 let freq = self.freqs.entry(row).or_insert(0);
-                *freq = (u64::from(*freq) + u64::from(count)).min(1 << 31) as u32;
+                *freq = (u64::from(*freq) + u64::from(count)).min(u64::from(self.config.counter_bits.most())) as u32;
             }
             if let Some(place) = self.place(row) {
                 self.ways.get_mut(&place).expect("the place was just found").stamp = self.t;
@@ -1325,6 +1325,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             let mut config = GroupConfig::new(&tables, dim);
             let rows: u32 = tables.iter().sum();
             (config.precision, config.rounding, config.policy, config.pooling, config.out_of_range) = stored;
+            config.counter_bits = CounterBits::ALL[seed as usize % 3];
             config.optimizer = rule.with_weight_decay(decay);
             config.init = init;
             config.seed = seed;
@@ -1480,7 +1481,16 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
             evicting.extend([40, 41, 42].repeat(10));
             let run = vec![step(&all[..32], &[0, 32], 2), step(&evicting, &[0, 30, 62], 2), step(&all, &[0, 100], 2)];
             add(&name("a batch that evicts rows it hit"), &lfu, run.clone());
-            add(&name("the same, to the nearest"), &lfu.with_rounding(Rounding::Nearest), run);
+            add(&name("the same, to the nearest"), &lfu.clone().with_rounding(Rounding::Nearest), run);
+
+            // Each of the 32 rows reaches the greatest frequency, so that a row with more uses does not get in.
+            let full: Vec<u32> = (0..32).collect::<Vec<u32>>().repeat(260);
+            let offsets = [0, 4, full.len() as u32];
+            let run = vec![step(&full, &offsets, 2), step(&[40; 300], &[0, 300], 2), step(&all, &[0, 100], 2)];
+            for bits in CounterBits::ALL.into_iter().filter(|_| optimizer.kind == OptimizerKind::Sgd) {
+                let config = lfu.clone().with_counter_bits(bits);
+                add(&name(&format!("counters of {bits} bits")), &config, run.clone());
+            }
 
             // Three features that all read the second table, with bad indices in each mode.
             for out_of_range in [OutOfRange::Error, OutOfRange::Clamp, OutOfRange::Skip] {

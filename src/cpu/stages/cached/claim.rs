@@ -6,7 +6,7 @@ use crate::{
         counter::{UNIQUE, UNIQUE_MISSES},
     },
     record::of_params::{LFU, MODE_TRAIN},
-    table::layout::{FREQ_MAX, Move, NONE, Params, Shard, Step, Unique, count as counts},
+    table::layout::{Move, NONE, Params, Shard, Step, Unique, count as counts},
 };
 
 /// Lists the distinct missing rows, each bypassed until admission gives it a slot. Mirror of
@@ -38,7 +38,7 @@ pub fn claim(
             tally.count(params, tables, row, UNIQUE_MISSES);
             if params.policy == LFU {
                 let freq = &mut freqs[(row - shard.first_row) as usize];
-                *freq = freq.wrapping_add(count).min(FREQ_MAX);
+                *freq = freq.saturating_add(count).min(params.freq_max);
                 key = *freq;
             }
         }

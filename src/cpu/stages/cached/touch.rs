@@ -3,7 +3,7 @@
 use crate::{
     cpu::stages::cached::tables::{Tally, counter::UNIQUE},
     record::of_params::LFU,
-    table::layout::{FREQ_MAX, Field, NONE, Params, Shard, Step, way_at},
+    table::layout::{Field, NONE, Params, Shard, Step, way_at},
 };
 
 /// Records the rows that were hit: the stamp of their slots and, under LFU, the frequency in the slot and of the row
@@ -31,7 +31,7 @@ pub fn touch(
         }
         if params.policy == LFU {
             for freq in [&mut ways[way_at(width, slot, Field::Freq)], &mut freqs[(row - shard.first_row) as usize]] {
-                *freq = freq.saturating_add(1).min(FREQ_MAX);
+                *freq = freq.saturating_add(1).min(params.freq_max);
             }
         }
     }

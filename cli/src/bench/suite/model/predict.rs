@@ -31,7 +31,8 @@ impl Workload {
                 (seen.unique, seen.unique_misses) = (seen.unique + unique, seen.unique_misses + unique);
             }
         } else {
-            let mut cache = Simulator::new(layout.sets, layout.ways, self.config.policy)?;
+            let mut cache = Simulator::new(layout.sets, layout.ways, self.config.policy)?
+                .with_counter_bits(self.config.counter_bits);
             self.warm.iter().chain(self.batches.first()).for_each(|batch| cache.step(&rows(batch)));
             let before = cache.counters();
             for turn in 1..=steps {
