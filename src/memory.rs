@@ -8,8 +8,8 @@ use crate::{
 };
 
 /// Memory of a table as a share of its size in FP32, by the formula of Yang 2020, appendix A: `k/32`; plus `64/(32 d)` for the scale and
-/// bias of integers; with a cache of `cache_fraction` of the rows plus `c + c/d` (slots and tags), and under LFU `+ 1/d` (a counter for
-/// every row).
+/// bias of integers; with a cache of `cache_fraction` of the rows plus `c + c/d` (slots and tags), and under LFU `+ 1/d` (a counter of
+/// 4 bytes for every row).
 ///
 /// The formula leaves out optimiser state, stamps and step scratch; [`MemoryReport`] includes them.
 #[must_use]
@@ -98,7 +98,8 @@ pub struct TableMemory {
 }
 
 impl TableMemory {
-    fn of(rows: u64, layout: &Layout, policy: Policy) -> Self {
+    /// `freq_bytes` is 0 without frequencies.
+    fn of(rows: u64, layout: &Layout, freq_bytes: u64) -> Self {
         let (dim, state) = (u64::from(layout.row.dim), u64::from(layout.row.state));
         let payload = rows * (dim * u64::from(layout.row.precision.bits())).div_ceil(8);
         let scales = if layout.row.precision.is_integer() { rows * 8 } else { 0 };
@@ -109,7 +110,7 @@ impl TableMemory {
             scales,
             state,
             padding: rows * layout.stride() - payload - scales - state,
-            frequencies: if policy == Policy::Lfu { rows * 4 } else { 0 },
+            frequencies: rows * freq_bytes,
         }
     }
 
@@ -199,11 +200,12 @@ pub(crate) fn sum(allocations: &[Allocation]) -> u64 {
 }
 
 impl MemoryReport {
-    /// Divides the bytes of the buffers by purpose. Bytes that no purpose explains are padding.
-    pub(crate) fn new(config: &GroupConfig, layout: &Layout, buffers: Allocated) -> Self {
+    /// Divides the bytes of the buffers by purpose. Bytes that no purpose explains are padding. Under LFU a frequency takes `freq_bytes`.
+    pub(crate) fn new(config: &GroupConfig, layout: &Layout, buffers: Allocated, freq_bytes: u64) -> Self {
         let slots = u64::from(layout.slots());
+        let freq_bytes = if config.policy == Policy::Lfu { freq_bytes } else { 0 };
         let tables: Vec<_> =
-            config.tables.iter().map(|&rows| TableMemory::of(u64::from(rows), layout, config.policy)).collect();
+            config.tables.iter().map(|&rows| TableMemory::of(u64::from(rows), layout, freq_bytes)).collect();
         let over = |of: fn(&TableMemory) -> u64| tables.iter().map(of).sum::<u64>();
         let Allocated { kept, staging, scratch } = buffers;
         let in_host = |what| match config.placement {
@@ -337,6 +339,9 @@ pub(crate) const SHARD_UNIFORM: u64 = size_of::<Shard>() as u64;
 pub(crate) fn table_bytes(config: &GroupConfig) -> [u64; 2] {
     [4 * table_words(config).len() as u64, size_of::<Feature>() as u64 * u64::from(config.feature_count())]
 }
+
+/// Bytes of a frequency on a GPU, whatever the width of the counters.
+pub(crate) const FREQ_BYTES: u64 = 4;
 
 /// Number of the uniforms of the buffers of frequencies.
 pub(crate) fn uniforms(config: &GroupConfig, layout: &Layout) -> usize {

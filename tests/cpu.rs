@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    CounterBits, Counters, CpuGroup, CpuPath, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling,
-    Precision, Rounding, Snapshot,
+    Calls, CounterBits, Counters, CpuGroup, CpuPath, Error, GroupConfig, Init, MemoryReport, Optimizer, OutOfRange,
+    Part, Policy, Pooling, Precision, Rounding, Snapshot,
     hash::fmix32,
     internals::layout::{Field, way_at},
     simulate::Simulator,
@@ -342,6 +342,22 @@ fn narrow_counters_change_admissions_once_they_are_full() {
                 }
             }
             assert!(equal > 5 && other > 100, "{bits} bits, {path:?}: {equal} steps equal, {other} not");
+        }
+    }
+}
+
+#[test]
+fn memory_counts_the_bytes_of_narrow_counters() {
+    let rows = u64::from(ROWS);
+    for (bits, bytes) in [(CounterBits::Eight, 1), (CounterBits::Sixteen, 2), (CounterBits::ThirtyTwo, 4)] {
+        for (policy, bytes, planned) in [(Policy::Lfu, bytes, 4), (Policy::Lru, 0, 0)] {
+            let config = config().with_cache_rows(64).with_policy(policy).with_counter_bits(bits);
+            let group = CpuGroup::new(config.clone()).unwrap();
+            let report = group.memory();
+            assert_eq!((report.frequencies, report.tables[0].frequencies), (rows * bytes, rows * bytes), "{bits} bits");
+            assert_eq!(report.allocations.iter().map(|(_, bytes)| bytes).sum::<u64>(), report.total());
+            let plan = MemoryReport::plan(&config, group.layout(), Calls::default());
+            assert_eq!(plan.frequencies, rows * planned, "a plan is that of a GPU");
         }
     }
 }

@@ -13,6 +13,7 @@ const INTERNAL: &[&str] = &[
     "Deduped",
     "Device",
     "Field",
+    "Frequency",
     "Held",
     "HostStruct",
     "Kernel",

@@ -6,7 +6,7 @@
 
 use std::{
     marker::PhantomData,
-    sync::atomic::{AtomicU32, AtomicU64},
+    sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 use rayon::prelude::*;
@@ -71,17 +71,33 @@ impl Mapping {
 pub(crate) unsafe trait Word: Sized {
     /// The same word, shared.
     type Shared: Sync;
+
+    fn load(shared: &Self::Shared) -> Self;
+
+    fn store(shared: &Self::Shared, word: Self);
 }
 
-// SAFETY: AtomicU32 has the size of u32 and allows every bit pattern.
-unsafe impl Word for u32 {
-    type Shared = AtomicU32;
+macro_rules! words {
+    ($($word:ident: $shared:ident),+) => {
+        $(
+        // SAFETY: each type has the size of its atomic type, which allows every bit pattern.
+        unsafe impl Word for $word {
+            type Shared = $shared;
+
+            #[inline(always)]
+            fn load(shared: &$shared) -> Self {
+                shared.load(Relaxed)
+            }
+
+            #[inline(always)]
+            fn store(shared: &$shared, word: Self) {
+                shared.store(word, Relaxed);
+            }
+        })+
+    };
 }
 
-// SAFETY: AtomicU64 has the size of u64 and allows every bit pattern.
-unsafe impl Word for u64 {
-    type Shared = AtomicU64;
-}
+words!(u8: AtomicU8, u16: AtomicU16, u32: AtomicU32, u64: AtomicU64);
 
 /// The same words, which several threads may write at once.
 pub(crate) fn shared<W: Word>(words: &mut [W]) -> &[W::Shared] {

@@ -7,8 +7,9 @@ use crate::{
         direct,
         stages::{
             cached::{
-                admit, arrange, assign, begin, claim, collect, combine, exchange, gather, linearize, locate, merge,
-                probe, reset,
+                admit, arrange, assign, begin, claim, collect, combine, exchange,
+                freqs::in_any_width,
+                gather, linearize, locate, merge, probe, reset,
                 space::{FlushSpace, Space},
                 tables::{Tables, freq_shards, shards},
                 touch, update,
@@ -144,7 +145,9 @@ impl CpuGroup {
     pub fn memory(&self) -> MemoryReport {
         let smaps = smaps();
         let huge_pages = self.tables.records.huge_bytes(&smaps) + self.tables.cache.huge_bytes(&smaps);
-        MemoryReport { huge_pages, ..MemoryReport::plan(&self.config, &self.tables.layout, Calls::default()) }
+        let freq_bytes = u64::from(self.config.counter_bits.bits() / 8);
+        let report = MemoryReport::plan_of(&self.config, &self.tables.layout, Calls::default(), freq_bytes);
+        MemoryReport { huge_pages, ..report }
     }
 
     /// Chooses how the group computes from its next forward on. The results are the same bits.
@@ -256,10 +259,10 @@ fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch
             &mut tables.tables,
         );
         if train && layout.sets > 0 {
-            for (shard, freqs) in freq_shards(layout, policy, &mut tables.freqs) {
+            in_any_width!(&mut tables.freqs, freqs => for (shard, freqs) in freq_shards(layout, policy, freqs) {
                 let (ways, counters) = (&mut tables.ways, &mut tables.tables);
                 touch(params, &shard, step, &space.keys, &space.places, ways, freqs, counters);
-            }
+            });
         }
         let missed = SortJob {
             keys: &space.miss_keys,
@@ -274,11 +277,11 @@ fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch
             valid: count::VALID,
         };
         let (_, order) = dedup(step, &missed, &mut space.sorted, &mut space.sort, to);
-        for (shard, freqs) in freq_shards(layout, policy, &mut tables.freqs) {
+        in_any_width!(&mut tables.freqs, freqs => for (shard, freqs) in freq_shards(layout, policy, freqs) {
             let (unique, moves) = (&mut space.unique, &mut space.moves);
             let counters = &mut tables.tables;
             claim(params, &shard, step, &space.keys, order, &space.starts, unique, moves, freqs, counters);
-        }
+        });
         if params.admits() {
             admit(params, step, &mut space.unique, &mut space.moves, &mut tables.ways, &mut tables.tables);
         }

@@ -20,7 +20,8 @@ impl CpuGroup {
             Part::Ways => vec![(words, &mut tables.ways)],
             Part::Cache => vec![(words, bytemuck::cast_slice_mut(&mut tables.cache))],
             Part::Records => vec![(words, &mut tables.records)],
-            Part::Frequencies => vec![(words, &mut tables.freqs)],
+            // Their words may be narrower.
+            Part::Frequencies => Vec::new(),
         }
     }
 
@@ -49,6 +50,12 @@ impl CpuGroup {
     }
 
     pub(crate) fn read_words(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
+        if part == Part::Frequencies {
+            let range = part.range(&self.config, &self.tables.layout, first_word, out.len())?;
+            self.count_distinct();
+            self.tables.freqs.read(range.start as usize, out);
+            return Ok(());
+        }
         self.visit(part, first_word, out.len(), |mine, at| out[at..][..mine.len()].copy_from_slice(mine))
     }
 
@@ -65,6 +72,9 @@ impl CpuGroup {
         }
         if part == Part::Frequencies {
             ways::check_frequencies(&self.config, first_word, words)?;
+            self.count_distinct();
+            self.tables.freqs.write(range.start as usize, words);
+            return Ok(());
         }
         let mut moved = false;
         self.visit(part, first_word, words.len(), |mine, at| {

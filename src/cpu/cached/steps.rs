@@ -114,9 +114,7 @@ impl CpuGroup {
                 tally.enter(&params, &mut tables.tables, row);
             }
             tally.add_missed();
-            if let Some(freq) = tables.freqs.get_mut(row as usize) {
-                *freq = freq.saturating_add(run.len() as u32).min(params.freq_max);
-            }
+            tables.freqs.add(row, run.len() as u32, params.freq_max);
         }
         tally.end(&mut tables.tables);
     }

@@ -19,9 +19,12 @@ use crate::{
             share::{Rows, collect, each, each_run, key, keyed, number, run_end},
             space::Distinct,
         },
-        stages::cached::tables::{Tally, counter},
+        stages::cached::{
+            freqs::{Freqs, Frequency, in_any_width},
+            tables::{Tally, counter},
+        },
     },
-    host::trusted::{AHEAD, prefetch, shared},
+    host::trusted::{AHEAD, Word, prefetch, shared},
     record::{
         of_params::{self as record, LFU},
         rows,
@@ -49,14 +52,14 @@ pub(crate) fn settle(
     ways: &mut [u32],
     cache: &mut [f32],
     records: &mut [u32],
-    freqs: &mut [u32],
+    freqs: &mut Freqs,
     accesses: &[u64],
     distinct: &mut Distinct,
     parts: usize,
 ) {
     let call = Call { params, layout, t: tables[0], tables: Mutex::new(tables), parts };
     let misses = probe(&call, accesses, ways, distinct);
-    touch(&call, ways, freqs, distinct);
+    in_any_width!(freqs, freqs => touch(&call, ways, freqs, distinct));
     if params.admits() {
         distinct.misses.sort(misses, 32 - (params.sets - 1).leading_zeros());
         admit(&call, accesses, ways, distinct);
@@ -118,7 +121,7 @@ fn probe_part(
 }
 
 /// Updates the stamps of hit rows and the frequencies of all rows, and notes by what missed rows are admitted.
-fn touch(call: &Call<'_>, ways: &mut [u32], freqs: &mut [u32], distinct: &mut Distinct) {
+fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F], distinct: &mut Distinct) {
     let Call { params, t, .. } = *call;
     let width = params.ways();
     let Distinct { rows, len, ends, places, keys, .. } = distinct;
@@ -146,8 +149,9 @@ fn touch(call: &Call<'_>, ways: &mut [u32], freqs: &mut [u32], distinct: &mut Di
             let mut admitted_by = count;
             if lfu {
                 let freq = &freqs[row as usize];
-                admitted_by = freq.load(Relaxed).saturating_add(count).min(params.freq_max);
-                freq.store(admitted_by, Relaxed);
+                let uses = F::load(freq).plus(count, params.freq_max);
+                F::store(freq, uses);
+                admitted_by = uses.get();
             }
             enter(params, &call.tables, &mut tally, row);
             if place == NONE {
@@ -164,7 +168,7 @@ fn touch(call: &Call<'_>, ways: &mut [u32], freqs: &mut [u32], distinct: &mut Di
             }
             if lfu {
                 let freq = &ways[way_at(width, place, Field::Freq)];
-                freq.store(freq.load(Relaxed).saturating_add(count).min(params.freq_max), Relaxed);
+                freq.store(freq.load(Relaxed).plus(count, params.freq_max), Relaxed);
             }
         }
         tally.end(&mut locked(&call.tables));

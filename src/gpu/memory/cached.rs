@@ -11,7 +11,7 @@ use crate::{
             sort::space::{SortScratch, SortSpace},
         },
     },
-    memory::{Allocated, Allocation, MemoryReport},
+    memory::{Allocated, Allocation, FREQ_BYTES, MemoryReport},
 };
 
 impl Group {
@@ -26,7 +26,7 @@ impl Group {
             staging: self.front.reports.allocations().into_iter().chain(staged).collect(),
             scratch: spaces.chain(self.flush.iter().flat_map(flush)).collect(),
         };
-        MemoryReport::new(&self.config, &self.tables.layout, buffers)
+        MemoryReport::new(&self.config, &self.tables.layout, buffers, FREQ_BYTES)
     }
 }
 

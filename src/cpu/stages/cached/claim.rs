@@ -1,9 +1,12 @@
 //! CPU mirror of `shaders/cached/claim.wgsl`: lists the distinct missing rows.
 
 use crate::{
-    cpu::stages::cached::tables::{
-        Tally,
-        counter::{UNIQUE, UNIQUE_MISSES},
+    cpu::stages::cached::{
+        freqs::Frequency,
+        tables::{
+            Tally,
+            counter::{UNIQUE, UNIQUE_MISSES},
+        },
     },
     record::of_params::{LFU, MODE_TRAIN},
     table::layout::{Move, NONE, Params, Shard, Step, Unique, count as counts},
@@ -11,7 +14,7 @@ use crate::{
 
 /// Lists the distinct missing rows, each bypassed until admission gives it a slot. Mirror of
 /// `shaders/cached/claim.wgsl`.
-pub fn claim(
+pub fn claim<F: Frequency>(
     params: &Params,
     shard: &Shard,
     step: &Step,
@@ -20,7 +23,7 @@ pub fn claim(
     starts: &[u32],
     unique: &mut [Unique],
     moves: &mut [Move],
-    freqs: &mut [u32],
+    freqs: &mut [F],
     tables: &mut [u32],
 ) {
     let n = step.counts[counts::MOVES] as usize;
@@ -38,8 +41,8 @@ pub fn claim(
             tally.count(params, tables, row, UNIQUE_MISSES);
             if params.policy == LFU {
                 let freq = &mut freqs[(row - shard.first_row) as usize];
-                *freq = freq.saturating_add(count).min(params.freq_max);
-                key = *freq;
+                *freq = freq.plus(count, params.freq_max);
+                key = freq.get();
             }
         }
         let slot = params.slots + u as u32;

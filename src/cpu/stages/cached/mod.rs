@@ -9,6 +9,7 @@ pub(crate) mod claim;
 pub(crate) mod collect;
 pub(crate) mod combine;
 pub(crate) mod exchange;
+pub(crate) mod freqs;
 pub(crate) mod gather;
 pub(crate) mod linearize;
 pub(crate) mod locate;

@@ -2,6 +2,7 @@
 
 use crate::{
     config::{GroupConfig, Policy},
+    cpu::stages::cached::freqs::Freqs,
     error::Error,
     host::{
         alloc::{check, zeroed},
@@ -121,19 +122,18 @@ pub(crate) struct Tables {
     pub(crate) cache: Pages<f32>,
     /// The records of all rows; [`shards`] cuts them.
     pub(crate) records: Pages<u32>,
-    /// The frequency of every row (LFU); empty under other policies. [`freq_shards`] cuts them.
-    pub(crate) freqs: Vec<u32>,
+    /// [`freq_shards`] cuts them.
+    pub(crate) freqs: Freqs,
 }
 
 impl Tables {
     pub(crate) fn new(config: &GroupConfig, layout: Layout, source: Option<&dyn Source>) -> Result<Self, Error> {
-        let freqs = if config.policy == Policy::Lfu { 4 * u64::from(layout.total_rows) } else { 0 };
-        check("records", layout.table_bytes() + freqs)?;
+        check("records", layout.table_bytes() + Freqs::bytes(config))?;
         let (ways, cache) = new_cache(&layout)?;
         let filler = Filler::new(config, &layout, source)?;
         let mut records = Pages::zeroed("records", layout.total_rows as usize * layout.row.record_words as usize)?;
         filler.pack(0, &mut records)?;
-        let freqs = zeroed("freqs", if config.policy == Policy::Lfu { layout.total_rows as usize } else { 0 })?;
+        let freqs = Freqs::new(config)?;
         let (tables, features) = (table_words(config), features(config));
         Ok(Self { layout, tables, features, ways, cache, records, freqs })
     }
@@ -145,11 +145,11 @@ pub(crate) fn shards<'r>(layout: &Layout, records: &'r mut [u32]) -> impl Iterat
 }
 
 /// The rows of each piece of frequencies, and the piece. Under other policies than LFU there is one piece of all rows, and it is empty.
-pub(crate) fn freq_shards<'f>(
+pub(crate) fn freq_shards<'f, F>(
     layout: &Layout,
     policy: Policy,
-    mut freqs: &'f mut [u32],
-) -> impl Iterator<Item = (Shard, &'f mut [u32])> {
+    mut freqs: &'f mut [F],
+) -> impl Iterator<Item = (Shard, &'f mut [F])> {
     layout.freq_shards(policy).map(move |shard| {
         let rows = freqs.len().min(shard.rows as usize);
         (shard, freqs.split_off_mut(..rows).unwrap_or_default())

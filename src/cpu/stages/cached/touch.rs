@@ -1,21 +1,24 @@
 //! CPU mirror of `shaders/cached/touch.wgsl`: updates the stamps of hit rows and the frequencies of all rows.
 
 use crate::{
-    cpu::stages::cached::tables::{Tally, counter::UNIQUE},
+    cpu::stages::cached::{
+        freqs::Frequency,
+        tables::{Tally, counter::UNIQUE},
+    },
     record::of_params::LFU,
     table::layout::{Field, NONE, Params, Shard, Step, way_at},
 };
 
 /// Records the rows that were hit: the stamp of their slots and, under LFU, the frequency in the slot and of the row
 /// (SPEC 3, step 3). Mirror of `shaders/cached/touch.wgsl`.
-pub fn touch(
+pub fn touch<F: Frequency>(
     params: &Params,
     shard: &Shard,
     step: &Step,
     keys: &[u32],
     places: &[u32],
     ways: &mut [u32],
-    freqs: &mut [u32],
+    freqs: &mut [F],
     tables: &mut [u32],
 ) {
     let mut tally = Tally::default();
@@ -30,9 +33,10 @@ pub fn touch(
             tally.count(params, tables, row, UNIQUE);
         }
         if params.policy == LFU {
-            for freq in [&mut ways[way_at(width, slot, Field::Freq)], &mut freqs[(row - shard.first_row) as usize]] {
-                *freq = freq.saturating_add(1).min(params.freq_max);
-            }
+            let freq = &mut ways[way_at(width, slot, Field::Freq)];
+            *freq = freq.plus(1, params.freq_max);
+            let freq = &mut freqs[(row - shard.first_row) as usize];
+            *freq = freq.plus(1, params.freq_max);
         }
     }
     tally.end(tables);

@@ -1,0 +1,156 @@
+//! The frequencies of all rows (LFU), each in as many bits as the configuration says.
+
+use crate::{
+    config::{CounterBits, GroupConfig, Policy},
+    error::Error,
+    host::alloc::zeroed,
+};
+
+/// A word that holds a frequency, of 8, 16 or 32 bits.
+pub trait Frequency: Copy {
+    /// The frequency.
+    fn get(self) -> u32;
+
+    /// The word of a frequency that it can hold.
+    fn of(freq: u32) -> Self;
+
+    /// The frequency after `count` more uses: at most `most`, which the word can hold.
+    #[inline]
+    #[must_use]
+    fn plus(self, count: u32, most: u32) -> Self {
+        Self::of(self.get().saturating_add(count).min(most))
+    }
+}
+
+impl Frequency for u8 {
+    #[inline]
+    fn get(self) -> u32 {
+        self.into()
+    }
+
+    #[inline]
+    fn of(freq: u32) -> Self {
+        freq as Self
+    }
+}
+
+impl Frequency for u16 {
+    #[inline]
+    fn get(self) -> u32 {
+        self.into()
+    }
+
+    #[inline]
+    fn of(freq: u32) -> Self {
+        freq as Self
+    }
+}
+
+impl Frequency for u32 {
+    #[inline]
+    fn get(self) -> u32 {
+        self
+    }
+
+    #[inline]
+    fn of(freq: u32) -> Self {
+        freq
+    }
+}
+
+/// The frequency of every row (LFU); empty under other policies.
+#[derive(Debug)]
+pub(crate) enum Freqs {
+    Eight(Vec<u8>),
+    Sixteen(Vec<u16>),
+    ThirtyTwo(Vec<u32>),
+}
+
+/// Evaluates an expression with the list of frequencies, whatever the width of its words.
+macro_rules! in_any_width {
+    ($freqs:expr, $words:ident => $body:expr) => {
+        match $freqs {
+            $crate::cpu::stages::cached::freqs::Freqs::Eight($words) => $body,
+            $crate::cpu::stages::cached::freqs::Freqs::Sixteen($words) => $body,
+            $crate::cpu::stages::cached::freqs::Freqs::ThirtyTwo($words) => $body,
+        }
+    };
+}
+pub(crate) use in_any_width;
+
+/// Number of rows that have a frequency.
+fn rows(config: &GroupConfig) -> u64 {
+    if config.policy == Policy::Lfu { config.total_rows() } else { 0 }
+}
+
+impl Freqs {
+    pub(crate) fn new(config: &GroupConfig) -> Result<Self, Error> {
+        let rows = rows(config) as usize;
+        Ok(match config.counter_bits {
+            CounterBits::Eight => Self::Eight(zeroed("freqs", rows)?),
+            CounterBits::Sixteen => Self::Sixteen(zeroed("freqs", rows)?),
+            CounterBits::ThirtyTwo => Self::ThirtyTwo(zeroed("freqs", rows)?),
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        in_any_width!(self, words => words.is_empty())
+    }
+
+    /// The bytes of all frequencies of a group of this configuration.
+    pub(crate) fn bytes(config: &GroupConfig) -> u64 {
+        rows(config) * u64::from(config.counter_bits.bits() / 8)
+    }
+
+    /// Counts uses of a row, if there are frequencies.
+    pub(crate) fn add(&mut self, row: u32, count: u32, most: u32) {
+        in_any_width!(self, words => if let Some(word) = words.get_mut(row as usize) {
+            *word = word.plus(count, most);
+        });
+    }
+
+    /// Copies the frequencies of neighbouring rows, from `first` on, into `out`.
+    pub(crate) fn read(&self, first: usize, out: &mut [u32]) {
+        in_any_width!(self, words => out.iter_mut().zip(&words[first..]).for_each(|(out, word)| *out = word.get()));
+    }
+
+    /// Sets the frequencies of neighbouring rows, from `first` on. The words can hold them.
+    pub(crate) fn write(&mut self, first: usize, freqs: &[u32]) {
+        in_any_width!(self, words => words[first..].iter_mut().zip(freqs).for_each(|(word, &freq)| *word = Frequency::of(freq)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frequencies_take_the_bytes_of_their_width_and_stop_at_its_most() {
+        for (bits, bytes, most) in
+            [(CounterBits::Eight, 3, 255), (CounterBits::Sixteen, 6, 65_535), (CounterBits::ThirtyTwo, 12, 1 << 31)]
+        {
+            let config = GroupConfig::new(&[2, 1], 4).with_counter_bits(bits);
+            let mut none = Freqs::new(&config).unwrap();
+            none.add(0, 1, most);
+            assert!(none.is_empty() && Freqs::bytes(&config) == 0);
+            let config = config.with_policy(Policy::Lfu);
+            let mut freqs = Freqs::new(&config).unwrap();
+            let allocated = in_any_width!(&freqs, words => size_of_val(words.as_slice()) as u64);
+            assert_eq!((allocated, Freqs::bytes(&config), freqs.is_empty()), (bytes, bytes, false));
+            freqs.write(1, &[most - 2, 7]);
+            let after = |freqs: &mut Freqs, count| {
+                let mut all = [9; 3];
+                freqs.add(1, count, most);
+                freqs.read(0, &mut all);
+                all
+            };
+            assert_eq!(after(&mut freqs, 1), [0, most - 1, 7]);
+            assert_eq!(after(&mut freqs, 1), [0, most, 7]);
+            assert_eq!(after(&mut freqs, 1 << 30), [0, most, 7]);
+            assert_eq!(after(&mut freqs, u32::MAX), [0, most, 7]);
+            let mut last = [0];
+            freqs.read(2, &mut last);
+            assert_eq!(last, [7]);
+        }
+    }
+}
