@@ -341,6 +341,22 @@ fn a_path_may_change_between_a_forward_and_its_backward() {
     }
 }
 
+/// SPEC 5: the direct path moves records as they are at the backward, the mirrors as the forward read them.
+#[test]
+fn records_restored_before_a_backward_are_moved() {
+    let config = GroupConfig::new(&[4], 1)
+        .with_precision(Precision::Fp32)
+        .with_cache_rows(0)
+        .with_optimizer(Optimizer::sgd(0.5));
+    for (path, wanted) in [(CpuPath::Direct, 3.0 - 0.5), (CpuPath::Mirrors, 1.0 - 0.5)] {
+        let mut group = CpuGroup::new(config.clone().with_init(Init::Constant(1.0))).unwrap().with_path(path);
+        assert_eq!(group.forward(&[2], &[0, 1], None).unwrap(), [1.0]);
+        group.write_part(Part::Records, 0, &[3.0f32.to_bits(); 4]).unwrap();
+        group.backward(&[1.0]).unwrap();
+        assert_eq!(group.read_rows(&[2, 1]).unwrap(), [wanted, 3.0], "{path:?}");
+    }
+}
+
 /// A step number set back lets resident rows look as if the batch used them.
 #[test]
 fn a_step_number_set_back_harms_no_other_row() {
