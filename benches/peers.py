@@ -338,6 +338,7 @@ def main():
     os.makedirs(options.out, exist_ok=True)
     wanted = [text for text in options.only.split(",") if text]
     lines = []
+    path = os.path.join(options.out, "peers.csv")
     if "fbgemm" in sides:
         # Before this process runs a kernel of FBGEMM, which would keep its machine code.
         for what, _, dim, precision, optimizer, cache in cells(False):
@@ -359,51 +360,54 @@ def main():
                 continue
             rows, made = input_
             run_what = "frozen" if what == "small" else what
+            peers, note = {}, ""
+            for side, make in sides.items():
+                kind = "fp32" if cache else precision
+                if side == "torch" and (optimizer == "rowwise" or kind == "int8" or (kind == "fp16" and what == "step")):
+                    if not (kind == "int8" and what == "frozen"):
+                        continue
+                    kind = "fp32"
+                if side == "fbgemm" and not makes_code(torch, run_what, dim, kind, optimizer):
+                    note = "reference kernel: no machine code made"
+                torch.manual_seed(1)
+                run = make(torch, made, rows, dim, kind, optimizer)
+                if run is not None:
+                    peers[side if kind == precision else f"{side} {kind}"] = run
             hotrow = Hotrow(program, folder)
+            other = Hotrow(program, folder) if cache else None
             for threads in (int(count) for count in options.threads.split(",")):
                 runs = {"hotrow": hotrow.table(np, rows, made, dim, precision, optimizer, cache, threads, options.path)}
                 if cache:
                     # Beside our own uncached FP32.
-                    other = Hotrow(program, folder)
                     runs["hotrow fp32"] = other.table(np, rows, made, dim, "fp32", optimizer, 0, threads)
+                runs.update(peers)
                 if torch:
                     torch.set_num_threads(threads)
-                    torch.manual_seed(1)
-                notes = ""
-                for side, make in sides.items():
-                    kind = "fp32" if cache else precision
-                    if side == "torch" and (optimizer == "rowwise" or kind == "int8" or (kind == "fp16" and what == "step")):
-                        if not (kind == "int8" and what == "frozen"):
-                            continue
-                        kind = "fp32"
-                    if side == "fbgemm" and kind == "int8" and what != "frozen":
-                        continue
-                    if side == "fbgemm" and not makes_code(torch, run_what, dim, kind, optimizer):
-                        notes = "reference kernel: no machine code made"
-                    run = make(torch, made, rows, dim, kind, optimizer)
-                    if run is not None:
-                        runs[side if kind == precision else f"{side} {kind}"] = run
                 times = {side: [] for side in runs}
-                for _ in range(options.rounds + 1):
+                for done in range(options.rounds + 1):
+                    lowest = {side: min(all_[1:]) for side, all_ in times.items() if len(all_) > 1}
                     for side, run in runs.items():
+                        if done > 5 and lowest[side] > 3 * min(lowest.values()):
+                            continue  # five rounds show that this side is far behind
                         time.sleep(0.02)  # the threads of the side that ran before stop spinning
                         run(run_what)  # its own threads wake, its rows come to the caches
                         times[side].append(run(run_what))
                 for side, all_ in times.items():
                     kept = all_[1:]
-                    note = notes if side.startswith("fbgemm") else ""
-                    lines.append((name, threads, side, round(min(kept), 2), round(statistics.median(kept), 2), len(kept), note))
+                    said = note if side.startswith("fbgemm") else ""
+                    lines.append((name, threads, side, round(min(kept), 2), round(statistics.median(kept), 2), len(kept), said))
                 shown = ", ".join(f"{side} {min(all_[1:]):.1f} / {statistics.median(all_[1:]):.1f}" for side, all_ in times.items())
-                print(f"{name}, {threads} threads: {shown} {notes}", flush=True)
-                runs.clear()
-                if cache:
-                    other.child.kill()
-            hotrow.child.kill()
-    path = os.path.join(options.out, "peers.csv")
-    with open(path, "w", newline="", encoding="ascii") as file:
-        writer = csv.writer(file)
-        writer.writerow(["cell", "threads", "side", "lowest_ns", "median_ns", "rounds", "note"])
-        writer.writerows(lines)
+                print(f"{name}, {threads} threads: {shown} {note}", flush=True)
+                hotrow.ask("drop t")
+                if other:
+                    other.ask("drop t")
+            for program_ in filter(None, (hotrow, other)):
+                program_.child.kill()
+            # After every cell, so that a run that is ended early leaves what it has.
+            with open(path, "w", newline="", encoding="ascii") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(["cell", "threads", "side", "lowest_ns", "median_ns", "rounds", "note"])
+                writer.writerows(lines)
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="ascii") if line.startswith("model name")), "")
     print(f"{path}: {platform.machine()}, {cpu}, {os.cpu_count()} cores, {', '.join(versions)}")
 
