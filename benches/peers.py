@@ -404,10 +404,11 @@ def main():
             for program_ in filter(None, (hotrow, other)):
                 program_.child.kill()
             # After every cell, so that a run that is ended early leaves what it has.
-            with open(path, "w", newline="", encoding="ascii") as file:
+            with open(path + ".new", "w", newline="", encoding="ascii") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(["cell", "threads", "side", "lowest_ns", "median_ns", "rounds", "note"])
                 writer.writerows(lines)
+            os.replace(path + ".new", path)
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="ascii") if line.startswith("model name")), "")
     print(f"{path}: {platform.machine()}, {cpu}, {os.cpu_count()} cores, {', '.join(versions)}")
 
