@@ -288,6 +288,18 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
     },
+    /// A reader that cannot be made, or no longer fits its group ([`Reader`](crate::Reader)).
+    #[error("reader, {what}: wanted {wanted}, found {found}; {remedy}")]
+    Reader {
+        /// The part that is wrong.
+        what: &'static str,
+        /// The accepted values.
+        wanted: String,
+        /// The value found.
+        found: String,
+        /// The remedy.
+        remedy: &'static str,
+    },
     /// Calls came in an order that would lose an update.
     #[error("{call}: wanted {wanted}, found {found}; call them in that order")]
     Order {

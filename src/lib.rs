@@ -34,6 +34,7 @@
 //! | tables that share one array of weights (ROBE) | [`RobeGroup`] | [`CpuRobeGroup`] |
 //! | either of them behind one trait | [`Lookup`], [`Embedding`], [`SharedArray`] | the same |
 //! | a loss scale that follows the gradients | [`Scaler`] | [`CpuScaler`] |
+//! | rows in shaders of your own | [`Group::reader`], [`RobeGroup::reader`]: [`Reader`], [`RowReader`] | |
 //! | pipelines for a device | [`Context`], [`ContextOptions`] | |
 //! | times of the kernels | [`Timeline`] | |
 //!
@@ -92,6 +93,7 @@ pub use gpu::{
         options::{ContextOptions, Shaders},
         timeline::{Resolution, Span, Timeline, TimelineRecord},
     },
+    reader::{Feedback, FeedbackCounts, Reader, RowReader},
     robe::{RobeGroup, gradient::GradientBuffer},
     scaler::Scaler,
     sorter::{Count, Distinct, SortedPairs, Sorter},
@@ -126,6 +128,10 @@ struct Readme;
 #[cfg(all(doctest, feature = "checkpoint", feature = "file", any(unix, windows)))]
 #[doc = include_str!("../docs/placements-and-staged.md")]
 struct Placements;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/renderers.md")]
+struct Renderers;
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/shared-tables.md")]

@@ -178,7 +178,7 @@ pub struct MemoryReport {
     pub padding: u64,
     /// The part of all these bytes that is in the host's memory: the records unless they are on the device, and the staging.
     pub host: u64,
-    /// The most of all these bytes that lies in huge pages, by Linux's report, for the records and the cache of a group on the CPU; else 0.
+    /// At most so many bytes of the records and the cache of a group on the CPU lie in huge pages, by Linux's report; 0 for other groups.
     pub huge_pages: u64,
     /// [`memory_factor`], the formula of Yang 2020, to compare with [`factor`](Self::factor). For a shared array it is ROBE's: its size as a
     /// share of the FP32 rows.

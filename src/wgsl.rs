@@ -10,6 +10,8 @@
 
 use crate::{host::trusted::Composed, robe};
 
+pub mod reader;
+
 /// The way in which the sort ranks keys of a block, a workgroup adds up sums, and the lanes of a row find its range and its state.
 ///
 /// Example: [`ContextOptions`](crate::ContextOptions).
@@ -158,6 +160,7 @@ files![
     "cached/reset.wgsl",
     "cached/touch.wgsl",
     "cached/update.wgsl",
+    "cached/wanted.wgsl",
     "robe/robe_blocks.wgsl",
     "robe/robe_covered.wgsl",
     "robe/robe_decode.wgsl",
@@ -180,6 +183,7 @@ files![
     "shared/dedup.wgsl",
     "shared/exact.wgsl",
     "shared/feature.wgsl",
+    "shared/feedback.wgsl",
     "shared/flight.wgsl",
     "shared/gradient1.wgsl",
     "shared/gradient4.wgsl",
@@ -208,6 +212,9 @@ files![
     "shared/rank_subgroup64.wgsl",
     "shared/rank_subgroups.wgsl",
     "shared/rate.wgsl",
+    "shared/reader.wgsl",
+    "shared/reader_values.wgsl",
+    "shared/reader_want.wgsl",
     "shared/record_items1.wgsl",
     "shared/record_items4.wgsl",
     "shared/rng.wgsl",
@@ -217,6 +224,7 @@ files![
     "shared/robe_move.wgsl",
     "shared/robe_pool.wgsl",
     "shared/robe_reach.wgsl",
+    "shared/robe_reader.wgsl",
     "shared/robe_sum.wgsl",
     "shared/robe_walk.wgsl",
     "shared/robe_window.wgsl",
@@ -515,7 +523,9 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
 /// The constants that host and shaders share, by name.
 #[must_use]
 pub fn constants() -> Vec<(&'static str, u32)> {
-    use crate::table::layout::{CLOCK_WORDS, DIRTY, Field, Move, NONE, PINNED, Shard, TABLE_WORDS, count};
+    use crate::table::layout::{
+        CLOCK_WORDS, COMING, DIRTY, Field, Move, NONE, PINNED, Shard, TABLE_WORDS, count, feedback,
+    };
     vec![
         ("NONE", NONE),
         ("CLOCK_WORDS", CLOCK_WORDS as u32),
@@ -526,6 +536,7 @@ pub fn constants() -> Vec<(&'static str, u32)> {
         ("FLAGS", Field::Flags as u32),
         ("DIRTY", DIRTY),
         ("PINNED", PINNED),
+        ("COMING", COMING),
         ("WRITE", Move::WRITE),
         ("KEEP", Move::KEEP),
         ("PACK", Shard::PACK),
@@ -536,6 +547,12 @@ pub fn constants() -> Vec<(&'static str, u32)> {
         ("COUNT_MISSED", count::MISSED as u32),
         ("COUNT_MOVES", count::MOVES as u32),
         ("COUNT_CHUNKS", count::CHUNKS as u32),
+        ("FEEDBACK_HEAD", feedback::HEAD as u32),
+        ("FEEDBACK_LISTED", feedback::LISTED as u32),
+        ("FEEDBACK_FRAME", feedback::FRAME as u32),
+        ("FEEDBACK_WANTED", feedback::WANTED as u32),
+        ("FEEDBACK_LOST", feedback::LOST as u32),
+        ("FEEDBACK_BEYOND", feedback::BEYOND as u32),
         ("ROBE_PRIME", robe::hash::PRIME),
         ("ROBE_R1", robe::hash::R1),
         ("ROBE_R2", robe::hash::R2),

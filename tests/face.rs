@@ -127,6 +127,10 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::Timeline>();
     shared_between_threads::<hotrow::Group>();
     shared_between_threads::<hotrow::Traffic>();
+    shared_between_threads::<hotrow::Reader>();
+    shared_between_threads::<hotrow::Feedback>();
+    shared_between_threads::<hotrow::FeedbackCounts>();
+    shared_between_threads::<hotrow::RowReader>();
     #[cfg(feature = "checkpoint")]
     shared_between_threads::<hotrow::checkpoint::Contents>();
     shared_between_threads::<hotrow::Counters>();

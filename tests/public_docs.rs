@@ -20,8 +20,11 @@ const INTERNAL: &[&str] = &[
     "List",
     "Noise",
     "Pieces",
+    "ReaderKind",
+    "ReaderText",
     "Records",
     "Rule",
+    "WantedList",
 ];
 
 fn documentation(attributes: &[Attribute]) -> String {

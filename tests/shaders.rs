@@ -5,6 +5,7 @@
 //! Each check is a function of a shader's text or module, and has a companion test that shows it rejecting a wrong shader.
 
 mod finite;
+mod reader;
 
 use std::collections::{BTreeMap, BTreeSet};
 

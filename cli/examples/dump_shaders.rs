@@ -29,6 +29,17 @@ fn main() -> serde_json::Result<()> {
         .chain(hotrow_cli::uvm::shaders().into_iter().chain([hotrow_cli::fill::SHADER]).map(
             |(name, wgsl)| json!({ "name": name, "variant": "", "wgsl": wgsl, "subgroups": false, "constants": {} }),
         ))
+        .chain(shader::reader_modules().into_iter().map(|(variant, wgsl, text)| {
+            let storage = text.bindings().iter().filter(|(access, _)| *access != Access::Uniform).count() + 1;
+            json!({
+                "name": "reader",
+                "variant": variant,
+                "wgsl": wgsl,
+                "subgroups": false,
+                "storage_buffers": storage,
+                "constants": {},
+            })
+        }))
         .collect();
     serde_json::to_writer_pretty(std::io::stdout(), &shaders)
 }

@@ -273,10 +273,11 @@ fn take(best: u32, first_way: u32, home: u32, nth: u32) {
         if (stamp == step.t) { leaving.flags |= KEEP; } // LFU: this batch uses the victim, so its row is kept in scratch
     }
     tally(row, ADMITTED, 1u);
-    ways[way_at(slot, TAG)] = row;
-    ways[way_at(slot, STAMP)] = step.t;
+    // The tag and the other flags stay those of the victim until exchange carries out the eviction: a backward may run before,
+    // and readers may look. Till then the coming row stands in place of the stamp.
+    ways[way_at(slot, STAMP)] = row;
     ways[way_at(slot, FREQ)] = select(0u, best_key[best], params.policy == LFU);
-    // The flags stay those of the victim until exchange carries out the eviction, because a backward may run before.
+    ways[way_at(slot, FLAGS)] |= COMING;
     unique[u].slot = slot;
     moves[u] = leaving;
 }

@@ -3,8 +3,8 @@
 // device allows. If it binds all, it does both. If not, all dispatches that pack come before those that unpack, and a
 // workgroup first lists the Moves of a block that concern the bound shards.
 //
-// Bytes moved per Move: 16, a slot row each way (4 dim + state), a record each way (stride); per workgroup: 4 for each
-// of up to 64 tables.
+// Bytes moved per Move: 16, a slot row each way (4 dim + state), a record each way (stride); per row that comes to a slot:
+// 16 (flags, tag, stamp); per workgroup: 4 for each of up to 64 tables.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
@@ -44,6 +44,15 @@ fn unpack_row(record: Record, row: u32, place: u32, part: u32) {
     if (part == 0u && place >= params.slots && params.mode == MODE_TRAIN) { count_row(row, BYPASS_READS); }
 }
 
+// Gives an admitted row, which is in its slot now, the tag and the stamp.
+fn publish(slot: u32, row: u32) {
+    let flags = ways[way_at(slot, FLAGS)];
+    if ((flags & COMING) == 0u) { return; }
+    ways[way_at(slot, TAG)] = row;
+    ways[way_at(slot, STAMP)] = step.t;
+    ways[way_at(slot, FLAGS)] = flags & ~COMING;
+}
+
 fn concerns(i: u32) -> bool {
     let one = moves[i];
     if (one.place == NONE) { return false; }
@@ -80,6 +89,7 @@ fn handle(i: u32, lane: Lane) {
             var record = own_record(one.row);
             if (flies) { record = arrived(j); }
             unpack_row(record, one.row, one.place, part);
+            if (part == 0u && one.place < params.slots) { publish(one.place, one.row); }
         }
         if ((one.flags & KEEP) != 0u && in_shard(one.victim)) {
             var record = own_record(one.victim);

@@ -13,8 +13,6 @@
 @group(0) @binding(6) var<storage, read> ways: array<u32>;
 @group(0) @binding(7) var<storage, read_write> places: array<atomic<u32>>; // slot, or slots + u for row u of scratch; NONE if left out
 
-#include "shared/tag.wgsl"
-
 // The position in `unique` of a row that is listed there.
 fn place_of(row: u32) -> u32 {
     let key = miss_key(row, params.sets);
@@ -40,8 +38,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             // correction here.
             let slot = atomicLoad(&places[i]);
             if (slot < params.slots) {
-                let now = tag_of(slot);
-                if (now != keys[i]) { atomicStore(&places[i], params.slots + place_of(now)); }
+                if ((ways[way_at(slot, FLAGS)] & COMING) != 0u) {
+                    let now = ways[way_at(slot, STAMP)];
+                    if (now != keys[i]) { atomicStore(&places[i], params.slots + place_of(now)); }
+                }
             }
         }
     }

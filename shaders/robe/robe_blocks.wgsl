@@ -63,7 +63,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
     var kept = 0u; // the old state
     var moved = false;
     if (live) {
-        value = weight_at(at);
+        value = weight_of(at);
         if (adagrad) { kept = (states[at / 2u] >> (16u * (at & 1u))) & 0xffffu; }
     }
     if (due_any) {

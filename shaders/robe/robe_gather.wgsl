@@ -15,7 +15,7 @@
 
 #include "shared/robe_window.wgsl"
 
-fn weight_at(w: u32) -> f32 {
+fn weight_of(w: u32) -> f32 {
     return bitcast<f32>(array_word(w));
 }
 

@@ -22,7 +22,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let i = k / robe.chunks;
     let j = k % robe.chunks;
     let hash = hashes[i];
-    chunk_keys[k] = select(reduced(hash + chunk_hash(j)) % robe.starts, NONE, hash == NONE);
+    chunk_keys[k] = select(start_of(hash, chunk_hash(j), robe.starts), NONE, hash == NONE);
     let one = access[i];
     chunk_access[k] = vec2<u32>(one.x * robe.dim + j * robe.chunk, one.y);
 }

@@ -34,7 +34,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let one = access[i];
         var g = scaler.inverse * grad_output(one.x * robe.dim + column);
         if (params.weighted == 1u || params.pooling == MEAN) { g = bitcast<f32>(one.y) * g; }
-        let w = reduced(hash + chunk_hash(column / robe.chunk)) % robe.starts + column % robe.chunk;
+        let w = start_of(hash, chunk_hash(column / robe.chunk), robe.starts) + column % robe.chunk;
         add(w, g);
         if (params.weight_decay != 0.0) {
             let mark = 1u << (w & 31u);

@@ -11,9 +11,5 @@ fn lane_index(lane: Lane) -> u32 { return lane.index; }
 // The place of `row` in set `home`, NONE if it is not there or `row` is NONE.
 fn look_up(row: u32, home: u32, lane: Lane) -> u32 {
     if (row == NONE) { return NONE; }
-    let found = matches(tags(home, 0u), row) | (matches(tags(home, 1u), row) << 4u)
-        | (matches(tags(home, 2u), row) << 8u) | (matches(tags(home, 3u), row) << 12u)
-        | (matches(tags(home, 4u), row) << 16u) | (matches(tags(home, 5u), row) << 20u)
-        | (matches(tags(home, 6u), row) << 24u) | (matches(tags(home, 7u), row) << 28u);
-    return select(NONE, home * 32u + firstTrailingBit(found), found != 0u);
+    return slot_among(row, home);
 }

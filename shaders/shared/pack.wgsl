@@ -1,4 +1,4 @@
-// Finds the record of a row, and packs an FP32 row into its record (SPEC 2). Needs `records`, `tables`, `params`,
+// Packs an FP32 row into its record (SPEC 2). Needs `records`, `tables`, `params`,
 // shared/shard.wgsl, shared/tables.wgsl, shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/row.wgsl,
 // shared/row_counts.wgsl, shared/slots.wgsl.
 
@@ -6,13 +6,6 @@ var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row'
 
 #include "shared/codec.wgsl"
 #include "shared/record.wgsl"
-
-// The record of `row` in its shard.
-fn own_record(row: u32) -> Record {
-    let at = row - shard.first_row;
-    let bound = at / shard.rows_each;
-    return Record(bound, (at - bound * shard.rows_each) * params.record_words);
-}
 
 // Float e of the row, weights first, then state. Weights need no padding, so the state's Quads follow directly.
 fn element_of(place: u32, e: u32) -> f32 {

@@ -18,6 +18,11 @@ fn bits_of(v: Quad) -> Bits {
     return bitcast<Bits>(v) ^ params.zero;
 }
 
+// A product that no compiler fuses with the sum after it, so that each is rounded by itself.
+fn settled(v: Quad) -> Quad {
+    return bitcast<Quad>(bits_of(v));
+}
+
 // Takes bits from memory, or from `bits_of`.
 fn is_finite(bits: Bits) -> bool {
     return (bits & 0x7f800000u) != 0x7f800000u;

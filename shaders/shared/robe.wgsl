@@ -58,3 +58,8 @@ fn row_hash(row: u32) -> u32 {
 fn chunk_hash(j: u32) -> u32 {
     return product_mod(j, ROBE_R2);
 }
+
+// The weight at which a chunk begins, from the hash of its row and that of its number. `starts` is robe.starts.
+fn start_of(row: u32, chunk: u32, starts: u32) -> u32 {
+    return reduced(row + chunk) % starts;
+}

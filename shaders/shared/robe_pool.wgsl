@@ -1,4 +1,4 @@
-// Pools rows of a shared array in bag order, with weights read by `weight_at`: one float for each invocation, because a
+// Pools rows of a shared array in bag order, with weights read by `weight_of`: one float for each invocation, because a
 // chunk may begin anywhere. Needs `offsets`, `hashes`, `weights`, `access`, `outputs`, `params`, `robe`.
 #include "shared/quad1.wgsl"
 
@@ -23,7 +23,7 @@ fn at_quad(column: u32) {
 // The term of index i. A row that is left out adds 0, which changes no bit of a sum that began with +0.
 fn term(i: u32, hash: u32, column: u32) -> f32 {
     if (hash == NONE) { return 0.0; }
-    let value = weight_at(reduced(hash + chunk) % robe.starts + within);
+    let value = weight_of(start_of(hash, chunk, robe.starts) + within);
     if (params.weighted == 1u) { return value * weights[i]; }
     return value;
 }

@@ -29,3 +29,10 @@ struct Record {
 fn in_shard(row: u32) -> bool { // false for NONE too
     return row - shard.first_row < shard.rows;
 }
+
+// The record of a row of the bound shards. Needs `params`.
+fn own_record(row: u32) -> Record {
+    let at = row - shard.first_row;
+    let bound = at / shard.rows_each;
+    return Record(bound, (at - bound * shard.rows_each) * params.record_words);
+}

@@ -10,8 +10,13 @@ fn weight_quads() -> u32 {
     return params.dim / WIDTH;
 }
 
-fn load_quad(place: u32, q: u32) -> Quad {
-    if (place >= params.slots) { return scratch[(place - params.slots) * params.row_quads + q]; }
+// Of a slot.
+fn cache_quad(place: u32, q: u32) -> Quad {
     #window if (place >= $u * params.window_slots) { return cache$[(place - $u * params.window_slots) * params.row_quads + q]; }
     return cache[place * params.row_quads + q];
+}
+
+fn load_quad(place: u32, q: u32) -> Quad {
+    if (place >= params.slots) { return scratch[(place - params.slots) * params.row_quads + q]; }
+    return cache_quad(place, q);
 }

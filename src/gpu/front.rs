@@ -245,7 +245,7 @@ pub(crate) trait Kind: Sized {
 
     fn counters_arrived(&mut self) -> Result<Option<Vec<Counters>>, Error> {
         let Front { context, seen, .. } = self.front();
-        let words = seen.ask(context, self.tables())?;
+        let words = seen.ask(context, self.tables(), self.tables().size())?;
         Ok(words.map(|words| self.counted(&words)))
     }
 }

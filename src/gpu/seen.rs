@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{error::Error, gpu::engine::context::Context};
 
-/// The newest copy of a group's `tables` buffer that has arrived. At most one more is under way.
+/// The newest copy of a group's `tables` buffer, or of other counts, that has arrived. At most one more is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(Arc<Mutex<Copies>>);
 
@@ -15,20 +15,19 @@ struct Copies {
 }
 
 impl Seen {
-    /// Returns the words that arrived last, and requests newer ones unless a request is under way.
-    pub(crate) fn ask(&self, context: &Context, tables: &wgpu::Buffer) -> Result<Option<Vec<u32>>, Error> {
+    /// Returns the first `bytes` of `tables` that arrived last, and requests newer ones unless a request is under way.
+    pub(crate) fn ask(&self, context: &Context, tables: &wgpu::Buffer, bytes: u64) -> Result<Option<Vec<u32>>, Error> {
         context.guarded(|| {
             let polled = context.device().poll(wgpu::PollType::Poll);
             polled.map_err(|error| Error::Device { reason: error.to_string() })?;
             if !std::mem::replace(&mut lock(&self.0).under_way, true) {
-                self.copy(context, tables);
+                self.copy(context, tables, bytes);
             }
             Ok(lock(&self.0).newest.clone())
         })
     }
 
-    fn copy(&self, context: &Context, tables: &wgpu::Buffer) {
-        let bytes = tables.size();
+    fn copy(&self, context: &Context, tables: &wgpu::Buffer, bytes: u64) {
         let target = context.download_buffer(bytes);
         let mut encoder = context.new_encoder();
         encoder.copy_buffer_to_buffer(tables, 0, &target, 0, bytes);

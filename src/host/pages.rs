@@ -52,6 +52,22 @@ impl<T> Pages<T> {
     }
 }
 
+/// A buffer that begins at a multiple of 64 bytes and grows as asked. A wide load of an unaligned buffer would wait until the stores before it
+/// have reached the cache.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer(Vec<Line>);
+
+impl Buffer {
+    /// The first `len` values, whose contents do not matter.
+    pub(crate) fn of<T: Pod>(&mut self, len: usize) -> &mut [T] {
+        let lines = (len * size_of::<T>()).div_ceil(size_of::<Line>());
+        if self.0.len() < lines {
+            self.0.resize(lines, Line::default());
+        }
+        &mut bytemuck::cast_slice_mut(&mut self.0)[..len]
+    }
+}
+
 /// Linux's report of the program's memory; empty on other systems.
 pub(crate) fn smaps() -> String {
     if cfg!(target_os = "linux") {

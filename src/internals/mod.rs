@@ -26,7 +26,10 @@ pub mod layout {
 
 /// The kernels, described and composed.
 pub mod shader {
-    pub use crate::wgsl::*;
+    pub use crate::wgsl::{
+        reader::{ReaderKind, ReaderText, WantedList, modules as reader_modules},
+        *,
+    };
 }
 
 /// The CPU mirror of each stage, by the name of its shader.
@@ -35,7 +38,7 @@ pub mod stages {
         cached::{
             admit::admit, arrange::arrange, assign::assign, begin::begin, claim::claim, collect::collect,
             combine::combine, exchange::exchange, gather::gather, linearize::linearize, locate::locate, merge::merge,
-            probe::probe, reset::reset, touch::touch, update::update,
+            probe::probe, reset::reset, touch::touch, update::update, wanted::wanted,
         },
         robe::{
             robe_blocks::robe_blocks, robe_covered::robe_covered, robe_gather::robe_gather,

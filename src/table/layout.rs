@@ -31,6 +31,17 @@ pub mod count {
     pub const CHUNKS: usize = 5;
 }
 
+/// Words at the head of a list of wanted rows (`shaders/shared/feedback.wgsl`).
+pub mod feedback {
+    #![allow(missing_docs, reason = "shaders/shared/feedback.wgsl explains the constants of these names")]
+    pub const HEAD: usize = 8;
+    pub const LISTED: usize = 0;
+    pub const FRAME: usize = 1;
+    pub const WANTED: usize = 2;
+    pub const LOST: usize = 3;
+    pub const BEYOND: usize = 4;
+}
+
 /// Declares every struct that host and shaders share, with its fields. Makes the structs, and [`structs`], which `tests/shaders.rs`
 /// compares with the WGSL ones.
 macro_rules! host_structs {
@@ -342,7 +353,7 @@ pub enum Field {
     Stamp = 1,
     /// Copy of the row's frequency (LFU).
     Freq = 2,
-    /// [`DIRTY`] and [`PINNED`]; 0 in an empty way.
+    /// [`DIRTY`], [`PINNED`] and [`COMING`]; 0 in an empty way.
     Flags = 3,
 }
 
@@ -350,6 +361,10 @@ pub enum Field {
 pub const DIRTY: u32 = 1;
 /// Flag of a slot: its row is never a victim.
 pub const PINNED: u32 = 2;
+
+/// Flag of a slot: another row is admitted to it. Until exchange brings that row, it stands in place of the stamp. Only between a prefetch and
+/// its forward, when no call reads the metadata.
+pub const COMING: u32 = 4;
 
 /// Word of a slot's field in the metadata of a cache of `ways` ways.
 #[inline]

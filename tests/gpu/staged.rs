@@ -664,3 +664,50 @@ fn the_last_of_four_billion_rows() {
         }
     });
 }
+
+/// A fetch that does not wait: nothing before the submission, and then the same steps. The first list is longer than expected, so that a thread
+/// gathers it.
+#[test]
+fn a_fetch_need_not_wait() {
+    with_gpu(|context| {
+        let wanted = on_the_device(context, 0..4);
+        let mut group = Group::new(context, config()).unwrap();
+        assert!(matches!(group.try_fetch(), Err(Error::Order { .. })));
+        let mut outputs = Vec::new();
+        let (device, queue) = (context.device(), context.queue());
+        let buffer = |words: &[u32]| {
+            use wgpu::util::{BufferInitDescriptor, DeviceExt as _};
+            let (contents, usage) = (bytemuck::cast_slice(words), wgpu::BufferUsages::STORAGE);
+            device.create_buffer_init(&BufferInitDescriptor { label: None, contents, usage })
+        };
+        for step in 0..4 {
+            let (indices, offsets) = batch(step);
+            let (indices, offsets) = (buffer(&indices), buffer(&offsets));
+            let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            group.record_prefetch(&mut encoder, &batch).unwrap();
+            assert_eq!(group.try_fetch(), Ok(false), "its encoder has not been submitted");
+            queue.submit([encoder.finish()]);
+            let start = std::time::Instant::now();
+            while !group.try_fetch().unwrap() {
+                assert!(start.elapsed() < std::time::Duration::from_secs(60));
+                std::thread::yield_now();
+            }
+            assert_eq!(group.try_fetch(), Ok(true), "it is here");
+            outputs = group.forward_prefetched().unwrap();
+            group.backward(&outputs).unwrap();
+        }
+        group.flush().unwrap();
+        let found = group.snapshot().unwrap();
+        assert!(outputs == wanted.0 && found == wanted.1);
+        // An encoder that is dropped undoes its prefetch.
+        let (indices, offsets) = batch(5);
+        let (indices, offsets) = (buffer(&indices), buffer(&offsets));
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        group.record_prefetch(&mut encoder, &batch).unwrap();
+        drop(encoder);
+        assert!(matches!(group.try_fetch(), Err(Error::Order { .. })));
+        group.flush().unwrap();
+    });
+}

@@ -82,15 +82,15 @@ impl CpuGroup {
         tables[0] = tables[0].wrapping_add(1);
         batch.count_accesses(tables);
         let numbered = batch.factors() || space.distinct.is_some();
-        (space.t, space.accesses, space.numbered, space.settled) = (tables[0], n, numbered, false);
+        (space.t, space.accesses, space.numbered, space.settled) = (tables[0], n, batch.factors(), false);
         let mut slots = &[][..];
         let mut sort = space.sorter.input(n);
         let mut factors = &mut space.factors[..if numbered { n } else { 0 }];
         if let Some(distinct) = &mut space.distinct {
             list_all(&batch, sort, factors);
             space.sorter.sort(n, layout.row_bits());
-            let accesses = space.sorter.sorted();
-            settle(params, layout, tables, ways, cache, records, freqs, accesses, distinct, batch.parts());
+            let (accesses, numbers) = (space.sorter.sorted_mut(), if space.numbered { &[] } else { &*factors });
+            settle(params, layout, tables, ways, cache, records, freqs, accesses, numbers, distinct, batch.parts());
             space.settled = true;
             (sort, factors, slots) = (&mut [], &mut [], &distinct.slots[..n]);
         }
@@ -182,6 +182,58 @@ fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32) -> Res
         None => {
             *space = None;
             Ok(space.insert(Space::new(layout, indices)?))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+    use super::*;
+    use crate::config::{GroupConfig, Pooling, Precision};
+
+    /// The outputs of a forward over records of random halves, infinities and NaN among them. Some rows lie in the cache.
+    fn pooled(path: CpuPath, cache: u32, dim: u32, pooling: Pooling, weighted: bool, train: bool) -> Vec<u32> {
+        let mut config = GroupConfig::new(&[500], dim).with_cache_rows(cache);
+        config.pooling = pooling;
+        config.precision = Precision::Fp16;
+        let mut group = CpuGroup::new(config).unwrap().with_path(path);
+        let mut random = StdRng::seed_from_u64(17);
+        let indices: Vec<u32> = (0..3000).map(|_| random.random_range(0..500)).collect();
+        let offsets: Vec<u32> = (0..=1500).map(|bag| bag * 2).collect();
+        let weights: Vec<f32> = (0..3000).map(|_| random.random_range(0..3) as f32).collect();
+        let weights = weighted.then_some(&weights[..]);
+        group.forward(&indices, &offsets, weights).unwrap();
+        group.abandon_backward();
+        group.tables.records.iter_mut().for_each(|word| {
+            // In half of the words no exponent is the largest.
+            *word = if random.random() { random.random() } else { random.random::<u32>() & 0xbbff_bbff };
+        });
+        let outputs = if train {
+            group.forward(&indices, &offsets, weights).unwrap()
+        } else {
+            group.forward_frozen(&indices, &offsets, weights).unwrap()
+        };
+        outputs.iter().map(|x| x.to_bits()).collect()
+    }
+
+    #[test]
+    fn any_halves_are_pooled_as_the_mirrors_pool_them() {
+        for (cache, dim) in [(0, 64), (0, 19), (64, 128)] {
+            for (pooling, weighted, train) in [
+                (Pooling::Sum, false, false),
+                (Pooling::Sum, true, true),
+                (Pooling::Mean, false, true),
+                (Pooling::Mean, true, false),
+            ] {
+                let wanted = pooled(CpuPath::Mirrors, cache, dim, pooling, weighted, train);
+                let found = pooled(CpuPath::Direct, cache, dim, pooling, weighted, train);
+                assert!(found == wanted, "{cache} {dim} {pooling:?} {weighted} {train}");
+                // Halves that a processor takes for infinity or NaN are finite.
+                assert!(wanted.iter().all(|&x| f32::from_bits(x).is_finite()));
+                assert!(wanted.iter().any(|&x| f32::from_bits(x).abs() > 65504.0));
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A batch on the direct path.
 
+use multiversion::multiversion;
+
 use crate::{
     cpu::{
         direct::share,
@@ -76,8 +78,13 @@ fn by_feature<'a>(
 
 /// Whether every index lies in its table. The offsets ascend.
 pub(crate) fn all_inside(params: &Params, features: &[Feature], offsets: &[u32], indices: &[u32]) -> bool {
-    by_feature(params, features, offsets)
-        .all(|(feature, accesses)| indices[accesses].iter().fold(0, |most, &index| most.max(index)) < feature.rows)
+    by_feature(params, features, offsets).all(|(feature, accesses)| greatest(&indices[accesses]) < feature.rows)
+}
+
+/// The greatest index; 0 if there is none.
+#[multiversion(targets = "simd")]
+fn greatest(indices: &[u32]) -> u32 {
+    indices.iter().fold(0, |most, &index| most.max(index))
 }
 
 /// Writes the linear row of each index, NONE for an index that is skipped. Returns false if the batch has to be refused or has no valid

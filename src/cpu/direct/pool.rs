@@ -3,18 +3,19 @@
 use std::{cell::Cell, marker::PhantomData, ops::Range};
 
 use crate::{
+    config::Precision,
     cpu::direct::{
         batch::Batch,
         lookup::{find, find_in},
         share::keyed,
     },
-    host::trusted::{AHEAD, prefetch, prefetch_lines},
+    host::trusted::{self, AHEAD, Widener, prefetch, prefetch_lines},
     record::{
         of_params::MEAN,
         rows::{
             self,
-            payload::{Floats, Format, Weights, by_format},
-            sum::{Rows, sum_rows},
+            payload::{Columns, Format, Fp16, Packed, WidenedFp16, by_format},
+            sum::{Rows, prefetch_row, sum_rows},
         },
     },
     table::{
@@ -105,13 +106,36 @@ fn pool_part(batch: &Batch<'_>, source: &Source<'_>, out: &mut [f32], outputs: R
     if batch.params.pooling == POOL_NONE {
         return copy(batch, source, outputs, out);
     }
-    by_format!(source.layout.precision, F => if batch.params.sets == 0 {
+    if source.layout.precision == Precision::Fp16 {
+        if Widener::<true>::here().is_some() {
+            return pool_widened::<WidenedFp16<true>>(batch, source, out, outputs);
+        }
+        if Widener::<false>::here().is_some() {
+            return pool_widened::<WidenedFp16<false>>(batch, source, out, outputs);
+        }
+    }
+    by_format!(source.layout.precision, F => pool_format::<F>(batch, source, outputs, out));
+}
+
+/// Pools FP16 rows that the processor widens. It takes the largest exponent for infinity and NaN, which [`Fp16`] takes for one more exponent. A
+/// finite sum has no such half in it; any other sum is computed again by [`Fp16`].
+fn pool_widened<F: Format>(batch: &Batch<'_>, source: &Source<'_>, out: &mut [f32], outputs: Range<usize>) {
+    pool_format::<F>(batch, source, outputs.clone(), out);
+    for (output, sums) in outputs.zip(out.chunks_exact_mut(batch.params.dim as usize)) {
+        if sums.iter().fold(0, |largest, sum| (sum.to_bits() & !(1 << 31)).max(largest)) >= f32::INFINITY.to_bits() {
+            pool_format::<Fp16>(batch, source, output..output + 1, sums);
+        }
+    }
+}
+
+fn pool_format<F: Format>(batch: &Batch<'_>, source: &Source<'_>, outputs: Range<usize>, out: &mut [f32]) {
+    if batch.params.sets == 0 {
         pool_places::<F, _>(batch, source, Nowhere, outputs, out);
     } else if source.slots.is_empty() {
         pool_places::<F, _>(batch, source, LookedUp::new(batch, source), outputs, out);
     } else {
         pool_places::<F, _>(batch, source, Known(source.slots), outputs, out);
-    });
+    }
 }
 
 fn pool_places<F: Format, P: Places>(
@@ -134,7 +158,7 @@ fn pool_bags<F: Format, P: Places, const FACTORS: bool>(
     bags: Range<usize>,
     out: &mut [f32],
 ) {
-    for (bag, sums) in bags.zip(out.chunks_exact_mut(stored.layout.dim as usize)) {
+    for (bag, sums) in bags.zip(out.chunks_exact_mut(batch.params.dim as usize)) {
         stored.base = batch.base(bag);
         sum_rows(&*stored, batch.offsets[bag] as usize..batch.offsets[bag + 1] as usize, sums);
         if batch.params.pooling == MEAN {
@@ -311,7 +335,12 @@ impl Places for LookedUp<'_> {
         if let Some(row) = row(k + AHEAD) {
             let set = fmix32(row) % self.params.sets;
             self.sets[(k + AHEAD) % REMEMBERED].set((row, set));
-            prefetch(&self.ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
+            let tags = way_at(width, set * width, Field::Tag);
+            if width == 32 {
+                prefetch_lines::<2, u32>(self.ways, tags, 32);
+            } else {
+                prefetch_lines::<0, u32>(self.ways, tags, width as usize);
+            }
         }
         let Some(row) = row(k) else { return NONE };
         let (known, set) = self.sets[k % REMEMBERED].get();
@@ -324,11 +353,11 @@ impl Places for LookedUp<'_> {
 
 /// The rows of accesses, read from their slots or their records. The loop over accesses needs no pointer but these.
 struct Stored<'a, F, P, const FACTORS: bool> {
-    layout: RowLayout,
     rows: &'a [u32],
     weights: &'a [f32],
-    records: &'a [u32],
+    records: Packed<'a>,
     cache: &'a [f32],
+    slots: usize,
     /// Added to the rows of the batch.
     base: u32,
     places: P,
@@ -337,13 +366,13 @@ struct Stored<'a, F, P, const FACTORS: bool> {
 
 impl<'a, F: Format, P: Places, const FACTORS: bool> Stored<'a, F, P, FACTORS> {
     fn new(batch: &'a Batch<'a>, source: &'a Source<'a>, places: P) -> Self {
-        let (&layout, Batch { rows, weights, .. }) = (source.layout, *batch);
+        let Batch { params, rows, weights, .. } = *batch;
         Self {
-            layout,
             rows,
             weights,
-            records: source.records,
+            records: Packed::new(source.layout, source.records),
             cache: source.cache,
+            slots: params.slots as usize,
             base: 0,
             places,
             format: PhantomData,
@@ -357,81 +386,58 @@ impl<'a, F: Format, P: Places, const FACTORS: bool> Stored<'a, F, P, FACTORS> {
     }
 }
 
-/// Weights in a slot, or in a record.
-#[derive(Clone, Copy)]
-enum Either<'a, R> {
-    Slot(Floats<'a>),
-    Record(R),
-}
-
-impl<R: Weights> Weights for Either<'_, R> {
-    #[inline(always)]
-    fn some<const N: usize>(self, at: usize) -> [f32; N] {
-        match self {
-            Self::Slot(floats) => floats.some(at),
-            Self::Record(record) => record.some(at),
-        }
-    }
-}
-
-impl<F: Format, P: Places, const FACTORS: bool> Rows for Stored<'_, F, P, FACTORS> {
-    type Weights<'a>
-        = Either<'a, F::Weights<'a>>
-    where
-        Self: 'a;
+impl<'a, F: Format, P: Places, const FACTORS: bool> Rows for Stored<'a, F, P, FACTORS> {
+    type Name = u32;
+    /// Columns of the rows in slots, if there are any, and of the rows in records.
+    type Columns = (Option<trusted::Columns<'a, f32>>, F::Columns<'a>);
     const FACTORS: bool = FACTORS;
 
     #[inline(always)]
-    fn row(&self, k: usize) -> Option<Self::Weights<'_>> {
-        let row = self.rows[k].wrapping_add(self.base);
-        if P::ANY && row != NONE {
-            let slot = self.places.slot(k, row);
-            if slot != NONE {
-                let at = slot as usize * self.layout.slot_words() as usize;
-                return Some(Either::Slot(Floats(&self.cache[at..][..self.layout.dim as usize])));
-            }
-        }
-        // No table has a row NONE.
-        let words = self.layout.record_words as usize;
-        let at = (row as usize).checked_mul(words)?;
-        Some(Either::Record(F::of(&self.layout, self.records.get(at..)?.get(..words)?)))
+    fn names(&self) -> &[u32] {
+        self.rows
     }
 
     #[inline(always)]
-    fn factor(&self, k: usize) -> f32 {
+    fn columns(&self, at: usize, n: usize) -> Self::Columns {
+        let width = self.records.layout.slot_words() as usize;
+        let slots = P::ANY.then(|| trusted::Columns::new(self.cache, self.slots, width, at, n));
+        (slots, F::columns(self.records, at, n))
+    }
+
+    #[inline(always)]
+    fn row<const N: usize>(&self, (slots, records): Self::Columns, k: usize, row: u32) -> Option<[f32; N]> {
+        let row = row.wrapping_add(self.base);
+        if let Some(slots) = slots
+            && row != NONE
+        {
+            let slot = self.places.slot(k, row);
+            if slot != NONE {
+                let values = Columns::of(&slots, slot);
+                assert!(values.is_some(), "a slot beyond the cache");
+                return values;
+            }
+        }
+        // No table has a row NONE.
+        records.of(row)
+    }
+
+    #[inline(always)]
+    fn factor(&self, k: usize, _: u32) -> f32 {
         self.weights[k]
     }
 
     #[inline(always)]
-    fn prefetch<const N: usize>(&self, k: usize) {
+    fn prefetch<const N: usize>(&self, k: usize, row: u32) {
         if P::ANY {
             let slot = self.places.later(k, |k| self.linear(k).filter(|&row| row != NONE));
             if slot != NONE {
-                let at = slot as usize * self.layout.slot_words() as usize;
-                return prefetch_ahead::<N, 32>(bytemuck::cast_slice(self.cache), at, self.layout.dim as usize);
+                let words = self.records.layout.slot_words() as usize;
+                let dim = self.records.layout.dim as usize;
+                return prefetch_row(self.cache, slot as usize * words, dim, N * size_of::<f32>());
             }
         }
-        if let Some(row) = self.linear(k) {
-            let words = self.layout.record_words as usize;
-            let at = (row as usize).wrapping_mul(words);
-            match F::BITS {
-                32 => prefetch_ahead::<N, 32>(self.records, at, words),
-                16 => prefetch_ahead::<N, 16>(self.records, at, words),
-                8 => prefetch_ahead::<N, 8>(self.records, at, words),
-                _ => prefetch_ahead::<N, 2>(self.records, at, words),
-            }
-        }
-    }
-}
-
-/// Prefetches words that hold at least `N` weights of `BITS` bits.
-#[inline(always)]
-fn prefetch_ahead<const N: usize, const BITS: usize>(words: &[u32], at: usize, len: usize) {
-    match N * BITS / 512 {
-        0 => prefetch_lines::<0, u32>(words, at, len),
-        1 => prefetch_lines::<1, u32>(words, at, len),
-        2 => prefetch_lines::<2, u32>(words, at, len),
-        3..8 => prefetch_lines::<4, u32>(words, at, len),
-        8.. => prefetch_lines::<8, u32>(words, at, len),
+        let words = self.records.layout.record_words as usize;
+        let at = (row.wrapping_add(self.base) as usize).wrapping_mul(words);
+        prefetch_row(self.records.words, at, words, N * F::BITS / 8);
     }
 }

@@ -44,7 +44,8 @@ struct Call<'a> {
     parts: usize,
 }
 
-/// Decides the step by its sorted accesses, and moves the rows that come and leave (SPEC 3, steps 2 to 5).
+/// Decides the step by its sorted accesses, and moves the rows that come and leave (SPEC 3, steps 2 to 5). The accesses carry their numbers.
+/// With `outputs`, which has the output row of each number first, they carry output rows afterwards.
 pub(crate) fn settle(
     params: &Params,
     layout: &Layout,
@@ -53,7 +54,8 @@ pub(crate) fn settle(
     cache: &mut [f32],
     records: &mut [u32],
     freqs: &mut Freqs,
-    accesses: &[u64],
+    accesses: &mut [u64],
+    outputs: &[[u32; 2]],
     distinct: &mut Distinct,
     parts: usize,
 ) {
@@ -67,7 +69,7 @@ pub(crate) fn settle(
         pack_victims(&call, distinct.victims.sorted(), cache, records);
         load(&call, distinct.misses.sorted(), &distinct.loads, accesses, cache, records);
     }
-    locate(&call, accesses, distinct);
+    locate(&call, accesses, outputs, distinct);
 }
 
 /// Lists the distinct rows, and those that the cache lacks. Returns the number of the latter.
@@ -348,11 +350,12 @@ fn load(call: &Call<'_>, misses: &[u64], loads: &[u32], accesses: &[u64], cache:
     });
 }
 
-/// Notes the slot of each access for the pooling, lists the resident and the bypassed rows for the backward, and counts those whose records
-/// the step reads.
-fn locate(call: &Call<'_>, accesses: &[u64], distinct: &mut Distinct) {
+/// Notes the slot of each access for the pooling, and lets accesses carry output rows besides their rows. Lists the resident and the bypassed
+/// rows for the backward, and counts those whose records the step reads.
+fn locate(call: &Call<'_>, accesses: &mut [u64], outputs: &[[u32; 2]], distinct: &mut Distinct) {
     let Distinct { rows, len, ends, places, residents, bypassed, lengths, slots, .. } = distinct;
     let (rows, ends, places, slots) = (&rows[..*len], &ends[..], &places[..], shared(slots));
+    let accesses = shared(accesses);
     let lists = [residents.input(*len), &mut bypassed[..*len]];
     let lists = collect(call.parts, *len, lists, lengths, &|range, [residents, bypassed]| {
         let mut tally = Tally::default();
@@ -360,8 +363,12 @@ fn locate(call: &Call<'_>, accesses: &[u64], distinct: &mut Distinct) {
         for &entry in &rows[range] {
             let (row, start) = (key(entry), number(entry));
             let place = places[start as usize];
-            for &access in &accesses[start as usize..ends[start as usize] as usize] {
-                slots[number(access) as usize].store(place, Relaxed);
+            for access in &accesses[start as usize..ends[start as usize] as usize] {
+                let number = number(access.load(Relaxed)) as usize;
+                slots[number].store(place, Relaxed);
+                if let Some([output, _]) = outputs.get(number) {
+                    access.store(keyed(row, *output), Relaxed);
+                }
             }
             if place == NONE {
                 enter(call.params, &call.tables, &mut tally, row);

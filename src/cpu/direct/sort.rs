@@ -48,6 +48,12 @@ impl Sorter {
         self.result = (passes as usize % 2, n);
     }
 
+    /// The sorted entries, to be changed without changing their order.
+    pub(crate) fn sorted_mut(&mut self) -> &mut [u64] {
+        let (array, n) = self.result;
+        &mut self.arrays[array][..n]
+    }
+
     /// The sorted entries.
     pub(crate) fn sorted(&self) -> &[u64] {
         let (array, n) = self.result;

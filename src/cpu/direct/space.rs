@@ -12,7 +12,7 @@ use crate::{
 pub(crate) struct Space {
     pub(crate) capacity: u32,
     pub(crate) sorter: Sorter,
-    /// The output row and the factor of each access, if the sort carries the numbers of accesses along, and not their output rows.
+    /// The output row and the factor of each access, where the sort carries numbers of accesses along, and not output rows.
     pub(crate) factors: Vec<[u32; 2]>,
     /// The distinct rows of a step with a cache.
     pub(crate) distinct: Option<Distinct>,
@@ -20,7 +20,7 @@ pub(crate) struct Space {
     pub(crate) t: u32,
     /// Number of accesses listed.
     pub(crate) accesses: usize,
-    /// Whether the sort carries the numbers of accesses along.
+    /// Whether the sorted list has the numbers of accesses when the backward begins; else it has their output rows.
     pub(crate) numbered: bool,
     /// Whether the distinct rows of the step are counted.
     pub(crate) settled: bool,

@@ -21,7 +21,10 @@ use crate::{
             tables::{Tally, counter},
         },
     },
-    host::trusted::{AHEAD, prefetch, shared},
+    host::{
+        pages::Buffer,
+        trusted::{AHEAD, prefetch, shared},
+    },
     record::{codec::Noise, rows},
     table::{
         layout::{DIRTY, Field, Params, way_at},
@@ -33,11 +36,19 @@ use crate::{
 #[derive(Default)]
 struct Room {
     /// The sum of the row's gradients.
-    grads: Vec<f32>,
+    grads: Buffer,
     /// The row in FP32.
-    row: Vec<f32>,
+    row: Buffer,
     /// The sums of a heavy row's chunks, eight rows.
-    strided: Vec<f32>,
+    strided: Buffer,
+}
+
+impl Room {
+    /// The three buffers for rows of a layout.
+    fn of(&mut self, layout: &RowLayout) -> (&mut [f32], &mut [f32], &mut Buffer) {
+        let Self { grads, row, strided } = self;
+        (grads.of(layout.dim as usize), row.of(layout.row_words as usize), strided)
+    }
 }
 
 thread_local! {
@@ -60,12 +71,12 @@ pub(crate) struct Moves<'a> {
 
 impl Moves<'_> {
     /// Sums the gradients of a row's accesses (SPEC 3): in chunks of 128, whose sums are added up with a stride of eight.
-    fn sum(&self, run: Range<usize>, grads: &mut [f32], strided: &mut Vec<f32>) {
+    fn sum(&self, run: Range<usize>, grads: &mut [f32], strided: &mut Buffer) {
         let dim = grads.len();
         if run.len() <= CHUNK {
             return self.gradients.sum(run, grads);
         }
-        strided.resize(8 * dim, 0.0);
+        let strided = strided.of::<f32>(8 * dim);
         for (k, first) in run.clone().step_by(CHUNK).enumerate() {
             self.gradients.sum(first..(first + CHUNK).min(run.end), grads);
             let sums = &mut strided[k % 8 * dim..][..dim];
@@ -83,8 +94,6 @@ impl Moves<'_> {
     fn part(&self, work: impl FnOnce(&mut Room, &mut Tally)) {
         let mut tally = Tally::default();
         ROOM.with_borrow_mut(|room| {
-            room.grads.resize(self.layout.dim as usize, 0.0);
-            room.row.resize(self.layout.row_words as usize, 0.0);
             work(room, &mut tally);
         });
         tally.end(&mut locked(self.tables));
@@ -92,7 +101,7 @@ impl Moves<'_> {
 
     /// Moves a row in its record.
     fn move_record(&self, row: u32, run: Range<usize>, room: &mut Room, record: &mut [u32], tally: &mut Tally) {
-        let Room { grads, row: floats, strided } = room;
+        let (grads, floats, strided) = room.of(self.layout);
         self.sum(run, grads, strided);
         let moved = rows::move_record(self.layout, self.rule, self.noise, row, grads, floats, record);
         enter(self.params, self.tables, tally, row);
@@ -148,7 +157,8 @@ fn move_resident(moves: &Moves<'_>, list: &[u64], ends: &[u32], cache: &mut [f32
     let (dim, state) = (moves.layout.dim as usize, moves.layout.state as usize);
     let width = moves.params.ways();
     each_run(moves.parts, list, 0..list.len(), Rows::all(cache, words), &|range, mut slots| {
-        moves.part(|Room { grads, row: before, strided }, tally| {
+        moves.part(|room, tally| {
+            let (grads, before, strided) = room.of(moves.layout);
             for k in range.clone() {
                 if k + AHEAD < range.end {
                     prefetch(slots.peek(key(list[k + AHEAD])));

@@ -10,7 +10,7 @@ use crate::{
                 gather, linearize, locate, probe,
                 space::{Bound, Space},
                 tables::Tables,
-                touch,
+                touch, wanted,
             },
             sort::{
                 dedup,
@@ -78,7 +78,19 @@ fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tabl
     let layout = &tables.layout;
     let uniform = &call.context.uniform(params);
     let Space { step, keys, access, .. } = space;
-    linearize::record(call, params, uniform, batch, tables.numbering(), linearize::Lists { step, keys, access });
+    match batch.wanted {
+        None => {
+            linearize::record(
+                call,
+                params,
+                uniform,
+                batch,
+                tables.numbering(),
+                linearize::Lists { step, keys, access },
+            );
+        }
+        Some(list) => wanted::record(call, params, uniform, list, space),
+    }
     begin::record(call, uniform, batch, tables.numbering(), step);
     let indices = params.indices;
     if indices == 0 {

@@ -17,6 +17,7 @@ use crate::{
             scratch,
         },
         front::{Front, Kind, front},
+        reader::Readable,
         stages::cached::{
             collect,
             exchange::{self, Records},
@@ -81,6 +82,8 @@ pub struct Group {
     pub(crate) frozen: Option<Space>,
     pub(crate) flush: Option<FlushSpace>,
     pub(crate) staged: Option<Staged>,
+    /// The buffers that readers bind.
+    pub(crate) readable: Readable,
     /// The reason for the table's placement.
     reason: &'static str,
 }
@@ -89,6 +92,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         // Waits for a thread that still gathers for a prefetched batch, because the thread holds the store.
         drop(self.front.state.take_prefetched());
+        self.readable.close();
         self.front.context.forget_bindings();
     }
 }
@@ -208,6 +212,7 @@ impl Group {
             frozen: None,
             flush: None,
             staged,
+            readable: Readable::default(),
             reason: "it was asked for",
         })
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod backward;
 pub(crate) mod blocking;
+pub(crate) mod feedback;
 pub(crate) mod forward;
 pub(crate) mod group;
 pub(crate) mod maintenance;
@@ -9,5 +10,6 @@ pub(crate) mod parts;
 pub(crate) mod pins;
 pub(crate) mod prefetch;
 pub(crate) mod prefetched;
+pub(crate) mod reader;
 pub(crate) mod resize;
 pub(crate) mod staged;

@@ -109,6 +109,7 @@ impl Group {
                 self.front.state.end_forward(); // its rows may have other slots now
             }
         }
+        self.renew_readers();
         if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
             staged.settle(&self.front.context, &self.tables, self.front.state.pending().is_some())?;
             return staged.write_words(first_word, words);

@@ -9,13 +9,14 @@ use crate::{
         cached::{
             forward::{StepTargets, record_carry, record_decisions},
             group::{Group, grown},
-            prefetched::{Coming, Gathering, Held, Prefetched},
+            prefetched::{Coming, HeldBatch, Prefetched},
         },
         engine::bind::Batch,
         front::Kind,
         stages::cached::{exchange::Records, space::Bound},
     },
     table::{
+        layout::Params,
         params::Mode,
         step_state::{Pending, no_prefetch},
     },
@@ -39,7 +40,19 @@ impl Group {
     pub(crate) fn decide(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
         self.front.state.not_prefetched("prefetch")?;
         let params = self.batch_params(batch, Mode::Train)?;
-        let bound = Bound::of(&self.front.context, &self.front.dummy, batch, &params)?;
+        let dummy = self.front.dummy.clone();
+        let bound = Bound::of(&self.front.context, &dummy, batch, &params)?;
+        self.decide_bound(encoder, params, &bound, Some(HeldBatch::new(batch)))
+    }
+
+    /// As `decide`, for a batch that is bound, or for wanted rows.
+    pub(crate) fn decide_bound(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        params: Params,
+        bound: &Bound<'_>,
+        batch: Option<HeldBatch>,
+    ) -> Result<(), Error> {
         let next = self.front.state.next_space();
         let (context, layout) = (&self.front.context, &self.tables.layout);
         let most = layout.most_distinct(params.indices);
@@ -47,21 +60,20 @@ impl Group {
         // Every allocation that can fail comes before the first command.
         let more = self.front.state.pending().is_some();
         let staged = self.staged.as_mut();
-        let room = staged.map(|staged| staged.reserve(context, layout, most, more)).transpose()?;
+        let reads = batch.is_none();
+        let room = staged.map(|staged| staged.reserve(context, layout, most, more, reads)).transpose()?;
         let coming = match (&mut self.staged, room) {
             (Some(staged), Some(mut room)) => {
                 staged.move_in(context, encoder, &self.tables, &mut room);
-                record_decisions(context, encoder, &self.tables, space, &params, &bound);
+                record_decisions(context, encoder, &self.tables, space, &params, bound);
                 Coming::Asked(staged.ask(context, encoder, space, room))
             }
             _ => {
-                record_decisions(context, encoder, &self.tables, space, &params, &bound);
+                record_decisions(context, encoder, &self.tables, space, &params, bound);
                 Coming::Nothing
             }
         };
-        let (indices, weights) = (batch.indices.map(Held::new), batch.weights.map(Held::new));
-        let offsets = Held::new(batch.offsets);
-        self.front.state.prefetch(Prefetched { params, indices, offsets, weights, space: next, coming });
+        self.front.state.prefetch(Prefetched { params, batch, space: next, coming });
         Ok(())
     }
 
@@ -79,29 +91,58 @@ impl Group {
             fetch.after = after;
         }
         let arrived = prefetched.coming.arrive();
-        if let (Err(_), Coming::Asked(fetch)) = (&arrived, &prefetched.coming)
-            && fetch.dropped()
-        {
-            // The prefetch has had no effect: it is undone.
-            if let (Some(Prefetched { coming: Coming::Asked(fetch), .. }), Some(staged)) =
-                (self.front.state.take_prefetched(), &mut self.staged)
-            {
-                staged.take_back(fetch);
-            }
+        if arrived.is_err() {
+            self.undo_dropped();
         }
         arrived
+    }
+
+    /// Undoes the prefetch if its encoder was dropped, so that it has had no effect. Returns whether it was.
+    pub(crate) fn undo_dropped(&mut self) -> bool {
+        let asked = self.front.state.prefetched().map(|prefetched| &prefetched.coming);
+        if !matches!(asked, Some(Coming::Asked(fetch)) if fetch.dropped()) {
+            return false;
+        }
+        if let (Some(Prefetched { coming: Coming::Asked(fetch), .. }), Some(staged)) =
+            (self.front.state.take_prefetched(), &mut self.staged)
+        {
+            staged.take_back(fetch);
+        }
+        true
     }
 
     /// As [`fetch`](Self::fetch), on a thread of its own: returns at once. The next `fetch` waits for the thread and returns its error.
     pub fn fetch_meanwhile(&mut self, after: wgpu::SubmissionIndex) {
         let Some(prefetched) = self.front.state.prefetched_mut() else { return };
-        prefetched.coming = match std::mem::replace(&mut prefetched.coming, Coming::Nothing) {
-            Coming::Asked(mut fetch) => {
-                fetch.after = Some(after);
-                Coming::Gathering(Gathering::start(fetch))
+        if let Coming::Asked(fetch) = &mut prefetched.coming {
+            fetch.after = Some(after);
+        }
+        prefetched.coming.gather_meanwhile();
+    }
+
+    /// As [`fetch`](Self::fetch), without waiting for the device: does nothing and returns false as long as the list of missing rows has not
+    /// come. A list that is far longer than the last one takes a second download; then a thread waits for it, and a later call returns true.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    pub fn try_fetch(&mut self) -> Result<bool, Error> {
+        let context = self.front.context.clone();
+        context.guarded(|| {
+            let polled = context.device().poll(wgpu::PollType::Poll);
+            polled.map_err(|error| Error::Device { reason: error.to_string() })?;
+            let prefetched = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?;
+            if matches!(&prefetched.coming, Coming::Asked(fetch) if fetch.is_longer()) {
+                prefetched.coming.gather_meanwhile();
             }
-            other => other,
-        };
+            if !prefetched.coming.ready() {
+                return Ok(false);
+            }
+            let arrived = prefetched.coming.arrive_at_once();
+            if arrived.is_err() {
+                self.undo_dropped();
+            }
+            arrived.map(|()| true)
+        })
     }
 
     /// Records the forward of the prefetched batch. Its outputs are those of [`record_forward`](Self::record_forward).
@@ -134,7 +175,14 @@ impl Group {
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<u32, Error> {
         let prefetched = self.front.state.take_prefetched().ok_or_else(no_prefetch)?;
-        if let Err(error) = self.carry_out(encoder, outputs, &prefetched) {
+        let carried = match &prefetched.batch {
+            Some(batch) => self.carry_out(encoder, Some((&batch.batch(), outputs)), &prefetched),
+            None => {
+                let (call, wanted) = ("record_forward_prefetched", "pump, which moves in the rows that shaders want");
+                Err(Error::Order { call, wanted, found: "a batch of record_feedback" })
+            }
+        };
+        if let Err(error) = carried {
             self.front.state.prefetch(prefetched);
             return Err(error);
         }
@@ -142,17 +190,21 @@ impl Group {
         Ok(prefetched.params.indices)
     }
 
-    fn carry_out(
+    /// Records what a prefetched step moves, and its outputs if there are any.
+    pub(crate) fn carry_out(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
-        outputs: wgpu::BufferSlice<'_>,
+        outputs: Option<(&Batch<'_>, wgpu::BufferSlice<'_>)>,
         prefetched: &Prefetched,
     ) -> Result<(), Error> {
-        let (params, batch) = (&prefetched.params, prefetched.batch());
-        self.bound_outputs(&batch, params, outputs)?;
+        let params = &prefetched.params;
+        let dummy = self.front.dummy.clone();
+        if let Some((batch, outputs)) = outputs {
+            self.bound_outputs(batch, params, outputs)?;
+        }
         let shard = match (&mut self.staged, &prefetched.coming) {
             (Some(staged), Coming::Here(arrivals)) => {
-                staged.arrive(&self.front.context, encoder, &self.tables, arrivals)?
+                staged.arrive(&self.front.context, encoder, &self.tables, arrivals, outputs.is_some())?
             }
             (Some(_), _) => {
                 let (call, wanted) = ("record_forward_prefetched", "a fetch after the prefetch has been submitted");
@@ -166,9 +218,12 @@ impl Group {
             (Some(staged), Some(shard)) => staged.records(shard),
         };
         if let Some(space) = &self.train[prefetched.space] {
-            let (binding, rows) = self.bound_outputs(&batch, params, outputs)?;
-            let bound = Bound::of(&self.front.context, &self.front.dummy, &batch, params)?;
-            let targets = StepTargets { outputs: Some((&binding, rows)), records };
+            let binding = outputs.map(|(batch, outputs)| self.bound_outputs(batch, params, outputs)).transpose()?;
+            let bound = match outputs {
+                Some((batch, _)) => Bound::of(&self.front.context, &dummy, batch, params)?,
+                None => Bound::of_wanted(&dummy, &dummy),
+            };
+            let targets = StepTargets { outputs: binding.as_ref().map(|(binding, rows)| (binding, *rows)), records };
             record_carry(&self.front.context, encoder, &self.tables, space, params, &bound, targets);
         }
         Ok(())

@@ -11,30 +11,37 @@ use crate::{
     table::layout::Params,
 };
 
-/// Part of a buffer of the caller's, kept until the batch's forward.
+/// Part of a buffer of the caller's.
 #[derive(Debug)]
-pub(crate) struct Held {
+struct Held {
     buffer: wgpu::Buffer,
     range: std::ops::Range<u64>,
 }
 
 impl Held {
-    pub(crate) fn new(slice: wgpu::BufferSlice<'_>) -> Self {
+    fn new(slice: wgpu::BufferSlice<'_>) -> Self {
         Self { buffer: slice.buffer().clone(), range: slice.offset()..slice.offset() + slice.size() }
     }
 
-    pub(crate) fn slice(&self) -> wgpu::BufferSlice<'_> {
+    fn slice(&self) -> wgpu::BufferSlice<'_> {
         self.buffer.slice(self.range.clone())
     }
+}
+
+/// The caller's batch, kept until its forward.
+#[derive(Debug)]
+pub(crate) struct HeldBatch {
+    indices: Option<Held>,
+    offsets: Held,
+    weights: Option<Held>,
 }
 
 /// A batch whose step is decided and not yet carried out.
 #[derive(Debug)]
 pub(crate) struct Prefetched {
     pub(crate) params: Params,
-    pub(crate) indices: Option<Held>,
-    pub(crate) offsets: Held,
-    pub(crate) weights: Option<Held>,
+    /// `None` for rows that a caller's shaders want: their step has no outputs.
+    pub(crate) batch: Option<HeldBatch>,
     /// The index of the batch's step scratch.
     pub(crate) space: usize,
     /// The missing records of a staged table.
@@ -86,6 +93,31 @@ impl Gathering {
 }
 
 impl Coming {
+    /// True if [`arrive`](Self::arrive) need not wait for the device or for a thread.
+    pub(crate) fn ready(&self) -> bool {
+        match self {
+            Self::Asked(fetch) => fetch.ready(),
+            Self::Gathering(thread) => thread.0.as_ref().is_none_or(JoinHandle::is_finished),
+            Self::Nothing | Self::Here(_) => true,
+        }
+    }
+
+    /// Has a thread gather the records.
+    pub(crate) fn gather_meanwhile(&mut self) {
+        *self = match std::mem::replace(self, Self::Nothing) {
+            Self::Asked(fetch) => Self::Gathering(Gathering::start(fetch)),
+            other => other,
+        };
+    }
+
+    /// As [`arrive`](Self::arrive), once it is [`ready`](Self::ready): gathers the records, and waits for nothing.
+    pub(crate) fn arrive_at_once(&mut self) -> Result<(), Error> {
+        if let Self::Asked(fetch) = self {
+            fetch.here = true;
+        }
+        self.arrive()
+    }
+
     /// Waits until the records are gathered. May be called again after an error.
     pub(crate) fn arrive(&mut self) -> Result<(), Error> {
         let done = match std::mem::replace(self, Self::Nothing) {
@@ -113,7 +145,12 @@ impl Coming {
     }
 }
 
-impl Prefetched {
+impl HeldBatch {
+    pub(crate) fn new(batch: &Batch<'_>) -> Self {
+        let (indices, weights) = (batch.indices.map(Held::new), batch.weights.map(Held::new));
+        Self { indices, offsets: Held::new(batch.offsets), weights }
+    }
+
     pub(crate) fn batch(&self) -> Batch<'_> {
         Batch {
             indices: self.indices.as_ref().map(Held::slice),

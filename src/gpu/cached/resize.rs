@@ -28,6 +28,7 @@ impl Group {
             staged.resized(&self.tables.layout, self.config.policy);
         }
         context.forget_bindings();
+        self.renew_readers();
         if cache_rows == 0 {
             return Ok(pinned);
         }

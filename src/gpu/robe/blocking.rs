@@ -63,6 +63,7 @@ impl RobeGroup {
             queue.write_buffer(&array.tables, 0, bytemuck::cast_slice(&words));
             array.write_memory(&this.front.context, 0, &snapshot.weight_words);
             array.write_states(&this.front.context, &snapshot.state_words);
+            this.renew_readers();
             Ok(())
         })
     }
@@ -96,6 +97,7 @@ impl RobeGroup {
             (this.train, this.frozen, this.chunks, this.runs) = (None, None, None, None);
             this.scattered = scattered;
             this.front.context.forget_bindings();
+            this.renew_readers();
             Ok(())
         })
     }

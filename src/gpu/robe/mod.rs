@@ -4,6 +4,7 @@
 pub(crate) mod backward;
 pub(crate) mod blocking;
 pub(crate) mod gradient;
+pub(crate) mod reader;
 pub(crate) mod scattered;
 
 use std::convert::Infallible;
@@ -19,6 +20,7 @@ use crate::{
             context::Context,
         },
         front::{Front, Kind, front},
+        reader::Readable,
         slices::Uploaded,
         stages::{
             cached::{begin, linearize, space::Bound},
@@ -77,10 +79,13 @@ pub struct RobeGroup {
     pub(crate) chunks: Option<Chunks>,
     pub(crate) runs: Option<Runs>,
     pub(crate) scattered: Option<Scattered>,
+    /// The buffers that readers bind.
+    pub(crate) readable: Readable,
 }
 
 impl Drop for RobeGroup {
     fn drop(&mut self) {
+        self.readable.close();
         self.front.context.forget_bindings();
     }
 }
@@ -100,7 +105,8 @@ impl RobeGroup {
         let scattered = Scattered::new(context, &config)?;
         let front = Front::new(context)?;
         let (train, frozen, chunks, runs) = (None, None, None, None);
-        Ok(Self { front, config, rows, layout, array, train, frozen, chunks, runs, scattered })
+        let readable = Readable::default();
+        Ok(Self { front, config, rows, layout, array, train, frozen, chunks, runs, scattered, readable })
     }
 
     /// The configuration, with the learning rate that is set now.

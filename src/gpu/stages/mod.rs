@@ -14,6 +14,7 @@ use crate::{
 /// Every stage, in the order in which a step runs them.
 pub(crate) const KERNELS: &[&Kernel] = &[
     &cached::linearize::KERNEL,
+    &cached::wanted::KERNEL,
     &cached::begin::KERNEL,
     &cached::probe::KERNEL,
     &cached::touch::KERNEL,

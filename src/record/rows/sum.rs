@@ -5,8 +5,8 @@ use std::{marker::PhantomData, ops::Range};
 use multiversion::multiversion;
 
 use crate::{
-    host::trusted::{AHEAD, prefetch},
-    record::rows::payload::{Format, Weights, by_format},
+    host::trusted::{AHEAD, prefetch_lines},
+    record::rows::payload::{Columns as _, Format, Packed, by_format},
     table::row::RowLayout,
 };
 
@@ -32,18 +32,22 @@ pub struct Records<'a> {
 
 /// Rows to add up, by their position in a list.
 pub(crate) trait Rows {
-    /// The weights of a row.
-    type Weights<'a>: Weights
-    where
-        Self: 'a;
+    /// How a list names a row.
+    type Name: Copy;
+    /// Some columns of all rows.
+    type Columns: Copy;
     /// Whether rows have factors.
     const FACTORS: bool;
-    /// The row at position `k`; `None` if it does not count.
-    fn row(&self, k: usize) -> Option<Self::Weights<'_>>;
+    /// The list.
+    fn names(&self) -> &[Self::Name];
+    /// Columns `at .. at + n` of all rows.
+    fn columns(&self, at: usize, n: usize) -> Self::Columns;
+    /// The `N` columns of the row at position `k`; `None` if it does not count.
+    fn row<const N: usize>(&self, columns: Self::Columns, k: usize, name: Self::Name) -> Option<[f32; N]>;
     /// The factor at position `k`.
-    fn factor(&self, k: usize) -> f32;
-    /// Prefetches the row at position `k`, if there is one. It has at least `N` weights.
-    fn prefetch<const N: usize>(&self, k: usize);
+    fn factor(&self, k: usize, name: Self::Name) -> f32;
+    /// Prefetches the row at position `k`. It has at least `N` weights.
+    fn prefetch<const N: usize>(&self, k: usize, name: Self::Name);
 }
 
 /// Sums of packed rows, read from their records, dim floats for each sum. The bits are those of unpacking each row and
@@ -55,6 +59,7 @@ pub fn sum_records(records: Records<'_>, list: List<'_>, sums: &mut [f32]) {
 
 #[inline(always)]
 pub(crate) fn sum_records_in(records: Records<'_>, list: List<'_>, sums: &mut [f32]) {
+    let records = Packed::new(records.layout, records.words);
     by_format!(records.layout.precision, F => if list.factors.is_empty() {
         sum_each(&Listed::<F, false> { records, list, format: PhantomData }, list.offsets, sums);
     } else {
@@ -103,61 +108,84 @@ fn sum_rows_in<R: Rows>(rows: &R, range: Range<usize>, sum: &mut [f32]) {
 #[inline(always)]
 fn columns<R: Rows, const N: usize>(rows: &R, range: Range<usize>, sum: &mut [f32], at: usize) {
     let mut total = [0.0; N];
-    for k in range {
-        if at == 0 {
-            rows.prefetch::<N>(k + AHEAD);
-        }
-        let Some(row) = rows.row(k) else { continue };
-        let values = row.some::<N>(at);
-        if R::FACTORS {
-            let factor = rows.factor(k);
-            for j in 0..N {
-                total[j] += factor * values[j];
+    let columns = rows.columns(at, N);
+    let all = rows.names();
+    let names = &all[range.clone()];
+    let next = &all[(range.start + AHEAD).min(all.len())..];
+    let (first, last) = names.split_at(names.len().min(next.len()));
+    let mut k = range.start;
+    // The last rows of the list have none to prefetch behind them; they prefetch themselves.
+    for (names, next, ahead) in [(first, next, AHEAD), (last, last, 0)] {
+        for (&name, &next) in names.iter().zip(next) {
+            if at == 0 {
+                rows.prefetch::<N>(k + ahead, next);
             }
-        } else {
-            for j in 0..N {
-                total[j] += values[j];
+            if let Some(values) = rows.row::<N>(columns, k, name) {
+                if R::FACTORS {
+                    let factor = rows.factor(k, name);
+                    for j in 0..N {
+                        total[j] += factor * values[j];
+                    }
+                } else {
+                    for j in 0..N {
+                        total[j] += values[j];
+                    }
+                }
             }
+            k += 1;
         }
     }
     sum[at..at + N].copy_from_slice(&total);
 }
 
 struct Listed<'a, F, const FACTORS: bool> {
-    records: Records<'a>,
+    records: Packed<'a>,
     list: List<'a>,
     format: PhantomData<F>,
 }
 
-impl<F, const FACTORS: bool> Listed<'_, F, FACTORS> {
-    #[inline(always)]
-    fn record(&self, row: u32) -> &[u32] {
-        let words = self.records.layout.record_words as usize;
-        &self.records.words[row as usize * words..][..words]
-    }
-}
-
-impl<F: Format, const FACTORS: bool> Rows for Listed<'_, F, FACTORS> {
-    type Weights<'a>
-        = F::Weights<'a>
-    where
-        Self: 'a;
+impl<'a, F: Format, const FACTORS: bool> Rows for Listed<'a, F, FACTORS> {
+    type Columns = F::Columns<'a>;
+    type Name = u32;
     const FACTORS: bool = FACTORS;
 
     #[inline(always)]
-    fn row(&self, k: usize) -> Option<F::Weights<'_>> {
-        Some(F::of(self.records.layout, self.record(self.list.rows[k])))
+    fn names(&self) -> &[u32] {
+        self.list.rows
     }
 
     #[inline(always)]
-    fn factor(&self, k: usize) -> f32 {
+    fn columns(&self, at: usize, n: usize) -> F::Columns<'a> {
+        F::columns(self.records, at, n)
+    }
+
+    #[inline(always)]
+    fn row<const N: usize>(&self, columns: F::Columns<'a>, _: usize, row: u32) -> Option<[f32; N]> {
+        let row = columns.of(row);
+        assert!(row.is_some(), "a row beyond the last record");
+        row
+    }
+
+    #[inline(always)]
+    fn factor(&self, k: usize, _: u32) -> f32 {
         self.list.factors[k]
     }
 
     #[inline(always)]
-    fn prefetch<const N: usize>(&self, k: usize) {
-        if let Some(&row) = self.list.rows.get(k) {
-            prefetch(self.record(row));
-        }
+    fn prefetch<const N: usize>(&self, _: usize, row: u32) {
+        let words = self.records.layout.record_words as usize;
+        prefetch_row(self.records.words, (row as usize).wrapping_mul(words), words, N * F::BITS / 8);
+    }
+}
+
+/// Prefetches the `len` values of a row from `at` on. They have at least `bytes` bytes, a number that the compiler knows.
+#[inline(always)]
+pub(crate) fn prefetch_row<T>(values: &[T], at: usize, len: usize, bytes: usize) {
+    match bytes / 64 {
+        0 => prefetch_lines::<0, T>(values, at, len),
+        1 => prefetch_lines::<1, T>(values, at, len),
+        2..4 => prefetch_lines::<2, T>(values, at, len),
+        4..8 => prefetch_lines::<4, T>(values, at, len),
+        8.. => prefetch_lines::<8, T>(values, at, len),
     }
 }

@@ -2,13 +2,14 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, Policy,
     hash::fmix32,
-    internals::layout::{DIRTY, Field, Move, NONE, PINNED, Unique, WAYS, count, way_at},
+    internals::layout::{COMING, DIRTY, Field, Move, NONE, PINNED, Unique, WAYS, count, way_at},
     internals::stages,
 };
 use rand::{RngExt as _, seq::SliceRandom as _};
 
 use super::{
-    TRAIN, check, distinct_rows, guarded, layout_of, of, on_each, params, read, rng, slot_of, step, tables, ways, words,
+    TRAIN, check, distinct_rows, guarded, layout_of, next_tag, of, on_each, params, read, rng, slot_of, step, tables,
+    ways, words,
 };
 
 const T: u32 = 9;
@@ -118,11 +119,16 @@ fn run(context: &Context, seed: u64, case: &Case, seen: &mut Seen) {
         assert_eq!(word(&run.found[4], Field::Flags), word(&ways, Field::Flags), "{what}: slot {slot}");
         seen.pinned += 1;
     }
-    // Under LRU no row of this batch has left.
+    // Every tag is still that of the victim.
+    for slot in 0..layout.slots() {
+        let at = way_at(WAYS, slot, Field::Tag);
+        assert_eq!(run.found[4][at], ways[at], "{what}: slot {slot}");
+    }
+    // Under LRU no row of this batch leaves.
     if case.policy == Policy::Lru {
         for slot in (0..layout.slots()).filter(|&slot| ways[way_at(WAYS, slot, Field::Stamp)] == T) {
-            let at = way_at(WAYS, slot, Field::Tag);
-            assert!(ways[at] == NONE || run.found[4][at] == ways[at], "{what}: slot {slot} was protected");
+            let tag = ways[way_at(WAYS, slot, Field::Tag)];
+            assert!(tag == NONE || next_tag(&run.found[4], slot) == tag, "{what}: slot {slot} was protected");
         }
     }
 }
@@ -204,7 +210,8 @@ fn the_best_of_a_large_set_are_admitted() {
                 ];
                 let found = context.run_stage(super::kernel("admit"), &bindings, 2).unwrap();
                 let wanted: Vec<u32> = (0..32).map(|way| if better { n - 1 - way } else { way }).collect();
-                assert_eq!(found[4][..32], wanted, "{n} candidates, each better than those before: {better}");
+                let tags: Vec<u32> = (0..32).map(|slot| next_tag(&found[4], slot)).collect();
+                assert_eq!(tags, wanted, "{n} candidates, each better than those before: {better}");
             }
         }
     });
@@ -245,12 +252,14 @@ pub(super) fn lfu_refuses_the_equal() {
             // Frequency 1 in way 31 yields to row 0, frequency 2 in way 30 to row 1, ..., frequency 19 in way 13 to row 18. Frequency 20
             // does not yield to key 20.
             let wanted = if slot >= 13 { 31 - slot } else { 100 + slot };
-            assert_eq!(ways[slot as usize], wanted, "way {slot}");
+            assert_eq!(next_tag(ways, slot), wanted, "way {slot}");
+            assert_eq!(ways[slot as usize], 100 + slot, "way {slot}: the victim's until exchange has brought the row");
             if slot >= 13 {
                 let here = after[39 - (31 - slot) as usize];
                 let wanted = Move { place: slot, row: 31 - slot, victim: 100 + slot, flags: Move::WRITE };
                 assert_eq!(here, wanted, "way {slot}");
-                assert_eq!(ways[way_at(WAYS, slot, Field::Flags)], 1, "the victim's until exchange has packed it");
+                let flags = ways[way_at(WAYS, slot, Field::Flags)];
+                assert_eq!(flags, 1 | COMING, "the victim's, and the mark, until exchange has brought the row");
                 assert_eq!(ways[way_at(WAYS, slot, Field::Freq)], 20);
             }
         }
@@ -285,7 +294,8 @@ pub(super) fn pinned_ways_are_not_taken() {
                 ways,
                 tables(&mut rng(1), &[200], T),
             ];
-            context.run_stage(super::kernel("admit"), &bindings, 1).unwrap()[4][..32].to_vec()
+            let found = context.run_stage(super::kernel("admit"), &bindings, 1).unwrap();
+            (0..32).map(|slot| next_tag(&found[4], slot)).collect()
         };
         let wanted: Vec<u32> = (0..32).map(|slot| if slot % 2 == 0 { 100 + slot } else { slot / 2 }).collect();
         assert_eq!(admitted(|slot| slot % 2 == 0), wanted);

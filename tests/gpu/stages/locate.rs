@@ -2,14 +2,14 @@ use bytemuck::cast_slice;
 use hotrow::{
     GroupConfig, Policy,
     hash::miss_key,
-    internals::layout::{Field, NONE, Params, Unique, WAYS, count, way_at},
+    internals::layout::{COMING, Field, NONE, Params, Unique, WAYS, count, way_at},
     internals::stages,
 };
 use rand::{RngExt as _, seq::SliceRandom as _};
 
 use super::{
-    FROZEN, TRAIN, check, distinct_rows, guarded, junk, layout_of, of, on_each, params, read, rng, slot_of, step, ways,
-    words,
+    FROZEN, TRAIN, check, distinct_rows, guarded, junk, layout_of, next_tag, of, on_each, params, read, rng, slot_of,
+    step, ways, words,
 };
 
 #[test]
@@ -64,9 +64,10 @@ pub(super) fn matches_the_mirror() {
                             let slot = home * 32 + source.random_range(0..32);
                             let tag = ways[way_at(WAYS, slot, Field::Tag)];
                             let hit = places.contains(&slot);
-                            let taken = missing.contains(&tag);
+                            let taken = missing.contains(&tag) || next_tag(&ways, slot) != tag;
                             if source.random_bool(0.6) && !taken && (policy == Policy::Lfu || !hit) {
-                                ways[way_at(WAYS, slot, Field::Tag)] = one.row;
+                                ways[way_at(WAYS, slot, Field::Stamp)] = one.row;
+                                ways[way_at(WAYS, slot, Field::Flags)] |= COMING;
                                 one.slot = slot;
                                 moved += usize::from(hit);
                             }
@@ -100,7 +101,7 @@ pub(super) fn matches_the_mirror() {
                         let place = run.found[7][i];
                         assert_eq!(place == NONE, row == NONE, "{what}");
                         if place < slots {
-                            assert_eq!(ways[way_at(WAYS, place, Field::Tag)], row, "{what}: access {i}");
+                            assert_eq!(next_tag(&ways, place), row, "{what}: access {i}");
                         } else if row != NONE {
                             assert_eq!(*scratch.entry(place).or_insert(row), row, "{what}: access {i}");
                         }

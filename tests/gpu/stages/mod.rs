@@ -40,6 +40,7 @@ mod segments;
 mod sort_small;
 mod touch;
 mod update;
+mod wanted;
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use hotrow::internals;
@@ -48,7 +49,8 @@ use hotrow::{
     hash::fmix32,
     internals::{
         layout::{
-            CLOCK_WORDS, Field, NONE, Params, Rate, Robe, Shard, Step, TABLE_WORDS, Target, Unique, WAYS, way_at,
+            CLOCK_WORDS, COMING, Field, NONE, Params, Rate, Robe, Shard, Step, TABLE_WORDS, Target, Unique, WAYS,
+            way_at,
         },
         shader::{self, Access, Kernel},
     },
@@ -104,6 +106,7 @@ pub(crate) const ALL: &[fn()] = &[
     sort_small::matches_the_mirror,
     touch::matches_the_mirror,
     update::matches_the_mirror,
+    wanted::matches_the_mirror,
 ];
 
 /// Fills the guard words behind every array. As an index it is far out of range, as a float it is close to 0.
@@ -441,6 +444,12 @@ pub(crate) fn ways(source: &mut Pcg64, sets: u32, total: u32, t: u32, fill: f64)
         }
     }
     ways
+}
+
+/// The tag of a slot once exchange has brought the row that is admitted to it, if there is one.
+pub(crate) fn next_tag(ways: &[u32], slot: u32) -> u32 {
+    let coming = ways[way_at(WAYS, slot, Field::Flags)] & COMING != 0;
+    ways[way_at(WAYS, slot, if coming { Field::Stamp } else { Field::Tag })]
 }
 
 /// The slot of a row; NONE if it is not resident.

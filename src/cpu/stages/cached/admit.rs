@@ -11,7 +11,7 @@ use crate::{
     record::of_params::LFU,
     table::{
         hash::fmix32,
-        layout::{Field, Move, NONE, PINNED, Params, Step, Unique, count as counts, way_at},
+        layout::{COMING, Field, Move, NONE, PINNED, Params, Step, Unique, count as counts, way_at},
     },
 };
 
@@ -60,8 +60,8 @@ pub fn admit(
                 }
             }
             count(tables, table_of(params, tables, candidate.row), ADMITTED, 1);
-            ways[way_at(width, slot, Field::Tag)] = candidate.row;
-            ways[way_at(width, slot, Field::Stamp)] = step.t;
+            ways[way_at(width, slot, Field::Stamp)] = candidate.row;
+            ways[way_at(width, slot, Field::Flags)] |= COMING;
             ways[way_at(width, slot, Field::Freq)] = if lfu { candidate.key } else { 0 };
             unique[u].slot = slot;
             moves[u] = leaving;

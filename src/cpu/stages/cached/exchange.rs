@@ -11,7 +11,7 @@ use crate::{
         trusted::{AHEAD, prefetch},
     },
     record::{of_params as record, of_params::MODE_TRAIN, rows},
-    table::layout::{DIRTY, Field, Move, NONE, Params, Shard, Step, count as counts, way_at},
+    table::layout::{COMING, DIRTY, Field, Move, NONE, Params, Shard, Step, count as counts, way_at},
 };
 
 /// Moves rows between the records of one shard and FP32 (SPEC 3, step 5). Mirror of `shaders/cached/exchange.wgsl`.
@@ -60,7 +60,21 @@ pub fn exchange(
         };
         let comes = |i: usize| moves[i].place != NONE && shard.holds(moves[i].row);
         let slot_of = |i: usize| (comes(i) && moves[i].place < params.slots).then_some(moves[i].place as usize);
-        each_target(cache, words, 0..moves.len(), slot_of, |i, row| unpack(i, moves[i].row, row), |_, ()| {});
+        each_target(
+            cache,
+            words,
+            0..moves.len(),
+            slot_of,
+            |i, row| unpack(i, moves[i].row, row),
+            |i, ()| {
+                let slot = |field| way_at(width, moves[i].place, field);
+                if ways[slot(Field::Flags)] & COMING != 0 {
+                    ways[slot(Field::Tag)] = moves[i].row;
+                    ways[slot(Field::Stamp)] = step.t;
+                    ways[slot(Field::Flags)] &= !COMING;
+                }
+            },
+        );
         // Scratch of a bypassed row. A row that lost its slot and is used by this batch goes to the scratch of its own
         // Move.
         let kept =

@@ -9,7 +9,7 @@ use crate::{
     record::{
         of_params as record,
         rows::{
-            payload::Floats,
+            payload::{Floats, Weights as _},
             sum::{Rows, sum_rows},
         },
     },
@@ -67,44 +67,58 @@ struct Placed<'a> {
 }
 
 impl Placed<'_> {
+    /// The row at a place.
+    #[inline(always)]
+    fn at(&self, place: u32) -> Option<&[f32]> {
+        if place == NONE {
+            return None;
+        }
+        let (from, at) = if place >= self.slots { (self.scratch, place - self.slots) } else { (self.cache, place) };
+        Some(&from[at as usize * self.words..][..self.dim])
+    }
+
     /// Copies a single row: adding it to 0 would turn its negative zeros positive.
     fn copy(&self, i: usize, weight: Option<f32>, to: &mut [f32]) {
-        self.prefetch::<1>(i + AHEAD);
-        match (self.row(i), weight) {
+        if let Some(&next) = self.places.get(i + AHEAD) {
+            self.prefetch::<1>(i + AHEAD, next);
+        }
+        match (self.at(self.places[i]), weight) {
             (None, _) => to.fill(0.0),
-            (Some(Floats(row)), None) => to.copy_from_slice(row),
-            (Some(Floats(row)), Some(weight)) => to.iter_mut().zip(row).for_each(|(to, value)| *to = value * weight),
+            (Some(row), None) => to.copy_from_slice(row),
+            (Some(row), Some(weight)) => to.iter_mut().zip(row).for_each(|(to, value)| *to = value * weight),
         }
     }
 }
 
 impl Rows for Placed<'_> {
-    type Weights<'a>
-        = Floats<'a>
-    where
-        Self: 'a;
+    type Name = u32;
+    /// The first column.
+    type Columns = usize;
     const FACTORS: bool = false;
 
     #[inline(always)]
-    fn row(&self, k: usize) -> Option<Floats<'_>> {
-        let place = self.places[k];
-        if place == NONE {
-            return None;
-        }
-        let (from, at) = if place >= self.slots { (self.scratch, place - self.slots) } else { (self.cache, place) };
-        Some(Floats(&from[at as usize * self.words..][..self.dim]))
+    fn names(&self) -> &[u32] {
+        self.places
     }
 
     #[inline(always)]
-    fn factor(&self, _: usize) -> f32 {
+    fn columns(&self, at: usize, _: usize) -> usize {
+        at
+    }
+
+    #[inline(always)]
+    fn row<const N: usize>(&self, at: usize, _: usize, place: u32) -> Option<[f32; N]> {
+        self.at(place).map(|row| Floats(row).some(at))
+    }
+
+    #[inline(always)]
+    fn factor(&self, _: usize, _: u32) -> f32 {
         1.0
     }
 
     #[inline(always)]
-    fn prefetch<const N: usize>(&self, k: usize) {
-        if k < self.places.len()
-            && let Some(Floats(row)) = self.row(k)
-        {
+    fn prefetch<const N: usize>(&self, _: usize, place: u32) {
+        if let Some(row) = self.at(place) {
             prefetch(row);
         }
     }
@@ -117,24 +131,32 @@ struct Weighted<'a> {
 }
 
 impl Rows for Weighted<'_> {
-    type Weights<'a>
-        = Floats<'a>
-    where
-        Self: 'a;
+    type Name = u32;
+    type Columns = usize;
     const FACTORS: bool = true;
 
     #[inline(always)]
-    fn row(&self, k: usize) -> Option<Floats<'_>> {
-        self.placed.row(k)
+    fn names(&self) -> &[u32] {
+        self.placed.places
     }
 
     #[inline(always)]
-    fn factor(&self, k: usize) -> f32 {
+    fn columns(&self, at: usize, n: usize) -> usize {
+        self.placed.columns(at, n)
+    }
+
+    #[inline(always)]
+    fn row<const N: usize>(&self, at: usize, k: usize, place: u32) -> Option<[f32; N]> {
+        self.placed.row(at, k, place)
+    }
+
+    #[inline(always)]
+    fn factor(&self, k: usize, _: u32) -> f32 {
         self.weights[k]
     }
 
     #[inline(always)]
-    fn prefetch<const N: usize>(&self, k: usize) {
-        self.placed.prefetch::<N>(k);
+    fn prefetch<const N: usize>(&self, k: usize, place: u32) {
+        self.placed.prefetch::<N>(k, place);
     }
 }

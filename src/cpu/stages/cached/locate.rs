@@ -4,7 +4,7 @@ use crate::{
     record::of_params::{LFU, MODE_TRAIN},
     table::{
         hash::miss_key,
-        layout::{Field, Params, Step, Unique, count, way_at},
+        layout::{COMING, Field, Params, Step, Unique, count, way_at},
     },
 };
 
@@ -31,8 +31,8 @@ pub fn locate(
     let (n, width) = (params.indices as usize, params.ways());
     for (place, &row) in places[..n].iter_mut().zip(&keys[..n]) {
         if *place < params.slots {
-            let now = ways[way_at(width, *place, Field::Tag)];
-            if now != row {
+            let now = ways[way_at(width, *place, Field::Stamp)];
+            if ways[way_at(width, *place, Field::Flags)] & COMING != 0 && now != row {
                 let key = miss_key(now, params.sets);
                 let u = unique.partition_point(|one| miss_key(one.row, params.sets) < key);
                 *place = params.slots + u as u32;

@@ -3,13 +3,13 @@
 use std::{marker::PhantomData, ops::Range};
 
 use crate::{
-    host::{spread::each_row, trusted::prefetch},
+    host::{spread::each_row, trusted},
     record::{
         of_params as record,
         rows::{
             gradients::{Gradient, Unscaled},
             payload::{Floats, Weights},
-            sum::{Rows, sum_rows},
+            sum::{Rows, prefetch_row, sum_rows},
         },
     },
     scaler::GradSlice,
@@ -23,7 +23,8 @@ pub(crate) const CHUNK: usize = MERGE_CHUNK as usize;
 #[derive(Clone, Copy)]
 pub(crate) struct Gradients<'a> {
     pub(crate) params: &'a Params,
-    /// The output row and the factor of each access. With `factors`, the access in that list, and a word without meaning.
+    /// The output row and the factor of each access. With `factors`, the access in that list, and its row. On the direct path without
+    /// factors, the output row and the row.
     pub(crate) accesses: &'a [[u32; 2]],
     /// The output rows and factors of accesses in another order; empty if `accesses` has them.
     pub(crate) factors: &'a [[u32; 2]],
@@ -55,7 +56,7 @@ impl Gradients<'_> {
 
 /// A stored form of gradients, and how it is read.
 trait Kind {
-    type Stored;
+    type Stored: Copy;
     type Read<'a>: Weights
     where
         Self: 'a;
@@ -97,41 +98,45 @@ struct Outputs<'a, K: Kind, const FACTORS: bool> {
 
 impl<K: Kind, const FACTORS: bool> Outputs<'_, K, FACTORS> {
     #[inline(always)]
-    fn access(&self, k: usize) -> [u32; 2] {
-        let access = self.all.accesses[k];
+    fn access(&self, access: [u32; 2]) -> [u32; 2] {
         if self.all.factors.is_empty() { access } else { self.all.factors[access[0] as usize] }
-    }
-
-    #[inline(always)]
-    fn of(&self, k: usize) -> &[K::Stored] {
-        let dim = self.all.params.dim as usize;
-        let [output, _] = self.access(k);
-        &self.grads[output as usize * dim..][..dim]
     }
 }
 
-impl<K: Kind, const FACTORS: bool> Rows for Outputs<'_, K, FACTORS> {
-    type Weights<'a>
-        = K::Read<'a>
-    where
-        Self: 'a;
+impl<'a, K: Kind, const FACTORS: bool> Rows for Outputs<'a, K, FACTORS> {
+    type Name = [u32; 2];
+    type Columns = trusted::Columns<'a, K::Stored>;
     const FACTORS: bool = FACTORS;
 
     #[inline(always)]
-    fn row(&self, k: usize) -> Option<K::Read<'_>> {
-        Some(K::read(self.of(k), self.all.inverse))
+    fn names(&self) -> &[[u32; 2]] {
+        self.all.accesses
     }
 
     #[inline(always)]
-    fn factor(&self, k: usize) -> f32 {
-        f32::from_bits(self.access(k)[1])
+    fn columns(&self, at: usize, n: usize) -> Self::Columns {
+        let dim = self.all.params.dim as usize;
+        trusted::Columns::new(self.grads, self.grads.len() / dim, dim, at, n)
     }
 
     #[inline(always)]
-    fn prefetch<const N: usize>(&self, k: usize) {
-        if k < self.all.accesses.len() {
-            prefetch(self.of(k));
-        }
+    fn row<const N: usize>(&self, columns: Self::Columns, _: usize, access: [u32; 2]) -> Option<[f32; N]> {
+        let [output, _] = self.access(access);
+        let gradients = columns.of(output);
+        assert!(gradients.is_some(), "an output row beyond the last gradient");
+        gradients.map(|gradients| K::read(gradients, self.all.inverse).some(0))
+    }
+
+    #[inline(always)]
+    fn factor(&self, _: usize, access: [u32; 2]) -> f32 {
+        f32::from_bits(self.access(access)[1])
+    }
+
+    #[inline(always)]
+    fn prefetch<const N: usize>(&self, _: usize, access: [u32; 2]) {
+        let dim = self.all.params.dim as usize;
+        let at = (self.access(access)[0] as usize).wrapping_mul(dim);
+        prefetch_row(self.grads, at, dim, N * size_of::<K::Stored>());
     }
 }
 

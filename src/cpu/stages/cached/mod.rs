@@ -20,6 +20,7 @@ pub(crate) mod space;
 pub(crate) mod tables;
 pub(crate) mod touch;
 pub(crate) mod update;
+pub(crate) mod wanted;
 
 pub(crate) use admit::admit;
 pub(crate) use arrange::arrange;

@@ -59,6 +59,11 @@ impl Download {
         Self { buffer, told }
     }
 
+    /// Whether the encoder's fate is known.
+    pub(crate) fn told(&self) -> bool {
+        self.told.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Whether the encoder was dropped without being submitted.
     pub(crate) fn dropped(&self) -> bool {
         *self.told.0.lock().unwrap_or_else(PoisonError::into_inner) == Some(Fate::Dropped)

@@ -51,6 +51,8 @@ pub(crate) struct Fetch {
     pub(crate) stride: u64,
     /// The submission that fills the list; `None` waits for all submissions.
     pub(crate) after: Option<wgpu::SubmissionIndex>,
+    /// The downloads are known to be here ([`Self::ready`]), so there is no submission to wait for.
+    pub(crate) here: bool,
     /// The time that the host's part took in its last run.
     pub(crate) took: Duration,
 }
@@ -90,6 +92,21 @@ impl Fetch {
         self.listing.as_ref().is_some_and(|listing| listing.download.dropped())
     }
 
+    /// True if every download has come, or never will.
+    pub(crate) fn ready(&self) -> bool {
+        self.listing.as_ref().is_none_or(|listing| listing.download.told()) && self.landings.iter().all(Landing::told)
+    }
+
+    /// True if the list is here and longer than the part that was downloaded, so that the rest takes a second download, and a wait.
+    pub(crate) fn is_longer(&self) -> bool {
+        let longer = |listing: &Listing| {
+            let length = |bytes: &[u8]| bytemuck::pod_read_unaligned::<Step>(bytes).counts[count::MOVES];
+            let length = listing.download.read("fetch", size_of::<Step>() as u64, length);
+            length.is_ok_and(|length| length > listing.copied)
+        };
+        self.ready() && self.listing.as_ref().is_some_and(longer)
+    }
+
     /// Waits for the list and does the host's part.
     pub(crate) fn run(&mut self) -> Result<Arrivals, Error> {
         let found = self.run_meanwhile();
@@ -103,7 +120,9 @@ impl Fetch {
         self.took = Duration::ZERO;
         let left = self.left(); // while the device is still at work
         context.guarded(|| {
-            context.wait(self.after.clone())?;
+            if !self.here {
+                context.wait(self.after.clone())?;
+            }
             self.read_list()?;
             let host = self.host.clone();
             let (found, took) = host.traffic.timed(|| {

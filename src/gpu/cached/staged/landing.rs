@@ -60,6 +60,11 @@ impl Landing {
         self.download.dropped()
     }
 
+    /// Whether the download has come, or never will.
+    pub(crate) fn told(&self) -> bool {
+        self.download.told()
+    }
+
     /// Records the download again, if the records are still in the flight. Returns whether they are.
     pub(crate) fn record_again(
         &mut self,
@@ -108,8 +113,11 @@ impl Landing {
 
     /// Writes the records to the store. May be called again after an error.
     pub(crate) fn land(&mut self, context: &Context, host: &Host) -> Result<(), Error> {
-        let written = self
-            .read(context, host, |rows, records| host.store.write().write(rows, records).map(|()| rows.len() as u64))?;
+        let written = self.read(context, host, |rows, records| {
+            // A write of nothing would mark a file as not flushed.
+            let written = if rows.is_empty() { Ok(()) } else { host.store.write().write(rows, records) };
+            written.map(|()| rows.len() as u64)
+        })?;
         host.traffic.landed(written?, Self::bytes(self.most, self.stride));
         Ok(())
     }

@@ -205,15 +205,24 @@ impl Staged {
     }
 
     /// Reserves the buffers of a training step of up to `most` Moves, before any of it is recorded. `more`: the backward of the last step
-    /// may still come.
-    pub(crate) fn reserve(&mut self, context: &Context, layout: &Layout, most: u32, more: bool) -> Result<Room, Error> {
+    /// may still come. `reads`: the step has no backward, so it makes no row newer than the store, and nobody may wait for it, so its
+    /// whole list of Moves is downloaded at once.
+    pub(crate) fn reserve(
+        &mut self,
+        context: &Context,
+        layout: &Layout,
+        most: u32,
+        more: bool,
+        reads: bool,
+    ) -> Result<Room, Error> {
         let enough = most == 0 || self.flight.as_ref().is_some_and(|flight| flight.capacity >= most);
         let purpose = flight::Purpose::Steps { keeps: self.most_kept(most) };
         let flight = if enough { None } else { Some(Flight::new(context, layout, most, purpose)?) };
-        let copied = self.host.guess(most);
+        let copied = if reads { most } else { self.host.guess(most) };
         let listing = self.host.downloads.take(context, list_bytes(copied))?;
         let landing = if more { None } else { self.reserve_close(context)? };
-        if let Err(error) = self.unflushed() {
+        let told = if reads { Ok(()) } else { self.unflushed() };
+        if let Err(error) = told {
             [Some(listing), landing].into_iter().flatten().for_each(|buffer| self.host.downloads.give(buffer));
             return Err(error);
         }
@@ -271,6 +280,7 @@ impl Staged {
             slots: self.slots,
             stride: self.stride,
             after: None,
+            here: false,
             took: Duration::ZERO,
         }
     }
@@ -284,13 +294,14 @@ impl Staged {
     }
 
     /// Records the copy of a training step's missing records into the flight. Returns the uniform for exchange; `None` if no record is
-    /// missing.
+    /// missing. `updates`: bypassed rows may change, and so leave.
     pub(crate) fn arrive(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
         tables: &Tables,
         arrivals: &Arrivals,
+        updates: bool,
     ) -> Result<Option<wgpu::Buffer>, Error> {
         let reserved = self.reserve_close(context)?;
         // A landing whose encoder was dropped is recorded again, before this step overwrites its records in the flight.
@@ -306,7 +317,8 @@ impl Staged {
         self.host.begun.fetch_add(1, Ordering::Relaxed);
         self.parity = 1 - self.parity;
         receive(&self.host, encoder, tables, flight, self.parity, arrivals);
-        let most = list.iter().filter(|one| one.place >= self.slots || one.flags & Move::WRITE != 0).count() as u32;
+        let leaves = |one: &&Move| (updates && one.place >= self.slots) || one.flags & Move::WRITE != 0;
+        let most = list.iter().filter(leaves).count() as u32;
         self.leaving = Some(Leaving { list, most });
         let shard = flight.shard(Shard::PACK | Shard::UNPACK, self.parity, 0, flight.capacity);
         Ok(Some(context.uniform(&shard)))
@@ -457,6 +469,7 @@ impl Staged {
             slots: self.slots,
             stride: self.stride,
             after: None,
+            here: false,
             took: Duration::ZERO,
         };
         let arrivals = fetch.run()?;

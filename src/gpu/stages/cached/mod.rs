@@ -18,4 +18,5 @@ pub(crate) mod space;
 pub(crate) mod tables;
 pub(crate) mod touch;
 pub(crate) mod update;
+pub(crate) mod wanted;
 pub(crate) mod windows;

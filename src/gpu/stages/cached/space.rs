@@ -21,6 +21,8 @@ pub(crate) struct Bound<'a> {
     pub(crate) indices: wgpu::BindingResource<'a>,
     pub(crate) offsets: wgpu::BindingResource<'a>,
     pub(crate) weights: wgpu::BindingResource<'a>,
+    /// The list of wanted rows in the place of indices and offsets.
+    pub(crate) wanted: Option<&'a wgpu::Buffer>,
 }
 
 impl<'a> Bound<'a> {
@@ -36,7 +38,14 @@ impl<'a> Bound<'a> {
             indices: context.bind_or("indices", batch.indices, u64::from(params.indices) * 4, &dummy)?,
             offsets: context.bind("offsets", batch.offsets, (u64::from(params.bags) + 1) * 4)?,
             weights: context.bind_or("weights", batch.weights, u64::from(params.indices) * 4, &dummy)?,
+            wanted: None,
         })
+    }
+
+    /// Takes a list of wanted rows; binds `dummy` for every buffer of a batch.
+    pub(crate) fn of_wanted(dummy: &'a wgpu::Buffer, list: &'a wgpu::Buffer) -> Self {
+        let dummy = || dummy.as_entire_binding();
+        Self { indices: dummy(), offsets: dummy(), weights: dummy(), wanted: Some(list) }
     }
 }
 

@@ -118,12 +118,6 @@ pub static REDUNDANT: &[Redundant] = &[
         proof: "handle has barriers of its own behind the last read of the list",
     },
     Redundant {
-        kernel: "update",
-        file: "shared/row_counts.wgsl",
-        near: "first_rows[local] = table_base(table)",
-        proof: "handle has barriers of its own before it counts a row",
-    },
-    Redundant {
         kernel: "scatter",
         file: "sort/scatter.wgsl",
         near: "send_values(to_c,",

@@ -368,6 +368,11 @@ pub struct Case {
     pub default: bool,
 }
 
+/// The number of a binding of any bind group.
+pub fn number(group: u32, binding: u32) -> u32 {
+    group << 16 | binding
+}
+
 /// A binding that the text declares.
 #[derive(Clone, Debug)]
 pub struct Declared {

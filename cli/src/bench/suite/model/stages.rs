@@ -551,14 +551,14 @@ fn admit(work: &Work) -> (&'static str, Counts) {
     // The end of the set, its candidates, its tags, stamps and flags.
     counts.touch(one(sets * (3.0 + 2.0 * (each.log2() + 1.0))));
     counts.touch(span(16.0 * each, 16.0) * (2.0 * sets) + span(128.0, 128.0) * (3.0 * sets) + one(sets));
-    // Admitted rows: the stamps of their places, then tags, stamps, frequencies and Moves. Empty ways are taken side by side.
+    // Admitted rows: the stamps and flags of their places, then stamps, frequencies, flags and Moves. Empty ways are taken side by side.
     let taken = (facts.admitted / sets).max(1.0);
     let evicting = facts.evictions / facts.admitted.max(1.0);
     let ways = evicting * distinct(4.0, taken) + (1.0 - evicting) * span(4.0 * taken, 4.0).sectors;
     let line = Touched { sectors: ways, lines: 1.0 } * sets;
     let near = span(16.0 * each, 16.0);
     let moves = Touched { sectors: distinct(near.sectors, taken), lines: near.lines.min(taken) };
-    counts.touch(line * 4.0 + one(sets) + moves * (2.0 * sets));
+    counts.touch(line * 5.0 + one(sets) + moves * (2.0 * sets));
     if facts.evictions > 0.0 {
         counts.touch((line + one(2.0 * sets)) * evicting);
     }
@@ -682,10 +682,10 @@ fn exchange(work: &Work) -> (&'static str, Counts) {
             // A list of some shards has only the Moves with which a row of them leaves.
             let lists = (n / LISTED).ceil() * record_groups;
             counts.barriers += 3.0 * if cut { (left / lists / at_once).ceil() * lists } else { turns };
-            // Flags are read, and cleared: read and written. The rows of a subgroup come set by set.
+            // Of a row that leaves, flags are read, and cleared: read and written; of one that comes, read and written, and tag and stamp written. The rows of a subgroup come set by set.
             let sets = (1.0 + (row.rows - 1.0) * distinct(facts.sets, n) / n).min(row.rows);
             let flags = Touched { sectors: distinct(4.0 * sets, row.rows), lines: sets };
-            counts.touch(flags * (3.0 * left / row.rows) + pack(work, facts.write_backs));
+            counts.touch(flags * ((3.0 * left + 4.0 * facts.admitted) / row.rows) + pack(work, facts.write_backs));
         }
         counts.touch(unpack(work, n));
         for rows in [facts.write_backs, facts.bypassed] {

@@ -11,7 +11,7 @@ use naga::{
     valid::{FunctionInfo, ModuleInfo},
 };
 
-use super::program::{Builtin, Declared, Memory, Op, Program, Reg, Slot, Step, Target};
+use super::program::{Builtin, Declared, Memory, Op, Program, Reg, Slot, Step, Target, number};
 
 /// A change of the text, by the statement's span.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -157,12 +157,12 @@ impl<'m> Compiler<'m> {
             let inner = &self.module.types[variable.ty].inner;
             let place = match variable.space {
                 AddressSpace::Storage { .. } | AddressSpace::Uniform => {
-                    let Some(binding) = variable.binding.filter(|binding| binding.group == 0) else {
-                        panic!("{:?}: wanted a binding in group 0", variable.name);
+                    let Some(binding) = variable.binding else {
+                        panic!("{:?}: wanted a binding", variable.name);
                     };
                     let writes = matches!(variable.space, AddressSpace::Storage { access } if access.contains(StorageAccess::STORE));
                     self.program.bindings.push(Declared {
-                        binding: binding.binding,
+                        binding: number(binding.group, binding.binding),
                         name: variable.name.clone().unwrap_or_default(),
                         writes,
                         uniform: variable.space == AddressSpace::Uniform,

@@ -13,6 +13,7 @@ use super::{
     kernel::{Code, Entry, LaneBindGroup, LanePipeline},
     lock,
 };
+use crate::lanes::program::number;
 
 /// A recorded command.
 #[derive(Clone, Debug)]
@@ -92,7 +93,7 @@ impl CommandEncoderInterface for LaneEncoder {
 
     fn begin_compute_pass(&self, descriptor: &wgpu::ComputePassDescriptor<'_>) -> DispatchComputePass {
         assert!(descriptor.timestamp_writes.is_none(), "the lane executor has no timestamps");
-        DispatchComputePass::custom(LanePass { commands: self.commands.clone(), code: None, entries: None })
+        DispatchComputePass::custom(LanePass { commands: self.commands.clone(), code: None, groups: Vec::new() })
     }
 
     fn begin_render_pass(&self, _: &wgpu::RenderPassDescriptor<'_>) -> DispatchRenderPass {
@@ -160,7 +161,8 @@ impl CommandEncoderInterface for LaneEncoder {
 struct LanePass {
     commands: Commands,
     code: Option<Arc<Code>>,
-    entries: Option<Arc<[Entry]>>,
+    /// The entries of each bind group.
+    groups: Vec<Option<Arc<[Entry]>>>,
 }
 
 impl Drop for LanePass {
@@ -174,9 +176,10 @@ impl ComputePassInterface for LanePass {
     }
 
     fn set_bind_group(&mut self, index: u32, group: Option<&DispatchBindGroup>, offsets: &[u32]) {
-        assert!(index == 0 && offsets.is_empty(), "the lane executor has one bind group, without dynamic offsets");
+        assert!(offsets.is_empty(), "the lane executor has no dynamic offsets");
         let group: Option<&LaneBindGroup> = group.and_then(|group| group.as_custom());
-        self.entries = group.map(|group| group.entries.clone());
+        self.groups.resize(self.groups.len().max(index as usize + 1), None);
+        self.groups[index as usize] = group.map(|group| group.entries.clone());
     }
 
     fn set_immediates(&mut self, _: u32, _: &[u8]) {
@@ -203,7 +206,17 @@ impl ComputePassInterface for LanePass {
 
     fn dispatch_workgroups(&mut self, x: u32, y: u32, z: u32) {
         let code = self.code.clone().unwrap_or_else(|| panic!("a dispatch without a pipeline"));
-        let entries = self.entries.clone().unwrap_or_else(|| panic!("a dispatch without a bind group"));
+        let entries = match &self.groups[..] {
+            [] => panic!("a dispatch without a bind group"),
+            [Some(only)] => only.clone(),
+            several => (0..)
+                .zip(several)
+                .flat_map(|(group, entries)| {
+                    entries.iter().flat_map(|entries| entries.iter()).map(move |one| (group, one))
+                })
+                .map(|(group, one)| Entry { binding: number(group, one.binding), ..one.clone() })
+                .collect(),
+        };
         lock(&self.commands).push(Command::Dispatch { code, entries, groups: [x, y, z] });
     }
 

@@ -1,0 +1,108 @@
+//! Feedback: the rows that a caller's shaders want become the accesses of a step without outputs and without a backward.
+
+use crate::{
+    config::Policy,
+    error::Error,
+    gpu::{
+        cached::{
+            forward::record_step,
+            group::{Group, grown},
+        },
+        reader::{Feedback, RowReader},
+        stages::cached::space::Bound,
+    },
+    table::{layout::Params, params::Mode, rng::Purpose},
+};
+
+impl Group {
+    /// Refuses feedback for a group that admits no rows.
+    pub(crate) fn check_feedback(&self, feedback: Option<Feedback>, flushed: bool) -> Result<(), Error> {
+        if feedback.is_none() || (self.tables.layout.sets > 0 && self.config.policy != Policy::Static && !flushed) {
+            return Ok(());
+        }
+        Err(Error::Reader {
+            what: "feedback",
+            wanted: "a cache that admits rows, and Reader::flushed unset".into(),
+            found: format!(
+                "{} cache rows, policy {}, flushed {flushed}",
+                self.config.cache_rows,
+                self.config.policy.name()
+            ),
+            remedy: "give the group cache rows and a policy other than static, or leave Reader::feedback unset",
+        })
+    }
+
+    /// Takes the rows that shaders have wanted, by `P_want`, since the last call as the next batch, and begins a new frame of the list. The
+    /// batch is a training step without outputs and without a backward: wanted rows that are in the cache are stamped, others are admitted by
+    /// the group's policy, and all are counted. Call it behind the passes that read rows, in the same encoder or a later one; once a frame
+    /// suffices. It never waits, and in a frame like an earlier one it creates nothing.
+    ///
+    /// Rows of a table on the device, or mapped, are moved in at once, in `encoder`. Rows of a staged table are only decided; [`pump`] moves
+    /// them in. Until it has, another call records nothing, returns `false`, and the list goes on growing; every other call but `pump` is
+    /// refused, as after [`record_prefetch`](Self::record_prefetch).
+    ///
+    /// Under LRU without pins, with at most 32 wanted rows in a set and a list that has room, every wanted row is in the cache once they
+    /// have been moved in.
+    ///
+    /// [`pump`]: Self::pump
+    ///
+    /// # Errors
+    /// [`Error::Reader`] for a reader without feedback, of another group, or [`stale`](RowReader::stale); [`Error::Order`] if a forward waits
+    /// for its backward, or a prefetched batch for its forward; [`Error::OutOfMemory`]; [`Error::Store`]; the error of an earlier skipped
+    /// step. After an error nothing is recorded, and the list is as it was.
+    pub fn record_feedback(&mut self, encoder: &mut wgpu::CommandEncoder, reader: &RowReader) -> Result<bool, Error> {
+        let wanted = reader.wanted_of(&self.readable)?;
+        let context = self.front.context.clone();
+        context.guarded(|| {
+            self.check()?;
+            if self.front.state.prefetched().is_some_and(|prefetched| prefetched.batch.is_none()) {
+                return Ok(false);
+            }
+            self.front.state.not_prefetched("record_feedback")?;
+            self.front.state.not_pending("record_feedback")?;
+            let layout = &self.tables.layout;
+            let rows = wanted.list.rows;
+            let params = Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack).batch(rows, 0, false);
+            let dummy = self.front.dummy.clone();
+            let bound = Bound::of_wanted(&dummy, &wanted.buffer);
+            if self.staged.is_some() {
+                self.decide_bound(encoder, params, &bound, None)?;
+            } else {
+                let space = grown(&mut self.train[0], &context, layout, rows, true)?;
+                record_step(&context, encoder, &self.tables, space, &params, &bound, None);
+            }
+            wanted.clear(encoder);
+            Ok(true)
+        })
+    }
+
+    /// Moves the rows of a staged table's feedback in, if the device has listed them: gathers their records on the host and submits their
+    /// way to the cache. Returns whether it did. It never waits for the device: if the list has not come, it does nothing. Call it once a
+    /// frame, before the passes that read rows. [`fetch`](Self::fetch) before it waits for the list.
+    ///
+    /// # Errors
+    /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. After an error nothing is lost, and `pump` may be called
+    /// again.
+    pub fn pump(&mut self) -> Result<bool, Error> {
+        let context = self.front.context.clone();
+        context.guarded(|| {
+            if self.front.state.prefetched().is_none_or(|prefetched| prefetched.batch.is_some()) {
+                return Ok(false);
+            }
+            match self.try_fetch() {
+                Ok(true) => {}
+                // The encoder was dropped, so the list is as it was.
+                Err(Error::Order { .. }) if self.front.state.prefetched().is_none() => return Ok(false),
+                other => return other,
+            }
+            let Some(prefetched) = self.front.state.take_prefetched() else { return Ok(false) };
+            let mut encoder = context.new_encoder();
+            if let Err(error) = self.carry_out(&mut encoder, None, &prefetched) {
+                self.front.state.prefetch(prefetched);
+                return Err(error);
+            }
+            context.queue().submit([encoder.finish()]);
+            Ok(true)
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! Readers of a cached group: the buffers that hold its rows.
+
+use crate::{
+    error::Error,
+    gpu::{
+        cached::group::Group,
+        reader::{ReadableBuffers, Reader, RowReader, Shape},
+    },
+    table::{layout::Params, params::Mode, rng::Purpose},
+    wgsl::{Cut, reader::ReaderKind},
+};
+
+impl Group {
+    /// Functions with which shaders of your own read rows, and their bindings. A reader of a table on the device, or mapped, reads a cached
+    /// row from its slot and any other row from its record. A reader of a staged table reads the cache alone.
+    ///
+    /// # Errors
+    /// [`Error::Reader`] for a prefix that is no identifier, a bind group above the device's limit, a staged table without a cache or with
+    /// [`Reader::flushed`], feedback of a group that admits no rows; [`Error::Unsupported`] if a stage cannot bind as many storage buffers: one for
+    /// the tags, one for each window of
+    /// the cache, one for each shard of the table.
+    pub fn reader(&self, wanted: Reader<'_>) -> Result<RowReader, Error> {
+        if self.staged.is_some() && (wanted.flushed || self.tables.layout.sets == 0) {
+            return Err(Error::Reader {
+                what: "a staged table",
+                wanted: "a cache, and Reader::flushed unset: the host has the records".into(),
+                found: format!("{} cache rows, flushed {}", self.config.cache_rows, wanted.flushed),
+                remedy: "give the group cache rows, or another placement",
+            });
+        }
+        self.check_feedback(wanted.feedback, wanted.flushed)?;
+        if !self.readable.in_use() {
+            self.readable.renew(self.readable_buffers());
+        }
+        RowReader::new(&self.front.context, &wanted, &self.readable, self.tables.layout.total_rows)
+    }
+
+    /// Has every reader bind anew, because other buffers hold the rows, or other rows are in them.
+    pub(crate) fn renew_readers(&self) {
+        if self.readable.in_use() {
+            self.readable.renew(self.readable_buffers());
+        }
+    }
+
+    fn readable_buffers(&self) -> ReadableBuffers {
+        let (context, tables) = (&self.front.context, &self.tables);
+        let layout = &tables.layout;
+        let table = self.staged.is_none();
+        let cut = Cut {
+            width: layout.width(),
+            windows: layout.windows(),
+            shards: if table { layout.shards } else { 1 },
+            item: if table { layout.row.item() } else { 1 },
+        };
+        let params = Params::new(&self.config, layout, Mode::Frozen, Purpose::WriteBack);
+        let kind = ReaderKind::Rows { cache: layout.sets > 0, table };
+        let mut buffers = vec![
+            ("params", vec![context.uniform(&params)]),
+            ("ways", vec![tables.ways.clone()]),
+            ("cache", tables.cache.buffers().to_vec()),
+        ];
+        if table {
+            let shard = layout.neighbours(0, layout.shards, 0);
+            buffers.extend([("shard", vec![context.uniform(&shard)]), ("records", tables.records.clone())]);
+        }
+        ReadableBuffers { shape: Shape { cut, kind }, buffers }
+    }
+}

@@ -1,0 +1,52 @@
+//! Readers of a shared array: the buffers that hold its weights.
+
+use crate::{
+    error::Error,
+    gpu::{
+        reader::{ReadableBuffers, Reader, RowReader, Shape},
+        robe::RobeGroup,
+    },
+    table::params::Mode,
+    wgsl::{Cut, reader::ReaderKind},
+};
+
+impl RobeGroup {
+    /// Functions with which shaders of your own read rows, and their bindings: one storage buffer for each window of the array.
+    ///
+    /// # Errors
+    /// As [`Group::reader`](crate::Group::reader); an array has no cache, so [`Reader::flushed`] changes nothing, and feedback is refused.
+    pub fn reader(&self, wanted: Reader<'_>) -> Result<RowReader, Error> {
+        if wanted.feedback.is_some() {
+            return Err(Error::Reader {
+                what: "feedback",
+                wanted: "a group of rows".into(),
+                found: "a shared array, which lies on the device whole".into(),
+                remedy: "leave Reader::feedback unset",
+            });
+        }
+        if !self.readable.in_use() {
+            self.readable.renew(self.readable_buffers());
+        }
+        RowReader::new(&self.front.context, &wanted, &self.readable, self.layout.total_rows)
+    }
+
+    /// Has every reader bind anew, because the array has other values or another configuration.
+    pub(crate) fn renew_readers(&self) {
+        if self.readable.in_use() {
+            self.readable.renew(self.readable_buffers());
+        }
+    }
+
+    fn readable_buffers(&self) -> ReadableBuffers {
+        let (context, array) = (&self.front.context, &self.array);
+        let kind = ReaderKind::Shared { plain: array.storage.plain() };
+        ReadableBuffers {
+            shape: Shape { cut: Cut { windows: array.memory.len() as u32, ..Cut::ONE }, kind },
+            buffers: vec![
+                ("params", vec![context.uniform(&self.params(Mode::Frozen))]),
+                ("robe", vec![context.uniform(&array.robe)]),
+                ("window", array.memory.clone()),
+            ],
+        }
+    }
+}

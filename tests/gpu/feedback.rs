@@ -1,0 +1,607 @@
+//! Feedback: rows that a caller's shaders want come into the cache.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use hotrow::{
+    Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Init, Optimizer, Placement,
+    Policy, Precision, RamStore, Reader, RobeGroup, RowReader, SharedStore, adapter,
+    internals::{held_bindings, layout::NONE},
+    robe, wgpu,
+};
+use hotrow_harness::device::{options, with_gpu};
+
+use crate::reader::{Program, Seen, all_rows, config, draws, emb, resident, train};
+use crate::staged::{Failing, insist};
+
+const PLACEMENTS: [Placement; 2] = [Placement::Device, Placement::Staged];
+
+fn wanting() -> Reader<'static> {
+    Reader { feedback: Some(Feedback::default()), ..emb() }
+}
+
+/// A group, its reader with feedback, and a program that reads and wants rows.
+struct Scene {
+    context: Context,
+    group: Group,
+    reader: RowReader,
+    program: Program,
+}
+
+impl Scene {
+    fn new(context: &Context, config: GroupConfig, wanted: Reader<'_>) -> Self {
+        let dim = config.dim;
+        let group = Group::new(context, config).unwrap();
+        let reader = group.reader(wanted).unwrap();
+        let program = Program::new(context, &reader, "emb", dim);
+        Self { context: context.clone(), group, reader, program }
+    }
+
+    fn draw(&mut self, rows: &[u32]) -> Vec<Seen> {
+        self.program.read(self.reader.bind_group().unwrap(), rows)
+    }
+
+    fn encoder(&self) -> wgpu::CommandEncoder {
+        self.context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+    }
+
+    fn record_feedback(&mut self) -> bool {
+        let mut encoder = self.encoder();
+        let recorded = self.group.record_feedback(&mut encoder, &self.reader).unwrap();
+        self.context.queue().submit([encoder.finish()]);
+        recorded
+    }
+
+    /// A frame: moves in what is ready, draws, asks, and waits as for a display.
+    fn frame(&mut self, rows: &[u32]) -> Vec<Seen> {
+        self.group.pump().unwrap();
+        let seen = self.draw(rows);
+        self.record_feedback();
+        self.context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        // The poll of another test's thread may not have delivered the list yet. Without a list there is nothing to fetch.
+        while self.group.try_fetch() == Ok(false) {
+            std::thread::yield_now();
+        }
+        seen
+    }
+
+    /// Waits for the rows that are on their way.
+    fn settle(&mut self) {
+        if self.group.store().is_some() {
+            self.group.fetch(None).unwrap();
+            assert!(self.group.pump().unwrap());
+        }
+        assert!(!self.group.pump().unwrap(), "nothing is left");
+    }
+
+    fn counters(&mut self) -> Counters {
+        self.group.counters().unwrap().into_iter().sum()
+    }
+
+    /// The counts of `frames` frames, once they have arrived.
+    fn counts(&mut self, frames: u32) -> FeedbackCounts {
+        let start = Instant::now();
+        loop {
+            match self.reader.feedback_seen().unwrap() {
+                Some(counts) if counts.frames == frames => return counts,
+                found => assert!(start.elapsed() < Duration::from_secs(60), "{found:?}"),
+            }
+            self.context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        }
+    }
+}
+
+/// At most 32 rows in a set, and many more accesses, some beyond the tables.
+fn some_rows() -> Vec<u32> {
+    let rows = (0..70).map(|i| i * 9 % 700);
+    rows.flat_map(|row| std::iter::repeat_n(row, 1 + row as usize % 5)).collect()
+}
+
+fn distinct(rows: &[u32]) -> Vec<u32> {
+    let mut rows = rows.to_vec();
+    rows.sort_unstable();
+    rows.dedup();
+    rows
+}
+
+/// The step of a feedback is that of a training forward of each wanted row, once, bit for bit.
+#[test]
+fn a_frame_is_a_step_of_each_wanted_row() {
+    with_gpu(|context| {
+        for placement in PLACEMENTS {
+            for policy in [Policy::Lru, Policy::Lfu] {
+                let config = config(Precision::Int8, 8).with_placement(placement).with_policy(policy);
+                let mut scene = Scene::new(context, config.clone(), wanting());
+                let mut other = Group::new(context, config).unwrap();
+                for frame in 0..4 {
+                    train(&mut scene.group, frame..frame + 1);
+                    train(&mut other, frame..frame + 1);
+                    let rows: Vec<u32> = some_rows().iter().map(|row| (row + 40 * frame) % 700).collect();
+                    scene.draw(&rows);
+                    assert!(scene.record_feedback());
+                    scene.settle();
+                    let listed = distinct(&rows);
+                    other.forward(&listed, &[0, listed.len() as u32], None).unwrap();
+                    other.abandon_backward();
+                    assert_eq!(scene.group.counters().unwrap(), other.counters().unwrap());
+                    assert!(scene.group.snapshot().unwrap() == other.snapshot().unwrap(), "{placement:?} {policy:?}");
+                }
+                other.forward(&[1], &[0, 1], None).unwrap();
+                assert!(scene.group.snapshot().unwrap() != other.snapshot().unwrap(), "the comparison can fail");
+                assert_eq!(scene.counters().out_of_range, 0, "padding is no index");
+            }
+        }
+    });
+}
+
+/// A frame that draws the same is all resident after at most three frames, whatever was in the cache.
+#[test]
+fn a_still_picture_is_all_there_after_three_frames() {
+    with_gpu(|context| {
+        for precision in [Precision::Fp32, Precision::Int4] {
+            let config = config(precision, 8).with_placement(Placement::Staged);
+            let mut scene = Scene::new(context, config.clone(), wanting());
+            train(&mut scene.group, 0..3);
+            let mut rows = some_rows();
+            let first = scene.frame(&rows);
+            assert!(first.iter().filter(|seen| !seen.contains).count() > 20, "most rows are missing at first");
+            for _ in 0..2 {
+                scene.frame(&rows);
+            }
+            rows.push(700);
+            let last = scene.frame(&rows);
+            let missing = last.iter().filter(|seen| !seen.contains).count();
+            assert_eq!(missing, 1, "{precision:?}: all but the row beyond the table");
+            scene.settle();
+            let inside = &rows[..rows.len() - 1];
+            let wanted = scene.group.read_rows(inside).unwrap();
+            for (seen, row) in last.iter().zip(wanted.chunks(8)) {
+                assert!(seen.values.iter().zip(row).all(|(&bits, value)| bits == value.to_bits()));
+            }
+            // Another picture, without feedback: nothing comes.
+            let other: Vec<u32> = (0..300).collect();
+            let found = scene.draw(&other);
+            assert!(scene.draw(&other) == found && found.iter().any(|seen| !seen.contains));
+            // More than 32 wanted rows in a set do not all fit.
+            for _ in 0..4 {
+                scene.frame(&(0..300).collect::<Vec<u32>>());
+            }
+            assert!(scene.frame(&other).iter().any(|seen| !seen.contains));
+        }
+    });
+}
+
+/// Between the decision and the moving in, a row on its way reads zeros; all others read as before or not at all.
+#[test]
+fn a_wanted_row_is_not_shown_before_it_is_moved_in() {
+    with_gpu(|context| {
+        for precision in [Precision::Fp32, Precision::Int8] {
+            let config = config(precision, 8).with_placement(Placement::Staged);
+            let mut scene = Scene::new(context, config, wanting());
+            train(&mut scene.group, 0..3);
+            let before = resident(&mut scene.group);
+            let right = scene.group.read_rows(&(0..700).collect::<Vec<u32>>()).unwrap();
+            let rows = distinct(&some_rows());
+            scene.draw(&rows);
+            assert!(scene.record_feedback());
+            assert!(!scene.record_feedback(), "a batch is under way");
+            let seen = scene.draw(&all_rows());
+            for (&row, seen) in all_rows().iter().zip(&seen) {
+                let zero = seen.values.iter().all(|&bits| bits == 0);
+                assert!(seen.contains || zero, "row {row}");
+                assert_eq!(seen.contains, before.contains(&row), "row {row}: it has not come, or has not left");
+                if seen.contains {
+                    let values = &right[8 * row as usize..8 * row as usize + 8];
+                    assert!(seen.values.iter().zip(values).all(|(&bits, value)| bits == value.to_bits()), "row {row}");
+                }
+            }
+            let missing = rows.iter().filter(|row| !seen[**row as usize].contains).count();
+            assert!(missing > 20, "{missing}");
+            scene.settle();
+            assert!(scene.draw(&rows).iter().all(|seen| seen.contains));
+        }
+    });
+}
+
+/// Rows of an FP32 table have the same bits whatever the cache holds, so feedback between training steps changes none.
+#[test]
+fn feedback_between_training_steps_changes_no_value() {
+    with_gpu(|context| {
+        for placement in PLACEMENTS {
+            let config = config(Precision::Fp32, 8).with_placement(placement);
+            let mut scene = Scene::new(context, config.clone(), wanting());
+            let mut other = Group::new(context, config).unwrap();
+            for step in 0..5 {
+                scene.draw(&some_rows().iter().map(|row| (row + 31 * step) % 700).collect::<Vec<_>>());
+                scene.record_feedback();
+                scene.settle();
+                train(&mut scene.group, step..step + 1);
+                train(&mut other, step..step + 1);
+            }
+            let rows: Vec<u32> = (0..700).collect();
+            let wanted = other.read_rows(&rows).unwrap();
+            assert!(scene.group.read_rows(&rows).unwrap() == wanted);
+            train(&mut other, 9..10);
+            assert!(other.read_rows(&rows).unwrap() != wanted, "the comparison can fail");
+        }
+    });
+}
+
+/// The order of the calls: feedback only where no other step is under way.
+#[test]
+fn the_order_of_feedback_and_steps() {
+    with_gpu(|context| {
+        let order = |found: Result<bool, Error>| assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
+        for placement in PLACEMENTS {
+            let mut scene = Scene::new(context, config(Precision::Int8, 8).with_placement(placement), wanting());
+            let record = |scene: &mut Scene| {
+                let mut encoder = scene.encoder();
+                scene.group.record_feedback(&mut encoder, &scene.reader)
+            };
+            let outputs = scene.group.forward(&[1, 2], &[0, 2], None).unwrap();
+            order(record(&mut scene));
+            scene.group.prefetch(&[3], &[0, 1], None).unwrap();
+            order(record(&mut scene));
+            assert!(!scene.group.pump().unwrap(), "a caller's own prefetch is not pumped");
+            scene.group.backward(&outputs).unwrap();
+            order(record(&mut scene));
+            scene.group.forward_prefetched().unwrap();
+            order(record(&mut scene));
+            scene.group.backward(&outputs).unwrap();
+            scene.draw(&[5, 6, 7]);
+            assert!(scene.record_feedback());
+            if placement == Placement::Staged {
+                // As after a prefetch.
+                order(scene.group.flush().map(|()| true));
+                order(scene.group.forward(&[1], &[0, 1], None).map(|_| true));
+                order(scene.group.prefetch(&[1], &[0, 1], None).map(|()| true));
+                order(scene.group.forward_prefetched().map(|_| true));
+                order(scene.group.resize_cache(64).map(|_| true));
+                assert!(!record(&mut scene).unwrap());
+            }
+            scene.settle();
+            assert!([5, 6, 7].iter().all(|row| resident(&mut scene.group).contains(row)));
+            scene.group.forward(&[1], &[0, 1], None).unwrap();
+            scene.group.backward(&[0.5; 8]).unwrap();
+            scene.group.flush().unwrap();
+        }
+    });
+}
+
+/// An encoder that is not submitted yet, and one that is dropped: no call waits for it.
+#[test]
+fn nobody_waits_for_an_encoder() {
+    with_gpu(|context| {
+        let mut scene = Scene::new(context, config(Precision::Int8, 8).with_placement(Placement::Staged), wanting());
+        scene.draw(&[5, 6, 7]);
+        let start = Instant::now();
+        let mut encoder = scene.encoder();
+        assert!(scene.group.record_feedback(&mut encoder, &scene.reader).unwrap());
+        assert!(!scene.group.pump().unwrap());
+        drop(encoder);
+        assert!(!scene.group.pump().unwrap());
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+        // The list is as it was.
+        assert!(scene.record_feedback());
+        scene.settle();
+        assert_eq!(resident(&mut scene.group).len(), 3);
+    });
+}
+
+/// A frame that draws what an earlier one drew creates no buffer, bind group, uniform or pipeline.
+#[test]
+fn a_steady_frame_creates_nothing() {
+    with_gpu(|_| {
+        // A device of its own, so that other tests make nothing on it.
+        let adapter = &adapter::adapters()[0];
+        let (required_features, required_limits) = hotrow::requirements(adapter);
+        let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
+        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+        let context = Context::with_options(&device, &queue, &options()).unwrap();
+        for placement in PLACEMENTS {
+            let config = config(Precision::Int8, 8).with_placement(placement);
+            let mut group = Group::new(&context, config).unwrap();
+            let mut reader = group.reader(wanting()).unwrap();
+            let program = Program::new(&context, &reader, "emb", 8);
+            let encoder = || device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let held = |group: &Group| {
+                device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+                let report = device.generate_allocator_report();
+                (held_bindings(&context), group.memory(), report.map(|report| report.allocations.len()))
+            };
+            let mut frame = |group: &mut Group| {
+                group.pump().unwrap();
+                program.read(reader.bind_group().unwrap(), &some_rows());
+                let mut encoder = encoder();
+                group.record_feedback(&mut encoder, &reader).unwrap();
+                queue.submit([encoder.finish()]);
+                held(group)
+            };
+            let before = held(&group);
+            for _ in 0..4 {
+                frame(&mut group);
+            }
+            let steady = frame(&mut group);
+            assert!(steady.0.made > before.0.made && steady.1 != before.1, "the comparison can fail");
+            for _ in 0..6 {
+                assert_eq!(frame(&mut group), steady, "{placement:?}");
+            }
+        }
+    });
+}
+
+/// Rows without room in the list are counted, and so are calls with rows beyond the tables.
+#[test]
+fn a_short_list_and_strange_rows_are_counted() {
+    with_gpu(|context| {
+        let feedback = Some(Feedback { rows: 10, ..Feedback::default() });
+        for placement in PLACEMENTS {
+            let config = config(Precision::Int8, 8).with_placement(placement);
+            let mut scene = Scene::new(context, config, Reader { feedback, ..emb() });
+            let rows: Vec<u32> = (0..25).flat_map(|row| [row, row, row]).chain([700, NONE, 1 << 31]).collect();
+            for frame in 1..=3 {
+                scene.draw(&rows);
+                assert!(scene.record_feedback());
+                scene.settle();
+                let counts = scene.counts(frame);
+                assert_eq!(
+                    (counts.frames, counts.wanted, counts.lost, counts.beyond),
+                    (frame, 10 * frame, 15 * frame, 3 * frame)
+                );
+            }
+            let counters = scene.counters();
+            assert_eq!((counters.accesses, counters.out_of_range), (30, 0));
+            // A frame that wants nothing is no step.
+            let t = scene.group.snapshot().unwrap().t;
+            assert!(scene.record_feedback());
+            scene.settle();
+            assert_eq!((t, scene.group.snapshot().unwrap().t, scene.counts(4).lost), (3, 3, 45));
+        }
+    });
+}
+
+/// A filter of fewer bits than rows: rows share bits, by another hash in each frame, so that in the end each is listed.
+#[test]
+fn a_hashed_filter_lists_every_row_in_the_end() {
+    with_gpu(|context| {
+        let feedback = Some(Feedback { filter_bits: 127, ..Feedback::default() }); // 64 bits
+        let config = config(Precision::Int8, 8).with_placement(Placement::Staged).with_cache_rows(320);
+        let mut scene = Scene::new(context, config, Reader { feedback, ..emb() });
+        let rows: Vec<u32> = (0..100).flat_map(|i| [i * 7, i * 7]).collect();
+        let mut frames = 0;
+        loop {
+            let seen = scene.draw(&rows);
+            if seen.iter().all(|seen| seen.contains) {
+                break;
+            }
+            frames += 1;
+            assert!(frames < 60, "{} rows are missing", seen.iter().filter(|seen| !seen.contains).count() / 2);
+            scene.record_feedback();
+            scene.settle();
+            let listed = scene.counts(frames).wanted / frames;
+            assert!((30..=64).contains(&listed), "{listed} rows a frame");
+        }
+        assert!(frames > 1);
+    });
+}
+
+/// A fragment shader asks, and the rows come; all in the caller's own encoder.
+#[test]
+fn a_fragment_shader_asks() {
+    with_gpu(|context| {
+        if !draws(context) {
+            return;
+        }
+        let stages = wgpu::ShaderStages::FRAGMENT;
+        let mut group = Group::new(context, config(Precision::Int8, 8).with_placement(Placement::Staged)).unwrap();
+        let mut reader = group.reader(Reader { stages, ..wanting() }).unwrap();
+        let text = "
+            @vertex fn vertex(@builtin(vertex_index) i: u32) -> @builtin(position) vec4<f32> {
+                return vec4<f32>(vec2<f32>(f32(i & 1u), f32(i >> 1u)) * 4.0 - 1.0, 0.0, 1.0);
+            }
+            @fragment fn fragment(@builtin(position) at: vec4<f32>) -> @location(0) vec4<f32> {
+                let row = u32(at.x) / 2u + 8u * (u32(at.y) / 2u);
+                emb_want(row);
+                return emb_row4(row, 0u);
+            }
+        ";
+        let device = context.device();
+        let source = wgpu::ShaderSource::Wgsl((reader.wgsl().to_owned() + text).into());
+        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
+        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[None, Some(reader.layout())],
+            immediate_size: 0,
+        });
+        let format = wgpu::TextureFormat::Rgba8Unorm;
+        let target = Some(wgpu::ColorTargetState { format, blend: None, write_mask: wgpu::ColorWrites::ALL });
+        let pipeline = device.create_render_pipeline(&wgpu::RenderPipelineDescriptor {
+            label: None,
+            layout: Some(&layout),
+            vertex: wgpu::VertexState {
+                module: &module,
+                entry_point: Some("vertex"),
+                compilation_options: wgpu::PipelineCompilationOptions::default(),
+                buffers: &[],
+            },
+            fragment: Some(wgpu::FragmentState {
+                module: &module,
+                entry_point: Some("fragment"),
+                compilation_options: wgpu::PipelineCompilationOptions::default(),
+                targets: &[target],
+            }),
+            primitive: wgpu::PrimitiveState::default(),
+            depth_stencil: None,
+            multisample: wgpu::MultisampleState::default(),
+            multiview_mask: None,
+            cache: None,
+        });
+        let texture = device.create_texture(&wgpu::TextureDescriptor {
+            label: None,
+            size: wgpu::Extent3d { width: 16, height: 16, depth_or_array_layers: 1 },
+            mip_level_count: 1,
+            sample_count: 1,
+            dimension: wgpu::TextureDimension::D2,
+            format,
+            usage: wgpu::TextureUsages::RENDER_ATTACHMENT,
+            view_formats: &[],
+        });
+        let view = texture.create_view(&wgpu::TextureViewDescriptor::default());
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let ops = wgpu::Operations { load: wgpu::LoadOp::Clear(wgpu::Color::BLACK), store: wgpu::StoreOp::Store };
+        let color = wgpu::RenderPassColorAttachment { view: &view, depth_slice: None, resolve_target: None, ops };
+        let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
+            color_attachments: &[Some(color)],
+            ..wgpu::RenderPassDescriptor::default()
+        });
+        pass.set_pipeline(&pipeline);
+        pass.set_bind_group(1, reader.bind_group().unwrap(), &[]);
+        pass.draw(0..3, 0..1);
+        drop(pass);
+        assert!(group.record_feedback(&mut encoder, &reader).unwrap());
+        context.queue().submit([encoder.finish()]);
+        group.fetch(None).unwrap();
+        assert!(group.pump().unwrap());
+        let mut here = resident(&mut group);
+        here.sort_unstable();
+        assert_eq!(here, (0..64).collect::<Vec<u32>>());
+    });
+}
+
+#[test]
+fn feedback_that_cannot_be_is_refused() {
+    with_gpu(|context| {
+        let base = config(Precision::Int8, 8);
+        let group = |config: GroupConfig| Group::new(context, config).unwrap();
+        let refused = |group: &Group, wanted: Reader<'_>| {
+            let error = group.reader(wanted).unwrap_err();
+            assert!(matches!(&error, Error::Reader { what: "feedback", .. }), "{error}");
+        };
+        refused(&group(base.clone().with_cache_rows(0)), wanting());
+        refused(&group(base.clone().with_policy(Policy::Static)), wanting());
+        let mut one = group(base.clone());
+        refused(&one, Reader { flushed: true, ..wanting() });
+        refused(&one, Reader { stages: wgpu::ShaderStages::VERTEX, ..wanting() });
+        for (rows, filter_bits) in [(0, 1), (1, 0)] {
+            refused(&one, Reader { feedback: Some(Feedback { rows, filter_bits }), ..emb() });
+        }
+        let shared = RobeGroup::new(context, robe::Config::new(&[100], 8, 64, 4)).unwrap();
+        let error = shared.reader(wanting()).unwrap_err();
+        assert!(matches!(&error, Error::Reader { what: "feedback", .. }), "{error}");
+
+        let encoder = || context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let refused = |group: &mut Group, reader: &RowReader| {
+            let error = group.record_feedback(&mut encoder(), reader).unwrap_err();
+            assert!(matches!(&error, Error::Reader { what: "record_feedback", .. }), "{error}");
+        };
+        let mut reader = one.reader(wanting()).unwrap();
+        let bare = one.reader(emb()).unwrap();
+        assert_eq!(reader.storage_buffers(), bare.storage_buffers() + 1);
+        assert_eq!(bare.feedback_seen(), Ok(None));
+        refused(&mut one, &bare);
+        refused(&mut group(base), &reader);
+        assert!(one.record_feedback(&mut encoder(), &reader).unwrap());
+        one.resize_cache(64).unwrap();
+        refused(&mut one, &reader);
+        reader.bind_group().unwrap();
+        assert!(one.record_feedback(&mut encoder(), &reader).unwrap());
+    });
+}
+
+/// Two readers of a group have a list each.
+#[test]
+fn two_readers_have_two_lists() {
+    with_gpu(|context| {
+        let config = GroupConfig::new(&[100], 4)
+            .with_cache_rows(64)
+            .with_optimizer(Optimizer::sgd(0.1))
+            .with_init(Init::Constant(1.0));
+        let mut scene = Scene::new(context, config, wanting());
+        let mut other = scene.group.reader(wanting()).unwrap();
+        scene.draw(&[1, 2, 3]);
+        scene.program.read(other.bind_group().unwrap(), &[4, 5]);
+        let mut encoder = scene.encoder();
+        scene.group.record_feedback(&mut encoder, &other).unwrap();
+        context.queue().submit([encoder.finish()]);
+        assert_eq!(distinct(&resident(&mut scene.group)), [4, 5]);
+        scene.record_feedback();
+        assert_eq!(distinct(&resident(&mut scene.group)), [1, 2, 3, 4, 5]);
+    });
+}
+
+/// A store that fails: the error is named, and the same call brings the rows later.
+#[test]
+fn a_store_that_fails_loses_no_row() {
+    with_gpu(|context| {
+        let config = config(Precision::Int8, 8).with_placement(Placement::Staged).with_cache_rows(320);
+        let layout = hotrow::Layout::new(&config, u64::MAX).unwrap();
+        let left = Arc::new(AtomicI64::new(i64::MAX));
+        let inner = RamStore::new(&layout).unwrap();
+        let store = SharedStore::new(Failing { inner, patience: left.clone(), full: Arc::default() });
+        let mut group = Group::with_store(context, config, store).unwrap();
+        let mut reader = group.reader(wanting()).unwrap();
+        let program = Program::new(context, &reader, "emb", 8);
+        let mut failures = 0;
+        for frame in 0..3 {
+            let rows: Vec<u32> = some_rows().iter().map(|row| (row + 100 * frame) % 700).collect();
+            program.read(reader.bind_group().unwrap(), &rows);
+            let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            group.record_feedback(&mut encoder, &reader).unwrap();
+            context.queue().submit([encoder.finish()]);
+            context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+            left.store(0, Relaxed);
+            while !insist(&mut failures, || group.pump()) {
+                std::thread::yield_now(); // the poll of another test's thread may not have delivered the list yet
+            }
+            left.store(i64::MAX, Relaxed);
+            assert_eq!(failures, frame + 1);
+            let seen = program.read(reader.bind_group().unwrap(), &rows);
+            let wanted = group.read_rows(&rows).unwrap();
+            for (seen, row) in seen.iter().zip(wanted.chunks(8)) {
+                assert!(seen.contains && seen.values.iter().zip(row).all(|(&bits, value)| bits == value.to_bits()));
+            }
+        }
+    });
+}
+
+/// Feedback makes no row newer, so a file that was flushed stays so. A training step does.
+#[test]
+fn a_viewer_leaves_a_file_flushed() {
+    with_gpu(|context| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table");
+        let config = config(Precision::Int8, 8).with_placement(Placement::Staged);
+        let store = SharedStore::new(FileStore::create(&path, &config).unwrap());
+        let mut group = Group::with_store(context, config.clone(), store).unwrap();
+        train(&mut group, 0..2);
+        group.flush().unwrap();
+        drop(group);
+        for trains in [false, true] {
+            let store = FileStore::open(&path, &config).unwrap();
+            assert!(store.was_flushed(), "before training {trains}");
+            let mut group = Group::with_store(context, config.clone(), SharedStore::new(store)).unwrap();
+            let mut reader = group.reader(wanting()).unwrap();
+            let program = Program::new(context, &reader, "emb", 8);
+            for frame in 0..4 {
+                group.pump().unwrap();
+                let rows: Vec<u32> = some_rows().iter().map(|row| (row + 100 * frame) % 700).collect();
+                program.read(reader.bind_group().unwrap(), &rows);
+                let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+                group.record_feedback(&mut encoder, &reader).unwrap();
+                context.queue().submit([encoder.finish()]);
+                context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+            }
+            group.fetch(None).unwrap();
+            assert!(group.pump().unwrap());
+            if trains {
+                train(&mut group, 2..3);
+            }
+        }
+        assert!(!FileStore::open(&path, &config).unwrap().was_flushed());
+    });
+}

@@ -1,0 +1,676 @@
+//! Readers: shaders of another program read the rows of a group. What they read is what a frozen forward of one row gives, bit for bit.
+
+use hotrow::{
+    Context, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, Reader, RobeGroup, RowReader,
+    internals::{
+        self, Pieces as _, context_with_texts,
+        layout::{Field, NONE, WAYS, way_at},
+        shader::{Bodies, Kernel, compose},
+    },
+    robe,
+    wgpu::{self, util::DeviceExt as _},
+};
+use hotrow_harness::device::{skipped, with_gpu, with_storage_buffers};
+
+const PRECISIONS: [Precision; 5] =
+    [Precision::Fp32, Precision::Fp16, Precision::Int8, Precision::Int4, Precision::Int2];
+
+/// What a caller's shader found for one row.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) contains: bool,
+    /// Bits of the values, one Quad more than the row has.
+    pub(crate) values: Vec<u32>,
+}
+
+/// A caller's program: a module with a reader in group 1, and a pipeline that reads listed rows.
+pub(crate) struct Program {
+    context: Context,
+    pipeline: wgpu::ComputePipeline,
+    dim: u32,
+}
+
+pub(crate) fn quads(dim: u32) -> u32 {
+    dim.div_ceil(4) + 1
+}
+
+/// Draws one point a row into two targets, with values that the vertex stage and the fragment stage have read.
+const DRAWN: &str = "
+    struct Point {
+        @builtin(position) position: vec4<f32>,
+        @location(0) @interpolate(flat) row: u32,
+        @location(1) @interpolate(flat) values: vec4<u32>,
+    }
+
+    @vertex
+    fn vertex(@builtin(vertex_index) row: u32) -> Point {
+        let pixel = vec2<f32>(f32(row % 64u), f32(row / 64u)) + 0.5;
+        let position = vec4<f32>(pixel / vec2<f32>(32.0, -HALF) + vec2<f32>(-1.0, 1.0), 0.0, 1.0);
+        return Point(position, row, bitcast<vec4<u32>>(emb_row4(row, 1u)));
+    }
+
+    struct Values { @location(0) vertex: vec4<u32>, @location(1) fragment: vec4<u32> }
+
+    @fragment
+    fn fragment(point: Point) -> Values {
+        return Values(point.values, bitcast<vec4<u32>>(emb_at(emb_find(point.row), 1u)));
+    }
+";
+
+/// The values 4 to 7 of `rows` rows, a multiple of 64, as the two stages read them.
+fn drawn(context: &Context, reader: &mut RowReader, rows: u32) -> [Vec<u32>; 2] {
+    let device = context.device();
+    let text = reader.wgsl().to_owned() + &DRAWN.replace("HALF", &format!("{:?}", rows as f32 / 128.0));
+    let source = wgpu::ShaderSource::Wgsl(text.into());
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
+    let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: None,
+        bind_group_layouts: &[None, Some(reader.layout())],
+        immediate_size: 0,
+    });
+    let format = wgpu::TextureFormat::Rgba32Uint;
+    let target = Some(wgpu::ColorTargetState { format, blend: None, write_mask: wgpu::ColorWrites::ALL });
+    let pipeline = device.create_render_pipeline(&wgpu::RenderPipelineDescriptor {
+        label: None,
+        layout: Some(&layout),
+        vertex: wgpu::VertexState {
+            module: &module,
+            entry_point: Some("vertex"),
+            compilation_options: wgpu::PipelineCompilationOptions::default(),
+            buffers: &[],
+        },
+        fragment: Some(wgpu::FragmentState {
+            module: &module,
+            entry_point: Some("fragment"),
+            compilation_options: wgpu::PipelineCompilationOptions::default(),
+            targets: &[target.clone(), target],
+        }),
+        primitive: wgpu::PrimitiveState {
+            topology: wgpu::PrimitiveTopology::PointList,
+            ..wgpu::PrimitiveState::default()
+        },
+        depth_stencil: None,
+        multisample: wgpu::MultisampleState::default(),
+        multiview_mask: None,
+        cache: None,
+    });
+    let size = wgpu::Extent3d { width: 64, height: rows / 64, depth_or_array_layers: 1 };
+    let textures = [(); 2].map(|()| {
+        device.create_texture(&wgpu::TextureDescriptor {
+            label: None,
+            size,
+            mip_level_count: 1,
+            sample_count: 1,
+            dimension: wgpu::TextureDimension::D2,
+            format,
+            usage: wgpu::TextureUsages::RENDER_ATTACHMENT | wgpu::TextureUsages::COPY_SRC,
+            view_formats: &[],
+        })
+    });
+    let views = textures.each_ref().map(|texture| texture.create_view(&wgpu::TextureViewDescriptor::default()));
+    let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    let attachment = |view| {
+        let ops = wgpu::Operations { load: wgpu::LoadOp::Clear(wgpu::Color::BLACK), store: wgpu::StoreOp::Store };
+        Some(wgpu::RenderPassColorAttachment { view, depth_slice: None, resolve_target: None, ops })
+    };
+    let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
+        color_attachments: &[attachment(&views[0]), attachment(&views[1])],
+        ..wgpu::RenderPassDescriptor::default()
+    });
+    pass.set_pipeline(&pipeline);
+    pass.set_bind_group(1, reader.bind_group().unwrap(), &[]);
+    pass.draw(0..rows, 0..1);
+    drop(pass);
+    context.queue().submit([encoder.finish()]);
+    textures.map(|texture| {
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: u64::from(rows) * 16,
+            usage: wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: false,
+        });
+        let layout = wgpu::TexelCopyBufferLayout { offset: 0, bytes_per_row: Some(64 * 16), rows_per_image: None };
+        encoder.copy_texture_to_buffer(
+            texture.as_image_copy(),
+            wgpu::TexelCopyBufferInfo { buffer: &buffer, layout },
+            size,
+        );
+        download(context, encoder, &buffer)
+    })
+}
+
+/// Whether the device draws; the lane executor does not.
+pub(crate) fn draws(context: &Context) -> bool {
+    let executor = context.caps().name == "lane executor";
+    if executor {
+        skipped("drawing: the lane executor runs compute shaders only");
+    }
+    !executor
+}
+
+/// The vertex stage and the fragment stage read what a compute stage reads.
+#[test]
+fn every_stage() {
+    with_gpu(|context| {
+        if !draws(context) {
+            return;
+        }
+        for (dim, precision) in [(8, Precision::Fp32), (7, Precision::Int8)] {
+            let mut group = Group::new(context, config(precision, dim)).unwrap();
+            let stages = wgpu::ShaderStages::VERTEX_FRAGMENT;
+            let mut reader = group.reader(Reader { stages, ..emb() }).unwrap();
+            train(&mut group, 0..3);
+            let rows: Vec<u32> = (0..704).collect();
+            let wanted = wanted(&mut group, &rows, |_| true);
+            let wanted: Vec<u32> = wanted.iter().flat_map(|seen| seen.values[4..8].iter().copied()).collect();
+            let [vertex, fragment] = drawn(context, &mut reader, 704);
+            assert!(vertex == wanted, "{precision:?}");
+            assert!(fragment == wanted, "{precision:?}");
+            train(&mut group, 3..4);
+            assert!(drawn(context, &mut reader, 704)[1] != wanted, "the comparison can fail");
+        }
+    });
+}
+
+fn compute_text(reader: &RowReader, prefix: &str, dim: u32) -> String {
+    let text = "
+        @group(0) @binding(0) var<storage, read> asked: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> told: array<u32>;
+
+        @compute @workgroup_size(64)
+        fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            if (id.x >= arrayLength(&asked)) { return; }
+            let row = asked[id.x];
+            WANT
+            let place = P_find(row);
+            let to = id.x * (1u + 4u * QUADS);
+            var agree = true;
+            for (var quad = 0u; quad < QUADS; quad++) {
+                let found = bitcast<vec4<u32>>(P_at(place, quad));
+                agree = agree && all(found == bitcast<vec4<u32>>(P_row4(row, quad)));
+                for (var k = 0u; k < 4u; k++) {
+                    agree = agree && found[k] == bitcast<u32>(P_value(row, 4u * quad + k));
+                    told[to + 1u + 4u * quad + k] = found[k];
+                }
+            }
+            told[to] = select(0u, 1u, P_contains(row)) | select(2u, 0u, agree);
+        }
+    ";
+    // A reader with feedback is asked for every row.
+    let want = if reader.wgsl().contains("_want(") { "P_want(row);" } else { "" };
+    let text = text.replace("WANT", want);
+    reader.wgsl().to_owned() + &text.replace("P_", &format!("{prefix}_")).replace("QUADS", &format!("{}u", quads(dim)))
+}
+
+impl Program {
+    pub(crate) fn new(context: &Context, reader: &RowReader, prefix: &str, dim: u32) -> Self {
+        let device = context.device();
+        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: None,
+            source: wgpu::ShaderSource::Wgsl(compute_text(reader, prefix, dim).into()),
+        });
+        let storage = |binding, read_only| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        let own = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label: None,
+            entries: &[storage(0, true), storage(1, false)],
+        });
+        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&own), Some(reader.layout())],
+            immediate_size: 0,
+        });
+        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: None,
+            layout: Some(&layout),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions::default(),
+            cache: None,
+        });
+        Self { context: context.clone(), pipeline, dim }
+    }
+
+    /// Reads rows with a bind group of a reader.
+    pub(crate) fn read(&self, bind_group: &wgpu::BindGroup, rows: &[u32]) -> Vec<Seen> {
+        let device = self.context.device();
+        let asked = device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
+            label: None,
+            contents: bytemuck::cast_slice(rows),
+            usage: wgpu::BufferUsages::STORAGE,
+        });
+        let stride = 1 + 4 * quads(self.dim) as usize;
+        let size = (rows.len() * stride * 4) as u64;
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
+        let told =
+            device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
+        let own = device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &self.pipeline.get_bind_group_layout(0),
+            entries: &[
+                wgpu::BindGroupEntry { binding: 0, resource: asked.as_entire_binding() },
+                wgpu::BindGroupEntry { binding: 1, resource: told.as_entire_binding() },
+            ],
+        });
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        pass.set_pipeline(&self.pipeline);
+        pass.set_bind_group(0, &own, &[]);
+        pass.set_bind_group(1, bind_group, &[]);
+        pass.dispatch_workgroups((rows.len() as u32).div_ceil(64), 1, 1);
+        drop(pass);
+        let words = download(&self.context, encoder, &told);
+        let seen = words.chunks_exact(stride).map(|words| {
+            assert!(words[0] < 2, "P_at, P_row4 and P_value agree");
+            Seen { contains: words[0] == 1, values: words[1..].to_vec() }
+        });
+        seen.collect()
+    }
+}
+
+/// Submits, and downloads a whole buffer.
+pub(crate) fn download(context: &Context, mut encoder: wgpu::CommandEncoder, from: &wgpu::Buffer) -> Vec<u32> {
+    let back = context.device().create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: from.size(),
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    encoder.copy_buffer_to_buffer(from, 0, &back, 0, from.size());
+    encoder.map_buffer_on_submit(&back, wgpu::MapMode::Read, .., |mapped| mapped.unwrap());
+    context.queue().submit([encoder.finish()]);
+    loop {
+        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        // The poll of another test's thread may not have delivered the mapping yet.
+        if let Ok(range) = back.get_mapped_range(..) {
+            break bytemuck::pod_collect_to_vec(&range);
+        }
+    }
+}
+
+/// Reads rows with a reader of prefix `emb`.
+pub(crate) fn read(context: &Context, reader: &mut RowReader, dim: u32, rows: &[u32]) -> Vec<Seen> {
+    let program = Program::new(context, reader, "emb", dim);
+    program.read(reader.bind_group().unwrap(), rows)
+}
+
+pub(crate) fn emb() -> Reader<'static> {
+    Reader { prefix: "emb", group: 1, ..Reader::default() }
+}
+
+/// The rows that have a slot.
+pub(crate) fn resident(group: &mut Group) -> Vec<u32> {
+    let slots = group.layout().slots();
+    let ways = group.snapshot().unwrap().ways;
+    (0..slots).map(|slot| ways[way_at(WAYS, slot, Field::Tag)]).filter(|&row| row != NONE).collect()
+}
+
+/// What a reader must find: a frozen forward of each row alone. `None` is a row of which it must find nothing.
+fn wanted(group: &mut Group, rows: &[u32], here: impl Fn(u32) -> bool) -> Vec<Seen> {
+    let dim = group.config().dim as usize;
+    let total = group.layout().total_rows;
+    let inside: Vec<u32> = rows.iter().copied().filter(|&row| row < total).collect();
+    let offsets: Vec<u32> = (0..=inside.len() as u32).collect();
+    let values = group.forward_frozen(&inside, &offsets, None).unwrap();
+    let mut values = values.chunks_exact(dim);
+    let find = |&row: &u32| {
+        let mut bits = vec![0; 4 * quads(dim as u32) as usize];
+        let own = (row < total).then(|| values.next().unwrap());
+        let contains = row < total && here(row);
+        if contains {
+            for (bits, value) in bits.iter_mut().zip(own.unwrap()) {
+                *bits = value.to_bits();
+            }
+        }
+        Seen { contains, values: bits }
+    };
+    rows.iter().map(find).collect()
+}
+
+pub(crate) fn config(precision: Precision, dim: u32) -> GroupConfig {
+    GroupConfig::new(&[700], dim)
+        .with_precision(precision)
+        .with_cache_rows(96)
+        .with_optimizer(Optimizer::adagrad(0.05))
+        .with_init(Init::Uniform { low: -1.0, high: 1.0 })
+}
+
+/// Some steps, after which there are clean, dirty and bypassed rows.
+pub(crate) fn train(group: &mut Group, steps: std::ops::Range<u32>) {
+    for step in steps {
+        let indices: Vec<u32> = (0..120).map(|i| (i * i * 7 + step * 131) % 700 / (1 + i % 5)).collect();
+        let offsets: Vec<u32> = (0..=40).map(|bag| 3 * bag).collect();
+        let outputs = group.forward(&indices, &offsets, None).unwrap();
+        group.backward(&outputs).unwrap();
+    }
+    group.forward(&[1, 5, 9, 600], &[0, 4], None).unwrap(); // clean rows
+    group.abandon_backward();
+}
+
+/// Every row, and rows beyond the table.
+pub(crate) fn all_rows() -> Vec<u32> {
+    (0..700).chain([700, 701, 1 << 31, NONE - 1, NONE]).collect()
+}
+
+/// Reads all rows of a trained group, and compares them.
+fn reads_rows(context: &Context, config: GroupConfig, what: &str) {
+    let mut group = Group::new(context, config).unwrap();
+    let mut reader = group.reader(emb()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    train(&mut group, 0..3);
+    let dim = group.config().dim;
+    let here = resident(&mut group);
+    let staged = group.store().is_some();
+    let wanted = wanted(&mut group, &all_rows(), |row| !staged || here.contains(&row));
+    let (program, reader_buffers) = (Program::new(context, &reader, "emb", dim), reader.storage_buffers());
+    let mut read = || program.read(reader.bind_group().unwrap(), &all_rows());
+    let found = read();
+    assert!(found == wanted, "{what}: {:?}", found.iter().zip(&wanted).position(|(found, wanted)| found != wanted));
+    let cached = group.layout().sets > 0;
+    assert_eq!(here.len() > 40, cached, "{what}");
+    if !staged {
+        let mut flushed = group.reader(Reader { flushed: true, ..emb() }).unwrap();
+        assert!((flushed.storage_buffers() < reader_buffers) == cached);
+        let program = Program::new(context, &flushed, "emb", dim);
+        let mut read_table = || program.read(flushed.bind_group().unwrap(), &all_rows());
+        // The table alone is older than the cache, until a flush.
+        assert_eq!(read_table() != wanted, cached, "{what}: the comparison can fail");
+        group.flush().unwrap();
+        let settled = self::wanted(&mut group, &all_rows(), |_| true);
+        assert!(read() == settled, "{what}, flushed");
+        group.reset().unwrap();
+        let settled = self::wanted(&mut group, &all_rows(), |_| true);
+        assert!(read_table() == settled, "{what}, by the table alone");
+        assert!(read() == settled, "{what}, empty cache");
+    }
+}
+
+#[test]
+fn every_precision_and_dim() {
+    with_gpu(|context| {
+        for (i, precision) in PRECISIONS.into_iter().enumerate() {
+            for (j, dim) in [1, 3, 4, 6, 8, 20].into_iter().enumerate() {
+                let optimizers = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::row_wise_adagrad(0.05)];
+                let config = config(precision, dim).with_optimizer(optimizers[(i + j) % 3]);
+                reads_rows(context, config, &format!("{precision:?}, dim {dim}"));
+            }
+        }
+    });
+}
+
+#[test]
+fn every_placement_windows_and_shards() {
+    with_gpu(|context| {
+        let most = context.caps().choose_windows();
+        // Every precision, both widths of a Quad, both policies.
+        for (i, precision) in PRECISIONS.into_iter().enumerate() {
+            let dim = [8, 5, 8, 8, 5][i];
+            {
+                let base = config(precision, dim).with_policy([Policy::Lru, Policy::Lfu][i % 2]);
+                let staged = base.clone().with_placement(Placement::Staged);
+                reads_rows(context, staged.clone(), &format!("staged, {precision:?}, dim {dim}"));
+                if context.caps().mappable {
+                    let mapped = base.clone().with_placement(Placement::Mapped);
+                    reads_rows(context, mapped, &format!("mapped, {precision:?}, dim {dim}"));
+                }
+                reads_rows(context, base.clone().with_cache_rows(0), &format!("no cache, {precision:?}, dim {dim}"));
+                let layout = hotrow::Layout::new(&base, u64::MAX).unwrap();
+                for shards in [2, 5] {
+                    let cut = base.clone().with_shard_bytes(Some(700u64.div_ceil(shards) * layout.stride()));
+                    reads_rows(context, cut, &format!("{shards} shards, {precision:?}, dim {dim}"));
+                }
+                if most >= 3 {
+                    let windows = Some(32 * layout.slot_bytes());
+                    let cut = base.with_window_bytes(windows).with_shard_bytes(Some(300 * layout.stride()));
+                    reads_rows(context, cut, &format!("3 windows, 3 shards, {precision:?}, dim {dim}"));
+                    reads_rows(
+                        context,
+                        staged.with_window_bytes(windows),
+                        &format!("staged, 3 windows, {precision:?}"),
+                    );
+                }
+            }
+        }
+    });
+}
+
+/// Several tables in a group: a row counts through all of them.
+#[test]
+fn rows_are_linear() {
+    with_gpu(|context| {
+        let config = GroupConfig::new(&[10, 20], 4).with_init(Init::Uniform { low: -1.0, high: 1.0 });
+        let mut group = Group::new(context, config).unwrap();
+        let mut reader = group.reader(emb()).unwrap();
+        let rows: Vec<u32> = (0..32).collect();
+        let found = read(context, &mut reader, 4, &rows);
+        let wanted = group.read_rows(&rows[..30]).unwrap();
+        for (seen, wanted) in found.iter().zip(wanted.chunks(4)) {
+            let bits: Vec<u32> = wanted.iter().map(|value| value.to_bits()).collect();
+            assert!(seen.contains && seen.values[..4] == bits);
+        }
+        assert!(found[30..].iter().all(|seen| !seen.contains && seen.values.iter().all(|&bits| bits == 0)));
+    });
+}
+
+/// A cache of another size: the old bind group shows the old cache, a new one the new cache.
+#[test]
+fn a_resized_or_restored_group_is_bound_anew() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config(Precision::Int8, 8)).unwrap();
+        let mut reader = group.reader(emb()).unwrap();
+        let program = Program::new(context, &reader, "emb", 8);
+        assert!(!reader.stale());
+        train(&mut group, 0..3);
+        assert!(!reader.stale(), "a step leaves the bindings alone");
+        let (rows, before) = (all_rows(), group.snapshot().unwrap());
+        let old = reader.bind_group().unwrap().clone();
+        group.resize_cache(320).unwrap();
+        assert!(reader.stale());
+        train(&mut group, 3..6);
+        let now = wanted(&mut group, &rows, |_| true);
+        assert!(program.read(&old, &rows) != now, "the old cache is shown");
+        assert!(program.read(reader.bind_group().unwrap(), &rows) == now);
+        assert!(!reader.stale());
+        group.resize_cache(96).unwrap();
+        group.restore(&before).unwrap();
+        assert!(reader.stale());
+        let now = wanted(&mut group, &rows, |_| true);
+        assert!(program.read(reader.bind_group().unwrap(), &rows) == now);
+        // Without a cache the WGSL does not fit, and the other way round.
+        group.resize_cache(0).unwrap();
+        let error = reader.bind_group().unwrap_err();
+        assert!(matches!(&error, Error::Reader { what: "WGSL", .. }), "{error}");
+        assert!(reader.stale());
+        let mut bare = group.reader(emb()).unwrap();
+        group.resize_cache(96).unwrap();
+        assert!(matches!(bare.bind_group(), Err(Error::Reader { what: "WGSL", .. })));
+        reader.bind_group().unwrap();
+        drop(group);
+        let error = reader.bind_group().unwrap_err();
+        assert!(matches!(&error, Error::Reader { what: "group", .. }), "{error}");
+    });
+}
+
+#[test]
+fn what_cannot_be_bound_is_refused() {
+    with_gpu(|context| {
+        let group = Group::new(context, config(Precision::Int8, 8)).unwrap();
+        for prefix in ["", "_", "__x", "7up", "a-b", "a b", "ä", "x;", "emb.x"] {
+            let error = group.reader(Reader { prefix, ..emb() }).unwrap_err();
+            assert!(matches!(&error, Error::Reader { what: "prefix", .. }), "{prefix}: {error}");
+        }
+        let most = context.device().limits().max_bind_groups;
+        group.reader(Reader { group: most - 1, ..emb() }).unwrap();
+        let error = group.reader(Reader { group: most, ..emb() }).unwrap_err();
+        assert!(matches!(&error, Error::Reader { what: "group", .. }), "{error}");
+        for stages in [wgpu::ShaderStages::empty(), wgpu::ShaderStages::MESH] {
+            let error = group.reader(Reader { stages, ..emb() }).unwrap_err();
+            assert!(matches!(&error, Error::Reader { what: "stages", .. }), "{error}");
+        }
+        let staged = config(Precision::Int8, 8).with_placement(Placement::Staged);
+        let group = Group::new(context, staged.clone()).unwrap();
+        assert!(matches!(group.reader(Reader { flushed: true, ..emb() }), Err(Error::Reader { .. })));
+        let group = Group::new(context, staged.with_cache_rows(0)).unwrap();
+        assert!(matches!(group.reader(emb()), Err(Error::Reader { what: "a staged table", .. })));
+    });
+}
+
+/// A device with WebGPU's default of eight storage buffers a stage.
+#[test]
+fn too_many_buffers_are_refused_by_name() {
+    with_gpu(|_| {
+        let bare = with_storage_buffers(8);
+        let base = config(Precision::Fp16, 8);
+        let stride = hotrow::Layout::new(&base, u64::MAX).unwrap().stride();
+        let shards = |n: u64| base.clone().with_shard_bytes(Some(700u64.div_ceil(n) * stride));
+        let group = Group::new(&bare, shards(6)).unwrap();
+        assert_eq!(group.reader(emb()).unwrap().storage_buffers(), 8);
+        let group = Group::new(&bare, shards(7)).unwrap();
+        let error = group.reader(emb()).unwrap_err();
+        let Error::Unsupported { what, wanted, found, .. } = &error else { panic!("{error}") };
+        assert_eq!((*what, found.as_str()), ("reader, max_storage_buffers_per_shader_stage", "8"));
+        assert!(wanted.contains("at least 9"), "{error}");
+        assert!(["required_limits", "eframe", "Bevy"].iter().all(|text| error.to_string().contains(text)), "{error}");
+        assert_eq!(group.reader(Reader { flushed: true, ..emb() }).unwrap().storage_buffers(), 7);
+    });
+}
+
+/// Reads all rows after a prefetch that admits rows, and again after the backward of the step before, before their floats have come. Returns
+/// what a reader finds wrong, and the numbers of rows that come and that leave.
+fn while_rows_come(context: &Context, config: GroupConfig) -> (Vec<u32>, [usize; 2]) {
+    let rows = all_rows();
+    let dim = config.dim as usize;
+    let mut group = Group::new(context, config.clone()).unwrap();
+    let mut twin = Group::new(context, config).unwrap();
+    let mut reader = group.reader(emb()).unwrap();
+    let program = Program::new(context, &reader, "emb", dim as u32);
+    let staged = group.store().is_some();
+    let mut read = || program.read(reader.bind_group().unwrap(), &rows);
+    for group in [&mut group, &mut twin] {
+        train(group, 0..3);
+        group.forward(&[3, 600, 17], &[0, 3], None).unwrap();
+    }
+    let before = resident(&mut twin);
+    let mut shown = wanted(&mut twin, &rows, |row| !staged || before.contains(&row));
+    let next: Vec<u32> = (0..90).map(|i| (i * 37 + 11) % 700).collect();
+    group.prefetch(&next, &[0, 90], None).unwrap();
+    let mut wrong = Vec::new();
+    let mut compare = |found: &[Seen], wanted: &[Seen]| {
+        let found = rows.iter().zip(found.iter().zip(wanted)).filter(|(_, (found, wanted))| found != wanted);
+        wrong.extend(found.map(|(&row, _)| row));
+    };
+    compare(&read(), &shown);
+    // The backward moves rows that stay, and rows that leave.
+    for group in [&mut group, &mut twin] {
+        group.backward(&vec![0.5; dim]).unwrap();
+    }
+    let moved = wanted(&mut twin, &rows, |row| !staged || before.contains(&row));
+    assert!(moved != shown);
+    shown = moved;
+    compare(&read(), &shown);
+    group.forward_prefetched().unwrap();
+    group.abandon_backward();
+    let after = resident(&mut group);
+    let comes = |row: &&u32| after.contains(row) && !before.contains(row);
+    let leaves = |row: &&u32| before.contains(row) && !after.contains(row);
+    let now = wanted(&mut group, &rows, |row| !staged || after.contains(&row));
+    compare(&read(), &now);
+    (wrong, [rows.iter().filter(comes).count(), rows.iter().filter(leaves).count()])
+}
+
+#[test]
+fn a_row_on_its_way_is_not_shown() {
+    with_gpu(|context| {
+        for (i, precision) in PRECISIONS.into_iter().enumerate() {
+            for placement in [Placement::Device, Placement::Staged] {
+                let config = config(precision, [8, 5][i % 2]).with_placement(placement);
+                let config = config.with_policy([Policy::Lru, Policy::Lru, Policy::Lfu][i % 3]);
+                let (wrong, [come, leave]) = while_rows_come(context, config.clone());
+                assert_eq!(wrong, [0; 0], "{precision:?}, {placement:?}");
+                let enough = if config.policy == Policy::Lru { 20 } else { 1 };
+                assert!(come >= enough && leave > 0, "{come} {leave}");
+            }
+        }
+    });
+}
+
+/// The test above must notice rows that are shown too early, and rows that are not shown although they have come.
+#[test]
+fn a_row_shown_too_early_is_noticed() {
+    with_gpu(|context| {
+        let spoiled = |stage: &'static str, from: &'static str, to: &'static str| {
+            let text = move |kernel: &Kernel, bodies| {
+                let text = compose(kernel, bodies);
+                if kernel.name == stage { text.replace(from, to) } else { text }
+            };
+            let kernel = internals::kernels().iter().find(|kernel| kernel.name == stage).unwrap();
+            assert!(compose(kernel, Bodies::PLAIN).contains(from));
+            context_with_texts(context.device(), context.queue(), 65_535, text).unwrap()
+        };
+        let early = "ways[way_at(slot, TAG)] = row; ways[way_at(slot, STAMP)] = row;";
+        let early = spoiled("admit", "ways[way_at(slot, STAMP)] = row;", early);
+        for placement in [Placement::Device, Placement::Staged] {
+            let config = config(Precision::Int8, 8).with_placement(placement);
+            assert!(while_rows_come(&early, config).0.len() > 20);
+        }
+        let late = spoiled("exchange", "publish(one.place, one.row);", "");
+        let mut group = Group::new(&late, config(Precision::Fp32, 8).with_placement(Placement::Staged)).unwrap();
+        let mut reader = group.reader(emb()).unwrap();
+        group.forward(&[3], &[0, 1], None).unwrap();
+        assert!(!read(context, &mut reader, 8, &[3])[0].contains);
+    });
+}
+
+/// A shared array (ROBE).
+#[test]
+fn shared_arrays() {
+    with_gpu(|context| {
+        let windows = context.caps().choose_windows().min(3);
+        for (i, precision) in PRECISIONS.into_iter().enumerate() {
+            for (dim, chunk, cut) in [(8, 4, false), (7, 3, true), (3, 16, true)] {
+                let mut config = robe::Config::new(&[400, 300], dim, 1000, chunk);
+                config.precision = precision;
+                config.optimizer = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05)][i % 2];
+                config.init = Init::Uniform { low: -1.0, high: 1.0 };
+                if cut && windows > 1 {
+                    config = config.with_window_bytes(Some(1000_u64.div_ceil(windows.into()).next_multiple_of(64) * 4));
+                }
+                let mut group = RobeGroup::new(context, config).unwrap();
+                let mut reader = group.reader(emb()).unwrap();
+                let program = Program::new(context, &reader, "emb", dim);
+                let rows = all_rows();
+                for step in 0..2 {
+                    let indices: Vec<u32> = (0..60).map(|i| (i * 7 + step) % 300).collect();
+                    let outputs = group.forward(&indices, &[0, 20, 60], None).unwrap();
+                    group.backward(&outputs).unwrap();
+                    let values = group.read_rows(&rows[..700]).unwrap();
+                    let mut values = values.chunks_exact(dim as usize);
+                    for (&row, seen) in rows.iter().zip(program.read(reader.bind_group().unwrap(), &rows)) {
+                        let mut wanted = vec![0; seen.values.len()];
+                        if row < 700 {
+                            let bits = values.next().unwrap().iter().map(|value| value.to_bits());
+                            wanted.iter_mut().zip(bits).for_each(|(wanted, bits)| *wanted = bits);
+                        }
+                        assert!(seen.contains == (row < 700) && seen.values == wanted, "{precision:?} {dim} row {row}");
+                    }
+                }
+                let before = program.read(reader.bind_group().unwrap(), &rows);
+                let snapshot = group.snapshot().unwrap();
+                let outputs = group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+                group.backward(&outputs).unwrap();
+                assert!(program.read(reader.bind_group().unwrap(), &rows) != before, "the comparison can fail");
+                group.restore(&snapshot).unwrap();
+                assert!(reader.stale());
+                assert!(program.read(reader.bind_group().unwrap(), &rows) == before);
+            }
+        }
+    });
+}
