@@ -86,3 +86,23 @@ fn an_arrow_up_and_a_circle_are_found() {
     let tests = "#[cfg(test)] mod extra { use crate::gpu::cached::group::Group as _; }";
     assert_eq!(spoiled("table::hash", tests), before, "tests may name anything");
 }
+
+/// Calls that make an object of the device.
+const MAKERS: [&str; 3] = [".create_buffer(", ".create_bind_group(", ".create_compute_pipeline("];
+
+/// `Context::objects_made` counts every buffer, bind group and pipeline, because one file makes them all. Another's are named.
+fn uncounted(sources: &BTreeMap<Module, String>) -> Vec<String> {
+    let makes = |text: &String| MAKERS.iter().any(|maker| text.contains(maker));
+    let own = |module: &String| !["gpu::engine::context", "gpu::engine::timeline"].contains(&module.as_str());
+    sources.iter().filter(|(_, text)| makes(text)).map(|(module, _)| name(module)).filter(own).collect()
+}
+
+/// A timeline makes its queries when a benchmark begins.
+#[test]
+fn one_file_makes_the_objects_of_a_device() {
+    let mut sources = sources(ROOT);
+    let found = uncounted(&sources);
+    assert!(found.is_empty(), "{found:?}");
+    sources.values_mut().next().unwrap().push_str("fn own() { device.create_buffer(&descriptor); }");
+    assert_eq!(uncounted(&sources).len(), 1);
+}

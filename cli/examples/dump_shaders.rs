@@ -2,9 +2,42 @@
 
 use hotrow::internals::{
     self,
-    shader::{self, Access},
+    shader::{self, Access, Cut, ReaderKind, ReaderText, WantedList},
 };
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
+
+/// Two readers, one with feedback, in a module with a shader of each stage.
+fn two_readers() -> Value {
+    let text = |prefix, group, feedback| ReaderText {
+        prefix,
+        group,
+        cut: Cut { width: 4, windows: 1, shards: 1, item: 1 },
+        kind: ReaderKind::Rows { cache: true, table: false },
+        feedback,
+    };
+    let list = WantedList { rows: 100, bits: 1 << 10, hashed: true };
+    let entries = "
+        @group(1) @binding(0) var<storage, read_write> sink: array<vec4<f32>>;
+        fn find(row: u32) -> vec4<f32> { return emb_row4(row, 0u) + map_at(map_find(row), 1u); }
+        @vertex fn vertex(@builtin(vertex_index) i: u32) -> @builtin(position) vec4<f32> { return find(i); }
+        @fragment fn fragment(@builtin(position) at: vec4<f32>) -> @location(0) vec4<f32> {
+            emb_want(u32(at.x));
+            return find(u32(at.x));
+        }
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            emb_want(id.x);
+            sink[id.x] = find(id.x);
+        }
+    ";
+    json!({
+        "name": "reader",
+        "variant": "two readers",
+        "wgsl": text("emb", 0, Some(list)).compose() + &text("map", 2, None).compose() + entries,
+        "subgroups": false,
+        "storage_buffers": 6,
+        "constants": {},
+    })
+}
 
 fn main() -> serde_json::Result<()> {
     let shaders: Vec<_> = internals::sources()
@@ -40,6 +73,7 @@ fn main() -> serde_json::Result<()> {
                 "constants": {},
             })
         }))
+        .chain([two_readers()])
         .collect();
     serde_json::to_writer_pretty(std::io::stdout(), &shaders)
 }

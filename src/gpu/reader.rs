@@ -1,6 +1,9 @@
 //! Readers: a caller's own shaders read rows. What those of all groups have in common: text, layout, bind group.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use crate::{
     error::Error,
@@ -31,12 +34,13 @@ pub struct Reader<'a> {
     pub feedback: Option<Feedback>,
 }
 
-/// The sizes of a list of rows that shaders want ([`Reader::feedback`]). The buffer has 32 bytes, 4 for each row of the list, and the filter.
+/// The sizes of a list of rows that shaders want ([`Reader::feedback`]). The buffer has 32 bytes, 8 for each row of the list, and the filter.
 ///
 /// Example: [`RowReader`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
-    /// Most rows that a frame asks for; further ones are lost, and counted. The step scratch of the group is made for as many.
+    /// Most rows that a frame asks for. Further ones are counted as lost, rows in the cache first; a frame that draws the same asks for
+    /// them again. The step scratch of the group is made for as many.
     pub rows: u32,
     /// Most bits of the filter that keeps a row from being listed twice. A group of at most as many rows has a bit for each row. In a larger
     /// group rows share bits by a hash that is another one in each frame: of two rows that share a bit only one is listed.
@@ -120,6 +124,8 @@ pub struct RowReader {
     shape: Shape,
     flushed: bool,
     readable: Readable,
+    /// Among the readers of the group.
+    number: u64,
     bound: Option<(u64, wgpu::BindGroup)>,
     wanted: Option<WantedRows>,
 }
@@ -160,6 +166,40 @@ struct State {
     generation: u64,
     /// `None` before the first reader, and after the group's end.
     buffers: Option<ReadableBuffers>,
+    /// Number of readers made.
+    readers: u64,
+    turns: Turns,
+}
+
+/// The order in which readers of a staged group have their feedback taken: one at a time, the one first that has waited longest.
+#[derive(Debug, Default)]
+struct Turns {
+    waiting: VecDeque<u64>,
+    /// The first reader that was passed over for the first one in line. If it comes again, the first in line has missed its turn.
+    passed: Option<u64>,
+}
+
+impl Turns {
+    /// Whether it is the turn of `reader`, which asks now; only if the group is `free`. If not, it waits in line.
+    fn of(&mut self, reader: u64, free: bool) -> bool {
+        if free && self.passed == Some(reader) {
+            self.waiting.pop_front();
+            self.passed = None;
+        }
+        let first = self.waiting.front().is_none_or(|&first| first == reader);
+        if free && first {
+            self.waiting.pop_front();
+            self.passed = None;
+            return true;
+        }
+        if !self.waiting.contains(&reader) {
+            self.waiting.push_back(reader);
+        }
+        if free {
+            self.passed.get_or_insert(reader);
+        }
+        false
+    }
 }
 
 impl Readable {
@@ -200,13 +240,19 @@ impl WantedRows {
         let bits = if hashed { 1 << wanted.filter_bits.ilog2() } else { rows };
         let list = WantedList { rows: wanted.rows, bits, hashed };
         // Zero from the start, as every buffer of wgpu.
-        let buffer = context.buffer("feedback", list.words() * 4, wgpu::BufferUsages::empty())?;
+        let buffer = context.buffer("feedback", list.words() * 4, wgpu::BufferUsages::empty());
+        let buffer = buffer.map_err(|error| match error {
+            Error::TooLarge { what, wanted, limit, .. } => {
+                Error::TooLarge { what, wanted, limit, remedy: "make Feedback::rows or Feedback::filter_bits smaller" }
+            }
+            error => error,
+        })?;
         Ok(Self { list, buffer, seen: Seen::default() })
     }
 
     /// Records the end of a frame: an empty list, and a filter that no row has passed.
     pub(crate) fn clear(&self, encoder: &mut wgpu::CommandEncoder) {
-        encoder.clear_buffer(&self.buffer, feedback::LISTED as u64 * 4, Some(4));
+        encoder.clear_buffer(&self.buffer, feedback::MISSING as u64 * 4, Some(8));
         let filter = self.list.filter() * 4;
         encoder.clear_buffer(&self.buffer, filter, Some(self.list.words() * 4 - filter));
     }
@@ -261,10 +307,11 @@ impl RowReader {
             });
         }
         let rows = wanted.feedback.map(|feedback| WantedRows::new(context, feedback, rows)).transpose()?;
-        let shape = {
-            let state = readable.lock();
+        let (shape, number) = {
+            let state = &mut *readable.lock();
             let Some(buffers) = &state.buffers else { return Err(gone()) };
-            buffers.shape.of(wanted.flushed)
+            state.readers += 1;
+            (buffers.shape.of(wanted.flushed), state.readers)
         };
         let Shape { cut, kind } = shape;
         let text = ReaderText {
@@ -275,7 +322,7 @@ impl RowReader {
             feedback: rows.as_ref().map(|rows| rows.list),
         };
         let bindings: Vec<_> = text.buffers().collect();
-        check_limits(&bindings, &limits)?;
+        check_limits(&bindings, kind, &limits)?;
         let layout = new_layout(context, &bindings, wanted.stages)?;
         let mut reader = Self {
             context: context.clone(),
@@ -285,6 +332,7 @@ impl RowReader {
             shape,
             flushed: wanted.flushed,
             readable: readable.clone(),
+            number,
             bound: None,
             wanted: rows,
         };
@@ -350,6 +398,17 @@ impl RowReader {
         }))
     }
 
+    /// Bytes of GPU memory that the reader holds for its feedback; 0 without. They are in no [`MemoryReport`](crate::MemoryReport).
+    #[must_use]
+    pub fn feedback_bytes(&self) -> u64 {
+        self.wanted.as_ref().map_or(0, |wanted| wanted.buffer.size())
+    }
+
+    /// Whether the feedback of this reader is taken now, if the group is `free`. If not, it comes in turn.
+    pub(crate) fn has_turn(&self, free: bool) -> bool {
+        self.readable.lock().turns.of(self.number, free)
+    }
+
     /// The list of wanted rows, for the group that shares `readable`.
     pub(crate) fn wanted_of(&self, readable: &Readable) -> Result<&WantedRows, Error> {
         let refused = |wanted: &str, found: &str, remedy| {
@@ -399,7 +458,7 @@ impl RowReader {
         debug_assert_eq!(entries.len(), self.bindings.len());
         let label = Some("hotrow.reader");
         let descriptor = wgpu::BindGroupDescriptor { label, layout: &self.layout, entries: &entries };
-        self.context.guarded(|| Ok(self.context.device().create_bind_group(&descriptor)))
+        self.context.guarded(|| Ok(self.context.new_bind_group(&descriptor)))
     }
 }
 
@@ -430,7 +489,14 @@ fn storage_buffers(bindings: &[Binding]) -> u32 {
 }
 
 /// Checks that a stage can bind the reader's buffers.
-fn check_limits(bindings: &[Binding], limits: &wgpu::Limits) -> Result<(), Error> {
+macro_rules! device_limits {
+    () => {
+        "create the device with the limits of hotrow::requirements(&adapter): in wgpu DeviceDescriptor::required_limits, \
+         in eframe WgpuSetupCreateNew::device_descriptor, in Bevy WgpuSettings::limits"
+    };
+}
+
+fn check_limits(bindings: &[Binding], kind: ReaderKind, limits: &wgpu::Limits) -> Result<(), Error> {
     let wanted = [
         (
             "reader, max_storage_buffers_per_shader_stage",
@@ -449,9 +515,13 @@ fn check_limits(bindings: &[Binding], limits: &wgpu::Limits) -> Result<(), Error
                 what,
                 wanted: format!("at least {wanted}, and your own buffers"),
                 found: found.to_string(),
-                remedy: "create the device with the limits of hotrow::requirements(&adapter): in wgpu \
-                         DeviceDescriptor::required_limits, in eframe WgpuSetupCreateNew::device_descriptor, in Bevy \
-                         WgpuSettings::limits; or make the cache smaller, or flush and take Reader::flushed",
+                remedy: match kind {
+                    ReaderKind::Rows { cache: true, table: true } => {
+                        concat!(device_limits!(), "; or make the cache smaller, or flush and take Reader::flushed")
+                    }
+                    ReaderKind::Rows { cache: true, .. } => concat!(device_limits!(), "; or make the cache smaller"),
+                    _ => concat!(device_limits!(), "; or make the table smaller"),
+                },
             });
         }
     }
@@ -513,6 +583,30 @@ fn refused_layout(stages: wgpu::ShaderStages, found: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Frames in each of which the group is free at first, and takes one reader's feedback.
+    fn taken(asking: &[u64], frames: usize, turns: &mut Turns) -> Vec<u64> {
+        let frame = |_| {
+            let mut found = None;
+            for &reader in asking {
+                if turns.of(reader, found.is_none()) {
+                    assert_eq!(found.replace(reader), None, "one at a time");
+                }
+            }
+            found
+        };
+        (0..frames).filter_map(frame).collect()
+    }
+
+    #[test]
+    fn readers_take_turns() {
+        let turns = &mut Turns::default();
+        assert_eq!(taken(&[1], 3, turns), [1, 1, 1]);
+        assert_eq!(taken(&[1, 2], 5, turns), [1, 2, 1, 2, 1]);
+        assert_eq!(taken(&[3, 1, 2], 6, turns), [2, 3, 1, 2, 3, 1]);
+        assert_eq!(taken(&[1, 2], 5, turns), [2, 1, 2, 1], "a reader that stays away costs one frame");
+        assert_eq!(taken(&[4], 3, turns), [4, 4]);
+    }
 
     /// The messages are those of wgpu 30 for a layout that an adapter refuses.
     #[test]

@@ -12,14 +12,21 @@ pub(crate) struct Seen(Arc<Mutex<Copies>>);
 struct Copies {
     under_way: bool,
     newest: Option<Vec<u32>>,
+    /// The target of the last copy, for the next one.
+    target: Option<Target>,
+}
+
+#[derive(Debug)]
+struct Target {
+    buffer: wgpu::Buffer,
+    mapped: bool,
 }
 
 impl Seen {
     /// Returns the first `bytes` of `tables` that arrived last, and requests newer ones unless a request is under way.
     pub(crate) fn ask(&self, context: &Context, tables: &wgpu::Buffer, bytes: u64) -> Result<Option<Vec<u32>>, Error> {
         context.guarded(|| {
-            let polled = context.device().poll(wgpu::PollType::Poll);
-            polled.map_err(|error| Error::Device { reason: error.to_string() })?;
+            context.poll()?;
             if !std::mem::replace(&mut lock(&self.0).under_way, true) {
                 self.copy(context, tables, bytes);
             }
@@ -28,7 +35,15 @@ impl Seen {
     }
 
     fn copy(&self, context: &Context, tables: &wgpu::Buffer, bytes: u64) {
-        let target = context.download_buffer(bytes);
+        let target = match lock(&self.0).target.take() {
+            Some(Target { buffer, mapped }) if buffer.size() == bytes => {
+                if mapped {
+                    buffer.unmap();
+                }
+                buffer
+            }
+            _ => context.download_buffer(bytes),
+        };
         let mut encoder = context.new_encoder();
         encoder.copy_buffer_to_buffer(tables, 0, &target, 0, bytes);
         let (copies, mapped) = (self.0.clone(), target.clone());
@@ -38,6 +53,7 @@ impl Seen {
             let found = found.map(|range| bytemuck::pod_collect_to_vec(&range));
             let mut copies = lock(&copies);
             copies.under_way = false;
+            copies.target = Some(Target { buffer: mapped, mapped: found.is_some() });
             copies.newest = found.or(copies.newest.take());
         });
         context.queue().submit([encoder.finish()]);

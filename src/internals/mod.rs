@@ -84,6 +84,12 @@ pub fn held_bindings(context: &Context) -> Held {
     context.held_bindings()
 }
 
+/// The number of buffers, bind groups and pipelines that a context has made.
+#[must_use]
+pub fn objects_made(context: &Context) -> u64 {
+    context.objects_made()
+}
+
 /// The packed table of a group, a buffer for each shard; empty for a staged table. Rows that are in the cache may be newer there.
 #[must_use]
 pub fn records(group: &Group) -> &[wgpu::Buffer] {

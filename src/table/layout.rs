@@ -35,11 +35,12 @@ pub mod count {
 pub mod feedback {
     #![allow(missing_docs, reason = "shaders/shared/feedback.wgsl explains the constants of these names")]
     pub const HEAD: usize = 8;
-    pub const LISTED: usize = 0;
-    pub const FRAME: usize = 1;
-    pub const WANTED: usize = 2;
-    pub const LOST: usize = 3;
-    pub const BEYOND: usize = 4;
+    pub const MISSING: usize = 0;
+    pub const PRESENT: usize = 1;
+    pub const FRAME: usize = 2;
+    pub const WANTED: usize = 3;
+    pub const LOST: usize = 4;
+    pub const BEYOND: usize = 5;
 }
 
 /// Declares every struct that host and shaders share, with its fields. Makes the structs, and [`structs`], which `tests/shaders.rs`

@@ -31,7 +31,7 @@ pub enum ReaderKind {
 /// The list of wanted rows that a shader fills, and the filter that keeps a row from being listed twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WantedList {
-    /// Most rows of the list.
+    /// Most rows of a list, of those in the cache or of the others.
     pub rows: u32,
     /// Bits of the filter: one for each row of the group or, hashed, a power of two.
     pub bits: u32,
@@ -55,7 +55,7 @@ pub struct ReaderText<'p> {
 }
 
 impl WantedList {
-    /// Words of the head, the list and the filter.
+    /// Words of the head, the two lists and the filter.
     #[must_use]
     pub const fn words(&self) -> u64 {
         self.filter() + self.bits.div_ceil(32) as u64
@@ -64,7 +64,7 @@ impl WantedList {
     /// First word of the filter.
     #[must_use]
     pub const fn filter(&self) -> u64 {
-        feedback::HEAD as u64 + self.rows as u64
+        feedback::HEAD as u64 + 2 * self.rows as u64
     }
 }
 
@@ -333,7 +333,7 @@ pub fn modules() -> Vec<(String, String, ReaderText<'static>)> {
     for (width, item) in [(1, 1), (4, 1), (4, 4)] {
         for (windows, shards) in [(1, 1), (3, 1), (1, 3), (2, 2)] {
             let cut = Cut { width, windows, shards, item };
-            add(rows(true, true), cut, None);
+            add(rows(true, true), cut, (shards == 3).then_some(WantedList { rows: 100, bits: 1 << 10, hashed: false }));
             if windows == 1 {
                 add(rows(false, true), cut, None);
             }

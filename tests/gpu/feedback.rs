@@ -11,10 +11,10 @@ use std::{
 use hotrow::{
     Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Init, Optimizer, Placement,
     Policy, Precision, RamStore, Reader, RobeGroup, RowReader, SharedStore, adapter,
-    internals::{held_bindings, layout::NONE},
+    internals::{Pieces as _, held_bindings, layout::NONE, objects_made},
     robe, wgpu,
 };
-use hotrow_harness::device::{options, with_gpu};
+use hotrow_harness::device::{options, skipped, with_gpu};
 
 use crate::reader::{Program, Seen, all_rows, config, draws, emb, resident, train};
 use crate::staged::{Failing, insist};
@@ -35,10 +35,9 @@ struct Scene {
 
 impl Scene {
     fn new(context: &Context, config: GroupConfig, wanted: Reader<'_>) -> Self {
-        let dim = config.dim;
         let group = Group::new(context, config).unwrap();
         let reader = group.reader(wanted).unwrap();
-        let program = Program::new(context, &reader, "emb", dim);
+        let program = Program::new(context, &reader, "emb", group.config().dim);
         Self { context: context.clone(), group, reader, program }
     }
 
@@ -57,14 +56,14 @@ impl Scene {
         recorded
     }
 
-    /// A frame: moves in what is ready, draws, asks, and waits as for a display.
+    /// A frame: moves in what is ready, draws, asks, and waits as for a display: for the device, and for a thread that gathers.
     fn frame(&mut self, rows: &[u32]) -> Vec<Seen> {
         self.group.pump().unwrap();
         let seen = self.draw(rows);
-        self.record_feedback();
+        let begins = self.record_feedback();
         self.context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
-        // The poll of another test's thread may not have delivered the list yet. Without a list there is nothing to fetch.
-        while self.group.try_fetch() == Ok(false) {
+        // The rows of an earlier frame come in time for the next one.
+        while !begins && self.group.try_fetch() == Ok(false) {
             std::thread::yield_now();
         }
         seen
@@ -172,6 +171,66 @@ fn a_still_picture_is_all_there_after_three_frames() {
                 scene.frame(&(0..300).collect::<Vec<u32>>());
             }
             assert!(scene.frame(&other).iter().any(|seen| !seen.contains));
+        }
+    });
+}
+
+/// A list that is too short for a frame takes the rows that are not in the cache first, so the picture is whole in the end.
+#[test]
+fn a_short_list_takes_missing_rows_first() {
+    with_gpu(|context| {
+        let feedback = Some(Feedback { rows: 10, ..Feedback::default() });
+        for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
+            let config = config(Precision::Int8, 8).with_placement(placement);
+            if placement == Placement::Mapped && !context.caps().mappable {
+                skipped(&format!("mapped placement: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name));
+                continue;
+            }
+            let mut scene = Scene::new(context, config, Reader { feedback, ..emb() });
+            train(&mut scene.group, 0..3);
+            let rows = distinct(&some_rows());
+            let mut there = |frames: u32| {
+                for _ in 0..frames {
+                    scene.draw(&rows);
+                    assert!(scene.record_feedback());
+                    scene.settle();
+                }
+                let here = resident(&mut scene.group);
+                rows.iter().filter(|row| here.contains(row)).count()
+            };
+            let (at_first, then) = (there(2), there(5));
+            assert!(at_first < 60 && then > 60, "{placement:?}: {at_first}, {then}");
+            // Until then a row of before the first frame may have left.
+            assert_eq!(there(2), rows.len(), "{placement:?}");
+            assert!(scene.counts(9).lost > 100, "the list had no room");
+        }
+    });
+}
+
+/// A cache of several windows, a table of several shards, pinned rows: the wanted rows come, and pinned rows stay.
+#[test]
+fn feedback_of_large_caches_and_pinned_rows() {
+    with_gpu(|context| {
+        for placement in PLACEMENTS {
+            let config = config(Precision::Int8, 8).with_placement(placement);
+            let layout = hotrow::Layout::new(&config, u64::MAX).unwrap();
+            let windows = if context.caps().choose_windows() >= 3 { Some(32 * layout.slot_bytes()) } else { None };
+            let cut = config.clone().with_window_bytes(windows).with_shard_bytes(Some(300 * layout.stride()));
+            for config in [config, cut] {
+                let mut scene = Scene::new(context, config, wanting());
+                let pins = [3, 300, 650];
+                assert_eq!(scene.group.pin(&pins, 2).unwrap(), [0; 0], "rows without room");
+                train(&mut scene.group, 0..3);
+                let rows = distinct(&some_rows());
+                for _ in 0..3 {
+                    scene.draw(&rows);
+                    scene.record_feedback();
+                    scene.settle();
+                }
+                let here = resident(&mut scene.group);
+                assert!(pins.iter().all(|row| here.contains(row)), "{placement:?}");
+                assert!(rows.iter().all(|row| here.contains(row)), "{placement:?}");
+            }
         }
     });
 }
@@ -315,19 +374,25 @@ fn a_steady_frame_creates_nothing() {
                 (held_bindings(&context), group.memory(), report.map(|report| report.allocations.len()))
             };
             let mut frame = |group: &mut Group| {
+                let made = objects_made(&context);
                 group.pump().unwrap();
+                reader.bind_group().unwrap();
+                reader.feedback_seen().unwrap();
+                let made = objects_made(&context) - made;
                 program.read(reader.bind_group().unwrap(), &some_rows());
+                let before = objects_made(&context);
                 let mut encoder = encoder();
                 group.record_feedback(&mut encoder, &reader).unwrap();
                 queue.submit([encoder.finish()]);
-                held(group)
+                let made = made + objects_made(&context) - before;
+                (held(group), made)
             };
             let before = held(&group);
-            for _ in 0..4 {
-                frame(&mut group);
-            }
+            let made: u64 = (0..6).map(|_| frame(&mut group).1).sum();
+            assert!(made > 10, "the first frames make buffers, bind groups and pipelines: {made}");
             let steady = frame(&mut group);
-            assert!(steady.0.made > before.0.made && steady.1 != before.1, "the comparison can fail");
+            assert_eq!(steady.1, 0, "{placement:?}");
+            assert!(steady.0.0.made > before.0.made && steady.0.1 != before.1, "the comparison can fail");
             for _ in 0..6 {
                 assert_eq!(frame(&mut group), steady, "{placement:?}");
             }
@@ -510,6 +575,28 @@ fn feedback_that_cannot_be_is_refused() {
         refused(&mut one, &reader);
         reader.bind_group().unwrap();
         assert!(one.record_feedback(&mut encoder(), &reader).unwrap());
+    });
+}
+
+/// Two readers of a staged group, recorded in each frame in the same order: the rows of both come.
+#[test]
+fn two_readers_of_a_staged_group_take_turns() {
+    with_gpu(|context| {
+        let mut scene = Scene::new(context, config(Precision::Int8, 8).with_placement(Placement::Staged), wanting());
+        let mut other = scene.group.reader(wanting()).unwrap();
+        let mut taken = Vec::new();
+        for _ in 0..4 {
+            scene.draw(&[1, 2, 3]);
+            scene.program.read(other.bind_group().unwrap(), &[4, 5]);
+            let first = scene.record_feedback();
+            let mut encoder = scene.encoder();
+            let second = scene.group.record_feedback(&mut encoder, &other).unwrap();
+            context.queue().submit([encoder.finish()]);
+            taken.push((first, second));
+            scene.settle();
+        }
+        assert_eq!(taken, [(true, false), (false, true), (true, false), (false, true)]);
+        assert_eq!(distinct(&resident(&mut scene.group)), [1, 2, 3, 4, 5]);
     });
 }
 

@@ -484,6 +484,16 @@ fn a_resized_or_restored_group_is_bound_anew() {
         assert!(reader.stale());
         let now = wanted(&mut group, &rows, |_| true);
         assert!(program.read(reader.bind_group().unwrap(), &rows) == now);
+        // A checkpoint.
+        let folder = tempfile::tempdir().unwrap();
+        let saved = folder.path().join("group");
+        hotrow::checkpoint::save(&mut group, &saved).unwrap();
+        train(&mut group, 6..8);
+        assert!(program.read(reader.bind_group().unwrap(), &rows) != now, "the comparison can fail");
+        assert!(!reader.stale());
+        hotrow::checkpoint::load(&mut group, &saved).unwrap();
+        assert!(reader.stale());
+        assert!(program.read(reader.bind_group().unwrap(), &rows) == now);
         // Without a cache the WGSL does not fit, and the other way round.
         group.resize_cache(0).unwrap();
         let error = reader.bind_group().unwrap_err();

@@ -39,10 +39,11 @@ impl Group {
     ///
     /// Rows of a table on the device, or mapped, are moved in at once, in `encoder`. Rows of a staged table are only decided; [`pump`] moves
     /// them in. Until it has, another call records nothing, returns `false`, and the list goes on growing; every other call but `pump` is
-    /// refused, as after [`record_prefetch`](Self::record_prefetch).
+    /// refused, as after [`record_prefetch`](Self::record_prefetch). Several readers with feedback of a staged table take turns: a call
+    /// returns `false` too if another reader has waited longer.
     ///
     /// Under LRU without pins, with at most 32 wanted rows in a set and a list that has room, every wanted row is in the cache once they
-    /// have been moved in.
+    /// have been moved in. A list without room for all takes rows that are not in the cache first, so each call brings others.
     ///
     /// [`pump`]: Self::pump
     ///
@@ -55,7 +56,8 @@ impl Group {
         let context = self.front.context.clone();
         context.guarded(|| {
             self.check()?;
-            if self.front.state.prefetched().is_some_and(|prefetched| prefetched.batch.is_none()) {
+            let free = self.front.state.prefetched().is_none_or(|prefetched| prefetched.batch.is_some());
+            if self.staged.is_some() && !reader.has_turn(free) {
                 return Ok(false);
             }
             self.front.state.not_prefetched("record_feedback")?;
@@ -76,9 +78,9 @@ impl Group {
         })
     }
 
-    /// Moves the rows of a staged table's feedback in, if the device has listed them: gathers their records on the host and submits their
-    /// way to the cache. Returns whether it did. It never waits for the device: if the list has not come, it does nothing. Call it once a
-    /// frame, before the passes that read rows. [`fetch`](Self::fetch) before it waits for the list.
+    /// Goes on with a staged table's feedback. Once the device has listed the rows, a call has a thread gather their records from the
+    /// store; once they are gathered, a call submits their way to the cache and returns `true`. It never waits for the device, for the
+    /// store or for the thread. Call it once a frame, before the passes that read rows. [`fetch`](Self::fetch) before it waits for both.
     ///
     /// # Errors
     /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. After an error nothing is lost, and `pump` may be called
@@ -87,6 +89,13 @@ impl Group {
         let context = self.front.context.clone();
         context.guarded(|| {
             if self.front.state.prefetched().is_none_or(|prefetched| prefetched.batch.is_some()) {
+                return Ok(false);
+            }
+            context.poll()?;
+            if let Some(prefetched) = self.front.state.prefetched_mut()
+                && prefetched.coming.listed()
+            {
+                prefetched.coming.gather_meanwhile();
                 return Ok(false);
             }
             match self.try_fetch() {

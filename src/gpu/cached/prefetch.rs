@@ -128,8 +128,7 @@ impl Group {
     pub fn try_fetch(&mut self) -> Result<bool, Error> {
         let context = self.front.context.clone();
         context.guarded(|| {
-            let polled = context.device().poll(wgpu::PollType::Poll);
-            polled.map_err(|error| Error::Device { reason: error.to_string() })?;
+            context.poll()?;
             let prefetched = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?;
             if matches!(&prefetched.coming, Coming::Asked(fetch) if fetch.is_longer()) {
                 prefetched.coming.gather_meanwhile();

@@ -105,9 +105,17 @@ impl Coming {
     /// Has a thread gather the records.
     pub(crate) fn gather_meanwhile(&mut self) {
         *self = match std::mem::replace(self, Self::Nothing) {
-            Self::Asked(fetch) => Self::Gathering(Gathering::start(fetch)),
+            Self::Asked(mut fetch) => {
+                fetch.here |= fetch.ready();
+                Self::Gathering(Gathering::start(fetch))
+            }
             other => other,
         };
+    }
+
+    /// True if the list of missing rows is here, and nothing is gathered yet.
+    pub(crate) fn listed(&self) -> bool {
+        matches!(self, Self::Asked(fetch) if fetch.ready() && !fetch.dropped())
     }
 
     /// As [`arrive`](Self::arrive), once it is [`ready`](Self::ready): gathers the records, and waits for nothing.

@@ -14,7 +14,7 @@ pub(crate) struct Changing {
 impl Changing {
     /// A uniform of the size of a `T`.
     pub(crate) fn new<T: bytemuck::Pod>(context: &Context) -> Self {
-        let buffer = context.device().create_buffer(&wgpu::BufferDescriptor {
+        let buffer = context.new_buffer(&wgpu::BufferDescriptor {
             // Like the uniforms of calls, this buffer is in no memory report.
             label: Some("hotrow.uniform"),
             size: size_of::<T>() as u64,

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use crate::{
@@ -63,6 +66,8 @@ struct Inner {
     pipelines: Mutex<HashMap<(&'static str, Cut), Arc<Pipeline>>>,
     max_groups: u32,
     bind_cache: BindCache,
+    /// Buffers, bind groups and pipelines made so far.
+    made: AtomicU64,
 }
 
 /// The caller's device and queue, with every pipeline of the crate. Cheap to clone; groups on one device share it.
@@ -166,8 +171,8 @@ impl Context {
         }
         let max_groups = max_groups.unwrap_or(caps.max_groups).clamp(1, caps.max_groups);
         let (device, queue) = (device.clone(), queue.clone());
-        let (pipelines, bind_cache) = <_>::default();
-        let inner = Inner { device, queue, caps, kernels, recipe, pipelines, max_groups, bind_cache };
+        let (pipelines, bind_cache, made) = <_>::default();
+        let inner = Inner { device, queue, caps, kernels, recipe, pipelines, max_groups, bind_cache, made };
         let context = Self { inner: Arc::new(inner), timeline: None };
         context.build(kernels.iter().filter(|kernel| !wgsl::is_cut(kernel)).map(|kernel| (*kernel, Cut::ONE)))?;
         Ok(context)
@@ -256,13 +261,14 @@ impl Context {
 
     /// The pipeline of a stage for `cut`. It is built if [`prepare`](Self::prepare) has not built it.
     pub(crate) fn pipeline(&self, kernel: &Kernel, cut: Cut) -> Arc<Pipeline> {
-        let Inner { device, recipe, pipelines, .. } = &*self.inner;
+        let Inner { device, recipe, pipelines, made, .. } = &*self.inner;
         let mut built = pipelines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = built.get(&(kernel.name, cut)) {
             return known.clone();
         }
         let own = cut.of(kernel);
         let new = || {
+            made.fetch_add(1, Relaxed);
             let module = recipe.module(device, kernel, own);
             Arc::new(pipeline(device, kernel.name, &wgsl::bindings(kernel, own), &module))
         };
@@ -300,18 +306,20 @@ impl Context {
         let memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let label = format!("hotrow.{what}");
         let usage = usage | wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
-        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some(&label),
-            size,
-            usage,
-            mapped_at_creation: false,
-        });
+        let buffer =
+            self.new_buffer(&wgpu::BufferDescriptor { label: Some(&label), size, usage, mapped_at_creation: false });
         let failed = [pollster::block_on(memory.pop()), pollster::block_on(validation.pop())];
         match failed.into_iter().flatten().next() {
             None => Ok(buffer),
             Some(wgpu::Error::OutOfMemory { .. }) => Err(Error::OutOfMemory { what, bytes: size }),
             Some(error) => Err(Error::Device { reason: error.to_string() }),
         }
+    }
+
+    /// Delivers what the device has finished. It does not wait.
+    pub(crate) fn poll(&self) -> Result<(), Error> {
+        let polled = self.device().poll(wgpu::PollType::Poll);
+        polled.map(drop).map_err(|error| Error::Device { reason: error.to_string() })
     }
 
     pub(crate) fn new_encoder(&self) -> wgpu::CommandEncoder {
@@ -327,7 +335,7 @@ impl Context {
         }
         let device = &self.inner.device;
         let memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+        let buffer = self.new_buffer(&wgpu::BufferDescriptor {
             label: Some("hotrow.transfer"),
             size,
             usage,
@@ -358,8 +366,25 @@ impl Context {
                 .map(|(binding, resource)| wgpu::BindGroupEntry { binding, resource: resource.clone() })
                 .collect();
             let descriptor = wgpu::BindGroupDescriptor { label: Some(stage), layout, entries: &entries };
-            self.inner.device.create_bind_group(&descriptor)
+            self.new_bind_group(&descriptor)
         })
+    }
+
+    /// Every buffer of the crate is made here.
+    pub(crate) fn new_buffer(&self, descriptor: &wgpu::BufferDescriptor<'_>) -> wgpu::Buffer {
+        self.inner.made.fetch_add(1, Relaxed);
+        self.inner.device.create_buffer(descriptor)
+    }
+
+    /// Every bind group of the crate is made here.
+    pub(crate) fn new_bind_group(&self, descriptor: &wgpu::BindGroupDescriptor<'_>) -> wgpu::BindGroup {
+        self.inner.made.fetch_add(1, Relaxed);
+        self.inner.device.create_bind_group(descriptor)
+    }
+
+    /// The number of buffers, bind groups and pipelines made so far.
+    pub(crate) fn objects_made(&self) -> u64 {
+        self.inner.made.load(Relaxed)
     }
 
     /// The numbers of uniforms and bind groups that the cache holds and has made.
@@ -373,7 +398,7 @@ impl Context {
     }
 
     pub(crate) fn new_uniform(&self, bytes: &[u8]) -> wgpu::Buffer {
-        let buffer = self.inner.device.create_buffer(&wgpu::BufferDescriptor {
+        let buffer = self.new_buffer(&wgpu::BufferDescriptor {
             label: Some("hotrow.uniform"),
             size: bytes.len() as u64,
             usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_SRC,

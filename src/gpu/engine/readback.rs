@@ -49,7 +49,7 @@ impl Context {
 
     /// A buffer that [`Context::read`] can read.
     pub(crate) fn download_buffer(&self, bytes: u64) -> wgpu::Buffer {
-        self.device().create_buffer(&wgpu::BufferDescriptor {
+        self.new_buffer(&wgpu::BufferDescriptor {
             label: Some("hotrow.download"),
             size: bytes.max(4),
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
@@ -127,7 +127,7 @@ struct Shared {
 }
 
 fn report_buffer(context: &Context) -> wgpu::Buffer {
-    context.device().create_buffer(&wgpu::BufferDescriptor {
+    context.new_buffer(&wgpu::BufferDescriptor {
         label: Some("hotrow.report"),
         size: REPORT_BYTES,
         usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
