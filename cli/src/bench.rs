@@ -1,6 +1,8 @@
-//! `hotrow bench`: bandwidth against hit rate (Yang 2020, Figure 9); `bench suite` and `bench robe` measure kernels and shared tables.
+//! `hotrow bench`: bandwidth against hit rate (Yang 2020, Figure 9); `bench suite` and `bench robe` measure kernels and shared tables, `bench
+//! import` draws what other machines measured.
 
 mod common;
+mod import;
 mod robe;
 mod runners;
 mod shape;
@@ -25,6 +27,7 @@ pub(crate) struct Args {
 enum Mode {
     Suite(suite::Args),
     Robe(robe::Args),
+    Import(import::Args),
 }
 
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
@@ -32,5 +35,6 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         None => sweep::run(options, &args.sweep),
         Some(Mode::Suite(args)) => suite::run(options, args),
         Some(Mode::Robe(args)) => robe::run(options, args),
+        Some(Mode::Import(args)) => import::run(options, args),
     }
 }

@@ -7,6 +7,7 @@ mod cli;
 mod common;
 mod gpu;
 mod grid;
+mod import;
 mod info;
 mod layers;
 mod output;

@@ -5,9 +5,12 @@ mod bytes;
 mod cases;
 mod copy;
 mod draw;
+mod feedback;
 mod full;
 mod model;
 mod pinned;
+mod readers;
+mod screen;
 pub(super) mod shapes;
 mod size;
 mod sort;
@@ -69,7 +72,7 @@ impl Args {
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
 /// The parts of the suite. Short parts and parts that decide a goal come first.
-const PARTS: [(&str, &str, Measure); 16] = [
+const PARTS: [(&str, &str, Measure); 18] = [
     ("hits", "All rows resident: gather, forward, backward", cases::hits),
     ("nvidia", "NVIDIA's shape", cases::nvidia),
     ("bus", "95 % hits, the rest over the bus; unified memory", transfers::over_the_bus),
@@ -80,6 +83,8 @@ const PARTS: [(&str, &str, Measure); 16] = [
         staged::run,
     ),
     ("windows", "A cache larger than a binding", transfers::windows),
+    ("feedback", "The rows that a frame wants; the host's part of a thousand misses", feedback::run),
+    (DRAWS, "A row a pixel read by the caller's own shaders, flushed and cached, against a raw read", readers::run),
     ("sort", "The sort alone", sort::run),
     ("scaling", "Time against work", cases::scaling),
     ("skew", "One row takes a tenth of the accesses", cases::skew),
@@ -98,6 +103,9 @@ const PARTS: [(&str, &str, Measure); 16] = [
 
 /// The part that runs only if it is named.
 const FULL: &str = "nvidia-full";
+
+/// The part that draws triangles.
+const DRAWS: &str = "readers";
 
 fn part_names() -> PossibleValuesParser {
     PARTS.map(|(name, help, _)| PossibleValue::new(name).help(help)).into()
@@ -165,7 +173,10 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let seed = options.group_seed();
     let mut bench = Bench { lab: Some(&lab), machine: None, size, seed, deadline, copy: None, bus: None, beside, run };
     copy::all(&mut bench)?;
-    for (name, _, measure) in PARTS {
+    let mut parts = PARTS;
+    // Once a software driver has drawn anything, its stamps no longer wait for dispatches.
+    parts.sort_by_key(|(name, ..)| !hardware && *name == DRAWS);
+    for (name, _, measure) in parts {
         if !args.asks_for(name) {
             continue;
         }
@@ -262,7 +273,7 @@ const PREDICTED: [Table; 2] = [
     .only("", "stage"),
 ];
 
-const TABLES: [Table; 10] = [
+const TABLES: [Table; 13] = [
     Table::new("The device's own copies.", "copy", &["path", "how"]),
     Table::new("Whole phases. Logical is TBE's measure; table bytes cross the bus where mapped.", "", &["shape"])
         .only(PHASES, "placement; !kernel; !batches"),
@@ -288,6 +299,14 @@ const TABLES: [Table; 10] = [
         "sort",
         &["pairs", "key bits"],
     ),
+    Table::new(
+        "A row a pixel, read by the caller's own shaders; raw reads are made for nothing but these bytes.",
+        "readers",
+        &["precision", "stage"],
+    ),
+    Table::new("The reader of the cache, by hit rate in percent.", "readers by hit rate", &["precision", "stage"])
+        .across("hits"),
+    Table::new("Rows that a frame wants, and the host's part where it misses.", "feedback", &["placement"]),
     Table::new("Time against work: whole steps over distinct rows, all resident.", "scaling", &["distinct"]),
 ];
 

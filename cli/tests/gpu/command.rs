@@ -244,6 +244,29 @@ fn pinned_wrong(suite: &Value) -> Option<String> {
     (epochs != 5).then(|| format!("{epochs} epochs"))
 }
 
+/// The first wrong figure of the suite about readers: a time that is missing, or a ratio of other times.
+fn readers_wrong(suite: &Value) -> Option<String> {
+    for (precision, stage) in
+        ["FP32", "FP16", "INT8"].into_iter().flat_map(|name| ["compute", "fragment"].map(|stage| (name, stage)))
+    {
+        let place = [("shape", "readers".into()), ("precision", precision.into()), ("stage", stage.into())];
+        let of = |what: &str| figure(suite, what, &place).filter(|&value| value > 0.0).unwrap_or(f64::NAN);
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
+        // A slot has 256 B, a look-up reads 128 B of tags.
+        let ratios = near(of("flushed against raw"), of("flushed") / of("raw, record"))
+            && near(of("cached against raw with tags"), of("cached") / of("raw, slot") / 1.5)
+            && near(of("cached against frozen forward"), of("cached") / of("frozen forward"));
+        if !ratios {
+            return Some(format!("{precision}, {stage}"));
+        }
+    }
+    let rates = records(suite, "cached", &[("shape", "readers by hit rate".into())]).len();
+    let times = ["want", "feedback", "pump"].map(|what| records(suite, what, &[("shape", "feedback".into())]));
+    let counts = times.each_ref().map(Vec::len);
+    let positive = times.iter().flatten().all(|record| number(record) > 0.0);
+    (rates != 8 || counts != [2, 2, 1] || !positive).then(|| format!("{rates} {counts:?} {positive}"))
+}
+
 #[test]
 fn the_suite_measures_every_kernel() {
     with_gpu(|context| {
@@ -252,7 +275,7 @@ fn the_suite_measures_every_kernel() {
         std::fs::write(&beside, r#"{"sorts": [{"name": "cub", "pairs": 16777216, "pairs_per_second": 1e10}]}"#)
             .unwrap();
         let mut command = Command::cargo_bin("hotrow").unwrap();
-        let parts = "hits,small,sort,uncached,staged,pinned,windows";
+        let parts = "hits,small,sort,uncached,staged,pinned,windows,readers,feedback";
         command.current_dir(folder.path()).args(["bench", "suite", "--backend", "gpu", "--size", "small"]);
         command.args(["--only", parts, "--commit", "abc", "--out", "out", "--beside"]).arg(&beside);
         let done = command.assert().success();
@@ -275,6 +298,7 @@ fn the_suite_measures_every_kernel() {
         );
         assert_eq!(placements_wrong(&suite), None);
         assert_eq!(pinned_wrong(&suite), None);
+        assert_eq!(readers_wrong(&suite), None);
         assert!(std::fs::read_to_string(folder.path().join("out/goals.md")).unwrap().contains("unmeasured"));
         // The companion: missing figures and impossible figures are noticed.
         assert!(wrong(&suite, &["teleport"]).is_some());
@@ -294,6 +318,9 @@ fn the_suite_measures_every_kernel() {
         }
         assert!(pinned_wrong(&broken(&suite, hot("bytes in"), None)).is_some());
         assert!(pinned_wrong(&broken(&suite, |record| record["shape"] == "pinned", None)).is_some());
+        for (what, value) in [("cached", None), ("flushed against raw", Some(0.5)), ("pump", Some(0.0))] {
+            assert!(readers_wrong(&broken(&suite, |record| record["what"] == what, value)).is_some(), "{what}");
+        }
         for what in ["counted in", "copied"] {
             let changed = broken(&suite, |record| record["what"] == what, Some(1.0));
             assert!(placements_wrong(&changed).is_some(), "{what}");
