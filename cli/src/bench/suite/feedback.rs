@@ -146,6 +146,8 @@ fn misses(bench: &mut Bench<'_>, screen: &Screen<'_>) -> anyhow::Result<()> {
             if done? {
                 break;
             }
+            // The rest of a frame, in which a thread gathers.
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
         lab.submit(lab.encoder())?;
         let now = group.traffic().map_or(0, |traffic| traffic.records_in);
