@@ -91,7 +91,6 @@ pub(crate) struct Tiles {
     pub(crate) group: Group,
     pub(crate) emb: RowReader,
 }
-
 impl Tiles {
     /// Opens the file, or makes it. A picture shows at most `visible` tiles.
     pub(crate) fn open(context: &Context, image: Image, file: &Path, visible: u32) -> Result<Self, Error> {
