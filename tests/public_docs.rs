@@ -123,3 +123,24 @@ fn a_type_without_an_example_is_found() {
                 /// Example: [`Bare`].\npub struct Astray;\nstruct Private;";
     assert_eq!(without(&of_file(text)), ["Bare", "Astray"]);
 }
+
+/// The guide shows the marked part of the streaming example, word for word, and it is short.
+#[test]
+fn the_guide_shows_the_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+    let guide = read("docs/renderers.md");
+    for (file, most) in [("tiles.rs", 30), ("stream.wgsl", 10)] {
+        let text = read(&format!("examples/stream/{file}"));
+        let lines: Vec<_> = text.lines().skip_while(|line| line.trim() != "// hotrow begins").skip(1).collect();
+        let indent = lines[0].len() - lines[0].trim_start().len();
+        let marked: Vec<_> = lines.iter().take_while(|line| line.trim() != "// hotrow ends").collect();
+        assert!((1..=most).contains(&marked.len()) && marked.len() < lines.len(), "{file}: {} lines", marked.len());
+        let shown: String = marked.iter().map(|line| format!("{}\n", line.get(indent..).unwrap_or(""))).collect();
+        assert!(
+            guide.contains(&shown),
+            "docs/renderers.md: wanted the marked part of {file}, found another text:\n{shown}"
+        );
+        assert!(!guide.contains(&shown.replacen("emb", "other", 1)), "the comparison can fail");
+    }
+}
