@@ -80,7 +80,7 @@ class Browser:
         return target, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
 
     def ask(self, session, expression):
-        answer = self.call("Runtime.evaluate", session, expression=expression, returnByValue=True)
+        answer = self.call("Runtime.evaluate", session, expression=expression, returnByValue=True, awaitPromise=True)
         return answer["result"].get("value")
 
     def end(self):
@@ -216,6 +216,11 @@ def drive(browser, url, picture):
         check_of_the_check(file)
         if "plain" in query and (adapter["subgroups"] or adapter["timestamps"]):
             sys.exit("web: a plain device has features")
+        refused = browser.ask(session, "window.hotrow.page.refusals()")
+        mapped, at_once, later, again = refused or [""] * 4
+        if "MAPPABLE_PRIMARY_BUFFERS" not in mapped or [at_once, again] != ["no error"] * 2 or not later.startswith("device: "):
+            sys.exit(f"web: what must be refused, and the fault that a browser tells late, came out as {refused}")
+        print(f"web: told late, and once: {later.split(chr(10))[0]}")
         again = browser.ask(session, "window.hotrow.again")
         if "plain" in query and not (hidden and again):
             sys.exit("web: a page that was hidden for a while measured nothing again")

@@ -208,6 +208,7 @@ async function open() {
         ["hotrow", device.crate.replace("hotrow ", "version ")],
     ], false));
     state.phase = "ready";
+    state.page = page;
     say("Ready. The measurement takes a minute or two; keep this page in view.");
     at("start").disabled = false;
     const start = () => run(page, adapter, device).catch((error) => fail(String(error.message ?? error)));

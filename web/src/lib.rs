@@ -7,7 +7,7 @@ mod measure;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hotrow::{Context, Error, adapter, requirements, wgpu};
+use hotrow::{Context, Count, Error, Group, GroupConfig, Placement, Sorter, adapter, requirements, wgpu};
 use serde_json::json;
 use wasm_bindgen::prelude::*;
 
@@ -92,6 +92,18 @@ impl Page {
         check::run(&self.context, seed, spoil).await
     }
 
+    /// For the test of this page: makes two calls that must fail, and returns the messages. A browser refuses mapped tables at once. It tells
+    /// only later that it has refused a command; the context keeps that, and reports it once.
+    pub async fn refusals(&self) -> Vec<String> {
+        let told = |error: Option<Error>| error.map_or_else(|| "no error".into(), |error| error.to_string());
+        let mapped = GroupConfig::new(&[10], 4).with_placement(Placement::Mapped);
+        let mapped = Group::new_async(&self.context, mapped).await.err();
+        let at_once = self.sort_nothing().await.err();
+        let later = self.context.check_async().await.err();
+        let again = self.context.check_async().await.err();
+        [mapped, at_once, later, again].map(told).into()
+    }
+
     /// The figures that the page measures, as JSON.
     pub fn plan(&self, small: bool) -> String {
         serde_json::Value::from_iter(measure::plan(&self.context, small).iter().map(measure::Figure::json)).to_string()
@@ -107,6 +119,19 @@ impl Page {
 }
 
 impl Page {
+    /// Records a sort of a buffer that the device has refused to create.
+    async fn sort_nothing(&self) -> Result<(), Error> {
+        let device = self.context.device();
+        let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::STORAGE;
+        let keys =
+            device.create_buffer(&wgpu::BufferDescriptor { label: None, size: 64, usage, mapped_at_creation: false });
+        drop(scope.pop().await);
+        let sorter = Sorter::new(&self.context, 16)?;
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        sorter.record_sort(&mut encoder, keys.slice(..), None, Count::Host(16), 32).map(drop)
+    }
+
     /// The result, unless the device has told of a fault.
     fn judge<T>(&self, found: Result<T, Error>) -> Result<T, JsError> {
         match self.fault() {
