@@ -51,7 +51,25 @@
 //! # Features
 //!
 //! `vulkan`, `metal`, `dx12` (all by default): wgpu's backends. `checkpoint`: saving and loading. `file`: tables in memory-mapped files. `npy`:
-//! tables filled from numpy's arrays. `sketch`: access counts in bounded memory.
+//! tables filled from numpy's arrays. `sketch`: access counts in bounded memory. `webgpu`: a browser's device, for the target
+//! `wasm32-unknown-unknown`.
+//!
+//! # In a browser, and in asynchronous programs
+//!
+//! No call can wait in a browser. There, [`Group`], [`RobeGroup`], [`Context`] and [`adapter`] have the calls that record and the futures whose
+//! names end in `_async`; the calls that wait, [`Lookup`] and [`Embedding`] of groups on a device, exist everywhere else, and run the same
+//! futures. Any executor may poll these. Tables live on the device or, [`Staged`](Placement::Staged), in the page's memory.
+
+#![cfg_attr(
+    target_family = "wasm",
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        unused_variables,
+        reason = "calls that wait, files and mapped memory have no place in a browser"
+    )
+)]
 
 pub use wgpu;
 
@@ -62,6 +80,7 @@ mod cpu;
 mod error;
 mod gpu;
 mod host;
+#[cfg(not(target_family = "wasm"))]
 #[doc(hidden)]
 pub mod internals;
 mod lookup;

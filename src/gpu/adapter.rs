@@ -2,8 +2,19 @@
 
 use crate::{
     error::Error,
-    gpu::engine::{caps::requirements, context::Context},
+    gpu::engine::{
+        caps::{self, requirements},
+        context::Context,
+        wait::CALLS_WAIT,
+    },
 };
+
+/// What to do where no driver is found.
+const NO_DRIVER: &str = "install a driver (on Debian, mesa-vulkan-drivers is a software one), unset WGPU_ADAPTER_NAME, \
+     or take the CPU backend";
+/// What to do where a browser has no WebGPU.
+const NO_WEBGPU: &str =
+    "take a newer browser, open the page over https or from localhost, switch WebGPU on, or take the CPU backend";
 
 /// The adapters that the caller accepts.
 ///
@@ -19,8 +30,14 @@ pub enum Wanted {
 /// The adapters that wgpu's environment variables (`WGPU_BACKEND`, `WGPU_ADAPTER_NAME`) allow, hardware first.
 ///
 /// Only Vulkan, Metal and DX12, because on OpenGL the same GPU would appear a second time.
+#[cfg(not(target_family = "wasm"))]
 #[must_use]
 pub fn adapters() -> Vec<wgpu::Adapter> {
+    pollster::block_on(adapters_async())
+}
+
+/// As [`adapters`], as a future. A browser has at most one adapter.
+pub async fn adapters_async() -> Vec<wgpu::Adapter> {
     if wgpu::Instance::enabled_backend_features().is_empty() {
         return Vec::new();
     }
@@ -31,7 +48,7 @@ pub fn adapters() -> Vec<wgpu::Adapter> {
     let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::PRIMARY);
     descriptor.backends = backends;
     let instance = wgpu::Instance::new(descriptor);
-    let mut found = pollster::block_on(instance.enumerate_adapters(backends));
+    let mut found = instance.enumerate_adapters(backends).await;
     if let Ok(name) = std::env::var("WGPU_ADAPTER_NAME") {
         let name = name.to_lowercase();
         found.retain(|adapter| adapter.get_info().name.to_lowercase().contains(&name));
@@ -49,37 +66,54 @@ pub fn adapters() -> Vec<wgpu::Adapter> {
 /// True for an adapter that is no software driver.
 #[must_use]
 pub fn is_hardware(adapter: &wgpu::Adapter) -> bool {
-    !matches!(adapter.get_info().device_type, wgpu::DeviceType::Cpu | wgpu::DeviceType::Other)
+    let info = adapter.get_info();
+    caps::is_hardware(info.backend, info.device_type)
 }
 
 /// Opens a device on `adapter` with all features and limits that the crate uses.
 ///
 /// # Errors
 /// [`Error::Device`] if the adapter gives no device; the errors of [`Context::new`].
+#[cfg(not(target_family = "wasm"))]
 pub fn open(adapter: &wgpu::Adapter) -> Result<Context, Error> {
+    pollster::block_on(open_async(adapter))
+}
+
+/// As [`open`], as a future.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_async(adapter: &wgpu::Adapter) -> Result<Context, Error> {
     let (required_features, required_limits) = requirements(adapter);
-    let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-        label: Some("hotrow"),
-        required_features,
-        required_limits,
-        ..Default::default()
-    }))
-    .map_err(|error| Error::Device { reason: error.to_string() })?;
-    Context::new(&device, &queue)
+    let descriptor =
+        wgpu::DeviceDescriptor { label: Some("hotrow"), required_features, required_limits, ..Default::default() };
+    let (device, queue) =
+        adapter.request_device(&descriptor).await.map_err(|error| Error::Device { reason: error.to_string() })?;
+    Context::new_async(&device, &queue).await
 }
 
 /// Opens a device on the best adapter.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if there is no adapter of the wanted kind; the errors of [`open`].
+#[cfg(not(target_family = "wasm"))]
 pub fn open_best(wanted: Wanted) -> Result<Context, Error> {
-    let all = adapters();
+    pollster::block_on(open_best_async(wanted))
+}
+
+/// As [`open_best`], as a future.
+///
+/// # Errors
+/// As [`open_best`].
+pub async fn open_best_async(wanted: Wanted) -> Result<Context, Error> {
+    let all = adapters_async().await;
     let suits = |adapter: &&wgpu::Adapter| wanted == Wanted::Any || is_hardware(adapter);
     match all.iter().find(suits) {
-        Some(adapter) => open(adapter),
+        Some(adapter) => open_async(adapter).await,
         None => Err(Error::Unsupported {
             what: "gpu",
             wanted: match wanted {
+                _ if !CALLS_WAIT => "a browser with WebGPU".into(),
                 Wanted::Hardware => "a GPU with a Vulkan, Metal or DX12 driver".into(),
                 Wanted::Any => "a Vulkan, Metal or DX12 driver".into(),
             },
@@ -87,8 +121,7 @@ pub fn open_best(wanted: Wanted) -> Result<Context, Error> {
                 None => "no adapter".into(),
                 Some(adapter) => format!("only {}", adapter.get_info().name),
             },
-            remedy: "install a driver (on Debian, mesa-vulkan-drivers is a software one), unset WGPU_ADAPTER_NAME, \
-                     or take the CPU backend",
+            remedy: if CALLS_WAIT { NO_DRIVER } else { NO_WEBGPU },
         }),
     }
 }

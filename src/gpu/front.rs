@@ -99,9 +99,7 @@ pub(crate) trait Kind: Sized {
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
-    ) -> Result<(), Error> {
-        self.record(encoder, batch, outputs, mode).map(drop)
-    }
+    ) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// The buffer in which the last forward in `mode` leaves its outcome, a [`Step`](crate::table::layout::Step).
     fn outcome(&self, mode: Mode) -> Option<&wgpu::Buffer>;
@@ -115,13 +113,13 @@ pub(crate) trait Kind: Sized {
         scaler: &wgpu::Buffer,
     ) -> Result<(), Error>;
 
-    /// Records the copy of linear rows to `outputs`. The rows must exist.
+    /// Records the copy of linear rows to `outputs`. The rows must exist. A staged table submits work of its own in between.
     fn record_read_rows(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         rows: &[u32],
         outputs: &wgpu::Buffer,
-    ) -> Result<(), Error>;
+    ) -> impl Future<Output = Result<(), Error>> + Send;
 
     fn check(&mut self) -> Result<(), Error> {
         let Front { context, reports, .. } = self.front();
@@ -157,6 +155,7 @@ pub(crate) trait Kind: Sized {
 
     /// Waits until the device has executed all submissions, then calls `work`. Returns the error of an earlier skipped step, if there is
     /// one, instead of calling `work`.
+    #[cfg(not(target_family = "wasm"))]
     fn waiting<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let context = self.front().context.clone();
         context.guarded(|| {
@@ -166,28 +165,38 @@ pub(crate) trait Kind: Sized {
         })
     }
 
-    /// Uploads a batch, records its forward in `mode`, and waits for its outputs.
-    fn run(
+    /// Waits until the device has executed all submissions. Returns the error of an earlier skipped step, if there is one.
+    async fn quiet(&mut self) -> Result<Context, Error> {
+        let context = self.front().context.clone();
+        context.idle().await?;
+        self.check()?;
+        Ok(context)
+    }
+
+    /// Uploads a batch, records its forward in `mode`, and awaits its outputs.
+    async fn run(
         &mut self,
         (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
         mode: Mode,
         outputs: &mut [f32],
     ) -> Result<(), Error> {
-        self.waiting(|this| {
-            let context = this.front().context.clone();
-            let batch = Uploaded::new(&context, this.rows(), indices, offsets, weights)?;
+        let context = self.front().context.clone();
+        let run = async {
+            self.quiet().await?;
+            let batch = Uploaded::new(&context, self.rows(), indices, offsets, weights)?;
             let (n, bags) = (indices.len() as u32, offsets.len() as u32 - 1);
-            this.check_batch(n, bags)?;
-            let buffer = new_outputs(&context, this.rows(), n, bags)?;
-            batch::check_outputs(this.rows(), n, bags, outputs.len())?;
+            self.check_batch(n, bags)?;
+            let buffer = new_outputs(&context, self.rows(), n, bags)?;
+            batch::check_outputs(self.rows(), n, bags, outputs.len())?;
             let mut encoder = context.new_encoder();
-            this.record_waiting(&mut encoder, &batch.batch(), buffer.slice(..), mode)?;
-            this.await_outputs(encoder, &buffer, mode, n, outputs)
-        })
+            self.record_waiting(&mut encoder, &batch.batch(), buffer.slice(..), mode).await?;
+            self.await_outputs(encoder, &buffer, mode, n, outputs).await
+        };
+        context.guard(run).await
     }
 
-    /// Submits a recorded forward and waits for its outputs.
-    fn await_outputs(
+    /// Submits a recorded forward and awaits its outputs.
+    async fn await_outputs(
         &mut self,
         encoder: wgpu::CommandEncoder,
         buffer: &wgpu::Buffer,
@@ -196,7 +205,7 @@ pub(crate) trait Kind: Sized {
         outputs: &mut [f32],
     ) -> Result<(), Error> {
         let Some(outcome) = self.outcome(mode) else { return Ok(()) };
-        let found = await_outputs(&self.front().context, encoder, self.rows(), outcome, buffer, indices, outputs);
+        let found = await_outputs(&self.front().context, encoder, self.rows(), outcome, buffer, indices, outputs).await;
         if found.is_err() && mode == Mode::Train {
             self.front_mut().state.end_forward();
         }
@@ -204,43 +213,49 @@ pub(crate) trait Kind: Sized {
     }
 
     /// Runs the backward of the last forward with the decision of a scaler, and waits for it.
-    fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
-        self.waiting(|this| {
-            let Front { context, state, .. } = this.front();
-            let forward = state.wants_forward("backward")?;
-            batch::check_grads(this.rows(), forward, grad_outputs.len())?;
-            let context = context.clone();
+    async fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        let context = self.front().context.clone();
+        let moved = async {
+            self.quiet().await?;
+            let forward = self.front().state.wants_forward("backward")?;
+            batch::check_grads(self.rows(), forward, grad_outputs.len())?;
             let (grads, verdict) = (UploadedGrads::new(&context, grad_outputs)?, context.uniform(scaler));
             let mut encoder = context.new_encoder();
-            this.record_backward_by(&mut encoder, grads.buffer(), &verdict)?;
-            context.finish(encoder)
-        })
+            self.record_backward_by(&mut encoder, grads.buffer(), &verdict)?;
+            context.finish_async(encoder).await
+        };
+        context.guard(moved).await
     }
 
     /// Reads the newest values of linear rows.
-    fn rows_read(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+    async fn rows_read(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         self.front().state.not_prefetched("read_rows")?;
-        self.waiting(|this| {
-            batch::check_rows(this.layout(), rows, "read_rows")?;
+        let context = self.front().context.clone();
+        let read = async {
+            self.quiet().await?;
+            batch::check_rows(self.layout(), rows, "read_rows")?;
             if rows.is_empty() {
                 return Ok(Vec::new());
             }
-            let context = this.front().context.clone();
-            let bytes = rows.len() as u64 * u64::from(this.rows().dim) * 4;
+            let bytes = rows.len() as u64 * u64::from(self.rows().dim) * 4;
             let outputs = context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
             let mut encoder = context.new_encoder();
-            this.record_read_rows(&mut encoder, rows, &outputs)?;
-            Ok(floats(&context.download(encoder, &[(&outputs, bytes)])?[0]))
-        })
+            self.record_read_rows(&mut encoder, rows, &outputs).await?;
+            Ok(floats(&context.download_async(encoder, &[(&outputs, bytes)]).await?[0]))
+        };
+        context.guard(read).await
     }
 
-    fn counters_now(&mut self) -> Result<Vec<Counters>, Error> {
+    async fn counters_now(&mut self) -> Result<Vec<Counters>, Error> {
         self.front().state.not_prefetched("counters")?;
-        self.waiting(|this| {
-            let tables = this.tables();
-            let words = this.front().context.download_part(tables, 0..tables.size())?;
-            Ok(this.counted(&words))
-        })
+        let context = self.front().context.clone();
+        let read = async {
+            self.quiet().await?;
+            let tables = self.tables();
+            let words = context.download_part_async(tables, 0..tables.size()).await?;
+            Ok(self.counted(&words))
+        };
+        context.guard(read).await
     }
 
     fn counters_arrived(&mut self) -> Result<Option<Vec<Counters>>, Error> {
@@ -333,14 +348,64 @@ macro_rules! front {
                 self.record_backward_by(encoder, grad_outputs, verdict)
             }
 
+            /// As [`Lookup::forward_into`](crate::Lookup::forward_into), as a future: in a browser a call cannot wait.
+            ///
+            /// # Errors
+            /// As [`Lookup::forward_into`](crate::Lookup::forward_into).
+            pub async fn forward_async(
+                &mut self,
+                indices: &[u32],
+                offsets: &[u32],
+                weights: Option<&[f32]>,
+                outputs: &mut [f32],
+            ) -> Result<(), Error> {
+                self.run((indices, offsets, weights), Mode::Train, outputs).await
+            }
+
+            /// As [`Lookup::backward`](crate::Lookup::backward), as a future.
+            ///
+            /// # Errors
+            /// As [`Lookup::backward`](crate::Lookup::backward).
+            pub async fn backward_async(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+                self.move_weights($crate::scaler::GradSlice::F32(grad_outputs), &ScalerState::unscaled()).await
+            }
+
+            /// As [`Lookup::read_rows`](crate::Lookup::read_rows), as a future.
+            ///
+            /// # Errors
+            /// As [`Lookup::read_rows`](crate::Lookup::read_rows).
+            pub async fn read_rows_async(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+                self.rows_read(rows).await
+            }
+
+            /// As [`Lookup::counters`](crate::Lookup::counters), as a future.
+            ///
+            /// # Errors
+            /// As [`Lookup::counters`](crate::Lookup::counters).
+            pub async fn counters_async(&mut self) -> Result<Vec<Counters>, Error> {
+                self.counters_now().await
+            }
+
+            /// As [`Lookup::counters_seen`](crate::Lookup::counters_seen), for programs for a browser, which have no [`Lookup`](crate::Lookup)
+            /// of this group.
+            ///
+            /// # Errors
+            /// As [`Lookup::counters_seen`](crate::Lookup::counters_seen).
+            #[cfg(target_family = "wasm")]
+            pub fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+                self.counters_arrived()
+            }
+
             /// Gives up the backward of the last forward.
             pub fn abandon_backward(&mut self) {
                 self.front.state.end_forward();
             }
         }
 
+        #[cfg(not(target_family = "wasm"))]
         $crate::lookup::methods::own_lookup!($group);
 
+        #[cfg(not(target_family = "wasm"))]
         impl $crate::lookup::Lookup for $group {
             fn pending(&self) -> bool {
                 self.front.state.pending().is_some()
@@ -357,7 +422,8 @@ macro_rules! front {
                 weights: Option<&[f32]>,
                 outputs: &mut [f32],
             ) -> Result<(), Error> {
-                self.run((indices, offsets, weights), Mode::Train, outputs)
+                let context = self.front.context.clone();
+                context.block_on(self.run((indices, offsets, weights), Mode::Train, outputs))
             }
 
             fn forward_frozen_into(
@@ -367,11 +433,14 @@ macro_rules! front {
                 weights: Option<&[f32]>,
                 outputs: &mut [f32],
             ) -> Result<(), Error> {
-                self.run((indices, offsets, weights), Mode::Frozen, outputs)
+                let context = self.front.context.clone();
+                context.block_on(self.run((indices, offsets, weights), Mode::Frozen, outputs))
             }
 
             fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
-                self.move_weights($crate::scaler::GradSlice::F32(grad_outputs), &ScalerState::unscaled())
+                let context = self.front.context.clone();
+                context
+                    .block_on(self.move_weights($crate::scaler::GradSlice::F32(grad_outputs), &ScalerState::unscaled()))
             }
 
             fn backward_scaled(
@@ -380,11 +449,13 @@ macro_rules! front {
                 scaler: &ScalerState,
             ) -> Result<(), Error> {
                 scaler.decided()?;
-                self.move_weights(grad_outputs, &scaler.verdict())
+                let context = self.front.context.clone();
+                context.block_on(self.move_weights(grad_outputs, &scaler.verdict()))
             }
 
             fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-                self.rows_read(rows)
+                let context = self.front.context.clone();
+                context.block_on(self.rows_read(rows))
             }
 
             fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
@@ -392,7 +463,8 @@ macro_rules! front {
             }
 
             fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-                self.counters_now()
+                let context = self.front.context.clone();
+                context.block_on(self.counters_now())
             }
 
             fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {

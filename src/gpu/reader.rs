@@ -70,6 +70,17 @@ pub struct FeedbackCounts {
     pub beyond: u32,
 }
 
+impl FeedbackCounts {
+    fn of(words: &[u32]) -> Self {
+        Self {
+            frames: words[feedback::FRAME],
+            wanted: words[feedback::WANTED],
+            lost: words[feedback::LOST],
+            beyond: words[feedback::BEYOND],
+        }
+    }
+}
+
 impl Default for Reader<'_> {
     /// Prefix `rows`, group 0, fragment and compute stages, with the cache, without feedback.
     fn default() -> Self {
@@ -390,12 +401,17 @@ impl RowReader {
     pub fn feedback_seen(&self) -> Result<Option<FeedbackCounts>, Error> {
         let Some(WantedRows { buffer, seen, .. }) = &self.wanted else { return Ok(None) };
         let words = seen.ask(&self.context, buffer, feedback::HEAD as u64 * 4)?;
-        Ok(words.map(|words| FeedbackCounts {
-            frames: words[feedback::FRAME],
-            wanted: words[feedback::WANTED],
-            lost: words[feedback::LOST],
-            beyond: words[feedback::BEYOND],
-        }))
+        Ok(words.map(|words| FeedbackCounts::of(&words)))
+    }
+
+    /// The counts of its feedback after all that was submitted before, as a future; `None` without feedback.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    pub async fn feedback_async(&self) -> Result<Option<FeedbackCounts>, Error> {
+        let Some(WantedRows { buffer, .. }) = &self.wanted else { return Ok(None) };
+        let words = self.context.download_part_async(buffer, 0..feedback::HEAD as u64 * 4);
+        self.context.guard(words).await.map(|words| Some(FeedbackCounts::of(&words)))
     }
 
     /// Bytes of GPU memory that the reader holds for its feedback; 0 without. They are in no [`MemoryReport`](crate::MemoryReport).
@@ -555,10 +571,7 @@ fn new_layout(
     let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
     let label = Some("hotrow.reader");
     let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries });
-    match pollster::block_on(scope.pop()) {
-        None => Ok(layout),
-        Some(error) => Err(refused_layout(stages, error.to_string())),
-    }
+    context.judge(scope, move |error| refused_layout(stages, error.to_string())).map(|()| layout)
 }
 
 /// The error of a layout that the device has refused with `found`.

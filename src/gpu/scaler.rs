@@ -141,8 +141,18 @@ impl Scaler {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
+    #[cfg(not(target_family = "wasm"))]
     pub fn state(&self) -> Result<ScalerState, Error> {
-        let words = self.context.download_part(&self.state, 0..size_of::<ScalerState>() as u64)?;
+        self.context.block_on(self.state_async())
+    }
+
+    /// As [`state`](Self::state), as a future.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub async fn state_async(&self) -> Result<ScalerState, Error> {
+        let bytes = 0..size_of::<ScalerState>() as u64;
+        let words = self.context.guard(self.context.download_part_async(&self.state, bytes)).await?;
         Ok(bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words)))
     }
 

@@ -82,7 +82,7 @@ impl UploadedGrads {
 
 /// Submits a recorded forward, waits, and copies the outputs from `buffer`. A skipped step leaves `outputs` as they were; its error is
 /// returned.
-pub(crate) fn await_outputs(
+pub(crate) async fn await_outputs(
     context: &Context,
     mut encoder: wgpu::CommandEncoder,
     config: &GroupConfig,
@@ -98,7 +98,7 @@ pub(crate) fn await_outputs(
     });
     let mut fault = None;
     let mut step: Option<Step> = None;
-    context.read(encoder, &parts, |found| match step {
+    let each = |found: &[u8]| match step {
         None => {
             let found = bytemuck::pod_read_unaligned(found);
             fault = batch::fault(config, &found, indices);
@@ -106,7 +106,8 @@ pub(crate) fn await_outputs(
         }
         Some(_) if fault.is_none() => bytemuck::cast_slice_mut(outputs).copy_from_slice(found),
         Some(_) => {}
-    })?;
+    };
+    context.read_async(encoder, &parts, each).await?;
     fault.map_or(Ok(()), Err)
 }
 

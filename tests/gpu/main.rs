@@ -13,6 +13,7 @@ mod exact;
 mod face;
 mod feedback;
 mod filled;
+mod futures;
 mod lanes;
 mod lockstep;
 mod low_precision;

@@ -4,83 +4,19 @@ use crate::{
     config::GroupConfig,
     error::Error,
     gpu::{
-        cached::{
-            forward::moves,
-            group::{Group, grown},
-        },
-        engine::{bind::Batch, bind_cache::passing, call::Call},
+        cached::{forward::moves, group::Group},
+        engine::call::Call,
         front::Kind,
-        slices::{Uploaded, new_outputs},
+        slices::new_outputs,
         stages::cached::{
             assign,
             exchange::{self, Records},
-            space::Bound,
         },
     },
     host::alloc::zeroed,
     lookup::{Embedding, methods::own_embedding},
-    table::{
-        batch,
-        layout::{Layout, Params},
-        params::Mode,
-        parts::Part,
-        pins,
-        rng::Purpose,
-        step_state::no_prefetch,
-    },
+    table::{batch, layout::Layout, params::Mode, parts::Part, pins, step_state::no_prefetch},
 };
-
-impl Group {
-    pub(crate) fn encoder(&self) -> wgpu::CommandEncoder {
-        self.front.context.new_encoder()
-    }
-
-    /// Uploads a batch.
-    fn uploaded(&self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Uploaded, Error> {
-        Uploaded::new(&self.front.context, &self.config, indices, offsets, weights)
-    }
-
-    /// Decides a staged step and fetches its missing records. If the host fails, the batch stays prefetched.
-    pub(crate) fn record_staged(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
-        self.front.state.not_prefetched("forward")?;
-        self.front.state.end_forward(); // its step scratch is overwritten
-        // A failing store must be reported here: after `decide` the tags are a step ahead of the rows.
-        if let Some(staged) = &mut self.staged {
-            staged.settle(&self.front.context, &self.tables, false)?;
-        }
-        let mut encoder = self.encoder();
-        self.decide(&mut encoder, batch)?;
-        let after = self.front.context.queue().submit([encoder.finish()]);
-        self.fetch(Some(after))
-    }
-
-    /// Records the lookup of linear rows with the frozen step scratch, one output row for each. Returns the call's parameters and an upper
-    /// bound on its Moves.
-    pub(crate) fn record_rows(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        rows: &[u32],
-        outputs: Option<&wgpu::Buffer>,
-    ) -> Result<(Params, u32), Error> {
-        let n = rows.len() as u32;
-        let params = Params::new(&self.config, &self.tables.layout, Mode::Rows, Purpose::Write).rows(n);
-        let (batch, dummy) = (Uploaded::rows(&self.front.context, rows)?, self.front.dummy.clone());
-        let bound = Bound::of(&self.front.context, &dummy, &batch.batch(), &params)?;
-        grown(&mut self.frozen, &self.front.context, &self.tables.layout, n, false)?;
-        let binding = outputs.map(passing);
-        let outputs = binding.as_ref().map(|binding| (binding, n));
-        Ok((params, self.record_look_up(encoder, &params, &bound, outputs)?))
-    }
-
-    pub(crate) fn flush_and_wait(&mut self) -> Result<(), Error> {
-        if self.staged.is_some() {
-            return self.flush_staged();
-        }
-        let mut encoder = self.encoder();
-        self.record_flush(&mut encoder)?;
-        self.front.context.finish(encoder)
-    }
-}
 
 own_embedding!(Group);
 
@@ -115,21 +51,23 @@ impl Embedding for Group {
             this.fetch(None)?;
             let mut encoder = this.encoder();
             this.carry(&mut encoder, buffer.slice(..))?;
-            this.await_outputs(encoder, &buffer, Mode::Train, indices, &mut outputs)?;
+            let context = this.front.context.clone();
+            context.block_on(this.await_outputs(encoder, &buffer, Mode::Train, indices, &mut outputs))?;
             Ok(outputs)
         })
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        self.front.state.not_prefetched("flush")?;
-        self.waiting(Self::flush_and_wait)
+        let context = self.front.context.clone();
+        context.block_on(self.flush_async())
     }
 
     fn reset(&mut self) -> Result<(), Error> {
         self.front.state.not_prefetched("reset")?;
         self.waiting(|this| {
             this.front.state.not_pending("reset")?;
-            this.flush_and_wait()?;
+            let context = this.front.context.clone();
+            context.block_on(this.flushed())?;
             let mut encoder = this.encoder();
             this.record_reset_discarding(&mut encoder)?;
             this.front.context.finish(encoder)
@@ -155,7 +93,8 @@ impl Embedding for Group {
             }
             let values = this.front.context.upload("values", bytemuck::cast_slice(&values))?;
             let mut encoder = this.encoder();
-            let (params, most) = this.record_rows(&mut encoder, &ascending, None)?;
+            let context = this.front.context.clone();
+            let (params, most) = context.block_on(this.record_rows(&mut encoder, &ascending, None))?;
             let Some(space) = &this.frozen else { return Ok(()) };
             let side_flight = match &mut this.staged {
                 None => None,
@@ -172,7 +111,7 @@ impl Embedding for Group {
             drop(call);
             match &mut this.staged {
                 None => this.front.context.finish(encoder),
-                Some(staged) => staged.land_side_flight(&this.front.context, encoder, &this.tables, most),
+                Some(staged) => context.block_on(staged.land_side_flight(&context, encoder, &this.tables, most)),
             }
         })
     }
@@ -203,8 +142,8 @@ impl Embedding for Group {
     }
 
     fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
-        self.front.state.not_prefetched("read_part")?;
-        self.waiting(|this| this.read_words(part, first_word, out))
+        let context = self.front.context.clone();
+        context.block_on(self.read_part_async(part, first_word, out))
     }
 
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {

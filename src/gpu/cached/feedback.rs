@@ -8,6 +8,7 @@ use crate::{
             forward::record_step,
             group::{Group, grown},
         },
+        engine::wait::CALLS_WAIT,
         reader::{Feedback, RowReader},
         stages::cached::space::Bound,
     },
@@ -93,6 +94,7 @@ impl Group {
             }
             context.poll()?;
             if let Some(prefetched) = self.front.state.prefetched_mut()
+                && CALLS_WAIT
                 && prefetched.coming.listed()
             {
                 prefetched.coming.gather_meanwhile();

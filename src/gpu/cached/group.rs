@@ -88,6 +88,9 @@ pub struct Group {
     reason: &'static str,
 }
 
+/// The reason for a table on the device that was not asked for.
+const HAS_MEMORY: &str = "the device has the memory for it";
+
 impl Drop for Group {
     fn drop(&mut self) {
         // Waits for a thread that still gathers for a prefetched batch, because the thread holds the store.
@@ -105,6 +108,27 @@ impl Group {
     /// without `MAPPABLE_PRIMARY_BUFFERS`, and for other than 32 ways.
     pub fn new(context: &Context, config: GroupConfig) -> Result<Self, Error> {
         Self::build(context, config, None, None)
+    }
+
+    /// As [`Group::new`], as a future. In a browser only this one knows whether the device has the memory: [`Placement::Auto`] then takes a
+    /// placement on the host.
+    ///
+    /// # Errors
+    /// As [`Group::new`].
+    pub async fn new_async(context: &Context, config: GroupConfig) -> Result<Self, Error> {
+        let make = async |config| {
+            let group = Self::with_placement(context, config, None, None)?;
+            context.check_async().await.map(|()| group)
+        };
+        if config.placement != Placement::Auto {
+            return make(config).await;
+        }
+        match make(GroupConfig { placement: Placement::Device, ..config.clone() }).await {
+            Err(Error::OutOfMemory { .. }) => {}
+            made => return made.map(|group| group.with_reason(HAS_MEMORY)),
+        }
+        let (placement, reason) = context.caps().choose_host_placement();
+        make(GroupConfig { placement, ..config }).await.map(|group| group.with_reason(reason))
     }
 
     /// As [`Group::new`], with the values of `source` instead of those of [`GroupConfig::init`].
@@ -146,7 +170,7 @@ impl Group {
         match Self::with_placement(context, device, source, None) {
             // The device lacks the memory for it.
             Err(Error::OutOfMemory { .. }) => {}
-            Ok(group) => return Ok(group.with_reason("the device has the memory for it")),
+            Ok(group) => return Ok(group.with_reason(HAS_MEMORY)),
             Err(error) => return Err(error),
         }
         let (placement, reason) = context.caps().choose_host_placement();
@@ -388,7 +412,7 @@ impl Kind for Group {
         Ok(indices)
     }
 
-    fn record_waiting(
+    async fn record_waiting(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -398,10 +422,10 @@ impl Kind for Group {
         match (mode, &self.staged) {
             (_, None) => self.record(encoder, batch, outputs, mode).map(drop),
             (Mode::Train, Some(_)) => {
-                self.record_staged(batch)?;
+                self.record_staged(batch).await?;
                 self.carry(encoder, outputs).map(drop)
             }
-            (_, Some(_)) => self.record_frozen_staged(encoder, batch, outputs),
+            (_, Some(_)) => self.record_frozen_staged(encoder, batch, outputs).await,
         }
     }
 
@@ -460,13 +484,13 @@ impl Kind for Group {
         })
     }
 
-    fn record_read_rows(
+    async fn record_read_rows(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         rows: &[u32],
         outputs: &wgpu::Buffer,
     ) -> Result<(), Error> {
-        self.record_rows(encoder, rows, Some(outputs)).map(drop)
+        self.record_rows(encoder, rows, Some(outputs)).await.map(drop)
     }
 }
 

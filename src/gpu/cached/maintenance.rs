@@ -27,7 +27,7 @@ impl Group {
     /// Records a frozen step of any table with the frozen step scratch, which must have room for it. For a staged table, the deciding
     /// stages have run and the missing records are gathered when this returns. Returns the number of Moves: exact for a staged table, else
     /// an upper bound.
-    pub(crate) fn record_look_up(
+    pub(crate) async fn record_look_up(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         params: &Params,
@@ -41,13 +41,13 @@ impl Group {
             record_step(context, encoder, tables, space, params, bound, outputs);
             return Ok(most);
         };
-        staged.settle(context, tables, self.front.state.pending().is_some())?;
+        staged.settle(context, tables, self.front.state.pending().is_some()).await?;
         let room = staged.reserve_look_up(context, most)?;
         let mut first = context.new_encoder();
         record_decisions(context, &mut first, tables, space, params, bound);
         let fetch = staged.ask(context, &mut first, space, room);
         context.queue().submit([first.finish()]);
-        let arrivals = fetch.maintenance().run()?;
+        let arrivals = fetch.maintenance().run_async().await?;
         let side_flight = staged.arrive_side_flight(context, encoder, tables, &arrivals, most)?;
         let records = side_flight.as_ref().map_or(Records::Nothing, |side_flight| side_flight.records());
         record_carry(context, encoder, tables, space, params, bound, StepTargets { outputs, records });
@@ -55,7 +55,7 @@ impl Group {
     }
 
     /// Records a frozen forward of a staged table.
-    pub(crate) fn record_frozen_staged(
+    pub(crate) async fn record_frozen_staged(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -69,14 +69,14 @@ impl Group {
         grown(&mut self.frozen, &self.front.context, &self.tables.layout, params.indices, false)?;
         let binding =
             if rows == 0 { dummy.as_entire_binding() } else { self.front.context.bind("outputs", outputs, 0)? };
-        self.record_look_up(encoder, &params, &bound, Some((&binding, rows))).map(drop)
+        self.record_look_up(encoder, &params, &bound, Some((&binding, rows))).await.map(drop)
     }
 
     /// Writes every dirty row of a staged table to its store, piece by piece.
-    pub(crate) fn flush_staged(&mut self) -> Result<(), Error> {
+    pub(crate) async fn flush_staged(&mut self) -> Result<(), Error> {
         let (context, tables) = (&self.front.context, &self.tables);
         let Some(staged) = &mut self.staged else { return Ok(()) };
-        staged.settle(context, tables, self.front.state.pending().is_some())?;
+        staged.settle(context, tables, self.front.state.pending().is_some()).await?;
         if tables.layout.sets > 0 {
             let space = match &mut self.flush {
                 Some(space) => space,
@@ -86,7 +86,7 @@ impl Group {
             encoder.clear_buffer(&space.step, 0, None);
             let uniform = context.uniform(&Params::new(&self.config, &tables.layout, Mode::Train, Purpose::WriteBack));
             collect::record(&mut Call::begin(context, &mut encoder, "hotrow.flush"), &uniform, tables, space);
-            let words = context.download(encoder, &[(&space.step, size_of::<Step>() as u64)])?;
+            let words = context.download_async(encoder, &[(&space.step, size_of::<Step>() as u64)]).await?;
             let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[0]));
             let piece = piece(&tables.layout);
             // The flight is allocated even if no row is dirty, as the memory plan states.
@@ -106,10 +106,10 @@ impl Group {
                 let mut call = Call::begin(context, &mut encoder, "hotrow.flush");
                 exchange::record(&mut call, &uniform, tables, &list, exchange::Phases::Pack);
                 drop(call);
-                staged.land_side_flight(context, encoder, tables, moves)?;
+                staged.land_side_flight(context, encoder, tables, moves).await?;
             }
         }
-        let clock = context.download_part(&tables.tables, 0..4)?;
+        let clock = context.download_part_async(&tables.tables, 0..4).await?;
         staged.flushed(clock[0])
     }
 }

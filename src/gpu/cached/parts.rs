@@ -47,16 +47,11 @@ impl Group {
         })
     }
 
-    pub(crate) fn read_words(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
+    pub(crate) async fn read_words(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, out.len())?;
         if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
-            return staged.read_newest(
-                &self.front.context,
-                &self.tables,
-                self.front.state.pending().is_some(),
-                first_word,
-                out,
-            );
+            let more = self.front.state.pending().is_some();
+            return staged.read_newest(&self.front.context, &self.tables, more, first_word, out).await;
         }
         let spacing = part.spacing(&self.tables.layout);
         let mut kept: Option<wgpu::Buffer> = None;
@@ -73,7 +68,7 @@ impl Group {
             let mut encoder = self.encoder();
             encoder.copy_buffer_to_buffer(buffer, span.start * 4, &target, 0, bytes);
             let targets = [(target, bytes)];
-            self.front.context.read(encoder, &targets, |found| {
+            let each = |found: &[u8]| {
                 for (run, at) in spacing.runs(words.clone()) {
                     let mine = &mut mine[index(&words, &run)];
                     let found = &found[(at - span.start) as usize * 4..];
@@ -81,13 +76,15 @@ impl Group {
                         *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
                     }
                 }
-            })?;
+            };
+            self.front.context.read_async(encoder, &targets, each).await?;
             let [(target, _)] = targets;
             kept = Some(target);
         }
         Ok(())
     }
 
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn write_words(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
         if let Some(staged) = &mut self.staged {
@@ -95,7 +92,8 @@ impl Group {
         }
         if part == Part::Ways {
             let mut t = [0];
-            self.read_words(Part::Clock, 0, &mut t)?;
+            let context = self.front.context.clone();
+            context.block_on(self.read_words(Part::Clock, 0, &mut t))?;
             let first_set = whole_sets(&self.tables.layout, &range)?.start;
             ways::check(&self.config, &self.tables.layout, t[0], first_set, words)?;
         }
@@ -104,20 +102,23 @@ impl Group {
         }
         if self.front.state.pending().is_some() && matches!(part, Part::Clock | Part::Ways) {
             let mut now = vec![0; words.len()];
-            self.read_words(part, first_word, &mut now)?;
+            let context = self.front.context.clone();
+            context.block_on(self.read_words(part, first_word, &mut now))?;
             if now != words {
                 self.front.state.end_forward(); // its rows may have other slots now
             }
         }
         self.renew_readers();
         if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
-            staged.settle(&self.front.context, &self.tables, self.front.state.pending().is_some())?;
+            let (context, more) = (&self.front.context, self.front.state.pending().is_some());
+            context.block_on(staged.settle(context, &self.tables, more))?;
             return staged.write_words(first_word, words);
         }
         self.put_words(part, first_word, words)
     }
 
     /// Replaces words of a part that is in device memory, without checking them.
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn put_words(&self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
         let spacing = part.spacing(&self.tables.layout);

@@ -29,14 +29,16 @@ impl Group {
     /// Reads all words of a part.
     pub(crate) fn part(&mut self, part: Part) -> Result<Vec<u32>, Error> {
         let mut words = zeroed("pins", part.words(&self.config, &self.tables.layout) as usize)?;
-        self.read_words(part, 0, &mut words)?;
+        let context = self.front.context.clone();
+        context.block_on(self.read_words(part, 0, &mut words))?;
         Ok(words)
     }
 
     /// `Embedding::pin`, for rows that exist, with no step under way.
     pub(crate) fn pin_rows(&mut self, rows: &[u32], share: u32) -> Result<Vec<u32>, Error> {
         pins::check(&self.tables.layout, rows, share)?;
-        self.flush_and_wait()?;
+        let context = self.front.context.clone();
+        context.block_on(self.flushed())?;
         if self.tables.layout.sets == 0 {
             return Ok(Vec::new());
         }
@@ -70,7 +72,8 @@ impl Group {
         for some in loads.chunk_by(|a, b| u64::from(a.1) / FREQS == u64::from(b.1) / FREQS) {
             let first = u64::from(some[0].1) / FREQS * FREQS;
             let mut freqs = zeroed("frequencies", FREQS.min(all - first) as usize)?;
-            self.read_words(Part::Frequencies, first, &mut freqs)?;
+            let context = self.front.context.clone();
+            context.block_on(self.read_words(Part::Frequencies, first, &mut freqs))?;
             for &(slot, row) in some {
                 plan.set_frequency(self.tables.layout.ways, slot, freqs[(u64::from(row) - first) as usize]);
             }

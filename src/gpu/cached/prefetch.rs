@@ -3,6 +3,8 @@
 //! A prefetch of batch i + 1 before the backward of batch i touches neither rows nor dirty flags, and that backward takes its random bits
 //! from its own step number. So the order of the two does not matter. The forward of batch i + 1 carries the decisions out.
 
+use std::task::Waker;
+
 use crate::{
     error::Error,
     gpu::{
@@ -85,6 +87,7 @@ impl Group {
     /// [`Error::Order`] without a prefetch, or if its encoder was not submitted; if the encoder was dropped, the prefetch is undone.
     /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. After an error nothing is lost, and `fetch` may be
     /// called again.
+    #[cfg(not(target_family = "wasm"))]
     pub fn fetch(&mut self, after: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
         let prefetched = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?;
         if let Coming::Asked(fetch) = &mut prefetched.coming {
@@ -111,7 +114,8 @@ impl Group {
         true
     }
 
-    /// As [`fetch`](Self::fetch), on a thread of its own: returns at once. The next `fetch` waits for the thread and returns its error.
+    /// As [`fetch`](Self::fetch), on a thread of its own: returns at once. The next `fetch` waits for the thread and returns its error. In a
+    /// browser, which has no thread, the next `try_fetch` or `fetch_async` gathers the records.
     pub fn fetch_meanwhile(&mut self, after: wgpu::SubmissionIndex) {
         let Some(prefetched) = self.front.state.prefetched_mut() else { return };
         if let Coming::Asked(fetch) = &mut prefetched.coming {
@@ -121,7 +125,7 @@ impl Group {
     }
 
     /// As [`fetch`](Self::fetch), without waiting for the device: does nothing and returns false as long as the list of missing rows has not
-    /// come. A list that is far longer than the last one takes a second download; then a thread waits for it, and a later call returns true.
+    /// come. A list that is far longer than the last one takes a second download; then a later call returns true.
     ///
     /// # Errors
     /// As [`fetch`](Self::fetch).
@@ -130,18 +134,29 @@ impl Group {
         context.guarded(|| {
             context.poll()?;
             let prefetched = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?;
-            if matches!(&prefetched.coming, Coming::Asked(fetch) if fetch.is_longer()) {
-                prefetched.coming.gather_meanwhile();
-            }
             if !prefetched.coming.ready() {
                 return Ok(false);
             }
-            let arrived = prefetched.coming.arrive_at_once();
+            let more = match &mut prefetched.coming {
+                Coming::Asked(fetch) => fetch.asked_more(),
+                _ => Ok(false),
+            };
+            let arrived = match more {
+                Ok(true) => return Ok(false),
+                Ok(false) => prefetched.coming.arrive_at_once(),
+                Err(error) => Err(error),
+            };
             if arrived.is_err() {
                 self.undo_dropped();
             }
             arrived.map(|()| true)
         })
+    }
+
+    pub(crate) fn wake_when_fetched(&self, waker: &Waker) {
+        if let Some(prefetched) = self.front.state.prefetched() {
+            prefetched.coming.wake(waker);
+        }
     }
 
     /// Records the forward of the prefetched batch. Its outputs are those of [`record_forward`](Self::record_forward).

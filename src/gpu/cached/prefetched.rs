@@ -1,12 +1,14 @@
 //! A prefetched batch: its step is decided, and its missing records are on their way.
 
-use std::{thread::JoinHandle, time::Instant};
+use std::{task::Waker, thread::JoinHandle};
+
+use web_time::Instant;
 
 use crate::{
     error::Error,
     gpu::{
         cached::staged::fetch::{Arrivals, Fetch},
-        engine::bind::Batch,
+        engine::{bind::Batch, wait::CALLS_WAIT},
     },
     table::layout::Params,
 };
@@ -102,8 +104,18 @@ impl Coming {
         }
     }
 
-    /// Has a thread gather the records.
+    /// Has `waker` woken when another download has come.
+    pub(crate) fn wake(&self, waker: &Waker) {
+        if let Self::Asked(fetch) = self {
+            fetch.wake(waker);
+        }
+    }
+
+    /// Has a thread gather the records. In a browser, which has none, they are gathered once they are asked for.
     pub(crate) fn gather_meanwhile(&mut self) {
+        if !CALLS_WAIT {
+            return;
+        }
         *self = match std::mem::replace(self, Self::Nothing) {
             Self::Asked(mut fetch) => {
                 fetch.here |= fetch.ready();

@@ -19,7 +19,7 @@ impl Group {
         context.caps().check_cache(&layout)?;
         context.prepare(&Tables::cuts(context.caps(), &layout, config.placement))?;
         let (ways, cache) = new_cache(&context, &layout)?;
-        self.flush_and_wait()?;
+        context.block_on(self.flushed())?;
         let now = self.part(Part::Ways)?;
         let pinned = pins::pinned(&self.tables.layout, &now);
         (self.tables.ways, self.tables.cache) = (ways, cache);

@@ -190,10 +190,16 @@ impl Caps {
     /// True for a GPU; false for a software driver or an unknown device.
     #[must_use]
     pub fn is_hardware(&self) -> bool {
-        matches!(
-            self.device_type,
-            wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::IntegratedGpu | wgpu::DeviceType::VirtualGpu
-        )
+        is_hardware(self.backend, self.device_type)
+    }
+}
+
+/// Whether an adapter is a GPU. A browser tells only which adapter is not.
+pub(crate) fn is_hardware(backend: wgpu::Backend, device_type: wgpu::DeviceType) -> bool {
+    match device_type {
+        wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::IntegratedGpu | wgpu::DeviceType::VirtualGpu => true,
+        wgpu::DeviceType::Other => backend == wgpu::Backend::BrowserWebGpu,
+        wgpu::DeviceType::Cpu => false,
     }
 }
 

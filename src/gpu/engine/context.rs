@@ -2,10 +2,12 @@
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    task::Poll,
 };
 
 use crate::{
@@ -13,8 +15,10 @@ use crate::{
     gpu::engine::{
         bind_cache::{BindCache, Held},
         caps::{Caps, STORAGE_BUFFERS},
+        faults::Faults,
         options::{ContextOptions, Shaders},
         timeline::Timeline,
+        wait::CALLS_WAIT,
     },
     host::trusted,
     memory::buffer_bytes,
@@ -42,10 +46,14 @@ impl Recipe {
         let text = match self {
             &Self::Own { rank, add, lookup, shaders } => {
                 let bodies = Bodies { rank, add, lookup, cut };
-                if shaders == Shaders::Trusted {
+                // A browser's compiler wants the line; naga's refuses it.
+                if !CALLS_WAIT && (rank != RankBody::Portable || lookup == LookupBody::Lanes32) {
+                    format!("enable subgroups;\n{}", wgsl::compose(kernel, bodies))
+                } else if shaders == Shaders::Trusted {
                     return trusted::shader_module(device, wgsl::composed(kernel, bodies));
+                } else {
+                    wgsl::compose(kernel, bodies)
                 }
-                wgsl::compose(kernel, bodies)
             }
             Self::Foreign(text) => text(kernel, Bodies::PLAIN.cut(cut)),
         };
@@ -68,6 +76,7 @@ struct Inner {
     bind_cache: BindCache,
     /// Buffers, bind groups and pipelines made so far.
     made: AtomicU64,
+    faults: Faults,
 }
 
 /// The caller's device and queue, with every pipeline of the crate. Cheap to clone; groups on one device share it.
@@ -171,8 +180,8 @@ impl Context {
         }
         let max_groups = max_groups.unwrap_or(caps.max_groups).clamp(1, caps.max_groups);
         let (device, queue) = (device.clone(), queue.clone());
-        let (pipelines, bind_cache, made) = <_>::default();
-        let inner = Inner { device, queue, caps, kernels, recipe, pipelines, max_groups, bind_cache, made };
+        let (pipelines, bind_cache, made, faults) = <_>::default();
+        let inner = Inner { device, queue, caps, kernels, recipe, pipelines, max_groups, bind_cache, made, faults };
         let context = Self { inner: Arc::new(inner), timeline: None };
         context.build(kernels.iter().filter(|kernel| !wgsl::is_cut(kernel)).map(|kernel| (*kernel, Cut::ONE)))?;
         Ok(context)
@@ -248,15 +257,17 @@ impl Context {
         for &(kernel, cut) in &wanted {
             self.pipeline(kernel, cut);
         }
-        let Some(error) = pollster::block_on(scope.pop()) else { return Ok(()) };
-        let mut built = self.inner.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
-        built.retain(|&(name, _), _| !wanted.iter().any(|(kernel, _)| kernel.name == name));
-        Err(Error::Unsupported {
+        let built = self.inner.faults.judge(scope, |error| Error::Unsupported {
             what: "shaders",
             wanted: "a device that compiles them".into(),
             found: error.to_string(),
             remedy: "report the message with `hotrow info`",
-        })
+        });
+        if built.is_err() {
+            let mut built = self.inner.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+            built.retain(|&(name, _), _| !wanted.iter().any(|(kernel, _)| kernel.name == name));
+        }
+        built
     }
 
     /// The pipeline of a stage for `cut`. It is built if [`prepare`](Self::prepare) has not built it.
@@ -280,12 +291,56 @@ impl Context {
     /// Does `work`, and returns errors of wgpu, above all a lost device, as its error, so that the caller's error handler does not see
     /// them.
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        self.check()?;
         let scope = self.inner.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let done = work();
-        match pollster::block_on(scope.pop()) {
-            Some(error) if done.is_ok() => Err(Error::Device { reason: error.to_string() }),
-            _ => done,
-        }
+        let judged = self.inner.faults.judge(scope, |error| refused(&error));
+        done.and_then(|done| judged.map(|()| done))
+    }
+
+    /// As [`guarded`](Self::guarded), for work that waits: each poll has an error scope of its own, so none is held while it waits.
+    pub(crate) async fn guard<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let mut work = pin!(work);
+        std::future::poll_fn(|cx| {
+            // An error of wgpu ends the work, because what it waits for may never come.
+            let polled = self.guarded(|| match work.as_mut().poll(cx) {
+                Poll::Ready(done) => done.map(Some),
+                Poll::Pending => Ok(None),
+            });
+            match polled {
+                Ok(None) => Poll::Pending,
+                Ok(Some(done)) => Poll::Ready(Ok(done)),
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        })
+        .await
+    }
+
+    /// Reports an error that wgpu found after an earlier call on this context had returned, once. Only a browser says so late whether an
+    /// allocation or a command has failed; elsewhere a call returns its own errors. Calls of groups on this context report it, too.
+    ///
+    /// # Errors
+    /// The errors of the earlier call: [`Error::OutOfMemory`], [`Error::Device`], [`Error::Unsupported`] for shaders.
+    pub fn check(&self) -> Result<(), Error> {
+        self.inner.faults.check()
+    }
+
+    /// As [`check`](Self::check), once everything is known about the calls before it. Await it after a call that allocates, such as
+    /// [`Group::filled`](crate::Group::filled), to learn in a browser whether it has succeeded.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub async fn check_async(&self) -> Result<(), Error> {
+        self.inner.faults.settled().await
+    }
+
+    /// Ends an error scope, and returns its error as `named`.
+    pub(crate) fn judge(
+        &self,
+        scope: wgpu::ErrorScopeGuard,
+        named: impl FnOnce(wgpu::Error) -> Error + Send + 'static,
+    ) -> Result<(), Error> {
+        self.inner.faults.judge(scope, named)
     }
 
     /// A storage buffer of `bytes`, rounded up to 16.
@@ -308,12 +363,9 @@ impl Context {
         let usage = usage | wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let buffer =
             self.new_buffer(&wgpu::BufferDescriptor { label: Some(&label), size, usage, mapped_at_creation: false });
-        let failed = [pollster::block_on(memory.pop()), pollster::block_on(validation.pop())];
-        match failed.into_iter().flatten().next() {
-            None => Ok(buffer),
-            Some(wgpu::Error::OutOfMemory { .. }) => Err(Error::OutOfMemory { what, bytes: size }),
-            Some(error) => Err(Error::Device { reason: error.to_string() }),
-        }
+        let memory = self.judge(memory, move |_| Error::OutOfMemory { what, bytes: size });
+        let valid = self.judge(validation, |error| refused(&error));
+        memory.and(valid).map(|()| buffer)
     }
 
     /// Delivers what the device has finished. It does not wait.
@@ -341,10 +393,7 @@ impl Context {
             usage,
             mapped_at_creation: usage.contains(wgpu::BufferUsages::MAP_WRITE),
         });
-        match pollster::block_on(memory.pop()) {
-            None => Ok(buffer),
-            Some(_) => Err(Error::OutOfMemory { what: "a transfer", bytes: size }),
-        }
+        self.judge(memory, move |_| Error::OutOfMemory { what: "a transfer", bytes: size }).map(|()| buffer)
     }
 
     /// A small uniform buffer with `value`. It is never written again, because a caller may record several calls before a submission.
@@ -411,6 +460,11 @@ impl Context {
         buffer.unmap();
         buffer
     }
+}
+
+/// What wgpu refuses, as an error.
+fn refused(error: &wgpu::Error) -> Error {
+    Error::Device { reason: error.to_string() }
 }
 
 fn pipeline(device: &wgpu::Device, name: &str, bindings: &[(Access, String)], module: &wgpu::ShaderModule) -> Pipeline {

@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_intrusive::channel::shared::oneshot_channel;
 
+#[cfg(not(target_family = "wasm"))]
+use crate::gpu::engine::wait::{block_on, wait};
 use crate::{
     config::GroupConfig,
     error::Error,
-    gpu::engine::{context::Context, wait::wait},
+    gpu::engine::{context::Context, wait::driven},
     memory::Allocation,
     table::{batch, layout::Step},
 };
@@ -27,8 +29,8 @@ impl Context {
         Ok(buffer)
     }
 
-    /// Submits `encoder` and waits for the words of `sources`.
-    pub(crate) fn download(
+    /// Submits `encoder` and awaits the words of `sources`.
+    pub(crate) async fn download_async(
         &self,
         mut encoder: wgpu::CommandEncoder,
         sources: &[(&wgpu::Buffer, u64)],
@@ -40,14 +42,11 @@ impl Context {
             targets.push((target, bytes));
         }
         let mut all = Vec::new();
-        self.read(encoder, &targets, |found| {
-            let words = found.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-            all.push(words.collect());
-        })?;
+        self.read_async(encoder, &targets, |found| all.push(bytemuck::pod_collect_to_vec(found))).await?;
         Ok(all)
     }
 
-    /// A buffer that [`Context::read`] can read.
+    /// A buffer that [`Context::read_async`] can read.
     pub(crate) fn download_buffer(&self, bytes: u64) -> wgpu::Buffer {
         self.new_buffer(&wgpu::BufferDescriptor {
             label: Some("hotrow.download"),
@@ -58,13 +57,16 @@ impl Context {
     }
 
     /// Submits `encoder`, which fills `targets`, and calls `each` with the bytes of every target.
-    pub(crate) fn read(
+    pub(crate) async fn read_async(
         &self,
         encoder: wgpu::CommandEncoder,
         targets: &[(wgpu::Buffer, u64)],
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
-        let index = self.queue().submit([encoder.finish()]);
+        self.queue().submit([encoder.finish()]);
+        if targets.is_empty() {
+            return self.idle().await;
+        }
         let mut receivers = Vec::new();
         for (target, _) in targets {
             let (sender, receiver) = oneshot_channel();
@@ -74,10 +76,9 @@ impl Context {
             });
             receivers.push(receiver);
         }
-        self.wait(Some(index))?;
         let lost = |reason: String| Error::Device { reason };
         for ((target, bytes), receiver) in targets.iter().zip(receivers) {
-            match pollster::block_on(receiver.receive()) {
+            match driven(self.device(), receiver.receive()).await? {
                 Some(Ok(())) => {}
                 Some(Err(error)) => return Err(lost(error.to_string())),
                 None => return Err(lost("no answer to a mapping".into())),
@@ -88,25 +89,63 @@ impl Context {
         Ok(())
     }
 
-    /// Downloads the bytes `bytes` of a buffer as words, and waits for them.
-    pub(crate) fn download_part(&self, source: &wgpu::Buffer, bytes: std::ops::Range<u64>) -> Result<Vec<u32>, Error> {
+    /// Downloads the bytes `bytes` of a buffer as words.
+    pub(crate) async fn download_part_async(
+        &self,
+        source: &wgpu::Buffer,
+        bytes: std::ops::Range<u64>,
+    ) -> Result<Vec<u32>, Error> {
         let size = bytes.end - bytes.start;
         let target = self.download_buffer(size);
         let mut encoder = self.new_encoder();
         encoder.copy_buffer_to_buffer(source, bytes.start, &target, 0, size);
         let mut words = Vec::new();
-        self.read(encoder, &[(target, size)], |found| words = bytemuck::pod_collect_to_vec(found))?;
+        self.read_async(encoder, &[(target, size)], |found| words = bytemuck::pod_collect_to_vec(found)).await?;
         Ok(words)
+    }
+
+    /// Submits `encoder` and waits until the device has done it.
+    pub(crate) async fn finish_async(&self, encoder: wgpu::CommandEncoder) -> Result<(), Error> {
+        self.read_async(encoder, &[], |_| {}).await
+    }
+
+    /// Waits until the device has done all submissions.
+    pub(crate) async fn idle(&self) -> Result<(), Error> {
+        let (sender, receiver) = oneshot_channel();
+        self.queue().on_submitted_work_done(move || {
+            let _unheard = sender.send(());
+        });
+        driven(self.device(), receiver.receive()).await.map(drop)
+    }
+}
+
+/// The same as calls that wait.
+#[cfg(not(target_family = "wasm"))]
+impl Context {
+    /// Runs `future` to its end.
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        block_on(self.device(), future)
+    }
+
+    pub(crate) fn download(
+        &self,
+        encoder: wgpu::CommandEncoder,
+        sources: &[(&wgpu::Buffer, u64)],
+    ) -> Result<Vec<Vec<u32>>, Error> {
+        self.block_on(self.download_async(encoder, sources))
+    }
+
+    pub(crate) fn download_part(&self, source: &wgpu::Buffer, bytes: std::ops::Range<u64>) -> Result<Vec<u32>, Error> {
+        self.block_on(self.download_part_async(source, bytes))
+    }
+
+    pub(crate) fn finish(&self, encoder: wgpu::CommandEncoder) -> Result<(), Error> {
+        self.block_on(self.finish_async(encoder))
     }
 
     /// Waits for a submission, or for all of them.
     pub(crate) fn wait(&self, submission_index: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
         wait(self.device(), submission_index)
-    }
-
-    /// Submits `encoder` and waits until the device has done it.
-    pub(crate) fn finish(&self, encoder: wgpu::CommandEncoder) -> Result<(), Error> {
-        self.download(encoder, &[]).map(|_| ())
     }
 }
 

@@ -6,7 +6,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use crate::{error::Error, gpu::engine::wait::wait};
+use futures_intrusive::channel::shared::oneshot_channel;
+
+#[cfg(not(target_family = "wasm"))]
+use crate::gpu::engine::wait::{block_on, wait};
+use crate::{error::Error, gpu::engine::wait::driven};
 
 /// Most stamps of a set; WebGPU's limit for a query set.
 const STAMPS: u32 = 4096;
@@ -207,14 +211,21 @@ impl Timeline {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
+    #[cfg(not(target_family = "wasm"))]
     pub fn read(&self) -> Result<TimelineRecord, Error> {
+        wait(&self.inner.device, None)?;
+        block_on(&self.inner.device, self.read_async())
+    }
+
+    /// As [`read`](Self::read), as a future that waits for the spans that were resolved.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub async fn read_async(&self) -> Result<TimelineRecord, Error> {
         let heard = std::mem::take(&mut *self.heard());
         let ticks = match &self.inner.stamps {
-            Some(stamps) if heard.resolved > 0 => stamps.read(&self.inner.device, heard.resolved)?,
-            _ => {
-                wait(&self.inner.device, None)?;
-                Vec::new()
-            }
+            Some(stamps) if heard.resolved > 0 => stamps.read(&self.inner.device, heard.resolved).await?,
+            _ => Vec::new(),
         };
         let period = self.inner.stamps.as_ref().map_or(0.0, |stamps| stamps.nanoseconds_per_tick);
         let between = |[from, to]: [u32; 2]| {
@@ -283,19 +294,17 @@ impl Stamps {
         });
     }
 
-    fn read(&self, device: &wgpu::Device, count: u32) -> Result<Vec<u64>, Error> {
+    async fn read(&self, device: &wgpu::Device, count: u32) -> Result<Vec<u64>, Error> {
         let lost = |reason: String| Error::Device { reason };
-        let (sender, receiver) = std::sync::mpsc::channel();
+        let (sender, receiver) = oneshot_channel();
         self.mapped.map_async(wgpu::MapMode::Read, .., move |result| {
             // The receiver may be gone if the wait below failed.
             let _unheard = sender.send(result);
         });
-        wait(device, None)?;
-        // The thread that polled last may not have sent the result yet.
-        match receiver.recv_timeout(std::time::Duration::from_secs(10)) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(lost(error.to_string())),
-            Err(_) => return Err(lost("no answer to a mapping".into())),
+        match driven(device, receiver.receive()).await? {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return Err(lost(error.to_string())),
+            None => return Err(lost("no answer to a mapping".into())),
         }
         let ticks = {
             let view = self.mapped.get_mapped_range(..).map_err(|error| lost(error.to_string()))?;

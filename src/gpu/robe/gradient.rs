@@ -135,6 +135,7 @@ impl RobeGroup {
     ///
     /// # Errors
     /// As [`backward`](crate::Lookup::backward).
+    #[cfg(not(target_family = "wasm"))]
     pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
         self.waiting(|this| {
             let waiting = this.waiting_for("gradient")?;

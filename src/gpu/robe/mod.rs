@@ -2,6 +2,7 @@
 //! of backward's.
 
 pub(crate) mod backward;
+#[cfg(not(target_family = "wasm"))]
 pub(crate) mod blocking;
 pub(crate) mod gradient;
 pub(crate) mod reader;
@@ -107,6 +108,15 @@ impl RobeGroup {
         let (train, frozen, chunks, runs) = (None, None, None, None);
         let readable = Readable::default();
         Ok(Self { front, config, rows, layout, array, train, frozen, chunks, runs, scattered, readable })
+    }
+
+    /// As [`RobeGroup::new`], as a future. In a browser only this one knows whether the device has the memory.
+    ///
+    /// # Errors
+    /// As [`RobeGroup::new`].
+    pub async fn new_async(context: &Context, config: Config) -> Result<Self, Error> {
+        let group = Self::new(context, config)?;
+        context.check_async().await.map(|()| group)
     }
 
     /// The configuration, with the learning rate that is set now.
@@ -225,7 +235,17 @@ impl Kind for RobeGroup {
         })
     }
 
-    fn record_read_rows(
+    async fn record_waiting(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
+    ) -> Result<(), Error> {
+        self.record(encoder, batch, outputs, mode).map(drop)
+    }
+
+    async fn record_read_rows(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         rows: &[u32],

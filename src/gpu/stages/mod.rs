@@ -61,6 +61,15 @@ impl Context {
         Self::with_options(device, queue, &ContextOptions::default())
     }
 
+    /// As [`Context::new`], as a future. In a browser only this one knows whether the device compiles the shaders.
+    ///
+    /// # Errors
+    /// As [`Context::new`].
+    pub async fn new_async(device: &wgpu::Device, queue: &wgpu::Queue) -> Result<Self, Error> {
+        let context = Self::new(device, queue)?;
+        context.check_async().await.map(|()| context)
+    }
+
     /// As [`Context::new`], with the caller's options.
     ///
     /// # Errors

@@ -1,11 +1,15 @@
 //! Buffers that come back to the host once the caller's submission is done.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
     time::Duration,
 };
 
-use crate::{error::Error, gpu::cached::staged::pool::Pool};
+use crate::{
+    error::Error,
+    gpu::{cached::staged::pool::Pool, engine::wait::CALLS_WAIT},
+};
 
 /// Longest wait for a callback. After the device has been waited for, another thread may be about to run the callback. For an encoder that
 /// was not submitted no callback comes, and the read fails after this time.
@@ -22,16 +26,26 @@ enum Fate {
     Dropped,
 }
 
-/// The encoder's fate, once it is known, and the signal that it is.
-type Told = Arc<(Mutex<Option<Fate>>, Condvar)>;
+/// The encoder's fate, once it is known, and the signal that it is: for the threads that wait, and for a future.
+type Told = Arc<(Mutex<Known>, Condvar)>;
+
+#[derive(Debug, Default)]
+struct Known {
+    fate: Option<Fate>,
+    waker: Option<Waker>,
+}
 
 /// Sets the fate, at the latest when it is dropped: wgpu drops it with its encoder.
 struct Teller(Told);
 
 impl Teller {
     fn tell(&self, fate: Fate) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fate);
+        let mut known = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.fate.get_or_insert(fate);
+        let waker = known.waker.take();
+        drop(known);
         self.0.1.notify_all();
+        waker.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -61,25 +75,51 @@ impl Download {
 
     /// Whether the encoder's fate is known.
     pub(crate) fn told(&self) -> bool {
-        self.told.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.lock().fate.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.told.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `waker` woken when the encoder's fate is known.
+    pub(crate) fn wake(&self, waker: &Waker) {
+        let mut known = self.lock();
+        if known.fate.is_none() {
+            known.waker = Some(waker.clone());
+        }
+    }
+
+    /// Waits in a browser until the encoder's fate is known. Elsewhere [`read`](Self::read) waits for the moment between the device's answer and
+    /// the callback of another thread.
+    pub(crate) async fn arrived(&self) {
+        std::future::poll_fn(|cx| {
+            if CALLS_WAIT || self.told() {
+                return Poll::Ready(());
+            }
+            self.wake(cx.waker());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Whether the encoder was dropped without being submitted.
     pub(crate) fn dropped(&self) -> bool {
-        *self.told.0.lock().unwrap_or_else(PoisonError::into_inner) == Some(Fate::Dropped)
+        self.lock().fate == Some(Fate::Dropped)
     }
 
     /// Reads the first `bytes` bytes, after the device has been waited for. Fails if the encoder was dropped or not submitted.
     pub(crate) fn read<T>(&self, call: &'static str, bytes: u64, work: impl FnOnce(&[u8]) -> T) -> Result<T, Error> {
-        let (fate, change) = &*self.told;
-        let fate = fate.lock().unwrap_or_else(PoisonError::into_inner);
-        let (fate, _) =
-            change.wait_timeout_while(fate, PATIENCE, |fate| fate.is_none()).unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.lock();
+        if CALLS_WAIT {
+            let waited = self.told.1.wait_timeout_while(known, PATIENCE, |known| known.fate.is_none());
+            known = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
         let order = |found| {
             let wanted = "the encoder of the earlier call submitted first";
             Err(Error::Order { call, wanted, found })
         };
-        match *fate {
+        match known.fate {
             Some(Fate::Here) => {}
             Some(Fate::Lost) => {
                 return Err(Error::Device { reason: "a buffer could not be mapped: the device is lost".into() });
@@ -87,7 +127,7 @@ impl Download {
             Some(Fate::Dropped) => return order("an encoder that was dropped"),
             None => return order("an encoder that has not been submitted"),
         }
-        drop(fate);
+        drop(known);
         let lost = |error: wgpu::MapRangeError| Error::Device { reason: error.to_string() };
         let range = self.buffer.get_mapped_range(..bytes).map_err(lost)?;
         Ok(work(&range))

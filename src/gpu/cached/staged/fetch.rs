@@ -6,6 +6,7 @@ use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
     sync::Arc,
+    task::Waker,
     time::Duration,
 };
 
@@ -32,6 +33,7 @@ pub(crate) struct Listing {
     pub(crate) download: Download,
     /// Number of Moves that are downloaded at once. If there are more, a second download gets the rest.
     pub(crate) copied: u32,
+    pub(crate) rest: Option<Box<Download>>,
     /// The list itself, on the device.
     pub(crate) moves: wgpu::Buffer,
 }
@@ -94,20 +96,63 @@ impl Fetch {
 
     /// True if every download has come, or never will.
     pub(crate) fn ready(&self) -> bool {
-        self.listing.as_ref().is_none_or(|listing| listing.download.told()) && self.landings.iter().all(Landing::told)
+        self.downloads().all(Download::told) && self.landings.iter().all(Landing::told)
     }
 
-    /// True if the list is here and longer than the part that was downloaded, so that the rest takes a second download, and a wait.
-    pub(crate) fn is_longer(&self) -> bool {
-        let longer = |listing: &Listing| {
+    /// Has `waker` woken when another download has come.
+    pub(crate) fn wake(&self, waker: &Waker) {
+        self.downloads().for_each(|download| download.wake(waker));
+        self.landings.iter().for_each(|landing| landing.wake(waker));
+    }
+
+    fn downloads(&self) -> impl Iterator<Item = &Download> {
+        self.listing.iter().flat_map(|listing| std::iter::once(&listing.download).chain(listing.rest.as_deref()))
+    }
+
+    /// Submits downloads of what the first ones lack: the rest of a list that is longer than its download, and records whose encoder was
+    /// dropped. Returns whether it did; the first ones must have come.
+    pub(crate) fn asked_more(&mut self) -> Result<bool, Error> {
+        let mut asked = false;
+        if let Some(listing) = self.listing.as_mut().filter(|listing| listing.rest.is_none()) {
             let length = |bytes: &[u8]| bytemuck::pod_read_unaligned::<Step>(bytes).counts[count::MOVES];
-            let length = listing.download.read("fetch", size_of::<Step>() as u64, length);
-            length.is_ok_and(|length| length > listing.copied)
-        };
-        self.ready() && self.listing.as_ref().is_some_and(longer)
+            let length = listing.download.read("fetch", size_of::<Step>() as u64, length)?;
+            if length > listing.copied {
+                let size = size_of::<Move>() as u64;
+                let (from, rest) = (u64::from(listing.copied) * size, u64::from(length - listing.copied) * size);
+                let buffer = self.context.download_buffer(rest);
+                let mut encoder = self.context.new_encoder();
+                encoder.copy_buffer_to_buffer(&listing.moves, from, &buffer, 0, rest);
+                listing.rest = Some(Box::new(Download::record(&encoder, buffer)));
+                self.context.queue().submit([encoder.finish()]);
+                asked = true;
+            }
+        }
+        for landing in &mut self.landings {
+            asked |= landing.asked_again(&self.context, &self.host)?;
+        }
+        Ok(asked)
     }
 
-    /// Waits for the list and does the host's part.
+    /// As [`Self::run`], as a future.
+    pub(crate) async fn run_async(&mut self) -> Result<Arrivals, Error> {
+        let context = self.context.clone();
+        loop {
+            context.idle().await?;
+            for download in self.downloads() {
+                download.arrived().await;
+            }
+            for landing in &mut self.landings {
+                landing.renewed(&context, &self.host).await?;
+            }
+            if !self.asked_more()? {
+                break;
+            }
+        }
+        self.here = true;
+        self.run()
+    }
+
+    /// Waits for the list, unless it is [`here`](Self::here), and does the host's part.
     pub(crate) fn run(&mut self) -> Result<Arrivals, Error> {
         let found = self.run_meanwhile();
         self.host.traffic.waited(self.took);
@@ -120,14 +165,18 @@ impl Fetch {
         self.took = Duration::ZERO;
         let left = self.left(); // while the device is still at work
         context.guarded(|| {
+            #[cfg(not(target_family = "wasm"))]
             if !self.here {
                 context.wait(self.after.clone())?;
+                if self.asked_more()? {
+                    context.wait(None)?;
+                }
             }
             self.read_list()?;
             let host = self.host.clone();
             let (found, took) = host.traffic.timed(|| {
-                while let Some(landing) = self.landings.first_mut() {
-                    landing.land(&self.context, &host)?;
+                while let Some(landing) = self.landings.first() {
+                    landing.land(&host)?;
                     self.landings.remove(0).end(&host);
                 }
                 self.gather(&left)
@@ -154,12 +203,10 @@ impl Fetch {
             (length, list)
         })?;
         self.host.traffic.listed(bytes);
-        if length > listing.copied {
-            let (from, rest) =
-                (u64::from(listing.copied) * size as u64, u64::from(length - listing.copied) * size as u64);
-            let words = self.context.download_part(&listing.moves, from..from + rest)?;
-            self.host.traffic.listed(rest);
-            list.extend_from_slice(bytemuck::cast_slice(&words));
+        if let Some(rest) = &listing.rest {
+            let bytes = u64::from(length - listing.copied) * size as u64;
+            list.extend(rest.read("fetch", bytes, bytemuck::pod_collect_to_vec::<u8, Move>)?);
+            self.host.traffic.listed(bytes);
         }
         self.host.count_moves(length);
         self.list = list.into();

@@ -1,5 +1,7 @@
 //! Records on their way from a flight to the store.
 
+use std::task::Waker;
+
 use crate::{
     error::Error,
     gpu::{
@@ -81,19 +83,32 @@ impl Landing {
         Ok(true)
     }
 
-    /// Calls `work` with the rows and their records. Downloads them first if their encoder was dropped.
-    pub(crate) fn read<T>(
-        &mut self,
-        context: &Context,
-        host: &Host,
-        work: impl FnOnce(&[u32], &[u8]) -> T,
-    ) -> Result<T, Error> {
-        if self.dropped() {
-            let mut encoder = context.new_encoder();
-            if self.record_again(context, &mut encoder, host)? {
-                context.finish(encoder)?;
-            }
+    /// Downloads the records again if their encoder was dropped, and waits for them.
+    pub(crate) async fn renewed(&mut self, context: &Context, host: &Host) -> Result<(), Error> {
+        if self.asked_again(context, host)? {
+            context.idle().await?;
         }
+        self.download.arrived().await;
+        Ok(())
+    }
+
+    /// Submits the download of the records again if their encoder was dropped. Returns whether it did.
+    pub(crate) fn asked_again(&mut self, context: &Context, host: &Host) -> Result<bool, Error> {
+        let mut encoder = context.new_encoder();
+        let again = self.dropped() && self.record_again(context, &mut encoder, host)?;
+        if again {
+            context.queue().submit([encoder.finish()]);
+        }
+        Ok(again)
+    }
+
+    /// Has `waker` woken when the download has come, or never will.
+    pub(crate) fn wake(&self, waker: &Waker) {
+        self.download.wake(waker);
+    }
+
+    /// Calls `work` with the rows and their records.
+    pub(crate) fn read<T>(&self, work: impl FnOnce(&[u32], &[u8]) -> T) -> Result<T, Error> {
         let bytes = Self::bytes(self.most, self.stride);
         let (count, done) = self.download.read("the step after a backward", bytes, |bytes| {
             let (head, rest) = bytes.split_at(HEAD as usize);
@@ -112,8 +127,8 @@ impl Landing {
     }
 
     /// Writes the records to the store. May be called again after an error.
-    pub(crate) fn land(&mut self, context: &Context, host: &Host) -> Result<(), Error> {
-        let written = self.read(context, host, |rows, records| {
+    pub(crate) fn land(&self, host: &Host) -> Result<(), Error> {
+        let written = self.read(|rows, records| {
             // A write of nothing would mark a file as not flushed.
             let written = if rows.is_empty() { Ok(()) } else { host.store.write().write(rows, records) };
             written.map(|()| rows.len() as u64)

@@ -269,7 +269,8 @@ impl Staged {
         if copied > 0 {
             encoder.copy_buffer_to_buffer(&space.moves, 0, &room.listing, head, all - head);
         }
-        let listing = Listing { download: Download::record(encoder, room.listing), copied, moves: space.moves.clone() };
+        let (download, moves) = (Download::record(encoder, room.listing), space.moves.clone());
+        let listing = Listing { download, copied, rest: None, moves };
         Fetch {
             context: context.clone(),
             host: self.host.clone(),
@@ -338,14 +339,14 @@ impl Staged {
     }
 
     /// Brings every record that has left to the store. `more`: the last step's backward may still come, and more records may leave then.
-    pub(crate) fn settle(&mut self, context: &Context, tables: &Tables, more: bool) -> Result<(), Error> {
-        self.bring(context, tables, more)?;
-        self.land(context)
+    pub(crate) async fn settle(&mut self, context: &Context, tables: &Tables, more: bool) -> Result<(), Error> {
+        self.bring(context, tables, more).await?;
+        self.land(context).await
     }
 
     /// Downloads every record that has left. `more`: as for [`Self::settle`].
-    fn bring(&mut self, context: &Context, tables: &Tables, more: bool) -> Result<(), Error> {
-        context.wait(None)?;
+    async fn bring(&mut self, context: &Context, tables: &Tables, more: bool) -> Result<(), Error> {
+        context.idle().await?;
         let reserved = self.reserve_close(context)?;
         let mut encoder = context.new_encoder();
         if let Some(landing) = self.landing(&mut encoder, tables, reserved) {
@@ -353,7 +354,7 @@ impl Staged {
             if let (Some(flight), Some(leaving)) = (&self.flight, &self.leaving) {
                 flight.forget(&mut encoder, &tables.tables, self.parity, leaving.list.len() as u32);
             }
-            context.finish(encoder)?;
+            context.finish_async(encoder).await?;
             self.landings.push(landing);
         }
         if !more {
@@ -363,16 +364,17 @@ impl Staged {
     }
 
     /// Writes the downloaded records to the store. Records that the store refuses go on waiting.
-    fn land(&mut self, context: &Context) -> Result<(), Error> {
+    async fn land(&mut self, context: &Context) -> Result<(), Error> {
         while let Some(landing) = self.landings.first_mut() {
-            landing.land(context, &self.host)?;
+            landing.renewed(context, &self.host).await?;
+            landing.land(&self.host)?;
             self.landings.remove(0).end(&self.host);
         }
         Ok(())
     }
 
     /// Reads words of the records from `first_word` on: those of the store, and over them the records that the store has refused.
-    pub(crate) fn read_newest(
+    pub(crate) async fn read_newest(
         &mut self,
         context: &Context,
         tables: &Tables,
@@ -380,8 +382,8 @@ impl Staged {
         first_word: u64,
         out: &mut [u32],
     ) -> Result<(), Error> {
-        self.bring(context, tables, more)?;
-        match self.land(context) {
+        self.bring(context, tables, more).await?;
+        match self.land(context).await {
             Ok(()) | Err(Error::Store { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -389,7 +391,8 @@ impl Staged {
         let words = self.stride / 4;
         let (first, end) = (first_word, first_word + out.len() as u64);
         for landing in &mut self.landings {
-            landing.read(context, &self.host, |rows, records| {
+            landing.renewed(context, &self.host).await?;
+            landing.read(|rows, records| {
                 for (&row, record) in rows.iter().zip(records.chunks_exact(self.stride as usize)) {
                     let start = u64::from(row) * words;
                     let (from, to) = (start.max(first), (start + words).min(end));
@@ -527,21 +530,23 @@ impl Staged {
     }
 
     /// Submits `encoder`, which packs up to `moves` Moves into the side flight, and brings their records to the store.
-    pub(crate) fn land_side_flight(
+    pub(crate) async fn land_side_flight(
         &mut self,
         context: &Context,
         mut encoder: wgpu::CommandEncoder,
         tables: &Tables,
         moves: u32,
     ) -> Result<(), Error> {
-        let Some(flight) = self.side_flight.as_ref().filter(|_| moves > 0) else { return context.finish(encoder) };
+        let Some(flight) = self.side_flight.as_ref().filter(|_| moves > 0) else {
+            return context.finish_async(encoder).await;
+        };
         let buffer = self.host.downloads.take(context, Landing::bytes(moves.into(), self.stride))?;
         let landing =
             Landing::record(&mut encoder, &self.host, buffer, &tables.tables, (flight, 0), moves, self.stride);
-        context.finish(encoder)?;
+        context.finish_async(encoder).await?;
         // Records that the store refuses go on waiting, because their slots are already marked clean.
         self.landings.push(landing);
-        self.land(context)
+        self.land(context).await
     }
 }
 

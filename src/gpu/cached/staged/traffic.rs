@@ -2,8 +2,10 @@
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use web_time::Instant;
 
 /// The traffic of a staged table between host and device since its group was created.
 ///

@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Drives the page of scripts/web in a headless Chromium on SwiftShader, and checks what it says.
+
+usage: web.py FOLDER SCREENSHOT.png
+
+The page must pass its self-test and give a valid file: once with all that the device has; once with WebGPU's default limits and no feature, hidden
+for a while, whose figures must be measured again. Two pages must give no file: one whose self-test expects a wrong value, and one that loses its
+device. Exits 0 only then.
+"""
+
+import base64
+import functools
+import http.server
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from tint import BROWSERS, CONTAINER_FLAGS, QUIET_FLAGS, WEBGPU_FLAGS
+
+# Seconds for a page.
+PATIENCE = 90.0
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+class Browser:
+    """A Chromium, driven by the DevTools protocol through two pipes."""
+
+    def __init__(self, program, folder):
+        from_us, to_browser = os.pipe()
+        from_browser, to_us = os.pipe()
+        # The browser reads its file 3 and writes its file 4.
+        command = ["bash", "-c", f'exec "$@" 3<&{from_us} 4>&{to_us}', "bash", program, *WEBGPU_FLAGS, *CONTAINER_FLAGS, *QUIET_FLAGS]
+        command += ["--remote-debugging-pipe", f"--user-data-dir={folder}/profile", "--window-size=1100,1400", "about:blank"]
+        with open(f"{folder}/log", "wb") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(from_us, to_us),
+                start_new_session=True,  # so that its helper processes can be ended with it
+            )
+        os.close(from_us)
+        os.close(to_us)
+        self.writer = os.fdopen(to_browser, "wb", buffering=0)
+        self.reader = os.fdopen(from_browser, "rb", buffering=0)
+        self.rest, self.number = b"", 0
+
+    def call(self, method, session=None, **parameters):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": parameters}
+        if session:
+            message["sessionId"] = session
+        self.writer.write(json.dumps(message).encode() + b"\0")
+        while True:
+            while b"\0" not in self.rest:
+                some = self.reader.read(1 << 16)
+                if not some:
+                    raise SystemExit("web: the browser ended")
+                self.rest += some
+            answer, self.rest = self.rest.split(b"\0", 1)
+            answer = json.loads(answer)
+            if answer.get("id") == self.number:
+                if "error" in answer:
+                    raise SystemExit(f"web: {method}: {answer['error']}")
+                return answer["result"]
+
+    def open(self, url):
+        target = self.call("Target.createTarget", url=url)["targetId"]
+        return target, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+
+    def ask(self, session, expression):
+        answer = self.call("Runtime.evaluate", session, expression=expression, returnByValue=True, awaitPromise=True)
+        return answer["result"].get("value")
+
+    def end(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+
+NUMBER = (int, float)
+SHAPE = {"schema": str, "crate": str, "date": str, "agent": str, "adapter": dict, "self_test": dict, "figures": list}
+ADAPTER = dict.fromkeys(["name", "vendor", "architecture", "device", "description", "backend"], str) | {"subgroups": bool, "timestamps": bool}
+FIGURE = {
+    "measure": str,
+    "precision": (str, type(None)),
+    "dim": (int, type(None)),
+    "rows": int,
+    "hit_rate": (*NUMBER, type(None)),
+    "seconds": NUMBER,
+    "bytes": int,
+    "rounds": int,
+}
+
+
+def wrong(file):
+    """What of the schema hotrow-web/1 a file breaks."""
+
+    def fields(what, found, shape):
+        bad = [name for name, kind in shape.items() if name not in found or not isinstance(found[name], kind)]
+        return [f"{what}: wanted another {name}, found {found.get(name)!r}" for name in bad]
+
+    faults = fields("file", file, SHAPE) or fields("adapter", file["adapter"], ADAPTER)
+    if faults:
+        return faults
+    if file["schema"] != "hotrow-web/1":
+        faults.append(f"schema: {file['schema']}")
+    if not isinstance(file["self_test"].get("cases"), int) or not 0 < file["self_test"]["cases"] == file["self_test"].get("passed"):
+        faults.append(f"self_test: {file['self_test']}")
+    for number, figure in enumerate(file["figures"]):
+        bad = fields(f"figure {number}", figure, FIGURE)
+        if not bad and not (0 < figure["seconds"] < 60 and figure["bytes"] > 0 and 0 <= (figure["hit_rate"] or 0) <= 1):
+            bad = [f"figure {number}: {figure}"]
+        faults += bad
+    found = {figure.get("measure") for figure in file["figures"]}
+    faults += [f"no figure of {wanted}" for wanted in ("forward", "step", "copy", "sort") if wanted not in found]
+    return faults
+
+
+def check_of_the_check(file):
+    """A check that cannot fail is none."""
+    for spoil in (
+        lambda f: f.pop("agent"),
+        lambda f: f["figures"][0].pop("bytes"),
+        lambda f: f["figures"][0].update(seconds=0),
+        lambda f: f["self_test"].update(passed=0),
+        lambda f: f.update(figures=[g for g in f["figures"] if g["measure"] != "sort"]),
+    ):
+        spoiled = json.loads(json.dumps(file))
+        spoil(spoiled)
+        if not wrong(spoiled):
+            sys.exit("web: a spoiled file was taken as valid")
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__.split("\n\n")[1])
+    folder, picture = sys.argv[1:]
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        sys.exit(f"web: no browser found (looked for {', '.join(BROWSERS)})")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="hotrow-web-", ignore_cleanup_errors=True) as scratch:
+        browser = Browser(program, scratch)
+        try:
+            drive(browser, f"http://127.0.0.1:{server.server_port}/", picture)
+        except SystemExit:
+            with open(f"{scratch}/log", encoding="utf-8", errors="replace") as log:
+                sys.stderr.writelines(f"browser: {line}" for line in log.readlines()[-10:])
+            raise
+        finally:
+            browser.end()
+            server.shutdown()
+    print(f"web: all pages as they should be, in {time.monotonic() - begun:.0f} s")
+
+
+def drive(browser, url, picture):
+    def visit(query, meanwhile=None):
+        """Opens a page and waits until it is done. Returns its phase, its words, its file and the session."""
+        start = time.monotonic()
+        target, session = browser.open(f"{url}?{query}")
+        said = None
+        while True:
+            phase = browser.ask(session, "window.hotrow?.phase")
+            words = browser.ask(session, "document.getElementById('say')?.textContent")
+            if words != said:
+                said = words
+                if os.environ.get("HOTROW_WEB_VERBOSE"):
+                    print(f"web: {time.monotonic() - start:6.1f} s: {words}", flush=True)
+                if meanwhile:
+                    meanwhile(session, words)
+            if phase in ("done", "failed"):
+                break
+            if time.monotonic() - start > PATIENCE:
+                sys.exit(f"web: {query}: not done within {PATIENCE:.0f} s; the page says: {words}")
+            time.sleep(0.02)
+        file = browser.ask(session, "window.hotrow.file")
+        print(f"web: {query}: {phase} after {time.monotonic() - start:.1f} s: {words}")
+        return phase, words, file and json.loads(file), target, session
+
+    def hide(session, words):
+        """Hides the page during the first step that it measures, and shows it a moment later."""
+        if words.startswith("Measuring: step") and not hidden:
+            hidden.append(words)
+            browser.ask(
+                session,
+                """Object.defineProperty(document, "hidden", { configurable: true, get: () => window.away });
+                window.away = true; document.dispatchEvent(new Event("visibilitychange"));
+                setTimeout(() => { window.away = false; document.dispatchEvent(new Event("visibilitychange")); }, 300); 0""",
+            )
+
+    hidden = []
+    for query in ("small&start", "small&start&plain&cases=2"):
+        phase, words, file, target, session = visit(query, hide if "plain" in query else None)
+        faults = [words] if phase != "done" else wrong(file)
+        if faults:
+            text = browser.ask(session, "document.getElementById('test')?.textContent")
+            sys.exit("\n".join(f"web: {query}: {fault}" for fault in [*faults, text]))
+        adapter = file["adapter"]
+        print(f"web: {adapter['name']}, subgroups {adapter['subgroups']}, timestamps {adapter['timestamps']}, {len(file['figures'])} figures")
+        check_of_the_check(file)
+        if "plain" in query and (adapter["subgroups"] or adapter["timestamps"]):
+            sys.exit("web: a plain device has features")
+        refused = browser.ask(session, "window.hotrow.page.refusals()")
+        mapped, at_once, later, again = refused or [""] * 4
+        if "MAPPABLE_PRIMARY_BUFFERS" not in mapped or [at_once, again] != ["no error"] * 2 or not later.startswith("device: "):
+            sys.exit(f"web: what must be refused, and the fault that a browser tells late, came out as {refused}")
+        print(f"web: told late, and once: {later.split(chr(10))[0]}")
+        again = browser.ask(session, "window.hotrow.again")
+        if "plain" in query and not (hidden and again):
+            sys.exit("web: a page that was hidden for a while measured nothing again")
+        if "plain" in query:
+            print(f"web: hidden at '{hidden[0]}': {again} measured again")
+        if "plain" not in query:
+            size = {"x": 0, "y": 0, "width": 1100, "height": browser.ask(session, "document.documentElement.scrollHeight"), "scale": 1}
+            shot = browser.call("Page.captureScreenshot", session, format="png", clip=size, captureBeyondViewport=True)
+            with open(picture, "wb") as out:
+                out.write(base64.b64decode(shot["data"]))
+            with open(os.path.splitext(picture)[0] + ".json", "w", encoding="utf-8") as out:
+                json.dump(file, out, indent=1)
+        browser.call("Target.closeTarget", targetId=target)
+
+    phase, words, file, target, _ = visit("small&start&plain&spoil&cases=1")
+    if phase != "failed" or file or "self-test failed" not in words:
+        sys.exit("web: a wrong value in the self-test went unnoticed")
+    browser.call("Target.closeTarget", targetId=target)
+
+    phase, words, file, _, _ = visit("small&start&plain&lose&cases=0")
+    if phase != "failed" or file or "lost" not in words:
+        sys.exit("web: a lost device went unnoticed")
+
+
+if __name__ == "__main__":
+    main()

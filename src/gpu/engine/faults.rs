@@ -1,0 +1,111 @@
+//! The verdicts of wgpu's error scopes. Outside a browser a verdict is there at once. In a browser it comes after the call has returned; it
+//! is kept, and a later call reports it.
+
+use std::{
+    pin::Pin,
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use crate::error::Error;
+
+/// A verdict under way.
+type Verdict = Pin<Box<dyn Future<Output = Option<Error>> + Send>>;
+
+/// Verdicts that have not come yet, and faults that no call has reported.
+#[derive(Default)]
+pub(crate) struct Faults(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    coming: Vec<Verdict>,
+    found: Vec<Error>,
+}
+
+impl Faults {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends an error scope. Returns its error, as `named`, or keeps the verdict if it has not come.
+    pub(crate) fn judge(
+        &self,
+        scope: wgpu::ErrorScopeGuard,
+        named: impl FnOnce(wgpu::Error) -> Error + Send + 'static,
+    ) -> Result<(), Error> {
+        let popped = scope.pop();
+        self.keep(Box::pin(async move { popped.await.map(named) }))
+    }
+
+    fn keep(&self, mut verdict: Verdict) -> Result<(), Error> {
+        match verdict.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(error) => error.map_or(Ok(()), Err),
+            Poll::Pending => {
+                self.lock().coming.push(verdict);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the first fault that has come and was not reported, once.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.look(&mut Context::from_waker(Waker::noop())) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until every verdict has come, or one is a fault. Reports the first fault.
+    pub(crate) async fn settled(&self) -> Result<(), Error> {
+        std::future::poll_fn(|cx| match self.look(cx) {
+            Some(error) => Poll::Ready(Err(error)),
+            None if self.lock().coming.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Polls the verdicts and takes the first fault.
+    fn look(&self, cx: &mut Context<'_>) -> Option<Error> {
+        let kept = &mut *self.lock();
+        let found = &mut kept.found;
+        kept.coming.retain_mut(|verdict| match verdict.as_mut().poll(cx) {
+            Poll::Ready(error) => {
+                found.extend(error);
+                false
+            }
+            Poll::Pending => true,
+        });
+        (!found.is_empty()).then(|| found.remove(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_that_comes_late_is_kept_and_reported_once() {
+        let faults = Faults::default();
+        let fault = |reason: &str| Error::Device { reason: reason.into() };
+        assert_eq!(faults.keep(Box::pin(std::future::ready(None))), Ok(()));
+        let at_once = fault("at once");
+        assert_eq!(faults.keep(Box::pin(std::future::ready(Some(at_once.clone())))), Err(at_once));
+        // A verdict as a browser gives it: it comes when the browser says so.
+        let (sender, receiver) = futures_intrusive::channel::shared::oneshot_channel();
+        let (other, silent) = futures_intrusive::channel::shared::oneshot_channel::<Error>();
+        assert_eq!(faults.keep(Box::pin(async move { receiver.receive().await })), Ok(()));
+        assert_eq!(faults.keep(Box::pin(async move { silent.receive().await })), Ok(()));
+        assert_eq!(faults.check(), Ok(()), "neither has come");
+        let mut settled = Box::pin(faults.settled());
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(settled.as_mut().poll(cx).is_pending());
+        sender.send(fault("late")).unwrap();
+        assert_eq!(settled.as_mut().poll(cx), Poll::Ready(Err(fault("late"))));
+        assert_eq!(faults.check(), Ok(()), "it was reported");
+        let mut settled = Box::pin(faults.settled());
+        assert!(settled.as_mut().poll(cx).is_pending(), "one verdict is still to come");
+        drop(other);
+        assert_eq!(settled.as_mut().poll(cx), Poll::Ready(Ok(())), "a scope without an error");
+    }
+}

@@ -1,0 +1,323 @@
+//! The figures. A browser's clock is coarse, and a submission has a cost of its own, so a figure is the time of a batch of calls in one
+//! submission that takes at least 10 ms.
+
+use std::time::Duration;
+
+use futures_intrusive::channel::shared::oneshot_channel;
+use hotrow::{
+    Batch, Context, Count, Error, Group, GroupConfig, Init, Optimizer, Precision, Resolution, Sorter, Timeline,
+    hash::fmix32,
+    wgpu::{self, util::DeviceExt as _},
+};
+use serde_json::{Value, json};
+use web_time::Instant;
+
+/// Least time of a batch of calls.
+const LEAST: Duration = Duration::from_millis(10);
+/// Most calls in a batch.
+const MOST_CALLS: u32 = 4096;
+const DIM: u32 = 64;
+/// Indices of a bag.
+const BAG: u32 = 8;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Figure {
+    /// Forward, and forward with backward, at a share of rows that are in the cache.
+    Step(Precision, f64),
+    Sort,
+    Copy,
+    /// Each kernel of a step, by the device's own stamps.
+    Kernels(Precision),
+}
+
+/// The sizes of the figures.
+struct Sizes {
+    rows: u32,
+    indices: u32,
+    keys: u32,
+    copied: u64,
+    rounds: usize,
+}
+
+impl Sizes {
+    fn new(small: bool) -> Self {
+        match small {
+            true => Self { rows: 1 << 14, indices: 1 << 9, keys: 1 << 12, copied: 1 << 20, rounds: 3 },
+            false => Self { rows: 1 << 18, indices: 1 << 14, keys: 1 << 20, copied: 1 << 26, rounds: 7 },
+        }
+    }
+}
+
+/// All figures, in the order of the page.
+pub(crate) fn plan(context: &Context, small: bool) -> Vec<Figure> {
+    let precisions: &[_] = if small { &[Precision::Fp32, Precision::Int8] } else { &Precision::ALL };
+    let rates: &[_] = if small { &[0.0, 0.9] } else { &[0.0, 0.5, 0.9, 0.99, 1.0] };
+    let mut all = vec![Figure::Copy, Figure::Sort];
+    all.extend(precisions.iter().flat_map(|&precision| rates.iter().map(move |&rate| Figure::Step(precision, rate))));
+    if context.caps().timestamps {
+        all.push(Figure::Kernels(Precision::Int8));
+    }
+    all
+}
+
+impl Figure {
+    pub(crate) fn json(&self) -> Value {
+        match self {
+            Self::Step(precision, rate) => {
+                json!({ "measure": "step", "precision": precision.name(), "hit_rate": rate })
+            }
+            Self::Sort => json!({ "measure": "sort" }),
+            Self::Copy => json!({ "measure": "copy" }),
+            Self::Kernels(precision) => json!({ "measure": "kernels", "precision": precision.name() }),
+        }
+    }
+}
+
+/// Measures a figure. Returns rows of the file's `figures`.
+pub(crate) async fn run(context: &Context, figure: &Figure, small: bool) -> Result<Vec<Value>, Error> {
+    let sizes = Sizes::new(small);
+    match *figure {
+        Figure::Copy => copy(context, &sizes).await,
+        Figure::Sort => sort(context, &sizes).await,
+        Figure::Step(precision, rate) => step(context, &sizes, precision, rate).await,
+        Figure::Kernels(precision) => kernels(context, &sizes, precision).await,
+    }
+}
+
+/// Waits until the device has done everything.
+async fn idle(context: &Context) {
+    let (sender, receiver) = oneshot_channel();
+    context.queue().on_submitted_work_done(move || {
+        let _unheard = sender.send(());
+    });
+    receiver.receive().await;
+}
+
+fn encoder(context: &Context) -> wgpu::CommandEncoder {
+    context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+}
+
+/// Seconds of a call that `record` records, `rounds` times, each from a batch of at least [`LEAST`].
+async fn seconds(
+    context: &Context,
+    rounds: usize,
+    mut record: impl FnMut(&mut wgpu::CommandEncoder, u32) -> Result<(), Error>,
+) -> Result<(f64, u32), Error> {
+    let mut batch = async |calls: u32| -> Result<Duration, Error> {
+        let mut encoder = encoder(context);
+        for call in 0..calls {
+            record(&mut encoder, call)?;
+        }
+        let commands = encoder.finish();
+        context.check_async().await?;
+        let start = Instant::now();
+        context.queue().submit([commands]);
+        idle(context).await;
+        let took = start.elapsed();
+        context.check_async().await?;
+        Ok(took)
+    };
+    batch(1).await?; // allocates scratch and warms up
+    let mut calls = 1;
+    loop {
+        let took = batch(calls).await?;
+        if took >= LEAST || calls >= MOST_CALLS {
+            break;
+        }
+        // A little more than the time so far asks for, at most eight times as many.
+        let more = (1.3 * LEAST.as_secs_f64() / took.as_secs_f64().max(1e-6)).clamp(2.0, 8.0);
+        calls = ((f64::from(calls) * more) as u32).min(MOST_CALLS);
+    }
+    let mut found = Vec::new();
+    for _ in 0..rounds {
+        found.push(batch(calls).await?.as_secs_f64() / f64::from(calls));
+    }
+    found.sort_by(f64::total_cmp);
+    Ok((found[rounds / 2], calls))
+}
+
+async fn copy(context: &Context, sizes: &Sizes) -> Result<Vec<Value>, Error> {
+    let size = sizes.copied.min(context.caps().buffer_bytes);
+    let usage = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+    let buffer = || {
+        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+        context.device().create_buffer(&descriptor)
+    };
+    let (from, to) = (buffer(), buffer());
+    let (seconds, calls) = seconds(context, sizes.rounds, |encoder, _| {
+        encoder.copy_buffer_to_buffer(&from, 0, &to, 0, size);
+        Ok(())
+    })
+    .await?;
+    Ok(vec![row("copy", None, (size / 4) as u32, None, seconds, 2 * size, sizes.rounds, calls)])
+}
+
+async fn sort(context: &Context, sizes: &Sizes) -> Result<Vec<Value>, Error> {
+    let keys: Vec<u32> = (0..sizes.keys).map(fmix32).collect();
+    let keys = upload(context, bytemuck::cast_slice(&keys));
+    let sorter = Sorter::new(context, sizes.keys)?;
+    let (seconds, calls) = seconds(context, sizes.rounds, |encoder, _| {
+        sorter.record_sort(encoder, keys.slice(..), None, Count::Host(sizes.keys), 32).map(drop)
+    })
+    .await?;
+    // Keys and values, read and written once in each of four passes.
+    let bytes = u64::from(sizes.keys) * 8 * 2 * 4;
+    Ok(vec![row("sort", None, sizes.keys, None, seconds, bytes, sizes.rounds, calls)])
+}
+
+fn upload(context: &Context, contents: &[u8]) -> wgpu::Buffer {
+    let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
+    context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
+}
+
+/// A group, and batches of which a share of the indices comes from rows that stay in its cache.
+struct Work {
+    group: Group,
+    /// Each batch has cold rows of its own.
+    indices: Vec<wgpu::Buffer>,
+    offsets: wgpu::Buffer,
+    outputs: wgpu::Buffer,
+}
+
+impl Work {
+    async fn new(context: &Context, sizes: &Sizes, precision: Precision, rate: f64) -> Result<Self, Error> {
+        let config = GroupConfig::new(&[sizes.rows], DIM)
+            .with_precision(precision)
+            .with_cache_rows(sizes.rows / 32)
+            .with_init(Init::Uniform { low: -0.5, high: 0.5 })
+            .with_optimizer(Optimizer::sgd(1e-3));
+        let group = Group::new_async(context, config).await?;
+        let (n, hot) = (sizes.indices, sizes.rows / 64);
+        // So many that the cold rows of a turn are three times what the cache has room for beside the hot ones.
+        let turn = (3.0 * f64::from(hot) / (f64::from(n) * (1.0 - rate)).max(1.0)) as u32;
+        let count = turn.clamp(8, 128);
+        let cold = (sizes.rows - hot) / count;
+        let batches = (0..count).map(|batch| {
+            let rows = (0..n).map(|i| {
+                let drawn = fmix32(batch * n + i + 1);
+                let is_hot = f64::from(fmix32(drawn)) < rate * 4_294_967_296.0;
+                if is_hot { drawn % hot } else { hot + batch * cold + drawn % cold }
+            });
+            upload(context, bytemuck::cast_slice(&rows.collect::<Vec<u32>>()))
+        });
+        let indices = batches.collect();
+        let offsets: Vec<u32> = (0..=n / BAG).map(|bag| bag * BAG).collect();
+        let (offsets, outputs) =
+            (upload(context, bytemuck::cast_slice(&offsets)), upload(context, &vec![0; (n / BAG * DIM) as usize * 4]));
+        let mut work = Self { group, indices, offsets, outputs };
+        // The hot rows come into the cache, and the cold rows of a batch leave it before they come again.
+        for batch in 0..count {
+            let mut encoder = encoder(context);
+            work.forward(&mut encoder, batch)?;
+            context.queue().submit([encoder.finish()]);
+        }
+        idle(context).await;
+        Ok(work)
+    }
+
+    fn forward(&mut self, encoder: &mut wgpu::CommandEncoder, batch: u32) -> Result<(), Error> {
+        let indices = Some(self.indices[batch as usize % self.indices.len()].slice(..));
+        let batch = Batch { indices, offsets: self.offsets.slice(..), weights: None };
+        self.group.record_forward(encoder, &batch, self.outputs.slice(..))
+    }
+
+    fn step(&mut self, encoder: &mut wgpu::CommandEncoder, batch: u32) -> Result<(), Error> {
+        self.forward(encoder, batch)?;
+        self.group.record_backward(encoder, self.outputs.slice(..))
+    }
+}
+
+async fn step(context: &Context, sizes: &Sizes, precision: Precision, rate: f64) -> Result<Vec<Value>, Error> {
+    let mut work = Work::new(context, sizes, precision, rate).await?;
+    // Each call takes the batch after the last one's, so that rows have left before they come again.
+    let mut next = 0;
+    let mut turn = || {
+        next += 1;
+        next
+    };
+    let before = work.group.counters_async().await?;
+    let (forward, calls) = seconds(context, sizes.rounds, |encoder, _| work.forward(encoder, turn())).await?;
+    let after = work.group.counters_async().await?;
+    let count =
+        |of: fn(&hotrow::Counters) -> u64| after.iter().map(of).sum::<u64>() - before.iter().map(of).sum::<u64>();
+    let hits = count(|counters| counters.hits) as f64 / count(|counters| counters.accesses).max(1) as f64;
+    let (step, step_calls) = seconds(context, sizes.rounds, |encoder, _| work.step(encoder, turn())).await?;
+    let bytes = u64::from(sizes.indices) * u64::from(DIM) * 4;
+    let of = |measure, seconds, bytes, calls| {
+        row(measure, Some(precision), sizes.rows, Some(hits), seconds, bytes, sizes.rounds, calls)
+    };
+    let mut rows = vec![of("forward", forward, bytes, calls), of("step", step, 2 * bytes, step_calls)];
+    // A backward needs its forward, so its time is the difference. Where noise eats it, there is no figure.
+    if step > 1.02 * forward {
+        rows.push(of("backward", step - forward, bytes, step_calls));
+    }
+    Ok(rows)
+}
+
+/// The time of each kernel of a step, from as many steps as its stamps need to add up to [`LEAST`].
+async fn kernels(context: &Context, sizes: &Sizes, precision: Precision) -> Result<Vec<Value>, Error> {
+    let timeline = Timeline::new(context);
+    let timed = context.timed(&timeline);
+    let mut work = Work::new(&timed, sizes, precision, 0.9).await?;
+    if timeline.resolution() == Resolution::Count {
+        return Ok(Vec::new());
+    }
+    timeline.read_async().await?;
+    let (start, mut steps) = (Instant::now(), 0u32);
+    let mut sums: Vec<(&'static str, f64, u32)> = Vec::new();
+    let patience = Duration::from_secs(if sizes.rounds > 3 { 8 } else { 2 });
+    while start.elapsed() < patience && (sums.is_empty() || sums.iter().any(|(_, sum, _)| *sum < LEAST.as_secs_f64())) {
+        let mut encoder = encoder(context);
+        for _ in 0..4 {
+            work.step(&mut encoder, steps)?;
+            steps += 1;
+        }
+        timeline.resolve(&mut encoder);
+        context.queue().submit([encoder.finish()]);
+        for span in timeline.read_async().await?.spans.iter().filter(|span| span.dispatch) {
+            let Some(nanoseconds) = span.nanoseconds else { continue };
+            let place = sums.iter().position(|(stage, ..)| *stage == span.stage).unwrap_or_else(|| {
+                sums.push((span.stage, 0.0, 0));
+                sums.len() - 1
+            });
+            sums[place].1 += nanoseconds * 1e-9;
+            sums[place].2 += 1;
+        }
+    }
+    // The stamps of browsers are coarse: a kernel whose times do not add up to enough has no figure.
+    let enough = sums.iter().filter(|(_, sum, _)| *sum >= LEAST.as_secs_f64());
+    let bytes = u64::from(sizes.indices) * u64::from(DIM) * 4;
+    let rows = enough.map(|(stage, sum, dispatches)| {
+        let mut found = row("kernel", Some(precision), sizes.rows, Some(0.9), sum / f64::from(steps), bytes, 1, steps);
+        found["stage"] = json!(stage);
+        found["dispatches"] = json!(dispatches);
+        found
+    });
+    Ok(rows.collect())
+}
+
+/// A row of the file's `figures`. `rows`: rows of the table, keys, or words. `bytes`: FP32 values of a call.
+#[allow(clippy::too_many_arguments, reason = "they are the fields of the row")]
+fn row(
+    measure: &str,
+    precision: Option<Precision>,
+    rows: u32,
+    hit_rate: Option<f64>,
+    seconds: f64,
+    bytes: u64,
+    rounds: usize,
+    calls: u32,
+) -> Value {
+    json!({
+        "measure": measure,
+        "precision": precision.map(Precision::name),
+        "dim": precision.map(|_| DIM),
+        "rows": rows,
+        "hit_rate": hit_rate,
+        "seconds": seconds,
+        "bytes": bytes,
+        "rounds": rounds,
+        "calls_a_round": calls,
+    })
+}
