@@ -24,6 +24,10 @@ fn page(name: &str, peak: f64) -> Value {
         figures.push(json!({"measure": measure, "precision": null, "dim": null, "rows": null, "hit_rate": null,
             "seconds": bytes / peak, "bytes": bytes, "rounds": 11}));
     }
+    for (stage, bytes) in [("touch", 1e5), ("update", 1e6)] {
+        figures.push(json!({"measure": "kernel", "stage": stage, "precision": "int8", "dim": 64, "rows": 1_000_000,
+            "hit_rate": 0.5, "seconds": bytes / peak, "bytes": bytes, "rounds": 1}));
+    }
     json!({"schema": "hotrow-web/1", "crate": "hotrow 0.1.0", "date": "2026-11-23T21:00:00Z", "agent": "Mozilla/5.0 (X11) Chrome/140",
         "adapter": {"name": "", "vendor": "", "architecture": "", "device": "", "description": name, "backend": "WebGPU",
             "subgroups": true, "timestamps": false, "later": 1},
@@ -56,11 +60,15 @@ fn lost(csv: &str, pages: &[(&str, &Value)]) -> Option<String> {
         // The last digit of a number depends on how it was read.
         let page: Value = serde_json::from_str(&page.to_string()).unwrap();
         for figure in page["figures"].as_array().unwrap() {
-            let of = |name: &str| figure[name].as_f64().unwrap();
             let mut line = vec![(*machine).to_owned()];
+            let mut figure = figure.clone();
+            if let Some(stage) = figure["stage"].as_str() {
+                figure["measure"] = format!("kernel {stage}").into(); // a line of its own for each kernel
+            }
             line.extend(
                 ["measure", "precision", "dim", "rows", "hit_rate", "seconds", "bytes"].map(|name| text(&figure[name])),
             );
+            let of = |name: &str| figure[name].as_f64().unwrap();
             line.extend([Value::from(of("bytes") / of("seconds")).to_string(), text(&figure["rounds"])]);
             wanted.push(line);
         }
@@ -97,6 +105,7 @@ fn machines_stand_in_one_plot() {
     let rates = line(&["forward", "INT8", "64", "1 M", names[0]]);
     assert_eq!(rates[6..10], ["180", "540", "863", "900"], "{out}");
     assert_eq!(line(&["backward", "FP32", names[1]])[9], "18.0", "{out}");
+    assert_eq!(line(&["kernel touch", "INT8", names[0]])[7], "900", "{out}");
     assert!(line(&["sort", names[1]]).contains(&"133.3 us".to_owned()), "{out}");
     for stem in ["import-int8-64", "import-fp32-64"] {
         let svg = fs::read_to_string(folder.path().join(format!("out/{stem}.svg"))).unwrap();

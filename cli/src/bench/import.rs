@@ -74,6 +74,8 @@ struct SelfTest {
 #[derive(Deserialize)]
 struct Figure {
     measure: String,
+    /// The kernel, if it is one.
+    stage: Option<String>,
     precision: Option<String>,
     dim: Option<u32>,
     rows: Option<u32>,
@@ -253,9 +255,10 @@ impl Line {
     fn of(machine: &str, figure: serde_json::Value) -> anyhow::Result<Self> {
         let figure: Figure = serde_json::from_value(figure)
             .map_err(|why| anyhow::anyhow!("wanted all fields of a figure, found {why}"))?;
-        let Figure { measure, precision, dim, rows, hit_rate, seconds, bytes, rounds } = figure;
+        let Figure { measure, stage, precision, dim, rows, hit_rate, seconds, bytes, rounds } = figure;
         let (measure, machine) = (plain(&measure), machine.to_owned());
         ensure!(!measure.is_empty(), "wanted the name of a measure, found none");
+        let measure = stage.map_or(measure.clone(), |stage| format!("{measure} {}", plain(&stage)));
         ensure!(seconds > 0.0, "{measure}: wanted seconds above 0, found {seconds}");
         let bytes_per_second = bytes / seconds;
         ensure!(
