@@ -25,6 +25,12 @@ from tint import BROWSERS, CONTAINER_FLAGS, QUIET_FLAGS, WEBGPU_FLAGS
 
 # Seconds for a page.
 PATIENCE = 90.0
+# Seconds for all pages, after which the browser is ended: one that hangs answers no question.
+WHOLE = 300.0
+
+
+class Refused(Exception):
+    """The browser refused a call."""
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -66,13 +72,13 @@ class Browser:
             while b"\0" not in self.rest:
                 some = self.reader.read(1 << 16)
                 if not some:
-                    raise SystemExit("web: the browser ended")
+                    raise SystemExit("web: the browser ended, or gave no answer for too long")
                 self.rest += some
             answer, self.rest = self.rest.split(b"\0", 1)
             answer = json.loads(answer)
             if answer.get("id") == self.number:
                 if "error" in answer:
-                    raise SystemExit(f"web: {method}: {answer['error']}")
+                    raise Refused(f"{method}: {answer['error']}")
                 return answer["result"]
 
     def open(self, url):
@@ -80,7 +86,10 @@ class Browser:
         return target, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
 
     def ask(self, session, expression):
-        answer = self.call("Runtime.evaluate", session, expression=expression, returnByValue=True, awaitPromise=True)
+        try:
+            answer = self.call("Runtime.evaluate", session, expression=expression, returnByValue=True, awaitPromise=True)
+        except Refused:
+            return None  # the page is being replaced by the next one, or it has ended
         return answer["result"].get("value")
 
     def end(self):
@@ -157,6 +166,9 @@ def main():
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hotrow-web-", ignore_cleanup_errors=True) as scratch:
         browser = Browser(program, scratch)
+        watchdog = threading.Timer(WHOLE, browser.end)
+        watchdog.daemon = True
+        watchdog.start()
         try:
             drive(browser, f"http://127.0.0.1:{server.server_port}/", picture)
         except SystemExit:
@@ -164,6 +176,7 @@ def main():
                 sys.stderr.writelines(f"browser: {line}" for line in log.readlines()[-10:])
             raise
         finally:
+            watchdog.cancel()
             browser.end()
             server.shutdown()
     print(f"web: all pages as they should be, in {time.monotonic() - begun:.0f} s")

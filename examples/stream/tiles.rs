@@ -1,4 +1,4 @@
-//! An image in tiles, a pyramid of ever finer ones, and its way to the screen. The example and the viewers have this file in common.
+//! An image in tiles, a pyramid of ever finer ones, and its way to the screen.
 
 #[path = "terrain.rs"]
 mod terrain;

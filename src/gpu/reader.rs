@@ -1,7 +1,7 @@
 //! Readers: a caller's own shaders read rows. What those of all groups have in common: text, layout, bind group.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -186,28 +186,28 @@ struct State {
 #[derive(Debug, Default)]
 struct Turns {
     waiting: VecDeque<u64>,
-    /// The first reader that was passed over for the first one in line. If it comes again, the first in line has missed its turn.
-    passed: Option<u64>,
+    /// Readers that were passed over for the first one in line. If one comes again, the first in line has missed its turn.
+    passed: BTreeSet<u64>,
 }
 
 impl Turns {
     /// Whether it is the turn of `reader`, which asks now; only if the group is `free`. If not, it waits in line.
     fn of(&mut self, reader: u64, free: bool) -> bool {
-        if free && self.passed == Some(reader) {
+        if free && self.passed.contains(&reader) {
             self.waiting.pop_front();
-            self.passed = None;
+            self.passed.clear();
         }
         let first = self.waiting.front().is_none_or(|&first| first == reader);
         if free && first {
             self.waiting.pop_front();
-            self.passed = None;
+            self.passed.clear();
             return true;
         }
         if !self.waiting.contains(&reader) {
             self.waiting.push_back(reader);
         }
         if free {
-            self.passed.get_or_insert(reader);
+            self.passed.insert(reader);
         }
         false
     }
@@ -619,6 +619,10 @@ mod tests {
         assert_eq!(taken(&[3, 1, 2], 6, turns), [2, 3, 1, 2, 3, 1]);
         assert_eq!(taken(&[1, 2], 5, turns), [2, 1, 2, 1], "a reader that stays away costs one frame");
         assert_eq!(taken(&[4], 3, turns), [4, 4]);
+        // The first in line and one that was passed over for it both stay away.
+        let turns = &mut Turns::default();
+        assert_eq!([taken(&[1, 2], 1, turns), taken(&[1], 1, turns)], [vec![1], vec![]]);
+        assert_eq!(taken(&[3], 6, turns), [3; 4], "each costs a frame");
     }
 
     /// The messages are those of wgpu 30 for a layout that an adapter refuses.

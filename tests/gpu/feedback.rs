@@ -391,7 +391,11 @@ fn a_steady_frame_creates_nothing() {
             let before = held(&group);
             let mut made = 0;
             // Until all rows are there, however slow the thread is that gathers; then a few frames more.
-            while !here {
+            for frames in 0.. {
+                if here {
+                    break;
+                }
+                assert!(frames < 10_000, "wanted all rows in the cache, found some missing");
                 made += frame(&mut group, &mut here).1;
             }
             made += (0..6).map(|_| frame(&mut group, &mut here).1).sum::<u64>();

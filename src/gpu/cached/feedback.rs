@@ -8,7 +8,6 @@ use crate::{
             forward::record_step,
             group::{Group, grown},
         },
-        engine::wait::CALLS_WAIT,
         reader::{Feedback, RowReader},
         stages::cached::space::Bound,
     },
@@ -80,7 +79,7 @@ impl Group {
     }
 
     /// Goes on with a staged table's feedback. Once the device has listed the rows, a call has a thread gather their records from the
-    /// store; once they are gathered, a call submits their way to the cache and returns `true`. It never waits for the device, for the
+    /// store (in a browser, the call gathers them); once they are gathered, a call submits their way to the cache and returns `true`. It never waits for the device, for the
     /// store or for the thread. Call it once a frame, before the passes that read rows. [`fetch`](Self::fetch) before it waits for both.
     ///
     /// # Errors
@@ -92,21 +91,19 @@ impl Group {
             if self.front.state.prefetched().is_none_or(|prefetched| prefetched.batch.is_some()) {
                 return Ok(false);
             }
-            context.poll()?;
-            if let Some(prefetched) = self.front.state.prefetched_mut()
-                && CALLS_WAIT
-                && prefetched.coming.listed()
-            {
-                prefetched.coming.gather_meanwhile();
-                return Ok(false);
-            }
-            match self.try_fetch() {
+            match self.all_here() {
                 Ok(true) => {}
                 // The encoder was dropped, so the list is as it was.
                 Err(Error::Order { .. }) if self.front.state.prefetched().is_none() => return Ok(false),
                 other => return other,
             }
-            let Some(prefetched) = self.front.state.take_prefetched() else { return Ok(false) };
+            let Some(mut prefetched) = self.front.state.take_prefetched() else { return Ok(false) };
+            let gathers = prefetched.coming.gather_aside();
+            let arrived = if gathers { Ok(()) } else { prefetched.coming.arrive_at_once() };
+            if gathers || arrived.is_err() {
+                self.front.state.prefetch(prefetched);
+                return arrived.map(|()| false);
+            }
             let mut encoder = context.new_encoder();
             if let Err(error) = self.carry_out(&mut encoder, None, &prefetched) {
                 self.front.state.prefetch(prefetched);

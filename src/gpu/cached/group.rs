@@ -124,7 +124,8 @@ impl Group {
             return make(config).await;
         }
         match make(GroupConfig { placement: Placement::Device, ..config.clone() }).await {
-            Err(Error::OutOfMemory { .. }) => {}
+            // The first group's other faults are not those of the second.
+            Err(Error::OutOfMemory { .. }) => while context.check_async().await.is_err() {},
             made => return made.map(|group| group.with_reason(HAS_MEMORY)),
         }
         let (placement, reason) = context.caps().choose_host_placement();

@@ -132,25 +132,23 @@ impl Group {
     pub fn try_fetch(&mut self) -> Result<bool, Error> {
         let context = self.front.context.clone();
         context.guarded(|| {
-            context.poll()?;
-            let prefetched = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?;
-            if !prefetched.coming.ready() {
+            if !self.all_here()? {
                 return Ok(false);
             }
-            let more = match &mut prefetched.coming {
-                Coming::Asked(fetch) => fetch.asked_more(),
-                _ => Ok(false),
-            };
-            let arrived = match more {
-                Ok(true) => return Ok(false),
-                Ok(false) => prefetched.coming.arrive_at_once(),
-                Err(error) => Err(error),
-            };
-            if arrived.is_err() {
-                self.undo_dropped();
-            }
-            arrived.map(|()| true)
+            let prefetched = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?;
+            prefetched.coming.arrive_at_once().map(|()| true)
         })
+    }
+
+    /// Whether all that the host needs for the prefetched batch has come. It does not wait. If the batch's encoder was dropped, it is an
+    /// error, and the prefetch is undone.
+    pub(crate) fn all_here(&mut self) -> Result<bool, Error> {
+        self.front.context.poll()?;
+        let here = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?.coming.all_here();
+        if here.is_err() {
+            self.undo_dropped();
+        }
+        here
     }
 
     pub(crate) fn wake_when_fetched(&self, waker: &Waker) {

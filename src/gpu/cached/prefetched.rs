@@ -117,20 +117,35 @@ impl Coming {
             return;
         }
         *self = match std::mem::replace(self, Self::Nothing) {
-            Self::Asked(mut fetch) => {
-                fetch.here |= fetch.ready();
-                Self::Gathering(Gathering::start(fetch))
-            }
+            Self::Asked(fetch) => Self::Gathering(Gathering::start(fetch)),
             other => other,
         };
     }
 
-    /// True if the list of missing rows is here, and nothing is gathered yet.
-    pub(crate) fn listed(&self) -> bool {
-        matches!(self, Self::Asked(fetch) if fetch.ready() && !fetch.dropped())
+    /// Whether [`arrive_at_once`](Self::arrive_at_once) may follow. Asks the device for what a first download lacked.
+    pub(crate) fn all_here(&mut self) -> Result<bool, Error> {
+        if !self.ready() {
+            return Ok(false);
+        }
+        match self {
+            Self::Asked(fetch) => fetch.asked_more().map(|more| !more),
+            _ => Ok(true),
+        }
     }
 
-    /// As [`arrive`](Self::arrive), once it is [`ready`](Self::ready): gathers the records, and waits for nothing.
+    /// Once [`all_here`](Self::all_here): has a thread gather the records, if there are any, and returns whether it does. In a browser,
+    /// which has no threads, it does not.
+    pub(crate) fn gather_aside(&mut self) -> bool {
+        let Self::Asked(fetch) = self else { return false };
+        if fetch.is_empty() {
+            return false;
+        }
+        fetch.here = true;
+        self.gather_meanwhile();
+        CALLS_WAIT
+    }
+
+    /// As [`arrive`](Self::arrive), once [`all_here`](Self::all_here): gathers the records, and waits for nothing.
     pub(crate) fn arrive_at_once(&mut self) -> Result<(), Error> {
         if let Self::Asked(fetch) = self {
             fetch.here = true;

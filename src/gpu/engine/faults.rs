@@ -3,8 +3,8 @@
 
 use std::{
     pin::Pin,
-    sync::{Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Wake, Waker},
 };
 
 use crate::error::Error;
@@ -14,7 +14,21 @@ type Verdict = Pin<Box<dyn Future<Output = Option<Error>> + Send>>;
 
 /// Verdicts that have not come yet, and faults that no call has reported.
 #[derive(Default)]
-pub(crate) struct Faults(Mutex<Kept>);
+pub(crate) struct Faults {
+    kept: Mutex<Kept>,
+    waiting: Arc<Waiting>,
+}
+
+/// The futures that wait for verdicts. A verdict remembers one waker only, so it is given one that wakes them all.
+#[derive(Default)]
+struct Waiting(Mutex<Vec<Waker>>);
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        let wakers = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
 
 #[derive(Default)]
 struct Kept {
@@ -24,7 +38,7 @@ struct Kept {
 
 impl Faults {
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends an error scope. Returns its error, as `named`, or keeps the verdict if it has not come.
@@ -49,7 +63,7 @@ impl Faults {
 
     /// Returns the first fault that has come and was not reported, once.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        match self.look(&mut Context::from_waker(Waker::noop())) {
+        match self.look() {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -57,16 +71,21 @@ impl Faults {
 
     /// Waits until every verdict has come, or one is a fault. Reports the first fault.
     pub(crate) async fn settled(&self) -> Result<(), Error> {
-        std::future::poll_fn(|cx| match self.look(cx) {
-            Some(error) => Poll::Ready(Err(error)),
-            None if self.lock().coming.is_empty() => Poll::Ready(Ok(())),
-            None => Poll::Pending,
+        std::future::poll_fn(|cx| {
+            self.waiting.0.lock().unwrap_or_else(PoisonError::into_inner).push(cx.waker().clone());
+            match self.look() {
+                Some(error) => Poll::Ready(Err(error)),
+                None if self.lock().coming.is_empty() => Poll::Ready(Ok(())),
+                None => Poll::Pending,
+            }
         })
         .await
     }
 
     /// Polls the verdicts and takes the first fault.
-    fn look(&self, cx: &mut Context<'_>) -> Option<Error> {
+    fn look(&self) -> Option<Error> {
+        let waker = Waker::from(self.waiting.clone());
+        let cx = &mut Context::from_waker(&waker);
         let kept = &mut *self.lock();
         let found = &mut kept.found;
         kept.coming.retain_mut(|verdict| match verdict.as_mut().poll(cx) {
@@ -83,6 +102,35 @@ impl Faults {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(std::sync::atomic::AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// A verdict remembers the last waker that it was polled with.
+    #[test]
+    fn every_future_that_waits_is_woken() {
+        let faults = Faults::default();
+        let (sender, receiver) = futures_intrusive::channel::shared::oneshot_channel();
+        faults.keep(Box::pin(async move { receiver.receive().await })).unwrap();
+        let woken = [(); 2].map(|()| Arc::new(Woken::default()));
+        let mut futures = [(); 2].map(|()| Box::pin(faults.settled()));
+        for (woken, future) in woken.iter().zip(&mut futures) {
+            let waker = Waker::from(woken.clone());
+            assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        assert_eq!(faults.check(), Ok(()), "a call between them");
+        let count = || woken.each_ref().map(|woken| woken.0.load(std::sync::atomic::Ordering::Relaxed) > 0);
+        assert_eq!(count(), [false; 2]);
+        sender.send(Error::Device { reason: "late".into() }).unwrap();
+        assert_eq!(count(), [true; 2]);
+    }
 
     #[test]
     fn a_verdict_that_comes_late_is_kept_and_reported_once() {

@@ -133,6 +133,16 @@ impl Fetch {
         Ok(asked)
     }
 
+    /// True if no row is missing and none has left. Every download must have come.
+    pub(crate) fn is_empty(&self) -> bool {
+        let none = |bytes: &[u8]| bytemuck::pod_read_unaligned::<Step>(bytes).counts[count::MOVES] == 0;
+        let missing = match &self.listing {
+            Some(listing) => listing.download.read("fetch", size_of::<Step>() as u64, none) != Ok(true),
+            None => !self.list.is_empty(),
+        };
+        !missing && self.landings.iter().all(|landing| landing.read(|rows, _| rows.is_empty()) == Ok(true))
+    }
+
     /// As [`Self::run`], as a future.
     pub(crate) async fn run_async(&mut self) -> Result<Arrivals, Error> {
         let context = self.context.clone();

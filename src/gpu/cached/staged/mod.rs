@@ -354,8 +354,9 @@ impl Staged {
             if let (Some(flight), Some(leaving)) = (&self.flight, &self.leaving) {
                 flight.forget(&mut encoder, &tables.tables, self.parity, leaving.list.len() as u32);
             }
-            context.finish_async(encoder).await?;
+            // Before the wait: whoever drops the future must not lose the records.
             self.landings.push(landing);
+            context.finish_async(encoder).await?;
         }
         if !more {
             self.leaving = None;
@@ -543,9 +544,9 @@ impl Staged {
         let buffer = self.host.downloads.take(context, Landing::bytes(moves.into(), self.stride))?;
         let landing =
             Landing::record(&mut encoder, &self.host, buffer, &tables.tables, (flight, 0), moves, self.stride);
-        context.finish_async(encoder).await?;
-        // Records that the store refuses go on waiting, because their slots are already marked clean.
+        // Records that the store refuses, or whose future is dropped, go on waiting, because their slots are already marked clean.
         self.landings.push(landing);
+        context.finish_async(encoder).await?;
         self.land(context).await
     }
 }
