@@ -352,6 +352,49 @@ fn nobody_waits_for_an_encoder() {
     });
 }
 
+/// Rows that left are on their way to the store in an encoder that is dropped: they get there with a later frame. A future that flushes is
+/// dropped halfway: a later call goes on.
+#[test]
+fn rows_that_leave_survive_what_is_dropped() {
+    with_gpu(|context| {
+        let config = config(Precision::Fp32, 8).with_placement(Placement::Staged);
+        let mut scene = Scene::new(context, config.clone(), wanting());
+        let mut twin = Group::new(context, config).unwrap();
+        let rows: Vec<u32> = (0..700).collect();
+        for round in 0..10 {
+            train(&mut scene.group, round..round + 1);
+            train(&mut twin, round..round + 1);
+            let some = |by: u32| -> Vec<u32> { some_rows().iter().map(|row| (row + 90 * round + by) % 700).collect() };
+            scene.draw(&some(0));
+            assert!(scene.record_feedback());
+            scene.settle(); // newer rows leave
+            scene.draw(&some(45));
+            let mut encoder = scene.encoder();
+            assert!(scene.group.record_feedback(&mut encoder, &scene.reader).unwrap());
+            drop(encoder);
+            assert!(!scene.group.pump().unwrap());
+            assert!(scene.record_feedback());
+            let start = Instant::now();
+            while !scene.group.pump().unwrap() {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+            }
+            let mut flush = Box::pin(scene.group.flush_async());
+            let cx = &mut std::task::Context::from_waker(std::task::Waker::noop());
+            let _done = (0..round).any(|_| {
+                let done = flush.as_mut().poll(cx).is_ready();
+                context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+                done
+            });
+            drop(flush);
+            let wanted = twin.read_rows(&rows).unwrap();
+            assert!(scene.group.read_rows(&rows).unwrap() == wanted, "round {round}");
+        }
+        train(&mut twin, 10..11);
+        assert!(scene.group.read_rows(&rows).unwrap() != twin.read_rows(&rows).unwrap(), "the comparison can fail");
+    });
+}
+
 /// A frame that draws what an earlier one drew creates no buffer, bind group, uniform or pipeline.
 #[test]
 fn a_steady_frame_creates_nothing() {
