@@ -128,7 +128,7 @@ fn machines_stand_in_one_plot() {
     assert!(lost(&csv, &[pages[1], pages[0], pages[2]]).is_some());
     let all: Value = serde_json::from_slice(&fs::read(folder.path().join("all.json")).unwrap()).unwrap();
     assert_eq!((&all["machines"][1]["name"], &all["machines"][2]["software"]), (&names[1].into(), &true.into()));
-    assert_eq!(all["machines"][0]["figures"].as_array().unwrap().len(), 18);
+    assert_eq!(all["machines"][0]["figures"].as_array().unwrap().len(), 20);
 }
 
 #[test]
