@@ -79,8 +79,9 @@ impl Group {
     }
 
     /// Goes on with a staged table's feedback. Once the device has listed the rows, a call has a thread gather their records from the
-    /// store (in a browser, the call gathers them); once they are gathered, a call submits their way to the cache and returns `true`. It never waits for the device, for the
-    /// store or for the thread. Call it once a frame, before the passes that read rows. [`fetch`](Self::fetch) before it waits for both.
+    /// store (in a browser, the call gathers them); once they are gathered, a call submits their way to the cache and returns `true`. It
+    /// never waits for the device, for the store or for the thread. Call it once a frame, before the passes that read rows.
+    /// [`fetch`](Self::fetch) before it waits for both.
     ///
     /// # Errors
     /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. After an error nothing is lost, and `pump` may be called
@@ -97,13 +98,12 @@ impl Group {
                 Err(Error::Order { .. }) if self.front.state.prefetched().is_none() => return Ok(false),
                 other => return other,
             }
-            let Some(mut prefetched) = self.front.state.take_prefetched() else { return Ok(false) };
-            let gathers = prefetched.coming.gather_aside();
-            let arrived = if gathers { Ok(()) } else { prefetched.coming.arrive_at_once() };
-            if gathers || arrived.is_err() {
-                self.front.state.prefetch(prefetched);
-                return arrived.map(|()| false);
+            let Some(prefetched) = self.front.state.prefetched_mut() else { return Ok(false) };
+            if prefetched.coming.gather_aside() {
+                return Ok(false);
             }
+            prefetched.coming.arrive_at_once()?;
+            let Some(prefetched) = self.front.state.take_prefetched() else { return Ok(false) };
             let mut encoder = context.new_encoder();
             if let Err(error) = self.carry_out(&mut encoder, None, &prefetched) {
                 self.front.state.prefetch(prefetched);
