@@ -50,22 +50,22 @@ fn main() -> Result<(), Failure> {
     if args.check {
         return check(&mut screen, image);
     }
-    let (mut since, mut before, mut drawn) = (Instant::now(), screen.moved()?, (0, Duration::ZERO));
+    let (mut since, mut before, mut drawn) = (Instant::now(), screen.tiles.moved()?, (0, Duration::ZERO));
     for frame in 0..args.frames {
         let start = Instant::now();
         let picture = screen.frame(camera(frame, args.frames, args.size, image))?;
         drawn = (drawn.0 + 1, drawn.1 + start.elapsed());
         save(&args.out.join(format!("frame-{frame:04}.png")), args.size, &picture)?;
-        let mut now = screen.moved()?;
+        let mut now = screen.tiles.moved()?;
         if frame + 1 == args.frames {
             screen.settle()?;
-            now = screen.moved()?;
+            now = screen.tiles.moved()?;
         }
         if since.elapsed() >= Duration::from_secs(1) || frame + 1 == args.frames {
-            let (time, missed, bytes) = (drawn.1 / drawn.0, now.0 - before.0, now.1 - before.1);
+            let (time, missed, bytes) = (drawn.1 / drawn.0, now[0] - before[0], now[1] - before[1]);
             println!(
                 "frame {frame}: {time:.1?} a frame, {missed} of {} wanted tiles missed, {bytes} bytes moved",
-                now.2 - before.2
+                now[2] - before[2]
             );
             (since, before, drawn) = (Instant::now(), now, (0, Duration::ZERO));
         }
@@ -203,13 +203,6 @@ impl Screen {
         drop(mapped);
         self.download.unmap();
         Ok(picture)
-    }
-
-    /// Tiles missed, bytes moved and tiles wanted, as far as the counts have arrived.
-    fn moved(&mut self) -> Result<(u64, u64, u64), Failure> {
-        let seen: Counters = self.tiles.group.counters_seen()?.unwrap_or_default().into_iter().sum();
-        let bytes = self.tiles.group.traffic().map_or(0, |traffic| traffic.bytes());
-        Ok((seen.accesses - seen.hits, bytes, seen.accesses))
     }
 
     /// Waits for the tiles that are on their way. Returns how many were missed so far.

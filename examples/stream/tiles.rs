@@ -7,7 +7,7 @@ use std::path::Path;
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{
-    Context, Error, Feedback, FileStore, Group, GroupConfig, Layout, Placement, Precision, Reader, RowReader,
+    Context, Counters, Error, Feedback, FileStore, Group, GroupConfig, Layout, Placement, Precision, Reader, RowReader,
     SharedStore, Source, store,
 };
 
@@ -117,6 +117,15 @@ impl Tiles {
     }
 }
 // hotrow ends
+
+impl Tiles {
+    /// Tiles missed, bytes moved and tiles wanted, as far as the counts have arrived.
+    pub(crate) fn moved(&mut self) -> Result<[u64; 3], Error> {
+        let seen: Counters = self.group.counters_seen()?.unwrap_or_default().into_iter().sum();
+        let bytes = self.group.traffic().map_or(0, |traffic| traffic.bytes());
+        Ok([seen.accesses - seen.hits, bytes, seen.accesses])
+    }
+}
 
 /// Makes the file of an image.
 fn make(file: &Path, config: &GroupConfig, image: Image) -> Result<FileStore, Error> {
