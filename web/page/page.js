@@ -6,8 +6,8 @@ import init, { Page } from "./hotrow_web.js";
 const asked = new URLSearchParams(location.search);
 const [small, plain] = [asked.has("small"), asked.has("plain")];
 const at = (id) => document.getElementById(id);
-// What the test of the page looks at.
-const state = (window.hotrow = { phase: "loading", file: null, again: 0, left_out: [] });
+// What the test of the page looks at, and changes.
+const state = (window.hotrow = { asked, phase: "loading", file: null, again: 0, left_out: [] });
 
 function say(text, kind = "") {
     at("say").textContent = text;
@@ -122,7 +122,7 @@ async function run(page, adapter, device) {
     at("start").disabled = true;
     state.phase = "running";
     const plan = JSON.parse(page.plan(small));
-    const cases = Number(asked.get("cases") ?? (small ? 6 : 30));
+    const cases = Number(state.asked.get("cases") ?? (small ? 6 : 30));
     const figures = [];
     const total = cases + plan.length;
     const advance = (n) => { at("done").style.width = `${(100 * n) / total}%`; };
@@ -130,7 +130,7 @@ async function run(page, adapter, device) {
     for (let seed = 0; seed < cases; seed += 1) {
         say(`Self-test: ${seed + 1} of ${cases}`);
         await told();
-        const found = await page.check(seed, asked.has("spoil") && seed === 0);
+        const found = await page.check(seed, state.asked.has("spoil") && seed === 0);
         if (page.fault()) return fail(`${page.fault().replace(/\.*$/, "")}. Reload the page.`);
         if (found.includes(": ")) differences.push(found);
         advance(seed + 1);
@@ -145,7 +145,7 @@ async function run(page, adapter, device) {
     for (const [index, one] of plan.entries()) {
         say(`Measuring: ${one.measure}${one.precision ? `, ${one.precision}` : ""}${one.hit_rate == null ? "" : `, about ${one.hit_rate * 100} % hits`}`);
         await told();
-        if (asked.has("lose") && index === 1) page.lose();
+        if (state.asked.has("lose") && index === 1) page.lose();
         let found;
         try {
             found = await measure(page, index);
