@@ -746,6 +746,14 @@ mod robe {
             }
             assert_eq!(group.snapshot(), before);
         }
+        // Both arrays have the same size; only the places of the rows differ.
+        let direct = Config::direct(&[20], 4).unwrap();
+        let hashed = folder.path().join("hashed");
+        let mut group = CpuRobeGroup::new(Config::new(&[20], 4, 80, 4)).unwrap();
+        checkpoint::save_lookup(&mut group, &hashed).unwrap();
+        checkpoint::load_lookup(&mut group, &hashed).unwrap();
+        let refused = checkpoint::load_lookup(&mut CpuRobeGroup::new(direct).unwrap(), &hashed);
+        assert!(matches!(refused, Err(Error::Checkpoint { what: "addressing", .. })), "{refused:?}");
         // The settings of the optimiser's step may differ.
         let other = adagrad.clone().with_optimizer(Optimizer::adagrad(0.5));
         checkpoint::load_lookup(&mut CpuRobeGroup::new(other).unwrap(), &path).unwrap();

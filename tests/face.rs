@@ -81,6 +81,7 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<scars::sets::CacheQuarters>();
     shared_between_threads::<scars::sets::RowTraffic>();
     shared_between_threads::<scars::sets::PinnedTraffic>();
+    shared_between_threads::<robe::Addressing>();
     shared_between_threads::<robe::Backward>();
     shared_between_threads::<robe::Config>();
     shared_between_threads::<robe::Gradient>();

@@ -74,8 +74,12 @@ fn least_squares(config: &Config, table: &[f32], uses: Option<&[u32]>, m: &[f32]
 }
 
 fn configs() -> impl Strategy<Value = Config> {
-    (prop::collection::vec(1u32..12, 1..3), 1u32..10, 1u32..14, 0u32..90)
-        .prop_map(|(tables, dim, chunk, more)| Config::new(&tables, dim, chunk + more, chunk))
+    (prop::collection::vec(1u32..12, 1..3), 1u32..10, 1u32..14, 0u32..90).prop_map(|(tables, dim, chunk, more)| {
+        match more {
+            ..10 => Config::direct(&tables, dim).unwrap(),
+            _ => Config::new(&tables, dim, chunk + more, chunk),
+        }
+    })
 }
 
 proptest! {

@@ -1,5 +1,5 @@
 // A parameter-shared table (ROBE, section 3): chunk j of linear row g begins at ((g R3 + j R2 + R1) mod P) mod starts
-// of the shared array.
+// of the shared array; addressed directly, row g has one chunk, which begins at g dim.
 struct Robe {
     dim: u32,     // floats in a row
     chunk: u32,   // Z: neighbouring values of a row that lie together
@@ -14,6 +14,7 @@ struct Robe {
     window: u32,       // weights of a window of the array, in whole blocks; the last window may hold fewer
     window_words: u32, // words of a window
     first: u32,        // first weight of the window that an update writes
+    stride: u32,       // from row to row, if rows are addressed directly; 0 if they are hashed
 }
 
 const ADAGRAD: u32 = 1u; // params.optimizer; else SGD
@@ -52,6 +53,12 @@ fn reduced(x: u32) -> u32 {
 // The part of the hash that all chunks of a row share.
 fn row_hash(row: u32) -> u32 {
     return reduced(product_mod(row % ROBE_PRIME, ROBE_R3) + ROBE_R1);
+}
+
+// Where the chunks of a row are counted from: its hash or, addressed directly, its first weight. `stride` is robe.stride.
+fn row_place(row: u32, stride: u32) -> u32 {
+    if (stride != 0u) { return row * stride; }
+    return row_hash(row);
 }
 
 // The part of the hash that chunk j < 2^24 of all rows share.

@@ -7,12 +7,12 @@
 #include "shared/robe_window.wgsl"
 #include "shared/robe_array.wgsl"
 
-// x: the linear row, NONE beyond the tables; y: its hash.
+// x: the linear row, NONE beyond the tables; y: its hash or, addressed directly, its first weight.
 alias Place = vec2<u32>;
 
 fn find(row: u32) -> Place {
     if (row >= params.total_rows) { return Place(NONE, NONE); }
-    return Place(row, row_hash(row));
+    return Place(row, row_place(row, robe.stride));
 }
 
 fn contains(row: u32) -> bool {

@@ -57,6 +57,7 @@ pub(crate) fn of_robe(config: &robe::Config) -> Vec<(&'static str, String, bool)
         ("dim", config.dim.to_string(), true),
         ("weights", config.weights.to_string(), true),
         ("chunk", config.chunk.to_string(), true),
+        ("addressing", config.addressing.to_string(), true),
         ("precision", config.precision.to_string(), true),
         ("rounding", config.rounding.to_string(), true),
         ("block", config.block.to_string(), true),

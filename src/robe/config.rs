@@ -1,15 +1,31 @@
 //! The configuration of a parameter-shared table, and the sizes that follow from it.
 
+use std::{fmt, str::FromStr};
+
 use crate::{
-    config::{GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, setters},
+    config::{GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, named, setters},
     error::Error,
     record::codec::Noise,
     robe::{
-        hash::PRIME,
+        hash::{PRIME, chunk_start, row_place},
         storage::{BLOCKS, Storage, Words, block_words},
     },
     table::{batch, layout, rng::Purpose},
 };
+
+named!(Addressing, "addressing": Hashed = "hashed", Direct = "direct");
+
+/// Where the weights of a row lie in the array.
+///
+/// Example: [`Config`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Addressing {
+    /// Each chunk of a row begins where a hash says (ROBE), so rows share weights.
+    Hashed,
+    /// Element i of linear row g is weight `dim g + i`: rows share no weights, only the scales of their blocks. The array has rows x dim
+    /// weights, and a chunk is a row.
+    Direct,
+}
 
 /// The way in which a backward sums gradients, and the weights that it visits. Only weights that a chunk of the batch covers change, each
 /// once. `Dense` and `Sparse` sort the chunks and add the same terms in the same order, that of the batch, so each gives the same bits run
@@ -69,6 +85,8 @@ pub struct Config {
     /// Neighbouring elements of a row that lie together in the array, Z: 1 or more. The last chunk of a row is shorter if Z does not divide
     /// dim.
     pub chunk: u32,
+    /// Where the weights of a row lie.
+    pub addressing: Addressing,
     /// The type in which the array stores weights. The optimiser's state is FP32 beside FP32, else FP16.
     pub precision: Precision,
     /// The rounding of changed weights and states. Random bits are a function of seed, step and place.
@@ -99,6 +117,7 @@ setters!(Config {
     with_dim dim: u32,
     with_weights weights: u32,
     with_chunk chunk: u32,
+    with_addressing addressing: Addressing,
     with_precision precision: Precision,
     with_rounding rounding: Rounding,
     with_block block: u32,
@@ -124,6 +143,7 @@ impl Config {
             dim,
             weights,
             chunk,
+            addressing: Addressing::Hashed,
             precision: Precision::Fp32,
             rounding: Rounding::Stochastic,
             block: 64,
@@ -156,6 +176,37 @@ impl Config {
         }
         let config = Self::new(tables, dim, weights as u32, chunk);
         config.check().map(|()| config)
+    }
+
+    /// Tables of `tables[i]` x `dim` whose rows lie one behind the other in the array, each for itself ([`Addressing::Direct`]). In INT8 a
+    /// short row takes fewer bytes so than in a cached table, since a block of many rows shares a scale.
+    ///
+    /// ```
+    /// use hotrow::{Precision, robe::Config};
+    ///
+    /// let rows = Config::direct(&[1000, 24], 2)?.with_precision(Precision::Int8);
+    /// assert_eq!((rows.weights, rows.table_bytes()), (2048, 2048 + 32 * 8)); // bytes: a code a weight, 8 a block of 64
+    /// # Ok::<(), hotrow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Config`] for more than [`PRIME`] weights, and as [`check`](Self::check).
+    pub fn direct(tables: &[u32], dim: u32) -> Result<Self, Error> {
+        let mut config = Self::new(tables, dim, dim, dim).with_addressing(Addressing::Direct);
+        config.rows().check()?; // names dim or tables if one of them is illegal
+        config.weights = u32::try_from(config.values()).unwrap_or(u32::MAX);
+        config.check().map(|()| config)
+    }
+
+    /// Number of values of all rows.
+    fn values(&self) -> u64 {
+        self.rows().total_rows() * u64::from(self.dim)
+    }
+
+    /// The place of an element of a linear row in the array.
+    pub(crate) const fn location(&self, row: u32, element: u32) -> usize {
+        let robe = self.robe();
+        (chunk_start(row_place(row, robe.stride), element / self.chunk, robe.starts) + element % self.chunk) as usize
     }
 
     /// Number of values of all rows, divided by the number of weights.
@@ -209,6 +260,11 @@ impl Config {
         }
         if self.weights < self.chunk {
             return fail("weights", format!("at least a chunk of {}", self.chunk), self.weights.to_string());
+        }
+        if self.addressing == Addressing::Direct && (self.chunk, u64::from(self.weights)) != (self.dim, self.values()) {
+            let wanted =
+                format!("chunk {} and {} weights, a row and all rows, for direct addressing", self.dim, self.values());
+            return fail("addressing", wanted, format!("chunk {} and {} weights", self.chunk, self.weights));
         }
         if self.optimizer.kind == OptimizerKind::RowWiseAdaGrad {
             let wanted = "SGD or element-wise AdaGrad: a shared weight belongs to no row".into();
@@ -296,6 +352,7 @@ impl Config {
             window,
             window_words,
             first: 0,
+            stride: if matches!(self.addressing, Addressing::Direct) { self.dim } else { 0 },
         }
     }
 
@@ -449,6 +506,13 @@ mod tests {
             (Config { block: 8, ..good.clone() }, "block", "8"),
             (Config { block: 512, ..good.clone() }, "block", "512"),
             (Config { precision: Precision::Fp16, backward: Backward::Atomic, ..good.clone() }, "backward", "atomic"),
+            (good.clone().with_addressing(Addressing::Direct), "addressing", "chunk 8 and 64 weights"),
+            (
+                Config { weights: 1069, ..Config::direct(&[100, 7], 10).unwrap() },
+                "addressing",
+                "chunk 10 and 1069 weights",
+            ),
+            (Config { chunk: 5, ..Config::direct(&[100, 7], 10).unwrap() }, "addressing", "chunk 5 and 1070 weights"),
             (Config { optimizer: Optimizer { eps: 0.0, ..Optimizer::adagrad(0.1) }, ..good.clone() }, "eps", "0"),
         ];
         for (config, field, found) in wrong {
@@ -457,6 +521,25 @@ mod tests {
         }
         for right in [Config { chunk: 64, ..good.clone() }, Config { weights: PRIME, ..good.clone() }, good] {
             right.check().unwrap();
+        }
+    }
+
+    #[test]
+    fn direct_rows_lie_side_by_side() {
+        let config = Config::direct(&[3, 4], 5).unwrap();
+        let places: Vec<_> = (0..7).flat_map(|row| (0..5).map(move |e| (row, e))).collect();
+        assert!(places.iter().enumerate().all(|(at, &(row, e))| config.location(row, e) == at));
+        assert_ne!(Config::new(&[3, 4], 5, 35, 5).location(1, 0), 5, "hashed rows lie elsewhere");
+        // The last weight that a hash may reach.
+        let rows = PRIME / 2;
+        assert_eq!(Config::direct(&[rows], 2).unwrap().location(rows - 1, 1), 2 * rows as usize - 1);
+        for (rows, dim, wanted) in
+            [(rows + 1, 2, "weights"), (u32::MAX - 2, 100, "weights"), (5, 0, "dim"), (0, 2, "tables")]
+        {
+            match Config::direct(&[rows], dim) {
+                Err(Error::Config { field, .. }) => assert_eq!(field, wanted, "{rows} x {dim}"),
+                other => panic!("{other:?}"),
+            }
         }
     }
 

@@ -22,7 +22,17 @@ pub const fn row_hash(row: u32) -> u32 {
     ((row as u64 * R3 as u64 + R1 as u64) % PRIME as u64) as u32
 }
 
-/// The first weight of chunk `chunk` of a row, given the row's hash. `starts` is |M| - Z + 1, at least 1.
+/// Where the chunks of a row are counted from: its hash or, if rows are addressed directly, `stride` weights apart, its first weight. Hashed
+/// rows have a `stride` of 0.
+#[inline]
+#[must_use]
+pub const fn row_place(row: u32, stride: u32) -> u32 {
+    // A direct row lies in the array, so its first weight is below 2^31.
+    if stride == 0 { row_hash(row) } else { row.wrapping_mul(stride) }
+}
+
+/// The first weight of chunk `chunk` of a row, given the row's hash or, addressed directly, the row's first weight, which is that of its
+/// only chunk. `starts` is |M| - Z + 1, at least 1.
 #[inline]
 #[must_use]
 pub const fn chunk_start(row_hash: u32, chunk: u32, starts: u32) -> u32 {

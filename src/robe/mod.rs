@@ -21,7 +21,7 @@ use crate::{
         layout::{CLOCK_WORDS, TABLE_WORDS, table_words},
     },
 };
-pub use config::{Backward, Config};
+pub use config::{Addressing, Backward, Config};
 pub use gradient::Gradient;
 
 /// The state that a group keeps between steps, bit by bit.

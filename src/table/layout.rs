@@ -306,6 +306,7 @@ host_structs! {
         pub window: u32,
         pub window_words: u32,
         pub first: u32,
+        pub stride: u32,
     }
 }
 

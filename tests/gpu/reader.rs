@@ -645,8 +645,11 @@ fn shared_arrays() {
     with_gpu(|context| {
         let windows = context.caps().choose_windows().min(3);
         for (i, precision) in PRECISIONS.into_iter().enumerate() {
-            for (dim, chunk, cut) in [(8, 4, false), (7, 3, true), (3, 16, true)] {
-                let mut config = robe::Config::new(&[400, 300], dim, 1000, chunk);
+            for (dim, chunk, cut) in [(8, 4, false), (7, 3, true), (3, 16, true), (2, 0, false)] {
+                let mut config = match chunk {
+                    0 => robe::Config::direct(&[400, 300], dim).unwrap(),
+                    _ => robe::Config::new(&[400, 300], dim, 1000, chunk),
+                };
                 config.precision = precision;
                 config.optimizer = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05)][i % 2];
                 config.init = Init::Uniform { low: -1.0, high: 1.0 };
@@ -675,7 +678,7 @@ fn shared_arrays() {
                 let before = program.read(reader.bind_group().unwrap(), &rows);
                 let snapshot = group.snapshot().unwrap();
                 let outputs = group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-                group.backward(&outputs).unwrap();
+                group.backward(&outputs.iter().map(|value| 100.0 * value).collect::<Vec<_>>()).unwrap();
                 assert!(program.read(reader.bind_group().unwrap(), &rows) != before, "the comparison can fail");
                 group.restore(&snapshot).unwrap();
                 assert!(reader.stale());

@@ -240,8 +240,9 @@ impl CpuRobeGroup {
         if let Some(error) = batch::fault(&self.rows, step, params.indices) {
             return Err(error);
         }
-        robe_hash(params, step, &keys, hashes, tables);
-        robe_gather(params, &self.config.undivided(), offsets, hashes, weights, &self.memory, access, outputs);
+        let robe = self.config.undivided();
+        robe_hash(params, &robe, step, &keys, hashes, tables);
+        robe_gather(params, &robe, offsets, hashes, weights, &self.memory, access, outputs);
         Ok(space)
     }
 

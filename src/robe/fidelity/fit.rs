@@ -11,7 +11,7 @@ use crate::{
             measure::Fidelity,
             rows::{blocks, check_rows, checked},
         },
-        hash::{chunk_start, location, row_hash},
+        hash::{chunk_start, row_place},
     },
     source::Source,
 };
@@ -64,8 +64,8 @@ impl Fit {
         blocks(rows, dim, total, |first_row, values| {
             starts.resize(values.len() / dim * chunks, 0);
             starts.par_chunks_mut(chunks).enumerate().for_each(|(k, starts)| {
-                let hash = row_hash(first_row + k as u32);
-                (0..).zip(starts).for_each(|(j, start)| *start = chunk_start(hash, j, robe.starts));
+                let place = row_place(first_row + k as u32, robe.stride);
+                (0..).zip(starts).for_each(|(j, start)| *start = chunk_start(place, j, robe.starts));
             });
             let shares = sums.par_chunks_mut(share).zip(reads.par_chunks_mut(share));
             shares.enumerate().for_each(|(k, (sums, reads))| {
@@ -139,11 +139,10 @@ impl Fit {
         if self.weighted || rows.is_empty() {
             return Ok(None);
         }
-        let Config { dim, weights, chunk, .. } = self.config;
         let lost = |row| {
-            (0..dim).map(|element| 1.0 - 1.0 / self.reads[location(row, element, weights, chunk) as usize]).sum::<f64>()
+            (0..self.config.dim).map(|element| 1.0 - 1.0 / self.reads[self.config.location(row, element)]).sum::<f64>()
         };
         let each: Vec<f64> = rows.par_iter().map(|&row| lost(row)).collect();
-        Ok(Some(each.iter().sum::<f64>() / rows.len() as f64 / f64::from(dim)))
+        Ok(Some(each.iter().sum::<f64>() / rows.len() as f64 / f64::from(self.config.dim)))
     }
 }

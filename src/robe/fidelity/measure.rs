@@ -8,7 +8,6 @@ use crate::{
         check_weights,
         config::Config,
         fidelity::rows::{check_rows, checked, read},
-        hash::location,
     },
     source::Source,
 };
@@ -111,7 +110,7 @@ impl Fidelity {
         let both = |row: u32| -> Result<Both, Error> {
             let mut values = vec![0.0; config.dim as usize];
             read(table, row, values.len(), &mut values)?;
-            let place = |element| location(row, element, config.weights, config.chunk) as usize;
+            let place = |element| config.location(row, element);
             let kept = (0..config.dim).map(|element| weights[place(element)]).collect();
             Ok(Both { row, values, kept })
         };

@@ -43,6 +43,7 @@ pub(super) fn robe([dim, chunk, weights]: [u32; 3]) -> Robe {
         window,
         window_words,
         first: 0,
+        stride: 0,
     }
 }
 

@@ -1,8 +1,8 @@
 use hotrow::{
     GroupConfig,
-    internals::layout::{NONE, Params, count},
+    internals::layout::{NONE, Params, Robe, count},
     internals::stages,
-    robe::hash::{PRIME, row_hash},
+    robe::hash::{PRIME, row_hash, row_place},
 };
 use rand::RngExt as _;
 
@@ -32,9 +32,12 @@ pub(super) fn matches_the_mirror() {
                         _ => source.random_range(0..u32::MAX - 1),
                     })
                     .collect();
+                // One in three addresses its rows directly.
+                let robe = Robe { stride: [0, 0, 12][seed as usize % 3], ..Robe::default() };
                 let params = Params { indices: n as u32, ..params(&config, &layout, mode, 0) };
                 let bindings = [
                     words(&params),
+                    words(&robe),
                     words(&step(&mut source, 9, &[(count::INDICES, if active { n as u32 } else { 0 })])),
                     guarded(&keys),
                     guarded(&junk(&mut source, n)),
@@ -42,13 +45,15 @@ pub(super) fn matches_the_mirror() {
                 ];
                 let what = format!("seed {seed}, {n} accesses, mode {mode}, active {active}");
                 let run = check(context, "robe_hash", &what, &bindings, n.div_ceil(256) as u32, &[], |b| {
-                    let [params, step, keys, hashes, tables] = b else { unreachable!() };
-                    stages::robe_hash(&read(params), of(step), keys, hashes, tables);
+                    let [params, robe, step, keys, hashes, tables] = b else { unreachable!() };
+                    stages::robe_hash(&read(params), &read(robe), of(step), keys, hashes, tables);
                 });
                 // Checked without the mirror, by the hash of the library.
                 for (i, &key) in keys.iter().enumerate() {
-                    let wanted = if key == NONE || !active { NONE } else { row_hash(key) };
-                    assert_eq!(run.found[3][i], wanted, "{what}: row {key}");
+                    let wanted = if key == NONE || !active { NONE } else { row_place(key, robe.stride) };
+                    assert_eq!(run.found[4][i], wanted, "{what}: row {key}");
+                    let other = key != NONE && active && robe.stride != 0 && row_hash(key) != key.wrapping_mul(12);
+                    assert!(!other || run.found[4][i] != row_hash(key), "{what}: row {key} is hashed");
                 }
                 changed += run.changed;
             }

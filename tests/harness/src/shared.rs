@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hotrow::{
     Init, Lookup, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding,
-    robe::{Backward, Config, RobeSnapshot},
+    robe::{Addressing, Backward, Config, RobeSnapshot},
 };
 use rand::{RngExt, SeedableRng};
 
@@ -18,6 +18,9 @@ pub struct Bags {
 
 /// The weight of element `e` of a linear row, by the formula in wide integers.
 pub fn place(config: &Config, row: u64, e: u32) -> usize {
+    if config.addressing == Addressing::Direct {
+        return row as usize * config.dim as usize + e as usize;
+    }
     let (row, chunk, e) = (u128::from(row), u128::from(config.chunk), u128::from(e));
     let hash = (row * 871_205_356 + e / chunk * 1_825_252_241 + 634_329_019) % 2_038_074_743;
     (hash % (u128::from(config.weights) - chunk + 1) + e % chunk) as usize
@@ -228,14 +231,17 @@ pub fn close(found: &[f32], wanted: &Sums) -> Result<(), String> {
 }
 
 /// A random configuration. Chunks have one element, all elements, or a number that does or does not divide dim. In some arrays all chunks
-/// overlap, in others few.
+/// overlap, in others few; one in seven addresses its rows directly.
 pub fn config(seed: u64) -> Config {
     let mut source = rand_pcg::Pcg64::seed_from_u64(seed);
     let pick = |source: &mut rand_pcg::Pcg64, of: &[u32]| of[source.random_range(0..of.len())];
     let dim = pick(&mut source, &[1, 3, 8, 17, 32, 40, 128]);
     let chunk = pick(&mut source, &[1, 2, 3, 8, 32, 50]);
     let weights = chunk + pick(&mut source, &[0, 1, 5, 60, 1000, 20_000]);
-    let mut config = Config::new(&[300, 7, 5000], dim, weights, chunk);
+    let mut config = match seed % 7 {
+        6 => Config::direct(&[300, 7, 5000], dim).unwrap(),
+        _ => Config::new(&[300, 7, 5000], dim, weights, chunk),
+    };
     if source.random_bool(0.3) {
         config.features = vec![2, 0, 2, 1];
     }

@@ -3,12 +3,12 @@
 use crate::{
     cpu::stages::cached::tables::{Tally, counter::ACCESSES},
     record::of_params::MODE_TRAIN,
-    robe::hash::row_hash,
-    table::layout::{NONE, Params, Step, count},
+    robe::hash::row_place,
+    table::layout::{NONE, Params, Robe, Step, count},
 };
 
 /// Hashes the row of each access. Mirror of `shaders/robe/robe_hash.wgsl`.
-pub fn robe_hash(params: &Params, step: &Step, keys: &[u32], hashes: &mut [u32], tables: &mut [u32]) {
+pub fn robe_hash(params: &Params, robe: &Robe, step: &Step, keys: &[u32], hashes: &mut [u32], tables: &mut [u32]) {
     let n = params.indices as usize;
     if step.counts[count::INDICES] == 0 {
         hashes[..n].fill(NONE); // a refused step has no rows
@@ -16,7 +16,7 @@ pub fn robe_hash(params: &Params, step: &Step, keys: &[u32], hashes: &mut [u32],
     }
     let mut tally = Tally::default();
     for (hash, &row) in hashes[..n].iter_mut().zip(keys) {
-        *hash = if row == NONE { NONE } else { row_hash(row) };
+        *hash = if row == NONE { NONE } else { row_place(row, robe.stride) };
         if row != NONE && params.mode == MODE_TRAIN {
             tally.count(params, tables, row, ACCESSES);
         }

@@ -11,6 +11,7 @@ use crate::gpu::{
 kernel! {
     "robe_hash", workgroup 256,
     params: Uniform,
+    robe: Uniform,
     step: ReadWrite,
     keys: Read,
     hashes: ReadWrite,
@@ -20,6 +21,7 @@ kernel! {
 pub(crate) fn record(call: &mut Call<'_>, uniforms: &Uniforms, array: &Array, space: &Space, indices: u32) {
     let bindings = Bindings {
         params: uniforms.params.as_entire_binding(),
+        robe: uniforms.robe.as_entire_binding(),
         step: space.step.as_entire_binding(),
         keys: space.keys.as_entire_binding(),
         hashes: space.hashes.as_entire_binding(),
