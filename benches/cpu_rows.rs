@@ -183,7 +183,7 @@ fn optimisers(criterion: &mut Criterion) {
             let mut table = vec![1.0f32; ROWS as usize * width];
             let mut source = rand_pcg::Pcg64::seed_from_u64(2);
             let grads = random_row(&mut source, (BAGS * POOLED / shared) as u32 * dim);
-            let rule = Rule { kind, lr: 0.01, eps: 1e-8, weight_decay: 0.0 };
+            let rule = Rule::plain(kind, 0.01, 1e-8, 0.0);
             for zipf in [false, true] {
                 let indices = indices(zipf);
                 Line { name, dim, zipf, threads: 1 }.measure(criterion, indices.len(), || {
@@ -214,7 +214,7 @@ fn packed_optimisers(criterion: &mut Criterion) {
             let mut table = table(&layout);
             let mut source = rand_pcg::Pcg64::seed_from_u64(2);
             let grads = random_row(&mut source, BAGS as u32 * dim);
-            let rule = Rule { kind: OptimizerKind::RowWiseAdaGrad, lr: 0.01, eps: 1e-8, weight_decay: 0.0 };
+            let rule = Rule::plain(OptimizerKind::RowWiseAdaGrad, 0.01, 1e-8, 0.0);
             let noise = Noise {
                 rounding: Rounding::Stochastic,
                 random_bits: RandomBits::TwentyFour,

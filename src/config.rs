@@ -59,7 +59,8 @@ named!(Policy, "policy": Lru = "lru", Lfu = "lfu", Static = "static");
 named!(Pooling, "pooling": Sum = "sum", Mean = "mean", None = "none");
 named!(OutOfRange, "out_of_range": Error = "error", Clamp = "clamp", Skip = "skip");
 named!(Placement, "placement": Device = "device", Mapped = "mapped", Staged = "staged", Auto = "auto");
-named!(OptimizerKind, "optimizer": Sgd = "sgd", AdaGrad = "adagrad", RowWiseAdaGrad = "row-wise-adagrad");
+named!(OptimizerKind, "optimizer": Sgd = "sgd", AdaGrad = "adagrad", RowWiseAdaGrad = "row-wise-adagrad",
+    Momentum = "momentum", Adam = "adam", RowWiseAdam = "row-wise-adam");
 
 /// Chainable setters of a configuration's fields.
 macro_rules! setters {
@@ -293,8 +294,24 @@ pub struct Optimizer {
     pub lr: f32,
     /// Added to the root of the state.
     pub eps: f32,
-    /// The factor of the weight that is added to the gradient before the rule.
+    /// The factor of the weight that is added to the gradient before the rule (L2), or, if [`decoupled`](Self::decoupled), of what `lr`
+    /// takes from the weight beside the rule.
     pub weight_decay: f32,
+    /// Whether weight decay is decoupled: `w -= lr * weight_decay * w` beside the rule, and nothing is added to the gradient (`AdamW`;
+    /// [Loshchilov & Hutter 2019](https://arxiv.org/abs/1711.05101), algorithm 2).
+    pub decoupled: bool,
+    /// The decay of the first moment (Adam), or the momentum: 0 or more, below 1.
+    pub beta1: f32,
+    /// The decay of Adam's second moment: 0 or more, below 1.
+    pub beta2: f32,
+    /// Whether Adam corrects a row's moments by the number of the row's own updates, which takes 4 bytes more a row, and not by the group's
+    /// step number.
+    pub own_count: bool,
+    /// The largest magnitude of a gradient's element: larger ones are cut to it, before weight decay. `None`: no bound.
+    pub clip_value: Option<f32>,
+    /// The largest Euclidean norm of a row's gradient: a longer one is scaled to it, after `clip_value` and before weight decay. `None`: no
+    /// bound.
+    pub clip_norm: Option<f32>,
 }
 
 /// The update rules.
@@ -308,25 +325,117 @@ pub enum OptimizerKind {
     AdaGrad,
     /// As AdaGrad with one G a row: `G += mean(g*g)`.
     RowWiseAdaGrad,
+    /// SGD with momentum: `m = beta1 * m + g; w -= lr * m`, one m an element.
+    Momentum,
+    /// `m += (1 - beta1) * (g - m); v += (1 - beta2) * (g*g - v); w -= lr * m' / (sqrt(v') + eps)`, one m and one v an element. `m'` and
+    /// `v'` are m and v over `1 - beta^t` (Kingma & Ba 2015, algorithm 1).
+    Adam,
+    /// As Adam with one v a row: `v += (1 - beta2) * (mean(g*g) - v)`.
+    RowWiseAdam,
+}
+
+impl OptimizerKind {
+    /// Whether the rule keeps moving averages, which decay, beside or instead of sums.
+    #[must_use]
+    pub const fn has_moments(self) -> bool {
+        matches!(self, Self::Momentum | Self::Adam | Self::RowWiseAdam)
+    }
+
+    /// Whether the rule corrects its moments for their start at zero.
+    pub(crate) const fn is_adam(self) -> bool {
+        matches!(self, Self::Adam | Self::RowWiseAdam)
+    }
 }
 
 impl Optimizer {
     /// SGD with the given learning rate.
     #[must_use]
     pub const fn sgd(lr: f32) -> Self {
-        Self { kind: OptimizerKind::Sgd, lr, eps: 1e-8, weight_decay: 0.0 }
+        Self {
+            kind: OptimizerKind::Sgd,
+            lr,
+            eps: 1e-8,
+            weight_decay: 0.0,
+            decoupled: false,
+            beta1: 0.9,
+            beta2: 0.999,
+            own_count: false,
+            clip_value: None,
+            clip_norm: None,
+        }
     }
 
     /// Element-wise AdaGrad with eps 1e-8 outside the root, as in FBGEMM's TBE.
     #[must_use]
     pub const fn adagrad(lr: f32) -> Self {
-        Self { kind: OptimizerKind::AdaGrad, lr, eps: 1e-8, weight_decay: 0.0 }
+        Self { kind: OptimizerKind::AdaGrad, ..Self::sgd(lr) }
     }
 
     /// Row-wise AdaGrad with eps 1e-8.
     #[must_use]
     pub const fn row_wise_adagrad(lr: f32) -> Self {
-        Self { kind: OptimizerKind::RowWiseAdaGrad, lr, eps: 1e-8, weight_decay: 0.0 }
+        Self { kind: OptimizerKind::RowWiseAdaGrad, ..Self::sgd(lr) }
+    }
+
+    /// SGD with momentum 0.9. Only the rows that a step reads move; the momentum of the others rests.
+    #[must_use]
+    pub const fn momentum(lr: f32) -> Self {
+        Self { kind: OptimizerKind::Momentum, ..Self::sgd(lr) }
+    }
+
+    /// Adam with beta1 0.9, beta2 0.999 and eps 1e-8. Rows that a step does not read keep weights and moments, as in torch's `SparseAdam`.
+    ///
+    /// ```
+    /// use hotrow::{CpuGroup, Embedding, GroupConfig, Optimizer, Precision};
+    ///
+    /// let adam = Optimizer::adam(0.1).with_decoupled(true).with_weight_decay(0.01).with_clip_norm(Some(1.0));
+    /// let mut group = CpuGroup::new(GroupConfig::new(&[1], 1).with_precision(Precision::Fp32).with_optimizer(adam))?;
+    /// group.forward(&[0], &[0, 1], None)?;
+    /// group.backward(&[0.5])?;
+    /// // The first step goes by lr, whatever the gradient's size.
+    /// assert!((group.read_rows(&[0])?[0] + 0.1).abs() < 1e-6);
+    /// # Ok::<(), hotrow::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn adam(lr: f32) -> Self {
+        Self { kind: OptimizerKind::Adam, ..Self::sgd(lr) }
+    }
+
+    /// Row-wise Adam: as [`adam`](Self::adam) with one second moment a row, as TBE's partial row-wise Adam.
+    #[must_use]
+    pub const fn row_wise_adam(lr: f32) -> Self {
+        Self { kind: OptimizerKind::RowWiseAdam, ..Self::sgd(lr) }
+    }
+
+    /// Whether rows are counted for the bias correction: it takes an Adam and [`own_count`](Self::own_count).
+    pub(crate) const fn counts_rows(&self) -> bool {
+        self.own_count && self.kind.is_adam()
+    }
+
+    /// Checks the numbers.
+    fn check(&self) -> Result<(), Error> {
+        let fail = |field, wanted: &str, found: f32| {
+            Err(Error::Config { field, wanted: wanted.into(), found: found.to_string() })
+        };
+        let hyper = [("lr", self.lr), ("eps", self.eps), ("weight_decay", self.weight_decay)];
+        if let Some((field, value)) = hyper.into_iter().find(|(_, value)| !value.is_finite()) {
+            return fail(field, "a finite number", value);
+        }
+        // With eps 0, a row's first zero gradient would divide 0 by 0, and the row would be skipped in every step.
+        let divides = !matches!(self.kind, OptimizerKind::Sgd | OptimizerKind::Momentum);
+        if divides && self.eps <= 0.0 {
+            return fail("eps", "a number above 0", self.eps);
+        }
+        let betas = [("beta1", self.beta1), ("beta2", self.beta2)];
+        if let Some((field, beta)) = betas.into_iter().find(|(_, beta)| !(0.0..1.0).contains(beta)) {
+            return fail(field, "0 or more, below 1", beta);
+        }
+        let clips = [("clip_value", self.clip_value), ("clip_norm", self.clip_norm)];
+        let mut clips = clips.into_iter().filter_map(|(field, clip)| Some((field, clip?)));
+        match clips.find(|(_, clip)| !(clip.is_finite() && *clip > 0.0)) {
+            Some((field, clip)) => fail(field, "a finite number above 0", clip),
+            None => Ok(()),
+        }
     }
 }
 
@@ -422,6 +531,12 @@ setters!(Optimizer {
     with_lr lr: f32,
     with_eps eps: f32,
     with_weight_decay weight_decay: f32,
+    with_decoupled decoupled: bool,
+    with_beta1 beta1: f32,
+    with_beta2 beta2: f32,
+    with_own_count own_count: bool,
+    with_clip_value clip_value: Option<f32>,
+    with_clip_norm clip_norm: Option<f32>,
 });
 
 setters!(GroupConfig {
@@ -529,14 +644,10 @@ impl GroupConfig {
         if let Some(&table) = self.features.iter().find(|&&table| table as usize >= self.tables.len()) {
             return fail("features", format!("tables 0 to {}", self.tables.len() - 1), table.to_string());
         }
-        let hyper =
-            [("lr", self.optimizer.lr), ("eps", self.optimizer.eps), ("weight_decay", self.optimizer.weight_decay)];
-        if let Some((field, value)) = hyper.into_iter().find(|(_, value)| !value.is_finite()) {
-            return fail(field, "a finite number".into(), value.to_string());
-        }
-        // With eps 0, a row's first zero gradient would divide 0 by 0, and the row would be skipped in every step.
-        if self.optimizer.kind != OptimizerKind::Sgd && self.optimizer.eps <= 0.0 {
-            return fail("eps", "a number above 0".into(), self.optimizer.eps.to_string());
+        self.optimizer.check()?;
+        // The random bits of a record's state are numbered by 24 bits.
+        if self.optimizer.kind == OptimizerKind::Adam && self.dim > 1 << 23 {
+            return fail("dim", "1 to 8388608 with Adam, which has two moments a weight".into(), self.dim.to_string());
         }
         let finite = match self.init {
             Init::Constant(value) => value.is_finite(),

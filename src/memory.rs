@@ -100,10 +100,10 @@ pub struct TableMemory {
 impl TableMemory {
     /// `freq_bytes` is 0 without frequencies.
     fn of(rows: u64, layout: &Layout, freq_bytes: u64) -> Self {
-        let (dim, state) = (u64::from(layout.row.dim), u64::from(layout.row.state));
+        let dim = u64::from(layout.row.dim);
         let payload = rows * (dim * u64::from(layout.row.precision.bits())).div_ceil(8);
         let scales = if layout.row.precision.is_integer() { rows * 8 } else { 0 };
-        let state = rows * state * if layout.row.state_half { 2 } else { 4 };
+        let state = rows * layout.row.state_bytes();
         Self {
             rows,
             payload,

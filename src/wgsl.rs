@@ -180,6 +180,7 @@ files![
     "shared/bag.wgsl",
     "shared/codec.wgsl",
     "shared/common.wgsl",
+    "shared/correction.wgsl",
     "shared/dedup.wgsl",
     "shared/exact.wgsl",
     "shared/feature.wgsl",

@@ -61,18 +61,24 @@ fn trained(config: &GroupConfig) -> CpuGroup {
 fn configs() -> Vec<GroupConfig> {
     let mut configs = Vec::new();
     for (i, precision) in Precision::ALL.into_iter().enumerate() {
-        for (j, optimizer) in
-            [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)].into_iter().enumerate()
-        {
+        let optimizers = [
+            Optimizer::sgd(0.1),
+            Optimizer::adagrad(0.1),
+            Optimizer::row_wise_adagrad(0.1),
+            Optimizer::momentum(0.1).with_clip_value(Some(0.25)),
+            Optimizer::adam(0.1).with_decoupled(true).with_weight_decay(0.01).with_beta1(0.8).with_beta2(0.99),
+            Optimizer::row_wise_adam(0.1).with_own_count(true).with_clip_norm(Some(0.5)),
+        ];
+        for (j, optimizer) in optimizers.into_iter().enumerate() {
             configs.push(
                 config()
                     .with_precision(precision)
                     .with_optimizer(optimizer)
                     .with_policy(if (i + j) % 2 == 0 { Policy::Lfu } else { Policy::Lru })
                     .with_rounding(if i % 3 == 0 { Rounding::Nearest } else { Rounding::Stochastic })
-                    .with_random_bits(RandomBits::ALL[j])
+                    .with_random_bits(RandomBits::ALL[j % 3])
                     .with_counter_bits(CounterBits::ALL[(i + j) / 2 % 3])
-                    .with_cache_rows([64, 0, 200][j])
+                    .with_cache_rows([64, 0, 200][j % 3])
                     .with_dim([8, 5, 20][(i + j) % 3]),
             );
         }
@@ -379,7 +385,7 @@ fn another_configuration_is_named() {
     let path = folder.path().join("group.safetensors");
     checkpoint::save(&mut trained(&config()), &path).unwrap();
     type Change = fn(&mut GroupConfig);
-    let wrong: [(&str, Change); 13] = [
+    let wrong: [(&str, Change); 14] = [
         ("tables", |config| config.tables[1] = 51),
         ("tables", |config| config.tables = vec![200]),
         ("dim", |config| config.dim = 9),
@@ -392,6 +398,7 @@ fn another_configuration_is_named() {
         ("policy", |config| config.policy = Policy::Lru),
         ("counter_bits", |config| config.counter_bits = CounterBits::Sixteen),
         ("optimizer", |config| config.optimizer = Optimizer::adagrad(0.1)),
+        ("optimizer", |config| config.optimizer = Optimizer::row_wise_adam(0.1)),
         ("seed", |config| config.seed = 8),
     ];
     for (field, change) in wrong {

@@ -11,6 +11,7 @@ mod lanes;
 mod layers;
 mod low_precision;
 mod naive;
+mod optimisers;
 mod paths;
 mod pins;
 mod public_docs;

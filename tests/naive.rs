@@ -117,6 +117,28 @@ fn rules_by_hand() {
     // A value that is not finite leaves the whole row as it was, and clean.
     let effect = model.backward(&bags, &[f32::NAN, 0.0]);
     assert!(effect.slots.is_empty() && model.counters[0].skipped_rows == 1);
+
+    // Adam in its first step, with betas of 1/2 and 3/4: 2 + (1/2)(4 - 2) = 3, 8 + (1/4)(16 - 8) = 10; over 1/2 and 1/4: 6 and 40.
+    config.optimizer = Optimizer::adam(0.1).with_beta1(0.5).with_beta2(0.75).with_eps(0.5);
+    let mut model = Naive::new(&config);
+    model.records = words(&[2.0, 0.0, 8.0, 0.0, 1.0, 7.0]);
+    let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
+    let effect = model.backward(&bags, &[4.0, 0.0]);
+    near(&effect.slots[&0], &[1.0 - 0.1 * 6.0 / (40f64.sqrt() + 0.5), 7.0, 3.0, 0.0, 10.0, 0.0]);
+    // Row-wise, in the row's second update, with a norm of 5 scaled to 1, and decoupled decay: a record has v and the count first.
+    config.optimizer = Optimizer::row_wise_adam(0.1).with_beta1(0.5).with_beta2(0.75).with_eps(0.5);
+    config.optimizer = config.optimizer.with_own_count(true).with_clip_norm(Some(1.0));
+    config.optimizer = config.optimizer.with_decoupled(true).with_weight_decay(0.25);
+    let mut model = Naive::new(&config);
+    model.records = words(&[0.5, 1.0, 0.0, 0.0, 4.0, 8.0]);
+    let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
+    let effect = model.backward(&bags, &[3.0, 4.0]);
+    // v: 0.5 + (1/4)(0.5 - 0.5); over 1 - 9/16. The first moments over 1 - 1/4.
+    let by = |m: f64| 0.1 * (m / 0.75) / ((0.5f64 / 0.4375).sqrt() + 0.5);
+    near(&effect.slots[&0], &[4.0 - by(0.3) - 0.1, 8.0 - by(0.4) - 0.2, 0.3, 0.4, 0.5, 2.0]);
+    // A bound does not let an infinite gradient in.
+    let effect = model.backward(&bags, &[f32::INFINITY, 0.0]);
+    assert!(effect.slots.is_empty() && model.counters[0].skipped_rows == 1);
 }
 
 #[test]
@@ -280,11 +302,20 @@ impl Plain {
             record[at / 32] |= field << (at % 32);
         };
         for (i, &state) in states.iter().enumerate() {
-            if format.state_half {
-                let half = self.half(f64::from(state));
-                put(&mut record, format.head + 16 * i, half);
+            let (each, begin) = (format.state - format.scalars, format.head + 32 * format.scalars);
+            if i >= each {
+                put(&mut record, format.head + 32 * (i - each), state.to_bits());
+            } else if !format.state_half {
+                put(&mut record, begin + 32 * i, state.to_bits());
+            } else if format.moments {
+                // The bits that are cut off, and a random number as long as they, carry into the kept ones.
+                let cut = if i < format.dim { 16 } else { 15 };
+                let random = (self.toss() * 2f32.powi(cut)) as u32;
+                let kept = ((state.to_bits() & 0x7fff_ffff) + random) >> cut;
+                put(&mut record, begin + 16 * i, kept | u32::from(state < 0.0) << 15);
             } else {
-                put(&mut record, format.head + 32 * i, state.to_bits());
+                let half = self.half(f64::from(state));
+                put(&mut record, begin + 16 * i, half);
             }
         }
         let bits = format.precision.bits() as usize;
@@ -1035,6 +1066,15 @@ fn rejects_wrong_updates() {
     rejected(Bend::Config(|config| config.optimizer.eps = 1e-3), |_| {}, "backward");
     rejected(Bend::Config(|config| config.rounding = Rounding::Stochastic), |_| {}, "record of row");
     rejected(Bend::FirstWriteWins, |_| {}, "WriteRows");
+    let adam: fn(&mut GroupConfig) =
+        |config| config.optimizer = Optimizer::adam(0.1).with_weight_decay(0.01).with_clip_norm(Some(0.5));
+    rejected(Bend::Config(|config| config.optimizer.beta1 = 0.91), adam, "backward");
+    rejected(Bend::Config(|config| config.optimizer.beta2 = 0.9991), adam, "backward");
+    rejected(Bend::Config(|config| config.optimizer.clip_norm = None), adam, "backward");
+    rejected(Bend::Config(|config| config.optimizer.decoupled = true), adam, "backward");
+    let counting: fn(&mut GroupConfig) = |config| config.optimizer = Optimizer::row_wise_adam(0.1).with_own_count(true);
+    rejected(Bend::Config(|config| config.optimizer.clip_value = Some(0.5)), counting, "backward");
+    rejected(Bend::Config(|config| config.optimizer.own_count = false), counting, "layout");
 }
 
 #[test]

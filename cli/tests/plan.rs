@@ -41,7 +41,7 @@ fn bad_input_is_told_by_name() {
         (&["--dim", "4,8"], "--dim"),
         (&["--precision", "int3"], "--precision"),
         (&["--precision", "int4,int8"], "--precision"),
-        (&["--optimizer", "adam"], "--optimizer"),
+        (&["--optimizer", "rmsprop"], "--optimizer"),
         (&["--optimizer", "sgd,adagrad"], "--optimizer"),
         (&["--sample-bytes", "0"], "--sample-bytes"),
         (&["--sample-bytes", "1 furlong"], "--sample-bytes"),

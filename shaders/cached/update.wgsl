@@ -14,6 +14,7 @@
 #include "shared/half.wgsl"
 #include "shared/gradient.wgsl"
 #include "shared/rate.wgsl"
+#include "shared/correction.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> shard: Shard;
@@ -41,6 +42,10 @@
 const SGD: u32 = 0u;
 const ADAGRAD: u32 = 1u;
 const ROW_WISE: u32 = 2u;
+const MOMENTUM: u32 = 3u;
+const ADAM: u32 = 4u;
+const ROW_WISE_ADAM: u32 = 5u;
+const MOST_COUNTED: f32 = 16777216.0; // 2^24, where a row's count stays
 
 var<workgroup> length: u32;
 var<workgroup> wrong: array<atomic<u32>, 64>; // for each row: a value is not finite
@@ -51,26 +56,71 @@ struct Moved {
     g: Quad,
     w: Quad,
     state: Quad,
+    second: Quad, // second moment
 }
+
+// What the elements of a row have in common.
+struct Common {
+    state: f32,  // the row's G, or its second moment
+    factor: f32, // brings the gradient's norm within its bound
+    count: f32,  // updates of the row, with this one
+    fix1: f32,   // 1 - beta1^t
+    fix2: f32,   // 1 - beta2^t
+}
+
+var<private> step_fix1: f32; // of the group's step number
+var<private> step_fix2: f32;
 
 fn merged(one: Target, q: u32) -> Quad {
     if (one.end - one.start > MERGE_CHUNK) { return scratch[partial_at(2u * (one.start / MERGE_CHUNK) + 1u, q)]; }
     return sum_of(one.start, one.end, q);
 }
 
+// A summed gradient within its bounds, which are those of a finite one. `factor` is 1 until the norm is known.
+fn bounded(grad: Quad, factor: f32) -> Quad {
+    var g = grad;
+    if (params.clip_value > 0.0) { g = clamp(g, Quad(-params.clip_value), Quad(params.clip_value)); }
+    if (params.clip_norm > 0.0) { g = g * factor; }
+    return g;
+}
+
+// Scalar k of the row's state.
+fn scalar_of(place: u32, k: u32) -> f32 {
+    return part_of(load_quad(place, scalars_at() + k / WIDTH), k % WIDTH);
+}
+
+fn scalars_at() -> u32 {
+    return weight_quads() + (params.state - params.scalars) / WIDTH;
+}
+
 // Gradient, new weight and new state of a Quad; `grad` is the summed gradient.
-fn moved(one: Target, q: u32, grad: Quad, row_state: f32) -> Moved {
+fn moved(one: Target, q: u32, grad: Quad, row: Common) -> Moved {
     let w = load_quad(one.place, q);
-    let g = grad + params.weight_decay * w;
+    let g = bounded(grad, row.factor) + params.weight_decay * w;
     var by = rate.lr * g;
     var state = Quad();
+    var second = Quad();
     if (params.optimizer == ADAGRAD) {
         state = load_quad(one.place, weight_quads() + q) + g * g;
         by = by / (sqrt(state) + params.eps);
     } else if (params.optimizer == ROW_WISE) {
-        by = by / (sqrt(row_state) + params.eps);
+        by = by / (sqrt(row.state) + params.eps);
+    } else if (params.optimizer == MOMENTUM) {
+        state = params.beta1 * load_quad(one.place, weight_quads() + q) + g;
+        by = rate.lr * state;
+    } else if (params.optimizer >= ADAM) {
+        let first = load_quad(one.place, weight_quads() + q);
+        state = first + (1.0 - params.beta1) * (g - first);
+        var v = Quad(row.state);
+        if (params.optimizer == ADAM) {
+            let before = load_quad(one.place, 2u * weight_quads() + q);
+            second = before + (1.0 - params.beta2) * (g * g - before);
+            v = second;
+        }
+        by = rate.lr * state / (row.fix1 * (sqrt(v / row.fix2) + params.eps));
     }
-    return Moved(g, w - by, state);
+    if (params.shrink != 0.0) { by = by + rate.lr * params.shrink * w; }
+    return Moved(g, w - by, state, second);
 }
 
 fn belongs(one: Target) -> bool {
@@ -98,36 +148,67 @@ fn handle(i: u32, lane: Lane) {
     var held = Quad();
     if (live && part < weight_quads()) { held = merged(one, part); }
 
-    // Row-wise AdaGrad needs the mean of squares first. The order is fixed: each lane adds its Quads in ascending
-    // order, then a tree adds the lanes.
-    var row_state = 0.0;
-    if (params.optimizer == ROW_WISE) {
+    var bad = false;
+    var row = Common(0.0, 1.0, 0.0, step_fix1, step_fix2);
+    if (params.clip_norm > 0.0) {
         var sum = 0.0;
         if (live) {
             for (var q = part; q < weight_quads(); q += params.lanes) {
                 var grad = held;
                 if (q != part) { grad = merged(one, q); }
-                sum = add_squares(sum, grad + params.weight_decay * load_quad(one.place, q));
+                sum = add_squares(sum, bounded(grad, 1.0));
             }
         }
-        // Only the invocation that writes the row's state reads it.
-        var state = 0.0;
-        if (live && part == 0u) { state = part_of(load_quad(one.place, weight_quads()), 0u); }
-        let next_state = state_of_row(state, sum, lane);
-        if (live) { row_state = next_state; }
+        let mean = state_of_row(0.0, sum, lane);
+        bad = !is_finite(bits_of(quad_of(mean)));
+        let norm = sqrt(mean * f32(params.dim));
+        if (norm > params.clip_norm) { row.factor = params.clip_norm / norm; }
+        workgroupBarrier(); // the next mean takes the same memory
+    }
+    if (params.own_count == 1u && live) {
+        row.count = min(scalar_of(one.place, params.scalars - 1u) + 1.0, MOST_COUNTED);
+        row.fix1 = correction(params.beta1, u32(row.count));
+        row.fix2 = correction(params.beta2, u32(row.count));
+    }
+
+    // The row-wise rules need the mean of squares first. The order is fixed: each lane adds its Quads in ascending
+    // order, then a tree adds the lanes.
+    if (params.optimizer == ROW_WISE || params.optimizer == ROW_WISE_ADAM) {
+        var sum = 0.0;
+        if (live) {
+            for (var q = part; q < weight_quads(); q += params.lanes) {
+                var grad = held;
+                if (q != part) { grad = merged(one, q); }
+                sum = add_squares(sum, bounded(grad, row.factor) + params.weight_decay * load_quad(one.place, q));
+            }
+        }
+        if (params.optimizer == ROW_WISE) {
+            // Only the invocation that writes the row's state reads it.
+            var state = 0.0;
+            if (live && part == 0u) { state = scalar_of(one.place, 0u); }
+            let next_state = state_of_row(state, sum, lane);
+            if (live) { row.state = next_state; }
+        } else {
+            let mean = state_of_row(0.0, sum, lane);
+            if (live) {
+                let before = scalar_of(one.place, 0u);
+                row.state = before + (1.0 - params.beta2) * (mean - before);
+            }
+        }
     }
 
     // Two passes over the row: the first checks that every new value is finite, the second stores them.
-    var bad = !is_finite(bits_of(quad_of(row_state)));
+    bad = bad || !is_finite(bits_of(quad_of(row.state)));
     var next: Moved;
     if (live) {
         for (var q = part; q < weight_quads(); q += params.lanes) {
             var grad = held;
             if (q != part) { grad = merged(one, q); }
-            let after = moved(one, q, grad, row_state);
+            let after = moved(one, q, grad, row);
             if (q == part) { next = after; }
-            bad = bad || !is_finite(bits_of(after.g)) || !is_finite(bits_of(after.w))
-                || !is_finite(bits_of(after.state));
+            // A bound makes an infinite gradient finite, and perhaps NaN too.
+            bad = bad || !is_finite(bits_of(grad)) || !is_finite(bits_of(after.g)) || !is_finite(bits_of(after.w))
+                || !is_finite(bits_of(after.state)) || !is_finite(bits_of(after.second));
         }
     }
     workgroupBarrier();
@@ -138,14 +219,21 @@ fn handle(i: u32, lane: Lane) {
     if (taken) {
         for (var q = part; q < weight_quads(); q += params.lanes) {
             var after = next;
-            if (q != part) { after = moved(one, q, merged(one, q), row_state); }
+            if (q != part) { after = moved(one, q, merged(one, q), row); }
             store_quad(one.place, q, after.w);
-            if (params.optimizer == ADAGRAD) { store_quad(one.place, weight_quads() + q, after.state); }
+            if (params.optimizer == ADAGRAD || params.optimizer >= MOMENTUM) {
+                store_quad(one.place, weight_quads() + q, after.state);
+            }
+            if (params.optimizer == ADAM) { store_quad(one.place, 2u * weight_quads() + q, after.second); }
         }
     }
     if (part == 0u) {
         if (taken) {
-            if (params.optimizer == ROW_WISE) { store_quad(one.place, weight_quads(), quad_of(row_state)); }
+            let own = select(row.state, row.count, params.optimizer == ADAM);
+            for (var k = 0u; k < params.scalars; k += WIDTH) {
+                let count = select(0.0, row.count, params.scalars == 2u);
+                store_quad(one.place, scalars_at() + k / WIDTH, quad_of_two(own, count, k));
+            }
             if (!bypass) { ways[way_at(one.place, FLAGS)] |= DIRTY; }
         } else if (live) {
             count_row(one.row, SKIPPED_ROWS);
@@ -167,5 +255,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let n = workgroupUniformLoad(&length);
     pack_step = targets[0].start;
     unscale = bitcast<f32>(targets[0].end);
+    if (params.optimizer >= ADAM) {
+        step_fix1 = correction(params.beta1, pack_step);
+        step_fix2 = correction(params.beta2, pack_step);
+    }
     each_entry(0u, n, group, groups, lane);
 }

@@ -53,13 +53,13 @@ struct Params {
     dim: u32,
     bits: u32,             // 32, 16, 8, 4, 2
     stochastic: u32,
-    state: u32,            // floats of optimiser state a row: 0, 1 or dim
-    state_half: u32,       // 1: state is FP16 in the record
+    state: u32,            // floats of optimiser state a row: 0 to 2 a weight, then `scalars`
+    state_half: u32,       // 1: state, but not its scalars, has 16 bits a float in the record
     state_word: u32,       // first word of the state in a record
     payload_half: u32,     // first 16-bit half of the payload in a record
     record_words: u32,     // stride of a record
     row_quads: u32,        // stride of a slot, and of a scratch row, in Quads: weights, then state, each from a Quad on
-    optimizer: u32,        // 0 SGD, 1 AdaGrad, 2 row-wise AdaGrad
+    optimizer: u32,        // 0 SGD, 1 AdaGrad, 2 row-wise AdaGrad, 3 momentum, 4 Adam, 5 row-wise Adam
     purpose: u32,          // first of the two purposes of this call's random numbers: weight, then state
     total_rows: u32,
     eps: f32,
@@ -71,6 +71,13 @@ struct Params {
     random_bits: u32,      // random bits an element, where rounding is stochastic: 24, 16 or 8
     freq_max: u32,         // the greatest frequency of a row (LFU): 255, 65535 or 2^31
     zero: u32,             // always 0, which no compiler knows; see `bits_of` in shared/quad1.wgsl
+    scalars: u32,          // floats of the state that the row has as a whole; last in a slot, first and in FP32 in a record
+    shrink: f32,           // decoupled weight decay; then weight_decay is 0
+    beta1: f32,            // decay of the first moment
+    beta2: f32,            // decay of the second moment
+    own_count: u32,        // 1: the row's last scalar counts its updates
+    clip_value: f32,       // largest magnitude of a gradient's element; 0: no bound
+    clip_norm: f32,        // largest norm of a row's gradient; 0: no bound
 }
 
 // Results of one call that stay on the device; zero before the call.

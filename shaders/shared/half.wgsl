@@ -17,6 +17,19 @@ fn bits_from_half(h: u32) -> u32 {
     return select(bits, bits | 0x7f800000u, (h & 0x7c00u) == 0x7c00u);
 }
 
+// A moment of 16 bits as binary32; see `moment_from_f32` in src/record/codec.rs.
+fn f32_from_moment(h: u32, second: bool) -> f32 {
+    return bitcast<f32>(h << select(16u, 15u, second));
+}
+
+// Rounds a finite moment, given as bits, to 16 bits at random.
+fn moment_from_bits(bits: u32, second: bool, noise: u32) -> u32 {
+    let shift = select(16u, 15u, second);
+    let magnitude = bits & 0x7fffffffu;
+    let kept = (magnitude >> shift) + select(0u, 1u, noise < (magnitude << (32u - shift)));
+    return select((bits >> 16u) & 0x8000u, 0u, second) | min(kept, select(0x7f7fu, 0xfeffu, second));
+}
+
 // Converts a finite binary32, given as bits. Magnitudes beyond 65504 saturate.
 fn half_from_bits(bits: u32, stochastic: bool, noise: u32) -> u32 {
     let sign = (bits >> 16u) & 0x8000u;

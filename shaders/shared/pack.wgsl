@@ -15,8 +15,8 @@ fn element_of(place: u32, e: u32) -> f32 {
 // Half h of the record, counted behind its FP32 words: FP16 state, or payload.
 fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
     if (h < params.payload_half) {
-        let e = h - 2u * params.state_word;
-        return half_of(element_of(place, params.dim + e), row, e, 1u);
+        let e = h - 2u * (params.state_word + params.scalars);
+        return state_half_of(element_of(place, params.dim + e), row, e);
     }
     let per_half = 16u / params.bits;
     let first = (h - params.payload_half) * per_half;
@@ -36,12 +36,15 @@ fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
 // Word w of the record, one of those before the first half: scale, bias or FP32 state.
 fn float_word(place: u32, w: u32, scale: f32, bias: f32) -> u32 {
     if (w < params.state_word) { return select(bitcast<u32>(bias), bitcast<u32>(scale), w == 0u); }
-    return bitcast<u32>(element_of(place, params.dim + w - params.state_word));
+    // The scalars come first in a record and last in a row.
+    let e = w - params.state_word;
+    let begin = select(params.dim, params.dim + params.state, e < params.scalars);
+    return bitcast<u32>(element_of(place, begin + e - params.scalars));
 }
 
 // Word w of the record.
 fn packed_word(place: u32, row: u32, w: u32, scale: f32, bias: f32) -> u32 {
-    if (w < params.state_word || (params.state_half == 0u && w < params.state_word + params.state)) {
+    if (w < params.state_word + params.scalars || (params.state_half == 0u && w < params.state_word + params.state)) {
         return float_word(place, w, scale, bias);
     }
     if (params.bits == 32u) { return bitcast<u32>(element_of(place, w - params.payload_half / 2u)); }

@@ -8,6 +8,11 @@ fn quad_of(x: f32) -> Quad {
     return x;
 }
 
+// Quad k / WIDTH of those that have first, second and then padding.
+fn quad_of_two(first: f32, second: f32, k: u32) -> Quad {
+    return select(second, first, k == 0u);
+}
+
 fn part_of(v: Quad, k: u32) -> f32 {
     return v;
 }

@@ -30,7 +30,8 @@ fn put_words(record: Record, w: u32, words: vec4<u32>) {
     #shard record.shard: records$[at] = words;
 }
 
-// The Quad with floats e to e + 3 of the row, counted as in a record: the state first. e is a multiple of 4.
+// The Quad with floats e to e + 3 of the row, counted as in a record: the state first. e is a multiple of 4. A row with
+// scalars has no such record, because one or two scalars leave its words no multiple of four.
 fn quad_of_record(place: u32, e: u32) -> Quad {
     if (e < params.state) { return load_quad(place, weight_quads() + e / 4u); }
     return load_quad(place, (e - params.state) / 4u);
@@ -39,10 +40,13 @@ fn quad_of_record(place: u32, e: u32) -> Quad {
 // These four floats in FP16.
 fn four_halves_of(place: u32, row: u32, e: u32) -> vec2<u32> {
     let v = quad_of_record(place, e);
-    let purpose = select(0u, 1u, e < params.state);
-    let first = select(e - params.state, e, e < params.state);
-    return vec2<u32>(half_of(v.x, row, first, purpose) | (half_of(v.y, row, first + 1u, purpose) << 16u),
-        half_of(v.z, row, first + 2u, purpose) | (half_of(v.w, row, first + 3u, purpose) << 16u));
+    if (e < params.state) {
+        return vec2<u32>(state_half_of(v.x, row, e) | (state_half_of(v.y, row, e + 1u) << 16u),
+            state_half_of(v.z, row, e + 2u) | (state_half_of(v.w, row, e + 3u) << 16u));
+    }
+    let first = e - params.state;
+    return vec2<u32>(half_of(v.x, row, first, 0u) | (half_of(v.y, row, first + 1u, 0u) << 16u),
+        half_of(v.z, row, first + 2u, 0u) | (half_of(v.w, row, first + 3u, 0u) << 16u));
 }
 
 // Writes the record of the FP32 row at `place`, together with the other invocations that pack it.

@@ -22,8 +22,11 @@ fn record_weights(record: Record, q: u32) -> Quad {
 }
 
 fn record_state(record: Record, q: u32) -> Quad {
-    if (params.state_half == 1u) {
-        return f32_from_half(record_half(record, 2u * params.state_word + q));
-    }
-    return bitcast<f32>(word_of(record, params.state_word + q));
+    let each = params.state - params.scalars;
+    if (q >= each) { return bitcast<f32>(word_of(record, params.state_word + q - each)); }
+    let at = params.state_word + params.scalars;
+    if (params.state_half == 0u) { return bitcast<f32>(word_of(record, at + q)); }
+    let half = record_half(record, 2u * at + q);
+    if (params.optimizer > 2u) { return f32_from_moment(half, q >= params.dim); }
+    return f32_from_half(half);
 }

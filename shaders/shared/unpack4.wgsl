@@ -21,7 +21,16 @@ fn record_weights(record: Record, q: u32) -> Quad {
 }
 
 fn record_state(record: Record, q: u32) -> Quad {
-    if (params.state_half == 1u) { return four_halves(two_words(record, params.state_word + 2u * q)); }
-    if (params.state == 1u) { return quad_of(bitcast<f32>(word_of(record, params.state_word))); }
-    return bitcast<vec4<f32>>(four_words(record, params.state_word + 4u * q));
+    if (4u * q >= params.state - params.scalars) {
+        var scalars = quad_of(bitcast<f32>(word_of(record, params.state_word)));
+        if (params.scalars == 2u) { scalars.y = bitcast<f32>(word_of(record, params.state_word + 1u)); }
+        return scalars;
+    }
+    let at = params.state_word + params.scalars;
+    if (params.state_half == 0u) { return bitcast<vec4<f32>>(four_words(record, at + 4u * q)); }
+    let words = two_words(record, at + 2u * q);
+    if (params.optimizer <= 2u) { return four_halves(words); }
+    let second = 4u * q >= params.dim;
+    return vec4<f32>(f32_from_moment(words.x & 0xffffu, second), f32_from_moment(words.x >> 16u, second),
+        f32_from_moment(words.y & 0xffffu, second), f32_from_moment(words.y >> 16u, second));
 }

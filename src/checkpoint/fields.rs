@@ -14,6 +14,25 @@ fn rule(kind: OptimizerKind) -> String {
     kind.name().replace('-', "_")
 }
 
+/// The settings of an optimiser that files of older versions lack, as texts.
+fn settings(optimizer: &Optimizer) -> [(&'static str, String); 6] {
+    let Optimizer { decoupled, beta1, beta2, own_count, clip_value, clip_norm, .. } = optimizer;
+    [
+        ("decoupled", decoupled.to_string()),
+        ("beta1", format!("{beta1:?}")),
+        ("beta2", format!("{beta2:?}")),
+        ("own_count", own_count.to_string()),
+        ("clip_value", format!("{:?}", clip_value.unwrap_or_default())),
+        ("clip_norm", format!("{:?}", clip_norm.unwrap_or_default())),
+    ]
+}
+
+/// Those of the [`settings`] that are not the usual ones: a file has no others.
+fn unusual(optimizer: &Optimizer) -> impl Iterator<Item = (&'static str, String)> {
+    let usual = settings(&Optimizer::sgd(0.0));
+    settings(optimizer).into_iter().zip(usual).filter(|(found, usual)| found != usual).map(|(found, _)| found)
+}
+
 fn list(numbers: &[u32]) -> String {
     serde_json::json!(numbers).to_string()
 }
@@ -24,8 +43,8 @@ fn to_list(text: &str) -> Option<Vec<u32>> {
 
 /// The fields of a configuration that a checkpoint keeps: all except the placement and the initial values.
 pub(crate) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
-    let Optimizer { kind, lr, eps, weight_decay } = config.optimizer;
-    vec![
+    let Optimizer { kind, lr, eps, weight_decay, .. } = config.optimizer;
+    let mut fields = vec![
         ("tables", list(&config.tables)),
         ("features", list(&config.features)),
         ("dim", config.dim.to_string()),
@@ -44,13 +63,15 @@ pub(crate) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
         ("weight_decay", format!("{weight_decay:?}")),
         ("out_of_range", config.out_of_range.to_string()),
         ("seed", config.seed.to_string()),
-    ]
+    ];
+    fields.extend(unusual(&config.optimizer));
+    fields
 }
 
 /// The fields of a parameter-shared group's configuration, each with whether it must be equal for training to continue
 /// bit for bit.
 pub(crate) fn of_robe(config: &robe::Config) -> Vec<(&'static str, String, bool)> {
-    let Optimizer { kind, lr, eps, weight_decay } = config.optimizer;
+    let Optimizer { kind, lr, eps, weight_decay, .. } = config.optimizer;
     vec![
         ("tables", list(&config.tables), true),
         ("features", list(&config.features), false),
@@ -91,6 +112,30 @@ impl Fields<'_> {
         self.get(field, |text| text.parse().ok())
     }
 
+    fn optimizer(&self) -> Result<Optimizer, Error> {
+        let mut optimizer = Optimizer::sgd(self.parsed("lr")?);
+        optimizer.kind = self.parsed("optimizer")?;
+        optimizer.eps = self.parsed("eps")?;
+        optimizer.weight_decay = self.parsed("weight_decay")?;
+        let has = |field: &str| (self.text)(field).is_some();
+        let bound = |field| if has(field) { self.parsed(field).map(Some) } else { Ok(None) };
+        optimizer.clip_value = bound("clip_value")?;
+        optimizer.clip_norm = bound("clip_norm")?;
+        if has("decoupled") {
+            optimizer.decoupled = self.parsed("decoupled")?;
+        }
+        if has("own_count") {
+            optimizer.own_count = self.parsed("own_count")?;
+        }
+        if has("beta1") {
+            optimizer.beta1 = self.parsed("beta1")?;
+        }
+        if has("beta2") {
+            optimizer.beta2 = self.parsed("beta2")?;
+        }
+        Ok(optimizer)
+    }
+
     /// Reads the configuration that [`of`] wrote.
     pub(crate) fn config(&self) -> Result<GroupConfig, Error> {
         Ok(GroupConfig {
@@ -108,12 +153,7 @@ impl Fields<'_> {
                 Some(_) => self.parsed("counter_bits")?,
             },
             pooling: self.parsed("pooling")?,
-            optimizer: Optimizer {
-                kind: self.parsed("optimizer")?,
-                lr: self.parsed("lr")?,
-                eps: self.parsed("eps")?,
-                weight_decay: self.parsed("weight_decay")?,
-            },
+            optimizer: self.optimizer()?,
             out_of_range: self.parsed("out_of_range")?,
             seed: self.parsed("seed")?,
             ..GroupConfig::new(&self.get("tables", to_list)?, self.parsed("dim")?)
@@ -139,6 +179,7 @@ pub(crate) fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) 
         ("policy", ours.policy.to_string(), theirs.policy.to_string()),
         ("counter_bits", ours.counter_bits.to_string(), theirs.counter_bits.to_string()),
         ("optimizer", rule(ours.optimizer.kind), rule(theirs.optimizer.kind)),
+        ("own_count", ours.optimizer.counts_rows().to_string(), theirs.optimizer.counts_rows().to_string()),
         ("seed", ours.seed.to_string(), theirs.seed.to_string()),
     ];
     match fields.into_iter().find(|(_, wanted, found)| wanted != found) {

@@ -66,6 +66,37 @@ pub fn half_from_f32(x: f32, rounding: Rounding, noise: impl FnOnce() -> u32) ->
     sign | (below + u32::from(up)).min(0x7bff)
 }
 
+/// Rounds a finite moment to 16 bits: the upper half of its binary32 form for a first moment (8 bits of exponent, 7 of fraction); for a
+/// second one, which is never negative, the half behind the sign (8 bits of fraction). So both have the range of binary32, and no second
+/// moment that is a normal number becomes 0. Always stochastic, because a moment decays by less than a step of any format of 16 bits: goes
+/// up in magnitude if `noise` ([`rng::noise`], in units of 2^-32) is below the fraction that is cut off.
+#[inline]
+#[must_use]
+pub fn moment_from_f32(x: f32, second: bool, noise: u32) -> u32 {
+    let (shift, most) = if second { (15, 0xfeff) } else { (16, 0x7f7f) };
+    let magnitude = x.to_bits() & 0x7fff_ffff;
+    let kept = (magnitude >> shift) + u32::from(noise < magnitude << (32 - shift));
+    let sign = if second { 0 } else { x.to_bits() >> 31 << 15 };
+    sign | kept.min(most)
+}
+
+/// Converts what [`moment_from_f32`] made to binary32, exactly.
+#[inline]
+#[must_use]
+pub fn f32_from_moment(h: u32, second: bool) -> f32 {
+    f32::from_bits(h << if second { 15 } else { 16 })
+}
+
+/// The word of scalar `k` of a row's state.
+const fn scalar_word(layout: &RowLayout, k: u32) -> usize {
+    (layout.state_word + k) as usize
+}
+
+/// First 16-bit half of the state behind its scalars.
+const fn each_half(layout: &RowLayout) -> u32 {
+    2 * (layout.state_word + layout.scalars)
+}
+
 /// `fl(1 / (2^k - 1))`, the constant of the scale (SPEC 2).
 #[must_use]
 pub fn inverse_steps(bits: u32) -> f32 {
@@ -131,12 +162,15 @@ pub fn pack(layout: &RowLayout, noise: &Noise, row: u32, weights: &[f32], state:
         record[1] = bias.to_bits();
     }
     let set_half = |record: &mut [u32], h: u32, value: u32| record[h as usize / 2] |= value << (16 * (h & 1));
+    let each = layout.state - layout.scalars;
     for (e, &x) in (0u32..).zip(state) {
-        if layout.state_half {
-            let value = half_from_f32(x, noise.rounding, || noise.of(row, e, true));
-            set_half(record, 2 * layout.state_word + e, value);
+        if e >= each {
+            record[scalar_word(layout, e - each)] = x.to_bits();
+        } else if layout.state_half {
+            let value = state_half(layout, noise, row, e, x);
+            set_half(record, each_half(layout) + e, value);
         } else {
-            record[(layout.state_word + e) as usize] = x.to_bits();
+            record[(each_half(layout) / 2 + e) as usize] = x.to_bits();
         }
     }
     for (e, &x) in (0u32..).zip(weights) {
@@ -151,6 +185,15 @@ pub fn pack(layout: &RowLayout, noise: &Noise, row: u32, weights: &[f32], state:
         }
     }
     true
+}
+
+/// Rounds float `element` of a row's state to its 16 bits.
+pub(crate) fn state_half(layout: &RowLayout, noise: &Noise, row: u32, element: u32, x: f32) -> u32 {
+    let random = || noise.of(row, element, true);
+    match layout.moments {
+        true => moment_from_f32(x, element >= layout.dim, random()),
+        false => half_from_f32(x, noise.rounding, random),
+    }
 }
 
 /// Reads weight `element` of a record.
@@ -173,10 +216,15 @@ pub fn weight(layout: &RowLayout, record: &[u32], element: u32) -> f32 {
 #[inline]
 #[must_use]
 pub fn state(layout: &RowLayout, record: &[u32], element: u32) -> f32 {
-    if layout.state_half {
-        return f32_from_half(half_at(record, 2 * layout.state_word + element));
+    let each = layout.state - layout.scalars;
+    if element >= each {
+        return f32::from_bits(record[scalar_word(layout, element - each)]);
     }
-    f32::from_bits(record[(layout.state_word + element) as usize])
+    if !layout.state_half {
+        return f32::from_bits(record[(each_half(layout) / 2 + element) as usize]);
+    }
+    let half = half_at(record, each_half(layout) + element);
+    if layout.moments { f32_from_moment(half, element >= layout.dim) } else { f32_from_half(half) }
 }
 
 fn half_at(record: &[u32], h: u32) -> u32 {
@@ -559,6 +607,35 @@ mod tests {
     }
 
     #[test]
+    fn a_moment_keeps_its_range_and_its_mean() {
+        // One, a third, the largest and the smallest normal number, by hand: the fraction has 7 bits, or 8 without a sign.
+        assert_eq!([1.0, -1.0, f32::MIN_POSITIVE].map(|x| moment_from_f32(x, false, 0)), [0x3f80, 0xbf80, 0x0080]);
+        assert_eq!([1.0, f32::MIN_POSITIVE].map(|x| moment_from_f32(x, true, 0)), [0x7f00, 0x0100]);
+        assert_eq!([0, u32::MAX].map(|noise| moment_from_f32(1.0 / 3.0, false, noise)), [0x3eab, 0x3eaa]);
+        assert_eq!([false, true].map(|second| moment_from_f32(f32::MAX, second, 0)), [0x7f7f, 0xfeff]);
+        let mut source = StdRng::seed_from_u64(3);
+        for second in [false, true] {
+            for h in (0..=0xffff).filter(|h| f32_from_moment(*h, second).is_finite() && h & 0x7fff != 0) {
+                let x = f32_from_moment(h, second);
+                assert_eq!([0, u32::MAX].map(|noise| moment_from_f32(x, second, noise)), [h, h], "{x} has a code");
+            }
+            // The mean over equally spaced noise is the value, to within a step over the number of noises.
+            let error = |x: f32, round: &dyn Fn(f32, u32) -> u32| {
+                let sum: f64 =
+                    (0..1 << 12).map(|k| f64::from(f32_from_moment(round(x, k << 20 | 1 << 19), second))).sum();
+                (sum / 4096.0 / f64::from(x) - 1.0).abs()
+            };
+            let mut any = || source.random_range(1.0f32..2.0) * 2f32.powi(source.random_range(-60..60));
+            let values: Vec<f32> = (0..300).map(|_| any()).collect();
+            let worst = |round: &dyn Fn(f32, u32) -> u32| values.iter().map(|&x| error(x, round)).fold(0.0, f64::max);
+            let bound = 2f64.powi(-7 - 12);
+            assert!(worst(&|x, noise| moment_from_f32(x, second, noise)) < bound);
+            // To the nearest, an update of a thousandth is lost.
+            assert!(worst(&|x, _| moment_from_f32(x, second, 1 << 31)) > 1e-3);
+        }
+    }
+
+    #[test]
     fn what_is_not_finite_is_refused() {
         for precision in Precision::ALL {
             let layout = layout_of(precision, OptimizerKind::AdaGrad, 3);
@@ -587,17 +664,18 @@ mod tests {
 
     #[test]
     fn every_layout_keeps_weights_and_state() {
-        let kinds = [OptimizerKind::Sgd, OptimizerKind::AdaGrad, OptimizerKind::RowWiseAdaGrad];
         for precision in Precision::ALL {
-            for kind in kinds {
+            for kind in OptimizerKind::ALL {
                 for dim in [1, 2, 3, 5, 7, 8, 31, 33, 128] {
                     let layout = layout_of(precision, kind, dim);
                     let bits = precision.bits();
-                    let state_bytes = match (kind, precision) {
-                        (OptimizerKind::Sgd, _) => 0,
-                        (OptimizerKind::RowWiseAdaGrad, _) => 4,
-                        (OptimizerKind::AdaGrad, Precision::Fp32) => 4 * dim,
-                        (OptimizerKind::AdaGrad, _) => 2 * dim,
+                    let each = if precision == Precision::Fp32 { 4 * dim } else { 2 * dim };
+                    let state_bytes = match kind {
+                        OptimizerKind::Sgd => 0,
+                        OptimizerKind::RowWiseAdaGrad => 4,
+                        OptimizerKind::AdaGrad | OptimizerKind::Momentum => each,
+                        OptimizerKind::Adam => 2 * each,
+                        OptimizerKind::RowWiseAdam => 4 + each,
                     };
                     let head = if precision.is_integer() { 8 } else { 0 };
                     let bytes = (dim * bits).div_ceil(8) + head + state_bytes;

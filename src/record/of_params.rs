@@ -20,7 +20,9 @@ pub(crate) fn row(params: &Params) -> RowLayout {
         dim: params.dim,
         precision: precision(params),
         state: params.state,
+        scalars: params.scalars,
         state_half: params.state_half == 1,
+        moments: params.optimizer > 2,
         state_word: params.state_word,
         payload_half: params.payload_half,
         record_words: params.record_words,
@@ -62,12 +64,27 @@ pub(crate) fn noise(params: &Params, step: u32) -> Noise {
     Noise { rounding, random_bits, seed: params.seed, step, purpose: params.purpose }
 }
 
-/// The optimiser of a call, at its rate.
-pub(crate) fn rule(params: &Params, rate: &Rate) -> Rule {
+/// The optimiser of a call, at its rate, in step number `t`.
+pub(crate) fn rule(params: &Params, rate: &Rate, t: u32) -> Rule {
     let kind = match params.optimizer {
         0 => OptimizerKind::Sgd,
         1 => OptimizerKind::AdaGrad,
-        _ => OptimizerKind::RowWiseAdaGrad,
+        2 => OptimizerKind::RowWiseAdaGrad,
+        3 => OptimizerKind::Momentum,
+        4 => OptimizerKind::Adam,
+        _ => OptimizerKind::RowWiseAdam,
     };
-    Rule { kind, lr: rate.lr, eps: params.eps, weight_decay: params.weight_decay }
+    Rule {
+        kind,
+        lr: rate.lr,
+        eps: params.eps,
+        weight_decay: params.weight_decay,
+        shrink: params.shrink,
+        beta1: params.beta1,
+        beta2: params.beta2,
+        own_count: params.own_count == 1,
+        clip_value: params.clip_value,
+        clip_norm: params.clip_norm,
+        t,
+    }
 }

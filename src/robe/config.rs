@@ -266,9 +266,16 @@ impl Config {
                 format!("chunk {} and {} weights, a row and all rows, for direct addressing", self.dim, self.values());
             return fail("addressing", wanted, format!("chunk {} and {} weights", self.chunk, self.weights));
         }
-        if self.optimizer.kind == OptimizerKind::RowWiseAdaGrad {
+        let Optimizer { kind, decoupled, clip_value, clip_norm, .. } = self.optimizer;
+        if !matches!(kind, OptimizerKind::Sgd | OptimizerKind::AdaGrad) {
             let wanted = "SGD or element-wise AdaGrad: a shared weight belongs to no row".into();
-            return fail("optimizer", wanted, "row-wise AdaGrad".into());
+            let found =
+                if kind == OptimizerKind::RowWiseAdaGrad { "row-wise AdaGrad".into() } else { kind.to_string() };
+            return fail("optimizer", wanted, found);
+        }
+        if decoupled || clip_value.is_some() || clip_norm.is_some() {
+            let wanted = "L2 weight decay and no clipping: a shared array has no other yet".into();
+            return fail("optimizer", wanted, "decoupled decay, or a bound of the gradient".into());
         }
         let [fewest, most] = BLOCKS;
         if !self.block.is_power_of_two() || !(fewest..=most).contains(&self.block) {

@@ -130,8 +130,8 @@ impl Header {
         if let Some((what, wanted, found)) = shape.into_iter().find(|(_, wanted, found)| wanted != found) {
             let remedy = "open it with the configuration it was made for";
             if what == "optimizer" {
-                let name =
-                    |kind| ["SGD", "AdaGrad", "row-wise AdaGrad"].get(kind as usize).map_or("another", |name| name);
+                let names = ["SGD", "AdaGrad", "row-wise AdaGrad", "momentum", "Adam", "row-wise Adam"];
+                let name = |kind| names.get(kind as usize).map_or("another", |name| name);
                 return fail(what, name(wanted).into(), name(found).into(), remedy);
             }
             return fail(what, wanted.to_string(), found.to_string(), remedy);

@@ -116,6 +116,13 @@ host_structs! {
         pub random_bits: u32,
         pub freq_max: u32,
         pub zero: u32,
+        pub scalars: u32,
+        pub shrink: f32,
+        pub beta1: f32,
+        pub beta2: f32,
+        pub own_count: u32,
+        pub clip_value: f32,
+        pub clip_norm: f32,
     }
 
     /// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
@@ -407,7 +414,7 @@ impl Layout {
     /// [`Error::Config`] as [`GroupConfig::check`], and for a shard too small for a record or a window too small for a slot.
     pub fn new(config: &GroupConfig, shard_bytes: u64) -> Result<Self, Error> {
         config.check()?;
-        let row = RowLayout::new(config.dim, config.precision, config.optimizer.kind);
+        let row = RowLayout::of(config.dim, config.precision, &config.optimizer);
         let total_rows = config.total_rows() as u32;
         let stride = row.stride();
         let window_bytes = config.window_bytes.unwrap_or(u64::MAX).min(shard_bytes);

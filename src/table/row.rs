@@ -1,6 +1,6 @@
 //! The layout of one row: in its record, and in FP32 in a slot.
 
-use crate::config::{OptimizerKind, Precision};
+use crate::config::{Optimizer, OptimizerKind, Precision};
 
 /// Number of floats that an invocation moves at once: 4 if every row starts at a multiple of 16 bytes, else 1.
 #[inline]
@@ -37,10 +37,14 @@ pub struct RowLayout {
     pub dim: u32,
     /// The type in which a weight is stored.
     pub precision: Precision,
-    /// Floats of optimiser state of a row: 0, 1 or dim.
+    /// Floats of optimiser state of a row: 0 to 2 for each weight, then [`scalars`](Self::scalars).
     pub state: u32,
-    /// Whether the record has the state in FP16.
+    /// Floats of the state that belong to the row as a whole. A record has them first, always in FP32; a slot has them last.
+    pub scalars: u32,
+    /// Whether the record has 16 bits for each other float of the state: FP16, or the upper half of FP32 for [`moments`](Self::moments).
     pub state_half: bool,
+    /// Whether the state's floats are moments: dim first moments, then perhaps dim second moments, which are never negative.
+    pub moments: bool,
     /// First word of the state in a record: behind scale and bias.
     pub state_word: u32,
     /// First 16-bit half of the payload in a record.
@@ -56,24 +60,38 @@ pub struct RowLayout {
 }
 
 impl RowLayout {
+    /// The layout of a row of `dim` weights for an optimiser of this kind with the settings of its constructor.
+    #[must_use]
+    pub const fn new(dim: u32, precision: Precision, kind: OptimizerKind) -> Self {
+        let mut optimizer = Optimizer::sgd(0.0);
+        optimizer.kind = kind;
+        Self::of(dim, precision, &optimizer)
+    }
+
     /// The layout of a row of `dim` weights for an optimiser.
     #[must_use]
-    pub const fn new(dim: u32, precision: Precision, optimizer: OptimizerKind) -> Self {
-        let state = match optimizer {
-            OptimizerKind::Sgd => 0,
-            OptimizerKind::RowWiseAdaGrad => 1,
-            OptimizerKind::AdaGrad => dim,
+    pub const fn of(dim: u32, precision: Precision, optimizer: &Optimizer) -> Self {
+        let (each, own) = match optimizer.kind {
+            OptimizerKind::Sgd => (0, 0),
+            OptimizerKind::RowWiseAdaGrad => (0, 1),
+            OptimizerKind::AdaGrad | OptimizerKind::Momentum => (1, 0),
+            OptimizerKind::Adam => (2, 0),
+            OptimizerKind::RowWiseAdam => (1, 1),
         };
-        let state_half = matches!(optimizer, OptimizerKind::AdaGrad) && !matches!(precision, Precision::Fp32);
+        let scalars = own + optimizer.counts_rows() as u32;
+        let state = each * dim + scalars;
+        let state_half = each > 0 && !matches!(precision, Precision::Fp32);
         let state_word = if precision.is_integer() { 2 } else { 0 };
-        let payload_half = 2 * state_word + if state_half { state } else { 2 * state };
+        let payload_half = 2 * (state_word + scalars) + each * dim * if state_half { 1 } else { 2 };
         let bits = payload_half as u64 * 16 + dim as u64 * precision.bits() as u64;
         let width = quad_width(dim);
         Self {
             dim,
             precision,
             state,
+            scalars,
             state_half,
+            moments: optimizer.kind.has_moments(),
             state_word,
             payload_half,
             record_words: bits.div_ceil(32) as u32,
@@ -81,6 +99,12 @@ impl RowLayout {
             row_quads: dim / width + state.div_ceil(width),
             lanes: row_lanes(dim),
         }
+    }
+
+    /// Bytes of the state in a record.
+    #[must_use]
+    pub const fn state_bytes(&self) -> u64 {
+        self.scalars as u64 * 4 + (self.state - self.scalars) as u64 * if self.state_half { 2 } else { 4 }
     }
 
     /// Floats of a Quad.

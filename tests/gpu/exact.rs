@@ -1,9 +1,10 @@
 //! Results that must be equal bit for bit (SPEC 3, What must hold).
 
-use hotrow::internals::Pieces as _;
+use hotrow::internals::{Pieces as _, rows::correction};
 use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Policy, Precision};
 use rand::{RngExt, SeedableRng};
 
+use crate::reader::download;
 use hotrow_harness::device::{share, with_gpu};
 
 pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
@@ -105,5 +106,71 @@ fn one_row_a_hundred_thousand_times() {
         assert_eq!(group.read_rows(&[5, 6, 7]).unwrap(), [-99_999.0, -99_999.0, -1.0, -1.0, 0.0, 0.0]);
         let counters = group.counters().unwrap()[0];
         assert_eq!((counters.accesses, counters.unique, counters.bypass_writes), (u64::from(n), 2, 2));
+    });
+}
+
+/// The corrections of Adam on the GPU, by a shader with this text of `correction`.
+fn corrections(context: &Context, text: &str, cases: &[(f32, u32)]) -> Vec<u32> {
+    let device = context.device();
+    let n = cases.len();
+    let text = format!(
+        "struct Params {{ zero: u32 }}
+        @group(0) @binding(0) var<uniform> params: Params;
+        @group(0) @binding(1) var<storage, read_write> cases: array<vec2<u32>>;
+        {text}
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+            if (id.x >= {n}u) {{ return; }}
+            cases[id.x].x = bitcast<u32>(correction(bitcast<f32>(cases[id.x].x), cases[id.x].y));
+        }}"
+    );
+    let source = wgpu::ShaderSource::Wgsl(text.into());
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: None,
+        layout: None,
+        module: &module,
+        entry_point: None,
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    });
+    let buffer = |words: &[u32], usage| {
+        let usage = usage | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        let size = 4 * words.len() as u64;
+        let buffer =
+            device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
+        context.queue().write_buffer(&buffer, 0, bytemuck::cast_slice(words));
+        buffer
+    };
+    let words: Vec<u32> = cases.iter().flat_map(|(beta, t)| [beta.to_bits(), *t]).collect();
+    let (params, cases) = (buffer(&[0; 4], wgpu::BufferUsages::UNIFORM), buffer(&words, wgpu::BufferUsages::STORAGE));
+    let entries = [&params, &cases].into_iter().enumerate();
+    let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &pipeline.get_bind_group_layout(0),
+        entries: &entries
+            .map(|(at, buffer)| wgpu::BindGroupEntry { binding: at as u32, resource: buffer.as_entire_binding() })
+            .collect::<Vec<_>>(),
+    });
+    let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+    pass.set_pipeline(&pipeline);
+    pass.set_bind_group(0, &group, &[]);
+    pass.dispatch_workgroups(n.div_ceil(64) as u32, 1, 1);
+    drop(pass);
+    download(context, encoder, &cases).chunks(2).map(|case| case[0]).collect()
+}
+
+#[test]
+fn adam_is_corrected_by_the_same_bits() {
+    let steps = (0..1000).chain((10..32).flat_map(|k| [(1 << k) - 1, 1 << k, (1 << k) + 1])).chain([u32::MAX]);
+    let betas = [0.0f32, 0.3, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.999_99];
+    let cases: Vec<(f32, u32)> = steps.flat_map(|t| betas.map(|beta| (beta, t))).collect();
+    let wanted: Vec<u32> = cases.iter().map(|&(beta, t)| correction(beta, t).to_bits()).collect();
+    let text = include_str!("../../shaders/shared/correction.wgsl");
+    with_gpu(|context| {
+        assert!(corrections(context, text, &cases) == wanted);
+        // Another order of the operations gives other bits.
+        let other = text.replace("q * alone(2.0 - q)", "q + alone(q - q * q)");
+        assert!(other != text && corrections(context, &other, &cases) != wanted);
     });
 }

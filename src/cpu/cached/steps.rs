@@ -153,7 +153,7 @@ impl CpuGroup {
         let moves = Moves {
             params,
             layout: &layout.row,
-            rule: &record::rule(params, rate),
+            rule: &record::rule(params, rate, space.t),
             noise: &record::noise(params, space.t),
             gradients: Gradients { params, accesses, factors, grad_outputs, inverse: scaler.inverse },
             tables: &Mutex::new(&mut tables[..]),

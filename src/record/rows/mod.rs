@@ -21,7 +21,7 @@ pub(crate) mod unpack;
 
 pub use crate::host::trusted::prefetch;
 pub use move_record::move_record;
-pub use optimise::{Rule, optimise};
+pub use optimise::{Rule, correction, optimise};
 pub use pack::pack;
 pub use pack_moved::pack_moved;
 pub use sum::{List, Records, sum_records};

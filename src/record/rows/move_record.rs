@@ -42,7 +42,7 @@ pub(crate) fn move_record_in(
     record: &mut [u32],
 ) -> bool {
     let (dim, state) = (layout.dim as usize, layout.state as usize);
-    if layout.precision == Precision::Fp32 {
+    if layout.precision == Precision::Fp32 && (layout.scalars == 0 || layout.scalars == layout.state) {
         // A record is the state, then the weights, both as they are.
         let (states, weights) = bytemuck::cast_slice_mut(record).split_at_mut(state);
         return optimise_row(rule, grads, weights, states, room);

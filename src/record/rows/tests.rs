@@ -114,7 +114,18 @@ fn paths() -> [Path; 4] {
     ]
 }
 
-const KINDS: [OptimizerKind; 3] = [OptimizerKind::Sgd, OptimizerKind::AdaGrad, OptimizerKind::RowWiseAdaGrad];
+const KINDS: [OptimizerKind; 6] = OptimizerKind::ALL;
+
+/// A rule with every setting that concerns its kind.
+fn rule_of(kind: OptimizerKind, eps: f32, weight_decay: f32, case: usize) -> Rule {
+    let rule =
+        Rule { beta1: 0.9, beta2: 0.999, t: [1, 7, 100_000][case % 3], ..Rule::plain(kind, 0.1, eps, weight_decay) };
+    match case % 4 {
+        1 if kind.has_moments() => Rule { shrink: 0.01, clip_value: 0.5, ..rule },
+        2 if kind.has_moments() => Rule { clip_value: 0.75, ..rule },
+        _ => rule,
+    }
+}
 
 fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> RowLayout {
     RowLayout::new(dim, precision, kind)
@@ -308,8 +319,14 @@ fn sums_are_those_of_unpacked_rows_in_order() {
 fn moved(rule: &Rule, grads: &[f32], row: &[f32]) -> Option<Vec<f32>> {
     let dim = grads.len();
     let mut row = row.to_vec();
-    let grads: Vec<f32> = grads.iter().zip(&row).map(|(g, w)| g + rule.weight_decay * w).collect();
-    if rule.kind == OptimizerKind::RowWiseAdaGrad {
+    if grads.iter().any(|g| !g.is_finite()) {
+        return None;
+    }
+    let most = if rule.clip_value == 0.0 { f32::MAX } else { rule.clip_value };
+    let grads: Vec<f32> = grads.iter().zip(&row).map(|(g, w)| g.clamp(-most, most) + rule.weight_decay * w).collect();
+    let (first, second) = (1.0 - rule.beta1, 1.0 - rule.beta2);
+    let fix = [rule.beta1, rule.beta2].map(|beta| super::correction(beta, rule.t));
+    if matches!(rule.kind, OptimizerKind::RowWiseAdaGrad | OptimizerKind::RowWiseAdam) {
         let (width, lanes) = if dim.is_multiple_of(4) { (4, dim / 4) } else { (1, dim) };
         let mut lanes = vec![0.0f32; lanes.clamp(4, 32).next_power_of_two()];
         let n = lanes.len();
@@ -318,18 +335,35 @@ fn moved(rule: &Rule, grads: &[f32], row: &[f32]) -> Option<Vec<f32>> {
             let high = lanes.split_off(lanes.len() / 2);
             lanes.iter_mut().zip(high).for_each(|(a, b)| *a += b);
         }
-        row[dim] += lanes[0] / dim as f32;
+        let mean = lanes[0] / dim as f32;
+        match rule.kind {
+            OptimizerKind::RowWiseAdam => row[2 * dim] += second * (mean - row[2 * dim]),
+            _ => row[dim] += mean,
+        }
     }
     for (e, g) in grads.iter().enumerate() {
         let by = rule.lr * g;
-        row[e] -= match rule.kind {
+        let step = match rule.kind {
             OptimizerKind::Sgd => by,
             OptimizerKind::AdaGrad => {
                 row[dim + e] += g * g;
                 by / (row[dim + e].sqrt() + rule.eps)
             }
             OptimizerKind::RowWiseAdaGrad => by / (row[dim].sqrt() + rule.eps),
+            OptimizerKind::Momentum => {
+                row[dim + e] = rule.beta1 * row[dim + e] + g;
+                rule.lr * row[dim + e]
+            }
+            kind => {
+                row[dim + e] += first * (g - row[dim + e]);
+                let v = if kind == OptimizerKind::Adam { 2 * dim + e } else { 2 * dim };
+                if kind == OptimizerKind::Adam {
+                    row[v] += second * (g * g - row[v]);
+                }
+                rule.lr * row[dim + e] / (fix[0] * ((row[v] / fix[1]).sqrt() + rule.eps))
+            }
         };
+        row[e] -= if rule.shrink == 0.0 { step } else { step + rule.lr * rule.shrink * row[e] };
     }
     grads.iter().chain(&row).all(|x| x.is_finite()).then_some(row)
 }
@@ -343,7 +377,7 @@ fn optimisers_move_each_element_by_the_rule() {
             for sort in 0..15 {
                 let weight_decay = [0.0, 0.01][sort % 2];
                 let eps = [1e-8, 0.0][usize::from(sort == 3)];
-                let rule = Rule { kind, lr: 0.1, eps, weight_decay };
+                let rule = rule_of(kind, eps, weight_decay, sort);
                 let mut grads = values(&mut random, sort, dim);
                 if sort == 7 {
                     grads[dim as usize / 2] = [f32::NAN, f32::INFINITY][dim as usize % 2];
@@ -367,7 +401,7 @@ fn optimisers_move_each_element_by_the_rule() {
         }
     }
     assert!(taken > 1000 && refused > 500, "{taken} {refused}");
-    let rule = Rule { kind: OptimizerKind::AdaGrad, lr: 0.1, eps: 0.0, weight_decay: 0.0 };
+    let rule = Rule::plain(OptimizerKind::AdaGrad, 0.1, 0.0, 0.0);
     assert_ne!(moved(&rule, &[1.0], &[1.0, 1.0]), moved(&Rule { lr: 0.2, ..rule }, &[1.0], &[1.0, 1.0]));
 }
 
@@ -377,13 +411,9 @@ fn pack_moved_differs(pack_moved: PackMoved) -> (Option<String>, [u32; 2]) {
     let mut random = StdRng::seed_from_u64(9);
     let mut seen = [0; 2];
     for (case, layout) in layouts().enumerate() {
-        let kind = match layout.state {
-            0 => OptimizerKind::Sgd,
-            1 if case / 140 % 3 == 2 => OptimizerKind::RowWiseAdaGrad,
-            _ => OptimizerKind::AdaGrad,
-        };
+        let kind = KINDS[case / 140 % KINDS.len()];
         for rounding in [Rounding::Nearest, Rounding::Stochastic] {
-            let rule = Rule { kind, lr: 0.1, eps: 1e-8, weight_decay: [0.0, 0.01][case % 2] };
+            let rule = rule_of(kind, 1e-8, [0.0, 0.01][case % 2], case);
             let noise = Noise {
                 rounding,
                 random_bits: RandomBits::ALL[case % 3],

@@ -387,6 +387,9 @@ pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: 
             OptimizerKind::Sgd => 0,
             OptimizerKind::AdaGrad => 1,
             OptimizerKind::RowWiseAdaGrad => 2,
+            OptimizerKind::Momentum => 3,
+            OptimizerKind::Adam => 4,
+            OptimizerKind::RowWiseAdam => 5,
         },
         window_slots: layout.window_slots,
         random_bits: config.random_bits.bits(),
@@ -394,7 +397,14 @@ pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: 
         purpose,
         total_rows: layout.total_rows,
         eps: config.optimizer.eps,
-        weight_decay: config.optimizer.weight_decay,
+        weight_decay: if config.optimizer.decoupled { 0.0 } else { config.optimizer.weight_decay },
+        shrink: if config.optimizer.decoupled { config.optimizer.weight_decay } else { 0.0 },
+        beta1: config.optimizer.beta1,
+        beta2: config.optimizer.beta2,
+        scalars: layout.row.scalars,
+        own_count: u32::from(config.optimizer.own_count && config.optimizer.kind.has_moments()),
+        clip_value: config.optimizer.clip_value.unwrap_or_default(),
+        clip_norm: config.optimizer.clip_norm.unwrap_or_default(),
         ..Params::default()
     }
 }

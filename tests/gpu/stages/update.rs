@@ -201,7 +201,17 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
 pub(super) fn matches_the_mirror() {
     on_each(|context| {
         let mut seen = Seen::default();
-        for mut optimizer in [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)] {
+        for mut optimizer in [
+            Optimizer::sgd(0.1),
+            Optimizer::adagrad(0.1),
+            Optimizer::row_wise_adagrad(0.1),
+            Optimizer::sgd(0.1).with_clip_norm(Some(1.5)).with_clip_value(Some(0.5)),
+            Optimizer::momentum(0.1).with_clip_value(Some(0.5)).with_decoupled(true),
+            Optimizer::adam(0.1).with_decoupled(true),
+            Optimizer::adam(0.1).with_own_count(true),
+            Optimizer::row_wise_adam(0.1),
+            Optimizer::row_wise_adam(0.1).with_own_count(true).with_clip_norm(Some(1.5)),
+        ] {
             for weight_decay in [0.0, 0.01] {
                 (optimizer.weight_decay, optimizer.eps) = (weight_decay, 1e-3);
                 for (seed, dim) in [1, 3, 4, 5, 63, 64, 65, 128, 130, 260].into_iter().enumerate() {

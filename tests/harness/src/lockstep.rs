@@ -65,7 +65,12 @@ fn records(layout: &Layout, gpu: &[u32], cpu: &[u32], size: f32, codes: &mut Cod
         }
         for element in 0..layout.row.state {
             let (x, y) = (codec::state(&layout.row, a, element), codec::state(&layout.row, b, element));
-            let half = if layout.row.state_half { x.abs().max(y.abs()) / 1024.0 + 2f32.powi(-24) } else { 0.0 };
+            // A neighbour in FP16, or of a moment with 7 bits of fraction.
+            let half = match (layout.row.state_half, layout.row.moments) {
+                (false, _) => 0.0,
+                (true, false) => x.abs().max(y.abs()) / 1024.0 + 2f32.powi(-24),
+                (true, true) => x.abs().max(y.abs()) / 127.0,
+            };
             if !close(x, y, size * size) && (x - y).abs() > half {
                 return Err(format!("record {row}, state {element}: {x} on the GPU, {y} on the CPU"));
             }
@@ -158,11 +163,21 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.random_bits = RandomBits::ALL[source.random_range(0..3)];
     config.policy = [Policy::Lru, Policy::Lfu, Policy::Static][source.random_range(0..3)];
     config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][source.random_range(0..3)];
-    config.optimizer =
-        [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)][source.random_range(0..3)];
+    config.optimizer = [
+        Optimizer::sgd(0.1),
+        Optimizer::adagrad(0.1),
+        Optimizer::row_wise_adagrad(0.1),
+        Optimizer::momentum(0.1),
+        Optimizer::adam(0.1),
+        Optimizer::row_wise_adam(0.1),
+    ][source.random_range(0..6)];
     if source.random_bool(0.3) {
         config.optimizer.weight_decay = 0.01;
+        config.optimizer.decoupled = source.random_bool(0.5);
     }
+    config.optimizer.own_count = source.random_bool(0.3);
+    config.optimizer.clip_value = source.random_bool(0.2).then_some(0.5);
+    config.optimizer.clip_norm = source.random_bool(0.2).then_some(0.5);
     config.out_of_range = [OutOfRange::Error, OutOfRange::Clamp, OutOfRange::Skip][source.random_range(0..3)];
     let rows = config.total_rows() as u32;
     config.cache_rows = [0, 1, 32, rows / 4, rows / 2, rows][source.random_range(0..6)].min(rows);

@@ -156,7 +156,11 @@ pub struct Format {
     pub precision: Precision,
     /// Number of state values of a row.
     pub state: usize,
+    /// Those that the row has as a whole: the last ones of a row, the first ones of a record.
+    pub scalars: usize,
     pub state_half: bool,
+    /// Whether the state is made of moments.
+    pub moments: bool,
     /// Bits of scale and bias.
     pub head: usize,
     state_bits: usize,
@@ -166,20 +170,25 @@ impl Format {
     pub fn new(config: &GroupConfig) -> Self {
         let dim = config.dim as usize;
         let kind = config.optimizer.kind;
-        let state = match kind {
-            OptimizerKind::Sgd => 0,
-            OptimizerKind::AdaGrad => dim,
-            OptimizerKind::RowWiseAdaGrad => 1,
+        let (each, scalars, moments) = match kind {
+            OptimizerKind::Sgd => (0, 0, false),
+            OptimizerKind::AdaGrad => (dim, 0, false),
+            OptimizerKind::RowWiseAdaGrad => (0, 1, false),
+            OptimizerKind::Momentum => (dim, 0, true),
+            OptimizerKind::Adam => (2 * dim, usize::from(config.optimizer.own_count), true),
+            OptimizerKind::RowWiseAdam => (dim, 1 + usize::from(config.optimizer.own_count), true),
         };
-        let state_half = kind == OptimizerKind::AdaGrad && config.precision != Precision::Fp32;
+        let state_half = each > 0 && config.precision != Precision::Fp32;
         let head = if is_integer(config.precision) { 64 } else { 0 };
         Self {
             dim,
             precision: config.precision,
-            state,
+            state: each + scalars,
+            scalars,
             state_half,
+            moments,
             head,
-            state_bits: state * if state_half { 16 } else { 32 },
+            state_bits: 32 * scalars + each * if state_half { 16 } else { 32 },
         }
     }
 
@@ -216,11 +225,38 @@ impl Format {
     }
 
     fn state(&self, record: &[u32], i: usize) -> Approx {
-        if self.state_half {
-            Approx { value: half_value(take_bits(record, self.head + 16 * i, 16) as u16), radius: 0.0 }
-        } else {
-            Approx::exact(f32::from_bits(take_bits(record, self.head + 32 * i, 32)))
+        let float = |at: usize| Approx::exact(f32::from_bits(take_bits(record, at, 32)));
+        let each = self.state - self.scalars;
+        if i >= each {
+            return float(self.head + 32 * (i - each));
         }
+        let begin = self.head + 32 * self.scalars;
+        if !self.state_half {
+            return float(begin + 32 * i);
+        }
+        let bits = take_bits(record, begin + 16 * i, 16);
+        let value = if self.moments { self.moment_value(bits, i) } else { half_value(bits as u16) };
+        Approx { value, radius: 0.0 }
+    }
+
+    /// The fraction's bits of moment `i` in 16 bits, which has 8 bits of exponent and, if it is a first moment, a sign.
+    fn moment_fraction(&self, i: usize) -> i32 {
+        if i < self.dim { 7 } else { 8 }
+    }
+
+    fn moment_value(&self, bits: u32, i: usize) -> f64 {
+        let width = self.moment_fraction(i);
+        let (fraction, exponent) = (f64::from(bits & ((1 << width) - 1)), (bits >> width & 255) as i32);
+        let whole = if exponent == 0 { fraction } else { fraction + f64::from(1 << width) };
+        let size = whole * 2f64.powi(exponent.max(1) - 127 - width);
+        if width == 7 && bits >> 15 == 1 { -size } else { size }
+    }
+
+    /// Whether rounding `wanted` at random to a neighbour may give the moment `found`.
+    fn moment_ok(&self, found: f64, wanted: Approx, i: usize) -> bool {
+        let unit = |x: f64| 2f64.powf(x.abs().max(TINY).log2().floor() - f64::from(self.moment_fraction(i)));
+        let (low, high) = (wanted.value - wanted.radius, wanted.value + wanted.radius);
+        ((low / unit(low)).floor() * unit(low)..=(high / unit(high)).ceil() * unit(high)).contains(&found)
     }
 
     /// Checks that writing `row` (weights, then state) may give `record`.
@@ -228,7 +264,11 @@ impl Format {
         let (weights, states) = row.split_at(self.dim);
         for (i, &wanted) in states.iter().enumerate() {
             let found = self.state(record, i);
-            let ok = if self.state_half { half_ok(rounding, found.value, wanted) } else { close(found.value, wanted) };
+            let ok = match (self.state_half && i < self.state - self.scalars, self.moments) {
+                (false, _) => close(found.value, wanted),
+                (true, true) => self.moment_ok(found.value, wanted, i),
+                (true, false) => half_ok(rounding, found.value, wanted),
+            };
             if !ok {
                 return Err(format!("state {i}: wanted {wanted:?}, found {}", found.value));
             }
@@ -764,12 +804,50 @@ impl Naive {
     }
 
     fn update(&self, row: &[Approx], gradient: &[Approx]) -> Vec<Approx> {
-        let Optimizer { kind, lr, eps, weight_decay, .. } = self.config.optimizer;
-        let (lr, eps, weight_decay) = (Approx::exact(lr), Approx::exact(eps), Approx::exact(weight_decay));
+        let Optimizer {
+            kind, lr, eps, weight_decay, decoupled, beta1, beta2, own_count, clip_value, clip_norm, ..
+        } = self.config.optimizer;
+        let [lr, eps, weight_decay, beta1, beta2] = [lr, eps, weight_decay, beta1, beta2].map(Approx::exact);
+        let one = Approx::exact(1.0);
         let (weights, states) = row.split_at(self.format.dim);
         let decays = weight_decay.value != 0.0;
+        let n = Approx::exact(self.format.dim as f32);
+        let mean = |squares: &mut dyn Iterator<Item = Approx>| squares.fold(Approx::exact(0.0), |a, b| a + b) / n;
+        // A bound must not make a gradient finite that is not.
+        if gradient.iter().any(|g| !g.finite()) {
+            return vec![Approx { value: f64::NAN, radius: 0.0 }; row.len()];
+        }
+        let mut gradient = gradient.to_vec();
+        if let Some(most) = clip_value.map(f64::from) {
+            gradient.iter_mut().for_each(|g| g.value = g.value.clamp(-most, most));
+        }
+        if let Some(most) = clip_norm.map(Approx::exact) {
+            let norm = (mean(&mut gradient.iter().map(|&g| g * g)) * n).sqrt();
+            // A sum of squares beyond FP32 is refused, too.
+            if !(norm * norm).finite() {
+                return vec![Approx { value: f64::NAN, radius: 0.0 }; row.len()];
+            }
+            let beyond = norm.value + norm.radius - most.value;
+            if norm.value > most.value {
+                gradient.iter_mut().for_each(|g| *g = *g * (most / norm));
+            } else if beyond > 0.0 {
+                let near = Approx { value: 1.0, radius: beyond / most.value };
+                gradient.iter_mut().for_each(|g| *g = *g * near);
+            }
+        }
+        let l2 = decays && !decoupled;
         let g: Vec<Approx> =
-            gradient.iter().zip(weights).map(|(&g, &w)| if decays { g + weight_decay * w } else { g }).collect();
+            gradient.iter().zip(weights).map(|(&g, &w)| if l2 { g + weight_decay * w } else { g }).collect();
+        let counts = own_count && matches!(kind, OptimizerKind::Adam | OptimizerKind::RowWiseAdam);
+        let count = states.last().filter(|_| counts).map(|count| (count.value + 1.0).min(16_777_216.0));
+        // 1 - beta^t, within the bound that the crate states.
+        let fix = |beta: Approx| {
+            let value = 1.0 - beta.value.powf(count.unwrap_or(f64::from(self.t)));
+            Approx { value, radius: value * 2f64.powi(-20) }
+        };
+        let (fix1, fix2) = (fix(beta1), fix(beta2));
+        let first = |i: usize| states[i] + (one - beta1) * (g[i] - states[i]);
+        let second = |v: Approx, square: Approx| v + (one - beta2) * (square - v);
         let squares = g.iter().map(|&g| g * g);
         let states: Vec<Approx> = match kind {
             OptimizerKind::Sgd => Vec::new(),
@@ -778,13 +856,28 @@ impl Naive {
                 let sum = squares.fold(Approx::exact(0.0), |a, b| a + b);
                 vec![states[0] + sum / Approx::exact(self.format.dim as f32)]
             }
+            OptimizerKind::Momentum => (0..g.len()).map(|i| beta1 * states[i] + g[i]).collect(),
+            OptimizerKind::Adam | OptimizerKind::RowWiseAdam => {
+                let v = &states[g.len()..states.len() - usize::from(counts)];
+                let squares: Vec<Approx> =
+                    if kind == OptimizerKind::Adam { squares.collect() } else { vec![mean(&mut { squares })] };
+                let v = v.iter().zip(squares).map(|(&v, square)| second(v, square));
+                let count = count.map(|value| Approx { value, radius: 0.0 });
+                (0..g.len()).map(first).chain(v).chain(count).collect()
+            }
         };
         let step = |i: usize| match kind {
+            OptimizerKind::Momentum => lr * states[i],
+            OptimizerKind::Adam | OptimizerKind::RowWiseAdam => {
+                let v = states[g.len() + if kind == OptimizerKind::Adam { i } else { 0 }];
+                lr * states[i] / (fix1 * ((v / fix2).sqrt() + eps))
+            }
             OptimizerKind::Sgd => lr * g[i],
             OptimizerKind::AdaGrad => lr * g[i] / (states[i].sqrt() + eps),
             OptimizerKind::RowWiseAdaGrad => lr * g[i] / (states[0].sqrt() + eps),
         };
-        (0..weights.len()).map(|i| weights[i] - step(i)).chain(states.iter().copied()).collect()
+        let shrunk = |i: usize| if decays && decoupled { step(i) + lr * weight_decay * weights[i] } else { step(i) };
+        (0..weights.len()).map(|i| weights[i] - shrunk(i)).chain(states.iter().copied()).collect()
     }
 
     pub fn flush(&mut self) -> Effect {
@@ -1310,6 +1403,11 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             Optimizer::sgd(0.3),
             Optimizer::adagrad(0.1),
             Optimizer::row_wise_adagrad(0.1),
+            Optimizer::momentum(0.1),
+            Optimizer::adam(0.1).with_decoupled(true),
+            Optimizer::adam(0.1).with_own_count(true).with_clip_value(Some(0.75)),
+            Optimizer::row_wise_adam(0.1).with_clip_norm(Some(0.5)),
+            Optimizer::row_wise_adam(0.1).with_own_count(true),
         ]),
         prop_oneof![3 => Just(0.0f32), 1 => Just(0.01)],
         prop_oneof![
@@ -1434,7 +1532,13 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
     let mut add = |name: &str, config: &GroupConfig, run: Vec<BatchData>| {
         cases.push((name.to_string(), config.clone(), run));
     };
-    let optimizers = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)];
+    let optimizers = [
+        Optimizer::sgd(0.1),
+        Optimizer::adagrad(0.1),
+        Optimizer::row_wise_adagrad(0.1),
+        Optimizer::adam(0.1),
+        Optimizer::row_wise_adam(0.1).with_own_count(true),
+    ];
     for precision in Precision::ALL {
         for optimizer in optimizers {
             let base = |tables: &[u32], dim: u32, cache_rows: u32| {

@@ -55,7 +55,7 @@ pub fn update(
     let (dim, words) = (params.dim as usize, record::slot_words(params));
     let partials = &scratch[params.partials as usize * quad_width(params.dim) as usize..];
     let gradients = Gradients { params, accesses, factors: &[], grad_outputs, inverse: f32::from_bits(totals.end) };
-    let rule = record::rule(params, rate);
+    let rule = record::rule(params, rate, totals.start);
     let width = params.ways();
     // Calls `work` with the sum of a row's gradients and a buffer for the row.
     let with_sum = |u: usize, work: &mut dyn FnMut(&[f32], &mut Vec<f32>) -> bool| {

@@ -34,7 +34,7 @@ pub fn robe_blocks(
 ) {
     let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
     let (rule, storage, noise) = (
-        record::rule(params, rate),
+        record::rule(params, rate, 0),
         Storage::new(record::precision(params), robe),
         record::noise(params, targets[0].start),
     );

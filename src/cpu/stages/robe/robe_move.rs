@@ -5,7 +5,7 @@ use crate::{config::OptimizerKind, record::rows::optimise::Rule};
 /// Moves a weight and its state by the sum of its gradients: SGD or AdaGrad. Returns 1 if the sum or a new value is not
 /// finite, so that the weight stays; else 0. Twin of `shaders/shared/robe_move.wgsl`.
 pub(crate) fn move_weight(rule: Rule, sum: f32, weight: &mut f32, state: Option<&mut f32>) -> u32 {
-    let Rule { kind, lr, eps, weight_decay } = rule;
+    let Rule { kind, lr, eps, weight_decay, .. } = rule;
     let g = sum + weight_decay * *weight;
     let mut by = lr * g;
     let mut squares = 0.0;

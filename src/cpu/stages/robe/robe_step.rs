@@ -20,7 +20,7 @@ pub fn robe_step(
     tables: &mut [u32],
     rate: &Rate,
 ) {
-    let (rule, decays, has_state) = (record::rule(params, rate), params.weight_decay != 0.0, params.optimizer != 0);
+    let (rule, decays, has_state) = (record::rule(params, rate, 0), params.weight_decay != 0.0, params.optimizer != 0);
     let (memory, states): (&mut [f32], &mut [f32]) =
         (bytemuck::cast_slice_mut(memory), bytemuck::cast_slice_mut(states));
     let mut skipped = 0;

@@ -30,7 +30,7 @@ pub fn robe_update(
     rate: &Rate,
 ) {
     let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
-    let all = Covered { due, rule: record::rule(params, rate) };
+    let all = Covered { due, rule: record::rule(params, rate, 0) };
     let window = robe.window.min(robe.weights - robe.first) as usize;
     let memory: &mut [f32] = bytemuck::cast_slice_mut(&mut memory[..window]);
     // Without a state `states` is not read.

@@ -1,0 +1,203 @@
+//! The optimisers with moments: known answers, and how the moments age in records of 16 bits.
+
+use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Precision, RandomBits, Rounding, codec};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+const DIM: usize = 3;
+
+/// What a second program does in FP64 for one group of rows, written from the definitions and not from this crate.
+struct Torch {
+    weights: Vec<[f64; DIM]>,
+    m: Vec<[f64; DIM]>,
+    v: Vec<[f64; DIM]>,
+    t: i32,
+    /// Rows without a gradient take part with a gradient of zero.
+    dense: bool,
+    /// The factor of decoupled decay.
+    decay: f64,
+}
+
+impl Torch {
+    const LR: f64 = 0.05;
+
+    fn new(weights: &[f32], dense: bool, decay: f64) -> Self {
+        let weights: Vec<_> = weights.chunks(DIM).map(|row| [0, 1, 2].map(|e| f64::from(row[e]))).collect();
+        let zeros = vec![[0.0; DIM]; weights.len()];
+        Self { m: zeros.clone(), v: zeros, weights, t: 0, dense, decay }
+    }
+
+    /// The step of torch 2.9's `SparseAdam` (`_functional.sparse_adam`): the correction stands in the step size, and eps is added to the
+    /// root before it. With `dense`, of `torch.optim.AdamW`, whose denominator is the corrected root and eps.
+    fn step(&mut self, gradients: &[(usize, [f64; DIM])]) {
+        self.t += 1;
+        let [fix1, fix2] = [f64::from(0.9f32), f64::from(0.999f32)].map(|beta| 1.0 - beta.powi(self.t));
+        for row in 0..self.weights.len() {
+            let given = gradients.iter().find(|(at, _)| *at == row);
+            let Some(g) = given.map(|(_, g)| *g).or(self.dense.then_some([0.0; DIM])) else { continue };
+            for (e, &g) in g.iter().enumerate() {
+                let (m, v) = (&mut self.m[row][e], &mut self.v[row][e]);
+                let w = &mut self.weights[row][e];
+                *w *= 1.0 - Self::LR * self.decay;
+                *m = f64::from(0.9f32) * *m + (1.0 - f64::from(0.9f32)) * g;
+                *v = f64::from(0.999f32) * *v + (1.0 - f64::from(0.999f32)) * g * g;
+                *w -= if self.dense {
+                    Self::LR / fix1 * *m / ((*v / fix2).sqrt() + 1e-8)
+                } else {
+                    Self::LR * fix2.sqrt() / fix1 * *m / (v.sqrt() + 1e-8)
+                };
+            }
+        }
+    }
+
+    /// The largest distance of a group's weights from these.
+    fn distance(&self, group: &mut CpuGroup) -> f64 {
+        let rows: Vec<u32> = (0..self.weights.len() as u32).collect();
+        let found = group.read_rows(&rows).unwrap();
+        self.weights.iter().flatten().zip(&found).map(|(w, x)| (w - f64::from(*x)).abs()).fold(0.0, f64::max)
+    }
+}
+
+/// Trains 7 rows for 80 steps and returns the largest distance from the second program's weights. `all` rows have a gradient in each step,
+/// or else only some.
+fn distance(optimizer: Optimizer, all: bool, dense: bool, decay: f64, cache_rows: u32) -> f64 {
+    let mut config = GroupConfig::new(&[7], DIM as u32).with_precision(Precision::Fp32).with_optimizer(optimizer);
+    (config.init, config.cache_rows) = (Init::Uniform { low: -1.0, high: 1.0 }, cache_rows);
+    let mut group = CpuGroup::new(config).unwrap();
+    let start = group.read_rows(&[0, 1, 2, 3, 4, 5, 6]).unwrap();
+    let mut torch = Torch::new(&start, dense, decay);
+    let mut source = StdRng::seed_from_u64(1);
+    for _ in 0..80 {
+        let rows: Vec<u32> = (0..7).filter(|_| all || source.random_bool(0.3)).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let grads: Vec<f32> = (0..rows.len() * DIM).map(|_| source.random_range(-1.0..2.0)).collect();
+        let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
+        group.forward(&rows, &offsets, None).unwrap();
+        group.backward(&grads).unwrap();
+        let gradients: Vec<_> = rows
+            .iter()
+            .zip(grads.chunks(DIM))
+            .map(|(&row, g)| (row as usize, [0, 1, 2].map(|e| f64::from(g[e]))))
+            .collect();
+        torch.step(&gradients);
+    }
+    torch.distance(&mut group)
+}
+
+#[test]
+fn adam_is_sparse_adam() {
+    let mut adam = Optimizer::adam(0.05);
+    for cache_rows in [0, 7] {
+        let found = distance(adam, false, false, 0.0, cache_rows);
+        assert!(found < 2e-5, "{found}");
+    }
+    // Dense Adam moves rows without a gradient, so it is another program unless each step has each row.
+    assert!(distance(adam, false, true, 0.0, 0) > 1e-2);
+    let found = distance(adam, true, true, 0.0, 7);
+    assert!(found < 2e-5, "{found}");
+    // Decoupled decay is AdamW's, and L2 is not.
+    adam = adam.with_weight_decay(0.1).with_decoupled(true);
+    let found = distance(adam, true, true, f64::from(0.1f32), 0);
+    assert!(found < 2e-5, "{found}");
+    assert!(distance(adam.with_decoupled(false), true, true, f64::from(0.1f32), 0) > 1e-3);
+    // A row's own count is the group's where each step has each row, and only there.
+    let counts = Optimizer::adam(0.05).with_own_count(true);
+    assert!(distance(counts, true, true, 0.0, 0) < 2e-5);
+    assert!(distance(counts, false, false, 0.0, 0) > 1e-3);
+}
+
+/// A table without a cache, so that each step reads and writes its records, and steps that give each weight of a row the same gradient.
+struct Records {
+    group: CpuGroup,
+    rows: Vec<u32>,
+}
+
+impl Records {
+    fn new(optimizer: Optimizer, precision: Precision, rounding: Rounding, rows: u32) -> Self {
+        let mut config = GroupConfig::new(&[rows], 4).with_optimizer(optimizer).with_precision(precision);
+        (config.rounding, config.random_bits) = (rounding, RandomBits::TwentyFour);
+        Self { group: CpuGroup::new(config).unwrap(), rows: (0..rows).collect() }
+    }
+
+    fn step(&mut self, gradient: f32) {
+        let offsets: Vec<u32> = (0..=self.rows.len() as u32).collect();
+        self.group.forward(&self.rows, &offsets, None).unwrap();
+        self.group.backward(&vec![gradient; 4 * self.rows.len()]).unwrap();
+    }
+
+    fn weights(&mut self) -> Vec<f32> {
+        self.group.read_rows(&self.rows).unwrap()
+    }
+
+    /// The mean of a number of the rows' states.
+    fn mean(&mut self, element: u32) -> f64 {
+        let layout = self.group.layout().row;
+        let records = self.group.snapshot().unwrap().records;
+        let states = records.chunks(layout.record_words as usize).map(|record| codec::state(&layout, record, element));
+        states.map(f64::from).sum::<f64>() / self.rows.len() as f64
+    }
+}
+
+#[test]
+fn zero_gradients_after_large_ones_move_no_weight_far() {
+    for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+        for precision in [Precision::Fp32, Precision::Fp16, Precision::Int8] {
+            for optimizer in
+                [Optimizer::adam(0.01), Optimizer::adam(0.01).with_own_count(true), Optimizer::row_wise_adam(0.01)]
+            {
+                for size in [1e-12, 1e-6, 1.0, 1e6, 1e15] {
+                    let mut records = Records::new(optimizer, precision, rounding, 50);
+                    (0..5).for_each(|_| records.step(size));
+                    let before = records.weights();
+                    (0..1500).for_each(|_| records.step(0.0));
+                    let after = records.weights();
+                    // The rule itself goes on by about 5 lr.
+                    let far = before.iter().zip(&after).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                    assert!(far < 10.0 * 0.01, "{rounding:?} {precision:?} {:?} {size}: {far}", optimizer.kind);
+                    assert!(size < 1e-7 || far > 0.02, "the first moment goes on: {far}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_small_update_is_not_lost_on_average() {
+    for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+        let mut records = Records::new(Optimizer::adam(0.0), Precision::Fp16, rounding, 2000);
+        records.step(1.0);
+        let (mut m, mut v) = (0.1f64, 0.001f64);
+        for _ in 0..600 {
+            records.step(0.01);
+            m += 0.1 * (0.01 - m);
+            v += 0.001 * (0.0001 - v);
+        }
+        // v has lost nearly half of itself, by a thousandth a step: less than half of the least step of 8 bits.
+        let (found_m, found_v) = (records.mean(0), records.mean(4));
+        assert!((found_m / m - 1.0).abs() < 2e-3, "{rounding:?}: {found_m}, not {m}");
+        assert!((found_v / v - 1.0).abs() < 2e-3, "{rounding:?}: {found_v}, not {v}");
+        assert!((found_v / 0.001 - 1.0).abs() > 0.4, "a moment that stays would show");
+    }
+}
+
+#[test]
+fn a_bound_lets_no_bad_gradient_in() {
+    for optimizer in
+        [Optimizer::adam(0.1), Optimizer::row_wise_adam(0.1), Optimizer::momentum(0.1), Optimizer::sgd(0.1)]
+    {
+        for optimizer in [optimizer.with_clip_value(Some(1.0)), optimizer.with_clip_norm(Some(1.0)), optimizer] {
+            for precision in [Precision::Fp32, Precision::Int4] {
+                let mut records = Records::new(optimizer, precision, Rounding::Nearest, 3);
+                records.step(0.5);
+                let before = records.group.snapshot().unwrap().records;
+                for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                    records.step(bad);
+                    assert_eq!(records.group.snapshot().unwrap().records, before, "{optimizer:?} {bad}");
+                }
+                records.step(2.0);
+                assert_ne!(records.group.snapshot().unwrap().records, before, "a good gradient moves the row");
+            }
+        }
+    }
+}
