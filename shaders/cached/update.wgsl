@@ -212,6 +212,8 @@ fn handle(i: u32, lane: Lane) {
         }
     }
     workgroupBarrier();
+    // Every lane has read the row's second moment and count; one of them replaces both.
+    if (params.optimizer >= ADAM && params.scalars > 0u) { storageBarrier(); }
     if (bad) { atomicStore(&wrong[mine], 1u); }
     if (live && bypass) { atomicStore(&packs, 1u); }
     workgroupBarrier();
