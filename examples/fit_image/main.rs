@@ -36,11 +36,11 @@ struct Args {
     /// Update rule of the tables.
     #[arg(long, default_value = "adagrad")]
     optimizer: OptimizerKind,
-    /// Learning rate of the tables [default: 0.1 with AdaGrad, 0.01 with Adam].
+    /// Learning rate of the tables [default: 0.05 with AdaGrad, 0.01 with Adam].
     #[arg(long)]
     lr: Option<f32>,
     /// Learning rate of the perceptron.
-    #[arg(long, default_value_t = 0.01)]
+    #[arg(long, default_value_t = 0.007)]
     mlp_lr: f32,
     /// Share of the learning rates that is left at the end; they fall during the second half of the steps.
     #[arg(long, default_value_t = 0.05)]
@@ -168,7 +168,7 @@ impl Fit {
         let grid = Grid::new(LEVELS, 16.0, 1.5, 1 << 15);
         let (rows, init) = (grid.tables(), Init::Uniform { low: -1e-4, high: 1e-4 });
         let (default, rule) = match args.optimizer {
-            OptimizerKind::AdaGrad => (0.1, Optimizer::adagrad(0.1)),
+            OptimizerKind::AdaGrad => (0.05, Optimizer::adagrad(0.05)),
             OptimizerKind::Adam => (0.01, Optimizer::adam(0.01).with_beta2(0.99).with_eps(1e-15)),
             other => return Err(format!("--optimizer: wanted adagrad or adam, found {other}").into()),
         };
