@@ -158,20 +158,26 @@ impl Embedding for Recorded {
         };
         let outputs = buffer(wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC);
         let back = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+        let (told, heard) = std::sync::mpsc::channel();
         self.record(|group, encoder| {
             group.record_forward_prefetched(encoder, outputs.slice(..))?;
             encoder.copy_buffer_to_buffer(&outputs, 0, &back, 0, bytes);
-            encoder.map_buffer_on_submit(&back, wgpu::MapMode::Read, .., |mapped| mapped.unwrap());
+            encoder.map_buffer_on_submit(&back, wgpu::MapMode::Read, .., move |mapped| {
+                mapped.unwrap();
+                let _ = told.send(());
+            });
             Ok(())
         })?;
+        // The buffer is readable before the callbacks have run, which the poll of another test's thread may do. They run in the order of their
+        // requests, so that the step's report has come, too, once this callback has run.
         let device = self.context.device();
-        let found = loop {
+        while heard.try_recv().is_err() {
             device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
-            // The poll of another test's thread may not have delivered the mapping yet.
-            if let Ok(range) = back.get_mapped_range(..bytes) {
-                break bytemuck::pod_collect_to_vec(&range);
-            }
-        };
+            std::thread::yield_now();
+        }
+        let range = back.get_mapped_range(..bytes).unwrap();
+        let found = bytemuck::pod_collect_to_vec(&range);
+        drop(range);
         self.group.check().inspect_err(|_| self.group.abandon_backward())?;
         Ok(found)
     }
