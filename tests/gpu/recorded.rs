@@ -1,6 +1,8 @@
 //! A group driven only through its `record_*` methods, as a program with its own encoders drives it. It has the interface of the other
 //! backends, so that whole runs can be compared.
 
+use std::sync::mpsc;
+
 use hotrow::{
     Batch, Context, Counters, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, Layout, Lookup, LookupKind,
     LossScale, MemoryReport, Part, Pooling, Scaler, ScalerState,
@@ -10,8 +12,18 @@ use hotrow::{
 pub(crate) struct Recorded {
     pub(crate) group: Group,
     context: Context,
-    /// The submission of a prefetch, and the shape of its batch.
-    asked: Option<(wgpu::SubmissionIndex, u64)>,
+    /// The submission of a prefetch, the shape of its batch, and the word that the prefetch's report has come.
+    asked: Option<(wgpu::SubmissionIndex, u64, mpsc::Receiver<()>)>,
+}
+
+/// Has `told` told once `buffer`, whose mapping is requested last in `encoder`, is mapped.
+fn tell(encoder: &wgpu::CommandEncoder, buffer: &wgpu::Buffer, told: mpsc::Sender<()>) {
+    let kept = buffer.clone(); // a buffer that is dropped earlier is not mapped
+    encoder.map_buffer_on_submit(buffer, wgpu::MapMode::Read, .., move |mapped| {
+        mapped.unwrap();
+        drop(kept);
+        let _ = told.send(());
+    });
 }
 
 impl Recorded {
@@ -138,13 +150,24 @@ impl Embedding for Recorded {
             offsets: offset_buffer.slice(..),
             weights: weight_buffer.as_ref().map(|buffer| buffer.slice(..n)),
         };
-        let ((), after) = self.record(|group, encoder| group.record_prefetch(encoder, &batch))?;
+        let marker = self.context.device().create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 4,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let (told, heard) = mpsc::channel();
+        let ((), after) = self.record(|group, encoder| {
+            group.record_prefetch(encoder, &batch)?;
+            tell(encoder, &marker, told);
+            Ok(())
+        })?;
         let rows = if self.config().pooling == Pooling::None { indices.len() } else { offsets.len() - 1 };
-        self.asked = Some((after, rows as u64));
+        self.asked = Some((after, rows as u64, heard));
         Ok(())
     }
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-        let (after, rows) = self.asked.take().expect("a prefetch has been recorded");
+        let (after, rows, reported) = self.asked.take().expect("a prefetch has been recorded");
         self.group.fetch(Some(after))?;
         let bytes = rows * u64::from(self.config().dim) * 4;
         let buffer = |usage| {
@@ -158,22 +181,21 @@ impl Embedding for Recorded {
         };
         let outputs = buffer(wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC);
         let back = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
-        let (told, heard) = std::sync::mpsc::channel();
+        let (told, heard) = mpsc::channel();
         self.record(|group, encoder| {
             group.record_forward_prefetched(encoder, outputs.slice(..))?;
             encoder.copy_buffer_to_buffer(&outputs, 0, &back, 0, bytes);
-            encoder.map_buffer_on_submit(&back, wgpu::MapMode::Read, .., move |mapped| {
-                mapped.unwrap();
-                let _ = told.send(());
-            });
+            tell(encoder, &back, told);
             Ok(())
         })?;
-        // The buffer is readable before the callbacks have run, which the poll of another test's thread may do. They run in the order of their
-        // requests, so that the step's report has come, too, once this callback has run.
+        // A buffer is readable before the callbacks have run, which the poll of another test's thread may do. The callbacks of one encoder run in
+        // the order of their requests, so the report of a step has come once the callback requested after it has run.
         let device = self.context.device();
-        while heard.try_recv().is_err() {
-            device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
-            std::thread::yield_now();
+        for word in [reported, heard] {
+            while word.try_recv().is_err() {
+                device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+                std::thread::yield_now();
+            }
         }
         let range = back.get_mapped_range(..bytes).unwrap();
         let found = bytemuck::pod_collect_to_vec(&range);
