@@ -436,6 +436,12 @@ impl Lookup for Plain {
         self.backward(&values.iter().map(|x| x * scaler.inverse).collect::<Vec<_>>())
     }
 
+    fn weight_gradient(&mut self, _: &[u32], _: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+        let none = Error::Order { call: "weight_gradient", wanted: "a forward", found: "none" };
+        let bags = self.pending.as_ref().ok_or(none)?;
+        Ok(floats(&self.model.weight_gradient(bags, grad_outputs)))
+    }
+
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         let dim = self.model.format.dim;
         Ok(rows.iter().flat_map(|&row| floats(&self.model.newest(row)[..dim])).collect())
@@ -594,6 +600,7 @@ enum Bend {
     Counters,
     Output,
     FrozenOutput,
+    WeightGradient,
     ReadRow,
     /// One of two equal indices' gradients is lost (pooling none).
     LostDuplicate,
@@ -733,6 +740,14 @@ impl Lookup for Bent {
 
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         self.inner.backward_scaled(grad_outputs, scaler)
+    }
+
+    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+        let mut found = self.inner.weight_gradient(indices, offsets, grad_outputs)?;
+        if let Bend::WeightGradient = self.bend {
+            found.iter_mut().filter(|x| x.abs() > 0.01).for_each(|x| *x *= 1.001);
+        }
+        Ok(found)
     }
 
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
@@ -1048,6 +1063,7 @@ fn rejects_wrong_outputs() {
     rejected(Bend::Output, |_| {}, "forward: output");
     rejected(Bend::NoWeights, |_| {}, "forward: output");
     rejected(Bend::FrozenOutput, |_| {}, "frozen: output");
+    rejected(Bend::WeightGradient, |_| {}, "weight gradient of index");
     rejected(Bend::ReadRow, |_| {}, "ReadRows");
     rejected(Bend::Config(|config| config.pooling = Pooling::Sum), mean, "forward: output");
 }

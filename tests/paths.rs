@@ -123,6 +123,7 @@ impl Paths {
             }
             _ => {}
         }
+        let Batch { indices, offsets, .. } = batch;
         let spoiled = source.random_bool(0.1).then(|| source.random_range(0..outputs.max(1)));
         let salt: u32 = source.random_range(1..1000);
         let grads: Vec<f32> = (0..outputs)
@@ -134,6 +135,7 @@ impl Paths {
                 }
             })
             .collect();
+        self.both("weight gradient", |group| Ok(bits(&group.weight_gradient(indices, offsets, &grads)?)))?;
         match source.random_range(0..8) {
             0 => {
                 self.both("abandon", |group| {
@@ -269,7 +271,13 @@ fn random_runs(seeds: Range<u64>, large: bool, but: &[usize]) {
 fn prefetched(paths: &mut Paths, [first, second]: &[Batch; 2]) -> Result<(), String> {
     let Some(outputs) = paths.outputs("forward", first, false)? else { return Ok(()) };
     let grads = vec![0.25; outputs];
+    let slopes = |group: &mut CpuGroup| Ok(bits(&group.weight_gradient(&first.indices, &first.offsets, &grads)?));
+    let before = paths.both("weight gradient before a prefetch", slopes)?;
     paths.both("prefetch", |group| group.prefetch(&second.indices, &second.offsets, second.weights.as_deref()))?;
+    // The tags are those of the next step already.
+    if paths.both("weight gradient after a prefetch", slopes)? != before {
+        return Err("the prefetch changed the weight gradient".into());
+    }
     paths.both("backward before a prefetched forward", |group| group.backward(&grads))?;
     let outputs = paths.both("prefetched forward", |group| Ok(bits(&group.forward_prefetched()?)))?;
     if let Some(outputs) = outputs {
@@ -439,6 +447,8 @@ fn a_difference_is_noticed() {
     paths.direct.write_rows(&[2], &[0.5; 16]).unwrap();
     assert_eq!(paths.compare("other rows").unwrap_err(), "other rows: records differ");
     assert_eq!(paths.outputs("forward", &batch, false).unwrap_err(), "forward differs");
+    let slopes = |group: &mut CpuGroup| Ok(bits(&group.weight_gradient(&batch.indices, &batch.offsets, &[0.5; 32])?));
+    assert!(paths.both("weight gradient", slopes).unwrap_err().starts_with("weight gradient"));
 
     let mut paths = Paths::new(&config);
     paths.direct.forward(&batch.indices, &batch.offsets, None).unwrap();

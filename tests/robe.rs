@@ -7,7 +7,10 @@ use hotrow::{
     robe::{self, Backward, Config, hash::PRIME},
 };
 use hotrow_harness::shared;
-use shared::{Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, packed, random_grads, weights};
+use shared::{
+    Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, packed, random_grads, weight_gradients,
+    weights,
+};
 
 #[test]
 fn steps_are_the_model_s() {
@@ -25,6 +28,9 @@ fn steps_are_the_model_s() {
                 close(&found, &outputs(&config, &weights(&config, &before), &bags))
                     .unwrap_or_else(|e| panic!("{seed}: {e}"));
                 let grads = random_grads(seed, found.len());
+                let found = group.weight_gradient(&bags.indices, &bags.offsets, &grads).unwrap();
+                let wanted = weight_gradients(&config, &weights(&config, &before), &bags, &grads);
+                close(&found, &wanted).unwrap_or_else(|e| panic!("{seed}: gradient of the weights: {e}"));
                 group.backward(&grads).unwrap();
                 let after = group.snapshot();
                 seen += moved(&config, &bags, &grads, &before, &after)
@@ -51,6 +57,12 @@ fn a_wrong_step_is_noticed() {
     let mut wrong = after.clone();
     wrong.weight_words[w] = (f32::from_bits(wrong.weight_words[w]) + 1e-4).to_bits();
     assert!(moved(&config, &bags, &grads, &before, &wrong).is_err());
+    let mut slopes = weight_gradients(&config, &weights(&config, &before), &bags, &grads);
+    group.forward(&bags.indices, &bags.offsets, None).unwrap();
+    let found_slopes = group.weight_gradient(&bags.indices, &bags.offsets, &grads).unwrap();
+    assert!(close(&found_slopes, &slopes).is_err(), "these are of the weights after the step");
+    slopes = weight_gradients(&config, &weights(&config, &after), &bags, &grads);
+    close(&found_slopes, &slopes).unwrap();
     let other = config.clone().with_chunk(config.chunk + 1);
     assert!(moved(&other, &bags, &grads, &before, &after).is_err());
     found[0] += 1e-3;

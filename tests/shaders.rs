@@ -427,7 +427,19 @@ fn the_most_windows_and_shards_pass_every_check() {
     let kernels: Vec<_> =
         hotrow::internals::kernels().iter().filter(|kernel| hotrow::internals::shader::has_windows(kernel)).collect();
     let names: Vec<_> = kernels.iter().map(|kernel| kernel.name).collect();
-    assert_eq!(names, ["exchange", "gather", "update", "assign", "robe_gather", "robe_decode"]);
+    assert_eq!(
+        names,
+        [
+            "exchange",
+            "gather",
+            "weight_gradient",
+            "update",
+            "assign",
+            "robe_gather",
+            "robe_decode",
+            "robe_weight_gradient"
+        ]
+    );
     for kernel in kernels {
         for width in [1, 4] {
             let cut = Cut { width, windows, ..Cut::ONE };

@@ -7,7 +7,7 @@ use crate::{
     error::Error,
     gpu::{
         engine::{
-            bind::{Batch, GradBuffer},
+            bind::{Batch, GradBuffer, WeightGradient},
             changing::Changing,
             context::Context,
             readback::Reports,
@@ -21,7 +21,7 @@ use crate::{
         counters::Counters,
         layout::{Layout, Rate, ScalerState},
         params::Mode,
-        step_state::StepState,
+        step_state::{Pending, StepState},
     },
 };
 
@@ -112,6 +112,63 @@ pub(crate) trait Kind: Sized {
         grad_outputs: GradBuffer<'_>,
         scaler: &wgpu::Buffer,
     ) -> Result<(), Error>;
+
+    /// Records the gradients of the per-index weights of `forward`, which has indices and waits for its backward.
+    fn record_weight_gradient_of(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        forward: Pending,
+        bound: &WeightGradient<'_>,
+    ) -> Result<(), Error>;
+
+    /// Checks the caller's buffers, then records the gradients of the per-index weights.
+    fn record_checked_weight_gradient(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        grad_outputs: wgpu::BufferSlice<'_>,
+        grad_weights: wgpu::BufferSlice<'_>,
+    ) -> Result<(), Error> {
+        let context = self.front().context.clone();
+        context.guarded(|| {
+            let forward = self.front().state.wants_forward("weight_gradient")?;
+            let shape = batch.shape(self.rows())?;
+            batch::check_same(forward, shape.0.into(), shape.1.into())?;
+            if shape.0 == 0 {
+                return Ok(());
+            }
+            let bound = context.bind_weight_gradient(self.rows(), shape, batch.offsets, grad_outputs, grad_weights)?;
+            self.record_weight_gradient_of(encoder, forward, &bound)
+        })
+    }
+
+    /// Computes the gradients of the per-index weights of the last forward.
+    async fn weights_gradient(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        grad_outputs: &[f32],
+    ) -> Result<Vec<f32>, Error> {
+        let context = self.front().context.clone();
+        let found = async {
+            self.quiet().await?;
+            let forward = self.front().state.wants_forward("weight_gradient")?;
+            let batch = Uploaded::new(&context, self.rows(), indices, offsets, None)?;
+            batch::check_same(forward, indices.len() as u64, offsets.len() as u64 - 1)?;
+            batch::check_grads(self.rows(), forward, grad_outputs.len())?;
+            if indices.is_empty() {
+                return Ok(Vec::new());
+            }
+            let grads = UploadedGrads::new(&context, GradSlice::F32(grad_outputs))?;
+            let bytes = indices.len() as u64 * 4;
+            let found = context.buffer("grad_weights", bytes, wgpu::BufferUsages::empty())?;
+            let mut encoder = context.new_encoder();
+            let (batch, all) = (batch.batch(), grads.buffer().slice());
+            self.record_checked_weight_gradient(&mut encoder, &batch, all, found.slice(..))?;
+            Ok(floats(&context.download_async(encoder, &[(&found, bytes)]).await?[0]))
+        };
+        context.guard(found).await
+    }
 
     /// Records the copy of linear rows to `outputs`. The rows must exist. A staged table submits work of its own in between.
     fn record_read_rows(
@@ -348,6 +405,36 @@ macro_rules! front {
                 self.record_backward_by(encoder, grad_outputs, verdict)
             }
 
+            /// Records the gradients of the per-index weights of the last recorded forward: `grad_weights` gets a float for each index.
+            /// `batch` is that forward's, `grad_outputs` has the shape of its outputs. [`Lookup`](crate::Lookup::weight_gradient) says what
+            /// they are. A prefetch may stand between the two calls. After a forward that the device skipped the gradients are 0.
+            ///
+            /// # Errors
+            /// [`Error::Order`] unless a forward waits for its backward, [`Error::Length`] for a batch of another shape, [`Error::Buffer`]
+            /// for buffers that cannot be bound, and for gradients in a buffer of the inputs; [`Error::TooLarge`].
+            pub fn record_weight_gradient(
+                &mut self,
+                encoder: &mut wgpu::CommandEncoder,
+                batch: &Batch<'_>,
+                grad_outputs: wgpu::BufferSlice<'_>,
+                grad_weights: wgpu::BufferSlice<'_>,
+            ) -> Result<(), Error> {
+                self.record_checked_weight_gradient(encoder, batch, grad_outputs, grad_weights)
+            }
+
+            /// As [`Lookup::weight_gradient`](crate::Lookup::weight_gradient), as a future.
+            ///
+            /// # Errors
+            /// As [`Lookup::weight_gradient`](crate::Lookup::weight_gradient).
+            pub async fn weight_gradient_async(
+                &mut self,
+                indices: &[u32],
+                offsets: &[u32],
+                grad_outputs: &[f32],
+            ) -> Result<Vec<f32>, Error> {
+                self.weights_gradient(indices, offsets, grad_outputs).await
+            }
+
             /// As [`Lookup::forward_into`](crate::Lookup::forward_into), as a future: in a browser a call cannot wait.
             ///
             /// # Errors
@@ -451,6 +538,16 @@ macro_rules! front {
                 scaler.decided()?;
                 let context = self.front.context.clone();
                 context.block_on(self.move_weights(grad_outputs, &scaler.verdict()))
+            }
+
+            fn weight_gradient(
+                &mut self,
+                indices: &[u32],
+                offsets: &[u32],
+                grad_outputs: &[f32],
+            ) -> Result<Vec<f32>, Error> {
+                let context = self.front.context.clone();
+                context.block_on(self.weights_gradient(indices, offsets, grad_outputs))
             }
 
             fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {

@@ -38,12 +38,13 @@ pub mod stages {
         cached::{
             admit::admit, arrange::arrange, assign::assign, begin::begin, claim::claim, collect::collect,
             combine::combine, exchange::exchange, gather::gather, linearize::linearize, locate::locate, merge::merge,
-            probe::probe, reset::reset, touch::touch, update::update, wanted::wanted,
+            probe::probe, reset::reset, touch::touch, update::update, wanted::wanted, weight_gradient::weight_gradient,
         },
         robe::{
             robe_blocks::robe_blocks, robe_covered::robe_covered, robe_gather::robe_gather,
             robe_gradient::robe_gradient, robe_hash::robe_hash, robe_keys::robe_keys, robe_merge::robe_merge,
             robe_runs::robe_runs, robe_scatter::robe_scatter, robe_step::robe_step, robe_update::robe_update,
+            robe_weight_gradient::robe_weight_gradient,
         },
         scaler::{inspect::inspect, rescale::rescale},
         sort::{

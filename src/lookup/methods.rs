@@ -62,6 +62,11 @@ macro_rules! own_lookup {
                 self: &mut Self, grad_outputs: $crate::scaler::GradSlice<'_>, scaler: &$crate::table::layout::ScalerState
             ) -> Result<(), $crate::error::Error>;
 
+            /// The gradient of the last forward's loss with respect to each index's weight.
+            fn weight_gradient(
+                self: &mut Self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]
+            ) -> Result<Vec<f32>, $crate::error::Error>;
+
             /// Reads the newest weights of linear rows, `[rows, dim]`.
             fn read_rows(self: &mut Self, rows: &[u32]) -> Result<Vec<f32>, $crate::error::Error>;
 

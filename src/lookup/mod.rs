@@ -109,6 +109,29 @@ pub trait Lookup {
     /// As [`backward`](Self::backward); [`Error::Order`] for a scaler that has not decided yet.
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error>;
 
+    /// Returns the gradient of the last forward's loss with respect to each index's weight (TBE's gradient of `indice_weights`): the dot
+    /// product of the row, as that forward read it, and the gradient of its output row; with mean pooling divided by the number of rows of
+    /// its bag. An index that is left out has gradient 0. `indices` and `offsets` are that forward's, which may have had no weights;
+    /// `grad_outputs` has the gradients of its outputs. Nothing changes, and the forward still waits for its backward. With gradients of a
+    /// scaled loss the result is scaled likewise.
+    ///
+    /// ```
+    /// use hotrow::{CpuGroup, Error, GroupConfig, Init};
+    ///
+    /// let mut group = CpuGroup::new(GroupConfig::new(&[100], 2).with_init(Init::Constant(3.0)))?;
+    /// let (indices, offsets) = ([5, 6], [0, 2]);
+    /// group.forward(&indices, &offsets, Some(&[0.25, 0.75]))?;
+    /// assert_eq!(group.weight_gradient(&indices, &offsets, &[1.0, 2.0])?, [9.0, 9.0]); // 3 * 1 + 3 * 2
+    /// group.backward(&[1.0, 2.0])?;
+    /// assert!(group.weight_gradient(&indices, &offsets, &[1.0, 2.0]).is_err());
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Order`] unless a forward waits for its backward, and for an index outside its table, which no forward of this batch can have
+    /// accepted; [`Error::Length`] for a batch or gradients of another shape; [`Error::BadOffsets`]; [`Error::OutOfMemory`].
+    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error>;
+
     /// Reads the newest weights of linear rows, flushed or not: `[rows, dim]`.
     ///
     /// # Errors

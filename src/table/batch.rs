@@ -93,6 +93,17 @@ pub(crate) fn check_grads(config: &GroupConfig, forward: Pending, found: usize) 
     if found == wanted { Ok(()) } else { Err(Error::Length { what: "grad_outputs", wanted, found }) }
 }
 
+/// Checks that a batch has the shape of the last forward's.
+pub(crate) fn check_same(forward: Pending, indices: u64, bags: u64) -> Result<(), Error> {
+    let offsets = (u64::from(forward.bags) + 1, bags + 1);
+    for (what, (wanted, found)) in [("indices", (u64::from(forward.indices), indices)), ("offsets", offsets)] {
+        if wanted != found {
+            return Err(Error::Length { what, wanted, found });
+        }
+    }
+    Ok(())
+}
+
 /// Checks rows and values to write. Returns the rows, ascending and distinct, with the last value of each.
 pub(crate) fn rows_to_write(layout: &Layout, rows: &[u32], values: &[f32]) -> Result<(Vec<u32>, Vec<f32>), Error> {
     check_rows(layout, rows, "write_rows")?;

@@ -423,6 +423,51 @@ fn outputs_need_a_buffer_of_their_own() {
     });
 }
 
+#[test]
+fn weight_gradients_want_the_last_forwards_batch() {
+    with_gpu(|context| {
+        let (indices, offsets, grads) = ([1, 2, 3], [0, 2, 3], [1.0; 8]);
+        for mut group in both(context, &config()) {
+            let refused = |group: &mut dyn hotrow::Embedding, indices: &[u32], offsets: &[u32], grads: &[f32]| {
+                group.weight_gradient(indices, offsets, grads).unwrap_err()
+            };
+            let order = refused(&mut *group, &indices, &offsets, &grads);
+            assert!(matches!(order, Error::Order { call: "weight_gradient", .. }), "{order}");
+            group.forward(&indices, &offsets, None).unwrap();
+            let before = group.snapshot().unwrap();
+            let wrong = refused(&mut *group, &[1, 2], &[0, 1, 2], &grads);
+            assert_eq!(wrong, Error::Length { what: "indices", wanted: 3, found: 2 });
+            let wrong = refused(&mut *group, &indices, &[0, 1, 2, 2, 3], &grads);
+            assert_eq!(wrong, Error::Length { what: "offsets", wanted: 3, found: 5 });
+            let wrong = refused(&mut *group, &indices, &offsets, &grads[1..]);
+            assert_eq!(wrong, Error::Length { what: "grad_outputs", wanted: 8, found: 7 });
+            assert!(matches!(refused(&mut *group, &indices, &[0, 3, 2], &grads), Error::BadOffsets { .. }));
+            // Gradients that are not finite come back, and enter no row.
+            let found = group.weight_gradient(&indices, &offsets, &[f32::NAN; 8]).unwrap();
+            assert!(found.len() == 3 && found.iter().all(|x| x.is_nan()), "{found:?}");
+            assert_eq!(group.snapshot().unwrap(), before);
+            group.backward(&grads).unwrap();
+            assert!(matches!(refused(&mut *group, &indices, &offsets, &grads), Error::Order { .. }));
+        }
+        let mut group = Group::new(context, config()).unwrap();
+        group.forward(&indices, &offsets, None).unwrap();
+        let [index_buffer, offset_buffer] = [storage(context, &indices), storage(context, &offsets)];
+        let (grad_buffer, out) = (storage(context, &grads), storage(context, &[0f32; 3]));
+        let batch = Batch { indices: Some(index_buffer.slice(..)), offsets: offset_buffer.slice(..), weights: None };
+        let mut encoder = context.device().create_command_encoder(&Default::default());
+        for (grads, out) in [(&grad_buffer, &grad_buffer), (&grad_buffer, &offset_buffer)] {
+            let result = group.record_weight_gradient(&mut encoder, &batch, grads.slice(..), out.slice(..));
+            assert!(matches!(&result, Err(Error::Buffer { what: "grad_weights", .. })), "{result:?}");
+        }
+        let result = group.record_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..), out.slice(..8));
+        assert!(matches!(&result, Err(Error::Buffer { what: "grad_weights", .. })), "{result:?}");
+        let result = group.record_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..28), out.slice(..));
+        assert!(matches!(&result, Err(Error::Buffer { what: "grad_outputs", .. })), "{result:?}");
+        group.record_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..), out.slice(..)).unwrap();
+        context.queue().submit([encoder.finish()]);
+    });
+}
+
 /// The same group on both backends, so that one test covers both.
 fn both(context: &Context, config: &GroupConfig) -> [Box<dyn hotrow::Embedding>; 2] {
     [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(hotrow::CpuGroup::new(config.clone()).unwrap())]

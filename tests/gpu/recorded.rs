@@ -39,6 +39,14 @@ impl Recorded {
         self.context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
     }
 
+    /// Waits for a word of [`tell`].
+    fn heard(&self, word: &mpsc::Receiver<()>) {
+        while word.try_recv().is_err() {
+            self.context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+            std::thread::yield_now();
+        }
+    }
+
     fn record<T>(
         &mut self,
         work: impl FnOnce(&mut Group, &mut wgpu::CommandEncoder) -> Result<T, Error>,
@@ -113,6 +121,38 @@ impl Lookup for Recorded {
             group.record_backward_scaled(encoder, grads, &ours)
         });
         done.map(drop)
+    }
+    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+        let (indices, offsets) = (bytemuck::cast_slice(indices), bytemuck::cast_slice(offsets));
+        let bytes = indices.len() as u64;
+        let (index_buffer, offset_buffer) = (self.buffer(indices), self.buffer(offsets));
+        let grads = self.buffer(bytemuck::cast_slice(grad_outputs));
+        let batch = Batch {
+            indices: (bytes > 0).then(|| index_buffer.slice(..bytes)),
+            offsets: offset_buffer.slice(..),
+            weights: None,
+        };
+        let buffer = |usage| {
+            let (label, size) = (None, bytes.max(4));
+            self.context.device().create_buffer(&wgpu::BufferDescriptor {
+                label,
+                size,
+                usage,
+                mapped_at_creation: false,
+            })
+        };
+        let found = buffer(wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC);
+        let back = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+        let (told, heard) = mpsc::channel();
+        self.record(|group, encoder| {
+            group.record_weight_gradient(encoder, &batch, grads.slice(..), found.slice(..))?;
+            encoder.copy_buffer_to_buffer(&found, 0, &back, 0, bytes);
+            tell(encoder, &back, told);
+            Ok(())
+        })?;
+        self.heard(&heard);
+        let range = back.get_mapped_range(..bytes).unwrap();
+        Ok(bytemuck::pod_collect_to_vec(&range))
     }
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         self.group.read_rows(rows)
@@ -190,13 +230,8 @@ impl Embedding for Recorded {
         })?;
         // A buffer is readable before the callbacks have run, which the poll of another test's thread may do. The callbacks of one encoder run in
         // the order of their requests, so the report of a step has come once the callback requested after it has run.
-        let device = self.context.device();
-        for word in [reported, heard] {
-            while word.try_recv().is_err() {
-                device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
-                std::thread::yield_now();
-            }
-        }
+        self.heard(&reported);
+        self.heard(&heard);
         let range = back.get_mapped_range(..bytes).unwrap();
         let found = bytemuck::pod_collect_to_vec(&range);
         drop(range);

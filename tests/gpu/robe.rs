@@ -15,7 +15,9 @@ use hotrow::{
 
 use hotrow_harness::{
     device::{again, options, share, with_gpu},
-    shared::{Bags, WAYS, bags, close, config, forward, moved, outputs, packed, random_grads, weights},
+    shared::{
+        Bags, WAYS, bags, close, config, forward, moved, outputs, packed, random_grads, weight_gradients, weights,
+    },
 };
 
 /// The parity of the bits of a seed. `packed` picks by bits 0 and 1, by bit 2 and by bits 3 and 4; each choice meets both parities.
@@ -57,6 +59,9 @@ fn steps_are_the_model_s() {
                 close(&found, &outputs(&config, &weights(&config, &before), &bags))
                     .unwrap_or_else(|e| panic!("{seed}: {e}"));
                 let grads = random_grads(seed, found.len());
+                let found = group.weight_gradient(&bags.indices, &bags.offsets, &grads).unwrap();
+                let wanted = weight_gradients(&config, &weights(&config, &before), &bags, &grads);
+                close(&found, &wanted).unwrap_or_else(|e| panic!("{seed}: gradient of the weights: {e}"));
                 group.backward(&grads).unwrap();
                 let after = group.snapshot().unwrap();
                 moved(&config, &bags, &grads, &before, &after)

@@ -13,6 +13,7 @@ use crate::{
                 space::{FlushSpace, Space},
                 tables::{Tables, freq_shards, shards},
                 touch, update,
+                weight_gradient::weight_gradient,
             },
             sort::{
                 dedup::{DedupTo, dedup},
@@ -444,6 +445,22 @@ impl Lookup for CpuGroup {
         self.state.not_prefetched("counters")?;
         self.count_distinct();
         Ok(Counters::from_words(&self.tables.tables, self.tables.layout.stride()))
+    }
+
+    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+        let forward = self.state.wants_forward("weight_gradient")?;
+        let bags = batch::check_slices(&self.config, indices, offsets, None)?;
+        batch::check_same(forward, indices.len() as u64, bags.into())?;
+        batch::check_grads(&self.config, forward, grad_outputs.len())?;
+        let mut found = zeroed("grad_weights", indices.len())?;
+        let params = self.params(Mode::Frozen, Purpose::Update).batch(forward.indices, bags, forward.weighted);
+        if forward.space == SPACE {
+            self.weight_gradient_of(&params, (indices, offsets), grad_outputs, &mut found)?;
+        } else if let Some(space) = self.train[forward.space].as_ref().filter(|_| forward.indices > 0) {
+            let Space { access, places, scratch, .. } = space;
+            weight_gradient(&params, offsets, access, places, &self.tables.cache, scratch, grad_outputs, &mut found);
+        }
+        Ok(found)
     }
 
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {

@@ -15,6 +15,7 @@ use crate::{
             share::{self, key},
             space::Space,
             update::{Moves, move_all, move_distinct},
+            weight_gradient::weight_gradient,
         },
         stages::cached::{
             merge::Gradients,
@@ -98,6 +99,31 @@ impl CpuGroup {
         pool(&batch, &source, Written { outputs, sort, factors });
         self.state.forward(Pending::new(params, SPACE));
         Ok(true)
+    }
+
+    /// Writes the gradients of the per-index weights of the last forward, which was on the direct path.
+    pub(crate) fn weight_gradient_of(
+        &self,
+        params: &Params,
+        (indices, offsets): (&[u32], &[u32]),
+        grad_outputs: &[f32],
+        grad_weights: &mut [f32],
+    ) -> Result<(), Error> {
+        let Tables { layout, features, ways, cache, records, .. } = &self.tables;
+        let plain = batch::all_inside(params, features, offsets, indices);
+        let mut linear = zeroed("keys", if plain { 0 } else { indices.len() })?;
+        // A frozen batch counts nothing.
+        if !plain && !batch::linear_rows(params, features, offsets, indices, &mut [], &mut linear) {
+            let (wanted, found) = ("the indices of the last forward", "an index outside its table");
+            return Err(Error::Order { call: "weight_gradient", wanted, found });
+        }
+        let rows = if plain { indices } else { &linear };
+        let batch = Batch { params, offsets, weights: &[], features, rows, plain };
+        let distinct = self.direct.as_ref().and_then(|space| space.distinct.as_ref());
+        let slots = distinct.map_or(&[][..], |distinct| &distinct.slots[..indices.len()]);
+        let source = Source { layout: &layout.row, records, ways, cache, slots };
+        inside(indices.len(), || weight_gradient(&batch, &source, grad_outputs, grad_weights));
+        Ok(())
     }
 
     /// Counts the distinct rows of the last forward, if nobody has.

@@ -6,6 +6,7 @@
 //!            settle    with a cache: sort, touch, claim, admit, exchange
 //! backward   settle    without a cache: sort, and counters of distinct rows
 //!            update    each distinct row, in its slot or record
+//! between    weight_gradient   each access's row again, for the gradients of the per-index weights
 //! ```
 
 pub(crate) mod batch;
@@ -17,3 +18,4 @@ pub(crate) mod share;
 pub(crate) mod sort;
 pub(crate) mod space;
 pub(crate) mod update;
+pub(crate) mod weight_gradient;

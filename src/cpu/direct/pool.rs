@@ -193,12 +193,12 @@ fn list(batch: &Batch<'_>, outputs: &Range<usize>, sort: &mut [u64], factors: &m
 }
 
 /// The bag of an access.
-fn bag_of(batch: &Batch<'_>, access: usize) -> usize {
+pub(crate) fn bag_of(batch: &Batch<'_>, access: usize) -> usize {
     batch.offsets.partition_point(|&offset| offset as usize <= access).max(1) - 1
 }
 
 /// The bag of an access that does not come before `bag`.
-fn next_bag(batch: &Batch<'_>, mut bag: usize, access: usize) -> usize {
+pub(crate) fn next_bag(batch: &Batch<'_>, mut bag: usize, access: usize) -> usize {
     while batch.offsets[bag + 1] as usize <= access {
         bag += 1;
     }
@@ -206,7 +206,7 @@ fn next_bag(batch: &Batch<'_>, mut bag: usize, access: usize) -> usize {
 }
 
 /// The factor of a bag's sum.
-fn scale(batch: &Batch<'_>, bag: usize) -> f32 {
+pub(crate) fn scale(batch: &Batch<'_>, bag: usize) -> f32 {
     if batch.params.pooling != MEAN {
         return 1.0;
     }
@@ -216,7 +216,7 @@ fn scale(batch: &Batch<'_>, bag: usize) -> f32 {
 }
 
 /// Copies single rows: adding one to 0 would turn its negative zeros positive.
-fn copy(batch: &Batch<'_>, source: &Source<'_>, outputs: Range<usize>, out: &mut [f32]) {
+pub(crate) fn copy(batch: &Batch<'_>, source: &Source<'_>, outputs: Range<usize>, out: &mut [f32]) {
     let layout = source.layout;
     let mut bag = bag_of(batch, outputs.start);
     for (i, to) in outputs.zip(out.chunks_exact_mut(layout.dim as usize)) {

@@ -7,7 +7,7 @@ use crate::{
     config::GroupConfig,
     cpu::stages::{
         cached::{begin, linearize},
-        robe::{robe_blocks, robe_gather, robe_hash, robe_scatter, robe_step, robe_update},
+        robe::{robe_blocks, robe_gather, robe_hash, robe_scatter, robe_step, robe_update, robe_weight_gradient},
     },
     error::Error,
     host::alloc::{reserved, zeroed},
@@ -338,6 +338,17 @@ impl Lookup for CpuRobeGroup {
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         scaler.decided()?;
         self.move_weights(grad_outputs, &scaler.verdict())
+    }
+
+    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+        let (params, robe, _) = &self.waiting(GradSlice::F32(grad_outputs), "weight_gradient")?;
+        let bags = batch::check_slices(&self.rows, indices, offsets, None)?;
+        batch::check_same(self.state.wants_forward("weight_gradient")?, indices.len() as u64, bags.into())?;
+        let mut found = zeroed("grad_weights", indices.len())?;
+        if let Some(Space { access, hashes, .. }) = &self.train {
+            robe_weight_gradient(params, robe, offsets, access, hashes, &self.memory, grad_outputs, &mut found);
+        }
+        Ok(found)
     }
 
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {

@@ -11,7 +11,7 @@ use crate::{
             staged::{Staged, traffic::Traffic},
         },
         engine::{
-            bind::{Batch, GradBuffer},
+            bind::{Batch, GradBuffer, WeightGradient},
             call::Call,
             context::Context,
             scratch,
@@ -24,6 +24,7 @@ use crate::{
             reset,
             space::{Bound, FlushSpace, Space},
             tables::Tables,
+            weight_gradient,
         },
     },
     source::Source,
@@ -483,6 +484,21 @@ impl Kind for Group {
             self.front.state.end_forward();
             Ok(())
         })
+    }
+
+    fn record_weight_gradient_of(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        forward: Pending,
+        bound: &WeightGradient<'_>,
+    ) -> Result<(), Error> {
+        let Pending { indices, bags, weighted, space } = forward;
+        let Some(space) = &self.train[space] else { return Ok(()) };
+        let params =
+            Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update).batch(indices, bags, weighted);
+        let call = &mut Call::begin(&self.front.context, encoder, "hotrow.weight_gradient");
+        weight_gradient::record(call, &params, &self.tables, space, bound);
+        Ok(())
     }
 
     async fn record_read_rows(

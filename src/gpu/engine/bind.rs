@@ -51,6 +51,14 @@ impl<'a> GradBuffer<'a> {
     }
 }
 
+/// The caller's buffers of a call for the gradients of the per-index weights, checked and bound.
+pub(crate) struct WeightGradient<'b> {
+    pub(crate) offsets: wgpu::BindingResource<'b>,
+    pub(crate) grad_outputs: wgpu::BindingResource<'b>,
+    /// One float for each index.
+    pub(crate) grad_weights: wgpu::BindingResource<'b>,
+}
+
 impl Batch<'_> {
     /// The numbers of indices and bags, if the shape is legal.
     ///
@@ -143,5 +151,31 @@ impl Context {
         // An empty buffer cannot be bound, and a batch without outputs needs no buffer for them.
         let binding = if wanted == 0 { dummy.as_entire_binding() } else { self.bind("outputs", outputs, wanted)? };
         Ok((binding, rows))
+    }
+
+    /// Binds the buffers of a call for the gradients of the per-index weights, after a forward of `indices` indices in `bags` bags.
+    ///
+    /// # Errors
+    /// As [`Context::bind`].
+    pub(crate) fn bind_weight_gradient<'b>(
+        &self,
+        config: &GroupConfig,
+        (indices, bags): (u32, u32),
+        offsets: wgpu::BufferSlice<'b>,
+        grad_outputs: wgpu::BufferSlice<'b>,
+        grad_weights: wgpu::BufferSlice<'b>,
+    ) -> Result<WeightGradient<'b>, Error> {
+        for (what, slice) in [("offsets", offsets), ("grad_outputs", grad_outputs)] {
+            if slice.buffer() == grad_weights.buffer() {
+                let found = format!("that of the {what}");
+                return Err(Error::Buffer { what: "grad_weights", wanted: "a buffer of its own".into(), found });
+            }
+        }
+        let floats = u64::from(batch::output_rows(config, indices, bags)) * u64::from(config.dim);
+        Ok(WeightGradient {
+            offsets: self.bind("offsets", offsets, (u64::from(bags) + 1) * 4)?,
+            grad_outputs: self.bind("grad_outputs", grad_outputs, floats * 4)?,
+            grad_weights: self.bind("grad_weights", grad_weights, u64::from(indices) * 4)?,
+        })
     }
 }

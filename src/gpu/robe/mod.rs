@@ -15,7 +15,7 @@ use crate::{
     error::Error,
     gpu::{
         engine::{
-            bind::{Batch, GradBuffer},
+            bind::{Batch, GradBuffer, WeightGradient},
             bind_cache::passing,
             call::Call,
             context::Context,
@@ -27,7 +27,7 @@ use crate::{
             cached::{begin, linearize, space::Bound},
             robe::{
                 array::Array,
-                robe_blocks, robe_decode, robe_gather, robe_hash, robe_update,
+                robe_blocks, robe_decode, robe_gather, robe_hash, robe_update, robe_weight_gradient,
                 space::{Chunks, Due, Runs, Scattered, Space, Uniforms},
             },
         },
@@ -233,6 +233,20 @@ impl Kind for RobeGroup {
             self.front.state.end_forward();
             Ok(())
         })
+    }
+
+    fn record_weight_gradient_of(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        forward: Pending,
+        bound: &WeightGradient<'_>,
+    ) -> Result<(), Error> {
+        let Pending { indices, bags, weighted, .. } = forward;
+        let Some(space) = &self.train else { return Ok(()) };
+        let params = self.params(Mode::Train).batch(indices, bags, weighted);
+        let call = &mut Call::begin(&self.front.context, encoder, "hotrow.robe.weight_gradient");
+        robe_weight_gradient::record(call, &params, &self.array, space, bound);
+        Ok(())
     }
 
     async fn record_waiting(

@@ -34,6 +34,7 @@ mod robe_runs;
 mod robe_scatter;
 mod robe_step;
 mod robe_update;
+mod robe_weight_gradient;
 mod scan;
 pub(crate) mod scatter;
 mod segments;
@@ -41,6 +42,7 @@ mod sort_small;
 mod touch;
 mod update;
 mod wanted;
+mod weight_gradient;
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use hotrow::internals;
@@ -99,6 +101,7 @@ pub(crate) const ALL: &[fn()] = &[
     robe_step::matches_the_mirror,
     robe_update::matches_the_mirror_dense_and_sparse,
     robe_update::many_starts_match_the_mirror,
+    robe_weight_gradient::matches_the_mirror,
     scan::matches_the_mirror,
     scan::the_sum_is_exclusive,
     scatter::matches_the_mirror,
@@ -107,6 +110,7 @@ pub(crate) const ALL: &[fn()] = &[
     touch::matches_the_mirror,
     update::matches_the_mirror,
     wanted::matches_the_mirror,
+    weight_gradient::matches_the_mirror,
 ];
 
 /// Fills the guard words behind every array. As an index it is far out of range, as a float it is close to 0.

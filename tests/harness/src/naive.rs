@@ -760,6 +760,29 @@ impl Naive {
         out
     }
 
+    /// The gradient of each index's weight, added in any order.
+    pub fn weight_gradient(&self, bags: &Bags, grads: &[f32]) -> Vec<Approx> {
+        let dim = self.format.dim;
+        let mut out = vec![Approx::exact(0.0); bags.indices];
+        for (bag, accesses) in bags.bags.iter().enumerate() {
+            let n = if self.config.pooling == Pooling::Mean { accesses.len() as f64 } else { 1.0 };
+            for access in accesses {
+                let output = if self.config.pooling == Pooling::None { access.position } else { bag };
+                let row = self.newest(access.row);
+                let terms = row[..dim].iter().zip(&grads[output * dim..]);
+                let (mut value, mut size, mut radius) = (0.0, 0.0, 0.0);
+                for (x, g) in terms.map(|(x, g)| (x, f64::from(*g))) {
+                    (value, size) = (value + x.value * g, size + (x.value * g).abs());
+                    radius += x.radius * g.abs();
+                }
+                // Each term is rounded once for itself, and once in each sum that it is part of.
+                radius += (size + radius) * (dim as f64 + 8.0) * 2f64.powi(-24) + TINY * dim as f64;
+                out[access.position] = Approx { value: value / n, radius: radius / n + TINY };
+            }
+        }
+        out
+    }
+
     /// The merged gradient of each distinct row.
     pub fn merge(&self, bags: &Bags, grads: &[f32]) -> BTreeMap<u32, Vec<Approx>> {
         let dim = self.format.dim;
@@ -1069,6 +1092,7 @@ impl Checker {
                 self.pending = if bags.bags.iter().all(Vec::is_empty) { Pending::Unsaid } else { Pending::Yes };
                 self.calls(batch, &batch.between)?;
                 if let Some(gradient) = &batch.gradient {
+                    self.weight_gradient(batch, &bags, gradient)?;
                     self.backward(&bags, gradient).map_err(|difference| format!("backward: {difference}"))?;
                 }
             }
@@ -1094,6 +1118,21 @@ impl Checker {
         self.pending = Pending::No;
         let effect = self.model.backward(bags, gradient);
         self.compare(&effect)
+    }
+
+    fn weight_gradient(&mut self, batch: &BatchData, bags: &Bags, gradient: &[f32]) -> Result<(), String> {
+        let found = self.subject.weight_gradient(&batch.indices, &batch.offsets, gradient);
+        let found = found.map_err(|error| format!("weight gradient: {error}"))?;
+        let wanted = self.model.weight_gradient(bags, gradient);
+        equal("weight gradients", wanted.len(), found.len())?;
+        for (i, (wanted, &found)) in wanted.iter().zip(&found).enumerate() {
+            // A gradient that is not finite has a product that is not finite, or one beyond FP32.
+            let any = !(wanted.value.is_finite() && wanted.value.abs() + wanted.radius < 1e37);
+            if !any && !wanted.admits(found) {
+                return Err(format!("weight gradient of index {i}: wanted {wanted:?}, found {found}"));
+            }
+        }
+        self.compare(&Effect::default()).map_err(|difference| format!("weight gradient: {difference}"))
     }
 
     fn outputs(&self, call: &str, bags: &Bags, found: &[f32]) -> Result<(), String> {

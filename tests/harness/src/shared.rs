@@ -73,6 +73,18 @@ pub fn outputs(config: &Config, memory: &[f32], bags: &Bags) -> Sums {
     outputs
 }
 
+/// The gradient of each index's own weight.
+pub fn weight_gradients(config: &Config, memory: &[f32], bags: &Bags, grads: &[f32]) -> Sums {
+    let dim = config.dim as usize;
+    let plain = Bags { weights: None, indices: bags.indices.clone(), offsets: bags.offsets.clone() };
+    let of = |(output, row, scale): (usize, Option<u64>, f64)| {
+        let Some(row) = row else { return (0.0, 0.0) };
+        let term = |e| scale * f64::from(memory[place(config, row, e as u32)]) * f64::from(grads[output * dim + e]);
+        (0..dim).map(term).fold((0.0, 0.0), |sum, term| (sum.0 + term, sum.1 + term.abs()))
+    };
+    terms(config, &plain).into_iter().map(of).collect()
+}
+
 /// The gradient of each weight that the batch reads, and the size of its terms.
 pub fn gradients(config: &Config, bags: &Bags, grads: &[f32]) -> BTreeMap<usize, (f64, f64)> {
     let dim = config.dim as usize;

@@ -31,14 +31,7 @@ pub fn gather(
     let bags = Bags { params, offsets, places, weights };
     bags.coefficients(access);
     let floats = params.indices as usize * dim;
-    let placed = Placed {
-        slots: params.slots,
-        dim,
-        words: record::slot_words(params),
-        places: &places[..params.indices as usize],
-        cache,
-        scratch,
-    };
+    let placed = Placed::new(params, places, cache, scratch);
     each_row(&mut outputs[..bags.outputs() * dim], dim, floats, |output, row| {
         if params.pooling == POOL_NONE {
             return placed.copy(output, bags.weight(output), row);
@@ -56,7 +49,7 @@ pub fn gather(
 }
 
 /// Rows at the places that the forward decided.
-struct Placed<'a> {
+pub(crate) struct Placed<'a> {
     slots: u32,
     dim: usize,
     /// Floats from one row to the next.
@@ -66,10 +59,17 @@ struct Placed<'a> {
     scratch: &'a [f32],
 }
 
+impl<'a> Placed<'a> {
+    pub(crate) fn new(params: &Params, places: &'a [u32], cache: &'a [f32], scratch: &'a [f32]) -> Self {
+        let (dim, words) = (params.dim as usize, record::slot_words(params));
+        Self { slots: params.slots, dim, words, places: &places[..params.indices as usize], cache, scratch }
+    }
+}
+
 impl Placed<'_> {
     /// The row at a place.
     #[inline(always)]
-    fn at(&self, place: u32) -> Option<&[f32]> {
+    pub(crate) fn at(&self, place: u32) -> Option<&[f32]> {
         if place == NONE {
             return None;
         }

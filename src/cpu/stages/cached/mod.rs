@@ -21,6 +21,7 @@ pub(crate) mod tables;
 pub(crate) mod touch;
 pub(crate) mod update;
 pub(crate) mod wanted;
+pub(crate) mod weight_gradient;
 
 pub(crate) use admit::admit;
 pub(crate) use arrange::arrange;

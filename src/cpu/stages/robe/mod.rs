@@ -13,6 +13,7 @@ pub(crate) mod robe_runs;
 pub(crate) mod robe_scatter;
 pub(crate) mod robe_step;
 pub(crate) mod robe_update;
+pub(crate) mod robe_weight_gradient;
 
 pub(crate) use robe_blocks::robe_blocks;
 pub(crate) use robe_covered::robe_covered;
@@ -24,3 +25,4 @@ pub(crate) use robe_merge::robe_merge;
 pub(crate) use robe_scatter::robe_scatter;
 pub(crate) use robe_step::robe_step;
 pub(crate) use robe_update::robe_update;
+pub(crate) use robe_weight_gradient::robe_weight_gradient;

@@ -19,4 +19,5 @@ pub(crate) mod tables;
 pub(crate) mod touch;
 pub(crate) mod update;
 pub(crate) mod wanted;
+pub(crate) mod weight_gradient;
 pub(crate) mod windows;

@@ -13,4 +13,5 @@ pub(crate) mod robe_runs;
 pub(crate) mod robe_scatter;
 pub(crate) mod robe_step;
 pub(crate) mod robe_update;
+pub(crate) mod robe_weight_gradient;
 pub(crate) mod space;

@@ -1,0 +1,36 @@
+//! CPU mirror of `shaders/robe/robe_weight_gradient.wgsl`: the gradient of each index's weight; a workgroup has several indices.
+
+use crate::{
+    cpu::stages::cached::{
+        bags::Bags,
+        weight_gradient::{dot, each_weight},
+    },
+    record::of_params as record,
+    robe::{hash::chunk_start, storage::Storage},
+    table::layout::{Params, Robe},
+};
+
+/// As [`weight_gradient`](crate::cpu::stages::cached::weight_gradient::weight_gradient), for a shared array. Mirror of
+/// `shaders/robe/robe_weight_gradient.wgsl`.
+pub fn robe_weight_gradient(
+    params: &Params,
+    robe: &Robe,
+    offsets: &[u32],
+    access: &[[u32; 2]],
+    hashes: &[u32],
+    memory: &[u32],
+    grad_outputs: &[f32],
+    grad_weights: &mut [f32],
+) {
+    let dim = robe.dim as usize;
+    let storage = Storage::new(record::precision(params), robe);
+    each_weight(&Bags { params, offsets, places: hashes, weights: &[] }, access, grad_weights, dim, |hash, output| {
+        let mut room = vec![0.0; if storage.plain() { 0 } else { robe.reach as usize }];
+        let chunks = grad_outputs[output * dim..][..dim].chunks(robe.chunk as usize);
+        let products = (0..).zip(chunks).map(|(j, gradients)| {
+            let start = chunk_start(hash, j, robe.starts);
+            dot(storage.read(memory, start, gradients.len(), &mut room), gradients)
+        });
+        products.sum()
+    });
+}
