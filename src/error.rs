@@ -300,6 +300,18 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
     },
+    /// An illegal hash grid ([`grid`](crate::grid)), or points that it cannot take.
+    #[error("grid, {what}: wanted {wanted}, found {found}; {remedy}")]
+    Grid {
+        /// The field or argument.
+        what: &'static str,
+        /// The accepted values.
+        wanted: String,
+        /// The value found.
+        found: String,
+        /// The remedy.
+        remedy: &'static str,
+    },
     /// Calls came in an order that would lose an update.
     #[error("{call}: wanted {wanted}, found {found}; call them in that order")]
     Order {

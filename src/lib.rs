@@ -79,6 +79,7 @@ mod config;
 mod cpu;
 mod error;
 mod gpu;
+pub mod grid;
 mod host;
 #[cfg(not(target_family = "wasm"))]
 #[doc(hidden)]
@@ -98,6 +99,7 @@ mod wgsl;
 pub use config::*;
 pub use cpu::{
     cached::{group::CpuGroup, path::CpuPath},
+    grid::CpuGrid,
     robe::CpuRobeGroup,
     scaler::CpuScaler,
 };
@@ -112,6 +114,7 @@ pub use gpu::{
         options::{ContextOptions, Shaders},
         timeline::{Resolution, Span, Timeline, TimelineRecord},
     },
+    grid::{Grid, GridBags},
     reader::{Feedback, FeedbackCounts, Reader, RowReader},
     robe::{RobeGroup, gradient::GradientBuffer},
     scaler::Scaler,

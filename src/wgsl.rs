@@ -162,6 +162,8 @@ files![
     "cached/update.wgsl",
     "cached/wanted.wgsl",
     "cached/weight_gradient.wgsl",
+    "grid/grid.wgsl",
+    "grid/grid_gradient.wgsl",
     "robe/robe_blocks.wgsl",
     "robe/robe_covered.wgsl",
     "robe/robe_decode.wgsl",
@@ -190,6 +192,7 @@ files![
     "shared/flight.wgsl",
     "shared/gradient1.wgsl",
     "shared/gradient4.wgsl",
+    "shared/grid.wgsl",
     "shared/half.wgsl",
     "shared/hash.wgsl",
     "shared/head.wgsl",
@@ -262,7 +265,7 @@ files![
 ];
 
 /// The folders of stages; `shared/` has their includes.
-const FOLDERS: [&str; 4] = ["sort", "cached", "robe", "scaler"];
+const FOLDERS: [&str; 5] = ["sort", "cached", "robe", "scaler", "grid"];
 
 /// The path of a stage's file below `shaders/`.
 fn path_of(kernel: &Kernel) -> String {

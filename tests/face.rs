@@ -104,6 +104,12 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::FileStore>();
     shared_between_threads::<hotrow::SharedStore>();
     shared_between_threads::<hotrow::RamStore>();
+    shared_between_threads::<hotrow::CpuGrid>();
+    shared_between_threads::<hotrow::Grid>();
+    shared_between_threads::<hotrow::GridBags>();
+    shared_between_threads::<hotrow::grid::Bags>();
+    shared_between_threads::<hotrow::grid::Config>();
+    shared_between_threads::<hotrow::grid::Outside>();
     shared_between_threads::<hotrow::CpuScaler>();
     shared_between_threads::<hotrow::CpuRobeGroup>();
     shared_between_threads::<hotrow::CpuGroup>();

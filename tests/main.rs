@@ -6,6 +6,7 @@ mod caps;
 mod checkpoint;
 mod cpu;
 mod face;
+mod grid;
 mod hot;
 mod lanes;
 mod layers;

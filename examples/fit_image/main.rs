@@ -4,17 +4,14 @@
 //! `cargo run --release --example fit_image -- --image FILE`, a PNG or a JPEG.
 #![allow(clippy::print_stdout, reason = "an example shows its result")]
 
-mod grid;
 mod mlp;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Parser as _;
-use grid::Grid;
 use hotrow::{
-    CpuGroup, CpuRobeGroup, Group, GroupConfig, Init, Lookup, Optimizer, OptimizerKind, Precision, RobeGroup, adapter,
-    robe,
+    CpuGrid, CpuGroup, CpuRobeGroup, Group, Init, Lookup, Optimizer, OptimizerKind, Precision, RobeGroup, adapter, grid,
 };
 use mlp::{Adam, Mlp};
 use rand::{RngExt as _, SeedableRng as _};
@@ -156,7 +153,7 @@ fn psnr(found: &[f32], wanted: &[f32]) -> f64 {
 
 /// What is learned.
 struct Fit {
-    grid: Grid,
+    grid: CpuGrid,
     tables: Box<dyn Lookup>,
     mlp: Mlp,
     lr: f32,
@@ -165,8 +162,10 @@ struct Fit {
 
 impl Fit {
     fn new(args: &Args, rng: &mut impl rand::Rng) -> Result<Self, Failure> {
-        let grid = Grid::new(LEVELS, 16.0, 1.5, 1 << 15);
-        let (rows, init) = (grid.tables(), Init::Uniform { low: -1e-4, high: 1e-4 });
+        let config =
+            grid::Config::new(2).with_levels(LEVELS as u32).with_features(FEATURES as u32).with_most_rows(1 << 15);
+        let grid = CpuGrid::new(config.clone())?;
+        let (rows, init) = (config.tables()?, Init::Uniform { low: -1e-4, high: 1e-4 });
         let (default, rule) = match args.optimizer {
             OptimizerKind::AdaGrad => (0.05, Optimizer::adagrad(0.05)),
             OptimizerKind::Adam => (0.01, Optimizer::adam(0.01).with_beta2(0.99).with_eps(1e-15)),
@@ -179,14 +178,14 @@ impl Fit {
             _ => None,
         };
         let tables: Box<dyn Lookup> = if args.table == "rows" {
-            let config = GroupConfig::new(&rows, FEATURES as u32).with_precision(args.precision);
+            let config = config.group()?.with_precision(args.precision);
             let config = config.with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
             match &context {
                 Some(context) => Box::new(Group::new(context, config)?),
                 None => Box::new(CpuGroup::new(config)?),
             }
         } else {
-            let config = robe::Config::direct(&rows, FEATURES as u32)?.with_precision(args.precision);
+            let config = config.array()?.with_precision(args.precision);
             let config = config.with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
             match &context {
                 Some(context) => Box::new(RobeGroup::new(context, config)?),
@@ -208,7 +207,7 @@ impl Fit {
 
     /// Moves everything once. `share` is the part of the learning rates that is in force.
     fn step(&mut self, points: &[[f32; 2]], targets: &[f32], share: f32) -> Result<f64, Failure> {
-        let bags = self.grid.bags(points);
+        let bags = self.grid.bags(points.as_flattened())?;
         let outputs = self.tables.forward(&bags.indices, &bags.offsets, Some(&bags.weights))?;
         let features = turned(&outputs, points.len(), LEVELS);
         let mut grads = vec![0.0; features.len()];
@@ -225,7 +224,7 @@ impl Fit {
         let mut found = Vec::with_capacity(pixels.len());
         for pixels in pixels.chunks(AT_ONCE) {
             let points: Vec<_> = pixels.iter().map(|pixel| image.point(*pixel)).collect();
-            let bags = self.grid.bags(&points);
+            let bags = self.grid.bags(points.as_flattened())?;
             let outputs = self.tables.forward_frozen(&bags.indices, &bags.offsets, Some(&bags.weights))?;
             found.extend(self.mlp.forward(&turned(&outputs, points.len(), LEVELS)));
         }

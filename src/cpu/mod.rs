@@ -6,6 +6,7 @@
 
 pub(crate) mod cached;
 pub(crate) mod direct;
+pub(crate) mod grid;
 pub(crate) mod robe;
 pub(crate) mod scaler;
 pub(crate) mod stages;

@@ -4,6 +4,7 @@ pub mod adapter;
 pub(crate) mod cached;
 pub(crate) mod engine;
 pub(crate) mod front;
+pub(crate) mod grid;
 pub(crate) mod memory;
 pub(crate) mod reader;
 pub(crate) mod robe;

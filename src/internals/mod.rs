@@ -40,6 +40,7 @@ pub mod stages {
             combine::combine, exchange::exchange, gather::gather, linearize::linearize, locate::locate, merge::merge,
             probe::probe, reset::reset, touch::touch, update::update, wanted::wanted, weight_gradient::weight_gradient,
         },
+        grid::{grid::grid, grid_gradient::grid_gradient},
         robe::{
             robe_blocks::robe_blocks, robe_covered::robe_covered, robe_gather::robe_gather,
             robe_gradient::robe_gradient, robe_hash::robe_hash, robe_keys::robe_keys, robe_merge::robe_merge,

@@ -222,6 +222,26 @@ host_structs! {
         pub end: u32,
     }
 
+    /// The points of a hash grid. Twin of `Grid` in `shaders/shared/grid.wgsl`.
+    pub struct Grid {
+        pub points: u32,
+        pub dims: u32,
+        pub levels: u32,
+        pub wrap: u32,
+        pub zero: u32,
+        pub pad0: u32,
+        pub pad1: u32,
+        pub pad2: u32,
+    }
+
+    /// A level of a hash grid. Twin of `Level` in `shaders/shared/grid.wgsl`.
+    pub struct Level {
+        pub scale: f32,
+        pub side: u32,
+        pub rows: u32,
+        pub hashed: u32,
+    }
+
     /// A buffer of gradients that is inspected. Twin of `Inspected` in `shaders/scaler/inspect.wgsl`.
     pub struct Inspected {
         pub elements: u32,

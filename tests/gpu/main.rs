@@ -14,6 +14,7 @@ mod face;
 mod feedback;
 mod filled;
 mod futures;
+mod grid;
 mod lanes;
 mod lockstep;
 mod low_precision;

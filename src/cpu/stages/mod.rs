@@ -2,6 +2,7 @@
 //! same bit for bit; floats go through the same operations in the same order (SPEC 5).
 
 pub(crate) mod cached;
+pub(crate) mod grid;
 pub(crate) mod robe;
 pub(crate) mod scaler;
 pub(crate) mod sort;

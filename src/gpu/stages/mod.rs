@@ -1,6 +1,7 @@
 //! Every stage: one file for each kernel, named like its shader, its CPU mirror and its test.
 
 pub(crate) mod cached;
+pub(crate) mod grid;
 pub(crate) mod robe;
 pub(crate) mod scaler;
 pub(crate) mod sort;
@@ -52,6 +53,8 @@ pub(crate) const KERNELS: &[&Kernel] = &[
     &robe::robe_scatter::KERNEL,
     &robe::robe_step::KERNEL,
     &robe::robe_blocks::KERNEL,
+    &grid::grid::KERNEL,
+    &grid::grid_gradient::KERNEL,
 ];
 
 impl Context {

@@ -12,6 +12,8 @@ mod collect;
 mod combine;
 pub(crate) mod exchange;
 mod gather;
+mod grid;
+mod grid_gradient;
 mod heads;
 mod histogram;
 mod inspect;
@@ -77,6 +79,8 @@ pub(crate) const ALL: &[fn()] = &[
     exchange::matches_the_mirror,
     exchange::lists_of_several_blocks,
     gather::matches_the_mirror,
+    grid::matches_the_mirror,
+    grid_gradient::matches_the_mirror,
     heads::matches_the_mirror,
     histogram::matches_the_mirror,
     inspect::matches_the_mirror,

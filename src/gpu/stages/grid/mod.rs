@@ -1,0 +1,5 @@
+//! The stages of a hash grid.
+
+#[allow(clippy::module_inception, reason = "the stage has the name of its folder")]
+pub(crate) mod grid;
+pub(crate) mod grid_gradient;

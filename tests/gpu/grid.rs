@@ -1,0 +1,160 @@
+//! Hash grids on the device: whole steps beside the CPU's, and bad input.
+
+use hotrow::wgpu::{self, util::DeviceExt as _};
+use hotrow::{
+    Context, CpuGrid, CpuGroup, CpuRobeGroup, Error, Grid, Group, Init, Lookup, Optimizer, RobeGroup,
+    grid::{Config, Outside},
+};
+use hotrow_harness::device::with_gpu;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+
+fn storage<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
+    context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+        label: None,
+        contents: bytemuck::cast_slice(values),
+        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
+    })
+}
+
+/// Submits, waits, and reads a buffer of floats.
+fn read(context: &Context, mut encoder: wgpu::CommandEncoder, buffer: &wgpu::Buffer) -> Vec<f32> {
+    let back = context.device().create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: buffer.size(),
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    encoder.copy_buffer_to_buffer(buffer, 0, &back, 0, buffer.size());
+    let (told, heard) = std::sync::mpsc::channel();
+    let kept = back.clone();
+    encoder.map_buffer_on_submit(&back, wgpu::MapMode::Read, .., move |mapped| {
+        mapped.unwrap();
+        drop(kept);
+        let _ = told.send(());
+    });
+    context.queue().submit([encoder.finish()]);
+    while heard.try_recv().is_err() {
+        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+    }
+    bytemuck::pod_collect_to_vec(&back.get_mapped_range(..).unwrap())
+}
+
+fn near(what: &str, found: &[f32], wanted: &[f32]) -> Result<(), String> {
+    let far = |(a, b): (&f32, &f32)| (a - b).abs() > 1e-4 * a.abs().max(b.abs()).max(1.0);
+    match found.iter().zip(wanted).position(far) {
+        _ if found.len() != wanted.len() => Err(format!("{what}: {} values for {}", found.len(), wanted.len())),
+        Some(i) => Err(format!("{what} {i}: {} for {}", found[i], wanted[i])),
+        None => Ok(()),
+    }
+}
+
+/// The calls that record, of both kinds of groups.
+macro_rules! steps {
+    ($name:ident, $group:ty) => {
+        /// Three steps on the device, all recorded, beside the same on the CPU.
+        fn $name(context: &Context, config: &Config, group: &mut $group, cpu: &mut dyn Lookup) -> Result<(), String> {
+            let mut source = Pcg64::seed_from_u64(u64::from(config.levels));
+            let (grid, mirror) = (Grid::new(context, config.clone()).unwrap(), CpuGrid::new(config.clone()).unwrap());
+            let room = grid.bags(120).unwrap();
+            for n in [120, 1, 77] {
+                let points: Vec<f32> = (0..n * config.dims).map(|_| source.random_range(-0.1..1.1)).collect();
+                let floats = (n * config.levels * config.features) as usize;
+                let grads: Vec<f32> = (0..floats).map(|_| source.random_range(-0.01..0.01)).collect();
+                let [coordinates, grad_outputs] = [&points, &grads].map(|values| storage(context, values));
+                let zeros = |n: usize| storage(context, &vec![0f32; n]);
+                let slopes = zeros(((n * config.levels) << config.dims) as usize);
+                let (outputs, moves) = (zeros(floats), zeros(points.len()));
+                let mut encoder = context.device().create_command_encoder(&Default::default());
+                grid.record(&mut encoder, coordinates.slice(..), &room).unwrap();
+                let batch = room.batch(n).unwrap();
+                group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+                group.record_weight_gradient(&mut encoder, &batch, grad_outputs.slice(..), slopes.slice(..)).unwrap();
+                let ends = (slopes.slice(..), moves.slice(..));
+                grid.record_coordinate_gradient(&mut encoder, coordinates.slice(..), ends.0, ends.1).unwrap();
+                group.record_backward(&mut encoder, grad_outputs.slice(..)).unwrap();
+                let found_moves = read(context, encoder, &moves);
+                let found = read(context, context.device().create_command_encoder(&Default::default()), &outputs);
+
+                let bags = mirror.bags(&points).unwrap();
+                let wanted = cpu.forward(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
+                let slopes = cpu.weight_gradient(&bags.indices, &bags.offsets, &grads).unwrap();
+                let wanted_moves = mirror.coordinate_gradient(&points, &slopes).unwrap();
+                cpu.backward(&grads).unwrap();
+                near("output", &found, &wanted)?;
+                near("coordinate gradient", &found_moves, &wanted_moves)?;
+            }
+            let rows: Vec<u32> = (0..config.tables().unwrap().iter().sum()).step_by(3).collect();
+            near("row", &group.read_rows(&rows).unwrap(), &cpu.read_rows(&rows).unwrap())
+        }
+    };
+}
+steps!(cached_steps, Group);
+steps!(shared_steps, RobeGroup);
+
+#[test]
+fn recorded_steps_are_the_cpu_s() {
+    with_gpu(|context| {
+        let init = Init::Uniform { low: -1.0, high: 1.0 };
+        for (dims, features, outside) in [(2, 2, Outside::Clamp), (3, 4, Outside::Wrap), (2, 1, Outside::Wrap)] {
+            let config = Config::new(dims).with_levels(5).with_coarsest(4).with_most_rows(1 << 10);
+            let config = config.with_features(features).with_outside(outside);
+            let rows = config.group().unwrap().with_init(init).with_cache_rows(64);
+            let rows = rows.with_precision(hotrow::Precision::Fp32).with_optimizer(Optimizer::adam(0.01));
+            let mut cpu = CpuGroup::new(rows.clone()).unwrap();
+            cached_steps(context, &config, &mut Group::new(context, rows.clone()).unwrap(), &mut cpu).unwrap();
+            // Other rows are noticed.
+            let other = &mut Group::new(context, rows.clone().with_seed(7)).unwrap();
+            assert!(cached_steps(context, &config, other, &mut CpuGroup::new(rows).unwrap()).is_err());
+            let array = config.array().unwrap().with_init(init).with_optimizer(Optimizer::adagrad(0.01));
+            let mut cpu = CpuRobeGroup::new(array.clone()).unwrap();
+            shared_steps(context, &config, &mut RobeGroup::new(context, array).unwrap(), &mut cpu).unwrap();
+        }
+    });
+}
+
+#[test]
+fn bad_points_and_buffers_are_refused() {
+    with_gpu(|context| {
+        let config = Config::new(2).with_levels(3).with_most_rows(1 << 8);
+        assert!(matches!(Grid::new(context, config.clone().with_dims(1)), Err(Error::Grid { what: "dims", .. })));
+        let grid = Grid::new(context, config.clone()).unwrap();
+        assert!(matches!(grid.bags(1 << 28), Err(Error::TooLarge { what: "batch", .. })));
+        let bags = grid.bags(4).unwrap();
+        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let points = storage(context, &[0.5f32, 0.5, f32::NAN, 0.5, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]);
+        let error = grid.record(&mut encoder, points.slice(..12), &bags).unwrap_err();
+        assert_eq!(error, Error::Length { what: "coordinates", wanted: 4, found: 3 });
+        let error = grid.record(&mut encoder, points.slice(..), &bags).unwrap_err();
+        assert_eq!(error, Error::Length { what: "points", wanted: 4, found: 5 });
+        let error = bags.batch(5).map(drop).unwrap_err();
+        assert_eq!(error, Error::Length { what: "points", wanted: 4, found: 5 });
+        let other = Grid::new(context, config.clone().with_levels(2)).unwrap();
+        let error = other.record(&mut encoder, points.slice(..16), &bags).unwrap_err();
+        assert!(matches!(error, Error::Grid { what: "bags", .. }), "{error}");
+        let (slopes, moves) = (storage(context, &[0f32; 23]), storage(context, &[7f32; 4]));
+        let mut gradient = |weights: &wgpu::Buffer, to: &wgpu::Buffer| {
+            let points = points.slice(..16);
+            grid.record_coordinate_gradient(&mut encoder, points, weights.slice(..), to.slice(..)).unwrap_err()
+        };
+        assert!(matches!(gradient(&slopes, &moves), Error::Buffer { what: "grad_weights", .. }));
+        assert!(matches!(gradient(&slopes, &slopes), Error::Buffer { what: "grad_coordinates", .. }));
+        assert!(matches!(gradient(&slopes, &points), Error::Buffer { what: "grad_coordinates", .. }));
+
+        // A point that is not a number: the step is refused, and no row moves.
+        let mut group = Group::new(context, config.group().unwrap().with_cache_rows(8)).unwrap();
+        let before = group.snapshot().unwrap();
+        let [outputs, grads] = [0.0f32, 1.0].map(|value| storage(context, &[value; 2 * 3 * 2]));
+        let room = grid.bags(2).unwrap();
+        grid.record(&mut encoder, points.slice(..16), &room).unwrap();
+        group.record_forward(&mut encoder, &room.batch(2).unwrap(), outputs.slice(..)).unwrap();
+        group.record_backward(&mut encoder, grads.slice(..)).unwrap();
+        read(context, encoder, &outputs);
+        // The first index of the second bag, whose point it is.
+        let error = group.flush().unwrap_err();
+        assert!(matches!(error, Error::IndexOutOfRange { table: 0, position: 4, value: u32::MAX, .. }), "{error}");
+        let mut after = group.snapshot().unwrap();
+        (0..3).for_each(|level| after.counters[level].out_of_range = 0);
+        assert_eq!(after, before);
+    });
+}
