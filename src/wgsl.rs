@@ -193,6 +193,8 @@ files![
     "shared/gradient1.wgsl",
     "shared/gradient4.wgsl",
     "shared/grid.wgsl",
+    "shared/grid_level.wgsl",
+    "shared/grid_reader.wgsl",
     "shared/half.wgsl",
     "shared/hash.wgsl",
     "shared/head.wgsl",

@@ -20,8 +20,8 @@ fn moved(part: vec3<f32>, c: vec4<u32>, slopes: vec4<f32>) -> vec3<f32> {
         let corner = c.x + k;
         let further = vec3<bool>((corner & 1u) != 0u, (corner & 2u) != 0u, (corner & 4u) != 0u);
         let toward = select(vec3<f32>(-1.0), vec3<f32>(1.0), further);
-        let share = vec3<f32>(corner_weight(part, corner, 0u), corner_weight(part, corner, 1u),
-                              corner_weight(part, corner, 2u));
+        let share = vec3<f32>(corner_weight(part, corner, 0u, grid.dims), corner_weight(part, corner, 1u, grid.dims),
+                              corner_weight(part, corner, 2u, grid.dims));
         sum += slopes[k] * toward * share;
     }
     return sum;

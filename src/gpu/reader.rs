@@ -8,6 +8,7 @@ use std::{
 use crate::{
     error::Error,
     gpu::{engine::context::Context, seen::Seen},
+    grid,
     table::layout::feedback,
     wgsl::{
         Access, Cut,
@@ -32,6 +33,8 @@ pub struct Reader<'a> {
     /// Also gives the shaders `P_want`, which asks for rows: [`Group::record_feedback`](crate::Group::record_feedback) then brings them into
     /// the cache. One more storage buffer, which fragment and compute stages write.
     pub feedback: Option<Feedback>,
+    /// Also gives the shaders `P_grid`: the features of a point of this hash grid, whose levels are the tables of the group.
+    pub grid: Option<&'a grid::Config>,
 }
 
 /// The sizes of a list of rows that shaders want ([`Reader::feedback`]). The buffer has 32 bytes, 8 for each row of the list, and the filter.
@@ -82,10 +85,10 @@ impl FeedbackCounts {
 }
 
 impl Default for Reader<'_> {
-    /// Prefix `rows`, group 0, fragment and compute stages, with the cache, without feedback.
+    /// Prefix `rows`, group 0, fragment and compute stages, with the cache, without feedback and grid.
     fn default() -> Self {
         let stages = wgpu::ShaderStages::FRAGMENT | wgpu::ShaderStages::COMPUTE;
-        Self { prefix: "rows", group: 0, stages, flushed: false, feedback: None }
+        Self { prefix: "rows", group: 0, stages, flushed: false, feedback: None, grid: None }
     }
 }
 
@@ -100,6 +103,7 @@ impl Default for Reader<'_> {
 /// | `emb_row4(row: u32, quad: u32) -> vec4<f32>` | both at once |
 /// | `emb_value(row: u32, i: u32) -> f32` | value i |
 /// | `emb_contains(row: u32) -> bool` | whether the values can be read: the row is in the table; staged: in the cache |
+/// | `emb_grid(x: vec2<f32>) -> array<f32, L * F>` | the features of a point, `[levels, features]`; `vec3<f32>` in three dimensions. Only with [`Reader::grid`] |
 /// | `emb_want(row: u32)` | nothing; asks for a row. Only with [`Reader::feedback`], in fragment and compute stages |
 ///
 /// The values are those of a frozen forward of that row alone, bit for bit. Values behind the last are 0; so are all values of a row beyond
@@ -286,9 +290,26 @@ impl Shape {
 }
 
 impl RowReader {
-    /// A reader of the group of `rows` rows that shares `readable`.
-    pub(crate) fn new(context: &Context, wanted: &Reader<'_>, readable: &Readable, rows: u32) -> Result<Self, Error> {
+    /// A reader of the group of these rows that shares `readable`.
+    pub(crate) fn new(
+        context: &Context,
+        wanted: &Reader<'_>,
+        readable: &Readable,
+        (tables, dim): (&[u32], u32),
+    ) -> Result<Self, Error> {
         check_prefix(wanted.prefix)?;
+        if let Some(grid) = wanted.grid
+            && (grid.tables()? != tables || grid.features != dim)
+        {
+            let rows = |tables: &[u32], dim| format!("tables of {tables:?} rows of {dim}");
+            return Err(Error::Reader {
+                what: "grid",
+                wanted: rows(&grid.tables()?, grid.features),
+                found: rows(tables, dim),
+                remedy: "make the group from the same grid::Config",
+            });
+        }
+        let rows: u32 = tables.iter().sum();
         let limits = context.device().limits();
         if wanted.group >= limits.max_bind_groups {
             return Err(Error::Reader {
@@ -331,6 +352,7 @@ impl RowReader {
             cut,
             kind,
             feedback: rows.as_ref().map(|rows| rows.list),
+            grid: wanted.grid,
         };
         let bindings: Vec<_> = text.buffers().collect();
         check_limits(&bindings, kind, &limits)?;

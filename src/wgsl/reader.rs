@@ -6,10 +6,13 @@
 use std::collections::BTreeSet;
 
 use super::{Access, Bodies, Cut, include};
-use crate::table::layout::feedback;
+use crate::{
+    grid,
+    table::layout::{Level, feedback},
+};
 
-/// The functions that a caller's shader may call, without their prefix; the last only with feedback.
-const FUNCTIONS: [&str; 6] = ["find", "at", "row4", "value", "contains", "want"];
+/// The functions that a caller's shader may call, without their prefix; `want` only with feedback, `grid` only with a grid.
+const FUNCTIONS: [&str; 7] = ["find", "at", "row4", "value", "contains", "want", "grid"];
 
 /// What is bound of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +43,7 @@ pub struct WantedList {
 }
 
 /// The choices that decide on a reader's text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReaderText<'p> {
     /// The beginning of every name.
     pub prefix: &'p str,
@@ -52,6 +55,8 @@ pub struct ReaderText<'p> {
     pub kind: ReaderKind,
     /// The list of wanted rows, if the shader fills one.
     pub feedback: Option<WantedList>,
+    /// The hash grid whose rows are read, if the shader asks for the features of points; a legal one.
+    pub grid: Option<&'p grid::Config>,
 }
 
 impl WantedList {
@@ -135,6 +140,10 @@ impl ReaderText<'_> {
             ReaderKind::Shared { .. } => "shared/robe_reader.wgsl",
         };
         include(file, Bodies::PLAIN.cut(self.cut), &mut text);
+        if let Some(grid) = self.grid {
+            include("shared/grid_reader.wgsl", Bodies::PLAIN.cut(self.cut), &mut text);
+            text.push_str(&grid_function(grid));
+        }
         let text = self.marked(&text);
         let items = Items::of(&text);
         let mut out = String::new();
@@ -192,6 +201,30 @@ impl ReaderText<'_> {
         }
         out
     }
+}
+
+/// The function that reads the features of a point, `[levels, features]`, and the constants of a grid.
+fn grid_function(grid: &grid::Config) -> String {
+    let (dims, features) = (grid.dims, grid.features);
+    let point = if dims == 2 { "vec3<f32>(x, 0.0)" } else { "x" };
+    let wrap = u32::from(grid.outside == grid::Outside::Wrap);
+    let array = format!("array<f32, {}>", grid.levels * features);
+    let mut text = format!("const GRID_DIMS: u32 = {dims}u;\nconst GRID_WRAP: u32 = {wrap}u;\n");
+    text.push_str(&format!("fn grid(x: vec{dims}<f32>) -> {array} {{\nvar features: {array};\nvar four: vec4<f32>;\n"));
+    let mut base = 0;
+    for (l, level) in (0..).zip(grid.levels_of()) {
+        let Level { scale, side, rows, hashed } = level;
+        let scale = format!("bitcast<f32>({}u)", scale.to_bits());
+        for quad in 0..features.div_ceil(4) {
+            let call = format!("Level({scale}, {side}u, {rows}u, {hashed}u), {base}u, {quad}u");
+            text.push_str(&format!("four = on_level({point}, {call});\n"));
+            for k in 0..features.min(4) {
+                text.push_str(&format!("features[{}] = four[{k}];\n", l * features + 4 * quad + k));
+            }
+        }
+        base += rows;
+    }
+    text + "return features;\n}\n"
 }
 
 /// A declaration at the top level of a text, without comments.
@@ -329,7 +362,8 @@ fn cut_pieces(text: &str) -> impl Iterator<Item = &str> {
 pub fn modules() -> Vec<(String, String, ReaderText<'static>)> {
     let rows = |cache, table| ReaderKind::Rows { cache, table };
     let mut texts = Vec::new();
-    let mut add = |kind, cut, feedback| texts.push(ReaderText { prefix: "emb", group: 0, cut, kind, feedback });
+    let mut add =
+        |kind, cut, feedback| texts.push(ReaderText { prefix: "emb", group: 0, cut, kind, feedback, grid: None });
     for (width, item) in [(1, 1), (4, 1), (4, 4)] {
         for (windows, shards) in [(1, 1), (3, 1), (1, 3), (2, 2)] {
             let cut = Cut { width, windows, shards, item };
@@ -349,9 +383,18 @@ pub fn modules() -> Vec<(String, String, ReaderText<'static>)> {
             add(ReaderKind::Shared { plain }, Cut { windows, ..Cut::ONE }, None);
         }
     }
+    static GRIDS: [grid::Config; 2] = [grid::Config::new(2), grid::Config::new(3)];
+    for (cut, kind) in [(Cut::ONE, rows(true, true)), (Cut::ONE, ReaderKind::Shared { plain: true })] {
+        let with = |grid| ReaderText { prefix: "emb", group: 0, cut, kind, feedback: None, grid: Some(grid) };
+        texts.extend(GRIDS.iter().map(with));
+    }
     let module = |text: ReaderText<'static>| {
         let wants = if text.feedback.is_some() { "emb_want(id.x);" } else { "" };
-        (format!("{text:?}"), text.compose() + &ENTRY.replace("WANT", wants), text)
+        let features = match text.grid {
+            Some(grid) => format!("let x = emb_grid(vec{}<f32>(0.5)); sink[id.x].x += x[id.y % 32u];", grid.dims),
+            None => String::new(),
+        };
+        (format!("{text:?}"), text.compose() + &ENTRY.replace("WANT", wants).replace("GRID", &features), text)
     };
     texts.into_iter().map(module).collect()
 }
@@ -363,5 +406,6 @@ const ENTRY: &str = "
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     WANT
     if (emb_contains(id.x)) { sink[id.x] = emb_at(emb_find(id.x), 1u) + emb_row4(id.x, 0u) + emb_value(id.x, 2u); }
+    GRID
 }
 ";

@@ -2,7 +2,8 @@
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{
-    Context, CpuGrid, CpuGroup, CpuRobeGroup, Error, Grid, Group, Init, Lookup, Optimizer, RobeGroup,
+    Context, CpuGrid, CpuGroup, CpuRobeGroup, Error, Grid, Group, Init, Lookup, Optimizer, Precision, Reader,
+    RobeGroup, RowReader,
     grid::{Config, Outside},
 };
 use hotrow_harness::device::with_gpu;
@@ -100,7 +101,7 @@ fn recorded_steps_are_the_cpu_s() {
             let config = Config::new(dims).with_levels(5).with_coarsest(4).with_most_rows(1 << 10);
             let config = config.with_features(features).with_outside(outside);
             let rows = config.group().unwrap().with_init(init).with_cache_rows(64);
-            let rows = rows.with_precision(hotrow::Precision::Fp32).with_optimizer(Optimizer::adam(0.01));
+            let rows = rows.with_precision(Precision::Fp32).with_optimizer(Optimizer::adam(0.01));
             let mut cpu = CpuGroup::new(rows.clone()).unwrap();
             cached_steps(context, &config, &mut Group::new(context, rows.clone()).unwrap(), &mut cpu).unwrap();
             // Other rows are noticed.
@@ -156,5 +157,114 @@ fn bad_points_and_buffers_are_refused() {
         let mut after = group.snapshot().unwrap();
         (0..3).for_each(|level| after.counters[level].out_of_range = 0);
         assert_eq!(after, before);
+    });
+}
+
+/// The features of points as a caller's shader finds them, `[points, levels, features]`.
+fn shown(context: &Context, reader: &mut RowReader, config: &Config, points: &[f32]) -> Vec<f32> {
+    let n = (config.levels * config.features) as usize;
+    let mine = "
+        @group(0) @binding(0) var<storage, read> points: array<f32>;
+        @group(0) @binding(1) var<storage, read_write> found: array<f32>;
+
+        @compute @workgroup_size(64)
+        fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            if (id.x >= arrayLength(&points) / DIMSu) { return; }
+            var x = vecDIMS<f32>();
+            for (var axis = 0u; axis < DIMSu; axis++) { x[axis] = points[id.x * DIMSu + axis]; }
+            var features = emb_grid(x);
+            for (var i = 0u; i < COUNTu; i++) { found[id.x * COUNTu + i] = features[i]; }
+        }
+    ";
+    let mine = mine.replace("DIMS", &config.dims.to_string()).replace("COUNT", &n.to_string());
+    let device = context.device();
+    let source = wgpu::ShaderSource::Wgsl((reader.wgsl().to_owned() + &mine).into());
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
+    let storage_entry = |binding, read_only| wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty: wgpu::BufferBindingType::Storage { read_only },
+            has_dynamic_offset: false,
+            min_binding_size: None,
+        },
+        count: None,
+    };
+    let own = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: None,
+        entries: &[storage_entry(0, true), storage_entry(1, false)],
+    });
+    let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: None,
+        bind_group_layouts: &[Some(&own), Some(reader.layout())],
+        immediate_size: 0,
+    });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: None,
+        layout: Some(&layout),
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    });
+    let count = points.len() / config.dims as usize;
+    let (asked, found) = (storage(context, points), storage(context, &vec![0f32; count * n]));
+    let entries = [(0, &asked), (1, &found)];
+    let bound = device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &own,
+        entries: &entries
+            .map(|(binding, buffer)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() }),
+    });
+    let mut encoder = device.create_command_encoder(&Default::default());
+    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+    pass.set_pipeline(&pipeline);
+    pass.set_bind_group(0, &bound, &[]);
+    pass.set_bind_group(1, reader.bind_group().unwrap(), &[]);
+    pass.dispatch_workgroups((count as u32).div_ceil(64), 1, 1);
+    drop(pass);
+    read(context, encoder, &found)
+}
+
+/// What a frozen forward gives for these points, `[points, levels, features]`.
+fn looked_up(table: &mut dyn Lookup, config: &Config, points: &[f32]) -> Vec<f32> {
+    let bags = CpuGrid::new(config.clone()).unwrap().bags(points).unwrap();
+    let outputs = table.forward_frozen(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
+    let (n, f) = (points.len() / config.dims as usize, config.features as usize);
+    let of =
+        |point| (0..config.levels as usize).flat_map(move |level| (0..f).map(move |k| (level * n + point) * f + k));
+    (0..n).flat_map(of).map(|at| outputs[at]).collect()
+}
+
+#[test]
+fn a_shader_reads_the_features_of_a_point() {
+    with_gpu(|context| {
+        let init = Init::Uniform { low: -1.0, high: 1.0 };
+        let mut source = Pcg64::seed_from_u64(5);
+        for (dims, features, outside) in
+            [(2, 1, Outside::Wrap), (3, 2, Outside::Clamp), (2, 4, Outside::Clamp), (3, 8, Outside::Wrap)]
+        {
+            let config = Config::new(dims).with_levels(5).with_coarsest(4).with_most_rows(1 << 10);
+            let config = config.with_features(features).with_outside(outside);
+            let points: Vec<f32> = (0..200 * dims).map(|_| source.random_range(-0.2..1.2)).collect();
+            let wanted = |stages| Reader { prefix: "emb", group: 1, stages, grid: Some(&config), ..Reader::default() };
+            let wanted = wanted(wgpu::ShaderStages::COMPUTE);
+            let rows = config.group().unwrap().with_init(init).with_cache_rows(64);
+            let mut group = Group::new(context, rows.with_precision(Precision::Fp16)).unwrap();
+            let found = shown(context, &mut group.reader(wanted).unwrap(), &config, &points);
+            let right = looked_up(&mut group, &config, &points);
+            near("feature", &found, &right).unwrap();
+            let array = config.array().unwrap().with_init(init).with_precision(Precision::Int8);
+            let mut array = RobeGroup::new(context, array).unwrap();
+            let found = shown(context, &mut array.reader(wanted).unwrap(), &config, &points);
+            near("feature", &found, &looked_up(&mut array, &config, &points)).unwrap();
+            assert!(near("feature", &found, &right).is_err(), "the other table has other rows");
+
+            let other = config.clone().with_levels(4);
+            let error = group.reader(Reader { grid: Some(&other), ..wanted }).unwrap_err();
+            assert!(matches!(error, Error::Reader { what: "grid", .. }), "{error}");
+            let error = array.reader(Reader { grid: Some(&other.with_levels(0)), ..wanted }).unwrap_err();
+            assert!(matches!(error, Error::Grid { what: "levels", .. }), "{error}");
+        }
     });
 }

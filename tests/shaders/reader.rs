@@ -15,7 +15,7 @@ use super::{
 /// A reader of a cached table.
 fn cached(prefix: &str, group: u32) -> ReaderText<'_> {
     let kind = ReaderKind::Rows { cache: true, table: true };
-    ReaderText { prefix, group, cut: Cut { width: 4, ..Cut::ONE }, kind, feedback: None }
+    ReaderText { prefix, group, cut: Cut { width: 4, ..Cut::ONE }, kind, feedback: None, grid: None }
 }
 
 /// Names of a module's top level.

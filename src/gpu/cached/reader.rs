@@ -32,7 +32,7 @@ impl Group {
         if !self.readable.in_use() {
             self.readable.renew(self.readable_buffers());
         }
-        RowReader::new(&self.front.context, &wanted, &self.readable, self.tables.layout.total_rows)
+        RowReader::new(&self.front.context, &wanted, &self.readable, (&self.config.tables, self.config.dim))
     }
 
     /// Has every reader bind anew, because other buffers hold the rows, or other rows are in them.

@@ -27,7 +27,7 @@ impl RobeGroup {
         if !self.readable.in_use() {
             self.readable.renew(self.readable_buffers());
         }
-        RowReader::new(&self.front.context, &wanted, &self.readable, self.layout.total_rows)
+        RowReader::new(&self.front.context, &wanted, &self.readable, (&self.config.tables, self.config.dim))
     }
 
     /// Has every reader bind anew, because the array has other values or another configuration.
