@@ -14,6 +14,7 @@ fn two_readers() -> Value {
         cut: Cut { width: 4, windows: 1, shards: 1, item: 1 },
         kind: ReaderKind::Rows { cache: true, table: false },
         feedback,
+        grid: None,
     };
     let list = WantedList { rows: 100, bits: 1 << 10, hashed: true };
     let entries = "

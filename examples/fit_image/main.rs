@@ -196,10 +196,10 @@ impl Fit {
         let parameters = rows.iter().map(|rows| *rows as usize).sum::<usize>() * FEATURES;
         let memory = tables.memory();
         println!(
-            "{parameters} parameters in tables of {} bytes and states of {}: {:.2} bytes a parameter while training; {} in the perceptron",
-            memory.payload,
+            "{parameters} parameters in tables of {} bytes and states of {}: {:.3} bytes a parameter while training; {} in the perceptron",
+            memory.payload + memory.scales,
             memory.record_state,
-            (memory.payload + memory.record_state) as f64 / parameters as f64,
+            (memory.payload + memory.scales + memory.record_state) as f64 / parameters as f64,
             mlp.parameters()
         );
         Ok(Self { grid, tables, mlp, lr, mlp_lr: args.mlp_lr })
