@@ -98,7 +98,12 @@ fn check(screen: &mut Screen, image: Image) -> Result<(), Failure> {
                 break;
             }
             if again == 10 {
-                return Err("wanted all tiles after 10 frames of the same view, found some missing".into());
+                let slots = screen.tiles.group.layout().slots();
+                return Err(format!(
+                    "--check: wanted all tiles of a view after 10 frames, found some missing; the cache holds {slots}: \
+                     take a smaller --size or a larger --side"
+                )
+                .into());
             }
         }
         let off = compare(&picture, &screen.reference(view, None)?)?;
@@ -207,8 +212,10 @@ impl Screen {
 
     /// Waits for the tiles that are on their way. Returns how many were missed so far.
     fn settle(&mut self) -> Result<u64, Failure> {
-        if self.tiles.group.fetch(None).is_ok() {
-            self.tiles.group.pump()?;
+        match self.tiles.group.fetch(None) {
+            Ok(()) => drop(self.tiles.group.pump()?),
+            Err(hotrow::Error::Order { .. }) => {} // nothing is on its way
+            Err(error) => return Err(error.into()),
         }
         let seen: Counters = self.tiles.group.counters()?.into_iter().sum();
         Ok(seen.accesses - seen.hits)

@@ -1,5 +1,5 @@
-//! A group driven only through its `record_*` methods, as a program with its own encoders drives it. It has the interface of the other
-//! backends, so that whole runs can be compared.
+//! A group whose training steps are recorded, as a program with its own encoders does it: prefetch, fetch, forward, backward. All other calls wait. It
+//! has the interface of the other backends, so that whole runs can be compared.
 
 use std::sync::mpsc;
 
@@ -13,16 +13,17 @@ pub(crate) struct Recorded {
     pub(crate) group: Group,
     context: Context,
     /// The submission of a prefetch, the shape of its batch, and the word that the prefetch's report has come.
-    asked: Option<(wgpu::SubmissionIndex, u64, mpsc::Receiver<()>)>,
+    asked: Option<(wgpu::SubmissionIndex, u64, mpsc::Receiver<Mapped>)>,
 }
 
+type Mapped = Result<(), wgpu::BufferAsyncError>;
+
 /// Has `told` told once `buffer`, whose mapping is requested last in `encoder`, is mapped.
-fn tell(encoder: &wgpu::CommandEncoder, buffer: &wgpu::Buffer, told: mpsc::Sender<()>) {
+fn tell(encoder: &wgpu::CommandEncoder, buffer: &wgpu::Buffer, told: mpsc::Sender<Mapped>) {
     let kept = buffer.clone(); // a buffer that is dropped earlier is not mapped
     encoder.map_buffer_on_submit(buffer, wgpu::MapMode::Read, .., move |mapped| {
-        mapped.unwrap();
         drop(kept);
-        let _ = told.send(());
+        let _ = told.send(mapped);
     });
 }
 
@@ -40,8 +41,13 @@ impl Recorded {
     }
 
     /// Waits for a word of [`tell`].
-    fn heard(&self, word: &mpsc::Receiver<()>) {
-        while word.try_recv().is_err() {
+    fn heard(&self, word: &mpsc::Receiver<Mapped>) {
+        loop {
+            match word.try_recv() {
+                Ok(mapped) => return mapped.unwrap(),
+                Err(mpsc::TryRecvError::Disconnected) => panic!("the callback was dropped"),
+                Err(mpsc::TryRecvError::Empty) => {}
+            }
             self.context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             std::thread::yield_now();
         }

@@ -4,12 +4,14 @@ mod viewer;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use clap::Parser as _;
 use eframe::egui_wgpu::{self, CallbackResources, ScreenDescriptor, WgpuSetup, WgpuSetupCreateNew};
 use eframe::{CreationContext, egui};
 use hotrow::wgpu;
-use viewer::{Failure, Viewer};
+use viewer::{Args, Failure, Viewer};
 
 fn main() -> eframe::Result {
+    let args = Args::parse();
     let mut setup = WgpuSetupCreateNew::without_display_handle();
     setup.device_descriptor = Arc::new(|adapter| {
         let (required_features, required_limits) = hotrow::requirements(adapter);
@@ -17,7 +19,7 @@ fn main() -> eframe::Result {
     });
     let mut options = eframe::NativeOptions::default();
     options.wgpu_options.wgpu_setup = WgpuSetup::CreateNew(setup);
-    eframe::run_native("hotrow in egui", options, Box::new(|creation| Ok(Box::new(App::new(creation)?))))
+    eframe::run_native("hotrow in egui", options, Box::new(move |creation| Ok(Box::new(App::new(creation, &args)?))))
 }
 
 /// What the panel shows. eframe wants it to be shared, although one thread uses it.
@@ -33,10 +35,10 @@ struct App {
 }
 
 impl App {
-    fn new(creation: &CreationContext<'_>) -> Result<Self, Failure> {
+    fn new(creation: &CreationContext<'_>, args: &Args) -> Result<Self, Failure> {
         let state =
             creation.wgpu_render_state.as_ref().ok_or("wanted eframe to draw with wgpu, found that it does not")?;
-        let viewer = Viewer::open(&state.device, &state.queue, state.target_format)?;
+        let viewer = Viewer::open(args, &state.device, &state.queue, state.target_format)?;
         let shown = Arc::new(Mutex::new(Shown { viewer, emb: None, failed: None }));
         Ok(Self { shown, line: String::new() })
     }

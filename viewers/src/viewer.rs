@@ -7,14 +7,13 @@ mod tiles;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use clap::Parser as _;
 use hotrow::{Context, wgpu};
 use tiles::{Image, Painter, Tiles, View};
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(clap::Parser)]
-struct Args {
+pub(crate) struct Args {
     /// Side of the image in texels, a power of two.
     #[arg(long, default_value_t = 8192)]
     side: u32,
@@ -35,13 +34,13 @@ pub(crate) struct Viewer {
 }
 
 impl Viewer {
-    /// Opens the image that the command line names, or makes it, and draws into textures of `format`.
+    /// Opens the image that the arguments name, or makes it, and draws into textures of `format`.
     pub(crate) fn open(
+        args: &Args,
         device: &wgpu::Device,
         queue: &wgpu::Queue,
         format: wgpu::TextureFormat,
     ) -> Result<Self, Failure> {
-        let args = Args::parse();
         let image = Image::of_side(args.side)?;
         std::fs::create_dir_all(&args.out)?;
         let file = args.out.join(format!("tiles-{}.hotrow", args.side));

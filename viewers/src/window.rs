@@ -4,22 +4,25 @@ mod viewer;
 
 use std::sync::Arc;
 
+use clap::Parser as _;
 use hotrow::wgpu;
-use viewer::{Failure, Viewer};
+use viewer::{Args, Failure, Viewer};
 use winit::application::ApplicationHandler;
 use winit::event::{ElementState, MouseScrollDelta, WindowEvent};
 use winit::event_loop::{ActiveEventLoop, EventLoop, OwnedDisplayHandle};
 use winit::window::{Window, WindowId};
 
 fn main() -> Result<(), Failure> {
+    let args = Args::parse();
     let events = EventLoop::new()?;
-    let mut app =
-        App { display: events.owned_display_handle(), screen: None, mouse: [0.0; 2], held: false, end: Ok(()) };
+    let display = events.owned_display_handle();
+    let mut app = App { args, display, screen: None, mouse: [0.0; 2], held: false, end: Ok(()) };
     events.run_app(&mut app)?;
     app.end
 }
 
 struct App {
+    args: Args,
     display: OwnedDisplayHandle,
     screen: Option<Screen>,
     mouse: [f64; 2],
@@ -29,7 +32,7 @@ struct App {
 
 impl ApplicationHandler for App {
     fn resumed(&mut self, events: &ActiveEventLoop) {
-        match Screen::new(events, self.display.clone()) {
+        match Screen::new(events, self.display.clone(), &self.args) {
             Ok(screen) => self.screen = Some(screen),
             Err(error) => self.fail(events, error),
         }
@@ -82,7 +85,7 @@ struct Screen {
 }
 
 impl Screen {
-    fn new(events: &ActiveEventLoop, display: OwnedDisplayHandle) -> Result<Self, Failure> {
+    fn new(events: &ActiveEventLoop, display: OwnedDisplayHandle, args: &Args) -> Result<Self, Failure> {
         let window = Arc::new(events.create_window(Window::default_attributes().with_title("hotrow"))?);
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_with_display_handle(Box::new(display)));
         let surface = instance.create_surface(Arc::clone(&window))?;
@@ -99,7 +102,7 @@ impl Screen {
         // The shader's colours are those of the screen.
         config.format = config.format.remove_srgb_suffix();
         surface.configure(&device, &config);
-        let viewer = Viewer::open(&device, &queue, config.format)?;
+        let viewer = Viewer::open(args, &device, &queue, config.format)?;
         window.request_redraw();
         Ok(Self { window, surface, config, device, queue, viewer })
     }
@@ -113,7 +116,12 @@ impl Screen {
         use wgpu::CurrentSurfaceTexture as Current;
         let shown = match self.surface.get_current_texture() {
             Current::Success(shown) => shown,
-            Current::Suboptimal(_) | Current::Outdated => {
+            Current::Suboptimal(shown) => {
+                drop(shown); // a surface whose texture is held cannot be configured
+                self.surface.configure(&self.device, &self.config);
+                return Ok(());
+            }
+            Current::Outdated => {
                 self.surface.configure(&self.device, &self.config);
                 return Ok(());
             }
