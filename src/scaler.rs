@@ -179,6 +179,11 @@ impl ScalerState {
         Self { scale: 1.0, inverse: 1.0, ..Self::default() }
     }
 
+    /// As [`unscaled`](Self::unscaled), as a decision.
+    pub(crate) fn unscaled_decision() -> Self {
+        Self { iteration: 1, ..Self::unscaled() }
+    }
+
     /// The part of the state that backward needs. Steps with equal parts share a uniform.
     pub(crate) fn verdict(&self) -> Self {
         Self { inverse: self.inverse, overflow: self.overflow, ..Self::default() }

@@ -136,7 +136,11 @@ impl Paths {
             })
             .collect();
         self.both("weight gradient", |group| Ok(bits(&group.weight_gradient(indices, offsets, &grads)?)))?;
-        match source.random_range(0..8) {
+        match source.random_range(0..9) {
+            8 => {
+                let halves: Vec<u16> = grads.iter().map(|&x| half::f16::from_f32(x).to_bits()).collect();
+                self.both("backward of plain halves", |group| group.backward_half(&halves))?;
+            }
             0 => {
                 self.both("abandon", |group| {
                     group.abandon_backward();

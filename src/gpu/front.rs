@@ -372,19 +372,19 @@ macro_rules! front {
                 self.record_and_report(encoder, batch, outputs, Mode::Frozen)
             }
 
-            /// Records the backward of the last recorded forward. `grad_outputs` has the shape of its outputs. Each row, or each shared
-            /// weight, is updated once, with the sum of its gradients.
+            /// Records the backward of the last recorded forward. `grad_outputs` has the shape of its outputs: FP32 in a slice, or FP16 in
+            /// [`GradBuffer::F16`], which are summed in FP32. Each row, or each shared weight, is updated once, with the sum of its gradients.
             ///
             /// # Errors
             /// [`Error::Order`] without a forward before it, [`Error::Buffer`] for gradients that cannot be bound, [`Error::TooLarge`],
             /// [`Error::OutOfMemory`].
-            pub fn record_backward(
+            pub fn record_backward<'g>(
                 &mut self,
                 encoder: &mut wgpu::CommandEncoder,
-                grad_outputs: wgpu::BufferSlice<'_>,
+                grad_outputs: impl Into<GradBuffer<'g>>,
             ) -> Result<(), Error> {
                 let unscaled = self.front.context.uniform(&ScalerState::unscaled());
-                self.record_backward_by(encoder, GradBuffer::F32(grad_outputs), &unscaled)
+                self.record_backward_by(encoder, grad_outputs.into(), &unscaled)
             }
 
             /// As [`record_backward`](Self::record_backward), with gradients, FP32 or FP16, of a loss that was multiplied by a scale (SPEC

@@ -57,6 +57,9 @@ macro_rules! own_lookup {
             /// Updates the rows of the last forward with the gradients of its outputs.
             fn backward(self: &mut Self, grad_outputs: &[f32]) -> Result<(), $crate::error::Error>;
 
+            /// Updates the rows of the last forward with FP16 gradients of its outputs.
+            fn backward_half(self: &mut Self, grad_outputs: &[u16]) -> Result<(), $crate::error::Error>;
+
             /// Updates the rows of the last forward with the gradients of a scaled loss.
             fn backward_scaled(
                 self: &mut Self, grad_outputs: $crate::scaler::GradSlice<'_>, scaler: &$crate::table::layout::ScalerState

@@ -100,6 +100,25 @@ pub trait Lookup {
     /// [`Error::Order`] without a forward before it, [`Error::Length`] for the wrong number of gradients.
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error>;
 
+    /// As [`backward`](Self::backward), with FP16 gradients, the bits of IEEE binary16: half the bytes from the model. They are summed in FP32.
+    ///
+    /// ```
+    /// use hotrow::{CpuGroup, Error, GroupConfig, Init, Optimizer};
+    ///
+    /// let config = GroupConfig::new(&[10], 1).with_init(Init::Constant(1.0)).with_optimizer(Optimizer::sgd(0.5));
+    /// let mut group = CpuGroup::new(config)?;
+    /// group.forward(&[3], &[0, 1], None)?;
+    /// group.backward_half(&[0x3c00])?; // 1.0
+    /// assert_eq!(group.read_rows(&[3])?, [0.5]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`backward`](Self::backward).
+    fn backward_half(&mut self, grad_outputs: &[u16]) -> Result<(), Error> {
+        self.backward_scaled(GradSlice::F16(grad_outputs), &ScalerState::unscaled_decision())
+    }
+
     /// As [`backward`](Self::backward), with gradients of a loss that was multiplied by a scale (SPEC 8), FP32 or FP16. Each gradient is
     /// multiplied by the scaler's inverse, in FP32, before gradients are added. `scaler` is the decision of a
     /// [`CpuScaler`](crate::CpuScaler) on the gradients of this step, of all groups and of the rest of the model. If they overflowed, no

@@ -32,6 +32,12 @@ pub enum GradBuffer<'a> {
     F16(wgpu::BufferSlice<'a>),
 }
 
+impl<'a> From<wgpu::BufferSlice<'a>> for GradBuffer<'a> {
+    fn from(slice: wgpu::BufferSlice<'a>) -> Self {
+        Self::F32(slice)
+    }
+}
+
 impl<'a> GradBuffer<'a> {
     /// True for FP16.
     pub(crate) fn is_half(&self) -> bool {

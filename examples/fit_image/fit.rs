@@ -1,0 +1,228 @@
+//! A grey image, and a fit of it that learns: a hash grid of learned rows (Müller et al. 2022) and a small perceptron that turns the features
+//! of a point into its brightness.
+
+#[path = "mlp.rs"]
+mod mlp;
+
+use std::path::PathBuf;
+
+use hotrow::{
+    CpuGrid, CpuGroup, CpuRobeGroup, Group, Init, Lookup, Optimizer, OptimizerKind, Precision, RobeGroup, adapter, grid,
+};
+use mlp::{Adam, Mlp};
+use rand::{RngExt as _, SeedableRng as _};
+use rayon::prelude::*;
+
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What is fitted, and how.
+#[derive(clap::Args, Clone)]
+pub(crate) struct Settings {
+    /// The image, PNG or JPEG; its grey values are fitted.
+    #[arg(long)]
+    pub(crate) image: PathBuf,
+    /// The tables: `rows`, each packed by itself, or `array`, rows side by side in an array with a scale for each block of 64 weights.
+    #[arg(long, default_value = "rows", value_parser = ["rows", "array"])]
+    pub(crate) table: String,
+    /// Precision of the tables: fp32, fp16 or int8.
+    #[arg(long, default_value = "fp16")]
+    pub(crate) precision: Precision,
+    /// Update rule of the tables.
+    #[arg(long, default_value = "adagrad")]
+    pub(crate) optimizer: OptimizerKind,
+    /// Learning rate of the tables [default: 0.05 with AdaGrad, 0.01 with Adam].
+    #[arg(long)]
+    pub(crate) lr: Option<f32>,
+    /// Learning rate of the perceptron.
+    #[arg(long, default_value_t = 0.007)]
+    pub(crate) mlp_lr: f32,
+    /// Share of the learning rates that is left at the end; they fall during the second half of the steps.
+    #[arg(long, default_value_t = 0.05)]
+    pub(crate) last: f32,
+    #[arg(long, default_value_t = 1200)]
+    pub(crate) steps: u32,
+    /// Points of a step.
+    #[arg(long, default_value_t = 1 << 14)]
+    pub(crate) batch: usize,
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Where the tables are: cpu, or gpu.
+    #[arg(long, default_value = "cpu", value_parser = ["cpu", "gpu"])]
+    pub(crate) backend: String,
+}
+
+const LEVELS: usize = 16;
+const FEATURES: usize = 2;
+/// Points that are predicted at once.
+const AT_ONCE: usize = 1 << 14;
+
+/// A fit under way.
+pub(crate) struct Training {
+    settings: Settings,
+    pub(crate) image: Image,
+    pub(crate) fit: Fit,
+    rng: rand_pcg::Pcg64,
+    /// Steps taken.
+    pub(crate) steps: u32,
+}
+
+impl Training {
+    /// Also returns a line about the bytes.
+    pub(crate) fn new(settings: &Settings) -> Result<(Self, String), Failure> {
+        let image = Image::open(&settings.image)?;
+        let mut rng = rand_pcg::Pcg64::seed_from_u64(settings.seed);
+        let (fit, line) = Fit::new(settings, &mut rng)?;
+        Ok((Self { settings: settings.clone(), image, fit, rng, steps: 0 }, line))
+    }
+
+    /// Takes a step, if one is left. Returns its loss.
+    pub(crate) fn step(&mut self) -> Result<Option<f64>, Failure> {
+        let Settings { last, steps, batch, .. } = self.settings;
+        if self.steps == steps {
+            return Ok(None);
+        }
+        self.steps += 1;
+        let share = last.powf((2.0 * self.steps as f32 / steps as f32 - 1.0).max(0.0));
+        let points: Vec<[f32; 2]> = (0..batch).map(|_| [self.rng.random(), self.rng.random()]).collect();
+        let targets: Vec<_> = points.par_iter().map(|point| self.image.at(*point)).collect();
+        self.fit.step(&points, &targets, share).map(Some)
+    }
+
+    /// The PSNR of some pixels.
+    pub(crate) fn psnr(&mut self, pixels: &[[u32; 2]]) -> Result<f64, Failure> {
+        let wanted: Vec<_> = pixels.iter().map(|&[x, y]| self.image.pixel(x, y)).collect();
+        Ok(psnr(&self.fit.predict(self.image.sides, pixels)?, &wanted))
+    }
+}
+
+/// A grey image, values from 0 to 1.
+pub(crate) struct Image {
+    pub(crate) sides: [u32; 2],
+    pub(crate) values: Vec<f32>,
+}
+
+impl Image {
+    pub(crate) fn open(file: &std::path::Path) -> Result<Self, Failure> {
+        let grey = image::open(file).map_err(|error| format!("{}: {error}", file.display()))?.into_luma8();
+        let sides = [grey.width(), grey.height()];
+        Ok(Self { sides, values: grey.into_raw().into_iter().map(|value| f32::from(value) / 255.0).collect() })
+    }
+
+    /// The value of a pixel; behind the edge, that of the edge.
+    pub(crate) fn pixel(&self, x: u32, y: u32) -> f32 {
+        self.values[y.min(self.sides[1] - 1) as usize * self.sides[0] as usize + x.min(self.sides[0] - 1) as usize]
+    }
+
+    /// The bilinear value at a point of the unit square.
+    fn at(&self, point: [f32; 2]) -> f32 {
+        let place = [0, 1].map(|i| (point[i] * self.sides[i] as f32 - 0.5).max(0.0));
+        let [x, y] = place.map(|at| at as u32);
+        let [u, v] = [place[0] - x as f32, place[1] - y as f32];
+        let line = |y| self.pixel(x, y) * (1.0 - u) + self.pixel(x + 1, y) * u;
+        line(y) * (1.0 - v) + line(y + 1) * v
+    }
+}
+
+/// The middle of a pixel of a picture with these sides, as a point of the unit square.
+fn middle(sides: [u32; 2], pixel: [u32; 2]) -> [f32; 2] {
+    [0, 1].map(|i| (pixel[i] as f32 + 0.5) / sides[i] as f32)
+}
+
+/// The ratio of the largest value's square, 1, to the mean squared error, in dB.
+pub(crate) fn psnr(found: &[f32], wanted: &[f32]) -> f64 {
+    let off = |(found, wanted): (&f32, &f32)| f64::from(found.clamp(0.0, 1.0) - wanted).powi(2);
+    -10.0 * (found.iter().zip(wanted).map(off).sum::<f64>() / wanted.len() as f64).log10()
+}
+
+/// What is learned.
+pub(crate) struct Fit {
+    grid: CpuGrid,
+    tables: Box<dyn Lookup + Send>,
+    mlp: Mlp,
+    lr: f32,
+    mlp_lr: f32,
+}
+
+impl Fit {
+    fn new(args: &Settings, rng: &mut impl rand::Rng) -> Result<(Self, String), Failure> {
+        let config =
+            grid::Config::new(2).with_levels(LEVELS as u32).with_features(FEATURES as u32).with_most_rows(1 << 15);
+        let grid = CpuGrid::new(config.clone())?;
+        let (rows, init) = (config.tables()?, Init::Uniform { low: -1e-4, high: 1e-4 });
+        let (default, rule) = match args.optimizer {
+            OptimizerKind::AdaGrad => (0.05, Optimizer::adagrad(0.05)),
+            OptimizerKind::Adam => (0.01, Optimizer::adam(0.01).with_beta2(0.99).with_eps(1e-15)),
+            other => return Err(format!("--optimizer: wanted adagrad or adam, found {other}").into()),
+        };
+        let lr = args.lr.unwrap_or(default);
+        let rule = rule.with_lr(lr);
+        let context = match args.backend.as_str() {
+            "gpu" => Some(adapter::open_best(adapter::Wanted::Any)?),
+            _ => None,
+        };
+        let tables: Box<dyn Lookup + Send> = if args.table == "rows" {
+            let config = config.group()?.with_precision(args.precision);
+            let config = config.with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
+            match &context {
+                Some(context) => Box::new(Group::new(context, config)?),
+                None => Box::new(CpuGroup::new(config)?),
+            }
+        } else {
+            let config = config.array()?.with_precision(args.precision);
+            let config = config.with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
+            match &context {
+                Some(context) => Box::new(RobeGroup::new(context, config)?),
+                None => Box::new(CpuRobeGroup::new(config)?),
+            }
+        };
+        let mlp = Mlp::new(LEVELS * FEATURES, rng);
+        let parameters = rows.iter().map(|rows| *rows as usize).sum::<usize>() * FEATURES;
+        let memory = tables.memory();
+        let line = format!(
+            "{parameters} parameters in tables of {} bytes and states of {}: {:.3} bytes a parameter while training; {} in the perceptron",
+            memory.payload + memory.scales,
+            memory.record_state,
+            (memory.payload + memory.scales + memory.record_state) as f64 / parameters as f64,
+            mlp.parameters()
+        );
+        Ok((Self { grid, tables, mlp, lr, mlp_lr: args.mlp_lr }, line))
+    }
+
+    /// Moves everything once. `share` is the part of the learning rates that is in force.
+    fn step(&mut self, points: &[[f32; 2]], targets: &[f32], share: f32) -> Result<f64, Failure> {
+        let bags = self.grid.bags(points.as_flattened())?;
+        let outputs = self.tables.forward(&bags.indices, &bags.offsets, Some(&bags.weights))?;
+        let features = turned(&outputs, points.len(), LEVELS);
+        let mut grads = vec![0.0; features.len()];
+        let adam = Adam { lr: self.mlp_lr * share, betas: [0.9, 0.99], eps: 1e-15 };
+        let loss = self.mlp.train(&features, targets, &mut grads, adam);
+        // Of the sum of the errors, not of their mean: both rules go by the gradient's direction, and FP16 states hold it.
+        grads.iter_mut().for_each(|grad| *grad *= points.len() as f32);
+        self.tables.set_learning_rate(self.lr * share)?;
+        self.tables.backward(&turned(&grads, LEVELS, points.len()))?;
+        Ok(loss)
+    }
+
+    /// The values of pixels of a picture with these sides.
+    pub(crate) fn predict(&mut self, sides: [u32; 2], pixels: &[[u32; 2]]) -> Result<Vec<f32>, Failure> {
+        let mut found = Vec::with_capacity(pixels.len());
+        for pixels in pixels.chunks(AT_ONCE) {
+            let points: Vec<_> = pixels.iter().map(|pixel| middle(sides, *pixel)).collect();
+            let bags = self.grid.bags(points.as_flattened())?;
+            let outputs = self.tables.forward_frozen(&bags.indices, &bags.offsets, Some(&bags.weights))?;
+            found.extend(self.mlp.forward(&turned(&outputs, points.len(), LEVELS)));
+        }
+        Ok(found)
+    }
+}
+
+/// `[columns, rows, FEATURES]` as `[rows, columns, FEATURES]`.
+fn turned(from: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    let mut to = vec![0.0; from.len()];
+    to.par_chunks_mut(columns * FEATURES).enumerate().for_each(|(row, to)| {
+        for (column, to) in to.chunks_exact_mut(FEATURES).enumerate() {
+            to.copy_from_slice(&from[(column * rows + row) * FEATURES..][..FEATURES]);
+        }
+    });
+    to
+}
