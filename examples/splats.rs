@@ -30,7 +30,7 @@ struct Args {
     /// Precision of the records; their moments are FP32 beside FP32, else of 16 bits.
     #[arg(long, default_value = "fp16")]
     precision: Precision,
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
     /// Compare with a table in FP32 that lies on the device whole.
     #[arg(long)]

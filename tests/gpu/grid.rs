@@ -10,6 +10,8 @@ use hotrow_harness::device::with_gpu;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
+use crate::reader::download;
+
 fn storage<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
     context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
         label: None,
@@ -19,26 +21,8 @@ fn storage<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
 }
 
 /// Submits, waits, and reads a buffer of floats.
-fn read(context: &Context, mut encoder: wgpu::CommandEncoder, buffer: &wgpu::Buffer) -> Vec<f32> {
-    let back = context.device().create_buffer(&wgpu::BufferDescriptor {
-        label: None,
-        size: buffer.size(),
-        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-        mapped_at_creation: false,
-    });
-    encoder.copy_buffer_to_buffer(buffer, 0, &back, 0, buffer.size());
-    let (told, heard) = std::sync::mpsc::channel();
-    let kept = back.clone();
-    encoder.map_buffer_on_submit(&back, wgpu::MapMode::Read, .., move |mapped| {
-        mapped.unwrap();
-        drop(kept);
-        let _ = told.send(());
-    });
-    context.queue().submit([encoder.finish()]);
-    while heard.try_recv().is_err() {
-        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
-    }
-    bytemuck::pod_collect_to_vec(&back.get_mapped_range(..).unwrap())
+fn read(context: &Context, encoder: wgpu::CommandEncoder, buffer: &wgpu::Buffer) -> Vec<f32> {
+    download(context, encoder, buffer).into_iter().map(f32::from_bits).collect()
 }
 
 fn near(what: &str, found: &[f32], wanted: &[f32]) -> Result<(), String> {
@@ -149,8 +133,11 @@ fn bad_points_and_buffers_are_refused() {
         let room = grid.bags(2).unwrap();
         grid.record(&mut encoder, points.slice(..16), &room).unwrap();
         group.record_forward(&mut encoder, &room.batch(2).unwrap(), outputs.slice(..)).unwrap();
+        let slopes = storage(context, &[7f32; 2 * 3 * 4]);
+        let batch = room.batch(2).unwrap();
+        group.record_weight_gradient(&mut encoder, &batch, grads.slice(..), slopes.slice(..)).unwrap();
         group.record_backward(&mut encoder, grads.slice(..)).unwrap();
-        read(context, encoder, &outputs);
+        assert_eq!(read(context, encoder, &slopes), [0.0; 2 * 3 * 4], "a skipped step has no gradients");
         // The first index of the second bag, whose point it is.
         let error = group.flush().unwrap_err();
         assert!(matches!(error, Error::IndexOutOfRange { table: 0, position: 4, value: u32::MAX, .. }), "{error}");

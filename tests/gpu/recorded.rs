@@ -40,6 +40,16 @@ impl Recorded {
         self.context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
     }
 
+    /// A buffer that a stage writes, and one to map, which takes its bytes.
+    fn pair(&self, bytes: u64) -> [wgpu::Buffer; 2] {
+        let (storage, map) = (wgpu::BufferUsages::STORAGE, wgpu::BufferUsages::MAP_READ);
+        [storage | wgpu::BufferUsages::COPY_SRC, map | wgpu::BufferUsages::COPY_DST].map(|usage| {
+            let (label, size) = (None, bytes.max(4));
+            let descriptor = wgpu::BufferDescriptor { label, size, usage, mapped_at_creation: false };
+            self.context.device().create_buffer(&descriptor)
+        })
+    }
+
     /// Waits for a word of [`tell`].
     fn heard(&self, word: &mpsc::Receiver<Mapped>) {
         loop {
@@ -138,17 +148,7 @@ impl Lookup for Recorded {
             offsets: offset_buffer.slice(..),
             weights: None,
         };
-        let buffer = |usage| {
-            let (label, size) = (None, bytes.max(4));
-            self.context.device().create_buffer(&wgpu::BufferDescriptor {
-                label,
-                size,
-                usage,
-                mapped_at_creation: false,
-            })
-        };
-        let found = buffer(wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC);
-        let back = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+        let [found, back] = self.pair(bytes);
         let (told, heard) = mpsc::channel();
         self.record(|group, encoder| {
             group.record_weight_gradient(encoder, &batch, grads.slice(..), found.slice(..))?;
@@ -216,17 +216,7 @@ impl Embedding for Recorded {
         let (after, rows, reported) = self.asked.take().expect("a prefetch has been recorded");
         self.group.fetch(Some(after))?;
         let bytes = rows * u64::from(self.config().dim) * 4;
-        let buffer = |usage| {
-            let (label, size) = (None, bytes.max(4));
-            self.context.device().create_buffer(&wgpu::BufferDescriptor {
-                label,
-                size,
-                usage,
-                mapped_at_creation: false,
-            })
-        };
-        let outputs = buffer(wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC);
-        let back = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+        let [outputs, back] = self.pair(bytes);
         let (told, heard) = mpsc::channel();
         self.record(|group, encoder| {
             group.record_forward_prefetched(encoder, outputs.slice(..))?;
