@@ -52,6 +52,7 @@ macro_rules! named {
 pub(crate) use named;
 
 named!(Precision, "precision": Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8", Int4 = "int4", Int2 = "int2");
+named!(StatePrecision, "state": Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8");
 named!(Rounding, "rounding": Nearest = "nearest", Stochastic = "stochastic");
 named!(RandomBits, "random_bits": Eight = "8", Sixteen = "16", TwentyFour = "24");
 named!(CounterBits, "counter_bits": Eight = "8", Sixteen = "16", ThirtyTwo = "32");
@@ -119,6 +120,30 @@ impl Precision {
     pub const fn is_integer(self) -> bool {
         self.bits() <= 8
     }
+}
+
+/// The type in which a shared array stores the optimiser's state.
+///
+/// ```
+/// use hotrow::{Optimizer, Precision, StatePrecision, robe::Config};
+///
+/// // FP16 weights and two INT8 moments: 4 bytes a weight, and a word for each block of 64.
+/// let config = Config::direct(&[1 << 15], 2)?
+///     .with_precision(Precision::Fp16)
+///     .with_state(Some(StatePrecision::Int8))
+///     .with_optimizer(Optimizer::adam(0.01));
+/// assert_eq!(config.table_bytes(), (4 << 16) + (4 << 10));
+/// # Ok::<(), hotrow::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StatePrecision {
+    /// IEEE binary32.
+    Fp32,
+    /// 16 bits: AdaGrad's sum as IEEE binary16, moments with the exponent of binary32.
+    Fp16,
+    /// 8-bit floats relative to the largest state of their block: 3 bits of fraction, the rest exponent; one word of scales a block. Rounded
+    /// at random, without bias (SPEC 3, "States in INT8").
+    Int8,
 }
 
 /// The rounding of a value between two representable neighbours (Yang 2020, section 3; Zhang 2018, section 2.2).

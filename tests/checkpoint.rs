@@ -13,7 +13,7 @@ use std::{
 use hotrow::internals::Pieces as _;
 use hotrow::{
     CounterBits, CpuGroup, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling,
-    Precision, RandomBits, Rounding, Snapshot, checkpoint,
+    Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint,
 };
 use proptest::test_runner::{Config, TestRunner};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -761,6 +761,21 @@ mod robe {
         checkpoint::load_lookup(&mut group, &hashed).unwrap();
         let refused = checkpoint::load_lookup(&mut CpuRobeGroup::new(direct).unwrap(), &hashed);
         assert!(matches!(refused, Err(Error::Checkpoint { what: "addressing", .. })), "{refused:?}");
+        // Coded states go on, and are no states of 16 bits.
+        let of = |state| {
+            adagrad.clone().with_optimizer(Optimizer::adam(0.1)).with_precision(Precision::Int8).with_state(state)
+        };
+        let coded = folder.path().join("coded");
+        let mut group = CpuRobeGroup::new(of(Some(StatePrecision::Int8))).unwrap();
+        group.forward(&[1], &[0, 1, 1], None).unwrap();
+        group.backward(&vec![0.5; group.output_len(1, 2)]).unwrap();
+        checkpoint::save_lookup(&mut group, &coded).unwrap();
+        let mut loaded = CpuRobeGroup::new(of(Some(StatePrecision::Int8))).unwrap();
+        checkpoint::load_lookup(&mut loaded, &coded).unwrap();
+        assert_eq!(loaded.snapshot(), group.snapshot());
+        assert!(group.snapshot().state_words.iter().any(|&word| word != 0));
+        let refused = checkpoint::load_lookup(&mut CpuRobeGroup::new(of(None)).unwrap(), &coded);
+        assert!(matches!(refused, Err(Error::Checkpoint { what: "state", .. })), "{refused:?}");
         // The settings of the optimiser's step may differ.
         let other = adagrad.clone().with_optimizer(Optimizer::adagrad(0.5));
         checkpoint::load_lookup(&mut CpuRobeGroup::new(other).unwrap(), &path).unwrap();

@@ -12,6 +12,7 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::Precision>();
     shared_between_threads::<hotrow::Rounding>();
     shared_between_threads::<hotrow::RandomBits>();
+    shared_between_threads::<hotrow::StatePrecision>();
     shared_between_threads::<hotrow::CounterBits>();
     shared_between_threads::<hotrow::Policy>();
     shared_between_threads::<hotrow::Pooling>();

@@ -3,7 +3,7 @@
 
 use hotrow::{
     CpuGroup, CpuRobeGroup, CpuScaler, Error, GradSlice, GroupConfig, Init, Lookup, LookupKind, LossScale, Optimizer,
-    OutOfRange, Pooling, Precision, Rounding,
+    OptimizerKind, OutOfRange, Pooling, Precision, Rounding, StatePrecision,
     robe::{self, Backward, Config, hash::PRIME},
 };
 use hotrow_harness::shared;
@@ -94,6 +94,187 @@ fn a_wrong_packed_step_is_noticed() {
         noticed += u32::from(refused) + u32::from(moved(&config, &bags, &grads, &before, &still).is_err());
     }
     assert!(noticed > 20, "{noticed}");
+}
+
+/// A state of another value is noticed, for every rule and every type of state.
+#[test]
+fn a_wrong_state_is_noticed() {
+    let rules = [Optimizer::adagrad(0.1), Optimizer::momentum(0.1), Optimizer::adam(0.1)];
+    let types = [(Precision::Fp32, None), (Precision::Int4, None), (Precision::Fp16, Some(StatePrecision::Int8))];
+    for (optimizer, (precision, state)) in rules.into_iter().flat_map(|rule| types.map(|types| (rule, types))) {
+        let config = config(3).with_optimizer(optimizer).with_precision(precision).with_state(state);
+        let mut group = CpuRobeGroup::new(config.clone()).unwrap();
+        let bags = bags(&config, 3, 5, 12);
+        let before = group.snapshot();
+        let found = forward(&mut group, &bags);
+        let grads = random_grads(3, found.len());
+        group.backward(&grads).unwrap();
+        let after = group.snapshot();
+        moved(&config, &bags, &grads, &before, &after).unwrap();
+        for (at, (old, new)) in before.state_words.iter().zip(&after.state_words).enumerate().step_by(7) {
+            // The states rest though a chunk covers their weights; a code moves by two; a state moves without a gradient.
+            for word in [*old, new ^ 0x0201_0402, new ^ 0x0840_8402] {
+                let mut wrong = after.clone();
+                wrong.state_words[at] = word;
+                let [good, bad] = [&after, &wrong].map(|snapshot| snapshot.states(&config));
+                let far = bad.as_ref().is_ok_and(|bad| {
+                    // Neighbouring values may both be right.
+                    let gap = |(a, b): (&f32, &f32)| (a - b).abs() > a.abs().max(b.abs()) / 3.0 + 1e-6;
+                    bad.iter().zip(good.as_ref().unwrap()).any(gap)
+                });
+                let refused = bad.is_err() || moved(&config, &bags, &grads, &before, &wrong).is_err();
+                assert!(refused || !far, "{optimizer:?}, {precision:?}, {state:?}, word {at}: {new:x} as {word:x}");
+            }
+        }
+    }
+}
+
+/// Rows that lie one behind the other move as the rows of a cached table do.
+#[test]
+fn direct_rows_move_as_cached_rows() {
+    let rules = [
+        Optimizer::adam(0.01),
+        Optimizer::adam(0.01).with_decoupled(true).with_weight_decay(0.1),
+        Optimizer::adam(0.01).with_weight_decay(0.1).with_clip_value(Some(0.25)),
+        Optimizer::momentum(0.01),
+        Optimizer::adagrad(0.01).with_clip_value(Some(0.25)),
+        Optimizer::sgd(0.1).with_decoupled(true).with_weight_decay(0.1),
+    ];
+    for optimizer in rules {
+        for backward in [Backward::Dense, Backward::Sparse, Backward::Atomic] {
+            let config = Config::direct(&[40], 2).unwrap().with_optimizer(optimizer).with_backward(backward);
+            let rows = GroupConfig::new(&[40], 2).with_precision(Precision::Fp32).with_optimizer(optimizer);
+            let mut array = CpuRobeGroup::new(config.clone()).unwrap();
+            let mut table = CpuGroup::new(rows.with_cache_rows(32)).unwrap();
+            let all: Vec<u32> = (0..40).collect();
+            let start = array.read_rows(&all).unwrap();
+            table.write_rows(&all, &start).unwrap();
+            for step in 0..20 {
+                // Two indices of three bags; some rows rest, and some sums are zero.
+                let indices: Vec<u32> = (0..6).map(|k| (step * 7 + k * 5) % 40).collect();
+                let grads: Vec<f32> =
+                    random_grads(u64::from(step), 6).iter().map(|g| if *g < -0.7 { 0.0 } else { *g }).collect();
+                for table in [&mut array as &mut dyn Lookup, &mut table] {
+                    table.forward(&indices, &[0, 2, 4, 6], None).unwrap();
+                    table.backward(&grads).unwrap();
+                }
+            }
+            let [found, wanted] = [array.read_rows(&all).unwrap(), table.read_rows(&all).unwrap()];
+            let far = found.iter().zip(&wanted).position(|(a, b)| (a - b).abs() > 1e-6);
+            assert!(far.is_none() && found != start, "{optimizer:?}, {backward:?}: {far:?}");
+        }
+    }
+}
+
+/// A group of one row whose weights share a block of INT8 states.
+fn coded(optimizer: Optimizer, precision: Precision, seed: u32) -> CpuRobeGroup {
+    let config = Config::direct(&[1], 64).unwrap().with_precision(precision).with_state(Some(StatePrecision::Int8));
+    CpuRobeGroup::new(config.with_optimizer(optimizer).with_seed(seed)).unwrap()
+}
+
+/// Gradients of very different sizes share a block; then they are zero. No weight ever moves by more than 10 learning rates in a step. (In
+/// codes linear from 0 a first moment of 1e-5 beside one of 1 sometimes becomes 1/127: a step of hundreds of learning rates.)
+#[test]
+fn no_step_is_long_because_states_are_coded() {
+    let lr = 2f32.powi(-6);
+    for optimizer in [Optimizer::adam(lr), Optimizer::adagrad(lr)] {
+        for seed in 0..20 {
+            let mut group = coded(optimizer, Precision::Fp16, seed);
+            let mut before = group.read_rows(&[0]).unwrap();
+            let mut moves = 0;
+            for step in 0..400u64 {
+                // From 1 down to 2^-28; zero from step 20 on.
+                let size = |e: usize| if step < 20 { 2f32.powf(-(e as f32) * 28.0 / 63.0) } else { 0.0 };
+                let grads: Vec<f32> = random_grads(step, 64).iter().enumerate().map(|(e, g)| g * size(e)).collect();
+                group.forward(&[0], &[0, 1], None).unwrap();
+                group.backward(&grads).unwrap();
+                let after = group.read_rows(&[0]).unwrap();
+                for (e, (a, b)) in before.iter().zip(&after).enumerate() {
+                    assert!((a - b).abs() <= 10.0 * lr, "{optimizer:?}, step {step}, weight {e}: {a} to {b}");
+                    moves += u32::from(a != b);
+                }
+                before = after;
+            }
+            assert!(moves > 500, "{moves}");
+        }
+    }
+}
+
+/// A sum of squares grows, and a moment follows its gradient, on average, though each of the last five steps is less than the distance of two codes.
+#[test]
+fn small_changes_of_coded_states_are_not_lost_on_average() {
+    let runs = 2000;
+    for (optimizer, k) in [(Optimizer::adagrad(0.0), 0), (Optimizer::adam(0.0), 0), (Optimizer::adam(0.0), 1)] {
+        let each = if optimizer.kind == OptimizerKind::Adam { 2 } else { 1 };
+        let (mut coded_mean, mut stored, mut exact) = (0.0, 0.0, 0.0);
+        for seed in 0..runs {
+            let mut group = coded(optimizer, Precision::Int8, seed);
+            let plain = Config::direct(&[1], 64).unwrap().with_optimizer(optimizer);
+            let mut fp32 = CpuRobeGroup::new(plain.clone()).unwrap();
+            for step in 0..6 {
+                let grads: Vec<f32> = (0..64).map(|e| if step == 0 { 1.0 + e as f32 / 64.0 } else { 0.3 }).collect();
+                for group in [&mut group, &mut fp32] {
+                    group.forward(&[0], &[0, 1], None).unwrap();
+                    group.backward(&grads).unwrap();
+                }
+                let of = |group: &CpuRobeGroup, config| {
+                    let states = group.snapshot().states(config).unwrap();
+                    states.iter().skip(k).step_by(each).map(|&x| f64::from(x)).sum::<f64>() / 64.0
+                };
+                let config = group.config().clone();
+                if step == 0 {
+                    stored += of(&group, &config);
+                }
+                if step == 5 {
+                    coded_mean += of(&group, &config) / f64::from(runs);
+                    exact = of(&fp32, &plain);
+                }
+            }
+        }
+        let first = stored / f64::from(runs);
+        // 128,000 roundings of 1/8 of the state at most, six times: a deviation below 1e-3 of it.
+        assert!((coded_mean / exact - 1.0).abs() < 3e-3, "{optimizer:?}, state {k}: {coded_mean} for {exact}");
+        assert!((first / exact - 1.0).abs() > 4e-3, "{optimizer:?}: the five small steps count: {first} to {exact}");
+    }
+}
+
+#[test]
+fn what_no_array_can_store_is_named() {
+    let refused = |config: Config| match CpuRobeGroup::new(config) {
+        Err(Error::Config { field, wanted, found }) => format!("{field}: wanted {wanted}, found {found}"),
+        other => panic!("{other:?}"),
+    };
+    let base = Config::direct(&[10], 4).unwrap().with_optimizer(Optimizer::adam(0.1));
+    let state = |precision, state| refused(base.clone().with_precision(precision).with_state(Some(state)));
+    assert_eq!(state(Precision::Fp32, StatePrecision::Int8), "state: wanted fp32 beside FP32 weights, found int8");
+    assert_eq!(
+        state(Precision::Int8, StatePrecision::Fp32),
+        "state: wanted fp16 or int8 beside packed weights, found fp32"
+    );
+    for (optimizer, found) in [
+        (Optimizer::row_wise_adam(0.1), "row-wise-adam"),
+        (Optimizer::adam(0.1).with_own_count(true), "own_count, or clip_norm"),
+        (Optimizer::sgd(0.1).with_clip_norm(Some(1.0)), "own_count, or clip_norm"),
+    ] {
+        let text = refused(base.clone().with_optimizer(optimizer));
+        assert!(text.starts_with("optimizer: ") && text.ends_with(found), "{text}");
+    }
+    // Two words of a block's scales that no step writes: an infinite value.
+    let mut group = coded(Optimizer::adam(0.1), Precision::Fp16, 0);
+    group.forward(&[0], &[0, 1], None).unwrap();
+    group.backward(&[1.0; 64]).unwrap();
+    let mut wrong = group.snapshot();
+    wrong.state_words[0] |= 0x7ff;
+    assert!(matches!(group.restore(&wrong), Err(Error::Source { row: 0, .. })));
+    // NaN and infinite gradients enter no state.
+    let before = group.snapshot();
+    group.forward(&[0], &[0, 1], None).unwrap();
+    group.backward(&[f32::NAN; 64]).unwrap();
+    group.forward(&[0], &[0, 1], None).unwrap();
+    group.backward(&[f32::INFINITY; 64]).unwrap();
+    let after = group.snapshot();
+    assert_eq!((&after.state_words, &after.weight_words), (&before.state_words, &before.weight_words));
+    assert_eq!(after.counters.skipped_weights, before.counters.skipped_weights + 128);
 }
 
 /// Stochastic rounding over whole steps: on average a weight moves as in FP32; rounding to nearest loses a small step.

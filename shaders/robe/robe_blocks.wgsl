@@ -1,12 +1,12 @@
 // robe_update for a packed array: the covered weights move in FP32, then their *units* are packed again. A unit is a
-// word of two halves, or a block of codes with its scale and bias. One invocation for each weight; the invocations of a
-// unit are its only writer. The update goes over all weights (Dense, or if chunks cover most of the array), or start by
+// word of two halves, or a block: of codes with its scale and bias, or of halves whose states are INT8. One invocation
+// for each weight; the invocations of a unit are its only writer. The update goes over all weights (Dense, or if chunks cover most of the array), or start by
 // start: start d updates the units that its chunks may reach and the chunks of the previous start may not. If the range
 // of a block overflows, none of its weights move, and each covered weight is counted. Dispatched once for each window
 // of the array.
 //
-// Bytes moved per covered weight: 8 + 4 for each chunk; bits / 8 in and out (for all weights of the block); 2 in and
-// out per state.
+// Bytes moved per covered weight: 8 + 4 for each chunk; bits / 8 in and out (for all weights of the block); 2 or 1 in
+// and out per state.
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/target.wgsl"
@@ -22,7 +22,7 @@
 @group(0) @binding(4) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(5) var<storage, read> scratch: array<f32>; // the partial rows of robe_merge
 @group(0) @binding(6) var<storage, read_write> memory: array<u32>; // one window; `states` is the same window
-@group(0) @binding(7) var<storage, read_write> states: array<u32>; // FP16
+@group(0) @binding(7) var<storage, read_write> states: array<u32>; // of 16 or 8 bits
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
 @group(0) @binding(9) var<uniform> rate: Rate;
 
@@ -42,12 +42,76 @@ fn array_word(at: u32) -> u32 {
 #include "shared/robe_array.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/codec.wgsl"
+#include "shared/state_code.wgsl"
+#include "shared/correction.wgsl"
+#include "shared/robe_move.wgsl"
 
 var<workgroup> lows: array<u32, 256>;   // as the integers of `ordered`
 var<workgroup> highs: array<u32, 256>;
 var<workgroup> moves: array<u32, 256>;  // 1: the weight moves
 var<workgroup> codes: array<u32, 256>;  // the codes of weights
-var<workgroup> halves: array<u32, 256>; // the halves of states
+var<workgroup> kept: array<u32, 256>;   // the states of a weight: the first's code or half below the second's
+var<workgroup> tops: array<vec2<u32>, 256>; // the bits of the largest states
+
+// The number of states of a weight, 1 or 2, if there are any.
+fn each() -> u32 {
+    return select(1u, 2u, params.optimizer == ADAM);
+}
+
+// Whether the first state has a sign. The second has none.
+fn has_sign() -> bool {
+    return params.optimizer >= MOMENTUM;
+}
+
+// The packed states of the weight at `at` of the window, the first's below the second's.
+fn stored_states(at: u32) -> u32 {
+    if (robe.state_bits == 0u) { return 0u; }
+    if (robe.state_bits == 8u) {
+        let e = at & (robe.block - 1u);
+        let word = states_at(at) + 1u + e / 4u;
+        let first = (states[word] >> (8u * (e & 3u))) & 0xffu;
+        if (each() == 1u) { return first; }
+        return first | (((states[word + robe.block / 4u] >> (8u * (e & 3u))) & 0xffu) << 8u);
+    }
+    if (each() == 2u) { return states[at]; }
+    return (states[at / 2u] >> (16u * (at & 1u))) & 0xffffu;
+}
+
+// The first word of the INT8 states of the block of the weight at `at` of the window: the bases of its codes.
+fn states_at(at: u32) -> u32 {
+    return (at >> firstTrailingBit(robe.block)) * robe.state_words;
+}
+
+fn states_of(stored: u32, at: u32) -> vec2<f32> {
+    if (robe.state_bits == 0u) { return vec2<f32>(); }
+    if (robe.state_bits == 8u) {
+        let bases = states[states_at(at)];
+        let first = value_of_code(stored & 0xffu, select(bases & 0xffffu, bases >> 16u, has_sign()), has_sign());
+        let second = value_of_code(stored >> 8u, bases & 0xffffu, false);
+        return vec2<f32>(bitcast<f32>(first), bitcast<f32>(second));
+    }
+    if (params.optimizer == ADAGRAD) { return vec2<f32>(f32_from_half(stored), 0.0); }
+    return vec2<f32>(f32_from_moment(stored & 0xffffu, false), f32_from_moment(stored >> 16u, true));
+}
+
+// The states of a weight, packed, the first's below the second's.
+fn packed_states(now: vec2<f32>, row: u32, element: u32, first_base: u32, second_base: u32) -> u32 {
+    if (params.optimizer == ADAGRAD && robe.state_bits == 16u) { return half_of(now.x, row, element, 1u); }
+    let bits = bitcast<vec2<u32>>(now);
+    let random = noise(pack_step, row, element, 1u);
+    var first = 0u;
+    if (robe.state_bits == 16u) {
+        first = moment_from_bits(bits.x, false, random);
+    } else if (has_sign()) {
+        first = signed_code(bits.x, first_base, random);
+    } else {
+        first = unsigned_code(bits.x, first_base, random);
+    }
+    if (each() == 1u) { return first; }
+    let other = noise(pack_step, row, robe.block + element, 1u);
+    if (robe.state_bits == 16u) { return first | (moment_from_bits(bits.y, true, other) << 16u); }
+    return first | (unsigned_code(bits.y, second_base, other) << 8u);
+}
 
 // Moves weight w by its gradient sum and packs it with the other weights of its unit. The whole workgroup must call
 // this; an invocation without a weight passes `live` false.
@@ -56,27 +120,26 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
     let head = local - lane;
     let at = w - robe.first;
     let integers = params.bits <= 8u;
-    let adagrad = params.optimizer == ADAGRAD;
+    let coded = robe.state_bits == 8u;
     let due_any = live && sum.chunks > 0u;
     var value = 0.0;
-    var squares = 0.0;
-    var kept = 0u; // the old state
+    var stored = 0u; // the old states
+    var now = vec2<f32>(); // the states
     var moved = false;
     if (live) {
         value = weight_of(at);
-        if (adagrad) { kept = (states[at / 2u] >> (16u * (at & 1u))) & 0xffffu; }
+        stored = stored_states(at);
+        now = states_of(stored, at);
     }
     if (due_any) {
-        let g = sum.value + params.weight_decay * value;
-        var by = rate.lr * g;
-        if (adagrad) {
-            squares = f32_from_half(kept) + g * g;
-            by = by / (sqrt(squares) + params.eps);
+        let next = moved_by(sum.value, value, now.x, now.y);
+        moved = next.finite;
+        if (moved) {
+            value = next.w;
+            now = vec2<f32>(next.first, next.second);
         }
-        let after = value - by;
-        moved = is_finite(bits_of(g)) && is_finite(bits_of(after)) && is_finite(bits_of(squares));
-        if (moved) { value = after; }
     }
+    tops[local] = bitcast<vec2<u32>>(now) & vec2<u32>(0x7fffffffu);
     moves[local] = select(0u, 1u, moved);
     lows[local] = select(NONE, lowest(value), live);
     highs[local] = select(0u, highest(value), live);
@@ -86,10 +149,14 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
             moves[local] |= moves[local + reach];
             lows[local] = min(lows[local], lows[local + reach]);
             highs[local] = max(highs[local], highs[local + reach]);
+            if (coded) { tops[local] = max(tops[local], tops[local + reach]); }
         }
     }
     workgroupBarrier();
     let any = moves[head] != 0u;
+    let top = tops[head];
+    let first_base = code_base(top.x, has_sign());
+    let second_base = code_base(top.y, false);
     var scale = 0.0;
     var bias = 0u; // the bits of the bias
     var refused = false;
@@ -113,17 +180,35 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
         } else {
             code = (memory[at / 2u] >> (16u * (at & 1u))) & 0xffffu;
         }
-        if (moved && adagrad) { kept = half_of(squares, row, element, 1u); }
+        if (coded || (moved && robe.state_bits != 0u)) { stored = packed_states(now, row, element, first_base, second_base); }
     }
     codes[local] = code;
-    halves[local] = kept;
+    kept[local] = stored;
     workgroupBarrier();
     storageBarrier(); // all of the unit's words have been read before they are written
     if (packs) {
         // Codes behind the array's end are 0.
         let first = (at - lane); // the first invocation of the unit
-        if (adagrad && lane < unit / 2u) {
-            states[first / 2u + lane] = halves[head + 2u * lane] | (halves[head + 2u * lane + 1u] << 16u);
+        if (coded) {
+            let words = states_at(first);
+            if (lane == 0u) {
+                // Without a sign, the first state's base takes the lower half.
+                let one = select(first_base, first_base << 16u, has_sign());
+                states[words] = select(one, one | second_base, each() == 2u);
+            }
+            if (lane < unit / 4u) {
+                for (var k = 0u; k < each(); k++) {
+                    var word = 0u;
+                    for (var j = 0u; j < 4u; j++) {
+                        word |= ((kept[head + 4u * lane + j] >> (8u * k)) & 0xffu) << (8u * j);
+                    }
+                    states[words + 1u + k * robe.block / 4u + lane] = word;
+                }
+            }
+        } else if (robe.state_bits == 16u && each() == 2u) {
+            if (moved) { states[at] = stored; }
+        } else if (robe.state_bits == 16u && lane < unit / 2u) {
+            states[first / 2u + lane] = kept[head + 2u * lane] | (kept[head + 2u * lane + 1u] << 16u);
         }
         var base = first / 2u;
         if (integers) {
@@ -147,10 +232,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (local == 0u) { length = targets[0].row; }
     let n = workgroupUniformLoad(&length);
     pack_step = targets[0].start;
+    at_step(pack_step);
     unscale = bitcast<f32>(targets[0].end);
     let reach = i32(robe.reach);
     let end = min(robe.first + robe.window, robe.weights);
-    let unit = select(robe.block, 2u, params.bits == 16u);
+    let unit = select(robe.block, 2u, params.bits == 16u && robe.state_bits != 8u);
     let block = flat_group(group, groups);
     let blocks = groups.x * groups.y;
     if (goes_over_all(n)) {

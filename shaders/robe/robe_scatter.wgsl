@@ -1,8 +1,8 @@
 // Backward without a sort (Backward::Atomic): adds the gradient of each element to its weight's sum, in any order. One
-// invocation for each element. If weights decay, one bit for each weight marks the covered weights; without decay a sum
-// of 0 moves nothing.
+// invocation for each element. If a weight may move by a sum of 0 (robe.marks), one bit for each weight marks the covered
+// weights.
 //
-// Bytes moved per access: 12 in; per element: 4 in, 8 for the sum, with weight decay 4 for the mark.
+// Bytes moved per access: 12 in; per element: 4 in, 8 for the sum, with marks 4 for the mark.
 #include "shared/common.wgsl"
 #include "shared/quad1.wgsl"
 #include "shared/half.wgsl"
@@ -36,7 +36,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         if (params.weighted == 1u || params.pooling == MEAN) { g = bitcast<f32>(one.y) * g; }
         let w = start_of(hash, chunk_hash(column / robe.chunk), robe.starts) + column % robe.chunk;
         add(w, g);
-        if (params.weight_decay != 0.0) {
+        if (robe.marks == 1u) {
             let mark = 1u << (w & 31u);
             if ((atomicLoad(&covered[w / 32u]) & mark) == 0u) { atomicOr(&covered[w / 32u], mark); }
         }

@@ -37,7 +37,9 @@ fn weight_quads() -> u32 {
 #include "shared/robe_reach.wgsl"
 #include "shared/robe_sum.wgsl"
 #include "shared/robe_due.wgsl"
+#include "shared/correction.wgsl"
 #include "shared/robe_move.wgsl"
+#include "shared/robe_words.wgsl"
 #include "shared/robe_walk.wgsl"
 
 // A weight that no chunk covers stays as it is.
@@ -51,6 +53,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (local == 0u) { length = targets[0].row; }
     let n = workgroupUniformLoad(&length);
     unscale = bitcast<f32>(targets[0].end);
+    at_step(targets[0].start);
     let end = min(robe.first + robe.window, robe.weights);
     let block = flat_group(group, groups);
     let blocks = groups.x * groups.y;

@@ -15,9 +15,11 @@ struct Robe {
     window_words: u32, // words of a window
     first: u32,        // first weight of the window that an update writes
     stride: u32,       // from row to row, if rows are addressed directly; 0 if they are hashed
+    state_bits: u32,   // bits of a state: 8, 16 or 32; 0 without states
+    state_words: u32,  // words of a block's states
+    marks: u32,        // 1: a weight that chunks cover moves even if its gradient is 0
 }
 
-const ADAGRAD: u32 = 1u; // params.optimizer; else SGD
 
 const ROBE_PRIME: u32 = 2038074743u;
 const ROBE_R1: u32 = 634329019u;

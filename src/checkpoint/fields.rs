@@ -82,6 +82,7 @@ pub(crate) fn of_robe(config: &robe::Config) -> Vec<(&'static str, String, bool)
         ("precision", config.precision.to_string(), true),
         ("rounding", config.rounding.to_string(), true),
         ("block", config.block.to_string(), true),
+        ("state", config.state_precision().to_string(), config.states() > 0),
         ("pooling", config.pooling.to_string(), false),
         ("optimizer", rule(kind), true),
         ("lr", format!("{lr:?}"), false),

@@ -30,7 +30,7 @@ fn places(config: &Config) -> Vec<Place> {
     let dtype = if plain { Dtype::F32 } else { Dtype::U32 };
     let [weights, states] = config.array_bytes().map(|bytes| vec![bytes / 4]);
     let mut tensors = vec![("counters", Dtype::U64, vec![config.tables.len() as u64, 3]), ("weights", dtype, weights)];
-    if config.has_state() {
+    if config.states() > 0 {
         tensors.push(("states", dtype, states));
     }
     in_order(tensors.into_iter())
@@ -80,8 +80,13 @@ pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
         return Err(fault(path, "version", VERSION, &field("version"), remedy));
     }
     for (name, wanted, must) in fields::of_robe(group.config()) {
-        // Files of versions without a choice of addressing lack this field.
-        let found = if name == "addressing" && field(name) == "none" { "hashed" } else { field(name) };
+        // Files of versions without a choice of addressing or of the state's type lack these fields.
+        let usual = Config { state: None, ..group.config().clone() }.state_precision();
+        let found = match (name, field(name)) {
+            ("addressing", "none") => "hashed",
+            ("state", "none") => usual.name(),
+            (_, found) => found,
+        };
         if must && found != wanted {
             let remedy = "load it into a group of the same configuration, or take another file";
             return Err(fault(path, name, wanted, &found, remedy));

@@ -24,7 +24,7 @@ pub struct Noise {
 }
 
 impl Noise {
-    fn of(&self, row: u32, element: u32, state: bool) -> u32 {
+    pub(crate) fn of(&self, row: u32, element: u32, state: bool) -> u32 {
         rng::noise(self.random_bits, self.seed, self.step, row, element, self.purpose + u32::from(state))
     }
 }

@@ -4,3 +4,4 @@ pub mod codec;
 pub(crate) mod init;
 pub(crate) mod of_params;
 pub mod rows;
+pub(crate) mod state_code;

@@ -64,18 +64,22 @@ pub(crate) fn noise(params: &Params, step: u32) -> Noise {
     Noise { rounding, random_bits, seed: params.seed, step, purpose: params.purpose }
 }
 
-/// The optimiser of a call, at its rate, in step number `t`.
-pub(crate) fn rule(params: &Params, rate: &Rate, t: u32) -> Rule {
-    let kind = match params.optimizer {
+/// The optimiser of a call.
+pub(crate) fn kind(params: &Params) -> OptimizerKind {
+    match params.optimizer {
         0 => OptimizerKind::Sgd,
         1 => OptimizerKind::AdaGrad,
         2 => OptimizerKind::RowWiseAdaGrad,
         3 => OptimizerKind::Momentum,
         4 => OptimizerKind::Adam,
         _ => OptimizerKind::RowWiseAdam,
-    };
+    }
+}
+
+/// The optimiser of a call, at its rate, in step number `t`.
+pub(crate) fn rule(params: &Params, rate: &Rate, t: u32) -> Rule {
     Rule {
-        kind,
+        kind: kind(params),
         lr: rate.lr,
         eps: params.eps,
         weight_decay: params.weight_decay,

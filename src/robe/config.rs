@@ -3,12 +3,15 @@
 use std::{fmt, str::FromStr};
 
 use crate::{
-    config::{GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, named, setters},
+    config::{
+        GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, StatePrecision, named,
+        setters,
+    },
     error::Error,
     record::codec::Noise,
     robe::{
         hash::{PRIME, chunk_start, row_place},
-        storage::{BLOCKS, Storage, Words, block_words},
+        storage::{BLOCKS, Storage, Words, block_words, state_words, states_of},
     },
     table::{batch, layout, rng::Purpose},
 };
@@ -87,17 +90,20 @@ pub struct Config {
     pub chunk: u32,
     /// Where the weights of a row lie.
     pub addressing: Addressing,
-    /// The type in which the array stores weights. The optimiser's state is FP32 beside FP32, else FP16.
+    /// The type in which the array stores weights.
     pub precision: Precision,
+    /// The type in which the array stores the optimiser's state: FP32 beside FP32 weights; FP16 or INT8 beside others. `None`: FP32 beside
+    /// FP32, else FP16.
+    pub state: Option<StatePrecision>,
     /// The rounding of changed weights and states. Random bits are a function of seed, step and place.
     pub rounding: Rounding,
-    /// Neighbouring weights that share a scale and a bias (8 bytes) if the precision is an integer one: a power of two, 16 to 256. When one
-    /// of them changes, all are rounded again.
+    /// Neighbouring weights that share a scale and a bias (8 bytes) if the precision is an integer one, and whose states share a word of
+    /// scales if the states are INT8: a power of two, 16 to 256. When one of them changes, all are rounded again.
     pub block: u32,
     /// The pooling of a bag's rows.
     pub pooling: Pooling,
-    /// The update rule, SGD or element-wise AdaGrad. A weight's gradient is the sum over all chunks that cover it, and the weight changes
-    /// once a step.
+    /// The update rule: SGD, momentum, element-wise AdaGrad or Adam, with the group's step number for Adam's correction. A weight's gradient
+    /// is the sum over all chunks that cover it, and the weight changes once a step. Weights that no chunk covers keep their states.
     pub optimizer: Optimizer,
     /// The effect of an index outside its table.
     pub out_of_range: OutOfRange,
@@ -119,6 +125,7 @@ setters!(Config {
     with_chunk chunk: u32,
     with_addressing addressing: Addressing,
     with_precision precision: Precision,
+    with_state state: Option<StatePrecision>,
     with_rounding rounding: Rounding,
     with_block block: u32,
     with_pooling pooling: Pooling,
@@ -145,6 +152,7 @@ impl Config {
             chunk,
             addressing: Addressing::Hashed,
             precision: Precision::Fp32,
+            state: None,
             rounding: Rounding::Stochastic,
             block: 64,
             pooling: Pooling::Sum,
@@ -216,7 +224,8 @@ impl Config {
     }
 
     /// Bytes of weights and optimiser state. A weight takes the bits of its precision, and each block of integers 8 bytes more; the last
-    /// block has full size. A state takes 4 bytes beside FP32 weights, else 2.
+    /// block has full size. A state (AdaGrad and momentum have one a weight, Adam two) takes the bytes of its type, and INT8 states 4 bytes
+    /// more a block.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         self.array_bytes().iter().sum()
@@ -225,12 +234,24 @@ impl Config {
     /// Bytes of the array, and of its states.
     pub(crate) fn array_bytes(&self) -> [u64; 2] {
         let bits = u64::from(self.precision.bits());
-        let state_bits = if self.has_state() { bits.clamp(16, 32) } else { 0 };
         let blocks = u64::from(self.blocks());
         let packed = self.precision != Precision::Fp32;
         let weights = if packed { blocks * u64::from(self.block) } else { u64::from(self.weights) };
         let header = if self.precision.is_integer() { 8 * blocks } else { 0 };
-        [weights * bits / 8 + header, weights * state_bits / 8]
+        let states = match self.state_precision() {
+            StatePrecision::Fp32 => weights * 4 * u64::from(self.states()),
+            state => 4 * blocks * u64::from(state_words(state, self.states(), self.block)),
+        };
+        [weights * bits / 8 + header, states]
+    }
+
+    /// The type of the states, chosen or usual.
+    pub(crate) const fn state_precision(&self) -> StatePrecision {
+        match self.state {
+            Some(state) => state,
+            None if matches!(self.precision, Precision::Fp32) => StatePrecision::Fp32,
+            None => StatePrecision::Fp16,
+        }
     }
 
     /// Blocks of the array, each with its own scale and bias under an integer precision.
@@ -266,16 +287,19 @@ impl Config {
                 format!("chunk {} and {} weights, a row and all rows, for direct addressing", self.dim, self.values());
             return fail("addressing", wanted, format!("chunk {} and {} weights", self.chunk, self.weights));
         }
-        let Optimizer { kind, decoupled, clip_value, clip_norm, .. } = self.optimizer;
-        if !matches!(kind, OptimizerKind::Sgd | OptimizerKind::AdaGrad) {
-            let wanted = "SGD or element-wise AdaGrad: a shared weight belongs to no row".into();
-            let found =
-                if kind == OptimizerKind::RowWiseAdaGrad { "row-wise AdaGrad".into() } else { kind.to_string() };
-            return fail("optimizer", wanted, found);
+        let kind = self.optimizer.kind;
+        if matches!(kind, OptimizerKind::RowWiseAdaGrad | OptimizerKind::RowWiseAdam) {
+            let wanted = "sgd, momentum, adagrad or adam: a shared weight belongs to no row".into();
+            return fail("optimizer", wanted, kind.to_string());
         }
-        if decoupled || clip_value.is_some() || clip_norm.is_some() {
-            let wanted = "L2 weight decay and no clipping: a shared array has no other yet".into();
-            return fail("optimizer", wanted, "decoupled decay, or a bound of the gradient".into());
+        if self.optimizer.counts_rows() || self.optimizer.clip_norm.is_some() {
+            let wanted = "the group's step number, and at most clip_value: a shared weight belongs to no row".into();
+            return fail("optimizer", wanted, "own_count, or clip_norm".into());
+        }
+        let plain = self.precision == Precision::Fp32;
+        if plain != (self.state_precision() == StatePrecision::Fp32) {
+            let wanted = if plain { "fp32 beside FP32 weights" } else { "fp16 or int8 beside packed weights" };
+            return fail("state", wanted.into(), self.state_precision().to_string());
         }
         let [fewest, most] = BLOCKS;
         if !self.block.is_power_of_two() || !(fewest..=most).contains(&self.block) {
@@ -295,12 +319,17 @@ impl Config {
     /// Checks that `other` can go on with this configuration's array.
     pub(crate) fn same_array(&self, other: &Self) -> Result<(), Error> {
         other.check()?;
-        let states = |config: &Self| if config.has_state() { "one state a weight" } else { "no state" }.to_owned();
+        let states = |config: &Self| match states_of(config.optimizer.kind) {
+            0 => "no state".to_owned(),
+            _ => format!("the states of {}", config.optimizer.kind),
+        };
+        let state = |config: &Self| config.state_precision().to_string();
         let parts = [
             ("weights", self.weights.to_string(), other.weights.to_string()),
             ("precision", format!("{:?}", self.precision), format!("{:?}", other.precision)),
             ("block", self.block.to_string(), other.block.to_string()),
             ("optimizer", states(self), states(other)),
+            ("state", state(self), state(other)),
             ("window_bytes", self.window().to_string(), other.window().to_string()),
         ];
         match parts.into_iter().find(|(_, wanted, found)| wanted != found) {
@@ -311,9 +340,14 @@ impl Config {
         }
     }
 
-    /// Whether the optimiser has a state for each weight.
-    pub(crate) const fn has_state(&self) -> bool {
-        !matches!(self.optimizer.kind, OptimizerKind::Sgd)
+    /// States of a weight: 0, 1 or 2.
+    pub(crate) const fn states(&self) -> u32 {
+        states_of(self.optimizer.kind)
+    }
+
+    /// Whether a covered weight moves even if its gradient is 0.
+    pub(crate) const fn marks(&self) -> bool {
+        self.optimizer.weight_decay != 0.0 || self.optimizer.kind.has_moments()
     }
 
     /// The configuration of the rows that the array stands for, by which batches are checked, numbered and looked up.
@@ -360,6 +394,14 @@ impl Config {
             window_words,
             first: 0,
             stride: if matches!(self.addressing, Addressing::Direct) { self.dim } else { 0 },
+            state_bits: match self.state_precision() {
+                _ if self.states() == 0 => 0,
+                StatePrecision::Fp32 => 32,
+                StatePrecision::Fp16 => 16,
+                StatePrecision::Int8 => 8,
+            },
+            state_words: state_words(self.state_precision(), self.states(), self.block),
+            marks: self.marks() as u32,
         }
     }
 
@@ -370,13 +412,16 @@ impl Config {
 
     /// Weights of a window: all, or as many whole blocks as its bytes hold, of weights as well as of states; 0 if no block fits.
     const fn window(&self) -> u32 {
-        let (block, words) = match self.precision {
-            Precision::Fp32 => (1, 1),
-            precision => (self.block, block_words(precision, self.block)),
+        let (block, words, states) = match self.precision {
+            Precision::Fp32 => (1, 1, self.states()),
+            precision => (
+                self.block,
+                block_words(precision, self.block),
+                state_words(self.state_precision(), self.states(), self.block),
+            ),
         };
-        // Beside codes, states are FP16. They may take more bytes than the codes.
-        let half = if self.has_state() && block > 1 { block / 2 } else { 0 };
-        let block_bytes = 4 * if half > words { half } else { words } as u64;
+        // The states may take more bytes than the weights.
+        let block_bytes = 4 * if states > words { states } else { words } as u64;
         match self.window_bytes {
             Some(bytes) if bytes / block_bytes < self.weights.div_ceil(block) as u64 => {
                 (bytes / block_bytes) as u32 * block
@@ -392,7 +437,7 @@ impl Config {
 
     /// Words of each window: of its weights, and of their states.
     pub(crate) fn window_words(&self, storage: &Storage) -> Vec<Words> {
-        let (all, each) = (storage.all(self.has_state()), storage.span(self.robe().window));
+        let (all, each) = (storage.all(), storage.span(self.robe().window));
         let cut = |words: usize, each: usize, k: usize| words.saturating_sub(k * each).min(each);
         let of = |k| Words { memory: cut(all.memory, each.memory, k), states: cut(all.states, each.states, k) };
         (0..self.windows() as usize).map(of).collect()
@@ -405,7 +450,7 @@ impl Config {
 
     /// The layout of the weights in memory.
     pub(crate) fn storage(&self) -> Storage {
-        Storage::new(self.precision, &self.robe())
+        Storage::new(self.precision, &self.robe(), self.optimizer.kind)
     }
 
     /// The source of random bits for weights that are written outside a step.
@@ -508,7 +553,7 @@ mod tests {
             (Config { dim: 0, ..good.clone() }, "dim", "0"),
             (Config { tables: vec![u32::MAX, 5], ..good.clone() }, "tables", "4294967300"),
             (Config { features: vec![2], ..good.clone() }, "features", "2"),
-            (Config { optimizer: Optimizer::row_wise_adagrad(0.1), ..good.clone() }, "optimizer", "row-wise AdaGrad"),
+            (Config { optimizer: Optimizer::row_wise_adagrad(0.1), ..good.clone() }, "optimizer", "row-wise-adagrad"),
             (Config { block: 48, ..good.clone() }, "block", "48"),
             (Config { block: 8, ..good.clone() }, "block", "8"),
             (Config { block: 512, ..good.clone() }, "block", "512"),
@@ -583,7 +628,7 @@ mod tests {
     fn bytes_follow_the_precision() {
         let bytes = |precision, optimizer| {
             let config = Config { precision, optimizer, ..Config::new(&[100], 10, 6401, 8) };
-            let words = config.storage().all(config.has_state());
+            let words = config.storage().all();
             assert_eq!(config.table_bytes(), 4 * (words.memory + words.states) as u64);
             config.table_bytes()
         };

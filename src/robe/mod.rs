@@ -68,7 +68,8 @@ impl RobeSnapshot {
         self.check(config).map(|storage| storage.weights(&self.weight_words))
     }
 
-    /// Unpacks the states into FP32, one for each weight; none under SGD.
+    /// Unpacks the states into FP32, those of a weight side by side: AdaGrad's sum of squares, the momentum, or Adam's first and second
+    /// moment; none under SGD.
     ///
     /// # Errors
     /// As [`weights`](Self::weights).
@@ -80,7 +81,7 @@ impl RobeSnapshot {
     pub(crate) fn check(&self, config: &Config) -> Result<Storage, Error> {
         config.rows().check()?;
         let storage = config.storage();
-        let words = storage.all(config.has_state());
+        let words = storage.all();
         let tables = config.tables.len();
         let parts = [
             ("snapshot's weight_words", words.memory, self.weight_words.len()),

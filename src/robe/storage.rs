@@ -1,12 +1,13 @@
 //! The layout of the shared array in memory: FP32, one weight a word; FP16, two weights a word; integers in blocks, each of which is a
-//! record of SPEC 2 with the block as its row. The optimiser's state is a second array: FP32 beside FP32, else FP16.
+//! record of SPEC 2 with the block as its row. The optimiser's states are a second array, the states of a weight side by
+//! side: FP32 beside FP32, else 16 bits; or INT8, for each block a word of scales, then the codes of the first states, then of the second.
 
 use crate::{
-    config::{OptimizerKind, Precision},
+    config::{OptimizerKind, Precision, StatePrecision},
     error::Error,
     record::{
         codec::{self, Noise},
-        rows,
+        rows, state_code,
     },
     table::{layout::Robe, row::RowLayout},
 };
@@ -21,8 +22,13 @@ pub(crate) struct Storage {
     block: u32,
     /// Layout of a block's weights.
     records: RowLayout,
-    /// Layout of a block's states, where they are FP16.
+    /// Layout of a block's sums of squares, where they are FP16.
     halves: RowLayout,
+    kind: OptimizerKind,
+    /// Bits of a state; 0 without states.
+    state_bits: u32,
+    /// Words of a block's states.
+    state_words: u32,
 }
 
 /// Words of an array and of its states.
@@ -37,11 +43,37 @@ pub(crate) const fn block_words(precision: Precision, block: u32) -> u32 {
     block * precision.bits() / 32 + if precision.is_integer() { 2 } else { 0 }
 }
 
+/// States of a weight.
+pub(crate) const fn states_of(kind: OptimizerKind) -> u32 {
+    match kind {
+        OptimizerKind::Sgd => 0,
+        OptimizerKind::Adam | OptimizerKind::RowWiseAdam => 2,
+        _ => 1,
+    }
+}
+
+/// Words of the states of a block of `block` weights that have `states` states each.
+pub(crate) const fn state_words(precision: StatePrecision, states: u32, block: u32) -> u32 {
+    match precision {
+        _ if states == 0 => 0,
+        StatePrecision::Fp32 => states * block,
+        StatePrecision::Fp16 => states * block / 2,
+        StatePrecision::Int8 => 1 + states * block / 4,
+    }
+}
+
 impl Storage {
-    /// The storage of `robe`'s weights in `precision`. A block is packed as a row without a state.
-    pub(crate) fn new(precision: Precision, robe: &Robe) -> Self {
+    /// The storage of `robe`'s weights in `precision`, and of their states under `kind`. A block is packed as a row without a state.
+    pub(crate) fn new(precision: Precision, robe: &Robe, kind: OptimizerKind) -> Self {
         let block = |precision| RowLayout::new(robe.block, precision, OptimizerKind::Sgd);
-        Self { weights: robe.weights, block: robe.block, records: block(precision), halves: block(Precision::Fp16) }
+        let &Robe { weights, block: each, state_bits, state_words, .. } = robe;
+        let (records, halves) = (block(precision), block(Precision::Fp16));
+        Self { weights, block: each, records, halves, kind, state_bits, state_words }
+    }
+
+    /// States of a weight.
+    pub(crate) const fn states_each(&self) -> usize {
+        states_of(self.kind) as usize
     }
 
     /// Whether each weight is a word of its own.
@@ -61,13 +93,16 @@ impl Storage {
     /// Words of `blocks` blocks.
     pub(crate) fn words(&self, blocks: u32) -> Words {
         let [memory, states] =
-            [&self.records, &self.halves].map(|layout| blocks as usize * layout.record_words as usize);
+            [self.records.record_words, self.state_words].map(|words| blocks as usize * words as usize);
         Words { memory, states }
     }
 
     /// Words of `weights` weights that begin and end at a block's border, or at the array's end.
     pub(crate) fn span(&self, weights: u32) -> Words {
-        let states = if self.plain() { weights as usize } else { self.words(weights.div_ceil(self.block)).states };
+        let states = match self.plain() {
+            true => weights as usize * self.states_each(),
+            false => self.words(weights.div_ceil(self.block)).states,
+        };
         Words { memory: self.word(weights), states }
     }
 
@@ -75,15 +110,14 @@ impl Storage {
     pub(crate) fn unit(&self) -> u32 {
         match self.records.precision {
             Precision::Fp32 => 1,
-            Precision::Fp16 => 2,
+            Precision::Fp16 if self.state_bits != 8 => 2,
             _ => self.block,
         }
     }
 
-    /// Words of the whole array, and of its states if `has_state`.
-    pub(crate) fn all(&self, has_state: bool) -> Words {
-        let all = self.span(self.weights);
-        Words { states: if has_state { all.states } else { 0 }, ..all }
+    /// Words of the whole array, and of its states.
+    pub(crate) fn all(&self) -> Words {
+        self.span(self.weights)
     }
 
     /// Packs `weights`, whose first one begins block `first`. A block with values that cannot be stored keeps its
@@ -121,11 +155,54 @@ impl Storage {
         rows::pack(&self.records, noise, block, weights, &[], record)
     }
 
-    /// Packs a block's states, which are finite, in FP16.
+    /// Packs a block's states, which are finite; those of a weight side by side. The last block may have fewer.
     pub(crate) fn pack_states(&self, noise: &Noise, block: u32, states: &[f32], words: &mut [u32]) {
-        let noise = Noise { purpose: noise.purpose + 1, ..*noise };
-        let packed = rows::pack(&self.halves, &noise, block, states, &[], words);
-        debug_assert!(packed, "what is finite can be stored");
+        let each = self.states_each();
+        if self.sums_in_halves() {
+            let noise = Noise { purpose: noise.purpose + 1, ..*noise };
+            let packed = rows::pack(&self.halves, &noise, block, states, &[], words);
+            debug_assert!(packed, "what is finite can be stored");
+            return;
+        }
+        words.fill(0);
+        let second = |k: usize| self.unsigned(k);
+        let random = |e: usize, k: usize| noise.of(block, e as u32 + k as u32 * self.block, true);
+        if self.state_bits == 16 {
+            for (i, &x) in states.iter().enumerate() {
+                let (e, k) = (i / each, i % each);
+                words[i / 2] |= codec::moment_from_f32(x, second(k), random(e, k)) << (16 * (i % 2));
+            }
+            return;
+        }
+        let (head, codes) = words.split_at_mut(1);
+        for k in 0..each {
+            let of = states.iter().skip(k).step_by(each);
+            let largest = of.clone().fold(0, |most, x| most.max(x.to_bits() & 0x7fff_ffff));
+            let base = state_code::base(largest, !second(k));
+            head[0] |= base << self.base_at(k);
+            for (e, x) in of.enumerate() {
+                let code = match second(k) {
+                    true => state_code::unsigned(x.to_bits(), base, random(e, k)),
+                    false => state_code::signed(x.to_bits(), base, random(e, k)),
+                };
+                codes[(k * self.block as usize + e) / 4] |= code << (8 * (e % 4));
+            }
+        }
+    }
+
+    /// Whether the states are sums of squares in FP16.
+    const fn sums_in_halves(&self) -> bool {
+        self.state_bits == 16 && !self.kind.has_moments()
+    }
+
+    /// Whether state `k` of a weight is never negative: a sum of squares or a second moment.
+    const fn unsigned(&self, k: usize) -> bool {
+        k == 1 || !self.kind.has_moments()
+    }
+
+    /// The bit of a block's word of scales at which the base of state `k` begins.
+    const fn base_at(&self, k: usize) -> usize {
+        if self.unsigned(k) { 0 } else { 16 }
     }
 
     /// Unpacks the weights of a block.
@@ -133,9 +210,21 @@ impl Storage {
         rows::unpack(&self.records, record, weights, &mut []);
     }
 
-    /// Unpacks the FP16 states of a block.
+    /// Unpacks the states of a block, those of a weight side by side.
     pub(crate) fn unpack_states(&self, words: &[u32], states: &mut [f32]) {
-        rows::unpack(&self.halves, words, states, &mut []);
+        if self.sums_in_halves() {
+            return rows::unpack(&self.halves, words, states, &mut []);
+        }
+        let each = self.states_each().max(1);
+        for (i, x) in states.iter_mut().enumerate() {
+            let (e, k) = (i / each, i % each);
+            *x = if self.state_bits == 8 {
+                let code = words[1 + (k * self.block as usize + e) / 4] >> (8 * (e % 4)) & 0xff;
+                state_code::value(code, words[0] >> self.base_at(k) & 0xffff, !self.unsigned(k))
+            } else {
+                codec::f32_from_moment(words[i / 2] >> (16 * (i % 2)) & 0xffff, self.unsigned(k))
+            };
+        }
     }
 
     /// Returns `n` weights from `first` on. `room` holds those that must be unpacked.
@@ -180,12 +269,19 @@ impl Storage {
         weights
     }
 
-    /// Unpacks all states; empty if the optimiser has none.
+    /// Unpacks all states, those of a weight side by side; empty if the optimiser has none.
     pub(crate) fn states(&self, words: &[u32]) -> Vec<f32> {
         if self.plain() || words.is_empty() {
             return bytemuck::cast_slice(words).to_vec();
         }
-        halves(words).take(self.weights as usize).collect()
+        if self.sums_in_halves() {
+            return halves(words).take(self.weights as usize).collect();
+        }
+        let each = self.states_each();
+        let mut states = vec![0.0; self.weights as usize * each];
+        let blocks = states.chunks_mut(self.block as usize * each).zip(words.chunks_exact(self.state_words as usize));
+        blocks.for_each(|(states, words)| self.unpack_states(words, states));
+        states
     }
 
     /// Finds the first weight whose words do not stand for a finite value.
@@ -203,9 +299,10 @@ impl Storage {
         }
     }
 
-    /// Finds the first state that is not finite.
+    /// Finds the first weight with a state that is not finite, and that state.
     pub(crate) fn state_not_finite(&self, words: &[u32]) -> Option<(u32, f32)> {
-        if self.plain() { first_wrong(floats(words)) } else { first_wrong(halves(words)) }
+        let each = self.states_each().max(1) as u32;
+        first_wrong(self.states(words).into_iter()).map(|(i, state)| (i / each, state))
     }
 }
 

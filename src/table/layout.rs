@@ -334,6 +334,9 @@ host_structs! {
         pub window_words: u32,
         pub first: u32,
         pub stride: u32,
+        pub state_bits: u32,
+        pub state_words: u32,
+        pub marks: u32,
     }
 }
 

@@ -8,7 +8,7 @@ use hotrow::internals::context_with_texts;
 use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{
     Batch, Calls, Context, CpuRobeGroup, CpuScaler, Error, GradSlice, Init, LossScale, MemoryReport, Optimizer,
-    OptimizerKind, OutOfRange, Pooling, Precision, RankBody, RobeGroup, Rounding,
+    OutOfRange, Pooling, Precision, RankBody, RobeGroup, Rounding, StatePrecision,
     robe::{self, Backward, Config, RobeSnapshot},
     wgpu,
 };
@@ -16,7 +16,8 @@ use hotrow::{
 use hotrow_harness::{
     device::{again, options, share, with_gpu},
     shared::{
-        Bags, WAYS, bags, close, config, forward, moved, outputs, packed, random_grads, weight_gradients, weights,
+        Bags, WAYS, bags, close, config, forward, moved, outputs, packed, random_grads, states_each, weight_gradients,
+        weights,
     },
 };
 
@@ -188,7 +189,16 @@ fn codes_apart(config: &Config, found: &RobeSnapshot, wanted: &RobeSnapshot) -> 
     let header = if bits <= 8 { 2 } else { 0 };
     let weights = (bits, header, block + header, &found.weight_words, &wanted.weight_words);
     let states = (16, 0, config.block as usize / 2, &found.state_words, &wanted.state_words);
-    for (bits, header, stride, found, wanted) in [weights, states] {
+    let coded = config.state == Some(StatePrecision::Int8);
+    let [found_states, wanted_states] = [found, wanted].map(|snapshot| snapshot.states(config).unwrap());
+    for (&a, &b) in found_states.iter().zip(&wanted_states).filter(|_| coded) {
+        // Neighbours are an eighth apart at most; near 0 they are the smallest codes of a block.
+        if (a - b).abs() > a.abs().max(b.abs()) / 8.0 + 1e-3 {
+            return Err(format!("state {a} for {b}"));
+        }
+        (codes, others) = (codes + 1, others + usize::from(a != b));
+    }
+    for (bits, header, stride, found, wanted) in [weights, states].into_iter().take(if coded { 1 } else { 2 }) {
         for (i, (a, b)) in found.iter().zip(wanted).enumerate() {
             if i % stride < header {
                 let [a, b] = [a, b].map(|&word| f64::from(f32::from_bits(word)));
@@ -321,15 +331,19 @@ fn windows_change_no_bit() {
             let (one, whole) = run(None);
             assert_eq!(one, 1);
             for windows in [2, 3, 5].into_iter().filter(|&windows| windows <= most) {
-                let block_bytes = match config.precision {
-                    Precision::Fp32 => 4,
+                let each = states_each(&config) as u32;
+                let (block_words, blocks) = match config.precision {
+                    Precision::Fp32 => (each.max(1), config.weights),
                     precision => {
                         let words = config.block * precision.bits() / 32 + if precision.is_integer() { 2 } else { 0 };
-                        let half = if config.optimizer.kind == OptimizerKind::Sgd { 0 } else { config.block / 2 };
-                        4 * words.max(half)
+                        let states = match config.state {
+                            Some(StatePrecision::Int8) if each > 0 => 1 + each * config.block / 4,
+                            _ => each * config.block / 2,
+                        };
+                        (words.max(states), config.weights.div_ceil(config.block))
                     }
                 };
-                let blocks = if block_bytes == 4 { config.weights } else { config.weights.div_ceil(config.block) };
+                let block_bytes = 4 * block_words;
                 let (cut, found) = run(Some(u64::from(blocks.div_ceil(windows) * block_bytes)));
                 assert!(cut <= u64::from(windows) && (cut > 1 || blocks == 1), "{cut} windows of {windows}");
                 assert!(found == whole, "seed {seed}, {windows} windows, {config:?}");

@@ -52,9 +52,12 @@ pub(super) struct Args {
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let optimizer = Optimizer::sgd(1e-3).with_kind(args.optimizer);
-    if optimizer.kind == OptimizerKind::RowWiseAdaGrad {
-        let wanted = "--optimizer: wanted sgd or adagrad with bench robe, found row-wise-adagrad; a shared weight belongs to no row";
-        return Err(Failure::Usage(wanted.into()));
+    if matches!(optimizer.kind, OptimizerKind::RowWiseAdaGrad | OptimizerKind::RowWiseAdam) {
+        let wanted = format!(
+            "--optimizer: wanted sgd, momentum, adagrad or adam with bench robe, found {}; a shared weight belongs to no row",
+            optimizer.kind
+        );
+        return Err(Failure::Usage(wanted));
     }
     args.common.make_folder(options)?;
     let context = options.backend.open("running")?;

@@ -66,7 +66,7 @@ pub struct CpuRobeGroup {
 struct Scattered {
     /// One sum for each weight.
     sums: Vec<f32>,
-    /// One bit for each weight, if there is weight decay: whether a chunk of the batch covers it.
+    /// One bit for each weight, if covered weights move without a gradient: whether a chunk of the batch covers it.
     covered: Vec<u32>,
 }
 
@@ -76,7 +76,7 @@ impl Scattered {
         if config.backward != Backward::Atomic {
             return Ok(None);
         }
-        let marks = if config.optimizer.weight_decay == 0.0 { 0 } else { config.weights.div_ceil(32) };
+        let marks = if config.marks() { config.weights.div_ceil(32) } else { 0 };
         Ok(Some(Self { sums: zeroed("sums", config.weights as usize)?, covered: zeroed("covered", marks as usize)? }))
     }
 }
@@ -92,7 +92,7 @@ impl CpuRobeGroup {
         let rows = config.rows();
         let layout = Layout::new(&rows, u64::MAX)?;
         let storage = config.storage();
-        let words = storage.all(config.has_state());
+        let words = storage.all();
         let (mut memory, states) = (zeroed("weights", words.memory)?, zeroed("states", words.states)?);
         config.initial(&storage, |at, words| {
             memory[at..at + words.len()].copy_from_slice(words);

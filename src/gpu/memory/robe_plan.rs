@@ -56,15 +56,16 @@ impl MemoryReport {
         let bits = u64::from(config.precision.bits());
         let payload = (u64::from(config.weights) * bits).div_ceil(8);
         let scales = if config.precision.is_integer() { 8 * u64::from(config.blocks()) } else { 0 };
-        let state_bits = if config.has_state() { bits.clamp(16, 32) } else { 0 };
+        let state_bits = u64::from(config.robe().state_bits * config.states());
+        let state_scales = if config.robe().state_bits == 8 { 4 * u64::from(config.blocks()) } else { 0 };
         let mut report = Self {
             rows: tables.iter().map(|table| table.rows).sum(),
             dim: config.dim,
-            state: if config.has_state() { config.dim } else { 0 },
+            state: config.dim * config.states(),
             tables,
             payload,
             scales,
-            record_state: u64::from(config.weights) * state_bits / 8,
+            record_state: u64::from(config.weights) * state_bits / 8 + state_scales,
             cache_weights: 0,
             cache_state: 0,
             tags: 0,

@@ -31,7 +31,7 @@ impl RobeGroup {
     pub fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
         self.waiting(|this| {
             let array = &this.array;
-            let all = array.storage.all(this.config.has_state());
+            let all = array.storage.all();
             let mut parts = vec![(&array.tables, array.tables.size())];
             let sizes = [all.memory, all.states].into_iter().zip(array.window);
             for (windows, (words, each)) in [&array.memory, &array.states].into_iter().zip(sizes) {
@@ -113,7 +113,7 @@ impl RobeGroup {
             check_weights(&this.config, weights)?;
             let step = this.front.context.download_part(&this.array.tables, 0..4)?[0];
             let storage = &this.array.storage;
-            let mut words = zeroed("weights", storage.all(false).memory)?;
+            let mut words = zeroed("weights", storage.all().memory)?;
             storage.pack(&this.config.noise(step, Purpose::Write), 0, weights, &mut words)?;
             this.array.write_memory(&this.front.context, 0, &words);
             Ok(())

@@ -1,7 +1,7 @@
 //! Shapes, arrays and chunks for the tests of the stages of parameter-shared tables.
 
 use hotrow::{
-    GroupConfig, Pooling, Precision,
+    GroupConfig, Optimizer, OptimizerKind, Pooling, Precision,
     internals::layout::{NONE, Params, Robe, Target},
 };
 use rand::RngExt as _;
@@ -44,6 +44,9 @@ pub(super) fn robe([dim, chunk, weights]: [u32; 3]) -> Robe {
         window_words,
         first: 0,
         stride: 0,
+        state_bits: 0,
+        state_words: 0,
+        marks: 0,
     }
 }
 
@@ -63,18 +66,121 @@ pub(super) fn cut(bits: u32, robe: &mut Robe, windows: u32) {
     robe.window_words = robe.window / block * words;
 }
 
-/// Words of the array and of its states.
-pub(super) fn words_of(bits: u32, robe: &Robe) -> [usize; 2] {
-    let blocks = robe.weights.div_ceil(robe.block);
+/// Words of the array.
+fn words_of(bits: u32, robe: &Robe) -> usize {
     match bits {
-        32 => [robe.weights as usize; 2],
-        _ => [blocks * robe.block_words, blocks * robe.block / 2].map(|words| words as usize),
+        32 => robe.weights as usize,
+        _ => (robe.weights.div_ceil(robe.block) * robe.block_words) as usize,
     }
+}
+
+/// The same array with states of `bits` bits for `optimizer`.
+pub(super) fn with_states(bits: u32, optimizer: Optimizer, robe: Robe) -> Robe {
+    let each = states_each(optimizer);
+    let header = u32::from(bits == 8 && each > 0);
+    let marks = u32::from(optimizer.weight_decay != 0.0 || optimizer.kind.has_moments());
+    let state_bits = if each > 0 { bits } else { 0 };
+    Robe { state_bits, state_words: header + each * robe.block * bits / 32, marks, ..robe }
+}
+
+/// States of a weight.
+pub(super) fn states_each(optimizer: Optimizer) -> u32 {
+    match optimizer.kind {
+        OptimizerKind::Sgd => 0,
+        OptimizerKind::Adam => 2,
+        _ => 1,
+    }
+}
+
+/// Words of the states of an array: values that a step may meet.
+pub(super) fn states(source: &mut Pcg64, optimizer: Optimizer, robe: &Robe) -> Vec<u32> {
+    let (each, moments) = (states_each(optimizer), optimizer.kind.has_moments());
+    let blocks = robe.weights.div_ceil(robe.block);
+    // The k-th state of a weight.
+    let float = |source: &mut Pcg64, k: u32| {
+        let x: f32 = source.random_range(0.5..2.0);
+        if moments && k == 0 && source.random_bool(0.5) { -x } else { x }
+    };
+    match robe.state_bits {
+        0 => vec![0; 4],
+        32 => (0..robe.weights * each).map(|i| float(source, i % each).to_bits()).collect(),
+        16 => {
+            let half = |i: u32| {
+                let x = float(source, i % each);
+                match (i / each < robe.weights, moments) {
+                    (false, _) => 0,
+                    (true, false) => half::f16::from_f32(x).to_bits(),
+                    (true, true) => (x.to_bits() >> if i % each == 0 { 16 } else { 15 }) as u16,
+                }
+            };
+            let halves: Vec<u16> = (0..blocks * robe.block * each).map(half).collect();
+            bytemuck::cast_slice(&halves).to_vec()
+        }
+        _ => {
+            // The largest values of a block are about 2, 64 or 2^-20.
+            let mut words = vec![0; (blocks * robe.state_words) as usize];
+            for (block, words) in (0..).zip(words.chunks_exact_mut(robe.state_words as usize)) {
+                words[0] = [903 << 16 | 769, 943 << 16 | 809, 735 << 16 | 601][source.random_range(0..3)];
+                let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words[1..]);
+                for (i, byte) in (0..).zip(bytes) {
+                    let code = if block * robe.block + i % robe.block < robe.weights { source.random() } else { 0 };
+                    // Zero has no sign.
+                    *byte = if moments && i < robe.block && code == 128 { 0 } else { code };
+                }
+            }
+            words
+        }
+    }
+}
+
+/// Compares INT8 states by value: one state in `every`, and two more, may be the neighbouring value.
+pub(super) fn alike_states(
+    robe: &Robe,
+    moments: bool,
+    found: &[u32],
+    wanted: &[u32],
+    every: usize,
+) -> Result<(), String> {
+    if found.len() != wanted.len() {
+        return Err(format!("{} words for {}", found.len(), wanted.len()));
+    }
+    let (mut states, mut others) = (0, 0);
+    let blocks = found.chunks_exact(robe.state_words as usize).zip(wanted.chunks_exact(robe.state_words as usize));
+    for (k, blocks) in blocks.enumerate() {
+        let [found, wanted] = [blocks.0, blocks.1].map(|words| {
+            let bytes: &[u8] = bytemuck::cast_slice(&words[1..]);
+            let value = |(i, &byte): (usize, &u8)| {
+                let signed = moments && i < robe.block as usize;
+                let base = if signed { words[0] >> 16 } else { words[0] & 0xffff };
+                let (magnitude, sign) = if signed { (byte & 127, byte >> 7) } else { (byte, 0) };
+                let value = f32::from_bits((base + u32::from(magnitude)) << 20);
+                (
+                    if magnitude == 0 {
+                        0.0
+                    } else if sign == 1 {
+                        -value
+                    } else {
+                        value
+                    },
+                    f32::from_bits((base + 1) << 20),
+                )
+            };
+            bytes.iter().enumerate().map(value).collect::<Vec<_>>()
+        });
+        for (i, (&(a, step), &(b, _))) in found.iter().zip(&wanted).enumerate() {
+            if (a - b).abs() > (a.abs().max(b.abs()) / 8.0).max(step) {
+                return Err(format!("block {k}, state {i}: {a} for {b}"));
+            }
+            states += 1;
+            others += usize::from(a != b);
+        }
+    }
+    if others > states / every + 2 { Err(format!("{others} of {states} states")) } else { Ok(()) }
 }
 
 /// Stored weights, with scales and values that neither unpacking nor a step by a power of two rounds.
 pub(super) fn kept(source: &mut Pcg64, bits: u32, robe: &Robe) -> Vec<u32> {
-    let n = words_of(bits, robe)[0];
+    let n = words_of(bits, robe);
     match bits {
         32 => floats(source, n, 1.0).iter().map(|x| x.to_bits()).collect(),
         16 => {
@@ -222,5 +328,41 @@ fn other_codes_are_noticed() {
         assert!(noticed(&|words| words[2..9].iter_mut().for_each(|word| *word ^= 1)), "too many neighbours");
         assert!(noticed(&|words| words[0] = 2f32.to_bits() + 100));
         assert!(alike(bits, &robe, &right[1..], &right, 10_000).is_err());
+    }
+}
+
+#[test]
+fn other_states_are_noticed() {
+    for optimizer in [Optimizer::adagrad(0.1), Optimizer::momentum(0.1), Optimizer::adam(0.1)] {
+        let moments = optimizer.kind.has_moments();
+        let robe = with_states(8, optimizer, packed(Precision::Fp16, 64, robe([64, 32, 1000])));
+        let good = states(&mut super::rng(1), optimizer, &robe);
+        let same = |found: &[u32], every| alike_states(&robe, moments, found, &good, every);
+        same(&good, 1000).unwrap();
+        // Two codes further; a neighbour in each word; another base; a word too few.
+        let changed = |change: &dyn Fn(usize, &mut u32)| {
+            let mut found = good.clone();
+            found.iter_mut().enumerate().for_each(|(i, word)| change(i % robe.state_words as usize, word));
+            same(&found, 1000)
+        };
+        changed(&|i, word| {
+            if i == 3 {
+                *word ^= 0x20
+            }
+        })
+        .unwrap_err();
+        changed(&|i, word| {
+            if i > 0 {
+                *word ^= 1
+            }
+        })
+        .unwrap_err();
+        changed(&|i, word| {
+            if i == 0 {
+                *word += 8 | 8 << 16
+            }
+        })
+        .unwrap_err();
+        same(&good[1..], 1000).unwrap_err();
     }
 }

@@ -6,17 +6,17 @@ use rand::RngExt as _;
 
 use super::{
     Like, TRAIN, check, floats, gradients, gradients_of, guarded, layout_of, on_each, params, read, rng,
-    robe::{SHAPES, hashes, robe},
+    robe::{SHAPES, hashes, robe, with_states},
     words,
 };
 use hotrow_harness::device::{again, options};
 
 fn run(context: &Context, seed: u64, n: u32, shape: [u32; 3]) -> usize {
     let mut source = rng(seed);
-    let robe = robe(shape);
     let outputs = source.random_range(1..20);
     let (half, exact, overflow) = (source.random_bool(0.4), source.random_bool(0.5), source.random_bool(0.1));
     let optimizer = Optimizer::sgd(0.1).with_weight_decay([0.0, 0.1][source.random_range(0..2)]);
+    let robe = with_states(32, optimizer, robe(shape));
     let pooling = [Pooling::Sum, Pooling::None, Pooling::Mean][source.random_range(0..3)];
     let config = GroupConfig::new(&[1500], robe.dim).with_pooling(pooling).with_optimizer(optimizer);
     let params = Params {

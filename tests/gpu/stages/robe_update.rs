@@ -12,12 +12,14 @@ use super::{
     Like, TRAIN, check, floats, gradients, gradients_of, guarded, layout_of,
     merge::{CHUNK, lengths},
     on_each, params, rate, read, rng,
-    robe::{SHAPES, alike, chunks, cut, kept, lanes, packed, robe},
+    robe::{SHAPES, alike, alike_states, chunks, cut, kept, lanes, packed, robe, states, with_states},
     tables, words,
 };
 
 pub(super) struct Case<'a> {
     pub(super) precision: Precision,
+    /// Bits of a state.
+    pub(super) state: u32,
     pub(super) rounding: Rounding,
     pub(super) lengths: &'a [u32],
     pub(super) shape: [u32; 3],
@@ -31,12 +33,13 @@ pub(super) struct Case<'a> {
 
 /// Runs one case. Returns the number of words that changed, and the weights, states and counters that the kernel left.
 pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec<u32>; 3]) {
-    let &Case { precision, rounding, lengths, shape, dense, optimizer, broken, windows } = case;
+    let &Case { precision, state, rounding, lengths, shape, dense, optimizer, broken, windows } = case;
     let mut source = rng(seed);
     let (bits, block) = (precision.bits(), [64, 16, 256, 32][seed as usize % 4]);
     let mut robe =
         packed(precision, block, Robe { dense_from: if dense { 0 } else { robe(shape).dense_from }, ..robe(shape) });
     cut(bits, &mut robe, windows);
+    let robe = with_states(state, optimizer, robe);
     let outputs = source.random_range(1..20);
     let half = source.random_bool(0.4);
     let mut sorted = chunks(&mut source, &robe, lengths, outputs);
@@ -61,15 +64,7 @@ pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec
         });
     }
     let memory = kept(&mut source, bits, &robe);
-    let mut state = |_| source.random_range(0.5..2.0f32);
-    let states: Vec<u32> = match precision {
-        Precision::Fp32 => (0..robe.weights).map(|i| state(i).to_bits()).collect(),
-        _ => {
-            let halves = robe.weights.div_ceil(block) * block;
-            let half = |i| if i < robe.weights { half::f16::from_f32(state(i)).to_bits() } else { 0 };
-            cast_slice::<u16, u32>(&(0..halves).map(half).collect::<Vec<_>>()).to_vec()
-        }
-    };
+    let states = states(&mut source, optimizer, &robe);
     let mut counters = guarded(&tables(&mut source, &config.tables, 3));
     let params = Params {
         dim: width,
@@ -92,9 +87,12 @@ pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec
     let items =
         if dense { robe.weights } else { sorted.targets[0].row * robe.reach * if plain { 1 } else { units.min(64) } };
     let groups = [1, items.div_ceil(256).clamp(1, 300)][source.random_range(0..2)];
-    let state_words = if plain { robe.window } else { robe.window / 2 } as usize;
+    let state_words = robe.window as usize * robe.state_words as usize / robe.block as usize;
     let (mut changed, mut left) = (0, [Vec::new(), Vec::new()]);
-    for (k, (memory, states)) in (0..).zip(memory.chunks(robe.window_words as usize).zip(states.chunks(state_words))) {
+    for (k, memory) in (0..).zip(memory.chunks(robe.window_words as usize)) {
+        // Without states there is a dummy.
+        let window = (k as usize * state_words).min(states.len());
+        let states = if state_words == 0 { &states } else { &states[window..states.len().min(window + state_words)] };
         let robe = Robe { first: k * robe.window, ..robe };
         let bindings = [
             words(&params),
@@ -125,12 +123,24 @@ pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec
             let [found, wanted] = sides(6);
             alike(bits, &robe, found, wanted, every).unwrap_or_else(|error| panic!("{what}: weights, {error}"));
             let [found, wanted] = sides(7);
-            let halves = Robe { block_words: block / 2, ..robe };
-            alike(16, &halves, found, wanted, every).unwrap_or_else(|error| panic!("{what}: states, {error}"));
+            let halves = Robe { block_words: robe.state_words.max(1), ..robe };
+            let same = match robe.state_bits {
+                8 => alike_states(
+                    &robe,
+                    optimizer.kind.has_moments(),
+                    &found[..states.len()],
+                    &wanted[..states.len()],
+                    every,
+                ),
+                _ => alike(16, &halves, found, wanted, every),
+            };
+            same.unwrap_or_else(|error| panic!("{what}: states, {error}"));
         }
         changed += run.changed;
         left[0].extend_from_slice(&run.found[6][..memory.len()]);
-        left[1].extend_from_slice(&run.found[7][..states.len()]);
+        if state_words > 0 {
+            left[1].extend_from_slice(&run.found[7][..states.len()]);
+        }
         counters = run.found[8].clone();
     }
     let [memory, states] = left;
@@ -141,7 +151,7 @@ pub(super) fn run(context: &Context, seed: u64, case: &Case<'_>) -> (usize, [Vec
 pub(super) fn ways(
     context: &Context,
     seed: u64,
-    precision: Precision,
+    (precision, state): (Precision, u32),
     lengths: &[u32],
     shape: [u32; 3],
     optimizer: Optimizer,
@@ -149,27 +159,43 @@ pub(super) fn ways(
 ) -> usize {
     let rounding = [Rounding::Nearest, Rounding::Stochastic][seed as usize / 3 % 2];
     let run = |dense, windows| {
-        run(context, seed, &Case { precision, rounding, lengths, shape, dense, optimizer, broken, windows })
+        run(context, seed, &Case { precision, state, rounding, lengths, shape, dense, optimizer, broken, windows })
     };
     let (changed, dense) = run(true, 1);
     for (ways, windows) in [(false, 1), (true, 3), (false, 2)] {
-        assert!(run(ways, windows).1 == dense, "{precision:?}, seed {seed}: dense {ways}, {windows} windows differ");
+        assert!(
+            run(ways, windows).1 == dense,
+            "{precision:?}, states of {state} bits, seed {seed}: dense {ways}, {windows} windows differ"
+        );
     }
     changed
+}
+
+/// Every rule that a shared array takes, in turn.
+pub(super) fn rule(seed: u64) -> Optimizer {
+    let adamw = Optimizer::adam(0.1).with_decoupled(true).with_weight_decay(0.1);
+    let rules = [
+        Optimizer::sgd(0.5),
+        Optimizer::adagrad(0.1),
+        Optimizer::adam(0.1),
+        Optimizer::adagrad(0.1).with_weight_decay(0.1),
+        Optimizer::momentum(0.1).with_clip_value(Some(0.5)),
+        adamw,
+        Optimizer::sgd(0.1).with_decoupled(true).with_weight_decay(0.1),
+    ];
+    rules[seed as usize % rules.len()]
 }
 
 #[test]
 pub(super) fn matches_the_mirror_dense_and_sparse() {
     on_each(|context| {
         let (mut changed, mut seed) = (0, 0);
-        let decayed = Optimizer::adagrad(0.1).with_weight_decay(0.1);
         for lengths in lengths(&mut rng(1)) {
             // The last two shapes have too large an array for this test.
             for shape in &SHAPES[..7] {
                 seed += 1;
-                let optimizer = [Optimizer::sgd(0.5), Optimizer::adagrad(0.1), decayed][seed as usize % 3];
                 let broken = seed % 5 == 0;
-                changed += ways(context, seed, Precision::Fp32, &lengths, *shape, optimizer, broken);
+                changed += ways(context, seed, (Precision::Fp32, 32), &lengths, *shape, rule(seed), broken);
             }
         }
         assert!(changed > 0);
@@ -194,8 +220,9 @@ pub(super) fn many_starts_match_the_mirror() {
             (lengths[3], lengths[starts as usize - 2]) = (5, 300);
             // The array has room for all chunks side by side, so no start is dropped.
             assert!(starts * shape[1] <= shape[2]);
-            let optimizer = [Optimizer::sgd(0.5), Optimizer::adagrad(0.1)][seed as usize % 2];
-            assert!(ways(context, seed, precision, &lengths, shape, optimizer, false) > 0);
+            let optimizer = [Optimizer::sgd(0.5), Optimizer::adagrad(0.1), Optimizer::adam(0.1)][seed as usize % 3];
+            let state = if precision == Precision::Fp32 { 32 } else { [16, 8][seed as usize % 2] };
+            assert!(ways(context, seed, (precision, state), &lengths, shape, optimizer, false) > 0);
         }
     });
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotrow::{
-    Init, Lookup, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding,
+    Init, Lookup, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, StatePrecision,
     robe::{Addressing, Backward, Config, RobeSnapshot},
 };
 use rand::{RngExt, SeedableRng};
@@ -137,40 +137,19 @@ pub fn moved_within(
     after: &RobeSnapshot,
 ) -> Result<usize, String> {
     let sums = gradients(config, bags, grads);
-    let Optimizer { kind, lr, eps, weight_decay, .. } = config.optimizer;
-    let (lr, eps, weight_decay) = (f64::from(lr), f64::from(eps), f64::from(weight_decay));
     let states = [before, after].map(|snapshot| snapshot.states(config).unwrap_or_else(|error| panic!("{error}")));
     let (old_weights, new_weights) = (weights(config, before), weights(config, after));
-    let packed = config.precision != Precision::Fp32;
-    // The wanted value of each weight, and the largest error of FP32.
-    let mut wanted: Vec<(f64, f64)> = old_weights.iter().map(|&old| (f64::from(old), 0.0)).collect();
-    for (w, &old) in old_weights.iter().enumerate() {
-        let Some(&(sum, size)) = sums.get(&w) else {
-            if states[0].get(w).map(|x| x.to_bits()) != states[1].get(w).map(|x| x.to_bits()) {
-                return Err(format!("state {w}, which no row reads, moved"));
-            }
-            continue;
-        };
-        let old = f64::from(old);
-        let g = sum + weight_decay * old;
-        let error = share * (size + (weight_decay * old).abs());
-        let (by, slack) = if kind == OptimizerKind::Sgd {
-            (lr * g, lr * error)
-        } else {
-            let state = f64::from(states[0][w]) + g * g;
-            let found = f64::from(states[1][w]);
-            let wide = 2.0 * g.abs() * error + error * error + 1e-6 * state;
-            let rounded = if packed { half_step(config, state) } else { 0.0 };
-            let kept = if packed { state.min(65504.0) } else { state };
-            if (found - kept).abs() > wide + rounded + 1e-30 {
-                return Err(format!("state {w}: {found} for {kept}"));
-            }
-            let by = |g: f64, state: f64| lr * g / (state.max(0.0).sqrt() + eps);
-            let (one, other) = (by(g, state), by(g + error, (state - wide).max(0.0)));
-            (one, (one - other).abs() + lr * error / (state.sqrt() + eps) + 1e-5 * one.abs())
-        };
-        wanted[w] = (old - by, slack + 1e-6 * (old.abs() + by.abs()));
+    let each = states_each(config);
+    // The wanted value of each weight, and the largest error of FP32; the same for its states.
+    let mut wanted: Vec<Value> = old_weights.iter().map(|&old| (f64::from(old), 0.0)).collect();
+    let mut wanted_states: Vec<Value> = states[0].iter().map(|&old| (f64::from(old), 0.0)).collect();
+    for (&w, &(sum, size)) in &sums {
+        let old = f64::from(old_weights[w]);
+        let found = step(config, after.t, old, &wanted_states[w * each..][..each], (sum, share * size));
+        wanted[w] = found[0];
+        wanted_states[w * each..][..each].copy_from_slice(&found[1..=each]);
     }
+    states_moved(config, &sums, &states, &wanted_states)?;
     let block = if config.precision.is_integer() { config.block as usize } else { 1 };
     for (k, wanted) in wanted.chunks(block).enumerate() {
         let weights = k * block..k * block + wanted.len();
@@ -197,6 +176,108 @@ pub fn moved_within(
         }
     }
     Ok(sums.len())
+}
+
+/// A value and the largest error of the FP32 arithmetic behind it.
+type Value = (f64, f64);
+
+/// States of a weight.
+pub fn states_each(config: &Config) -> usize {
+    match config.optimizer.kind {
+        OptimizerKind::Sgd => 0,
+        OptimizerKind::Adam => 2,
+        _ => 1,
+    }
+}
+
+/// A weight and its states after a step with number `t`, by the sum of its gradients. All values that FP32 may give lie within the errors.
+fn step(config: &Config, t: u32, old: f64, states: &[Value], (sum, error): Value) -> Vec<Value> {
+    let Optimizer { kind, lr, eps, weight_decay, decoupled, beta1, beta2, clip_value, .. } = config.optimizer;
+    let [lr, eps, decay, beta1, beta2] = [lr, eps, weight_decay, beta1, beta2].map(f64::from);
+    let (l2, shrink) = if decoupled { (0.0, decay) } else { (decay, 0.0) };
+    let bound = clip_value.map_or(f64::INFINITY, f64::from);
+    let fine = 2f64.powi(-20) * (l2 * old).abs();
+    let g = [sum - error, sum + error].map(|g| g.clamp(-bound, bound) + l2 * old);
+    let g = [g[0] - fine, g[1] + fine];
+    let most = g[0].abs().max(g[1].abs());
+    let squares = [if g[0] * g[1] <= 0.0 { 0.0 } else { g[0].abs().min(g[1].abs()).powi(2) }, most * most];
+    let wide = |range: [f64; 2], by: f64| [range[0] - by, range[1] + by];
+    let state = |k: usize| states[k].0;
+    // What is divided, and by which square root.
+    let (top, root, new): ([f64; 2], _, Vec<[f64; 2]>) = match kind {
+        OptimizerKind::AdaGrad => {
+            let sum = wide(squares.map(|square| state(0) + square), 1e-6 * (state(0) + squares[1]));
+            (g, Some((sum, 1.0, 1.0)), vec![sum])
+        }
+        OptimizerKind::Momentum => {
+            let m = wide(g.map(|g| beta1 * state(0) + g), 1e-6 * (state(0).abs() + most));
+            (m, None, vec![m])
+        }
+        OptimizerKind::Adam => {
+            let m = wide(g.map(|g| beta1 * state(0) + (1.0 - beta1) * g), 1e-6 * (state(0).abs() + most));
+            let v = squares.map(|square| beta2 * state(1) + (1.0 - beta2) * square);
+            let v = wide(v, 1e-6 * (state(1) + squares[1]));
+            let [fix1, fix2] = [beta1, beta2].map(|beta| 1.0 - beta.powf(f64::from(t)));
+            (m, Some((v, fix1, fix2)), vec![m, v])
+        }
+        _ => (g, None, Vec::new()),
+    };
+    let moves = match root {
+        None => top.map(|top| lr * top).to_vec(),
+        Some((squares, fix1, fix2)) => squares
+            .map(|square| fix1 * ((square.max(0.0) / fix2).sqrt() + eps))
+            .into_iter()
+            .flat_map(|under| top.map(|top| lr * top / under))
+            .collect(),
+    };
+    let ends = |values: &[f64]| values.iter().fold([f64::MAX, f64::MIN], |[low, high], x| [low.min(*x), high.max(*x)]);
+    let middle = |[low, high]: [f64; 2]| ((low + high) / 2.0, (high - low) / 2.0);
+    let (by, slack) = middle(ends(&moves));
+    let by = by + lr * shrink * old;
+    let weight = (old - by, slack + 1e-5 * by.abs() + 1e-6 * old.abs());
+    [weight].into_iter().chain(new.into_iter().map(middle)).collect()
+}
+
+/// Checks the states after a step: those of covered weights are as wanted, rounded; in INT8 the others of their block may be rounded again.
+fn states_moved(
+    config: &Config,
+    sums: &BTreeMap<usize, (f64, f64)>,
+    states: &[Vec<f32>; 2],
+    wanted: &[Value],
+) -> Result<(), String> {
+    let each = states_each(config);
+    let coded = config.state == Some(StatePrecision::Int8);
+    let together = if coded { config.block as usize } else { 1 };
+    for (first, wanted) in (0..).step_by(together).zip(wanted.chunks(together * each.max(1))) {
+        let covered = (first..first + together).any(|w| sums.contains_key(&w));
+        for (i, &(value, slack)) in wanted.iter().enumerate() {
+            let (at, k) = (first * each + i, i % each);
+            let found = f64::from(states[1][at]);
+            if !covered && states[0][at].to_bits() != states[1][at].to_bits() {
+                return Err(format!("state {at}, which no row reads, moved"));
+            }
+            let unsigned = k == 1 || config.optimizer.kind == OptimizerKind::AdaGrad;
+            let largest = wanted.iter().skip(k).step_by(each).map(|(x, slack)| x.abs() + slack).fold(0.0, f64::max);
+            let (kept, rounded) = match (config.precision, coded, unsigned) {
+                (Precision::Fp32, ..) => (value, 0.0),
+                // Neighbours are an eighth apart, up to rounding of the value; the smallest code is 2^-31 or 2^-14 of the largest.
+                (_, true, true) => (value, (value.abs() + slack) / 8.0 + largest * 2f64.powi(-30)),
+                (_, true, false) => (value, (value.abs() + slack) / 8.0 + largest * 2f64.powi(-13)),
+                (..) if config.optimizer.kind == OptimizerKind::AdaGrad => {
+                    (value.min(65504.0), half_step(config, value))
+                }
+                (..) => (value, (value.abs() + slack) * 2f64.powi(if unsigned { -8 } else { -7 })),
+            };
+            if (found - kept).abs() > slack + rounded + 1e-30 {
+                return Err(format!("state {at}: {found} for {kept}"));
+            }
+            // A second moment or sum of squares never becomes 0.
+            if coded && unsigned && value > slack && found == 0.0 {
+                return Err(format!("state {at}: 0 for {kept}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The largest error of rounding a value to FP16.
@@ -259,22 +340,25 @@ pub fn config(seed: u64) -> Config {
     }
     config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][source.random_range(0..3)];
     config.out_of_range = [OutOfRange::Clamp, OutOfRange::Skip][source.random_range(0..2)];
-    config.optimizer = match source.random_bool(0.5) {
-        true => Optimizer::sgd(0.1),
-        false => Optimizer::adagrad(0.1),
-    };
+    let rules = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::adam(0.1), Optimizer::momentum(0.1)];
+    config.optimizer = rules[source.random_range(0..4)];
     config.optimizer.weight_decay = [0.0, 0.01][source.random_range(0..2)];
+    // No new random number, so that a seed keeps its tables.
+    config.optimizer.decoupled = seed % 3 == 1;
+    config.optimizer.clip_value = (seed % 5 == 4).then_some(0.5);
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     config.seed = seed as u32;
     config
 }
 
-/// The same configuration with a packed array: every precision below FP32 in turn, nearest and stochastic, blocks of several sizes.
+/// The same configuration with a packed array: every precision below FP32 in turn, nearest and stochastic, blocks of several sizes, states
+/// of 16 and 8 bits.
 pub fn packed(seed: u64) -> Config {
     let precision = Precision::ALL[1 + seed as usize % 4];
     let rounding = [Rounding::Nearest, Rounding::Stochastic][seed as usize / 4 % 2];
     let block = [16, 64, 256, 32][seed as usize / 8 % 4];
-    config(seed).with_precision(precision).with_rounding(rounding).with_block(block)
+    let state = seed.is_multiple_of(3).then_some(StatePrecision::Int8);
+    config(seed).with_precision(precision).with_rounding(rounding).with_block(block).with_state(state)
 }
 
 /// A batch of up to `most` indices a bag. One index in four is the hottest row, and some indices are out of range.

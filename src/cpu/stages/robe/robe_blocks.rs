@@ -8,10 +8,10 @@ use crate::{
         robe::{
             robe_due::{Due, SHARE},
             robe_merge::Sum,
-            robe_move::move_weight,
+            robe_move::Mover,
         },
     },
-    record::{codec::Noise, of_params as record, rows::optimise::Rule},
+    record::{codec::Noise, of_params as record},
     robe::storage::Storage,
     scaler::GradSlice,
     table::layout::{Params, Rate, Robe, Target},
@@ -33,18 +33,17 @@ pub fn robe_blocks(
     rate: &Rate,
 ) {
     let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
-    let (rule, storage, noise) = (
-        record::rule(params, rate, 0),
-        Storage::new(record::precision(params), robe),
+    let (mover, storage, noise) = (
+        Mover::new(params, rate, targets[0].start),
+        Storage::new(record::precision(params), robe, record::kind(params)),
         record::noise(params, targets[0].start),
     );
-    let all = Packed { due, rule, weights: robe.weights, storage, noise };
+    let all = Packed { due, mover, weights: robe.weights, storage, noise };
     let end = robe.weights.min(robe.first + robe.window);
     let blocks = robe.first / robe.block..end.div_ceil(robe.block);
     let words = all.storage.words(blocks.len() as u32);
-    // Without a state `states` is not read.
-    let states = if params.optimizer == 0 { &mut [][..] } else { &mut states[..words.states] };
-    let kept = Blocks { blocks, memory: &mut memory[..words.memory], states };
+    // Without states `states` is a dummy.
+    let kept = Blocks { blocks, memory: &mut memory[..words.memory], states: &mut states[..words.states] };
     let skipped = if due.goes_over_all() { all.dense(kept) } else { all.sparse(0..due.starts.len(), kept) };
     count(tables, 0, SKIPPED_ROWS, skipped);
 }
@@ -58,7 +57,7 @@ struct Blocks<'a> {
 
 struct Packed<'a> {
     due: Due<'a>,
-    rule: Rule,
+    mover: Mover,
     /// Weights of the whole array.
     weights: u32,
     storage: Storage,
@@ -84,7 +83,7 @@ impl Packed<'_> {
         let Blocks { blocks, memory, states } = kept;
         let words = self.storage.words(at - blocks.start);
         let (low, high) = memory.split_at_mut(words.memory);
-        let (low_states, high_states) = states.split_at_mut(words.states.min(states.len()));
+        let (low_states, high_states) = states.split_at_mut(words.states);
         let upper = Blocks { blocks: at..blocks.end, memory: high, states: high_states };
         (Blocks { blocks: blocks.start..at, memory: low, states: low_states }, upper)
     }
@@ -145,25 +144,26 @@ impl Packed<'_> {
         }
         let [at, words] = [block - kept.blocks.start, 1].map(|blocks| self.storage.words(blocks));
         let record = &mut kept.memory[at.memory..][..words.memory];
-        let state_words = kept.states.get_mut(at.states..at.states + words.states);
+        let state_words = &mut kept.states[at.states..][..words.states];
+        let each = self.storage.states_each();
         weights.resize(len, 0.0);
         self.storage.unpack_block(record, weights);
-        states.resize(if state_words.is_some() { len } else { 0 }, 0.0);
-        if let Some(words) = state_words.as_deref() {
-            self.storage.unpack_states(words, states);
+        states.resize(len * each, 0.0);
+        if each > 0 {
+            self.storage.unpack_states(state_words, states);
         }
         let covered = sums.iter().filter(|sum| sum.chunks > 0).count() as u32;
         let steps = sums.iter().zip(&mut *weights).enumerate().filter(|(_, (sum, _))| sum.chunks > 0);
         let skipped =
-            steps.map(|(e, (sum, weight))| move_weight(self.rule, sum.value, weight, states.get_mut(e))).sum();
+            steps.map(|(e, (sum, weight))| self.mover.weight(sum.value, weight, &mut states[e * each..][..each])).sum();
         if skipped == covered {
             return skipped;
         }
         if !self.storage.pack_block(&self.noise, block, weights, record) {
             return covered;
         }
-        if let Some(words) = state_words {
-            self.storage.pack_states(&self.noise, block, states, words);
+        if each > 0 {
+            self.storage.pack_states(&self.noise, block, states, state_words);
         }
         skipped
     }

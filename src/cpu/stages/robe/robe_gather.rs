@@ -24,7 +24,7 @@ pub fn robe_gather(
     let dim = robe.dim as usize;
     let bags = Bags { params, offsets, places: hashes, weights };
     bags.coefficients(access);
-    let storage = Storage::new(record::precision(params), robe);
+    let storage = Storage::new(record::precision(params), robe, record::kind(params));
     let row_of = |output: usize, row: &mut [f32]| {
         let mut room = vec![0.0; if storage.plain() { 0 } else { robe.reach as usize }];
         row.fill(0.0);

@@ -22,7 +22,7 @@ pub fn robe_scatter(
     if scaler.overflow != 0 {
         return;
     }
-    let (factors, decays) = (params.weighted == 1 || params.pooling == MEAN, params.weight_decay != 0.0);
+    let (factors, marks) = (params.weighted == 1 || params.pooling == MEAN, robe.marks == 1);
     let gradient = |at: usize| match grad_outputs {
         GradSlice::F32(gradients) => gradients[at],
         GradSlice::F16(gradients) => gradients[at].value(),
@@ -38,7 +38,7 @@ pub fn robe_scatter(
                 let w = (start + column - j * robe.chunk) as usize;
                 let g = scaler.inverse * gradient(first + column as usize);
                 sums[w] += if factors { f32::from_bits(coefficient) * g } else { g };
-                if decays {
+                if marks {
                     covered[w / 32] |= 1 << (w % 32);
                 }
             }

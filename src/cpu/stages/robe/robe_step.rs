@@ -3,9 +3,10 @@
 use crate::{
     cpu::stages::{
         cached::tables::{count, counter::SKIPPED_ROWS},
-        robe::robe_move::move_weight,
+        robe::robe_move::Mover,
     },
     record::of_params as record,
+    robe::storage::states_of,
     table::layout::{Params, Rate, Robe},
 };
 
@@ -20,19 +21,19 @@ pub fn robe_step(
     tables: &mut [u32],
     rate: &Rate,
 ) {
-    let (rule, decays, has_state) = (record::rule(params, rate, 0), params.weight_decay != 0.0, params.optimizer != 0);
+    let (mover, marks) = (Mover::new(params, rate, tables[0]), robe.marks == 1);
+    let each = states_of(record::kind(params)) as usize;
     let (memory, states): (&mut [f32], &mut [f32]) =
         (bytemuck::cast_slice_mut(memory), bytemuck::cast_slice_mut(states));
     let mut skipped = 0;
     for (w, sum) in sums[..robe.weights as usize].iter_mut().enumerate() {
         let sum = std::mem::take(sum);
-        let moves = if decays { covered[w / 32] >> (w % 32) & 1 == 1 } else { sum.to_bits() != 0 };
+        let moves = if marks { covered[w / 32] >> (w % 32) & 1 == 1 } else { sum.to_bits() != 0 };
         if moves {
-            let state = if has_state { states.get_mut(w) } else { None };
-            skipped += move_weight(rule, sum, &mut memory[w], state);
+            skipped += mover.weight(sum, &mut memory[w], &mut states[w * each..][..each]);
         }
     }
-    if decays {
+    if marks {
         covered[..robe.weights.div_ceil(32) as usize].fill(0);
     }
     count(tables, 0, SKIPPED_ROWS, skipped);

@@ -7,10 +7,11 @@ use crate::{
         cached::tables::{count, counter::SKIPPED_ROWS},
         robe::{
             robe_due::{Due, SHARE},
-            robe_move::move_weight,
+            robe_move::Mover,
         },
     },
-    record::{of_params as record, rows::optimise::Rule},
+    record::of_params as record,
+    robe::storage::states_of,
     scaler::GradSlice,
     table::layout::{Params, Rate, Robe, Target},
 };
@@ -30,12 +31,12 @@ pub fn robe_update(
     rate: &Rate,
 ) {
     let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
-    let all = Covered { due, rule: record::rule(params, rate, 0) };
+    let each = states_of(record::kind(params)) as usize;
+    let all = Covered { due, mover: Mover::new(params, rate, targets[0].start), each };
     let window = robe.window.min(robe.weights - robe.first) as usize;
     let memory: &mut [f32] = bytemuck::cast_slice_mut(&mut memory[..window]);
-    // Without a state `states` is not read.
-    let states = if params.optimizer == 0 { &mut [][..] } else { &mut states[..window] };
-    let states: &mut [f32] = bytemuck::cast_slice_mut(states);
+    // Without states `states` is a dummy.
+    let states: &mut [f32] = bytemuck::cast_slice_mut(&mut states[..window * each]);
     let skipped = if due.goes_over_all() {
         all.dense(robe.first, memory, states)
     } else {
@@ -46,7 +47,9 @@ pub fn robe_update(
 
 struct Covered<'a> {
     due: Due<'a>,
-    rule: Rule,
+    mover: Mover,
+    /// States of a weight.
+    each: usize,
 }
 
 impl Covered<'_> {
@@ -57,7 +60,7 @@ impl Covered<'_> {
         self.due.each(weights, beyond, |w, sum| {
             if sum.chunks > 0 {
                 let e = (w - base) as usize;
-                skipped += move_weight(self.rule, sum.value, &mut memory[e], states.get_mut(e));
+                skipped += self.mover.weight(sum.value, &mut memory[e], &mut states[e * self.each..][..self.each]);
             }
         });
         skipped
@@ -68,7 +71,7 @@ impl Covered<'_> {
         if memory.len() > SHARE {
             let half = memory.len() / 2;
             let (low, high) = memory.split_at_mut(half);
-            let (low_states, high_states) = states.split_at_mut(half.min(states.len()));
+            let (low_states, high_states) = states.split_at_mut(half * self.each);
             let (a, b) =
                 rayon::join(|| self.dense(base, low, low_states), || self.dense(base + half as u32, high, high_states));
             return a + b;
@@ -84,7 +87,7 @@ impl Covered<'_> {
             let at = self.due.starts[middle].row.clamp(base, base + memory.len() as u32);
             let half = (at - base) as usize;
             let (low, high) = memory.split_at_mut(half);
-            let (low_states, high_states) = states.split_at_mut(half.min(states.len()));
+            let (low_states, high_states) = states.split_at_mut(half * self.each);
             let (a, b) = rayon::join(
                 || self.sparse(starts.start..middle, base, low, low_states),
                 || self.sparse(middle..starts.end, at, high, high_states),

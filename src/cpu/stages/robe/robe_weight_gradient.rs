@@ -23,7 +23,7 @@ pub fn robe_weight_gradient(
     grad_weights: &mut [f32],
 ) {
     let dim = robe.dim as usize;
-    let storage = Storage::new(record::precision(params), robe);
+    let storage = Storage::new(record::precision(params), robe, record::kind(params));
     each_weight(&Bags { params, offsets, places: hashes, weights: &[] }, access, grad_weights, dim, |hash, output| {
         let mut room = vec![0.0; if storage.plain() { 0 } else { robe.reach as usize }];
         let chunks = grad_outputs[output * dim..][..dim].chunks(robe.chunk as usize);

@@ -164,14 +164,14 @@ impl Due<'_> {
 pub(crate) struct Scattered<B = wgpu::Buffer> {
     /// One sum for each weight.
     pub(crate) sums: B,
-    /// One bit for each weight if there is weight decay: 1 if a chunk covers it.
+    /// One bit for each weight if covered weights move without a gradient: 1 if a chunk covers it.
     pub(crate) covered: B,
 }
 
 impl<B> Scattered<B> {
     /// Makes the buffers from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, config: &Config) -> Result<Self, Error> {
-        let marks = if config.optimizer.weight_decay == 0.0 { 0 } else { config.weights.div_ceil(32) };
+        let marks = if config.marks() { config.weights.div_ceil(32) } else { 0 };
         let sums = make("sums", 4 * u64::from(config.weights))?;
         Ok(Self { sums, covered: make("covered", 4 * u64::from(marks))? })
     }
