@@ -122,7 +122,7 @@ impl Precision {
     }
 }
 
-/// The type in which a shared array stores the optimiser's state.
+/// The type in which records and shared arrays store the optimiser's state of an element. (Numbers of a row as a whole are FP32.)
 ///
 /// ```
 /// use hotrow::{Optimizer, Precision, StatePrecision, robe::Config};
@@ -141,9 +141,20 @@ pub enum StatePrecision {
     Fp32,
     /// 16 bits: AdaGrad's sum as IEEE binary16, moments with the exponent of binary32.
     Fp16,
-    /// 8-bit floats relative to the largest state of their block: 3 bits of fraction, the rest exponent; one word of scales a block. Rounded
+    /// 8-bit floats relative to the largest state of their row or block: 3 bits of fraction, the rest exponent; one word of scales for it. Rounded
     /// at random, without bias (SPEC 3, "States in INT8").
     Int8,
+}
+
+impl StatePrecision {
+    /// The type of the state beside weights of `precision`: as chosen, or the usual one.
+    pub(crate) const fn chosen(precision: Precision, chosen: Option<Self>) -> Self {
+        match (chosen, precision) {
+            (Some(chosen), _) => chosen,
+            (None, Precision::Fp32) => Self::Fp32,
+            (None, _) => Self::Fp16,
+        }
+    }
 }
 
 /// The rounding of a value between two representable neighbours (Yang 2020, section 3; Zhang 2018, section 2.2).
@@ -520,6 +531,9 @@ pub struct GroupConfig {
     pub dim: u32,
     /// The type in which the table stores a weight.
     pub precision: Precision,
+    /// The type in which a record stores the optimiser's state of an element: FP32 beside FP32 weights; FP16 or INT8 beside others. `None`:
+    /// FP32 beside FP32, else FP16. A slot of the cache has it in FP32.
+    pub state: Option<StatePrecision>,
     /// The rounding of a cached or updated row to the table's precision.
     pub rounding: Rounding,
     /// Random bits of an element, if rounding is stochastic.
@@ -569,6 +583,7 @@ setters!(GroupConfig {
     with_features features: Vec<u32>,
     with_dim dim: u32,
     with_precision precision: Precision,
+    with_state state: Option<StatePrecision>,
     with_rounding rounding: Rounding,
     with_random_bits random_bits: RandomBits,
     with_cache_rows cache_rows: u32,
@@ -593,6 +608,7 @@ impl GroupConfig {
             features: Vec::new(),
             dim,
             precision: Precision::Int8,
+            state: None,
             rounding: Rounding::Stochastic,
             random_bits: RandomBits::TwentyFour,
             cache_rows: 0,
@@ -651,6 +667,12 @@ impl GroupConfig {
         }
         if let Some(at) = self.tables.iter().position(|&rows| rows == 0) {
             return fail("tables", "at least one row a table".into(), format!("table {at} with 0 rows"));
+        }
+        let plain = self.precision == Precision::Fp32;
+        let state = StatePrecision::chosen(self.precision, self.state);
+        if plain != (state == StatePrecision::Fp32) {
+            let wanted = if plain { "fp32 beside FP32 weights" } else { "fp16 or int8 beside packed weights" };
+            return fail("state", wanted.into(), state.to_string());
         }
         let rows = self.total_rows();
         if rows > u64::from(u32::MAX) - 1 {

@@ -249,7 +249,6 @@ files![
     "shared/slots.wgsl",
     "shared/sort.wgsl",
     "shared/sort_small.wgsl",
-    "shared/state_code.wgsl",
     "shared/store.wgsl",
     "shared/sum.wgsl",
     "shared/tables.wgsl",

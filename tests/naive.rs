@@ -3,7 +3,7 @@
 
 use hotrow::{
     Calls, Counters, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Lookup, LookupKind, MemoryReport,
-    Optimizer, OutOfRange, Part, Policy, Pooling, Precision, Rounding, ScalerState, Snapshot,
+    Optimizer, OutOfRange, Part, Policy, Pooling, Precision, Rounding, ScalerState, Snapshot, StatePrecision,
 };
 use hotrow_harness::naive;
 use naive::{Approx, BatchData, Call, Format, Naive, check_run, fmix32, half_above, half_below, half_nearest};
@@ -94,6 +94,47 @@ fn without_cache_by_hand() {
         ..Counters::default()
     };
     assert_eq!(model.counters, [counters, Counters::default()]);
+}
+
+#[test]
+fn coded_states_by_hand() {
+    let mut config = GroupConfig::new(&[1], 3).with_precision(Precision::Fp16).with_optimizer(Optimizer::adam(0.1));
+    config.state = Some(StatePrecision::Int8);
+    let format = Format::new(&config);
+    // A word of bases, six codes in three halves, three halves of weights.
+    assert_eq!((format.payload(), format.words()), (80, 4));
+    // The largest first moment is -3, 2^1 (1 + 4/8), so 1028 in exponent and fraction. 1028 - 127 = 901, and 904 is a multiple of 8. The
+    // largest second one is 2, so 1024.
+    let (first, second) = (903, 1024 - 255);
+    let codes = [128 + 1028 - first, 0, 1, 255, 247, 0];
+    let word = |codes: &[u32]| codes.iter().rev().fold(0, |word, code| word << 8 | code);
+    let record = [first << 16 | second, word(&codes[..4]), word(&codes[4..]) | 0x3c00 << 16, 0x3c00 << 16 | 0x3c00];
+    let smallest = 2f64.powi(904 / 8 - 127);
+    let values = [1.0, 1.0, 1.0, -3.0, 0.0, smallest, 2.0, 1.0, 0.0];
+    let row: Vec<Approx> = values.iter().map(|&value| Approx { value, radius: 0.0 }).collect();
+    assert_eq!(format.decode(&record).iter().map(|x| x.value).collect::<Vec<_>>(), values);
+    let layout = Layout::new(&config, u64::MAX).unwrap().row;
+    let mut floats = vec![0.0; 9];
+    hotrow::codec::unpack(&layout, &record, &mut floats);
+    assert_eq!(floats, values.map(|value| value as f32));
+    let check = |record: [u32; 4], row: &[Approx]| format.check(Rounding::Nearest, &record, row);
+    check(record, &row).unwrap();
+    // Between two codes either is right.
+    let mut between = row.clone();
+    between[7].value = 1.03;
+    check(record, &between).unwrap();
+    check([record[0], record[1], record[2] + 1, record[3]], &between).unwrap();
+    between[7].value = 1.13;
+    check(record, &between).unwrap_err();
+    // A neighbour of a stored value; a second moment above 0 that became 0; other bases.
+    check([record[0], record[1] + 1, record[2], record[3]], &row).unwrap_err();
+    check([record[0], record[1], record[2] + 1, record[3]], &row).unwrap_err();
+    between[7].value = 1.03;
+    between[8].value = 1e-30;
+    check(record, &between).unwrap_err();
+    check([record[0], record[1], record[2] | 0x100, record[3]], &between).unwrap();
+    check([record[0] + 8, record[1], record[2], record[3]], &row).unwrap_err();
+    check([record[0] + (8 << 16), record[1], record[2], record[3]], &row).unwrap_err();
 }
 
 #[test]
@@ -305,8 +346,25 @@ impl Plain {
             let (each, begin) = (format.state - format.scalars, format.head + 32 * format.scalars);
             if i >= each {
                 put(&mut record, format.head + 32 * (i - each), state.to_bits());
-            } else if !format.state_half {
+            } else if format.state_width == 32 {
                 put(&mut record, begin + 32 * i, state.to_bits());
+            } else if format.state_width == 8 {
+                let signed = format.signed(i);
+                let like = states[..each].iter().enumerate().filter(|(k, _)| format.signed(*k) == signed);
+                let base = naive::base_of(like.map(|(_, x)| f64::from(x.abs())).fold(0.0, f64::max), signed);
+                let magnitude = f64::from(state.abs());
+                // The code below, and the one above by the share of the way to it.
+                let below =
+                    (1..if signed { 128 } else { 256 }).rev().find(|code| naive::grid(base + code) <= magnitude);
+                let (low, high) =
+                    (below.map_or(0.0, |code| naive::grid(base + code)), naive::grid(base + below.unwrap_or(0) + 1));
+                let up = magnitude > low
+                    && (f64::from(self.toss()) * (high - low) < magnitude - low || (below.is_none() && !signed));
+                let code = below.unwrap_or(0) + u32::from(up);
+                let sign = u32::from(signed && state < 0.0 && code > 0) << 7;
+                record[begin / 32] &= if signed { 0xffff } else { 0xffff_0000 };
+                put(&mut record, begin + if signed { 16 } else { 0 }, base);
+                put(&mut record, begin + 32 + 8 * i, code | sign);
             } else if format.moments {
                 // The bits that are cut off, and a random number as long as they, carry into the kept ones.
                 let cut = if i < format.dim { 16 } else { 15 };

@@ -39,7 +39,7 @@ pub fn fill(lab: &Lab, group: &Group, seed: u32) -> anyhow::Result<f64> {
     let (row, buffers) = (layout.row, internals::records(group));
     let bits = row.precision.bits();
     anyhow::ensure!(
-        row.precision.is_integer() && !row.state_half && (row.dim * bits) % 32 == 0 && !buffers.is_empty(),
+        row.precision.is_integer() && row.state_bits == 32 && (row.dim * bits) % 32 == 0 && !buffers.is_empty(),
         "fill: wanted integer rows in whole words, FP32 states and records on the device, found {:?} x {} in {} buffers; \
          let the group fill them",
         row.precision,

@@ -89,10 +89,6 @@ fn scalar_of(place: u32, k: u32) -> f32 {
     return part_of(load_quad(place, scalars_at() + k / WIDTH), k % WIDTH);
 }
 
-fn scalars_at() -> u32 {
-    return weight_quads() + (params.state - params.scalars) / WIDTH;
-}
-
 // Gradient, new weight and new state of a Quad; `grad` is the summed gradient.
 fn moved(one: Target, q: u32, grad: Quad, row: Common) -> Moved {
     let w = load_quad(one.place, q);

@@ -42,7 +42,6 @@ fn array_word(at: u32) -> u32 {
 #include "shared/robe_array.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/codec.wgsl"
-#include "shared/state_code.wgsl"
 #include "shared/correction.wgsl"
 #include "shared/robe_move.wgsl"
 

@@ -54,7 +54,7 @@ struct Params {
     bits: u32,             // 32, 16, 8, 4, 2
     stochastic: u32,
     state: u32,            // floats of optimiser state a row: 0 to 2 a weight, then `scalars`
-    state_half: u32,       // 1: state, but not its scalars, has 16 bits a float in the record
+    state_bits: u32,       // bits of a float of the state in the record, its scalars left out: 32, 16 or 8
     state_word: u32,       // first word of the state in a record
     payload_half: u32,     // first 16-bit half of the payload in a record
     record_words: u32,     // stride of a record

@@ -2,6 +2,7 @@
 // shared/shard.wgsl, shared/tables.wgsl, shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/row.wgsl,
 // shared/row_counts.wgsl, shared/slots.wgsl.
 
+var<private> pack_bases: u32; // the scales of a row's codes: of its second or only states, and above them of first moments
 var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row's record
 
 #include "shared/codec.wgsl"
@@ -16,6 +17,7 @@ fn element_of(place: u32, e: u32) -> f32 {
 fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
     if (h < params.payload_half) {
         let e = h - 2u * (params.state_word + params.scalars);
+        if (params.state_bits == 8u) { return packed_code(place, row, 2u * e - 4u) | (packed_code(place, row, 2u * e - 3u) << 8u); }
         return state_half_of(element_of(place, params.dim + e), row, e);
     }
     let per_half = 16u / params.bits;
@@ -33,6 +35,15 @@ fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
     return bits;
 }
 
+// The code of state e, behind the word of scales; 0 for the byte behind an odd number of codes.
+fn packed_code(place: u32, row: u32, e: u32) -> u32 {
+    if (e >= params.state - params.scalars) { return 0u; }
+    let bits = bitcast<u32>(element_of(place, params.dim + e));
+    let random = noise(pack_step, row, e, 1u);
+    if (params.optimizer > 2u && e < params.dim) { return signed_code(bits, pack_bases >> 16u, random); }
+    return unsigned_code(bits, pack_bases & 0xffffu, random);
+}
+
 // Word w of the record, one of those before the first half: scale, bias or FP32 state.
 fn float_word(place: u32, w: u32, scale: f32, bias: f32) -> u32 {
     if (w < params.state_word) { return select(bitcast<u32>(bias), bitcast<u32>(scale), w == 0u); }
@@ -44,11 +55,17 @@ fn float_word(place: u32, w: u32, scale: f32, bias: f32) -> u32 {
 
 // Word w of the record.
 fn packed_word(place: u32, row: u32, w: u32, scale: f32, bias: f32) -> u32 {
-    if (w < params.state_word + params.scalars || (params.state_half == 0u && w < params.state_word + params.state)) {
+    if (params.state_bits == 8u && w == params.state_word + params.scalars) { return pack_bases; }
+    if (w < params.state_word + params.scalars || (params.state_bits == 32u && w < params.state_word + params.state)) {
         return float_word(place, w, scale, bias);
     }
     if (params.bits == 32u) { return bitcast<u32>(element_of(place, w - params.payload_half / 2u)); }
     return packed_half(place, row, 2u * w, scale, bias) | (packed_half(place, row, 2u * w + 1u, scale, bias) << 16u);
+}
+
+// The Quad behind the states of elements.
+fn scalars_at() -> u32 {
+    return weight_quads() + (params.state - params.scalars) / WIDTH;
 }
 
 // Packs the FP32 row at `place` into the record of linear row `row`, which lies in this shard or leaves with Move `j`.
@@ -79,6 +96,24 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane) -> bool {
         let span = bitcast<f32>(unordered(all.high)) - bitcast<f32>(bias);
         refused = refused || !is_finite(bits_of(quad_of(span)));
         scale = scale_of(span);
+    }
+    if (params.state_bits == 8u) {
+        // As a range: the complement of the largest signed magnitude, and the largest without sign.
+        own = Extent(NONE, 0u, 0u);
+        if (live) {
+            for (var q = weight_quads() + part; q < scalars_at(); q += params.lanes) {
+                let largest = largest_of(load_quad(place, q));
+                if (params.optimizer > 2u && q < 2u * weight_quads()) {
+                    own.low = min(own.low, ~largest);
+                } else {
+                    own.high = max(own.high, largest);
+                }
+            }
+        }
+        workgroupBarrier(); // all have read the range
+        let most = extent_of_row(own, lane);
+        pack_bases = code_base(most.high, false);
+        if (params.optimizer > 2u) { pack_bases = select(0u, pack_bases, params.optimizer == 4u) | (code_base(~most.low, true) << 16u); }
     }
     if (live && refused && part == 0u) { count_row(row, SKIPPED_ROWS); }
     let taken = live && !refused;

@@ -44,6 +44,11 @@ fn ordered(v: Quad) -> u32 {
     return bits ^ select(0x80000000u, 0xffffffffu, (bits & 0x80000000u) != 0u);
 }
 
+// The largest magnitude's bits.
+fn largest_of(v: Quad) -> u32 {
+    return bitcast<u32>(v) & 0x7fffffffu;
+}
+
 fn lowest(v: Quad) -> u32 {
     return ordered(v);
 }

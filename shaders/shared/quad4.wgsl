@@ -44,6 +44,12 @@ fn ordered(v: Quad) -> vec4<u32> {
     return bits ^ select(vec4<u32>(0x80000000u), vec4<u32>(0xffffffffu), (bits & vec4<u32>(0x80000000u)) != vec4<u32>(0u));
 }
 
+// The largest magnitude's bits.
+fn largest_of(v: Quad) -> u32 {
+    let bits = bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu);
+    return max(max(bits.x, bits.y), max(bits.z, bits.w));
+}
+
 fn lowest(v: Quad) -> u32 {
     let o = ordered(v);
     return min(min(o.x, o.y), min(o.z, o.w));

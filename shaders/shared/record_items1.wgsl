@@ -32,7 +32,7 @@ fn write_record(record: Record, place: u32, row: u32, part: u32, scale: f32, bia
     // Scale, bias and FP32 state by themselves: a record's other words often are as many as the lanes, and together with
     // these few they would take the lanes one trip more.
     let payload = params.payload_half / 2u;
-    let begin = select(payload, 0u, params.state_half == 1u);
+    let begin = select(payload, 0u, params.state_bits < 32u);
     for (var w = part; w < begin; w += params.lanes) { put_word(record, w, float_word(place, w, scale, bias)); }
     // A hash serves at least four elements, and a word has two halves, so a lane takes two words, from the start of the
     // payload on.

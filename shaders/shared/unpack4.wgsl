@@ -27,7 +27,15 @@ fn record_state(record: Record, q: u32) -> Quad {
         return scalars;
     }
     let at = params.state_word + params.scalars;
-    if (params.state_half == 0u) { return bitcast<vec4<f32>>(four_words(record, at + 4u * q)); }
+    if (params.state_bits == 32u) { return bitcast<vec4<f32>>(four_words(record, at + 4u * q)); }
+    if (params.state_bits == 8u) {
+        let is_signed = params.optimizer > 2u && 4u * q < params.dim;
+        let base = (word_of(record, at) >> select(0u, 16u, is_signed)) & 0xffffu;
+        let codes = word_of(record, at + 1u + q);
+        return bitcast<vec4<f32>>(vec4<u32>(value_of_code(codes & 0xffu, base, is_signed),
+            value_of_code((codes >> 8u) & 0xffu, base, is_signed), value_of_code((codes >> 16u) & 0xffu, base, is_signed),
+            value_of_code(codes >> 24u, base, is_signed)));
+    }
     let words = two_words(record, at + 2u * q);
     if (params.optimizer <= 2u) { return four_halves(words); }
     let second = 4u * q >= params.dim;

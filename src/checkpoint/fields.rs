@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     checkpoint::fault,
-    config::{CounterBits, GroupConfig, Optimizer, OptimizerKind, WAYS},
+    config::{CounterBits, GroupConfig, Optimizer, OptimizerKind, StatePrecision, WAYS},
     error::Error,
     robe,
 };
@@ -65,6 +65,9 @@ pub(crate) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
         ("seed", config.seed.to_string()),
     ];
     fields.extend(unusual(&config.optimizer));
+    if config.state == Some(StatePrecision::Int8) {
+        fields.push(("state", StatePrecision::Int8.to_string()));
+    }
     fields
 }
 
@@ -142,6 +145,8 @@ impl Fields<'_> {
         Ok(GroupConfig {
             features: self.get("features", to_list)?,
             precision: self.parsed("precision")?,
+            // A file of the usual type lacks this field.
+            state: if (self.text)("state").is_none() { None } else { self.parsed("state").map(Some)? },
             rounding: self.parsed("rounding")?,
             random_bits: self.parsed("random_bits")?,
             cache_rows: self.parsed("cache_rows")?,

@@ -5,6 +5,7 @@
 
 use crate::{
     config::{Precision, RandomBits, Rounding},
+    record::state_code,
     table::{rng, row::RowLayout},
 };
 
@@ -163,13 +164,16 @@ pub fn pack(layout: &RowLayout, noise: &Noise, row: u32, weights: &[f32], state:
     }
     let set_half = |record: &mut [u32], h: u32, value: u32| record[h as usize / 2] |= value << (16 * (h & 1));
     let each = layout.state - layout.scalars;
+    if layout.state_bits == 8 {
+        pack_coded(layout, noise, row, &state[..each as usize], record);
+    }
     for (e, &x) in (0u32..).zip(state) {
         if e >= each {
             record[scalar_word(layout, e - each)] = x.to_bits();
-        } else if layout.state_half {
+        } else if layout.state_bits == 16 {
             let value = state_half(layout, noise, row, e, x);
             set_half(record, each_half(layout) + e, value);
-        } else {
+        } else if layout.state_bits == 32 {
             record[(each_half(layout) / 2 + e) as usize] = x.to_bits();
         }
     }
@@ -196,6 +200,51 @@ pub(crate) fn state_half(layout: &RowLayout, noise: &Noise, row: u32, element: u
     }
 }
 
+/// Whether element `e` of a row's state is never negative: a sum of squares or a second moment.
+const fn unsigned(layout: &RowLayout, e: u32) -> bool {
+    !layout.moments || e >= layout.dim
+}
+
+/// The bit of the word of scales at which the base of element `e`'s codes begins.
+const fn base_at(layout: &RowLayout, e: u32) -> u32 {
+    if unsigned(layout, e) { 0 } else { 16 }
+}
+
+/// The first byte of a record's codes, behind the word of their scales.
+const fn codes_at(layout: &RowLayout) -> usize {
+    4 * (layout.state_word + layout.scalars + 1) as usize
+}
+
+/// Writes a row's states, its scalars left out, as codes and a word of scales.
+pub(crate) fn pack_coded(layout: &RowLayout, noise: &Noise, row: u32, states: &[f32], record: &mut [u32]) {
+    let mut largest = [0; 2];
+    for (e, x) in (0..).zip(states) {
+        let most = &mut largest[usize::from(unsigned(layout, e))];
+        *most = (x.to_bits() & 0x7fff_ffff).max(*most);
+    }
+    let bases = [state_code::base(largest[0], true), state_code::base(largest[1], false)];
+    let has = |part: bool| (0..states.len() as u32).step_by(layout.dim as usize).any(|e| unsigned(layout, e) == part);
+    let word = if has(false) { bases[0] << 16 } else { 0 } | if has(true) { bases[1] } else { 0 };
+    record[codes_at(layout) / 4 - 1] = word;
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(record);
+    let (codes, padding) = bytes[codes_at(layout)..2 * layout.payload_half as usize].split_at_mut(states.len());
+    padding.fill(0);
+    for ((e, x), code) in (0..).zip(states).zip(codes) {
+        let random = noise.of(row, e, true);
+        *code = match unsigned(layout, e) {
+            true => state_code::unsigned(x.to_bits(), bases[1], random),
+            false => state_code::signed(x.to_bits(), bases[0], random),
+        } as u8;
+    }
+}
+
+/// Reads element `e` of a row's coded state.
+pub(crate) fn coded(layout: &RowLayout, record: &[u32], e: u32) -> f32 {
+    let bytes: &[u8] = bytemuck::cast_slice(record);
+    let base = record[codes_at(layout) / 4 - 1] >> base_at(layout, e) & 0xffff;
+    state_code::value(bytes[codes_at(layout) + e as usize].into(), base, !unsigned(layout, e))
+}
+
 /// Reads weight `element` of a record.
 #[inline]
 #[must_use]
@@ -220,8 +269,10 @@ pub fn state(layout: &RowLayout, record: &[u32], element: u32) -> f32 {
     if element >= each {
         return f32::from_bits(record[scalar_word(layout, element - each)]);
     }
-    if !layout.state_half {
-        return f32::from_bits(record[(each_half(layout) / 2 + element) as usize]);
+    match layout.state_bits {
+        32 => return f32::from_bits(record[(each_half(layout) / 2 + element) as usize]),
+        8 => return coded(layout, record, element),
+        _ => {}
     }
     let half = half_at(record, each_half(layout) + element);
     if layout.moments { f32_from_moment(half, element >= layout.dim) } else { f32_from_half(half) }

@@ -21,7 +21,7 @@ pub(crate) fn row(params: &Params) -> RowLayout {
         precision: precision(params),
         state: params.state,
         scalars: params.scalars,
-        state_half: params.state_half == 1,
+        state_bits: params.state_bits,
         moments: params.optimizer > 2,
         state_word: params.state_word,
         payload_half: params.payload_half,

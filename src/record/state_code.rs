@@ -1,7 +1,7 @@
 //! The optimiser's states in INT8 (SPEC 3, "States in INT8"): floats of 3 bits of fraction whose exponents are relative to the block's
 //! largest value. Encoding and decoding shift and compare integers, so every backend makes the same bits.
 //!
-//! `shaders/shared/state_code.wgsl` does the same on the device.
+//! `shaders/shared/half.wgsl` does the same on the device.
 
 /// Bits of a float that a code cuts off.
 const CUT: u32 = 20;

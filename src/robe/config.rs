@@ -247,11 +247,7 @@ impl Config {
 
     /// The type of the states, chosen or usual.
     pub(crate) const fn state_precision(&self) -> StatePrecision {
-        match self.state {
-            Some(state) => state,
-            None if matches!(self.precision, Precision::Fp32) => StatePrecision::Fp32,
-            None => StatePrecision::Fp16,
-        }
+        StatePrecision::chosen(self.precision, self.state)
     }
 
     /// Blocks of the array, each with its own scale and bias under an integer precision.
@@ -295,11 +291,6 @@ impl Config {
         if self.optimizer.counts_rows() || self.optimizer.clip_norm.is_some() {
             let wanted = "the group's step number, and at most clip_value: a shared weight belongs to no row".into();
             return fail("optimizer", wanted, "own_count, or clip_norm".into());
-        }
-        let plain = self.precision == Precision::Fp32;
-        if plain != (self.state_precision() == StatePrecision::Fp32) {
-            let wanted = if plain { "fp32 beside FP32 weights" } else { "fp16 or int8 beside packed weights" };
-            return fail("state", wanted.into(), self.state_precision().to_string());
         }
         let [fewest, most] = BLOCKS;
         if !self.block.is_power_of_two() || !(fewest..=most).contains(&self.block) {
@@ -355,6 +346,7 @@ impl Config {
         GroupConfig {
             features: self.features.clone(),
             precision: self.precision,
+            state: self.state,
             rounding: self.rounding,
             pooling: self.pooling,
             optimizer: self.optimizer,

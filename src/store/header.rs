@@ -57,7 +57,8 @@ impl Header {
             record_words: layout.row.record_words,
             dim: layout.row.dim,
             bits: layout.row.precision.bits(),
-            optimizer: config.optimizer.kind as u32,
+            // Coded states are other states of the same rule.
+            optimizer: config.optimizer.kind as u32 | u32::from(layout.row.state_bits == 8) << 8,
             seed: config.seed,
             tables: crc32fast::hash(bytemuck::cast_slice(&config.tables)),
             pad: [0; 3],

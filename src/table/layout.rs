@@ -99,7 +99,7 @@ host_structs! {
         pub bits: u32,
         pub stochastic: u32,
         pub state: u32,
-        pub state_half: u32,
+        pub state_bits: u32,
         pub state_word: u32,
         pub payload_half: u32,
         pub record_words: u32,
@@ -437,7 +437,7 @@ impl Layout {
     /// [`Error::Config`] as [`GroupConfig::check`], and for a shard too small for a record or a window too small for a slot.
     pub fn new(config: &GroupConfig, shard_bytes: u64) -> Result<Self, Error> {
         config.check()?;
-        let row = RowLayout::of(config.dim, config.precision, &config.optimizer);
+        let row = RowLayout::of(config.dim, config.precision, &config.optimizer, config.state);
         let total_rows = config.total_rows() as u32;
         let stride = row.stride();
         let window_bytes = config.window_bytes.unwrap_or(u64::MAX).min(shard_bytes);

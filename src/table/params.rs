@@ -58,7 +58,7 @@ impl Params {
             bits: layout.row.precision.bits(),
             stochastic: u32::from(config.rounding == Rounding::Stochastic),
             state: layout.row.state,
-            state_half: u32::from(layout.row.state_half),
+            state_bits: layout.row.state_bits,
             state_word: layout.row.state_word,
             payload_half: layout.row.payload_half,
             record_words: layout.row.record_words,

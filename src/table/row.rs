@@ -1,6 +1,6 @@
 //! The layout of one row: in its record, and in FP32 in a slot.
 
-use crate::config::{Optimizer, OptimizerKind, Precision};
+use crate::config::{Optimizer, OptimizerKind, Precision, StatePrecision};
 
 /// Number of floats that an invocation moves at once: 4 if every row starts at a multiple of 16 bytes, else 1.
 #[inline]
@@ -41,8 +41,9 @@ pub struct RowLayout {
     pub state: u32,
     /// Floats of the state that belong to the row as a whole. A record has them first, always in FP32; a slot has them last.
     pub scalars: u32,
-    /// Whether the record has 16 bits for each other float of the state: FP16, or the upper half of FP32 for [`moments`](Self::moments).
-    pub state_half: bool,
+    /// Bits of each other float of the state in the record: 32; 16, which are FP16 or, for [`moments`](Self::moments), the upper half of FP32;
+    /// or 8, which are codes behind a word of their scales.
+    pub state_bits: u32,
     /// Whether the state's floats are moments: dim first moments, then perhaps dim second moments, which are never negative.
     pub moments: bool,
     /// First word of the state in a record: behind scale and bias.
@@ -65,12 +66,12 @@ impl RowLayout {
     pub const fn new(dim: u32, precision: Precision, kind: OptimizerKind) -> Self {
         let mut optimizer = Optimizer::sgd(0.0);
         optimizer.kind = kind;
-        Self::of(dim, precision, &optimizer)
+        Self::of(dim, precision, &optimizer, None)
     }
 
-    /// The layout of a row of `dim` weights for an optimiser.
+    /// The layout of a row of `dim` weights for an optimiser whose state in a record has the type `state`, or the usual one.
     #[must_use]
-    pub const fn of(dim: u32, precision: Precision, optimizer: &Optimizer) -> Self {
+    pub const fn of(dim: u32, precision: Precision, optimizer: &Optimizer, state: Option<StatePrecision>) -> Self {
         let (each, own) = match optimizer.kind {
             OptimizerKind::Sgd => (0, 0),
             OptimizerKind::RowWiseAdaGrad => (0, 1),
@@ -79,10 +80,16 @@ impl RowLayout {
             OptimizerKind::RowWiseAdam => (1, 1),
         };
         let scalars = own + optimizer.counts_rows() as u32;
+        let state_bits = match StatePrecision::chosen(precision, state) {
+            _ if each == 0 => 32,
+            StatePrecision::Fp32 => 32,
+            StatePrecision::Fp16 => 16,
+            StatePrecision::Int8 => 8,
+        };
         let state = each * dim + scalars;
-        let state_half = each > 0 && !matches!(precision, Precision::Fp32);
+        let scales = (state_bits == 8) as u32;
         let state_word = if precision.is_integer() { 2 } else { 0 };
-        let payload_half = 2 * (state_word + scalars) + each * dim * if state_half { 1 } else { 2 };
+        let payload_half = 2 * (state_word + scalars + scales) + (each * dim * (state_bits / 8)).div_ceil(2);
         let bits = payload_half as u64 * 16 + dim as u64 * precision.bits() as u64;
         let width = quad_width(dim);
         Self {
@@ -90,7 +97,7 @@ impl RowLayout {
             precision,
             state,
             scalars,
-            state_half,
+            state_bits,
             moments: optimizer.kind.has_moments(),
             state_word,
             payload_half,
@@ -104,7 +111,8 @@ impl RowLayout {
     /// Bytes of the state in a record.
     #[must_use]
     pub const fn state_bytes(&self) -> u64 {
-        self.scalars as u64 * 4 + (self.state - self.scalars) as u64 * if self.state_half { 2 } else { 4 }
+        let scales = if self.state_bits == 8 { 4 } else { 0 };
+        self.scalars as u64 * 4 + scales + (self.state - self.scalars) as u64 * (self.state_bits / 8) as u64
     }
 
     /// Floats of a Quad.
@@ -123,7 +131,7 @@ impl RowLayout {
     #[must_use]
     pub const fn item(&self) -> u32 {
         let floats = matches!(self.precision, Precision::Fp32 | Precision::Fp16);
-        if floats && self.width() == 4 && self.record_words.is_multiple_of(4) { 4 } else { 1 }
+        if floats && self.state_bits != 8 && self.width() == 4 && self.record_words.is_multiple_of(4) { 4 } else { 1 }
     }
 
     /// Stride of a slot in floats, its padding included.

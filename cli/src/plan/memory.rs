@@ -9,7 +9,10 @@ use crate::options::{Options, compression, percent, whole};
 use crate::output;
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
-use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision};
+use hotrow::{
+    Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision,
+    StatePrecision,
+};
 
 /// Count the memory of a group of tables to the byte, before anything is allocated; with --compression for tables that share an array (ROBE)
 #[derive(Debug, clap::Args)]
@@ -28,6 +31,9 @@ pub(crate) struct Args {
     /// Update rules
     #[arg(long, value_delimiter = ',', default_values_t = [OptimizerKind::Sgd], value_parser = one_of(OptimizerKind::ALL))]
     optimizer: Vec<OptimizerKind>,
+    /// Type of the optimiser's state of an element in a record [default: fp32 beside fp32, else fp16]
+    #[arg(long, value_parser = one_of(StatePrecision::ALL))]
+    state: Option<StatePrecision>,
     /// Indices of the largest batch; 0 counts only the memory that stays between steps
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [65_536], allow_negative_numbers = true,
           value_parser = whole(0u32..=1 << 30))]
@@ -51,7 +57,7 @@ pub(crate) struct Args {
     shard_bytes: Option<u64>,
     /// Share an array (ROBE) of so many times fewer weights than the tables have values
     #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true, value_parser = compression,
-          conflicts_with_all = ["precision", "cache_percent", "policy", "placement", "prefetch", "shard_bytes"])]
+          conflicts_with_all = ["precision", "state", "cache_percent", "policy", "placement", "prefetch", "shard_bytes"])]
     compression: Vec<f64>,
     /// Values of a row that lie together in the array, Z
     #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', requires = "compression", default_values_t = [robe::CHUNK],
@@ -73,6 +79,7 @@ impl Args {
         for (((dim, precision), (cache_percent, policy)), ((optimizer, placement), batch)) in pairs(&rows, &calls) {
             let mut config = GroupConfig::new(&self.rows, dim)
                 .with_precision(precision)
+                .with_state(self.state)
                 .with_policy(policy)
                 .with_placement(placement)
                 .with_optimizer(Optimizer::sgd(0.01).with_kind(optimizer));

@@ -62,12 +62,14 @@ pub(crate) fn pack_finite(
     record[layout.state_word as usize..][..scalars.len()].copy_from_slice(bytemuck::cast_slice(scalars));
     let state_at = layout.state_word as usize + scalars.len();
     let payload_at = layout.payload_half as usize;
-    if layout.state_half && layout.moments {
+    if layout.state_bits == 8 {
+        codec::pack_coded(layout, noise, row, state, record);
+    } else if layout.state_bits == 16 && layout.moments {
         let halves: &mut [u16] = bytemuck::cast_slice_mut(&mut record[state_at..]);
         for ((e, &x), half) in (0..).zip(state).zip(halves) {
             *half = codec::state_half(layout, noise, row, e, x) as u16;
         }
-    } else if layout.state_half {
+    } else if layout.state_bits == 16 {
         let halves: &mut [u16] = bytemuck::cast_slice_mut(&mut record[state_at..]);
         if layout.precision == Precision::Fp16 && noise.rounding == Rounding::Stochastic {
             // The state comes first, with no padding between state and weights.

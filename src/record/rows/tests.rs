@@ -238,7 +238,7 @@ fn records(random: &mut StdRng, layout: &RowLayout, rows: usize) -> Vec<u32> {
             record[0] = random.random_range(0.0f32..1.0).to_bits();
             record[1] = random.random_range(-1.0f32..1.0).to_bits();
         }
-        let floats = match (layout.precision, layout.state_half) {
+        let floats = match (layout.precision, layout.state_bits < 32) {
             (Precision::Fp32, _) => 0..record.len(),
             (_, false) => layout.state_word as usize..layout.payload_half as usize / 2,
             _ => 0..0,
@@ -426,7 +426,7 @@ fn pack_moved_differs(pack_moved: PackMoved) -> (Option<String>, [u32; 2]) {
                 grads[case % layout.dim as usize] = [f32::NAN, f32::INFINITY, 3e38][case % 3];
             }
             let mut record = records(&mut random, &layout, 1);
-            if layout.state_half {
+            if layout.state_bits == 16 {
                 // A state is never negative.
                 record[layout.state_word as usize..layout.payload_half as usize / 2]
                     .iter_mut()

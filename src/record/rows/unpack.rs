@@ -4,7 +4,7 @@ use multiversion::multiversion;
 
 use crate::{
     record::{
-        codec::f32_from_moment,
+        codec::{coded, f32_from_moment},
         rows::{
             half::widen,
             payload::{Format, Weights as _, by_format},
@@ -29,13 +29,15 @@ pub(crate) fn unpack_row(layout: &RowLayout, record: &[u32], weights: &mut [f32]
     let (scalars, from) = record[layout.state_word as usize..].split_at(layout.scalars as usize);
     let (states, own) = states.split_at_mut((layout.state - layout.scalars) as usize);
     own.iter_mut().zip(scalars).for_each(|(x, &word)| *x = f32::from_bits(word));
-    if layout.state_half && layout.moments {
+    if layout.state_bits == 8 {
+        states.iter_mut().zip(0..).for_each(|(x, e)| *x = coded(layout, record, e));
+    } else if layout.state_bits == 16 && layout.moments {
         let halves: &[u16] = bytemuck::cast_slice(from);
         let (first, second) = states.split_at_mut(layout.dim as usize);
         let (first_halves, second_halves) = halves.split_at(first.len());
         first.iter_mut().zip(first_halves).for_each(|(x, &h)| *x = f32_from_moment(h.into(), false));
         second.iter_mut().zip(second_halves).for_each(|(x, &h)| *x = f32_from_moment(h.into(), true));
-    } else if layout.state_half {
+    } else if layout.state_bits == 16 {
         let halves: &[u16] = bytemuck::cast_slice(from);
         states.iter_mut().zip(halves).for_each(|(x, &h)| *x = widen(h));
     } else {

@@ -100,7 +100,7 @@ pub(crate) fn some_records(source: &mut Pcg64, layout: &Layout, rows: u32) -> Ve
             float(&mut record[1], -1.0, 1.0, source.random());
         }
         let (state, payload) = (layout.row.state_word as usize, layout.row.payload_half as usize / 2);
-        if !layout.row.state_half {
+        if layout.row.state_bits == 32 {
             record[state..state + layout.row.state as usize]
                 .iter_mut()
                 .for_each(|x| float(x, 0.0, 2.0, source.random()));

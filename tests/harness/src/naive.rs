@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 use hotrow::internals::Pieces as _;
 use hotrow::{
     CounterBits, Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OptimizerKind, OutOfRange, Policy,
-    Pooling, Precision, Rounding, Snapshot,
+    Pooling, Precision, Rounding, Snapshot, StatePrecision,
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -158,7 +158,8 @@ pub struct Format {
     pub state: usize,
     /// Those that the row has as a whole: the last ones of a row, the first ones of a record.
     pub scalars: usize,
-    pub state_half: bool,
+    /// Bits of a state value that belongs to one weight.
+    pub state_width: usize,
     /// Whether the state is made of moments.
     pub moments: bool,
     /// Bits of scale and bias.
@@ -178,17 +179,24 @@ impl Format {
             OptimizerKind::Adam => (2 * dim, usize::from(config.optimizer.own_count), true),
             OptimizerKind::RowWiseAdam => (dim, 1 + usize::from(config.optimizer.own_count), true),
         };
-        let state_half = each > 0 && config.precision != Precision::Fp32;
+        let state_width = match (config.precision, config.state) {
+            _ if each == 0 => 32,
+            (Precision::Fp32, _) => 32,
+            (_, Some(StatePrecision::Int8)) => 8,
+            _ => 16,
+        };
+        // Codes have a word of scales, and end at a multiple of 16 bits.
+        let coded = if state_width == 8 { 32 } else { 0 };
         let head = if is_integer(config.precision) { 64 } else { 0 };
         Self {
             dim,
             precision: config.precision,
             state: each + scalars,
             scalars,
-            state_half,
+            state_width,
             moments,
             head,
-            state_bits: 32 * scalars + each * if state_half { 16 } else { 32 },
+            state_bits: 32 * scalars + coded + (each * state_width).next_multiple_of(16),
         }
     }
 
@@ -231,12 +239,51 @@ impl Format {
             return float(self.head + 32 * (i - each));
         }
         let begin = self.head + 32 * self.scalars;
-        if !self.state_half {
+        if self.state_width == 32 {
             return float(begin + 32 * i);
+        }
+        if self.state_width == 8 {
+            let code = take_bits(record, begin + 32 + 8 * i, 8);
+            let (base, magnitude) = (self.base(record, i), if self.signed(i) { code % 128 } else { code });
+            let value = if magnitude == 0 { 0.0 } else { grid(base + magnitude) };
+            return Approx { value: if self.signed(i) && code >= 128 { -value } else { value }, radius: 0.0 };
         }
         let bits = take_bits(record, begin + 16 * i, 16);
         let value = if self.moments { self.moment_value(bits, i) } else { half_value(bits as u16) };
         Approx { value, radius: 0.0 }
+    }
+
+    /// Whether state `i` may be negative.
+    pub fn signed(&self, i: usize) -> bool {
+        self.moments && i < self.dim
+    }
+
+    /// The base of the codes of states like `i`.
+    fn base(&self, record: &[u32], i: usize) -> u32 {
+        take_bits(record, self.head + 32 * self.scalars + if self.signed(i) { 16 } else { 0 }, 16)
+    }
+
+    /// Whether coding `wanted` at random as one of its neighbours, among `states`, may give `found`.
+    fn code_ok(&self, record: &[u32], states: &[Approx], i: usize) -> bool {
+        let (signed, base) = (self.signed(i), self.base(record, i));
+        let like =
+            states.iter().enumerate().filter(|(k, _)| self.signed(*k) == signed && *k < self.state - self.scalars);
+        let sizes = like.map(|(_, x)| [x.value.abs() - x.radius, x.value.abs() + x.radius]);
+        let [low, high] = sizes.fold([0.0f64; 2], |most, size| [most[0].max(size[0]), most[1].max(size[1])]);
+        let near = |x: f64| {
+            // Neighbours of a magnitude, and of those beside it that a code lacks.
+            let (below, above) = (word_of(x, f64::floor), word_of(x, f64::ceil));
+            let smallest = if signed || x == 0.0 { 0.0 } else { grid(base + 1) };
+            [if below > base { grid(below) } else { smallest }, if x == 0.0 { 0.0 } else { grid(above.max(base + 1)) }]
+        };
+        let wanted = states[i];
+        let ends = [wanted.value - wanted.radius, wanted.value + wanted.radius];
+        let ends = if signed { ends } else { ends.map(|x| x.max(0.0)) };
+        let [a, b] = ends.map(|x| near(x.abs()).map(|y| y.copysign(x)));
+        let all = [a[0], a[1], b[0], b[1]];
+        let range = all.iter().fold([f64::MAX, f64::MIN], |[low, high], x| [low.min(*x), high.max(*x)]);
+        (base_of(low, signed)..=base_of(high, signed)).contains(&base)
+            && (range[0]..=range[1]).contains(&self.state(record, i).value)
     }
 
     /// The fraction's bits of moment `i` in 16 bits, which has 8 bits of exponent and, if it is a first moment, a sign.
@@ -264,10 +311,12 @@ impl Format {
         let (weights, states) = row.split_at(self.dim);
         for (i, &wanted) in states.iter().enumerate() {
             let found = self.state(record, i);
-            let ok = match (self.state_half && i < self.state - self.scalars, self.moments) {
-                (false, _) => close(found.value, wanted),
-                (true, true) => self.moment_ok(found.value, wanted, i),
-                (true, false) => half_ok(rounding, found.value, wanted),
+            let ok = match (self.state_width, self.moments) {
+                _ if i >= self.state - self.scalars => close(found.value, wanted),
+                (32, _) => close(found.value, wanted),
+                (8, _) => self.code_ok(record, states, i),
+                (_, true) => self.moment_ok(found.value, wanted, i),
+                (_, false) => half_ok(rounding, found.value, wanted),
             };
             if !ok {
                 return Err(format!("state {i}: wanted {wanted:?}, found {}", found.value));
@@ -356,6 +405,29 @@ fn take_bits(words: &[u32], from: usize, count: usize) -> u32 {
 }
 
 /// The least and the greatest value, each with the largest radius of all elements.
+/// The float whose sign, exponent and first 3 bits of fraction are `word`.
+pub fn grid(word: u32) -> f64 {
+    (1.0 + f64::from(word % 8) / 8.0) * 2f64.powi((word / 8) as i32 - 127)
+}
+
+/// Exponent and 3 bits of fraction of a number that is not negative, rounded by `round`.
+fn word_of(x: f64, round: fn(f64) -> f64) -> u32 {
+    if x < f64::from(f32::MIN_POSITIVE) {
+        return 0;
+    }
+    let exponent = x.log2().floor().min(127.0);
+    ((exponent + 127.0) * 8.0 + round((x / exponent.exp2() - 1.0) * 8.0)).min(2039.0) as u32
+}
+
+/// The base of a row's codes, from its largest magnitude.
+pub fn base_of(largest: f64, signed: bool) -> u32 {
+    let top = word_of(largest, f64::ceil);
+    match signed {
+        true => (top.max(135) - 127 + 8) / 8 * 8 - 1,
+        false => top.max(263) - 255,
+    }
+}
+
 fn ends(weights: &[Approx]) -> (Approx, Approx) {
     let radius = weights.iter().map(|x| x.radius).fold(0.0, f64::max);
     let low = weights.iter().map(|x| x.value).fold(f64::INFINITY, f64::min);
@@ -1036,7 +1108,7 @@ fn check_layout(layout: &Layout, model: &Naive, config: &GroupConfig) -> Result<
     equal("layout.row.dim", config.dim, layout.row.dim)?;
     equal("layout.row.precision", config.precision, layout.row.precision)?;
     equal("layout.row.state", format.state as u32, layout.row.state)?;
-    equal("layout.row.state_half", format.state_half, layout.row.state_half)?;
+    equal("layout.row.state_bits", format.state_width as u32, layout.row.state_bits)?;
     equal("layout.row.state_word", format.head as u32 / 32, layout.row.state_word)?;
     equal("layout.row.payload_half", format.payload() as u32 / 16, layout.row.payload_half)?;
     equal("layout.row.record_words", format.words() as u32, layout.row.record_words)?;
@@ -1464,6 +1536,8 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             (config.precision, config.rounding, config.policy, config.pooling, config.out_of_range) = stored;
             config.counter_bits = CounterBits::ALL[seed as usize % 3];
             config.optimizer = rule.with_weight_decay(decay);
+            let coded = config.precision != Precision::Fp32 && seed.is_multiple_of(3);
+            config.state = coded.then_some(StatePrecision::Int8);
             config.init = init;
             config.seed = seed;
             config.cache_rows = match cache {

@@ -600,7 +600,7 @@ fn pack(work: &Work, rows: f64) -> Touched {
     let layout = &work.layout.row;
     let bits = layout.precision.bits();
     let extents = row.weights() + row.state();
-    let floats = f64::from(layout.dim) + if layout.state_half { f64::from(layout.state) } else { 0.0 };
+    let floats = f64::from(layout.dim) + if layout.state_bits < 32 { f64::from(layout.state) } else { 0.0 };
     if layout.item() == 4 {
         // Four words an invocation, of one Quad or, as halves, of two.
         let loads = if bits == 16 { strided(floats / 8.0, 32.0) * 2.0 } else { row.weights() + row.state() };
@@ -608,7 +608,7 @@ fn pack(work: &Work, rows: f64) -> Touched {
     }
     // Scale, bias and FP32 state by themselves, then weights and FP16 state, two words an invocation in FP16.
     let payload = f64::from(layout.payload_half / 2);
-    let begin = if layout.state_half { 0.0 } else { payload };
+    let begin = if layout.state_bits < 32 { 0.0 } else { payload };
     let words = f64::from(layout.record_words) - begin;
     let state = if begin > 0.0 { row.state() } else { Touched::default() };
     let turns = if bits == 16 { 2.0 } else { 1.0 };
@@ -631,7 +631,7 @@ fn unpack(work: &Work, rows: f64) -> Touched {
     all = match layout.state {
         0 => all,
         1 => all + one(1.0) + row.state(),
-        state => all + field(state, if layout.state_half { 16 } else { 32 }) + row.state(),
+        state => all + field(state, layout.state_bits) + row.state(),
     };
     all * rows
 }
