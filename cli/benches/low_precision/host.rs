@@ -74,7 +74,7 @@ impl Alone {
             stochastic: u32::from(setting.rounding == Rounding::Stochastic),
             random_bits: setting.random_bits.bits(),
             state: layout.row.state,
-            state_half: u32::from(layout.row.state_half),
+            state_bits: layout.row.state_bits,
             state_word: layout.row.state_word,
             payload_half: layout.row.payload_half,
             record_words: layout.row.record_words,

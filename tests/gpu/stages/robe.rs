@@ -110,7 +110,7 @@ pub(super) fn states(source: &mut Pcg64, optimizer: Optimizer, robe: &Robe) -> V
                 match (i / each < robe.weights, moments) {
                     (false, _) => 0,
                     (true, false) => half::f16::from_f32(x).to_bits(),
-                    (true, true) => (x.to_bits() >> if i % each == 0 { 16 } else { 15 }) as u16,
+                    (true, true) => (x.to_bits() >> if i.is_multiple_of(each) { 16 } else { 15 }) as u16,
                 }
             };
             let halves: Vec<u16> = (0..blocks * robe.block * each).map(half).collect();
@@ -347,19 +347,19 @@ fn other_states_are_noticed() {
         };
         changed(&|i, word| {
             if i == 3 {
-                *word ^= 0x20
+                *word ^= 0x20;
             }
         })
         .unwrap_err();
         changed(&|i, word| {
             if i > 0 {
-                *word ^= 1
+                *word ^= 1;
             }
         })
         .unwrap_err();
         changed(&|i, word| {
             if i == 0 {
-                *word += 8 | 8 << 16
+                *word += 8 | 8 << 16;
             }
         })
         .unwrap_err();
