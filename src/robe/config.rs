@@ -41,7 +41,8 @@ pub enum Backward {
     /// the weights under these chunks.
     Dense,
     /// Visits the weights that the batch's chunks cover: best where the array is large. If the distinct chunks, laid side by side, would
-    /// cover the array, a GPU visits all weights, which is faster than finding the covered ones. The device counts the chunks and decides.
+    /// cover the array (in a packed array the whole blocks that they may reach), a GPU visits all weights, which is faster than finding the
+    /// covered ones. The device counts the chunks and decides.
     Sparse,
     /// Takes the faster way as measured, by the number of distinct places where the batch's chunks begin. That number is known after the
     /// sort. On a GPU the faster way is [`Sparse`](Self::Sparse). The CPU takes [`Dense`](Self::Dense) if the array has at most 32 weights

@@ -7,6 +7,7 @@ mod copy;
 mod draw;
 mod feedback;
 mod full;
+mod grid;
 mod model;
 mod pinned;
 mod readers;
@@ -72,7 +73,7 @@ impl Args {
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
 /// The parts of the suite. Short parts and parts that decide a goal come first.
-const PARTS: [(&str, &str, Measure); 18] = [
+const PARTS: [(&str, &str, Measure); 19] = [
     ("hits", "All rows resident: gather, forward, backward", cases::hits),
     ("nvidia", "NVIDIA's shape", cases::nvidia),
     ("bus", "95 % hits, the rest over the bus; unified memory", transfers::over_the_bus),
@@ -85,6 +86,7 @@ const PARTS: [(&str, &str, Measure); 18] = [
     ("windows", "A cache larger than a binding", transfers::windows),
     ("feedback", "The rows that a frame wants; the host's part of a thousand misses", feedback::run),
     (DRAWS, "A row a pixel read by the caller's own shaders, flushed and cached, against a raw read", readers::run),
+    ("grid", "Steps of a hash grid: 2^18 points, tables against arrays, a sort against atomic additions", grid::run),
     ("sort", "The sort alone", sort::run),
     ("scaling", "Time against work", cases::scaling),
     ("skew", "One row takes a tenth of the accesses", cases::skew),
@@ -273,7 +275,7 @@ const PREDICTED: [Table; 2] = [
     .only("", "stage"),
 ];
 
-const TABLES: [Table; 13] = [
+const TABLES: [Table; 14] = [
     Table::new("The device's own copies.", "copy", &["path", "how"]),
     Table::new("Whole phases. Logical is TBE's measure; table bytes cross the bus where mapped.", "", &["shape"])
         .only(PHASES, "placement; !kernel; !batches"),
@@ -307,6 +309,7 @@ const TABLES: [Table; 13] = [
     Table::new("The reader of the cache, by hit rate in percent.", "readers by hit rate", &["precision", "stage"])
         .across("hits"),
     Table::new("Rows that a frame wants, and the host's part where it misses.", "feedback", &["placement"]),
+    Table::new("Steps of a hash grid.", "grid", &["tables"]),
     Table::new("Time against work: whole steps over distinct rows, all resident.", "scaling", &["distinct"]),
 ];
 

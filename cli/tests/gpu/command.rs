@@ -267,6 +267,18 @@ fn readers_wrong(suite: &Value) -> Option<String> {
     (rates != 8 || counts != [2, 2, 1] || !positive).then(|| format!("{rates} {counts:?} {positive}"))
 }
 
+/// The first wrong figure of the suite about hash grids: a time that is missing, or a step that is not the sum of its parts.
+fn grid_wrong(suite: &Value) -> Option<String> {
+    let steps = records(suite, "step", &[("shape", "grid".into())]);
+    let parts = |tables: &Value| {
+        let of = |what: &&str| figure(suite, what, &[("shape", "grid".into()), ("tables", tables.clone())]);
+        ["grid", "forward", "coordinates", "backward"].iter().map(of).sum::<Option<f64>>()
+    };
+    let sum = |step: &Value| (parts(&step["setting"]["tables"])? / number(step) - 1.0).abs().partial_cmp(&1e-9);
+    let wrong = steps.iter().find(|step| sum(step) != Some(std::cmp::Ordering::Less));
+    wrong.map(|step| step.to_string()).or((steps.len() != 4).then(|| format!("{} steps", steps.len())))
+}
+
 #[test]
 fn the_suite_measures_every_kernel() {
     with_gpu(|context| {
@@ -275,7 +287,7 @@ fn the_suite_measures_every_kernel() {
         std::fs::write(&beside, r#"{"sorts": [{"name": "cub", "pairs": 16777216, "pairs_per_second": 1e10}]}"#)
             .unwrap();
         let mut command = Command::cargo_bin("hotrow").unwrap();
-        let parts = "hits,small,sort,uncached,staged,pinned,windows,readers,feedback";
+        let parts = "hits,small,sort,uncached,staged,pinned,windows,readers,feedback,grid";
         command.current_dir(folder.path()).args(["bench", "suite", "--backend", "gpu", "--size", "small"]);
         command.args(["--only", parts, "--commit", "abc", "--out", "out", "--beside"]).arg(&beside);
         let done = command.assert().success();
@@ -298,6 +310,7 @@ fn the_suite_measures_every_kernel() {
         );
         assert_eq!(placements_wrong(&suite), None);
         assert_eq!(pinned_wrong(&suite), None);
+        assert_eq!(grid_wrong(&suite), None);
         assert_eq!(readers_wrong(&suite), None);
         assert!(std::fs::read_to_string(folder.path().join("out/goals.md")).unwrap().contains("unmeasured"));
         // The companion: missing figures and impossible figures are noticed.
@@ -307,6 +320,9 @@ fn the_suite_measures_every_kernel() {
         };
         for value in [None, Some(1.0)] {
             assert!(wrong(&broken(&suite, of("dispatches", "hits-uniform"), value), &kernels).is_some());
+        }
+        for value in [None, Some(1.0)] {
+            assert!(grid_wrong(&broken(&suite, of("backward", "grid"), value)).is_some());
         }
         assert!(wrong(&broken(&suite, of("must move", "hits-uniform"), None), &kernels).is_some());
         assert!(wrong(&broken(&suite, of("rate", "copy"), Some(0.0)), &kernels).is_some());

@@ -130,8 +130,11 @@ impl RobeGroup {
     pub fn dense_from(&self) -> u32 {
         match self.config.backward {
             Backward::Dense | Backward::Atomic => 0,
-            // So many starts would cover the array, laid side by side.
-            Backward::Sparse | Backward::Auto => self.config.weights / self.array.robe.reach,
+            // The units that so many starts reach would cover the array, laid side by side.
+            Backward::Sparse | Backward::Auto => {
+                let (reach, unit) = (self.array.robe.reach, self.array.storage.unit());
+                self.config.weights / if unit == 1 { reach } else { ((reach + unit - 2) / unit + 1) * unit }
+            }
         }
     }
 
