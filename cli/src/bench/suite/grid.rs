@@ -22,8 +22,8 @@ const TABLES: [&str; 4] =
     ["rows, FP16, AdaGrad", "array, FP16, Adam in INT8", "array, FP32, AdaGrad", "array, FP32, AdaGrad, atomic"];
 
 enum Tables {
-    Rows(Group),
-    Array(RobeGroup),
+    Rows(Box<Group>),
+    Array(Box<RobeGroup>),
 }
 
 macro_rules! either {
@@ -53,7 +53,7 @@ fn tables(bench: &Bench<'_>, config: &Config, name: &str) -> anyhow::Result<(Tab
     let context = &bench.lab()?.timed;
     if name.starts_with("rows") {
         let rows = config.group()?.with_precision(Precision::Fp16).with_optimizer(Optimizer::adagrad(LR));
-        return Ok((Tables::Rows(Group::new(context, rows.clone())?), Box::new(CpuGroup::new(rows)?)));
+        return Ok((Tables::Rows(Box::new(Group::new(context, rows.clone())?)), Box::new(CpuGroup::new(rows)?)));
     }
     let array = config.array()?.with_optimizer(Optimizer::adagrad(LR));
     let array = match name {
@@ -64,7 +64,7 @@ fn tables(bench: &Bench<'_>, config: &Config, name: &str) -> anyhow::Result<(Tab
         "array, FP32, AdaGrad, atomic" => array.with_backward(Backward::Atomic),
         _ => array,
     };
-    Ok((Tables::Array(RobeGroup::new(context, array.clone())?), Box::new(CpuRobeGroup::new(array)?)))
+    Ok((Tables::Array(Box::new(RobeGroup::new(context, array.clone())?)), Box::new(CpuRobeGroup::new(array)?)))
 }
 
 fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
