@@ -1,6 +1,6 @@
 //! The optimisers with moments: known answers, and how the moments age in records of 16 bits.
 
-use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Precision, RandomBits, Rounding, codec};
+use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Precision, RandomBits, Rounding, StatePrecision, codec};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 const DIM: usize = 3;
@@ -107,6 +107,11 @@ fn adam_is_sparse_adam() {
     assert!(distance(counts, false, false, 0.0, 0) > 1e-3);
 }
 
+/// The types of a record's weights and states.
+type Stored = (Precision, Option<StatePrecision>);
+
+const CODED: Option<StatePrecision> = Some(StatePrecision::Int8);
+
 /// A table without a cache, so that each step reads and writes its records, and steps that give each weight of a row the same gradient.
 struct Records {
     group: CpuGroup,
@@ -114,8 +119,9 @@ struct Records {
 }
 
 impl Records {
-    fn new(optimizer: Optimizer, precision: Precision, rounding: Rounding, rows: u32) -> Self {
-        let mut config = GroupConfig::new(&[rows], 4).with_optimizer(optimizer).with_precision(precision);
+    fn new(optimizer: Optimizer, (precision, state): Stored, rounding: Rounding, rows: u32) -> Self {
+        let mut config =
+            GroupConfig::new(&[rows], 4).with_optimizer(optimizer).with_precision(precision).with_state(state);
         (config.rounding, config.random_bits) = (rounding, RandomBits::TwentyFour);
         Self { group: CpuGroup::new(config).unwrap(), rows: (0..rows).collect() }
     }
@@ -142,19 +148,22 @@ impl Records {
 #[test]
 fn zero_gradients_after_large_ones_move_no_weight_far() {
     for rounding in [Rounding::Nearest, Rounding::Stochastic] {
-        for precision in [Precision::Fp32, Precision::Fp16, Precision::Int8] {
+        for stored in
+            [(Precision::Fp32, None), (Precision::Fp16, None), (Precision::Int8, None), (Precision::Fp16, CODED)]
+        {
             for optimizer in
                 [Optimizer::adam(0.01), Optimizer::adam(0.01).with_own_count(true), Optimizer::row_wise_adam(0.01)]
             {
                 for size in [1e-12, 1e-6, 1.0, 1e6, 1e15] {
-                    let mut records = Records::new(optimizer, precision, rounding, 50);
+                    let mut records = Records::new(optimizer, stored, rounding, 50);
                     (0..5).for_each(|_| records.step(size));
                     let before = records.weights();
                     (0..1500).for_each(|_| records.step(0.0));
                     let after = records.weights();
-                    // The rule itself goes on by about 5 lr.
+                    // The rule itself goes on by 8.3 lr; the roundings of 20 coded moments spread that by a tenth.
+                    let most = if stored.1.is_some() { 13.0 } else { 10.0 };
                     let far = before.iter().zip(&after).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                    assert!(far < 10.0 * 0.01, "{rounding:?} {precision:?} {:?} {size}: {far}", optimizer.kind);
+                    assert!(far < most * 0.01, "{rounding:?} {stored:?} {:?} {size}: {far}", optimizer.kind);
                     assert!(size < 1e-7 || far > 0.02, "the first moment goes on: {far}");
                 }
             }
@@ -164,8 +173,9 @@ fn zero_gradients_after_large_ones_move_no_weight_far() {
 
 #[test]
 fn a_small_update_is_not_lost_on_average() {
-    for rounding in [Rounding::Nearest, Rounding::Stochastic] {
-        let mut records = Records::new(Optimizer::adam(0.0), Precision::Fp16, rounding, 2000);
+    let cases = [(None, Rounding::Nearest, 2e-3), (None, Rounding::Stochastic, 2e-3), (CODED, Rounding::Nearest, 3e-2)];
+    for (state, rounding, within) in cases {
+        let mut records = Records::new(Optimizer::adam(0.0), (Precision::Fp16, state), rounding, 2000);
         records.step(1.0);
         let (mut m, mut v) = (0.1f64, 0.001f64);
         for _ in 0..600 {
@@ -175,8 +185,8 @@ fn a_small_update_is_not_lost_on_average() {
         }
         // v has lost nearly half of itself, by a thousandth a step: less than half of the least step of 8 bits.
         let (found_m, found_v) = (records.mean(0), records.mean(4));
-        assert!((found_m / m - 1.0).abs() < 2e-3, "{rounding:?}: {found_m}, not {m}");
-        assert!((found_v / v - 1.0).abs() < 2e-3, "{rounding:?}: {found_v}, not {v}");
+        assert!((found_m / m - 1.0).abs() < within, "{rounding:?}: {found_m}, not {m}");
+        assert!((found_v / v - 1.0).abs() < within, "{rounding:?}: {found_v}, not {v}");
         assert!((found_v / 0.001 - 1.0).abs() > 0.4, "a moment that stays would show");
     }
 }
@@ -188,7 +198,7 @@ fn a_bound_lets_no_bad_gradient_in() {
     {
         for optimizer in [optimizer.with_clip_value(Some(1.0)), optimizer.with_clip_norm(Some(1.0)), optimizer] {
             for precision in [Precision::Fp32, Precision::Int4] {
-                let mut records = Records::new(optimizer, precision, Rounding::Nearest, 3);
+                let mut records = Records::new(optimizer, (precision, None), Rounding::Nearest, 3);
                 records.step(0.5);
                 let before = records.group.snapshot().unwrap().records;
                 for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
