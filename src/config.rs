@@ -296,6 +296,42 @@ pub enum OutOfRange {
     Skip,
 }
 
+/// The rows that a group has of a whole one (SPEC 11): every 2^shift-th linear row, from `first` on. A group that is whole has all.
+///
+/// ```
+/// use hotrow::Stripe;
+///
+/// let odd = Stripe { shift: 1, first: 1 };
+/// assert_eq!([0, 1, 2].map(|row| odd.whole(row)), [1, 3, 5]);
+/// assert_eq!(odd.below(8), 4); // 1, 3, 5 and 7
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stripe {
+    /// The base-2 logarithm of the distance between two rows.
+    pub shift: u32,
+    /// The first row, below 2^shift.
+    pub first: u32,
+}
+
+impl Stripe {
+    /// All rows.
+    pub const ALL: Self = Self { shift: 0, first: 0 };
+
+    /// The linear row, in the whole group, of a linear row of this one.
+    #[inline(always)]
+    #[must_use]
+    pub const fn whole(self, row: u32) -> u32 {
+        row << self.shift | self.first
+    }
+
+    /// Number of rows of this stripe below the linear row `end` of the whole group.
+    #[must_use]
+    pub const fn below(self, end: u64) -> u32 {
+        let step = 1 << self.shift;
+        (end + step - 1 - self.first as u64 >> self.shift) as u32
+    }
+}
+
 /// The memory in which the low-precision table lives (SPEC 4).
 ///
 /// Example: [`GroupConfig`].
@@ -559,6 +595,8 @@ pub struct GroupConfig {
     pub init: Init,
     /// The seed of all random bits: rounding and initial values.
     pub seed: u32,
+    /// The rows that the group has of a whole one, whose configuration but for `tables` and `cache_rows` this is.
+    pub(crate) stripe: Stripe,
     /// Most bytes of one shard of the table; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
     pub(crate) shard_bytes: Option<u64>,
     /// Most bytes of one window of the cache; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
@@ -621,6 +659,7 @@ impl GroupConfig {
             placement: Placement::Device,
             init: Init::Constant(0.0),
             seed: 0,
+            stripe: Stripe::ALL,
             shard_bytes: None,
             window_bytes: None,
         }
@@ -665,7 +704,9 @@ impl GroupConfig {
         if self.tables.is_empty() || self.tables.len() > 1 << 16 {
             return fail("tables", "1 to 65536 tables".into(), self.tables.len().to_string());
         }
-        if let Some(at) = self.tables.iter().position(|&rows| rows == 0) {
+        // A stripe of a whole group may have no row of some of its tables.
+        let fewest = if self.stripe == Stripe::ALL { 1 } else { u32::from(self.total_rows() == 0) };
+        if let Some(at) = self.tables.iter().position(|&rows| rows < fewest) {
             return fail("tables", "at least one row a table".into(), format!("table {at} with 0 rows"));
         }
         let plain = self.precision == Precision::Fp32;
@@ -678,7 +719,8 @@ impl GroupConfig {
         if rows > u64::from(u32::MAX) - 1 {
             return fail("tables", "at most 2^32 - 2 rows in a group".into(), rows.to_string());
         }
-        if u64::from(self.cache_rows) > rows {
+        // Each stripe of a whole group has whole sets.
+        if self.stripe == Stripe::ALL && u64::from(self.cache_rows) > rows {
             return fail("cache_rows", format!("at most the group's {rows} rows"), self.cache_rows.to_string());
         }
         // `slots + place in the batch` must stay below the word that means no slot.

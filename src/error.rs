@@ -322,6 +322,26 @@ pub enum Error {
         /// The state in which the call came.
         found: &'static str,
     },
+    /// Another rank of the job refused the call, failed, or ended while this one waited for it ([`dist`](crate::dist)).
+    #[error("rank {rank}: wanted its part of the call, found: {reason}; correct the cause on that rank")]
+    Rank {
+        /// The rank that is the cause.
+        rank: u32,
+        /// Its reason: the message of its error or panic.
+        reason: String,
+    },
+    /// Calls of a [`Comm`](crate::dist::Comm) that do not fit together: counts and words, or the calls of two ranks.
+    #[error("exchange, {what}: wanted {wanted}, found {found}; {remedy}")]
+    Exchange {
+        /// The part that is wrong.
+        what: &'static str,
+        /// The accepted values.
+        wanted: String,
+        /// The value found.
+        found: String,
+        /// The remedy.
+        remedy: &'static str,
+    },
     /// The device was lost or a read-back failed.
     #[error("device: wanted an answer, found {reason}; create the device and the group anew")]
     Device {

@@ -46,6 +46,7 @@
 //! - **Save**: `checkpoint` (feature `checkpoint`), or a [`Snapshot`] in memory.
 //! - **Plan**: [`MemoryReport`] counts bytes before anything is allocated; [`simulate`] replays a trace; [`scars`] finds the cache and the
 //!   pinned rows that suit a trace; [`robe::fidelity`] measures what a table would lose in a shared array.
+//! - **Several machines**: [`dist`] has the exchanges between ranks.
 //! - **Errors**: every call returns [`Error`], whose message names the wanted value, the found value and the remedy.
 //!
 //! # Features
@@ -77,6 +78,8 @@ pub use wgpu;
 pub mod checkpoint;
 mod config;
 mod cpu;
+#[cfg(not(target_family = "wasm"))]
+pub mod dist;
 mod error;
 mod gpu;
 pub mod grid;

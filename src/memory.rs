@@ -114,6 +114,18 @@ impl TableMemory {
         }
     }
 
+    /// This table's rows and more of them.
+    const fn and(self, more: Self) -> Self {
+        Self {
+            rows: self.rows + more.rows,
+            payload: self.payload + more.payload,
+            scales: self.scales + more.scales,
+            state: self.state + more.state,
+            padding: self.padding + more.padding,
+            frequencies: self.frequencies + more.frequencies,
+        }
+    }
+
     /// The sum of all fields in bytes.
     #[must_use]
     pub const fn total(&self) -> u64 {
@@ -140,7 +152,7 @@ pub type Allocation = (&'static str, u64);
 /// assert_eq!(bytes.tables[0].total(), 1000 * 24);
 /// # Ok::<(), hotrow::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MemoryReport {
     /// Rows of all tables.
@@ -246,6 +258,34 @@ impl MemoryReport {
         report.allocations = [kept, staging, scratch].concat();
         report.allocations.sort_unstable();
         report
+    }
+
+    /// The report of two groups of one layout, whose tables are parts of the same.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        let sums: [(&mut u64, u64); 12] = [
+            (&mut self.payload, other.payload),
+            (&mut self.scales, other.scales),
+            (&mut self.record_state, other.record_state),
+            (&mut self.cache_weights, other.cache_weights),
+            (&mut self.cache_state, other.cache_state),
+            (&mut self.tags, other.tags),
+            (&mut self.stamps, other.stamps),
+            (&mut self.frequencies, other.frequencies),
+            (&mut self.counters, other.counters),
+            (&mut self.staging, other.staging),
+            (&mut self.scratch, other.scratch),
+            (&mut self.padding, other.padding),
+        ];
+        sums.into_iter().for_each(|(sum, bytes)| *sum += bytes);
+        for (table, more) in self.tables.iter_mut().zip(&other.tables) {
+            *table = table.and(*more);
+        }
+        self.rows += other.rows;
+        self.host += other.host;
+        self.huge_pages += other.huge_pages;
+        self.allocations.extend(other.allocations);
+        self.allocations.sort_unstable();
+        self
     }
 
     /// The sum of [`lines`](Self::lines), which is also the sum of all allocations.

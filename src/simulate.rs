@@ -121,7 +121,7 @@ impl Simulator {
     /// does: a loaded row is unique, missed and admitted, a row that leaves for it is evicted.
     pub fn pin(&mut self, rows: &[u32], ways: u32) -> Vec<u32> {
         let count = self.sets.len() as u32;
-        let (seats, left_out) = seats(count, rows, ways.min(self.ways));
+        let (seats, left_out) = seats(|row| fmix32(row) % count, rows, ways.min(self.ways));
         let mut rest = seats.as_slice();
         let Self { policy, ways: width, step, sets, rows: known, counters, .. } = self;
         for (home, set) in (0..).zip(sets) {

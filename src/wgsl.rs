@@ -258,6 +258,7 @@ files![
     "shared/target.wgsl",
     "shared/unpack1.wgsl",
     "shared/unpack4.wgsl",
+    "shared/whole_row.wgsl",
     "shared/weight_gradient.wgsl",
     "sort/heads.wgsl",
     "sort/histogram.wgsl",

@@ -141,6 +141,13 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::RowReader>();
     #[cfg(feature = "checkpoint")]
     shared_between_threads::<hotrow::checkpoint::Contents>();
+    shared_between_threads::<hotrow::Stripe>();
+    shared_between_threads::<hotrow::dist::Phase>();
+    shared_between_threads::<hotrow::dist::RankTraffic>();
+    shared_between_threads::<hotrow::dist::Parcels>();
+    shared_between_threads::<hotrow::dist::Ticket>();
+    shared_between_threads::<hotrow::dist::Solo>();
+    shared_between_threads::<hotrow::dist::Threads>();
     shared_between_threads::<hotrow::Counters>();
     shared_between_threads::<hotrow::Layout>();
     shared_between_threads::<hotrow::Part>();

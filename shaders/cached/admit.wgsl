@@ -41,7 +41,7 @@ var<workgroup> way_by_rank: array<u32, 256>; // the victims in order
 
 const LARGE: u32 = 256u; // candidates of a set beyond which the whole workgroup cuts them down
 
-fn set_of(u: u32) -> u32 { return fmix32(unique[u].row) % params.sets; }
+fn set_of(u: u32) -> u32 { return home_of(unique[u].row); }
 
 // The end of the set that begins at `first`, among `n` rows: found by doubling strides, then by halving the last
 // stride.

@@ -32,7 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     tally_begin(me, row);
 
     var home = 0u;
-    if (row != NONE && params.sets > 0u) { home = fmix32(row) % params.sets; }
+    if (row != NONE && params.sets > 0u) { home = home_of(row); }
     let place = look_up(select(NONE, row, params.sets > 0u), home, lane);
     if (i < params.indices) { places[i] = place; }
     let miss = row != NONE && place == NONE;

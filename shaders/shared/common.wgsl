@@ -78,6 +78,10 @@ struct Params {
     own_count: u32,        // 1: the row's last scalar counts its updates
     clip_value: f32,       // largest magnitude of a gradient's element; 0: no bound
     clip_norm: f32,        // largest norm of a row's gradient; 0: no bound
+    row_shift: u32,        // the group has every 2^row_shift-th row of a whole one,
+    row_first: u32,        // from this one on (SPEC 11); both are 0 if it has all rows
+    pad0: u32,
+    pad1: u32,
 }
 
 // Results of one call that stay on the device; zero before the call.

@@ -1,3 +1,5 @@
+#include "shared/whole_row.wgsl"
+
 // murmur3's 32-bit finaliser. Known answers are in src/table/hash.rs.
 fn fmix32(x: u32) -> u32 {
     var h = x;
@@ -9,12 +11,15 @@ fn fmix32(x: u32) -> u32 {
     return h;
 }
 
+// The set of a row.
+fn home_of(row: u32) -> u32 { return fmix32(whole_row(row)) % params.sets; }
+
 // The sort key of a missing row: distinct for distinct rows, ascending by set, never NONE. It is the position of the
 // row's hash in the list of all hashes ordered by (set, hash), without the hash of NONE. Without sets the key is the
 // row itself. Tests are in src/table/hash.rs.
 fn miss_key(row: u32, sets: u32) -> u32 {
     if (sets == 0u) { return row; }
-    let key = nth_hash(fmix32(row), sets);
+    let key = nth_hash(fmix32(whole_row(row)), sets);
     return key - select(0u, 1u, key > nth_hash(fmix32(0xffffffffu), sets));
 }
 

@@ -21,7 +21,7 @@ alias Place = vec2<u32>;
 // forward.
 #cache fn slot_of(row: u32) -> u32 {
 #cache     if (params.sets == 0u) { return NONE; }
-#cache     return slot_among(row, fmix32(row) % params.sets);
+#cache     return slot_among(row, home_of(row));
 #cache }
 
 fn find(row: u32) -> Place {

@@ -1,3 +1,5 @@
+#include "shared/whole_row.wgsl"
+
 // pcg4d (Jarzynski & Olano 2020). Known answers are in src/table/rng.rs.
 fn pcg4d(x: vec4<u32>) -> vec4<u32> {
     var v = x * 1664525u + 1013904223u;
@@ -29,7 +31,7 @@ fn noise(step: u32, row: u32, element: u32, purpose: u32) -> u32 {
     let counter = element - part + ((params.purpose + purpose) << 24u);
     if (counter != noise_counter) {
         noise_counter = counter;
-        let words = pcg4d(vec4<u32>(params.seed, step, row, counter));
+        let words = pcg4d(vec4<u32>(params.seed, step, whole_row(row), counter));
         noise_words = words ^ (words >> vec4<u32>(16u));
     }
     let width = 128u >> shift;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     checkpoint::fault,
-    config::{CounterBits, GroupConfig, Optimizer, OptimizerKind, StatePrecision, WAYS},
+    config::{CounterBits, GroupConfig, Optimizer, OptimizerKind, StatePrecision, Stripe, WAYS},
     error::Error,
     robe,
 };
@@ -68,7 +68,21 @@ pub(crate) fn of(config: &GroupConfig) -> Vec<(&'static str, String)> {
     if config.state == Some(StatePrecision::Int8) {
         fields.push(("state", StatePrecision::Int8.to_string()));
     }
+    if config.stripe != Stripe::ALL {
+        fields.push(("stripe", stripe(config.stripe)));
+    }
     fields
+}
+
+/// The rows that a shard has of a group over several ranks, as text.
+fn stripe(Stripe { shift, first }: Stripe) -> String {
+    list(&[shift, first])
+}
+
+/// Reads what [`stripe`] wrote.
+fn to_stripe(text: &str) -> Option<Stripe> {
+    let [shift, first] = to_list(text)?.try_into().ok()?;
+    (shift < 32 && first < 1 << shift).then_some(Stripe { shift, first })
 }
 
 /// The fields of a parameter-shared group's configuration, each with whether it must be equal for training to continue
@@ -162,6 +176,7 @@ impl Fields<'_> {
             optimizer: self.optimizer()?,
             out_of_range: self.parsed("out_of_range")?,
             seed: self.parsed("seed")?,
+            stripe: if (self.text)("stripe").is_none() { Stripe::ALL } else { self.get("stripe", to_stripe)? },
             ..GroupConfig::new(&self.get("tables", to_list)?, self.parsed("dim")?)
         })
     }
@@ -187,6 +202,7 @@ pub(crate) fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) 
         ("optimizer", rule(ours.optimizer.kind), rule(theirs.optimizer.kind)),
         ("own_count", ours.optimizer.counts_rows().to_string(), theirs.optimizer.counts_rows().to_string()),
         ("seed", ours.seed.to_string(), theirs.seed.to_string()),
+        ("stripe", stripe(ours.stripe), stripe(theirs.stripe)),
     ];
     match fields.into_iter().find(|(_, wanted, found)| wanted != found) {
         None => Ok(()),

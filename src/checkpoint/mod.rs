@@ -53,6 +53,7 @@ mod save;
 
 use std::{io, path::Path};
 
+pub(crate) use beside::Beside;
 pub use header::Contents;
 pub use load::{contents, load, load_lookup};
 pub use save::{save, save_lookup};
@@ -77,9 +78,15 @@ fn chunk_words(part: Part, layout: &Layout) -> u64 {
 }
 
 /// The error for a file at `path` that the operating system refuses.
-fn refused(path: &Path, what: &'static str, wanted: &str, error: &io::Error, remedy: &'static str) -> Error {
+pub(crate) fn refused(path: &Path, what: &'static str, wanted: &str, error: &io::Error, remedy: &'static str) -> Error {
     let (path, wanted, found) = (path.display().to_string(), wanted.into(), error.to_string());
     Error::Checkpoint { path, what, wanted, found, remedy, source: Some(error.into()) }
+}
+
+/// The error for a group whose rows lie on several ranks.
+fn on_ranks(remedy: &'static str) -> Error {
+    let (what, wanted, found) = ("one checkpoint file", "a group on one machine".into(), "one on several ranks".into());
+    Error::Unsupported { what, wanted, found, remedy }
 }
 
 /// Converts words to the file's little-endian order, or back.
@@ -88,7 +95,7 @@ fn little_endian(words: &mut [u32]) {
 }
 
 /// Makes the error for a fault of the file at `path`.
-fn fault(
+pub(crate) fn fault(
     path: &Path,
     what: &'static str,
     wanted: impl Into<String>,

@@ -18,6 +18,8 @@ use crate::{
 };
 
 pub(crate) mod methods;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) mod shard;
 
 /// Tables that are looked up and trained, whether rows with a cache ([`Embedding`]) or one shared array ([`SharedArray`]) hold their
 /// weights. Each call waits for its result.
@@ -210,6 +212,8 @@ pub enum LookupKind<'a> {
     Rows(&'a mut dyn Embedding),
     /// A shared array.
     Shared(&'a mut dyn SharedArray),
+    /// Rows on several ranks: a [`dist::Group`](crate::dist::Group), whose own methods flush, save and load.
+    Ranks,
 }
 
 /// A parameter-shared table ([`robe`](crate::robe)), on a GPU or on the CPU.
@@ -248,6 +252,7 @@ impl std::fmt::Debug for LookupKind<'_> {
         f.write_str(match self {
             Self::Rows(_) => "Rows",
             Self::Shared(_) => "Shared",
+            Self::Ranks => "Ranks",
         })
     }
 }

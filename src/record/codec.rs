@@ -4,7 +4,7 @@
 //! `half.wgsl`, `codec.wgsl`, `pack.wgsl` and `unpack*.wgsl` in `shaders/shared/` do the same on the device.
 
 use crate::{
-    config::{Precision, RandomBits, Rounding},
+    config::{Precision, RandomBits, Rounding, Stripe},
     record::state_code,
     table::{rng, row::RowLayout},
 };
@@ -22,11 +22,20 @@ pub struct Noise {
     pub step: u32,
     /// The purpose of the weights' noise; the state's is the next one. See [`rng::Purpose`].
     pub purpose: u32,
+    /// The rows that the group has of a whole one.
+    pub stripe: Stripe,
 }
 
 impl Noise {
     pub(crate) fn of(&self, row: u32, element: u32, state: bool) -> u32 {
-        rng::noise(self.random_bits, self.seed, self.step, row, element, self.purpose + u32::from(state))
+        rng::noise(
+            self.random_bits,
+            self.seed,
+            self.step,
+            self.stripe.whole(row),
+            element,
+            self.purpose + u32::from(state),
+        )
     }
 }
 
@@ -322,6 +331,7 @@ mod tests {
             seed: 11,
             step,
             purpose: rng::Purpose::Update as u32,
+            stripe: Stripe::ALL,
         }
     }
 

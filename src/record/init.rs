@@ -49,6 +49,7 @@ impl<'a> Filler<'a> {
             seed: config.seed,
             step: 0,
             purpose: Purpose::Init as u32,
+            stripe: config.stripe,
         };
         Ok(Self { layout, values: source.map_or(Values::Init(config.init), Values::Source), noise })
     }
@@ -64,7 +65,7 @@ impl<'a> Filler<'a> {
             Values::Source(source) => return source.rows(first_row, self.layout.row.dim as usize, weights),
             Values::Init(init) => (first_row..)
                 .zip(weights.chunks_exact_mut(self.layout.row.dim as usize))
-                .for_each(|(row, weights)| init.row(self.noise.seed, row, weights)),
+                .for_each(|(row, weights)| init.row(self.noise.seed, self.noise.stripe.whole(row), weights)),
         }
         Ok(())
     }

@@ -61,7 +61,7 @@ pub(crate) fn noise(params: &Params, step: u32) -> Noise {
         16 => RandomBits::Sixteen,
         _ => RandomBits::TwentyFour,
     };
-    Noise { rounding, random_bits, seed: params.seed, step, purpose: params.purpose }
+    Noise { rounding, random_bits, seed: params.seed, step, purpose: params.purpose, stripe: params.stripe() }
 }
 
 /// The optimiser of a call.

@@ -4,8 +4,8 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     config::{
-        GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, StatePrecision, named,
-        setters,
+        GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, StatePrecision, Stripe,
+        named, setters,
     },
     error::Error,
     record::codec::Noise,
@@ -449,7 +449,14 @@ impl Config {
     /// The source of random bits for weights that are written outside a step.
     pub(crate) fn noise(&self, step: u32, purpose: Purpose) -> Noise {
         let rows = self.rows();
-        Noise { rounding: rows.rounding, random_bits: rows.random_bits, seed: rows.seed, step, purpose: purpose as u32 }
+        Noise {
+            rounding: rows.rounding,
+            random_bits: rows.random_bits,
+            seed: rows.seed,
+            step,
+            purpose: purpose as u32,
+            stripe: Stripe::ALL,
+        }
     }
 
     /// Whether the gradient of a batch of `indices` indices, asked for by itself, is dense. Under [`Backward::Auto`] it is dense if |M| is

@@ -1,7 +1,8 @@
 //! The hash that spreads rows over the sets of a cache (SPEC 3), and the key by which missing rows are sorted set by
 //! set.
 
-use crate::table::layout::NONE;
+/// Stands for no row.
+const NONE: u32 = u32::MAX;
 
 /// Murmur3's 32-bit finaliser, a bijection on `u32`. `set(row) = fmix32(row) mod sets`.
 #[must_use]

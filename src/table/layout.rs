@@ -4,9 +4,12 @@
 use bytemuck::{Pod, Zeroable};
 
 use crate::{
-    config::{GroupConfig, Placement, Policy},
+    config::{GroupConfig, Placement, Policy, Stripe},
     error::Error,
-    table::row::RowLayout,
+    table::{
+        hash::{fmix32, miss_key},
+        row::RowLayout,
+    },
 };
 
 /// Stands for no row, no slot and no key.
@@ -123,6 +126,10 @@ host_structs! {
         pub own_count: u32,
         pub clip_value: f32,
         pub clip_norm: f32,
+        pub row_shift: u32,
+        pub row_first: u32,
+        pub pad0: u32,
+        pub pad1: u32,
     }
 
     /// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
@@ -350,6 +357,23 @@ impl Params {
             None => 0,
         }
     }
+
+    /// The set of a row.
+    #[inline(always)]
+    pub(crate) const fn set_of(&self, row: u32) -> u32 {
+        fmix32(self.stripe().whole(row)) % self.sets
+    }
+
+    /// The sort key of a missing row.
+    pub(crate) const fn miss_key(&self, row: u32) -> u32 {
+        if self.sets == 0 { row } else { miss_key(self.stripe().whole(row), self.sets) }
+    }
+
+    /// The rows that the group has of a whole one.
+    #[inline(always)]
+    pub(crate) const fn stripe(&self) -> Stripe {
+        Stripe { shift: self.row_shift, first: self.row_first }
+    }
 }
 
 impl Move {
@@ -414,6 +438,8 @@ pub const fn way_at(ways: u32, slot: u32, field: Field) -> usize {
 pub struct Layout {
     /// The layout of each row.
     pub row: RowLayout,
+    /// The rows that the group has of a whole one.
+    pub stripe: Stripe,
     /// Number of sets of the cache; 0 without a cache.
     pub sets: u32,
     /// Number of ways of a set.
@@ -467,6 +493,7 @@ impl Layout {
         }
         Ok(Self {
             row,
+            stripe: config.stripe,
             sets,
             ways,
             window_slots,
@@ -486,6 +513,11 @@ impl Layout {
             let first_row = index * each;
             Shard { first_row, rows: each.min(rows - first_row), ..Shard::default() }
         })
+    }
+
+    /// The set of a row.
+    pub(crate) const fn set_of(&self, row: u32) -> u32 {
+        fmix32(self.stripe.whole(row)) % self.sets
     }
 
     /// Floats of a Quad.

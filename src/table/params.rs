@@ -89,6 +89,10 @@ impl Params {
             own_count: u32::from(optimizer.counts_rows()),
             clip_value: optimizer.clip_value.unwrap_or_default(),
             clip_norm: optimizer.clip_norm.unwrap_or_default(),
+            row_shift: config.stripe.shift,
+            row_first: config.stripe.first,
+            pad0: 0,
+            pad1: 0,
         }
     }
 

@@ -8,7 +8,6 @@ use crate::{
     error::Error,
     table::{
         counters::Counters,
-        hash::fmix32,
         layout::{Field, Layout, Move, NONE, PINNED, way_at},
     },
 };
@@ -29,7 +28,7 @@ pub(crate) struct Plan {
 /// Plans for a cache with the metadata `ways` at step `t`. No row is dirty. At most `share` ways of a set are pinned:
 /// the first `share` of the set's rows in `rows`.
 pub(crate) fn plan(layout: &Layout, policy: Policy, ways: &[u32], t: u32, rows: &[u32], share: u32) -> Plan {
-    let (wanted, left_out) = seats(layout.sets, rows, share);
+    let (wanted, left_out) = seats(|row| layout.set_of(row), rows, share);
     let mut plan = Plan { ways: ways.to_vec(), left_out, ..Plan::default() };
     let mut rest = wanted.as_slice();
     for set in 0..layout.sets {
@@ -44,10 +43,10 @@ pub(crate) fn plan(layout: &Layout, policy: Policy, ways: &[u32], t: u32, rows: 
 /// A row's set, its position in the caller's list, and the row itself.
 pub(crate) type Seat = (u32, u32, u32);
 
-/// Picks the first `share` rows of each of `sets` sets, ordered by set and then by position in `rows`. Returns them,
+/// Picks the first `share` rows of each set, ordered by set and then by position in `rows`. Returns them,
 /// and the rows left over in the caller's order. A row listed twice counts once.
-pub(crate) fn seats(sets: u32, rows: &[u32], share: u32) -> (Vec<Seat>, Vec<u32>) {
-    let mut wanted: Vec<Seat> = (0..).zip(rows).map(|(at, &row)| (fmix32(row) % sets, at, row)).collect();
+pub(crate) fn seats(set_of: impl Fn(u32) -> u32, rows: &[u32], share: u32) -> (Vec<Seat>, Vec<u32>) {
+    let mut wanted: Vec<Seat> = (0..).zip(rows).map(|(at, &row)| (set_of(row), at, row)).collect();
     // Keeps the first of equal rows, then orders by set.
     wanted.par_sort_unstable_by_key(|&(_, at, row)| (row, at));
     wanted.dedup_by_key(|&mut (.., row)| row);

@@ -3,10 +3,7 @@
 use crate::{
     config::{GroupConfig, Policy},
     error::Error,
-    table::{
-        hash::fmix32,
-        layout::{DIRTY, Field, Layout, NONE, PINNED, way_at},
-    },
+    table::layout::{DIRTY, Field, Layout, NONE, PINNED, way_at},
 };
 
 /// Checks neighbouring sets, from `first_set` on, of a group at step `t`: each slot is empty, or holds a row of its set
@@ -55,7 +52,7 @@ fn check_slot(
     if config.policy == Policy::Static && flags & PINNED == 0 {
         return fail("flags", format!("{PINNED} (pinned): with policy static nothing else is resident"), flags);
     }
-    if tag >= layout.total_rows || fmix32(tag) % layout.sets != set {
+    if tag >= layout.total_rows || layout.set_of(tag) != set {
         return fail("tag", format!("one of the {} rows that belongs to set {set}", layout.total_rows), tag);
     }
     if (slot - slot % width..slot).any(|other| word(other, Field::Tag) == tag) {

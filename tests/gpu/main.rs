@@ -24,6 +24,7 @@ mod parts;
 mod pins;
 mod placement;
 mod prefetch;
+mod ranks;
 mod rate;
 mod reader;
 mod recorded;

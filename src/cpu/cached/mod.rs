@@ -5,4 +5,6 @@ pub(crate) mod parts;
 pub(crate) mod path;
 pub(crate) mod pins;
 pub(crate) mod resize;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) mod shard;
 pub(crate) mod steps;

@@ -193,7 +193,7 @@ impl CpuGroup {
 }
 
 /// Runs a call's work on a thread of rayon's pool, so that its parts are handed over without waking a thread each time.
-fn inside<R: Send>(accesses: usize, work: impl FnOnce() -> R + Send) -> R {
+pub(crate) fn inside<R: Send>(accesses: usize, work: impl FnOnce() -> R + Send) -> R {
     if rayon::current_thread_index().is_none() && share::parts(accesses) > 1 {
         rayon::scope(|_| work())
     } else {
@@ -202,7 +202,7 @@ fn inside<R: Send>(accesses: usize, work: impl FnOnce() -> R + Send) -> R {
 }
 
 /// Provides scratch for `indices` indices. The smaller scratch is freed before the larger one is allocated.
-fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32) -> Result<&'s mut Space, Error> {
+pub(crate) fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32) -> Result<&'s mut Space, Error> {
     match space.take_if(|space| space.capacity >= indices && space.distinct.is_some() == (layout.sets > 0)) {
         Some(enough) => Ok(space.insert(enough)),
         None => {

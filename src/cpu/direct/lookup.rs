@@ -2,16 +2,13 @@
 
 use crate::{
     host::trusted::equal,
-    table::{
-        hash::fmix32,
-        layout::{Field, NONE, Params, way_at},
-    },
+    table::layout::{Field, NONE, Params, way_at},
 };
 
 /// The set of a row, and its slot, or NONE.
 #[inline(always)]
 pub(crate) fn find(params: &Params, ways: &[u32], row: u32) -> (u32, u32) {
-    let set = fmix32(row) % params.sets;
+    let set = params.set_of(row);
     (set, find_in(params.ways(), ways, set, row))
 }
 

@@ -19,7 +19,6 @@ use crate::{
         },
     },
     table::{
-        hash::fmix32,
         layout::{Field, NONE, POOL_NONE, Params, way_at},
         row::RowLayout,
     },
@@ -333,7 +332,7 @@ impl Places for LookedUp<'_> {
     fn later(&self, k: usize, row: impl Fn(usize) -> Option<u32>) -> u32 {
         let width = self.params.ways();
         if let Some(row) = row(k + AHEAD) {
-            let set = fmix32(row) % self.params.sets;
+            let set = self.params.set_of(row);
             self.sets[(k + AHEAD) % REMEMBERED].set((row, set));
             let tags = way_at(width, set * width, Field::Tag);
             if width == 32 {
@@ -344,7 +343,7 @@ impl Places for LookedUp<'_> {
         }
         let Some(row) = row(k) else { return NONE };
         let (known, set) = self.sets[k % REMEMBERED].get();
-        let set = if known == row { set } else { fmix32(row) % self.params.sets };
+        let set = if known == row { set } else { self.params.set_of(row) };
         let slot = find_in(width, self.ways, set, row);
         self.slots[k % REMEMBERED].set((row, slot));
         slot

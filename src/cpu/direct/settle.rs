@@ -29,10 +29,7 @@ use crate::{
         of_params::{self as record, LFU},
         rows,
     },
-    table::{
-        hash::fmix32,
-        layout::{DIRTY, Field, Layout, NONE, PINNED, Params, way_at},
-    },
+    table::layout::{DIRTY, Field, Layout, NONE, PINNED, Params, way_at},
 };
 
 /// What all parts of a step read.
@@ -104,7 +101,7 @@ fn probe_part(
         let (row, end) = (key(accesses[start]), run_end(accesses, start, n));
         for k in start + AHEAD..(end + AHEAD).min(n) {
             if key(accesses[k]) != key(accesses[k - 1]) {
-                let set = fmix32(key(accesses[k])) % params.sets;
+                let set = params.set_of(key(accesses[k]));
                 prefetch(&ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
             }
         }

@@ -57,7 +57,7 @@ pub(crate) fn pack_finite(
     if !(range.high - range.low).is_finite() {
         return false;
     }
-    let random = Random { noise, row, purpose: noise.purpose };
+    let random = Random { noise, row: noise.stripe.whole(row), purpose: noise.purpose };
     let (state, scalars) = state.split_at(state.len() - layout.scalars as usize);
     record[layout.state_word as usize..][..scalars.len()].copy_from_slice(bytemuck::cast_slice(scalars));
     let state_at = layout.state_word as usize + scalars.len();

@@ -172,6 +172,7 @@ fn pack_differs(pack: Pack) -> Option<String> {
                 seed: random.random(),
                 step: random.random(),
                 purpose: Purpose::Write as u32,
+                stripe: Stripe::ALL,
             };
             for sort in 0..5 {
                 let mut weights = values(&mut random, sort, layout.dim);
@@ -420,6 +421,7 @@ fn pack_moved_differs(pack_moved: PackMoved) -> (Option<String>, [u32; 2]) {
                 seed: random.random(),
                 step: random.random(),
                 purpose: Purpose::Update as u32,
+                stripe: Stripe::ALL,
             };
             let mut grads = values(&mut random, [0, 0, 0, 1][case % 4], layout.dim);
             if case % 7 == 3 {

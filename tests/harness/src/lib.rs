@@ -8,6 +8,7 @@
 )]
 
 pub mod closed_form;
+pub mod comm;
 pub mod data;
 pub mod device;
 pub mod face;
@@ -19,5 +20,6 @@ pub mod modules;
 pub mod naive;
 pub mod pins;
 pub mod prefetch;
+pub mod ranks;
 pub mod scaled;
 pub mod shared;

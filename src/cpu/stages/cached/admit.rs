@@ -9,10 +9,7 @@ use crate::{
         table_of,
     },
     record::of_params::LFU,
-    table::{
-        hash::fmix32,
-        layout::{COMING, Field, Move, NONE, PINNED, Params, Step, Unique, count as counts, way_at},
-    },
+    table::layout::{COMING, Field, Move, NONE, PINNED, Params, Step, Unique, count as counts, way_at},
 };
 
 /// Admits set by set: the l-th candidate takes the l-th victim (SPEC 3, step 4). Mirror of `shaders/cached/admit.wgsl`.
@@ -29,8 +26,8 @@ pub fn admit(
     let (mut best, mut victims) = (Vec::new(), Vec::new());
     let mut rest = 0..n;
     while !rest.is_empty() {
-        let home = fmix32(unique[rest.start].row) % params.sets;
-        let length = unique[rest.clone()].iter().position(|one| fmix32(one.row) % params.sets != home);
+        let home = params.set_of(unique[rest.start].row);
+        let length = unique[rest.clone()].iter().position(|one| params.set_of(one.row) != home);
         let set = rest.start..length.map_or(n, |length| rest.start + length);
         rest.start = set.end;
         best_candidates(unique, set, width as usize, &mut best);

@@ -2,10 +2,7 @@
 
 use crate::{
     record::of_params::{LFU, MODE_TRAIN},
-    table::{
-        hash::miss_key,
-        layout::{COMING, Field, Params, Step, Unique, count, way_at},
-    },
+    table::layout::{COMING, Field, Params, Step, Unique, count, way_at},
 };
 
 /// Finds the place of each missed access's row, and under LFU of each hit row that its own batch evicted. Mirror of
@@ -33,8 +30,8 @@ pub fn locate(
         if *place < params.slots {
             let now = ways[way_at(width, *place, Field::Stamp)];
             if ways[way_at(width, *place, Field::Flags)] & COMING != 0 && now != row {
-                let key = miss_key(now, params.sets);
-                let u = unique.partition_point(|one| miss_key(one.row, params.sets) < key);
+                let key = params.miss_key(now);
+                let u = unique.partition_point(|one| params.miss_key(one.row) < key);
                 *place = params.slots + u as u32;
             }
         }

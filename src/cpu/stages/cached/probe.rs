@@ -8,10 +8,7 @@ use crate::{
         counter::{ACCESSES, HITS},
     },
     record::of_params::MODE_TRAIN,
-    table::{
-        hash::{fmix32, miss_key},
-        layout::{Field, NONE, Params, Step, count as counts, way_at},
-    },
+    table::layout::{Field, NONE, Params, Step, count as counts, way_at},
 };
 
 /// Number of accesses below which one thread does all.
@@ -51,7 +48,7 @@ pub fn probe(
             tally.count(params, tables, row, ACCESSES);
         }
         if place == NONE {
-            miss_keys[missed] = miss_key(row, params.sets);
+            miss_keys[missed] = params.miss_key(row);
             miss_index[missed] = i as u32;
             missed += 1;
         } else if params.mode == MODE_TRAIN {
@@ -68,7 +65,7 @@ fn find(params: &Params, ways: &[u32], row: u32) -> u32 {
         return NONE;
     }
     let width = params.ways();
-    let first = fmix32(row) % params.sets * width;
+    let first = params.set_of(row) * width;
     let tags = &ways[way_at(width, first, Field::Tag)..][..width as usize];
     // Compares all tags without a branch, as vector code. At most one is the row's.
     let way = (1..).zip(tags).fold(0, |found, (way, &tag)| found | if tag == row { way } else { 0 });

@@ -1,0 +1,112 @@
+//! A group on the CPU as a virtual shard (SPEC 11). It takes the direct path.
+
+use crate::{
+    cpu::{
+        cached::{
+            group::CpuGroup,
+            path::SPACE,
+            steps::{grown, inside},
+        },
+        direct::{
+            lookup::find,
+            settle::settle,
+            share::{self, keyed},
+        },
+        stages::cached::tables::{Tables, Tally, counter},
+    },
+    error::Error,
+    lookup::shard::{Shard, check_apply, check_fetch},
+    record::{of_params as record, wire::Wire},
+    scaler::GradSlice,
+    table::{
+        batch,
+        layout::{DIRTY, Field, NONE, Rate, ScalerState, way_at},
+        params::Mode,
+        rng::Purpose,
+        step_state::Pending,
+    },
+};
+
+impl Shard for CpuGroup {
+    fn fetch(&mut self, rows: &[u32], counts: &[u32]) -> Result<(), Error> {
+        self.state.not_prefetched("fetch")?;
+        let accesses = check_fetch(self, rows, counts)?;
+        self.count_distinct();
+        self.state.end_forward();
+        let params = &self.params(Mode::Train, Purpose::WriteBack).batch(accesses, 0, false);
+        let Tables { layout, tables, ways, cache, records, freqs, .. } = &mut self.tables;
+        let n = accesses as usize;
+        let space = grown(&mut self.direct, layout, accesses)?;
+        tables[0] = tables[0].wrapping_add(1);
+        let mut tally = Tally::default();
+        for (&row, &count) in rows.iter().zip(counts) {
+            if !tally.covers(row) {
+                tally.enter(params, tables, row);
+            }
+            tally.add_many(counter::ACCESSES, count);
+        }
+        tally.end(tables);
+        (space.t, space.accesses, space.numbered, space.settled) = (tables[0], n, true, n == 0);
+        let expanded = rows.iter().zip(counts).flat_map(|(&row, &count)| std::iter::repeat_n(row, count as usize));
+        for ((access, row), number) in space.sorter.input(n).iter_mut().zip(expanded).zip(0..) {
+            *access = keyed(row, number);
+        }
+        if let Some(distinct) = &mut space.distinct
+            && n > 0
+        {
+            space.sorter.sort(n, layout.row_bits());
+            let accesses = space.sorter.sorted_mut();
+            inside(n, || {
+                settle(params, layout, tables, ways, cache, records, freqs, accesses, &[], distinct, share::parts(n));
+            });
+            space.settled = true;
+        }
+        self.state.forward(Pending::new(params, SPACE));
+        Ok(())
+    }
+
+    fn send_rows(&mut self, rows: &[u32], message: &mut Vec<u32>) -> Result<(), Error> {
+        self.state.not_prefetched("send_rows")?;
+        let Tables { layout, ways, cache, records, .. } = &self.tables;
+        batch::check_rows(layout, rows, "send_rows")?;
+        let params = self.params(Mode::Frozen, Purpose::WriteBack);
+        let (row_layout, words) = (&layout.row, layout.row.record_words as usize);
+        let wire = Wire::new(row_layout.dim, row_layout.precision);
+        let mut list = wire.begin(rows.len(), message);
+        for &row in rows {
+            let slot = if params.sets > 0 { find(&params, ways, row).1 } else { NONE };
+            if slot != NONE && ways[way_at(params.ways(), slot, Field::Flags)] & DIRTY != 0 {
+                let weights = &cache[slot as usize * record::slot_words(&params)..][..row_layout.dim as usize];
+                wire.push(&mut list, weights, message);
+            } else {
+                wire.push_record(&mut list, row_layout, &records[row as usize * words..][..words], message);
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        accesses: &[[u32; 2]],
+        factors: bool,
+        gradients: &[f32],
+        scaler: &ScalerState,
+    ) -> Result<(), Error> {
+        let Pending { indices, space, .. } = self.state.wants_forward("apply")?;
+        if space != SPACE {
+            let (wanted, found) = ("a fetch before each apply", "another forward");
+            return Err(Error::Order { call: "apply", wanted, found });
+        }
+        check_apply(indices, self.tables.layout.row.dim, accesses, gradients.len())?;
+        scaler.decided()?;
+        let params = self.params(Mode::Train, Purpose::Update).batch(indices, 0, factors);
+        if let Some(space) = &mut self.direct
+            && indices > 0
+        {
+            space.factors[..indices as usize].copy_from_slice(accesses);
+            self.update_rows(&params, &Rate::new(&self.config.optimizer), GradSlice::F32(gradients), &scaler.verdict());
+        }
+        self.state.end_forward();
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Checkpoints of a group on several ranks: a folder with one ordinary checkpoint for each virtual shard, and a list of them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    checkpoint::{self, Beside, fault, refused},
+    dist::{comm::Comm, group::Group},
+    error::Error,
+    lookup::shard::Shard,
+};
+
+/// The list of the files. It is written last, so the files that it names are whole and of one moment.
+const LIST: &str = "shards.json";
+const FORMAT: &str = "hotrow shards 1";
+const FOREIGN: &str = "give the path of a folder that dist::Group::save wrote, unchanged";
+
+/// The contents of the list.
+struct List {
+    /// The number of the save: the names of its files have it.
+    save: u32,
+    shards: u32,
+}
+
+impl List {
+    fn path(folder: &Path) -> PathBuf {
+        folder.join(LIST)
+    }
+
+    fn file(folder: &Path, save: u32, shard: u32) -> PathBuf {
+        folder.join(format!("save-{save}-shard-{shard}.safetensors"))
+    }
+
+    fn read(folder: &Path) -> Result<Self, Error> {
+        let path = Self::path(folder);
+        let wanted = "a list of shards";
+        let text = fs::read(&path).map_err(|error| refused(&path, "file", wanted, &error, FOREIGN))?;
+        let list: serde_json::Value =
+            serde_json::from_slice(&text).map_err(|error| fault(&path, "file", wanted, &error, FOREIGN))?;
+        let format = list["format"].as_str().unwrap_or("none");
+        if format != FORMAT {
+            return Err(fault(&path, "format", FORMAT, format, FOREIGN));
+        }
+        let number = |field: &'static str| {
+            let found = list[field].as_u64().and_then(|number| u32::try_from(number).ok());
+            found.ok_or_else(|| fault(&path, field, "a number", &list[field], FOREIGN))
+        };
+        Ok(Self { save: number("save")?, shards: number("shards")? })
+    }
+
+    fn write(&self, folder: &Path) -> Result<(), Error> {
+        let list = serde_json::json!({ "format": FORMAT, "save": self.save, "shards": self.shards });
+        let mut file = Beside::create(&Self::path(folder))?;
+        file.write(list.to_string().as_bytes())?;
+        file.replace()
+    }
+}
+
+impl<C: Comm, S: Shard> Group<C, S> {
+    /// Saves the group to a folder that all ranks can write. There is one ordinary [checkpoint](crate::checkpoint) for each virtual shard, and a list that
+    /// is written last: a job that is killed leaves the checkpoint before, whole. A folder holds one checkpoint; the files of an older one are removed.
+    ///
+    /// ```
+    /// use hotrow::{CpuGroup, GroupConfig, dist::{Group, Threads}};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("table");
+    /// let group = |comm| Group::new(comm, GroupConfig::new(&[100], 4), 4, CpuGroup::new);
+    /// Threads::run(4, |comm: &mut Threads| {
+    ///     let mut group = group(comm)?;
+    ///     let outputs = group.forward(&[1, 2], &[0, 2], None)?;
+    ///     group.backward(&outputs)?;
+    ///     group.save(&path)
+    /// })?;
+    /// // Later, on two ranks:
+    /// Threads::run(2, |comm: &mut Threads| group(comm)?.load(&path))?;
+    /// # Ok::<(), hotrow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] as [`checkpoint::save`], of this rank, or [`Error::Rank`] of another; [`Error::Order`] between forward and backward. The
+    /// checkpoint before is whole then.
+    pub fn save(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {
+        let folder = folder.as_ref();
+        let before = List::read(folder).map_or(0, |list| list.save);
+        let save = self.comm().max(before)? + 1;
+        let made = fs::create_dir_all(folder).map_err(|error| {
+            refused(folder, "folder", "one that can be made", &error, "choose a folder that can be written")
+        });
+        let saved = made.and_then(|()| {
+            let shards = self.shards().filter_map(|(number, shard)| Some((number, shard?)));
+            shards.into_iter().try_for_each(|(number, shard)| checkpoint::save(shard, List::file(folder, save, number)))
+        });
+        self.agree(saved)?;
+        let list = List { save, shards: self.shard_count() };
+        let listed = if self.rank() == 0 { list.write(folder) } else { Ok(()) };
+        self.agree(listed)?;
+        // What cannot be removed does no harm.
+        let own: Vec<u32> = self.shards().map(|(number, _)| number).collect();
+        for shard in own {
+            let _ = fs::remove_file(List::file(folder, before, shard));
+        }
+        Ok(())
+    }
+
+    /// Loads a checkpoint that a group with as many virtual shards, on any number of ranks and any backend, saved. The group goes on as that one would have,
+    /// bit for bit.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] as [`checkpoint::load`], of this rank, or [`Error::Rank`] of another; [`Error::Order`] between forward and backward. After an
+    /// error some shards may be loaded: load again.
+    pub fn load(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {
+        let folder = folder.as_ref();
+        let shards = self.shard_count();
+        let loaded = List::read(folder).and_then(|list| {
+            if list.shards != shards {
+                let remedy = "make the group with as many shards as the checkpoint has";
+                return Err(fault(&List::path(folder), "shards", shards.to_string(), &list.shards, remedy));
+            }
+            let shards = self.shards().filter_map(|(number, shard)| Some((number, shard?)));
+            shards
+                .into_iter()
+                .try_for_each(|(number, shard)| checkpoint::load(shard, List::file(folder, list.save, number)))
+        });
+        self.agree(loaded)
+    }
+}

@@ -1,0 +1,699 @@
+//! A group whose rows lie on several ranks (SPEC 11).
+
+use std::fmt;
+
+use crate::{
+    config::{GroupConfig, Pooling},
+    dist::{
+        comm::{Comm, Parcels},
+        requests::{self, Deal, Requests},
+        stripes::{rows_table, shards},
+        traffic::{Phase, RankTraffic},
+    },
+    error::Error,
+    host::alloc::zeroed,
+    lookup::{Lookup, LookupKind, shard::Shard},
+    memory::MemoryReport,
+    record::{
+        codec::f32_from_half,
+        wire::{Wire, cut},
+    },
+    scaler::GradSlice,
+    table::{
+        batch,
+        counters::Counters,
+        layout::{Feature, Layout, ScalerState},
+        parts::Part,
+    },
+};
+
+/// The call that a rank takes part in. Ranks that make different calls all get an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Call {
+    Forward = 1,
+    Frozen,
+    Read,
+}
+
+/// Words before the counts of rows in the message of [`Phase::Counts`].
+const HEADER: usize = 4;
+/// The status of a rank whose batch is refused.
+const REFUSED: u32 = 0;
+/// Marks the status of a rank with indices outside their tables.
+const OUTSIDE: u32 = 1 << 8;
+/// Marks the status of a rank whose batch has weights.
+const WEIGHTED: u32 = 1 << 9;
+/// The part of a status that is no mark.
+const CALL: u32 = OUTSIDE - 1;
+
+/// What a rank's own shards are asked for in a step, and what the backward needs of it.
+#[derive(Debug, Default)]
+struct Asked {
+    /// For each rank, for each of this rank's shards, the rows and their counts.
+    rows: Vec<Vec<(Vec<u32>, Vec<u32>)>>,
+    /// For each rank, the number of its output rows with a row of this rank.
+    outputs: Vec<usize>,
+    /// For each rank, whether its batch has weights.
+    weighted: Vec<bool>,
+    /// Whether some rank has a valid index, so that the step takes place.
+    valid: bool,
+}
+
+/// A forward that waits for its backward.
+#[derive(Debug)]
+struct Waiting {
+    requests: Requests,
+    asked: Asked,
+    indices: usize,
+    bags: usize,
+    weights: Option<Vec<f32>>,
+    scales: Vec<f32>,
+}
+
+/// Makes a group of a configuration.
+type Make<S> = Box<dyn FnMut(GroupConfig) -> Result<S, Error>>;
+
+/// A group whose rows are divided among the ranks of a job. Each rank makes one, with the same configuration, and calls its methods together with
+/// the others, each with its own part of the batch. Results are the same bits for every number of ranks; they depend on the number of shards
+/// (SPEC 11).
+///
+/// ```
+/// use hotrow::{CpuGroup, GroupConfig, Init, dist::{self, Threads}};
+///
+/// let config = GroupConfig::new(&[1000], 4).with_init(Init::Constant(1.0)).with_cache_rows(64);
+/// let rows = |ranks| {
+///     Threads::run(ranks, |comm: &mut Threads| {
+///         let mut group = dist::Group::new(comm, config.clone(), 4, CpuGroup::new)?;
+///         // Four bags of two rows in all: each rank has its part of them.
+///         let (indices, offsets) = ([7, 3, 3, 9, 1, 2, 7, 7], [0, 2, 4, 6, 8]);
+///         let (bags, first) = (4 / ranks as usize, group.rank() as usize * 4 / ranks as usize);
+///         let outputs = group.forward(&indices[2 * first..2 * (first + bags)], &offsets[..=bags], None)?;
+///         assert_eq!(outputs, vec![2.0; 4 * bags]);
+///         group.backward(&outputs)?;
+///         group.read_rows(&[7])
+///     })
+/// };
+/// assert_eq!(rows(2)?[1], rows(1)?[0]); // three accesses of row 7, gradient 2, SGD at 0.01
+/// # Ok::<(), hotrow::Error>(())
+/// ```
+///
+/// An error in a batch (its shape, an index outside its table) is returned on every rank, and the step does not take place. Any other error ends the
+/// job, since the ranks would no longer agree: the rank that has it calls [`Comm::abort`].
+pub struct Group<C, S> {
+    comm: C,
+    config: GroupConfig,
+    deal: Deal,
+    make: Make<S>,
+    shards: Vec<Option<S>>,
+    /// The rows of the last forward, in FP32.
+    table: Option<S>,
+    wire: Wire,
+    waiting: Option<Waiting>,
+    traffic: RankTraffic,
+}
+
+impl<C: Comm, S> fmt::Debug for Group<C, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("comm", &self.comm)
+            .field("config", &self.config)
+            .field("deal", &self.deal)
+            .finish()
+    }
+}
+
+impl<C: Comm, S: Shard> Group<C, S> {
+    /// Makes this rank's part of a group of `config`, in `shards` virtual shards: a power of two that the number of ranks divides. `make` makes a group on
+    /// the backend: `CpuGroup::new`, or `move |config| Group::new(&context, config)`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] as [`shards`](super::shards()), and for a number of shards that the ranks do not divide; the errors of `make`.
+    pub fn new(
+        comm: C,
+        config: GroupConfig,
+        shards: u32,
+        make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
+    ) -> Result<Self, Error> {
+        let mut configs = self::shards(&config, shards)?;
+        if !shards.is_multiple_of(comm.size()) {
+            let wanted = format!("a multiple of the {} ranks", comm.size());
+            return Err(Error::Config { field: "shards", wanted, found: shards.to_string() });
+        }
+        let deal = Deal { shift: shards.trailing_zeros(), ranks: comm.size() };
+        let mut make: Make<S> = Box::new(make);
+        let mine = configs.drain(deal.of(comm.rank() as usize));
+        let shards = mine.map(|config| config.map(&mut make).transpose()).collect::<Result<_, _>>()?;
+        let traffic = RankTraffic::new(comm.size());
+        let wire = Wire::new(config.dim, config.precision);
+        Ok(Self { comm, config, deal, make, shards, table: None, wire, waiting: None, traffic })
+    }
+
+    /// The number of this rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.comm.rank()
+    }
+
+    /// The connection to the other ranks, for what a program exchanges beside the group. All ranks make the same calls on it.
+    pub fn comm(&mut self) -> &mut C {
+        &mut self.comm
+    }
+
+    /// The configuration of the whole group.
+    #[must_use]
+    pub fn config(&self) -> &GroupConfig {
+        &self.config
+    }
+
+    /// The number of virtual shards.
+    #[must_use]
+    pub fn shard_count(&self) -> u32 {
+        self.deal.shards() as u32
+    }
+
+    /// This rank's shards, each with its number; `None` for a shard without a row. No call of a shard may come between a forward and its backward.
+    pub fn shards(&mut self) -> impl Iterator<Item = (u32, Option<&mut S>)> {
+        let first = self.deal.of(self.comm.rank() as usize).start as u32;
+        (first..).zip(self.shards.iter_mut().map(Option::as_mut))
+    }
+
+    /// What this rank has sent to others since it was made.
+    #[must_use]
+    pub fn traffic(&self) -> &RankTraffic {
+        &self.traffic
+    }
+
+    /// Gives up the backward of the last forward.
+    pub fn abandon_backward(&mut self) {
+        self.waiting = None;
+    }
+
+    /// Writes every dirty row of this rank's shards to their tables. It exchanges nothing.
+    ///
+    /// # Errors
+    /// As [`Embedding::flush`](crate::Embedding::flush).
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.shards.iter_mut().flatten().try_for_each(|shard| shard.flush())
+    }
+
+    /// The counters of each table, of this rank's shards alone. It exchanges nothing.
+    ///
+    /// # Errors
+    /// As [`Lookup::counters`].
+    pub fn own_counters(&mut self) -> Result<Vec<Counters>, Error> {
+        let mut sums = vec![Counters::default(); self.config.tables.len()];
+        for shard in self.shards.iter_mut().flatten() {
+            for (sum, counters) in sums.iter_mut().zip(shard.counters()?) {
+                *sum = [*sum, counters].into_iter().sum();
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Ends the job after an error that the other ranks do not know of.
+    fn or_abort<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error) = &result
+            && !matches!(error, Error::Rank { .. })
+        {
+            self.comm.abort(&error.to_string());
+        }
+        result
+    }
+
+    fn exchange(&mut self, phase: Phase, parts: Vec<Vec<u32>>, receive: &[usize]) -> Result<Parcels, Error> {
+        self.traffic.count(phase, self.comm.rank(), &parts);
+        self.comm.all_to_all(Parcels::new(parts), receive)
+    }
+
+    /// Runs a forward, or reads rows.
+    fn look_up(
+        &mut self,
+        call: Call,
+        (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
+        outputs: &mut [f32],
+        shape: Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (batch, bags): ((&[u32], &[u32]), _) = match shape {
+            Ok(()) => ((indices, offsets), offsets.len() - 1),
+            Err(_) => ((&[], &[0]), 0),
+        };
+        if call == Call::Forward && shape.is_ok() {
+            self.waiting = None;
+        }
+        let (requests, outside) = if call == Call::Read {
+            let rows = [Feature { rows: self.config.total_rows() as u32, ..Feature::default() }];
+            (Requests::new(&self.config, &rows, self.deal, batch), None)
+        } else {
+            Requests::checked(&self.config, self.deal, batch)
+        };
+        let result = self.request(call, &requests, shape.err().or(outside), bags, weights.is_some());
+        // All ranks know of a refusal, so it ends nothing.
+        let asked = self.or_abort(result)??;
+        let result = self.answer(call, &requests, &asked);
+        let result = result.and_then(|rows| self.pool(call, &requests, &rows, (offsets, weights), outputs));
+        self.or_abort(result)?;
+        if call == Call::Forward {
+            let scales = requests.scales(&self.config, offsets);
+            let weights = weights.map(<[f32]>::to_vec);
+            self.waiting = Some(Waiting { requests, asked, indices: indices.len(), bags, weights, scales });
+        }
+        Ok(())
+    }
+
+    /// Exchanges counts and requests. Returns what this rank's shards are asked for, or the error that made all ranks refuse the
+    /// call.
+    fn request(
+        &mut self,
+        call: Call,
+        requests: &Requests,
+        refused: Option<Error>,
+        bags: usize,
+        weighted: bool,
+    ) -> Result<Result<Asked, Error>, Error> {
+        let (deal, ranks) = (self.deal, self.comm.size() as usize);
+        let outside = if requests.out_of_range.is_some() { OUTSIDE } else { 0 };
+        let status =
+            outside | if weighted { WEIGHTED } else { 0 } | if refused.is_some() { REFUSED } else { call as u32 };
+        let counts = (0..ranks).map(|rank| {
+            let header = [status, requests.valid() as u32, bags as u32, requests.outputs[rank].len() as u32];
+            header.into_iter().chain(deal.of(rank).map(|shard| requests.of(shard).len() as u32)).collect()
+        });
+        let counts = counts.collect();
+        let received = self.exchange(Phase::Counts, counts, &vec![HEADER + deal.each(); ranks])?;
+        let heads: Vec<&[u32]> = received.iter().collect();
+        if call == Call::Forward && heads.iter().any(|head| head[0] & OUTSIDE != 0) {
+            self.count_out_of_range(requests)?;
+        }
+        if let Some(rank) = heads.iter().position(|head| head[0] & CALL == REFUSED) {
+            return self.refusal(rank as u32, refused).map(Err);
+        }
+        if let Some(rank) = heads.iter().position(|head| head[0] & CALL != call as u32) {
+            let (mine, other) = (call as u32, heads[rank][0] & CALL);
+            return Ok(Err(Error::Exchange {
+                what: "call",
+                wanted: format!("the same call on all ranks, here number {mine}"),
+                found: format!("number {other} on rank {rank}"),
+                remedy: "make the calls of a group on all ranks, in the same order",
+            }));
+        }
+        let valid = heads.iter().any(|head| head[1] > 0);
+        let outputs = heads.iter().map(|head| head[3] as usize).collect();
+        let weighted = heads.iter().map(|head| head[0] & WEIGHTED != 0).collect();
+        let asked: Vec<Vec<usize>> =
+            heads.iter().map(|head| head[HEADER..].iter().map(|&rows| rows as usize).collect()).collect();
+        let message = |rank| {
+            let of = |shard| {
+                let rows = requests.of(shard);
+                requests.rows[rows.clone()].iter().chain(&requests.counts[rows]).copied()
+            };
+            deal.of(rank).flat_map(of).collect()
+        };
+        let messages = (0..ranks).map(message).collect();
+        let receive: Vec<usize> = asked.iter().map(|shards| 2 * shards.iter().sum::<usize>()).collect();
+        let received = self.exchange(Phase::Requests, messages, &receive)?;
+        let mut rows = Vec::with_capacity(ranks);
+        for (mut message, shards) in received.iter().zip(&asked) {
+            let mut of = |&rows: &usize| Ok((cut(&mut message, rows)?.to_vec(), cut(&mut message, rows)?.to_vec()));
+            rows.push(shards.iter().map(&mut of).collect::<Result<_, Error>>()?);
+        }
+        Ok(Ok(Asked { rows, outputs, weighted, valid }))
+    }
+
+    /// Whether a part of a call that all ranks make worked on all of them. Returns this rank's error, or that of the first rank that has one.
+    pub(crate) fn agree(&mut self, result: Result<(), Error>) -> Result<(), Error> {
+        let failed = self.comm.max(u32::from(result.is_err()));
+        if self.or_abort(failed)? == 0 {
+            return Ok(());
+        }
+        let first = self.first_refused(result.is_err());
+        let rank = self.or_abort(first)?;
+        let error = self.refusal(rank, result.err());
+        Err(self.or_abort(error)?)
+    }
+
+    /// The first rank that refused a call. All ranks call this.
+    fn first_refused(&mut self, own: bool) -> Result<u32, Error> {
+        let last = self.comm.size() - 1;
+        let rank = if own { last - self.comm.rank() } else { 0 };
+        Ok(last - self.comm.max(rank)?)
+    }
+
+    /// The error of a batch that `rank`, the first of perhaps several, refused. All ranks call this.
+    fn refusal(&mut self, rank: u32, own: Option<Error>) -> Result<Error, Error> {
+        let text = own.as_ref().map_or_else(String::new, Error::to_string);
+        let lengths = self.comm.all_gather(&[text.len() as u32])?;
+        let most = lengths.iter().max().map_or(0, |&most| most as usize).div_ceil(4);
+        let mut bytes = text.into_bytes();
+        bytes.resize(4 * most, 0);
+        let all = self.comm.all_gather(&bytemuck::pod_collect_to_vec::<u8, u32>(&bytes))?;
+        if let Some(error) = own {
+            return Ok(error);
+        }
+        let text: &[u8] = bytemuck::cast_slice(&all[rank as usize * most..][..most]);
+        let reason = String::from_utf8_lossy(&text[..lengths[rank as usize] as usize]).into_owned();
+        Ok(Error::Rank { rank, reason })
+    }
+
+    /// Adds the indices outside their tables, of all ranks, to the counters of the first shard. All ranks call this.
+    fn count_out_of_range(&mut self, requests: &Requests) -> Result<(), Error> {
+        let tables = self.config.tables.len();
+        let own = requests.out_of_range.clone().unwrap_or_else(|| vec![0; tables]);
+        let all = self.comm.all_gather(&own)?;
+        let first = self.comm.rank() == 0;
+        let Some(shard) = self.shards[0].as_mut().filter(|_| first) else { return Ok(()) };
+        let mut words = vec![0; Part::Counters.words(shard.config(), shard.layout()) as usize];
+        shard.read_part(Part::Counters, 0, &mut words)?;
+        let mut counters = Counters::from_part(&words, 0);
+        for (table, counters) in counters.iter_mut().enumerate() {
+            counters.out_of_range += all.iter().skip(table).step_by(tables).map(|&count| u64::from(count)).sum::<u64>();
+        }
+        shard.write_part(Part::Counters, 0, &Counters::to_part(&counters))
+    }
+
+    /// Answers the requests of all ranks and returns the rows that this rank asked for.
+    fn answer(&mut self, call: Call, requests: &Requests, asked: &Asked) -> Result<Vec<u32>, Error> {
+        let (deal, ranks) = (self.deal, self.comm.size() as usize);
+        if call == Call::Forward && asked.valid {
+            for (k, shard) in self.shards.iter_mut().enumerate() {
+                let Some(shard) = shard else { continue };
+                let (rows, counts) = merged(asked.rows.iter().map(|shards| &shards[k]));
+                shard.fetch(&rows, &counts)?;
+            }
+        }
+        let mut answers = vec![Vec::new(); ranks];
+        for (answer, shards) in answers.iter_mut().zip(&asked.rows) {
+            for (shard, (rows, _)) in self.shards.iter_mut().zip(shards) {
+                if let Some(shard) = shard.as_mut().filter(|_| !rows.is_empty()) {
+                    shard.send_rows(rows, answer)?;
+                }
+            }
+        }
+        let sizes: Vec<usize> = if self.wire.packs() {
+            let own = answers.iter().map(|answer| vec![answer.len() as u32]).collect();
+            self.exchange(Phase::Sizes, own, &vec![1; ranks])?.words.into_iter().map(|size| size as usize).collect()
+        } else {
+            let of = |rank| deal.of(rank).map(|shard| requests.of(shard).len()).sum::<usize>();
+            (0..ranks).map(|rank| of(rank) * self.config.dim as usize).collect()
+        };
+        let received = self.exchange(Phase::Rows, answers, &sizes)?;
+        let mut rows = Vec::with_capacity(requests.rows.len() * self.config.dim as usize);
+        for (rank, mut message) in received.iter().enumerate() {
+            for shard in deal.of(rank) {
+                self.wire.take(requests.of(shard).len(), &mut message, &mut rows)?;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Pools the rows that have come.
+    fn pool(
+        &mut self,
+        call: Call,
+        requests: &Requests,
+        rows: &[u32],
+        (offsets, weights): (&[u32], Option<&[f32]>),
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        if call == Call::Read {
+            let dim = self.config.dim as usize;
+            for (to, &row) in outputs.chunks_exact_mut(dim).zip(&requests.positions) {
+                to.copy_from_slice(bytemuck::cast_slice(&rows[row as usize * dim..][..dim]));
+            }
+            return Ok(());
+        }
+        let wanted = (requests.rows.len() as u32).max(1);
+        if self.table.as_ref().is_none_or(|table| table.layout().total_rows < wanted) {
+            self.table = None;
+            let rows = wanted + wanted / 8;
+            self.table = Some((self.make)(rows_table(&self.config, rows))?);
+        }
+        let Some(table) = &mut self.table else { return Ok(()) };
+        table.write_part(Part::Records, 0, rows)?;
+        table.forward_frozen_into(&requests.positions, offsets, weights, outputs)
+    }
+
+    /// Sends the gradients to the owners of the rows, and updates this rank's rows.
+    fn update(&mut self, waiting: &Waiting, grads: &[f32], scaler: &ScalerState) -> Result<(), Error> {
+        let (deal, ranks, dim) = (self.deal, self.comm.size() as usize, self.config.dim as usize);
+        let Waiting { requests, asked, weights, scales, .. } = waiting;
+        let (alone, mean) = (self.config.pooling == Pooling::None, self.config.pooling == Pooling::Mean);
+        let mut first = 0;
+        let message = |rank: usize| {
+            let outputs = &requests.outputs[rank];
+            let mut message = requests.by_feature[rank].clone();
+            for &output in outputs {
+                message.extend(grads[output as usize * dim..][..dim].iter().map(|grad| grad.to_bits()));
+            }
+            if weights.is_none() && mean {
+                message.extend(outputs.iter().map(|&bag| scales[bag as usize].to_bits()));
+            }
+            let rows = requests.of(deal.of(rank).start).start..requests.of(deal.of(rank).end - 1).end;
+            let accesses: u32 = requests.counts[rows].iter().sum();
+            let order = &requests.order[first..first + accesses as usize];
+            first += accesses as usize;
+            places(order.iter().map(|&access| requests.slots[access as usize]), outputs.len(), &mut message);
+            if let Some(weights) = weights {
+                let scale = |access: u32| {
+                    let output = outputs[requests.slots[access as usize] as usize];
+                    if alone { 1.0 } else { scales.get(output as usize).copied().unwrap_or(1.0) }
+                };
+                message.extend(order.iter().map(|&access| (scale(access) * weights[access as usize]).to_bits()));
+            }
+            message
+        };
+        let messages = (0..ranks).map(message).collect();
+        let receive: Vec<usize> = (0..ranks)
+            .map(|rank| {
+                let accesses =
+                    asked.rows[rank].iter().flat_map(|(_, counts)| counts).map(|&count| count as usize).sum();
+                let outputs = asked.outputs[rank];
+                let factors = if asked.weighted[rank] {
+                    accesses
+                } else if mean {
+                    outputs
+                } else {
+                    0
+                };
+                requests.by_feature[rank].len() + outputs * dim + place_words(accesses, outputs) + factors
+            })
+            .collect();
+        let received = self.exchange(Phase::Gradients, messages, &receive)?;
+        self.apply(asked, &received, scaler)
+    }
+
+    /// Applies the gradients that have come to this rank's shards.
+    fn apply(&mut self, asked: &Asked, received: &Parcels, scaler: &ScalerState) -> Result<(), Error> {
+        let dim = self.config.dim as usize;
+        let features = self.config.feature_count() as usize;
+        let mean = self.config.pooling == Pooling::Mean;
+        let mut gradients = Vec::new();
+        // For each shard, the accesses in the order of their rows; their keys have row and feature.
+        let mut lists: Vec<Vec<(u64, [u32; 2])>> = vec![Vec::new(); self.shards.len()];
+        let all = |k| merged(asked.rows.iter().map(|shards: &Vec<_>| &shards[k])).0;
+        let merged: Vec<Vec<u32>> = (0..self.shards.len()).map(all).collect();
+        let ranks = received.iter().zip(&asked.rows).zip(asked.outputs.iter().zip(&asked.weighted));
+        for ((mut message, shards), (&outputs, &weighted)) in ranks {
+            let before = (gradients.len() / dim) as u32;
+            let mut end = 0;
+            let ends: Vec<u32> = cut(&mut message, features)?
+                .iter()
+                .map(|&outputs| {
+                    end += outputs;
+                    end
+                })
+                .collect();
+            gradients.extend(cut(&mut message, outputs * dim)?.iter().map(|&bits| f32::from_bits(bits)));
+            let scales = cut(&mut message, if mean && !weighted { outputs } else { 0 })?;
+            let accesses = shards.iter().flat_map(|(_, counts)| counts).map(|&count| count as usize).sum();
+            let places = cut(&mut message, place_words(accesses, outputs))?;
+            let factors = cut(&mut message, if weighted { accesses } else { 0 })?;
+            let mut access = 0;
+            for (((rows, counts), list), all) in shards.iter().zip(&mut lists).zip(&merged) {
+                let mut at = 0;
+                for (&row, &count) in rows.iter().zip(counts) {
+                    at += all[at..].partition_point(|&other| other < row);
+                    for _ in 0..count {
+                        let place = place(places, access, outputs);
+                        let feature = ends.partition_point(|&end| end <= place) as u64;
+                        let scale = scales.get(place as usize).copied();
+                        let factor = factors.get(access).copied().or(scale).unwrap_or(1f32.to_bits());
+                        list.push(((at as u64) << 32 | feature, [before + place, factor]));
+                        access += 1;
+                    }
+                }
+            }
+        }
+        let factors = mean || asked.weighted.contains(&true);
+        for (shard, mut list) in self.shards.iter_mut().zip(lists) {
+            let Some(shard) = shard else { continue };
+            // Stable: within a row and a feature the ranks' accesses stay in order.
+            list.sort_by_key(|&(key, _)| key);
+            let accesses: Vec<[u32; 2]> = list.into_iter().map(|(_, access)| access).collect();
+            shard.apply(&accesses, factors, &gradients, scaler)?;
+        }
+        Ok(())
+    }
+}
+
+impl<C: Comm, S: Shard> Lookup for Group<C, S> {
+    fn pending(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        batch::output_len(&self.config, indices, bags)
+    }
+
+    fn forward_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        let shape = requests::check(&self.config, indices, offsets, weights, outputs.len());
+        self.look_up(Call::Forward, (indices, offsets, weights), outputs, shape)
+    }
+
+    fn forward_frozen_into(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        let shape = requests::check(&self.config, indices, offsets, weights, outputs.len());
+        self.look_up(Call::Frozen, (indices, offsets, weights), outputs, shape)
+    }
+
+    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+        self.backward_scaled(GradSlice::F32(grad_outputs), &ScalerState::unscaled_decision())
+    }
+
+    /// The scaler's decision is one on the gradients of all ranks: the greatest of their magnitudes is [`Comm::max`] of their bits.
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        const ORDER: (&str, &str) = ("a forward before each backward", "none since the last backward");
+        let waiting = self.waiting.take();
+        let checked = match &waiting {
+            None => Err(Error::Order { call: "backward", wanted: ORDER.0, found: ORDER.1 }),
+            Some(Waiting { indices, bags, .. }) => {
+                let wanted = self.output_len(*indices, *bags) as u64;
+                let found = grad_outputs.len() as u64;
+                if wanted == found {
+                    scaler.decided()
+                } else {
+                    Err(Error::Length { what: "grad_outputs", wanted, found })
+                }
+            }
+        };
+        if let Err(error) = self.agree(checked) {
+            self.waiting = waiting;
+            return Err(error);
+        }
+        let Some(waiting) = waiting else { return Ok(()) };
+        if scaler.overflow != 0 || !waiting.asked.valid {
+            return Ok(());
+        }
+        let floats;
+        let grads = match grad_outputs {
+            GradSlice::F32(grads) => grads,
+            GradSlice::F16(halves) => {
+                floats = halves.iter().map(|&half| f32_from_half(u32::from(half))).collect::<Vec<f32>>();
+                &floats
+            }
+        };
+        let result = self.update(&waiting, grads, scaler);
+        self.or_abort(result)
+    }
+
+    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+        let (Some(waiting), Some(table)) = (&self.waiting, &mut self.table) else {
+            let (wanted, found) = ("a forward that waits for its backward", "none");
+            return Err(Error::Order { call: "weight_gradient", wanted, found });
+        };
+        let lengths = [
+            ("indices", waiting.indices, indices.len()),
+            ("offsets", waiting.bags + 1, offsets.len()),
+            ("grad_outputs", batch::output_len(&self.config, waiting.indices, waiting.bags), grad_outputs.len()),
+        ];
+        if let Some((what, wanted, found)) = lengths.into_iter().find(|(_, wanted, found)| wanted != found) {
+            return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
+        }
+        table.forward(&waiting.requests.positions, offsets, None)?;
+        table.weight_gradient(&waiting.requests.positions, offsets, grad_outputs)
+    }
+
+    /// Each rank reads rows of its own choice.
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        let total = self.config.total_rows() as u32;
+        let mut outputs = zeroed("outputs", rows.len().saturating_mul(self.config.dim as usize))?;
+        let checked = match rows.iter().position(|&row| row >= total) {
+            None => Ok(()),
+            Some(at) => {
+                Err(Error::RowOutOfRange { call: "read_rows", rows: total, position: at as u32, row: rows[at] })
+            }
+        };
+        self.look_up(Call::Read, (rows, &[0, rows.len() as u32], None), &mut outputs, checked)?;
+        Ok(outputs)
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.config.set_learning_rate(lr)?;
+        self.shards.iter_mut().flatten().try_for_each(|shard| shard.set_learning_rate(lr))
+    }
+
+    /// The sums over all ranks.
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        let own = self.own_counters();
+        let own = self.or_abort(own)?;
+        let stride = Layout::new(&self.config, u64::MAX)?.stride();
+        let words = Counters::to_part(&own);
+        let all = self.comm.all_gather(&words)?;
+        let mut sums = vec![Counters::default(); own.len()];
+        for rank in all.chunks_exact(words.len()) {
+            for (sum, counters) in sums.iter_mut().zip(Counters::from_part(rank, stride)) {
+                *sum = [*sum, counters].into_iter().sum();
+            }
+        }
+        Ok(sums)
+    }
+
+    /// The bytes of this rank: its shards, and the table of the rows that it asked for, which counts as scratch.
+    fn memory(&self) -> MemoryReport {
+        let mut report = self.shards.iter().flatten().map(Lookup::memory).reduce(MemoryReport::and).unwrap_or_default();
+        report.scratch += self.table.as_ref().map_or(0, |table| table.memory().total());
+        report
+    }
+
+    fn kind(&mut self) -> LookupKind<'_> {
+        LookupKind::Ranks
+    }
+}
+
+/// The rows of one shard that the ranks ask for, together: ascending and distinct, with their counts.
+fn merged<'a>(lists: impl Iterator<Item = &'a (Vec<u32>, Vec<u32>)>) -> (Vec<u32>, Vec<u32>) {
+    let mut all: Vec<(u32, u32)> =
+        lists.flat_map(|(rows, counts)| rows.iter().copied().zip(counts.iter().copied())).collect();
+    all.sort_by_key(|&(row, _)| row);
+    all.chunk_by(|a, b| a.0 == b.0).map(|run| (run[0].0, run.iter().map(|&(_, count)| count).sum::<u32>())).unzip()
+}
+
+/// Words of the places of `accesses` accesses among `outputs` output rows.
+fn place_words(accesses: usize, outputs: usize) -> usize {
+    if outputs <= 1 << 16 { accesses.div_ceil(2) } else { accesses }
+}
+
+fn places(places: impl Iterator<Item = u32>, outputs: usize, message: &mut Vec<u32>) {
+    if outputs > 1 << 16 {
+        return message.extend(places);
+    }
+    let mut places = places.peekable();
+    while let Some(low) = places.next() {
+        message.push(low | places.next().unwrap_or(0) << 16);
+    }
+}
+
+fn place(places: &[u32], access: usize, outputs: usize) -> u32 {
+    if outputs > 1 << 16 { places[access] } else { places[access / 2] >> (access % 2 * 16) & 0xffff }
+}

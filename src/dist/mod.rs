@@ -1,0 +1,21 @@
+//! Several machines: *ranks* that train one group together (SPEC 11).
+//!
+//! [`Group`] is a group whose rows and batches are divided among ranks. [`Comm`] is what a rank needs of a network. [`Solo`] is a job of one rank,
+//! [`Threads`] has its ranks in the threads of one process, and the package `hotrow-mpi` implements it over MPI.
+
+#[cfg(feature = "checkpoint")]
+mod checkpoint;
+mod comm;
+mod group;
+mod requests;
+mod stripes;
+mod threads;
+mod traffic;
+
+pub use comm::{Comm, Parcels, Solo, Ticket};
+pub use group::Group;
+pub use stripes::shards;
+pub use threads::Threads;
+pub use traffic::{Phase, RankTraffic};
+
+pub use crate::lookup::shard::Shard;

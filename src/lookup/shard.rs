@@ -1,0 +1,58 @@
+//! What a cached group does as one part of a group over several ranks (SPEC 11).
+
+use crate::{error::Error, lookup::Embedding, table::layout::ScalerState};
+
+/// A cached group that can be a virtual shard of a [`dist::Group`](crate::dist::Group). Programs do not call these methods; they make the shards.
+///
+/// Rows are linear rows of this group.
+///
+/// Example: [`Group`](crate::dist::Group).
+pub trait Shard: Embedding {
+    /// Runs the forward of a step, without outputs. `rows` are ascending and distinct, and `counts[i]` accesses, at least one, read `rows[i]`. A
+    /// forward without a row only counts as a step. `apply` is its backward.
+    ///
+    /// # Errors
+    /// As [`Lookup::forward`](crate::Lookup::forward); [`Error::RowOutOfRange`]; [`Error::Length`].
+    fn fetch(&mut self, rows: &[u32], counts: &[u32]) -> Result<(), Error>;
+
+    /// Appends rows to a message, as a forward would read them now: packed where the row is its record, in FP32 where it is dirty in the cache.
+    ///
+    /// # Errors
+    /// [`Error::RowOutOfRange`]; [`Error::Device`]; [`Error::Store`].
+    fn send_rows(&mut self, rows: &[u32], message: &mut Vec<u32>) -> Result<(), Error>;
+
+    /// Runs the backward of the last [`fetch`](Self::fetch). `accesses` has one entry for each access, in the order of the fetched rows: its row of
+    /// `gradients`, and the bits of its factor. `gradients` is `[.., dim]`. Factors are not looked at unless `factors` is set: then they are 1.
+    ///
+    /// # Errors
+    /// As [`Lookup::backward_scaled`](crate::Lookup::backward_scaled).
+    fn apply(
+        &mut self,
+        accesses: &[[u32; 2]],
+        factors: bool,
+        gradients: &[f32],
+        scaler: &ScalerState,
+    ) -> Result<(), Error>;
+}
+
+/// Checks what [`Shard::fetch`] is given. Returns the number of accesses.
+pub(crate) fn check_fetch(group: &dyn Embedding, rows: &[u32], counts: &[u32]) -> Result<u32, Error> {
+    if rows.len() != counts.len() {
+        return Err(Error::Length { what: "counts", wanted: rows.len() as u64, found: counts.len() as u64 });
+    }
+    crate::table::batch::check_rows(group.layout(), rows, "fetch")?;
+    let accesses = counts.iter().map(|&count| u64::from(count)).sum();
+    crate::table::batch::check_shape(group.config(), accesses, 0, None)?;
+    Ok(accesses as u32)
+}
+
+/// Checks what [`Shard::apply`] is given after a forward of `indices` accesses.
+pub(crate) fn check_apply(indices: u32, dim: u32, accesses: &[[u32; 2]], gradients: usize) -> Result<(), Error> {
+    let rows = gradients as u64 / u64::from(dim);
+    let length = |what, wanted: u64, found: u64| Err(Error::Length { what, wanted, found });
+    if accesses.len() as u64 != u64::from(indices) {
+        return length("accesses", indices.into(), accesses.len() as u64);
+    }
+    let wanted = accesses.iter().map(|&[row, _]| u64::from(row) + 1).max().unwrap_or(0).max(rows) * u64::from(dim);
+    if wanted != gradients as u64 { length("gradients", wanted, gradients as u64) } else { Ok(()) }
+}

@@ -1,0 +1,4 @@
+//! Several ranks. No GPU.
+
+mod comm;
+mod ranks;
