@@ -2,8 +2,11 @@
 
 mod arguments;
 mod bench;
+mod export;
 mod failure;
 pub mod fill;
+mod fused;
+mod import;
 mod info;
 pub mod lab;
 mod names;
@@ -17,6 +20,7 @@ pub mod report;
 mod self_test;
 mod simulate;
 mod simulate_gpu;
+mod tensors;
 pub mod trace;
 #[cfg(feature = "train")]
 mod train;
@@ -40,6 +44,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bench(Box<bench::Args>),
+    Export(export::Args),
+    Import(import::Args),
     Info(info::Args),
     Plan(Box<plan::Args>),
     Simulate(simulate::Args),
@@ -67,6 +73,8 @@ impl Cli {
         output::check_files(options.json.as_deref(), None, &[])?;
         match command {
             Command::Bench(args) => bench::run(options, args),
+            Command::Export(args) => export::run(options, args),
+            Command::Import(args) => import::run(options, args),
             Command::Info(args) => info::run(options, args),
             Command::Plan(args) => plan::run(options, args),
             Command::Simulate(args) => simulate::run(options, args),

@@ -52,8 +52,24 @@ pub(crate) fn check_files(json: Option<&Path>, csv: Option<&Path>, stems: &[Path
     let named =
         [("--json", json), ("--csv", csv)].into_iter().filter_map(|(option, path)| Some((option, path?.to_owned())));
     let pictures = stems.iter().flat_map(|stem| [".svg", ".png"].map(|ending| ("--plot", with_ending(stem, ending))));
+    check_named(named.chain(pictures))
+}
+
+/// As [`check_files`], of the file of `--out`; it must be none of the files that are read, too.
+pub(crate) fn check_out(out: &Path, json: Option<&Path>, read: &[&Path]) -> Result<(), Failure> {
+    if read.iter().any(|path| place(path) == place(out)) {
+        let out = out.display();
+        return Err(Failure::Usage(format!(
+            "--out: wanted another file than those that are read, found {out}; name another"
+        )));
+    }
+    let json = json.map(|json| ("--json", json.to_owned()));
+    check_named([("--out", out.to_owned())].into_iter().chain(json))
+}
+
+fn check_named(files: impl Iterator<Item = (&'static str, PathBuf)>) -> Result<(), Failure> {
     let mut checked: Vec<(&str, PathBuf)> = Vec::new();
-    for (option, path) in named.chain(pictures) {
+    for (option, path) in files {
         // Opening a pipe or a terminal could be noticed at its other end.
         if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
             continue;
@@ -169,6 +185,27 @@ pub(crate) fn write_csv(path: &Path, rows: &[impl Serialize]) -> anyhow::Result<
 
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     fs::write(path, content).with_context(|| cannot_write(path))
+}
+
+/// Writes a file in pieces, beside its place, and renames it once it is whole. After an error the old file is still there.
+pub(crate) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let partial = with_ending(path, ".partial");
+    let written = || -> Result<(), Failure> {
+        let mut file = BufWriter::new(File::create(&partial).with_context(|| cannot_write(&partial))?);
+        write(&mut file)?;
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error).with_context(|| cannot_write(&partial))?;
+        file.sync_all().and_then(|()| fs::rename(&partial, path)).with_context(|| cannot_write(path))?;
+        Ok(())
+    };
+    let written = written();
+    if written.is_err() {
+        // If removal fails, the next call overwrites it.
+        let _ = fs::remove_file(&partial);
+    }
+    written
 }
 
 fn cannot_write(path: &Path) -> String {

@@ -5,6 +5,7 @@
 mod bench;
 mod cli;
 mod common;
+mod export;
 mod gpu;
 mod grid;
 mod import;

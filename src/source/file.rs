@@ -58,10 +58,14 @@ impl F32File {
         let path = path.as_ref();
         let mut file = File::open(path).map_err(|error| failed(path, &error))?;
         let mut start = Vec::new();
-        let read = file.by_ref().take(6).read_to_end(&mut start).and_then(|_| file.rewind());
+        let read = file.by_ref().take(HEADER).read_to_end(&mut start).and_then(|_| file.rewind());
         read.map_err(|error| failed(path, &error))?;
-        if start != b"\x93NUMPY" {
-            return Err(failed(path, &io::Error::new(io::ErrorKind::InvalidData, "a file that is not .npy")));
+        let foreign = |found| Err(failed(path, &io::Error::new(io::ErrorKind::InvalidData, found)));
+        if !start.starts_with(b"\x93NUMPY") {
+            return foreign("a file that is not .npy");
+        }
+        if !countable(&start) {
+            return foreign("an array without a shape, or with more bytes than 64 bits can count");
         }
         let header = npyz::NpyHeader::from_reader(&mut file).map_err(|error| failed(path, &error))?;
         let kind = header.dtype().descr();
@@ -78,6 +82,21 @@ impl F32File {
         let start = file.stream_position().map_err(|error| failed(path, &error))?;
         Ok(Self { name: path.display().to_string(), file, start, shape: Shape::Array(header.shape().to_vec()) })
     }
+}
+
+/// Bytes in which the shape is searched. Headers of plain arrays have 128 bytes.
+#[cfg(feature = "npy")]
+const HEADER: u64 = 4096;
+
+/// Whether a header of numpy's has dimensions that can be multiplied. `npyz` multiplies them without a check.
+#[cfg(feature = "npy")]
+fn countable(start: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(start);
+    let shape = text.split_once("'shape'").and_then(|(_, rest)| rest.split_once('(')?.1.split_once(')'));
+    shape.is_some_and(|(axes, _)| {
+        let mut axes = axes.split(',').map(str::trim).filter(|axis| !axis.is_empty());
+        axes.try_fold(4, |all: u64, axis| all.checked_mul(axis.parse::<u64>().ok()?.max(1))).is_some()
+    })
 }
 
 impl Source for F32File {

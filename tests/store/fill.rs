@@ -122,6 +122,11 @@ fn of_another_shape() {
     assert!(foreign("<f4", "True").contains("Fortran"));
     fs::write(&path, "no array").unwrap();
     assert!(matches!(F32File::npy(&path), Err(Error::Store { what: "opening", .. })));
+    // Dimensions whose product has more than 64 bits, and no shape.
+    for shape in ["(4294967296, 4294967296)", "(0, 4294967296, 4294967296)", "(4611686018427387904,)", "(x,)", "7"] {
+        npy(&path, "<f4", "False", shape, &[]);
+        assert!(matches!(F32File::npy(&path), Err(Error::Store { what: "opening", .. })), "{shape}");
+    }
     assert!(matches!(F32File::raw(folder.path().join("none")), Err(Error::Store { what: "opening", .. })));
     // An array with fewer values than its header promises.
     npy(&path, "<f4", "False", "(100, 12)", &[0; 4000]);

@@ -1,0 +1,216 @@
+//! `hotrow export`: the tables of a checkpoint in the formats of other programs (docs/pytorch.md).
+
+use crate::failure::Failure;
+use crate::fused::{Change, Form, RowForm};
+use crate::names::value_name;
+use crate::object::Object;
+use crate::options::Options;
+use crate::output;
+use crate::progress::Progress;
+use crate::tensors;
+use anyhow::Context as _;
+use clap::ValueEnum;
+use hotrow::{CpuGroup, Init, Part, checkpoint};
+use npyz::WriterBuilder as _;
+use safetensors::Dtype;
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Write the tables of a checkpoint as numpy, torch and FBGEMM load them
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Checkpoint of a group of tables
+    #[arg(value_name = "CHECKPOINT")]
+    checkpoint: PathBuf,
+    /// Format
+    #[arg(long, value_enum)]
+    format: Format,
+    /// File to write
+    #[arg(long, value_name = "FILE", value_parser = output::file())]
+    out: PathBuf,
+    /// The table to write, counted from 0 [default: all of them]
+    #[arg(long, value_name = "N")]
+    table: Option<usize>,
+}
+
+/// A format of tables outside hotrow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// One FP32 array [rows, dim] (numpy)
+    Npy,
+    /// FP32 tensors [rows, dim], named as torch's embedding bags name them: weight, or 0.weight, 1.weight, ..
+    Safetensors,
+    /// Tensors of bytes [rows, bytes] of INT8, INT4 or INT2 tables: codes, then scale and bias (FBGEMM's fused rows)
+    Fused,
+    /// As fused, with scale and bias first, in FP16 (FBGEMM's inference TBE)
+    Tbe,
+}
+
+impl Format {
+    /// The form of rows of bytes; formats of FP32 rows have none.
+    pub(crate) const fn form(self) -> Option<Form> {
+        match self {
+            Self::Npy | Self::Safetensors => None,
+            Self::Fused => Some(Form::Fused),
+            Self::Tbe => Some(Form::Tbe),
+        }
+    }
+}
+
+/// Number of rows that are written at once.
+const PIECE: u32 = 1 << 12;
+
+/// A loaded checkpoint, and the linear rows of each of its tables that are written.
+struct Tables {
+    group: CpuGroup,
+    tables: Vec<Range<u32>>,
+    progress: Progress,
+    /// The checkpoint's path, for messages.
+    shown: String,
+}
+
+impl Tables {
+    fn open(args: &Args) -> Result<Self, Failure> {
+        let (path, shown) = (&args.checkpoint, args.checkpoint.display());
+        let config = checkpoint::contents(path)?.config.with_init(Init::Constant(0.0));
+        let mut end = 0;
+        let mut tables: Vec<Range<u32>> = Vec::new();
+        for &rows in &config.tables {
+            tables.push(end..end + rows);
+            end += rows;
+        }
+        if let Some(at) = args.table {
+            let table = tables.get(at).cloned().ok_or_else(|| {
+                Failure::Usage(format!(
+                    "--table: wanted one of the {} tables of {shown}, counted from 0, found {at}",
+                    tables.len()
+                ))
+            })?;
+            tables = vec![table];
+        }
+        if args.format == Format::Npy && tables.len() > 1 {
+            return Err(Failure::Usage(format!(
+                "--table: wanted one table beside format npy, found the {} of {shown}; name one, or take format safetensors",
+                tables.len()
+            )));
+        }
+        let rows = tables.iter().map(|rows| u64::from(rows.end - rows.start)).sum();
+        let mut group = CpuGroup::new(config)?;
+        checkpoint::load(&mut group, path)?;
+        Ok(Self { group, tables, progress: Progress::new("export", rows), shown: shown.to_string() })
+    }
+
+    /// The tensors' names, and their shapes if a row has so many entries.
+    fn named(&self, width: usize) -> Vec<(String, [usize; 2])> {
+        let name = |at| if self.tables.len() == 1 { "weight".to_owned() } else { format!("{at}.weight") };
+        let each = self.tables.iter().enumerate();
+        each.map(|(at, rows)| (name(at), [(rows.end - rows.start) as usize, width])).collect()
+    }
+
+    /// The newest values of neighbouring rows, from the cache where they are there.
+    fn values(&mut self, rows: Range<u32>) -> Result<Vec<f32>, Failure> {
+        self.progress.advance(u64::from(rows.end - rows.start));
+        Ok(self.group.read_rows(&rows.collect::<Vec<_>>())?)
+    }
+
+    fn pieces(&self) -> Vec<Range<u32>> {
+        let cut = |rows: &Range<u32>| {
+            let end = rows.end;
+            rows.clone().step_by(PIECE as usize).map(move |first| first..end.min(first.saturating_add(PIECE)))
+        };
+        self.tables.iter().flat_map(cut).collect()
+    }
+
+    fn write_floats(&mut self, file: &mut impl Write) -> Result<(), Failure> {
+        for rows in self.pieces() {
+            let bytes: Vec<u8> = self.values(rows)?.into_iter().flat_map(f32::to_le_bytes).collect();
+            file.write_all(&bytes)?;
+        }
+        Ok(())
+    }
+
+    fn write_codes(&mut self, form: &RowForm, file: &mut impl Write) -> Result<Change, Failure> {
+        let layout = self.group.layout().row;
+        let shown = self.shown.clone();
+        let words = layout.record_words as usize;
+        let mut change = Change::default();
+        for rows in self.pieces() {
+            let count = (rows.end - rows.start) as usize;
+            let (mut records, mut bytes) = (vec![0; count * words], vec![0; count * form.bytes()]);
+            self.group.read_part(Part::Records, u64::from(rows.start) * words as u64, &mut records)?;
+            for ((row, record), out) in rows.zip(records.chunks_exact(words)).zip(bytes.chunks_exact_mut(form.bytes()))
+            {
+                form.write(&layout, row, record, out, &mut change).with_context(|| shown.clone())?;
+            }
+            file.write_all(&bytes)?;
+            self.progress.advance(count as u64);
+        }
+        Ok(change)
+    }
+}
+
+pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    options.check_used(false, false)?;
+    let out = args.out.as_path();
+    output::check_out(out, options.json.as_deref(), &[&args.checkpoint])?;
+    let mut tables = Tables::open(args)?;
+    let (dim, precision) = (tables.group.config().dim, tables.group.config().precision);
+    let form = args.format.form().map(|form| RowForm::new(form, precision, dim)).transpose();
+    let form = form.map_err(|error| Failure::Usage(format!("{}: {error}", args.checkpoint.display())))?;
+    let texts = [("format", format!("hotrow {}", value_name(&args.format))), ("dim", dim.to_string())];
+    let precision_text = form.map(|_| ("precision", precision.to_string()));
+    let texts: Vec<_> = texts.into_iter().chain(precision_text).collect();
+    let mut change = None;
+    output::replace(out, |file| {
+        match (args.format, &form) {
+            (Format::Npy, _) => {
+                let rows = tables.pieces();
+                let shape = tables.named(dim as usize)[0].1.map(|axis| axis as u64);
+                let mut array = npyz::WriteOptions::new().default_dtype().shape(&shape).writer(file).begin_nd()?;
+                for rows in rows {
+                    array.extend(tables.values(rows)?)?;
+                }
+                array.finish()?;
+            }
+            (_, None) => {
+                file.write_all(&tensors::header(&texts, Dtype::F32, &tables.named(dim as usize))?)?;
+                tables.write_floats(file)?;
+            }
+            (_, Some(form)) => {
+                // Rows in the cache go into their records first, rounded as in any flush.
+                tables.group.flush()?;
+                file.write_all(&tensors::header(&texts, Dtype::U8, &tables.named(form.bytes()))?)?;
+                change = Some(tables.write_codes(form, file)?);
+            }
+        }
+        Ok(())
+    })?;
+    let rows: u64 = tables.tables.iter().map(|rows| u64::from(rows.end - rows.start)).sum();
+    let rounding = change.map(|change| {
+        Object::default()
+            .with("scale_share", change.scale)
+            .with("bias", change.bias)
+            .with("weight", change.weight)
+            .with("lost_scales", change.lost_scales)
+    });
+    if let Some(lost) = change.map(|change| change.lost_scales).filter(|&lost| lost > 0) {
+        output::note(&format!(
+            "note: {lost} rows have scales too small for FP16; all weights of such a row come out as its bias: take format npy or safetensors"
+        ));
+    }
+    let report = Object::default()
+        .with("format", value_name(&args.format))
+        .with("file", out.display().to_string())
+        .with("tables", tables.tables.len())
+        .with("rows", rows)
+        .with("dim", dim)
+        .with("precision", precision.name())
+        .with("file_bytes", std::fs::metadata(out)?.len())
+        .with("largest_change", Object::or_null(rounding));
+    if let Some(path) = &options.json {
+        output::write_json(path, &report)?;
+    }
+    output::print(&report.table("export"))?;
+    Ok(())
+}

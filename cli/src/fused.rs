@@ -1,0 +1,360 @@
+//! Rows of integer codes in the two forms that FBGEMM reads. The codes are those of a record (SPEC 2), low bits of a byte first.
+//!
+//! | form | a row's bytes | scale and bias |
+//! |---|---|---|
+//! | fused, INT8 (`Fused8BitRowwise`) | codes, scale, bias | FP32 |
+//! | fused, INT4 and INT2 (`FusedNBitRowwiseSBHalf`) | codes, scale, bias | FP16 |
+//! | tbe (`IntNBitTableBatchedEmbeddingBagsCodegen`) | scale, bias, codes | FP16 |
+
+use hotrow::codec::{f32_from_half, half_from_f32};
+use hotrow::{Precision, Rounding, RowLayout};
+use std::ops::Range;
+
+/// The place of scale and bias in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Behind the codes.
+    Fused,
+    /// Before the codes.
+    Tbe,
+}
+
+impl Form {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Fused => "fused",
+            Self::Tbe => "tbe",
+        }
+    }
+}
+
+/// The reason why a form cannot hold a table, or a table cannot hold a row.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum FormError {
+    #[error("wanted precision int8, int4 or int2 in format {form}, found {found}; take format npy or safetensors")]
+    Precision { form: &'static str, found: Precision },
+    #[error(
+        "wanted a dim that is a multiple of {multiple} in format {form} of {precision}, found {dim}; take format npy or safetensors"
+    )]
+    Dim { form: &'static str, precision: Precision, multiple: u32, dim: u32 },
+    #[error(
+        "row {row}: wanted a {what} of at most 65504 in magnitude, as FP16 can hold, found {found}; take format npy or safetensors"
+    )]
+    Overflow { row: u32, what: &'static str, found: f32 },
+    #[error("row {row}: wanted finite weights, found scale {scale} and bias {bias}; are format and precision right?")]
+    Row { row: u32, scale: f32, bias: f32 },
+}
+
+/// What rounding scale and bias to FP16 changes in a table. The codes stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Change {
+    /// The greatest change of a scale, relative to it.
+    pub(crate) scale: f64,
+    /// The greatest change of a bias.
+    pub(crate) bias: f64,
+    /// A bound of the change of every weight.
+    pub(crate) weight: f64,
+    /// Rows whose scale is 0 in FP16 only.
+    pub(crate) lost_scales: u64,
+}
+
+impl Change {
+    fn add(&mut self, [scale, bias]: [f32; 2], [new_scale, new_bias]: [f32; 2], top: u32) {
+        let by = [new_scale - scale, new_bias - bias].map(f64::from);
+        if scale != 0.0 {
+            self.scale = self.scale.max((by[0] / f64::from(scale)).abs());
+        }
+        self.bias = self.bias.max(by[1].abs());
+        self.weight = self.weight.max(by[1].abs()).max((f64::from(top) * by[0] + by[1]).abs());
+        self.lost_scales += u64::from(scale != 0.0 && new_scale == 0.0);
+    }
+}
+
+/// The bytes of a row of one table in a form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowForm {
+    form: Form,
+    precision: Precision,
+    dim: u32,
+}
+
+impl RowForm {
+    /// # Errors
+    /// [`FormError::Precision`], [`FormError::Dim`].
+    pub(crate) fn new(form: Form, precision: Precision, dim: u32) -> Result<Self, FormError> {
+        if !precision.is_integer() {
+            return Err(FormError::Precision { form: form.name(), found: precision });
+        }
+        // FBGEMM's operators want whole words of 2 bytes before an FP16 scale; TBE wants whole bytes.
+        let multiple = match (form, precision) {
+            (Form::Fused, Precision::Int8) => 1,
+            (Form::Fused, _) => 16 / precision.bits(),
+            (Form::Tbe, _) => 8 / precision.bits(),
+        };
+        if !dim.is_multiple_of(multiple) {
+            return Err(FormError::Dim { form: form.name(), precision, multiple, dim });
+        }
+        Ok(Self { form, precision, dim })
+    }
+
+    /// The dim of a table whose rows have so many bytes; `None` if there is no such table.
+    pub(crate) fn dim_of(form: Form, precision: Precision, row_bytes: u64) -> Option<u32> {
+        let head = 2 * if Self::is_half(form, precision) { 2 } else { 4 };
+        let values = row_bytes.checked_sub(head)?.checked_mul(8)? / u64::from(precision.bits());
+        let dim = u32::try_from(values).ok().filter(|&dim| dim > 0)?;
+        Self::new(form, precision, dim).ok().map(|_| dim)
+    }
+
+    fn is_half(form: Form, precision: Precision) -> bool {
+        form == Form::Tbe || precision != Precision::Int8
+    }
+
+    fn payload(&self) -> usize {
+        (u64::from(self.dim) * u64::from(self.precision.bits()) / 8) as usize
+    }
+
+    /// Bytes of a row.
+    pub(crate) fn bytes(&self) -> usize {
+        self.payload() + 2 * self.number()
+    }
+
+    /// Bytes of a scale, and of a bias.
+    fn number(&self) -> usize {
+        if Self::is_half(self.form, self.precision) { 2 } else { 4 }
+    }
+
+    /// The places of the codes, of the scale and of the bias.
+    fn places(&self) -> [Range<usize>; 3] {
+        let (codes, number) = (self.payload(), self.number());
+        let (codes, scale) = match self.form {
+            Form::Fused => (0..codes, codes),
+            Form::Tbe => (2 * number..2 * number + codes, 0),
+        };
+        [codes, scale..scale + number, scale + number..scale + 2 * number]
+    }
+
+    const fn top(&self) -> u32 {
+        (1 << self.precision.bits()) - 1
+    }
+
+    /// Writes row `row` of a table, whose record this is, and adds what rounding changes.
+    ///
+    /// # Errors
+    /// [`FormError::Overflow`].
+    pub(crate) fn write(
+        &self,
+        layout: &RowLayout,
+        row: u32,
+        record: &[u32],
+        out: &mut [u8],
+        change: &mut Change,
+    ) -> Result<(), FormError> {
+        let numbers = [record[0], record[1]].map(f32::from_bits);
+        let [codes, scale, bias] = self.places();
+        out[codes.clone()].copy_from_slice(&codes_of(layout, record)[..codes.len()]);
+        if self.number() == 4 {
+            out[scale].copy_from_slice(&numbers[0].to_le_bytes());
+            out[bias].copy_from_slice(&numbers[1].to_le_bytes());
+            return Ok(());
+        }
+        for (what, found) in ["scale", "bias"].into_iter().zip(numbers) {
+            if found.abs() > MOST_HALF {
+                return Err(FormError::Overflow { row, what, found });
+            }
+        }
+        let halves = numbers.map(|number| half_from_f32(number, Rounding::Nearest, || 0));
+        out[scale].copy_from_slice(&halves[0].to_le_bytes()[..2]);
+        out[bias].copy_from_slice(&halves[1].to_le_bytes()[..2]);
+        change.add(numbers, halves.map(f32_from_half), self.top());
+        Ok(())
+    }
+
+    /// Makes the record of row `row` of these bytes. The optimiser's state is zero.
+    ///
+    /// # Errors
+    /// [`FormError::Row`].
+    pub(crate) fn read(&self, layout: &RowLayout, row: u32, bytes: &[u8], record: &mut [u32]) -> Result<(), FormError> {
+        let [codes, scale, bias] = self.places();
+        let [scale, bias] = [&bytes[scale], &bytes[bias]].map(|number| match *number {
+            [a, b] => half(u16::from_le_bytes([a, b])),
+            [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
+            _ => f32::NAN,
+        });
+        // SPEC 2: a scale below the normal numbers counts as 0, and so do its codes.
+        let is_constant = scale.abs() < f32::MIN_POSITIVE;
+        // FBGEMM writes a scale below 0 where the rounded bias of a constant row is above its values.
+        if !(bias.is_finite() && (self.top() as f32 * scale + bias).is_finite()) {
+            return Err(FormError::Row { row, scale, bias });
+        }
+        record.fill(0);
+        record[0] = if is_constant { 0 } else { scale.to_bits() };
+        record[1] = if bias == 0.0 { 0 } else { bias.to_bits() };
+        if !is_constant {
+            let at = 2 * layout.payload_half as usize;
+            bytemuck::cast_slice_mut::<u32, u8>(record)[at..][..codes.len()].copy_from_slice(&bytes[codes]);
+        }
+        Ok(())
+    }
+}
+
+/// The greatest number of FP16.
+const MOST_HALF: f32 = 65504.0;
+
+/// A number of FP16, infinite or not a number too.
+fn half(bits: u16) -> f32 {
+    match bits & 0x7c00 {
+        0x7c00 if bits & 0x3ff != 0 => f32::NAN,
+        0x7c00 => f32::INFINITY,
+        _ => f32_from_half(bits.into()),
+    }
+}
+
+/// A record's bytes from its codes on.
+fn codes_of<'r>(layout: &RowLayout, record: &'r [u32]) -> &'r [u8] {
+    &bytemuck::cast_slice(record)[2 * layout.payload_half as usize..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotrow::OptimizerKind;
+
+    const INTEGERS: [Precision; 3] = [Precision::Int8, Precision::Int4, Precision::Int2];
+
+    #[test]
+    fn forms_hold_whole_words_only() {
+        for form in [Form::Fused, Form::Tbe] {
+            for precision in [Precision::Fp32, Precision::Fp16] {
+                assert_eq!(
+                    RowForm::new(form, precision, 8).err(),
+                    Some(FormError::Precision { form: form.name(), found: precision })
+                );
+            }
+            for precision in INTEGERS {
+                for dim in 1..=64 {
+                    let multiple = match (form, precision) {
+                        (_, Precision::Int8) => 1,
+                        (Form::Tbe, Precision::Int4) => 2,
+                        (Form::Fused, Precision::Int4) | (Form::Tbe, _) => 4,
+                        (Form::Fused, _) => 8,
+                    };
+                    match RowForm::new(form, precision, dim) {
+                        Ok(row) => {
+                            assert_eq!(dim % multiple, 0, "{form:?} {precision} {dim}");
+                            let bytes = row.bytes() as u64;
+                            assert_eq!(RowForm::dim_of(form, precision, bytes), Some(dim));
+                            // A row cut by a byte is one of the next smaller dim, or none.
+                            let before = RowForm::dim_of(form, precision, bytes - 1);
+                            let smaller = dim - 8 / precision.bits();
+                            assert_eq!(before, (smaller > 0 && smaller.is_multiple_of(multiple)).then_some(smaller));
+                        }
+                        Err(error) => {
+                            assert_ne!(dim % multiple, 0, "{form:?} {precision} {dim}");
+                            assert_eq!(error, FormError::Dim { form: form.name(), precision, multiple, dim });
+                        }
+                    }
+                }
+                assert_eq!(RowForm::dim_of(form, precision, 3), None);
+            }
+        }
+    }
+
+    /// A record of AdaGrad, whose state lies before the codes.
+    fn record(layout: &RowLayout, scale: f32, bias: f32) -> Vec<u32> {
+        let mut record = vec![0; layout.record_words as usize];
+        (record[0], record[1]) = (scale.to_bits(), bias.to_bits());
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut record);
+        bytes[8..].iter_mut().zip(1..).for_each(|(byte, k)| *byte = k);
+        record
+    }
+
+    #[test]
+    fn rows_come_back_with_their_codes() {
+        for form in [Form::Fused, Form::Tbe] {
+            for precision in INTEGERS {
+                let layout = RowLayout::new(16, precision, OptimizerKind::AdaGrad);
+                let row = RowForm::new(form, precision, 16).unwrap();
+                // FP16 holds both.
+                let made = record(&layout, 0.25, -3.5);
+                let (mut bytes, mut again) = (vec![0xff; row.bytes()], vec![u32::MAX; made.len()]);
+                let mut change = Change::default();
+                row.write(&layout, 0, &made, &mut bytes, &mut change).unwrap();
+                assert_eq!(change, Change::default());
+                let halves = [0x00, 0x34, 0x00, 0xc3];
+                match (form, precision) {
+                    (Form::Tbe, _) => assert_eq!(bytes[..4], halves),
+                    (Form::Fused, Precision::Int8) => assert_eq!(bytes[16..], [0, 0, 0x80, 0x3e, 0, 0, 0x60, 0xc0]),
+                    (Form::Fused, _) => assert_eq!(bytes[bytes.len() - 4..], halves),
+                }
+                row.read(&layout, 0, &bytes, &mut again).unwrap();
+                assert_eq!(again[..2], made[..2]);
+                assert_eq!(codes_of(&layout, &again), codes_of(&layout, &made));
+                assert!(again[2..layout.payload_half as usize / 2].iter().all(|&state| state == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_to_halves_is_counted_and_overflow_refused() {
+        let layout = RowLayout::new(16, Precision::Int4, OptimizerKind::Sgd);
+        let row = RowForm::new(Form::Fused, Precision::Int4, 16).unwrap();
+        let mut bytes = vec![0; row.bytes()];
+        let mut change = Change::default();
+        let mut write = |scale: f32, bias: f32| {
+            row.write(&layout, 7, &record(&layout, scale, bias), &mut bytes, &mut change).map(|()| change)
+        };
+        // FP16 has 1 and 1 + 2^-10; 1 + 2^-11 is a tie, which goes to even.
+        let found = write(1.0 + 2f32.powi(-11), 2048.5).unwrap();
+        let wanted = [2f64.powi(-11) / (1.0 + 2f64.powi(-11)), 0.5, 0.5 + 15.0 * 2f64.powi(-11)];
+        assert_eq!([found.scale, found.bias, found.weight], wanted);
+        assert_eq!(found.lost_scales, 0);
+        assert_eq!(write(2f32.powi(-30), 0.0).unwrap().lost_scales, 1);
+        assert!(write(65504.0, -65504.0).is_ok());
+        let error = |what, found| Err(FormError::Overflow { row: 7, what, found });
+        assert_eq!(write(65505.0, 0.0), error("scale", 65505.0));
+        assert_eq!(write(1.0, -70000.0), error("bias", -70000.0));
+    }
+
+    fn to_half(number: f32) -> u32 {
+        let sign = number.to_bits() >> 16 & 0x8000;
+        match number {
+            _ if number.is_nan() => 0x7e00,
+            _ if number.is_infinite() => sign | 0x7c00,
+            _ => half_from_f32(number, Rounding::Nearest, || 0),
+        }
+    }
+
+    #[test]
+    fn rows_that_no_table_can_hold_are_refused() {
+        for (form, precision) in
+            [(Form::Fused, Precision::Int8), (Form::Fused, Precision::Int2), (Form::Tbe, Precision::Int8)]
+        {
+            let layout = RowLayout::new(16, precision, OptimizerKind::Sgd);
+            let row = RowForm::new(form, precision, 16).unwrap();
+            let [_, scale, bias] = row.places();
+            let mut record = vec![0; layout.record_words as usize];
+            let numbers = |numbers: [f32; 2]| {
+                let mut bytes = vec![9; row.bytes()];
+                for (place, number) in [&scale, &bias].into_iter().zip(numbers) {
+                    let text: Vec<u8> = match place.len() {
+                        2 => to_half(number).to_le_bytes()[..2].to_vec(),
+                        _ => number.to_le_bytes().to_vec(),
+                    };
+                    bytes[place.clone()].copy_from_slice(&text);
+                }
+                bytes
+            };
+            for good in [[0.5, -1.0], [-0.5, 1.0]] {
+                assert!(row.read(&layout, 3, &numbers(good), &mut record).is_ok());
+            }
+            for bad in [[f32::NAN, 0.0], [f32::INFINITY, 0.0], [1.0, f32::NAN], [1.0, f32::NEG_INFINITY]] {
+                let found = row.read(&layout, 3, &numbers(bad), &mut record);
+                assert!(matches!(found, Err(FormError::Row { row: 3, .. })), "{bad:?}");
+            }
+            // Without a scale all codes count as 0.
+            row.read(&layout, 3, &numbers([0.0, 2.0]), &mut record).unwrap();
+            assert_eq!(record[0], 0);
+            assert!(record[2..].iter().all(|&word| word == 0));
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! `hotrow import`: a checkpoint of tables that other programs wrote (docs/pytorch.md).
+
+use crate::export::Format;
+use crate::failure::Failure;
+use crate::fused::{Form, RowForm};
+use crate::names::{one_of, value_name};
+use crate::object::Object;
+use crate::options::{Options, whole};
+use crate::output;
+use crate::progress::Progress;
+use crate::tensors::{Matrix, Tensors, listed};
+use anyhow::Context as _;
+use hotrow::{
+    CpuGroup, Error, F32File, GroupConfig, Init, Optimizer, OptimizerKind, Part, Policy, Precision, Rounding, Source,
+    checkpoint,
+};
+use safetensors::Dtype;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Make a checkpoint of tables in the formats of `hotrow export`
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// File to read: .npy or .safetensors
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Format [default: npy or safetensors, by the file's ending]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Checkpoint to write
+    #[arg(long, value_name = "CHECKPOINT", value_parser = output::file())]
+    out: PathBuf,
+    /// Tensors to read, one a table, in order of the tables [default: the only one, or 0.weight, 1.weight, ..]
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
+    tensor: Vec<String>,
+    /// Floats in a row; only rows of format tbe that are padded need it
+    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = whole(1u32..=1 << 24))]
+    dim: Option<u32>,
+    /// Precision of the tables; fused and tbe: that of the file [default: fp32; fused and tbe: the one that the file states]
+    #[arg(long, value_parser = one_of(Precision::ALL))]
+    precision: Option<Precision>,
+    /// Rounding, of FP32 rows that are imported and in later training
+    #[arg(long, default_value_t = Rounding::Stochastic, value_parser = one_of(Rounding::ALL))]
+    rounding: Rounding,
+    /// Update rule, whose state begins at zero; training may choose its rate anew
+    #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
+    optimizer: OptimizerKind,
+    /// Rows that the FP32 cache holds; it begins empty
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole(0..=u32::MAX))]
+    cache_rows: u32,
+    /// Replacement policy
+    #[arg(long, default_value_t = Policy::Lru, value_parser = one_of(Policy::ALL))]
+    policy: Policy,
+    /// Take every setting from this checkpoint, so that whatever loads it can load the new one
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with_all = ["precision", "rounding", "optimizer", "cache_rows", "policy"])]
+    like: Option<PathBuf>,
+}
+
+/// The tables of a file, not read yet.
+struct Found {
+    rows: Vec<u32>,
+    dim: u32,
+    content: Content,
+}
+
+enum Content {
+    /// FP32 rows.
+    Values(Box<dyn Source>),
+    /// Rows of bytes.
+    Codes { matrices: Vec<Matrix>, tensors: Tensors, form: RowForm, precision: Precision },
+}
+
+/// The tensors of FP32 rows, one behind the other.
+struct Stacked {
+    tensors: Tensors,
+    matrices: Vec<Matrix>,
+    path: String,
+}
+
+impl Source for Stacked {
+    fn rows(&self, first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {
+        let mut rest = out;
+        let mut row = u64::from(first_row);
+        let mut base = 0;
+        for matrix in &self.matrices {
+            let end = base + matrix.shape[0];
+            if row < end && !rest.is_empty() {
+                let count = (end - row).min((rest.len() / dim) as u64);
+                let (mine, others) = rest.split_at_mut(count as usize * dim);
+                let read = self.tensors.read(matrix, row - base, bytemuck::cast_slice_mut(mine));
+                read.map_err(|error| Error::Source {
+                    name: self.path.clone(),
+                    row: row as u32,
+                    wanted: format!("{} floats from here on", mine.len()),
+                    found: error.to_string(),
+                    remedy: "leave the file as it is while it is imported",
+                    source: Some((&error).into()),
+                })?;
+                mine.iter_mut().for_each(|x| *x = f32::from_bits(u32::from_le(x.to_bits())));
+                (row, rest) = (row + count, others);
+            }
+            base = end;
+        }
+        Ok(())
+    }
+}
+
+impl Args {
+    fn format(&self) -> Result<Format, Failure> {
+        let by_ending = || match self.file.extension().and_then(|ending| ending.to_str()) {
+            Some("npy") => Ok(Format::Npy),
+            Some("safetensors") => Ok(Format::Safetensors),
+            _ => Err(Failure::Usage(format!(
+                "--format: wanted it beside a file that ends neither in .npy nor in .safetensors, found {} alone; name the format",
+                self.file.display()
+            ))),
+        };
+        self.format.map_or_else(by_ending, Ok)
+    }
+
+    /// The configuration of the new group.
+    fn config(&self, options: &Options, found: &Found) -> Result<GroupConfig, Failure> {
+        let held = match &found.content {
+            Content::Values(_) => None,
+            Content::Codes { precision, .. } => Some(*precision),
+        };
+        let zeros = Init::Constant(0.0);
+        let Some(like) = &self.like else {
+            let precision = held.or(self.precision).unwrap_or(Precision::Fp32);
+            let config = GroupConfig::new(&found.rows, found.dim)
+                .with_precision(precision)
+                .with_rounding(self.rounding)
+                .with_optimizer(Optimizer::sgd(0.01).with_kind(self.optimizer))
+                .with_cache_rows(self.cache_rows)
+                .with_policy(self.policy)
+                .with_seed(options.group_seed());
+            return Ok(config.with_init(zeros));
+        };
+        let config = checkpoint::contents(like)?.config.with_init(zeros);
+        let wanted = (&config.tables, config.dim, held.map(|_| config.precision));
+        if wanted != (&found.rows, found.dim, held) {
+            let text = |rows: &[u32], dim, precision: Option<Precision>| {
+                let rows: Vec<String> = rows.iter().map(u32::to_string).collect();
+                let precision = precision.map_or_else(String::new, |precision| format!(" in {precision}"));
+                format!("tables of {} rows x {dim}{precision}", listed(&rows))
+            };
+            return Err(Failure::Usage(format!(
+                "--like: wanted {}, as {} has, found {} in {}; name a checkpoint of the same shape",
+                text(wanted.0, wanted.1, wanted.2),
+                like.display(),
+                text(&found.rows, found.dim, held),
+                self.file.display()
+            )));
+        }
+        Ok(config)
+    }
+
+    fn open(&self, format: Format) -> Result<Found, Failure> {
+        let Some(form) = format.form() else {
+            if let Some(dim) = self.dim {
+                return Err(Failure::Usage(format!(
+                    "--dim: wanted format tbe beside it, found {} and {dim}; leave it out",
+                    value_name(&format)
+                )));
+            }
+            return if format == Format::Npy { self.open_npy() } else { self.open_floats() };
+        };
+        let tensors = Tensors::open(&self.file)?;
+        let matrices = self.matrices(&tensors, Dtype::U8)?;
+        self.check_text(&tensors, "format", Some(format!("hotrow {}", form.name())))?;
+        self.check_text(&tensors, "precision", self.precision.map(|precision| precision.to_string()))?;
+        let stated = tensors.text("precision").and_then(|text| text.parse().ok());
+        let shown = self.file.display();
+        let Some(precision) = self.precision.or(stated) else {
+            return Err(Failure::Usage(format!(
+                "--precision: wanted int8, int4 or int2 beside {shown}, which does not state it, found none; name it"
+            )));
+        };
+        let row_bytes = matrices[0].shape[1];
+        let dim = match self.dim {
+            Some(dim) => dim,
+            None => RowForm::dim_of(form, precision, row_bytes).ok_or_else(|| {
+                Failure::Usage(format!(
+                    "{shown}: wanted rows of whole words of codes beside scale and bias in format {} of {precision}, found {row_bytes} bytes \
+                     a row; name another --precision or --format, or the --dim of padded rows",
+                    form.name()
+                ))
+            })?,
+        };
+        let row = RowForm::new(form, precision, dim).map_err(|error| Failure::Usage(format!("{shown}: {error}")))?;
+        let bytes = row.bytes() as u64;
+        let most = if form == Form::Tbe { bytes.next_multiple_of(MOST_PADDING) } else { bytes };
+        if !(bytes..=most).contains(&row_bytes) {
+            return Err(Failure::Usage(format!(
+                "--dim: wanted rows of {bytes} to {most} bytes for {dim} floats of {precision}, found {row_bytes} in {shown}; name the table's dim"
+            )));
+        }
+        let rows = self.rows(&matrices)?;
+        Ok(Found { rows, dim, content: Content::Codes { matrices, tensors, form: row, precision } })
+    }
+
+    /// Refuses a file that states something else.
+    fn check_text(&self, tensors: &Tensors, field: &'static str, wanted: Option<String>) -> Result<(), Failure> {
+        match (wanted, tensors.text(field)) {
+            (Some(wanted), Some(found)) if wanted != found => Err(Failure::Usage(format!(
+                "--{field}: wanted {found}, as {} states, found {wanted}; leave the option out or name another file",
+                self.file.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn open_npy(&self) -> Result<Found, Failure> {
+        let shown = self.file.display();
+        // This call names the faults of the file.
+        let source = F32File::npy(&self.file)?;
+        let mut file = File::open(&self.file).with_context(|| shown.to_string())?;
+        let header = npyz::NpyHeader::from_reader(&mut file).with_context(|| shown.to_string())?;
+        let &[rows, dim] = header.shape() else {
+            return Err(Failure::Usage(format!(
+                "{shown}: wanted an array of two axes, rows and dim, found {:?}; reshape it",
+                header.shape()
+            )));
+        };
+        let start = std::io::Seek::stream_position(&mut file).with_context(|| shown.to_string())?;
+        let length = file.metadata().with_context(|| shown.to_string())?.len();
+        let wanted = u128::from(start) + u128::from(rows) * u128::from(dim) * 4;
+        if u128::from(length) != wanted {
+            return Err(anyhow::anyhow!(
+                "{shown}: wanted {wanted} bytes, as its header says, found {length}; the file is cut off or damaged, get it again"
+            )
+            .into());
+        }
+        let (rows, dim) = (number(&self.file, "rows", rows, MOST_ROWS)?, number(&self.file, "dim", dim, 1 << 24)?);
+        Ok(Found { rows: vec![rows], dim, content: Content::Values(Box::new(source)) })
+    }
+
+    fn open_floats(&self) -> Result<Found, Failure> {
+        let tensors = Tensors::open(&self.file)?;
+        let matrices = self.matrices(&tensors, Dtype::F32)?;
+        let (rows, dim) = (self.rows(&matrices)?, number(&self.file, "dim", matrices[0].shape[1], 1 << 24)?);
+        let path = self.file.display().to_string();
+        Ok(Found { rows, dim, content: Content::Values(Box::new(Stacked { tensors, matrices, path })) })
+    }
+
+    /// The tensors of the tables, of this type and all equally wide.
+    fn matrices(&self, tensors: &Tensors, dtype: Dtype) -> Result<Vec<Matrix>, Failure> {
+        let shown = self.file.display();
+        let all = tensors.names();
+        let names = if self.tensor.is_empty() {
+            let numbered: Vec<String> = (0..all.len()).map(|at| format!("{at}.weight")).collect();
+            let is_one = all.len() == 1;
+            if !is_one && (all.is_empty() || numbered.iter().any(|name| !all.contains(name))) {
+                return Err(Failure::Usage(format!(
+                    "--tensor: wanted the names of the tables beside {shown}, which has other tensors than 0.weight, 1.weight, ..: {}; name the \
+                     tables in order",
+                    listed(&all)
+                )));
+            }
+            if is_one { all } else { numbered }
+        } else {
+            self.tensor.clone()
+        };
+        let matrices = names.iter().map(|name| tensors.matrix(name, dtype)).collect::<anyhow::Result<Vec<_>>>()?;
+        match matrices.iter().find(|matrix| matrix.shape[1] != matrices[0].shape[1]) {
+            None => Ok(matrices),
+            Some(other) => Err(Failure::Usage(format!(
+                "--tensor: wanted tables of one width, found {:?} in {} and {:?} in {}; import them one by one",
+                matrices[0].shape, matrices[0].name, other.shape, other.name
+            ))),
+        }
+    }
+
+    fn rows(&self, matrices: &[Matrix]) -> Result<Vec<u32>, Failure> {
+        matrices.iter().map(|matrix| number(&self.file, "rows", matrix.shape[0], MOST_ROWS)).collect()
+    }
+}
+
+/// Most rows of a group of tables.
+const MOST_ROWS: u32 = u32::MAX - 1;
+/// FBGEMM pads the rows of TBE to a multiple of so many bytes on a GPU.
+const MOST_PADDING: u64 = 16;
+/// Number of rows that are converted at once.
+const PIECE: u64 = 1 << 12;
+
+/// A size of a table that a group can have.
+fn number(path: &Path, what: &str, found: u64, most: u32) -> Result<u32, Failure> {
+    let fits = u32::try_from(found).ok().filter(|number| (1..=most).contains(number));
+    fits.ok_or_else(|| {
+        Failure::Usage(format!("{}: wanted 1 to {most} {what}, found {found}; name another table", path.display()))
+    })
+}
+
+/// Writes the records of a new group.
+fn fill(
+    group: &mut CpuGroup,
+    path: &Path,
+    matrices: &[Matrix],
+    tensors: &Tensors,
+    form: &RowForm,
+) -> anyhow::Result<()> {
+    let layout = group.layout().row;
+    let words = layout.record_words as usize;
+    let progress = Progress::new("import", matrices.iter().map(|matrix| matrix.shape[0]).sum());
+    let mut base = 0;
+    for matrix in matrices {
+        let width = matrix.row_bytes() as usize;
+        for first in (0..matrix.shape[0]).step_by(PIECE as usize) {
+            let count = PIECE.min(matrix.shape[0] - first) as usize;
+            let (mut bytes, mut records) = (vec![0; count * width], vec![0; count * words]);
+            let place = || format!("{}, tensor {}", path.display(), matrix.name);
+            tensors.read(matrix, first, &mut bytes).with_context(place)?;
+            for ((row, bytes), record) in
+                (first as u32..).zip(bytes.chunks_exact(width)).zip(records.chunks_exact_mut(words))
+            {
+                form.read(&layout, row, bytes, record).with_context(place)?;
+            }
+            group.write_part(Part::Records, (base + first) * words as u64, &records)?;
+            progress.advance(count as u64);
+        }
+        base += matrix.shape[0];
+    }
+    Ok(())
+}
+
+pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    options.check_used(false, false)?;
+    let inputs: Vec<&Path> = [args.file.as_path()].into_iter().chain(args.like.as_deref()).collect();
+    output::check_out(&args.out, options.json.as_deref(), &inputs)?;
+    let format = args.format()?;
+    let found = args.open(format)?;
+    let config = args.config(options, &found)?;
+    // The settings are at fault here, and the source further below.
+    config.check().map_err(Failure::usage)?;
+    let mut group = match &found.content {
+        Content::Values(source) => CpuGroup::filled(config, source.as_ref())?,
+        Content::Codes { matrices, tensors, form, .. } => {
+            let mut group = CpuGroup::new(config)?;
+            fill(&mut group, &args.file, matrices, tensors, form)?;
+            group
+        }
+    };
+    checkpoint::save(&mut group, &args.out)?;
+    let config = group.config();
+    let report = Object::default()
+        .with("format", value_name(&format))
+        .with("file", args.file.display().to_string())
+        .with("checkpoint", args.out.display().to_string())
+        .with("tables", config.tables.len())
+        .with("rows", config.total_rows())
+        .with("dim", config.dim)
+        .with("precision", config.precision.name())
+        .with("optimizer", config.optimizer.kind.name())
+        .with("cache_rows", config.cache_rows)
+        .with("policy", config.policy.name())
+        .with("file_bytes", std::fs::metadata(&args.out)?.len());
+    if let Some(path) = &options.json {
+        output::write_json(path, &report)?;
+    }
+    output::print(&report.table("import"))?;
+    Ok(())
+}

@@ -1,0 +1,456 @@
+//! `hotrow export` and `hotrow import` from outside: tables that numpy, torch and FBGEMM wrote, what FBGEMM read from exported bytes
+//! (tests/fixtures, made by `scripts/fbgemm_fixtures.py`), and bad input.
+
+use crate::common::command::{json, outcome};
+use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Policy, Precision, Rounding, checkpoint};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use serde_json::Value;
+use std::cell::Cell;
+use std::fs;
+use tempfile::TempDir;
+
+const ROWS: usize = 24;
+const DIM: usize = 16;
+const FORMS: [&str; 2] = ["fused", "tbe"];
+const INTEGERS: [Precision; 3] = [Precision::Int8, Precision::Int4, Precision::Int2];
+
+fn fixture(name: &str) -> String {
+    format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The bytes of a tensor of FBGEMM's.
+fn tensor(name: &str) -> Vec<u8> {
+    let bytes = fs::read(fixture("fbgemm.safetensors")).unwrap();
+    SafeTensors::deserialize(&bytes).unwrap().tensor(name).unwrap().data().to_vec()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect()
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+/// The values of `rows.npy`, behind its header.
+fn rows() -> Vec<f32> {
+    let file = fs::read(fixture("rows.npy")).unwrap();
+    floats(&file[file.len() - 4 * ROWS * DIM..])
+}
+
+struct Folder(TempDir, Cell<u32>);
+
+impl Folder {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap(), Cell::new(0))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, name: &str, content: &[u8]) -> String {
+        fs::write(self.path(name), content).unwrap();
+        self.path(name)
+    }
+
+    /// A file of safetensors.
+    fn tensors(&self, name: &str, tensors: &[(&str, Dtype, &[usize], &[u8])]) -> String {
+        let views = tensors
+            .iter()
+            .map(|&(name, dtype, shape, data)| (name, TensorView::new(dtype, shape.to_vec(), data).unwrap()));
+        self.write(name, &safetensors::serialize(views, None).unwrap())
+    }
+
+    /// Exports a checkpoint and returns the file that was written.
+    fn export(&self, checkpoint: &str, format: &str, more: &[&str]) -> Vec<u8> {
+        let out = self.path("exported");
+        outcome(&[&["export", checkpoint, "--format", format, "--out", &out], more].concat(), 0);
+        fs::read(out).unwrap()
+    }
+
+    /// Imports a file and returns the new checkpoint, which no later one overwrites.
+    fn import(&self, file: &str, more: &[&str]) -> String {
+        self.1.set(self.1.get() + 1);
+        let out = self.path(&format!("imported-{}", self.1.get()));
+        outcome(&[&["import", file, "--out", &out], more].concat(), 0);
+        out
+    }
+}
+
+/// Loads a checkpoint as an embedder does.
+fn load(path: &str) -> CpuGroup {
+    let mut group = CpuGroup::new(checkpoint::contents(path).unwrap().config).unwrap();
+    checkpoint::load(&mut group, path).unwrap();
+    group
+}
+
+fn values(path: &str) -> Vec<f32> {
+    let mut group = load(path);
+    let rows = group.config().total_rows() as u32;
+    group.read_rows(&(0..rows).collect::<Vec<_>>()).unwrap()
+}
+
+/// The first value that is more than a rounding of the product (which FBGEMM's compiler may fuse) away from FBGEMM's.
+fn wrong(found: &[f32], wanted: &[f32]) -> Option<String> {
+    assert_eq!(found.len(), wanted.len());
+    let rows = found.chunks_exact(DIM).zip(wanted.chunks_exact(DIM));
+    rows.enumerate().find_map(|(row, (found, wanted))| {
+        // The product of code and scale is at most the greatest difference of two values of the row.
+        let span = wanted.iter().fold(f32::MIN, |a, &x| a.max(x)) - wanted.iter().fold(f32::MAX, |a, &x| a.min(x));
+        let each = found.iter().zip(wanted).enumerate();
+        each.map(|(e, (x, y))| (e, x, y, (x - y).abs() > (span + y.abs()) * 2f32.powi(-23)))
+            .find_map(|(e, x, y, far)| far.then(|| format!("row {row}, element {e}: {x}, FBGEMM read {y}")))
+    })
+}
+
+#[test]
+fn rows_that_fbgemm_packed_have_the_values_that_fbgemm_reads() {
+    let folder = Folder::new();
+    for form in FORMS {
+        for precision in INTEGERS {
+            let name = format!("{form}.{precision}");
+            let packed = tensor(&name);
+            let file = folder.tensors("packed", &[("weight", Dtype::U8, &[ROWS, packed.len() / ROWS], &packed)]);
+            let options = ["--format", form, "--precision", precision.name()];
+            let table = folder.import(&file, &options);
+            let wanted = floats(&tensor(&format!("{name}.values")));
+            assert_eq!(wrong(&values(&table), &wanted), None, "{name}");
+            // The table takes the codes as they are, so they come out as they went in, but those of a scale of 0.
+            let again = folder.export(&table, form, &[]);
+            let again = SafeTensors::deserialize(&again).unwrap().tensor("weight").unwrap().data().to_vec();
+            let width = packed.len() / ROWS;
+            let differing = packed.chunks(width).zip(again.chunks(width)).enumerate().filter(|(_, (a, b))| a != b);
+            for (row, _) in differing {
+                let row = &wanted[row * DIM..][..DIM];
+                assert!(row.iter().all(|x| x == &row[0]), "{name}: {row:?}");
+            }
+            // A code that is one off, or another precision's reading, does not pass.
+            let mut damaged = packed.clone();
+            let code = if form == "tbe" { 10 * width + 4 } else { 10 * width };
+            damaged[code] ^= 1;
+            let file = folder.tensors("packed", &[("weight", Dtype::U8, &[ROWS, width], &damaged)]);
+            assert!(wrong(&values(&folder.import(&file, &options)), &wanted).is_some(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn fbgemm_reads_exported_rows_as_hotrow_does() {
+    let folder = Folder::new();
+    let mut seen = 0;
+    for precision in INTEGERS {
+        let options = ["--precision", precision.name(), "--rounding", "nearest"];
+        let table = folder.import(&fixture("rows.npy"), &options);
+        let ours = values(&table);
+        for form in FORMS {
+            let name = format!("export.{form}.{precision}");
+            let file = folder.export(&table, form, &[]);
+            let found = SafeTensors::deserialize(&file).unwrap();
+            // These bytes are what FBGEMM has read ...
+            assert!(found.tensor("weight").unwrap().data() == tensor(&name), "{name}");
+            // ... as these values. In FP16, scale and bias are other numbers.
+            let theirs = floats(&tensor(&format!("{name}.values")));
+            let report: Value = serde_json::from_str(&json(&[
+                "export",
+                &table,
+                "--format",
+                form,
+                "--out",
+                &folder.path("again.safetensors"),
+            ]))
+            .unwrap();
+            let largest = theirs.iter().zip(&ours).map(|(x, y)| f64::from((x - y).abs())).fold(0.0, f64::max);
+            match report["largest_change"]["weight"].as_f64() {
+                // The figure bounds what changed, and is no more than a few times that: row 4's codes are 0 to the greatest.
+                Some(bound) if form == "tbe" || precision != Precision::Int8 => {
+                    assert!(largest <= bound + 0.01 && bound <= 1.5 * largest, "{name}: {largest}, stated {bound}");
+                    seen += 1;
+                }
+                _ => assert_eq!(wrong(&ours, &theirs), None, "{name}"),
+            }
+            // The way back reads what FBGEMM reads.
+            let file = folder.write("exported.safetensors", &file);
+            let back = folder.import(&file, &["--format", form]);
+            assert_eq!(wrong(&values(&back), &theirs), None, "{name}");
+            let mut shifted = theirs.clone();
+            shifted[10 * DIM] += 0.01;
+            assert!(wrong(&values(&back), &shifted).is_some(), "{name}");
+        }
+    }
+    assert_eq!(seen, 5, "every form but INT8 with FP32 scales");
+}
+
+#[test]
+fn plain_rows_are_the_same_bits_everywhere() {
+    let folder = Folder::new();
+    // From numpy and back.
+    let table = folder.import(&fixture("rows.npy"), &[]);
+    assert!(bytes(&values(&table)) == bytes(&rows()));
+    let array = folder.export(&table, "npy", &[]);
+    assert!(array.ends_with(&bytes(&rows())));
+    let again = folder.write("again.npy", &array);
+    assert!(values(&folder.import(&again, &[])) == rows());
+    // From torch and back, two tables. torch has loaded these bytes.
+    let table = folder.import(&fixture("torch.safetensors"), &[]);
+    let group = load(&table);
+    assert_eq!((&group.config().tables[..], group.config().dim), (&[5, 3][..], 6));
+    let file = fs::read(fixture("torch.safetensors")).unwrap();
+    let wanted = SafeTensors::deserialize(&file).unwrap();
+    let data = |name: &str| wanted.tensor(name).unwrap().data().to_vec();
+    assert_eq!(bytes(&values(&table)), [data("0.weight"), data("1.weight")].concat());
+    let found = folder.export(&table, "safetensors", &[]);
+    let wanted_file = tensor("export.safetensors");
+    // The order of the fields in a header is open.
+    let (found, wanted_file) =
+        (SafeTensors::deserialize(&found).unwrap(), SafeTensors::deserialize(&wanted_file).unwrap());
+    for name in ["0.weight", "1.weight"] {
+        assert_eq!(found.tensor(name).unwrap().data(), wanted_file.tensor(name).unwrap().data());
+        assert_eq!(found.tensor(name).unwrap().shape(), wanted_file.tensor(name).unwrap().shape());
+    }
+    // Of one table, and tables by name in another order.
+    let second = folder.export(&table, "npy", &["--table", "1"]);
+    assert!(second.ends_with(&data("1.weight")));
+    let turned = folder.import(&fixture("torch.safetensors"), &["--tensor", "1.weight,0.weight"]);
+    assert_eq!(bytes(&values(&turned)), [data("1.weight"), data("0.weight")].concat());
+}
+
+/// The bytes of a numpy file.
+fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
+    let room = (10 + header.len() + 1).next_multiple_of(64) - 10;
+    header.push_str(&" ".repeat(room - header.len() - 1));
+    header.push('\n');
+    [b"\x93NUMPY\x01\x00".as_slice(), &(header.len() as u16).to_le_bytes(), header.as_bytes(), data].concat()
+}
+
+/// A trained group of two tables with AdaGrad, whose newest rows are in the cache, saved.
+fn trained(folder: &Folder, precision: Precision) -> (CpuGroup, String) {
+    let config = GroupConfig::new(&[40, 60], DIM as u32)
+        .with_precision(precision)
+        .with_cache_rows(32)
+        .with_policy(Policy::Lfu)
+        .with_init(Init::Normal { mean: 0.0, std: 0.1 })
+        .with_optimizer(Optimizer::adagrad(0.1));
+    let mut group = CpuGroup::new(config).unwrap();
+    for step in 0..20 {
+        let outputs = group.forward(&[step, 2 * step, 3 * step % 60, step], &[0, 2, 4], None).unwrap();
+        group.backward(&outputs).unwrap();
+    }
+    let path = folder.path("trained.safetensors");
+    checkpoint::save(&mut group, &path).unwrap();
+    (group, path)
+}
+
+#[test]
+fn a_trained_table_goes_out_with_its_newest_rows_and_comes_back_trainable() {
+    let folder = Folder::new();
+    for precision in [Precision::Fp32, Precision::Fp16, Precision::Int8, Precision::Int4, Precision::Int2] {
+        let (mut group, path) = trained(&folder, precision);
+        let all: Vec<u32> = (0..100).collect();
+        // FP32 rows come out of the cache as they are, not as a flush would round them.
+        let newest = group.read_rows(&all).unwrap();
+        let file = folder.export(&path, "safetensors", &[]);
+        let found = SafeTensors::deserialize(&file).unwrap();
+        let data = |name: &str| floats(found.tensor(name).unwrap().data());
+        assert!([data("0.weight"), data("1.weight")].concat() == newest, "{precision}");
+        group.flush().unwrap();
+        group.reset().unwrap(); // from here on rows are read from their records
+        let flushed = group.read_rows(&all).unwrap();
+        assert_eq!(
+            flushed == newest,
+            precision == Precision::Fp32,
+            "{precision}: only the cache has the newest values"
+        );
+        // Codes come out of a flush. With FP32 scales nothing changes.
+        if precision == Precision::Int8 {
+            let file = folder.export(&path, "fused", &[]);
+            let file = folder.write("codes.safetensors", &file);
+            let back = folder.import(&file, &["--like", &path, "--format", "fused"]);
+            assert!(values(&back) == flushed);
+            // Whatever loads the old checkpoint loads the new one: here the group itself.
+            checkpoint::load(&mut group, &back).unwrap();
+            assert!(group.read_rows(&all).unwrap() == flushed);
+            group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+            group.backward(&[0.5; 2 * DIM]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn settings_of_the_new_checkpoint() {
+    let folder = Folder::new();
+    let options = [
+        "--optimizer",
+        "row-wise-adagrad",
+        "--cache-rows",
+        "8",
+        "--policy",
+        "lfu",
+        "--precision",
+        "int4",
+        "--seed",
+        "9",
+    ];
+    let config = load(&folder.import(&fixture("rows.npy"), &options)).config().clone();
+    let wanted = GroupConfig::new(&[24], 16)
+        .with_precision(Precision::Int4)
+        .with_cache_rows(8)
+        .with_policy(Policy::Lfu)
+        .with_optimizer(Optimizer::row_wise_adagrad(0.01))
+        .with_seed(9);
+    assert_eq!(config, wanted);
+    let options = ["--precision", "int8", "--rounding", "nearest"];
+    assert_eq!(load(&folder.import(&fixture("rows.npy"), &options)).config().rounding, Rounding::Nearest);
+}
+
+#[test]
+fn bad_input_of_import_is_told_by_name() {
+    let folder = Folder::new();
+    let out = folder.path("out.safetensors");
+    let fused = tensor("fused.int8");
+    let good = fs::read(fixture("rows.npy")).unwrap();
+    let mut nan = good.clone();
+    let at = nan.len() - 4 * DIM;
+    nan[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let mut nan_scale = fused.clone();
+    nan_scale[2 * (DIM + 8) + DIM..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let whole = folder.tensors("whole.safetensors", &[("weight", Dtype::U8, &[ROWS, DIM + 8], &fused)]);
+    let cut = fs::read(&whole).unwrap();
+    let stated = folder.import(&fixture("rows.npy"), &["--precision", "int4"]);
+    let stated = folder.export(&stated, "fused", &[]);
+    let stated = folder.write("stated.safetensors", &stated);
+    let like = folder.import(&fixture("rows.npy"), &["--precision", "int4", "--cache-rows", "8"]);
+    let like = folder.write("like.safetensors", &fs::read(like).unwrap());
+    let f32s = |name: &str, tensors: &[(&str, &[usize])]| {
+        let zeros = vec![0; 4 * 64];
+        let tensors: Vec<(&str, Dtype, &[usize], &[u8])> = tensors
+            .iter()
+            .map(|&(name, shape)| (name, Dtype::F32, shape, &zeros[..4 * shape.iter().product::<usize>()]))
+            .collect();
+        folder.tensors(name, &tensors)
+    };
+    let int8 = ["--format", "fused", "--precision", "int8"];
+    for (file, more, code, named) in [
+        // Arrays.
+        (folder.path("missing.npy"), &[][..], 1, "missing.npy"),
+        (folder.write("empty.npy", b""), &[], 1, "not .npy"),
+        (folder.write("cut.npy", &good[..good.len() - 1]), &[], 1, "cut off"),
+        (folder.write("long.npy", &[&good[..], &[0]].concat()), &[], 1, "damaged"),
+        (folder.write("flat.npy", &npy("<f4", "(4,)", &[0; 16])), &[], 2, "two axes"),
+        (folder.write("deep.npy", &npy("<f4", "(1, 2, 2)", &[0; 16])), &[], 2, "two axes"),
+        (folder.write("none.npy", &npy("<f4", "(0, 4)", &[])), &[], 2, "rows"),
+        (folder.write("thin.npy", &npy("<f4", "(4, 0)", &[])), &[], 2, "dim"),
+        (folder.write("huge.npy", &npy("<f4", "(4294967296, 4294967296)", &[])), &[], 1, "huge.npy"),
+        (folder.write("double.npy", &npy("<f8", "(1, 2)", &[0; 16])), &[], 1, "'<f4'"),
+        (folder.write("nan.npy", &nan), &[], 1, "row 23"),
+        (folder.write("rows.bin", &good), &[], 2, "--format"),
+        // Tensors.
+        (folder.write("short.safetensors", b"1234"), &[], 1, "4 bytes"),
+        (folder.write("head.safetensors", &u64::MAX.to_le_bytes()), &[], 1, "header"),
+        (folder.write("text.safetensors", b"\x02\0\0\0\0\0\0\0{]"), &[], 1, "safetensors file"),
+        (folder.write("cut.safetensors", &cut[..cut.len() - 1]), &int8, 1, "cut off"),
+        (folder.write("long.safetensors", &[&cut[..], &[0]].concat()), &int8, 1, "cut off or damaged"),
+        (f32s("flat.safetensors", &[("weight", &[8])]), &[], 1, "two axes"),
+        (f32s("other.safetensors", &[("mlp.bias", &[2, 2]), ("emb", &[2, 2])]), &[], 2, "emb, mlp.bias"),
+        (f32s("one.safetensors", &[("emb", &[2, 2])]), &["--tensor", "embs"], 1, "tensor embs"),
+        (f32s("gap.safetensors", &[("0.weight", &[2, 2]), ("2.weight", &[2, 2])]), &[], 2, "--tensor"),
+        (f32s("wide.safetensors", &[("0.weight", &[2, 2]), ("1.weight", &[2, 4])]), &[], 2, "one width"),
+        (f32s("none.safetensors", &[("weight", &[0, 2])]), &[], 2, "rows"),
+        (f32s("floats.safetensors", &[("weight", &[2, 8])]), &int8, 1, "U8"),
+        (whole.clone(), &[], 1, "tensor.float()"),
+        // Rows of bytes.
+        (whole.clone(), &["--format", "fused"], 2, "--precision"),
+        (whole.clone(), &["--format", "fused", "--precision", "fp16"], 2, "--precision"),
+        (whole.clone(), &["--format", "fused", "--precision", "int8", "--dim", "15"], 2, "--dim"),
+        (whole.clone(), &["--format", "tbe", "--precision", "int2", "--dim", "15"], 2, "multiple of 4"),
+        (whole, &["--dim", "16", "--format", "safetensors"], 2, "--dim"),
+        (stated.clone(), &int8, 2, "--precision: wanted int4"),
+        (stated.clone(), &["--format", "tbe"], 2, "--format: wanted hotrow fused"),
+        (folder.tensors("three", &[("weight", Dtype::U8, &[2, 3], &[0; 6])]), &int8, 2, "3 bytes a row"),
+        (
+            folder.tensors("odd", &[("weight", Dtype::U8, &[2, 7], &[0; 14])]),
+            &["--format", "fused", "--precision", "int2"],
+            2,
+            "7 bytes",
+        ),
+        (folder.tensors("nan", &[("weight", Dtype::U8, &[ROWS, DIM + 8], &nan_scale)]), &int8, 1, "row 2"),
+        // Settings.
+        (fixture("rows.npy"), &["--cache-rows", "25"], 2, "cache_rows"),
+        (fixture("rows.npy"), &["--precision", "int3"], 2, "int3"),
+        (fixture("rows.npy"), &["--like", &like, "--precision", "int4"], 2, "--like"),
+        (fixture("torch.safetensors"), &["--like", &like], 2, "--like: wanted tables of 24 rows x 16"),
+        (fixture("rows.npy"), &["--like", &fixture("rows.npy")], 1, "rows.npy"),
+        (stated, &["--like", &like, "--format", "fused", "--out", &like], 2, "--out"),
+        (fixture("rows.npy"), &["--backend", "gpu"], 2, "--backend"),
+    ] {
+        let line: Vec<&str> = ["import", &file].into_iter().chain(more.iter().copied()).collect();
+        let line = if more.contains(&"--out") { line } else { [&line[..], &["--out", &out]].concat() };
+        let (_, stderr) = outcome(&line, code);
+        assert!(stderr.contains(named), "{line:?}: {stderr}");
+        // What clap refuses is followed by its advice.
+        assert!(stderr.contains("--help") || stderr.trim().lines().count() == 1, "{line:?}: {stderr}");
+        assert!(!fs::exists(&out).unwrap(), "{line:?} left a file");
+    }
+    // The same files without their faults are imported.
+    folder.import(&folder.path("one.safetensors"), &[]);
+    folder.import(&folder.path("whole.safetensors"), &int8);
+    folder.import(&folder.path("stated.safetensors"), &["--format", "fused", "--like", &like]);
+    // Padded rows of a GPU's TBE: 4 + 10 bytes, padded to 16.
+    let padded = folder.tensors("padded", &[("weight", Dtype::U8, &[2, 16], &[1; 32])]);
+    let padded = folder.import(&padded, &["--format", "tbe", "--precision", "int8", "--dim", "10"]);
+    assert_eq!(load(&padded).config().dim, 10);
+}
+
+#[test]
+fn bad_input_of_export_is_told_by_name() {
+    let folder = Folder::new();
+    let out = folder.path("out.bin");
+    let (_, trained) = trained(&folder, Precision::Int4);
+    let table = |name: &str, precision: &str, rows: &[f32], dim: usize| {
+        let array = folder.write("table.npy", &npy("<f4", &format!("({}, {dim})", rows.len() / dim), &bytes(rows)));
+        let out = folder.path(name);
+        outcome(&["import", &array, "--out", &out, "--precision", precision, "--rounding", "nearest"], 0);
+        out
+    };
+    let odd = table("odd", "int4", &[0.5; 12], 6);
+    let large = table("large", "int4", &[1.0, 2.0, 3.0, 4.0, 9e4, 9e4, 9e4, 9.1e4], 4);
+    let steep = table("steep", "int2", &[0.0, 3e5, 1e5, 2e5, 0.0, 3e5, 1e5, 2e5], 8);
+    let half = table("half", "fp16", &[0.5; 8], 4);
+    let cut = fs::read(&trained).unwrap();
+    let cut = folder.write("cut", &cut[..cut.len() - 1]);
+    for (checkpoint, more, code, named) in [
+        (folder.path("missing"), &["--format", "npy"][..], 1, "missing"),
+        (fixture("torch.safetensors"), &["--format", "npy"], 1, "format"),
+        (cut, &["--format", "npy"], 1, "length"),
+        (trained.clone(), &["--format", "npy"], 2, "--table"),
+        (trained.clone(), &["--format", "npy", "--table", "2"], 2, "--table"),
+        (trained.clone(), &["--format", "csv"], 2, "csv"),
+        (trained.clone(), &[], 2, "--format"),
+        (trained.clone(), &["--format", "fused", "--out", &trained], 2, "--out"),
+        (trained.clone(), &["--format", "fused", "--json", &out], 2, "--json"),
+        (trained.clone(), &["--format", "fused", "--out", &folder.path("no/such/folder")], 2, "--out"),
+        (half.clone(), &["--format", "fused"], 2, "precision int8, int4 or int2"),
+        (half, &["--format", "tbe"], 2, "precision int8, int4 or int2"),
+        (odd, &["--format", "fused"], 2, "multiple of 4"),
+        (large.clone(), &["--format", "fused"], 1, "row 1: wanted a bias of at most 65504"),
+        (large, &["--format", "tbe"], 1, "row 1: wanted a bias"),
+        (steep, &["--format", "tbe"], 1, "row 0: wanted a scale of at most 65504"),
+    ] {
+        let line: Vec<&str> = ["export", &checkpoint].into_iter().chain(more.iter().copied()).collect();
+        let line = if more.contains(&"--out") { line } else { [&line[..], &["--out", &out]].concat() };
+        let (_, stderr) = outcome(&line, code);
+        assert!(stderr.contains(named), "{line:?}: {stderr}");
+        for left in [&out, &format!("{out}.partial")] {
+            assert!(!fs::exists(left).unwrap(), "{line:?} left {left}");
+        }
+    }
+    // An export that fails leaves the old file.
+    let old = folder.write("out.bin", b"old");
+    outcome(&["export", &folder.path("large"), "--format", "fused", "--out", &old], 1);
+    assert_eq!(fs::read(&old).unwrap(), b"old");
+    // A scale that FP16 has not is told, and the rows are written.
+    let small = table("small", "int8", &[1e-9, 3e-9, 2e-9, 1e-9], 4);
+    let (_, stderr) = outcome(&["export", &small, "--format", "tbe", "--out", &out], 0);
+    assert!(stderr.contains("1 rows"), "{stderr}");
+}
