@@ -111,7 +111,7 @@ pub use gpu::{
     adapter,
     cached::{group::Group, staged::traffic::Traffic},
     engine::{
-        bind::{Batch, GradBuffer},
+        bind::{Batch, GradBuffer, OutputBuffer},
         caps::{Caps, requirements},
         context::Context,
         options::{ContextOptions, Shaders},

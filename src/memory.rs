@@ -52,6 +52,8 @@ pub struct Calls {
     pub frozen: Option<u32>,
     /// Whether the cache is ever flushed, or rows are pinned.
     pub flush: bool,
+    /// Outputs of the largest forward with FP16 outputs; `None` if there is none. A group on a device rounds them from FP32.
+    pub half_outputs: Option<u32>,
     /// Most recorded forwards at once whose outcome the device has not reported yet; at least one is planned for.
     pub in_flight: u32,
 }
@@ -61,19 +63,21 @@ setters!(Calls {
     with_prefetch prefetch: bool,
     with_frozen frozen: Option<u32>,
     with_flush flush: bool,
+    with_half_outputs half_outputs: Option<u32>,
     with_in_flight in_flight: u32,
 });
 
 impl Default for Calls {
     /// No call.
     fn default() -> Self {
-        Self { train: None, prefetch: false, frozen: None, flush: false, in_flight: 0 }
+        Self { train: None, prefetch: false, frozen: None, flush: false, half_outputs: None, in_flight: 0 }
     }
 }
 
 impl From<u32> for Calls {
     fn from(indices: u32) -> Self {
-        Self { train: Some(indices), prefetch: false, frozen: Some(indices), flush: true, in_flight: 1 }
+        let (train, frozen) = (Some(indices), Some(indices));
+        Self { train, prefetch: false, frozen, flush: true, half_outputs: None, in_flight: 1 }
     }
 }
 

@@ -153,6 +153,7 @@ files![
     "cached/combine.wgsl",
     "cached/exchange.wgsl",
     "cached/gather.wgsl",
+    "cached/halves.wgsl",
     "cached/linearize.wgsl",
     "cached/locate.wgsl",
     "cached/merge.wgsl",

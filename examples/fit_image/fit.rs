@@ -37,6 +37,9 @@ pub(crate) struct Settings {
     /// Learning rate of the tables [default: 0.05 with AdaGrad, 0.01 with Adam].
     #[arg(long)]
     pub(crate) lr: Option<f32>,
+    /// The rule's eps [default: 1e-8 with AdaGrad, 1e-15 with Adam].
+    #[arg(long)]
+    pub(crate) eps: Option<f32>,
     /// Learning rate of the perceptron.
     #[arg(long, default_value_t = 0.007)]
     pub(crate) mlp_lr: f32,
@@ -160,6 +163,7 @@ impl Fit {
         };
         let lr = args.lr.unwrap_or(default);
         let rule = rule.with_lr(lr);
+        let rule = args.eps.map_or(rule, |eps| rule.with_eps(eps));
         let context = match args.backend.as_str() {
             "gpu" => Some(adapter::open_best(adapter::Wanted::Any)?),
             _ => None,

@@ -2,10 +2,12 @@
 // gradient of the index's output row; with mean pooling divided by the number of rows of its bag. Changes nothing else.
 // params.lanes invocations share an index.
 //
-// Bytes moved per index: 8 (access), 4 (place), 4 dim (row), 4 dim (gradient), 4 out; with mean pooling 4 for each index
+// Bytes moved per index: 8 (access), 4 (place), 4 dim (row), 4 dim (gradient; FP16: 2 dim), 4 out; with mean pooling 4 for each index
 // of its bag, mostly from caches.
 #include "shared/common.wgsl"
+#include "shared/half.wgsl"
 #include "shared/quad.wgsl"
+#include "shared/gradient.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> offsets: array<u32>;
@@ -13,7 +15,7 @@
 @group(0) @binding(3) var<storage, read> places: array<u32>;
 @group(0) @binding(4) var<storage, read> cache: array<Quad>;
 @group(0) @binding(5) var<storage, read> scratch: array<Quad>;
-@group(0) @binding(6) var<storage, read> grad_outputs: array<Quad>;
+@group(0) @binding(6) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(7) var<storage, read_write> grad_weights: array<f32>; // one for each index
 
 #include "shared/slots.wgsl"
@@ -26,7 +28,7 @@ fn place_of(i: u32) -> u32 {
 fn dot_of(place: u32, output: u32, lane: u32) -> f32 {
     var products = Quad();
     for (var q = lane; q < weight_quads(); q += params.lanes) {
-        products += load_quad(place, q) * grad_outputs[output * weight_quads() + q];
+        products += load_quad(place, q) * grad_output(output * weight_quads() + q);
     }
     var sum = part_of(products, 0u);
     for (var k = 1u; k < WIDTH; k++) { sum += part_of(products, k); }

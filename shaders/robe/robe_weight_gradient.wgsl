@@ -1,11 +1,12 @@
 // As weight_gradient, for a shared array of any precision: the gradient of the loss with respect to each index's weight.
 //
-// Bytes moved per index: 8 (access), 4 (hash), dim bits / 8 (row), 8 for each of its blocks (integers), 4 dim (gradient),
-// 4 out; with mean pooling 4 for each index of its bag, mostly from caches.
+// Bytes moved per index: 8 (access), 4 (hash), dim bits / 8 (row), 8 for each of its blocks (integers), 4 dim (gradient;
+// FP16: 2 dim), 4 out; with mean pooling 4 for each index of its bag, mostly from caches.
 #include "shared/common.wgsl"
 #include "shared/robe.wgsl"
 #include "shared/half.wgsl"
 #include "shared/quad1.wgsl"
+#include "shared/gradient1.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> robe: Robe;
@@ -13,7 +14,7 @@
 @group(0) @binding(3) var<storage, read> access: array<vec2<u32>>; // .x: output row
 @group(0) @binding(4) var<storage, read> hashes: array<u32>;
 @group(0) @binding(5) var<storage, read> window: array<u32>;       // the first window of the shared array
-@group(0) @binding(6) var<storage, read> grad_outputs: array<f32>;
+@group(0) @binding(6) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(7) var<storage, read_write> grad_weights: array<f32>; // one for each index
 
 #include "shared/robe_window.wgsl"
@@ -33,7 +34,7 @@ fn dot_of(hash: u32, output: u32, lane: u32) -> f32 {
     var sum = 0.0;
     for (var column = lane; column < robe.dim; column += params.lanes) {
         let start = start_of(hash, chunk_hash(column / robe.chunk), robe.starts);
-        sum += value_of(start + column % robe.chunk) * grad_outputs[output * robe.dim + column];
+        sum += value_of(start + column % robe.chunk) * grad_output(output * robe.dim + column);
     }
     return sum;
 }

@@ -2,18 +2,21 @@
 //! the reports of skipped steps. Each kind of table implements [`Kind`], which records its stages; [`front`] then gives it the public
 //! methods.
 
+#[cfg(not(target_family = "wasm"))]
+use crate::host::alloc::zeroed;
 use crate::{
     config::GroupConfig,
     error::Error,
     gpu::{
         engine::{
-            bind::{Batch, GradBuffer, WeightGradient},
+            bind::{Batch, GradBuffer, OutputBuffer, WeightGradient},
             changing::Changing,
             context::Context,
             readback::Reports,
         },
+        halves::{Halves, Sums},
         seen::Seen,
-        slices::{Uploaded, UploadedGrads, await_outputs, floats, new_outputs},
+        slices::{OutputSlice, Uploaded, UploadedGrads, await_outputs, floats},
     },
     scaler::GradSlice,
     table::{
@@ -36,6 +39,8 @@ pub(crate) struct Front<P> {
     pub(crate) dummy: wgpu::Buffer,
     pub(crate) reports: Reports,
     pub(crate) seen: Seen,
+    /// FP32 outputs of forwards whose caller wants FP16.
+    pub(crate) sums: Sums,
 }
 
 impl<P> Front<P> {
@@ -47,6 +52,7 @@ impl<P> Front<P> {
             dummy: context.buffer("dummy", 16, wgpu::BufferUsages::empty())?,
             reports: Reports::new(context),
             seen: Seen::default(),
+            sums: Sums::default(),
         })
     }
 }
@@ -92,6 +98,37 @@ pub(crate) trait Kind: Sized {
         mode: Mode,
     ) -> Result<u32, Error>;
 
+    /// Provides for the FP16 outputs of a batch of `indices` indices in `bags` bags.
+    fn halves<'b>(
+        &mut self,
+        batch: &Batch<'_>,
+        (indices, bags): (u32, u32),
+        outputs: wgpu::BufferSlice<'b>,
+    ) -> Result<Halves<'b>, Error> {
+        let elements = batch::output_len(self.rows(), indices as usize, bags as usize) as u64;
+        let Front { context, sums, dummy, .. } = self.front_mut();
+        sums.provide(context, dummy, batch, elements, outputs)
+    }
+
+    /// As [`record`](Self::record), with outputs of either type.
+    fn record_to(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: OutputBuffer<'_>,
+        mode: Mode,
+    ) -> Result<u32, Error> {
+        let outputs = match outputs {
+            OutputBuffer::F32(outputs) => return self.record(encoder, batch, outputs, mode),
+            OutputBuffer::F16(outputs) => outputs,
+        };
+        let shape = batch.shape(self.rows())?;
+        let halves = self.halves(batch, shape, outputs)?;
+        let indices = self.record(encoder, batch, halves.sums(), mode)?;
+        halves.record(encoder);
+        Ok(indices)
+    }
+
     /// Records a forward for a call that waits. A staged table submits work of its own in between.
     fn record_waiting(
         &mut self,
@@ -126,7 +163,7 @@ pub(crate) trait Kind: Sized {
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
-        grad_outputs: wgpu::BufferSlice<'_>,
+        grad_outputs: GradBuffer<'_>,
         grad_weights: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
         let context = self.front().context.clone();
@@ -163,7 +200,7 @@ pub(crate) trait Kind: Sized {
             let bytes = indices.len() as u64 * 4;
             let found = context.buffer("grad_weights", bytes, wgpu::BufferUsages::empty())?;
             let mut encoder = context.new_encoder();
-            let (batch, all) = (batch.batch(), grads.buffer().slice());
+            let (batch, all) = (batch.batch(), grads.buffer());
             self.record_checked_weight_gradient(&mut encoder, &batch, all, found.slice(..))?;
             Ok(floats(&context.download_async(encoder, &[(&found, bytes)]).await?[0]))
         };
@@ -194,13 +231,13 @@ pub(crate) trait Kind: Sized {
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
-        outputs: wgpu::BufferSlice<'_>,
+        outputs: OutputBuffer<'_>,
         mode: Mode,
     ) -> Result<(), Error> {
         let context = self.front().context.clone();
         let recorded = context.guarded(|| {
             self.check()?;
-            let indices = self.check_recordable().and_then(|()| self.record(encoder, batch, outputs, mode));
+            let indices = self.check_recordable().and_then(|()| self.record_to(encoder, batch, outputs, mode));
             Ok(indices.map(|indices| self.report(encoder, mode, indices)))
         });
         // A refused batch leaves a forward waiting for its backward; an error of the device or of an earlier step ends that forward.
@@ -235,7 +272,7 @@ pub(crate) trait Kind: Sized {
         &mut self,
         (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
         mode: Mode,
-        outputs: &mut [f32],
+        mut outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
         let context = self.front().context.clone();
         let run = async {
@@ -243,13 +280,28 @@ pub(crate) trait Kind: Sized {
             let batch = Uploaded::new(&context, self.rows(), indices, offsets, weights)?;
             let (n, bags) = (indices.len() as u32, offsets.len() as u32 - 1);
             self.check_batch(n, bags)?;
-            let buffer = new_outputs(&context, self.rows(), n, bags)?;
             batch::check_outputs(self.rows(), n, bags, outputs.len())?;
+            let buffer = context.buffer("outputs", outputs.bytes(), wgpu::BufferUsages::empty())?;
+            let (batch, all) = (batch.batch(), buffer.slice(..));
+            let halves = outputs.is_half().then(|| self.halves(&batch, (n, bags), all)).transpose()?;
             let mut encoder = context.new_encoder();
-            self.record_waiting(&mut encoder, &batch.batch(), buffer.slice(..), mode).await?;
-            self.await_outputs(encoder, &buffer, mode, n, outputs).await
+            let sums = halves.as_ref().map_or(all, Halves::sums);
+            self.record_waiting(&mut encoder, &batch, sums, mode).await?;
+            if let Some(halves) = &halves {
+                halves.record(&mut encoder);
+            }
+            self.await_outputs(encoder, &buffer, mode, n, &mut outputs).await
         };
         context.guard(run).await
+    }
+
+    /// As [`run`](Self::run), with FP16 outputs.
+    #[cfg(not(target_family = "wasm"))]
+    async fn run_half(&mut self, batch: (&[u32], &[u32], Option<&[f32]>), mode: Mode) -> Result<Vec<u16>, Error> {
+        let elements = batch::output_len(self.rows(), batch.0.len(), batch.1.len().saturating_sub(1));
+        let mut outputs = zeroed("outputs", elements)?;
+        self.run(batch, mode, OutputSlice::F16(&mut outputs)).await?;
+        Ok(outputs)
     }
 
     /// Submits a recorded forward and awaits its outputs.
@@ -259,7 +311,7 @@ pub(crate) trait Kind: Sized {
         buffer: &wgpu::Buffer,
         mode: Mode,
         indices: u32,
-        outputs: &mut [f32],
+        outputs: &mut OutputSlice<'_>,
     ) -> Result<(), Error> {
         let Some(outcome) = self.outcome(mode) else { return Ok(()) };
         let found = await_outputs(&self.front().context, encoder, self.rows(), outcome, buffer, indices, outputs).await;
@@ -341,8 +393,8 @@ macro_rules! front {
                 Kind::check(self)
             }
 
-            /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none. `outputs` must lie in
-            /// a buffer that holds none of the call's inputs.
+            /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none: FP32 in a slice, or FP16
+            /// in [`OutputBuffer::F16`](crate::OutputBuffer::F16). `outputs` must lie in a buffer that holds none of the call's inputs.
             ///
             /// Submit the recorded commands in the order of the calls, because a backward builds on the state that its forward leaves on
             /// the device.
@@ -350,26 +402,26 @@ macro_rules! front {
             /// # Errors
             /// [`Error::Length`], [`Error::Bags`], [`Error::Buffer`] and [`Error::TooLarge`] for illegal shapes, buffers and sizes; the
             /// error of an earlier skipped step ([`check`](Self::check)). After an error nothing is recorded.
-            pub fn record_forward(
+            pub fn record_forward<'o>(
                 &mut self,
                 encoder: &mut wgpu::CommandEncoder,
                 batch: &Batch<'_>,
-                outputs: wgpu::BufferSlice<'_>,
+                outputs: impl Into<$crate::gpu::engine::bind::OutputBuffer<'o>>,
             ) -> Result<(), Error> {
-                self.record_and_report(encoder, batch, outputs, Mode::Train)
+                self.record_and_report(encoder, batch, outputs.into(), Mode::Train)
             }
 
             /// Records a forward that changes nothing (evaluation, inference). A forward that waits for its backward goes on waiting.
             ///
             /// # Errors
             /// As [`record_forward`](Self::record_forward).
-            pub fn record_forward_frozen(
+            pub fn record_forward_frozen<'o>(
                 &mut self,
                 encoder: &mut wgpu::CommandEncoder,
                 batch: &Batch<'_>,
-                outputs: wgpu::BufferSlice<'_>,
+                outputs: impl Into<$crate::gpu::engine::bind::OutputBuffer<'o>>,
             ) -> Result<(), Error> {
-                self.record_and_report(encoder, batch, outputs, Mode::Frozen)
+                self.record_and_report(encoder, batch, outputs.into(), Mode::Frozen)
             }
 
             /// Records the backward of the last recorded forward. `grad_outputs` has the shape of its outputs: FP32 in a slice, or FP16 in
@@ -406,20 +458,20 @@ macro_rules! front {
             }
 
             /// Records the gradients of the per-index weights of the last recorded forward: `grad_weights` gets a float for each index.
-            /// `batch` is that forward's, `grad_outputs` has the shape of its outputs. [`Lookup`](crate::Lookup::weight_gradient) says what
+            /// `batch` is that forward's, `grad_outputs` has the shape of its outputs, FP32 or FP16. [`Lookup`](crate::Lookup::weight_gradient) says what
             /// they are. A prefetch may stand between the two calls. After a forward that the device skipped the gradients are 0.
             ///
             /// # Errors
             /// [`Error::Order`] unless a forward waits for its backward, [`Error::Length`] for a batch of another shape, [`Error::Buffer`]
             /// for buffers that cannot be bound, and for gradients in a buffer of the inputs; [`Error::TooLarge`].
-            pub fn record_weight_gradient(
+            pub fn record_weight_gradient<'g>(
                 &mut self,
                 encoder: &mut wgpu::CommandEncoder,
                 batch: &Batch<'_>,
-                grad_outputs: wgpu::BufferSlice<'_>,
+                grad_outputs: impl Into<GradBuffer<'g>>,
                 grad_weights: wgpu::BufferSlice<'_>,
             ) -> Result<(), Error> {
-                self.record_checked_weight_gradient(encoder, batch, grad_outputs, grad_weights)
+                self.record_checked_weight_gradient(encoder, batch, grad_outputs.into(), grad_weights)
             }
 
             /// As [`Lookup::weight_gradient`](crate::Lookup::weight_gradient), as a future.
@@ -446,7 +498,7 @@ macro_rules! front {
                 weights: Option<&[f32]>,
                 outputs: &mut [f32],
             ) -> Result<(), Error> {
-                self.run((indices, offsets, weights), Mode::Train, outputs).await
+                self.run((indices, offsets, weights), Mode::Train, $crate::gpu::slices::OutputSlice::F32(outputs)).await
             }
 
             /// As [`Lookup::backward`](crate::Lookup::backward), as a future.
@@ -510,7 +562,11 @@ macro_rules! front {
                 outputs: &mut [f32],
             ) -> Result<(), Error> {
                 let context = self.front.context.clone();
-                context.block_on(self.run((indices, offsets, weights), Mode::Train, outputs))
+                context.block_on(self.run(
+                    (indices, offsets, weights),
+                    Mode::Train,
+                    $crate::gpu::slices::OutputSlice::F32(outputs),
+                ))
             }
 
             fn forward_frozen_into(
@@ -521,7 +577,31 @@ macro_rules! front {
                 outputs: &mut [f32],
             ) -> Result<(), Error> {
                 let context = self.front.context.clone();
-                context.block_on(self.run((indices, offsets, weights), Mode::Frozen, outputs))
+                context.block_on(self.run(
+                    (indices, offsets, weights),
+                    Mode::Frozen,
+                    $crate::gpu::slices::OutputSlice::F32(outputs),
+                ))
+            }
+
+            fn forward_half(
+                &mut self,
+                indices: &[u32],
+                offsets: &[u32],
+                weights: Option<&[f32]>,
+            ) -> Result<Vec<u16>, Error> {
+                let context = self.front.context.clone();
+                context.block_on(self.run_half((indices, offsets, weights), Mode::Train))
+            }
+
+            fn forward_frozen_half(
+                &mut self,
+                indices: &[u32],
+                offsets: &[u32],
+                weights: Option<&[f32]>,
+            ) -> Result<Vec<u16>, Error> {
+                let context = self.front.context.clone();
+                context.block_on(self.run_half((indices, offsets, weights), Mode::Frozen))
             }
 
             fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {

@@ -5,6 +5,7 @@ pub(crate) mod cached;
 pub(crate) mod engine;
 pub(crate) mod front;
 pub(crate) mod grid;
+pub(crate) mod halves;
 pub(crate) mod memory;
 pub(crate) mod reader;
 pub(crate) mod robe;

@@ -80,6 +80,45 @@ impl UploadedGrads {
     }
 }
 
+/// Where the outputs of a call that waits go.
+pub(crate) enum OutputSlice<'a> {
+    F32(&'a mut [f32]),
+    /// The bits of IEEE binary16.
+    #[cfg(not(target_family = "wasm"))]
+    F16(&'a mut [u16]),
+}
+
+impl OutputSlice<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::F32(outputs) => outputs.len(),
+            #[cfg(not(target_family = "wasm"))]
+            Self::F16(outputs) => outputs.len(),
+        }
+    }
+
+    pub(crate) fn is_half(&self) -> bool {
+        !matches!(self, Self::F32(_))
+    }
+
+    /// The bytes of the outputs on the device.
+    pub(crate) fn bytes(&self) -> u64 {
+        if self.is_half() { self.len().div_ceil(2) as u64 * 4 } else { self.len() as u64 * 4 }
+    }
+
+    /// Copies the outputs from the device's bytes.
+    fn fill(&mut self, found: &[u8]) {
+        match self {
+            Self::F32(outputs) => bytemuck::cast_slice_mut(outputs).copy_from_slice(found),
+            #[cfg(not(target_family = "wasm"))]
+            Self::F16(outputs) => {
+                let outputs: &mut [u8] = bytemuck::cast_slice_mut(outputs);
+                outputs.copy_from_slice(&found[..outputs.len()]);
+            }
+        }
+    }
+}
+
 /// Submits a recorded forward, waits, and copies the outputs from `buffer`. A skipped step leaves `outputs` as they were; its error is
 /// returned.
 pub(crate) async fn await_outputs(
@@ -89,9 +128,9 @@ pub(crate) async fn await_outputs(
     step: &wgpu::Buffer,
     buffer: &wgpu::Buffer,
     indices: u32,
-    outputs: &mut [f32],
+    outputs: &mut OutputSlice<'_>,
 ) -> Result<(), Error> {
-    let parts = [(step, size_of::<Step>() as u64), (buffer, size_of_val(outputs) as u64)].map(|(source, bytes)| {
+    let parts = [(step, size_of::<Step>() as u64), (buffer, outputs.bytes())].map(|(source, bytes)| {
         let target = context.download_buffer(bytes);
         encoder.copy_buffer_to_buffer(source, 0, &target, 0, bytes);
         (target, bytes)
@@ -104,7 +143,7 @@ pub(crate) async fn await_outputs(
             fault = batch::fault(config, &found, indices);
             step = Some(found);
         }
-        Some(_) if fault.is_none() => bytemuck::cast_slice_mut(outputs).copy_from_slice(found),
+        Some(_) if fault.is_none() => outputs.fill(found),
         Some(_) => {}
     };
     context.read_async(encoder, &parts, each).await?;

@@ -37,8 +37,9 @@ pub mod stages {
     pub use crate::cpu::stages::{
         cached::{
             admit::admit, arrange::arrange, assign::assign, begin::begin, claim::claim, collect::collect,
-            combine::combine, exchange::exchange, gather::gather, linearize::linearize, locate::locate, merge::merge,
-            probe::probe, reset::reset, touch::touch, update::update, wanted::wanted, weight_gradient::weight_gradient,
+            combine::combine, exchange::exchange, gather::gather, halves::halves, linearize::linearize, locate::locate,
+            merge::merge, probe::probe, reset::reset, touch::touch, update::update, wanted::wanted,
+            weight_gradient::weight_gradient,
         },
         grid::{grid::grid, grid_gradient::grid_gradient},
         robe::{

@@ -54,6 +54,16 @@ macro_rules! own_lookup {
                 self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>, outputs: &mut [f32]
             ) -> Result<(), $crate::error::Error>;
 
+            /// Runs one step forward, with FP16 outputs.
+            fn forward_half(
+                self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>
+            ) -> Result<Vec<u16>, $crate::error::Error>;
+
+            /// Runs a forward that changes nothing, with FP16 outputs.
+            fn forward_frozen_half(
+                self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>
+            ) -> Result<Vec<u16>, $crate::error::Error>;
+
             /// Updates the rows of the last forward with the gradients of its outputs.
             fn backward(self: &mut Self, grad_outputs: &[f32]) -> Result<(), $crate::error::Error>;
 

@@ -7,6 +7,7 @@ use crate::{
     error::Error,
     host::alloc::zeroed,
     memory::MemoryReport,
+    record::rows::half::round_outputs,
     robe::{RobeSnapshot, config::Config},
     scaler::GradSlice,
     table::{
@@ -93,6 +94,41 @@ pub trait Lookup {
         let mut outputs = zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1)))?;
         self.forward_frozen_into(indices, offsets, weights, &mut outputs)?;
         Ok(outputs)
+    }
+
+    /// As [`forward`](Self::forward), with FP16 outputs, the bits of IEEE binary16. Each output is rounded to the nearest half, ties to
+    /// even. Magnitudes beyond 65504 become 65504, infinity stays infinite, and every NaN becomes 0x7e00. On a GPU the device rounds, so
+    /// half the bytes come to the host; a recorded forward writes halves to an [`OutputBuffer::F16`](crate::OutputBuffer::F16).
+    ///
+    /// ```
+    /// use hotrow::{CpuGroup, Error, GroupConfig, Init};
+    ///
+    /// let mut group = CpuGroup::new(GroupConfig::new(&[10], 1).with_init(Init::Constant(1.5)))?;
+    /// assert_eq!(group.forward_half(&[3, 4, 5], &[0, 2, 3], None)?, [0x4200, 0x3e00]); // 3.0, 1.5
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    fn forward_half(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<u16>, Error> {
+        let mut halves = zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1)))?;
+        round_outputs(&self.forward(indices, offsets, weights)?, &mut halves);
+        Ok(halves)
+    }
+
+    /// As [`forward_half`](Self::forward_half), but nothing changes: no step, stamp, frequency, admission or counter.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    fn forward_frozen_half(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+    ) -> Result<Vec<u16>, Error> {
+        let mut halves = zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1)))?;
+        round_outputs(&self.forward_frozen(indices, offsets, weights)?, &mut halves);
+        Ok(halves)
     }
 
     /// Updates each row that the last forward has read (in a shared array: each weight) once, with the sum of its gradients. `grad_outputs`

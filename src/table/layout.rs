@@ -257,6 +257,14 @@ host_structs! {
         pub pad1: u32,
     }
 
+    /// Outputs that are rounded to FP16. Twin of `Halves` in `shaders/cached/halves.wgsl`.
+    pub struct Halves {
+        pub elements: u32,
+        pub pad0: u32,
+        pub pad1: u32,
+        pub pad2: u32,
+    }
+
     /// A [`LossScale`](crate::LossScale) in numbers. Twin of `ScaleRule` in `shaders/shared/scaler.wgsl`.
     pub struct ScaleRule {
         pub kind: u32,

@@ -1,8 +1,9 @@
-//! Low precision on a device: the need for stochastic rounding (Zhang 2018, section 2.1), and FP16 gradients.
+//! Low precision on a device: the need for stochastic rounding (Zhang 2018, section 2.1), FP16 gradients, and FP16 outputs.
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{
-    CpuGroup, CpuRobeGroup, GradBuffer, Group, GroupConfig, Init, Lookup, Optimizer, Precision, RobeGroup, robe,
+    Batch, Calls, Context, CpuGroup, CpuRobeGroup, Error, GradBuffer, Group, GroupConfig, Init, Lookup, MemoryReport,
+    Optimizer, OutputBuffer, Placement, Pooling, Precision, RobeGroup, robe,
 };
 
 use hotrow_harness::{closed_form, device::with_gpu};
@@ -71,5 +72,201 @@ fn halves_are_summed_as_the_floats_that_they_stand_for() {
         context.queue().submit([encoder.finish()]);
         let found: Vec<u32> = recorded.read_rows(&[3, 7, 9, 4]).unwrap().iter().map(|x| x.to_bits()).collect();
         assert_eq!(found, rows_after(&mut group(), None));
+    });
+}
+
+/// An output as FP16, by the crate `half`.
+fn half_of(output: f32) -> u16 {
+    match output.is_nan() {
+        true => 0x7e00,
+        false if output.is_infinite() => half::f16::from_f32(output).to_bits(),
+        false => half::f16::from_f32(output.clamp(-65504.0, 65504.0)).to_bits(),
+    }
+}
+
+/// The first output that is not the float rounded.
+fn unlike(found: &[u16], floats: &[f32]) -> Option<String> {
+    if found.len() != floats.len() {
+        return Some(format!("{} outputs, wanted {}", found.len(), floats.len()));
+    }
+    let at = (0..found.len()).find(|&i| found[i] != half_of(floats[i]))?;
+    Some(format!("output {at}: {:#x}, wanted {:#x} for {}", found[at], half_of(floats[at]), floats[at]))
+}
+
+/// A cached and a staged table, a shared array, and the same on the CPU.
+fn kinds(context: &Context, dim: u32, pooling: Pooling) -> Vec<Box<dyn Fn() -> Box<dyn Lookup>>> {
+    let init = Init::Uniform { low: -2.0, high: 2.0 };
+    let rows = GroupConfig::new(&[10], dim).with_init(init).with_pooling(pooling).with_precision(Precision::Fp16);
+    let rows = rows.with_cache_rows(5);
+    let staged = rows.clone().with_placement(Placement::Staged);
+    let array = robe::Config::new(&[10], dim, 64, dim).with_init(init).with_pooling(pooling);
+    let [one, two, three] = [context.clone(), context.clone(), context.clone()];
+    let (cpu_rows, cpu_array) = (rows.clone(), array.clone());
+    vec![
+        Box::new(move || Box::new(Group::new(&one, rows.clone()).unwrap())),
+        Box::new(move || Box::new(CpuGroup::new(cpu_rows.clone()).unwrap())),
+        Box::new(move || Box::new(RobeGroup::new(&two, array.clone()).unwrap())),
+        Box::new(move || Box::new(CpuRobeGroup::new(cpu_array.clone()).unwrap())),
+        Box::new(move || Box::new(Group::new(&three, staged.clone()).unwrap())),
+    ]
+}
+
+#[test]
+fn outputs_in_halves_are_the_floats_rounded() {
+    const WEIGHTS: [f32; 6] = [1.0, -3e5, 1e-6, f32::NAN, f32::INFINITY, 0.25];
+    with_gpu(|context| {
+        for dim in [1, 3, 4, 5, 8] {
+            for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
+                let mut all = Vec::new();
+                for make in kinds(context, dim, pooling) {
+                    for weights in [None, Some(&WEIGHTS[..])] {
+                        let (mut floats, mut halves) = (make(), make());
+                        let wanted = floats.forward(&INDICES, &OFFSETS, weights).unwrap();
+                        let frozen = halves.forward_frozen_half(&INDICES, &OFFSETS, weights).unwrap();
+                        assert!(!halves.pending(), "a frozen forward waits for no backward");
+                        let mut found = halves.forward_half(&INDICES, &OFFSETS, weights).unwrap();
+                        assert_eq!((unlike(&found, &wanted), &frozen), (None, &found), "{dim}, {pooling:?}");
+                        all.push((wanted.clone(), found.clone()));
+                        // The companion: another bit is noticed, and so is an output less.
+                        found[1] ^= 1;
+                        assert!(unlike(&found, &wanted).is_some() && unlike(&found[1..], &wanted).is_some());
+                        // The step goes on as after a forward with FP32 outputs.
+                        let grads = vec![0.5; wanted.len()];
+                        if weights.is_none() {
+                            floats.backward(&grads).unwrap();
+                            halves.backward(&grads).unwrap();
+                        }
+                        let rows = |table: &mut dyn Lookup| table.read_rows(&[3, 7, 9, 4]).unwrap();
+                        assert_eq!(rows(&mut *floats), rows(&mut *halves));
+                    }
+                    // An empty batch, and one that is refused.
+                    let mut table = make();
+                    let bags = table.forward_half(&[], &[0, 0, 0], None).unwrap();
+                    assert_eq!(bags, vec![0; if pooling == Pooling::None { 0 } else { 2 * dim as usize }]);
+                    assert_eq!(table.forward_half(&[], &[0], None), Ok(Vec::new()));
+                    let refused = table.forward_half(&[3, 99], &[0, 2], None);
+                    assert!(matches!(refused, Err(Error::IndexOutOfRange { value: 99, .. })), "{refused:?}");
+                    assert!(matches!(table.forward_half(&[3], &[], None), Err(Error::Length { .. })));
+                }
+                // Where device and host have the same sums, they have the same halves. Without weights a row is copied, or rows are added in
+                // the same order, so that only a mean may differ.
+                let same = |one: &(Vec<f32>, Vec<u16>), two: &(Vec<f32>, Vec<u16>)| {
+                    let equal = |i: &usize| one.0[*i].to_bits() == two.0[*i].to_bits();
+                    let equal: Vec<usize> = (0..one.0.len()).filter(equal).collect();
+                    assert!(equal.iter().all(|&i| one.1[i] == two.1[i]));
+                    equal.len()
+                };
+                for (gpu, cpu) in [(0, 2), (4, 6), (8, 2)] {
+                    let equal = same(&all[gpu], &all[cpu]);
+                    assert!(pooling == Pooling::Mean || equal == all[gpu].0.len(), "{dim}, {pooling:?}: {equal}");
+                    same(&all[gpu + 1], &all[cpu + 1]);
+                }
+            }
+        }
+    });
+}
+
+/// Records forwards with FP16 outputs.
+#[test]
+fn recorded_outputs_in_halves() {
+    with_gpu(|context| {
+        let buffer = |words: &[u32]| {
+            context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+                label: None,
+                contents: bytemuck::cast_slice(words),
+                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
+            })
+        };
+        let (indices, offsets) = (buffer(&INDICES), buffer(&OFFSETS));
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        // 9 outputs in a slice of their own, 6 words at word 64; the last word is not theirs.
+        let before: Vec<u32> = (0..70).map(|i| 0xdead_0000 + i).collect();
+        let outputs = buffer(&before);
+        let theirs = outputs.slice(256..280);
+        let submit = |encoder: wgpu::CommandEncoder| context.queue().submit([encoder.finish()]);
+        let right = |wanted: &[f32]| {
+            let found = crate::reader::download(
+                context,
+                context.device().create_command_encoder(&Default::default()),
+                &outputs,
+            );
+            let halves: &[u16] = bytemuck::cast_slice(&found[64..69]);
+            assert_eq!(unlike(&halves[..9], wanted), None);
+            assert_eq!((halves[9], found[69], &found[..64]), (0, before[69], &before[..64]));
+            context.queue().write_buffer(&outputs, 0, bytemuck::cast_slice(&before));
+        };
+        let make = kinds(context, 3, Pooling::Sum);
+        let wanted = [make[0]().forward(&INDICES, &OFFSETS, None), make[2]().forward(&INDICES, &OFFSETS, None)];
+        let [wanted, wanted_array] = wanted.map(Result::unwrap);
+        let new = || context.device().create_command_encoder(&Default::default());
+        let init = Init::Uniform { low: -2.0, high: 2.0 };
+        let rows = GroupConfig::new(&[10], 3).with_init(init).with_precision(Precision::Fp16).with_cache_rows(5);
+        let mut group = Group::new(context, rows.clone()).unwrap();
+        let mut array = RobeGroup::new(context, robe::Config::new(&[10], 3, 64, 3).with_init(init)).unwrap();
+
+        let (mut encoder, mut second) = (new(), new());
+        group.record_forward_frozen(&mut encoder, &batch, OutputBuffer::F16(theirs)).unwrap();
+        submit(encoder);
+        right(&wanted);
+        array.record_forward(&mut second, &batch, OutputBuffer::F16(theirs)).unwrap();
+        submit(second);
+        right(&wanted_array);
+
+        // Prefetched. After a refused buffer the batch goes on waiting.
+        let mut encoder = new();
+        group.record_prefetch(&mut encoder, &batch).unwrap();
+        let short = group.record_forward_prefetched(&mut encoder, OutputBuffer::F16(outputs.slice(256..272)));
+        let wrong = Error::Buffer { what: "outputs", wanted: "20 bytes".into(), found: "16 bytes".into() };
+        assert_eq!(short, Err(wrong.clone()));
+        group.record_forward_prefetched(&mut encoder, OutputBuffer::F16(theirs)).unwrap();
+        submit(encoder);
+        right(&wanted);
+
+        // The gradient of the weights takes halves too; one that is short is named.
+        let mut padded = HALVES.to_vec();
+        padded.resize(16, 0x7e00); // NaN behind the gradients is not read
+        let (grads, slopes) = (buffer(bytemuck::cast_slice(&padded)), buffer(&[7; 6]));
+        let mut encoder = new();
+        let half = GradBuffer::F16(grads.slice(..));
+        group.record_weight_gradient(&mut encoder, &batch, half, slopes.slice(..)).unwrap();
+        let short = GradBuffer::F16(grads.slice(..16));
+        let short = group.record_weight_gradient(&mut encoder, &batch, short, slopes.slice(..));
+        assert!(matches!(short, Err(Error::Buffer { what: "grad_outputs", .. })), "{short:?}");
+        let found = crate::reader::download(context, encoder, &slopes);
+        let floats = HALVES.map(|half| half::f16::from_bits(half).to_f32());
+        let wanted = group.weight_gradient(&INDICES, &OFFSETS, &floats).unwrap();
+        assert_eq!(found, wanted.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
+        assert!(wanted.iter().all(|&slope| slope != 0.0), "each gradient counts");
+        group.backward(&[0.0; 9]).unwrap();
+
+        // Wrong buffers are named, and nothing is recorded.
+        let mut encoder = new();
+        let steps = group.counters().unwrap();
+        let mut refused =
+            |batch: &Batch<'_>, slice| group.record_forward(&mut encoder, batch, OutputBuffer::F16(slice));
+        assert_eq!(refused(&batch, outputs.slice(256..272)), Err(wrong));
+        assert!(matches!(refused(&batch, outputs.slice(256..277)), Err(Error::Buffer { what: "outputs", .. })));
+        assert!(matches!(refused(&batch, outputs.slice(4..28)), Err(Error::Buffer { what: "outputs", .. })));
+        let own = Batch { offsets: outputs.slice(..16), ..batch };
+        let found = refused(&own, outputs.slice(256..280));
+        assert!(
+            matches!(&found, Err(Error::Buffer { what: "outputs", wanted, .. }) if wanted == "a buffer of its own")
+        );
+        submit(encoder);
+        assert_eq!(group.counters().unwrap(), steps);
+
+        // A batch without outputs needs no buffer for them, and the plan knows the FP32 sums.
+        let mut encoder = new();
+        let none = buffer(&[0]);
+        let empty = Batch { indices: None, offsets: none.slice(..), weights: None };
+        group.record_forward(&mut encoder, &empty, OutputBuffer::F16(outputs.slice(256..260))).unwrap();
+        submit(encoder);
+        let sums =
+            |report: &MemoryReport| report.allocations.iter().filter(|(what, _)| *what == "outputs").copied().collect();
+        let planned: Vec<_> =
+            sums(&MemoryReport::plan(&rows, group.layout(), Calls::from(6).with_half_outputs(Some(9))));
+        let found: Vec<_> = sums(&group.memory());
+        assert_eq!((found.len(), found), (1, planned.clone()));
+        assert_eq!(planned, sums(&array.memory()));
     });
 }

@@ -3,8 +3,8 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Batch, Context, Group, GroupConfig, Optimizer, Policy, Precision, Resolution, Timeline, TimelineRecord, adapter,
-    requirements,
+    Batch, Context, Group, GroupConfig, Optimizer, OutputBuffer, Policy, Precision, Resolution, Timeline,
+    TimelineRecord, adapter, requirements,
     wgpu::{self, util::DeviceExt as _},
 };
 
@@ -146,6 +146,11 @@ fn a_stretch_and_more_dispatches_than_stamps() {
 
 /// Dispatches of a forward and of a backward of `indices` accesses.
 fn dispatches(context: &Context, config: &GroupConfig, indices: u32) -> [u64; 2] {
+    dispatches_to(context, config, indices, false)
+}
+
+/// As [`dispatches`], with FP16 outputs if `half`.
+fn dispatches_to(context: &Context, config: &GroupConfig, indices: u32, half: bool) -> [u64; 2] {
     let timeline = Timeline::new(context);
     let timed = context.timed(&timeline);
     let storage = |words: &[u32]| {
@@ -164,7 +169,9 @@ fn dispatches(context: &Context, config: &GroupConfig, indices: u32) -> [u64; 2]
         if backward {
             group.record_backward(&mut encoder, grads.slice(..4)).unwrap();
         } else {
-            group.record_forward(&mut encoder, &batch, outputs.slice(..4)).unwrap();
+            let outputs = outputs.slice(..4);
+            let outputs = if half { OutputBuffer::F16(outputs) } else { OutputBuffer::F32(outputs) };
+            group.record_forward(&mut encoder, &batch, outputs).unwrap();
         }
         timeline.resolve(&mut encoder);
         context.queue().submit([encoder.finish()]);
@@ -195,6 +202,9 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             config.cache_rows = cache_rows;
             assert_eq!(dispatches(context, &config, indices), wanted, "{rows} rows, {indices} indices");
         }
+        let config = GroupConfig::new(&[5000], 1).with_cache_rows(64);
+        let halves = dispatches_to(context, &config, 128, true);
+        assert_eq!(halves, [11, 3], "FP16 outputs take one more");
         // Shards: 3 of records, and under LFU also 3 of frequencies, in buffers of the same size. A device that binds 8 storage buffers takes
         // one shard at a time, one that binds 9 two, one that binds 10 all.
         for (policy, cache_rows, wanted) in [

@@ -182,8 +182,9 @@ const COLUMNS: [Column; 9] = [
 fn settings(training: &Training, cells: &[Cell]) -> String {
     let (about, hyper) = (training.task.about(), &training.options.hyper);
     let decay = if hyper.decay { ", both going down to 0" } else { "" };
+    let state = hyper.state.map(|state| format!(", states in {state} below fp32")).unwrap_or_default();
     let mut text = format!(
-        "{}\n{}{} of {} samples a batch, {} at {}, dense part adagrad at {}{decay}; {}\n\
+        "{}\n{}{} of {} samples a batch, {} at {}{state}, dense part adagrad at {}{decay}; {}\n\
          change: of the test loss against FP32 of the same seed, with its 95 % interval over the seeds\n\
          memory: bytes of tables and cache over bytes of FP32 weights (formula of Yang 2020); all: the same with optimiser state and metadata\n\
          moved: bytes to and from the tables' memory in training; for shared arrays an upper bound that ignores overlapping chunks\n\n",

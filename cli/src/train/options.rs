@@ -6,7 +6,7 @@ use super::tasks::{TaskArgs, TaskName};
 use crate::failure::Failure;
 use crate::names::{one_of, value_name};
 use crate::options::{Options, whole};
-use hotrow::OptimizerKind;
+use hotrow::{OptimizerKind, StatePrecision};
 use std::path::PathBuf;
 
 /// Measure test loss against precision, rounding, policy and cache size
@@ -40,6 +40,9 @@ pub(super) struct RunArgs {
     /// Update rule of the tables [default: the task's own]
     #[arg(long, value_parser = one_of(OptimizerKind::ALL))]
     pub(super) optimizer: Option<OptimizerKind>,
+    /// Type of the optimiser's state of an element in tables below FP32 [default: fp16]
+    #[arg(long, value_parser = one_of([StatePrecision::Fp16, StatePrecision::Int8]))]
+    pub(super) state: Option<StatePrecision>,
     /// Learning rate of the tables [default: the task's own]
     #[arg(long, value_name = "X", value_parser = rate)]
     pub(super) lr: Option<f32>,

@@ -420,8 +420,15 @@ mod tests {
     }
 
     const CLASSES: usize = 2;
-    const HYPER: Hyper =
-        Hyper { batch: 32, epochs: 2, optimizer: OptimizerKind::AdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
+    const HYPER: Hyper = Hyper {
+        batch: 32,
+        epochs: 2,
+        optimizer: OptimizerKind::AdaGrad,
+        state: None,
+        lr: 0.1,
+        dense_lr: 0.1,
+        decay: true,
+    };
 
     fn tiny() -> Tiny {
         let init = Init::Uniform { low: -0.1, high: 0.1 };

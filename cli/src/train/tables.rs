@@ -198,6 +198,7 @@ impl Fresh<'_> {
             .config(&self.rows_of(tables), first.dim)?
             .with_pooling(first.pooling)
             .with_optimizer(Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer))
+            .with_state(self.hyper.state_of(robe.precision))
             .with_init(largest.init)
             .with_seed(table_seed(self.seed, tables[0]));
         config.check().map(|()| config)
@@ -210,6 +211,7 @@ impl Fresh<'_> {
         config.pooling = first.pooling;
         config.optimizer = Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer);
         config.seed = table_seed(self.seed, tables[0]);
+        config.state = self.hyper.state_of(setting.precision);
         setting.apply(&mut config);
         // First values depend on the table's own seed and rows, not on its place in the group.
         let bases: Vec<u32> = rows.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
@@ -252,7 +254,7 @@ fn joined<'a>(bags: impl Iterator<Item = &'a Bags>) -> (Vec<u32>, Vec<u32>) {
 mod tests {
     use super::*;
     use crate::train::setting::Size;
-    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision, Rounding};
+    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision, Rounding, StatePrecision};
 
     fn specs() -> Vec<TableSpec> {
         let table = |name: &str, rows, low| TableSpec {
@@ -276,7 +278,7 @@ mod tests {
     }
 
     fn hyper(optimizer: OptimizerKind) -> Hyper {
-        Hyper { batch: 1, epochs: 1, optimizer, lr: 0.1, dense_lr: 0.1, decay: false }
+        Hyper { batch: 1, epochs: 1, optimizer, state: None, lr: 0.1, dense_lr: 0.1, decay: false }
     }
 
     fn tables(settings: [impl Into<Kind>; 3], seed: u64) -> Tables {
@@ -316,6 +318,27 @@ mod tests {
         // First values of each table lie within its own bounds.
         assert!(joint[0][1][4..].iter().all(|&x| (0.0..1.5).contains(&x)), "{:?}", joint[0][1]);
         assert!(joint[0][2][4..].iter().all(|&x| (0.25..0.5).contains(&x)));
+    }
+
+    #[test]
+    fn the_state_is_of_the_type_that_was_asked_for() {
+        let kept = |settings: [Kind; 3], state| {
+            let choice = Choice { settings: settings.to_vec() };
+            let hyper = Hyper { state, ..hyper(OptimizerKind::AdaGrad) };
+            let tables = Tables::new(&specs(), &choice, &hyper, 7, &Device::Cpu).unwrap();
+            tables.shared.iter().map(|shared| shared.group.memory().record_state).sum::<u64>()
+        };
+        let low: Kind = Setting::uncached(Precision::Int8, Rounding::Stochastic).into();
+        let array = Kind::Robe(Robe { precision: Precision::Int8, ..Robe::fp32(Size::Weights(64), 4) });
+        for [one, two] in [[low, low], [array, array]] {
+            let [half, int8] =
+                [StatePrecision::Fp16, StatePrecision::Int8].map(|state| kept([one, two, one], Some(state)));
+            assert_eq!(kept([one, two, one], None), half, "FP16 is the usual one");
+            assert_ne!(int8, half, "{one:?}");
+        }
+        // Tables in FP32 keep FP32.
+        let plain = [Kind::FP32; 3];
+        assert_eq!(kept(plain, Some(StatePrecision::Int8)), kept(plain, None));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A learning task: samples, the tables that they look up, and the model above.
 
 use candle_core::{Tensor, Var};
-use hotrow::{Init, OptimizerKind, Pooling};
+use hotrow::{Init, OptimizerKind, Pooling, Precision, StatePrecision};
 use std::ops::Range;
 
 #[derive(Clone, Debug)]
@@ -60,11 +60,20 @@ pub(crate) struct Hyper {
     pub(crate) epochs: u32,
     /// The optimiser of the tables.
     pub(crate) optimizer: OptimizerKind,
+    /// The type of the optimiser's state in tables below FP32; `None` for the usual one.
+    pub(crate) state: Option<StatePrecision>,
     pub(crate) lr: f32,
     /// The learning rate of the dense part, which AdaGrad trains.
     pub(crate) dense_lr: f32,
     /// Whether both rates fall to 0 in equal steps.
     pub(crate) decay: bool,
+}
+
+impl Hyper {
+    /// The type of the optimiser's state beside weights of `precision`. FP32 weights have FP32 states.
+    pub(crate) fn state_of(&self, precision: Precision) -> Option<StatePrecision> {
+        self.state.filter(|_| precision != Precision::Fp32)
+    }
 }
 
 /// The description of a loaded task.

@@ -50,6 +50,7 @@ impl Training {
             batch: batch.map_or(own.batch, |batch| batch as usize),
             epochs: args.epochs.unwrap_or(own.epochs),
             optimizer: args.optimizer.unwrap_or(own.optimizer),
+            state: args.state,
             lr: args.lr.unwrap_or(own.lr),
             dense_lr: args.dense_lr.unwrap_or(own.dense_lr),
             decay: args.decay.unwrap_or(own.decay),
@@ -76,7 +77,7 @@ impl Training {
     pub(crate) fn subject(&self) -> Subject {
         // Destructured, so that a new field cannot be forgotten. `end` is missing, since only runs that end after their epochs are kept in a file.
         let RunOptions { hyper, end: _, limit, scaling, device } = &self.options;
-        let Hyper { batch, epochs, optimizer, lr, dense_lr, decay } = hyper;
+        let Hyper { batch, epochs, optimizer, state, lr, dense_lr, decay } = hyper;
         let mut dims: Vec<String> = self.tables().iter().map(|table| table.dim.to_string()).collect();
         dims.dedup();
         let hyper = [
@@ -92,7 +93,9 @@ impl Training {
             ("lr", lr.to_string()),
             ("optimizer", optimizer.to_string()),
         ];
-        let hyper = hyper.map(|(name, value)| (name.to_owned(), value)).into();
+        // Only where it was chosen, so that older journals stay valid.
+        let state = state.map(|state| ("state", state.to_string()));
+        let hyper = hyper.into_iter().chain(state).map(|(name, value)| (name.to_owned(), value)).collect();
         Subject { task: value_name(&self.name), hyper, fingerprint: Some(fingerprint(&*self.task)) }
     }
 

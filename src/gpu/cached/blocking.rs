@@ -7,7 +7,7 @@ use crate::{
         cached::{forward::moves, group::Group},
         engine::call::Call,
         front::Kind,
-        slices::new_outputs,
+        slices::{OutputSlice, new_outputs},
         stages::cached::{
             assign,
             exchange::{self, Records},
@@ -52,7 +52,13 @@ impl Embedding for Group {
             let mut encoder = this.encoder();
             this.carry(&mut encoder, buffer.slice(..))?;
             let context = this.front.context.clone();
-            context.block_on(this.await_outputs(encoder, &buffer, Mode::Train, indices, &mut outputs))?;
+            context.block_on(this.await_outputs(
+                encoder,
+                &buffer,
+                Mode::Train,
+                indices,
+                &mut OutputSlice::F32(&mut outputs),
+            ))?;
             Ok(outputs)
         })
     }

@@ -496,6 +496,7 @@ impl Kind for Group {
         let Some(space) = &self.train[space] else { return Ok(()) };
         let params =
             Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update).batch(indices, bags, weighted);
+        let params = Params { half_grads: bound.half_grads, ..params };
         let call = &mut Call::begin(&self.front.context, encoder, "hotrow.weight_gradient");
         weight_gradient::record(call, &params, &self.tables, space, bound);
         Ok(())

@@ -13,8 +13,9 @@ use crate::{
             group::{Group, grown},
             prefetched::{Coming, HeldBatch, Prefetched},
         },
-        engine::bind::Batch,
+        engine::bind::{Batch, OutputBuffer},
         front::Kind,
+        halves::Halves,
         stages::cached::{exchange::Records, space::Bound},
     },
     table::{
@@ -162,14 +163,14 @@ impl Group {
     /// # Errors
     /// [`Error::Order`] without a prefetch, or before [`fetch`](Self::fetch) of a staged table; [`Error::Buffer`] for illegal outputs.
     /// After an error the batch goes on waiting.
-    pub fn record_forward_prefetched(
+    pub fn record_forward_prefetched<'o>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
-        outputs: wgpu::BufferSlice<'_>,
+        outputs: impl Into<OutputBuffer<'o>>,
     ) -> Result<(), Error> {
-        let context = self.front.context.clone();
+        let (context, outputs) = (self.front.context.clone(), outputs.into());
         context.guarded(|| {
-            let indices = self.carry(encoder, outputs)?;
+            let indices = self.carry_to(encoder, outputs)?;
             self.report(encoder, Mode::Train, indices);
             Ok(())
         })
@@ -178,6 +179,24 @@ impl Group {
     /// The numbers of indices and bags of the prefetched batch.
     pub(crate) fn prefetched_shape(&self) -> Option<(u32, u32)> {
         self.front.state.prefetched().map(|prefetched| (prefetched.params.indices, prefetched.params.bags))
+    }
+
+    /// As [`carry`](Self::carry), with outputs of either type.
+    fn carry_to(&mut self, encoder: &mut wgpu::CommandEncoder, outputs: OutputBuffer<'_>) -> Result<u32, Error> {
+        let outputs = match outputs {
+            OutputBuffer::F32(outputs) => return self.carry(encoder, outputs),
+            OutputBuffer::F16(outputs) => outputs,
+        };
+        let prefetched = self.front.state.take_prefetched().ok_or_else(no_prefetch)?;
+        let shape = (prefetched.params.indices, prefetched.params.bags);
+        let halves = prefetched.batch.as_ref().map(|batch| self.halves(&batch.batch(), shape, outputs)).transpose();
+        self.front.state.prefetch(prefetched);
+        let halves = halves?;
+        let indices = self.carry(encoder, halves.as_ref().map_or(outputs, Halves::sums))?;
+        if let Some(halves) = &halves {
+            halves.record(encoder);
+        }
+        Ok(indices)
     }
 
     /// Records the second half of a step and returns its number of indices.

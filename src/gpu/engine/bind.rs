@@ -57,10 +57,30 @@ impl<'a> GradBuffer<'a> {
     }
 }
 
+/// The caller's buffer for the outputs of a forward, with `STORAGE` usage: row-major.
+///
+/// Example: [`Lookup::forward_half`](crate::Lookup::forward_half).
+#[derive(Clone, Copy, Debug)]
+pub enum OutputBuffer<'a> {
+    /// IEEE binary32.
+    F32(wgpu::BufferSlice<'a>),
+    /// IEEE binary16, rounded as SPEC 3 says; two outputs in a word. The length of the slice must be rounded up to 4 bytes. Behind an odd
+    /// number of outputs the upper half of the last word gets 0; the bytes behind that word stay.
+    F16(wgpu::BufferSlice<'a>),
+}
+
+impl<'a> From<wgpu::BufferSlice<'a>> for OutputBuffer<'a> {
+    fn from(slice: wgpu::BufferSlice<'a>) -> Self {
+        Self::F32(slice)
+    }
+}
+
 /// The caller's buffers of a call for the gradients of the per-index weights, checked and bound.
 pub(crate) struct WeightGradient<'b> {
     pub(crate) offsets: wgpu::BindingResource<'b>,
     pub(crate) grad_outputs: wgpu::BindingResource<'b>,
+    /// 1 if `grad_outputs` are FP16.
+    pub(crate) half_grads: u32,
     /// One float for each index.
     pub(crate) grad_weights: wgpu::BindingResource<'b>,
 }
@@ -132,6 +152,21 @@ impl Context {
         }
     }
 
+    /// Checks that the outputs of a batch lie in a buffer that holds none of its inputs.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`].
+    pub(crate) fn check_apart(batch: &Batch<'_>, outputs: wgpu::BufferSlice<'_>) -> Result<(), Error> {
+        let inputs = [("indices", batch.indices), ("offsets", Some(batch.offsets)), ("weights", batch.weights)];
+        for (what, slice) in inputs {
+            if slice.is_some_and(|slice| slice.buffer() == outputs.buffer()) {
+                let found = format!("that of the {what}");
+                return Err(Error::Buffer { what: "outputs", wanted: "a buffer of its own".into(), found });
+            }
+        }
+        Ok(())
+    }
+
     /// Binds the outputs of a batch, which must lie in a buffer that holds none of its inputs. Returns the binding and the number of output
     /// rows. Without outputs it binds `dummy`.
     ///
@@ -145,13 +180,7 @@ impl Context {
         params: &Params,
         outputs: wgpu::BufferSlice<'b>,
     ) -> Result<(wgpu::BindingResource<'b>, u32), Error> {
-        let inputs = [("indices", batch.indices), ("offsets", Some(batch.offsets)), ("weights", batch.weights)];
-        for (what, slice) in inputs {
-            if slice.is_some_and(|slice| slice.buffer() == outputs.buffer()) {
-                let found = format!("that of the {what}");
-                return Err(Error::Buffer { what: "outputs", wanted: "a buffer of its own".into(), found });
-            }
-        }
+        Self::check_apart(batch, outputs)?;
         let rows = batch::output_rows(config, params.indices, params.bags);
         let wanted = u64::from(rows) * u64::from(config.dim) * 4;
         // An empty buffer cannot be bound, and a batch without outputs needs no buffer for them.
@@ -168,19 +197,21 @@ impl Context {
         config: &GroupConfig,
         (indices, bags): (u32, u32),
         offsets: wgpu::BufferSlice<'b>,
-        grad_outputs: wgpu::BufferSlice<'b>,
+        grad_outputs: GradBuffer<'b>,
         grad_weights: wgpu::BufferSlice<'b>,
     ) -> Result<WeightGradient<'b>, Error> {
-        for (what, slice) in [("offsets", offsets), ("grad_outputs", grad_outputs)] {
+        for (what, slice) in [("offsets", offsets), ("grad_outputs", grad_outputs.slice())] {
             if slice.buffer() == grad_weights.buffer() {
                 let found = format!("that of the {what}");
                 return Err(Error::Buffer { what: "grad_weights", wanted: "a buffer of its own".into(), found });
             }
         }
         let floats = u64::from(batch::output_rows(config, indices, bags)) * u64::from(config.dim);
+        let (grads, wanted) = grad_outputs.wanted(floats);
         Ok(WeightGradient {
+            half_grads: u32::from(grad_outputs.is_half()),
             offsets: self.bind("offsets", offsets, (u64::from(bags) + 1) * 4)?,
-            grad_outputs: self.bind("grad_outputs", grad_outputs, floats * 4)?,
+            grad_outputs: self.bind("grad_outputs", grads, wanted)?,
             grad_weights: self.bind("grad_weights", grad_weights, u64::from(indices) * 4)?,
         })
     }

@@ -24,7 +24,10 @@ impl Group {
         let buffers = Allocated {
             kept: tables(&self.tables).chain([("dummy", self.front.dummy.size())]).chain(store).collect(),
             staging: self.front.reports.allocations().into_iter().chain(staged).collect(),
-            scratch: spaces.chain(self.flush.iter().flat_map(flush)).collect(),
+            scratch: spaces
+                .chain(self.flush.iter().flat_map(flush))
+                .chain(sizes("outputs", self.front.sums.buffer()))
+                .collect(),
         };
         MemoryReport::new(&self.config, &self.tables.layout, buffers, FREQ_BYTES)
     }

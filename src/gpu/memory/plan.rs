@@ -39,6 +39,7 @@ impl MemoryReport {
         if calls.flush && layout.sets > 0 {
             let _space = FlushSpace::of(&mut note, layout);
         }
+        scratch.extend(calls.half_outputs.map(|outputs| ("outputs", buffer_bytes(u64::from(outputs) * 4))));
         let mut staging = vec![("report", REPORT_BYTES); calls.in_flight.max(1) as usize];
         if config.placement == Placement::Staged {
             staging.extend(Staged::plan(config, layout, &calls));

@@ -29,7 +29,11 @@ impl RobeGroup {
         let buffers = Allocated {
             kept: kept.collect(),
             staging: self.front.reports.allocations(),
-            scratch: spaces.chain(backward).chain(self.scattered.iter().flat_map(scattered)).collect(),
+            scratch: spaces
+                .chain(backward)
+                .chain(self.scattered.iter().flat_map(scattered))
+                .chain(self.front.sums.buffer().map(|buffer| ("outputs", buffer.size())))
+                .collect(),
         };
         MemoryReport::of_robe(&self.config, buffers)
     }

@@ -45,6 +45,7 @@ impl MemoryReport {
         } else if chunks > 0 {
             let _chunks = Chunks::of(&mut note, &config.robe(), chunks);
         }
+        scratch.extend(calls.half_outputs.map(|outputs| ("outputs", buffer_bytes(u64::from(outputs) * 4))));
         let staging = vec![("report", REPORT_BYTES); calls.in_flight.max(1) as usize];
         Self::of_robe(config, Allocated { kept: kept(config, storage), staging, scratch })
     }

@@ -247,6 +247,7 @@ impl Kind for RobeGroup {
         let Pending { indices, bags, weighted, .. } = forward;
         let Some(space) = &self.train else { return Ok(()) };
         let params = self.params(Mode::Train).batch(indices, bags, weighted);
+        let params = Params { half_grads: bound.half_grads, ..params };
         let call = &mut Call::begin(&self.front.context, encoder, "hotrow.robe.weight_gradient");
         robe_weight_gradient::record(call, &params, &self.array, space, bound);
         Ok(())

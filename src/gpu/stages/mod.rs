@@ -30,6 +30,7 @@ pub(crate) const KERNELS: &[&Kernel] = &[
     &cached::exchange::KERNEL,
     &cached::locate::KERNEL,
     &cached::gather::KERNEL,
+    &cached::halves::KERNEL,
     &cached::weight_gradient::KERNEL,
     &cached::arrange::KERNEL,
     &cached::merge::KERNEL,

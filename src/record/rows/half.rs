@@ -1,5 +1,9 @@
 //! binary16 without branches, for loops that become vector code. [`crate::record::codec`] has the readable versions.
 
+use multiversion::multiversion;
+
+use crate::record::rows::INFINITE;
+
 /// 2^112: multiplies a half's exponent, placed where a float's exponent lies, to its value.
 const LIFT: f32 = f32::from_bits((112 + 127) << 23);
 const SIGN: u32 = 1 << 31;
@@ -27,6 +31,20 @@ pub(crate) fn nearest(x: f32) -> u16 {
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits() - 0.5f32.to_bits();
     let rounded = if magnitude < NORMAL { subnormal } else { normal };
     (bits >> 16 & 0x8000 | rounded) as u16
+}
+
+/// An output as a half: [`nearest`], but infinity stays infinite, and every NaN becomes 0x7e00.
+#[inline(always)]
+fn of_output(x: f32) -> u16 {
+    let (rounded, magnitude) = (nearest(x), x.to_bits() & !SIGN);
+    let rounded = if magnitude >= INFINITE { rounded & 0x8000 | 0x7c00 } else { rounded };
+    if magnitude > INFINITE { 0x7e00 } else { rounded }
+}
+
+/// Rounds outputs to halves.
+#[multiversion(targets = "simd")]
+pub(crate) fn round_outputs(outputs: &[f32], halves: &mut [u16]) {
+    halves.iter_mut().zip(outputs).for_each(|(half, output)| *half = of_output(*output));
 }
 
 /// [`crate::record::codec::half_from_f32`] with `Rounding::Stochastic`: goes up if `noise` is below the fraction that

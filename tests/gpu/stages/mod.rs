@@ -14,6 +14,7 @@ pub(crate) mod exchange;
 mod gather;
 mod grid;
 mod grid_gradient;
+mod halves;
 mod heads;
 mod histogram;
 mod inspect;
@@ -81,6 +82,7 @@ pub(crate) const ALL: &[fn()] = &[
     gather::matches_the_mirror,
     grid::matches_the_mirror,
     grid_gradient::matches_the_mirror,
+    halves::matches_the_mirror,
     heads::matches_the_mirror,
     histogram::matches_the_mirror,
     inspect::matches_the_mirror,

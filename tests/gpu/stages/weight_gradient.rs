@@ -7,8 +7,8 @@ use hotrow::{
 use rand::RngExt as _;
 
 use super::{
-    Like, TRAIN, check, floats, guarded, junk, layout_of, linearize::offsets, on_each, params, read, rng, slot_rows,
-    words,
+    Like, TRAIN, check, floats, gradients, guarded, junk, layout_of, linearize::offsets, on_each, params, read, rng,
+    slot_rows, words,
 };
 
 /// For each index its output row, and a coefficient that the stage does not read.
@@ -16,6 +16,14 @@ pub(super) fn access(source: &mut impl rand::Rng, pooling: Pooling, offsets: &[u
     let bags = (0..).zip(offsets.windows(2));
     let bag_of = bags.flat_map(|(bag, pair)| (pair[0]..pair[1]).map(move |_| bag));
     (0..).zip(bag_of).flat_map(|(i, bag)| [if pooling == Pooling::None { i } else { bag }, source.random()]).collect()
+}
+
+/// The floats of words that [`gradients`] made, for a mirror that takes floats. Halves stand for themselves.
+pub(super) fn as_floats(words: &[u32], params: &Params) -> Vec<f32> {
+    match params.half_grads {
+        1 => cast_slice::<u32, u16>(words).iter().map(|&half| half::f16::from_bits(half).to_f32()).collect(),
+        _ => cast_slice(words).to_vec(),
+    }
 }
 
 /// Values whose products and sums FP32 holds exactly: multiples of 1/8 below 4.
@@ -35,7 +43,9 @@ fn run(
     config.optimizer =
         [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)][source.random_range(0..3)];
     let layout = layout_of(&config);
-    let params = Params { indices, bags, ..params(&config, &layout, TRAIN, 0) };
+    // Multiples of 1/8 below 4 are halves too.
+    let half = source.random_bool(0.5);
+    let params = Params { indices, bags, half_grads: u32::from(half), ..params(&config, &layout, TRAIN, 0) };
     let (slots, n, in_scratch) = (layout.slots(), indices as usize, 20);
     let places: Vec<u32> = (0..n)
         .map(|_| if source.random_bool(0.1) { NONE } else { source.random_range(0..slots + in_scratch) })
@@ -53,7 +63,7 @@ fn run(
         guarded(&places),
         guarded(&cache),
         guarded(&scratch),
-        guarded(&values((rows * dim) as usize)),
+        gradients(&values((rows * dim) as usize), half),
         guarded(&junk(&mut source, n)),
     ];
     // Products below 1, each rounded once, and once in each sum that it is part of; mean divides once more.
@@ -66,13 +76,14 @@ fn run(
     } else {
         Like::Bits
     };
-    let what = format!("seed {seed}, {indices} indices, {bags} bags, {config:?}");
+    let what = format!("seed {seed}, {indices} indices, {bags} bags, half {half}, {config:?}");
     let groups = indices.div_ceil(layout.at_once()) + 1;
     check(context, "weight_gradient", &what, &bindings, groups, &[("grad_weights", like)], |b| {
         let [params, offsets, access, places, cache, scratch, grads, found] = b else { unreachable!() };
-        let (cache, scratch, grads) = (cast_slice(cache), cast_slice(scratch), cast_slice(grads));
-        let access = cast_slice(access);
-        stages::weight_gradient(&read(params), offsets, access, places, cache, scratch, grads, cast_slice_mut(found));
+        let (cache, scratch, access) = (cast_slice(cache), cast_slice(scratch), cast_slice(access));
+        let (params, found) = (&read(params), cast_slice_mut(found));
+        let grads = as_floats(grads, params);
+        stages::weight_gradient(params, offsets, access, places, cache, scratch, &grads, found);
     })
     .changed
 }

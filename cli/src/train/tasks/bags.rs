@@ -18,14 +18,21 @@ use std::ops::Range;
 
 const AUTHORS: usize = 8;
 const AUTHOR: Hyper =
-    Hyper { batch: 32, epochs: 2, optimizer: OptimizerKind::AdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
+    Hyper { batch: 32, epochs: 2, optimizer: OptimizerKind::AdaGrad, state: None, lr: 0.1, dense_lr: 0.1, decay: true };
 
 const FIELDS_FILE: &str = "diabetes130_fields";
 /// Fields to learn from. The patient's number before them only separates training from test.
 const FIELDS: usize = 39;
 const HIDDEN: usize = 64;
-const READMISSION: Hyper =
-    Hyper { batch: 256, epochs: 3, optimizer: OptimizerKind::AdaGrad, lr: 0.02, dense_lr: 0.01, decay: true };
+const READMISSION: Hyper = Hyper {
+    batch: 256,
+    epochs: 3,
+    optimizer: OptimizerKind::AdaGrad,
+    state: None,
+    lr: 0.02,
+    dense_lr: 0.01,
+    decay: true,
+};
 
 pub(super) struct BagTask {
     about: About,

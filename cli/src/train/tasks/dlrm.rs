@@ -18,8 +18,15 @@ use sample::Sample;
 use std::ops::Range;
 
 const DIM: u32 = 16;
-const HYPER: Hyper =
-    Hyper { batch: 128, epochs: 1, optimizer: OptimizerKind::AdaGrad, lr: 0.02, dense_lr: 0.02, decay: false };
+const HYPER: Hyper = Hyper {
+    batch: 128,
+    epochs: 1,
+    optimizer: OptimizerKind::AdaGrad,
+    state: None,
+    lr: 0.02,
+    dense_lr: 0.02,
+    decay: false,
+};
 
 /// The default number of samples of the generated set.
 const TRAIN: usize = 150_000;

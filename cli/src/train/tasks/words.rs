@@ -11,8 +11,15 @@ use hotrow::{Init, OptimizerKind, Pooling};
 use std::ops::Range;
 
 const DIM: u32 = 32;
-const HYPER: Hyper =
-    Hyper { batch: 256, epochs: 1, optimizer: OptimizerKind::RowWiseAdaGrad, lr: 0.1, dense_lr: 0.1, decay: true };
+const HYPER: Hyper = Hyper {
+    batch: 256,
+    epochs: 1,
+    optimizer: OptimizerKind::RowWiseAdaGrad,
+    state: None,
+    lr: 0.1,
+    dense_lr: 0.1,
+    decay: true,
+};
 /// Number of neighbours on either side.
 const WINDOW: usize = 4;
 /// Number of drawn words for each word of the text.

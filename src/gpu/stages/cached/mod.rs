@@ -9,6 +9,7 @@ pub(crate) mod collect;
 pub(crate) mod combine;
 pub(crate) mod exchange;
 pub(crate) mod gather;
+pub(crate) mod halves;
 pub(crate) mod linearize;
 pub(crate) mod locate;
 pub(crate) mod merge;
