@@ -328,7 +328,7 @@ impl Stripe {
     #[must_use]
     pub const fn below(self, end: u64) -> u32 {
         let step = 1 << self.shift;
-        (end + step - 1 - self.first as u64 >> self.shift) as u32
+        ((end + step - 1 - self.first as u64) >> self.shift) as u32
     }
 }
 

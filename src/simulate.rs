@@ -13,11 +13,14 @@ pub use geometry::{Geometry, GeometryError};
 
 use crate::{
     config::{CounterBits, Policy},
-    table::{hash::fmix32, pins::seats},
+    table::{
+        hash::fmix32,
+        pins::{Seat, seats},
+    },
 };
-use rows::{Home, Rows};
+use rows::{Home, Row, Rows};
 use set::Set;
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::HashSet};
 
 /// A row's frequency is capped here (SPEC 3, step 3), unless [`Simulator::with_counter_bits`] chose narrower counters.
 pub const FREQ_CAP: u32 = CounterBits::ThirtyTwo.most();
@@ -67,6 +70,8 @@ pub struct Simulator {
     policy: Policy,
     counter_bits: CounterBits,
     ways: u32,
+    /// Virtual shards; 1 unless [`Simulator::with_shards`] chose more.
+    shards: u32,
     /// Number of the running step. The first is 1, so that an empty way can rank as 0.
     step: u64,
     sets: Vec<Set>,
@@ -88,6 +93,7 @@ impl Simulator {
             policy,
             counter_bits: CounterBits::ThirtyTwo,
             ways,
+            shards: 1,
             step: 0,
             sets: geometry::empty_sets(sets, ways)?,
             rows: Rows::new(),
@@ -104,6 +110,20 @@ impl Simulator {
         self
     }
 
+    /// Divides rows and sets among virtual shards (SPEC 11), 1 if nobody does: each shard has an equal part of the sets, and row g is in shard
+    /// `g mod shards`. Call it before the first step.
+    ///
+    /// # Errors
+    /// [`GeometryError::Shards`] unless the number of shards is above 0 and divides that of the sets.
+    pub fn with_shards(mut self, shards: u32) -> Result<Self, GeometryError> {
+        let sets = self.sets.len() as u32;
+        if shards == 0 || !sets.is_multiple_of(shards) {
+            return Err(GeometryError::Shards { sets, shards });
+        }
+        self.shards = shards;
+        Ok(self)
+    }
+
     /// The counters so far.
     #[must_use]
     pub const fn counters(&self) -> SimulatedCounters {
@@ -116,12 +136,27 @@ impl Simulator {
         self.sets.get(set as usize)?.row(way).map(|number| self.rows[number].id)
     }
 
-    /// Pins exactly `rows`, hottest first, at most `ways` (or all) of each set: they are loaded and are never victims.
+    /// Whether the row is in a slot that a [`backward`](Self::backward) has changed since the row came. Such a row is read in FP32, any
+    /// other one as its record.
+    #[must_use]
+    pub fn is_dirty(&self, row: u32) -> bool {
+        let Some(number) = self.rows.find(row) else { return false };
+        let Row { home, set, .. } = self.rows[number];
+        matches!(home, Home::Way(way) if self.sets[set as usize].is_dirty(way))
+    }
+
+    /// The rows in dirty slots, in order of the slots.
+    pub fn dirty_rows(&self) -> impl Iterator<Item = u32> + '_ {
+        self.sets.iter().flat_map(Set::dirty_rows).map(|number| self.rows[number].id)
+    }
+
+    /// Pins exactly `rows`, hottest first, at most `ways` (or all) of each set: they are loaded and are never victims. The cache is flushed
+    /// first, so no slot stays dirty.
     /// Returns the rows that found no way, in the order given. Counts as [`Embedding::pin`](crate::Embedding::pin)
     /// does: a loaded row is unique, missed and admitted, a row that leaves for it is evicted.
     pub fn pin(&mut self, rows: &[u32], ways: u32) -> Vec<u32> {
-        let count = self.sets.len() as u32;
-        let (seats, left_out) = seats(|row| fmix32(row) % count, rows, ways.min(self.ways));
+        let (seats, left_out) = self.seats(rows, ways.min(self.ways));
+        self.touched.clear();
         let mut rest = seats.as_slice();
         let Self { policy, ways: width, step, sets, rows: known, counters, .. } = self;
         for (home, set) in (0..).zip(sets) {
@@ -135,6 +170,34 @@ impl Simulator {
             counters.evictions += left;
         }
         left_out
+    }
+
+    /// Picks the rows to pin, at most `share` of a set, shard by shard; also returns the rows that are left out, in the order given.
+    fn seats(&self, rows: &[u32], share: u32) -> (Vec<Seat>, Vec<u32>) {
+        let each = self.sets.len() as u32 / self.shards;
+        if self.shards == 1 {
+            return seats(|row| fmix32(row) % each, rows, share);
+        }
+        let mut of_shard = vec![Vec::new(); self.shards as usize];
+        rows.iter().for_each(|&row| of_shard[(row % self.shards) as usize].push(row));
+        let (mut all, mut left_out) = (Vec::new(), HashSet::new());
+        for (shard, rows) in (0..).zip(&of_shard) {
+            let (seats, left) = seats(|row| fmix32(row) % each, rows, share);
+            all.extend(seats.into_iter().map(|(set, at, row)| (shard * each + set, at, row)));
+            left_out.extend(left);
+        }
+        // Removal keeps a row that is listed twice from being returned twice.
+        (all, rows.iter().copied().filter(|row| left_out.remove(row)).collect())
+    }
+
+    /// Marks the slots of the last step's rows dirty, as the backward of a training step does (SPEC 3). Without it no slot is ever dirty.
+    pub fn backward(&mut self) {
+        for &number in &self.touched {
+            let Row { home, set, .. } = self.rows[number];
+            if let Home::Way(way) = home {
+                self.sets[set as usize].set_dirty(way);
+            }
+        }
     }
 
     /// Runs one batch: every index is probed against the state that the last step left, then the missing rows are
@@ -154,10 +217,10 @@ impl Simulator {
 
     /// Counts how often each row occurs in the batch, and lists its distinct rows.
     fn count(&mut self, batch: &[u32]) {
-        let sets = self.sets.len() as u32;
+        let (shards, each) = (self.shards, self.sets.len() as u32 / self.shards);
         self.touched.clear();
         for &id in batch {
-            let number = self.rows.number(id, |id| fmix32(id) % sets);
+            let number = self.rows.number(id, |id| id % shards * each + fmix32(id) % each);
             let row = &mut self.rows[number];
             if row.count == 0 {
                 self.touched.push(number);
@@ -189,7 +252,7 @@ impl Simulator {
 
     /// Admits set by set: the l-th candidate takes the l-th victim until the policy stops.
     fn admit(&mut self) {
-        let Self { policy, counter_bits: _, ways, step, sets, rows, counters, touched: _, missing } = self;
+        let Self { policy, counter_bits: _, ways, shards: _, step, sets, rows, counters, touched: _, missing } = self;
         if *policy == Policy::Static {
             counters.conflicts += missing.len() as u64;
             return;

@@ -1,9 +1,10 @@
-//! `hotrow plan`: the size of a cache and of a batch, by SCARS (SPEC 8). `plan memory`: the bytes of a group of tables. `plan robe`: the loss of a
-//! table whose rows share an array.
+//! `hotrow plan`: the size of a cache and of a batch, by SCARS (SPEC 8). `plan memory`: the bytes of a group of tables. `plan dist`: the bytes
+//! between the ranks that share one. `plan robe`: the loss of a table whose rows share an array.
 
 mod amount;
 mod cache;
 mod charts;
+mod dist;
 mod distribution;
 mod input;
 mod memory;
@@ -28,6 +29,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Mode {
     Memory(memory::Args),
+    Dist(Box<dist::Args>),
     Robe(robe::Args),
 }
 
@@ -35,6 +37,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     match &args.mode {
         None => cache::run(options, &args.cache),
         Some(Mode::Memory(memory)) => memory::run(options, memory),
+        Some(Mode::Dist(dist)) => dist::run(options, dist),
         Some(Mode::Robe(robe)) => robe::run(options, robe),
     }
 }

@@ -13,6 +13,7 @@ mod info;
 mod layers;
 mod output;
 mod plan;
+mod plan_dist;
 mod plan_robe;
 mod profile;
 mod scars;

@@ -43,9 +43,10 @@ pub(crate) struct Settings {
     /// Learning rate of the perceptron.
     #[arg(long, default_value_t = 0.007)]
     pub(crate) mlp_lr: f32,
-    /// Share of the learning rates that is left at the end; they fall during the second half of the steps.
-    #[arg(long, default_value_t = 0.05)]
-    pub(crate) last: f32,
+    /// Share of the learning rates that is left at the end; they fall during the second half of the steps [default: 0.1 with AdaGrad, 0.05
+    /// with Adam].
+    #[arg(long)]
+    pub(crate) last: Option<f32>,
     #[arg(long, default_value_t = 1200)]
     pub(crate) steps: u32,
     /// Points of a step.
@@ -84,7 +85,8 @@ impl Training {
 
     /// Takes a step, if one is left. Returns its loss.
     pub(crate) fn step(&mut self) -> Result<Option<f64>, Failure> {
-        let Settings { last, steps, batch, .. } = self.settings;
+        let Settings { optimizer, last, steps, batch, .. } = self.settings;
+        let last = last.unwrap_or(if optimizer == OptimizerKind::Adam { 0.05 } else { 0.1 });
         if self.steps == steps {
             return Ok(None);
         }

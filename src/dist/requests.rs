@@ -113,8 +113,9 @@ impl Requests {
         for bag in 0..bags {
             let feature = bag / each;
             let Feature { table, base, rows, .. } = features[feature];
-            for access in offsets[bag] as usize..offsets[bag + 1] as usize {
-                let mut index = indices[access];
+            let accesses = offsets[bag] as usize..offsets[bag + 1] as usize;
+            for (access, &index) in accesses.clone().zip(&indices[accesses]) {
+                let mut index = index;
                 if index >= rows {
                     let outside = this.out_of_range.get_or_insert_with(|| vec![0; config.tables.len()]);
                     outside[table as usize] += 1;

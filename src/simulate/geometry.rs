@@ -64,6 +64,13 @@ pub enum GeometryError {
         /// Ways asked for.
         ways: u32,
     },
+    /// Virtual shards that do not divide the sets.
+    Shards {
+        /// Sets of the cache.
+        sets: u32,
+        /// Shards asked for.
+        shards: u32,
+    },
     /// Not enough memory for this many sets.
     Memory {
         /// Sets asked for.
@@ -82,6 +89,12 @@ impl fmt::Display for GeometryError {
             }
             Self::Empty { sets, ways } => {
                 write!(f, "cache: wanted at least one set and one way, found {sets} sets of {ways} ways")
+            }
+            Self::Shards { sets, shards } => {
+                write!(
+                    f,
+                    "cache: wanted virtual shards that divide its {sets} sets, found {shards}; make the sets a multiple of the shards"
+                )
             }
             Self::Memory { sets } => {
                 write!(f, "cache: no memory for {sets} sets; ask for a smaller cache or for more ways in a set")

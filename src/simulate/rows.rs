@@ -65,6 +65,12 @@ impl Rows {
         }
         *entry
     }
+
+    /// The number of a row that was seen.
+    pub(crate) fn find(&self, id: u32) -> Option<u32> {
+        let found = if id < DIRECT { self.direct.get(id as usize) } else { self.sparse.get(&id) };
+        found.copied().filter(|&number| number != UNSEEN)
+    }
 }
 
 impl Index<u32> for Rows {

@@ -17,6 +17,8 @@ struct Way {
     stamp: u64,
     /// Never evicted.
     pinned: bool,
+    /// Changed since the row came.
+    dirty: bool,
 }
 
 /// Marks a way that a pinned row has left; occurs under [`Policy::Static`] only.
@@ -51,6 +53,21 @@ impl Set {
     /// The number of the row in a way, if the way is filled.
     pub(crate) fn row(&self, way: u32) -> Option<u32> {
         self.ways.get(way as usize).map(|way| way.row).filter(|&row| row != HOLE)
+    }
+
+    /// Whether a way's row changed since it came.
+    pub(crate) fn is_dirty(&self, way: u32) -> bool {
+        self.ways[way as usize].dirty
+    }
+
+    /// The rows in dirty ways, by their numbers.
+    pub(crate) fn dirty_rows(&self) -> impl Iterator<Item = u32> + '_ {
+        self.ways.iter().filter(|way| way.dirty).map(|way| way.row)
+    }
+
+    /// Records that a way's row has changed.
+    pub(crate) fn set_dirty(&mut self, way: u32) {
+        self.ways[way as usize].dirty = true;
     }
 
     /// Records that a way's row is in the batch of this step.
@@ -94,7 +111,7 @@ impl Set {
 
     /// Puts a row into a way that was just taken.
     pub(crate) fn seat(&mut self, way: u32, row: u32, stamp: u64) {
-        let newcomer = Way { row, stamp, pinned: false };
+        let newcomer = Way { row, stamp, pinned: false, dirty: false };
         match self.ways.get_mut(way as usize) {
             Some(old) => *old = newcomer,
             None => self.ways.push(newcomer),
@@ -110,11 +127,12 @@ impl Set {
         }
     }
 
-    /// Pins exactly `wanted`, hottest first, in a set of `ways` ways at `step`. Returns how many rows were loaded and
+    /// Pins exactly `wanted`, hottest first, in a set of `ways` ways at `step`, all clean. Returns how many rows were loaded and
     /// how many left for them.
     pub(crate) fn pin(&mut self, ways: u32, policy: Policy, wanted: &[u32], step: u64, rows: &mut Rows) -> (u64, u64) {
         let mut left = 0;
         let before: Vec<bool> = self.ways.iter_mut().map(|way| std::mem::take(&mut way.pinned)).collect();
+        self.ways.iter_mut().for_each(|way| way.dirty = false);
         let mut missing = Vec::new();
         for &row in wanted {
             match rows[row].home {
@@ -144,7 +162,7 @@ impl Set {
                 left += 1;
             }
             rows[row].home = Home::Way(way);
-            let newcomer = Way { row, stamp: step, pinned: true };
+            let newcomer = Way { row, stamp: step, pinned: true, dirty: false };
             match self.ways.get_mut(way as usize) {
                 Some(old) => *old = newcomer,
                 None => self.ways.push(newcomer),

@@ -163,16 +163,53 @@ fn sparse_ids_are_rows_like_others() {
     assert!((0..2).any(|way| cache.resident(set, way) == Some(last)));
 }
 
+#[test]
+fn shards_have_equal_parts_of_the_sets() {
+    let mut cache = Simulator::new(12, 1, Lru).unwrap().with_shards(4).unwrap();
+    play(&mut cache, &[&[6]]);
+    let set = 2 * 3 + crate::table::hash::fmix32(6) % 3;
+    assert_eq!(cache.resident(set, 0), Some(6));
+    // Pins go by the same sets; rows of one set that are left out are returned once, in the order given.
+    let rows: Vec<u32> = (0..400).chain(0..400).collect();
+    let left = cache.pin(&rows, 1);
+    let pinned: Vec<u32> = (0..12).filter_map(|set| cache.resident(set, 0)).collect();
+    assert_eq!((pinned.len(), left.len()), (12, 388));
+    assert!(left.is_sorted() && left.iter().all(|row| !pinned.contains(row)), "{left:?}");
+    assert!((0..).zip(&pinned).all(|(set, row)| row % 4 == set / 3), "{pinned:?}");
+    for shards in [0, 5, 24] {
+        let refused = Simulator::new(12, 1, Lru).unwrap().with_shards(shards).unwrap_err();
+        assert!(refused.to_string().contains(&format!("12 sets, found {shards}")), "{refused}");
+    }
+}
+
+#[test]
+fn a_slot_is_dirty_from_the_backward_to_the_eviction() {
+    let mut cache = one_set(2, Lru);
+    cache.step(&[1, 2, 3]);
+    assert!(!cache.is_dirty(1), "a row comes clean");
+    cache.backward();
+    let dirty = |cache: &Simulator| [1, 2, 3, 4].map(|row| cache.is_dirty(row));
+    assert_eq!(dirty(&cache), [true, true, false, false], "3 found no way");
+    cache.step(&[1, 4]);
+    assert_eq!(dirty(&cache), [true, false, false, false], "4 takes the way of 2 and is clean");
+    assert_eq!(cache.dirty_rows().collect::<Vec<_>>(), [1]);
+    cache.backward();
+    assert_eq!(dirty(&cache), [true, false, false, true]);
+    cache.pin(&[1], 1);
+    cache.backward();
+    assert_eq!(dirty(&cache), [false; 4], "pins flush the cache, and the next backward is of another step");
+}
+
 /// A cache, and batches that contend for its few sets: small ids are frequent, some ids are huge.
-fn games() -> impl Strategy<Value = (u32, u32, Policy, Vec<Vec<u32>>)> {
+fn games() -> impl Strategy<Value = ([u32; 3], Policy, Vec<Vec<u32>>)> {
     let id = prop_oneof![4 => 0..8_u32, 4 => 0..60_u32, 1 => u32::MAX - 12..u32::MAX - 2];
     let batches = prop_oneof![
         prop::collection::vec(prop::collection::vec(id.clone(), 1), 1..200),
         prop::collection::vec(prop::collection::vec(id, 0..40), 1..25),
     ];
     (
-        1..6_u32,
-        prop_oneof![1..5_u32, Just(32)],
+        (1..6_u32, prop_oneof![1..5_u32, Just(32)], prop_oneof![2 => Just(1), 1 => Just(2), 1 => Just(4)])
+            .prop_map(|(sets, ways, shards)| [sets * shards, ways, shards]),
         prop_oneof![4 => Just(Lru), 4 => Just(Lfu), 1 => Just(Policy::Static)],
         batches,
     )
@@ -180,17 +217,24 @@ fn games() -> impl Strategy<Value = (u32, u32, Policy, Vec<Vec<u32>>)> {
 
 /// Step and set of the first difference between simulator and model.
 fn first_difference(
-    sets: u32,
-    ways: u32,
+    [sets, ways, shards]: [u32; 3],
     policy: Policy,
     batches: &[Vec<u32>],
     fault: Fault,
 ) -> Option<(usize, String)> {
-    let mut cache = Simulator::new(sets, ways, policy).unwrap();
-    let mut model = Model::new(sets, ways, policy, fault);
+    let mut cache = Simulator::new(sets, ways, policy).unwrap().with_shards(shards).unwrap();
+    let mut model = Model::new(sets, ways, shards, policy, fault);
     for (step, batch) in batches.iter().enumerate() {
         cache.step(batch);
         model.step(batch);
+        // Each third step is a forward alone.
+        if step % 3 > 0 {
+            cache.backward();
+            model.backward();
+        }
+        if let Some(row) = batch.iter().find(|&&row| cache.is_dirty(row) != model.is_dirty(row)) {
+            return Some((step, format!("row {row}: dirty or not")));
+        }
         if cache.counters() != model.counters {
             return Some((step, format!("{:?} against {:?}", cache.counters(), model.counters)));
         }
@@ -210,8 +254,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn simulator_is_the_model((sets, ways, policy, batches) in games()) {
-        prop_assert_eq!(first_difference(sets, ways, policy, &batches, Fault::None), None);
+    fn simulator_is_the_model((shape, policy, batches) in games()) {
+        prop_assert_eq!(first_difference(shape, policy, &batches, Fault::None), None);
     }
 }
 
@@ -227,11 +271,14 @@ fn wrong_models_are_detected() {
         (Fault::FreqForgotten, Lfu),
         (Fault::ProbeAfterAdmission, Lru),
         (Fault::VictimsByHighestWay, Lru),
+        (Fault::ShardsIgnored, Lru),
+        (Fault::DirtyInherited, Lru),
+        (Fault::BypassedDirty, Lfu),
     ] {
         let mut runner = TestRunner::deterministic();
         let found = (0..300).any(|_| {
-            let (sets, ways, _, batches) = games().new_tree(&mut runner).unwrap().current();
-            first_difference(sets, ways, policy, &batches, fault).is_some()
+            let (shape, _, batches) = games().new_tree(&mut runner).unwrap().current();
+            first_difference(shape, policy, &batches, fault).is_some()
         });
         assert!(found, "{fault:?} went unnoticed");
     }

@@ -178,8 +178,11 @@ fn faults_are_found() {
     }
 }
 
+/// A call that waits for the other ranks.
+type Wait = fn(&mut Threads) -> Result<(), Error>;
+
 /// What a rank waits for while another one fails.
-const WAITS: [fn(&mut Threads) -> Result<(), Error>; 4] = [
+const WAITS: [Wait; 4] = [
     |comm| comm.all_to_all(Parcels::new(vec![vec![1]; 4]), &[1; 4]).map(drop),
     |comm| comm.all_gather(&[1]).map(drop),
     |comm| comm.max(1).map(drop),

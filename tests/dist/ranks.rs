@@ -54,7 +54,7 @@ fn a_bad_index_on_one_rank_refuses_the_step_on_all() {
     for (rank, (error, before, after, t, last)) in found.iter().enumerate() {
         match rank {
             1 | 3 => {
-                assert!(matches!(error, Error::IndexOutOfRange { table: 1, rows: 50, position: 1, .. }), "{error}")
+                assert!(matches!(error, Error::IndexOutOfRange { table: 1, rows: 50, position: 1, .. }), "{error}");
             }
             _ => {
                 let Error::Rank { rank: 1, reason } = error else { panic!("{error}") };

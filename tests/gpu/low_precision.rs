@@ -174,7 +174,7 @@ fn recorded_outputs_in_halves() {
             context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
                 label: None,
                 contents: bytemuck::cast_slice(words),
-                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
+                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
             })
         };
         let (indices, offsets) = (buffer(&INDICES), buffer(&OFFSETS));

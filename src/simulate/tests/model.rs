@@ -2,7 +2,7 @@
 //! hash has its own known answers.
 
 use crate::{config::Policy, simulate::SimulatedCounters, table::hash::fmix32};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A wrong reading of the rules, which the comparison must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,24 +18,54 @@ pub(crate) enum Fault {
     ProbeAfterAdmission,
     /// Ties among victims go to the highest way.
     VictimsByHighestWay,
+    /// All sets are one shard's.
+    ShardsIgnored,
+    /// A row that comes into a dirty slot is dirty.
+    DirtyInherited,
+    /// The backward makes bypassed rows' sets dirty: every row of the batch counts as dirty, resident or not.
+    BypassedDirty,
 }
 
 pub(crate) struct Model {
     sets: u32,
     ways: u32,
+    shards: u32,
     policy: Policy,
     fault: Fault,
     t: u64,
     /// (set, way) to (row, stamp).
     slots: HashMap<(u32, u32), (u32, u64)>,
     freq: HashMap<u32, u64>,
+    dirty: BTreeSet<u32>,
+    batch: BTreeSet<u32>,
     pub(crate) counters: SimulatedCounters,
 }
 
 impl Model {
-    pub(crate) fn new(sets: u32, ways: u32, policy: Policy, fault: Fault) -> Self {
-        let (slots, freq) = (HashMap::new(), HashMap::new());
-        Self { sets, ways, policy, fault, t: 0, slots, freq, counters: SimulatedCounters::default() }
+    pub(crate) fn new(sets: u32, ways: u32, shards: u32, policy: Policy, fault: Fault) -> Self {
+        let (slots, freq, dirty, batch) = Default::default();
+        let counters = SimulatedCounters::default();
+        Self { sets, ways, shards, policy, fault, t: 0, slots, freq, dirty, batch, counters }
+    }
+
+    /// SPEC 11.
+    fn set(&self, row: u32) -> u32 {
+        let of_shard = self.sets / self.shards;
+        match self.fault {
+            Fault::ShardsIgnored => fmix32(row) % self.sets,
+            _ => of_shard * (row % self.shards) + fmix32(row) % of_shard,
+        }
+    }
+
+    pub(crate) fn is_dirty(&self, row: u32) -> bool {
+        self.dirty.contains(&row)
+    }
+
+    pub(crate) fn backward(&mut self) {
+        let moved = self.batch.iter().copied();
+        let moved: Vec<u32> =
+            moved.filter(|&row| self.fault == Fault::BypassedDirty || self.is_resident(row)).collect();
+        self.dirty.extend(moved);
     }
 
     pub(crate) fn resident(&self, set: u32, way: u32) -> Option<u32> {
@@ -50,6 +80,7 @@ impl Model {
         if batch.is_empty() {
             return;
         }
+        self.batch = batch.iter().copied().collect();
         let mut count: BTreeMap<u32, u64> = BTreeMap::new();
         for &row in batch {
             *count.entry(row).or_default() += 1;
@@ -88,7 +119,7 @@ impl Model {
             Policy::Lfu => self.freq[&row],
         };
         let mut candidates: Vec<(u64, u32)> =
-            missing.iter().filter(|&&row| fmix32(row) % self.sets == set).map(|&row| (key(row), row)).collect();
+            missing.iter().filter(|&&row| self.set(row) == set).map(|&row| (key(row), row)).collect();
         candidates.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
 
         // None (empty) sorts before Some (filled).
@@ -124,6 +155,9 @@ impl Model {
             }
             if let Some((gone, _)) = self.slots.insert((set, way), (row, self.t)) {
                 self.counters.evictions += 1;
+                if self.dirty.remove(&gone) && self.fault == Fault::DirtyInherited {
+                    self.dirty.insert(row);
+                }
                 if self.fault == Fault::FreqForgotten {
                     self.freq.remove(&gone);
                 }

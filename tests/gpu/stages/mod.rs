@@ -301,7 +301,8 @@ pub(crate) fn gradients(values: &[f32], half: bool) -> Vec<u32> {
     }
     let mut halves: Vec<u16> = values.iter().map(|&x| half::f16::from_f32(x).to_bits()).collect();
     halves.resize(halves.len().next_multiple_of(8), 0);
-    guarded(&halves)
+    // A list without gradients may lie at any address, so it is copied and not cast.
+    guarded(&bytemuck::pod_collect_to_vec::<u16, u32>(&halves))
 }
 
 /// Reads the words of [`gradients`] for a mirror.

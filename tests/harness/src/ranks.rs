@@ -89,7 +89,7 @@ impl Part {
     }
 
     /// Cuts outputs into the pieces.
-    fn pieces(&self, outputs: &[f32]) -> Vec<((usize, usize), Vec<u32>)> {
+    fn pieces(&self, outputs: &[f32]) -> Vec<Output> {
         let mut rest = outputs;
         let mut of = |&(feature, piece, floats): &(usize, usize, usize)| {
             let (own, after) = rest.split_at(floats);
@@ -131,11 +131,14 @@ pub fn configuration(random: &mut StdRng) -> GroupConfig {
     config
 }
 
+/// The bits of the outputs of a piece and a feature.
+pub type Output = ((usize, usize), Vec<u32>);
+
 /// Everything that a run shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     /// The bits of the outputs of each step, by piece and feature.
-    pub outputs: Vec<Vec<((usize, usize), Vec<u32>)>>,
+    pub outputs: Vec<Vec<Output>>,
     pub shards: Vec<Option<Snapshot>>,
     pub counters: Vec<Counters>,
     pub rows: Vec<u32>,
