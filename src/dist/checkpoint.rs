@@ -63,7 +63,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// is written last: a job that is killed leaves the checkpoint before, whole. A folder holds one checkpoint; the files of an older one are removed.
     ///
     /// ```
-    /// use hotrow::{CpuGroup, GroupConfig, dist::{Group, Threads}};
+    /// use hotrow::{CpuGroup, GroupConfig, Lookup, dist::{Group, Threads}};
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("table");

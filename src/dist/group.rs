@@ -79,7 +79,7 @@ type Make<S> = Box<dyn FnMut(GroupConfig) -> Result<S, Error>>;
 /// (SPEC 11).
 ///
 /// ```
-/// use hotrow::{CpuGroup, GroupConfig, Init, dist::{self, Threads}};
+/// use hotrow::{CpuGroup, GroupConfig, Init, Lookup, dist::{self, Threads}};
 ///
 /// let config = GroupConfig::new(&[1000], 4).with_init(Init::Constant(1.0)).with_cache_rows(64);
 /// let rows = |ranks| {

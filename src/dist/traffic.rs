@@ -37,7 +37,7 @@ impl Phase {
 /// What one rank has sent to each other rank. What it keeps for itself is not counted.
 ///
 /// ```
-/// use hotrow::{CpuGroup, Error, GroupConfig, dist::{Group, Phase, Threads}};
+/// use hotrow::{CpuGroup, Error, GroupConfig, Lookup, dist::{Group, Phase, Threads}};
 ///
 /// let bytes = Threads::run(2, |comm: &mut Threads| {
 ///     let mut group = Group::new(comm, GroupConfig::new(&[10], 8), 2, CpuGroup::new)?;

@@ -8,6 +8,7 @@ mod deal;
 mod expect;
 mod memory;
 mod report;
+mod run;
 mod verify;
 mod wire;
 
@@ -136,6 +137,9 @@ pub(crate) struct Args {
     /// "rows": B, "gradients": B}]}, bytes over all steps. Exit code 1 if one differs, for a distribution by more than 1 %
     #[arg(long, value_name = "FILE")]
     counted: Option<PathBuf>,
+    /// Run the steps of the trace on groups over ranks, as threads of this process, and compare their bytes
+    #[arg(long, conflicts_with_all = ["counted", "distribution"])]
+    verify: bool,
     /// Draw STEM, STEM-imbalance and STEM-exchange as SVG and PNG: bytes a rank, imbalance, and share of the time in exchange over the ranks
     #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
@@ -181,7 +185,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     Err(anyhow!(
-        "--counted: wanted the bytes that were planned, found the deviations above; was the run of the same options?"
+        "wanted the bytes that were planned, found the deviations above; was the run of --counted one of the same options?"
     )
     .into())
 }
@@ -314,7 +318,14 @@ impl<'a> Plan<'a> {
             .with("accesses_per_bag", batches.accesses() as f64 / bags as f64)
             .with("shuffled", shuffle)
             .with("bags_left_out", batches.left_out);
-        self.answer(&source, &cache, rows, &counted, answers, agrees)
+        let mut runs = Vec::new();
+        for &wire in self.wires.iter().filter(|_| self.args.verify) {
+            runs.push(
+                run::run(&batches, &cache, &hottest, rows, self.args.optimizer, wire)
+                    .map_err(|error| anyhow!(error))?,
+            );
+        }
+        self.answer(&source, (&cache, rows), (&counted, &runs), answers, agrees)
     }
 
     /// The expected bills of a distribution for every number of ranks.
@@ -363,15 +374,14 @@ impl<'a> Plan<'a> {
             .with("accesses_per_bag", f64::from(lookups))
             .with("shuffled", true)
             .with("bags_left_out", 0);
-        self.answer(&source, &cache, rows, &expected, answers, agrees)
+        self.answer(&source, (&cache, rows), (&expected, &[]), answers, agrees)
     }
 
     fn answer(
         &self,
         source: &Object,
-        cache: &Cache,
-        rows: u32,
-        counted: &[Counted],
+        (cache, rows): (&Cache, u32),
+        (counted, runs): (&[Counted], &[Sent]),
         answers: &mut Vec<Object>,
         agrees: &mut bool,
     ) -> Result<(), Failure> {
@@ -386,8 +396,11 @@ impl<'a> Plan<'a> {
             .with("pooling", pooling.name())
             .with("weighted", *weighted)
             .with("features", *features);
-        for one in counted {
-            let verify = self.verify(one, source.text("kind") == "trace")?;
+        for (number, one) in counted.iter().enumerate() {
+            let verify = match runs.get(number) {
+                Some(sent) => verify::compare(&one.mean, sent, 0.0),
+                None => self.verify(one, source.text("kind") == "trace")?,
+            };
             *agrees &= verify.1;
             let kept = memory::of_rank(&one.mean.wire, cache, *optimizer, rows).map_err(Failure::usage)?;
             let answer = Answer {

@@ -374,8 +374,14 @@ fn a_wrong_record_is_told_apart() {
     config.precision = Precision::Int4;
     config.optimizer = Optimizer::adagrad(0.1);
     let layout = layout_of(&config);
-    let noise =
-        codec::Noise { rounding: Rounding::Nearest, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
+    let noise = codec::Noise {
+        rounding: Rounding::Nearest,
+        random_bits: RandomBits::TwentyFour,
+        seed: 1,
+        step: 1,
+        purpose: 0,
+        stripe: hotrow::Stripe::ALL,
+    };
     let mut right = vec![0; layout.row.record_words as usize];
     assert!(codec::pack(&layout.row, &noise, 0, &[0.0, 0.3, 0.5, 0.8, 1.0], &[1.0; 5], &mut right));
     let code = |element: u32| layout.row.payload_half as usize * 16 + 4 * element as usize;

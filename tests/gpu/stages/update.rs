@@ -100,6 +100,7 @@ fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut 
         seed: config.seed,
         step: t,
         purpose: 0,
+        stripe: hotrow::Stripe::ALL,
     };
     let params = Params { partials, half_grads: u32::from(half), ..params(&config, &layout, TRAIN, 0) };
     let later = source.random(); // another step may have begun since
