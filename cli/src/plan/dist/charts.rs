@@ -36,8 +36,7 @@ pub(super) fn write(answers: &[Object], stem: &Path) -> anyhow::Result<()> {
     let time = answers.first().map(|one| one.object("time")).unwrap_or_default();
     chart.title = format!(
         "Share of a step's time in exchange: {setting}; {} µs a message, {} Gbit/s, own work {} GB/s",
-        // The option in seconds and back: not quite what was given.
-        (time.number("alpha_us") * 1e3).round() / 1e3,
+        time.number("alpha_us"),
         time.number("beta_gbit"),
         time.number("gamma_gb")
     );
