@@ -16,6 +16,7 @@ mod output;
 mod plan;
 pub mod plot;
 mod progress;
+pub mod ranks;
 pub mod report;
 mod self_test;
 mod simulate;

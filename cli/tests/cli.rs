@@ -332,3 +332,22 @@ fn plan_refuses_what_no_group_can_be() {
     let (_, stderr) = outcome(&large, 0);
     assert!(stderr.contains("`scratch`") && stderr.contains("make the batch"), "{stderr}");
 }
+
+/// Each of four ranks would do the whole job, and write the same files.
+#[test]
+fn a_rank_of_many_is_refused() {
+    for variable in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"] {
+        let of = |ranks: &str| hotrow(&["plan", "memory", "--rows", "10"]).env(variable, ranks).output().unwrap();
+        let refused = of("4");
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+        let wanted = format!(
+            "error: hotrow: wanted one rank, found 4 ({variable}), each of which would do the whole job; start hotrow-mpi in its \
+             place (cargo build -p hotrow-mpi), or unset {variable}\n"
+        );
+        assert_eq!(String::from_utf8(refused.stderr).unwrap(), wanted);
+        for ranks in ["1", "", "four"] {
+            assert_eq!(of(ranks).status.code(), Some(0), "{variable}={ranks}");
+        }
+    }
+}

@@ -3,10 +3,10 @@
 use assert_cmd::Command;
 use tempfile::TempDir;
 
-/// The command, without a data folder.
+/// The command, without a data folder and alone.
 pub(crate) fn hotrow(arguments: &[&str]) -> Command {
     let mut command = Command::cargo_bin("hotrow").unwrap();
-    command.env_remove("HOTROW_DATA").args(arguments);
+    command.env_remove("HOTROW_DATA").env_remove("OMPI_COMM_WORLD_SIZE").env_remove("PMI_SIZE").args(arguments);
     command
 }
 
