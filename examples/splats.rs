@@ -21,13 +21,13 @@ struct Args {
     #[arg(long, default_value_t = 1_000_000)]
     splats: u32,
     /// Share of the splats that a view reads.
-    #[arg(long, default_value_t = 0.01)]
+    #[arg(long, default_value_t = 0.01, value_parser = share)]
     view: f32,
     /// Share of the splats that the cache holds.
-    #[arg(long, default_value_t = 0.1)]
+    #[arg(long, default_value_t = 0.1, value_parser = share)]
     cache: f32,
     /// Most splats of a batch, as a share; a larger view is split.
-    #[arg(long, default_value_t = 0.0125)]
+    #[arg(long, default_value_t = 0.0125, value_parser = share)]
     batch: f32,
     /// Precision of the records; their moments are FP32 beside FP32, else of 16 bits.
     #[arg(long, default_value = "fp16")]
@@ -72,6 +72,12 @@ fn step(table: &mut Group, splats: &[u32]) -> Result<(), Failure> {
     }
     table.backward(&values)?;
     Ok(())
+}
+
+/// Reads a share of the splats.
+fn share(text: &str) -> Result<f32, String> {
+    let found = text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0);
+    found.ok_or_else(|| "wanted a share above 0, at most 1".to_owned())
 }
 
 fn main() -> Result<(), Failure> {

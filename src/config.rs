@@ -142,7 +142,7 @@ pub enum StatePrecision {
     /// 16 bits: AdaGrad's sum as IEEE binary16, moments with the exponent of binary32.
     Fp16,
     /// 8-bit floats relative to the largest state of their row or block: 3 bits of fraction, the rest exponent; one word of scales for it. Rounded
-    /// at random, without bias (SPEC 3, "States in INT8").
+    /// at random, without bias but for second moments below 2^-31 of the largest (SPEC 3, "States in INT8").
     Int8,
 }
 

@@ -34,7 +34,7 @@ pub enum Outside {
 /// ```
 /// use hotrow::{CpuGrid, CpuGroup, Lookup, grid};
 ///
-/// // Four levels over the unit square, the finest with 64 cells a side.
+/// // Four levels over the unit square, the finest with 64 corners a side.
 /// let config = grid::Config::new(2).with_levels(4).with_coarsest(8).with_finest(64)?.with_most_rows(1 << 10);
 /// assert_eq!(config.tables()?, [64, 256, 1024, 1024]); // 8 x 8, 16 x 16, 32 x 32 corners; hashed
 /// let mut features = CpuGroup::new(config.group()?)?;
@@ -89,17 +89,26 @@ impl Config {
         Self { dims, levels, features, coarsest, growth: 1.5, most_rows, outside: Outside::Clamp }
     }
 
-    /// With the growth that gives the finest level `finest` cells a side (equation 3 of the paper).
+    /// With the growth that gives the finest level `finest` corners a side (equation 3 of the paper), between the levels and the coarsest side that
+    /// are set now.
     ///
     /// # Errors
-    /// [`Error::Grid`] if `finest` is less than the coarsest level.
+    /// [`Error::Grid`] if `finest` is less than the coarsest level's side, or another one where there is one level.
     pub fn with_finest(self, finest: u32) -> Result<Self, Error> {
         if finest < self.coarsest {
             return fail("finest", format!("at least the coarsest level's {}", self.coarsest), finest.to_string());
         }
-        let steps = f64::from(self.levels.max(2) - 1);
-        let growth = (f64::from(finest).ln() - f64::from(self.coarsest).ln()) / steps;
-        Ok(self.with_growth(growth.exp() as f32))
+        if self.levels < 2 && finest != self.coarsest {
+            return fail("finest", format!("{}, the side of the only level", self.coarsest), finest.to_string());
+        }
+        let steps = self.levels.max(2) - 1;
+        let growth = (f64::from(finest).ln() - f64::from(self.coarsest).ln()) / f64::from(steps);
+        let mut growth = growth.exp() as f32;
+        // Rounded up, the growth would give one corner too many.
+        while f64::from(growth).powi(steps as i32) * f64::from(self.coarsest) > f64::from(finest) && growth > 1.0 {
+            growth = growth.next_down();
+        }
+        Ok(self.with_growth(growth))
     }
 
     /// Checks every field.

@@ -115,6 +115,20 @@ fn the_finest_level_is_as_asked() {
     let config = Config::new(3).with_levels(16).with_coarsest(16).with_finest(512).unwrap();
     // The paper's table 1 has growth 1.26 for these.
     assert!((config.growth - 1.26).abs() < 1e-3, "{}", config.growth);
+    // As many corners as asked: a table that holds them all shows their number.
+    for (coarsest, finest, levels) in
+        [(16, 512, 16), (16, 64, 16), (16, 256, 8), (16, 128, 5), (7, 7, 3), (16, 300, 9), (5, 5, 1)]
+    {
+        let config = Config::new(2).with_levels(levels).with_coarsest(coarsest).with_most_rows(1 << 20);
+        let config = config.with_finest(finest).unwrap();
+        assert_eq!(
+            config.tables().unwrap().last(),
+            Some(&(finest * finest)),
+            "{coarsest} to {finest} in {levels} levels"
+        );
+    }
+    let one = Config::new(2).with_levels(1).with_coarsest(8).with_finest(9).unwrap_err().to_string();
+    assert!(one.contains("wanted 8, the side of the only level, found 9"), "{one}");
     let error = config.with_finest(15).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     /// The tables: `rows`, each packed by itself, or `array`, rows side by side in an array with a scale for each block of 64 weights.
     #[arg(long, default_value = "rows", value_parser = ["rows", "array"])]
     pub(crate) table: String,
-    /// Precision of the tables: fp32, fp16 or int8.
+    /// Precision of the tables: fp32, fp16, int8 or int4.
     #[arg(long, default_value = "fp16")]
     pub(crate) precision: Precision,
     /// Type of the optimiser's state with `--table array`: fp32, fp16 or int8 [default: fp32 beside fp32, else fp16].
@@ -41,22 +41,34 @@ pub(crate) struct Settings {
     #[arg(long)]
     pub(crate) eps: Option<f32>,
     /// Learning rate of the perceptron.
-    #[arg(long, default_value_t = 0.007)]
+    #[arg(long, default_value_t = 0.007, value_parser = positive)]
     pub(crate) mlp_lr: f32,
     /// Share of the learning rates that is left at the end; they fall during the second half of the steps [default: 0.1 with AdaGrad, 0.05
     /// with Adam].
-    #[arg(long)]
+    #[arg(long, value_parser = positive)]
     pub(crate) last: Option<f32>,
     #[arg(long, default_value_t = 1200)]
     pub(crate) steps: u32,
-    /// Points of a step.
-    #[arg(long, default_value_t = 1 << 14)]
+    /// Points of a step, at most 2^20.
+    #[arg(long, default_value_t = 1 << 14, value_parser = points)]
     pub(crate) batch: usize,
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Where the tables are: cpu, or gpu.
     #[arg(long, default_value = "cpu", value_parser = ["cpu", "gpu"])]
     pub(crate) backend: String,
+}
+
+/// Reads a finite number above 0.
+fn positive(text: &str) -> Result<f32, String> {
+    let found = text.parse().ok().filter(|number: &f32| number.is_finite() && *number > 0.0);
+    found.ok_or_else(|| "wanted a finite number above 0".to_owned())
+}
+
+/// Reads the number of points of a step.
+fn points(text: &str) -> Result<usize, String> {
+    let found = text.parse().ok().filter(|points| (1..=1 << 20).contains(points));
+    found.ok_or_else(|| "wanted 1 to 1048576 points".to_owned())
 }
 
 const LEVELS: usize = 16;

@@ -44,7 +44,7 @@ fn main() -> Result<(), Failure> {
             println!("step {step}: loss {loss:.6}, PSNR {reached:.2} dB, {spent:.1?}");
         }
     }
-    if let Some(least) = args.least.filter(|least| reached < *least) {
+    if let Some(least) = args.least.filter(|least| reached.is_nan() || reached < *least) {
         return Err(format!("--least: wanted a PSNR of {least} dB, found {reached:.2}").into());
     }
     if let Some(folder) = &args.out {
