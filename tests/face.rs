@@ -125,6 +125,7 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::RobeGroup>();
     shared_between_threads::<hotrow::Batch>();
     shared_between_threads::<hotrow::GradBuffer>();
+    shared_between_threads::<hotrow::OutputBuffer>();
     shared_between_threads::<hotrow::Caps>();
     shared_between_threads::<hotrow::Context>();
     shared_between_threads::<hotrow::Shaders>();

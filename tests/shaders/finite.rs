@@ -149,7 +149,8 @@ fn finite_checks_work_on_integers() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    let wanted = ["assign", "exchange", "grid", "grid_gradient", "robe_blocks", "robe_step", "robe_update", "update"];
+    let wanted =
+        ["assign", "exchange", "grid", "grid_gradient", "halves", "robe_blocks", "robe_step", "robe_update", "update"];
     assert_eq!(checking.into_iter().collect::<Vec<_>>(), wanted);
 }
 

@@ -59,7 +59,7 @@ impl<'a> GradBuffer<'a> {
 
 /// The caller's buffer for the outputs of a forward, with `STORAGE` usage: row-major.
 ///
-/// Example: [`Lookup::forward_half`](crate::Lookup::forward_half).
+/// Example: [`Lookup`](crate::Lookup).
 #[derive(Clone, Copy, Debug)]
 pub enum OutputBuffer<'a> {
     /// IEEE binary32.
