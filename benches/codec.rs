@@ -27,7 +27,14 @@ fn codec(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(u64::from(ROWS * DIM)));
         let mut records = vec![vec![0; layout.row.record_words as usize]; ROWS as usize];
         for rounding in [Rounding::Nearest, Rounding::Stochastic] {
-            let noise = Noise { rounding, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
+            let noise = Noise {
+                rounding,
+                random_bits: RandomBits::TwentyFour,
+                seed: 1,
+                step: 1,
+                purpose: 0,
+                stripe: hotrow::Stripe::ALL,
+            };
             group.bench_function(format!("pack-{rounding:?}").to_lowercase(), |bencher| {
                 bencher.iter(|| {
                     for (row, (weights, record)) in (0..).zip(rows.iter().zip(&mut records)) {

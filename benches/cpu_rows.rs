@@ -54,8 +54,14 @@ fn random_row(source: &mut rand_pcg::Pcg64, dim: u32) -> Vec<f32> {
 /// A table of records: 256 different rows, repeated. The place of a row decides its time, its values do not.
 fn table(layout: &Layout) -> Vec<u32> {
     let mut source = rand_pcg::Pcg64::seed_from_u64(2);
-    let noise =
-        Noise { rounding: Rounding::Nearest, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
+    let noise = Noise {
+        rounding: Rounding::Nearest,
+        random_bits: RandomBits::TwentyFour,
+        seed: 1,
+        step: 1,
+        purpose: 0,
+        stripe: hotrow::Stripe::ALL,
+    };
     let words = layout.row.record_words as usize;
     let mut few = vec![0; 256 * words];
     for (row, record) in (0..).zip(few.chunks_exact_mut(words)) {
@@ -158,7 +164,14 @@ fn packs(criterion: &mut Criterion) {
         let weights: Vec<f32> = random_row(&mut source, dim * 4096);
         let mut words = vec![0; 4096 * layout.row.record_words as usize];
         for (rounding, name) in [(Rounding::Nearest, "pack-int8"), (Rounding::Stochastic, "pack-int8-stochastic")] {
-            let noise = Noise { rounding, random_bits: RandomBits::TwentyFour, seed: 1, step: 1, purpose: 0 };
+            let noise = Noise {
+                rounding,
+                random_bits: RandomBits::TwentyFour,
+                seed: 1,
+                step: 1,
+                purpose: 0,
+                stripe: hotrow::Stripe::ALL,
+            };
             Line { name, dim, zipf: false, threads: 1 }.measure(criterion, 4096, || {
                 let records = words.chunks_exact_mut(layout.row.record_words as usize);
                 for (row, (weights, record)) in (0..).zip(weights.chunks_exact(dim as usize).zip(records)) {
@@ -221,6 +234,7 @@ fn packed_optimisers(criterion: &mut Criterion) {
                 seed: 1,
                 step: 1,
                 purpose: 0,
+                stripe: hotrow::Stripe::ALL,
             };
             for zipf in [false, true] {
                 let indices = indices(zipf);

@@ -46,7 +46,7 @@
 //! - **Save**: `checkpoint` (feature `checkpoint`), or a [`Snapshot`] in memory.
 //! - **Plan**: [`MemoryReport`] counts bytes before anything is allocated; [`simulate`] replays a trace; [`scars`] finds the cache and the
 //!   pinned rows that suit a trace; [`robe::fidelity`] measures what a table would lose in a shared array.
-//! - **Several machines**: [`dist`] has the exchanges between ranks.
+//! - **Several machines**: [`dist`] divides a group among ranks.
 //! - **Errors**: every call returns [`Error`], whose message names the wanted value, the found value and the remedy.
 //!
 //! # Features
@@ -157,6 +157,10 @@ struct Placements;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/renderers.md")]
 struct Renderers;
+
+#[cfg(all(doctest, feature = "checkpoint"))]
+#[doc = include_str!("../docs/scale-out.md")]
+struct ScaleOut;
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/shared-tables.md")]

@@ -5,7 +5,7 @@ use multiversion::multiversion;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use crate::{
-    config::{OptimizerKind, Precision, RandomBits, Rounding},
+    config::{OptimizerKind, Precision, RandomBits, Rounding, Stripe},
     record::{
         codec::{self, Noise},
         rows::{

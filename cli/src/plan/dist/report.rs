@@ -109,10 +109,12 @@ impl Answer<'_> {
         let (phases, own) = self.counted.seconds;
         let exchange: f64 = phases.iter().sum();
         let all = exchange + own;
+        // An option in other units and back is not quite what was given.
+        let given = |number: f64| (number * 1e9).round() / 1e9;
         Object::default()
-            .with("alpha_us", self.speed.alpha * 1e6)
-            .with("beta_gbit", self.speed.beta * 8e-9)
-            .with("gamma_gb", self.speed.gamma * 1e-9)
+            .with("alpha_us", given(self.speed.alpha * 1e6))
+            .with("beta_gbit", given(self.speed.beta * 8e-9))
+            .with("gamma_gb", given(self.speed.gamma * 1e-9))
             .with("per_host", self.speed.per_host)
             .with("exchange_seconds", exchange)
             .with("own_seconds", own)

@@ -162,10 +162,10 @@ mod tests {
                     .collect();
                 assert_eq!(wrong, [phase.name()]);
             }
-            // 1 % of an expected value may be off, 3 % may not.
+            // 1 % of an expected value may be off, 3 % may not; whole bytes, for the smallest phase has 16.
             let planned = bill().phase(phase);
-            let off = |share: f64| compare(&bill(), &sent(phase, (2.0 * planned * share) as i64), 1.0).1;
-            assert!(off(0.005) && !off(0.03), "{phase:?}");
+            let off = |more: f64| compare(&bill(), &sent(phase, more as i64), 1.0).1;
+            assert!(off((0.01 * planned).floor()) && !off((0.06 * planned).ceil()), "{phase:?}");
         }
         // Bytes that go the wrong way round have the right sum.
         let mut swapped = sent(Phase::Rows, 0);
