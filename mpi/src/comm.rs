@@ -206,7 +206,8 @@ impl Comm for Mpi {
 /// Names this rank and the reason, and ends every rank of the job.
 pub(crate) fn abort(world: &SimpleCommunicator, code: i32, reason: &str) -> ! {
     let (rank, size): (Rank, Rank) = (world.rank(), world.size());
-    // If standard error is closed, the exit code still tells.
-    let _ = writeln!(io::stderr().lock(), "error: rank {rank} of {size}: {reason}");
+    // In one piece, because the launcher mixes what its ranks and itself write. If standard error is closed, the exit code still tells.
+    let line = format!("error: rank {rank} of {size}: {reason}\n");
+    let _ = io::stderr().lock().write_all(line.as_bytes());
     world.abort(code)
 }
