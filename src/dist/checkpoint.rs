@@ -67,7 +67,9 @@ impl<C: Comm, S: Shard> Group<C, S> {
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("table");
-    /// let group = |comm| Group::new(comm, GroupConfig::new(&[100], 4), 4, CpuGroup::new);
+    /// fn group(comm: &mut Threads) -> Result<Group<&mut Threads, CpuGroup>, hotrow::Error> {
+    ///     Group::new(comm, GroupConfig::new(&[100], 4), 4, CpuGroup::new)
+    /// }
     /// Threads::run(4, |comm: &mut Threads| {
     ///     let mut group = group(comm)?;
     ///     let outputs = group.forward(&[1, 2], &[0, 2], None)?;

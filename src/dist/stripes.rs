@@ -11,7 +11,7 @@ use crate::{
 /// ```
 /// use hotrow::{GroupConfig, dist};
 ///
-/// let config = GroupConfig::new(&[10, 3], 4).with_cache_rows(100);
+/// let config = GroupConfig::new(&[10, 3], 4).with_cache_rows(13);
 /// let shards = dist::shards(&config, 4)?;
 /// let of = |shard: usize| shards[shard].as_ref().unwrap();
 /// assert_eq!(of(0).tables, [3, 1]); // rows 0, 4, 8 and 12
