@@ -108,6 +108,8 @@ pub struct Group<C, S> {
     shards: Vec<Option<S>>,
     /// The rows of the last forward, in FP32.
     table: Option<S>,
+    /// Those of the last frozen forward.
+    frozen_table: Option<S>,
     wire: Wire,
     waiting: Option<Waiting>,
     traffic: RankTraffic,
@@ -146,7 +148,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let shards = mine.map(|config| config.map(&mut make).transpose()).collect::<Result<_, _>>()?;
         let traffic = RankTraffic::new(comm.size());
         let wire = Wire::new(config.dim, config.precision);
-        Ok(Self { comm, config, deal, make, shards, table: None, wire, waiting: None, traffic })
+        Ok(Self { comm, config, deal, make, shards, table: None, frozen_table: None, wire, waiting: None, traffic })
     }
 
     /// The number of this rank.
@@ -187,6 +189,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// Gives up the backward of the last forward.
     pub fn abandon_backward(&mut self) {
         self.waiting = None;
+        self.shards.iter_mut().flatten().for_each(|shard| shard.give_up());
     }
 
     /// Writes every dirty row of this rank's shards to their tables. It exchanges nothing.
@@ -422,6 +425,13 @@ impl<C: Comm, S: Shard> Group<C, S> {
             }
             return Ok(());
         }
+        if call == Call::Frozen {
+            // The rows of a forward that waits are kept for its gradient of the weights.
+            std::mem::swap(&mut self.table, &mut self.frozen_table);
+            let result = self.pool(Call::Forward, requests, rows, (offsets, weights), outputs);
+            std::mem::swap(&mut self.table, &mut self.frozen_table);
+            return result;
+        }
         let wanted = (requests.rows.len() as u32).max(1);
         if self.table.as_ref().is_none_or(|table| table.layout().total_rows < wanted) {
             self.table = None;
@@ -593,6 +603,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         }
         let Some(waiting) = waiting else { return Ok(()) };
         if scaler.overflow != 0 || !waiting.asked.valid {
+            self.abandon_backward();
             return Ok(());
         }
         let floats;

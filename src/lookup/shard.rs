@@ -15,6 +15,9 @@ pub trait Shard: Embedding {
     /// As [`Lookup::forward`](crate::Lookup::forward); [`Error::RowOutOfRange`]; [`Error::Length`].
     fn fetch(&mut self, rows: &[u32], counts: &[u32]) -> Result<(), Error>;
 
+    /// Gives up the backward of the last [`fetch`](Self::fetch).
+    fn give_up(&mut self);
+
     /// Appends rows to a message, as a forward would read them now: packed where the row is its record, in FP32 where it is dirty in the cache.
     ///
     /// # Errors

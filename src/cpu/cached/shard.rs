@@ -109,4 +109,8 @@ impl Shard for CpuGroup {
         self.state.end_forward();
         Ok(())
     }
+
+    fn give_up(&mut self) {
+        self.abandon_backward();
+    }
 }

@@ -61,4 +61,8 @@ impl Shard for Group {
         self.front.state.forward(Pending { bags, weighted: factors, ..pending });
         self.backward_scaled(GradSlice::F32(gradients), scaler)
     }
+
+    fn give_up(&mut self) {
+        self.abandon_backward();
+    }
 }
