@@ -325,7 +325,9 @@ mod tests {
         let kept = |settings: [Kind; 3], state| {
             let choice = Choice { settings: settings.to_vec() };
             let hyper = Hyper { state, ..hyper(OptimizerKind::AdaGrad) };
-            let tables = Tables::new(&specs(), &choice, &hyper, 7, &Device::Cpu).unwrap();
+            // In rows of dim 4 both types take two words: four halves, or four codes and their scale.
+            let specs: Vec<_> = specs().into_iter().map(|table| TableSpec { dim: 16, ..table }).collect();
+            let tables = Tables::new(&specs, &choice, &hyper, 7, &Device::Cpu).unwrap();
             tables.shared.iter().map(|shared| shared.group.memory().record_state).sum::<u64>()
         };
         let low: Kind = Setting::uncached(Precision::Int8, Rounding::Stochastic).into();
