@@ -5,6 +5,8 @@ mod file;
 
 #[cfg(any(unix, windows))]
 pub use file::F32File;
+#[cfg(all(feature = "npy", any(unix, windows)))]
+pub(crate) use file::plain_shape;
 
 use crate::error::Error;
 

@@ -301,6 +301,24 @@ fn foreign_files_are_named() {
     let view = safetensors::tensor::TensorView::new(Dtype::F32, vec![2], &data).unwrap();
     let another = safetensors::serialize([("weight", view)], None).unwrap();
     assert_eq!(try_file(&another), "format");
+    // Tensors of almost 2^64 bytes: the length of the whole file does not wrap around.
+    let (each, end) = ((1_u64 << 61) - 1, u64::MAX - 7);
+    let mut long = with_header(&right, |header| {
+        for (_, tensor) in header.as_object_mut().unwrap() {
+            if tensor["data_offsets"].is_array() {
+                tensor["data_offsets"] = serde_json::json!([end, end]);
+                tensor["shape"] = serde_json::json!([0]);
+            }
+        }
+        for k in 0..8 {
+            let offsets = [k * each, (k + 1) * each];
+            header[format!("endless{k}")] =
+                serde_json::json!({ "dtype": "U8", "shape": [each], "data_offsets": offsets });
+        }
+    });
+    assert_eq!(try_file(&long), "length");
+    long.truncate(8);
+    assert_eq!(try_file(&long), "header");
 
     // A checkpoint changed by another program that updated the checksums.
     let set = |field: &'static str, value: &'static str| {
@@ -341,6 +359,28 @@ fn foreign_files_are_named() {
     for file in older.into_iter().chain([with_header(&right, |_| ())]) {
         fs::write(&path, file).unwrap();
         checkpoint::load(&mut group, &path).unwrap();
+    }
+}
+
+/// Found by the fuzz target of checkpoints: such counters ended a program that looked at them.
+#[test]
+fn counters_that_no_group_has_are_refused() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("counters.safetensors");
+    let (mut group, right) = saved(&folder);
+    let header = 8 + u64::from_le_bytes(right[..8].try_into().unwrap()) as usize;
+    let (counters, sums) = (2 * 11 * 8, right.len() - 24);
+    for (at, count, refusal) in [(4, 1_u64 << 50, true), (0, 1 << 63, true), (0, 12, false)] {
+        let mut file = right.clone();
+        file[header + 8 * at..][..8].copy_from_slice(&count.to_le_bytes());
+        let sum = crc32fast::hash(&file[header..header + counters]).to_le_bytes();
+        file[sums + 4..sums + 8].copy_from_slice(&sum);
+        fs::write(&path, file).unwrap();
+        if refusal {
+            assert_eq!(refused(&mut group, &path), "counters");
+        } else {
+            checkpoint::load(&mut group, &path).unwrap();
+        }
     }
 }
 
@@ -528,8 +568,9 @@ fn a_killed_save_leaves_the_old_file_whole() {
     checkpoint::save(&mut group, &path).unwrap();
     let mut rng = StdRng::seed_from_u64(11);
     let (mut kills, mut left_over) = (0, 0);
-    while kills < 10 || left_over < 5 {
-        assert!(kills < 60, "60 kills, and only {left_over} in the middle of a save");
+    let wanted = hotrow_harness::data::kills();
+    while kills < wanted || left_over < 5 {
+        assert!(kills < wanted.max(60), "{kills} kills, and only {left_over} in the middle of a save");
         let mut child =
             child("checkpoint::a_killed_save_leaves_the_old_file_whole", &path).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -555,10 +596,12 @@ fn a_killed_save_leaves_the_old_file_whole() {
         kills += 1;
         left_over += fs::read_dir(folder.path()).unwrap().count() - 1;
     }
+    // Printed where it was asked for: `HOTROW_TEST_KILLS`.
+    println!("{kills} kills, {left_over} of them in the middle of a save");
     // A left-over file does no harm, and the next save removes it.
-    at_step(&mut group, 9999);
+    at_step(&mut group, 999_999);
     checkpoint::save(&mut group, &path).unwrap();
-    assert_eq!(whole(&mut group, &path), 9999);
+    assert_eq!(whole(&mut group, &path), 999_999);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 

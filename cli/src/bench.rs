@@ -2,7 +2,7 @@
 //! import` draws what other machines measured.
 
 mod common;
-mod import;
+pub(crate) mod import;
 mod robe;
 mod runners;
 mod shape;

@@ -106,7 +106,7 @@ impl Source for Stacked {
 }
 
 impl Args {
-    fn format(&self) -> Result<Format, Failure> {
+    pub(crate) fn format(&self) -> Result<Format, Failure> {
         let by_ending = || match self.file.extension().and_then(|ending| ending.to_str()) {
             Some("npy") => Ok(Format::Npy),
             Some("safetensors") => Ok(Format::Safetensors),
@@ -271,6 +271,22 @@ impl Args {
         }
     }
 
+    /// Makes the group of the file's tables.
+    pub(crate) fn group(&self, options: &Options, format: Format) -> Result<CpuGroup, Failure> {
+        let found = self.open(format)?;
+        let config = self.config(options, &found)?;
+        // The settings are at fault here, and the source further below.
+        config.check().map_err(Failure::usage)?;
+        Ok(match &found.content {
+            Content::Values(source) => CpuGroup::filled(config, source.as_ref())?,
+            Content::Codes { matrices, tensors, form, .. } => {
+                let mut group = CpuGroup::new(config)?;
+                fill(&mut group, &self.file, matrices, tensors, form)?;
+                group
+            }
+        })
+    }
+
     fn rows(&self, matrices: &[Matrix]) -> Result<Vec<u32>, Failure> {
         matrices.iter().map(|matrix| number(&self.file, "rows", matrix.shape[0], MOST_ROWS)).collect()
     }
@@ -328,18 +344,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let inputs: Vec<&Path> = [args.file.as_path()].into_iter().chain(args.like.as_deref()).collect();
     output::check_out(&args.out, options.json.as_deref(), &inputs)?;
     let format = args.format()?;
-    let found = args.open(format)?;
-    let config = args.config(options, &found)?;
-    // The settings are at fault here, and the source further below.
-    config.check().map_err(Failure::usage)?;
-    let mut group = match &found.content {
-        Content::Values(source) => CpuGroup::filled(config, source.as_ref())?,
-        Content::Codes { matrices, tensors, form, .. } => {
-            let mut group = CpuGroup::new(config)?;
-            fill(&mut group, &args.file, matrices, tensors, form)?;
-            group
-        }
-    };
+    let mut group = args.group(options, format)?;
     checkpoint::save(&mut group, &args.out)?;
     let config = group.config();
     let report = Object::default()

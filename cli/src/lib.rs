@@ -8,6 +8,8 @@ pub mod fill;
 mod fused;
 mod import;
 mod info;
+#[doc(hidden)]
+pub mod internals;
 pub mod lab;
 mod names;
 mod object;

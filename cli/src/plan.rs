@@ -5,7 +5,7 @@ mod amount;
 mod cache;
 mod charts;
 mod dist;
-mod distribution;
+pub(crate) mod distribution;
 mod input;
 mod memory;
 mod report;

@@ -61,7 +61,7 @@ impl Tensors {
         let mut header = vec![0; text as usize];
         file.read_exact(&mut header).with_context(readable)?;
         let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| anyhow::anyhow!(cut(&error)))?;
-        let (head, wanted) = (8 + text, 8 + text + metadata.data_len() as u64);
+        let (head, wanted) = (8 + text, (8 + text).saturating_add(metadata.data_len() as u64));
         if length != wanted {
             bail!(
                 "{shown}: wanted {wanted} bytes, as its header says, found {length}; the file is cut off or damaged, get it again"

@@ -6,6 +6,7 @@ mod bench;
 mod cli;
 mod common;
 mod export;
+mod fuzz;
 mod gpu;
 mod grid;
 mod import;

@@ -125,6 +125,10 @@ fn numpy_refusals() {
         write(&dir, "i.npy", b"no array"),
         write(&dir, "j.npy", &[&whole[..10], huge.as_bytes()].concat()),
         write(&dir, "k.npy", b""),
+        // Found by the fuzz targets: a shape under another spelling, brackets in brackets, and a header of 4 GiB.
+        write(&dir, "l.npy", &[&whole[..10], huge.replace('\'', "\"").as_bytes()].concat()),
+        write(&dir, "m.npy", &[&b"\x93NUMPY\x01\0\0\x0f"[..], &[b'('; 0x0f00]].concat()),
+        write(&dir, "n.npy", &[&b"\x93NUMPY\x02\0\xff\xff\xff\xff"[..], text.as_bytes()].concat()),
     ] {
         let error = read(&path).unwrap_err();
         assert!(matches!(error, TraceError::Npy { .. }), "{error:?}");
@@ -273,6 +277,13 @@ fn cut_off_empty_missing_and_foreign_files() {
     assert!(matches!(cut, TraceError::Truncated { bytes: 7, .. }), "{cut:?}");
     let unpacked = read(&write(&dir, "cut.u32.zst", &zst[..zst.len() / 2])).unwrap_err();
     assert!(matches!(unpacked, TraceError::Zstd { .. }), "{unpacked:?}");
+    // A few hundred bytes must not fill the memory.
+    let full = read(&write(&dir, "full.u32.zst", &zstd::encode_all(&vec![0; 64 << 20][..], 3).unwrap())).unwrap_err();
+    assert!(matches!(full, TraceError::Unpacked { most, .. } if most < 40 << 20), "{full}");
+    assert_eq!(
+        read(&write(&dir, "zeros.u32.zst", &zstd::encode_all(&vec![0; 4 << 20][..], 3).unwrap())).unwrap().ids.len(),
+        1 << 20
+    );
     let foreign = read(&write(&dir, "foreign.u32.zst", b"no zstd at all")).unwrap_err();
     assert!(matches!(foreign, TraceError::Zstd { .. }), "{foreign:?}");
     let large = read(&write(&dir, "large.u32", &bytes(&[1, u32::MAX]))).unwrap_err();

@@ -60,19 +60,20 @@ pub use save::{save, save_lookup};
 
 use crate::{
     error::Error,
-    table::{layout::Layout, parts::Part},
+    table::{counters::COUNTER_WORDS, layout::Layout, parts::Part},
 };
 
 /// Bytes read or written at once.
 const CHUNK: u64 = 16 << 20;
 
-/// Words read or written at once: a whole number of sets, slots or records.
+/// Words read or written at once: a whole number of sets, slots, records, or counters of a table.
 fn chunk_words(part: Part, layout: &Layout) -> u64 {
     let whole = match part {
         Part::Ways => layout.set_words(),
         Part::Cache => u64::from(layout.row.row_words),
         Part::Records => u64::from(layout.row.record_words),
-        Part::Clock | Part::Counters | Part::Frequencies => 1,
+        Part::Counters => COUNTER_WORDS as u64,
+        Part::Clock | Part::Frequencies => 1,
     };
     (CHUNK / 4 / whole).max(1) * whole
 }

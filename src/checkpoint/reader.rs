@@ -52,7 +52,7 @@ impl Reader {
         head.resize(8 + text as usize, 0);
         file.read_exact(&mut head[8..]).map_err(failed)?;
         let found = Found::parse(path, &head[8..])?;
-        let wanted = 8 + text + found.data_bytes();
+        let wanted = (8 + text).saturating_add(found.data_bytes());
         if length != wanted {
             let remedy = "the file is cut off or something follows it: get it again, or take an older checkpoint";
             return Err(fault(path, "length", format!("{wanted} bytes"), &format!("{length} bytes"), remedy));

@@ -144,5 +144,9 @@ fn uncounted(bytes: &[u8]) -> RobeCounters {
     let words: Vec<u32> = words(bytes).collect();
     let column =
         |at: usize| words.chunks_exact(6).map(move |row| u64::from(row[2 * at]) | u64::from(row[2 * at + 1]) << 32);
-    RobeCounters { accesses: column(0).collect(), out_of_range: column(1).collect(), skipped_weights: column(2).sum() }
+    RobeCounters {
+        accesses: column(0).collect(),
+        out_of_range: column(1).collect(),
+        skipped_weights: column(2).fold(0, u64::saturating_add),
+    }
 }

@@ -87,7 +87,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
     pub fn save(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {
         let folder = folder.as_ref();
         let before = List::read(folder).map_or(0, |list| list.save);
-        let save = self.comm().max(before)? + 1;
+        // Only a list that another program wrote has the last number. Number 1 is free then, for the list names no other files.
+        let save = self.comm().max(before)?.checked_add(1).unwrap_or(1);
         let made = fs::create_dir_all(folder).map_err(|error| {
             refused(folder, "folder", "one that can be made", &error, "choose a folder that can be written")
         });

@@ -13,6 +13,13 @@ use crate::{
     wgsl::{Bodies, ComposedShader, Kernel},
 };
 pub use crate::{record::rows, table::batch::check_offsets};
+/// The shape in the first bytes of a file of numpy's, if these bytes have the whole header and it is that of an array of numbers.
+#[cfg(all(feature = "npy", any(unix, windows)))]
+#[must_use]
+pub fn npy_shape(start: &[u8]) -> Option<Vec<u64>> {
+    crate::source::plain_shape(start)
+}
+
 pub use harness::Deduped;
 pub use pieces::Pieces;
 

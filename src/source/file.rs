@@ -64,8 +64,10 @@ impl F32File {
         if !start.starts_with(b"\x93NUMPY") {
             return foreign("a file that is not .npy");
         }
-        if !countable(&start) {
-            return foreign("an array without a shape, or with more bytes than 64 bits can count");
+        if plain_shape(&start).is_none() {
+            return foreign(
+                "a header that numpy does not write for an array of numbers, or more bytes than 64 bits can count",
+            );
         }
         let header = npyz::NpyHeader::from_reader(&mut file).map_err(|error| failed(path, &error))?;
         let kind = header.dtype().descr();
@@ -84,19 +86,29 @@ impl F32File {
     }
 }
 
-/// Bytes in which the shape is searched. Headers of plain arrays have 128 bytes.
+/// The longest header. Those of plain arrays have 128 bytes.
 #[cfg(feature = "npy")]
 const HEADER: u64 = 4096;
 
-/// Whether a header of numpy's has dimensions that can be multiplied. `npyz` multiplies them without a check.
+/// The shape in a header of numpy's, if `npyz` can read that header: it multiplies dimensions without a check, takes any number of bytes for the
+/// header's length, and calls itself for each bracket.
 #[cfg(feature = "npy")]
-fn countable(start: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(start);
-    let shape = text.split_once("'shape'").and_then(|(_, rest)| rest.split_once('(')?.1.split_once(')'));
-    shape.is_some_and(|(axes, _)| {
-        let mut axes = axes.split(',').map(str::trim).filter(|axis| !axis.is_empty());
-        axes.try_fold(4, |all: u64, axis| all.checked_mul(axis.parse::<u64>().ok()?.max(1))).is_some()
-    })
+pub(crate) fn plain_shape(start: &[u8]) -> Option<Vec<u64>> {
+    let (version, rest) = start.strip_prefix(b"\x93NUMPY")?.split_at_checked(2)?;
+    let (length, rest) = match version[0] {
+        1 => (u64::from(u16::from_le_bytes(*rest.first_chunk()?)), &rest[2..]),
+        _ => (u64::from(u32::from_le_bytes(*rest.first_chunk()?)), &rest[4..]),
+    };
+    let text = std::str::from_utf8(rest.get(..usize::try_from(length).ok()?)?).ok()?;
+    let brackets = |open| text.matches(open).count();
+    if brackets('(') != 1 || brackets('{') != 1 || brackets('[') != 0 || brackets('\\') != 0 {
+        return None;
+    }
+    let (axes, _) = text.split_once("'shape'")?.1.split_once('(')?.1.split_once(')')?;
+    let axes = axes.split(',').map(str::trim).filter(|axis| !axis.is_empty());
+    let shape = axes.map(|axis| axis.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    // The longest element of numpy's plain numbers has 32 bytes.
+    shape.iter().try_fold(32, |all: u64, axis| all.checked_mul((*axis).max(1))).map(|_| shape)
 }
 
 impl Source for F32File {

@@ -63,6 +63,23 @@ impl Counters {
         words.chunks_exact(COUNTER_WORDS).map(|table| Self::from_table(table, stride)).collect()
     }
 
+    /// Checks words of [`Part::Counters`](crate::Part::Counters) for counts that no group has: more rows admitted than missed, or a count that 2^32
+    /// steps do not reach.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn check_part(words: &[u32]) -> Result<(), String> {
+        for table in words.chunks_exact(COUNTER_WORDS) {
+            let count = |at: usize| u64::from(table[2 * at]) | u64::from(table[2 * at + 1]) << 32;
+            let most = (0..COUNTER_WORDS / 2).map(count).max().unwrap_or(0);
+            if most > 1 << 62 {
+                return Err(format!("a count of {most}"));
+            }
+            if count(4) > count(3) {
+                return Err(format!("{} rows admitted of {} that missed", count(4), count(3)));
+            }
+        }
+        Ok(())
+    }
+
     /// The words of [`Part::Counters`](crate::Part::Counters).
     pub(crate) fn to_part(counters: &[Self]) -> Vec<u32> {
         let mut words = Vec::with_capacity(counters.len() * COUNTER_WORDS);
@@ -95,13 +112,13 @@ impl Counters {
             unique: get(2),
             unique_misses,
             admitted,
-            conflicts: unique_misses - admitted,
+            conflicts: unique_misses.saturating_sub(admitted),
             evictions: get(5),
             write_backs,
             bypass_reads,
             bypass_writes,
-            bytes_read: (admitted + bypass_reads) * stride,
-            bytes_written: (write_backs + bypass_writes) * stride,
+            bytes_read: admitted.saturating_add(bypass_reads).saturating_mul(stride),
+            bytes_written: write_backs.saturating_add(bypass_writes).saturating_mul(stride),
             skipped_rows: get(9),
             out_of_range: get(10),
         }

@@ -171,3 +171,23 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
     let mut group = dist::Group::new(dist::Solo::default(), config.clone(), 2, CpuGroup::new).unwrap();
     assert!(hotrow::checkpoint::save_lookup(&mut group, "x").unwrap_err().to_string().contains("dist::Group::save"));
 }
+
+#[test]
+fn a_list_with_the_last_number_is_followed_by_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("table");
+    let on_two = |load: bool| {
+        Threads::run(2, |comm: &mut Threads| {
+            let mut group = dist::Group::new(comm, hotrow::GroupConfig::new(&[9], 2), 2, CpuGroup::new)?;
+            if load { group.load(&place) } else { group.save(&place) }
+        })
+    };
+    on_two(false).unwrap();
+    let list = |save: u32| format!(r#"{{"format":"hotrow shards 1","save":{save},"shards":2}}"#);
+    std::fs::write(place.join("shards.json"), list(u32::MAX)).unwrap();
+    on_two(true).unwrap_err();
+    on_two(false).unwrap();
+    let found = std::fs::read_to_string(place.join("shards.json")).unwrap();
+    assert!(found.contains("\"save\":1,"), "{found}");
+    on_two(true).unwrap();
+}

@@ -37,6 +37,7 @@ mod scaler;
 mod sort;
 mod staged;
 mod stages;
+mod store_faults;
 mod subgroup32;
 mod timeline;
 mod trusted;

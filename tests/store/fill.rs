@@ -127,6 +127,14 @@ fn of_another_shape() {
         npy(&path, "<f4", "False", shape, &[]);
         assert!(matches!(F32File::npy(&path), Err(Error::Store { what: "opening", .. })), "{shape}");
     }
+    // Found by the fuzz targets: brackets in brackets, and a header of 4 GiB.
+    for header in [
+        &[&b"\x93NUMPY\x01\0\0\x0f"[..], &[b'('; 0x0f00]].concat()[..],
+        b"\x93NUMPY\x02\0\xff\xff\xff\xff{'shape': (1,)}",
+    ] {
+        fs::write(&path, header).unwrap();
+        assert!(matches!(F32File::npy(&path), Err(Error::Store { what: "opening", .. })));
+    }
     assert!(matches!(F32File::raw(folder.path().join("none")), Err(Error::Store { what: "opening", .. })));
     // An array with fewer values than its header promises.
     npy(&path, "<f4", "False", "(100, 12)", &[0; 4000]);

@@ -3,6 +3,7 @@
 mod child;
 mod faults;
 mod fill;
+mod killed;
 mod model;
 
 use hotrow::{GroupConfig, Layout};

@@ -86,7 +86,7 @@ struct Figure {
 }
 
 /// A machine with the figures of its file.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Machine {
     /// Another one for each machine.
     name: String,
@@ -162,6 +162,17 @@ fn read(path: &Path) -> Result<Machine, Failure> {
     opened.take(MOST_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("{file}: it could not be read"))?;
     let machine = Machine::of(path, &bytes);
     Ok(machine.map_err(|fault| anyhow::anyhow!("{file}: {fault}"))?)
+}
+
+/// Reads the bytes of a page's file, and composes text and charts. Returns the number of figures.
+pub(crate) fn compose(bytes: &[u8]) -> Result<usize, String> {
+    let mut machines = vec![Machine::of(Path::new("page.json"), bytes).map_err(|error| error.to_string())?];
+    machines.push(machines[0].clone());
+    tell_apart(&mut machines);
+    let records: Vec<Record> =
+        machines.iter().flat_map(|machine| &machine.figures).flat_map(|line| line.records()).collect();
+    let _ = (text(&machines, &records), charts(&machines, &records));
+    Ok(machines[0].figures.len())
 }
 
 impl Machine {

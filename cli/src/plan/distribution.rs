@@ -9,10 +9,10 @@ use rand_distr::{Distribution as _, StandardNormal, Zipf};
 
 /// Rows 0, 1, .. with probabilities of a given shape.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Distribution {
-    pub(super) text: String,
-    pub(super) rows: u64,
-    pub(super) formula: Formula,
+pub(crate) struct Distribution {
+    pub(crate) text: String,
+    pub(crate) rows: u64,
+    pub(crate) formula: Formula,
 }
 
 const KINDS: [Kind; 4] = [
@@ -42,12 +42,12 @@ impl std::str::FromStr for Distribution {
 
 impl Distribution {
     /// The skew, for the library's model.
-    pub(super) fn skew(&self) -> Result<Skew, Error> {
+    pub(crate) fn skew(&self) -> Result<Skew, Error> {
         Skew::of(self.formula, self.rows)
     }
 
     /// Draws `n` independent lookups.
-    pub(super) fn draw(&self, n: usize, random: &mut impl Rng) -> anyhow::Result<Vec<u32>> {
+    pub(crate) fn draw(&self, n: usize, random: &mut impl Rng) -> anyhow::Result<Vec<u32>> {
         let rows = u32::try_from(self.rows)?;
         Ok(match self.formula {
             Formula::Zipf(s) => {

@@ -52,6 +52,17 @@ pub enum TraceError {
         /// Its length, decompressed.
         bytes: u64,
     },
+    /// A `.zst` file that holds far more bytes than packed numbers do.
+    #[error(
+        "{}: wanted at most {most} bytes, 8 MiB and 4,096 times the length of the packed file, found more; unpack it with the program zstd",
+        path.display()
+    )]
+    Unpacked {
+        /// The file.
+        path: PathBuf,
+        /// The most bytes that are unpacked.
+        most: u64,
+    },
     /// A `.zst` file that does not decompress to its end.
     #[error(
         "{}: wanted a complete zstd file, found: {reason}; the file is cut off or damaged, get it again",

@@ -7,18 +7,8 @@ use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
-/// Bytes that are searched for the shape. Headers of plain arrays have 128 bytes.
+/// The longest header. Those of plain arrays have 128 bytes.
 const HEADER: u64 = 4096;
-
-/// The shape in a header, if its number of dimensions is not one. It is checked before `npyz` multiplies the dimensions without a check.
-fn foreign_shape(start: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(start);
-    let (_, rest) = text.split_once("'shape'")?;
-    let (_, rest) = rest.split_once('(')?;
-    let (inside, _) = rest.split_once(')')?;
-    let dimensions = inside.split(',').filter(|piece| !piece.trim().is_empty()).count();
-    (dimensions != 1).then(|| format!("({inside})"))
-}
 
 /// All ids of the array.
 pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
@@ -27,14 +17,14 @@ pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
     let mut file = BufReader::new(File::open(path).map_err(io_error)?);
     let mut start = Vec::new();
     file.by_ref().take(HEADER).read_to_end(&mut start).map_err(io_error)?;
-    if let Some(shape) = foreign_shape(&start) {
-        return Err(fail(format!("shape {shape}")));
-    }
     if !start.starts_with(b"\x93NUMPY") {
         return Err(fail("a file that is not .npy".to_owned()));
     }
+    let Some(shape) = hotrow::internals::npy_shape(&start) else {
+        return Err(fail("a header that numpy does not write for an array of numbers".to_owned()));
+    };
     let npy = NpyFile::new(Cursor::new(start).chain(file)).map_err(|error| fail(error.to_string()))?;
-    if npy.shape().len() != 1 {
+    if npy.shape().len() != 1 || npy.shape() != shape {
         return Err(fail(format!("shape {:?}", npy.shape())));
     }
     if npy.len() > u64::from(u32::MAX) {

@@ -23,7 +23,12 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, TraceError> {
     let file = File::open(path).map_err(io_error)?;
     let mut bytes = Vec::new();
     if path.extension().is_some_and(|ending| ending == "zst") {
-        unpack(file, &mut bytes).map_err(|error| TraceError::Zstd { path: path.into(), reason: error.to_string() })?;
+        let most = most_unpacked(file.metadata().map_err(io_error)?.len());
+        let whole = unpack(file, &mut bytes, most.min(MAX_BYTES))
+            .map_err(|error| TraceError::Zstd { path: path.into(), reason: error.to_string() })?;
+        if !whole && most < MAX_BYTES {
+            return Err(TraceError::Unpacked { path: path.into(), most });
+        }
     } else {
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(io_error)?;
     }
@@ -33,6 +38,13 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, TraceError> {
     Ok(bytes)
 }
 
-fn unpack(file: File, bytes: &mut Vec<u8>) -> io::Result<usize> {
-    zstd::stream::read::Decoder::new(file)?.take(MAX_BYTES + 1).read_to_end(bytes)
+/// The most bytes that a packed file of this length may hold: 8 MiB, and 4,096 for each of its bytes. Else a few kB could fill the memory.
+fn most_unpacked(length: u64) -> u64 {
+    length.saturating_mul(4096).saturating_add(8 << 20)
+}
+
+/// Returns whether `bytes` has all of the file.
+fn unpack(file: File, bytes: &mut Vec<u8>, most: u64) -> io::Result<bool> {
+    zstd::stream::read::Decoder::new(file)?.take(most + 1).read_to_end(bytes)?;
+    Ok(bytes.len() as u64 <= most)
 }

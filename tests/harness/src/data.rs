@@ -26,3 +26,8 @@ pub fn folder(left_out: &str) -> Option<PathBuf> {
     std::io::stderr().write_all(line.as_bytes()).unwrap();
     None
 }
+
+/// How often the tests of killed processes kill one: `HOTROW_TEST_KILLS`, or 10.
+pub fn kills() -> u32 {
+    std::env::var("HOTROW_TEST_KILLS").map_or(10, |kills| kills.parse().expect("HOTROW_TEST_KILLS: wanted a number"))
+}

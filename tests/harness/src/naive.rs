@@ -14,15 +14,17 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::{Add, Div, Mul, Sub};
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    CounterBits, Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OptimizerKind, OutOfRange, Policy,
-    Pooling, Precision, Rounding, Snapshot, StatePrecision,
+    CounterBits, Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OptimizerKind, OutOfRange, Part,
+    Policy, Pooling, Precision, Rounding, Snapshot, StatePrecision, checkpoint,
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
+use tempfile::TempDir;
 
 const NONE: u32 = u32::MAX;
 const TINY: f64 = f32::MIN_POSITIVE as f64;
@@ -499,7 +501,7 @@ pub struct Effect {
 }
 
 /// The model: SPEC 1 to 8 in slow and obvious code.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Naive {
     pub config: GroupConfig,
     pub format: Format,
@@ -1058,7 +1060,20 @@ pub enum Call {
     LearningRate(f32),
     /// The step's backward once more, though no forward waits for it.
     BackwardAgain,
+    /// Saves a checkpoint, and keeps the state of the model.
+    Save,
+    /// Loads the last checkpoint: both have the state of that time.
+    Load,
+    /// Takes a snapshot, and keeps the state of the model.
+    Snapshot,
+    /// Restores the last snapshot.
+    Restore,
+    /// A call at fault, one of [`WRONG_CALLS`]. It must be refused and change nothing.
+    Wrong(u8),
 }
+
+/// The number of calls at fault.
+pub const WRONG_CALLS: u8 = 14;
 
 /// Whether a forward waits for its backward, and so forbids some calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -1075,6 +1090,11 @@ struct Checker {
     model: Naive,
     before: Snapshot,
     pending: Pending,
+    /// The folder of the checkpoint.
+    folder: Option<TempDir>,
+    /// The model when the last checkpoint was saved, and when the last snapshot was taken.
+    saved: Option<Naive>,
+    taken: Option<(Snapshot, Naive)>,
 }
 
 /// Makes a group, plays the run on the group and on the model, and reports the first difference.
@@ -1090,7 +1110,16 @@ pub fn check_run(
     check_layout(subject.layout(), &model, config)?;
     let before = subject.snapshot().map_err(|error| format!("first snapshot: {error}"))?;
     check_start(&before, &model, config)?;
-    let mut checker = Checker { config: config.clone(), subject, model, before, pending: Pending::No };
+    let mut checker = Checker {
+        config: config.clone(),
+        subject,
+        model,
+        before,
+        pending: Pending::No,
+        folder: None,
+        saved: None,
+        taken: None,
+    };
     checker.model.take_floats(&checker.before);
     checker.compare(&Effect::default()).map_err(|difference| format!("new group: {difference}"))?;
     for (step, batch) in run.iter().enumerate() {
@@ -1247,6 +1276,14 @@ impl Checker {
             Call::Pin(rows, ways) => return self.pin(rows, *ways),
             Call::ResizeCache(rows) => return self.resize_cache(*rows),
             Call::BackwardAgain => return self.backward_again(batch),
+            Call::Save => return self.save(),
+            Call::Load => return self.load(),
+            Call::Snapshot => {
+                self.taken = Some((self.before.clone(), self.model.clone()));
+                return Ok(());
+            }
+            Call::Restore => return self.restore(),
+            Call::Wrong(kind) => return self.wrong(batch, *kind),
             Call::Flush => self.model.flush(),
             Call::Reset => self.model.reset(false),
             Call::ResetDiscarding => self.model.reset(true),
@@ -1272,7 +1309,7 @@ impl Checker {
                 self.subject.set_learning_rate(*lr)?;
                 Ok(())
             }
-            Call::Frozen | Call::ReadRows(_) | Call::BackwardAgain => unreachable!("these have their own functions"),
+            _ => unreachable!("these have their own functions"),
         }
     }
 
@@ -1293,6 +1330,92 @@ impl Checker {
             Err(Error::Order { .. }) => self.compare(&Effect::default()),
             other => Err(format!("wanted an order error, found {other:?}")),
         }
+    }
+
+    fn checkpoint(&mut self) -> PathBuf {
+        self.folder.get_or_insert_with(|| tempfile::tempdir().unwrap()).path().join("checkpoint")
+    }
+
+    fn save(&mut self) -> Result<(), String> {
+        let path = self.checkpoint();
+        match (checkpoint::save(&mut *self.subject, path), self.pending) {
+            (Ok(()), Pending::No | Pending::Unsaid) => self.saved = Some(self.model.clone()),
+            (Err(Error::Order { .. }), Pending::Yes | Pending::Unsaid) => {}
+            (found, pending) => return Err(format!("{pending:?}: found {found:?}")),
+        }
+        self.compare(&Effect::default())
+    }
+
+    fn load(&mut self) -> Result<(), String> {
+        let Some(saved) = self.saved.clone() else { return Ok(()) };
+        let path = self.checkpoint();
+        let found = checkpoint::load(&mut *self.subject, path);
+        self.went_back("load", &saved, found)
+    }
+
+    fn restore(&mut self) -> Result<(), String> {
+        let Some((snapshot, model)) = self.taken.clone() else { return Ok(()) };
+        // Restoring between forward and backward is for the state of that very time.
+        if self.pending != Pending::No {
+            return Ok(());
+        }
+        let found = self.subject.restore(&snapshot);
+        self.went_back("restore", &model, found)
+    }
+
+    /// Checks what loading or restoring the state of `then` gave.
+    fn went_back(&mut self, call: &str, then: &Naive, found: Result<(), Error>) -> Result<(), String> {
+        match (found, self.pending, then.sets == self.model.sets) {
+            (Ok(()), Pending::No | Pending::Unsaid, true) => {
+                self.pending = Pending::No;
+                let config = self.model.config.clone();
+                self.model = Naive { config, ..then.clone() };
+                let after = self.subject.snapshot().map_err(|error| format!("snapshot: {error}"))?;
+                self.before = after;
+                if self.before.records != self.model.records {
+                    return Err(format!("{call}: other records than those of that time"));
+                }
+                self.compare(&Effect::default())
+            }
+            (Err(Error::Order { .. }), Pending::Yes | Pending::Unsaid, _) | (Err(_), _, false) => {
+                self.compare(&Effect::default())
+            }
+            (found, pending, same) => Err(format!("{call}, {pending:?}, sets the same: {same}: found {found:?}")),
+        }
+    }
+
+    fn wrong(&mut self, batch: &BatchData, kind: u8) -> Result<(), String> {
+        let (total, dim) = (self.model.rows, self.model.format.dim);
+        let count = batch.indices.len();
+        let subject = &mut self.subject;
+        // What a refused forward does to one that waits, SPEC 3 does not say.
+        if kind < 3 && self.pending != Pending::No {
+            return Ok(());
+        }
+        let refused = match kind {
+            0 => subject.forward(&[0], &[0], None).is_err(),
+            1 => subject.forward(&[0, 0], &[1, 0, 2], None).is_err(),
+            2 => subject.forward(&batch.indices, &batch.offsets, Some(&vec![1.0; count + 1])).is_err(),
+            3 => subject.backward(&vec![0.5; (count + batch.offsets.len() + 1) * dim + 1]).is_err(),
+            4 => subject.read_rows(&[0, total]).is_err(),
+            5 => subject.write_rows(&[0], &vec![1.0; dim + 1]).is_err(),
+            6 => subject.write_rows(&[total], &vec![1.0; dim]).is_err(),
+            7 => subject.pin(&[0, total], 1).is_err(),
+            8 => subject.set_learning_rate(f32::NAN).is_err(),
+            9 => subject.forward_prefetched().is_err(),
+            10 => subject.read_part(Part::Records, u64::MAX - 1, &mut [0; 4]).is_err(),
+            11 => subject.write_part(Part::Records, self.before.records.len() as u64, &[7]).is_err(),
+            12 => subject.resize_cache(u32::MAX).is_err(),
+            13 => {
+                let cut = Snapshot { records: self.before.records[1..].to_vec(), ..self.before.clone() };
+                subject.restore(&cut).is_err()
+            }
+            _ => return Ok(()),
+        };
+        if !refused {
+            return Err("wanted an error, found none".into());
+        }
+        self.compare(&Effect::default())
     }
 
     fn pin(&mut self, rows: &[u32], ways: u32) -> Result<(), String> {

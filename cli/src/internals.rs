@@ -1,0 +1,53 @@
+//! Readers of foreign bytes beyond the traces, for the package `fuzz/`. None of it is stable.
+
+use crate::plan::distribution::Distribution;
+use crate::{Cli, Command, arguments, bench};
+use clap::{CommandFactory as _, Parser as _};
+use hotrow::CpuGroup;
+use rand::SeedableRng as _;
+use std::ffi::OsString;
+
+fn parsed(line: impl IntoIterator<Item = OsString>) -> Result<Cli, String> {
+    let line = arguments::rewrite(&Cli::command(), line.into_iter());
+    Cli::try_parse_from(line).map_err(|error| error.to_string())
+}
+
+/// Reads a command line, whose first word is the program's name.
+///
+/// # Errors
+/// The message of a refused line.
+pub fn options(line: impl IntoIterator<Item = OsString>) -> Result<(), String> {
+    parsed(line).map(drop)
+}
+
+/// Makes the group that `hotrow import` would save.
+///
+/// # Errors
+/// The message of the command.
+pub fn import(line: impl IntoIterator<Item = OsString>) -> Result<CpuGroup, String> {
+    match parsed(line)? {
+        Cli { options, command: Command::Import(args) } => {
+            args.format().and_then(|format| args.group(&options, format)).map_err(|failure| failure.to_string())
+        }
+        _ => Err("another subcommand".into()),
+    }
+}
+
+/// Reads what the measuring page saved, and composes text and charts of it. Returns the number of figures.
+///
+/// # Errors
+/// The message of the command.
+pub fn bench_import(bytes: &[u8]) -> Result<usize, String> {
+    bench::import::compose(bytes)
+}
+
+/// Reads a distribution, and draws `lookups` rows of it. Returns the number of its rows and the rows drawn.
+///
+/// # Errors
+/// The message of the command.
+pub fn distribution(text: &str, lookups: usize) -> Result<(u64, Vec<u32>), String> {
+    let found: Distribution = text.parse()?;
+    found.skew().map_err(|error| error.to_string())?;
+    let drawn = found.draw(lookups, &mut rand_pcg::Pcg64::seed_from_u64(1)).map_err(|error| error.to_string())?;
+    Ok((found.rows, drawn))
+}

@@ -1,0 +1,130 @@
+//! An input of each kind that its target accepts.
+
+use serde_json::json;
+
+use crate::{calls, saved, stores};
+
+/// Inputs that the target of this name accepts.
+#[must_use]
+pub fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let texts = |all: &[&str]| all.iter().map(|text| text.as_bytes().to_vec()).collect();
+    let ids = words(&[3, 1, 4, 1, 5]);
+    match target {
+        "trace_u32" => vec![[&[0][..], &ids].concat(), [&[154][..], &words(&[0, 1, 2]), &words(&[7, 8])].concat()],
+        "trace_zst" => vec![packed(&ids)],
+        "trace_npy" => ["<u4", "<i4", "<u8", "<i8"]
+            .iter()
+            .map(|kind| npy(kind, "(2,)", &words(&[1, 0, 2, 0][..usize::from(kind.as_bytes()[2] - b'0') / 2])))
+            .collect(),
+        "trace_text" => texts(&["1 2,3\n\n4\n", "7"]),
+        "trace_criteo" => {
+            let line = format!("1\t{}{}\n", "-3\t".repeat(13), vec!["0a1b2c3d"; 26].join("\t"));
+            vec![[&[0], line.as_bytes()].concat(), [&[2][..], &packed(line.as_bytes())].concat()]
+        }
+        "trace_generated" => texts(&[
+            "zipf:rows=50,s=1.1,n=60",
+            "uniform:rows=5,n=40",
+            "meta2021:rows=30,n=90",
+            "zipf:rows=9,s=1e300,n=9",
+        ]),
+        "labels" => vec![vec![3, 0, 0, 1, 2], [&[3, 1][..], &packed(&[0, 1, 2])].concat()],
+        "checkpoint" => saved::row_seeds(),
+        "checkpoint_robe" => saved::robe_seeds(),
+        "manifest" => texts(&[r#"{"format":"hotrow shards 1","save":1,"shards":2}"#]),
+        "file_store" => {
+            let file = stores::seed();
+            let signed = |sign: u8| [&[sign][..], &file[..64], &file[4096..]].concat();
+            vec![signed(0), signed(1)]
+        }
+        "source_npy" => vec![npy("<f4", "(2, 3)", &[1; 24])],
+        "source_raw" => vec![vec![1; 24]],
+        "import" => import(),
+        "bench_json" => vec![page().to_string().into_bytes()],
+        "distribution" => texts(&[
+            "zipf:rows=1e9,s=1.05",
+            "exponential:rows=1e6,scale=1e4",
+            "half-normal:rows=1e6,scale=1e4",
+            "uniform:rows=1e6",
+        ]),
+        "options" => texts(&[
+            "plan\n--distribution\nzipf:rows=1e9,s=1.05\n--budget\n64MiB",
+            "plan\nmemory\n--rows\n7,9\n--precision\nint4,fp16\n--cache-percent\n10",
+            "simulate\n--trace\nzipf:rows=9,s=1\n--ways\n0,1,8\n--policy\nlru,lfu\n--batch\n16",
+            "train\n--steps\n3\n--precision\nint8",
+            "bench\nsuite\n--seed\n3",
+            "import\nx.npy\n--out\ny\n--tensor\na,b",
+        ]),
+        "calls" => calls::seeds(),
+        _ => Vec::new(),
+    }
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    zstd::bulk::compress(bytes, 3).unwrap()
+}
+
+/// An array of numpy's.
+pub(crate) fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let mut text = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
+    text.extend(std::iter::repeat_n(' ', 117 - text.len()));
+    text.push('\n');
+    [b"\x93NUMPY\x01\x00\x76\x00", text.as_bytes(), data].concat()
+}
+
+fn tensors(kind: &str, all: &[(&str, [usize; 2])], texts: &[(&str, &str)], width: usize) -> Vec<u8> {
+    let mut header = serde_json::Map::new();
+    if !texts.is_empty() {
+        header.insert(
+            "__metadata__".into(),
+            texts.iter().map(|(field, text)| ((*field).to_owned(), json!(text))).collect(),
+        );
+    }
+    let mut end = 0;
+    for (name, shape) in all {
+        let begin = end;
+        end += shape[0] * shape[1] * width;
+        header.insert((*name).to_owned(), json!({ "dtype": kind, "shape": shape, "data_offsets": [begin, end] }));
+    }
+    let text = serde_json::Value::Object(header).to_string();
+    [&(text.len() as u64).to_le_bytes()[..], text.as_bytes(), &vec![0; end]].concat()
+}
+
+/// A file for each of the options.
+fn import() -> Vec<Vec<u8>> {
+    let numbered = [("0.weight", [2, 8]), ("1.weight", [1, 8])];
+    let stated = |format| [("format", format), ("precision", "int8")];
+    let kinds = [
+        npy("<f4", "(2, 3)", &[1; 24]),
+        npy("<f4", "(2, 8)", &[1; 64]),
+        tensors("F32", &numbered, &[], 4),
+        tensors("F32", &[("x", [3, 5])], &[], 4),
+        tensors("F32", &[("a", [1, 2]), ("b", [2, 2])], &[], 4),
+        tensors("U8", &[("x", [2, 12])], &stated("hotrow fused"), 1),
+        tensors("U8", &numbered, &[], 1),
+        tensors("U8", &[("x", [2, 6])], &[], 1),
+        tensors("U8", &[("x", [2, 12])], &stated("hotrow tbe"), 1),
+        tensors("U8", &[("x", [3, 16])], &[], 1),
+        tensors("U8", &numbered, &[], 1),
+        npy("<f4", "(1, 2)", &[0; 8]),
+    ];
+    (0u8..).zip(kinds).map(|(kind, file)| [vec![kind], file].concat()).collect()
+}
+
+/// What the measuring page saves.
+fn page() -> serde_json::Value {
+    let figure = |measure: &str, hits| {
+        json!({ "measure": measure, "stage": null, "precision": "int8", "dim": 128, "rows": 1000, "hit_rate": hits,
+                "seconds": 0.001, "bytes": 1e6, "rounds": 5 })
+    };
+    json!({
+        "schema": "hotrow-web/1", "crate": "0.1.0", "date": "2026-01-01", "agent": "a browser",
+        "adapter": { "name": "", "vendor": "v", "architecture": "a", "device": "d", "description": "", "backend": "webgpu",
+                     "subgroups": true, "timestamps": false },
+        "self_test": { "cases": 3, "passed": 3 },
+        "figures": [figure("forward", 0.5), figure("forward", 1.0), figure("backward", 0.5), figure("copy", 0.0)],
+    })
+}

@@ -1,0 +1,126 @@
+//! Traces and what lies beside them.
+
+use std::collections::HashSet;
+
+use hotrow_cli::trace::{CriteoFile, MAX_ID, Source, Trace, load, read_labels};
+
+use crate::folder;
+
+/// What holds for every trace.
+fn check(trace: &Trace) {
+    assert!(!trace.ids.is_empty() && trace.ids.iter().all(|&id| id <= MAX_ID));
+    assert_eq!(trace.distinct as usize, trace.ids.iter().collect::<HashSet<_>>().len());
+    if let Some(offsets) = &trace.offsets {
+        assert!(offsets.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert_eq!((offsets[0], offsets[offsets.len() - 1] as usize), (0, trace.ids.len()));
+    }
+}
+
+fn read(name: &str, bytes: &[u8]) -> Option<Trace> {
+    let path = folder::file(name, bytes);
+    match load(path.to_str().unwrap(), &Source::default()) {
+        Ok(trace) => {
+            check(&trace);
+            Some(trace)
+        }
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            None
+        }
+    }
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+}
+
+/// Ids and offsets; the first byte is the share of the offsets, in 256ths.
+pub(crate) fn u32(data: &[u8]) -> bool {
+    let Some((&share, rest)) = data.split_first() else { return false };
+    let (offsets, ids) = rest.split_at(rest.len() * usize::from(share) / 256);
+    if share == 0 {
+        folder::without("ids.offsets.u32");
+    } else {
+        folder::file("ids.offsets.u32", offsets);
+    }
+    let found = read("ids.u32", ids);
+    if let Some(trace) = &found {
+        assert!(trace.ids == words(ids));
+        assert_eq!(trace.offsets, (share > 0).then(|| words(offsets)));
+    }
+    found.is_some()
+}
+
+pub(crate) fn zst(data: &[u8]) -> bool {
+    read("packed.u32.zst", data).is_some()
+}
+
+pub(crate) fn npy(data: &[u8]) -> bool {
+    let found = read("ids.npy", data);
+    if let Some(trace) = &found {
+        assert!(trace.ids.len() * 4 <= data.len(), "more numbers than the file has");
+    }
+    found.is_some()
+}
+
+pub(crate) fn text(data: &[u8]) -> bool {
+    let found = read("ids.txt", data);
+    if let Some(trace) = &found {
+        let text = std::str::from_utf8(data).unwrap();
+        let pieces = text.split(|c: char| c.is_whitespace() || c == ',').filter(|piece| !piece.is_empty());
+        assert!(pieces.map(|piece| piece.parse::<u32>().unwrap()).eq(trace.ids.iter().copied()));
+    }
+    found.is_some()
+}
+
+/// The first byte chooses plain text, gzip or zstd.
+pub(crate) fn criteo(data: &[u8]) -> bool {
+    let Some((&kind, rest)) = data.split_first() else { return false };
+    let name = ["day.tsv", "day.tsv.gz", "day.tsv.zst"][usize::from(kind) % 3];
+    let path = folder::file(name, rest);
+    let Ok(mut file) = CriteoFile::open(&path) else { return false };
+    let mut lines = 0;
+    let whole = loop {
+        match file.next_line() {
+            Ok(None) => break lines > 0,
+            Ok(Some(line)) => {
+                let _either = (line.label(), line.counts());
+                if line.categories().is_err() {
+                    break false;
+                }
+                lines += 1;
+            }
+            Err(_) => break false,
+        }
+    };
+    if name == "day.tsv" {
+        let trace = read(name, rest);
+        assert_eq!(trace.is_some(), whole);
+        assert_eq!(trace.map_or(0, |trace| trace.ids.len()), if whole { 26 * lines } else { 0 });
+    }
+    whole
+}
+
+/// The text of a generated trace. Numbers of more than five digits, which ask for long traces, are left out.
+pub(crate) fn generated(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return false };
+    let long = text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.trim_start_matches('0').len() > 5);
+    if long || !["zipf:", "uniform:", "meta2021"].iter().any(|kind| text.starts_with(kind)) {
+        return false;
+    }
+    let Ok(trace) = load(text, &Source::default()) else { return false };
+    check(&trace);
+    assert_eq!(trace, load(text, &Source::default()).unwrap());
+    true
+}
+
+/// Labels of three classes; the first byte is the number of bags, the second one chooses zstd.
+pub(crate) fn labels(data: &[u8]) -> bool {
+    let [bags, packed, rest @ ..] = data else { return false };
+    let name = if packed % 2 == 0 { "x.labels.u8" } else { "x.labels.u8.zst" };
+    let found = read_labels(&folder::file(name, rest), usize::from(*bags), 3);
+    if let Ok(labels) = &found {
+        assert!(labels.len() == usize::from(*bags) && labels.iter().all(|&label| label < 3));
+    }
+    found.is_ok()
+}
