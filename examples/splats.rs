@@ -151,7 +151,7 @@ fn main() -> Result<(), Failure> {
     if args.precision == Precision::Fp32 && !equal {
         return Err("--check: wanted the bits of the table on the device, found others".into());
     }
-    let most = if args.state == Some(StatePrecision::Int8) { 5e-3 } else { 2e-3 };
+    let most = if args.state == Some(StatePrecision::Int8) { 5e-3 } else { 5e-4 };
     if !rms.is_finite() || rms > most {
         return Err(format!("--check: wanted an RMS of at most {most:e}, found {rms:.3e}").into());
     }
