@@ -25,6 +25,8 @@ mod tensors;
 pub mod trace;
 #[cfg(feature = "train")]
 mod train;
+#[cfg(feature = "train")]
+pub use train::OverRanks;
 pub mod uvm;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -15,6 +15,7 @@ mod journal;
 mod metrics;
 mod options;
 mod profile;
+mod ranks;
 mod run;
 mod scaling;
 mod setting;
@@ -26,6 +27,7 @@ mod training;
 mod until;
 
 pub(crate) use options::Args;
+pub use ranks::OverRanks;
 
 use crate::failure::Failure;
 use crate::options::Options;
