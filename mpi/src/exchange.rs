@@ -4,7 +4,7 @@ use std::{fmt::Write as _, fs, path::PathBuf, time::Instant};
 
 use clap::Args;
 use hotrow::{
-    CpuGroup, Error, GroupConfig, Lookup as _,
+    CpuGroup, Error, GroupConfig, Lookup as _, Precision,
     dist::{Comm, Group, Parcels, Phase, RankTraffic, Ticket},
 };
 use hotrow_harness::ranks::uniform;
@@ -87,8 +87,8 @@ pub(crate) fn run(comm: &mut Mpi, exchange: &Exchange) -> Outcome {
     let &Exchange { rows, dim, batch, lookups, steps, .. } = exchange;
     let (rank, ranks) = (comm.rank(), comm.size());
     let bags = batch / ranks;
-    let mut group =
-        Group::new(Timed { comm, micros: Vec::new() }, GroupConfig::new(&[rows], dim), ranks, CpuGroup::new)?;
+    let config = GroupConfig::new(&[rows], dim).with_precision(Precision::Fp32);
+    let mut group = Group::new(Timed { comm, micros: Vec::new() }, config, ranks, CpuGroup::new)?;
     for step in 0..steps {
         let indices = uniform(rows, bags * lookups, u64::from(step * ranks + rank));
         let offsets: Vec<u32> = (0..=bags).map(|bag| lookups * bag).collect();
@@ -102,23 +102,26 @@ pub(crate) fn run(comm: &mut Mpi, exchange: &Exchange) -> Outcome {
     // An exchange takes as long as its slowest rank.
     let slowest = |at: usize| all.iter().skip(at).step_by(own.len()).max().map_or(0, |&micros| u64::from(micros));
     let seconds = (0..own.len()).map(slowest).sum::<u64>() as f64 * 1e-6 / f64::from(steps);
-    let pairs = pairs(comm, &traffic)?;
+    let (pairs, across) = pairs(comm, &traffic)?;
     if rank == 0 {
         fs::write(&exchange.out, format!("{{\"steps\": {steps}, \"pairs\": [{pairs}]}}\n"))?;
-        crate::say(&format!("{steps} steps, exchange of a step {seconds:.6} s"))?;
+        crate::say(&format!(
+            "{steps} steps, seconds of a step's exchange: {seconds:.6}, bytes from the first half of the ranks to the second: {}, back: {}",
+            across[0], across[1]
+        ))?;
     }
     Ok(())
 }
 
-/// The bytes of every pair of ranks, as JSON.
-fn pairs(comm: &mut Mpi, traffic: &RankTraffic) -> Result<String, Error> {
+/// The bytes of every pair of ranks, as JSON, and those from the first half of the ranks to the second and back.
+fn pairs(comm: &mut Mpi, traffic: &RankTraffic) -> Result<(String, [u64; 2]), Error> {
     let ranks = comm.size();
     let own: Vec<u32> = (0..ranks)
         .flat_map(|to| Phase::ALL.map(|phase| traffic.bytes_to(phase, to)))
         .flat_map(|bytes| [bytes as u32, (bytes >> 32) as u32])
         .collect();
     let all = comm.all_gather(&own)?;
-    let mut text = String::new();
+    let (mut text, mut across) = (String::new(), [0; 2]);
     for (pair, words) in (0..).zip(all.chunks_exact(2 * Phase::ALL.len())) {
         let (from, to) = (pair / ranks, pair % ranks);
         if from == to {
@@ -130,8 +133,13 @@ fn pairs(comm: &mut Mpi, traffic: &RankTraffic) -> Result<String, Error> {
         for (phase, words) in Phase::ALL.iter().zip(words.chunks_exact(2)) {
             let bytes = u64::from(words[0]) | u64::from(words[1]) << 32;
             let _ = write!(text, ", \"{}\": {bytes}", phase.name());
+            match (from < ranks / 2, to < ranks / 2) {
+                (true, false) => across[0] += bytes,
+                (false, true) => across[1] += bytes,
+                _ => {}
+            }
         }
         text.push('}');
     }
-    Ok(text)
+    Ok((text, across))
 }
