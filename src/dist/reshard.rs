@@ -21,7 +21,16 @@ use crate::{
 
 /// What [`reshard`] has done.
 ///
-/// Example: [`reshard`].
+/// ```
+/// use hotrow::{CpuGroup, GroupConfig, dist::{self, Group, Solo}};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+/// Group::new(Solo::default(), GroupConfig::new(&[100], 4), 4, CpuGroup::new)?.save(&from)?;
+/// let done = dist::reshard(&from, &to, 16)?;
+/// assert_eq!((done.before, done.rows, done.written_back, done.unpinned), (4, 100, 0, 0)); // it has no cache
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resharded {
