@@ -49,11 +49,12 @@ enum Command {
     Start,
     #[command(hide = true)]
     Steps(steps::Steps),
+    Train(Box<hotrow_cli::OverRanks>),
 }
 
 /// The first words that are this command's own. All others go to `hotrow`.
-const OWN: [&str; 11] =
-    ["check", "exchange", "fault", "same", "start", "steps", "help", "-h", "--help", "-V", "--version"];
+const OWN: [&str; 12] =
+    ["check", "exchange", "fault", "same", "start", "steps", "train", "help", "-h", "--help", "-V", "--version"];
 
 fn main() -> ExitCode {
     let first = env::args_os().nth(1);
@@ -70,6 +71,10 @@ fn main() -> ExitCode {
         Command::Same(same) => job::run(|comm| same::run(comm, &same)),
         Command::Start => job::run(|_| Ok(())),
         Command::Steps(steps) => job::run(|comm| steps::run(comm, &steps)),
+        Command::Train(train) => match train.check() {
+            Ok(()) => job::run(|comm| train.run(comm)),
+            Err(refused) => refused,
+        },
     }
 }
 
