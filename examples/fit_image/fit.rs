@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     /// The tables: `rows`, each packed by itself, or `array`, rows side by side in an array with a scale for each block of 64 weights.
     #[arg(long, default_value = "rows", value_parser = ["rows", "array"])]
     pub(crate) table: String,
-    /// Precision of the tables: fp32, fp16, int8 or int4.
+    /// Precision of the tables: fp32 or fp16; with `--table array` int8, int4 or int2 too.
     #[arg(long, default_value = "fp16")]
     pub(crate) precision: Precision,
     /// Rounding of the tables: nearest or stochastic.
@@ -186,6 +186,10 @@ impl Fit {
             _ => None,
         };
         let tables: Box<dyn Lookup + Send> = if args.table == "rows" {
+            if !matches!(args.precision, Precision::Fp32 | Precision::Fp16) {
+                let found = args.precision;
+                return Err(format!("--precision: wanted fp32 or fp16 with --table rows, found {found}: a scale of its own costs a row of two features more than it saves; take --table array").into());
+            }
             let config = config.group()?.with_precision(args.precision).with_state(args.state);
             let config =
                 config.with_rounding(args.rounding).with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
