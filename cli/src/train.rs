@@ -23,11 +23,12 @@ mod skew;
 mod tables;
 mod task;
 mod tasks;
+mod together;
 mod training;
 mod until;
 
 pub(crate) use options::Args;
-pub use ranks::OverRanks;
+pub use together::OverRanks;
 
 use crate::failure::Failure;
 use crate::options::Options;
