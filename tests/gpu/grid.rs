@@ -147,7 +147,7 @@ fn bad_points_and_buffers_are_refused() {
     });
 }
 
-/// Clamped or skipped, a point that is not finite has no features and moves nothing but moments that its row already has.
+/// Clamped or skipped, a point that is not finite has features of 0, and SGD moves no row by it.
 #[test]
 fn bad_points_that_are_not_refused_are_left_out() {
     with_gpu(|context| {

@@ -9,6 +9,7 @@ use super::run;
 use super::training::Training;
 use crate::failure::Failure;
 use crate::options::{Options, whole};
+use crate::output;
 use crate::progress::Progress;
 use hotrow::dist::Comm;
 use std::cell::RefCell;
@@ -45,7 +46,10 @@ impl OverRanks {
         ];
         let refused = given.into_iter().find(|(_, given)| *given);
         let refused = refused.map(|(name, _)| Failure::Usage(format!("{name}: wanted none, found it; {one}")));
-        refused.map_or_else(|| args.check(&self.options), Err).map_err(|failure| failure.report())
+        let refused = refused.map_or_else(|| args.check(&self.options), Err);
+        refused
+            .and_then(|()| output::check_files(self.options.json.as_deref(), None, &[]))
+            .map_err(|failure| failure.report())
     }
 
     /// Trains as this rank of a job. Rank 0 prints the results and writes `--json`.
@@ -60,6 +64,9 @@ impl OverRanks {
         let (options, args) = (&self.options, &self.compare);
         let first = comm.rank() == 0;
         let training = Training::open(options, &args.run, args.batch.first().copied())?;
+        if first && args.run.task.task.is_none() {
+            output::note(&format!("no --task: {}", training.task.about().source));
+        }
         let setups = compare::setups(&args.lists, &args.table, &training)?;
         let runs = journal::each(&setups, &training.seeds);
         let each = training.options.steps(&*training.task);
