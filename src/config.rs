@@ -686,6 +686,12 @@ impl GroupConfig {
         if self.features.is_empty() { self.tables.len() as u32 } else { self.features.len() as u32 }
     }
 
+    /// The linear row, in the whole group, of linear row `row` of this one: another one only in a [virtual shard](crate::dist::shards()).
+    #[must_use]
+    pub const fn whole_row(&self, row: u32) -> u32 {
+        self.stripe.whole(row)
+    }
+
     /// Rows of all tables together.
     #[must_use]
     pub fn total_rows(&self) -> u64 {

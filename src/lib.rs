@@ -165,3 +165,7 @@ struct ScaleOut;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/shared-tables.md")]
 struct SharedTables;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/training.md")]
+struct Training;

@@ -20,6 +20,7 @@ pub mod plot;
 mod progress;
 pub mod ranks;
 pub mod report;
+mod reshard;
 mod self_test;
 mod simulate;
 mod simulate_gpu;
@@ -27,6 +28,8 @@ mod tensors;
 pub mod trace;
 #[cfg(feature = "train")]
 mod train;
+#[cfg(feature = "train")]
+pub use train::OverRanks;
 pub mod uvm;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -51,6 +54,7 @@ enum Command {
     Import(import::Args),
     Info(info::Args),
     Plan(Box<plan::Args>),
+    Reshard(reshard::Args),
     Simulate(simulate::Args),
     #[cfg(feature = "train")]
     Train(Box<train::Args>),
@@ -80,6 +84,7 @@ impl Cli {
             Command::Import(args) => import::run(options, args),
             Command::Info(args) => info::run(options, args),
             Command::Plan(args) => plan::run(options, args),
+            Command::Reshard(args) => reshard::run(options, args),
             Command::Simulate(args) => simulate::run(options, args),
             #[cfg(feature = "train")]
             Command::Train(args) => train::run(options, args),

@@ -15,6 +15,7 @@ mod journal;
 mod metrics;
 mod options;
 mod profile;
+mod ranks;
 mod run;
 mod scaling;
 mod setting;
@@ -22,10 +23,12 @@ mod skew;
 mod tables;
 mod task;
 mod tasks;
+mod together;
 mod training;
 mod until;
 
 pub(crate) use options::Args;
+pub use together::OverRanks;
 
 use crate::failure::Failure;
 use crate::options::Options;

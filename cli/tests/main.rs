@@ -17,6 +17,7 @@ mod plan;
 mod plan_dist;
 mod plan_robe;
 mod profile;
+mod reshard;
 mod scars;
 mod simulate;
 mod suite;

@@ -7,7 +7,7 @@ mod mlp;
 use std::path::PathBuf;
 
 use hotrow::{
-    CpuGrid, CpuGroup, CpuRobeGroup, Group, Init, Lookup, Optimizer, OptimizerKind, Precision, RobeGroup,
+    CpuGrid, CpuGroup, CpuRobeGroup, Group, Init, Lookup, Optimizer, OptimizerKind, Precision, RobeGroup, Rounding,
     StatePrecision, adapter, grid,
 };
 use mlp::{Adam, Mlp};
@@ -25,10 +25,13 @@ pub(crate) struct Settings {
     /// The tables: `rows`, each packed by itself, or `array`, rows side by side in an array with a scale for each block of 64 weights.
     #[arg(long, default_value = "rows", value_parser = ["rows", "array"])]
     pub(crate) table: String,
-    /// Precision of the tables: fp32, fp16, int8 or int4.
+    /// Precision of the tables: fp32 or fp16; with `--table array` int8, int4 or int2 too.
     #[arg(long, default_value = "fp16")]
     pub(crate) precision: Precision,
-    /// Type of the optimiser's state with `--table array`: fp32, fp16 or int8 [default: fp32 beside fp32, else fp16].
+    /// Rounding of the tables: nearest or stochastic.
+    #[arg(long, default_value = "stochastic")]
+    pub(crate) rounding: Rounding,
+    /// Type of the optimiser's state: fp32, fp16 or int8 [default: fp32 beside fp32, else fp16].
     #[arg(long)]
     pub(crate) state: Option<StatePrecision>,
     /// Update rule of the tables.
@@ -183,18 +186,21 @@ impl Fit {
             _ => None,
         };
         let tables: Box<dyn Lookup + Send> = if args.table == "rows" {
-            if let Some(state) = args.state {
-                return Err(format!("--state: wanted none with --table rows, found {state}; records choose it").into());
+            if !matches!(args.precision, Precision::Fp32 | Precision::Fp16) {
+                let found = args.precision;
+                return Err(format!("--precision: wanted fp32 or fp16 with --table rows, found {found}: a scale of its own costs a row of two features more than it saves; take --table array").into());
             }
-            let config = config.group()?.with_precision(args.precision);
-            let config = config.with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
+            let config = config.group()?.with_precision(args.precision).with_state(args.state);
+            let config =
+                config.with_rounding(args.rounding).with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
             match &context {
                 Some(context) => Box::new(Group::new(context, config)?),
                 None => Box::new(CpuGroup::new(config)?),
             }
         } else {
             let config = config.array()?.with_precision(args.precision).with_state(args.state);
-            let config = config.with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
+            let config =
+                config.with_rounding(args.rounding).with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
             match &context {
                 Some(context) => Box::new(RobeGroup::new(context, config)?),
                 None => Box::new(CpuRobeGroup::new(config)?),

@@ -7,6 +7,7 @@
 mod fit;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser as _;
@@ -20,13 +21,22 @@ struct Args {
     /// Fail if the PSNR at the end is lower, in dB.
     #[arg(long)]
     least: Option<f64>,
-    /// Folder for the pictures `fit.png` and `error.png` (grey: no error).
+    /// Folder for the pictures `fit.png` and `error.png` (grey: no error). The PSNR of all pixels is printed, too.
     #[arg(long)]
     out: Option<PathBuf>,
 }
 
-fn main() -> Result<(), Failure> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), Failure> {
     let (mut training, line) = Training::new(&args.settings)?;
     println!("{line}");
     let sides = training.image.sides;
@@ -48,7 +58,7 @@ fn main() -> Result<(), Failure> {
         return Err(format!("--least: wanted a PSNR of {least} dB, found {reached:.2}").into());
     }
     if let Some(folder) = &args.out {
-        std::fs::create_dir_all(folder)?;
+        std::fs::create_dir_all(folder).map_err(|error| format!("--out {}: {error}", folder.display()))?;
         let [width, height] = sides;
         let all: Vec<_> = (0..height).flat_map(|y| (0..width).map(move |x| [x, y])).collect();
         let found = training.fit.predict(sides, &all)?;

@@ -1,9 +1,12 @@
 //! The command `hotrow` over the ranks of an MPI job: `mpirun -n 4 hotrow-mpi check`. The subcommands of `hotrow` that take one rank run alone.
 
 mod comm;
+mod exchange;
 mod fault;
 mod flight;
 mod job;
+mod same;
+mod steps;
 
 use std::{
     collections::BTreeSet,
@@ -36,14 +39,22 @@ enum Command {
     /// Tests the exchanges between the ranks of this job.
     Check,
     #[command(hide = true)]
+    Exchange(exchange::Exchange),
+    #[command(hide = true)]
     Fault(fault::Fault),
+    #[command(hide = true)]
+    Same(same::Same),
     /// Starts and ends a job that does nothing else.
     #[command(hide = true)]
     Start,
+    #[command(hide = true)]
+    Steps(steps::Steps),
+    Train(Box<hotrow_cli::OverRanks>),
 }
 
 /// The first words that are this command's own. All others go to `hotrow`.
-const OWN: [&str; 8] = ["check", "fault", "start", "help", "-h", "--help", "-V", "--version"];
+const OWN: [&str; 12] =
+    ["check", "exchange", "fault", "same", "start", "steps", "train", "help", "-h", "--help", "-V", "--version"];
 
 fn main() -> ExitCode {
     let first = env::args_os().nth(1);
@@ -55,8 +66,15 @@ fn main() -> ExitCode {
     }
     match Cli::parse().command {
         Command::Check => job::run(check),
+        Command::Exchange(exchange) => job::run(|comm| exchange::run(comm, &exchange)),
         Command::Fault(fault) => job::run(|comm| fault::run(comm, &fault)),
+        Command::Same(same) => job::run(|comm| same::run(comm, &same)),
         Command::Start => job::run(|_| Ok(())),
+        Command::Steps(steps) => job::run(|comm| steps::run(comm, &steps)),
+        Command::Train(train) => match train.check() {
+            Ok(()) => job::run(|comm| train.run(comm)),
+            Err(refused) => refused,
+        },
     }
 }
 
@@ -74,13 +92,16 @@ fn check(comm: &mut Mpi) -> Outcome {
         let library = mpi::environment::library_version().unwrap_or_default();
         let library = library.split([',', '\n', '\0']).next().unwrap_or_default();
         let seconds = start.elapsed().as_secs_f64();
-        let line = writeln!(
-            io::stdout().lock(),
+        say(&format!(
             "{ranks} {rank} on {machines} {machine}: {tests} tests of exchanges passed in {seconds:.2} s ({library})"
-        );
-        line?;
+        ))?;
     }
     Ok(())
+}
+
+/// Writes a line to standard output.
+fn say(line: &str) -> io::Result<()> {
+    writeln!(io::stdout().lock(), "{line}")
 }
 
 /// The number of machines that have ranks of this job, by their names.

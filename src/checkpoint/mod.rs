@@ -56,6 +56,8 @@ use std::{io, path::Path};
 pub(crate) use beside::Beside;
 pub use header::Contents;
 pub use load::{contents, load, load_lookup};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use save::write;
 pub use save::{save, save_lookup};
 
 use crate::{

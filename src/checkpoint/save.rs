@@ -13,7 +13,7 @@ use crate::{
     host::alloc::zeroed,
     lookup::Embedding,
     lookup::{Lookup, LookupKind},
-    table::{parts::Part, step_state},
+    table::{layout::Layout, parts::Part, step_state},
 };
 
 /// Writes everything that `group` keeps between steps to `path`. The file is written beside `path` and renamed; it is
@@ -32,14 +32,24 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
     group.read_part(Part::Clock, 0, &mut clock)?;
     let layout = group.layout().clone();
     let contents = Contents { config: group.config().clone(), step: clock[0] };
-    let tensors = header::tensors(&contents.config, &layout);
-    let head = header::write(&contents, &tensors);
-    let mut file = Beside::create(path.as_ref())?;
+    write(path.as_ref(), &contents, &layout, |part, first, words| group.read_part(part, first, words))
+}
+
+/// Writes a checkpoint whose parts `read` gives in pieces: a part, its first word, the words to fill.
+pub(crate) fn write(
+    path: &Path,
+    contents: &Contents,
+    layout: &Layout,
+    mut read: impl FnMut(Part, u64, &mut [u32]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let tensors = header::tensors(&contents.config, layout);
+    let head = header::write(contents, &tensors);
+    let mut file = Beside::create(path)?;
     file.write(&head)?;
     let mut checksums = vec![crc32fast::hash(&head)];
     let mut buffer = Vec::new();
     for tensor in &tensors {
-        let (words, chunk) = (tensor.bytes() / 4, chunk_words(tensor.part, &layout));
+        let (words, chunk) = (tensor.bytes() / 4, chunk_words(tensor.part, layout));
         let longest = words.min(chunk) as usize;
         if buffer.len() < longest {
             buffer = zeroed("checkpoint", longest)?;
@@ -48,7 +58,7 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
         let mut first = 0;
         while first < words {
             let buffer = &mut buffer[..(words - first).min(chunk) as usize];
-            group.read_part(tensor.part, first, buffer)?;
+            read(tensor.part, first, buffer)?;
             first += buffer.len() as u64;
             little_endian(buffer);
             let bytes = bytemuck::cast_slice(buffer);

@@ -15,25 +15,28 @@ use crate::{
 /// The list of the files. It is written last, so the files that it names are whole and of one moment.
 const LIST: &str = "shards.json";
 const FORMAT: &str = "hotrow shards 1";
-const FOREIGN: &str = "give the path of a folder that dist::Group::save wrote, unchanged";
+pub(super) const FOREIGN: &str = "give the path of a folder that dist::Group::save wrote, unchanged";
 
 /// The contents of the list.
-struct List {
+pub(super) struct List {
     /// The number of the save: the names of its files have it.
-    save: u32,
-    shards: u32,
+    pub(super) save: u32,
+    pub(super) shards: u32,
+    /// The rows of each table of the whole group, and those of its cache.
+    pub(super) tables: Vec<u32>,
+    pub(super) cache_rows: u32,
 }
 
 impl List {
-    fn path(folder: &Path) -> PathBuf {
+    pub(super) fn path(folder: &Path) -> PathBuf {
         folder.join(LIST)
     }
 
-    fn file(folder: &Path, save: u32, shard: u32) -> PathBuf {
+    pub(super) fn file(folder: &Path, save: u32, shard: u32) -> PathBuf {
         folder.join(format!("save-{save}-shard-{shard}.safetensors"))
     }
 
-    fn read(folder: &Path) -> Result<Self, Error> {
+    pub(super) fn read(folder: &Path) -> Result<Self, Error> {
         let path = Self::path(folder);
         let wanted = "a list of shards";
         let text = fs::read(&path).map_err(|error| refused(&path, "file", wanted, &error, FOREIGN))?;
@@ -43,15 +46,19 @@ impl List {
         if format != FORMAT {
             return Err(fault(&path, "format", FORMAT, format, FOREIGN));
         }
-        let number = |field: &'static str| {
-            let found = list[field].as_u64().and_then(|number| u32::try_from(number).ok());
-            found.ok_or_else(|| fault(&path, field, "a number", &list[field], FOREIGN))
-        };
-        Ok(Self { save: number("save")?, shards: number("shards")? })
+        let word = |value: &serde_json::Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+        let wrong = |field: &'static str, wanted| fault(&path, field, wanted, &list[field], FOREIGN);
+        let number = |field: &'static str| word(&list[field]).ok_or_else(|| wrong(field, "a number"));
+        let tables = list["tables"].as_array().and_then(|tables| tables.iter().map(word).collect());
+        let tables = tables.ok_or_else(|| wrong("tables", "a list of numbers"))?;
+        Ok(Self { save: number("save")?, shards: number("shards")?, tables, cache_rows: number("cache_rows")? })
     }
 
-    fn write(&self, folder: &Path) -> Result<(), Error> {
-        let list = serde_json::json!({ "format": FORMAT, "save": self.save, "shards": self.shards });
+    pub(super) fn write(&self, folder: &Path) -> Result<(), Error> {
+        let Self { save, shards, tables, cache_rows } = self;
+        let list = serde_json::json!({
+            "format": FORMAT, "save": save, "shards": shards, "tables": tables, "cache_rows": cache_rows,
+        });
         let mut file = Beside::create(&Self::path(folder))?;
         file.write(list.to_string().as_bytes())?;
         file.replace()
@@ -96,8 +103,15 @@ impl<C: Comm, S: Shard> Group<C, S> {
             let shards = self.shards().filter_map(|(number, shard)| Some((number, shard?)));
             shards.into_iter().try_for_each(|(number, shard)| checkpoint::save(shard, List::file(folder, save, number)))
         });
-        self.agree(saved)?;
-        let list = List { save, shards: self.shard_count() };
+        if let Err(error) = self.agree(saved) {
+            // No list names these files, and a full disk needs their room.
+            for (shard, _) in self.shards() {
+                let _ = fs::remove_file(List::file(folder, save, shard));
+            }
+            return Err(error);
+        }
+        let (tables, cache_rows) = (self.config().tables.clone(), self.config().cache_rows);
+        let list = List { save, shards: self.shard_count(), tables, cache_rows };
         let listed = if self.rank() == 0 { list.write(folder) } else { Ok(()) };
         self.agree(listed)?;
         // What cannot be removed does no harm.
@@ -119,7 +133,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let shards = self.shard_count();
         let loaded = List::read(folder).and_then(|list| {
             if list.shards != shards {
-                let remedy = "make the group with as many shards as the checkpoint has";
+                let remedy =
+                    "make the group with as many shards as the checkpoint has, or change them by dist::reshard";
                 return Err(fault(&List::path(folder), "shards", shards.to_string(), &list.shards, remedy));
             }
             let shards = self.shards().filter_map(|(number, shard)| Some((number, shard?)));

@@ -8,12 +8,16 @@ mod checkpoint;
 mod comm;
 mod group;
 mod requests;
+#[cfg(feature = "checkpoint")]
+mod reshard;
 mod stripes;
 mod threads;
 mod traffic;
 
 pub use comm::{Comm, Parcels, Solo, Ticket};
 pub use group::Group;
+#[cfg(feature = "checkpoint")]
+pub use reshard::{Resharded, reshard};
 pub use stripes::shards;
 pub use threads::Threads;
 pub use traffic::{Phase, RankTraffic};

@@ -203,35 +203,35 @@ impl<'a> Run<'a> {
         let grown = Choice::of(self, saving, target_sets.max(self.sets), if target > pinned { target } else { 0 });
         let same = Choice::of(self, saving, self.sets, pinned.min(listed));
 
-        let worth = |choice: &Choice, over: f64| choice.saved - over >= rules.gain * all && choice.saved > over;
-        let fewer = target < pinned && target as f64 <= (1.0 - rules.fewer) * pinned as f64;
-        let change = if grown.rows.len() > pinned && worth(&grown, same.saved) {
-            Some((Advice::Grow, grown))
-        } else if fewer && target_sets <= self.sets {
-            Some((Advice::Shrink, Choice::of(self, saving, target_sets, target)))
-        } else if worth(&same, saved_now) {
-            Some((Advice::Repin, same))
-        } else {
-            None
-        };
-
         let each = self.record as f64 * if self.training { 2.0 } else { 1.0 };
         let rates = |hits: u64, saved: f64| Rates {
             hit_rate: hits as f64 / saving.accesses,
             bytes: each * (all - saved).max(0.0),
         };
         let now = rates(hits_now, saved_now);
+        let cost = |choice: &Choice| self.record * self.moves(choice, &present);
+        // The change saves its share of the bytes, and a run like the last one saves more than the change itself costs.
+        let pays = |choice: &Choice, over: f64| {
+            let earned = (now.bytes - rates(choice.hits, choice.saved).bytes) * self.batches as f64;
+            choice.saved - over >= rules.gain * all && choice.saved > over && earned > cost(choice) as f64
+        };
 
-        let kept = (Advice::Keep, self.pinned.clone(), self.sets, now, 0);
+        // Where growing costs more than it saves, other rows in the same number may still pay.
+        let fewer = target < pinned && target as f64 <= (1.0 - rules.fewer) * pinned as f64;
+        let change = if grown.rows.len() > pinned && pays(&grown, same.saved) {
+            Some((Advice::Grow, grown))
+        } else if fewer && target_sets <= self.sets {
+            Some((Advice::Shrink, Choice::of(self, saving, target_sets, target)))
+        } else if pays(&same, saved_now) {
+            Some((Advice::Repin, same))
+        } else {
+            None
+        };
         let (advice, rows, sets, then, moved) = match change {
-            None => kept,
+            None => (Advice::Keep, self.pinned.clone(), self.sets, now, 0),
             Some((advice, choice)) => {
-                let then = rates(choice.hits, choice.saved);
-                let moved = self.record * self.moves(&choice, &present);
-                // A run like the last one must save more than the change itself costs.
-                let earned = (now.bytes - then.bytes) * self.batches as f64;
-                let pays = advice == Advice::Shrink || earned > moved as f64;
-                if pays { (advice, choice.rows, choice.sets, then, moved) } else { kept }
+                let (then, moved) = (rates(choice.hits, choice.saved), cost(&choice));
+                (advice, choice.rows, choice.sets, then, moved)
             }
         };
         let cache_rows = sets * self.set_ways;

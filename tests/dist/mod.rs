@@ -1,4 +1,6 @@
 //! Several ranks. No GPU.
 
 mod comm;
+mod faults;
 mod ranks;
+mod reshard;

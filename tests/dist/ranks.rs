@@ -4,7 +4,7 @@ use hotrow::{
     Counters, CpuGroup, Error, GroupConfig, Lookup, Precision,
     dist::{self, Threads},
 };
-use hotrow_harness::ranks::{Batch, alone, configuration, over_ranks};
+use hotrow_harness::ranks::{Batch, alone, configuration, listed, over_ranks};
 use rand::{SeedableRng as _, rngs::StdRng};
 
 #[test]
@@ -31,6 +31,72 @@ fn ranks_change_no_bit() {
         spoiled += u32::from(over_ranks(&config, 8, 4, &batches, true, CpuGroup::new) != one);
     }
     assert!(spoiled > 30, "the comparison can fail: {spoiled}");
+}
+
+/// The runs that `hotrow-mpi same` makes over MPI.
+#[test]
+fn the_listed_runs_have_the_same_bits_on_threads() {
+    for run in listed() {
+        let over = |ranks, spoil| over_ranks(&run.config, 8, ranks, &run.batches, spoil, CpuGroup::new);
+        let one = over(1, false);
+        for ranks in [2, 4, 8] {
+            assert!(over(ranks, false) == one, "{}, {ranks} ranks", run.name);
+        }
+        assert!(over(8, true) != one, "{}: the comparison can fail", run.name);
+        let refused = one.outputs.iter().filter(|outputs| outputs.is_empty()).count();
+        assert_eq!(refused, usize::from(run.name.contains("refused")), "{}", run.name);
+        let evicted = one.counters.iter().map(|counters| counters.evictions).sum::<u64>();
+        let evicts = !["static", "no-cache"].iter().any(|part| run.name.contains(part));
+        assert_eq!(evicted > 0, evicts, "{}: {evicted} evictions", run.name);
+    }
+}
+
+/// A frozen forward of another batch keeps the rows that the gradient of the weights reads.
+#[test]
+fn a_frozen_forward_keeps_the_rows_of_the_one_that_waits() {
+    let config = GroupConfig::new(&[100], 4).with_init(hotrow::Init::Uniform { low: -1.0, high: 1.0 });
+    let gradients = |frozen: Option<[u32; 3]>| {
+        Threads::run(2, |comm: &mut Threads| {
+            let mut group = dist::Group::new(comm, config.clone(), 2, CpuGroup::new)?;
+            let (indices, offsets) = ([7 + group.rank(), 3, 60], [0, 2, 3]);
+            let outputs = group.forward(&indices, &offsets, None)?;
+            if let Some(frozen) = frozen {
+                group.forward_frozen(&frozen, &offsets, None)?;
+            }
+            group.weight_gradient(&indices, &offsets, &outputs)
+        })
+        .unwrap()
+    };
+    let wanted = gradients(None);
+    assert_eq!(gradients(Some([90, 91, 92])), wanted);
+    assert!(wanted[0] != wanted[1] && wanted[0].iter().all(|&gradient| gradient != 0.0), "the rows differ: {wanted:?}");
+}
+
+/// A step whose backward was given up, or that overflowed, is over: the group saves, and goes on.
+#[test]
+fn a_step_without_a_backward_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut overflow = hotrow::CpuScaler::new(hotrow::LossScale::Static { scale: 2.0 }).unwrap();
+    overflow.inspect(hotrow::GradSlice::F32(&[f32::INFINITY]));
+    let overflow = overflow.decide().unwrap();
+    let config = GroupConfig::new(&[100], 4).with_cache_rows(32);
+    Threads::run(2, |comm: &mut Threads| {
+        let mut group = dist::Group::new(comm, config.clone(), 2, CpuGroup::new)?;
+        let first = group.forward(&[1, 2], &[0, 2], None)?;
+        // The comparison can fail: between forward and backward nothing is saved.
+        let early = group.save(folder.path().join("early")).unwrap_err();
+        assert!(matches!(early, Error::Order { .. }), "{early}");
+        group.backward_scaled(hotrow::GradSlice::F32(&first), &overflow)?;
+        assert!(!group.pending());
+        group.save(folder.path().join("overflow"))?;
+        group.forward(&[1, 2], &[0, 2], None)?;
+        group.abandon_backward();
+        assert!(!group.pending());
+        group.save(folder.path().join("abandoned"))?;
+        assert_eq!(group.forward(&[1, 2], &[0, 2], None)?, first, "no row has changed");
+        Ok(())
+    })
+    .unwrap();
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{
-    Context, CpuGrid, CpuGroup, CpuRobeGroup, Error, Grid, Group, Init, Lookup, Optimizer, Precision, Reader,
-    RobeGroup, RowReader,
+    Context, CpuGrid, CpuGroup, CpuRobeGroup, Error, Grid, Group, Init, Lookup, Optimizer, OutOfRange, Precision,
+    Reader, RobeGroup, RowReader,
     grid::{Config, Outside},
 };
 use hotrow_harness::device::with_gpu;
@@ -144,6 +144,57 @@ fn bad_points_and_buffers_are_refused() {
         let mut after = group.snapshot().unwrap();
         (0..3).for_each(|level| after.counters[level].out_of_range = 0);
         assert_eq!(after, before);
+    });
+}
+
+/// Clamped or skipped, a point that is not finite has features of 0, and SGD moves no row by it.
+#[test]
+fn bad_points_that_are_not_refused_are_left_out() {
+    with_gpu(|context| {
+        let config = Config::new(2).with_levels(3).with_most_rows(1 << 8);
+        let grid = Grid::new(context, config.clone()).unwrap();
+        let good = [[0.5f32, 0.5], [0.1, 0.2]];
+        let points = [good[0], [f32::NAN, 0.5], good[1], [0.3, f32::INFINITY]];
+        let floats = 2 * 3;
+        for mode in [OutOfRange::Clamp, OutOfRange::Skip] {
+            let rows =
+                config.group().unwrap().with_init(Init::Constant(0.5)).with_cache_rows(8).with_out_of_range(mode);
+            let rows = rows.with_optimizer(Optimizer::sgd(0.1));
+            let mut group = Group::new(context, rows.clone()).unwrap();
+            let mut cpu = CpuGroup::new(rows).unwrap();
+            let bags = CpuGrid::new(config.clone()).unwrap().bags(good.as_flattened()).unwrap();
+            let wanted = cpu.forward(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
+            cpu.backward(&vec![1.0; 2 * floats]).unwrap();
+
+            // A gradient that is not finite, at a point that is not finite, stays outside as well.
+            for (first, bad) in [(true, 1.0), (false, f32::NAN)] {
+                let coordinates = storage(context, points.as_flattened());
+                let grads: Vec<f32> = (0..4 * floats).map(|i| if i / 2 % 2 == 1 { bad } else { 1.0 }).collect();
+                let [grads, outputs] = [grads, vec![7.0; 4 * floats]].map(|values| storage(context, &values));
+                let room = grid.bags(4).unwrap();
+                let mut encoder = context.device().create_command_encoder(&Default::default());
+                grid.record(&mut encoder, coordinates.slice(..), &room).unwrap();
+                group.record_forward(&mut encoder, &room.batch(4).unwrap(), outputs.slice(..)).unwrap();
+                group.record_backward(&mut encoder, grads.slice(..)).unwrap();
+                // [levels, points, features]: the second and the fourth point of a level are the bad ones.
+                let found = read(context, encoder, &outputs);
+                let (ours, bad): (Vec<_>, Vec<_>) = found.chunks(4).map(|points| points.split_at(2)).unzip();
+                assert!(bad.concat() == vec![0.0; 2 * floats], "{mode:?}: {bad:?}");
+                if first {
+                    near("output", &ours.concat(), &wanted).unwrap();
+                }
+            }
+            let counters = group.counters().unwrap();
+            assert_eq!(counters.iter().map(|table| table.out_of_range).sum::<u64>(), 2 * 3 * 2 * 4, "{mode:?}");
+            let rows: Vec<u32> = (0..config.tables().unwrap().iter().sum()).collect();
+            let found = group.read_rows(&rows).unwrap();
+            assert!(found.iter().all(|weight| weight.is_finite()));
+            // The second step has moved the good points' rows once more.
+            let again = cpu.forward(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
+            assert!(near("output", &again, &wanted).is_err(), "a step moves rows");
+            cpu.backward(&vec![1.0; 2 * floats]).unwrap();
+            near("row", &found, &cpu.read_rows(&rows).unwrap()).unwrap();
+        }
     });
 }
 

@@ -73,7 +73,7 @@ impl Unproved {
     pub(crate) fn write(
         folder: &Path,
         identity: &Identity,
-        tables: &mut Tables,
+        tables: &mut Tables<'_>,
         beside: &Beside,
     ) -> anyhow::Result<Self> {
         let [place, partial] = ["", ".partial"].map(|end| folder.join(format!("{STEP}{}{end}", beside.steps)));
@@ -126,11 +126,16 @@ fn cannot_write(place: &Path) -> String {
 }
 
 /// Loads the newest checkpoint into the tables and returns the other state. `like` are tensors of the expected shapes.
-pub(crate) fn load(folder: &Path, identity: &Identity, tables: &mut Tables, like: &[Tensor]) -> anyhow::Result<Beside> {
+pub(crate) fn load(
+    folder: &Path,
+    identity: &Identity,
+    tables: &mut Tables<'_>,
+    like: &[Tensor],
+) -> anyhow::Result<Beside> {
     let Some((steps, place)) = newest(folder)? else {
         bail!("{}: wanted a checkpoint {STEP}N there, found none; train from the start", folder.display());
     };
-    let read = |tables: &mut Tables| -> anyhow::Result<Beside> {
+    let read = |tables: &mut Tables<'_>| -> anyhow::Result<Beside> {
         let head: Head = serde_json::from_str(&fs::read_to_string(place.join("run.json"))?).context("run.json")?;
         ensure!(
             head.identity == *identity && head.steps == steps,

@@ -5,7 +5,7 @@ use super::asked::{Lists, TableSetting, telling};
 use super::charts;
 use super::checkpoints::{self, Keep};
 use super::figures::{self, Cell, LOSS_CHANGE};
-use super::journal::{self, Run};
+use super::journal::{self, Record, Run};
 use super::options::CompareArgs;
 use super::run::{End, Outcome};
 use super::setting::{Kind, Setting, Setup};
@@ -42,12 +42,22 @@ pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> 
     if args.run.task.task.is_none() {
         output::note(&format!("no --task: {}", training.task.about().source));
     }
-    let cells = figures::cells(&training.run_all(&runs, &|setup, seed| (end, keep(setup, seed)))?);
-    let text = if several { sizes(args, &training, &cells)? } else { settings(&training, &cells) };
+    show(options, args, &training, &training.run_all(&runs, &|setup, seed| (end, keep(setup, seed)))?)
+}
+
+/// Prints the comparison of runs, and writes it to `--json`.
+pub(super) fn show(
+    options: &Options,
+    args: &CompareArgs,
+    training: &Training,
+    records: &[Record],
+) -> Result<(), Failure> {
+    let (cells, several) = (figures::cells(records), args.batch.len() > 1);
+    let text = if several { sizes(args, training, &cells)? } else { settings(training, &cells) };
     output::print(&text)?;
     // Written last, so that the results are printed even if this fails.
     if let Some(path) = &options.json {
-        let cells = cells.iter().map(|cell| compared(&training, cell)).collect::<anyhow::Result<Vec<_>>>()?;
+        let cells = cells.iter().map(|cell| compared(training, cell)).collect::<anyhow::Result<Vec<_>>>()?;
         let epochs = args.seconds.is_none().then_some(training.options.hyper.epochs);
         let sizes = || json!({ "schema": 2, "epochs": epochs, "seconds": args.seconds, "cells": cells });
         output::write_json(path, &if several { sizes() } else { json!(cells) })?;

@@ -90,6 +90,11 @@ impl Dense for Mlp {
     }
 }
 
+/// The gradient of each variable, where it has one.
+pub(crate) fn of_vars(vars: &[&Var], gradients: &GradStore) -> Vec<Option<Tensor>> {
+    vars.iter().map(|var| gradients.get(var).cloned()).collect()
+}
+
 /// AdaGrad for the dense part, by the rule of the tables (SPEC 3).
 #[derive(Debug)]
 pub(crate) struct AdaGrad {
@@ -106,9 +111,9 @@ impl AdaGrad {
     }
 
     /// Updates with gradients that are first multiplied by `inverse`. A variable without a gradient stays.
-    pub(crate) fn step(&mut self, vars: &[&Var], gradients: &GradStore, inverse: f32) -> Result<()> {
-        for (var, squares) in vars.iter().zip(&mut self.squares) {
-            if let Some(gradient) = gradients.get(var) {
+    pub(crate) fn step(&mut self, vars: &[&Var], gradients: &[Option<Tensor>], inverse: f32) -> Result<()> {
+        for ((var, squares), gradient) in vars.iter().zip(&mut self.squares).zip(gradients) {
+            if let Some(gradient) = gradient {
                 // Detached, since otherwise the state would keep the graph of every step.
                 let mut gradient = gradient.detach();
                 if inverse != 1.0 {
@@ -198,7 +203,7 @@ mod tests {
         // The gradient of x^2 / 2 is x: first 1 and -2, then the updated values.
         for wanted in [[0.5, -1.5], [0.5 - 0.25 / 1.25f32.sqrt(), -1.5 + 0.75 / 6.25f32.sqrt()]] {
             let gradients = (var.sqr().unwrap().sum_all().unwrap() * 0.5).unwrap().backward().unwrap();
-            optimizer.step(&[&var], &gradients, 1.0).unwrap();
+            optimizer.step(&[&var], &of_vars(&[&var], &gradients), 1.0).unwrap();
             let found: Vec<f32> = var.to_vec1().unwrap();
             assert!(found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-6), "{found:?}");
         }

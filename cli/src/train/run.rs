@@ -2,9 +2,12 @@
 //!
 //! All runs with one seed share sample order, random draws and initial weights, so that settings can be compared pairwise.
 
+mod over;
+
 use crate::train::checkpoints::{self, Beside, Identity, Keep, Unproved};
 use crate::train::dense::{self, AdaGrad};
 use crate::train::metrics::{Score, Scorer};
+use crate::train::ranks::Ranks;
 use crate::train::scaling::{self, Scaling};
 use crate::train::setting::Choice;
 use crate::train::tables::{Device, Tables};
@@ -96,14 +99,15 @@ pub(crate) struct Outcome {
     pub(crate) curve: Vec<(u64, f64)>,
 }
 
-/// Trains and tests. `watch` is called after every step. The bits of the outcome do not depend on other load.
-pub(crate) fn run(
-    task: &dyn Task,
+/// Trains and tests, over ranks if there are any. `watch` is called after every step. The bits of the outcome do not depend on other load.
+pub(crate) fn run<'a>(
+    task: &'a dyn Task,
     choice: &Choice,
     seed: u64,
-    options: &RunOptions,
+    options: &'a RunOptions,
     keep: &Keep,
-    watch: &(dyn Fn(u64) + Sync),
+    watch: &dyn Fn(u64),
+    ranks: Option<Ranks<'a>>,
 ) -> anyhow::Result<Outcome> {
     let About { name, train, test, .. } = *task.about();
     ensure!(
@@ -111,7 +115,7 @@ pub(crate) fn run(
         "task {name}: wanted samples to train and to test, found {train} and {test}; get the data again"
     );
     let start = Instant::now();
-    let mut model = Model::new(task, choice, seed, options)?;
+    let mut model = Model::new(task, choice, seed, options, ranks)?;
     let (trained, tested, unproved) = model.train(keep, watch)?;
     let score = tested.map_or_else(|| model.test(usize::MAX), Ok)?;
     ensure!(score.loss.is_finite(), "test: wanted a finite loss, found {}; {}", score.loss, remedy(keep)?);
@@ -123,7 +127,7 @@ pub(crate) fn run(
         options.scaling,
         model.steps
     );
-    let (counters, memory) = (model.tables.counters()?, model.tables.memory());
+    let (counters, memory) = (model.tables.counters()?, model.tables.memory()?);
     Ok(Outcome {
         loss: score.loss,
         accuracy: score.accuracy,
@@ -145,7 +149,8 @@ pub(crate) struct Model<'a> {
     task: &'a dyn Task,
     identity: Identity,
     options: &'a RunOptions,
-    tables: Tables,
+    tables: Tables<'a>,
+    ranks: Option<Ranks<'a>>,
     dense: Box<dyn Dense>,
     optimizer: AdaGrad,
     scaler: Option<CpuScaler>,
@@ -157,9 +162,15 @@ pub(crate) struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
-    pub(crate) fn new(task: &'a dyn Task, choice: &Choice, seed: u64, options: &'a RunOptions) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        task: &'a dyn Task,
+        choice: &Choice,
+        seed: u64,
+        options: &'a RunOptions,
+        ranks: Option<Ranks<'a>>,
+    ) -> anyhow::Result<Self> {
         let about = task.about();
-        let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device)?;
+        let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
         let dense = task.dense(seed)?;
         let optimizer = AdaGrad::new(&dense.vars(), options.hyper.dense_lr)?;
         let identity = Identity {
@@ -173,7 +184,7 @@ impl<'a> Model<'a> {
         };
         let scaler = options.scaling.0.map(CpuScaler::new).transpose()?;
         let (order, steps, in_tables) = (None, 0, Duration::ZERO);
-        Ok(Self { task, identity, options, tables, dense, optimizer, scaler, order, steps, in_tables })
+        Ok(Self { task, identity, options, tables, ranks, dense, optimizer, scaler, order, steps, in_tables })
     }
 
     /// Trains to the end of the run. Returns loss, curve, speed, the last test, and the last checkpoint, which the final test must prove;
@@ -283,6 +294,9 @@ impl<'a> Model<'a> {
     /// Runs forward, backward and update with the next batch. Returns the loss before the update, which may not be finite, and the number
     /// of samples.
     pub(crate) fn step(&mut self) -> anyhow::Result<(f64, usize)> {
+        if let Some(ranks) = self.ranks {
+            return self.step_over(ranks);
+        }
         let batch = self.next_batch();
         let about = self.task.about();
         let start = Instant::now();
@@ -305,6 +319,12 @@ impl<'a> Model<'a> {
 
     /// The next batch, through epoch after epoch.
     fn next_batch(&mut self) -> Batch {
+        let (epoch, samples) = self.next_samples();
+        self.task.train_batch(&samples, self.identity.seed, epoch)
+    }
+
+    /// The epoch of the next batch, and the places of its samples.
+    fn next_samples(&mut self) -> (u32, Vec<u32>) {
         let (seed, count, size) = (self.identity.seed, self.identity.samples, self.options.hyper.batch);
         let each = count.div_ceil(size).max(1) as u64;
         let (epoch, done) = ((self.steps / each) as u32, (self.steps % each) as usize);
@@ -313,7 +333,7 @@ impl<'a> Model<'a> {
             _ => order(count, seed, epoch),
         };
         let (_, samples) = self.order.insert((epoch, samples));
-        self.task.train_batch(&samples[done * size..count.min((done + 1) * size)], seed, epoch)
+        (epoch, samples[done * size..count.min((done + 1) * size)].to_vec())
     }
 
     /// Updates tables and dense part, unless a scaled loss overflowed.
@@ -323,7 +343,7 @@ impl<'a> Model<'a> {
             let start = Instant::now();
             self.tables.backward(of_tables)?;
             self.in_tables += start.elapsed();
-            return Ok(self.optimizer.step(&vars, gradients, 1.0)?);
+            return Ok(self.optimizer.step(&vars, &dense::of_vars(&vars, gradients), 1.0)?);
         };
         let halves: Vec<_> = of_tables.iter().map(|gradients| scaling::halves(gradients)).collect();
         let state = scaling::decide(scaler, &halves, &vars, gradients)?;
@@ -331,7 +351,7 @@ impl<'a> Model<'a> {
         self.tables.backward_scaled(&halves, &state)?;
         self.in_tables += start.elapsed();
         if !state.overflowed() {
-            self.optimizer.step(&vars, gradients, state.inverse)?;
+            self.optimizer.step(&vars, &dense::of_vars(&vars, gradients), state.inverse)?;
         }
         Ok(())
     }
@@ -342,7 +362,12 @@ impl<'a> Model<'a> {
         let mut scorer = Scorer::new(about.target);
         let all = about.test.min(samples);
         for first in (0..all).step_by(TESTED) {
-            let batch = self.task.test_batch(first..all.min(first + TESTED));
+            let range = first..all.min(first + TESTED);
+            let batch = self.task.test_batch(range.clone());
+            if let Some(ranks) = self.ranks {
+                scorer.add(&self.logits_over(ranks, range, &batch)?, &batch);
+                continue;
+            }
             let outputs = self.tables.forward_frozen(&batch.bags)?;
             let embedded = shaped(&about.tables, outputs, Tensor::from_vec)?;
             let logits = self.dense.logits(&embedded, &batch)?;
@@ -410,8 +435,10 @@ mod tests {
     use crate::train::dense::{Fresh, Mlp};
     use crate::train::setting::Setting;
     use crate::train::task::{Bags, Target};
+    use hotrow::dist::{Comm, Threads};
     use hotrow::hash::fmix32;
     use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision, Rounding};
+    use std::cell::RefCell;
     use std::ops::Range;
 
     /// Bags of five words. Every third word tells the class; there are two classes.
@@ -515,7 +542,7 @@ mod tests {
         options: &RunOptions,
         watch: &(dyn Fn(u64) + Sync),
     ) -> anyhow::Result<Outcome> {
-        run(task, choice, seed, options, &Keep::default(), watch)
+        run(task, choice, seed, options, &Keep::default(), watch, None)
     }
 
     /// An outcome without the figures of the clock.
@@ -559,6 +586,50 @@ mod tests {
         assert!(untrained.unwrap().loss > 0.9 * 2f64.ln());
     }
 
+    /// Trains over ranks, and returns what each of them has found, without times.
+    fn over(ranks: u32, shards: u32, setting: Setting, seed: u64) -> Vec<Outcome> {
+        let outcomes = Threads::run(ranks, |comm: &mut Threads| {
+            let (task, options, choice) = (tiny(), with(|hyper| hyper.batch = 33), choice(setting));
+            let comm = RefCell::new(comm as &mut dyn Comm);
+            let ranks = Ranks::new(&comm, shards);
+            Ok(timeless(run(&task, &choice, seed, &options, &Keep::default(), &|_| {}, Some(ranks))))
+        });
+        outcomes.unwrap()
+    }
+
+    #[test]
+    fn ranks_change_no_bit() {
+        let cached = Setting { policy: Policy::Lfu, ..MIXED };
+        for (setting, shards) in [(Setting::FP32, 4), (cached, 4), (MIXED, 8)] {
+            let alone = over(1, shards, setting, 3).remove(0);
+            assert!(alone.loss.is_finite() && alone.train_loss.is_finite());
+            for ranks in [2, 4] {
+                for found in over(ranks, shards, setting, 3) {
+                    assert!(found == alone, "{ranks} ranks: {found:?}, not {alone:?}");
+                }
+            }
+            // It learns as without ranks, but for roundings; another number of shards rounds otherwise.
+            let (task, options) = (tiny(), with(|hyper| hyper.batch = 33));
+            let plain = trained(&task, &choice(setting), 3, &options, &|_| {}).unwrap();
+            assert!((plain.loss - alone.loss).abs() < 0.02, "{} without ranks, {} with them", plain.loss, alone.loss);
+            assert_eq!(plain.steps, alone.steps);
+            assert!(over(1, 2, setting, 3).remove(0).train_loss != alone.train_loss);
+        }
+    }
+
+    #[test]
+    fn shards_that_ranks_do_not_divide_are_refused() {
+        let refused = Threads::run(2, |comm: &mut Threads| {
+            let (task, options, choice) = (tiny(), options(), choice(Setting::FP32));
+            let comm = RefCell::new(comm as &mut dyn Comm);
+            let one = Ranks::new(&comm, 1);
+            Ok(format!("{:#}", run(&task, &choice, 0, &options, &Keep::default(), &|_| {}, Some(one)).unwrap_err()))
+        });
+        for refused in refused.unwrap() {
+            assert!(refused.contains("a multiple of the 2 ranks"), "{refused}");
+        }
+    }
+
     #[test]
     fn steps_are_told_one_by_one() {
         let told = std::sync::atomic::AtomicU64::new(0);
@@ -573,7 +644,8 @@ mod tests {
     fn a_resumed_run_comes_to_the_same_bits() {
         let folder = tempfile::tempdir().unwrap();
         let keep = |resume| Keep { folder: folder.path().join("run"), every: Some(7), resume };
-        let kept = |options: &RunOptions, resume| run(&tiny(), &choice(MIXED), 3, options, &keep(resume), &|_| {});
+        let kept =
+            |options: &RunOptions, resume| run(&tiny(), &choice(MIXED), 3, options, &keep(resume), &|_| {}, None);
         let whole = timeless(trained(&tiny(), &choice(MIXED), 3, &options(), &|_| {}));
         assert_eq!(timeless(kept(&options(), false)), whole, "writing checkpoints changes nothing");
         let newest = || checkpoints::newest(&folder.path().join("run")).unwrap().unwrap().0;
@@ -588,10 +660,10 @@ mod tests {
         assert_eq!(newest(), 14, "of 20 steps");
         assert_eq!(timeless(kept(&steady, true)), whole);
         // Another run's checkpoint is refused.
-        let other = run(&tiny(), &choice(MIXED), 4, &steady, &keep(true), &|_| {});
+        let other = run(&tiny(), &choice(MIXED), 4, &steady, &keep(true), &|_| {}, None);
         let message = format!("{:#}", other.unwrap_err());
         assert!(message.contains("seed: 4") && message.contains("seed: 3"), "{message}");
-        let other = run(&tiny(), &choice(Setting::FP32), 3, &steady, &keep(true), &|_| {});
+        let other = run(&tiny(), &choice(Setting::FP32), 3, &steady, &keep(true), &|_| {}, None);
         assert!(other.is_err());
     }
 
@@ -599,7 +671,7 @@ mod tests {
     fn damaged_checkpoints_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let keep = Keep { folder: folder.path().into(), every: Some(40), resume: true };
-        let again = || run(&tiny(), &choice(MIXED), 0, &options(), &keep, &|_| {});
+        let again = || run(&tiny(), &choice(MIXED), 0, &options(), &keep, &|_| {}, None);
         for file in ["run.json", "dense.safetensors", "group-0.safetensors"] {
             again().unwrap(); // writes what is not there
             std::fs::write(folder.path().join("step-40").join(file), b"{}").unwrap();
@@ -614,18 +686,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let wild = with(|hyper| (hyper.dense_lr, hyper.lr) = (3e38, 1e3));
         let message = |keep: &Keep, options: &RunOptions| {
-            format!("{:#}", run(&tiny(), &choice(Setting::FP32), 0, options, keep, &|_| {}).unwrap_err())
+            format!("{:#}", run(&tiny(), &choice(Setting::FP32), 0, options, keep, &|_| {}, None).unwrap_err())
         };
         let none = message(&Keep::default(), &wild);
         assert!(none.starts_with("step 2: wanted a finite loss, found "), "{none}");
         assert!(none.contains("there is no checkpoint") && none.contains("lower --lr"), "{none}");
         // Good steps first, then steps with a wild learning rate.
         let keep = Keep { folder: folder.path().into(), every: Some(1), resume: true };
-        run(&tiny(), &choice(Setting::FP32), 0, &with(|hyper| hyper.epochs = 1), &keep, &|_| {}).unwrap();
+        run(&tiny(), &choice(Setting::FP32), 0, &with(|hyper| hyper.epochs = 1), &keep, &|_| {}, None).unwrap();
         let some = message(&keep, &wild);
         assert!(some.contains("the last good checkpoint is") && some.contains("step-20"), "{some}");
         assert_eq!(checkpoints::newest(folder.path()).unwrap().unwrap().0, 20, "no bad one is written");
-        run(&tiny(), &choice(Setting::FP32), 0, &options(), &keep, &|_| {}).unwrap();
+        run(&tiny(), &choice(Setting::FP32), 0, &options(), &keep, &|_| {}, None).unwrap();
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! The tables of a model, in as few groups as their settings allow.
 
+use crate::train::ranks::Ranks;
 use crate::train::setting::{Choice, Kind, Robe, Setting};
 use crate::train::task::{Bags, Hyper, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{
     Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, RobeGroup,
-    ScalerState, memory_factor, robe,
+    ScalerState,
+    dist::{self, Shard},
+    memory_factor, robe,
 };
 
 /// The device that computes the embeddings.
@@ -16,25 +19,26 @@ pub(crate) enum Device {
 }
 
 /// Tables in a group.
-struct Shared {
+struct Shared<'a> {
     /// Positions of the tables in the task's list.
     tables: Vec<usize>,
-    group: Box<dyn Lookup>,
+    group: Box<dyn Lookup + 'a>,
     cached: bool,
     /// Memory against FP32 weights by the formula of Yang 2020.
     formula: f64,
 }
 
-impl Shared {
+impl Shared<'_> {
     /// The gradients of its tables, one after the other.
     fn joined<T: Copy>(&self, gradients: &[Vec<T>]) -> Vec<T> {
         self.tables.iter().map(|&table| &gradients[table][..]).collect::<Vec<_>>().concat()
     }
 }
 
-pub(crate) struct Tables {
-    shared: Vec<Shared>,
+pub(crate) struct Tables<'a> {
+    shared: Vec<Shared<'a>>,
     count: usize,
+    ranks: Option<Ranks<'a>>,
 }
 
 /// Memory that stays between steps.
@@ -47,7 +51,7 @@ pub(crate) struct Memory {
     pub(crate) bytes: u64,
 }
 
-impl Tables {
+impl<'a> Tables<'a> {
     /// Makes and fills the tables. First values depend on the seed and the table's position in the list only, whatever its group.
     pub(crate) fn new(
         specs: &[TableSpec],
@@ -55,10 +59,11 @@ impl Tables {
         hyper: &Hyper,
         seed: u64,
         device: &Device,
+        ranks: Option<Ranks<'a>>,
     ) -> anyhow::Result<Self> {
         let fresh = Fresh { specs, hyper, seed };
-        let shared = members(specs, choice).into_iter().map(|(kind, tables)| fresh.shared(tables, kind, device));
-        Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len() })
+        let shared = members(specs, choice).into_iter().map(|(kind, tables)| fresh.shared(tables, kind, device, ranks));
+        Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len(), ranks })
     }
 
     /// Runs a step forward. Returns the outputs of each table, `[bags, dim]`.
@@ -78,7 +83,7 @@ impl Tables {
     ) -> Result<Vec<Vec<f32>>, Error> {
         let mut outputs = vec![Vec::new(); self.count];
         for shared in &mut self.shared {
-            let (indices, offsets) = joined(shared.tables.iter().map(|&table| &bags[table]));
+            let Bags { indices, offsets } = Bags::joined(shared.tables.iter().map(|&table| &bags[table]));
             let joint = forward(&mut *shared.group, &indices, &offsets)?;
             let each = joint.len() / shared.tables.len();
             for (&table, part) in shared.tables.iter().zip(joint.chunks(each.max(1))) {
@@ -100,7 +105,7 @@ impl Tables {
     }
 
     /// The groups in a fixed order.
-    pub(crate) fn groups(&mut self) -> impl Iterator<Item = &mut (dyn Lookup + 'static)> {
+    pub(crate) fn groups(&mut self) -> impl Iterator<Item = &mut (dyn Lookup + 'a)> {
         self.shared.iter_mut().map(|shared| &mut *shared.group)
     }
 
@@ -120,16 +125,18 @@ impl Tables {
         Ok(each.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().sum())
     }
 
-    pub(crate) fn memory(&self) -> Memory {
+    /// The memory of the tables, on all ranks together.
+    pub(crate) fn memory(&self) -> Result<Memory, Error> {
+        let own = self.shared.iter().map(|shared| shared.group.memory());
+        let own: Vec<u64> = own.flat_map(|memory| [memory.rows * u64::from(memory.dim) * 4, memory.kept()]).collect();
+        let all = self.ranks.map_or_else(|| Ok(own.clone()), |ranks| ranks.total(&own))?;
         let (mut plain, mut formula, mut kept) = (0.0, 0.0, 0.0);
-        for shared in &self.shared {
-            let memory = shared.group.memory();
-            let bytes = memory.rows as f64 * f64::from(memory.dim) * 4.0;
-            plain += bytes;
-            formula += shared.formula * bytes;
-            kept += memory.kept() as f64;
+        for (shared, bytes) in self.shared.iter().zip(all.chunks(2)) {
+            plain += bytes[0] as f64;
+            formula += shared.formula * bytes[0] as f64;
+            kept += bytes[1] as f64;
         }
-        Memory { paper: formula / plain, kept: kept / plain, bytes: kept as u64 }
+        Ok(Memory { paper: formula / plain, kept: kept / plain, bytes: kept as u64 })
     }
 }
 
@@ -175,10 +182,21 @@ impl Fresh<'_> {
     }
 
     /// A group of `tables` with one setting.
-    fn shared(&self, tables: Vec<usize>, kind: Kind, device: &Device) -> anyhow::Result<Shared> {
+    fn shared<'r>(
+        &self,
+        tables: Vec<usize>,
+        kind: Kind,
+        device: &Device,
+        ranks: Option<Ranks<'r>>,
+    ) -> anyhow::Result<Shared<'r>> {
         match kind {
-            Kind::Rows(setting) => self.rows(tables, setting, device),
+            Kind::Rows(setting) => self.rows(tables, setting, device, ranks),
             Kind::Robe(robe) => {
+                anyhow::ensure!(
+                    ranks.is_none(),
+                    "--table {}: wanted rows over ranks, found an array; train it on one rank",
+                    robe.label()
+                );
                 let config = self.array(&tables, robe)?;
                 let group: Box<dyn Lookup> = match device {
                     Device::Cpu => Box::new(CpuRobeGroup::new(config)?),
@@ -205,7 +223,13 @@ impl Fresh<'_> {
     }
 
     /// A group whose rows have their own memory.
-    fn rows(&self, tables: Vec<usize>, setting: Setting, device: &Device) -> anyhow::Result<Shared> {
+    fn rows<'r>(
+        &self,
+        tables: Vec<usize>,
+        setting: Setting,
+        device: &Device,
+        ranks: Option<Ranks<'r>>,
+    ) -> anyhow::Result<Shared<'r>> {
         let (rows, first) = (self.rows_of(&tables), &self.specs[tables[0]]);
         let mut config = GroupConfig::new(&rows, first.dim);
         config.pooling = first.pooling;
@@ -215,39 +239,53 @@ impl Fresh<'_> {
         setting.apply(&mut config);
         // First values depend on the table's own seed and rows, not on its place in the group.
         let bases: Vec<u32> = rows.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
-        let source = |first_row: u32, dim: usize, out: &mut [f32]| {
+        let inits: Vec<_> = tables.iter().map(|&at| (self.specs[at].init, table_seed(self.seed, at))).collect();
+        // A shard's rows are those of the whole group, dealt out.
+        let first_values = move |config: &GroupConfig, first_row: u32, dim: usize, out: &mut [f32]| {
             for (row, weights) in (first_row..).zip(out.chunks_exact_mut(dim)) {
+                let row = config.whole_row(row);
                 let at = bases.partition_point(|&base| base <= row) - 1;
-                let (spec, seed) = (&self.specs[tables[at]], table_seed(self.seed, tables[at]));
-                spec.init.row(seed, row - bases[at], weights);
+                let (init, seed) = inits[at];
+                init.row(seed, row - bases[at], weights);
             }
             Ok(())
         };
         let share = f64::from(config.cache_rows) / config.total_rows() as f64;
         let formula = memory_factor(config.dim, config.precision, share, config.policy);
         let cached = config.cache_rows > 0;
-        let group: Box<dyn Lookup> = match device {
-            Device::Cpu => Box::new(CpuGroup::filled(config, &source)?),
-            Device::Gpu(context) => Box::new(Group::filled(context, config, &source)?),
+        let group: Box<dyn Lookup + 'r> = match device {
+            Device::Cpu => placed(config, ranks, move |config| {
+                let of = config.clone();
+                CpuGroup::filled(config, &|row: u32, dim: usize, out: &mut [f32]| first_values(&of, row, dim, out))
+            })?,
+            Device::Gpu(context) => {
+                let context = context.clone();
+                placed(config, ranks, move |config| {
+                    let of = config.clone();
+                    let source = |row: u32, dim: usize, out: &mut [f32]| first_values(&of, row, dim, out);
+                    Group::filled(&context, config, &source)
+                })?
+            }
         };
         Ok(Shared { tables, group, cached, formula })
     }
 }
 
+/// Makes a group, whole or as this rank's part of it.
+fn placed<'r, S: Shard + 'static>(
+    config: GroupConfig,
+    ranks: Option<Ranks<'r>>,
+    mut make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
+) -> Result<Box<dyn Lookup + 'r>, Error> {
+    Ok(match ranks {
+        Some(ranks) => Box::new(dist::Group::new(ranks, config, ranks.shards, make)?),
+        None => Box::new(make(config)?),
+    })
+}
+
 /// A seed for each table, so that tables have different random bits.
 fn table_seed(seed: u64, table: usize) -> u32 {
     fmix32((seed ^ (seed >> 32)) as u32).wrapping_add(fmix32(table as u32 + 1))
-}
-
-/// The bags of several tables, one table after the other.
-fn joined<'a>(bags: impl Iterator<Item = &'a Bags>) -> (Vec<u32>, Vec<u32>) {
-    let (mut indices, mut offsets) = (Vec::new(), vec![0]);
-    for one in bags {
-        let base = indices.len() as u32;
-        offsets.extend(one.offsets[1..].iter().map(|&offset| base + offset));
-        indices.extend(&one.indices);
-    }
-    (indices, offsets)
 }
 
 #[cfg(test)]
@@ -281,9 +319,9 @@ mod tests {
         Hyper { batch: 1, epochs: 1, optimizer, state: None, lr: 0.1, dense_lr: 0.1, decay: false }
     }
 
-    fn tables(settings: [impl Into<Kind>; 3], seed: u64) -> Tables {
+    fn tables(settings: [impl Into<Kind>; 3], seed: u64) -> Tables<'static> {
         let choice = Choice { settings: settings.map(Into::into).to_vec() };
-        Tables::new(&specs(), &choice, &hyper(OptimizerKind::AdaGrad), seed, &Device::Cpu).unwrap()
+        Tables::new(&specs(), &choice, &hyper(OptimizerKind::AdaGrad), seed, &Device::Cpu, None).unwrap()
     }
 
     /// FP32 with a cache of all rows: another group with the same results.
@@ -296,7 +334,7 @@ mod tests {
     };
 
     /// Outputs before and after an update.
-    fn trained(mut tables: Tables) -> [Vec<Vec<f32>>; 2] {
+    fn trained(mut tables: Tables<'_>) -> [Vec<Vec<f32>>; 2] {
         let before = tables.forward(&bags()).unwrap();
         assert_eq!(before.iter().map(Vec::len).collect::<Vec<_>>(), [8, 8, 8], "two bags of dim 4 in each");
         let gradients: Vec<Vec<f32>> =
@@ -327,7 +365,7 @@ mod tests {
             let hyper = Hyper { state, ..hyper(OptimizerKind::AdaGrad) };
             // In rows of dim 4 both types take two words: four halves, or four codes and their scale.
             let specs: Vec<_> = specs().into_iter().map(|table| TableSpec { dim: 16, ..table }).collect();
-            let tables = Tables::new(&specs, &choice, &hyper, 7, &Device::Cpu).unwrap();
+            let tables = Tables::new(&specs, &choice, &hyper, 7, &Device::Cpu, None).unwrap();
             tables.shared.iter().map(|shared| shared.group.memory().record_state).sum::<u64>()
         };
         let low: Kind = Setting::uncached(Precision::Int8, Rounding::Stochastic).into();
@@ -365,7 +403,7 @@ mod tests {
             Fresh { specs: &specs(), hyper: &hyper(OptimizerKind::AdaGrad), seed: 7 }.array(&[0, 1, 2], robe).unwrap();
         assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
         let mut group = CpuRobeGroup::new(config).unwrap();
-        let (indices, offsets) = joined(bags().iter());
+        let Bags { indices, offsets } = Bags::joined(bags().iter());
         let wanted = group.forward(&indices, &offsets, None).unwrap();
         assert_eq!(joint.forward(&bags()).unwrap().concat(), wanted);
         let gradients: Vec<f32> = (0..24).map(|i| i as f32 / 16.0).collect();
@@ -385,10 +423,10 @@ mod tests {
 
     #[test]
     fn an_array_s_memory_is_its_weights() {
-        let factors = tables([ROBE; 3], 0).memory();
+        let factors = tables([ROBE; 3], 0).memory().unwrap();
         assert!((factors.paper - 0.25).abs() < 1e-12, "{factors:?}");
         assert!(factors.kept > 0.5 && factors.kept < 0.5 + 1024.0 / (210.0 * 16.0), "AdaGrad doubles it: {factors:?}");
-        let mixed = tables([ROBE, Kind::FP32, Kind::FP32], 0).memory();
+        let mixed = tables([ROBE, Kind::FP32, Kind::FP32], 0).memory().unwrap();
         assert!((mixed.paper - (0.25 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{mixed:?}");
     }
 
@@ -412,7 +450,7 @@ mod tests {
     #[test]
     fn memory_is_weighed_by_rows() {
         let int8 = Setting::uncached(Precision::Int8, Rounding::Stochastic);
-        let factors = tables([int8, Setting::FP32, Setting::FP32], 0).memory();
+        let factors = tables([int8, Setting::FP32, Setting::FP32], 0).memory().unwrap();
         // 8 / 32 + 64 / (32 * 4) for 70 of 210 rows.
         assert!((factors.paper - (0.75 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{factors:?}");
         // Codes, scale and bias, FP16 state: 20 B a row against 16, and 32 in FP32; plus a few hundred bytes for each group.

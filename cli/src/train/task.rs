@@ -32,6 +32,17 @@ impl Bags {
         self.indices.extend(indices);
         self.offsets.push(self.indices.len() as u32);
     }
+
+    /// The bags of several lists, one list after the other.
+    pub(crate) fn joined<'a>(lists: impl Iterator<Item = &'a Self>) -> Self {
+        let mut joined = Self::new();
+        for one in lists {
+            let base = joined.indices.len() as u32;
+            joined.offsets.extend(one.offsets[1..].iter().map(|&offset| base + offset));
+            joined.indices.extend(&one.indices);
+        }
+        joined
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -118,7 +118,7 @@ impl Training {
             let (end, keep) = how(setup, seed);
             let options = options(setup, end);
             let choice = setup.choice(self.tables()).map_err(anyhow::Error::msg)?;
-            let done = run::run(task, &choice, seed, &options, &keep, &|steps| progress.advance(steps))?;
+            let done = run::run(task, &choice, seed, &options, &keep, &|steps| progress.advance(steps), None)?;
             progress.advance(options.steps(task).saturating_sub(done.steps));
             Ok(done)
         })

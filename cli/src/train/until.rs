@@ -158,7 +158,7 @@ impl Plan<'_> {
         let (task, seed) = (&*self.training.task, self.training.seeds[0]);
         let models = setups.iter().zip(&options).map(|(setup, options)| {
             let choice = setup.choice(self.training.tables()).map_err(anyhow::Error::msg)?;
-            Model::new(task, &choice, seed, options)
+            Model::new(task, &choice, seed, options, None)
         });
         let mut models = models.collect::<anyhow::Result<Vec<_>>>()?;
         let mut took = vec![Vec::new(); models.len()];

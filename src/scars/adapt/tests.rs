@@ -81,15 +81,18 @@ fn check(run: &Run<'_>, rules: &Rules, proposal: &Proposal) -> Result<(), String
                 let cost = (moved as u64 * run.record) as f64;
                 (proposal.now.bytes - bytes) * run.batches as f64 > cost * (1.0 + 1e-9)
             };
-            if same - of(most) >= gain + loss + shares && earned(of(most), most + pinned) {
+            // The fewest rows that are as good as the most, less or plus what rounding may add.
+            let enough = |slack: f64| (0..=most).find(|&size| of(size) <= of(most) + loss + slack);
+            let grown = [-shares, shares].map(enough);
+            let pays = |size: &Option<usize>| size.is_some_and(|size| earned(of(size), size + pinned));
+            if same - of(most) >= gain + loss + shares && grown.iter().all(pays) {
                 return err("growing would have paid");
             }
             if proposal.now.bytes - same >= gain + shares && earned(same, 2 * pinned) {
                 return err("other rows would have paid");
             }
-            let enough = (0..=most).find(|&size| of(size) <= of(most) + loss - shares);
             let fewer = |&size: &usize| size < pinned && size as f64 <= (1.0 - rules.fewer) * pinned as f64;
-            if enough.is_some_and(|size| fewer(&size)) {
+            if enough(-shares).is_some_and(|size| fewer(&size)) {
                 return err("fewer rows would have done");
             }
         }
@@ -155,6 +158,20 @@ fn a_change_that_saves_what_it_costs_is_not_made() {
     assert_eq!(check(&run, &rules, &proposal), Ok(()));
     let twice = Run { batches: 2, counters: Counters { accesses: 178, ..Counters::default() }, ..run };
     assert_eq!(twice.propose(&rules).unwrap().advice, Advice::Grow);
+}
+
+/// One row is hot and not pinned. Loading the 38 other rows that save a little costs more than they save.
+#[test]
+fn other_rows_are_pinned_where_more_would_cost_too_much() {
+    let counts: Vec<u32> = [141, 10, 3, 2].into_iter().chain([1; 45]).collect();
+    let ranked = ranked(&counts);
+    let rules = Rules { gain: 0.0, loss: 0.02, most_rows: 37, ..Rules::default() };
+    let run = Run { training: false, ..run(&ranked, &[4, 38]) };
+    let proposal = run.propose(&rules).unwrap();
+    assert_eq!((proposal.advice, &proposal.rows[..]), (Advice::Repin, &[0, 1][..]));
+    assert_eq!(check(&run, &rules, &proposal), Ok(()));
+    let kept = Proposal { advice: Advice::Keep, rows: run.pinned.clone(), then: proposal.now, moved: 0, ..proposal };
+    assert!(check(&run, &rules, &kept).unwrap_err().starts_with("other rows would have paid"));
 }
 
 /// The run after a proposal was applied, on the same accesses.

@@ -1,14 +1,16 @@
 //! Runs of a group over several ranks (SPEC 11) on random batches.
 
+use std::{ops::Range, path::Path};
+
 use hotrow::{
     Counters, Embedding, Error, GroupConfig, Init, Lookup, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
     ScalerState, Snapshot, StatePrecision,
-    dist::{self, Shard, Threads},
+    dist::{self, Comm, Shard, Threads},
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 /// The number of pieces into which a batch is cut. Each rank has some of them.
-const PIECES: usize = 8;
+pub const PIECES: usize = 8;
 
 /// The bags of one feature in one piece: an index and a weight for each access.
 type Bags = Vec<Vec<(u32, f32)>>;
@@ -29,15 +31,21 @@ pub struct Part {
 
 impl Batch {
     pub fn random(random: &mut StdRng, config: &GroupConfig) -> Self {
-        let features = config.feature_tables();
         let weighted = random.random_bool(0.5);
+        Self::drawn(random, config, weighted, 0..PIECES)
+    }
+
+    /// A batch whose bags are all in these pieces: other ranks have none.
+    fn drawn(random: &mut StdRng, config: &GroupConfig, weighted: bool, pieces: Range<usize>) -> Self {
+        let features = config.feature_tables();
         let longest = random.random_range(0..6);
         let skewed = random.random_bool(0.5);
         let wild = if config.out_of_range == OutOfRange::Error { 0.0 } else { 0.02 };
         let pieces = (0..PIECES)
-            .map(|_| {
+            .map(|piece| {
                 // Every feature has the same number of bags in a piece; some pieces are empty.
-                let bags = if random.random_bool(0.2) { 0 } else { random.random_range(0..9) };
+                let empty = random.random_bool(0.2) || !pieces.contains(&piece);
+                let bags = if empty { 0 } else { random.random_range(0..9) };
                 let mut feature = |&table: &u32| {
                     let rows = config.tables[table as usize];
                     let mut index = || {
@@ -57,7 +65,16 @@ impl Batch {
         Self { pieces, weighted }
     }
 
-    pub fn part(&self, config: &GroupConfig, pieces: std::ops::Range<usize>) -> Part {
+    /// Gives the last bag of a piece an index that no table has.
+    fn with_bad_index(mut self, piece: usize) -> Self {
+        self.pieces[piece].iter_mut().for_each(|bags| bags.push(Vec::new()));
+        if let Some(bag) = self.pieces[piece].last_mut().and_then(|bags| bags.last_mut()) {
+            bag.push((1 << 20, 1.0));
+        }
+        self
+    }
+
+    pub fn part(&self, config: &GroupConfig, pieces: Range<usize>) -> Part {
         let (mut indices, mut weights, mut offsets, mut outputs) = (Vec::new(), Vec::new(), vec![0], Vec::new());
         for feature in 0..config.feature_tables().len() {
             for piece in pieces.clone() {
@@ -109,7 +126,7 @@ pub fn configuration(random: &mut StdRng) -> GroupConfig {
     }
     config.precision = Precision::ALL[random.random_range(0..5)];
     config.rounding = Rounding::ALL[random.random_range(0..2)];
-    config.policy = [Policy::Lru, Policy::Lfu][random.random_range(0..2)];
+    config.policy = Policy::ALL[random.random_range(0..3)];
     config.pooling = Pooling::ALL[random.random_range(0..3)];
     config.out_of_range = OutOfRange::ALL[random.random_range(0..3)];
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
@@ -156,7 +173,78 @@ fn scaler(step: usize) -> ScalerState {
     scaler.decide().unwrap()
 }
 
-/// Runs batches over ranks. `make` makes a shard; with `spoil` one gradient is wrong.
+/// What one rank of a run shows.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// The bits of the outputs of each step, by piece and feature. A step that was refused has none.
+    pub outputs: Vec<Vec<Output>>,
+    pub shards: Vec<(u32, Option<Snapshot>)>,
+    /// Of all ranks.
+    pub counters: Vec<Counters>,
+    /// Every row, the last first.
+    pub rows: Vec<u32>,
+}
+
+/// The rows that a run under [`Policy::Static`] pins.
+fn hottest(config: &GroupConfig) -> Range<u32> {
+    let pins = config.policy == Policy::Static && config.cache_rows > 0;
+    0..if pins { (config.total_rows() as u32).div_ceil(3) } else { 0 }
+}
+
+/// Runs batches as one rank of a job. `make` makes a shard; with `spoil` the gradients have the wrong sign; the checkpoint at the end goes to `save`.
+///
+/// # Errors
+/// Those of the group, except an index outside its table of some rank.
+pub fn on_rank<S: Shard>(
+    comm: impl Comm,
+    (config, shards): (&GroupConfig, u32),
+    batches: &[Batch],
+    spoil: bool,
+    make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
+    save: Option<&Path>,
+) -> Result<Share, Error> {
+    let each = PIECES / comm.size() as usize;
+    let pieces = comm.rank() as usize * each..(comm.rank() as usize + 1) * each;
+    let mut group = dist::Group::new(comm, config.clone(), shards, make)?;
+    for (number, shard) in group.shards() {
+        let rows: Vec<u32> = hottest(config).filter(|row| row % shards == number).map(|row| row / shards).collect();
+        if let Some(shard) = shard.filter(|_| !rows.is_empty()) {
+            let ways = shard.layout().ways.div_ceil(2);
+            shard.pin(&rows, ways)?;
+        }
+    }
+    let mut outputs = Vec::new();
+    for (step, batch) in batches.iter().enumerate() {
+        let part = batch.part(config, pieces.clone());
+        let frozen = group.forward_frozen(&part.indices, &part.offsets, part.weights.as_deref());
+        let found = match group.forward(&part.indices, &part.offsets, part.weights.as_deref()) {
+            Err(Error::IndexOutOfRange { .. } | Error::Rank { .. }) => {
+                outputs.push(Vec::new());
+                continue;
+            }
+            found => found?,
+        };
+        // Under LFU a row of the batch may be written back, and rounded, before it is read.
+        assert!(config.policy == Policy::Lfu || bits(&frozen?) == bits(&found), "frozen");
+        let mut gradients = part.gradients(step);
+        let of_weights = group.weight_gradient(&part.indices, &part.offsets, &gradients)?;
+        assert_eq!(of_weights.len(), part.indices.len());
+        if spoil {
+            gradients.iter_mut().for_each(|gradient| *gradient = -*gradient);
+        }
+        group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step))?;
+        outputs.push(part.pieces(&found));
+    }
+    let counters = group.counters()?;
+    let rows: Vec<u32> = (0..config.total_rows() as u32).rev().collect();
+    let rows = bits(&group.read_rows(&rows)?);
+    save.map_or(Ok(()), |folder| group.save(folder))?;
+    let snapshot = |(number, shard): (u32, Option<&mut S>)| Ok((number, shard.map(|s| s.snapshot()).transpose()?));
+    let shards = group.shards().map(snapshot).collect::<Result<_, Error>>()?;
+    Ok(Share { outputs, shards, counters, rows })
+}
+
+/// Runs batches over ranks. `make` makes a shard; with `spoil` the gradients have the wrong sign.
 pub fn over_ranks<S: Shard>(
     config: &GroupConfig,
     shards: u32,
@@ -165,37 +253,9 @@ pub fn over_ranks<S: Shard>(
     spoil: bool,
     make: impl Fn(GroupConfig) -> Result<S, Error> + Sync + Clone + 'static,
 ) -> Seen {
-    let parts = Threads::run(ranks, |comm: &mut Threads| {
-        let mut group = dist::Group::new(comm, config.clone(), shards, make.clone())?;
-        let each = PIECES / ranks as usize;
-        let pieces = group.rank() as usize * each..(group.rank() as usize + 1) * each;
-        let mut outputs = Vec::new();
-        for (step, batch) in batches.iter().enumerate() {
-            let part = batch.part(config, pieces.clone());
-            let frozen = group.forward_frozen(&part.indices, &part.offsets, part.weights.as_deref())?;
-            let found = group.forward(&part.indices, &part.offsets, part.weights.as_deref())?;
-            // Under LFU a row of the batch may be written back, and rounded, before it is read.
-            assert!(config.policy == Policy::Lfu || bits(&frozen) == bits(&found), "frozen");
-            let mut gradients = part.gradients(step);
-            let of_weights = group.weight_gradient(&part.indices, &part.offsets, &gradients)?;
-            assert_eq!(of_weights.len(), part.indices.len());
-            if spoil
-                && step == 0
-                && let Some(first) = gradients.first_mut()
-            {
-                *first += 0.5;
-            }
-            group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step))?;
-            outputs.push(part.pieces(&found));
-        }
-        let counters = group.counters()?;
-        let rows: Vec<u32> = (0..config.total_rows() as u32).rev().collect();
-        let rows = bits(&group.read_rows(&rows)?);
-        let shards: Result<Vec<_>, Error> =
-            group.shards().map(|(_, shard)| shard.map(|s| s.snapshot()).transpose()).collect();
-        Ok(Seen { outputs, shards: shards?, counters, rows })
-    })
-    .unwrap_or_else(|error| panic!("{error}"));
+    let parts =
+        Threads::run(ranks, |comm: &mut Threads| on_rank(comm, (config, shards), batches, spoil, make.clone(), None))
+            .unwrap_or_else(|error| panic!("{error}"));
     assert!(parts.iter().all(|part| part.rows == parts[0].rows && part.counters == parts[0].counters));
     let steps = (0..batches.len()).map(|step| {
         let mut pieces: Vec<_> = parts.iter().flat_map(|part| part.outputs[step].clone()).collect();
@@ -203,13 +263,18 @@ pub fn over_ranks<S: Shard>(
         pieces
     });
     let outputs = steps.collect();
-    let shards = parts.iter().flat_map(|part| part.shards.clone()).collect();
+    let shards = parts.iter().flat_map(|part| part.shards.iter().map(|(_, shard)| shard.clone())).collect();
     Seen { outputs, shards, counters: parts[0].counters.clone(), rows: parts[0].rows.clone() }
 }
 
 /// The same run on a plain group.
 pub fn alone(mut group: impl Embedding, batches: &[Batch]) -> Seen {
     let config = &Embedding::config(&group).clone();
+    let rows: Vec<u32> = hottest(config).collect();
+    if !rows.is_empty() {
+        let ways = group.layout().ways.div_ceil(2);
+        group.pin(&rows, ways).unwrap();
+    }
     let mut outputs = Vec::new();
     for (step, batch) in batches.iter().enumerate() {
         let part = batch.part(config, 0..PIECES);
@@ -226,4 +291,67 @@ pub fn alone(mut group: impl Embedding, batches: &[Batch]) -> Seen {
         counters: group.counters().unwrap(),
         rows: bits(&group.read_rows(&rows).unwrap()),
     }
+}
+
+/// A run whose bits are compared between numbers of ranks.
+pub struct Listed {
+    pub name: &'static str,
+    pub config: GroupConfig,
+    pub batches: Vec<Batch>,
+}
+
+/// The runs that jobs of real ranks are compared by: every policy, precision, pooling and optimiser. Each has six steps, and the gradients of the fourth
+/// overflow.
+#[must_use]
+pub fn listed() -> Vec<Listed> {
+    use {Policy::*, Pooling::*, Precision::*};
+    let adam = || Optimizer::adam(0.05);
+    let rule = Optimizer::row_wise_adam(0.05).with_own_count(true);
+    let runs = [
+        ("fp32-lru-sum-sgd", Fp32, Lru, Sum, Optimizer::sgd(0.05), false),
+        ("fp16-lfu-mean-weights-adagrad", Fp16, Lfu, Mean, Optimizer::adagrad(0.05), true),
+        ("int8-lru-none-row-wise-adagrad", Int8, Lru, None, Optimizer::row_wise_adagrad(0.05), false),
+        ("int4-lfu-sum-weights-momentum", Int4, Lfu, Sum, Optimizer::momentum(0.05), true),
+        ("int2-lru-mean-adam-clip", Int2, Lru, Mean, adam().with_clip_norm(Some(0.8)), false),
+        ("int4-static-none-weights-row-wise-adam", Int4, Static, None, rule, true),
+        ("fp32-lfu-mean-adam", Fp32, Lfu, Mean, adam(), false),
+        ("int8-state-int8-lru-sum-adam", Int8, Lru, Sum, adam(), false),
+        ("int8-no-cache-sum-weights-adagrad", Int8, Lru, Sum, Optimizer::adagrad(0.05), true),
+        ("int8-lru-empty-parts", Int8, Lru, Sum, Optimizer::row_wise_adagrad(0.05), false),
+        ("int8-lfu-bad-index-refused", Int8, Lfu, Mean, Optimizer::row_wise_adagrad(0.05), true),
+        ("int8-lru-bad-index-left-out", Int8, Lru, Sum, Optimizer::row_wise_adagrad(0.05), true),
+    ];
+    let run = |(name, precision, policy, pooling, optimizer, weighted): (&'static str, _, _, _, _, bool)| {
+        let mut random = StdRng::seed_from_u64(name.len() as u64);
+        let mut config = GroupConfig::new(&[300, 40], 8);
+        // Two features look up the first table.
+        config.features = vec![0, 1, 0];
+        (config.precision, config.policy, config.pooling, config.optimizer) = (precision, policy, pooling, optimizer);
+        config.init = Init::Uniform { low: -1.0, high: 1.0 };
+        // Small sets, so that rows are evicted.
+        (config.cache_rows, config.ways) = (if name.contains("no-cache") { 0 } else { 64 }, 4);
+        config.state = name.contains("state-int8").then_some(StatePrecision::Int8);
+        if name.contains("left-out") {
+            config.out_of_range = OutOfRange::Skip;
+        }
+        let mut batches: Vec<Batch> = (0..6)
+            .map(|step| {
+                let pieces = if name.contains("empty") { step..step + 1 } else { 0..PIECES };
+                Batch::drawn(&mut random, &config, weighted, pieces)
+            })
+            .collect();
+        if name.contains("refused") {
+            let last = batches.pop().map(|batch| batch.with_bad_index(5));
+            batches.insert(2, last.unwrap_or_else(|| unreachable!("six batches")));
+        }
+        Listed { name, config, batches }
+    };
+    runs.into_iter().map(run).collect()
+}
+
+/// So many rows, drawn evenly.
+#[must_use]
+pub fn uniform(rows: u32, accesses: u32, seed: u64) -> Vec<u32> {
+    let mut random = StdRng::seed_from_u64(seed);
+    (0..accesses).map(|_| random.random_range(0..rows)).collect()
 }

@@ -177,14 +177,14 @@ mod tests {
             device: Device::Cpu,
         };
         let choice = Setup::FP32.choice(&task.about.tables).unwrap();
-        let found = run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}).unwrap();
+        let found = run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}, None).unwrap();
         let [blind, best] = task.about.bounds.unwrap();
         assert!(found.loss < blind - 0.2 * (blind - best), "{found:?}, blind {blind}, best {best}");
         assert!(found.loss > best, "{found:?}, best {best}");
         assert!(found.auc.unwrap() > 0.6, "{found:?}");
         // Without training the loss does not fall so far.
         options.limit = Some(1);
-        let untrained = run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}).unwrap();
+        let untrained = run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}, None).unwrap();
         assert!(untrained.loss > blind - 0.2 * (blind - best), "{untrained:?}");
     }
 }

@@ -1,0 +1,62 @@
+//! The listed runs of groups on the ranks of this job, with files that are the same bytes for every number of ranks.
+
+use std::{fs, path::PathBuf};
+
+use clap::Args;
+use hotrow::{CpuGroup, dist::Comm as _};
+use hotrow_harness::ranks::{Listed, Share, listed, on_rank};
+
+use crate::{comm::Mpi, job::Outcome};
+
+/// The virtual shards of every run.
+const SHARDS: u32 = 8;
+
+/// Runs a fixed list of groups over the ranks of this job, and writes what they compute.
+#[derive(Debug, Args)]
+pub(crate) struct Same {
+    /// The folder of the files, which all ranks see.
+    #[arg(long)]
+    out: PathBuf,
+    /// Makes gradients wrong, to show that the files then differ.
+    #[arg(long)]
+    spoil: bool,
+}
+
+/// Writes, of each run, the checkpoint (rows, states, tags, counters), the outputs of each piece of the batches, and what all ranks read. A piece's file comes
+/// from the rank that has it.
+pub(crate) fn run(comm: &mut Mpi, same: &Same) -> Outcome {
+    let runs = listed();
+    for Listed { name, config, batches } in &runs {
+        let folder = same.out.join(name);
+        fs::create_dir_all(&folder)?;
+        let save = folder.join("checkpoint");
+        let found = on_rank(&mut *comm, (config, SHARDS), batches, same.spoil, CpuGroup::new, Some(&save));
+        let Share { outputs, counters, rows, .. } = found.map_err(|error| format!("{name}: {error}"))?;
+        let mut text = String::new();
+        for (step, outputs) in outputs.iter().enumerate() {
+            for ((piece, feature), bits) in outputs {
+                fs::write(folder.join(format!("outputs-{step}-{piece}-{feature}")), format!("{bits:08x?}\n"))?;
+            }
+            if outputs.is_empty() {
+                text += &format!("step {step} was refused\n");
+            }
+        }
+        text += &format!("{counters:#?}\n{rows:08x?}\n");
+        // All ranks have the same.
+        let own = folder.join(format!("all-of-{}", comm.rank()));
+        fs::write(&own, &text)?;
+        comm.max(0)?;
+        let first = fs::read_to_string(folder.join("all-of-0"))?;
+        if first != text {
+            return Err(format!("{name}: wanted the counters, rows and refused steps of rank 0, found others").into());
+        }
+        comm.max(0)?;
+        if comm.rank() != 0 {
+            fs::remove_file(own)?;
+        }
+    }
+    if comm.rank() == 0 {
+        crate::say(&format!("{} runs, ranks: {}", runs.len(), comm.size()))?;
+    }
+    Ok(())
+}
