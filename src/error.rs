@@ -343,9 +343,12 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The device was lost or a read-back failed.
-    #[error("device: wanted an answer, found {reason}; create the device and the group anew")]
+    #[error(
+        "device: wanted an answer, found {reason}; create the device and the group anew, and load the last checkpoint, which is whole; \
+         a store has the rows of its step, or newer ones"
+    )]
     Device {
-        /// The message of wgpu.
+        /// "device lost" and the message of wgpu, or that message alone.
         reason: String,
     },
 }

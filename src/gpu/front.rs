@@ -55,6 +55,11 @@ impl<P> Front<P> {
             sums: Sums::default(),
         })
     }
+
+    /// As [`StepState::not_prefetched`]; a lost device is named instead.
+    pub(crate) fn not_prefetched(&self, call: &'static str) -> Result<(), Error> {
+        self.state.not_prefetched(call).map_err(|error| self.context.or_lost(error))
+    }
 }
 
 /// A kind of table on a device. It says how its stages are recorded.
@@ -338,7 +343,7 @@ pub(crate) trait Kind: Sized {
 
     /// Reads the newest values of linear rows.
     async fn rows_read(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        self.front().state.not_prefetched("read_rows")?;
+        self.front().not_prefetched("read_rows")?;
         let context = self.front().context.clone();
         let read = async {
             self.quiet().await?;
@@ -356,7 +361,7 @@ pub(crate) trait Kind: Sized {
     }
 
     async fn counters_now(&mut self) -> Result<Vec<Counters>, Error> {
-        self.front().state.not_prefetched("counters")?;
+        self.front().not_prefetched("counters")?;
         let context = self.front().context.clone();
         let read = async {
             self.quiet().await?;

@@ -56,7 +56,7 @@ impl Seen {
             copies.target = Some(Target { buffer: mapped, mapped: found.is_some() });
             copies.newest = found.or(copies.newest.take());
         });
-        context.queue().submit([encoder.finish()]);
+        context.submit(encoder);
     }
 }
 

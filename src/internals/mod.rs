@@ -7,21 +7,21 @@ use crate::{
     error::Error,
     gpu::{
         cached::group::Group,
-        engine::{bind_cache::Held, context::Context},
+        engine::{bind_cache::Held, context::Context, options::ContextOptions},
         stages::KERNELS,
     },
     wgsl::{Bodies, ComposedShader, Kernel},
 };
 pub use crate::{record::rows, table::batch::check_offsets};
+pub use harness::Deduped;
+pub use pieces::Pieces;
+
 /// The shape in the first bytes of a file of numpy's, if these bytes have the whole header and it is that of an array of numbers.
 #[cfg(all(feature = "npy", any(unix, windows)))]
 #[must_use]
 pub fn npy_shape(start: &[u8]) -> Option<Vec<u64>> {
     crate::source::plain_shape(start)
 }
-
-pub use harness::Deduped;
-pub use pieces::Pieces;
 
 /// Structs and constants that host and shaders share.
 pub mod layout {
@@ -98,6 +98,16 @@ pub fn held_bindings(context: &Context) -> Held {
 #[must_use]
 pub fn objects_made(context: &Context) -> u64 {
     context.objects_made()
+}
+
+/// A context that loses its device before its `moment`-th submission or map, counted from 1, and builds each pipeline at its first use.
+///
+/// # Errors
+/// As [`Context::new`].
+pub fn context_to_lose(device: &wgpu::Device, queue: &wgpu::Queue, moment: u64) -> Result<Context, Error> {
+    let context = Context::with_kernels(device, queue, &[], &ContextOptions::default())?;
+    context.moments().end_at(moment);
+    Ok(context)
 }
 
 /// The packed table of a group, a buffer for each shard; empty for a staged table. Rows that are in the cache may be newer there.

@@ -17,6 +17,7 @@ mod futures;
 mod grid;
 mod lanes;
 mod lockstep;
+mod lost;
 mod low_precision;
 mod memory;
 mod naive_runs;

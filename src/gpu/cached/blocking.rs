@@ -33,11 +33,11 @@ impl Embedding for Group {
         let context = self.front.context.clone();
         context.guarded(|| {
             self.check()?;
-            self.front.state.not_prefetched("prefetch")?;
+            self.front.not_prefetched("prefetch")?;
             let batch = self.uploaded(indices, offsets, weights)?;
             let mut encoder = self.encoder();
             self.decide(&mut encoder, &batch.batch())?;
-            let after = self.front.context.queue().submit([encoder.finish()]);
+            let after = self.front.context.submit(encoder);
             self.fetch_meanwhile(after);
             Ok(())
         })
@@ -69,7 +69,7 @@ impl Embedding for Group {
     }
 
     fn reset(&mut self) -> Result<(), Error> {
-        self.front.state.not_prefetched("reset")?;
+        self.front.not_prefetched("reset")?;
         self.waiting(|this| {
             this.front.state.not_pending("reset")?;
             let context = this.front.context.clone();
@@ -81,7 +81,7 @@ impl Embedding for Group {
     }
 
     fn reset_discarding(&mut self) -> Result<(), Error> {
-        self.front.state.not_prefetched("reset")?;
+        self.front.not_prefetched("reset")?;
         self.waiting(|this| {
             let mut encoder = this.encoder();
             this.record_reset_discarding(&mut encoder)?;
@@ -90,7 +90,7 @@ impl Embedding for Group {
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
-        self.front.state.not_prefetched("write_rows")?;
+        self.front.not_prefetched("write_rows")?;
         self.waiting(|this| {
             this.front.state.not_pending("write_rows")?;
             let (ascending, values) = batch::rows_to_write(&this.tables.layout, rows, values)?;
@@ -123,7 +123,7 @@ impl Embedding for Group {
     }
 
     fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
-        self.front.state.not_prefetched("pin")?;
+        self.front.not_prefetched("pin")?;
         self.waiting(|this| {
             this.front.state.not_pending("pin")?;
             batch::check_rows(&this.tables.layout, rows, "pin")?;
@@ -132,7 +132,7 @@ impl Embedding for Group {
     }
 
     fn pinned(&mut self) -> Result<Vec<u32>, Error> {
-        self.front.state.not_prefetched("pinned")?;
+        self.front.not_prefetched("pinned")?;
         self.waiting(|this| {
             let ways = this.part(Part::Ways)?;
             Ok(pins::pinned(&this.tables.layout, &ways))
@@ -140,7 +140,7 @@ impl Embedding for Group {
     }
 
     fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
-        self.front.state.not_prefetched("resize_cache")?;
+        self.front.not_prefetched("resize_cache")?;
         self.waiting(|this| {
             this.front.state.not_pending("resize_cache")?;
             this.resize(cache_rows)
@@ -153,7 +153,7 @@ impl Embedding for Group {
     }
 
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
-        self.front.state.not_prefetched("write_part")?;
+        self.front.not_prefetched("write_part")?;
         self.waiting(|this| this.write_words(part, first_word, words))
     }
 }

@@ -60,7 +60,7 @@ impl Group {
             if self.staged.is_some() && !reader.has_turn(free) {
                 return Ok(false);
             }
-            self.front.state.not_prefetched("record_feedback")?;
+            self.front.not_prefetched("record_feedback")?;
             self.front.state.not_pending("record_feedback")?;
             let layout = &self.tables.layout;
             let rows = wanted.list.rows;
@@ -109,7 +109,7 @@ impl Group {
                 self.front.state.prefetch(prefetched);
                 return Err(error);
             }
-            context.queue().submit([encoder.finish()]);
+            context.submit(encoder);
             Ok(true)
         })
     }

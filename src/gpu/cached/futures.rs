@@ -31,7 +31,7 @@ impl Group {
 
     /// Decides a staged step and fetches its missing records. If the host fails, the batch stays prefetched.
     pub(crate) async fn record_staged(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
-        self.front.state.not_prefetched("forward")?;
+        self.front.not_prefetched("forward")?;
         self.front.state.end_forward(); // its step scratch is overwritten
         // A failing store must be reported here: after `decide` the tags are a step ahead of the rows.
         if let Some(staged) = &mut self.staged {
@@ -39,7 +39,7 @@ impl Group {
         }
         let mut encoder = self.encoder();
         self.decide(&mut encoder, batch)?;
-        self.front.context.queue().submit([encoder.finish()]);
+        self.front.context.submit(encoder);
         self.fetched().await
     }
 
@@ -75,7 +75,7 @@ impl Group {
     /// # Errors
     /// As [`Embedding::flush`](crate::Embedding::flush).
     pub async fn flush_async(&mut self) -> Result<(), Error> {
-        self.front.state.not_prefetched("flush")?;
+        self.front.not_prefetched("flush")?;
         let context = self.front.context.clone();
         let flushed = async {
             self.quiet().await?;
@@ -89,7 +89,7 @@ impl Group {
     /// # Errors
     /// As [`Embedding::read_part`](crate::Embedding::read_part).
     pub async fn read_part_async(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
-        self.front.state.not_prefetched("read_part")?;
+        self.front.not_prefetched("read_part")?;
         let context = self.front.context.clone();
         let read = async {
             self.quiet().await?;

@@ -304,7 +304,7 @@ impl Group {
     pub fn record_flush(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         let context = self.front.context.clone();
         context.guarded(|| {
-            self.front.state.not_prefetched("flush")?;
+            self.front.not_prefetched("flush")?;
             self.not_staged("recording a flush", "call Embedding::flush, which waits")?;
             let layout = &self.tables.layout;
             if layout.sets == 0 {
@@ -334,7 +334,7 @@ impl Group {
     pub fn record_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         let context = self.front.context.clone();
         context.guarded(|| {
-            self.front.state.not_prefetched("reset")?;
+            self.front.not_prefetched("reset")?;
             self.front.state.not_pending("reset")?;
             let layout = &self.tables.layout;
             let uniform =
@@ -392,7 +392,7 @@ impl Kind for Group {
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
     ) -> Result<u32, Error> {
-        self.front.state.not_prefetched("forward")?;
+        self.front.not_prefetched("forward")?;
         let params = self.batch_params(batch, mode)?;
         let indices = params.indices;
         // Checks the batch before the scratch of the last forward is overwritten.

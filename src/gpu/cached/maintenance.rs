@@ -46,7 +46,7 @@ impl Group {
         let mut first = context.new_encoder();
         record_decisions(context, &mut first, tables, space, params, bound);
         let fetch = staged.ask(context, &mut first, space, room);
-        context.queue().submit([first.finish()]);
+        context.submit(first);
         let arrivals = fetch.maintenance().run_async().await?;
         let side_flight = staged.arrive_side_flight(context, encoder, tables, &arrivals, most)?;
         let records = side_flight.as_ref().map_or(Records::Nothing, |side_flight| side_flight.records());
@@ -61,7 +61,7 @@ impl Group {
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
-        self.front.state.not_prefetched("forward_frozen")?;
+        self.front.not_prefetched("forward_frozen")?;
         let params = self.batch_params(batch, Mode::Frozen)?;
         let dummy = self.front.dummy.clone();
         let bound = Bound::of(&self.front.context, &dummy, batch, &params)?;

@@ -41,7 +41,7 @@ impl Group {
     }
 
     pub(crate) fn decide(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
-        self.front.state.not_prefetched("prefetch")?;
+        self.front.not_prefetched("prefetch")?;
         let params = self.batch_params(batch, Mode::Train)?;
         let dummy = self.front.dummy.clone();
         let bound = Bound::of(&self.front.context, &dummy, batch, &params)?;

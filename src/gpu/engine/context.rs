@@ -16,6 +16,7 @@ use crate::{
         bind_cache::{BindCache, Held},
         caps::{Caps, STORAGE_BUFFERS},
         faults::Faults,
+        lost::{Moments, failed, is_lost},
         options::{ContextOptions, Shaders},
         timeline::Timeline,
         wait::CALLS_WAIT,
@@ -76,6 +77,7 @@ struct Inner {
     bind_cache: BindCache,
     /// Buffers, bind groups and pipelines made so far.
     made: AtomicU64,
+    moments: Moments,
     faults: Faults,
 }
 
@@ -180,8 +182,9 @@ impl Context {
         }
         let max_groups = max_groups.unwrap_or(caps.max_groups).clamp(1, caps.max_groups);
         let (device, queue) = (device.clone(), queue.clone());
-        let (pipelines, bind_cache, made, faults) = <_>::default();
-        let inner = Inner { device, queue, caps, kernels, recipe, pipelines, max_groups, bind_cache, made, faults };
+        let (pipelines, bind_cache, made, moments, faults) = <_>::default();
+        let inner =
+            Inner { device, queue, caps, kernels, recipe, pipelines, max_groups, bind_cache, made, moments, faults };
         let context = Self { inner: Arc::new(inner), timeline: None };
         context.build(kernels.iter().filter(|kernel| !wgsl::is_cut(kernel)).map(|kernel| (*kernel, Cut::ONE)))?;
         Ok(context)
@@ -257,11 +260,17 @@ impl Context {
         for &(kernel, cut) in &wanted {
             self.pipeline(kernel, cut);
         }
-        let built = self.inner.faults.judge(scope, |error| Error::Unsupported {
-            what: "shaders",
-            wanted: "a device that compiles them".into(),
-            found: error.to_string(),
-            remedy: "report the message with `hotrow info`",
+        let device = self.device().clone();
+        let built = self.judge(scope, move |error| {
+            if is_lost(&device) {
+                return failed(&device, &error);
+            }
+            Error::Unsupported {
+                what: "shaders",
+                wanted: "a device that compiles them".into(),
+                found: error.to_string(),
+                remedy: "report the message with `hotrow info`",
+            }
         });
         if built.is_err() {
             let mut built = self.inner.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -294,8 +303,8 @@ impl Context {
         self.check()?;
         let scope = self.inner.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let done = work();
-        let judged = self.inner.faults.judge(scope, |error| refused(&error));
-        done.and_then(|done| judged.map(|()| done))
+        let judged = self.judge(scope, self.refused());
+        done.and_then(|done| judged.map(|()| done)).map_err(|error| self.or_lost(error))
     }
 
     /// As [`guarded`](Self::guarded), for work that waits: each poll has an error scope of its own, so none is held while it waits.
@@ -334,6 +343,18 @@ impl Context {
         self.inner.faults.settled().await
     }
 
+    /// Names what wgpu refuses.
+    fn refused(&self) -> impl FnOnce(wgpu::Error) -> Error + Send + 'static {
+        let device = self.device().clone();
+        move |error| failed(&device, &error)
+    }
+
+    /// The loss of the device, if it is lost, in place of another error: the call that finds a loss breaks the order of the calls after it.
+    pub(crate) fn or_lost(&self, error: Error) -> Error {
+        let other = !matches!(error, Error::Device { .. });
+        if other && is_lost(self.device()) { self.failed(&error) } else { error }
+    }
+
     /// Ends an error scope, and returns its error as `named`.
     pub(crate) fn judge(
         &self,
@@ -364,14 +385,14 @@ impl Context {
         let buffer =
             self.new_buffer(&wgpu::BufferDescriptor { label: Some(&label), size, usage, mapped_at_creation: false });
         let memory = self.judge(memory, move |_| Error::OutOfMemory { what, bytes: size });
-        let valid = self.judge(validation, |error| refused(&error));
+        let valid = self.judge(validation, self.refused());
         memory.and(valid).map(|()| buffer)
     }
 
     /// Delivers what the device has finished. It does not wait.
     pub(crate) fn poll(&self) -> Result<(), Error> {
         let polled = self.device().poll(wgpu::PollType::Poll);
-        polled.map(drop).map_err(|error| Error::Device { reason: error.to_string() })
+        polled.map(drop).map_err(|error| self.failed(&error))
     }
 
     pub(crate) fn new_encoder(&self) -> wgpu::CommandEncoder {
@@ -425,6 +446,22 @@ impl Context {
         self.inner.device.create_buffer(descriptor)
     }
 
+    /// Every submission of the crate is made here.
+    pub(crate) fn submit(&self, encoder: impl Into<Option<wgpu::CommandEncoder>>) -> wgpu::SubmissionIndex {
+        self.moments().pass(self.device());
+        self.queue().submit(encoder.into().map(wgpu::CommandEncoder::finish))
+    }
+
+    /// The submissions and maps of the context.
+    pub(crate) fn moments(&self) -> &Moments {
+        &self.inner.moments
+    }
+
+    /// What wgpu has found, as an error that says whether the device is lost.
+    pub(crate) fn failed(&self, found: &impl std::fmt::Display) -> Error {
+        failed(self.device(), found)
+    }
+
     /// Every bind group of the crate is made here.
     pub(crate) fn new_bind_group(&self, descriptor: &wgpu::BindGroupDescriptor<'_>) -> wgpu::BindGroup {
         self.inner.made.fetch_add(1, Relaxed);
@@ -460,11 +497,6 @@ impl Context {
         buffer.unmap();
         buffer
     }
-}
-
-/// What wgpu refuses, as an error.
-fn refused(error: &wgpu::Error) -> Error {
-    Error::Device { reason: error.to_string() }
 }
 
 fn pipeline(device: &wgpu::Device, name: &str, bindings: &[(Access, String)], module: &wgpu::ShaderModule) -> Pipeline {

@@ -7,6 +7,7 @@ pub(crate) mod caps;
 pub(crate) mod changing;
 pub(crate) mod context;
 pub(crate) mod faults;
+pub(crate) mod lost;
 pub(crate) mod options;
 pub(crate) mod readback;
 pub(crate) mod scratch;

@@ -9,7 +9,7 @@ use crate::gpu::engine::wait::{block_on, wait};
 use crate::{
     config::GroupConfig,
     error::Error,
-    gpu::engine::{context::Context, wait::driven},
+    gpu::engine::{context::Context, lost::is_lost, wait::driven},
     memory::Allocation,
     table::{batch, layout::Step},
 };
@@ -63,11 +63,14 @@ impl Context {
         targets: &[(wgpu::Buffer, u64)],
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
-        self.queue().submit([encoder.finish()]);
+        self.submit(encoder);
         if targets.is_empty() {
-            return self.idle().await;
+            self.idle().await?;
+            // A lost device says that it has done everything.
+            return if is_lost(self.device()) { Err(self.failed(&"no work done")) } else { Ok(()) };
         }
         let mut receivers = Vec::new();
+        self.moments().pass(self.device());
         for (target, _) in targets {
             let (sender, receiver) = oneshot_channel();
             target.map_async(wgpu::MapMode::Read, .., move |result| {
@@ -76,14 +79,13 @@ impl Context {
             });
             receivers.push(receiver);
         }
-        let lost = |reason: String| Error::Device { reason };
         for ((target, bytes), receiver) in targets.iter().zip(receivers) {
             match driven(self.device(), receiver.receive()).await? {
                 Some(Ok(())) => {}
-                Some(Err(error)) => return Err(lost(error.to_string())),
-                None => return Err(lost("no answer to a mapping".into())),
+                Some(Err(error)) => return Err(self.failed(&error)),
+                None => return Err(self.failed(&"no answer to a mapping")),
             }
-            each(&target.get_mapped_range(..*bytes).map_err(|error| lost(error.to_string()))?);
+            each(&target.get_mapped_range(..*bytes).map_err(|error| self.failed(&error))?);
             target.unmap();
         }
         Ok(())
@@ -216,7 +218,7 @@ impl Reports {
     /// Returns the error of the earliest skipped step, once its report has arrived. Each error is returned once.
     pub(crate) fn check(&self, context: &Context, config: &GroupConfig) -> Result<(), Error> {
         let polled = context.device().poll(wgpu::PollType::Poll);
-        polled.map_err(|error| Error::Device { reason: error.to_string() })?;
+        polled.map_err(|error| context.failed(&error))?;
         let faults = &mut self.lock().faults;
         let first = (!faults.is_empty()).then(|| faults.remove(0));
         first.and_then(|(step, indices)| batch::fault(config, &step, indices)).map_or(Ok(()), Err)

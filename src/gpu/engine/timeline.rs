@@ -10,7 +10,10 @@ use futures_intrusive::channel::shared::oneshot_channel;
 
 #[cfg(not(target_family = "wasm"))]
 use crate::gpu::engine::wait::{block_on, wait};
-use crate::{error::Error, gpu::engine::wait::driven};
+use crate::{
+    error::Error,
+    gpu::engine::{lost::failed, wait::driven},
+};
 
 /// Most stamps of a set; WebGPU's limit for a query set.
 const STAMPS: u32 = 4096;
@@ -295,7 +298,6 @@ impl Stamps {
     }
 
     async fn read(&self, device: &wgpu::Device, count: u32) -> Result<Vec<u64>, Error> {
-        let lost = |reason: String| Error::Device { reason };
         let (sender, receiver) = oneshot_channel();
         self.mapped.map_async(wgpu::MapMode::Read, .., move |result| {
             // The receiver may be gone if the wait below failed.
@@ -303,11 +305,11 @@ impl Stamps {
         });
         match driven(device, receiver.receive()).await? {
             Some(Ok(())) => {}
-            Some(Err(error)) => return Err(lost(error.to_string())),
-            None => return Err(lost("no answer to a mapping".into())),
+            Some(Err(error)) => return Err(failed(device, &error)),
+            None => return Err(failed(device, &"no answer to a mapping")),
         }
         let ticks = {
-            let view = self.mapped.get_mapped_range(..).map_err(|error| lost(error.to_string()))?;
+            let view = self.mapped.get_mapped_range(..).map_err(|error| failed(device, &error))?;
             let words = view.chunks_exact(STAMP as usize).take(count as usize);
             words.map(|bytes| u64::from_le_bytes(std::array::from_fn(|i| bytes[i]))).collect()
         };

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::error::Error;
+use crate::{error::Error, gpu::engine::lost::failed};
 
 /// Whether a call may wait for the device.
 pub(crate) const CALLS_WAIT: bool = cfg!(not(target_family = "wasm"));
@@ -19,7 +19,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
 #[cfg(not(target_family = "wasm"))]
 pub(crate) fn wait(device: &wgpu::Device, submission_index: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
     let wait = wgpu::PollType::Wait { submission_index, timeout: Some(PATIENCE) };
-    device.poll(wait).map(drop).map_err(|error| Error::Device { reason: error.to_string() })
+    device.poll(wait).map(drop).map_err(|error| failed(device, &error))
 }
 
 /// Runs `future`, which waits for answers of the device, to its end.
@@ -40,7 +40,7 @@ pub(crate) async fn driven<T>(device: &wgpu::Device, future: impl Future<Output 
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {
         if CALLS_WAIT && let Err(error) = device.poll(wgpu::PollType::Poll) {
-            return Poll::Ready(Err(Error::Device { reason: error.to_string() }));
+            return Poll::Ready(Err(failed(device, &error)));
         }
         let polled = future.as_mut().poll(cx);
         if CALLS_WAIT && polled.is_pending() {

@@ -122,13 +122,13 @@ impl Download {
         match known.fate {
             Some(Fate::Here) => {}
             Some(Fate::Lost) => {
-                return Err(Error::Device { reason: "a buffer could not be mapped: the device is lost".into() });
+                return Err(Error::Device { reason: "device lost (a buffer could not be mapped)".into() });
             }
             Some(Fate::Dropped) => return order("an encoder that was dropped"),
             None => return order("an encoder that has not been submitted"),
         }
         drop(known);
-        let lost = |error: wgpu::MapRangeError| Error::Device { reason: error.to_string() };
+        let lost = |error: wgpu::MapRangeError| Error::Device { reason: format!("device lost ({error})") };
         let range = self.buffer.get_mapped_range(..bytes).map_err(lost)?;
         Ok(work(&range))
     }

@@ -123,7 +123,7 @@ impl Fetch {
                 let mut encoder = self.context.new_encoder();
                 encoder.copy_buffer_to_buffer(&listing.moves, from, &buffer, 0, rest);
                 listing.rest = Some(Box::new(Download::record(&encoder, buffer)));
-                self.context.queue().submit([encoder.finish()]);
+                self.context.submit(encoder);
                 asked = true;
             }
         }
@@ -324,7 +324,9 @@ impl Fetch {
 }
 
 fn write(buffer: &wgpu::Buffer, range: std::ops::Range<u64>, bytes: &[u8]) -> Result<(), Error> {
-    let mut view = buffer.get_mapped_range_mut(range).map_err(|error| Error::Device { reason: error.to_string() })?;
+    let mut view = buffer
+        .get_mapped_range_mut(range)
+        .map_err(|error| Error::Device { reason: format!("device lost ({error})") })?;
     view.copy_from_slice(bytes);
     Ok(())
 }

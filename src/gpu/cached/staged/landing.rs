@@ -97,7 +97,7 @@ impl Landing {
         let mut encoder = context.new_encoder();
         let again = self.dropped() && self.record_again(context, &mut encoder, host)?;
         if again {
-            context.queue().submit([encoder.finish()]);
+            context.submit(encoder);
         }
         Ok(again)
     }

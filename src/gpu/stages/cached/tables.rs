@@ -173,14 +173,14 @@ fn fill(
     if filler.zeros() {
         let mut encoder = context.new_encoder();
         encoder.clear_buffer(buffer, 0, None);
-        context.queue().submit([encoder.finish()]);
+        context.submit(encoder);
         return Ok(());
     }
     filler.chunks(first_row..first_row + rows, |row, words| {
         let at = u64::from(row - first_row) * layout.stride();
         context.queue().write_buffer(buffer, at, bytemuck::cast_slice(words));
         // Submits the staged bytes, so that a large table does not collect on the host.
-        context.queue().submit([]);
+        context.submit(None);
         Ok(())
     })
 }

@@ -60,7 +60,7 @@ impl Array {
         config.initial(&this.storage, |at, words| {
             this.write_memory(context, at, words);
             // Submits the staged bytes, so that a large array does not collect on the host.
-            context.queue().submit([]);
+            context.submit(None);
             Ok(())
         })?;
         Ok(this)

@@ -1,0 +1,208 @@
+//! A device that is lost before the n-th submission or map of a run, for every n: opened, filled, trained, flushed, saved, trained on, loaded.
+
+use std::{cell::RefCell, ops::Range, path::Path};
+
+use hotrow::{
+    Context, Error, FileStore, Group, GroupConfig, Layout, Optimizer, Part, Placement, Precision, SharedStore,
+    Snapshot, Store, adapter, checkpoint, internals::context_to_lose,
+};
+use hotrow_harness::device::{share, with_gpu};
+
+const ROWS: u32 = 90;
+/// Steps of the run. It saves after two.
+const STEPS: u32 = 3;
+
+fn config(placement: Placement) -> GroupConfig {
+    GroupConfig::new(&[ROWS], 6)
+        .with_precision(Precision::Int8)
+        .with_cache_rows(32)
+        .with_optimizer(Optimizer::adagrad(0.05))
+        .with_placement(placement)
+}
+
+/// The files of a run.
+struct Place<'a> {
+    folder: &'a Path,
+    placement: Placement,
+    /// The table in the file after each flush of the undisturbed run.
+    tables: RefCell<Vec<Table>>,
+    notes: bool,
+}
+
+/// The records of a table file, and the step that it names.
+type Table = (u32, Vec<u8>);
+
+fn table(store: &dyn Store) -> Table {
+    let mut all = vec![0; ROWS as usize * store.stride() as usize];
+    store.read_range(0, &mut all).unwrap();
+    (store.step(), all)
+}
+
+fn batch(step: u32) -> (Vec<u32>, Vec<u32>) {
+    ((0..40).map(|i| (i * i * 31 + step * 97) % ROWS).collect(), (0..=10).map(|bag| bag * 4).collect())
+}
+
+impl Place<'_> {
+    /// Whatever was there before is overwritten by the checkpoint, or by the first fill.
+    fn group(&self, context: &Context) -> Result<Group, Error> {
+        let config = config(self.placement);
+        if self.placement != Placement::Staged {
+            return Group::new(context, config);
+        }
+        let path = self.folder.join("table");
+        let _ = std::fs::remove_file(&path);
+        Group::with_store(context, config.clone(), SharedStore::new(FileStore::create(path, &config)?))
+    }
+
+    fn saved(&self) -> std::path::PathBuf {
+        self.folder.join("checkpoint")
+    }
+
+    fn train(&self, group: &mut Group, steps: Range<u32>) -> Result<(), Error> {
+        for step in steps {
+            let (indices, offsets) = batch(step);
+            let outputs = if step % 2 == 1 {
+                group.prefetch(&indices, &offsets, None)?;
+                group.forward_prefetched()?
+            } else {
+                group.forward(&indices, &offsets, None)?
+            };
+            group.backward(&outputs)?;
+            if step == 1 {
+                self.flush(group)?;
+                checkpoint::save(group, self.saved())?;
+            }
+        }
+        self.flush(group)
+    }
+
+    /// The whole run. Returns what the group holds at the end.
+    fn run(&self, group: &mut Group) -> Result<Snapshot, Error> {
+        self.train(group, 0..STEPS)?;
+        checkpoint::load(group, self.saved())?;
+        self.train(group, 2..STEPS)?;
+        group.snapshot()
+    }
+
+    /// The table in the file, if the file counts as flushed.
+    fn file(&self) -> Option<Table> {
+        let store = FileStore::open(self.folder.join("table"), &config(self.placement)).ok()?;
+        store.was_flushed().then(|| table(&store))
+    }
+
+    fn flush(&self, group: &mut Group) -> Result<(), Error> {
+        group.flush()?;
+        if let Some(store) = group.store().filter(|_| self.notes) {
+            self.tables.borrow_mut().push(store.with(table));
+        }
+        Ok(())
+    }
+}
+
+fn is_lost<T: std::fmt::Debug>(call: &str, found: Result<T, Error>) {
+    let Err(error) = found else { panic!("{call}: wanted an error, found {found:?}") };
+    let text = error.to_string();
+    assert!(matches!(error, Error::Device { .. }) && text.contains("device lost"), "{call}: {text}");
+    assert!(text.contains("load the last checkpoint"), "{call}: {text}");
+}
+
+/// Every call to a group whose device is lost.
+fn every_call(group: &mut Group, place: &Place<'_>) {
+    let (indices, offsets) = batch(9);
+    let outputs = vec![0.5; 60];
+    type Call<'c> = (&'static str, Box<dyn FnOnce(&mut Group) -> Result<(), Error> + 'c>);
+    let config = group.config().clone();
+    let words = |part: Part| vec![0; part.words(&config, &Layout::new(&config, u64::MAX).unwrap()) as usize];
+    let calls: Vec<Call<'_>> = vec![
+        ("backward", Box::new(|group| group.backward(&outputs))),
+        ("forward", Box::new(|group| group.forward(&indices, &offsets, None).map(drop))),
+        ("forward_frozen", Box::new(|group| group.forward_frozen(&indices, &offsets, None).map(drop))),
+        ("prefetch", Box::new(|group| group.prefetch(&indices, &offsets, None))),
+        ("forward_prefetched", Box::new(|group| group.forward_prefetched().map(drop))),
+        ("flush", Box::new(Group::flush)),
+        ("reset", Box::new(Group::reset)),
+        ("read_rows", Box::new(|group| group.read_rows(&[1, 50]).map(drop))),
+        ("write_rows", Box::new(|group| group.write_rows(&[1], &[0.0; 6]))),
+        ("pin", Box::new(|group| group.pin(&[1], 1).map(drop))),
+        ("resize_cache", Box::new(|group| group.resize_cache(64).map(drop))),
+        ("counters", Box::new(|group| group.counters().map(drop))),
+        ("snapshot", Box::new(|group| group.snapshot().map(drop))),
+        ("read_part", Box::new(|group| group.read_part(Part::Counters, 0, &mut words(Part::Counters)))),
+        ("write_part", Box::new(|group| group.write_part(Part::Counters, 0, &words(Part::Counters)))),
+        ("save", Box::new(|group| checkpoint::save(group, place.saved()))),
+        ("load", Box::new(|group| checkpoint::load(group, place.saved()))),
+        ("save again", Box::new(|group| checkpoint::save(group, place.saved()))),
+    ];
+    for (name, call) in calls {
+        is_lost(name, call(group));
+    }
+}
+
+/// A run that the `moment`-th submission or map ends. Returns whether it did.
+fn disturbed(context: &Context, place: &Place<'_>, moment: u64, wanted: &Snapshot) -> bool {
+    let _ = std::fs::remove_file(place.saved());
+    // A device of its own, without the pipelines that the run does not use.
+    let adapter = &adapter::adapters()[0];
+    let (required_features, required_limits) = hotrow::requirements(adapter);
+    let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
+    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+    let own = context_to_lose(&device, &queue, moment).unwrap();
+    let done = match place.group(&own) {
+        Ok(mut group) => {
+            let done = place.run(&mut group);
+            if done.is_err() {
+                let kept = std::fs::read(place.saved()).ok();
+                every_call(&mut group, place);
+                assert!(kept == std::fs::read(place.saved()).ok(), "a lost device changed the checkpoint");
+            }
+            done
+        }
+        Err(error) => Err(error),
+    };
+    if let Ok(found) = done {
+        assert!(found == *wanted);
+        return false;
+    }
+    is_lost("the run", done);
+    let known = |table| place.tables.borrow().contains(&table);
+    assert!(place.file().is_none_or(known), "a file that counts as flushed has other rows than its step");
+    // A new device goes on from the last checkpoint, or begins anew.
+    let mut group = place.group(context).unwrap();
+    if place.saved().exists() {
+        checkpoint::load(&mut group, place.saved()).unwrap();
+        place.train(&mut group, 2..STEPS).unwrap();
+        assert!(group.snapshot().unwrap() == *wanted, "another end after moment {moment} and a load");
+    }
+    true
+}
+
+fn every_moment(placement: Placement) {
+    with_gpu(|context| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut place = Place { folder: folder.path(), placement, tables: RefCell::default(), notes: true };
+        let mut group = place.group(context).unwrap();
+        place.tables.borrow_mut().extend(group.store().map(|store| store.with(table)));
+        let wanted = place.run(&mut group).unwrap();
+        place.notes = false;
+        drop(group);
+        let mut faults = 0;
+        for moment in share(1..) {
+            if !disturbed(context, &place, moment, &wanted) {
+                break;
+            }
+            faults += 1;
+        }
+        println!("{placement:?}: {faults} lost devices");
+        assert!(faults > 6, "{faults}");
+    });
+}
+
+#[test]
+fn every_loss_is_named_and_a_load_goes_on_device() {
+    every_moment(Placement::Device);
+}
+
+#[test]
+fn every_loss_is_named_and_a_load_goes_on_staged() {
+    every_moment(Placement::Staged);
+}
