@@ -54,6 +54,8 @@ mod save;
 use std::{io, path::Path};
 
 pub(crate) use beside::Beside;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use fields::check_same;
 pub use header::Contents;
 pub use load::{contents, load, load_lookup};
 #[cfg(not(target_family = "wasm"))]

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use crate::{
-    checkpoint::{self, Contents, fault, refused},
+    checkpoint::{self, Contents, check_same, fault, refused},
     config::{GroupConfig, Init, Stripe},
     cpu::cached::group::CpuGroup,
     dist::{
@@ -80,6 +80,7 @@ pub fn reshard(from: impl AsRef<Path>, to: impl AsRef<Path>, shards: u32) -> Res
     let (from, to) = (from.as_ref(), to.as_ref());
     let list = List::read(from)?;
     let first = checkpoint::contents(List::file(from, list.save, 0))?;
+    let first_tables = first.config.tables.len();
     let whole = GroupConfig {
         tables: list.tables.clone(),
         cache_rows: list.cache_rows,
@@ -87,6 +88,10 @@ pub fn reshard(from: impl AsRef<Path>, to: impl AsRef<Path>, shards: u32) -> Res
         init: Init::Constant(0.0),
         ..first.config
     };
+    if list.tables.len() != first_tables {
+        let wanted = format!("{first_tables}, as many as the first shard has");
+        return Err(fault(&List::path(from), "tables", wanted, &list.tables.len(), FOREIGN));
+    }
     let before = stripes::shards(&whole, list.shards)
         .map_err(|error| fault(&List::path(from), "list", "tables, cache and shards of a group", &error, FOREIGN))?;
     let after = stripes::shards(&whole, shards)?;
@@ -147,6 +152,8 @@ impl Job<'_> {
     /// Loads a shard, and writes its dirty rows back.
     fn load(&self, number: usize, config: &GroupConfig, done: &mut Resharded) -> Result<CpuGroup, Error> {
         let path = List::file(self.from, self.list.save, number as u32);
+        // Before a group is made: only the list says how large it is.
+        check_same(&path, config, &checkpoint::contents(&path)?.config)?;
         let mut group = CpuGroup::new(config.clone())?;
         checkpoint::load(&mut group, &path)?;
         let mut step = [0];

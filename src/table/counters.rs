@@ -50,7 +50,7 @@ impl Counters {
     /// Bytes that crossed to and from the table's memory.
     #[must_use]
     pub const fn bus_bytes(&self) -> u64 {
-        self.bytes_read + self.bytes_written
+        self.bytes_read.saturating_add(self.bytes_written)
     }
 
     /// Reads the counters of every table from the `tables` buffer; `stride` is the bytes of a record.
@@ -151,21 +151,22 @@ impl std::ops::Sub for Counters {
 
 impl std::iter::Sum for Counters {
     fn sum<I: Iterator<Item = Self>>(counters: I) -> Self {
+        let add = u64::saturating_add;
         counters.fold(Self::default(), |a, b| Self {
-            accesses: a.accesses + b.accesses,
-            hits: a.hits + b.hits,
-            unique: a.unique + b.unique,
-            unique_misses: a.unique_misses + b.unique_misses,
-            admitted: a.admitted + b.admitted,
-            conflicts: a.conflicts + b.conflicts,
-            evictions: a.evictions + b.evictions,
-            write_backs: a.write_backs + b.write_backs,
-            bypass_reads: a.bypass_reads + b.bypass_reads,
-            bypass_writes: a.bypass_writes + b.bypass_writes,
-            bytes_read: a.bytes_read + b.bytes_read,
-            bytes_written: a.bytes_written + b.bytes_written,
-            skipped_rows: a.skipped_rows + b.skipped_rows,
-            out_of_range: a.out_of_range + b.out_of_range,
+            accesses: add(a.accesses, b.accesses),
+            hits: add(a.hits, b.hits),
+            unique: add(a.unique, b.unique),
+            unique_misses: add(a.unique_misses, b.unique_misses),
+            admitted: add(a.admitted, b.admitted),
+            conflicts: add(a.conflicts, b.conflicts),
+            evictions: add(a.evictions, b.evictions),
+            write_backs: add(a.write_backs, b.write_backs),
+            bypass_reads: add(a.bypass_reads, b.bypass_reads),
+            bypass_writes: add(a.bypass_writes, b.bypass_writes),
+            bytes_read: add(a.bytes_read, b.bytes_read),
+            bytes_written: add(a.bytes_written, b.bytes_written),
+            skipped_rows: add(a.skipped_rows, b.skipped_rows),
+            out_of_range: add(a.out_of_range, b.out_of_range),
         })
     }
 }

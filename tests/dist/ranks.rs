@@ -244,12 +244,13 @@ fn a_list_with_the_last_number_is_followed_by_the_first() {
     let place = folder.path().join("table");
     let on_two = |load: bool| {
         Threads::run(2, |comm: &mut Threads| {
-            let mut group = dist::Group::new(comm, hotrow::GroupConfig::new(&[9], 2), 2, CpuGroup::new)?;
+            let mut group = dist::Group::new(comm, GroupConfig::new(&[9], 2), 2, CpuGroup::new)?;
             if load { group.load(&place) } else { group.save(&place) }
         })
     };
     on_two(false).unwrap();
-    let list = |save: u32| format!(r#"{{"format":"hotrow shards 1","save":{save},"shards":2}}"#);
+    let list =
+        |save: u32| format!(r#"{{"format":"hotrow shards 1","save":{save},"shards":2,"tables":[9],"cache_rows":0}}"#);
     std::fs::write(place.join("shards.json"), list(u32::MAX)).unwrap();
     on_two(true).unwrap_err();
     on_two(false).unwrap();

@@ -178,6 +178,9 @@ fn bad_input_is_named_and_leaves_nothing() {
         ("\"tables\":[50]", "\"tables\":[49]", "tables"),
         ("\"tables\":[50]", "\"tables\":[\"x\"]", "tables"),
         ("\"tables\":[50]", "\"tables\":[]", "tables"),
+        // Found by a fuzz target: only the list is large, and nothing is allocated for it.
+        ("\"tables\":[50]", "\"tables\":[4000000000]", "tables"),
+        ("\"tables\":[50]", "\"tables\":[50,1]", "as many as the first shard"),
         ("\"cache_rows\":32", "\"cache_rows\":51", "list"),
         ("\"save\":1", "\"save\":2", "save-2-shard-0"),
         ("{", "", "a list of shards"),
