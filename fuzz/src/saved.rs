@@ -3,8 +3,8 @@
 use std::fs;
 
 use hotrow::{
-    CpuGroup, CpuRobeGroup, Error, GroupConfig, Lookup, Optimizer, Policy, Precision, checkpoint,
-    dist::{Group, Threads},
+    Counters, CpuGroup, CpuRobeGroup, Error, GroupConfig, Lookup, Optimizer, Policy, Precision, checkpoint,
+    dist::{Group, Threads, reshard},
     robe,
 };
 use safetensors::tensor::Metadata;
@@ -57,6 +57,8 @@ pub(crate) fn rows(data: &[u8]) -> bool {
     checkpoint::load(&mut again, &copy).unwrap();
     // Bit for bit, as floats that are not numbers differ from themselves.
     assert!(format!("{:?}", again.snapshot().unwrap()) == format!("{loaded:?}"));
+    let all = group.counters().unwrap().into_iter().sum::<Counters>();
+    assert!(all.bus_bytes() >= all.bytes_read);
     let features =
         if found.config.features.is_empty() { found.config.tables.len() } else { found.config.features.len() };
     step(&mut group, features as u32);
@@ -83,12 +85,13 @@ pub(crate) fn robe(data: &[u8]) -> bool {
     true
 }
 
-fn on_one_rank<T: Send>(
-    work: impl Fn(&mut Group<&mut Threads, CpuGroup>) -> Result<T, Error> + Sync,
-) -> Result<T, Error> {
+/// Does `work` with a group of so many virtual shards on one rank.
+fn with_shards(
+    shards: u32,
+    work: impl Fn(&mut Group<&mut Threads, CpuGroup>) -> Result<(), Error> + Sync,
+) -> Result<(), Error> {
     let config = || GroupConfig::new(&[5], 2).with_cache_rows(2);
-    let mut all = Threads::run(1, |comm: &mut Threads| work(&mut Group::new(comm, config(), 2, CpuGroup::new)?))?;
-    Ok(all.remove(0))
+    Threads::run(1, |comm: &mut Threads| work(&mut Group::new(comm, config(), shards, CpuGroup::new)?)).map(drop)
 }
 
 /// The list in a folder with two saves of two shards.
@@ -97,19 +100,24 @@ pub(crate) fn manifest(data: &[u8]) -> bool {
     let list = place.join("shards.json");
     if !place.join("save-1-shard-0.safetensors").exists() {
         let _ = fs::remove_dir_all(&place);
-        on_one_rank(|group| group.save(&place)).unwrap();
+        with_shards(2, |group| group.save(&place)).unwrap();
     }
     fs::write(&list, data).unwrap();
     let said = |error: Error| {
         let text = error.to_string();
         assert!(!text.contains("panicked"), "{text}");
     };
-    let accepted = on_one_rank(|group| group.load(&place)).map_err(said).is_ok();
+    let accepted = with_shards(2, |group| group.load(&place)).map_err(said).is_ok();
+    let resharded = folder::path("resharded");
+    let _ = fs::remove_dir_all(&resharded);
+    if reshard(&place, &resharded, 4).map_err(said).is_ok() {
+        with_shards(4, |group| group.load(&resharded)).unwrap();
+    }
     // Whatever the list says: the next save is whole, or refused with the list as it was.
     fs::write(&list, data).unwrap();
-    match on_one_rank(|group| group.save(&place)).map_err(said) {
+    match with_shards(2, |group| group.save(&place)).map_err(said) {
         Ok(()) => {
-            on_one_rank(|group| group.load(&place)).unwrap();
+            with_shards(2, |group| group.load(&place)).unwrap();
             fs::remove_dir_all(&place).unwrap();
         }
         Err(()) => assert_eq!(fs::read(&list).unwrap(), data),

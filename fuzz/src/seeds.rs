@@ -30,7 +30,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "labels" => vec![vec![3, 0, 0, 1, 2], [&[3, 1][..], &packed(&[0, 1, 2])].concat()],
         "checkpoint" => saved::row_seeds(),
         "checkpoint_robe" => saved::robe_seeds(),
-        "manifest" => texts(&[r#"{"format":"hotrow shards 1","save":1,"shards":2}"#]),
+        "manifest" => texts(&[r#"{"format":"hotrow shards 1","save":1,"shards":2,"tables":[5],"cache_rows":2}"#]),
         "file_store" => {
             let file = stores::seed();
             let signed = |sign: u8| [&[sign][..], &file[..64], &file[4096..]].concat();
@@ -50,7 +50,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             "plan\n--distribution\nzipf:rows=1e9,s=1.05\n--budget\n64MiB",
             "plan\nmemory\n--rows\n7,9\n--precision\nint4,fp16\n--cache-percent\n10",
             "simulate\n--trace\nzipf:rows=9,s=1\n--ways\n0,1,8\n--policy\nlru,lfu\n--batch\n16",
-            "train\n--steps\n3\n--precision\nint8",
+            "train\n--epochs\n3\n--precision\nint8",
             "bench\nsuite\n--seed\n3",
             "import\nx.npy\n--out\ny\n--tensor\na,b",
         ]),
@@ -104,7 +104,7 @@ fn import() -> Vec<Vec<u8>> {
         tensors("F32", &[("x", [3, 5])], &[], 4),
         tensors("F32", &[("a", [1, 2]), ("b", [2, 2])], &[], 4),
         tensors("U8", &[("x", [2, 12])], &stated("hotrow fused"), 1),
-        tensors("U8", &numbered, &[], 1),
+        tensors("U8", &[("0.weight", [2, 12]), ("1.weight", [1, 12])], &[], 1),
         tensors("U8", &[("x", [2, 6])], &[], 1),
         tensors("U8", &[("x", [2, 12])], &stated("hotrow tbe"), 1),
         tensors("U8", &[("x", [3, 16])], &[], 1),
