@@ -8,7 +8,7 @@ use rand::SeedableRng as _;
 use std::ffi::OsString;
 
 fn parsed(line: impl IntoIterator<Item = OsString>) -> Result<Cli, String> {
-    let line = arguments::rewrite(&Cli::command(), line.into_iter());
+    let line = arguments::rewrite(&Cli::command(), line);
     Cli::try_parse_from(line).map_err(|error| error.to_string())
 }
 

@@ -145,7 +145,8 @@ impl FileStore {
     }
 
     /// Whether the file had all rows when it was opened. If not, its last writer ended between two flushes: the rows then have values of
-    /// different steps, from [`Store::step`] on, and values that only the cache had are lost. False for a file just created.
+    /// different steps, from [`Store::step`] on, and values that only the cache had are lost. A row on two pages, whose writer was killed or the machine
+    /// with it, may have parts of two steps. False for a file just created.
     #[must_use]
     pub fn was_flushed(&self) -> bool {
         self.was_flushed
