@@ -192,7 +192,6 @@ fn every_moment(placement: Placement) {
             }
             faults += 1;
         }
-        println!("{placement:?}: {faults} lost devices");
         assert!(faults > 6, "{faults}");
     });
 }
