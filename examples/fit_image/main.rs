@@ -21,7 +21,8 @@ struct Args {
     /// Fail if the PSNR at the end is lower, in dB.
     #[arg(long)]
     least: Option<f64>,
-    /// Folder for the pictures `fit.png` and `error.png` (grey: no error). The PSNR of all pixels is printed, too.
+    /// Folder for the tables without the optimiser's state, the perceptron, and the pictures `fit.png` and `error.png` (grey: no error). The PSNR
+    /// of all pixels is printed, too. Pictures and PSNR are those of the files.
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -46,10 +47,14 @@ fn run(args: &Args) -> Result<(), Failure> {
     let (mut spent, mut reached) = (Duration::ZERO, 0.0);
     loop {
         let start = Instant::now();
-        let Some(loss) = training.step()? else { break };
-        spent += start.elapsed();
+        if !training.step()? {
+            break;
+        }
         let step = training.steps;
-        if step % 100 == 0 || step == args.settings.steps {
+        let shown = step % 100 == 0 || step == args.settings.steps;
+        let loss = if shown { training.fit.loss()? } else { 0.0 };
+        spent += start.elapsed();
+        if shown {
             reached = training.psnr(&pixels)?;
             println!("step {step}: loss {loss:.6}, PSNR {reached:.2} dB, {spent:.1?}");
         }
@@ -61,7 +66,9 @@ fn run(args: &Args) -> Result<(), Failure> {
         std::fs::create_dir_all(folder).map_err(|error| format!("--out {}: {error}", folder.display()))?;
         let [width, height] = sides;
         let all: Vec<_> = (0..height).flat_map(|y| (0..width).map(move |x| [x, y])).collect();
-        let found = training.fit.predict(sides, &all)?;
+        let (mut saved, [tables, perceptron]) = training.fit.save(folder)?;
+        println!("tables of {tables} bytes, a perceptron of {perceptron}");
+        let found = saved.predict(sides, &all)?;
         println!("all pixels: PSNR {:.2} dB", psnr(&found, &training.image.values));
         let save = |name: &str, values: Vec<f32>| {
             let bytes = values.into_iter().map(|value| (value.clamp(0.0, 1.0) * 255.0).round() as u8).collect();
