@@ -22,9 +22,9 @@ struct Args {
     #[arg(long)]
     least: Option<f64>,
     /// Folder for the tables without the optimiser's state, the perceptron, and the pictures `fit.png` and `error.png` (grey: no error). The PSNR
-    /// of all pixels is printed, too. Pictures and PSNR are those of the files.
-    #[arg(long)]
-    out: Option<PathBuf>,
+    /// of all pixels is printed, too. Pictures and PSNR are those of the saved files.
+    #[arg(long, default_value = "target/fit")]
+    out: PathBuf,
 }
 
 fn main() -> ExitCode {
@@ -38,6 +38,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Failure> {
+    let folder = &args.out;
+    std::fs::create_dir_all(folder).map_err(|error| format!("--out {}: {error}", folder.display()))?;
     let (mut training, line) = Training::new(&args.settings)?;
     println!("{line}");
     let sides = training.image.sides;
@@ -62,27 +64,24 @@ fn run(args: &Args) -> Result<(), Failure> {
     if let Some(least) = args.least.filter(|least| reached.is_nan() || reached < *least) {
         return Err(format!("--least: wanted a PSNR of {least} dB, found {reached:.2}").into());
     }
-    if let Some(folder) = &args.out {
-        std::fs::create_dir_all(folder).map_err(|error| format!("--out {}: {error}", folder.display()))?;
-        let [width, height] = sides;
-        let all: Vec<_> = (0..height).flat_map(|y| (0..width).map(move |x| [x, y])).collect();
-        let (mut saved, [tables, perceptron]) = training.fit.save(folder)?;
-        println!("tables of {tables} bytes, a perceptron of {perceptron}");
-        let found = saved.predict(sides, &all)?;
-        println!("all pixels: PSNR {:.2} dB", psnr(&found, &training.image.values));
-        let save = |name: &str, values: Vec<f32>| {
-            let bytes = values.into_iter().map(|value| (value.clamp(0.0, 1.0) * 255.0).round() as u8).collect();
-            image::GrayImage::from_raw(width, height, bytes)
-                .ok_or("wanted a value for each pixel")?
-                .save(folder.join(name))?;
-            Ok::<(), Failure>(())
-        };
-        // Ten times the error, around the middle.
-        save(
-            "error.png",
-            found.iter().zip(&training.image.values).map(|(found, wanted)| 0.5 + 10.0 * (found - wanted)).collect(),
-        )?;
-        save("fit.png", found)?;
-    }
+    let [width, height] = sides;
+    let all: Vec<_> = (0..height).flat_map(|y| (0..width).map(move |x| [x, y])).collect();
+    let (mut saved, [tables, perceptron]) = training.fit.save(folder)?;
+    println!("tables of {tables} bytes, a perceptron of {perceptron}");
+    let found = saved.predict(sides, &all)?;
+    println!("all pixels: PSNR {:.2} dB", psnr(&found, &training.image.values));
+    let save = |name: &str, values: Vec<f32>| {
+        let bytes = values.into_iter().map(|value| (value.clamp(0.0, 1.0) * 255.0).round() as u8).collect();
+        image::GrayImage::from_raw(width, height, bytes)
+            .ok_or("wanted a value for each pixel")?
+            .save(folder.join(name))?;
+        Ok::<(), Failure>(())
+    };
+    // Ten times the error, around the middle.
+    save(
+        "error.png",
+        found.iter().zip(&training.image.values).map(|(found, wanted)| 0.5 + 10.0 * (found - wanted)).collect(),
+    )?;
+    save("fit.png", found)?;
     Ok(())
 }
