@@ -35,6 +35,7 @@ mod robe_edges;
 mod robe_gradient;
 mod rounding;
 mod scaler;
+mod soak;
 mod sort;
 mod staged;
 mod stages;
