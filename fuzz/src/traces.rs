@@ -105,7 +105,12 @@ pub(crate) fn criteo(data: &[u8]) -> bool {
 pub(crate) fn generated(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let long = text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.trim_start_matches('0').len() > 5);
-    if long || !["zipf:", "uniform:", "meta2021"].iter().any(|kind| text.starts_with(kind)) {
+    // What is left out has a default of a million.
+    if long
+        || !text.contains("rows=")
+        || !text.contains("n=")
+        || !["zipf:", "uniform:", "meta2021"].iter().any(|kind| text.starts_with(kind))
+    {
         return false;
     }
     let Ok(trace) = load(text, &Source::default()) else { return false };
