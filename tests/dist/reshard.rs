@@ -173,9 +173,17 @@ fn bad_input_is_named_and_leaves_nothing() {
     for (old, new, wanted) in [
         ("hotrow shards 1", "hotrow shards 9", "hotrow shards 9"),
         ("\"shards\":4", "\"shards\":5", "shards"),
-        ("\"shards\":4", "\"shards\":8", "save-1-shard-"),
+        ("\"shards\":4", "\"shards\":8", "shards: wanted 4"),
+        ("\"shards\":4", "\"shards\":65536", "shards: wanted 4"),
         ("\"shards\":4", "\"shards\":-4", "shards"),
         ("\"tables\":[50]", "\"tables\":[49]", "tables"),
+        // 17 GiB a shard; the files are compared before anything is allocated.
+        (
+            "\"tables\":[50]",
+            "\"tables\":[4294967290]",
+            "save-1-shard-0.safetensors, tables: wanted table 0 with 1073741823 rows",
+        ),
+        ("\"tables\":[50]", &format!("\"tables\":[50{}]", ",0".repeat(1 << 20)), "tables: wanted 1,"),
         ("\"tables\":[50]", "\"tables\":[\"x\"]", "tables"),
         ("\"tables\":[50]", "\"tables\":[]", "tables"),
         ("\"cache_rows\":32", "\"cache_rows\":51", "list"),
