@@ -516,9 +516,10 @@ impl<C: Comm, S: Shard> Group<C, S> {
         if let Some(sums) = &asked.sums {
             let mut sum = vec![0.0; dim];
             let mut message = |rank: usize| {
-                let (mut message, rows) = (Vec::new(), requests.of_rank(deal, rank));
+                let mut message = Vec::new();
                 if deal.each() > 1 {
-                    places(rows.clone().map(|row| sums.of(row..row + 1).len() as u32 - 1), NARROW, &mut message);
+                    let rows = requests.of_rank(deal, rank);
+                    places(rows.map(|row| sums.of(row..row + 1).len() as u32 - 1), NARROW, &mut message);
                 }
                 for shard in deal.of(rank) {
                     for row in requests.of(shard) {

@@ -156,12 +156,14 @@ pub fn configuration(random: &mut StdRng) -> GroupConfig {
     config
 }
 
+/// A bag for each of the most features.
+type Sample = [Vec<(u32, f32)>; 4];
+
 /// A configuration and batches for it, which proptest makes smaller when a test fails.
 pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
-    const FEATURES: usize = 4;
     let select = |list: &'static [u32]| proptest::sample::select(list);
     let tables = proptest::collection::vec(1_u32..300, 1..4);
-    let features = proptest::collection::vec(any::<proptest::sample::Index>(), 0..FEATURES);
+    let features = proptest::collection::vec(any::<proptest::sample::Index>(), 0..4);
     let kinds = (0..5_usize, 0..2_usize, 0..3_usize, 0..3_usize, 0..3_usize, 0..6_usize);
     let shape = (select(&[4, 5, 8, 17]), select(&[1, 3, 32]), 0..=100_u32, any::<bool>(), any::<u32>());
     // An access is a number, of which the table's rows are taken, and a weight.
@@ -193,10 +195,10 @@ pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
                 _ => access % rows,
             }
         };
-        let batch = |(weighted, pieces): (bool, Vec<Vec<[Vec<(u32, f32)>; FEATURES]>>)| {
-            let bags = |piece: &Vec<[Vec<(u32, f32)>; FEATURES]>, feature: usize, table: u32| -> Bags {
-                let bag = |bag: &Vec<(u32, f32)>| bag.iter().map(|&(a, weight)| (index(a, table), weight)).collect();
-                piece.iter().map(|sample| bag(&sample[feature])).collect()
+        let batch = |(weighted, pieces): (bool, Vec<Vec<Sample>>)| {
+            let bags = |piece: &Vec<Sample>, feature: usize, table: u32| -> Bags {
+                let of = |&(access, weight): &(u32, f32)| (index(access, table), weight);
+                piece.iter().map(|sample| sample[feature].iter().map(of).collect()).collect()
             };
             let tables = config.feature_tables();
             let piece =
