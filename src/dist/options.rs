@@ -6,11 +6,12 @@ use crate::{error::Error, record::wire::WireForm};
 /// of ranks: what a rank reads of its own rows is rounded and summed, too (SPEC 11).
 ///
 /// ```
-/// use hotrow::{CpuGroup, GroupConfig, Lookup, dist::{Group, Phase, Threads, WireForm, WireOptions}};
+/// use hotrow::{CpuGroup, GroupConfig, Lookup, Precision, dist::{Group, Phase, Threads, WireForm, WireOptions}};
 ///
 /// let bytes = |wire: WireOptions| {
 ///     let bytes = Threads::run(2, |comm: &mut Threads| {
-///         let group = Group::new(comm, GroupConfig::new(&[10], 64), 2, CpuGroup::new)?;
+///         let config = GroupConfig::new(&[10], 64).with_precision(Precision::Fp32);
+///         let group = Group::new(comm, config, 2, CpuGroup::new)?;
 ///         let mut group = group.with_wire(wire)?;
 ///         // The other rank's row, three times: in two of this rank's bags.
 ///         let row = 1 - group.rank();

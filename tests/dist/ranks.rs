@@ -51,6 +51,8 @@ proptest::proptest! {
         for ranks in [2, 4, 8] {
             proptest::prop_assert!(over(ranks) == one, "{ranks} ranks, {wire:?}");
         }
+        let plain = alone(CpuGroup::new(config.clone()).unwrap(), &batches);
+        proptest::prop_assert!(over_ranks(&config, 1, 1, &batches, false, CpuGroup::new) == plain, "one shard");
     }
 }
 

