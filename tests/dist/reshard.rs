@@ -81,7 +81,8 @@ fn every_row_and_its_state_stay() {
         old.save(&from).unwrap();
         old.flush().unwrap();
         let wanted = state(&mut old);
-        for shards in [1, 2, 8, 16, 512] {
+        // Each file is synced, so most seeds leave the many ones out.
+        for shards in [1, 2, 8, 16, 512].into_iter().filter(|&shards| shards < 512 || seed % 8 == 0) {
             let to = folder.path().join(format!("{seed}-{shards}"));
             let done = reshard(&from, &to, shards).unwrap();
             assert_eq!((done.before, done.rows), (8, config.total_rows()));
