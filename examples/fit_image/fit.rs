@@ -1,14 +1,18 @@
 //! A grey image, and a fit of it that learns: a hash grid of learned rows (Müller et al. 2022) and a small perceptron that turns the features
 //! of a point into its brightness.
 
+#[path = "device.rs"]
+mod device;
 #[path = "mlp.rs"]
 mod mlp;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use device::{Device, Tables};
+use hotrow::robe::RobeSnapshot;
 use hotrow::{
-    CpuGrid, CpuGroup, CpuRobeGroup, Group, Init, Lookup, Optimizer, OptimizerKind, Precision, RobeGroup, Rounding,
-    StatePrecision, adapter, grid,
+    CpuGrid, CpuGroup, CpuRobeGroup, Group, Init, Lookup, LookupKind, Optimizer, OptimizerKind, Precision, RobeGroup,
+    Rounding, StatePrecision, adapter, checkpoint, grid,
 };
 use mlp::{Adam, Mlp};
 use rand::{RngExt as _, SeedableRng as _};
@@ -57,7 +61,7 @@ pub(crate) struct Settings {
     pub(crate) batch: usize,
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Where the tables are: cpu, or gpu.
+    /// Where the fit is: cpu, or gpu.
     #[arg(long, default_value = "cpu", value_parser = ["cpu", "gpu"])]
     pub(crate) backend: String,
 }
@@ -98,18 +102,19 @@ impl Training {
         Ok((Self { settings: settings.clone(), image, fit, rng, steps: 0 }, line))
     }
 
-    /// Takes a step, if one is left. Returns its loss.
-    pub(crate) fn step(&mut self) -> Result<Option<f64>, Failure> {
+    /// Takes a step. Returns false if none is left.
+    pub(crate) fn step(&mut self) -> Result<bool, Failure> {
         let Settings { optimizer, last, steps, batch, .. } = self.settings;
         let last = last.unwrap_or(if optimizer == OptimizerKind::Adam { 0.05 } else { 0.1 });
         if self.steps == steps {
-            return Ok(None);
+            return Ok(false);
         }
         self.steps += 1;
         let share = last.powf((2.0 * self.steps as f32 / steps as f32 - 1.0).max(0.0));
         let points: Vec<[f32; 2]> = (0..batch).map(|_| [self.rng.random(), self.rng.random()]).collect();
         let targets: Vec<_> = points.par_iter().map(|point| self.image.at(*point)).collect();
-        self.fit.step(&points, &targets, share).map(Some)
+        self.fit.step(&points, &targets, share)?;
+        Ok(true)
     }
 
     /// The PSNR of some pixels.
@@ -126,7 +131,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    pub(crate) fn open(file: &std::path::Path) -> Result<Self, Failure> {
+    pub(crate) fn open(file: &Path) -> Result<Self, Failure> {
         let grey = image::open(file).map_err(|error| format!("{}: {error}", file.display()))?.into_luma8();
         let sides = [grey.width(), grey.height()];
         Ok(Self { sides, values: grey.into_raw().into_iter().map(|value| f32::from(value) / 255.0).collect() })
@@ -158,20 +163,32 @@ pub(crate) fn psnr(found: &[f32], wanted: &[f32]) -> f64 {
     -10.0 * (found.iter().zip(wanted).map(off).sum::<f64>() / wanted.len() as f64).log10()
 }
 
+fn levels() -> grid::Config {
+    grid::Config::new(2).with_levels(LEVELS as u32).with_features(FEATURES as u32).with_most_rows(1 << 15)
+}
+
 /// What is learned.
 pub(crate) struct Fit {
-    grid: CpuGrid,
-    tables: Box<dyn Lookup + Send>,
-    mlp: Mlp,
+    place: Place,
     lr: f32,
     mlp_lr: f32,
 }
 
+enum Place {
+    Host(Box<Host>),
+    Device(Box<Device>),
+}
+
+pub(crate) struct Host {
+    grid: CpuGrid,
+    tables: Box<dyn Lookup + Send>,
+    mlp: Mlp,
+    loss: f64,
+}
+
 impl Fit {
     fn new(args: &Settings, rng: &mut impl rand::Rng) -> Result<(Self, String), Failure> {
-        let config =
-            grid::Config::new(2).with_levels(LEVELS as u32).with_features(FEATURES as u32).with_most_rows(1 << 15);
-        let grid = CpuGrid::new(config.clone())?;
+        let config = levels();
         let (rows, init) = (config.tables()?, Init::Uniform { low: -1e-4, high: 1e-4 });
         let (default, rule) = match args.optimizer {
             OptimizerKind::AdaGrad => (0.05, Optimizer::adagrad(0.05)),
@@ -181,57 +198,68 @@ impl Fit {
         let lr = args.lr.unwrap_or(default);
         let rule = rule.with_lr(lr);
         let rule = args.eps.map_or(rule, |eps| rule.with_eps(eps));
+        let mlp = Mlp::new(LEVELS * FEATURES, rng);
+        let perceptron = mlp.weights().len();
         let context = match args.backend.as_str() {
             "gpu" => Some(adapter::open_best(adapter::Wanted::Any)?),
             _ => None,
         };
-        let tables: Box<dyn Lookup + Send> = if args.table == "rows" {
+        let host = |tables| -> Result<_, Failure> {
+            Ok(Place::Host(Box::new(Host { grid: CpuGrid::new(config.clone())?, tables, mlp: mlp.clone(), loss: 0.0 })))
+        };
+        let device = |context, tables| -> Result<_, Failure> {
+            Ok(Place::Device(Box::new(Device::new(context, config.clone(), tables, &mlp, args.batch)?)))
+        };
+        let place = if args.table == "rows" {
             if !matches!(args.precision, Precision::Fp32 | Precision::Fp16) {
                 let found = args.precision;
                 return Err(format!("--precision: wanted fp32 or fp16 with --table rows, found {found}: a scale of its own costs a row of two features more than it saves; take --table array").into());
             }
-            let config = config.group()?.with_precision(args.precision).with_state(args.state);
-            let config =
-                config.with_rounding(args.rounding).with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
+            let rows = config.group()?.with_precision(args.precision).with_state(args.state);
+            let rows =
+                rows.with_rounding(args.rounding).with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
             match &context {
-                Some(context) => Box::new(Group::new(context, config)?),
-                None => Box::new(CpuGroup::new(config)?),
+                Some(context) => device(context, Tables::Rows(Box::new(Group::new(context, rows)?)))?,
+                None => host(Box::new(CpuGroup::new(rows)?))?,
             }
         } else {
-            let config = config.array()?.with_precision(args.precision).with_state(args.state);
-            let config =
-                config.with_rounding(args.rounding).with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
+            let array = config.array()?.with_precision(args.precision).with_state(args.state);
+            let array =
+                array.with_rounding(args.rounding).with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
             match &context {
-                Some(context) => Box::new(RobeGroup::new(context, config)?),
-                None => Box::new(CpuRobeGroup::new(config)?),
+                Some(context) => device(context, Tables::Array(Box::new(RobeGroup::new(context, array)?)))?,
+                None => host(Box::new(CpuRobeGroup::new(array)?))?,
             }
         };
-        let mlp = Mlp::new(LEVELS * FEATURES, rng);
         let parameters = rows.iter().map(|rows| *rows as usize).sum::<usize>() * FEATURES;
-        let memory = tables.memory();
+        let memory = match &place {
+            Place::Host(host) => host.tables.memory(),
+            Place::Device(device) => device.memory(),
+        };
         let line = format!(
-            "{parameters} parameters in tables of {} bytes and states of {}: {:.3} bytes a parameter while training; {} in the perceptron",
+            "{parameters} parameters in tables of {} bytes and states of {}: {:.3} bytes a parameter while training; {perceptron} in the perceptron",
             memory.payload + memory.scales,
             memory.record_state,
             (memory.payload + memory.scales + memory.record_state) as f64 / parameters as f64,
-            mlp.parameters()
         );
-        Ok((Self { grid, tables, mlp, lr, mlp_lr: args.mlp_lr }, line))
+        Ok((Self { place, lr, mlp_lr: args.mlp_lr }, line))
     }
 
     /// Moves everything once. `share` is the part of the learning rates that is in force.
-    fn step(&mut self, points: &[[f32; 2]], targets: &[f32], share: f32) -> Result<f64, Failure> {
-        let bags = self.grid.bags(points.as_flattened())?;
-        let outputs = self.tables.forward(&bags.indices, &bags.offsets, Some(&bags.weights))?;
-        let features = turned(&outputs, points.len(), LEVELS);
-        let mut grads = vec![0.0; features.len()];
-        let adam = Adam { lr: self.mlp_lr * share, betas: [0.9, 0.99], eps: 1e-15 };
-        let loss = self.mlp.train(&features, targets, &mut grads, adam);
-        // Of the sum of the errors, not of their mean: both rules go by the gradient's direction, and FP16 states hold it.
-        grads.iter_mut().for_each(|grad| *grad *= points.len() as f32);
-        self.tables.set_learning_rate(self.lr * share)?;
-        self.tables.backward(&turned(&grads, LEVELS, points.len()))?;
-        Ok(loss)
+    fn step(&mut self, points: &[[f32; 2]], targets: &[f32], share: f32) -> Result<(), Failure> {
+        let (lr, adam) = (self.lr * share, Adam { lr: self.mlp_lr * share, betas: [0.9, 0.99], eps: 1e-15 });
+        match &mut self.place {
+            Place::Host(host) => host.step(points, targets, lr, adam),
+            Place::Device(device) => device.step(points, targets, lr, adam),
+        }
+    }
+
+    /// The loss before the last step. Waits for the device.
+    pub(crate) fn loss(&mut self) -> Result<f64, Failure> {
+        match &mut self.place {
+            Place::Host(host) => Ok(host.loss),
+            Place::Device(device) => device.loss(),
+        }
     }
 
     /// The values of pixels of a picture with these sides.
@@ -239,11 +267,72 @@ impl Fit {
         let mut found = Vec::with_capacity(pixels.len());
         for pixels in pixels.chunks(AT_ONCE) {
             let points: Vec<_> = pixels.iter().map(|pixel| middle(sides, *pixel)).collect();
-            let bags = self.grid.bags(points.as_flattened())?;
-            let outputs = self.tables.forward_frozen(&bags.indices, &bags.offsets, Some(&bags.weights))?;
-            found.extend(self.mlp.forward(&turned(&outputs, points.len(), LEVELS)));
+            found.extend(match &mut self.place {
+                Place::Host(host) => host.predict(&points)?,
+                Place::Device(device) => device.predict(&points)?,
+            });
         }
         Ok(found)
+    }
+
+    /// Saves what a program needs that shows the image: the tables without the optimiser's state in `tables.hotrow`, the perceptron's weights
+    /// in `perceptron.f32`. Returns the fit that it reads back from there, and the bytes of both files.
+    pub(crate) fn save(&mut self, folder: &Path) -> Result<(Self, [u64; 2]), Failure> {
+        let files = ["tables.hotrow", "perceptron.f32"].map(|name| folder.join(name));
+        let (kind, weights) = match &mut self.place {
+            Place::Host(host) => (host.tables.kind(), host.mlp.weights().to_vec()),
+            Place::Device(device) => {
+                let weights = device.weights()?;
+                (device.kind(), weights)
+            }
+        };
+        // Without a state, as plain SGD has none.
+        let rule = Optimizer::sgd(0.0);
+        let mut tables: Box<dyn Lookup + Send> = match kind {
+            LookupKind::Shared(array) => {
+                let config = array.config().clone().with_optimizer(rule).with_state(None);
+                let mut tables = CpuRobeGroup::new(config.clone())?;
+                tables.restore(&RobeSnapshot { state_words: Vec::new(), ..array.snapshot()? })?;
+                checkpoint::save_lookup(&mut tables, &files[0])?;
+                Box::new(CpuRobeGroup::new(config)?)
+            }
+            LookupKind::Rows(group) => {
+                let config = group.config().clone().with_optimizer(rule).with_state(None);
+                let mut tables = CpuGroup::new(config.clone())?;
+                let rows: Vec<_> = (0..config.tables.iter().sum()).collect();
+                tables.write_rows(&rows, &group.read_rows(&rows)?)?;
+                checkpoint::save_lookup(&mut tables, &files[0])?;
+                Box::new(CpuGroup::new(config)?)
+            }
+            _ => return Err("wanted tables of one process".into()),
+        };
+        checkpoint::load_lookup(&mut *tables, &files[0])?;
+        std::fs::write(&files[1], bytemuck::cast_slice(&weights))?;
+        let weights = bytemuck::pod_collect_to_vec(&std::fs::read(&files[1])?);
+        let host = Host { grid: CpuGrid::new(levels())?, tables, mlp: Mlp::of(LEVELS * FEATURES, weights), loss: 0.0 };
+        let bytes = [std::fs::metadata(&files[0])?.len(), std::fs::metadata(&files[1])?.len()];
+        Ok((Self { place: Place::Host(Box::new(host)), lr: 0.0, mlp_lr: 0.0 }, bytes))
+    }
+}
+
+impl Host {
+    fn step(&mut self, points: &[[f32; 2]], targets: &[f32], lr: f32, adam: Adam) -> Result<(), Failure> {
+        let bags = self.grid.bags(points.as_flattened())?;
+        let outputs = self.tables.forward(&bags.indices, &bags.offsets, Some(&bags.weights))?;
+        let features = turned(&outputs, points.len(), LEVELS);
+        let mut grads = vec![0.0; features.len()];
+        self.loss = self.mlp.train(&features, targets, &mut grads, adam);
+        // Of the sum of the errors, not of their mean: both rules go by the gradient's direction, and FP16 states hold it.
+        grads.iter_mut().for_each(|grad| *grad *= points.len() as f32);
+        self.tables.set_learning_rate(lr)?;
+        self.tables.backward(&turned(&grads, LEVELS, points.len()))?;
+        Ok(())
+    }
+
+    fn predict(&mut self, points: &[[f32; 2]]) -> Result<Vec<f32>, Failure> {
+        let bags = self.grid.bags(points.as_flattened())?;
+        let outputs = self.tables.forward_frozen(&bags.indices, &bags.offsets, Some(&bags.weights))?;
+        Ok(self.mlp.forward(&turned(&outputs, points.len(), LEVELS)))
     }
 }
 

@@ -21,9 +21,10 @@ struct Args {
     /// Fail if the PSNR at the end is lower, in dB.
     #[arg(long)]
     least: Option<f64>,
-    /// Folder for the pictures `fit.png` and `error.png` (grey: no error). The PSNR of all pixels is printed, too.
-    #[arg(long)]
-    out: Option<PathBuf>,
+    /// Folder for the tables without the optimiser's state, the perceptron, and the pictures `fit.png` and `error.png` (grey: no error). The PSNR
+    /// of all pixels is printed, too. Pictures and PSNR are those of the saved files.
+    #[arg(long, default_value = "target/fit")]
+    out: PathBuf,
 }
 
 fn main() -> ExitCode {
@@ -37,6 +38,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Failure> {
+    let folder = &args.out;
+    std::fs::create_dir_all(folder).map_err(|error| format!("--out {}: {error}", folder.display()))?;
     let (mut training, line) = Training::new(&args.settings)?;
     println!("{line}");
     let sides = training.image.sides;
@@ -46,10 +49,14 @@ fn run(args: &Args) -> Result<(), Failure> {
     let (mut spent, mut reached) = (Duration::ZERO, 0.0);
     loop {
         let start = Instant::now();
-        let Some(loss) = training.step()? else { break };
-        spent += start.elapsed();
+        if !training.step()? {
+            break;
+        }
         let step = training.steps;
-        if step % 100 == 0 || step == args.settings.steps {
+        let shown = step % 100 == 0 || step == args.settings.steps;
+        let loss = if shown { training.fit.loss()? } else { 0.0 };
+        spent += start.elapsed();
+        if shown {
             reached = training.psnr(&pixels)?;
             println!("step {step}: loss {loss:.6}, PSNR {reached:.2} dB, {spent:.1?}");
         }
@@ -57,25 +64,24 @@ fn run(args: &Args) -> Result<(), Failure> {
     if let Some(least) = args.least.filter(|least| reached.is_nan() || reached < *least) {
         return Err(format!("--least: wanted a PSNR of {least} dB, found {reached:.2}").into());
     }
-    if let Some(folder) = &args.out {
-        std::fs::create_dir_all(folder).map_err(|error| format!("--out {}: {error}", folder.display()))?;
-        let [width, height] = sides;
-        let all: Vec<_> = (0..height).flat_map(|y| (0..width).map(move |x| [x, y])).collect();
-        let found = training.fit.predict(sides, &all)?;
-        println!("all pixels: PSNR {:.2} dB", psnr(&found, &training.image.values));
-        let save = |name: &str, values: Vec<f32>| {
-            let bytes = values.into_iter().map(|value| (value.clamp(0.0, 1.0) * 255.0).round() as u8).collect();
-            image::GrayImage::from_raw(width, height, bytes)
-                .ok_or("wanted a value for each pixel")?
-                .save(folder.join(name))?;
-            Ok::<(), Failure>(())
-        };
-        // Ten times the error, around the middle.
-        save(
-            "error.png",
-            found.iter().zip(&training.image.values).map(|(found, wanted)| 0.5 + 10.0 * (found - wanted)).collect(),
-        )?;
-        save("fit.png", found)?;
-    }
+    let [width, height] = sides;
+    let all: Vec<_> = (0..height).flat_map(|y| (0..width).map(move |x| [x, y])).collect();
+    let (mut saved, [tables, perceptron]) = training.fit.save(folder)?;
+    println!("tables of {tables} bytes, a perceptron of {perceptron}");
+    let found = saved.predict(sides, &all)?;
+    println!("all pixels: PSNR {:.2} dB", psnr(&found, &training.image.values));
+    let save = |name: &str, values: Vec<f32>| {
+        let bytes = values.into_iter().map(|value| (value.clamp(0.0, 1.0) * 255.0).round() as u8).collect();
+        image::GrayImage::from_raw(width, height, bytes)
+            .ok_or("wanted a value for each pixel")?
+            .save(folder.join(name))?;
+        Ok::<(), Failure>(())
+    };
+    // Ten times the error, around the middle.
+    save(
+        "error.png",
+        found.iter().zip(&training.image.values).map(|(found, wanted)| 0.5 + 10.0 * (found - wanted)).collect(),
+    )?;
+    save("fit.png", found)?;
     Ok(())
 }

@@ -198,6 +198,44 @@ fn bad_points_that_are_not_refused_are_left_out() {
     });
 }
 
+/// With Adam a row that a bad point is clamped to has gradient 0: its moments move it. A gradient that is not finite leaves it as it is.
+#[test]
+fn bad_points_that_are_clamped_touch_the_last_row() {
+    with_gpu(|context| {
+        let config = Config::new(2).with_levels(2).with_coarsest(4).with_most_rows(1 << 8);
+        let (grid, host) = (Grid::new(context, config.clone()).unwrap(), CpuGrid::new(config.clone()).unwrap());
+        let rows = config.group().unwrap().with_init(Init::Constant(0.5)).with_cache_rows(8);
+        let rows = rows.with_out_of_range(OutOfRange::Clamp).with_optimizer(Optimizer::adam(0.1));
+        let (mut group, mut cpu) = (Group::new(context, rows.clone()).unwrap(), CpuGroup::new(rows).unwrap());
+        let last: u32 = config.tables().unwrap().iter().sum::<u32>() - 1;
+        let room = grid.bags(1).unwrap();
+        let mut weights = vec![0.5];
+        // The corner of the last row gets moments; then a point that is not a number comes, with gradients 1 and then NaN.
+        for (point, grad) in [([1.0f32, 1.0], 1.0f32), ([f32::NAN, 1.0], 1.0), ([f32::NAN, 1.0], f32::NAN)] {
+            let bags = host.bags(&[1.0, 1.0]).unwrap();
+            let (mut indices, mut shares) = (bags.indices.clone(), bags.weights.clone());
+            if point[0].is_nan() {
+                indices.fill(u32::MAX);
+                shares.fill(0.0);
+            }
+            let outputs = cpu.forward(&indices, &bags.offsets, Some(&shares)).unwrap();
+            cpu.backward(&vec![grad; outputs.len()]).unwrap();
+            let (coordinates, grads) = (storage(context, &point), storage(context, &vec![grad; outputs.len()]));
+            let found = storage(context, &outputs);
+            let mut encoder = context.device().create_command_encoder(&Default::default());
+            grid.record(&mut encoder, coordinates.slice(..), &room).unwrap();
+            group.record_forward(&mut encoder, &room.batch(1).unwrap(), found.slice(..)).unwrap();
+            group.record_backward(&mut encoder, grads.slice(..)).unwrap();
+            near("output", &read(context, encoder, &found), &outputs).unwrap();
+            let [ours, theirs] = [group.read_rows(&[last]).unwrap(), cpu.read_rows(&[last]).unwrap()];
+            near("row", &ours, &theirs).unwrap();
+            weights.push(ours[0]);
+        }
+        assert!(weights[1] < weights[0] && weights[2] < weights[1], "gradient 0: moved by its moments: {weights:?}");
+        assert_eq!(weights[3], weights[2], "a gradient that is not finite moves no row");
+    });
+}
+
 /// The features of points as a caller's shader finds them, `[points, levels, features]`.
 fn shown(context: &Context, reader: &mut RowReader, config: &Config, points: &[f32]) -> Vec<f32> {
     let n = (config.levels * config.features) as usize;

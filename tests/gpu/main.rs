@@ -34,6 +34,7 @@ mod robe_edges;
 mod robe_gradient;
 mod rounding;
 mod scaler;
+mod soak;
 mod sort;
 mod staged;
 mod stages;

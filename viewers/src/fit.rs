@@ -57,14 +57,14 @@ fn learn(args: &Args, to: &Sender<Shown>, ctx: &egui::Context) -> Result<(), Fai
     let at = |[x, y]: [u32; 2]| [x * width / sides[0], y * height / sides[1]];
     let wanted: Vec<_> = pixels.iter().map(|&pixel| at(pixel)).map(|[x, y]| training.image.pixel(x, y)).collect();
     loop {
-        let loss = training.step()?;
-        if loss.is_some() && training.steps % args.every.max(1) != 0 {
+        let moved = training.step()?;
+        if moved && training.steps % args.every.max(1) != 0 {
             continue;
         }
         let found = training.fit.predict(sides, &pixels)?;
         let line = format!("step {} of {}: PSNR {:.2} dB", training.steps, args.settings.steps, psnr(&found, &wanted));
         let grey = found.iter().map(|value| (value.clamp(0.0, 1.0) * 255.0).round() as u8).collect();
-        if to.send(Ok((sides, grey, line))).is_err() || loss.is_none() {
+        if to.send(Ok((sides, grey, line))).is_err() || !moved {
             return Ok(());
         }
         ctx.request_repaint();

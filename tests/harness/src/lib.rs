@@ -23,3 +23,4 @@ pub mod prefetch;
 pub mod ranks;
 pub mod scaled;
 pub mod shared;
+pub mod soak;

@@ -117,7 +117,7 @@ pub struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    fn both<T>(
+    pub fn both<T>(
         &mut self,
         what: &str,
         call: impl Fn(&mut dyn Embedding) -> Result<T, Error>,
@@ -129,7 +129,7 @@ impl Pair<'_> {
         }
     }
 
-    fn compare(&mut self, what: &str) -> Result<(), String> {
+    pub fn compare(&mut self, what: &str) -> Result<(), String> {
         let states = [self.gpu.snapshot(), self.cpu.snapshot()].map(|state| state.map_err(|error| error.to_string()));
         let [gpu, cpu] = states;
         let (gpu, cpu) = (gpu?, cpu?);
@@ -242,6 +242,64 @@ pub fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
     Batch { indices, offsets, weights }
 }
 
+/// Random calls and a step on both groups.
+pub fn random_turn(
+    context: &Context,
+    pair: &mut Pair<'_>,
+    config: &GroupConfig,
+    source: &mut Pcg64,
+) -> Result<(), String> {
+    if source.random_bool(0.15) {
+        let rows = config.total_rows() as u32;
+        let rows = [0, 1, rows / 3, rows, rows + 1][source.random_range(0..5)];
+        let layout = Layout::new(&config.clone().with_cache_rows(rows), u64::MAX);
+        // Only the device refuses more windows than it can bind.
+        let fits = layout.is_ok_and(|layout| layout.windows() <= context.caps().choose_windows());
+        if (fits || rows > config.total_rows() as u32)
+            && let Some([a, b]) = pair.both("resize_cache", |group| group.resize_cache(rows))?
+            && a != b
+        {
+            return Err(format!("resize_cache {rows}: {a:?} on the GPU, {b:?} on the CPU"));
+        }
+        pair.compare("after resize_cache")?;
+    }
+    if source.random_bool(0.4) {
+        let (rows, ways) = random_pins(config, source);
+        for rows in [&rows[..], &rows[..rows.len() / 2]] {
+            if let Some([a, b]) = pair.both("pin", |group| Ok((group.pin(rows, ways)?, group.pinned()?)))?
+                && a != b
+            {
+                return Err(format!("pin {rows:?}, {ways} ways: {a:?} on the GPU, {b:?} on the CPU"));
+            }
+            pair.compare("after pin")?;
+        }
+    }
+    let batch = random_batch(config, source);
+    let salt: u32 = source.random_range(1..1000);
+    pair.step(&batch, |i| ((i as u32).wrapping_mul(salt) % 17) as f32 / 8.0 - 1.0)?;
+    match source.random_range(0..5) {
+        0 => {
+            pair.both("flush", |group| group.flush())?;
+        }
+        1 => {
+            pair.both("reset", |group| group.reset())?;
+        }
+        2 => {
+            let rows: Vec<u32> = (0..10).map(|_| source.random_range(0..config.total_rows() as u32)).collect();
+            let values: Vec<f32> =
+                (0..10 * config.dim).map(|i| if i == 3 { f32::NAN } else { i as f32 / 100.0 }).collect();
+            pair.both("write_rows", |group| group.write_rows(&rows, &values))?;
+            pair.compare("after write_rows")?;
+            if let Some([a, b]) = pair.both("read_rows", |group| group.read_rows(&rows))? {
+                floats("rows", &a, &b, pair.size)?;
+            }
+        }
+        _ => {}
+    }
+    pair.compare("between steps")?;
+    Ok(())
+}
+
 /// Runs a random configuration for a few random steps, with random calls between the steps.
 pub fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(), String> {
     let mut source = Pcg64::seed_from_u64(seed);
@@ -261,54 +319,7 @@ pub fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(),
             pair.compare("after write_part")?;
         }
         for _ in 0..4 {
-            if source.random_bool(0.15) {
-                let rows = config.total_rows() as u32;
-                let rows = [0, 1, rows / 3, rows, rows + 1][source.random_range(0..5)];
-                let layout = Layout::new(&config.clone().with_cache_rows(rows), u64::MAX);
-                // Only the device refuses more windows than it can bind.
-                let fits = layout.is_ok_and(|layout| layout.windows() <= context.caps().choose_windows());
-                if (fits || rows > config.total_rows() as u32)
-                    && let Some([a, b]) = pair.both("resize_cache", |group| group.resize_cache(rows))?
-                    && a != b
-                {
-                    return Err(format!("resize_cache {rows}: {a:?} on the GPU, {b:?} on the CPU"));
-                }
-                pair.compare("after resize_cache")?;
-            }
-            if source.random_bool(0.4) {
-                let (rows, ways) = random_pins(&config, source);
-                for rows in [&rows[..], &rows[..rows.len() / 2]] {
-                    if let Some([a, b]) = pair.both("pin", |group| Ok((group.pin(rows, ways)?, group.pinned()?)))?
-                        && a != b
-                    {
-                        return Err(format!("pin {rows:?}, {ways} ways: {a:?} on the GPU, {b:?} on the CPU"));
-                    }
-                    pair.compare("after pin")?;
-                }
-            }
-            let batch = random_batch(&config, source);
-            let salt: u32 = source.random_range(1..1000);
-            pair.step(&batch, |i| ((i as u32).wrapping_mul(salt) % 17) as f32 / 8.0 - 1.0)?;
-            match source.random_range(0..5) {
-                0 => {
-                    pair.both("flush", |group| group.flush())?;
-                }
-                1 => {
-                    pair.both("reset", |group| group.reset())?;
-                }
-                2 => {
-                    let rows: Vec<u32> = (0..10).map(|_| source.random_range(0..config.total_rows() as u32)).collect();
-                    let values: Vec<f32> =
-                        (0..10 * config.dim).map(|i| if i == 3 { f32::NAN } else { i as f32 / 100.0 }).collect();
-                    pair.both("write_rows", |group| group.write_rows(&rows, &values))?;
-                    pair.compare("after write_rows")?;
-                    if let Some([a, b]) = pair.both("read_rows", |group| group.read_rows(&rows))? {
-                        floats("rows", &a, &b, pair.size)?;
-                    }
-                }
-                _ => {}
-            }
-            pair.compare("between steps")?;
+            random_turn(context, pair, &config, source)?;
         }
         Ok(())
     };
