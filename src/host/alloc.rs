@@ -11,6 +11,10 @@ pub(crate) fn zeroed<T: Copy + Default>(what: &'static str, n: usize) -> Result<
 
 /// Allocates an empty vector with room for `n` values. The error names `what`.
 pub(crate) fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
+    #[cfg(test)]
+    if fault::due() {
+        return Err(Error::OutOfMemory { what, bytes: n as u64 * size_of::<T>() as u64 });
+    }
     let mut data = Vec::new();
     match data.try_reserve_exact(n) {
         Ok(()) => Ok(data),
@@ -24,4 +28,28 @@ pub(crate) fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error>
 pub(crate) fn check(what: &'static str, bytes: u64) -> Result<(), Error> {
     let bytes = usize::try_from(bytes).map_err(|_| Error::OutOfMemory { what, bytes })?;
     reserved::<u8>(what, bytes).map(|_| ())
+}
+
+/// Lets an allocation of this thread fail.
+#[cfg(test)]
+pub(crate) mod fault {
+    use std::cell::Cell;
+
+    thread_local!(static LEFT: Cell<Option<u64>> = const { Cell::new(None) });
+
+    /// The allocation after the next `n` fails, once.
+    pub(crate) fn after(n: u64) {
+        LEFT.set(Some(n));
+    }
+
+    /// Whether the fault is still to come. It comes no more.
+    pub(crate) fn withdraw() -> bool {
+        LEFT.take().is_some()
+    }
+
+    pub(super) fn due() -> bool {
+        let left = LEFT.get();
+        LEFT.set(left.and_then(|left| left.checked_sub(1)));
+        left == Some(0)
+    }
 }

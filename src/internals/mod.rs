@@ -1,5 +1,7 @@
 //! Items beyond the public interface for the crate's own tests, benchmarks and command. None of it is stable.
 
+#[cfg(test)]
+mod allocations;
 mod harness;
 mod pieces;
 

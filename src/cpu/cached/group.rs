@@ -498,8 +498,10 @@ impl Embedding for CpuGroup {
     }
 
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-        let Prefetched { params, offsets, weights, space } = self.state.take_prefetched().ok_or_else(no_prefetch)?;
+        // Before the batch is taken: a call that finds no memory for its outputs may be repeated.
+        let Prefetched { params, .. } = self.state.prefetched().ok_or_else(no_prefetch)?;
         let mut outputs = zeroed("outputs", self.output_len(params.indices as usize, params.bags as usize))?;
+        let Prefetched { params, offsets, weights, space } = self.state.take_prefetched().ok_or_else(no_prefetch)?;
         let batch = Batch { indices: &[], offsets: &offsets, weights: weights.as_deref().unwrap_or_default() };
         self.carry_out(space, &params, &batch, &mut outputs)?;
         Ok(outputs)
