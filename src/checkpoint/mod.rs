@@ -44,7 +44,7 @@
 //! After [`Embedding::flush`](crate::Embedding::flush) `records` holds the newest values of all rows.
 
 mod beside;
-mod fields;
+pub(crate) mod fields;
 mod header;
 mod load;
 mod reader;
