@@ -43,8 +43,14 @@ struct Args {
     #[arg(long)]
     check: bool,
     /// Fail if the device takes more than this share of the memory of that table, in percent.
-    #[arg(long)]
+    #[arg(long, value_parser = percent)]
     most: Option<f64>,
+}
+
+/// Reads a finite number above 0.
+fn percent(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok().filter(|share: &f64| share.is_finite() && *share > 0.0);
+    found.ok_or_else(|| "wanted a finite number above 0".to_owned())
 }
 
 /// Floats of a splat: position 3, scale 3, rotation 4, opacity 1, colour 3 x 16.

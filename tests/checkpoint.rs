@@ -742,8 +742,14 @@ mod robe {
             checkpoint::save_lookup(&mut trained(optimizer), &path).unwrap();
             assert_eq!(fs::read(&path).unwrap(), bytes);
         }
-        for precision in [Precision::Fp16, Precision::Int8] {
-            let config = config(Optimizer::adagrad(0.1)).with_precision(precision);
+        let rules = [Optimizer::adagrad(0.1), Optimizer::adam(0.1)];
+        for (precision, optimizer, state) in [
+            (Precision::Fp16, rules[0], None),
+            (Precision::Int8, rules[0], Some(StatePrecision::Int8)),
+            (Precision::Fp16, rules[1], Some(StatePrecision::Int8)),
+            (Precision::Int8, rules[1], None),
+        ] {
+            let config = config(optimizer).with_precision(precision).with_state(state);
             let (mut group, mut again) =
                 (CpuRobeGroup::new(config.clone()).unwrap(), CpuRobeGroup::new(config.clone()).unwrap());
             train(&mut group, 0..3);
@@ -752,7 +758,7 @@ mod robe {
             checkpoint::load_lookup(&mut again, &path).unwrap();
             train(&mut group, 3..6);
             train(&mut again, 3..6);
-            assert_eq!(again.snapshot(), group.snapshot(), "{precision:?}");
+            assert_eq!(again.snapshot(), group.snapshot(), "{precision:?}, {optimizer:?}, {state:?}");
         }
         // One call saves or loads either kind of table.
         let path = folder.path().join("rows");

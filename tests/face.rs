@@ -145,6 +145,8 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::Stripe>();
     shared_between_threads::<hotrow::dist::Phase>();
     shared_between_threads::<hotrow::dist::RankTraffic>();
+    shared_between_threads::<hotrow::dist::WireForm>();
+    shared_between_threads::<hotrow::dist::WireOptions>();
     #[cfg(feature = "checkpoint")]
     shared_between_threads::<hotrow::dist::Resharded>();
     shared_between_threads::<hotrow::dist::Parcels>();

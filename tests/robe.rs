@@ -209,6 +209,28 @@ fn no_step_is_long_because_states_are_coded() {
     }
 }
 
+/// Beside a gradient of 1 in their block, gradients of 1e-4 move weights as far as the exact rule does, a learning rate a step; those of 1e-6
+/// move them less far (SPEC 3).
+#[test]
+fn small_gradients_beside_large_ones_learn_within_the_range_of_the_codes() {
+    let mean = |small: f32| {
+        let moved = |seed| {
+            let mut group = coded(Optimizer::adam(1.0), Precision::Fp16, seed);
+            let start = group.read_rows(&[0]).unwrap();
+            for _ in 0..50 {
+                group.forward(&[0], &[0, 1], None).unwrap();
+                group.backward(&Vec::from_iter((0..64).map(|e| if e == 0 { 1.0 } else { small }))).unwrap();
+            }
+            let end = group.read_rows(&[0]).unwrap();
+            start[1..].iter().zip(&end[1..]).map(|(a, b)| f64::from(a - b)).sum::<f64>() / 63.0
+        };
+        (0..20).map(moved).sum::<f64>() / 20.0
+    };
+    let [as_far, less] = [1e-4, 1e-6].map(mean);
+    assert!((45.0..55.0).contains(&as_far), "{as_far}");
+    assert!((1.0..10.0).contains(&less), "{less}");
+}
+
 /// A sum of squares grows, and a moment follows its gradient, on average, though each of the last five steps is less than the distance of two codes.
 #[test]
 fn small_changes_of_coded_states_are_not_lost_on_average() {

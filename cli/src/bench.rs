@@ -1,7 +1,8 @@
 //! `hotrow bench`: bandwidth against hit rate (Yang 2020, Figure 9); `bench suite` and `bench robe` measure kernels and shared tables, `bench
-//! import` draws what other machines measured.
+//! dist` groups over ranks, `bench import` draws what other machines measured.
 
 mod common;
+mod dist;
 pub(crate) mod import;
 mod robe;
 mod runners;
@@ -28,6 +29,7 @@ enum Mode {
     Suite(suite::Args),
     Robe(robe::Args),
     Import(import::Args),
+    Dist(dist::Args),
 }
 
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
@@ -36,5 +38,6 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         Some(Mode::Suite(args)) => suite::run(options, args),
         Some(Mode::Robe(args)) => robe::run(options, args),
         Some(Mode::Import(args)) => import::run(options, args),
+        Some(Mode::Dist(args)) => dist::run(options, args),
     }
 }

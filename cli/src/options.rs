@@ -1,9 +1,11 @@
 //! Options that every subcommand takes.
 
 use crate::failure::Failure;
+use crate::names::one_of;
 use crate::output;
 use crate::trace::{self, Source, Trace, TraceError};
 use clap::{Args, ValueEnum};
+use hotrow::dist::{WireForm, WireOptions};
 use hotrow::{Context, Error, adapter};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -25,6 +27,27 @@ pub(crate) struct Options {
     /// Folder in which traces are looked up by name [default: the environment's `HOTROW_DATA`]
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
+}
+
+/// How rows and gradients go between ranks.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[group(skip)]
+pub(crate) struct WireArgs {
+    /// Form of rows between ranks: exact, fp16 or int8
+    #[arg(long, value_name = "FORM", default_value_t = WireForm::Exact, value_parser = one_of(WireForm::ALL))]
+    pub(crate) wire_rows: WireForm,
+    /// Form of gradients between ranks: exact, fp16 or int8
+    #[arg(long, value_name = "FORM", default_value_t = WireForm::Exact, value_parser = one_of(WireForm::ALL))]
+    pub(crate) wire_gradients: WireForm,
+    /// Sum the gradients of each row before they are sent, by slices of the batch
+    #[arg(long)]
+    pub(crate) summed: bool,
+}
+
+impl WireArgs {
+    pub(crate) const fn options(self) -> WireOptions {
+        WireOptions { rows: self.wire_rows, gradients: self.wire_gradients, summed: self.summed }
+    }
 }
 
 /// The device that computes.

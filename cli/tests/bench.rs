@@ -374,3 +374,69 @@ fn bad_usage_of_robe_is_refused() {
     let failed = bench(folder.path(), &["robe", "--backend", "gpu"]).code(1);
     assert!(String::from_utf8_lossy(&failed.get_output().stderr).contains("no adapter"));
 }
+
+/// The bytes and messages of `bench dist` are those that `plan dist` counts for the same steps.
+#[test]
+fn groups_over_ranks_send_what_is_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    let common = ["dist", "--trace", "zipf:rows=500,s=1,n=8000", "--lookups", "4", "--ranks", "1,2,4", "--shards", "8"];
+    let common = [&common[..], &["--dim", "8", "--cache-percent", "20"]].concat();
+    for (which, wire) in [&[][..], &["--wire-rows", "fp16", "--wire-gradients", "int8", "--summed"]].iter().enumerate()
+    {
+        let name = format!("run-{which}.json");
+        let more = ["--batch", "40,81", "--steps", "3", "--json", &name];
+        let done = bench(folder.path(), &[&common[..], wire, &more].concat()).success();
+        let output = done.get_output();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(
+            err.contains("share its") && out.contains("Seconds on this machine, whose cores the ranks share"),
+            "{err}\n{out}"
+        );
+        let report = read(&folder.path().join(&name));
+        for batch in ["40", "81"] {
+            let mut plan = Command::cargo_bin("hotrow").expect("the command is built with the tests");
+            plan.current_dir(folder.path()).arg("plan").args(&common).args(*wire);
+            plan.args(["--batch", batch, "--steps", "3", "--json", "plan.json"]).assert().success();
+            let plans = read(&folder.path().join("plan.json"));
+            for plan in plans.as_array().unwrap() {
+                let place = |phase: &Value| {
+                    [
+                        ("batch", batch.parse::<u32>().unwrap().into()),
+                        ("ranks", plan["ranks"].clone()),
+                        ("phase", phase.clone()),
+                    ]
+                };
+                for phase in plan["phases"].as_array().unwrap() {
+                    for what in ["bytes", "messages"] {
+                        let found = records(&report, what, &place(&phase["phase"]));
+                        let (wanted, found) = (phase[what].as_f64().unwrap(), number(found[0]));
+                        assert!((found - wanted).abs() < 1e-6 * wanted.max(1.0), "{what} of {phase}: {found}");
+                        assert!(what == "messages" || plan["ranks"] == 1 || phase["phase"] == "sizes" || found > 0.0);
+                    }
+                }
+                let setting = [("batch", batch.parse::<u32>().unwrap().into()), ("ranks", plan["ranks"].clone())];
+                for what in ["exchanges alone", "whole step"] {
+                    let found = records(&report, what, &setting);
+                    assert!(found.len() == 1 && number(found[0]) > 0.0 && found[0]["spread"]["rounds"] == 3, "{what}");
+                }
+            }
+        }
+    }
+    let csv = std::fs::read_to_string(folder.path().join("results/dist.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 2 * 3 * (5 * 2 + 2), "{csv}");
+    for (more, named) in [
+        (&["--ranks", "3"][..], "--ranks: wanted powers of two that divide the 8 virtual shards, found 3"),
+        (&["--ranks", "16"], "found 16"),
+        (&["--wire-rows", "int8", "--dim", "3"], "wire: wanted a form that is shorter than FP32"),
+        (&["--steps", "1"], "--steps"),
+        (&["--lookups", "9000"], "--lookups: wanted at most 8000"),
+        (&["--backend", "gpu"], "--backend"),
+    ] {
+        let keep = |option: &str| !more.iter().any(|given| given.starts_with("--") && *given == option);
+        let rest = common[1..].chunks(2).filter(|pair| keep(pair[0])).flatten().copied();
+        let arguments: Vec<&str> = ["dist"].into_iter().chain(rest).chain(more.iter().copied()).collect();
+        let failed = bench(folder.path(), &arguments).code(2);
+        let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
+        assert!(err.contains(named), "{arguments:?}: {err}");
+    }
+}

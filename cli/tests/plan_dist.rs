@@ -64,6 +64,9 @@ fn bad_input_is_told_by_name() {
         (of(&["dist"], &["--optimizer", "rmsprop"]), "--optimizer"),
         (of(&["dist"], &["--policy", "random"]), "--policy"),
         (of(&["dist"], &["--pooling", "max"]), "--pooling"),
+        (of(&["dist"], &["--wire-rows", "int4"]), "--wire-rows"),
+        (of(&["dist"], &["--wire-rows", "int8", "--dim", "3"]), "--wire-rows: wanted a form that is shorter than FP32"),
+        (of(&["dist"], &["--wire-gradients", "fp16", "--dim", "1"]), "--wire-gradients"),
         (of(&["dist"], &["--cache-percent", "101"]), "--cache-percent"),
         (of(&["dist"], &["--cache-percent", "5", "--cache-rows", "5"]), "--cache-rows"),
         (of(&["dist"], &["--alpha", "0"]), "--alpha"),
@@ -124,7 +127,7 @@ fn alone_it_plans_for_generated_accesses_and_says_so() {
 fn the_schema_is_stable() {
     let json = json(&["dist", "--dist", "zipf:rows=2000,s=1", "--ranks", "2,4", "--batch", "64", "--steps", "2"]);
     let wanted = "source name kind rows steps accesses_per_bag shuffled bags_left_out \
-                  group dim precision optimizer policy cache_rows slots pooling weighted features \
+                  group dim precision optimizer policy cache_rows slots pooling weighted features wire_rows wire_gradients summed \
                   ranks shards batch total_bytes step accesses distinct_rows own_rows asked_rows dirty_rows far_accesses far_bags \
                   rows_with_requests_bytes phases phase bytes share messages mean_pair_bytes largest_pair_bytes seconds \
                   rank sent_bytes busiest_bytes pair mean_bytes largest_bytes from to largest_of_a_step_bytes \
@@ -199,6 +202,8 @@ struct Naive {
     cache_rows: u32,
     pooling: &'static str,
     weighted: bool,
+    /// Forms of rows and gradients, and whether gradients are summed.
+    wire: (&'static str, &'static str, bool),
 }
 
 #[derive(Clone, Copy)]
@@ -300,6 +305,30 @@ impl Naive {
         bytes
     }
 
+    /// Words of a vector in a form.
+    fn vector(&self, form: &str) -> u64 {
+        match form {
+            "fp16" => self.dim.div_ceil(2),
+            "int8" => self.dim.div_ceil(4) + 2,
+            _ => self.dim,
+        }
+    }
+
+    /// Pairs of a row and a slice of the batch that has it.
+    fn sums(&self, batch: &[Vec<u32>], requester: u32, there: &dyn Fn(&u32) -> bool) -> u64 {
+        let samples = self.batch / self.features;
+        let mut sums = BTreeSet::new();
+        let each = self.shards / self.ranks;
+        for slice in requester * each..(requester + 1) * each {
+            let [start, end] = [slice, slice + 1].map(|slice| samples * slice as usize / self.shards as usize);
+            for feature in 0..self.features {
+                let bags = &batch[feature * samples..][start..end];
+                sums.extend(bags.iter().flatten().copied().filter(there).map(|row| (row, slice)));
+            }
+        }
+        sums.len() as u64
+    }
+
     fn exchange(
         &self,
         batch: &[Vec<u32>],
@@ -325,14 +354,14 @@ impl Naive {
                     "none" => all,
                     _ => mine.iter().filter(|bag| bag.iter().any(&there)).count() as u64,
                 };
-                let mut answer = 0;
-                if packed < self.dim {
+                let (mut answer, plain) = (0, self.vector(self.wire.0));
+                if packed < plain {
                     for shard in owner * each..(owner + 1) * each {
                         answer += (rows.iter().filter(|&row| row % self.shards == shard).count() as u64).div_ceil(32);
                     }
-                    answer += (n - dirty) * packed + dirty * self.dim;
+                    answer += (n - dirty) * packed + dirty * plain;
                 } else {
-                    answer += n * self.dim;
+                    answer += n * plain;
                 }
                 let factors = match (self.weighted, self.pooling) {
                     (true, _) => all,
@@ -340,11 +369,19 @@ impl Naive {
                     _ => 0,
                 };
                 let places = if bags > 65_536 { all } else { all.div_ceil(2) };
-                let gradients = self.features as u64 + bags * self.dim + factors + places;
+                let (vector, mut requests) = (self.vector(self.wire.1), 2 * n);
+                let mut gradients = self.features as u64 + bags * vector + factors + places;
+                if self.wire.2 {
+                    gradients = self.sums(batch, requester, &there) * vector;
+                    if each > 1 && n > 0 {
+                        requests += 1;
+                        gradients += n.div_ceil(2);
+                    }
+                }
                 for (phase, from, to, words) in [
                     (0, requester, owner, 4 + u64::from(each)),
-                    (1, requester, owner, 2 * n),
-                    (2, owner, requester, u64::from(packed < self.dim)),
+                    (1, requester, owner, requests),
+                    (2, owner, requester, u64::from(packed < plain)),
                     (3, owner, requester, answer),
                     (4, requester, owner, gradients),
                 ] {
@@ -380,12 +417,18 @@ fn a_second_count_finds_the_same_bytes() {
             shards,
             features,
             batch,
-            dim: random.random_range(1..12),
+            dim: random.random_range(if round % 4 == 0 { 1..12 } else { 4..20 }),
             bits: [32, 16, 8, 4, 2][round % 5],
             policy: ["lru", "lfu", "static"][round % 3],
             cache_rows: if round % 8 == 7 { 0 } else { random.random_range(1..rows / 2) },
             pooling: ["sum", "mean", "none"][round / 3 % 3],
             weighted: random.random_range(0..3) == 0,
+            wire: match round % 4 {
+                0 => ("exact", "exact", round % 8 == 4),
+                1 => ("fp16", "int8", false),
+                2 => ("int8", "fp16", true),
+                _ => ("exact", "int8", true),
+            },
         };
         // Cubes make small rows frequent. Some bags are empty.
         let row = |random: &mut Pcg64| (f64::from(rows) * random.random::<f64>().powi(3)) as u32;
@@ -408,7 +451,14 @@ fn a_second_count_finds_the_same_bytes() {
             naive.policy,
             "--pooling",
             naive.pooling,
+            "--wire-rows",
+            naive.wire.0,
+            "--wire-gradients",
+            naive.wire.1,
         ];
+        if naive.wire.2 {
+            arguments.push("--summed");
+        }
         for (option, text) in
             ["--ranks", "--shards", "--features", "--batch", "--dim", "--cache-rows", "--rows"].iter().zip(&texts)
         {
@@ -455,17 +505,18 @@ fn off(expected: &Value, counted: &Value) -> f64 {
 
 #[test]
 fn expected_bytes_are_within_one_percent_of_a_generated_trace() {
-    for (policy, cache, ranks, shards, s, pooling) in [
-        ("lru", "10", "8", "8", "1.05", "sum"),
-        ("lru", "2", "4", "64", "1.05", "mean"),
-        ("lfu", "10", "8", "16", "0.8", "sum"),
-        ("static", "10", "8", "8", "1.05", "none"),
-        ("static", "1", "2", "2", "1.2", "sum"),
-        ("lru", "0", "64", "128", "1.05", "sum"),
+    for (policy, cache, ranks, shards, s, pooling, wire) in [
+        ("lru", "10", "8", "8", "1.05", "sum", &[][..]),
+        ("lru", "2", "4", "64", "1.05", "mean", &["--summed"]),
+        ("lfu", "10", "8", "16", "0.8", "sum", &["--wire-rows", "fp16", "--summed"]),
+        ("static", "10", "8", "8", "1.05", "none", &["--wire-gradients", "int8"]),
+        ("static", "1", "2", "2", "1.2", "sum", &["--summed"]),
+        ("lru", "0", "64", "128", "1.05", "sum", &[]),
     ] {
         let common =
             ["--policy", policy, "--cache-percent", cache, "--ranks", ranks, "--shards", shards, "--pooling", pooling];
-        let common = [&common[..], &["--batch", "512", "--lookups", "20", "--dim", "32", "--steps", "20"]].concat();
+        let common =
+            [&common[..], &["--batch", "512", "--lookups", "20", "--dim", "32", "--steps", "20"], wire].concat();
         let trace = format!("zipf:rows=20000,s={s},n=1024000");
         // The trace and the draws of the replay come from different seeds.
         let counted =
@@ -531,6 +582,11 @@ fn real_runs_send_the_bytes_that_are_planned() {
         arguments.extend(["--precision", precision, "--policy", policy, "--pooling", pooling]);
         if round % 2 == 1 {
             arguments.push("--weighted");
+        }
+        arguments.extend(["--wire-rows", ["exact", "fp16", "int8"][round % 3]]);
+        arguments.extend(["--wire-gradients", ["exact", "fp16", "int8"][round / 3]]);
+        if round % 4 > 1 {
+            arguments.push("--summed");
         }
         outcome(&arguments, 0);
         for answer in plan(&arguments).as_array().unwrap() {

@@ -67,7 +67,7 @@ pub(crate) struct Settings {
 }
 
 /// Reads a finite number above 0.
-fn positive(text: &str) -> Result<f32, String> {
+pub(crate) fn positive(text: &str) -> Result<f32, String> {
     let found = text.parse().ok().filter(|number: &f32| number.is_finite() && *number > 0.0);
     found.ok_or_else(|| "wanted a finite number above 0".to_owned())
 }

@@ -19,8 +19,8 @@ struct Args {
     #[command(flatten)]
     settings: Settings,
     /// Fail if the PSNR at the end is lower, in dB.
-    #[arg(long)]
-    least: Option<f64>,
+    #[arg(long, value_parser = fit::positive)]
+    least: Option<f32>,
     /// Folder for the tables without the optimiser's state, the perceptron, and the pictures `fit.png` and `error.png` (grey: no error). The PSNR
     /// of all pixels is printed, too. Pictures and PSNR are those of the saved files.
     #[arg(long, default_value = "target/fit")]
@@ -61,7 +61,7 @@ fn run(args: &Args) -> Result<(), Failure> {
             println!("step {step}: loss {loss:.6}, PSNR {reached:.2} dB, {spent:.1?}");
         }
     }
-    if let Some(least) = args.least.filter(|least| reached.is_nan() || reached < *least) {
+    if let Some(least) = args.least.filter(|least| reached.is_nan() || reached < f64::from(*least)) {
         return Err(format!("--least: wanted a PSNR of {least} dB, found {reached:.2}").into());
     }
     let [width, height] = sides;

@@ -26,11 +26,11 @@ pub(crate) struct Same {
 /// from the rank that has it.
 pub(crate) fn run(comm: &mut Mpi, same: &Same) -> Outcome {
     let runs = listed();
-    for Listed { name, config, batches } in &runs {
+    for Listed { name, config, wire, batches } in &runs {
         let folder = same.out.join(name);
         fs::create_dir_all(&folder)?;
         let save = folder.join("checkpoint");
-        let found = on_rank(&mut *comm, (config, SHARDS), batches, same.spoil, CpuGroup::new, Some(&save));
+        let found = on_rank(&mut *comm, (config, SHARDS, *wire), batches, same.spoil, CpuGroup::new, Some(&save));
         let Share { outputs, counters, rows, .. } = found.map_err(|error| format!("{name}: {error}"))?;
         let mut text = String::new();
         for (step, outputs) in outputs.iter().enumerate() {

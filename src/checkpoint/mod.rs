@@ -44,7 +44,7 @@
 //! After [`Embedding::flush`](crate::Embedding::flush) `records` holds the newest values of all rows.
 
 mod beside;
-mod fields;
+pub(crate) mod fields;
 mod header;
 mod load;
 mod reader;
@@ -54,8 +54,6 @@ mod save;
 use std::{io, path::Path};
 
 pub(crate) use beside::Beside;
-#[cfg(not(target_family = "wasm"))]
-pub(crate) use fields::check_same;
 pub use header::Contents;
 pub use load::{contents, load, load_lookup};
 #[cfg(not(target_family = "wasm"))]

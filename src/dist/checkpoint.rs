@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     checkpoint::{self, Beside, fault, refused},
+    config::GroupConfig,
     dist::{comm::Comm, group::Group},
     error::Error,
     lookup::shard::Shard,
@@ -52,6 +53,21 @@ impl List {
         let tables = list["tables"].as_array().and_then(|tables| tables.iter().map(word).collect());
         let tables = tables.ok_or_else(|| wrong("tables", "a list of numbers"))?;
         Ok(Self { save: number("save")?, shards: number("shards")?, tables, cache_rows: number("cache_rows")? })
+    }
+
+    /// Checks the numbers of shards and tables against the header of the first shard.
+    pub(super) fn check(&self, folder: &Path, first: &GroupConfig) -> Result<(), Error> {
+        let path = Self::path(folder);
+        let shards = 1u64 << first.stripe.shift;
+        if u64::from(self.shards) != shards {
+            let wanted = format!("{shards}, as the first shard says");
+            return Err(fault(&path, "shards", wanted, &self.shards, FOREIGN));
+        }
+        if self.tables.len() != first.tables.len() {
+            let wanted = format!("{}, as the first shard has", first.tables.len());
+            return Err(fault(&path, "tables", wanted, &self.tables.len(), FOREIGN));
+        }
+        Ok(())
     }
 
     pub(super) fn write(&self, folder: &Path) -> Result<(), Error> {

@@ -6,8 +6,10 @@ use crate::{
     config::{GroupConfig, Pooling},
     dist::{
         comm::{Comm, Parcels},
+        options::WireOptions,
         requests::{self, Deal, Requests},
         stripes::{rows_table, shards},
+        sums::{Share, Sums},
         traffic::{Phase, RankTraffic},
     },
     error::Error,
@@ -16,7 +18,7 @@ use crate::{
     memory::MemoryReport,
     record::{
         codec::f32_from_half,
-        wire::{Wire, cut},
+        wire::{Vectors, Wire, WireForm, cut},
     },
     scaler::GradSlice,
     table::{
@@ -44,7 +46,9 @@ const REFUSED: u32 = 0;
 const OUTSIDE: u32 = 1 << 8;
 /// Marks the status of a rank whose batch has weights.
 const WEIGHTED: u32 = 1 << 9;
-/// The part of a status that is no mark.
+/// The bit of a status at which the code of the wire begins.
+const WIRE: u32 = 2;
+/// The part of a status that is no mark: the call and the wire.
 const CALL: u32 = OUTSIDE - 1;
 
 /// What a rank's own shards are asked for in a step, and what the backward needs of it.
@@ -56,6 +60,12 @@ struct Asked {
     outputs: Vec<usize>,
     /// For each rank, whether its batch has weights.
     weighted: Vec<bool>,
+    /// For each rank, the number of sums that it sends to this one, if gradients are summed.
+    sent_sums: Vec<usize>,
+    /// Those of this rank.
+    sums: Option<Sums>,
+    /// This rank's part of the batch.
+    share: Share,
     /// Whether some rank has a valid index, so that the step takes place.
     valid: bool,
 }
@@ -69,6 +79,10 @@ struct Waiting {
     bags: usize,
     weights: Option<Vec<f32>>,
     scales: Vec<f32>,
+    /// For each output row what makes the random bits of its gradient, if that is rounded.
+    numbers: Vec<[u32; 2]>,
+    /// The number of steps before this one, if anything is rounded.
+    step: u32,
 }
 
 /// Makes a group of a configuration.
@@ -110,7 +124,7 @@ pub struct Group<C, S> {
     table: Option<S>,
     /// Those of the last frozen forward.
     frozen_table: Option<S>,
-    wire: Wire,
+    wire: WireOptions,
     waiting: Option<Waiting>,
     traffic: RankTraffic,
 }
@@ -147,8 +161,18 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let mine = configs.drain(deal.of(comm.rank() as usize));
         let shards = mine.map(|config| config.map(&mut make).transpose()).collect::<Result<_, _>>()?;
         let traffic = RankTraffic::new(comm.size());
-        let wire = Wire::new(config.dim, config.precision);
+        let wire = WireOptions::default();
         Ok(Self { comm, config, deal, make, shards, table: None, frozen_table: None, wire, waiting: None, traffic })
+    }
+
+    /// With another form of rows and gradients between ranks: the same on all of them.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a form that is not shorter than FP32.
+    pub fn with_wire(mut self, wire: WireOptions) -> Result<Self, Error> {
+        wire.check(self.config.dim)?;
+        self.wire = wire;
+        Ok(self)
     }
 
     /// The number of this rank.
@@ -237,10 +261,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         outputs: &mut [f32],
         shape: Result<(), Error>,
     ) -> Result<(), Error> {
-        let (batch, bags): ((&[u32], &[u32]), _) = match shape {
-            Ok(()) => ((indices, offsets), offsets.len() - 1),
-            Err(_) => ((&[], &[0]), 0),
-        };
+        let batch: (&[u32], &[u32]) = if shape.is_ok() { (indices, offsets) } else { (&[], &[0]) };
         if call == Call::Forward && shape.is_ok() {
             self.waiting = None;
         }
@@ -250,16 +271,21 @@ impl<C: Comm, S: Shard> Group<C, S> {
         } else {
             Requests::checked(&self.config, self.deal, batch)
         };
-        let result = self.request(call, &requests, shape.err().or(outside), bags, weights.is_some());
+        let result = self.request(call, &requests, shape.err().or(outside), batch.1, weights.is_some());
         // All ranks know of a refusal, so it ends nothing.
         let asked = self.or_abort(result)??;
-        let result = self.answer(call, &requests, &asked);
+        let step = if self.wire.is_lossy() && call != Call::Read { self.steps() } else { Ok(0) };
+        let step = self.or_abort(step)?;
+        let result = self.answer((call, step), &requests, &asked);
         let result = result.and_then(|rows| self.pool(call, &requests, &rows, (offsets, weights), outputs));
         self.or_abort(result)?;
         if call == Call::Forward {
             let scales = requests.scales(&self.config, offsets);
             let weights = weights.map(<[f32]>::to_vec);
-            self.waiting = Some(Waiting { requests, asked, indices: indices.len(), bags, weights, scales });
+            let rounded = self.wire.gradients != WireForm::Exact && !self.wire.summed;
+            let numbers = if rounded { asked.share.numbers(&self.config, offsets) } else { Vec::new() };
+            let (indices, bags) = (indices.len(), offsets.len() - 1);
+            self.waiting = Some(Waiting { requests, asked, indices, bags, weights, scales, numbers, step });
         }
         Ok(())
     }
@@ -271,15 +297,16 @@ impl<C: Comm, S: Shard> Group<C, S> {
         call: Call,
         requests: &Requests,
         refused: Option<Error>,
-        bags: usize,
+        offsets: &[u32],
         weighted: bool,
     ) -> Result<Result<Asked, Error>, Error> {
         let (deal, ranks) = (self.deal, self.comm.size() as usize);
         let outside = if requests.out_of_range.is_some() { OUTSIDE } else { 0 };
-        let status =
-            outside | if weighted { WEIGHTED } else { 0 } | if refused.is_some() { REFUSED } else { call as u32 };
+        let code = call as u32 | self.wire.code() << WIRE;
+        let status = outside | if weighted { WEIGHTED } else { 0 } | if refused.is_some() { REFUSED } else { code };
         let counts = (0..ranks).map(|rank| {
-            let header = [status, requests.valid() as u32, bags as u32, requests.outputs[rank].len() as u32];
+            let header =
+                [status, requests.valid() as u32, offsets.len() as u32 - 1, requests.outputs[rank].len() as u32];
             header.into_iter().chain(deal.of(rank).map(|shard| requests.of(shard).len() as u32)).collect()
         });
         let counts = counts.collect();
@@ -291,36 +318,56 @@ impl<C: Comm, S: Shard> Group<C, S> {
         if let Some(rank) = heads.iter().position(|head| head[0] & CALL == REFUSED) {
             return self.refusal(rank as u32, refused).map(Err);
         }
-        if let Some(rank) = heads.iter().position(|head| head[0] & CALL != call as u32) {
-            let (mine, other) = (call as u32, heads[rank][0] & CALL);
+        if let Some(rank) = heads.iter().position(|head| head[0] & CALL != code) {
+            let other = heads[rank][0] & CALL;
             return Ok(Err(Error::Exchange {
                 what: "call",
-                wanted: format!("the same call on all ranks, here number {mine}"),
+                wanted: format!("the same call and wire on all ranks, here number {code}"),
                 found: format!("number {other} on rank {rank}"),
-                remedy: "make the calls of a group on all ranks, in the same order",
+                remedy: "make the calls of a group on all ranks, in the same order, with the same wire",
             }));
         }
+        let features = u64::from(self.config.feature_count());
+        let bags: Vec<u64> = heads.iter().map(|head| u64::from(head[2]) / features).collect();
+        let share = Share::new(&bags, self.comm.rank() as usize);
+        let sums = if call == Call::Forward && self.wire.summed {
+            if let Err(uneven) = Share::check(&bags) {
+                return Ok(Err(uneven));
+            }
+            let slices = deal.of(self.comm.rank() as usize);
+            Some(Sums::new(requests, offsets, &share, slices, deal.shards()))
+        } else {
+            None
+        };
         let valid = heads.iter().any(|head| head[1] > 0);
         let outputs = heads.iter().map(|head| head[3] as usize).collect();
         let weighted = heads.iter().map(|head| head[0] & WEIGHTED != 0).collect();
         let asked: Vec<Vec<usize>> =
             heads.iter().map(|head| head[HEADER..].iter().map(|&rows| rows as usize).collect()).collect();
+        // A rank with one slice has one sum of each row.
+        let counts_sums = sums.is_some() && deal.each() > 1;
         let message = |rank| {
             let of = |shard| {
                 let rows = requests.of(shard);
                 requests.rows[rows.clone()].iter().chain(&requests.counts[rows]).copied()
             };
-            deal.of(rank).flat_map(of).collect()
+            let rows = requests.of_rank(deal, rank);
+            let sums = sums.as_ref().filter(|_| counts_sums && !rows.is_empty()).map(|sums| sums.of(rows).len() as u32);
+            sums.into_iter().chain(deal.of(rank).flat_map(of)).collect()
         };
         let messages = (0..ranks).map(message).collect();
-        let receive: Vec<usize> = asked.iter().map(|shards| 2 * shards.iter().sum::<usize>()).collect();
+        let of_rank = |shards: &Vec<usize>| shards.iter().sum::<usize>();
+        let counted = |rows: usize| usize::from(counts_sums && rows > 0);
+        let receive: Vec<usize> = asked.iter().map(of_rank).map(|rows| 2 * rows + counted(rows)).collect();
         let received = self.exchange(Phase::Requests, messages, &receive)?;
-        let mut rows = Vec::with_capacity(ranks);
+        let (mut rows, mut sent_sums) = (Vec::with_capacity(ranks), Vec::with_capacity(ranks));
         for (mut message, shards) in received.iter().zip(&asked) {
+            let wanted = of_rank(shards);
+            sent_sums.push(cut(&mut message, counted(wanted))?.first().map_or(wanted, |&sums| sums as usize));
             let mut of = |&rows: &usize| Ok((cut(&mut message, rows)?.to_vec(), cut(&mut message, rows)?.to_vec()));
             rows.push(shards.iter().map(&mut of).collect::<Result<_, Error>>()?);
         }
-        Ok(Ok(Asked { rows, outputs, weighted, valid }))
+        Ok(Ok(Asked { rows, outputs, weighted, sent_sums, sums, share, valid }))
     }
 
     /// Whether a part of a call that all ranks make worked on all of them. Returns this rank's error, or that of the first rank that has one.
@@ -374,8 +421,17 @@ impl<C: Comm, S: Shard> Group<C, S> {
         shard.write_part(Part::Counters, 0, &Counters::to_part(&counters))
     }
 
+    /// The number of steps before this call: the same on every rank, whether it has rows or not.
+    fn steps(&mut self) -> Result<u32, Error> {
+        let mut clock = [0];
+        if let Some(shard) = self.shards.iter_mut().flatten().next() {
+            shard.read_part(Part::Clock, 0, &mut clock)?;
+        }
+        self.comm.max(clock[0])
+    }
+
     /// Answers the requests of all ranks and returns the rows that this rank asked for.
-    fn answer(&mut self, call: Call, requests: &Requests, asked: &Asked) -> Result<Vec<u32>, Error> {
+    fn answer(&mut self, (call, step): (Call, u32), requests: &Requests, asked: &Asked) -> Result<Vec<u32>, Error> {
         let (deal, ranks) = (self.deal, self.comm.size() as usize);
         if call == Call::Forward && asked.valid {
             for (k, shard) in self.shards.iter_mut().enumerate() {
@@ -384,26 +440,28 @@ impl<C: Comm, S: Shard> Group<C, S> {
                 shard.fetch(&rows, &counts)?;
             }
         }
+        let form = if call == Call::Read { WireForm::Exact } else { self.wire.rows };
+        let wire = Wire::received(self.config.dim, self.config.precision, form);
         let mut answers = vec![Vec::new(); ranks];
         for (answer, shards) in answers.iter_mut().zip(&asked.rows) {
             for (shard, (rows, _)) in self.shards.iter_mut().zip(shards) {
                 if let Some(shard) = shard.as_mut().filter(|_| !rows.is_empty()) {
-                    shard.send_rows(rows, answer)?;
+                    shard.send_rows(rows, form, step, answer)?;
                 }
             }
         }
-        let sizes: Vec<usize> = if self.wire.packs() {
+        let sizes: Vec<usize> = if wire.packs() {
             let own = answers.iter().map(|answer| vec![answer.len() as u32]).collect();
             self.exchange(Phase::Sizes, own, &vec![1; ranks])?.words.into_iter().map(|size| size as usize).collect()
         } else {
             let of = |rank| deal.of(rank).map(|shard| requests.of(shard).len()).sum::<usize>();
-            (0..ranks).map(|rank| of(rank) * self.config.dim as usize).collect()
+            (0..ranks).map(|rank| of(rank) * wire.plain_words()).collect()
         };
         let received = self.exchange(Phase::Rows, answers, &sizes)?;
         let mut rows = Vec::with_capacity(requests.rows.len() * self.config.dim as usize);
         for (rank, mut message) in received.iter().enumerate() {
             for shard in deal.of(rank) {
-                self.wire.take(requests.of(shard).len(), &mut message, &mut rows)?;
+                wire.take(requests.of(shard).len(), &mut message, &mut rows)?;
             }
         }
         Ok(rows)
@@ -446,28 +504,65 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// Sends the gradients to the owners of the rows, and updates this rank's rows.
     fn update(&mut self, waiting: &Waiting, grads: &[f32], scaler: &ScalerState) -> Result<(), Error> {
         let (deal, ranks, dim) = (self.deal, self.comm.size() as usize, self.config.dim as usize);
-        let Waiting { requests, asked, weights, scales, .. } = waiting;
-        let (alone, mean) = (self.config.pooling == Pooling::None, self.config.pooling == Pooling::Mean);
+        let Waiting { requests, asked, weights, scales, numbers, step, .. } = waiting;
+        let mean = self.config.pooling == Pooling::Mean;
+        let vectors = Vectors::gradients(self.config.dim, self.wire.gradients, (self.config.seed, *step));
+        let gradient = |output: u32| &grads[output as usize * dim..][..dim];
+        let scale = |output: u32| scales.get(output as usize).copied().unwrap_or(1.0);
+        let rows_of = |rank: usize| asked.rows[rank].iter().map(|(rows, _)| rows.len()).sum::<usize>();
+        let accesses_of = |rank: usize| {
+            asked.rows[rank].iter().flat_map(|(_, counts)| counts).map(|&count| count as usize).sum::<usize>()
+        };
+        if let Some(sums) = &asked.sums {
+            let mut sum = vec![0.0; dim];
+            let mut message = |rank: usize| {
+                let mut message = Vec::new();
+                if deal.each() > 1 {
+                    let rows = requests.of_rank(deal, rank);
+                    places(rows.map(|row| sums.of(row..row + 1).len() as u32 - 1), NARROW, &mut message);
+                }
+                for shard in deal.of(rank) {
+                    for row in requests.of(shard) {
+                        let whole = requests.rows[row] << deal.shift | shard as u32;
+                        for number in sums.of(row..row + 1) {
+                            let (accesses, slice) = sums.sum(number);
+                            sum.fill(-0.0);
+                            for &access in accesses {
+                                let output = requests.outputs[rank][requests.slots[access as usize] as usize];
+                                let weight = weights.as_ref().map_or(1.0, |weights| weights[access as usize]);
+                                let factor = scale(output) * weight;
+                                sum.iter_mut().zip(gradient(output)).for_each(|(sum, grad)| *sum += factor * grad);
+                            }
+                            vectors.push([whole, slice], &sum, &mut message);
+                        }
+                    }
+                }
+                message
+            };
+            let messages = (0..ranks).map(&mut message).collect();
+            let numbers = |rows| if deal.each() > 1 { place_words(rows, NARROW) } else { 0 };
+            let receive: Vec<usize> =
+                (0..ranks).map(|rank| numbers(rows_of(rank)) + asked.sent_sums[rank] * vectors.words()).collect();
+            let received = self.exchange(Phase::Gradients, messages, &receive)?;
+            return self.apply_sums(asked, &received, &vectors, scaler);
+        }
         let mut first = 0;
         let message = |rank: usize| {
             let outputs = &requests.outputs[rank];
             let mut message = requests.by_feature[rank].clone();
             for &output in outputs {
-                message.extend(grads[output as usize * dim..][..dim].iter().map(|grad| grad.to_bits()));
+                let number = numbers.get(output as usize).copied().unwrap_or_default();
+                vectors.push(number, gradient(output), &mut message);
             }
             if weights.is_none() && mean {
-                message.extend(outputs.iter().map(|&bag| scales[bag as usize].to_bits()));
+                message.extend(outputs.iter().map(|&bag| scale(bag).to_bits()));
             }
-            let rows = requests.of(deal.of(rank).start).start..requests.of(deal.of(rank).end - 1).end;
-            let accesses: u32 = requests.counts[rows].iter().sum();
+            let accesses: u32 = requests.counts[requests.of_rank(deal, rank)].iter().sum();
             let order = &requests.order[first..first + accesses as usize];
             first += accesses as usize;
             places(order.iter().map(|&access| requests.slots[access as usize]), outputs.len(), &mut message);
             if let Some(weights) = weights {
-                let scale = |access: u32| {
-                    let output = outputs[requests.slots[access as usize] as usize];
-                    if alone { 1.0 } else { scales.get(output as usize).copied().unwrap_or(1.0) }
-                };
+                let scale = |access: u32| scale(outputs[requests.slots[access as usize] as usize]);
                 message.extend(order.iter().map(|&access| (scale(access) * weights[access as usize]).to_bits()));
             }
             message
@@ -475,29 +570,77 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let messages = (0..ranks).map(message).collect();
         let receive: Vec<usize> = (0..ranks)
             .map(|rank| {
-                let accesses =
-                    asked.rows[rank].iter().flat_map(|(_, counts)| counts).map(|&count| count as usize).sum();
-                let outputs = asked.outputs[rank];
-                let factors = if asked.weighted[rank] {
-                    accesses
-                } else if mean {
-                    outputs
-                } else {
-                    0
+                let (accesses, outputs) = (accesses_of(rank), asked.outputs[rank]);
+                let factors = match (asked.weighted[rank], mean) {
+                    (true, _) => accesses,
+                    (false, true) => outputs,
+                    (false, false) => 0,
                 };
-                requests.by_feature[rank].len() + outputs * dim + place_words(accesses, outputs) + factors
+                requests.by_feature[rank].len() + outputs * vectors.words() + place_words(accesses, outputs) + factors
             })
             .collect();
         let received = self.exchange(Phase::Gradients, messages, &receive)?;
-        self.apply(asked, &received, scaler)
+        self.apply(asked, &received, &vectors, scaler)
+    }
+
+    /// Applies the sums that have come to this rank's shards.
+    fn apply_sums(
+        &mut self,
+        asked: &Asked,
+        received: &Parcels,
+        vectors: &Vectors,
+        scaler: &ScalerState,
+    ) -> Result<(), Error> {
+        let dim = self.config.dim as usize;
+        let mut gradients: Vec<u32> = Vec::new();
+        // For each shard and row, the rank's sums in order of the ranks: so of the slices.
+        let mut lists: Vec<Vec<(u32, u32)>> = vec![Vec::new(); self.shards.len()];
+        for (mut message, shards) in received.iter().zip(&asked.rows) {
+            let rows = shards.iter().map(|(rows, _)| rows.len()).sum();
+            let numbers = cut(&mut message, if self.deal.each() > 1 { place_words(rows, NARROW) } else { 0 })?;
+            let (mut row_number, mut next) = (0, (gradients.len() / dim) as u32);
+            for ((rows, _), list) in shards.iter().zip(&mut lists) {
+                for &row in rows {
+                    let sums = if numbers.is_empty() { 1 } else { place(numbers, row_number, NARROW) + 1 };
+                    list.extend((next..next + sums).map(|sum| (row, sum)));
+                    (row_number, next) = (row_number + 1, next + sums);
+                }
+            }
+            vectors.take(next as usize - gradients.len() / dim, &mut message, &mut gradients)?;
+        }
+        // An access has an entry. A row has fewer sums than accesses, and zeros for the others.
+        let zero = (gradients.len() / dim) as u32;
+        gradients.resize(gradients.len() + dim, 0);
+        for (k, mut list) in lists.into_iter().enumerate() {
+            let Some(shard) = &mut self.shards[k] else { continue };
+            let (rows, counts) = merged(asked.rows.iter().map(|shards| &shards[k]));
+            list.sort_by_key(|&(row, _)| row);
+            let mut sums = list.into_iter().peekable();
+            let mut accesses = Vec::new();
+            for (row, count) in rows.into_iter().zip(counts) {
+                let end = accesses.len() + count as usize;
+                while let Some((_, sum)) = sums.next_if(|&(other, _)| other == row) {
+                    accesses.push([sum, 1f32.to_bits()]);
+                }
+                accesses.resize(end, [zero, 1f32.to_bits()]);
+            }
+            shard.apply(&accesses, false, bytemuck::cast_slice(&gradients), scaler)?;
+        }
+        Ok(())
     }
 
     /// Applies the gradients that have come to this rank's shards.
-    fn apply(&mut self, asked: &Asked, received: &Parcels, scaler: &ScalerState) -> Result<(), Error> {
+    fn apply(
+        &mut self,
+        asked: &Asked,
+        received: &Parcels,
+        vectors: &Vectors,
+        scaler: &ScalerState,
+    ) -> Result<(), Error> {
         let dim = self.config.dim as usize;
         let features = self.config.feature_count() as usize;
         let mean = self.config.pooling == Pooling::Mean;
-        let mut gradients = Vec::new();
+        let mut gradients: Vec<u32> = Vec::new();
         // For each shard, the accesses in the order of their rows; their keys have row and feature.
         let mut lists: Vec<Vec<(u64, [u32; 2])>> = vec![Vec::new(); self.shards.len()];
         let all = |k| merged(asked.rows.iter().map(|shards: &Vec<_>| &shards[k])).0;
@@ -513,7 +656,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
                     end
                 })
                 .collect();
-            gradients.extend(cut(&mut message, outputs * dim)?.iter().map(|&bits| f32::from_bits(bits)));
+            vectors.take(outputs, &mut message, &mut gradients)?;
             let scales = cut(&mut message, if mean && !weighted { outputs } else { 0 })?;
             let accesses = shards.iter().flat_map(|(_, counts)| counts).map(|&count| count as usize).sum();
             let places = cut(&mut message, place_words(accesses, outputs))?;
@@ -540,7 +683,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
             // Stable: within a row and a feature the ranks' accesses stay in order.
             list.sort_by_key(|&(key, _)| key);
             let accesses: Vec<[u32; 2]> = list.into_iter().map(|(_, access)| access).collect();
-            shard.apply(&accesses, factors, &gradients, scaler)?;
+            shard.apply(&accesses, factors, bytemuck::cast_slice(&gradients), scaler)?;
         }
         Ok(())
     }
@@ -690,13 +833,16 @@ fn merged<'a>(lists: impl Iterator<Item = &'a (Vec<u32>, Vec<u32>)>) -> (Vec<u32
     all.chunk_by(|a, b| a.0 == b.0).map(|run| (run[0].0, run.iter().map(|&(_, count)| count).sum::<u32>())).unzip()
 }
 
+/// The most output rows whose places take 16 bits.
+const NARROW: usize = 1 << 16;
+
 /// Words of the places of `accesses` accesses among `outputs` output rows.
 fn place_words(accesses: usize, outputs: usize) -> usize {
-    if outputs <= 1 << 16 { accesses.div_ceil(2) } else { accesses }
+    if outputs <= NARROW { accesses.div_ceil(2) } else { accesses }
 }
 
 fn places(places: impl Iterator<Item = u32>, outputs: usize, message: &mut Vec<u32>) {
-    if outputs > 1 << 16 {
+    if outputs > NARROW {
         return message.extend(places);
     }
     let mut places = places.peekable();
@@ -706,5 +852,5 @@ fn places(places: impl Iterator<Item = u32>, outputs: usize, message: &mut Vec<u
 }
 
 fn place(places: &[u32], access: usize, outputs: usize) -> u32 {
-    if outputs > 1 << 16 { places[access] } else { places[access / 2] >> (access % 2 * 16) & 0xffff }
+    if outputs > NARROW { places[access] } else { places[access / 2] >> (access % 2 * 16) & 0xffff }
 }

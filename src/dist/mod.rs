@@ -7,19 +7,22 @@
 mod checkpoint;
 mod comm;
 mod group;
+mod options;
 mod requests;
 #[cfg(feature = "checkpoint")]
 mod reshard;
 mod stripes;
+mod sums;
 mod threads;
 mod traffic;
 
 pub use comm::{Comm, Parcels, Solo, Ticket};
 pub use group::Group;
+pub use options::WireOptions;
 #[cfg(feature = "checkpoint")]
 pub use reshard::{Resharded, reshard};
 pub use stripes::shards;
 pub use threads::Threads;
 pub use traffic::{Phase, RankTraffic};
 
-pub use crate::lookup::shard::Shard;
+pub use crate::{lookup::shard::Shard, record::wire::WireForm};

@@ -80,6 +80,12 @@ impl Requests {
         self.firsts[shard]..self.firsts[shard + 1]
     }
 
+    /// The rows of a rank's shards, as a range of `rows`.
+    pub(crate) fn of_rank(&self, deal: Deal, rank: usize) -> std::ops::Range<usize> {
+        let shards = deal.of(rank);
+        self.firsts[shards.start]..self.firsts[shards.end]
+    }
+
     /// Makes the requests of a batch of legal shape. The error is that of the first index outside its table, where the configuration calls it one.
     pub(crate) fn checked(config: &GroupConfig, deal: Deal, batch: (&[u32], &[u32])) -> (Self, Option<Error>) {
         let mut error = None;

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use crate::{
-    checkpoint::{self, Contents, check_same, fault, refused},
+    checkpoint::{self, Contents, fault, fields, refused},
     config::{GroupConfig, Init, Stripe},
     cpu::cached::group::CpuGroup,
     dist::{
@@ -80,7 +80,7 @@ pub fn reshard(from: impl AsRef<Path>, to: impl AsRef<Path>, shards: u32) -> Res
     let (from, to) = (from.as_ref(), to.as_ref());
     let list = List::read(from)?;
     let first = checkpoint::contents(List::file(from, list.save, 0))?;
-    let first_tables = first.config.tables.len();
+    list.check(from, &first.config)?;
     let whole = GroupConfig {
         tables: list.tables.clone(),
         cache_rows: list.cache_rows,
@@ -88,12 +88,15 @@ pub fn reshard(from: impl AsRef<Path>, to: impl AsRef<Path>, shards: u32) -> Res
         init: Init::Constant(0.0),
         ..first.config
     };
-    if list.tables.len() != first_tables {
-        let wanted = format!("{first_tables}, as many as the first shard has");
-        return Err(fault(&List::path(from), "tables", wanted, &list.tables.len(), FOREIGN));
-    }
     let before = stripes::shards(&whole, list.shards)
         .map_err(|error| fault(&List::path(from), "list", "tables, cache and shards of a group", &error, FOREIGN))?;
+    // Nothing of the list's sizes is allocated before the files say the same.
+    for (number, config) in (0..).zip(&before) {
+        if let Some(config) = config {
+            let path = List::file(from, list.save, number);
+            fields::check_same(&path, config, &checkpoint::contents(&path)?.config)?;
+        }
+    }
     let after = stripes::shards(&whole, shards)?;
     fs::create_dir(to).map_err(|error| {
         refused(to, "folder", "one that does not exist, in a folder that can be written", &error, "name another folder")
@@ -152,8 +155,6 @@ impl Job<'_> {
     /// Loads a shard, and writes its dirty rows back.
     fn load(&self, number: usize, config: &GroupConfig, done: &mut Resharded) -> Result<CpuGroup, Error> {
         let path = List::file(self.from, self.list.save, number as u32);
-        // Before a group is made: only the list says how large it is.
-        check_same(&path, config, &checkpoint::contents(&path)?.config)?;
         let mut group = CpuGroup::new(config.clone())?;
         checkpoint::load(&mut group, &path)?;
         let mut step = [0];

@@ -33,7 +33,8 @@ pub struct Reader<'a> {
     /// Also gives the shaders `P_want`, which asks for rows: [`Group::record_feedback`](crate::Group::record_feedback) then brings them into
     /// the cache. One more storage buffer, which fragment and compute stages write.
     pub feedback: Option<Feedback>,
-    /// Also gives the shaders `P_grid`: the features of a point of this hash grid, whose levels are the tables of the group.
+    /// Also gives the shaders `P_grid`: the features of a point of this hash grid, whose levels are the tables of the group. In a staged group
+    /// corners that are not in the cache count as 0.
     pub grid: Option<&'a grid::Config>,
 }
 

@@ -1,6 +1,6 @@
 //! What a cached group does as one part of a group over several ranks (SPEC 11).
 
-use crate::{error::Error, lookup::Embedding, table::layout::ScalerState};
+use crate::{error::Error, lookup::Embedding, record::wire::WireForm, table::layout::ScalerState};
 
 /// A cached group that can be a virtual shard of a [`dist::Group`](crate::dist::Group). Programs do not call these methods; they make the shards.
 ///
@@ -18,11 +18,12 @@ pub trait Shard: Embedding {
     /// Gives up the backward of the last [`fetch`](Self::fetch).
     fn give_up(&mut self);
 
-    /// Appends rows to a message, as a forward would read them now: packed where the row is its record, in FP32 where it is dirty in the cache.
+    /// Appends rows to a message, as a forward would read them now: packed where the row is its record and so shorter than in `form`, else in `form`.
+    /// `step` decides the random bits of a form that rounds.
     ///
     /// # Errors
     /// [`Error::RowOutOfRange`]; [`Error::Device`]; [`Error::Store`].
-    fn send_rows(&mut self, rows: &[u32], message: &mut Vec<u32>) -> Result<(), Error>;
+    fn send_rows(&mut self, rows: &[u32], form: WireForm, step: u32, message: &mut Vec<u32>) -> Result<(), Error>;
 
     /// Runs the backward of the last [`fetch`](Self::fetch). `accesses` has one entry for each access, in the order of the fetched rows: its row of
     /// `gradients`, and the bits of its factor. `gradients` is `[.., dim]`. Factors are not looked at unless `factors` is set: then they are 1.

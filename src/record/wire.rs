@@ -1,27 +1,142 @@
 //! Rows on their way between ranks (SPEC 11): packed as in their records, without state, or in FP32.
 
+use std::{fmt, str::FromStr};
+
 use crate::{
-    config::{OptimizerKind, Precision},
+    config::{OptimizerKind, Precision, RandomBits, Rounding, Stripe, named},
     error::Error,
-    record::rows,
-    table::row::RowLayout,
+    record::{codec::Noise, rows},
+    table::{rng::Purpose, row::RowLayout},
 };
+
+/// The form of vectors of floats between ranks.
+///
+/// Example: [`WireOptions`](crate::dist::WireOptions).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WireForm {
+    /// Nothing is lost.
+    #[default]
+    Exact,
+    /// Rounded to FP16, stochastically. Magnitudes above 65504 become 65504.
+    Fp16,
+    /// Rounded to INT8 with a scale and a bias for each vector, stochastically.
+    Int8,
+}
+
+named!(WireForm, "wire": Exact = "exact", Fp16 = "fp16", Int8 = "int8");
+
+impl WireForm {
+    /// The precision of a vector on the wire.
+    pub(crate) const fn precision(self) -> Precision {
+        match self {
+            Self::Exact => Precision::Fp32,
+            Self::Fp16 => Precision::Fp16,
+            Self::Int8 => Precision::Int8,
+        }
+    }
+}
+
+/// A half that no finite value has: it marks an FP16 vector that could not be rounded.
+const NO_HALF: u32 = 0x7e00;
+
+/// Vectors on their way between ranks, and their rounding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vectors {
+    layout: RowLayout,
+    noise: Noise,
+}
+
+impl Vectors {
+    /// Vectors of gradients. The random bits are those of the group's seed and a step.
+    pub(crate) const fn gradients(dim: u32, form: WireForm, (seed, step): (u32, u32)) -> Self {
+        Self::new(dim, form, (seed, step), Purpose::Wire as u32 + 1, Stripe::ALL)
+    }
+
+    const fn new(dim: u32, form: WireForm, (seed, step): (u32, u32), purpose: u32, stripe: Stripe) -> Self {
+        let (rounding, random_bits) = (Rounding::Stochastic, RandomBits::TwentyFour);
+        let noise = Noise { rounding, random_bits, seed, step, purpose, stripe };
+        Self { layout: RowLayout::new(dim, form.precision(), OptimizerKind::Sgd), noise }
+    }
+
+    /// Words of a vector.
+    pub(crate) const fn words(&self) -> usize {
+        self.layout.record_words as usize
+    }
+
+    const fn is_exact(&self) -> bool {
+        matches!(self.layout.precision, Precision::Fp32)
+    }
+
+    /// Adds a vector. `number` and `part` make its random bits its own. A vector that has no rounded form (a value is not finite, or its range overflows)
+    /// arrives as NaN.
+    pub(crate) fn push(&self, [number, part]: [u32; 2], values: &[f32], out: &mut Vec<u32>) {
+        if self.is_exact() {
+            return out.extend(values.iter().map(|value| value.to_bits()));
+        }
+        let first = out.len();
+        out.resize(first + self.words(), 0);
+        let record = &mut out[first..];
+        let noise = Noise { seed: self.noise.seed.wrapping_add(part.wrapping_mul(0x9e37_79b9)), ..self.noise };
+        if !rows::pack(&self.layout, &noise, number, values, &[], record) {
+            record[0] = if self.layout.precision.is_integer() { f32::NAN.to_bits() } else { NO_HALF };
+        }
+    }
+
+    /// Takes `vectors` vectors off the list's front, as the bits of floats.
+    pub(crate) fn take(&self, vectors: usize, list: &mut &[u32], out: &mut Vec<u32>) -> Result<(), Error> {
+        if self.is_exact() {
+            out.extend(cut(list, vectors * self.words())?);
+            return Ok(());
+        }
+        let mut values = vec![0.0; self.layout.dim as usize];
+        for _ in 0..vectors {
+            let record = cut(list, self.words())?;
+            if !self.layout.precision.is_integer() && record[0] & 0xffff == NO_HALF {
+                values.fill(f32::NAN);
+            } else {
+                rows::unpack(&self.layout, record, &mut values, &mut []);
+            }
+            out.extend(values.iter().map(|value| value.to_bits()));
+        }
+        Ok(())
+    }
+}
 
 /// The form of rows between ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
     /// A packed row: a record without state.
     packed: RowLayout,
+    /// Any other row.
+    plain: Vectors,
 }
 
 impl Wire {
-    pub(crate) const fn new(dim: u32, precision: Precision) -> Self {
-        Self { packed: RowLayout::new(dim, precision, OptimizerKind::Sgd) }
+    /// Rows of the shard that has these rows of the group.
+    pub(crate) const fn new(
+        dim: u32,
+        precision: Precision,
+        form: WireForm,
+        (seed, step): (u32, u32),
+        stripe: Stripe,
+    ) -> Self {
+        let packed = RowLayout::new(dim, precision, OptimizerKind::Sgd);
+        Self { packed, plain: Vectors::new(dim, form, (seed, step), Purpose::Wire as u32, stripe) }
     }
 
-    /// Whether a packed row is shorter than one in FP32. Else all rows go in FP32.
+    /// Rows that this rank takes off a message. They are rounded already.
+    pub(crate) const fn received(dim: u32, precision: Precision, form: WireForm) -> Self {
+        Self::new(dim, precision, form, (0, 0), Stripe::ALL)
+    }
+
+    /// Whether a packed row is shorter than another one. Else all rows go in the form of the others.
     pub(crate) const fn packs(&self) -> bool {
-        self.packed.record_words < self.packed.dim
+        self.packed.record_words < self.plain.layout.record_words
+    }
+
+    /// Words of a row that is not packed.
+    pub(crate) const fn plain_words(&self) -> usize {
+        self.plain.words()
     }
 
     /// Words of the bits that tell packed rows among `rows` rows from others.
@@ -36,14 +151,24 @@ impl Wire {
         Rows { bits, row: 0 }
     }
 
-    /// Adds the row whose record, of this layout, is the newest.
-    pub(crate) fn push_record(&self, rows: &mut Rows, layout: &RowLayout, record: &[u32], out: &mut Vec<u32>) {
-        if !self.packs() {
+    /// Adds a row whose record, of this layout, is the newest.
+    pub(crate) fn push_record(
+        &self,
+        rows: &mut Rows,
+        layout: &RowLayout,
+        row: u32,
+        record: &[u32],
+        out: &mut Vec<u32>,
+    ) {
+        let precision = self.plain.layout.precision;
+        if !self.packs() && (self.plain.is_exact() || layout.precision as u32 != precision as u32) {
             let mut weights = vec![0.0; layout.dim as usize];
             rows::unpack(layout, record, &mut weights, &mut []);
-            return self.push(rows, &weights, out);
+            return self.push(rows, row, &weights, out);
         }
-        out[rows.bits + rows.row / 32] |= 1 << (rows.row % 32);
+        if self.packs() {
+            out[rows.bits + rows.row / 32] |= 1 << (rows.row % 32);
+        }
         rows.row += 1;
         out.extend(&record[..self.packed.state_word as usize]);
         let halves: &[u16] = bytemuck::cast_slice(record);
@@ -53,23 +178,22 @@ impl Wire {
         out.extend((0..words).map(|word| half(2 * word) | half(2 * word + 1) << 16));
     }
 
-    /// Adds a row in FP32.
-    pub(crate) fn push(&self, rows: &mut Rows, weights: &[f32], out: &mut Vec<u32>) {
+    /// Adds a row of the shard that is not packed.
+    pub(crate) fn push(&self, rows: &mut Rows, row: u32, weights: &[f32], out: &mut Vec<u32>) {
         rows.row += 1;
-        out.extend(weights.iter().map(|weight| weight.to_bits()));
+        self.plain.push([row, 0], weights, out);
     }
 
     /// Takes `rows` rows off the list's front, as the bits of FP32 weights.
     pub(crate) fn take(&self, rows: usize, list: &mut &[u32], out: &mut Vec<u32>) -> Result<(), Error> {
-        let dim = self.packed.dim as usize;
         let bits = cut(list, self.bit_words(rows))?;
-        let mut weights = vec![0.0; dim];
+        let mut weights = vec![0.0; self.packed.dim as usize];
         for row in 0..rows {
             if bits.get(row / 32).is_some_and(|word| word >> (row % 32) & 1 == 1) {
                 rows::unpack(&self.packed, cut(list, self.packed.record_words as usize)?, &mut weights, &mut []);
                 out.extend(weights.iter().map(|weight| weight.to_bits()));
             } else {
-                out.extend(cut(list, dim)?);
+                self.plain.take(1, list, out)?;
             }
         }
         Ok(())

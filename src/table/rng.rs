@@ -35,6 +35,8 @@ pub enum Purpose {
     Profile = 12,
     /// The place of a shuffled sample in its window.
     Shuffle = 14,
+    /// Rows, and gradients, that are rounded between ranks.
+    Wire = 16,
 }
 
 /// pcg4d: hashes four words to four words.

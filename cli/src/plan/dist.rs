@@ -17,7 +17,7 @@ use super::distribution::Distribution;
 use crate::failure::Failure;
 use crate::names::one_of;
 use crate::object::Object;
-use crate::options::{Options, percent, whole};
+use crate::options::{Options, WireArgs, percent, whole};
 use crate::output;
 use crate::trace::{Trace, split_list};
 use anyhow::anyhow;
@@ -26,6 +26,7 @@ use cache::Cache;
 use count::Counted;
 use deal::{Batches, Cut};
 use expect::Model;
+use hotrow::dist::WireForm;
 use hotrow::{OptimizerKind, Policy, Pooling, Precision};
 use report::Answer;
 use std::path::PathBuf;
@@ -108,6 +109,8 @@ pub(crate) struct Args {
     /// Each access has a weight
     #[arg(long)]
     weighted: bool,
+    #[command(flatten)]
+    wire: WireArgs,
     /// Rows that the FP32 cache of all ranks holds, in percent of all rows; 0: no cache [default: 10]
     #[arg(long, value_name = "P", allow_negative_numbers = true, conflicts_with = "cache_rows", value_parser = percent)]
     cache_percent: Option<f64>,
@@ -243,12 +246,21 @@ impl<'a> Plan<'a> {
         let wire = |&ranks: &u32| Wire {
             dim: args.dim,
             precision: args.precision,
+            form: args.wire.options(),
             pooling: args.pooling,
             weighted: args.weighted,
             features,
             ranks,
             shards,
         };
+        for (option, form) in [("--wire-rows", args.wire.wire_rows), ("--wire-gradients", args.wire.wire_gradients)] {
+            if form != WireForm::Exact && wire(&most).words(form) >= args.dim {
+                return usage(format!(
+                    "{option}: wanted a form that is shorter than FP32, found {form} for {} floats a row; take exact",
+                    args.dim
+                ));
+            }
+        }
         let mut replicas = args.replicas.clone();
         replicas.sort_unstable();
         replicas.dedup();
@@ -395,7 +407,10 @@ impl<'a> Plan<'a> {
             .with("slots", cache.slots())
             .with("pooling", pooling.name())
             .with("weighted", *weighted)
-            .with("features", *features);
+            .with("features", *features)
+            .with("wire_rows", self.args.wire.wire_rows.name())
+            .with("wire_gradients", self.args.wire.wire_gradients.name())
+            .with("summed", self.args.wire.summed);
         for (number, one) in counted.iter().enumerate() {
             let verify = match runs.get(number) {
                 Some(sent) => verify::compare(&one.mean, sent, 0.0),

@@ -1,7 +1,7 @@
 //! The ranks that train a model together: who has which samples, and sums in an order that the number of ranks does not change.
 
 use hotrow::Error;
-use hotrow::dist::{Comm, Parcels, Ticket};
+use hotrow::dist::{Comm, Parcels, Ticket, WireOptions};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -10,11 +10,12 @@ use std::ops::Range;
 pub(crate) struct Ranks<'a> {
     comm: &'a RefCell<&'a mut dyn Comm>,
     pub(crate) shards: u32,
+    pub(crate) wire: WireOptions,
 }
 
 impl<'a> Ranks<'a> {
-    pub(crate) fn new(comm: &'a RefCell<&'a mut dyn Comm>, shards: u32) -> Self {
-        Self { comm, shards }
+    pub(crate) fn new(comm: &'a RefCell<&'a mut dyn Comm>, shards: u32, wire: WireOptions) -> Self {
+        Self { comm, shards, wire }
     }
 
     /// This rank's parts of `samples` samples; there is a part for each shard.

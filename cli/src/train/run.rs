@@ -435,7 +435,7 @@ mod tests {
     use crate::train::dense::{Fresh, Mlp};
     use crate::train::setting::Setting;
     use crate::train::task::{Bags, Target};
-    use hotrow::dist::{Comm, Threads};
+    use hotrow::dist::{Comm, Threads, WireForm, WireOptions};
     use hotrow::hash::fmix32;
     use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision, Rounding};
     use std::cell::RefCell;
@@ -587,11 +587,11 @@ mod tests {
     }
 
     /// Trains over ranks, and returns what each of them has found, without times.
-    fn over(ranks: u32, shards: u32, setting: Setting, seed: u64) -> Vec<Outcome> {
+    fn over(ranks: u32, (shards, wire): (u32, WireOptions), setting: Setting, seed: u64) -> Vec<Outcome> {
         let outcomes = Threads::run(ranks, |comm: &mut Threads| {
             let (task, options, choice) = (tiny(), with(|hyper| hyper.batch = 33), choice(setting));
             let comm = RefCell::new(comm as &mut dyn Comm);
-            let ranks = Ranks::new(&comm, shards);
+            let ranks = Ranks::new(&comm, shards, wire);
             Ok(timeless(run(&task, &choice, seed, &options, &Keep::default(), &|_| {}, Some(ranks))))
         });
         outcomes.unwrap()
@@ -600,11 +600,17 @@ mod tests {
     #[test]
     fn ranks_change_no_bit() {
         let cached = Setting { policy: Policy::Lfu, ..MIXED };
-        for (setting, shards) in [(Setting::FP32, 4), (cached, 4), (MIXED, 8)] {
-            let alone = over(1, shards, setting, 3).remove(0);
+        let exact = WireOptions::default();
+        let lossy = WireOptions { rows: WireForm::Fp16, gradients: WireForm::Int8, summed: true };
+        let mut of_wires = Vec::new();
+        for (setting, shards, wire) in
+            [(Setting::FP32, 4, exact), (cached, 4, exact), (MIXED, 8, exact), (MIXED, 8, lossy)]
+        {
+            let alone = over(1, (shards, wire), setting, 3).remove(0);
+            of_wires.push(alone.train_loss);
             assert!(alone.loss.is_finite() && alone.train_loss.is_finite());
             for ranks in [2, 4] {
-                for found in over(ranks, shards, setting, 3) {
+                for found in over(ranks, (shards, wire), setting, 3) {
                     assert!(found == alone, "{ranks} ranks: {found:?}, not {alone:?}");
                 }
             }
@@ -613,8 +619,9 @@ mod tests {
             let plain = trained(&task, &choice(setting), 3, &options, &|_| {}).unwrap();
             assert!((plain.loss - alone.loss).abs() < 0.02, "{} without ranks, {} with them", plain.loss, alone.loss);
             assert_eq!(plain.steps, alone.steps);
-            assert!(over(1, 2, setting, 3).remove(0).train_loss != alone.train_loss);
+            assert!(over(1, (2, wire), setting, 3).remove(0).train_loss != alone.train_loss);
         }
+        assert!(of_wires[2] != of_wires[3], "a lossy wire has other bits");
     }
 
     #[test]
@@ -622,7 +629,7 @@ mod tests {
         let refused = Threads::run(2, |comm: &mut Threads| {
             let (task, options, choice) = (tiny(), options(), choice(Setting::FP32));
             let comm = RefCell::new(comm as &mut dyn Comm);
-            let one = Ranks::new(&comm, 1);
+            let one = Ranks::new(&comm, 1, WireOptions::default());
             Ok(format!("{:#}", run(&task, &choice, 0, &options, &Keep::default(), &|_| {}, Some(one)).unwrap_err()))
         });
         for refused in refused.unwrap() {

@@ -278,7 +278,7 @@ fn placed<'r, S: Shard + 'static>(
     mut make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
 ) -> Result<Box<dyn Lookup + 'r>, Error> {
     Ok(match ranks {
-        Some(ranks) => Box::new(dist::Group::new(ranks, config, ranks.shards, make)?),
+        Some(ranks) => Box::new(dist::Group::new(ranks, config, ranks.shards, make)?.with_wire(ranks.wire)?),
         None => Box::new(make(config)?),
     })
 }

@@ -8,7 +8,7 @@ use super::ranks::Ranks;
 use super::run;
 use super::training::Training;
 use crate::failure::Failure;
-use crate::options::{Options, whole};
+use crate::options::{Options, WireArgs, whole};
 use crate::output;
 use crate::progress::Progress;
 use hotrow::dist::Comm;
@@ -23,6 +23,8 @@ pub struct OverRanks {
     /// Virtual shards: a power of two that the number of ranks divides. Results depend on it
     #[arg(long, value_name = "V", default_value_t = 8, value_parser = whole(1u32..=1 << 16))]
     shards: u32,
+    #[command(flatten)]
+    wire: WireArgs,
     #[command(flatten)]
     compare: CompareArgs,
 }
@@ -76,7 +78,7 @@ impl OverRanks {
         let plans: Vec<_> =
             runs.iter().map(|(setup, _)| (setup.choice(training.tables()), training.options_of(setup))).collect();
         let comm = RefCell::new(comm as &mut dyn Comm);
-        let ranks = Ranks::new(&comm, self.shards);
+        let ranks = Ranks::new(&comm, self.shards, self.wire.options());
         for ((setup, seed), (choice, options)) in runs.iter().zip(&plans) {
             let choice = choice.as_ref().map_err(|reason| Failure::Usage(reason.clone()))?;
             let outcome = run::run(&*training.task, choice, *seed, options, &Keep::default(), &watch, Some(ranks))?;

@@ -16,7 +16,10 @@ use crate::{
     },
     error::Error,
     lookup::shard::{Shard, check_apply, check_fetch},
-    record::{of_params as record, wire::Wire},
+    record::{
+        of_params as record,
+        wire::{Wire, WireForm},
+    },
     scaler::GradSlice,
     table::{
         batch,
@@ -65,21 +68,22 @@ impl Shard for CpuGroup {
         Ok(())
     }
 
-    fn send_rows(&mut self, rows: &[u32], message: &mut Vec<u32>) -> Result<(), Error> {
+    fn send_rows(&mut self, rows: &[u32], form: WireForm, step: u32, message: &mut Vec<u32>) -> Result<(), Error> {
         self.state.not_prefetched("send_rows")?;
         let Tables { layout, ways, cache, records, .. } = &self.tables;
         batch::check_rows(layout, rows, "send_rows")?;
         let params = self.params(Mode::Frozen, Purpose::WriteBack);
         let (row_layout, words) = (&layout.row, layout.row.record_words as usize);
-        let wire = Wire::new(row_layout.dim, row_layout.precision);
+        let (seed, stripe) = (self.config.seed, self.config.stripe);
+        let wire = Wire::new(row_layout.dim, row_layout.precision, form, (seed, step), stripe);
         let mut list = wire.begin(rows.len(), message);
         for &row in rows {
             let slot = if params.sets > 0 { find(&params, ways, row).1 } else { NONE };
             if slot != NONE && ways[way_at(params.ways(), slot, Field::Flags)] & DIRTY != 0 {
                 let weights = &cache[slot as usize * record::slot_words(&params)..][..row_layout.dim as usize];
-                wire.push(&mut list, weights, message);
+                wire.push(&mut list, row, weights, message);
             } else {
-                wire.push_record(&mut list, row_layout, &records[row as usize * words..][..words], message);
+                wire.push_record(&mut list, row_layout, row, &records[row as usize * words..][..words], message);
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use crate::{
     error::Error,
     gpu::{cached::group::Group, front::Kind as _},
     lookup::shard::{Shard, check_apply, check_fetch},
-    record::wire::Wire,
+    record::wire::{Wire, WireForm},
     scaler::GradSlice,
     table::{layout::ScalerState, parts::Part, step_state::Pending},
 };
@@ -33,13 +33,16 @@ impl Shard for Group {
         self.forward(&indices, &offsets, None).map(drop)
     }
 
-    /// All rows go in FP32.
-    fn send_rows(&mut self, rows: &[u32], message: &mut Vec<u32>) -> Result<(), Error> {
+    /// No row goes packed.
+    fn send_rows(&mut self, rows: &[u32], form: WireForm, step: u32, message: &mut Vec<u32>) -> Result<(), Error> {
         let weights = self.read_rows(rows)?;
         let layout = &self.tables.layout.row;
-        let wire = Wire::new(layout.dim, layout.precision);
+        let (seed, stripe) = (self.config.seed, self.config.stripe);
+        let wire = Wire::new(layout.dim, layout.precision, form, (seed, step), stripe);
         let mut list = wire.begin(rows.len(), message);
-        weights.chunks_exact(layout.dim as usize).for_each(|row| wire.push(&mut list, row, message));
+        for (&row, weights) in rows.iter().zip(weights.chunks_exact(layout.dim as usize)) {
+            wire.push(&mut list, row, weights, message);
+        }
         Ok(())
     }
 

@@ -5,8 +5,9 @@ use std::{ops::Range, path::Path};
 use hotrow::{
     Counters, Embedding, Error, GroupConfig, Init, Lookup, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
     ScalerState, Snapshot, StatePrecision,
-    dist::{self, Comm, Shard, Threads},
+    dist::{self, Comm, Shard, Threads, WireForm, WireOptions},
 };
+use proptest::prelude::{Strategy, any};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 /// The number of pieces into which a batch is cut. Each rank has some of them.
@@ -16,6 +17,7 @@ pub const PIECES: usize = 8;
 type Bags = Vec<Vec<(u32, f32)>>;
 
 /// A batch of all ranks: piece by piece, in each piece feature by feature.
+#[derive(Clone, Debug)]
 pub struct Batch {
     pieces: Vec<Vec<Bags>>,
     weighted: bool,
@@ -63,6 +65,19 @@ impl Batch {
             })
             .collect();
         Self { pieces, weighted }
+    }
+
+    /// Deals the bags of each feature evenly to the pieces, as summed gradients want them.
+    #[must_use]
+    pub fn even(mut self) -> Self {
+        for feature in 0..self.pieces.first().map_or(0, Vec::len) {
+            let bags: Bags = self.pieces.iter_mut().flat_map(|piece| std::mem::take(&mut piece[feature])).collect();
+            for (number, piece) in self.pieces.iter_mut().enumerate() {
+                let [start, end] = [number, number + 1].map(|piece| bags.len() * piece / PIECES);
+                piece[feature] = bags[start..end].to_vec();
+            }
+        }
+        self
     }
 
     /// Gives the last bag of a piece an index that no table has.
@@ -134,18 +149,77 @@ pub fn configuration(random: &mut StdRng) -> GroupConfig {
     let rows = config.total_rows() as u32;
     config.cache_rows = if random.random_bool(0.2) { 0 } else { random.random_range(0..=rows) };
     config.ways = if random.random_bool(0.5) { 32 } else { random.random_range(1..9) };
-    config.optimizer = match random.random_range(0..6) {
+    config.optimizer = rule(random.random_range(0..6));
+    if config.precision != Precision::Fp32 && random.random_bool(0.3) {
+        config.state = Some(StatePrecision::Int8);
+    }
+    config
+}
+
+/// A bag for each of the most features.
+type Sample = [Vec<(u32, f32)>; 4];
+
+/// A configuration and batches for it, which proptest makes smaller when a test fails.
+pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
+    let select = |list: &'static [u32]| proptest::sample::select(list);
+    let tables = proptest::collection::vec(1_u32..300, 1..4);
+    let features = proptest::collection::vec(any::<proptest::sample::Index>(), 0..4);
+    let kinds = (0..5_usize, 0..2_usize, 0..3_usize, 0..3_usize, 0..3_usize, 0..6_usize);
+    let shape = (select(&[4, 5, 8, 17]), select(&[1, 3, 32]), 0..=100_u32, any::<bool>(), any::<u32>());
+    // An access is a number, of which the table's rows are taken, and a weight.
+    let bag = proptest::collection::vec((0..1000_u32, -2.0..2.0_f32), 0..4);
+    let sample = proptest::array::uniform4(bag);
+    let pieces = proptest::collection::vec(proptest::collection::vec(sample, 0..4), PIECES);
+    let batches = proptest::collection::vec((any::<bool>(), pieces), 1..4);
+    (tables, features, kinds, shape, batches).prop_map(|(tables, features, kinds, shape, batches)| {
+        let (dim, ways, cached, coded, seed) = shape;
+        let (precision, rounding, policy, pooling, out_of_range, optimizer) = kinds;
+        let mut config = GroupConfig::new(&tables, dim);
+        config.features = features.iter().map(|table| table.index(tables.len()) as u32).collect();
+        config.precision = Precision::ALL[precision];
+        config.rounding = Rounding::ALL[rounding];
+        config.policy = Policy::ALL[policy];
+        config.pooling = Pooling::ALL[pooling];
+        config.out_of_range = OutOfRange::ALL[out_of_range];
+        config.init = Init::Uniform { low: -1.0, high: 1.0 };
+        config.cache_rows = (config.total_rows() as u32 * cached).div_ceil(100);
+        (config.ways, config.seed) = (ways, seed);
+        config.optimizer = rule(optimizer);
+        config.state = (coded && config.precision != Precision::Fp32).then_some(StatePrecision::Int8);
+        let index = |access: u32, table: u32| {
+            let rows = config.tables[table as usize];
+            match access {
+                // Half of the accesses go to few rows; some lie outside.
+                0..500 => access % rows.min(3),
+                999 if config.out_of_range != OutOfRange::Error => rows + access,
+                _ => access % rows,
+            }
+        };
+        let batch = |(weighted, pieces): (bool, Vec<Vec<Sample>>)| {
+            let bags = |piece: &Vec<Sample>, feature: usize, table: u32| -> Bags {
+                let of = |&(access, weight): &(u32, f32)| (index(access, table), weight);
+                piece.iter().map(|sample| sample[feature].iter().map(of).collect()).collect()
+            };
+            let tables = config.feature_tables();
+            let piece =
+                |piece| tables.iter().enumerate().map(|(feature, &table)| bags(piece, feature, table)).collect();
+            Batch { pieces: pieces.iter().map(piece).collect(), weighted }
+        };
+        let batches = batches.into_iter().map(batch).collect();
+        (config, batches)
+    })
+}
+
+/// One of six update rules.
+fn rule(number: usize) -> Optimizer {
+    match number {
         0 => Optimizer::sgd(0.05),
         1 => Optimizer::adagrad(0.05),
         2 => Optimizer::row_wise_adagrad(0.05).with_weight_decay(0.01),
         3 => Optimizer::momentum(0.05),
         4 => Optimizer::adam(0.05).with_clip_norm(Some(0.8)),
         _ => Optimizer::row_wise_adam(0.05).with_own_count(true),
-    };
-    if config.precision != Precision::Fp32 && random.random_bool(0.3) {
-        config.state = Some(StatePrecision::Int8);
     }
-    config
 }
 
 /// The bits of the outputs of a piece and a feature.
@@ -197,7 +271,7 @@ fn hottest(config: &GroupConfig) -> Range<u32> {
 /// Those of the group, except an index outside its table of some rank.
 pub fn on_rank<S: Shard>(
     comm: impl Comm,
-    (config, shards): (&GroupConfig, u32),
+    (config, shards, wire): (&GroupConfig, u32, WireOptions),
     batches: &[Batch],
     spoil: bool,
     make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
@@ -205,7 +279,7 @@ pub fn on_rank<S: Shard>(
 ) -> Result<Share, Error> {
     let each = PIECES / comm.size() as usize;
     let pieces = comm.rank() as usize * each..(comm.rank() as usize + 1) * each;
-    let mut group = dist::Group::new(comm, config.clone(), shards, make)?;
+    let mut group = dist::Group::new(comm, config.clone(), shards, make)?.with_wire(wire)?;
     for (number, shard) in group.shards() {
         let rows: Vec<u32> = hottest(config).filter(|row| row % shards == number).map(|row| row / shards).collect();
         if let Some(shard) = shard.filter(|_| !rows.is_empty()) {
@@ -244,7 +318,7 @@ pub fn on_rank<S: Shard>(
     Ok(Share { outputs, shards, counters, rows })
 }
 
-/// Runs batches over ranks. `make` makes a shard; with `spoil` the gradients have the wrong sign.
+/// Runs batches over ranks, without loss on the wire. `make` makes a shard; with `spoil` the gradients have the wrong sign.
 pub fn over_ranks<S: Shard>(
     config: &GroupConfig,
     shards: u32,
@@ -253,9 +327,22 @@ pub fn over_ranks<S: Shard>(
     spoil: bool,
     make: impl Fn(GroupConfig) -> Result<S, Error> + Sync + Clone + 'static,
 ) -> Seen {
-    let parts =
-        Threads::run(ranks, |comm: &mut Threads| on_rank(comm, (config, shards), batches, spoil, make.clone(), None))
-            .unwrap_or_else(|error| panic!("{error}"));
+    over_wire(WireOptions::default(), config, (shards, ranks), batches, spoil, make)
+}
+
+/// Runs batches over ranks.
+pub fn over_wire<S: Shard>(
+    wire: WireOptions,
+    config: &GroupConfig,
+    (shards, ranks): (u32, u32),
+    batches: &[Batch],
+    spoil: bool,
+    make: impl Fn(GroupConfig) -> Result<S, Error> + Sync + Clone + 'static,
+) -> Seen {
+    let parts = Threads::run(ranks, |comm: &mut Threads| {
+        on_rank(comm, (config, shards, wire), batches, spoil, make.clone(), None)
+    })
+    .unwrap_or_else(|error| panic!("{error}"));
     assert!(parts.iter().all(|part| part.rows == parts[0].rows && part.counters == parts[0].counters));
     let steps = (0..batches.len()).map(|step| {
         let mut pieces: Vec<_> = parts.iter().flat_map(|part| part.outputs[step].clone()).collect();
@@ -297,6 +384,7 @@ pub fn alone(mut group: impl Embedding, batches: &[Batch]) -> Seen {
 pub struct Listed {
     pub name: &'static str,
     pub config: GroupConfig,
+    pub wire: WireOptions,
     pub batches: Vec<Batch>,
 }
 
@@ -319,6 +407,7 @@ pub fn listed() -> Vec<Listed> {
         ("int8-no-cache-sum-weights-adagrad", Int8, Lru, Sum, Optimizer::adagrad(0.05), true),
         ("int8-lru-empty-parts", Int8, Lru, Sum, Optimizer::row_wise_adagrad(0.05), false),
         ("int8-lfu-bad-index-refused", Int8, Lfu, Mean, Optimizer::row_wise_adagrad(0.05), true),
+        ("int8-lfu-mean-lossy", Int8, Lfu, Mean, Optimizer::row_wise_adagrad(0.05), false),
         ("int8-lru-bad-index-left-out", Int8, Lru, Sum, Optimizer::row_wise_adagrad(0.05), true),
     ];
     let run = |(name, precision, policy, pooling, optimizer, weighted): (&'static str, _, _, _, _, bool)| {
@@ -344,7 +433,9 @@ pub fn listed() -> Vec<Listed> {
             let last = batches.pop().map(|batch| batch.with_bad_index(5));
             batches.insert(2, last.unwrap_or_else(|| unreachable!("six batches")));
         }
-        Listed { name, config, batches }
+        let lossy = WireOptions { rows: WireForm::Fp16, gradients: WireForm::Int8, summed: false };
+        let wire = if name.contains("lossy") { lossy } else { WireOptions::default() };
+        Listed { name, config, wire, batches }
     };
     runs.into_iter().map(run).collect()
 }

@@ -36,11 +36,14 @@ impl Sample {
     }
 }
 
-/// The growth from the first to the last value that a straight line gives, if it is more than chance explains: three standard errors of the
-/// line, and one percent. The first quarter does not count: caches fill there.
+/// The growth from the first to the last value that a straight line gives, if it is more than chance explains: four standard errors of the
+/// line, and one percent. The first quarter does not count: caches fill there. Neighbouring samples are alike, because groups live long, so the
+/// line goes through the means of sixteen parts.
 #[must_use]
 pub fn growth(values: &[f64]) -> Option<f64> {
     let values = &values[values.len() / 4..];
+    let parts = values.chunks(values.len().div_ceil(16));
+    let values: Vec<_> = parts.map(|part| part.iter().sum::<f64>() / part.len() as f64).collect();
     let n = values.len() as f64;
     let (mean_x, mean_y) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);
     let off = |(x, y): (usize, &f64)| (x as f64 - mean_x, y - mean_y);
@@ -49,7 +52,7 @@ pub fn growth(values: &[f64]) -> Option<f64> {
     let rest: f64 = values.iter().enumerate().map(|at| (off(at).1 - slope * off(at).0).powi(2)).sum();
     let error = (rest / (n - 2.0) / square).sqrt();
     let grown = slope * (n - 1.0);
-    (slope > 3.0 * error && grown > 0.01 * mean_y).then_some(grown)
+    (slope > 4.0 * error && grown > 0.01 * mean_y).then_some(grown)
 }
 
 /// Where the tables of a pair are.
@@ -77,15 +80,16 @@ struct Life {
 }
 
 impl Life {
-    fn new(context: &Context, seed: u64, place: Place) -> Result<Self, String> {
-        let mut source = Pcg64::seed_from_u64(seed);
-        let mut config = random_config(&mut source);
+    /// `seed` makes the configuration, `calls` what is done with it.
+    fn new(context: &Context, seed: u64, calls: u64, place: Place) -> Result<Self, String> {
+        let source = Pcg64::seed_from_u64(calls);
+        let mut config = random_config(&mut Pcg64::seed_from_u64(seed));
         config.placement = match place {
             Place::Device => Placement::Device,
             Place::Mapped => Placement::Mapped,
             Place::Ram | Place::File => Placement::Staged,
         };
-        let name = format!("seed {seed}, {config:?}");
+        let name = format!("seed {seed}, calls {calls}, {config:?}");
         let folder = tempfile::tempdir().unwrap();
         let gpu = match place {
             Place::File => FileStore::create(folder.path().join("table"), &config)
@@ -159,8 +163,8 @@ fn steps(pair: &mut Pair<'_>, config: &GroupConfig, source: &mut Pcg64) -> Resul
     Ok(taken)
 }
 
-/// Steps of groups in every place, two at a time in each, compared after each turn. A group gives way to another one after a few hundred turns.
-/// `report` gets a sample `samples` times.
+/// Steps of groups in every place, two at a time in each, compared after each turn. A group gives way to another one after a few hundred turns; after
+/// three the first configuration comes again, so that memory has a level to return to. `report` gets a sample `samples` times.
 pub fn soak(
     context: &Context,
     steps: u64,
@@ -168,10 +172,13 @@ pub fn soak(
     samples: u64,
     mut report: impl FnMut(&Sample),
 ) -> Result<(Vec<Sample>, Codes), String> {
-    let mut seeds = seed..;
-    let mut next = |place| Life::new(context, seeds.next().unwrap(), place);
     let places: Vec<_> = Place::ALL.into_iter().flat_map(|place| [place; 2]).collect();
-    let mut lives = places.iter().map(|&place| next(place)).collect::<Result<Vec<_>, _>>()?;
+    let mut born = vec![0; places.len()];
+    let mut next = |at: usize| {
+        born[at] += 1;
+        Life::new(context, seed + 3 * at as u64 + born[at] % 3, seed + 1000 * at as u64 + born[at], places[at])
+    };
+    let mut lives = (0..places.len()).map(&mut next).collect::<Result<Vec<_>, _>>()?;
     let mut source = Pcg64::seed_from_u64(seed);
     let (mut taken, mut all, mut codes) = (0, Vec::new(), Codes::default());
     while taken < steps {
@@ -180,7 +187,7 @@ pub fn soak(
         if source.random_bool(1.0 / 400.0) || taken >= steps {
             codes.written += lives[at].codes.written;
             codes.different += lives[at].codes.different;
-            lives[at] = next(places[at])?;
+            lives[at] = next(at)?;
         }
         if taken * samples >= steps * (all.len() as u64 + 1) {
             all.push(Sample::now(context, taken));

@@ -221,12 +221,14 @@ pub(super) fn imbalance(list: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotrow::dist::WireOptions;
     use hotrow::{Pooling, Precision};
 
     fn bill(ranks: u32) -> Bill {
         let wire = Wire {
             dim: 4,
             precision: Precision::Fp32,
+            form: WireOptions::default(),
             pooling: Pooling::Sum,
             weighted: false,
             features: 1,

@@ -144,6 +144,7 @@ impl Rows<'_> {
         let mut ids = Vec::new();
         let mut of = vec![Asked::default(); wire.ranks as usize];
         let mut last_bag = vec![u32::MAX; wire.ranks as usize];
+        let mut sums = Vec::new();
         for (bag, accesses) in (0..).zip(batches.part(step, rank, wire.ranks)) {
             for &id in accesses {
                 let owner = wire.owner(id % wire.shards) as usize;
@@ -156,7 +157,14 @@ impl Rows<'_> {
             }
             bill.outputs[rank as usize] += if wire.pooling == Pooling::None { accesses.len() as f64 } else { 1.0 };
             ids.extend_from_slice(accesses);
+            if wire.form.summed {
+                let slice = batches.slice(bag, rank, (wire.ranks, wire.shards));
+                sums.extend(accesses.iter().map(|&id| (id, slice)));
+            }
         }
+        sums.sort_unstable();
+        sums.dedup();
+        sums.iter().for_each(|(id, _)| of[wire.owner(id % wire.shards) as usize].sums += 1.0);
         bill.part[rank as usize] = ids.len() as f64;
         ids.sort_unstable();
         ids.dedup();
@@ -184,6 +192,7 @@ impl Rows<'_> {
         for (owner, asked) in of.iter_mut().enumerate() {
             bill.owned[owner] += asked.accesses;
             asked.half_words = (asked.accesses / 2.0).ceil();
+            asked.row_words = (asked.rows / 2.0).ceil();
             asked.any = f64::from(u8::from(asked.accesses > 0.0));
             if owner == rank as usize {
                 bill.own_rows += asked.rows;

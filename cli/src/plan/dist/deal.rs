@@ -92,6 +92,15 @@ impl Batches {
         })
     }
 
+    /// The slice of the batch, of as many as virtual shards, that has a bag of a rank's part.
+    pub(super) fn slice(&self, bag: u32, rank: u32, (ranks, shards): (u32, u32)) -> u32 {
+        let samples = self.batch / self.features;
+        let mine = share(samples, rank, ranks);
+        let sample = u64::from(mine.start + bag % mine.len() as u32);
+        // The last slice that begins at this sample or before it.
+        (((sample + 1) * u64::from(shards) - 1) / u64::from(samples)) as u32
+    }
+
     /// The accesses of a step, as one rank would have them.
     pub(super) fn all(&self, step: usize) -> Vec<u32> {
         self.part(step, 0, 1).flatten().copied().collect()
@@ -131,6 +140,14 @@ mod tests {
         assert_eq!([part(2), part(3)], [vec![17], vec![13, 14, 14, 18, 18, 19, 19, 19]]);
         assert_eq!(batches.all(1), [10, 10, 11, 11, 11, 13, 14, 14, 15, 15, 15, 17, 18, 18, 19, 19, 19]);
         assert_eq!(share(5, 3, 4), 3..5);
+        // A bag lies in the slice whose share has its sample.
+        for rank in 0..4 {
+            for bag in 0..2 * share(5, rank, 4).len() as u32 {
+                let sample = share(5, rank, 4).start + bag % share(5, rank, 4).len() as u32;
+                let slice = batches.slice(bag, rank, (4, 16));
+                assert!(share(5, slice, 16).contains(&sample), "{rank} {bag}: {slice}");
+            }
+        }
     }
 
     #[test]

@@ -83,6 +83,10 @@ impl Model<'_> {
         for &(row, share) in self.dirty {
             dirty[wire.owner(row % wire.shards) as usize] += share * seen(self.skew.probability(row.into()));
         }
+        let sums = if wire.form.summed { self.sums(wire, bags) } else { vec![0.0; wire.ranks as usize] };
+        // The logarithm of how much likelier an even number of rows is than an odd one.
+        let even = self.by_shard(wire.shards, |p| (1.0 - 2.0 * seen(p)).abs().max(1e-30).ln());
+        let even = of_owners(wire, &even);
         let asked = |owner: usize| {
             let mass = mass[owner];
             let there = accesses * mass;
@@ -96,10 +100,25 @@ impl Model<'_> {
                 accesses: there,
                 half_words: 0.5 * (there + odd),
                 bags: if wire.pooling == Pooling::None { there } else { f64::from(bags) * touched },
+                sums: sums[owner],
+                row_words: 0.5 * (rows[owner] + 0.5 * (1.0 - even[owner].exp())),
                 any: seen(mass),
             }
         };
         (0..wire.ranks as usize).map(asked).collect()
+    }
+
+    /// The pairs of a row and a slice of a part of so many bags. Slices have at most two sizes.
+    fn sums(&self, wire: Wire, bags: u32) -> Vec<f64> {
+        let samples = self.batch / wire.features;
+        let (small, slices) = (samples / wire.shards, wire.slices());
+        let larger = bags / wire.features - small * slices;
+        let of = |bags: u32| {
+            let accesses = f64::from(bags) * f64::from(wire.features) * f64::from(self.lookups);
+            of_owners(wire, &self.by_shard(wire.shards, |p| -(accesses * (-p).ln_1p()).exp_m1()))
+        };
+        let pairs = of(small).into_iter().zip(of(small + 1));
+        pairs.map(|(small, large)| f64::from(slices - larger) * small + f64::from(larger) * large).collect()
     }
 
     /// Adds the hottest rows: who asks for them, and who uses them.

@@ -64,6 +64,7 @@ fn of_shard(wire: &Wire, cache: &Cache, optimizer: OptimizerKind, rows: u32) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotrow::dist::WireOptions;
     use hotrow::{Policy, Pooling, Precision};
 
     #[test]
@@ -71,6 +72,7 @@ mod tests {
         let wire = Wire {
             dim: 16,
             precision: Precision::Int8,
+            form: WireOptions::default(),
             pooling: Pooling::Sum,
             weighted: false,
             features: 1,

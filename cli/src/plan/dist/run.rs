@@ -26,7 +26,7 @@ pub(super) fn run(
         .with_cache_rows(cache.rows);
     let progress = Progress::new("plan dist --verify", batches.steps() as u64);
     let traffic = Threads::run(wire.ranks, |comm: &mut Threads| {
-        let mut group = dist::Group::new(comm, config.clone(), wire.shards, CpuGroup::new)?;
+        let mut group = dist::Group::new(comm, config.clone(), wire.shards, CpuGroup::new)?.with_wire(wire.form)?;
         if cache.policy == Policy::Static {
             for (number, shard) in group.shards() {
                 let own = hottest.iter().take(cache.slots() as usize).filter(|&&row| row % wire.shards == number);

@@ -114,12 +114,14 @@ pub(super) fn field(lines: &[Object]) -> Field {
 mod tests {
     use super::super::wire::{Asked, Wire};
     use super::*;
+    use hotrow::dist::WireOptions;
     use hotrow::{Pooling, Precision};
 
     fn bill() -> Bill {
         let wire = Wire {
             dim: 8,
             precision: Precision::Int8,
+            form: WireOptions::default(),
             pooling: Pooling::Sum,
             weighted: false,
             features: 1,
@@ -128,8 +130,16 @@ mod tests {
         };
         let mut bill = Bill::new(wire, 0);
         for requester in 0..2 {
-            let asked =
-                Asked { rows: 10.0, dirty: 4.0, bit_words: 1.0, accesses: 21.0, half_words: 11.0, bags: 5.0, any: 1.0 };
+            let asked = Asked {
+                rows: 10.0,
+                dirty: 4.0,
+                bit_words: 1.0,
+                accesses: 21.0,
+                half_words: 11.0,
+                bags: 5.0,
+                any: 1.0,
+                ..Asked::default()
+            };
             bill.ask(requester, 1 - requester, &asked);
         }
         bill

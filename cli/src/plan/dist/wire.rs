@@ -1,5 +1,6 @@
 //! The bytes of the messages between two ranks, by the formulas of SPEC 11. It shares no code with the group that sends them.
 
+use hotrow::dist::{WireForm, WireOptions};
 use hotrow::{Pooling, Precision};
 
 /// Bytes of a word.
@@ -45,6 +46,7 @@ impl Phase {
 pub(super) struct Wire {
     pub(super) dim: u32,
     pub(super) precision: Precision,
+    pub(super) form: WireOptions,
     pub(super) pooling: Pooling,
     /// Whether each access has a weight.
     pub(super) weighted: bool,
@@ -68,6 +70,10 @@ pub(super) struct Asked {
     pub(super) half_words: f64,
     /// Bags with an access there.
     pub(super) bags: f64,
+    /// Pairs of a row and a slice of the batch that has it.
+    pub(super) sums: f64,
+    /// Words of 16 bits for each row.
+    pub(super) row_words: f64,
     /// Whether anything is asked; the probability of it.
     pub(super) any: f64,
 }
@@ -80,6 +86,8 @@ impl Asked {
         self.accesses += other.accesses;
         self.half_words += other.half_words;
         self.bags += other.bags;
+        self.sums += other.sums;
+        self.row_words += other.row_words;
         self.any += other.any;
     }
 
@@ -91,6 +99,8 @@ impl Asked {
             accesses: self.accesses * factor,
             half_words: self.half_words * factor,
             bags: self.bags * factor,
+            sums: self.sums * factor,
+            row_words: self.row_words * factor,
             any: self.any * factor,
         }
     }
@@ -103,9 +113,28 @@ impl Wire {
         if self.precision.is_integer() { 2 + codes } else { codes }
     }
 
-    /// Whether a packed row is shorter than one in FP32. If not, there are neither sizes nor bits, and every row goes in FP32.
+    /// Words of a vector in this form.
+    pub(super) fn words(&self, form: WireForm) -> u32 {
+        match form {
+            WireForm::Exact => self.dim,
+            WireForm::Fp16 => self.dim.div_ceil(2),
+            WireForm::Int8 => 2 + self.dim.div_ceil(4),
+        }
+    }
+
+    /// Whether a packed row is shorter than one in the form of the others. If not, there are neither sizes nor bits, and all rows have one length.
     pub(super) fn packs(&self) -> bool {
-        self.packed_words() < self.dim
+        self.packed_words() < self.words(self.form.rows)
+    }
+
+    /// Slices of the batch of a rank.
+    pub(super) const fn slices(&self) -> u32 {
+        self.shards / self.ranks
+    }
+
+    /// Whether a message says how many sums there are: else there is one of each row.
+    const fn counts_sums(&self) -> bool {
+        self.form.summed && self.slices() > 1
     }
 
     /// Bytes of a row in FP32.
@@ -113,12 +142,13 @@ impl Wire {
         WORD * f64::from(self.dim)
     }
 
-    /// Bytes of rows, of which `dirty` go in FP32 and the others packed.
+    /// Bytes of rows, of which `dirty` are not their records. The others go packed, if that is shorter.
     pub(super) fn rows_bytes(&self, rows: f64, dirty: f64) -> f64 {
+        let plain = WORD * f64::from(self.words(self.form.rows));
         if !self.packs() {
-            return rows * self.row_bytes();
+            return rows * plain;
         }
-        (rows - dirty) * WORD * f64::from(self.packed_words()) + dirty * self.row_bytes()
+        (rows - dirty) * WORD * f64::from(self.packed_words()) + dirty * plain
     }
 
     /// Bytes of the sizes and rows of so many pairs of ranks, which ask for `asked` together.
@@ -134,7 +164,7 @@ impl Wire {
 
     /// Bytes of the message of each phase between a requester and an owner.
     pub(super) fn bytes(&self, asked: &Asked) -> [f64; 5] {
-        let Asked { rows, dirty, bit_words, accesses, half_words, bags, .. } = *asked;
+        let Asked { rows, dirty, bit_words, accesses, half_words, bags, sums, row_words, any } = *asked;
         let counts = HEAD + f64::from(self.shards / self.ranks);
         let (sizes, bits) = if self.packs() { (1.0, bit_words) } else { (0.0, 0.0) };
         let places = if bags > NARROW { accesses } else { half_words };
@@ -143,10 +173,16 @@ impl Wire {
             (false, Pooling::Mean) => bags,
             (false, Pooling::Sum | Pooling::None) => 0.0,
         };
-        let gradients = f64::from(self.features) + bags * f64::from(self.dim) + factors + places;
+        let vector = f64::from(self.words(self.form.gradients));
+        let counts_sums = f64::from(u8::from(self.counts_sums()));
+        let gradients = if self.form.summed {
+            sums * vector + counts_sums * row_words
+        } else {
+            f64::from(self.features) + bags * vector + factors + places
+        };
         [
             WORD * counts,
-            Self::request_bytes(rows),
+            Self::request_bytes(rows) + WORD * counts_sums * any,
             WORD * sizes,
             WORD * bits + self.rows_bytes(rows, dirty),
             WORD * gradients,
@@ -156,7 +192,14 @@ impl Wire {
     /// Messages of a phase between a requester and an owner: an empty one is not sent.
     pub(super) fn messages(&self, phase: Phase, any: f64) -> f64 {
         match phase {
-            Phase::Counts | Phase::Gradients => 1.0,
+            Phase::Counts => 1.0,
+            Phase::Gradients => {
+                if self.form.summed {
+                    any
+                } else {
+                    1.0
+                }
+            }
             Phase::Requests | Phase::Rows => any,
             Phase::Sizes => f64::from(u8::from(self.packs())),
         }
@@ -177,14 +220,32 @@ mod tests {
     use super::*;
 
     fn wire(dim: u32, precision: Precision) -> Wire {
-        Wire { dim, precision, pooling: Pooling::Sum, weighted: false, features: 3, ranks: 2, shards: 8 }
+        Wire {
+            dim,
+            precision,
+            form: WireOptions::default(),
+            pooling: Pooling::Sum,
+            weighted: false,
+            features: 3,
+            ranks: 2,
+            shards: 8,
+        }
     }
 
     #[test]
     fn messages_are_as_long_as_worked_out_by_hand() {
         // 40 rows of one shard and 3 of another, 5 of them dirty; 99 accesses of 7 bags.
-        let asked =
-            Asked { rows: 43.0, dirty: 5.0, bit_words: 3.0, accesses: 99.0, half_words: 50.0, bags: 7.0, any: 1.0 };
+        let asked = Asked {
+            rows: 43.0,
+            dirty: 5.0,
+            bit_words: 3.0,
+            accesses: 99.0,
+            half_words: 50.0,
+            bags: 7.0,
+            sums: 60.0,
+            row_words: 22.0,
+            any: 1.0,
+        };
         let (counts, requests) = (4.0 * (4.0 + 4.0), 8.0 * 43.0);
         let bags = 4.0 * (3.0 + 7.0 * 16.0);
         for (precision, packed) in
@@ -196,6 +257,24 @@ mod tests {
         }
         let plain = [counts, requests, 0.0, 43.0 * 64.0, bags + 200.0];
         assert_eq!(wire(16, Precision::Fp32).bytes(&asked), plain);
+        // Rounded rows: 8 words in FP16, 6 in INT8; INT8 records go packed where they are shorter.
+        let rounded =
+            |precision, rows| Wire { form: WireOptions { rows, ..Default::default() }, ..wire(16, precision) };
+        assert_eq!(rounded(Precision::Fp32, WireForm::Fp16).bytes(&asked)[2..4], [0.0, 43.0 * 32.0]);
+        assert_eq!(
+            rounded(Precision::Int8, WireForm::Fp16).bytes(&asked)[2..4],
+            [4.0, 12.0 + 38.0 * 24.0 + 5.0 * 32.0]
+        );
+        assert_eq!(rounded(Precision::Int8, WireForm::Int8).bytes(&asked)[2..4], [0.0, 43.0 * 24.0]);
+        assert_eq!(rounded(Precision::Fp16, WireForm::Int8).bytes(&asked)[2..4], [0.0, 43.0 * 24.0]);
+        // Rounded bag gradients; sums, whose number a rank with several slices sends.
+        let gradients = WireOptions { gradients: WireForm::Int8, ..Default::default() };
+        let mut sent = Wire { form: gradients, ..wire(16, Precision::Fp32) };
+        assert_eq!(sent.bytes(&asked)[4], 4.0 * (3.0 + 7.0 * 6.0 + 50.0));
+        sent.form.summed = true;
+        assert_eq!((sent.bytes(&asked)[1], sent.bytes(&asked)[4]), (requests + 4.0, 4.0 * (60.0 * 6.0 + 22.0)));
+        sent.ranks = 8;
+        assert_eq!((sent.bytes(&asked)[1], sent.bytes(&asked)[4]), (requests, 4.0 * 60.0 * 6.0));
         // Mean has a factor for each bag, weights one for each access.
         let mut mean = Wire { pooling: Pooling::Mean, ..wire(16, Precision::Fp32) };
         assert_eq!(mean.bytes(&asked)[4], bags + 200.0 + 28.0);

@@ -1,0 +1,243 @@
+//! `hotrow bench dist`: the exchanges of a step, and whole steps, over ranks and batch sizes.
+
+use super::common::{Common, Table};
+use crate::failure::Failure;
+use crate::lab::timed;
+use crate::names::one_of;
+use crate::options::{Options, WireArgs, whole};
+use crate::output;
+use crate::progress::Progress;
+use crate::report::run::{Machine, Run};
+use crate::report::units::Times;
+use crate::report::{Setting, Unit};
+use crate::trace::Trace;
+use hotrow::dist::{Comm, Group, Parcels, Phase, RankTraffic, Threads, WireOptions};
+use hotrow::{CpuGroup, Error, GroupConfig, Lookup as _, Optimizer, OptimizerKind, Precision};
+use std::time::Instant;
+
+/// Measure groups over ranks, in threads of this machine: bytes and messages of a step, seconds of its exchanges alone and of the whole
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// A trace whose bags are looked up: a file, a name in the data folder, or generated; see `hotrow simulate --help`
+    #[arg(long, value_name = "T", default_value = "zipf:rows=100000,s=1.05,n=1000000")]
+    trace: String,
+    /// Accesses of a bag, for a trace without bags
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole(1u32..=1 << 16))]
+    lookups: u32,
+    /// Ranks, powers of two
+    #[arg(long, value_name = "R[,R]", value_delimiter = ',', default_values_t = [1, 2, 4, 8], value_parser = whole(1u32..=64))]
+    ranks: Vec<u32>,
+    /// Virtual shards, a power of two [default: the most ranks]
+    #[arg(long, value_name = "V", value_parser = whole(1u32..=1 << 16))]
+    shards: Option<u32>,
+    /// Bags of a batch of all ranks together
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [256, 4096], value_parser = whole(1u32..=1 << 20))]
+    batch: Vec<u32>,
+    /// Floats in a row
+    #[arg(long, value_name = "D", default_value_t = 64, value_parser = whole(1u32..=65536))]
+    dim: u32,
+    /// Precision of the table
+    #[arg(long, default_value_t = Precision::Int8, value_parser = one_of(Precision::ALL))]
+    precision: Precision,
+    /// Update rule
+    #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
+    optimizer: OptimizerKind,
+    /// Rows that the cache of all ranks holds, in percent
+    #[arg(long, value_name = "P", default_value_t = 10, value_parser = whole(0u32..=100))]
+    cache_percent: u32,
+    #[command(flatten)]
+    wire: WireArgs,
+    /// Steps that are counted and timed
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole(2u32..=1 << 16))]
+    steps: u32,
+}
+
+pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    options.check_used(false, true)?;
+    let (mut ranks, mut batches) = (args.ranks.clone(), args.batch.clone());
+    [&mut ranks, &mut batches].into_iter().for_each(|list| {
+        list.sort_unstable();
+        list.dedup();
+    });
+    let most = ranks.last().copied().unwrap_or(1);
+    let shards = args.shards.unwrap_or(most);
+    if let Some(found) = ranks.iter().find(|ranks| !ranks.is_power_of_two() || !shards.is_multiple_of(**ranks)) {
+        return Err(Failure::Usage(format!(
+            "--ranks: wanted powers of two that divide the {shards} virtual shards, found {found}; take others, or more --shards"
+        )));
+    }
+    args.common.make_folder(options)?;
+    let trace = options.trace(&args.trace)?;
+    let bags = Bags::new(&trace, args.lookups)?;
+    let config = args.config(&bags, options.group_seed());
+    let wire = args.wire.options();
+    // A group whose options do not fit fails before the work.
+    Threads::run(1, |comm: &mut Threads| {
+        Group::new(comm, config.clone(), shards, CpuGroup::new)?.with_wire(wire).map(drop)
+    })
+    .map_err(|error| Failure::Usage(error.to_string()))?;
+
+    let mut run = args.common.start(options, "bench dist", "given");
+    run.on(Machine::cpu());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let shared = format!(
+        "ranks are threads of this machine and share its {cores} cores: bytes and messages hold anywhere, seconds only here"
+    );
+    output::note(&format!("bench dist: {shared}"));
+    run.describe("times", shared);
+    run.describe(
+        "step",
+        format!(
+            "{} rows x {} in {}, {shards} virtual shards, {} bags; rows go {}, gradients {}{}",
+            config.total_rows(),
+            args.dim,
+            args.precision,
+            trace.name,
+            wire.rows,
+            wire.gradients,
+            if wire.summed { " and summed" } else { "" }
+        ),
+    );
+    let progress = Progress::new("bench dist", (ranks.len() * batches.len()) as u64);
+    let start = Instant::now();
+    for &batch in &batches {
+        for &ranks in &ranks {
+            let work = |comm: &mut Threads| measure(comm, &config, (shards, wire), &bags, batch, args.steps);
+            let found = Threads::run(ranks, work).map_err(anyhow::Error::from)?;
+            record(&mut run, batch, args.steps, &found);
+            progress.advance(1);
+        }
+    }
+    drop(progress);
+    run.judge(false, start.elapsed().as_secs_f64());
+    let tables = [
+        Table::new("Bytes of a step over all ranks", "step", &["batch", "phase"]).only("bytes", "").across("ranks"),
+        Table::new("Messages of a step over all ranks", "step", &["batch", "phase"])
+            .only("messages", "")
+            .across("ranks"),
+        Table::new("Seconds on this machine, whose cores the ranks share", "step", &["batch", "ranks"])
+            .only("exchanges alone|whole step", ""),
+    ];
+    let tables: Vec<_> = tables.iter().map(|table| table.draw(&run)).collect();
+    Ok(args.common.finish(options, &run, "dist", (&tables, tables.len()), &[])?)
+}
+
+impl Args {
+    fn config(&self, bags: &Bags<'_>, seed: u32) -> GroupConfig {
+        let rows = bags.ids.iter().max().map_or(1, |&row| row + 1);
+        let mut config = GroupConfig::new(&[rows], self.dim)
+            .with_precision(self.precision)
+            .with_optimizer(Optimizer::sgd(0.01).with_kind(self.optimizer))
+            .with_cache_rows((u64::from(rows) * u64::from(self.cache_percent)).div_ceil(100) as u32);
+        config.seed = seed;
+        config
+    }
+}
+
+/// The bags of a trace, one after another and then from the first one again.
+struct Bags<'t> {
+    ids: &'t [u32],
+    offsets: Vec<u32>,
+}
+
+impl<'t> Bags<'t> {
+    fn new(trace: &'t Trace, lookups: u32) -> Result<Self, Failure> {
+        let each = |lookups: u32| (0..=trace.ids.len() as u32 / lookups).map(|bag| bag * lookups).collect();
+        let offsets: Vec<u32> = trace.offsets.clone().unwrap_or_else(|| each(lookups));
+        if offsets.len() < 2 {
+            let found = trace.ids.len();
+            return Err(Failure::Usage(format!(
+                "--lookups: wanted at most {found}, the accesses of {}, found {lookups}; take a longer trace",
+                trace.name
+            )));
+        }
+        Ok(Self { ids: &trace.ids, offsets })
+    }
+
+    /// A rank's part of a batch: indices and offsets.
+    fn part(&self, step: u32, batch: u32, rank: u32, ranks: u32) -> (Vec<u32>, Vec<u32>) {
+        let end = |rank: u32| u64::from(batch) * u64::from(rank) / u64::from(ranks);
+        let (mut indices, mut offsets) = (Vec::new(), vec![0]);
+        for bag in end(rank)..end(rank + 1) {
+            let bag = ((u64::from(step) * u64::from(batch) + bag) % (self.offsets.len() as u64 - 1)) as usize;
+            indices.extend(&self.ids[self.offsets[bag] as usize..self.offsets[bag + 1] as usize]);
+            offsets.push(indices.len() as u32);
+        }
+        (indices, offsets)
+    }
+}
+
+/// What one rank has sent and how long the slowest rank took.
+struct Seen {
+    traffic: RankTraffic,
+    exchanges: Vec<f64>,
+    steps: Vec<f64>,
+}
+
+/// Runs steps as one rank, then exchanges as many words as a mean step had, phase by phase.
+fn measure(
+    comm: &mut impl Comm,
+    config: &GroupConfig,
+    (shards, wire): (u32, WireOptions),
+    bags: &Bags<'_>,
+    batch: u32,
+    steps: u32,
+) -> Result<Seen, Error> {
+    let (rank, ranks) = (comm.rank(), comm.size());
+    let mut group = Group::new(&mut *comm, config.clone(), shards, CpuGroup::new)?.with_wire(wire)?;
+    let mut seconds = Vec::new();
+    for step in 0..steps {
+        let (indices, offsets) = bags.part(step, batch, rank, ranks);
+        group.comm().max(0)?; // all begin together
+        let (done, own) = timed(|| {
+            let outputs = group.forward(&indices, &offsets, None)?;
+            group.backward(&vec![1e-3; outputs.len()])
+        });
+        done?;
+        seconds.push(slowest(group.comm(), own)?);
+    }
+    let traffic = group.traffic().clone();
+    drop(group);
+    let mut exchanges = Vec::new();
+    let words = |phase, to| (traffic.bytes_to(phase, to) / 4 / u64::from(steps)) as u32;
+    let of_phases = Phase::ALL.map(|phase| (0..ranks).map(|to| words(phase, to)).collect::<Vec<u32>>());
+    // What each rank sends to this one.
+    let mut receive = Vec::new();
+    for own in &of_phases {
+        let all = comm.all_gather(own)?;
+        receive.push((0..ranks).map(|from| all[(from * ranks + rank) as usize] as usize).collect::<Vec<usize>>());
+    }
+    for _ in 0..steps {
+        comm.max(0)?;
+        let (done, own) = timed(|| {
+            of_phases.iter().zip(&receive).try_for_each(|(own, receive)| {
+                let parts = own.iter().map(|&words| vec![0; words as usize]);
+                comm.all_to_all(Parcels::new(parts), receive).map(drop)
+            })
+        });
+        done?;
+        exchanges.push(slowest(comm, own)?);
+    }
+    Ok(Seen { traffic, exchanges, steps: seconds })
+}
+
+/// The seconds of the slowest rank.
+fn slowest(comm: &mut impl Comm, own: f64) -> Result<f64, Error> {
+    // The bits of numbers that are not negative are in their order.
+    Ok(f32::from_bits(comm.max((own as f32).to_bits())?).into())
+}
+
+fn record(run: &mut Run, batch: u32, steps: u32, found: &[Seen]) {
+    let setting = Setting::default().with("batch", batch).with("ranks", found.len() as u32);
+    let a_step = |sum: u64| sum as f64 / f64::from(steps);
+    for phase in Phase::ALL {
+        let mut at = run.at("step", &setting.clone().with("phase", phase.name()));
+        at.push("bytes", a_step(found.iter().map(|seen| seen.traffic.bytes(phase)).sum()), Unit::Bytes);
+        at.push("messages", a_step(found.iter().map(|seen| seen.traffic.messages(phase)).sum()), Unit::Count);
+    }
+    let mut at = run.at("step", &setting);
+    at.timed("exchanges alone", Times::of(found[0].exchanges.clone()));
+    at.timed("whole step", Times::of(found[0].steps.clone()));
+}
