@@ -4,8 +4,16 @@
 use std::path::PathBuf;
 
 use crate::{
-    CpuGroup, CpuPath, CpuRobeGroup, Embedding, Error, GroupConfig, Init, Lookup, LookupKind, Optimizer, Policy,
-    Precision, checkpoint, host::alloc::fault, robe,
+    checkpoint,
+    config::{GroupConfig, Init, Optimizer, Policy, Precision},
+    cpu::{
+        cached::{group::CpuGroup, path::CpuPath},
+        robe::CpuRobeGroup,
+    },
+    error::Error,
+    host::alloc::fault,
+    lookup::{Embedding, Lookup, LookupKind},
+    robe,
 };
 
 /// A run under way: its table, once it is open, and the outputs so far.
