@@ -112,10 +112,11 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let before = List::read(folder).map_or(0, |list| list.save);
         // Only a list that another program wrote has the last number. Number 1 is free then, for the list names no other files.
         let save = self.comm().max(before)?.checked_add(1).unwrap_or(1);
+        let whole = self.whole();
         let made = fs::create_dir_all(folder).map_err(|error| {
             refused(folder, "folder", "one that can be made", &error, "choose a folder that can be written")
         });
-        let saved = made.and_then(|()| {
+        let saved = whole.and(made).and_then(|()| {
             let shards = self.shards().filter_map(|(number, shard)| Some((number, shard?)));
             shards.into_iter().try_for_each(|(number, shard)| checkpoint::save(shard, List::file(folder, save, number)))
         });
@@ -158,6 +159,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
                 .into_iter()
                 .try_for_each(|(number, shard)| checkpoint::load(shard, List::file(folder, list.save, number)))
         });
-        self.agree(loaded)
+        self.agree(loaded)?;
+        self.mended();
+        Ok(())
     }
 }

@@ -40,8 +40,8 @@ enum Call {
 
 /// Words before the counts of rows in the message of [`Phase::Counts`].
 const HEADER: usize = 4;
-/// The status of a rank whose batch is refused.
-const REFUSED: u32 = 0;
+/// Set in the status of a rank whose batch is refused.
+const REFUSED: u32 = 1 << 10;
 /// Marks the status of a rank with indices outside their tables.
 const OUTSIDE: u32 = 1 << 8;
 /// Marks the status of a rank whose batch has weights.
@@ -112,8 +112,9 @@ type Make<S> = Box<dyn FnMut(GroupConfig) -> Result<S, Error>>;
 /// # Ok::<(), hotrow::Error>(())
 /// ```
 ///
-/// An error in a batch (its shape, an index outside its table) is returned on every rank, and the step does not take place. Any other error ends the
-/// job, since the ranks would no longer agree: the rank that has it calls [`Comm::abort`].
+/// An error in a batch (its shape, an index outside its table, no memory for its outputs) is returned on every rank, and the step does not take place. An
+/// error in the middle of a step ends the job, since the ranks would no longer agree: the rank that has it calls [`Comm::abort`]. A job of one rank goes on,
+/// and its group refuses every call until a checkpoint is loaded.
 pub struct Group<C, S> {
     comm: C,
     config: GroupConfig,
@@ -126,6 +127,8 @@ pub struct Group<C, S> {
     frozen_table: Option<S>,
     wire: WireOptions,
     waiting: Option<Waiting>,
+    /// The error that ended a step in the middle.
+    broken: Option<String>,
     traffic: RankTraffic,
 }
 
@@ -141,7 +144,8 @@ impl<C: Comm, S> fmt::Debug for Group<C, S> {
 
 impl<C: Comm, S: Shard> Group<C, S> {
     /// Makes this rank's part of a group of `config`, in `shards` virtual shards: a power of two that the number of ranks divides. `make` makes a group on
-    /// the backend: `CpuGroup::new`, or `move |config| Group::new(&context, config)`.
+    /// the backend: `CpuGroup::new`, or `move |config| Group::new(&context, config)`. It also makes tables for the rows that come from other ranks, of at most
+    /// as many rows as the group has; nobody reads the first values of those.
     ///
     /// # Errors
     /// [`Error::Config`] as [`shards`](super::shards()), and for a number of shards that the ranks do not divide; the errors of `make`.
@@ -162,15 +166,20 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let shards = mine.map(|config| config.map(&mut make).transpose()).collect::<Result<_, _>>()?;
         let traffic = RankTraffic::new(comm.size());
         let wire = WireOptions::default();
-        Ok(Self { comm, config, deal, make, shards, table: None, frozen_table: None, wire, waiting: None, traffic })
+        let (table, frozen_table, waiting, broken) = (None, None, None, None);
+        Ok(Self { comm, config, deal, make, shards, table, frozen_table, wire, waiting, broken, traffic })
     }
 
     /// With another form of rows and gradients between ranks: the same on all of them.
     ///
     /// # Errors
-    /// [`Error::Config`] for a form that is not shorter than FP32.
+    /// [`Error::Config`] for a form that is not shorter than FP32; [`Error::Order`] between a forward and its backward.
     pub fn with_wire(mut self, wire: WireOptions) -> Result<Self, Error> {
         wire.check(self.config.dim)?;
+        if self.waiting.is_some() {
+            let (wanted, found) = ("a backward", "a forward that waits for it");
+            return Err(Error::Order { call: "with_wire", wanted, found });
+        }
         self.wire = wire;
         Ok(self)
     }
@@ -248,6 +257,31 @@ impl<C: Comm, S: Shard> Group<C, S> {
         result
     }
 
+    /// As [`or_abort`](Self::or_abort), where some shards may have taken a step that others have not. A job of one rank goes on after that.
+    fn or_break<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error) = &result {
+            self.broken = Some(error.to_string());
+        }
+        self.or_abort(result)
+    }
+
+    /// Refuses a group of which an error ended a step in the middle.
+    pub(super) fn whole(&self) -> Result<(), Error> {
+        self.broken.as_ref().map_or(Ok(()), |found| {
+            Err(Error::Exchange {
+                what: "group",
+                wanted: "steps that all shards have taken".into(),
+                found: format!("an error in the middle of one: {found}"),
+                remedy: "load a checkpoint",
+            })
+        })
+    }
+
+    /// Notes that all shards are of one step again.
+    pub(super) fn mended(&mut self) {
+        self.broken = None;
+    }
+
     fn exchange(&mut self, phase: Phase, parts: Vec<Vec<u32>>, receive: &[usize]) -> Result<Parcels, Error> {
         self.traffic.count(phase, self.comm.rank(), &parts);
         self.comm.all_to_all(Parcels::new(parts), receive)
@@ -262,9 +296,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         shape: Result<(), Error>,
     ) -> Result<(), Error> {
         let batch: (&[u32], &[u32]) = if shape.is_ok() { (indices, offsets) } else { (&[], &[0]) };
-        if call == Call::Forward && shape.is_ok() {
-            self.waiting = None;
-        }
+        let shape = shape.and_then(|()| self.whole());
         let (requests, outside) = if call == Call::Read {
             let rows = [Feature { rows: self.config.total_rows() as u32, ..Feature::default() }];
             (Requests::new(&self.config, &rows, self.deal, batch), None)
@@ -272,13 +304,21 @@ impl<C: Comm, S: Shard> Group<C, S> {
             Requests::checked(&self.config, self.deal, batch)
         };
         let result = self.request(call, &requests, shape.err().or(outside), batch.1, weights.is_some());
-        // All ranks know of a refusal, so it ends nothing.
-        let asked = self.or_abort(result)??;
+        // All ranks know of a refusal, so it ends nothing but the forward before it.
+        let asked = match self.or_abort(result)? {
+            Ok(asked) => asked,
+            Err(refused) => {
+                if call == Call::Forward {
+                    self.abandon_backward();
+                }
+                return Err(refused);
+            }
+        };
         let step = if self.wire.is_lossy() && call != Call::Read { self.steps() } else { Ok(0) };
         let step = self.or_abort(step)?;
         let result = self.answer((call, step), &requests, &asked);
         let result = result.and_then(|rows| self.pool(call, &requests, &rows, (offsets, weights), outputs));
-        self.or_abort(result)?;
+        self.or_break(result)?;
         if call == Call::Forward {
             let scales = requests.scales(&self.config, offsets);
             let weights = weights.map(<[f32]>::to_vec);
@@ -303,7 +343,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let (deal, ranks) = (self.deal, self.comm.size() as usize);
         let outside = if requests.out_of_range.is_some() { OUTSIDE } else { 0 };
         let code = call as u32 | self.wire.code() << WIRE;
-        let status = outside | if weighted { WEIGHTED } else { 0 } | if refused.is_some() { REFUSED } else { code };
+        let status = outside | if weighted { WEIGHTED } else { 0 } | if refused.is_some() { REFUSED } else { 0 } | code;
         let counts = (0..ranks).map(|rank| {
             let header =
                 [status, requests.valid() as u32, offsets.len() as u32 - 1, requests.outputs[rank].len() as u32];
@@ -312,12 +352,6 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let counts = counts.collect();
         let received = self.exchange(Phase::Counts, counts, &vec![HEADER + deal.each(); ranks])?;
         let heads: Vec<&[u32]> = received.iter().collect();
-        if call == Call::Forward && heads.iter().any(|head| head[0] & OUTSIDE != 0) {
-            self.count_out_of_range(requests)?;
-        }
-        if let Some(rank) = heads.iter().position(|head| head[0] & CALL == REFUSED) {
-            return self.refusal(rank as u32, refused).map(Err);
-        }
         if let Some(rank) = heads.iter().position(|head| head[0] & CALL != code) {
             let other = heads[rank][0] & CALL;
             return Ok(Err(Error::Exchange {
@@ -326,6 +360,12 @@ impl<C: Comm, S: Shard> Group<C, S> {
                 found: format!("number {other} on rank {rank}"),
                 remedy: "make the calls of a group on all ranks, in the same order, with the same wire",
             }));
+        }
+        if call == Call::Forward && heads.iter().any(|head| head[0] & OUTSIDE != 0) {
+            self.count_out_of_range(requests)?;
+        }
+        if let Some(rank) = heads.iter().position(|head| head[0] & REFUSED != 0) {
+            return self.refusal(rank as u32, refused).map(Err);
         }
         let features = u64::from(self.config.feature_count());
         let bags: Vec<u64> = heads.iter().map(|head| u64::from(head[2]) / features).collect();
@@ -370,6 +410,21 @@ impl<C: Comm, S: Shard> Group<C, S> {
         Ok(Ok(Asked { rows, outputs, weighted, sent_sums, sums, share, valid }))
     }
 
+    /// A forward whose outputs are allocated here. If there is no room for them, all ranks refuse the call.
+    fn outputs_of(
+        &mut self,
+        call: Call,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+    ) -> Result<Vec<f32>, Error> {
+        let wanted = self.output_len(indices.len(), offsets.len().saturating_sub(1));
+        let (mut outputs, room) = split(zeroed("outputs", wanted));
+        let shape = requests::check(&self.config, indices, offsets, weights, wanted).and(room);
+        self.look_up(call, (indices, offsets, weights), &mut outputs, shape)?;
+        Ok(outputs)
+    }
+
     /// Whether a part of a call that all ranks make worked on all of them. Returns this rank's error, or that of the first rank that has one.
     pub(crate) fn agree(&mut self, result: Result<(), Error>) -> Result<(), Error> {
         let failed = self.comm.max(u32::from(result.is_err()));
@@ -380,6 +435,21 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let rank = self.or_abort(first)?;
         let error = self.refusal(rank, result.err());
         Err(self.or_abort(error)?)
+    }
+
+    /// Whether all ranks have one decision about a scaled loss. All ranks call this.
+    fn same_scale(&mut self, scaler: &ScalerState) -> Result<(), Error> {
+        let own = [scaler.inverse.to_bits(), scaler.overflow];
+        let all = self.comm.all_gather(&own);
+        let all = self.or_abort(all)?;
+        let Some(rank) = all.chunks_exact(2).position(|other| other != own) else { return Ok(()) };
+        let shown = |words: &[u32]| format!("1/{}, overflow {}", f32::from_bits(words[0]).recip(), words[1]);
+        Err(Error::Exchange {
+            what: "scaler",
+            wanted: format!("one decision on all ranks, here a factor of {}", shown(&own)),
+            found: format!("{} on rank {rank}", shown(&all[2 * rank..][..2])),
+            remedy: "let each rank's scaler inspect the greatest magnitude of all ranks: Comm::max of its bits",
+        })
     }
 
     /// The first rank that refused a call. All ranks call this.
@@ -493,7 +563,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let wanted = (requests.rows.len() as u32).max(1);
         if self.table.as_ref().is_none_or(|table| table.layout().total_rows < wanted) {
             self.table = None;
-            let rows = wanted + wanted / 8;
+            let rows = wanted.saturating_add(wanted / 8).min(self.config.total_rows() as u32).max(wanted);
             self.table = Some((self.make)(rows_table(&self.config, rows))?);
         }
         let Some(table) = &mut self.table else { return Ok(()) };
@@ -698,6 +768,14 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         batch::output_len(&self.config, indices, bags)
     }
 
+    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        self.outputs_of(Call::Forward, indices, offsets, weights)
+    }
+
+    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
+        self.outputs_of(Call::Frozen, indices, offsets, weights)
+    }
+
     fn forward_into(
         &mut self,
         indices: &[u32],
@@ -728,7 +806,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         const ORDER: (&str, &str) = ("a forward before each backward", "none since the last backward");
         let waiting = self.waiting.take();
-        let checked = match &waiting {
+        let checked = self.whole().and_then(|()| match &waiting {
             None => Err(Error::Order { call: "backward", wanted: ORDER.0, found: ORDER.1 }),
             Some(Waiting { indices, bags, .. }) => {
                 let wanted = self.output_len(*indices, *bags) as u64;
@@ -739,8 +817,9 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
                     Err(Error::Length { what: "grad_outputs", wanted, found })
                 }
             }
-        };
-        if let Err(error) = self.agree(checked) {
+        });
+        let agreed = self.agree(checked).and_then(|()| self.same_scale(scaler));
+        if let Err(error) = agreed {
             self.waiting = waiting;
             return Err(error);
         }
@@ -758,7 +837,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
             }
         };
         let result = self.update(&waiting, grads, scaler);
-        self.or_abort(result)
+        self.or_break(result)
     }
 
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
@@ -781,14 +860,14 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
     /// Each rank reads rows of its own choice.
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         let total = self.config.total_rows() as u32;
-        let mut outputs = zeroed("outputs", rows.len().saturating_mul(self.config.dim as usize))?;
+        let (mut outputs, room) = split(zeroed("outputs", rows.len().saturating_mul(self.config.dim as usize)));
         let checked = match rows.iter().position(|&row| row >= total) {
             None => Ok(()),
             Some(at) => {
                 Err(Error::RowOutOfRange { call: "read_rows", rows: total, position: at as u32, row: rows[at] })
             }
         };
-        self.look_up(Call::Read, (rows, &[0, rows.len() as u32], None), &mut outputs, checked)?;
+        self.look_up(Call::Read, (rows, &[0, rows.len() as u32], None), &mut outputs, checked.and(room))?;
         Ok(outputs)
     }
 
@@ -813,10 +892,11 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         Ok(sums)
     }
 
-    /// The bytes of this rank: its shards, and the table of the rows that it asked for, which counts as scratch.
+    /// The bytes of this rank: its shards, and the tables of the rows that it asked for, which count as scratch.
     fn memory(&self) -> MemoryReport {
         let mut report = self.shards.iter().flatten().map(Lookup::memory).reduce(MemoryReport::and).unwrap_or_default();
-        report.scratch += self.table.as_ref().map_or(0, |table| table.memory().total());
+        let received = self.table.iter().chain(&self.frozen_table);
+        report.scratch += received.map(|table| table.memory().total()).sum::<u64>();
         report
     }
 
@@ -825,12 +905,22 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
     }
 }
 
+/// Outputs, or none and the error.
+fn split(outputs: Result<Vec<f32>, Error>) -> (Vec<f32>, Result<(), Error>) {
+    match outputs {
+        Ok(outputs) => (outputs, Ok(())),
+        Err(error) => (Vec::new(), Err(error)),
+    }
+}
+
 /// The rows of one shard that the ranks ask for, together: ascending and distinct, with their counts.
 fn merged<'a>(lists: impl Iterator<Item = &'a (Vec<u32>, Vec<u32>)>) -> (Vec<u32>, Vec<u32>) {
     let mut all: Vec<(u32, u32)> =
         lists.flat_map(|(rows, counts)| rows.iter().copied().zip(counts.iter().copied())).collect();
     all.sort_by_key(|&(row, _)| row);
-    all.chunk_by(|a, b| a.0 == b.0).map(|run| (run[0].0, run.iter().map(|&(_, count)| count).sum::<u32>())).unzip()
+    all.chunk_by(|a, b| a.0 == b.0)
+        .map(|run| (run[0].0, run.iter().fold(0, |sum: u32, &(_, count)| sum.saturating_add(count))))
+        .unzip()
 }
 
 /// The most output rows whose places take 16 bits.

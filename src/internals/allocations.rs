@@ -10,6 +10,7 @@ use crate::{
         cached::{group::CpuGroup, path::CpuPath},
         robe::CpuRobeGroup,
     },
+    dist::{self, Solo},
     error::Error,
     host::alloc::fault,
     lookup::{Embedding, Lookup, LookupKind},
@@ -161,4 +162,72 @@ fn a_call_that_is_not_repeated_is_noticed() {
     let (wanted, _) = run(open, u64::MAX, true).unwrap();
     let others = (8..40).filter_map(|n| run(open, n, false).ok()).filter(|(found, failed)| *failed && *found != wanted);
     assert!(others.count() > 5);
+}
+
+/// What a group over ranks does after the allocation behind the first `n` fails.
+#[derive(Debug, PartialEq)]
+enum End {
+    /// None failed.
+    Undisturbed,
+    /// The second call went on.
+    Repeated,
+    /// The group refused every call until a checkpoint was loaded.
+    Loaded,
+}
+
+fn over_ranks(n: u64) -> Result<(Vec<u32>, End), Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut group = dist::Group::new(Solo::default(), config().with_cache_rows(64), 4, CpuGroup::new)?;
+    group.save(folder.path())?;
+    let (mut outputs, mut end, mut k) = (Vec::new(), End::Undisturbed, 0);
+    fault::after(n);
+    while k < 6 {
+        let batch: Vec<u32> = (0..30).map(|i| (i * i * (k / 2 + 3) + 7 * i) % 100).collect();
+        let mut call = || {
+            if k % 2 == 1 {
+                return group.backward(&[0.25; 8]).map(|()| Vec::new());
+            }
+            group.forward(&batch, &[0, 15, 30], None)
+        };
+        let found = match call() {
+            Err(Error::OutOfMemory { .. }) => {
+                end = End::Repeated;
+                call()
+            }
+            found => found,
+        };
+        match found {
+            Ok(found) => outputs.extend(found.iter().map(|value| value.to_bits())),
+            Err(Error::Exchange { what: "group", .. }) => {
+                assert!(matches!(group.save(folder.path()), Err(Error::Exchange { what: "group", .. })));
+                group.abandon_backward();
+                group.load(folder.path())?;
+                (end, k) = (End::Loaded, 0);
+                outputs.clear();
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        k += 1;
+    }
+    assert_eq!(fault::withdraw(), end == End::Undisturbed);
+    outputs.extend(group.read_rows(&Vec::from_iter(0..100))?.iter().map(|value| value.to_bits()));
+    Ok((outputs, end))
+}
+
+/// A job of one rank has nobody to end. After an error in the middle of a step some shards have taken it and some have not.
+#[test]
+fn a_group_over_ranks_goes_on_or_asks_for_a_checkpoint() {
+    let (wanted, _) = over_ranks(u64::MAX).unwrap();
+    let mut ends = [0; 2];
+    for n in 0.. {
+        let (found, end) = over_ranks(n).unwrap_or_else(|error| panic!("allocation {n}: {error}"));
+        assert!(found == wanted, "allocation {n}, {end:?}: other bits");
+        match end {
+            End::Undisturbed => break,
+            End::Repeated => ends[0] += 1,
+            End::Loaded => ends[1] += 1,
+        }
+    }
+    assert!(ends[0] > 2 && ends[1] > 10, "{ends:?}");
 }

@@ -299,8 +299,21 @@ fn bad_calls_are_named() {
         let first = group.rank() == 0;
         let shape = group.forward(&[1, 2], if first { &[0, 3] } else { &[0, 2] }, None).unwrap_err();
         let call = if first { group.forward(&[1], &[0, 1], None) } else { group.read_rows(&[1]) }.unwrap_err();
+        // One rank counts indices outside, the other does not: calls are compared first.
+        let both = if first { group.forward(&[500], &[0, 1], None) } else { group.forward_frozen(&[1], &[0, 1], None) };
+        assert!(matches!(both.unwrap_err(), Error::Exchange { what: "call", .. }));
         let row = group.read_rows(&[if first { 100 } else { 0 }]).unwrap_err();
+        // The forward before a refused one is over on every rank, whatever was wrong there.
+        group.forward(&[1], &[0, 1], None)?;
+        group.forward(&[1, 2], if first { &[0, 3] } else { &[0, 2] }, None).unwrap_err();
+        assert!(!group.pending());
         let output = group.forward(&[1], &[0, 1], None)?;
+        // Each rank has a scale of its own.
+        let scale = hotrow::LossScale::Static { scale: 2.0 + group.rank() as f32 };
+        let mut scaler = hotrow::CpuScaler::new(scale)?;
+        scaler.inspect(hotrow::GradSlice::F32(&output));
+        let scaled = group.backward_scaled(hotrow::GradSlice::F32(&output), &scaler.decide()?).unwrap_err();
+        assert!(matches!(scaled, Error::Exchange { what: "scaler", .. }), "{scaled}");
         let length = group.backward(if first { &output } else { &output[1..] }).unwrap_err();
         group.backward(&output)?;
         Ok([shape, call, row, length])

@@ -241,7 +241,7 @@ fn bits(floats: &[f32]) -> Vec<u32> {
 
 /// The scaler's decision in a step: in some steps the loss is scaled, in some the gradients overflow.
 fn scaler(step: usize) -> ScalerState {
-    let mut scaler = hotrow::CpuScaler::new(hotrow::LossScale::Static { scale: 1.0 }).unwrap();
+    let mut scaler = hotrow::CpuScaler::new(hotrow::LossScale::Static { scale: 2f32.powi(step as i32 % 3) }).unwrap();
     let gradients = [if step % 4 == 3 { f32::INFINITY } else { 1.0 }];
     scaler.inspect(hotrow::GradSlice::F32(&gradients));
     scaler.decide().unwrap()
