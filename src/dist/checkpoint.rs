@@ -109,7 +109,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// checkpoint before is whole then.
     pub fn save(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {
         let folder = folder.as_ref();
-        let before = List::read(folder).map_or(0, |list| list.save);
+        let (before, shards) = List::read(folder).map_or((0, 0), |list| (list.save, list.shards));
         // Only a list that another program wrote has the last number. Number 1 is free then, for the list names no other files.
         let save = self.comm().max(before)?.checked_add(1).unwrap_or(1);
         let whole = self.whole();
@@ -120,22 +120,29 @@ impl<C: Comm, S: Shard> Group<C, S> {
             let shards = self.shards().filter_map(|(number, shard)| Some((number, shard?)));
             shards.into_iter().try_for_each(|(number, shard)| checkpoint::save(shard, List::file(folder, save, number)))
         });
+        let own: Vec<u32> = self.shards().map(|(number, _)| number).collect();
+        // What cannot be removed does no harm.
+        let remove = |save, shards: &mut dyn Iterator<Item = u32>| {
+            shards.for_each(|shard| drop(fs::remove_file(List::file(folder, save, shard))));
+        };
         if let Err(error) = self.agree(saved) {
             // No list names these files, and a full disk needs their room.
-            for (shard, _) in self.shards() {
-                let _ = fs::remove_file(List::file(folder, save, shard));
-            }
+            remove(save, &mut own.into_iter());
             return Err(error);
         }
         let (tables, cache_rows) = (self.config().tables.clone(), self.config().cache_rows);
         let list = List { save, shards: self.shard_count(), tables, cache_rows };
         let listed = if self.rank() == 0 { list.write(folder) } else { Ok(()) };
-        self.agree(listed)?;
-        // What cannot be removed does no harm.
-        let own: Vec<u32> = self.shards().map(|(number, _)| number).collect();
-        for shard in own {
-            let _ = fs::remove_file(List::file(folder, before, shard));
+        if let Err(error) = self.agree(listed) {
+            // The list may have taken its place before the error.
+            if List::read(folder).is_ok_and(|list| list.save == before) {
+                remove(save, &mut own.into_iter());
+            }
+            return Err(error);
         }
+        // The save before may have had more shards.
+        let further = if self.rank() == 0 { self.shard_count()..shards } else { 0..0 };
+        remove(before, &mut own.into_iter().chain(further));
         Ok(())
     }
 

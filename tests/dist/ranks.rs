@@ -245,6 +245,20 @@ fn a_step_without_a_backward_ends() {
     .unwrap();
 }
 
+/// A save removes the files of the save before, of as many shards as that had.
+#[test]
+fn a_save_leaves_its_own_files_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = GroupConfig::new(&[100], 4);
+    for shards in [8, 2, 4] {
+        Threads::run(2, |comm: &mut Threads| {
+            dist::Group::new(comm, config.clone(), shards, CpuGroup::new)?.save(folder.path())
+        })
+        .unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1 + shards as usize, "a file each, and the list");
+    }
+}
+
 #[test]
 fn a_bad_index_on_one_rank_refuses_the_step_on_all() {
     let config = GroupConfig::new(&[100, 50], 4).with_cache_rows(32);
