@@ -135,7 +135,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let listed = if self.rank() == 0 { list.write(folder) } else { Ok(()) };
         if let Err(error) = self.agree(listed) {
             // The list may have taken its place before the error.
-            if List::read(folder).is_ok_and(|list| list.save == before) {
+            let old = List::read(folder).map_or(!List::path(folder).is_file(), |list| list.save == before);
+            if old {
                 remove(save, &mut own.into_iter());
             }
             return Err(error);

@@ -114,7 +114,7 @@ type Make<S> = Box<dyn FnMut(GroupConfig) -> Result<S, Error>>;
 ///
 /// An error in a batch (its shape, an index outside its table, no memory for its outputs) is returned on every rank, and the step does not take place. An
 /// error in the middle of a step ends the job, since the ranks would no longer agree: the rank that has it calls [`Comm::abort`]. A job of one rank goes on,
-/// and its group refuses every call until a checkpoint is loaded.
+/// and its group refuses steps, reads and saves until a checkpoint is loaded.
 pub struct Group<C, S> {
     comm: C,
     config: GroupConfig,
@@ -257,10 +257,12 @@ impl<C: Comm, S: Shard> Group<C, S> {
         result
     }
 
-    /// As [`or_abort`](Self::or_abort), where some shards may have taken a step that others have not. A job of one rank goes on after that.
+    /// As [`or_abort`](Self::or_abort), where some shards may have taken a step that others have not. A job of one rank goes on after that: it loads a
+    /// checkpoint, for which no forward may wait.
     fn or_break<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &result {
             self.broken = Some(error.to_string());
+            self.abandon_backward();
         }
         self.or_abort(result)
     }
@@ -428,26 +430,31 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// Whether a part of a call that all ranks make worked on all of them. Returns this rank's error, or that of the first rank that has one.
     pub(crate) fn agree(&mut self, result: Result<(), Error>) -> Result<(), Error> {
         let failed = self.comm.max(u32::from(result.is_err()));
-        if self.or_abort(failed)? == 0 {
-            return Ok(());
-        }
+        if self.or_abort(failed)? == 0 { Ok(()) } else { self.all_fail(result) }
+    }
+
+    /// The error of a part of a call that did not work on all ranks. All ranks call this.
+    fn all_fail(&mut self, result: Result<(), Error>) -> Result<(), Error> {
         let first = self.first_refused(result.is_err());
         let rank = self.or_abort(first)?;
         let error = self.refusal(rank, result.err());
         Err(self.or_abort(error)?)
     }
 
-    /// Whether all ranks have one decision about a scaled loss. All ranks call this.
-    fn same_scale(&mut self, scaler: &ScalerState) -> Result<(), Error> {
-        let own = [scaler.inverse.to_bits(), scaler.overflow];
+    /// As [`agree`](Self::agree), and whether all ranks have one decision about a scaled loss.
+    fn agree_scaled(&mut self, result: Result<(), Error>, scaler: &ScalerState) -> Result<(), Error> {
+        let own = [u32::from(result.is_err()), scaler.inverse.to_bits(), scaler.overflow];
         let all = self.comm.all_gather(&own);
         let all = self.or_abort(all)?;
-        let Some(rank) = all.chunks_exact(2).position(|other| other != own) else { return Ok(()) };
-        let shown = |words: &[u32]| format!("1/{}, overflow {}", f32::from_bits(words[0]).recip(), words[1]);
+        if all.iter().step_by(own.len()).any(|&failed| failed != 0) {
+            return self.all_fail(result);
+        }
+        let Some(rank) = all.chunks_exact(own.len()).position(|other| other != own) else { return Ok(()) };
+        let shown = |words: &[u32]| format!("1/{}, overflow {}", f32::from_bits(words[1]).recip(), words[2]);
         Err(Error::Exchange {
             what: "scaler",
             wanted: format!("one decision on all ranks, here a factor of {}", shown(&own)),
-            found: format!("{} on rank {rank}", shown(&all[2 * rank..][..2])),
+            found: format!("{} on rank {rank}", shown(&all[own.len() * rank..])),
             remedy: "let each rank's scaler inspect the greatest magnitude of all ranks: Comm::max of its bits",
         })
     }
@@ -818,8 +825,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
                 }
             }
         });
-        let agreed = self.agree(checked).and_then(|()| self.same_scale(scaler));
-        if let Err(error) = agreed {
+        if let Err(error) = self.agree_scaled(checked, scaler) {
             self.waiting = waiting;
             return Err(error);
         }

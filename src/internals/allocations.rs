@@ -200,7 +200,6 @@ fn over_ranks(n: u64) -> Result<(Vec<u32>, End), Error> {
             Ok(found) => outputs.extend(found.iter().map(|value| value.to_bits())),
             Err(Error::Exchange { what: "group", .. }) => {
                 assert!(matches!(group.save(folder.path()), Err(Error::Exchange { what: "group", .. })));
-                group.abandon_backward();
                 group.load(folder.path())?;
                 (end, k) = (End::Loaded, 0);
                 outputs.clear();

@@ -259,6 +259,19 @@ fn a_save_leaves_its_own_files_alone() {
     }
 }
 
+/// A folder stands where the list would be.
+#[test]
+fn a_save_whose_list_cannot_be_written_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("shards.json/full")).unwrap();
+    let found = Threads::run(2, |comm: &mut Threads| {
+        let saved = dist::Group::new(comm, GroupConfig::new(&[100], 4), 4, CpuGroup::new)?.save(folder.path());
+        Ok(saved.unwrap_err())
+    });
+    assert!(matches!(&found.unwrap()[1], Error::Rank { rank: 0, .. }));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the folder alone");
+}
+
 #[test]
 fn a_bad_index_on_one_rank_refuses_the_step_on_all() {
     let config = GroupConfig::new(&[100, 50], 4).with_cache_rows(32);
