@@ -280,6 +280,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     }
 
     /// Notes that all shards are of one step again.
+    #[cfg(feature = "checkpoint")]
     pub(super) fn mended(&mut self) {
         self.broken = None;
     }
@@ -428,6 +429,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     }
 
     /// Whether a part of a call that all ranks make worked on all of them. Returns this rank's error, or that of the first rank that has one.
+    #[cfg(feature = "checkpoint")]
     pub(crate) fn agree(&mut self, result: Result<(), Error>) -> Result<(), Error> {
         let failed = self.comm.max(u32::from(result.is_err()));
         if self.or_abort(failed)? == 0 { Ok(()) } else { self.all_fail(result) }
