@@ -112,7 +112,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let (before, shards) = List::read(folder).map_or((0, 0), |list| (list.save, list.shards));
         // Only a list that another program wrote has the last number. Number 1 is free then, for the list names no other files.
         let save = self.comm().max(before)?.checked_add(1).unwrap_or(1);
-        let whole = self.whole();
+        let whole = self.whole().and_then(|()| self.not_prefetched("save"));
         let made = fs::create_dir_all(folder).map_err(|error| {
             refused(folder, "folder", "one that can be made", &error, "choose a folder that can be written")
         });
@@ -156,7 +156,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     pub fn load(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {
         let folder = folder.as_ref();
         let shards = self.shard_count();
-        let loaded = List::read(folder).and_then(|list| {
+        let loaded = self.not_prefetched("load").and_then(|()| List::read(folder)).and_then(|list| {
             if list.shards != shards {
                 let remedy =
                     "make the group with as many shards as the checkpoint has, or change them by dist::reshard";

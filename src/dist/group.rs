@@ -5,7 +5,8 @@ use std::fmt;
 use crate::{
     config::{GroupConfig, Pooling},
     dist::{
-        comm::{Comm, Parcels},
+        asked::{Ahead, Asked, Asking, Early, Waiting},
+        comm::{Comm, Parcels, Ticket},
         options::WireOptions,
         requests::{self, Deal, Requests},
         stripes::{rows_table, shards},
@@ -32,10 +33,18 @@ use crate::{
 /// The call that a rank takes part in. Ranks that make different calls all get an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-enum Call {
+pub(super) enum Call {
     Forward = 1,
     Frozen,
     Read,
+    Prefetch,
+}
+
+impl Call {
+    /// Whether the call begins a step.
+    const fn steps(self) -> bool {
+        matches!(self, Self::Forward | Self::Prefetch)
+    }
 }
 
 /// Words before the counts of rows in the message of [`Phase::Counts`].
@@ -47,43 +56,9 @@ const OUTSIDE: u32 = 1 << 8;
 /// Marks the status of a rank whose batch has weights.
 const WEIGHTED: u32 = 1 << 9;
 /// The bit of a status at which the code of the wire begins.
-const WIRE: u32 = 2;
+const WIRE: u32 = 3;
 /// The part of a status that is no mark: the call and the wire.
 const CALL: u32 = OUTSIDE - 1;
-
-/// What a rank's own shards are asked for in a step, and what the backward needs of it.
-#[derive(Debug, Default)]
-struct Asked {
-    /// For each rank, for each of this rank's shards, the rows and their counts.
-    rows: Vec<Vec<(Vec<u32>, Vec<u32>)>>,
-    /// For each rank, the number of its output rows with a row of this rank.
-    outputs: Vec<usize>,
-    /// For each rank, whether its batch has weights.
-    weighted: Vec<bool>,
-    /// For each rank, the number of sums that it sends to this one, if gradients are summed.
-    sent_sums: Vec<usize>,
-    /// Those of this rank.
-    sums: Option<Sums>,
-    /// This rank's part of the batch.
-    share: Share,
-    /// Whether some rank has a valid index, so that the step takes place.
-    valid: bool,
-}
-
-/// A forward that waits for its backward.
-#[derive(Debug)]
-struct Waiting {
-    requests: Requests,
-    asked: Asked,
-    indices: usize,
-    bags: usize,
-    weights: Option<Vec<f32>>,
-    scales: Vec<f32>,
-    /// For each output row what makes the random bits of its gradient, if that is rounded.
-    numbers: Vec<[u32; 2]>,
-    /// The number of steps before this one, if anything is rounded.
-    step: u32,
-}
 
 /// Makes a group of a configuration.
 type Make<S> = Box<dyn FnMut(GroupConfig) -> Result<S, Error>>;
@@ -116,17 +91,19 @@ type Make<S> = Box<dyn FnMut(GroupConfig) -> Result<S, Error>>;
 /// error in the middle of a step ends the job, since the ranks would no longer agree: the rank that has it calls [`Comm::abort`]. A job of one rank goes on,
 /// and its group refuses steps, reads and saves until a checkpoint is loaded.
 pub struct Group<C, S> {
-    comm: C,
-    config: GroupConfig,
-    deal: Deal,
+    pub(super) comm: C,
+    pub(super) config: GroupConfig,
+    pub(super) deal: Deal,
     make: Make<S>,
-    shards: Vec<Option<S>>,
+    pub(super) shards: Vec<Option<S>>,
     /// The rows of the last forward, in FP32.
     table: Option<S>,
     /// Those of the last frozen forward.
     frozen_table: Option<S>,
-    wire: WireOptions,
-    waiting: Option<Waiting>,
+    pub(super) wire: WireOptions,
+    pub(super) waiting: Option<Waiting>,
+    /// The batch that waits for `forward_prefetched`.
+    pub(super) ahead: Option<Ahead>,
     /// The error that ended a step in the middle.
     broken: Option<String>,
     traffic: RankTraffic,
@@ -166,8 +143,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let shards = mine.map(|config| config.map(&mut make).transpose()).collect::<Result<_, _>>()?;
         let traffic = RankTraffic::new(comm.size());
         let wire = WireOptions::default();
-        let (table, frozen_table, waiting, broken) = (None, None, None, None);
-        Ok(Self { comm, config, deal, make, shards, table, frozen_table, wire, waiting, broken, traffic })
+        let (table, frozen_table, waiting, ahead, broken) = (None, None, None, None, None);
+        Ok(Self { comm, config, deal, make, shards, table, frozen_table, wire, waiting, ahead, broken, traffic })
     }
 
     /// With another form of rows and gradients between ranks: the same on all of them.
@@ -176,6 +153,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// [`Error::Config`] for a form that is not shorter than FP32; [`Error::Order`] between a forward and its backward.
     pub fn with_wire(mut self, wire: WireOptions) -> Result<Self, Error> {
         wire.check(self.config.dim)?;
+        self.not_prefetched("with_wire")?;
         if self.waiting.is_some() {
             let (wanted, found) = ("a backward", "a forward that waits for it");
             return Err(Error::Order { call: "with_wire", wanted, found });
@@ -230,6 +208,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// # Errors
     /// As [`Embedding::flush`](crate::Embedding::flush).
     pub fn flush(&mut self) -> Result<(), Error> {
+        self.not_prefetched("flush")?;
         self.shards.iter_mut().flatten().try_for_each(|shard| shard.flush())
     }
 
@@ -248,7 +227,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     }
 
     /// Ends the job after an error that the other ranks do not know of.
-    fn or_abort<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+    pub(super) fn or_abort<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &result
             && !matches!(error, Error::Rank { .. })
         {
@@ -259,12 +238,26 @@ impl<C: Comm, S: Shard> Group<C, S> {
 
     /// As [`or_abort`](Self::or_abort), where some shards may have taken a step that others have not. A job of one rank goes on after that: it loads a
     /// checkpoint, for which no forward may wait.
-    fn or_break<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+    pub(super) fn or_break<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &result {
             self.broken = Some(error.to_string());
             self.abandon_backward();
         }
-        self.or_abort(result)
+        let result = self.or_abort(result);
+        if let Some(ticket) = self.ahead.take_if(|_| result.is_err()).map(Ahead::into_ticket) {
+            // The job is over, or this rank is alone in it.
+            drop(self.comm.finish(ticket));
+        }
+        result
+    }
+
+    /// Refuses a call while a prefetched batch waits for its forward.
+    pub(super) fn not_prefetched(&self, call: &'static str) -> Result<(), Error> {
+        if self.ahead.is_none() {
+            return Ok(());
+        }
+        let (wanted, found) = ("forward_prefetched first", "a prefetched batch that waits for it");
+        Err(Error::Order { call, wanted, found })
     }
 
     /// Refuses a group of which an error ended a step in the middle.
@@ -285,9 +278,14 @@ impl<C: Comm, S: Shard> Group<C, S> {
         self.broken = None;
     }
 
-    fn exchange(&mut self, phase: Phase, parts: Vec<Vec<u32>>, receive: &[usize]) -> Result<Parcels, Error> {
+    pub(super) fn exchange(&mut self, phase: Phase, parts: Vec<Vec<u32>>, receive: &[usize]) -> Result<Parcels, Error> {
+        let ticket = self.start(phase, parts, receive)?;
+        self.comm.finish(ticket)
+    }
+
+    pub(super) fn start(&mut self, phase: Phase, parts: Vec<Vec<u32>>, receive: &[usize]) -> Result<Ticket, Error> {
         self.traffic.count(phase, self.comm.rank(), &parts);
-        self.comm.all_to_all(Parcels::new(parts), receive)
+        self.comm.start(Parcels::new(parts), receive)
     }
 
     /// Runs a forward, or reads rows.
@@ -298,6 +296,39 @@ impl<C: Comm, S: Shard> Group<C, S> {
         outputs: &mut [f32],
         shape: Result<(), Error>,
     ) -> Result<(), Error> {
+        let name = if call == Call::Read { "read_rows" } else { "forward" };
+        let shape = shape.and_then(|()| self.not_prefetched(name));
+        let result = self.begin(call, (indices, offsets), weights.is_some(), shape);
+        let (requests, asking) = match result {
+            Ok(begun) => begun,
+            Err(refused) => {
+                if call == Call::Forward && self.ahead.is_none() {
+                    self.abandon_backward();
+                }
+                return Err(refused);
+            }
+        };
+        let asked = self.asked(asking);
+        let asked = self.or_abort(asked)?;
+        let step = if call == Call::Read { Ok(0) } else { self.step_of_wire() };
+        let step = self.or_abort(step)?;
+        let result = self.answer((call, step), &requests, &asked, None);
+        let result = result.and_then(|rows| self.pool(call, &requests, &rows, (offsets, weights), outputs));
+        self.or_break(result)?;
+        if call == Call::Forward {
+            self.wait(requests, asked, indices.len(), (offsets, weights.map(<[f32]>::to_vec)), step);
+        }
+        Ok(())
+    }
+
+    /// Exchanges counts and starts to exchange requests. An error that all ranks know of ends nothing.
+    pub(super) fn begin(
+        &mut self,
+        call: Call,
+        (indices, offsets): (&[u32], &[u32]),
+        weighted: bool,
+        shape: Result<(), Error>,
+    ) -> Result<(Requests, Asking), Error> {
         let batch: (&[u32], &[u32]) = if shape.is_ok() { (indices, offsets) } else { (&[], &[0]) };
         let shape = shape.and_then(|()| self.whole());
         let (requests, outside) = if call == Call::Read {
@@ -306,43 +337,35 @@ impl<C: Comm, S: Shard> Group<C, S> {
         } else {
             Requests::checked(&self.config, self.deal, batch)
         };
-        let result = self.request(call, &requests, shape.err().or(outside), batch.1, weights.is_some());
-        // All ranks know of a refusal, so it ends nothing but the forward before it.
-        let asked = match self.or_abort(result)? {
-            Ok(asked) => asked,
-            Err(refused) => {
-                if call == Call::Forward {
-                    self.abandon_backward();
-                }
-                return Err(refused);
-            }
-        };
-        let step = if self.wire.is_lossy() && call != Call::Read { self.steps() } else { Ok(0) };
-        let step = self.or_abort(step)?;
-        let result = self.answer((call, step), &requests, &asked);
-        let result = result.and_then(|rows| self.pool(call, &requests, &rows, (offsets, weights), outputs));
-        self.or_break(result)?;
-        if call == Call::Forward {
-            let scales = requests.scales(&self.config, offsets);
-            let weights = weights.map(<[f32]>::to_vec);
-            let rounded = self.wire.gradients != WireForm::Exact && !self.wire.summed;
-            let numbers = if rounded { asked.share.numbers(&self.config, offsets) } else { Vec::new() };
-            let (indices, bags) = (indices.len(), offsets.len() - 1);
-            self.waiting = Some(Waiting { requests, asked, indices, bags, weights, scales, numbers, step });
-        }
-        Ok(())
+        let result = self.ask(call, &requests, shape.err().or(outside), batch.1, weighted);
+        Ok((requests, self.or_abort(result)??))
     }
 
-    /// Exchanges counts and requests. Returns what this rank's shards are asked for, or the error that made all ranks refuse the
-    /// call.
-    fn request(
+    /// Notes a forward that waits for its backward.
+    pub(super) fn wait(
+        &mut self,
+        requests: Requests,
+        asked: Asked,
+        indices: usize,
+        (offsets, weights): (&[u32], Option<Vec<f32>>),
+        step: u32,
+    ) {
+        let scales = requests.scales(&self.config, offsets);
+        let rounded = self.wire.gradients != WireForm::Exact && !self.wire.summed;
+        let numbers = if rounded { asked.share.numbers(&self.config, offsets) } else { Vec::new() };
+        let bags = offsets.len() - 1;
+        self.waiting = Some(Waiting { requests, asked, indices, bags, weights, scales, numbers, step });
+    }
+
+    /// Exchanges counts and starts to exchange requests, or returns the error that made all ranks refuse the call.
+    fn ask(
         &mut self,
         call: Call,
         requests: &Requests,
         refused: Option<Error>,
         offsets: &[u32],
         weighted: bool,
-    ) -> Result<Result<Asked, Error>, Error> {
+    ) -> Result<Result<Asking, Error>, Error> {
         let (deal, ranks) = (self.deal, self.comm.size() as usize);
         let outside = if requests.out_of_range.is_some() { OUTSIDE } else { 0 };
         let code = call as u32 | self.wire.code() << WIRE;
@@ -364,7 +387,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
                 remedy: "make the calls of a group on all ranks, in the same order, with the same wire",
             }));
         }
-        if call == Call::Forward && heads.iter().any(|head| head[0] & OUTSIDE != 0) {
+        if call.steps() && heads.iter().any(|head| head[0] & OUTSIDE != 0) {
             self.count_out_of_range(requests)?;
         }
         if let Some(rank) = heads.iter().position(|head| head[0] & REFUSED != 0) {
@@ -373,7 +396,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let features = u64::from(self.config.feature_count());
         let bags: Vec<u64> = heads.iter().map(|head| u64::from(head[2]) / features).collect();
         let share = Share::new(&bags, self.comm.rank() as usize);
-        let sums = if call == Call::Forward && self.wire.summed {
+        let sums = if call.steps() && self.wire.summed {
             if let Err(uneven) = Share::check(&bags) {
                 return Ok(Err(uneven));
             }
@@ -399,18 +422,25 @@ impl<C: Comm, S: Shard> Group<C, S> {
             sums.into_iter().chain(deal.of(rank).flat_map(of)).collect()
         };
         let messages = (0..ranks).map(message).collect();
-        let of_rank = |shards: &Vec<usize>| shards.iter().sum::<usize>();
-        let counted = |rows: usize| usize::from(counts_sums && rows > 0);
-        let receive: Vec<usize> = asked.iter().map(of_rank).map(|rows| 2 * rows + counted(rows)).collect();
-        let received = self.exchange(Phase::Requests, messages, &receive)?;
-        let (mut rows, mut sent_sums) = (Vec::with_capacity(ranks), Vec::with_capacity(ranks));
+        let words = |rows: usize| 2 * rows + usize::from(counts_sums && rows > 0);
+        let receive: Vec<usize> = asked.iter().map(|shards| words(shards.iter().sum())).collect();
+        let ticket = self.start(Phase::Requests, messages, &receive)?;
+        Ok(Ok(Asking { ticket, rows: asked, counts_sums, outputs, weighted, sums, share, valid }))
+    }
+
+    /// Waits for the requests of all ranks.
+    pub(super) fn asked(&mut self, asking: Asking) -> Result<Asked, Error> {
+        let Asking { ticket, rows: asked, counts_sums, outputs, weighted, sums, share, valid } = asking;
+        let received = self.comm.finish(ticket)?;
+        let (mut rows, mut sent_sums) = (Vec::with_capacity(asked.len()), Vec::with_capacity(asked.len()));
         for (mut message, shards) in received.iter().zip(&asked) {
-            let wanted = of_rank(shards);
-            sent_sums.push(cut(&mut message, counted(wanted))?.first().map_or(wanted, |&sums| sums as usize));
+            let wanted: usize = shards.iter().sum();
+            let counted = usize::from(counts_sums && wanted > 0);
+            sent_sums.push(cut(&mut message, counted)?.first().map_or(wanted, |&sums| sums as usize));
             let mut of = |&rows: &usize| Ok((cut(&mut message, rows)?.to_vec(), cut(&mut message, rows)?.to_vec()));
             rows.push(shards.iter().map(&mut of).collect::<Result<_, Error>>()?);
         }
-        Ok(Ok(Asked { rows, outputs, weighted, sent_sums, sums, share, valid }))
+        Ok(Asked { rows, outputs, weighted, sent_sums, sums, share, valid })
     }
 
     /// A forward whose outputs are allocated here. If there is no room for them, all ranks refuse the call.
@@ -500,8 +530,11 @@ impl<C: Comm, S: Shard> Group<C, S> {
         shard.write_part(Part::Counters, 0, &Counters::to_part(&counters))
     }
 
-    /// The number of steps before this call: the same on every rank, whether it has rows or not.
-    fn steps(&mut self) -> Result<u32, Error> {
+    /// The number of steps before this call, the same on every rank, whether it has rows or not; 0 if nothing is rounded by it. All ranks call this.
+    pub(super) fn step_of_wire(&mut self) -> Result<u32, Error> {
+        if !self.wire.is_lossy() {
+            return Ok(0);
+        }
         let mut clock = [0];
         if let Some(shard) = self.shards.iter_mut().flatten().next() {
             shard.read_part(Part::Clock, 0, &mut clock)?;
@@ -509,10 +542,16 @@ impl<C: Comm, S: Shard> Group<C, S> {
         self.comm.max(clock[0])
     }
 
-    /// Answers the requests of all ranks and returns the rows that this rank asked for.
-    fn answer(&mut self, (call, step): (Call, u32), requests: &Requests, asked: &Asked) -> Result<Vec<u32>, Error> {
+    /// Answers the requests of all ranks and returns the rows that this rank asked for. Some may have come early.
+    pub(super) fn answer(
+        &mut self,
+        (call, step): (Call, u32),
+        requests: &Requests,
+        asked: &Asked,
+        early: Option<&Early>,
+    ) -> Result<Vec<u32>, Error> {
         let (deal, ranks) = (self.deal, self.comm.size() as usize);
-        if call == Call::Forward && asked.valid {
+        if call.steps() && asked.valid {
             for (k, shard) in self.shards.iter_mut().enumerate() {
                 let Some(shard) = shard else { continue };
                 let (rows, counts) = merged(asked.rows.iter().map(|shards| &shards[k]));
@@ -520,34 +559,48 @@ impl<C: Comm, S: Shard> Group<C, S> {
             }
         }
         let form = if call == Call::Read { WireForm::Exact } else { self.wire.rows };
-        let wire = Wire::received(self.config.dim, self.config.precision, form);
         let mut answers = vec![Vec::new(); ranks];
-        for (answer, shards) in answers.iter_mut().zip(&asked.rows) {
-            for (shard, (rows, _)) in self.shards.iter_mut().zip(shards) {
+        for (rank, (answer, shards)) in answers.iter_mut().zip(&asked.rows).enumerate() {
+            for (k, (shard, (rows, _))) in self.shards.iter_mut().zip(shards).enumerate() {
+                let left = |i: usize| early.is_none_or(|early| !early.sent[rank][k][i]);
+                let rows: Vec<u32> = (0..rows.len()).filter(|&i| left(i)).map(|i| rows[i]).collect();
                 if let Some(shard) = shard.as_mut().filter(|_| !rows.is_empty()) {
-                    shard.send_rows(rows, form, step, answer)?;
+                    shard.send_rows(&rows, form, step, answer)?;
                 }
             }
         }
+        let wire = Wire::received(self.config.dim, self.config.precision, form);
+        let left = |row: usize| early.is_none_or(|early| !early.mine[row]);
+        let lists: Vec<usize> =
+            (0..deal.shards()).map(|shard| requests.of(shard).filter(|&row| left(row)).count()).collect();
         let sizes: Vec<usize> = if wire.packs() {
             let own = answers.iter().map(|answer| vec![answer.len() as u32]).collect();
             self.exchange(Phase::Sizes, own, &vec![1; ranks])?.words.into_iter().map(|size| size as usize).collect()
         } else {
-            let of = |rank| deal.of(rank).map(|shard| requests.of(shard).len()).sum::<usize>();
-            (0..ranks).map(|rank| of(rank) * wire.plain_words()).collect()
+            (0..ranks).map(|rank| lists[deal.of(rank)].iter().sum::<usize>() * wire.plain_words()).collect()
         };
         let received = self.exchange(Phase::Rows, answers, &sizes)?;
-        let mut rows = Vec::with_capacity(requests.rows.len() * self.config.dim as usize);
+        let rows = self.taken(&wire, &received, &lists)?;
+        let Some(early) = early else { return Ok(rows) };
+        let dim = self.config.dim as usize;
+        let (mut late, mut early_rows) = (rows.chunks_exact(dim), early.rows.chunks_exact(dim));
+        let next = |&came: &bool| if came { early_rows.next() } else { late.next() };
+        Ok(early.mine.iter().filter_map(next).flatten().copied().collect())
+    }
+
+    /// The rows of messages that have `lists[shard]` of each shard.
+    pub(super) fn taken(&self, wire: &Wire, received: &Parcels, lists: &[usize]) -> Result<Vec<u32>, Error> {
+        let mut rows = Vec::with_capacity(lists.iter().sum::<usize>() * self.config.dim as usize);
         for (rank, mut message) in received.iter().enumerate() {
-            for shard in deal.of(rank) {
-                wire.take(requests.of(shard).len(), &mut message, &mut rows)?;
+            for &list in &lists[self.deal.of(rank)] {
+                wire.take(list, &mut message, &mut rows)?;
             }
         }
         Ok(rows)
     }
 
     /// Pools the rows that have come.
-    fn pool(
+    pub(super) fn pool(
         &mut self,
         call: Call,
         requests: &Requests,
@@ -831,7 +884,9 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
             self.waiting = waiting;
             return Err(error);
         }
-        let Some(waiting) = waiting else { return Ok(()) };
+        self.waiting = waiting;
+        self.advance()?;
+        let Some(waiting) = self.waiting.take() else { return Ok(()) };
         if scaler.overflow != 0 || !waiting.asked.valid {
             self.abandon_backward();
             return Ok(());
@@ -914,7 +969,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
 }
 
 /// Outputs, or none and the error.
-fn split(outputs: Result<Vec<f32>, Error>) -> (Vec<f32>, Result<(), Error>) {
+pub(super) fn split(outputs: Result<Vec<f32>, Error>) -> (Vec<f32>, Result<(), Error>) {
     match outputs {
         Ok(outputs) => (outputs, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
@@ -922,7 +977,7 @@ fn split(outputs: Result<Vec<f32>, Error>) -> (Vec<f32>, Result<(), Error>) {
 }
 
 /// The rows of one shard that the ranks ask for, together: ascending and distinct, with their counts.
-fn merged<'a>(lists: impl Iterator<Item = &'a (Vec<u32>, Vec<u32>)>) -> (Vec<u32>, Vec<u32>) {
+pub(super) fn merged<'a>(lists: impl Iterator<Item = &'a (Vec<u32>, Vec<u32>)>) -> (Vec<u32>, Vec<u32>) {
     let mut all: Vec<(u32, u32)> =
         lists.flat_map(|(rows, counts)| rows.iter().copied().zip(counts.iter().copied())).collect();
     all.sort_by_key(|&(row, _)| row);

@@ -19,11 +19,18 @@ pub trait Shard: Embedding {
     fn give_up(&mut self);
 
     /// Appends rows to a message, as a forward would read them now: packed where the row is its record and so shorter than in `form`, else in `form`.
-    /// `step` decides the random bits of a form that rounds.
+    /// `step` decides the random bits of a form that rounds. Returns for each row whether it is its record: a row that is not changes when it is
+    /// written back.
     ///
     /// # Errors
     /// [`Error::RowOutOfRange`]; [`Error::Device`]; [`Error::Store`].
-    fn send_rows(&mut self, rows: &[u32], form: WireForm, step: u32, message: &mut Vec<u32>) -> Result<(), Error>;
+    fn send_rows(
+        &mut self,
+        rows: &[u32],
+        form: WireForm,
+        step: u32,
+        message: &mut Vec<u32>,
+    ) -> Result<Vec<bool>, Error>;
 
     /// Runs the backward of the last [`fetch`](Self::fetch). `accesses` has one entry for each access, in the order of the fetched rows: its row of
     /// `gradients`, and the bits of its factor. `gradients` is `[.., dim]`. Factors are not looked at unless `factors` is set: then they are 1.

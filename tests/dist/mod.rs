@@ -1,5 +1,6 @@
 //! Several ranks. No GPU.
 
+mod ahead;
 mod comm;
 mod faults;
 mod ranks;

@@ -6,7 +6,7 @@ use hotrow::{
 };
 use hotrow_harness::{
     device::{share, with_gpu},
-    ranks::{Batch, alone, configuration, over_ranks, over_wire},
+    ranks::{Batch, alone, configuration, over_ahead, over_ranks, over_wire},
 };
 use rand::{SeedableRng as _, rngs::StdRng};
 
@@ -40,6 +40,10 @@ fn ranks_change_no_bit() {
             let over = |wire, ranks| over_wire(wire, &wide, (4, ranks), &even, false, make.clone());
             let lossy = over(wire, 1);
             assert!(over(wire, 2) == lossy, "seed {seed}, lossy, {wide:?}");
+            assert!(
+                over_ahead(wire, &wide, (4, 2), &even, false, make.clone()) == lossy,
+                "seed {seed}, ahead, {wide:?}"
+            );
             rounded += u32::from(over(WireOptions::default(), 1) != lossy);
             spoiled += u32::from(over_ranks(&config, 4, 2, &batches, true, make) != one);
         }

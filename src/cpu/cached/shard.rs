@@ -68,7 +68,13 @@ impl Shard for CpuGroup {
         Ok(())
     }
 
-    fn send_rows(&mut self, rows: &[u32], form: WireForm, step: u32, message: &mut Vec<u32>) -> Result<(), Error> {
+    fn send_rows(
+        &mut self,
+        rows: &[u32],
+        form: WireForm,
+        step: u32,
+        message: &mut Vec<u32>,
+    ) -> Result<Vec<bool>, Error> {
         self.state.not_prefetched("send_rows")?;
         let Tables { layout, ways, cache, records, .. } = &self.tables;
         batch::check_rows(layout, rows, "send_rows")?;
@@ -77,16 +83,18 @@ impl Shard for CpuGroup {
         let (seed, stripe) = (self.config.seed, self.config.stripe);
         let wire = Wire::new(row_layout.dim, row_layout.precision, form, (seed, step), stripe);
         let mut list = wire.begin(rows.len(), message);
+        let mut stored = Vec::with_capacity(rows.len());
         for &row in rows {
             let slot = if params.sets > 0 { find(&params, ways, row).1 } else { NONE };
-            if slot != NONE && ways[way_at(params.ways(), slot, Field::Flags)] & DIRTY != 0 {
+            stored.push(slot == NONE || ways[way_at(params.ways(), slot, Field::Flags)] & DIRTY == 0);
+            if stored.last() == Some(&false) {
                 let weights = &cache[slot as usize * record::slot_words(&params)..][..row_layout.dim as usize];
                 wire.push(&mut list, row, weights, message);
             } else {
                 wire.push_record(&mut list, row_layout, row, &records[row as usize * words..][..words], message);
             }
         }
-        Ok(())
+        Ok(stored)
     }
 
     fn apply(

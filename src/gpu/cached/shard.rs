@@ -34,7 +34,13 @@ impl Shard for Group {
     }
 
     /// No row goes packed.
-    fn send_rows(&mut self, rows: &[u32], form: WireForm, step: u32, message: &mut Vec<u32>) -> Result<(), Error> {
+    fn send_rows(
+        &mut self,
+        rows: &[u32],
+        form: WireForm,
+        step: u32,
+        message: &mut Vec<u32>,
+    ) -> Result<Vec<bool>, Error> {
         let weights = self.read_rows(rows)?;
         let layout = &self.tables.layout.row;
         let (seed, stripe) = (self.config.seed, self.config.stripe);
@@ -43,7 +49,7 @@ impl Shard for Group {
         for (&row, weights) in rows.iter().zip(weights.chunks_exact(layout.dim as usize)) {
             wire.push(&mut list, row, weights, message);
         }
-        Ok(())
+        Ok(vec![false; rows.len()])
     }
 
     /// Puts the accesses in the place of those that linearize and gather have listed.

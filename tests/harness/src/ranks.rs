@@ -277,16 +277,7 @@ pub fn on_rank<S: Shard>(
     make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
     save: Option<&Path>,
 ) -> Result<Share, Error> {
-    let each = PIECES / comm.size() as usize;
-    let pieces = comm.rank() as usize * each..(comm.rank() as usize + 1) * each;
-    let mut group = dist::Group::new(comm, config.clone(), shards, make)?.with_wire(wire)?;
-    for (number, shard) in group.shards() {
-        let rows: Vec<u32> = hottest(config).filter(|row| row % shards == number).map(|row| row / shards).collect();
-        if let Some(shard) = shard.filter(|_| !rows.is_empty()) {
-            let ways = shard.layout().ways.div_ceil(2);
-            shard.pin(&rows, ways)?;
-        }
-    }
+    let (mut group, pieces) = begun(comm, (config, shards, wire), make)?;
     let mut outputs = Vec::new();
     for (step, batch) in batches.iter().enumerate() {
         let part = batch.part(config, pieces.clone());
@@ -309,6 +300,82 @@ pub fn on_rank<S: Shard>(
         group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step))?;
         outputs.push(part.pieces(&found));
     }
+    ended(group, outputs, save)
+}
+
+/// As [`on_rank`], with each batch prefetched while the one before waits for its backward.
+///
+/// # Errors
+/// Those of the group, except an index outside its table of some rank.
+pub fn on_rank_ahead<S: Shard>(
+    comm: impl Comm,
+    (config, shards, wire): (&GroupConfig, u32, WireOptions),
+    batches: &[Batch],
+    spoil: bool,
+    make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
+) -> Result<Share, Error> {
+    let (mut group, pieces) = begun(comm, (config, shards, wire), make)?;
+    let mut outputs: Vec<Vec<Output>> = Vec::new();
+    // The gradients of the forward that waits, and its step.
+    let mut last: Option<(Vec<f32>, usize)> = None;
+    for (step, batch) in batches.iter().enumerate() {
+        let part = batch.part(config, pieces.clone());
+        let asked = match group.prefetch(&part.indices, &part.offsets, part.weights.as_deref()) {
+            Err(Error::IndexOutOfRange { .. } | Error::Rank { .. }) => false,
+            asked => asked.map(|()| true)?,
+        };
+        // In some steps the early rows go with the backward.
+        if step % 3 != 1 {
+            group.advance()?;
+        }
+        group.poll()?;
+        if let Some((gradients, step)) = last.take() {
+            group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step))?;
+        }
+        if !asked {
+            outputs.push(Vec::new());
+            continue;
+        }
+        let found = group.forward_prefetched()?;
+        let mut gradients = part.gradients(step);
+        if spoil {
+            gradients.iter_mut().for_each(|gradient| *gradient = -*gradient);
+        }
+        last = Some((gradients, step));
+        outputs.push(part.pieces(&found));
+    }
+    if let Some((gradients, step)) = last {
+        group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step))?;
+    }
+    ended(group, outputs, None)
+}
+
+/// A group with its pinned rows, and the pieces of this rank.
+fn begun<C: Comm, S: Shard>(
+    comm: C,
+    (config, shards, wire): (&GroupConfig, u32, WireOptions),
+    make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
+) -> Result<(dist::Group<C, S>, Range<usize>), Error> {
+    let each = PIECES / comm.size() as usize;
+    let pieces = comm.rank() as usize * each..(comm.rank() as usize + 1) * each;
+    let mut group = dist::Group::new(comm, config.clone(), shards, make)?.with_wire(wire)?;
+    for (number, shard) in group.shards() {
+        let rows: Vec<u32> = hottest(config).filter(|row| row % shards == number).map(|row| row / shards).collect();
+        if let Some(shard) = shard.filter(|_| !rows.is_empty()) {
+            let ways = shard.layout().ways.div_ceil(2);
+            shard.pin(&rows, ways)?;
+        }
+    }
+    Ok((group, pieces))
+}
+
+/// What a rank shows at the end of a run.
+fn ended<C: Comm, S: Shard>(
+    mut group: dist::Group<C, S>,
+    outputs: Vec<Vec<Output>>,
+    save: Option<&Path>,
+) -> Result<Share, Error> {
+    let config = group.config().clone();
     let counters = group.counters()?;
     let rows: Vec<u32> = (0..config.total_rows() as u32).rev().collect();
     let rows = bits(&group.read_rows(&rows)?);
@@ -341,10 +408,29 @@ pub fn over_wire<S: Shard>(
 ) -> Seen {
     let parts = Threads::run(ranks, |comm: &mut Threads| {
         on_rank(comm, (config, shards, wire), batches, spoil, make.clone(), None)
-    })
-    .unwrap_or_else(|error| panic!("{error}"));
+    });
+    together(&parts.unwrap_or_else(|error| panic!("{error}")), batches.len())
+}
+
+/// As [`over_wire`], with each batch prefetched while the one before waits for its backward.
+pub fn over_ahead<S: Shard>(
+    wire: WireOptions,
+    config: &GroupConfig,
+    (shards, ranks): (u32, u32),
+    batches: &[Batch],
+    spoil: bool,
+    make: impl Fn(GroupConfig) -> Result<S, Error> + Sync + Clone + 'static,
+) -> Seen {
+    let parts = Threads::run(ranks, |comm: &mut Threads| {
+        on_rank_ahead(comm, (config, shards, wire), batches, spoil, make.clone())
+    });
+    together(&parts.unwrap_or_else(|error| panic!("{error}")), batches.len())
+}
+
+/// What all ranks show, together.
+fn together(parts: &[Share], steps: usize) -> Seen {
     assert!(parts.iter().all(|part| part.rows == parts[0].rows && part.counters == parts[0].counters));
-    let steps = (0..batches.len()).map(|step| {
+    let steps = (0..steps).map(|step| {
         let mut pieces: Vec<_> = parts.iter().flat_map(|part| part.outputs[step].clone()).collect();
         pieces.sort_unstable();
         pieces
