@@ -159,6 +159,7 @@ files![
     "cached/merge.wgsl",
     "cached/probe.wgsl",
     "cached/reset.wgsl",
+    "cached/send.wgsl",
     "cached/touch.wgsl",
     "cached/update.wgsl",
     "cached/wanted.wgsl",

@@ -435,6 +435,7 @@ fn the_most_windows_and_shards_pass_every_check() {
             "weight_gradient",
             "update",
             "assign",
+            "send",
             "robe_gather",
             "robe_decode",
             "robe_weight_gradient"
@@ -461,7 +462,12 @@ fn the_most_windows_and_shards_pass_every_check() {
         for (width, item) in [(1, 1), (4, 1), (4, 4)] {
             let cut = Cut { width, item, shards: windows, ..Cut::ONE };
             let text = hotrow::internals::shader::compose(kernel, hotrow::internals::shader::Bodies::PLAIN.cut(cut));
-            assert_eq!(text.contains("records24["), ["exchange", "update"].contains(&kernel.name), "{}", kernel.name);
+            assert_eq!(
+                text.contains("records24["),
+                ["exchange", "update", "send"].contains(&kernel.name),
+                "{}",
+                kernel.name
+            );
             check_all(&text, false, &[], most_buffers(cut)).unwrap();
         }
     }

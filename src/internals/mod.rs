@@ -47,7 +47,7 @@ pub mod stages {
         cached::{
             admit::admit, arrange::arrange, assign::assign, begin::begin, claim::claim, collect::collect,
             combine::combine, exchange::exchange, gather::gather, halves::halves, linearize::linearize, locate::locate,
-            merge::merge, probe::probe, reset::reset, touch::touch, update::update, wanted::wanted,
+            merge::merge, probe::probe, reset::reset, send::send, touch::touch, update::update, wanted::wanted,
             weight_gradient::weight_gradient,
         },
         grid::{grid::grid, grid_gradient::grid_gradient},

@@ -1,8 +1,8 @@
 //! Groups over several ranks, on a device: the same bits for every number of ranks, and those of a plain group with one shard.
 
 use hotrow::{
-    Group, Placement, Policy,
-    dist::{WireForm, WireOptions},
+    CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision,
+    dist::{Shard, WireForm, WireOptions},
 };
 use hotrow_harness::{
     device::{share, with_gpu},
@@ -48,5 +48,47 @@ fn ranks_change_no_bit() {
             spoiled += u32::from(over_ranks(&config, 4, 2, &batches, true, make) != one);
         }
         assert!(spoiled > 0 && rounded > 0, "the comparison can fail: {spoiled}, {rounded} lossy");
+    });
+}
+
+/// A group on a device sends the words that one on the CPU sends from the same state: packed records, dirty rows in FP32, and rounded rows.
+#[test]
+fn messages_are_those_of_the_cpu() {
+    with_gpu(|context| {
+        let (mut stored, mut dirty, mut differ) = (0, 0, 0);
+        for precision in Precision::ALL {
+            for placement in [Placement::Device, Placement::Staged] {
+                let mut config = GroupConfig::new(&[300, 100], 20).with_precision(precision).with_cache_rows(96);
+                config.init = Init::Uniform { low: -1.0, high: 1.0 };
+                config.optimizer = Optimizer::adagrad(0.05);
+                let mut cpu = CpuGroup::new(config.clone()).unwrap();
+                config.placement = placement;
+                let mut gpu = Group::new(context, config.clone()).unwrap();
+                let indices: Vec<u32> = (0..60).map(|i| i * 7 % 100).collect();
+                let outputs = cpu.forward(&indices, &[0, 30, 60], None).unwrap();
+                cpu.backward(&outputs).unwrap();
+                // Rows in clean slots, too.
+                cpu.forward(&[250, 251, 52], &[0, 2, 3], None).unwrap();
+                gpu.restore(&cpu.snapshot().unwrap()).unwrap();
+                let rows: Vec<u32> = (0..400).step_by(3).collect();
+                for form in WireForm::ALL {
+                    let (mut wanted, mut found) = (vec![7], vec![7]);
+                    let are_stored = cpu.send_rows(&rows, form, 3, &mut wanted).unwrap();
+                    assert_eq!(gpu.send_rows(&rows, form, 3, &mut found).unwrap(), are_stored, "{precision}, {form}");
+                    assert!(found == wanted, "{precision}, {placement:?}, {form}");
+                    stored += are_stored.iter().filter(|&&is| is).count();
+                    dirty += are_stored.iter().filter(|&&is| !is).count();
+                    // Another step rounds otherwise.
+                    let mut other = vec![7];
+                    gpu.send_rows(&rows, form, 4, &mut other).unwrap();
+                    differ += usize::from(other != wanted);
+                }
+                assert!(matches!(
+                    gpu.send_rows(&[400], WireForm::Exact, 0, &mut Vec::new()),
+                    Err(Error::RowOutOfRange { .. })
+                ));
+            }
+        }
+        assert!(stored > 1000 && dirty > 200 && differ > 5, "{stored} records, {dirty} dirty rows, {differ} messages");
     });
 }

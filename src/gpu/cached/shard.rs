@@ -2,11 +2,29 @@
 
 use crate::{
     error::Error,
-    gpu::{cached::group::Group, front::Kind as _},
+    gpu::{
+        cached::{
+            forward::record_decisions,
+            group::{Group, grown},
+        },
+        engine::call::Call,
+        front::Kind as _,
+        slices::Uploaded,
+        stages::cached::{send, space::Bound},
+    },
+    host::alloc::zeroed,
     lookup::shard::{Shard, check_apply, check_fetch},
     record::wire::{Wire, WireForm},
     scaler::GradSlice,
-    table::{layout::ScalerState, parts::Part, step_state::Pending},
+    table::{
+        batch,
+        layout::{Params, ScalerState},
+        params::Mode,
+        parts::Part,
+        rng::Purpose,
+        row::RowLayout,
+        step_state::Pending,
+    },
 };
 
 impl Shard for Group {
@@ -33,7 +51,6 @@ impl Shard for Group {
         self.forward(&indices, &offsets, None).map(drop)
     }
 
-    /// No row goes packed.
     fn send_rows(
         &mut self,
         rows: &[u32],
@@ -41,15 +58,31 @@ impl Shard for Group {
         step: u32,
         message: &mut Vec<u32>,
     ) -> Result<Vec<bool>, Error> {
-        let weights = self.read_rows(rows)?;
-        let layout = &self.tables.layout.row;
+        self.front.not_prefetched("send_rows")?;
+        batch::check_rows(&self.tables.layout, rows, "send_rows")?;
+        let layout = self.tables.layout.row;
+        let words = entry_words(&layout);
         let (seed, stripe) = (self.config.seed, self.config.stripe);
         let wire = Wire::new(layout.dim, layout.precision, form, (seed, step), stripe);
         let mut list = wire.begin(rows.len(), message);
-        for (&row, weights) in rows.iter().zip(weights.chunks_exact(layout.dim as usize)) {
-            wire.push(&mut list, row, weights, message);
+        let mut stored = Vec::with_capacity(rows.len());
+        // The list of each piece fits into a binding.
+        let most = (self.front.context.device().limits().max_storage_buffer_binding_size as usize / 4 / words).max(1);
+        for piece in rows.chunks(most) {
+            let entries = self.waiting(|this| {
+                let context = this.front.context.clone();
+                context.block_on(this.rows_to_send(piece))
+            })?;
+            for (&row, entry) in piece.iter().zip(entries.chunks_exact(words)) {
+                stored.push(entry[0] == 1);
+                if entry[0] == 1 {
+                    wire.push_record(&mut list, &layout, row, &entry[1..][..layout.record_words as usize], message);
+                } else {
+                    wire.push(&mut list, row, bytemuck::cast_slice(&entry[1..][..layout.dim as usize]), message);
+                }
+            }
         }
-        Ok(vec![false; rows.len()])
+        Ok(stored)
     }
 
     /// Puts the accesses in the place of those that linearize and gather have listed.
@@ -73,5 +106,48 @@ impl Shard for Group {
 
     fn give_up(&mut self) {
         self.abandon_backward();
+    }
+}
+
+/// Words of an entry in the list of the stage send.
+const fn entry_words(row: &RowLayout) -> usize {
+    1 + if row.record_words > row.dim { row.record_words } else { row.dim } as usize
+}
+
+impl Group {
+    /// The list of the stage send. The records of a staged table come from its store.
+    async fn rows_to_send(&mut self, rows: &[u32]) -> Result<Vec<u32>, Error> {
+        let context = self.front.context.clone();
+        let n = rows.len() as u32;
+        let params = Params::new(&self.config, &self.tables.layout, Mode::Rows, Purpose::Write).rows(n);
+        let (batch, dummy) = (Uploaded::rows(&context, rows)?, self.front.dummy.clone());
+        let bound = Bound::of(&context, &dummy, &batch.batch(), &params)?;
+        let tables = &self.tables;
+        if let Some(staged) = &mut self.staged {
+            staged.settle(&context, tables, self.front.state.pending().is_some()).await?;
+        }
+        let space = grown(&mut self.frozen, &context, &tables.layout, n, false)?;
+        let words = entry_words(&tables.layout.row);
+        let bytes = rows.len() as u64 * words as u64 * 4;
+        let sent = context.buffer("rows to send", bytes, wgpu::BufferUsages::empty())?;
+        let mut encoder = context.new_encoder();
+        record_decisions(&context, &mut encoder, tables, space, &params, &bound);
+        let uniform = context.uniform(&params);
+        let mut call = Call::begin(&context, &mut encoder, "hotrow.send");
+        send::record(&mut call, &uniform, tables, space, &dummy, &sent, n);
+        drop(call);
+        let mut entries = context.download_async(encoder, &[(&sent, bytes)]).await?.swap_remove(0);
+        if let Some(staged) = &self.staged {
+            let stored = entries.chunks_exact(words).zip(rows).filter(|(entry, _)| entry[0] == 1);
+            let rows: Vec<u32> = stored.map(|(_, &row)| row).collect();
+            let record_words = tables.layout.row.record_words as usize;
+            let mut records = zeroed("records", rows.len() * record_words)?;
+            staged.store().read().read(&rows, bytemuck::cast_slice_mut(&mut records))?;
+            let to = entries.chunks_exact_mut(words).filter(|entry| entry[0] == 1);
+            for (entry, record) in to.zip(records.chunks_exact(record_words)) {
+                entry[1..=record_words].copy_from_slice(record);
+            }
+        }
+        Ok(entries)
     }
 }

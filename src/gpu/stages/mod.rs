@@ -41,6 +41,7 @@ pub(crate) const KERNELS: &[&Kernel] = &[
     &cached::collect::KERNEL,
     &cached::reset::KERNEL,
     &cached::assign::KERNEL,
+    &cached::send::KERNEL,
     &robe::robe_hash::KERNEL,
     &robe::robe_gather::KERNEL,
     &robe::robe_decode::KERNEL,

@@ -41,6 +41,7 @@ mod robe_weight_gradient;
 mod scan;
 pub(crate) mod scatter;
 mod segments;
+mod send;
 mod sort_small;
 mod touch;
 mod update;
@@ -112,6 +113,7 @@ pub(crate) const ALL: &[fn()] = &[
     scan::the_sum_is_exclusive,
     scatter::matches_the_mirror,
     segments::matches_the_mirror,
+    send::matches_the_mirror,
     sort_small::matches_the_mirror,
     touch::matches_the_mirror,
     update::matches_the_mirror,

@@ -17,6 +17,7 @@ pub(crate) mod locate;
 pub(crate) mod merge;
 pub(crate) mod probe;
 pub(crate) mod reset;
+pub(crate) mod send;
 pub(crate) mod space;
 pub(crate) mod tables;
 pub(crate) mod touch;
