@@ -11,6 +11,7 @@ use crate::{
     dist::{comm::Comm, group::Group},
     error::Error,
     lookup::shard::Shard,
+    table::parts::Part,
 };
 
 /// The list of the files. It is written last, so the files that it names are whole and of one moment.
@@ -151,24 +152,44 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// bit for bit.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] as [`checkpoint::load`], of this rank, or [`Error::Rank`] of another; [`Error::Order`] between forward and backward. After an
-    /// error some shards may be loaded: load again.
+    /// [`Error::Checkpoint`] as [`checkpoint::load`], of this rank, or [`Error::Rank`] of another; [`Error::Order`] between forward and backward. If the list
+    /// cannot be read, nothing has changed. After any later error some shards may be loaded, or the files are of different steps: the group refuses steps,
+    /// reads and saves until a checkpoint is loaded.
     pub fn load(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {
         let folder = folder.as_ref();
         let shards = self.shard_count();
-        let loaded = self.not_prefetched("load").and_then(|()| List::read(folder)).and_then(|list| {
+        let read = self.not_prefetched("load").and_then(|()| self.not_waiting("load")).and_then(|()| {
+            let list = List::read(folder)?;
             if list.shards != shards {
                 let remedy =
                     "make the group with as many shards as the checkpoint has, or change them by dist::reshard";
                 return Err(fault(&List::path(folder), "shards", shards.to_string(), &list.shards, remedy));
             }
-            let shards = self.shards().filter_map(|(number, shard)| Some((number, shard?)));
-            shards
-                .into_iter()
-                .try_for_each(|(number, shard)| checkpoint::load(shard, List::file(folder, list.save, number)))
+            Ok(list.save)
         });
-        self.agree(loaded)?;
-        self.mended();
-        Ok(())
+        let save = read.as_ref().copied().unwrap_or_default();
+        self.agree(read.map(drop))?;
+        let shards = self.shards().filter_map(|(number, shard)| Some((number, shard?)));
+        let load = |(number, shard)| checkpoint::load(shard, List::file(folder, save, number));
+        let loaded = shards.into_iter().try_for_each(load);
+        let loaded = self.agree(loaded).and_then(|()| self.same_step(folder));
+        self.loaded(loaded)
+    }
+
+    /// Checks that all shards are of one step. All ranks call this.
+    fn same_step(&mut self, folder: &Path) -> Result<(), Error> {
+        let (mut least, mut most) = (u32::MAX, 0);
+        for (_, shard) in self.shards() {
+            let Some(shard) = shard else { continue };
+            let mut step = [0];
+            shard.read_part(Part::Clock, 0, &mut step)?;
+            (least, most) = (least.min(step[0]), most.max(step[0]));
+        }
+        (least, most) = (!self.comm().max(!least)?, self.comm().max(most)?);
+        if least == most {
+            return Ok(());
+        }
+        let found = format!("steps from {least} to {most}");
+        Err(fault(&List::path(folder), "step", "the same in the files of all shards", &found, FOREIGN))
     }
 }

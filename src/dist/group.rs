@@ -104,7 +104,7 @@ pub struct Group<C, S> {
     pub(super) waiting: Option<Waiting>,
     /// The batch that waits for `forward_prefetched`.
     pub(super) ahead: Option<Ahead>,
-    /// The error that ended a step in the middle.
+    /// Why the shards may be of different steps.
     broken: Option<String>,
     traffic: RankTraffic,
 }
@@ -154,10 +154,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     pub fn with_wire(mut self, wire: WireOptions) -> Result<Self, Error> {
         wire.check(self.config.dim)?;
         self.not_prefetched("with_wire")?;
-        if self.waiting.is_some() {
-            let (wanted, found) = ("a backward", "a forward that waits for it");
-            return Err(Error::Order { call: "with_wire", wanted, found });
-        }
+        self.not_waiting("with_wire")?;
         self.wire = wire;
         Ok(self)
     }
@@ -240,7 +237,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// checkpoint, for which no forward may wait.
     pub(super) fn or_break<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &result {
-            self.broken = Some(error.to_string());
+            self.broken = Some(format!("an error in the middle of one: {error}"));
             self.abandon_backward();
         }
         let result = self.or_abort(result);
@@ -249,6 +246,15 @@ impl<C: Comm, S: Shard> Group<C, S> {
             drop(self.comm.finish(ticket));
         }
         result
+    }
+
+    /// Refuses a call between a forward and its backward.
+    pub(super) fn not_waiting(&self, call: &'static str) -> Result<(), Error> {
+        if self.waiting.is_none() {
+            return Ok(());
+        }
+        let (wanted, found) = ("a backward", "a forward that waits for it");
+        Err(Error::Order { call, wanted, found })
     }
 
     /// Refuses a call while a prefetched batch waits for its forward.
@@ -260,22 +266,23 @@ impl<C: Comm, S: Shard> Group<C, S> {
         Err(Error::Order { call, wanted, found })
     }
 
-    /// Refuses a group of which an error ended a step in the middle.
+    /// Refuses a group whose shards may be of different steps.
     pub(super) fn whole(&self) -> Result<(), Error> {
         self.broken.as_ref().map_or(Ok(()), |found| {
             Err(Error::Exchange {
                 what: "group",
                 wanted: "steps that all shards have taken".into(),
-                found: format!("an error in the middle of one: {found}"),
+                found: found.clone(),
                 remedy: "load a checkpoint",
             })
         })
     }
 
-    /// Notes that all shards are of one step again.
+    /// Notes whether a checkpoint was loaded, so that all shards are of one step.
     #[cfg(feature = "checkpoint")]
-    pub(super) fn mended(&mut self) {
-        self.broken = None;
+    pub(super) fn loaded(&mut self, result: Result<(), Error>) -> Result<(), Error> {
+        self.broken = result.as_ref().err().map(|error| format!("a checkpoint that was not loaded: {error}"));
+        result
     }
 
     pub(super) fn exchange(&mut self, phase: Phase, parts: Vec<Vec<u32>>, receive: &[usize]) -> Result<Parcels, Error> {

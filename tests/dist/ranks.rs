@@ -415,6 +415,23 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
     std::fs::remove_file(path).unwrap();
     let errors = load(8, "whole");
     assert!(matches!(errors[0], Error::Checkpoint { .. }) && matches!(errors[1], Error::Rank { rank: 0, .. }));
+    // A shard of another step: the group refuses steps until a checkpoint is loaded. Where there is none at all, it goes on.
+    let other = folder.path().join("half/save-2-shard-3.safetensors");
+    std::fs::copy(other, folder.path().join("whole/save-2-shard-3.safetensors")).unwrap();
+    Threads::run(2, |comm: &mut Threads| {
+        let mut group = dist::Group::new(comm, config.clone(), 8, CpuGroup::new)?;
+        assert!(group.load(folder.path().join("none")).is_err());
+        group.forward(&[], &[0], None)?;
+        assert!(matches!(group.load(folder.path().join("half")), Err(Error::Order { call: "load", .. })));
+        group.backward(&[])?;
+        let error = group.load(folder.path().join("whole")).unwrap_err().to_string();
+        assert!(error.contains("step: wanted the same in the files of all shards, found steps from 2 to 4"), "{error}");
+        let error = group.forward(&[], &[0], None).unwrap_err().to_string();
+        assert!(error.contains("a checkpoint that was not loaded"), "{error}");
+        group.load(folder.path().join("half"))?;
+        group.forward(&[], &[0], None).map(drop)
+    })
+    .unwrap();
     let saved = Threads::run(2, |comm: &mut Threads| {
         let mut group = dist::Group::new(comm, config.clone(), 8, CpuGroup::new)?;
         Ok(group.save("/dev/null/folder").unwrap_err())

@@ -21,7 +21,11 @@ fn ranks_change_no_bit() {
             if seed == 1 {
                 (config.policy, config.cache_rows) = (Policy::Static, config.total_rows() as u32);
             }
-            config.placement = if seed % 3 == 2 { Placement::Staged } else { Placement::Device };
+            config.placement = match seed % 3 {
+                1 if context.caps().mappable => Placement::Mapped,
+                2 => Placement::Staged,
+                _ => Placement::Device,
+            };
             let batches: Vec<Batch> = (0..3).map(|_| Batch::random(random, &config)).collect();
             let make = {
                 let context = context.clone();
@@ -57,7 +61,10 @@ fn messages_are_those_of_the_cpu() {
     with_gpu(|context| {
         let (mut stored, mut dirty, mut differ) = (0, 0, 0);
         for precision in Precision::ALL {
-            for placement in [Placement::Device, Placement::Staged] {
+            for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
+                if placement == Placement::Mapped && !context.caps().mappable {
+                    continue;
+                }
                 let mut config = GroupConfig::new(&[300, 100], 20).with_precision(precision).with_cache_rows(96);
                 config.init = Init::Uniform { low: -1.0, high: 1.0 };
                 config.optimizer = Optimizer::adagrad(0.05);
