@@ -1,10 +1,10 @@
 //! Steps of a group whose bytes and seconds between the ranks are counted, for comparisons with `hotrow plan dist` and with a network's own counters.
 
-use std::{fmt::Write as _, fs, path::PathBuf, time::Instant};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf, time::Instant};
 
 use clap::Args;
 use hotrow::{
-    CpuGroup, Error, GroupConfig, Lookup as _, Precision,
+    CpuGroup, Error, GroupConfig, Init, Lookup as _, Precision,
     dist::{Comm, Group, Parcels, Phase, RankTraffic, Ticket},
 };
 use hotrow_harness::ranks::uniform;
@@ -28,6 +28,12 @@ pub(crate) struct Exchange {
     lookups: u32,
     #[arg(long)]
     steps: u32,
+    /// Dense layers, as wide as a row, that each rank computes of its outputs in a step.
+    #[arg(long, default_value_t = 0)]
+    layers: u32,
+    /// Prefetches each batch while the one before computes.
+    #[arg(long)]
+    ahead: bool,
     /// The file of the bytes of each phase and pair, as `hotrow plan dist --counted` takes it.
     #[arg(long)]
     out: PathBuf,
@@ -37,8 +43,12 @@ pub(crate) struct Exchange {
 #[derive(Debug)]
 struct Timed<'m> {
     comm: &'m mut Mpi,
+    /// When each exchange under way began.
+    starts: BTreeMap<u64, Instant>,
     /// Microseconds of each exchange.
     micros: Vec<u32>,
+    /// Microseconds that the rank has waited for exchanges.
+    waited: u32,
 }
 
 impl Comm for Timed<'_> {
@@ -51,7 +61,11 @@ impl Comm for Timed<'_> {
     }
 
     fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
-        self.comm.start(send, receive)
+        self.comm.max(0)?;
+        let start = Instant::now();
+        let ticket = self.comm.start(send, receive)?;
+        self.starts.insert(ticket.number(), start);
+        Ok(ticket)
     }
 
     fn poll(&mut self, ticket: &Ticket) -> Result<bool, Error> {
@@ -59,14 +73,10 @@ impl Comm for Timed<'_> {
     }
 
     fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
-        self.comm.finish(ticket)
-    }
-
-    fn all_to_all(&mut self, send: Parcels, receive: &[usize]) -> Result<Parcels, Error> {
-        self.comm.max(0)?;
-        let start = Instant::now();
-        let received = self.comm.all_to_all(send, receive)?;
-        self.micros.push(start.elapsed().as_micros() as u32);
+        let (begun, waits) = (self.starts.remove(&ticket.number()), Instant::now());
+        let received = self.comm.finish(ticket)?;
+        self.waited += waits.elapsed().as_micros() as u32;
+        self.micros.extend(begun.map(|begun| begun.elapsed().as_micros() as u32));
         Ok(received)
     }
 
@@ -84,21 +94,42 @@ impl Comm for Timed<'_> {
 }
 
 pub(crate) fn run(comm: &mut Mpi, exchange: &Exchange) -> Outcome {
-    let &Exchange { rows, dim, batch, lookups, steps, .. } = exchange;
+    let &Exchange { rows, dim, batch, lookups, steps, layers, ahead, .. } = exchange;
     let (rank, ranks) = (comm.rank(), comm.size());
     let bags = batch / ranks;
-    let config = GroupConfig::new(&[rows], dim).with_precision(Precision::Fp32);
-    let mut group = Group::new(Timed { comm, micros: Vec::new() }, config, ranks, CpuGroup::new)?;
+    let config = GroupConfig::new(&[rows], dim)
+        .with_precision(Precision::Fp32)
+        .with_init(Init::Uniform { low: -1.0, high: 1.0 });
+    let timed = Timed { comm, starts: BTreeMap::new(), micros: Vec::new(), waited: 0 };
+    let mut group = Group::new(timed, config, ranks, CpuGroup::new)?;
+    let batch = |step: u32| uniform(rows, bags * lookups, u64::from(step * ranks + rank));
+    let offsets: Vec<u32> = (0..=bags).map(|bag| lookups * bag).collect();
+    let start = Instant::now();
+    if ahead {
+        group.prefetch(&batch(0), &offsets, None)?;
+    }
     for step in 0..steps {
-        let indices = uniform(rows, bags * lookups, u64::from(step * ranks + rank));
-        let offsets: Vec<u32> = (0..=bags).map(|bag| lookups * bag).collect();
-        let outputs = group.forward(&indices, &offsets, None)?;
+        let mut outputs =
+            if ahead { group.forward_prefetched()? } else { group.forward(&batch(step), &offsets, None)? };
+        if ahead && step + 1 < steps {
+            group.prefetch(&batch(step + 1), &offsets, None)?;
+        }
+        for layer in 0..layers {
+            if layer == layers / 4 {
+                group.advance()?;
+            }
+            dense(&mut outputs, dim as usize);
+            group.poll()?;
+        }
         group.backward(&outputs)?;
     }
+    let whole = start.elapsed().as_secs_f64() / f64::from(steps);
     let traffic = group.traffic().clone();
-    let own = std::mem::take(&mut group.comm().micros);
+    let sum = group.read_rows(&uniform(rows, 100, 1))?.iter().fold(0_u32, |sum, x| sum.rotate_left(1) ^ x.to_bits());
+    let (own, waited) = (std::mem::take(&mut group.comm().micros), group.comm().waited);
     drop(group);
     let all = comm.all_gather(&own)?;
+    let waited = f64::from(comm.max(waited)?) * 1e-6 / f64::from(steps);
     // An exchange takes as long as its slowest rank.
     let slowest = |at: usize| all.iter().skip(at).step_by(own.len()).max().map_or(0, |&micros| u64::from(micros));
     let seconds = (0..own.len()).map(slowest).sum::<u64>() as f64 * 1e-6 / f64::from(steps);
@@ -106,11 +137,25 @@ pub(crate) fn run(comm: &mut Mpi, exchange: &Exchange) -> Outcome {
     if rank == 0 {
         fs::write(&exchange.out, format!("{{\"steps\": {steps}, \"pairs\": [{pairs}]}}\n"))?;
         crate::say(&format!(
-            "{steps} steps, seconds of a step's exchange: {seconds:.6}, bytes from the first half of the ranks to the second: {}, back: {}",
+            "{steps} steps of {whole:.6} s, rows {sum:08x}, waited at most {waited:.6} s a step, seconds of a step's exchange: {seconds:.6}, bytes from the first half of the ranks to the second: {}, back: {}",
             across[0], across[1]
         ))?;
     }
     Ok(())
+}
+
+/// A layer of a perceptron, the same on each bag: its weights are a fixed pattern, and its outputs stay within -1 and 1.
+fn dense(outputs: &mut [f32], dim: usize) {
+    let weight = |from: usize, to: usize| ((from * 31 + to * 17) % 64) as f32 / 64.0 - 0.5;
+    let weights: Vec<f32> = (0..dim * dim).map(|at| weight(at / dim, at % dim) / (dim as f32).sqrt()).collect();
+    let mut next = vec![0.0; dim];
+    for bag in outputs.chunks_exact_mut(dim) {
+        next.fill(0.0);
+        for (x, weights) in bag.iter().zip(weights.chunks_exact(dim)) {
+            next.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += x * weight);
+        }
+        bag.iter_mut().zip(&next).for_each(|(x, sum)| *x = sum.tanh());
+    }
 }
 
 /// The bytes of every pair of ranks, as JSON, and those from the first half of the ranks to the second and back.
