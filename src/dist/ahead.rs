@@ -87,6 +87,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// # Errors
     /// [`Error::Order`] without a prefetch; else as in the middle of a step.
     pub fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
+        self.whole()?;
         let ahead = self.ahead.take().ok_or_else(no_prefetch)?;
         let Ahead { indices, offsets, weights, mut outputs, requests, step, stage } = ahead;
         let call = Call::Forward;

@@ -175,19 +175,23 @@ enum End {
     Loaded,
 }
 
-fn over_ranks(n: u64) -> Result<(Vec<u32>, End), Error> {
+/// The calls of a run: `f` and `b` for forward and backward, `p` and `n` for prefetch and the forward of the prefetched batch.
+const RUNS: [&str; 2] = ["fbfbfb", "pnpbnpbnb"];
+
+fn over_ranks(calls: &str, n: u64) -> Result<(Vec<u32>, End), Error> {
     let folder = tempfile::tempdir().unwrap();
     let mut group = dist::Group::new(Solo::default(), config().with_cache_rows(64), 4, CpuGroup::new)?;
     group.save(folder.path())?;
     let (mut outputs, mut end, mut k) = (Vec::new(), End::Undisturbed, 0);
     fault::after(n);
-    while k < 6 {
-        let batch: Vec<u32> = (0..30).map(|i| (i * i * (k / 2 + 3) + 7 * i) % 100).collect();
-        let mut call = || {
-            if k % 2 == 1 {
-                return group.backward(&[0.25; 8]).map(|()| Vec::new());
-            }
-            group.forward(&batch, &[0, 15, 30], None)
+    while let Some(name) = calls.get(k..=k) {
+        let step = calls[..k].matches(['f', 'p']).count() as u32;
+        let batch: Vec<u32> = (0..30).map(|i| (i * i * (step + 3) + 7 * i) % 100).collect();
+        let mut call = || match name {
+            "f" => group.forward(&batch, &[0, 15, 30], None),
+            "p" => group.prefetch(&batch, &[0, 15, 30], None).map(|()| Vec::new()),
+            "n" => group.forward_prefetched(),
+            _ => group.backward(&[0.25; 8]).map(|()| Vec::new()),
         };
         let found = match call() {
             Err(Error::OutOfMemory { .. }) => {
@@ -217,16 +221,18 @@ fn over_ranks(n: u64) -> Result<(Vec<u32>, End), Error> {
 /// A job of one rank has nobody to end. After an error in the middle of a step some shards have taken it and some have not.
 #[test]
 fn a_group_over_ranks_goes_on_or_asks_for_a_checkpoint() {
-    let (wanted, _) = over_ranks(u64::MAX).unwrap();
-    let mut ends = [0; 2];
-    for n in 0.. {
-        let (found, end) = over_ranks(n).unwrap_or_else(|error| panic!("allocation {n}: {error}"));
-        assert!(found == wanted, "allocation {n}, {end:?}: other bits");
-        match end {
-            End::Undisturbed => break,
-            End::Repeated => ends[0] += 1,
-            End::Loaded => ends[1] += 1,
+    let (wanted, _) = over_ranks(RUNS[0], u64::MAX).unwrap();
+    for calls in RUNS {
+        let mut ends = [0; 2];
+        for n in 0.. {
+            let (found, end) = over_ranks(calls, n).unwrap_or_else(|error| panic!("{calls}, allocation {n}: {error}"));
+            assert!(found == wanted, "{calls}, allocation {n}, {end:?}: other bits");
+            match end {
+                End::Undisturbed => break,
+                End::Repeated => ends[0] += 1,
+                End::Loaded => ends[1] += 1,
+            }
         }
+        assert!(ends[0] > 2 && ends[1] > 10, "{calls}: {ends:?}");
     }
-    assert!(ends[0] > 2 && ends[1] > 10, "{ends:?}");
 }
