@@ -47,8 +47,17 @@ struct Timed<'m> {
     starts: BTreeMap<u64, Instant>,
     /// Microseconds of each exchange.
     micros: Vec<u32>,
-    /// Microseconds that the rank has waited for exchanges.
+    /// Microseconds that the rank has waited for others, in any call.
     waited: u32,
+}
+
+impl Timed<'_> {
+    fn waits<T>(&mut self, call: impl FnOnce(&mut Mpi) -> T) -> T {
+        let start = Instant::now();
+        let result = call(self.comm);
+        self.waited += start.elapsed().as_micros() as u32;
+        result
+    }
 }
 
 impl Comm for Timed<'_> {
@@ -61,7 +70,7 @@ impl Comm for Timed<'_> {
     }
 
     fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
-        self.comm.max(0)?;
+        self.max(0)?;
         let start = Instant::now();
         let ticket = self.comm.start(send, receive)?;
         self.starts.insert(ticket.number(), start);
@@ -73,19 +82,18 @@ impl Comm for Timed<'_> {
     }
 
     fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
-        let (begun, waits) = (self.starts.remove(&ticket.number()), Instant::now());
-        let received = self.comm.finish(ticket)?;
-        self.waited += waits.elapsed().as_micros() as u32;
+        let begun = self.starts.remove(&ticket.number());
+        let received = self.waits(|comm| comm.finish(ticket))?;
         self.micros.extend(begun.map(|begun| begun.elapsed().as_micros() as u32));
         Ok(received)
     }
 
     fn all_gather(&mut self, words: &[u32]) -> Result<Vec<u32>, Error> {
-        self.comm.all_gather(words)
+        self.waits(|comm| comm.all_gather(words))
     }
 
     fn max(&mut self, value: u32) -> Result<u32, Error> {
-        self.comm.max(value)
+        self.waits(|comm| comm.max(value))
     }
 
     fn abort(&mut self, reason: &str) {

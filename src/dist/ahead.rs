@@ -19,8 +19,8 @@ use crate::{
 impl<C: Comm, S: Shard> Group<C, S> {
     /// Asks for the rows of the next batch, while the last forward may still wait for its backward. The rows that the last batch does not touch go before
     /// that backward, so they travel while the program computes; the others go after it. The `backward` may follow, then
-    /// [`forward_prefetched`](Self::forward_prefetched); other forwards, `read_rows`, `flush`, `save` and `load` are refused until then. Outputs, rows and
-    /// counters are those of `forward`, bit for bit.
+    /// [`forward_prefetched`](Self::forward_prefetched) or [`abandon_prefetched`](Self::abandon_prefetched); other forwards, `read_rows`, `flush`, `save` and
+    /// `load` are refused until then. Outputs, rows and counters are those of `forward`, bit for bit.
     ///
     /// It waits for a message of a few words from each rank. The ids are under way when it returns: [`advance`](Self::advance) waits for them.
     ///
@@ -47,16 +47,16 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// ```
     ///
     /// # Errors
-    /// As [`Lookup::forward`](crate::Lookup::forward), a bad index included, on every rank; [`Error::Order`] if another prefetched batch waits. Nothing has
-    /// changed then, and the last forward still waits for its backward.
+    /// As [`Lookup::forward`](crate::Lookup::forward), a bad index included, on every rank; [`Error::Order`] if another prefetched batch waits. Nothing but
+    /// the counters of indices outside their tables has changed then, and the last forward still waits for its backward.
     pub fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
         let wanted = self.output_len(indices.len(), offsets.len().saturating_sub(1));
         let (outputs, room) = split(zeroed("outputs", wanted));
         let shape = requests::check(&self.config, indices, offsets, weights, wanted).and(room);
         let shape = shape.and_then(|()| self.not_prefetched("prefetch"));
-        let (requests, asking) = self.begin(Call::Prefetch, (indices, offsets), weights.is_some(), shape)?;
         let step = self.step_of_wire();
         let step = self.or_abort(step)?;
+        let (requests, asking) = self.begin(Call::Prefetch, (indices, offsets), weights.is_some(), shape)?;
         let (offsets, weights) = (offsets.to_vec(), weights.map(<[f32]>::to_vec));
         let stage = Stage::Asking(asking);
         self.ahead = Some(Ahead { indices: indices.len(), offsets, weights, outputs, requests, step, stage });
@@ -98,6 +98,16 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let asked = self.or_break(result)?;
         self.wait(requests, asked, indices, (&offsets, weights), step);
         Ok(outputs)
+    }
+
+    /// Gives up the prefetched batch, if there is one: its step does not take place. All ranks call it together.
+    ///
+    /// # Errors
+    /// Those of [`Comm::finish`].
+    pub fn abandon_prefetched(&mut self) -> Result<(), Error> {
+        let Some(ahead) = self.ahead.take() else { return Ok(()) };
+        let ended = self.comm.finish(ahead.into_ticket()).map(drop);
+        self.or_abort(ended)
     }
 
     /// The rows of a prefetched batch, early and late ones, after their owners' forward.

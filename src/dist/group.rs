@@ -182,7 +182,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
         self.deal.shards() as u32
     }
 
-    /// This rank's shards, each with its number; `None` for a shard without a row. No call of a shard may come between a forward and its backward.
+    /// This rank's shards, each with its number; `None` for a shard without a row. No call of a shard may come between a forward and its
+    /// backward, nor between a prefetch and its forward.
     pub fn shards(&mut self) -> impl Iterator<Item = (u32, Option<&mut S>)> {
         let first = self.deal.of(self.comm.rank() as usize).start as u32;
         (first..).zip(self.shards.iter_mut().map(Option::as_mut))

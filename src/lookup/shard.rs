@@ -15,6 +15,11 @@ pub trait Shard: Embedding {
     /// As [`Lookup::forward`](crate::Lookup::forward); [`Error::RowOutOfRange`]; [`Error::Length`].
     fn fetch(&mut self, rows: &[u32], counts: &[u32]) -> Result<(), Error>;
 
+    /// The most bytes of outputs, or of gradients, that a call may have.
+    fn most_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Gives up the backward of the last [`fetch`](Self::fetch).
     fn give_up(&mut self);
 

@@ -35,7 +35,7 @@ fn prefetching_changes_no_bit_of_the_listed_runs() {
     }
 }
 
-/// A rank that notes its exchanges as they start and as they are finished. Until it may, it does not say that words have come.
+/// A rank that notes its exchanges as they start and as they are finished.
 #[derive(Debug)]
 struct Noted<'c> {
     comm: &'c mut Threads,
@@ -99,7 +99,6 @@ fn rows_that_the_last_batch_leaves_alone_travel_before_its_backward() {
         group.advance()?;
         let early = rows_sent(&group) - before;
         let ticket = notes.borrow().last().copied();
-        while !group.poll()? {}
         notes.borrow_mut().clear();
         group.backward(&vec![1.0; outputs.len()])?;
         let in_backward = notes.borrow().clone();
@@ -115,7 +114,7 @@ fn rows_that_the_last_batch_leaves_alone_travel_before_its_backward() {
     assert_eq!((found[0].2, found[0].3), (2, 1), "rows 4 and 6 early, row 2 late");
     assert_eq!(second, rows, "and all are those after the backward");
     assert!(outputs[..8] != second[..8], "a row 2 that had gone early would be seen");
-    // The early rows are still under way when the gradients have been exchanged and applied.
+    // The exchange of the early rows begins before the backward, and nothing waits for it until the gradients have been exchanged and applied.
     assert!(matches!(ticket, Some(('s', _))), "{ticket:?}");
     assert!(in_backward.len() >= 2 && in_backward.iter().all(|(_, number)| Some(*number) != ticket.map(|(_, n)| n)));
     assert!(finished.is_some_and(|at| at >= in_backward.len()), "finished by forward_prefetched: {finished:?}");
@@ -197,7 +196,7 @@ fn a_prefetched_step_sends_one_bit_a_row_more() {
 #[test]
 fn calls_out_of_order_are_refused_on_every_rank() {
     let folder = tempfile::tempdir().unwrap();
-    let config = GroupConfig::new(&[100], 4).with_cache_rows(32);
+    let config = GroupConfig::new(&[100], 4).with_cache_rows(32).with_init(Init::Constant(1.0));
     Threads::run(2, |comm: &mut Threads| {
         let mut group = Group::new(comm, config.clone(), 2, CpuGroup::new)?;
         let first = group.rank() == 0;
@@ -223,7 +222,8 @@ fn calls_out_of_order_are_refused_on_every_rank() {
             order(found.map(|()| Vec::new()));
         }
         assert_eq!(group.counters()?[0].accesses, 4);
-        assert_eq!(group.weight_gradient(&[1, 2], &[0, 2], &outputs)?, [0.0; 2]);
+        // A row of ones, and the gradient of a bag of two such rows.
+        assert_eq!(group.weight_gradient(&[1, 2], &[0, 2], &outputs)?, [8.0; 2]);
         // A backward that is refused may be made again, with the early rows under way.
         let length = group.backward(if first { &outputs } else { &outputs[1..] }).unwrap_err();
         assert!(matches!(length, Error::Length { .. } | Error::Rank { rank: 1, .. }), "{length}");

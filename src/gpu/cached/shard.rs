@@ -66,8 +66,8 @@ impl Shard for Group {
         let wire = Wire::new(layout.dim, layout.precision, form, (seed, step), stripe);
         let mut list = wire.begin(rows.len(), message);
         let mut stored = Vec::with_capacity(rows.len());
-        // The list of each piece fits into a binding.
-        let most = (self.front.context.device().limits().max_storage_buffer_binding_size as usize / 4 / words).max(1);
+        // The list of each piece fits into a buffer.
+        let most = (self.most_bytes() as usize / 4 / words).max(1);
         for piece in rows.chunks(most) {
             let entries = self.waiting(|this| {
                 let context = this.front.context.clone();
@@ -102,6 +102,10 @@ impl Shard for Group {
         let bags = (gradients.len() / dim as usize) as u32;
         self.front.state.forward(Pending { bags, weighted: factors, ..pending });
         self.backward_scaled(GradSlice::F32(gradients), scaler)
+    }
+
+    fn most_bytes(&self) -> u64 {
+        self.front.context.caps().choose_shard_bytes()
     }
 
     fn give_up(&mut self) {
