@@ -5,6 +5,7 @@ use std::fmt;
 use crate::{
     config::{GroupConfig, Pooling},
     dist::{
+        agree,
         comm::{Comm, Parcels},
         options::WireOptions,
         requests::{self, Deal, Requests},
@@ -249,12 +250,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
 
     /// Ends the job after an error that the other ranks do not know of.
     fn or_abort<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
-        if let Err(error) = &result
-            && !matches!(error, Error::Rank { .. })
-        {
-            self.comm.abort(&error.to_string());
-        }
-        result
+        agree::or_abort(&mut self.comm, result)
     }
 
     /// As [`or_abort`](Self::or_abort), where some shards may have taken a step that others have not. A job of one rank goes on after that: it loads a
@@ -368,7 +364,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
             self.count_out_of_range(requests)?;
         }
         if let Some(rank) = heads.iter().position(|head| head[0] & REFUSED != 0) {
-            return self.refusal(rank as u32, refused).map(Err);
+            return agree::refusal(&mut self.comm, rank as u32, refused).map(Err);
         }
         let features = u64::from(self.config.feature_count());
         let bags: Vec<u64> = heads.iter().map(|head| u64::from(head[2]) / features).collect();
@@ -431,57 +427,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// Whether a part of a call that all ranks make worked on all of them. Returns this rank's error, or that of the first rank that has one.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn agree(&mut self, result: Result<(), Error>) -> Result<(), Error> {
-        let failed = self.comm.max(u32::from(result.is_err()));
-        if self.or_abort(failed)? == 0 { Ok(()) } else { self.all_fail(result) }
-    }
-
-    /// The error of a part of a call that did not work on all ranks. All ranks call this.
-    fn all_fail(&mut self, result: Result<(), Error>) -> Result<(), Error> {
-        let first = self.first_refused(result.is_err());
-        let rank = self.or_abort(first)?;
-        let error = self.refusal(rank, result.err());
-        Err(self.or_abort(error)?)
-    }
-
-    /// As [`agree`](Self::agree), and whether all ranks have one decision about a scaled loss.
-    fn agree_scaled(&mut self, result: Result<(), Error>, scaler: &ScalerState) -> Result<(), Error> {
-        let own = [u32::from(result.is_err()), scaler.inverse.to_bits(), scaler.overflow];
-        let all = self.comm.all_gather(&own);
-        let all = self.or_abort(all)?;
-        if all.iter().step_by(own.len()).any(|&failed| failed != 0) {
-            return self.all_fail(result);
-        }
-        let Some(rank) = all.chunks_exact(own.len()).position(|other| other != own) else { return Ok(()) };
-        let shown = |words: &[u32]| format!("1/{}, overflow {}", f32::from_bits(words[1]).recip(), words[2]);
-        Err(Error::Exchange {
-            what: "scaler",
-            wanted: format!("one decision on all ranks, here a factor of {}", shown(&own)),
-            found: format!("{} on rank {rank}", shown(&all[own.len() * rank..])),
-            remedy: "let each rank's scaler inspect the greatest magnitude of all ranks: Comm::max of its bits",
-        })
-    }
-
-    /// The first rank that refused a call. All ranks call this.
-    fn first_refused(&mut self, own: bool) -> Result<u32, Error> {
-        let last = self.comm.size() - 1;
-        let rank = if own { last - self.comm.rank() } else { 0 };
-        Ok(last - self.comm.max(rank)?)
-    }
-
-    /// The error of a batch that `rank`, the first of perhaps several, refused. All ranks call this.
-    fn refusal(&mut self, rank: u32, own: Option<Error>) -> Result<Error, Error> {
-        let text = own.as_ref().map_or_else(String::new, Error::to_string);
-        let lengths = self.comm.all_gather(&[text.len() as u32])?;
-        let most = lengths.iter().max().map_or(0, |&most| most as usize).div_ceil(4);
-        let mut bytes = text.into_bytes();
-        bytes.resize(4 * most, 0);
-        let all = self.comm.all_gather(&bytemuck::pod_collect_to_vec::<u8, u32>(&bytes))?;
-        if let Some(error) = own {
-            return Ok(error);
-        }
-        let text: &[u8] = bytemuck::cast_slice(&all[rank as usize * most..][..most]);
-        let reason = String::from_utf8_lossy(&text[..lengths[rank as usize] as usize]).into_owned();
-        Ok(Error::Rank { rank, reason })
+        agree::agree(&mut self.comm, result)
     }
 
     /// Adds the indices outside their tables, of all ranks, to the counters of the first shard. All ranks call this.
@@ -827,7 +773,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
                 }
             }
         });
-        if let Err(error) = self.agree_scaled(checked, scaler) {
+        if let Err(error) = agree::agree_scaled(&mut self.comm, checked, scaler) {
             self.waiting = waiting;
             return Err(error);
         }

@@ -3,6 +3,7 @@
 //! [`Group`] is a group whose rows and batches are divided among ranks. [`Comm`] is what a rank needs of a network. [`Solo`] is a job of one rank,
 //! [`Threads`] has its ranks in the threads of one process, and the package `hotrow-mpi` implements it over MPI.
 
+mod agree;
 #[cfg(feature = "checkpoint")]
 mod checkpoint;
 mod comm;
