@@ -3,4 +3,5 @@
 mod comm;
 mod faults;
 mod ranks;
+mod replicated;
 mod reshard;
