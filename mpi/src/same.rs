@@ -22,7 +22,7 @@ pub(crate) struct Same {
     spoil: bool,
 }
 
-/// Writes, of each run, the checkpoint (rows, states, tags, counters), the outputs of each piece of the batches, and what all ranks read. A piece's file comes
+/// Writes, of each run, the checkpoint (rows, states, tags, counters), the outputs and the gradients of the weights of each piece of the batches, and what all ranks read. A piece's file comes
 /// from the rank that has it.
 pub(crate) fn run(comm: &mut Mpi, same: &Same) -> Outcome {
     let runs = listed();
@@ -31,14 +31,16 @@ pub(crate) fn run(comm: &mut Mpi, same: &Same) -> Outcome {
         fs::create_dir_all(&folder)?;
         let save = folder.join("checkpoint");
         let found = on_rank(&mut *comm, (config, SHARDS, *wire), batches, same.spoil, CpuGroup::new, Some(&save));
-        let Share { outputs, counters, rows, .. } = found.map_err(|error| format!("{name}: {error}"))?;
+        let Share { outputs, of_weights, counters, rows, .. } = found.map_err(|error| format!("{name}: {error}"))?;
         let mut text = String::new();
-        for (step, outputs) in outputs.iter().enumerate() {
-            for ((piece, feature), bits) in outputs {
-                fs::write(folder.join(format!("outputs-{step}-{piece}-{feature}")), format!("{bits:08x?}\n"))?;
-            }
-            if outputs.is_empty() {
-                text += &format!("step {step} was refused\n");
+        for (what, steps) in [("outputs", &outputs), ("weight-gradients", &of_weights)] {
+            for (step, pieces) in steps.iter().enumerate() {
+                for ((piece, feature), bits) in pieces {
+                    fs::write(folder.join(format!("{what}-{step}-{piece}-{feature}")), format!("{bits:08x?}\n"))?;
+                }
+                if pieces.is_empty() && what == "outputs" {
+                    text += &format!("step {step} was refused\n");
+                }
             }
         }
         text += &format!("{counters:#?}\n{rows:08x?}\n");

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::{
     config::{GroupConfig, Pooling},
     dist::{
+        agree,
         asked::{Ahead, Asked, Asking, Early, Waiting},
         comm::{Comm, Parcels, Ticket},
         options::WireOptions,
@@ -47,6 +48,8 @@ impl Call {
     }
 }
 
+/// Bytes of outputs of all ranks up to which no device refuses any: a binding has at least as many.
+const SMALL: u64 = 1 << 27;
 /// Words before the counts of rows in the message of [`Phase::Counts`].
 const HEADER: usize = 4;
 /// Set in the status of a rank whose batch is refused.
@@ -226,12 +229,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
 
     /// Ends the job after an error that the other ranks do not know of.
     pub(super) fn or_abort<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
-        if let Err(error) = &result
-            && !matches!(error, Error::Rank { .. })
-        {
-            self.comm.abort(&error.to_string());
-        }
-        result
+        agree::or_abort(&mut self.comm, result)
     }
 
     /// As [`or_abort`](Self::or_abort), where some shards may have taken a step that others have not. A job of one rank goes on after that: it loads a
@@ -378,6 +376,9 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let outside = if requests.out_of_range.is_some() { OUTSIDE } else { 0 };
         let code = call as u32 | self.wire.code() << WIRE;
         let status = outside | if weighted { WEIGHTED } else { 0 } | if refused.is_some() { REFUSED } else { 0 } | code;
+        let alone = self.config.pooling == Pooling::None;
+        let row_bytes = 4 * u64::from(self.config.dim);
+        let own_outputs = if alone { requests.positions.len() as u64 } else { offsets.len() as u64 - 1 };
         let counts = (0..ranks).map(|rank| {
             let header =
                 [status, requests.valid() as u32, offsets.len() as u32 - 1, requests.outputs[rank].len() as u32];
@@ -399,7 +400,17 @@ impl<C: Comm, S: Shard> Group<C, S> {
             self.count_out_of_range(requests)?;
         }
         if let Some(rank) = heads.iter().position(|head| head[0] & REFUSED != 0) {
-            return self.refusal(rank as u32, refused).map(Err);
+            return agree::refusal(&mut self.comm, rank as u32, refused).map(Err);
+        }
+        let rows: Vec<u64> = heads.iter().map(|head| u64::from(head[if alone { 1 } else { 2 }])).collect();
+        if call != Call::Read && rows.iter().sum::<u64>() * row_bytes > SMALL {
+            // A device may have no buffer for this rank's outputs, or for the gradients that come to it.
+            let gradients = heads.iter().map(|head| u64::from(head[3])).sum::<u64>();
+            let wanted = own_outputs.max(if call.steps() { gradients } else { 0 }) * row_bytes;
+            let fits = self.fits(wanted);
+            if let Err(error) = agree::agree(&mut self.comm, fits) {
+                return Ok(Err(error));
+            }
         }
         let features = u64::from(self.config.feature_count());
         let bags: Vec<u64> = heads.iter().map(|head| u64::from(head[2]) / features).collect();
@@ -469,57 +480,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// Whether a part of a call that all ranks make worked on all of them. Returns this rank's error, or that of the first rank that has one.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn agree(&mut self, result: Result<(), Error>) -> Result<(), Error> {
-        let failed = self.comm.max(u32::from(result.is_err()));
-        if self.or_abort(failed)? == 0 { Ok(()) } else { self.all_fail(result) }
-    }
-
-    /// The error of a part of a call that did not work on all ranks. All ranks call this.
-    fn all_fail(&mut self, result: Result<(), Error>) -> Result<(), Error> {
-        let first = self.first_refused(result.is_err());
-        let rank = self.or_abort(first)?;
-        let error = self.refusal(rank, result.err());
-        Err(self.or_abort(error)?)
-    }
-
-    /// As [`agree`](Self::agree), and whether all ranks have one decision about a scaled loss.
-    fn agree_scaled(&mut self, result: Result<(), Error>, scaler: &ScalerState) -> Result<(), Error> {
-        let own = [u32::from(result.is_err()), scaler.inverse.to_bits(), scaler.overflow];
-        let all = self.comm.all_gather(&own);
-        let all = self.or_abort(all)?;
-        if all.iter().step_by(own.len()).any(|&failed| failed != 0) {
-            return self.all_fail(result);
-        }
-        let Some(rank) = all.chunks_exact(own.len()).position(|other| other != own) else { return Ok(()) };
-        let shown = |words: &[u32]| format!("1/{}, overflow {}", f32::from_bits(words[1]).recip(), words[2]);
-        Err(Error::Exchange {
-            what: "scaler",
-            wanted: format!("one decision on all ranks, here a factor of {}", shown(&own)),
-            found: format!("{} on rank {rank}", shown(&all[own.len() * rank..])),
-            remedy: "let each rank's scaler inspect the greatest magnitude of all ranks: Comm::max of its bits",
-        })
-    }
-
-    /// The first rank that refused a call. All ranks call this.
-    fn first_refused(&mut self, own: bool) -> Result<u32, Error> {
-        let last = self.comm.size() - 1;
-        let rank = if own { last - self.comm.rank() } else { 0 };
-        Ok(last - self.comm.max(rank)?)
-    }
-
-    /// The error of a batch that `rank`, the first of perhaps several, refused. All ranks call this.
-    fn refusal(&mut self, rank: u32, own: Option<Error>) -> Result<Error, Error> {
-        let text = own.as_ref().map_or_else(String::new, Error::to_string);
-        let lengths = self.comm.all_gather(&[text.len() as u32])?;
-        let most = lengths.iter().max().map_or(0, |&most| most as usize).div_ceil(4);
-        let mut bytes = text.into_bytes();
-        bytes.resize(4 * most, 0);
-        let all = self.comm.all_gather(&bytemuck::pod_collect_to_vec::<u8, u32>(&bytes))?;
-        if let Some(error) = own {
-            return Ok(error);
-        }
-        let text: &[u8] = bytemuck::cast_slice(&all[rank as usize * most..][..most]);
-        let reason = String::from_utf8_lossy(&text[..lengths[rank as usize] as usize]).into_owned();
-        Ok(Error::Rank { rank, reason })
+        agree::agree(&mut self.comm, result)
     }
 
     /// Adds the indices outside their tables, of all ranks, to the counters of the first shard. All ranks call this.
@@ -536,6 +497,13 @@ impl<C: Comm, S: Shard> Group<C, S> {
             counters.out_of_range += all.iter().skip(table).step_by(tables).map(|&count| u64::from(count)).sum::<u64>();
         }
         shard.write_part(Part::Counters, 0, &Counters::to_part(&counters))
+    }
+
+    /// Refuses a call whose outputs, or whose gradients at this rank, exceed a buffer.
+    fn fits(&self, wanted: u64) -> Result<(), Error> {
+        let limit = self.shards.iter().chain([&self.table]).flatten().map(Shard::most_bytes).min().unwrap_or(u64::MAX);
+        let (what, remedy) = ("outputs, or gradients of all ranks for the rows of one", "make the batch smaller");
+        if wanted > limit { Err(Error::TooLarge { what, wanted, limit, remedy }) } else { Ok(()) }
     }
 
     /// The number of steps before this call, the same on every rank, whether it has rows or not; 0 if nothing is rounded by it. All ranks call this.
@@ -888,7 +856,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
                 }
             }
         });
-        if let Err(error) = self.agree_scaled(checked, scaler) {
+        if let Err(error) = agree::agree_scaled(&mut self.comm, checked, scaler) {
             self.waiting = waiting;
             return Err(error);
         }

@@ -1,8 +1,9 @@
 //! Several machines: *ranks* that train one group together (SPEC 11).
 //!
-//! [`Group`] is a group whose rows and batches are divided among ranks. [`Comm`] is what a rank needs of a network. [`Solo`] is a job of one rank,
+//! [`Group`] is a group whose rows and batches are divided among ranks, [`Replicated`] a shared array that each rank has whole. [`Comm`] is what a rank needs of a network. [`Solo`] is a job of one rank,
 //! [`Threads`] has its ranks in the threads of one process, and the package `hotrow-mpi` implements it over MPI.
 
+mod agree;
 mod ahead;
 mod asked;
 #[cfg(feature = "checkpoint")]
@@ -10,6 +11,7 @@ mod checkpoint;
 mod comm;
 mod group;
 mod options;
+mod replicated;
 mod requests;
 #[cfg(feature = "checkpoint")]
 mod reshard;
@@ -21,6 +23,7 @@ mod traffic;
 pub use comm::{Comm, Parcels, Solo, Ticket};
 pub use group::Group;
 pub use options::WireOptions;
+pub use replicated::Replicated;
 #[cfg(feature = "checkpoint")]
 pub use reshard::{Resharded, reshard};
 pub use stripes::shards;

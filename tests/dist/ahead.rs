@@ -246,3 +246,47 @@ fn calls_out_of_order_are_refused_on_every_rank() {
     group.prefetch(&[1], &[0, 1], None).unwrap();
     assert!(matches!(group.with_wire(wire).map(drop), Err(Error::Order { call: "with_wire", .. })));
 }
+
+/// What may come between a prefetch and its forward: another learning rate, and no backward at all. A batch that is given up takes no step.
+#[test]
+fn what_comes_between_counts_as_it_does_in_turn() {
+    let config = GroupConfig::new(&[100], 8).with_cache_rows(32).with_init(Init::Uniform { low: -1.0, high: 1.0 });
+    let run = |ahead: bool, rate: f32| {
+        Threads::run(2, |comm: &mut Threads| {
+            let mut group = Group::new(comm, config.clone(), 2, CpuGroup::new)?;
+            let mut seen = Vec::new();
+            let batch = |step: u32| [step, step + 1, 7];
+            for step in 0..6 {
+                let outputs = if ahead && step > 0 {
+                    group.forward_prefetched()?
+                } else {
+                    group.forward(&batch(step), &[0, 2, 3], None)?
+                };
+                seen.extend(outputs.iter().map(|x| x.to_bits()));
+                if ahead {
+                    group.prefetch(&[50 + step], &[0, 1], None)?;
+                    if step % 2 == 0 {
+                        group.advance()?;
+                    }
+                    group.abandon_prefetched()?;
+                    group.abandon_prefetched()?;
+                    group.prefetch(&batch(step + 1), &[0, 2, 3], None)?;
+                    group.advance()?;
+                }
+                group.set_learning_rate(rate * step as f32)?;
+                if step % 3 == 1 {
+                    group.abandon_backward();
+                } else if step % 3 == 0 {
+                    group.backward(&outputs)?;
+                }
+            }
+            group.abandon_prefetched()?;
+            group.abandon_backward();
+            seen.extend(group.read_rows(&Vec::from_iter(0..100))?.iter().map(|x| x.to_bits()));
+            Ok((seen, group.counters()?))
+        })
+        .unwrap()
+    };
+    assert!(run(true, 0.1) == run(false, 0.1));
+    assert!(run(true, 0.1) != run(false, 0.2), "the comparison can fail");
+}

@@ -4,4 +4,5 @@ mod ahead;
 mod comm;
 mod faults;
 mod ranks;
+mod replicated;
 mod reshard;

@@ -1,8 +1,8 @@
 //! Groups over several ranks, on a device: the same bits for every number of ranks, and those of a plain group with one shard.
 
 use hotrow::{
-    CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision,
-    dist::{Shard, WireForm, WireOptions},
+    CpuGroup, Embedding, Error, Group, GroupConfig, Init, Lookup, Optimizer, Placement, Policy, Precision,
+    dist::{self, Shard, Threads, WireForm, WireOptions},
 };
 use hotrow_harness::{
     device::{share, with_gpu},
@@ -36,6 +36,10 @@ fn ranks_change_no_bit() {
             assert!(more == one, "seed {seed}, {config:?}");
             let plain = alone(Group::new(context, config.clone()).unwrap(), &batches);
             assert!(over_ranks(&config, 1, 1, &batches, false, make.clone()) == plain, "seed {seed}, {config:?}");
+            assert!(
+                over_ahead(WireOptions::default(), &config, (4, 2), &batches, false, make.clone()) == one,
+                "seed {seed}, ahead, {config:?}"
+            );
             // A lossy wire wants four floats a row.
             let mut wide = config.clone();
             wide.dim = wide.dim.max(4);
@@ -97,5 +101,47 @@ fn messages_are_those_of_the_cpu() {
             }
         }
         assert!(stored > 1000 && dirty > 200 && differ > 5, "{stored} records, {dirty} dirty rows, {differ} messages");
+    });
+}
+
+/// A batch whose outputs, or whose gradients from all ranks, find no buffer is refused on every rank, and nothing has changed.
+#[test]
+fn a_batch_too_large_for_a_buffer_is_refused() {
+    with_gpu(|context| {
+        let limit = context.device().limits().max_storage_buffer_binding_size;
+        if limit > 1 << 28 {
+            eprintln!(
+                "a batch too large for a buffer: SKIPPED, wanted bindings of at most 256 MiB, found {limit} bytes"
+            );
+            return;
+        }
+        const DIM: u32 = 1024;
+        let config = GroupConfig::new(&[10], DIM).with_precision(Precision::Int8);
+        for ranks in [1, 2] {
+            let bags = (limit / u64::from(4 * DIM)) as usize / ranks as usize + 1;
+            let found = Threads::run(ranks, |comm: &mut Threads| {
+                let context = context.clone();
+                let mut group = dist::Group::new(comm, config.clone(), 2, move |config| Group::new(&context, config))?;
+                let offsets: Vec<u32> = (0..=bags as u32).collect();
+                // All ranks ask for rows of the first.
+                let error = group.forward(&vec![4; bags], &offsets, None).unwrap_err();
+                let frozen = group.forward_frozen(&vec![4; bags], &offsets, None);
+                let outputs = group.forward(&[4, 5], &[0, 1, 2], None)?;
+                group.backward(&outputs)?;
+                let t: Vec<u32> = group.shards().map(|(_, s)| s.unwrap().snapshot().unwrap().t).collect();
+                Ok((error, frozen.is_err(), t))
+            })
+            .unwrap();
+            for (rank, (error, frozen, t)) in found.iter().enumerate() {
+                let named = if rank == 0 {
+                    matches!(error, Error::TooLarge { .. })
+                } else {
+                    matches!(error, Error::Rank { rank: 0, .. })
+                };
+                assert!(named, "{ranks} ranks: {error}");
+                assert_eq!(*frozen, ranks == 1, "a frozen forward has no gradients");
+                assert!(t.iter().all(|&t| t == 1), "only the small step took place: {t:?}");
+            }
+        }
     });
 }

@@ -23,12 +23,13 @@ pub struct Batch {
     weighted: bool,
 }
 
-/// One rank's part of a batch, and the lengths of its outputs, feature by feature and piece by piece.
+/// One rank's part of a batch, and the lengths of its outputs and accesses, feature by feature and piece by piece.
 pub struct Part {
     pub indices: Vec<u32>,
     pub offsets: Vec<u32>,
     pub weights: Option<Vec<f32>>,
     outputs: Vec<(usize, usize, usize)>,
+    accesses: Vec<(usize, usize, usize)>,
 }
 
 impl Batch {
@@ -81,7 +82,8 @@ impl Batch {
     }
 
     /// Gives the last bag of a piece an index that no table has.
-    fn with_bad_index(mut self, piece: usize) -> Self {
+    #[must_use]
+    pub fn with_bad_index(mut self, piece: usize) -> Self {
         self.pieces[piece].iter_mut().for_each(|bags| bags.push(Vec::new()));
         if let Some(bag) = self.pieces[piece].last_mut().and_then(|bags| bags.last_mut()) {
             bag.push((1 << 20, 1.0));
@@ -90,7 +92,8 @@ impl Batch {
     }
 
     pub fn part(&self, config: &GroupConfig, pieces: Range<usize>) -> Part {
-        let (mut indices, mut weights, mut offsets, mut outputs) = (Vec::new(), Vec::new(), vec![0], Vec::new());
+        let (mut indices, mut weights, mut offsets) = (Vec::new(), Vec::new(), vec![0]);
+        let (mut outputs, mut accesses) = (Vec::new(), Vec::new());
         for feature in 0..config.feature_tables().len() {
             for piece in pieces.clone() {
                 let bags = &self.pieces[piece][feature];
@@ -99,20 +102,20 @@ impl Batch {
                     weights.extend(bag.iter().map(|&(_, weight)| weight));
                     offsets.push(indices.len() as u32);
                 }
-                let rows = match config.pooling {
-                    Pooling::None => bags.iter().map(Vec::len).sum(),
-                    _ => bags.len(),
-                };
+                let count = bags.iter().map(Vec::len).sum();
+                let rows = if config.pooling == Pooling::None { count } else { bags.len() };
                 outputs.push((feature, piece, rows * config.dim as usize));
+                accesses.push((feature, piece, count));
             }
         }
-        Part { indices, offsets, weights: self.weighted.then_some(weights), outputs }
+        Part { indices, offsets, weights: self.weighted.then_some(weights), outputs, accesses }
     }
 }
 
 impl Part {
     /// The gradients of the outputs: those of a piece do not depend on the rank that has it.
-    fn gradients(&self, step: usize) -> Vec<f32> {
+    #[must_use]
+    pub fn gradients(&self, step: usize) -> Vec<f32> {
         let of = |&(feature, piece, floats): &(usize, usize, usize)| {
             let mut random = StdRng::seed_from_u64((step * 1000 + feature * 100 + piece) as u64);
             (0..floats).map(move |_| random.random_range(-1.0..1.0)).collect::<Vec<f32>>()
@@ -121,14 +124,25 @@ impl Part {
     }
 
     /// Cuts outputs into the pieces.
-    fn pieces(&self, outputs: &[f32]) -> Vec<Output> {
-        let mut rest = outputs;
+    #[must_use]
+    pub fn pieces(&self, outputs: &[f32]) -> Vec<Output> {
+        Self::cut(&self.outputs, outputs)
+    }
+
+    /// Cuts the gradients of the weights into the pieces.
+    #[must_use]
+    pub fn of_weights(&self, gradients: &[f32]) -> Vec<Output> {
+        Self::cut(&self.accesses, gradients)
+    }
+
+    fn cut(lengths: &[(usize, usize, usize)], values: &[f32]) -> Vec<Output> {
+        let mut rest = values;
         let mut of = |&(feature, piece, floats): &(usize, usize, usize)| {
             let (own, after) = rest.split_at(floats);
             rest = after;
             ((piece, feature), own.iter().map(|x| x.to_bits()).collect())
         };
-        self.outputs.iter().map(&mut of).collect()
+        lengths.iter().map(&mut of).collect()
     }
 }
 
@@ -230,6 +244,8 @@ pub type Output = ((usize, usize), Vec<u32>);
 pub struct Seen {
     /// The bits of the outputs of each step, by piece and feature.
     pub outputs: Vec<Vec<Output>>,
+    /// The gradients of the weights, likewise.
+    pub of_weights: Vec<Vec<Output>>,
     pub shards: Vec<Option<Snapshot>>,
     pub counters: Vec<Counters>,
     pub rows: Vec<u32>,
@@ -240,7 +256,8 @@ fn bits(floats: &[f32]) -> Vec<u32> {
 }
 
 /// The scaler's decision in a step: in some steps the loss is scaled, in some the gradients overflow.
-fn scaler(step: usize) -> ScalerState {
+#[must_use]
+pub fn scaler(step: usize) -> ScalerState {
     let mut scaler = hotrow::CpuScaler::new(hotrow::LossScale::Static { scale: 2f32.powi(step as i32 % 3) }).unwrap();
     let gradients = [if step % 4 == 3 { f32::INFINITY } else { 1.0 }];
     scaler.inspect(hotrow::GradSlice::F32(&gradients));
@@ -252,6 +269,8 @@ fn scaler(step: usize) -> ScalerState {
 pub struct Share {
     /// The bits of the outputs of each step, by piece and feature. A step that was refused has none.
     pub outputs: Vec<Vec<Output>>,
+    /// The gradients of the weights, likewise.
+    pub of_weights: Vec<Vec<Output>>,
     pub shards: Vec<(u32, Option<Snapshot>)>,
     /// Of all ranks.
     pub counters: Vec<Counters>,
@@ -278,13 +297,14 @@ pub fn on_rank<S: Shard>(
     save: Option<&Path>,
 ) -> Result<Share, Error> {
     let (mut group, pieces) = begun(comm, (config, shards, wire), make)?;
-    let mut outputs = Vec::new();
+    let (mut outputs, mut of_weights) = (Vec::new(), Vec::new());
     for (step, batch) in batches.iter().enumerate() {
         let part = batch.part(config, pieces.clone());
         let frozen = group.forward_frozen(&part.indices, &part.offsets, part.weights.as_deref());
         let found = match group.forward(&part.indices, &part.offsets, part.weights.as_deref()) {
             Err(Error::IndexOutOfRange { .. } | Error::Rank { .. }) => {
                 outputs.push(Vec::new());
+                of_weights.push(Vec::new());
                 continue;
             }
             found => found?,
@@ -292,15 +312,16 @@ pub fn on_rank<S: Shard>(
         // Under LFU a row of the batch may be written back, and rounded, before it is read.
         assert!(config.policy == Policy::Lfu || bits(&frozen?) == bits(&found), "frozen");
         let mut gradients = part.gradients(step);
-        let of_weights = group.weight_gradient(&part.indices, &part.offsets, &gradients)?;
-        assert_eq!(of_weights.len(), part.indices.len());
+        let found_of_weights = group.weight_gradient(&part.indices, &part.offsets, &gradients)?;
+        assert_eq!(found_of_weights.len(), part.indices.len());
+        of_weights.push(part.of_weights(&found_of_weights));
         if spoil {
             gradients.iter_mut().for_each(|gradient| *gradient = -*gradient);
         }
         group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step))?;
         outputs.push(part.pieces(&found));
     }
-    ended(group, outputs, save)
+    ended(group, outputs, of_weights, save)
 }
 
 /// As [`on_rank`], with each batch prefetched while the one before waits for its backward.
@@ -313,41 +334,40 @@ pub fn on_rank_ahead<S: Shard>(
     batches: &[Batch],
     spoil: bool,
     make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
+    save: Option<&Path>,
 ) -> Result<Share, Error> {
     let (mut group, pieces) = begun(comm, (config, shards, wire), make)?;
-    let mut outputs: Vec<Vec<Output>> = Vec::new();
-    // The gradients of the forward that waits, and its step.
-    let mut last: Option<(Vec<f32>, usize)> = None;
-    for (step, batch) in batches.iter().enumerate() {
-        let part = batch.part(config, pieces.clone());
-        let asked = match group.prefetch(&part.indices, &part.offsets, part.weights.as_deref()) {
-            Err(Error::IndexOutOfRange { .. } | Error::Rank { .. }) => false,
-            asked => asked.map(|()| true)?,
+    let (mut outputs, mut of_weights) = (Vec::new(), vec![Vec::new(); batches.len()]);
+    // The part whose forward waits, and its step.
+    let mut last: Option<(Part, usize)> = None;
+    for step in 0..=batches.len() {
+        let part = batches.get(step).map(|batch| batch.part(config, pieces.clone()));
+        let asked = match &part {
+            None => false,
+            Some(part) => match group.prefetch(&part.indices, &part.offsets, part.weights.as_deref()) {
+                Err(Error::IndexOutOfRange { .. } | Error::Rank { .. }) => false,
+                asked => asked.map(|()| true)?,
+            },
         };
         // In some steps the early rows go with the backward.
         if step % 3 != 1 {
             group.advance()?;
         }
         group.poll()?;
-        if let Some((gradients, step)) = last.take() {
+        if let Some((part, step)) = last.take() {
+            let mut gradients = part.gradients(step);
+            let found = group.weight_gradient(&part.indices, &part.offsets, &gradients)?;
+            of_weights[step] = part.of_weights(&found);
+            if spoil {
+                gradients.iter_mut().for_each(|gradient| *gradient = -*gradient);
+            }
             group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step))?;
         }
-        if !asked {
-            outputs.push(Vec::new());
-            continue;
-        }
-        let found = group.forward_prefetched()?;
-        let mut gradients = part.gradients(step);
-        if spoil {
-            gradients.iter_mut().for_each(|gradient| *gradient = -*gradient);
-        }
-        last = Some((gradients, step));
-        outputs.push(part.pieces(&found));
+        let Some(part) = part else { break };
+        outputs.push(if asked { part.pieces(&group.forward_prefetched()?) } else { Vec::new() });
+        last = asked.then_some((part, step));
     }
-    if let Some((gradients, step)) = last {
-        group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step))?;
-    }
-    ended(group, outputs, None)
+    ended(group, outputs, of_weights, save)
 }
 
 /// A group with its pinned rows, and the pieces of this rank.
@@ -373,6 +393,7 @@ fn begun<C: Comm, S: Shard>(
 fn ended<C: Comm, S: Shard>(
     mut group: dist::Group<C, S>,
     outputs: Vec<Vec<Output>>,
+    of_weights: Vec<Vec<Output>>,
     save: Option<&Path>,
 ) -> Result<Share, Error> {
     let config = group.config().clone();
@@ -382,7 +403,7 @@ fn ended<C: Comm, S: Shard>(
     save.map_or(Ok(()), |folder| group.save(folder))?;
     let snapshot = |(number, shard): (u32, Option<&mut S>)| Ok((number, shard.map(|s| s.snapshot()).transpose()?));
     let shards = group.shards().map(snapshot).collect::<Result<_, Error>>()?;
-    Ok(Share { outputs, shards, counters, rows })
+    Ok(Share { outputs, of_weights, shards, counters, rows })
 }
 
 /// Runs batches over ranks, without loss on the wire. `make` makes a shard; with `spoil` the gradients have the wrong sign.
@@ -422,7 +443,7 @@ pub fn over_ahead<S: Shard>(
     make: impl Fn(GroupConfig) -> Result<S, Error> + Sync + Clone + 'static,
 ) -> Seen {
     let parts = Threads::run(ranks, |comm: &mut Threads| {
-        on_rank_ahead(comm, (config, shards, wire), batches, spoil, make.clone())
+        on_rank_ahead(comm, (config, shards, wire), batches, spoil, make.clone(), None)
     });
     together(&parts.unwrap_or_else(|error| panic!("{error}")), batches.len())
 }
@@ -430,14 +451,17 @@ pub fn over_ahead<S: Shard>(
 /// What all ranks show, together.
 fn together(parts: &[Share], steps: usize) -> Seen {
     assert!(parts.iter().all(|part| part.rows == parts[0].rows && part.counters == parts[0].counters));
-    let steps = (0..steps).map(|step| {
-        let mut pieces: Vec<_> = parts.iter().flat_map(|part| part.outputs[step].clone()).collect();
-        pieces.sort_unstable();
-        pieces
-    });
-    let outputs = steps.collect();
+    let steps = |of: fn(&Share) -> &Vec<Vec<Output>>| {
+        let step = |step: usize| {
+            let mut pieces: Vec<_> = parts.iter().flat_map(|part| of(part)[step].clone()).collect();
+            pieces.sort_unstable();
+            pieces
+        };
+        (0..steps).map(step).collect()
+    };
+    let (outputs, of_weights) = (steps(|part| &part.outputs), steps(|part| &part.of_weights));
     let shards = parts.iter().flat_map(|part| part.shards.iter().map(|(_, shard)| shard.clone())).collect();
-    Seen { outputs, shards, counters: parts[0].counters.clone(), rows: parts[0].rows.clone() }
+    Seen { outputs, of_weights, shards, counters: parts[0].counters.clone(), rows: parts[0].rows.clone() }
 }
 
 /// The same run on a plain group.
@@ -448,18 +472,24 @@ pub fn alone(mut group: impl Embedding, batches: &[Batch]) -> Seen {
         let ways = group.layout().ways.div_ceil(2);
         group.pin(&rows, ways).unwrap();
     }
-    let mut outputs = Vec::new();
+    let (mut outputs, mut of_weights) = (Vec::new(), Vec::new());
     for (step, batch) in batches.iter().enumerate() {
         let part = batch.part(config, 0..PIECES);
         let found = group.forward(&part.indices, &part.offsets, part.weights.as_deref()).unwrap();
-        group.backward_scaled(hotrow::GradSlice::F32(&part.gradients(step)), &scaler(step)).unwrap();
-        let mut pieces = part.pieces(&found);
-        pieces.sort_unstable();
-        outputs.push(pieces);
+        let gradients = part.gradients(step);
+        let found_of_weights = group.weight_gradient(&part.indices, &part.offsets, &gradients).unwrap();
+        group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step)).unwrap();
+        for (steps, mut pieces) in
+            [(&mut outputs, part.pieces(&found)), (&mut of_weights, part.of_weights(&found_of_weights))]
+        {
+            pieces.sort_unstable();
+            steps.push(pieces);
+        }
     }
     let rows: Vec<u32> = (0..config.total_rows() as u32).rev().collect();
     Seen {
         outputs,
+        of_weights,
         shards: vec![Some(group.snapshot().unwrap())],
         counters: group.counters().unwrap(),
         rows: bits(&group.read_rows(&rows).unwrap()),
@@ -495,6 +525,8 @@ pub fn listed() -> Vec<Listed> {
         ("int8-lfu-bad-index-refused", Int8, Lfu, Mean, Optimizer::row_wise_adagrad(0.05), true),
         ("int8-lfu-mean-lossy", Int8, Lfu, Mean, Optimizer::row_wise_adagrad(0.05), false),
         ("int8-lru-bad-index-left-out", Int8, Lru, Sum, Optimizer::row_wise_adagrad(0.05), true),
+        ("int4-lfu-sum-weights-summed", Int4, Lfu, Sum, Optimizer::row_wise_adagrad(0.05), true),
+        ("fp32-lru-mean-lossy-summed", Fp32, Lru, Mean, Optimizer::adagrad(0.05), false),
     ];
     let run = |(name, precision, policy, pooling, optimizer, weighted): (&'static str, _, _, _, _, bool)| {
         let mut random = StdRng::seed_from_u64(name.len() as u64);
@@ -520,7 +552,11 @@ pub fn listed() -> Vec<Listed> {
             batches.insert(2, last.unwrap_or_else(|| unreachable!("six batches")));
         }
         let lossy = WireOptions { rows: WireForm::Fp16, gradients: WireForm::Int8, summed: false };
-        let wire = if name.contains("lossy") { lossy } else { WireOptions::default() };
+        let mut wire = if name.contains("lossy") { lossy } else { WireOptions::default() };
+        if name.contains("summed") {
+            wire.summed = true;
+            batches = batches.into_iter().map(Batch::even).collect();
+        }
         Listed { name, config, wire, batches }
     };
     runs.into_iter().map(run).collect()
