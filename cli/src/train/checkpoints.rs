@@ -2,15 +2,16 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `group-0.safetensors` ... | the groups of tables ([`hotrow::checkpoint`]) |
+//! | `group-0.safetensors` ... | the groups of tables ([`hotrow::checkpoint`]); over ranks folders `group-0` ... |
 //! | `dense.safetensors` | the dense part's weights and their AdaGrad state, and the epoch's loss so far |
 //! | `run.json` | the run, and the number of its steps |
 
+use crate::train::ranks::Ranks;
 use crate::train::setting::Choice;
 use crate::train::tables::Tables;
 use anyhow::{Context as _, bail, ensure};
 use candle_core::{Device, Tensor};
-use hotrow::checkpoint;
+use hotrow::dist::Comm as _;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
@@ -41,6 +42,9 @@ pub(crate) struct Identity {
     pub(crate) settings: Choice,
     /// The loss scale. The scaler's state is saved with the dense part.
     pub(crate) loss_scale: String,
+    /// Over ranks: the virtual shards and the forms on the wire, but not the number of ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) over: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,21 +73,31 @@ pub(crate) struct Unproved {
 }
 
 impl Unproved {
-    /// Writes the checkpoint. Until it is proved the one before it stays the newest, even if the process is killed.
+    /// Writes the checkpoint. Until it is proved the one before it stays the newest, even if the process is killed. Over ranks all make this
+    /// call, and rank 0 returns the checkpoint.
     pub(crate) fn write(
         folder: &Path,
         identity: &Identity,
         tables: &mut Tables<'_>,
         beside: &Beside,
-    ) -> anyhow::Result<Self> {
+        ranks: Option<Ranks<'_>>,
+    ) -> anyhow::Result<Option<Self>> {
         let [place, partial] = ["", ".partial"].map(|end| folder.join(format!("{STEP}{}{end}", beside.steps)));
+        let first = ranks.is_none_or(|ranks| ranks.rank() == 0);
+        // Only one rank removes it, if it cannot be written.
+        let unproved = first.then(|| Self { partial: partial.clone(), place: place.clone() });
         let mut write = || -> anyhow::Result<()> {
-            if partial.exists() {
-                fs::remove_dir_all(&partial)?;
+            if first {
+                if partial.exists() {
+                    fs::remove_dir_all(&partial)?;
+                }
+                fs::create_dir_all(&partial)?;
             }
-            fs::create_dir_all(&partial)?;
-            for (at, group) in tables.groups().enumerate() {
-                checkpoint::save_lookup(group, partial.join(group_name(at)))?;
+            // The other ranks wait for the folder.
+            ranks.map_or(Ok(0), |mut ranks| ranks.max(0))?;
+            tables.save(&partial)?;
+            if !first {
+                return Ok(());
             }
             let dense = beside.dense.iter().enumerate().map(|(at, tensor)| (at.to_string(), tensor.clone()));
             let loss = ("loss".to_owned(), Tensor::new(&[beside.loss], &Device::Cpu)?);
@@ -93,7 +107,7 @@ impl Unproved {
             Ok(fs::write(partial.join("run.json"), serde_json::to_string_pretty(&head)?)?)
         };
         write().with_context(|| cannot_write(&place))?;
-        Ok(Self { partial, place })
+        Ok(unproved)
     }
 
     /// Renames the checkpoint to its final name, and removes older ones.
@@ -125,16 +139,14 @@ fn cannot_write(place: &Path) -> String {
     format!("{}: wanted to write a checkpoint there; check the folder and its room", place.display())
 }
 
-/// Loads the newest checkpoint into the tables and returns the other state. `like` are tensors of the expected shapes.
+/// Loads a checkpoint, written after `steps` steps, into the tables and returns the other state. `like` are tensors of the expected shapes.
 pub(crate) fn load(
-    folder: &Path,
+    place: &Path,
+    steps: u64,
     identity: &Identity,
     tables: &mut Tables<'_>,
     like: &[Tensor],
 ) -> anyhow::Result<Beside> {
-    let Some((steps, place)) = newest(folder)? else {
-        bail!("{}: wanted a checkpoint {STEP}N there, found none; train from the start", folder.display());
-    };
     let read = |tables: &mut Tables<'_>| -> anyhow::Result<Beside> {
         let head: Head = serde_json::from_str(&fs::read_to_string(place.join("run.json"))?).context("run.json")?;
         ensure!(
@@ -159,18 +171,21 @@ pub(crate) fn load(
             Ok(tensor)
         });
         let dense = dense.collect::<anyhow::Result<Vec<_>>>()?;
-        for (at, group) in tables.groups().enumerate() {
-            checkpoint::load_lookup(group, place.join(group_name(at)))?;
-        }
+        tables.load(place)?;
         let [loss] = loss[..] else { bail!("dense.safetensors: wanted one loss, found {}", loss.len()) };
         Ok(Beside { steps, dense, loss })
     };
     read(tables).with_context(|| format!("checkpoint {}", place.display()))
 }
 
-/// The newest checkpoint in a run's folder, with its number of steps.
-pub(crate) fn newest(folder: &Path) -> anyhow::Result<Option<(u64, PathBuf)>> {
-    Ok(all(folder)?.into_iter().max())
+/// The newest checkpoint in a run's folder, with its number of steps. Over ranks all make this call, and rank 0 looks.
+pub(crate) fn newest(folder: &Path, ranks: Option<Ranks<'_>>) -> anyhow::Result<Option<(u64, PathBuf)>> {
+    let Some(ranks) = ranks else { return Ok(all(folder)?.into_iter().max()) };
+    let own = if ranks.rank() == 0 { newest(folder, None)? } else { None };
+    // The other ranks add 0.
+    let found = ranks.total(&[own.map_or(0, |(steps, _)| steps + 1)])?;
+    let steps = found.first().and_then(|found| found.checked_sub(1));
+    Ok(steps.map(|steps| (steps, folder.join(format!("{STEP}{steps}")))))
 }
 
 /// Every checkpoint in a run's folder, which may not exist. Checkpoints that are not proved have other names and do not count.
@@ -185,8 +200,4 @@ fn all(folder: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
         found.extend(steps.map(|steps| (steps, entry.path())));
     }
     Ok(found)
-}
-
-fn group_name(at: usize) -> String {
-    format!("group-{at}.safetensors")
 }

@@ -22,27 +22,16 @@ use std::path::Path;
 /// Trains the settings of the options, or the default ones, and prints the comparison.
 pub(super) fn run(options: &Options, args: &CompareArgs) -> Result<(), Failure> {
     args.check(options)?;
-    let training = Training::open(options, &args.run, args.batch.first().copied())?;
+    let training = Training::open(options, &args.run, args.batch.first().copied(), None)?;
     let several = args.batch.len() > 1;
     let setups = if several { sized(args) } else { setups(&args.lists, &args.table, &training)? };
     let runs = journal::each(&setups, &training.seeds);
-    let folder = args.resume.as_deref().or(args.out.as_deref()).filter(|_| !several).map(|out| out.join("checkpoints"));
-    let keep = |setup: &Setup, seed| Keep {
-        folder: folder.as_ref().map(|folder| folder.join(run_name(&setup.label(), seed))).unwrap_or_default(),
-        every: args.checkpoint_every,
-        resume: args.resume.is_some(),
-    };
     let end = args.seconds.map_or(End::Epochs, End::Seconds);
-    if let Some(resume) = &args.resume {
-        any_checkpoint(&runs, &keep, resume)?;
-    }
-    if let Some(out) = &args.out {
-        output::check_folder(out, options.json.as_deref())?;
-    }
+    check_folders(options, args, &runs)?;
     if args.run.task.task.is_none() {
         output::note(&format!("no --task: {}", training.task.about().source));
     }
-    show(options, args, &training, &training.run_all(&runs, &|setup, seed| (end, keep(setup, seed)))?)
+    show(options, args, &training, &training.run_all(&runs, &|setup, seed| (end, keep(args, setup, seed)))?)
 }
 
 /// Prints the comparison of runs, and writes it to `--json`.
@@ -123,18 +112,29 @@ fn run_name(label: &str, seed: u64) -> String {
     parts.chain([format!("seed{seed}").as_str()]).collect::<Vec<_>>().join("-")
 }
 
-/// Refuses `--resume` if no run has a checkpoint.
-fn any_checkpoint(runs: &[Run], keep: &dyn Fn(&Setup, u64) -> Keep, resume: &Path) -> Result<(), Failure> {
-    for (setup, seed) in runs {
-        if checkpoints::newest(&keep(setup, *seed).folder)?.is_some() {
-            return Ok(());
+/// The checkpoints of a run.
+pub(super) fn keep(args: &CompareArgs, setup: &Setup, seed: u64) -> Keep {
+    let folder = args.resume.as_deref().or(args.out.as_deref()).filter(|_| args.batch.len() < 2);
+    let of_run = |folder: &Path| folder.join("checkpoints").join(run_name(&setup.label(), seed));
+    Keep { folder: folder.map(of_run).unwrap_or_default(), every: args.checkpoint_every, resume: args.resume.is_some() }
+}
+
+/// Makes `--out`'s folder, and refuses `--resume` if no run has a checkpoint.
+pub(super) fn check_folders(options: &Options, args: &CompareArgs, runs: &[Run]) -> Result<(), Failure> {
+    if let Some(resume) = &args.resume {
+        let mut found = false;
+        for (setup, seed) in runs {
+            found |= checkpoints::newest(&keep(args, setup, *seed).folder, None)?.is_some();
+        }
+        if !found {
+            return Err(Failure::Usage(format!(
+                "--resume: wanted checkpoints of these settings and seeds in {}, found none; give the folder that --out \
+                 named, and the same options",
+                resume.display()
+            )));
         }
     }
-    Err(Failure::Usage(format!(
-        "--resume: wanted checkpoints of these settings and seeds in {}, found none; give the folder that --out \
-         named, and the same options",
-        resume.display()
-    )))
+    args.out.as_deref().map_or(Ok(()), |out| output::check_folder(out, options.json.as_deref()))
 }
 
 /// A setup over its seeds in the schema of `--json`. The loss is a mean in nats, its change a percentage of FP32's.

@@ -25,7 +25,7 @@ pub(super) fn run(options: &Options, args: &GridArgs) -> Result<(), Failure> {
     if let Some(folder) = &args.out {
         output::check_folder(folder, options.json.as_deref())?;
     }
-    let training = Training::open(options, &args.run, args.size.batch)?;
+    let training = Training::open(options, &args.run, args.size.batch, None)?;
     let folder = training.folder(args.out.as_deref());
     output::check_inside(&folder, options.json.as_deref())?;
     let setups = setups(args, &training)?;

@@ -49,7 +49,7 @@ const FP16: Setting = Setting::uncached(Precision::Fp16, Rounding::Stochastic);
 /// Makes the proposals, and compares them with the grid in the folder of the results.
 pub(super) fn run(options: &Options, args: &ProfileArgs) -> Result<(), Failure> {
     args.run.check(options, [])?;
-    let mut training = Training::open(options, &args.run, args.size.batch)?;
+    let mut training = Training::open(options, &args.run, args.size.batch, None)?;
     let folder = training.folder(args.out.as_deref());
     let subject = training.subject();
     let observed = observe(&training);

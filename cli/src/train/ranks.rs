@@ -18,6 +18,13 @@ impl<'a> Ranks<'a> {
         Self { comm, shards, wire }
     }
 
+    /// What the bits of a run depend on.
+    pub(crate) fn label(self) -> String {
+        let WireOptions { rows, gradients, summed } = self.wire;
+        let summed = if summed { " summed" } else { "" };
+        format!("{} virtual shards, rows {rows}, gradients {gradients}{summed}", self.shards)
+    }
+
     /// This rank's parts of `samples` samples; there is a part for each shard.
     pub(crate) fn parts(self, samples: usize) -> impl Iterator<Item = Range<usize>> {
         self.of(self.rank(), samples)

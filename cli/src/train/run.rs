@@ -18,7 +18,7 @@ use hotrow::{CpuScaler, ScalerState};
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Samples of a batch when testing.
@@ -181,6 +181,7 @@ impl<'a> Model<'a> {
             seed,
             settings: choice.clone(),
             loss_scale: options.scaling.to_string(),
+            over: ranks.map(|ranks| ranks.label()),
         };
         let scaler = options.scaling.0.map(CpuScaler::new).transpose()?;
         let (order, steps, in_tables) = (None, 0, Duration::ZERO);
@@ -201,8 +202,10 @@ impl<'a> Model<'a> {
         // Samples of this process, without those before a checkpoint.
         let mut seen = 0;
         let mut last = self.options.steps(self.task);
-        if keep.resume && checkpoints::newest(&keep.folder)?.is_some() {
-            trained.train_loss = self.resume(&keep.folder, last)?;
+        if keep.resume
+            && let Some(newest) = checkpoints::newest(&keep.folder, self.ranks)?
+        {
+            trained.train_loss = self.resume(&newest, last)?;
             watch(self.steps);
         }
         loop {
@@ -221,7 +224,7 @@ impl<'a> Model<'a> {
             if self.options.hyper.decay {
                 let left = 1.0 - share as f32;
                 let lr = left * self.options.hyper.lr;
-                self.tables.groups().try_for_each(|group| group.set_learning_rate(lr))?;
+                self.tables.set_learning_rate(lr)?;
                 self.optimizer.lr = left * self.options.hyper.dense_lr;
             }
             let (loss, samples) = self.step()?;
@@ -242,7 +245,8 @@ impl<'a> Model<'a> {
             }
             if keep.every.is_some_and(|every| self.steps.is_multiple_of(every)) {
                 let beside = Beside { steps: self.steps, dense: self.beside()?, loss: trained.train_loss };
-                unproved = Some(Unproved::write(&keep.folder, &self.identity, &mut self.tables, &beside)?);
+                let (identity, tables) = (&self.identity, &mut self.tables);
+                unproved = Unproved::write(&keep.folder, identity, tables, &beside, self.ranks)?;
             }
         }
         let begun = (self.steps % each) as usize;
@@ -256,14 +260,14 @@ impl<'a> Model<'a> {
         Ok((trained, last_test, unproved))
     }
 
-    /// Loads the newest checkpoint and returns the loss of its epoch so far.
-    fn resume(&mut self, folder: &Path, most: u64) -> anyhow::Result<f64> {
+    /// Loads a checkpoint and returns the loss of its epoch so far.
+    fn resume(&mut self, (steps, place): &(u64, PathBuf), most: u64) -> anyhow::Result<f64> {
         let like = self.beside()?;
-        let Beside { steps, dense, loss } = checkpoints::load(folder, &self.identity, &mut self.tables, &like)?;
+        let Beside { steps, dense, loss } = checkpoints::load(place, *steps, &self.identity, &mut self.tables, &like)?;
         ensure!(
             steps <= most,
             "{}: wanted a checkpoint of at most {most} steps, found one of {steps}; give --epochs of at least what it was trained with",
-            folder.display()
+            place.display()
         );
         self.restore(&dense)?;
         self.steps = steps;
@@ -306,13 +310,11 @@ impl<'a> Model<'a> {
         let tensors: Vec<Tensor> = embedded.iter().map(|var| var.as_tensor().clone()).collect();
         let logits = self.dense.logits(&tensors, &batch)?;
         let loss = dense::loss(&logits, &batch, about.target)?;
-        let gradients = match &self.scaler {
-            None => loss.backward()?,
-            Some(scaler) => (&loss * f64::from(scaler.scale()))?.backward()?,
-        };
+        let gradients = self.gradients(&loss)?;
         let value = f64::from(loss.to_scalar::<f32>()?);
         let of_tables = embedded.iter().map(|var| summed(var, &gradients, batch.samples));
-        self.update(&of_tables.collect::<candle_core::Result<Vec<_>>>()?, &gradients)?;
+        let of_vars = dense::of_vars(&self.dense.vars(), &gradients);
+        self.update(&of_tables.collect::<candle_core::Result<Vec<_>>>()?, &of_vars)?;
         self.steps += 1;
         Ok((value, batch.samples))
     }
@@ -336,22 +338,31 @@ impl<'a> Model<'a> {
         (epoch, samples[done * size..count.min((done + 1) * size)].to_vec())
     }
 
-    /// Updates tables and dense part, unless a scaled loss overflowed.
-    fn update(&mut self, of_tables: &[Vec<f32>], gradients: &GradStore) -> anyhow::Result<()> {
+    /// The gradients of a loss, scaled if losses are.
+    fn gradients(&self, loss: &Tensor) -> candle_core::Result<GradStore> {
+        match &self.scaler {
+            None => loss.backward(),
+            Some(scaler) => (loss * f64::from(scaler.scale()))?.backward(),
+        }
+    }
+
+    /// Updates tables and dense part, unless a scaled loss overflowed. Each rank has the gradients of its parts of the tables' outputs, and those
+    /// of the whole dense part.
+    fn update(&mut self, of_tables: &[Vec<f32>], of_vars: &[Option<Tensor>]) -> anyhow::Result<()> {
         let vars = self.dense.vars();
         let Some(scaler) = &mut self.scaler else {
             let start = Instant::now();
             self.tables.backward(of_tables)?;
             self.in_tables += start.elapsed();
-            return Ok(self.optimizer.step(&vars, &dense::of_vars(&vars, gradients), 1.0)?);
+            return Ok(self.optimizer.step(&vars, of_vars, 1.0)?);
         };
         let halves: Vec<_> = of_tables.iter().map(|gradients| scaling::halves(gradients)).collect();
-        let state = scaling::decide(scaler, &halves, &vars, gradients)?;
+        let state = scaling::decide(scaler, &halves, of_vars, self.ranks)?;
         let start = Instant::now();
         self.tables.backward_scaled(&halves, &state)?;
         self.in_tables += start.elapsed();
         if !state.overflowed() {
-            self.optimizer.step(&vars, &dense::of_vars(&vars, gradients), state.inverse)?;
+            self.optimizer.step(&vars, of_vars, state.inverse)?;
         }
         Ok(())
     }
@@ -380,7 +391,7 @@ impl<'a> Model<'a> {
 /// The remedy for a loss that is not finite.
 fn remedy(keep: &Keep) -> anyhow::Result<String> {
     let lower = "a lower --lr or --dense-lr";
-    Ok(match checkpoints::newest(&keep.folder)? {
+    Ok(match checkpoints::newest(&keep.folder, None)? {
         Some((steps, place)) => {
             format!(
                 "the last good checkpoint is {}, after step {steps}: go on from it with --resume and {lower}",
@@ -398,6 +409,21 @@ pub(crate) fn order(samples: usize, seed: u64, epoch: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..samples as u32).collect();
     order.shuffle(&mut drawing(seed, epoch, 0));
     order
+}
+
+/// The places of the training samples that a rank needs, ascending: those of its parts of all batches, in all epochs and for all seeds, and the first
+/// ones.
+pub(crate) fn needed(ranks: Ranks<'_>, samples: usize, hyper: &Hyper, seeds: &[u64], first: usize) -> Vec<u32> {
+    let mut needed: Vec<bool> = (0..samples).map(|place| place < first).collect();
+    for (&seed, epoch) in seeds.iter().flat_map(|seed| (0..hyper.epochs).map(move |epoch| (seed, epoch))) {
+        if needed.iter().all(|&needed| needed) {
+            break;
+        }
+        for batch in order(samples, seed, epoch).chunks(hyper.batch) {
+            ranks.parts(batch.len()).for_each(|part| batch[part].iter().for_each(|&at| needed[at as usize] = true));
+        }
+    }
+    (0..samples as u32).filter(|&place| needed[place as usize]).collect()
 }
 
 /// A random generator for one purpose of an epoch.
@@ -433,13 +459,16 @@ fn summed(outputs: &Var, gradients: &GradStore, samples: usize) -> candle_core::
 mod tests {
     use super::*;
     use crate::train::dense::{Fresh, Mlp};
-    use crate::train::setting::Setting;
+    use crate::train::setting::{Kind, Robe, Setting, Size};
     use crate::train::task::{Bags, Target};
     use hotrow::dist::{Comm, Threads, WireForm, WireOptions};
     use hotrow::hash::fmix32;
-    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision, Rounding};
+    use hotrow::{Init, LossScale, OptimizerKind, Policy, Pooling, Precision, Rounding};
     use std::cell::RefCell;
+    use std::collections::BTreeMap;
     use std::ops::Range;
+    use std::path::Path;
+    use std::sync::Mutex;
 
     /// Bags of five words. Every third word tells the class; there are two classes.
     struct Tiny {
@@ -531,7 +560,14 @@ mod tests {
         options
     }
 
-    fn choice(setting: Setting) -> Choice {
+    /// An array of INT8 codes, eight times smaller than the table.
+    const ARRAY: Kind = Kind::Robe(Robe {
+        precision: Precision::Int8,
+        rounding: Rounding::Stochastic,
+        ..Robe::fp32(Size::Compression(8.0), 4)
+    });
+
+    fn choice(setting: impl Into<Kind>) -> Choice {
         Choice { settings: vec![setting.into()] }
     }
 
@@ -587,14 +623,34 @@ mod tests {
     }
 
     /// Trains over ranks, and returns what each of them has found, without times.
-    fn over(ranks: u32, (shards, wire): (u32, WireOptions), setting: Setting, seed: u64) -> Vec<Outcome> {
-        let outcomes = Threads::run(ranks, |comm: &mut Threads| {
-            let (task, options, choice) = (tiny(), with(|hyper| hyper.batch = 33), choice(setting));
+    fn over(ranks: u32, wire: (u32, WireOptions), setting: Kind, seed: u64) -> Vec<Outcome> {
+        let options = with(|hyper| hyper.batch = 33);
+        try_over(ranks, wire, &choice(setting), seed, &options, &Keep::default())
+            .into_iter()
+            .map(Result::unwrap)
+            .collect()
+    }
+
+    fn try_over(
+        ranks: u32,
+        (shards, wire): (u32, WireOptions),
+        choice: &Choice,
+        seed: u64,
+        options: &RunOptions,
+        keep: &Keep,
+    ) -> Vec<Result<Outcome, String>> {
+        let seen = Mutex::new(BTreeMap::new());
+        // If a rank ends with an error while others wait, the job has that error, too.
+        let _seen = Threads::run(ranks, |comm: &mut Threads| {
+            let (task, rank) = (tiny(), comm.rank());
             let comm = RefCell::new(comm as &mut dyn Comm);
             let ranks = Ranks::new(&comm, shards, wire);
-            Ok(timeless(run(&task, &choice, seed, &options, &Keep::default(), &|_| {}, Some(ranks))))
+            let found = run(&task, choice, seed, options, keep, &|_| {}, Some(ranks));
+            let found = found.map(|found| timeless(Ok(found))).map_err(|error| format!("{error:#}"));
+            seen.lock().unwrap().insert(rank, found);
+            Ok(())
         });
-        outcomes.unwrap()
+        seen.into_inner().unwrap().into_values().collect()
     }
 
     #[test]
@@ -603,8 +659,9 @@ mod tests {
         let exact = WireOptions::default();
         let lossy = WireOptions { rows: WireForm::Fp16, gradients: WireForm::Int8, summed: true };
         let mut of_wires = Vec::new();
+        let [plain, cached, mixed] = [Setting::FP32, cached, MIXED].map(Kind::from);
         for (setting, shards, wire) in
-            [(Setting::FP32, 4, exact), (cached, 4, exact), (MIXED, 8, exact), (MIXED, 8, lossy)]
+            [(plain, 4, exact), (cached, 4, exact), (mixed, 8, exact), (mixed, 8, lossy), (ARRAY, 4, exact)]
         {
             let alone = over(1, (shards, wire), setting, 3).remove(0);
             of_wires.push(alone.train_loss);
@@ -625,14 +682,145 @@ mod tests {
     }
 
     #[test]
-    fn shards_that_ranks_do_not_divide_are_refused() {
-        let refused = Threads::run(2, |comm: &mut Threads| {
-            let (task, options, choice) = (tiny(), options(), choice(Setting::FP32));
-            let comm = RefCell::new(comm as &mut dyn Comm);
-            let one = Ranks::new(&comm, 1, WireOptions::default());
-            Ok(format!("{:#}", run(&task, &choice, 0, &options, &Keep::default(), &|_| {}, Some(one)).unwrap_err()))
+    fn each_rank_needs_its_part_of_the_samples() {
+        let of = |ranks, epochs, first| {
+            Threads::run(ranks, |comm: &mut Threads| {
+                let comm = RefCell::new(comm as &mut dyn Comm);
+                let ranks = Ranks::new(&comm, 4, WireOptions::default());
+                Ok(needed(ranks, 1000, &with(|hyper| (hyper.batch, hyper.epochs) = (32, epochs)).hyper, &[3], first))
+            })
+            .unwrap()
+        };
+        let everything: Vec<u32> = (0..1000).collect();
+        assert_eq!(of(1, 1, 0), [everything.clone()]);
+        let [parts, longer, first] = [of(4, 1, 0), of(4, 2, 0), of(4, 1, 100)];
+        let mut together = parts.concat();
+        together.sort_unstable();
+        assert_eq!(together, everything, "one epoch: each sample on one rank");
+        for ((part, longer), first) in parts.iter().zip(&longer).zip(&first) {
+            assert!(part.is_sorted() && part.len() == 250, "{}", part.len());
+            assert!((400..475).contains(&longer.len()) && part.iter().all(|place| longer.contains(place)));
+            assert!((0..100).all(|place| first.contains(&place)) && first.len() < part.len() + 100);
+        }
+    }
+
+    #[test]
+    fn a_scaled_loss_takes_one_decision_on_all_ranks() {
+        // Scales that rise until a step overflows.
+        let backoff = LossScale::Backoff { min: 1.0, max: 2f32.powi(24), factor: 2.0, window: 3 };
+        let mut seen = Vec::new();
+        // The gradients are FP16 already.
+        for wire in [WireOptions::default(), WireOptions { gradients: WireForm::Int8, ..WireOptions::default() }] {
+            for scale in [LossScale::LOG_NORMAL, backoff] {
+                let options =
+                    RunOptions { scaling: Scaling(Some(scale)), ..with(|hyper| (hyper.batch, hyper.epochs) = (33, 3)) };
+                let over = |ranks| -> Vec<Outcome> {
+                    let found = try_over(ranks, (4, wire), &choice(MIXED), 3, &options, &Keep::default());
+                    found.into_iter().map(Result::unwrap).collect()
+                };
+                let alone = over(1).remove(0);
+                for ranks in [2, 4] {
+                    assert!(over(ranks).iter().all(|found| *found == alone), "{ranks} ranks, {scale:?}");
+                }
+                let plain = trained(&tiny(), &choice(MIXED), 3, &options, &|_| {}).unwrap();
+                let (lost, overflows) = (alone.overflows.unwrap(), plain.overflows.unwrap());
+                assert!(lost.abs_diff(overflows) <= 1, "{lost} without ranks, {overflows} with them");
+                assert!((plain.loss - alone.loss).abs() < 0.02, "{} and {}", plain.loss, alone.loss);
+                seen.push((lost, alone.train_loss));
+            }
+        }
+        assert!(seen[0].0 == 0 && seen[1].0 > 5, "{seen:?}");
+        assert!(seen.iter().enumerate().all(|(at, one)| !seen[..at].contains(one)), "{seen:?}");
+    }
+
+    /// The files of a run's newest checkpoint, by name.
+    fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+        let (_, newest) = checkpoints::newest(folder, None).unwrap().unwrap();
+        let mut files = BTreeMap::new();
+        let mut folders = vec![newest.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    files.insert(path.strip_prefix(&newest).unwrap().to_owned(), std::fs::read(&path).unwrap());
+                }
+            }
+        }
+        files
+    }
+
+    #[test]
+    fn a_run_resumed_on_other_ranks_comes_to_the_same_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        let (wire, steady) = ((4, WireOptions::default()), |epochs| {
+            let mut options = with(|hyper| (hyper.decay, hyper.epochs, hyper.batch) = (false, epochs, 33));
+            options.scaling = Scaling(Some(LossScale::BACKOFF));
+            options
         });
-        for refused in refused.unwrap() {
+        for (setting, count) in [(MIXED.into(), 2 + 1 + 4), (ARRAY, 2 + 1)] {
+            let keep = |name: &str, resume| Keep {
+                folder: folder.path().join(format!("{name}-{count}")),
+                every: Some(7),
+                resume,
+            };
+            let train = |ranks, epochs, keep: &Keep| {
+                let mut found = try_over(ranks, wire, &choice(setting), 3, &steady(epochs), keep).into_iter();
+                let first = found.next().unwrap().unwrap();
+                assert!(found.all(|other| other.as_ref() == Ok(&first)));
+                first
+            };
+            let whole = train(2, 2, &Keep::default());
+            assert_eq!(train(1, 2, &keep("whole", false)), whole, "writing checkpoints changes nothing");
+            let wanted = files(&keep("whole", false).folder);
+            assert_eq!(wanted.len(), count, "{:?}", wanted.keys());
+            for (name, before, after) in [("wider", 1, 4), ("narrower", 4, 2)] {
+                let kept = keep(name, false);
+                // One epoch: the newest checkpoint is in its middle.
+                train(before, 1, &kept);
+                assert_ne!(files(&kept.folder), wanted, "after another step");
+                assert_eq!(train(after, 2, &keep(name, true)), whole, "{before} ranks, then {after}");
+                assert!(files(&kept.folder) == wanted, "{before} ranks, then {after}");
+                assert_eq!(std::fs::read_dir(&kept.folder).unwrap().count(), 1, "older and partial ones are removed");
+            }
+            // A checkpoint of other virtual shards, or of no ranks, is refused on all ranks.
+            let refused = |wire| try_over(2, wire, &choice(setting), 3, &steady(2), &keep("whole", true));
+            let lossy = WireOptions { rows: WireForm::Fp16, ..WireOptions::default() };
+            for wire in [(2, WireOptions::default()), (4, lossy)] {
+                for found in refused(wire) {
+                    let message = found.unwrap_err();
+                    assert!(message.contains("4 virtual shards, rows exact"), "{message}");
+                }
+            }
+            let message =
+                run(&tiny(), &choice(setting), 3, &steady(2), &keep("whole", true), &|_| {}, None).unwrap_err();
+            assert!(format!("{message:#}").contains("over: None"), "{message:#}");
+        }
+    }
+
+    #[test]
+    fn a_rank_that_cannot_save_ends_the_run_and_leaves_the_checkpoint_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = |every| Keep { folder: folder.path().into(), every: Some(every), resume: true };
+        let options = |epochs| with(|hyper| (hyper.decay, hyper.epochs) = (false, epochs));
+        let train =
+            |epochs, every| try_over(2, (4, WireOptions::default()), &choice(MIXED), 3, &options(epochs), &keep(every));
+        assert!(train(1, 20).iter().all(Result::is_ok));
+        let before = files(folder.path());
+        // A file where the next checkpoint's folder would be.
+        std::fs::write(folder.path().join("step-40.partial"), b"").unwrap();
+        let found: Vec<String> = train(2, 40).into_iter().map(Result::unwrap_err).collect();
+        assert!(found[0].contains("step-40: wanted to write a checkpoint there"), "{found:?}");
+        assert!(found[1].contains("rank 0: "), "{found:?}");
+        assert!(files(folder.path()) == before);
+    }
+
+    #[test]
+    fn shards_that_ranks_do_not_divide_are_refused() {
+        let one = (1, WireOptions::default());
+        for found in try_over(2, one, &choice(Setting::FP32), 0, &options(), &Keep::default()) {
+            let refused = found.unwrap_err();
             assert!(refused.contains("a multiple of the 2 ranks"), "{refused}");
         }
     }
@@ -655,7 +843,7 @@ mod tests {
             |options: &RunOptions, resume| run(&tiny(), &choice(MIXED), 3, options, &keep(resume), &|_| {}, None);
         let whole = timeless(trained(&tiny(), &choice(MIXED), 3, &options(), &|_| {}));
         assert_eq!(timeless(kept(&options(), false)), whole, "writing checkpoints changes nothing");
-        let newest = || checkpoints::newest(&folder.path().join("run")).unwrap().unwrap().0;
+        let newest = || checkpoints::newest(&folder.path().join("run"), None).unwrap().unwrap().0;
         assert_eq!((newest(), std::fs::read_dir(folder.path().join("run")).unwrap().count()), (35, 1));
         // The last five steps are repeated with falling rates; no other checkpoint is due.
         assert_eq!(timeless(kept(&options(), true)), whole);
@@ -703,7 +891,7 @@ mod tests {
         run(&tiny(), &choice(Setting::FP32), 0, &with(|hyper| hyper.epochs = 1), &keep, &|_| {}, None).unwrap();
         let some = message(&keep, &wild);
         assert!(some.contains("the last good checkpoint is") && some.contains("step-20"), "{some}");
-        assert_eq!(checkpoints::newest(folder.path()).unwrap().unwrap().0, 20, "no bad one is written");
+        assert_eq!(checkpoints::newest(folder.path(), None).unwrap().unwrap().0, 20, "no bad one is written");
         run(&tiny(), &choice(Setting::FP32), 0, &options(), &keep, &|_| {}, None).unwrap();
     }
 

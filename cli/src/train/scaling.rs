@@ -1,7 +1,9 @@
 //! Scaled losses (OpenSeq2Seq): the gradients of the tables' outputs are FP16, and a step that overflowed updates nothing.
 
-use candle_core::{Result, Tensor, Var, backprop::GradStore};
+use crate::train::ranks::Ranks;
+use candle_core::{Result, Tensor};
 use half::f16;
+use hotrow::dist::Comm as _;
 use hotrow::{CpuScaler, GradSlice, LossScale, ScalerState};
 use std::fmt;
 
@@ -39,21 +41,20 @@ pub(crate) fn halves(gradients: &[f32]) -> Vec<u16> {
     gradients.iter().map(|&x| f16::from_f32(x).to_bits()).collect()
 }
 
-/// Whether a step overflowed, by the gradients of the tables and of the dense part.
+/// Whether a step overflowed, by the gradients of the tables and of the dense part. All ranks take one decision, by the gradients of all.
 pub(crate) fn decide(
     scaler: &mut CpuScaler,
     of_tables: &[Vec<u16>],
-    vars: &[&Var],
-    gradients: &GradStore,
+    of_vars: &[Option<Tensor>],
+    ranks: Option<Ranks<'_>>,
 ) -> anyhow::Result<ScalerState> {
-    for halves in of_tables {
-        scaler.inspect(GradSlice::F16(halves));
-    }
     let flat = |gradient: &Tensor| gradient.flatten_all()?.to_vec1::<f32>();
-    let of_vars = vars.iter().filter_map(|var| gradients.get(var)).map(flat);
-    for gradient in of_vars.collect::<Result<Vec<_>>>()? {
-        scaler.inspect(GradSlice::F32(&gradient));
-    }
+    let of_vars = of_vars.iter().flatten().map(flat).collect::<Result<Vec<_>>>()?;
+    let of_tables = of_tables.iter().flatten().map(|&half| f16::from_bits(half).to_f32());
+    // The bits of magnitudes are in their order, infinity above all numbers, and not-a-number above that.
+    let own = of_tables.chain(of_vars.into_iter().flatten()).map(|x| x.abs().to_bits()).max().unwrap_or(0);
+    let greatest = ranks.map_or(Ok(own), |mut ranks| ranks.max(own))?;
+    scaler.inspect(GradSlice::F32(&[f32::from_bits(greatest)]));
     Ok(scaler.decide()?)
 }
 
@@ -82,7 +83,8 @@ mod tests {
             let var = Var::new(&[weight], &Device::Cpu).unwrap();
             let gradients = var.sqr().unwrap().sum_all().unwrap().backward().unwrap();
             let mut scaler = hotrow::CpuScaler::new(LossScale::BACKOFF).unwrap();
-            decide(&mut scaler, &[halves(&[of_tables])], &[&var], &gradients).unwrap().overflowed()
+            let of_vars = [gradients.get(&var).cloned(), None];
+            decide(&mut scaler, &[halves(&[of_tables])], &of_vars, None).unwrap().overflowed()
         };
         assert!(!verdict(1.0, 1.0) && verdict(1e5, 1.0) && verdict(1.0, f32::MAX) && verdict(f32::NAN, 1.0));
     }

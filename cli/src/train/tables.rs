@@ -6,10 +6,11 @@ use crate::train::task::{Bags, Hyper, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{
     Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, RobeGroup,
-    ScalerState,
-    dist::{self, Shard},
+    ScalerState, SharedArray, checkpoint,
+    dist::{self, Comm as _, Shard},
     memory_factor, robe,
 };
+use std::path::Path;
 
 /// The device that computes the embeddings.
 #[derive(Clone, Debug)]
@@ -18,12 +19,56 @@ pub(crate) enum Device {
     Gpu(Context),
 }
 
+/// A group that a run holds, with its checkpoints.
+trait Held: Lookup {
+    /// Writes a checkpoint. `place` is its path without an ending. Over ranks all make this call, and the files of all are whole when it returns.
+    fn save(&mut self, place: &Path) -> Result<(), Error> {
+        checkpoint::save_lookup(self, place.with_extension(FILE))
+    }
+
+    /// Loads a checkpoint that [`save`](Self::save) wrote.
+    fn load(&mut self, place: &Path) -> Result<(), Error> {
+        checkpoint::load_lookup(self, place.with_extension(FILE))
+    }
+}
+
+/// The ending of a checkpoint that is one file.
+const FILE: &str = "safetensors";
+
+impl Held for CpuGroup {}
+impl Held for Group {}
+impl Held for CpuRobeGroup {}
+impl Held for RobeGroup {}
+
+/// A folder with a file for each virtual shard.
+impl<S: Shard> Held for dist::Group<Ranks<'_>, S> {
+    fn save(&mut self, place: &Path) -> Result<(), Error> {
+        dist::Group::save(self, place)
+    }
+
+    fn load(&mut self, place: &Path) -> Result<(), Error> {
+        dist::Group::load(self, place)
+    }
+}
+
+/// An array that every rank has: one file, which rank 0 writes.
+impl<L: SharedArray> Held for dist::Replicated<Ranks<'_>, L> {
+    fn save(&mut self, place: &Path) -> Result<(), Error> {
+        let first = self.rank() == 0;
+        let saved = if first { checkpoint::save_lookup(self, place.with_extension(FILE)) } else { Ok(()) };
+        self.comm().max(0)?;
+        saved
+    }
+}
+
 /// Tables in a group.
 struct Shared<'a> {
     /// Positions of the tables in the task's list.
     tables: Vec<usize>,
-    group: Box<dyn Lookup + 'a>,
+    group: Box<dyn Held + 'a>,
     cached: bool,
+    /// Whether every rank has the whole.
+    replicated: bool,
     /// Memory against FP32 weights by the formula of Yang 2020.
     formula: f64,
 }
@@ -104,9 +149,28 @@ impl<'a> Tables<'a> {
         groups.try_for_each(|one| one.group.backward_scaled(GradSlice::F16(&one.joined(gradients)), scaler))
     }
 
-    /// The groups in a fixed order.
-    pub(crate) fn groups(&mut self) -> impl Iterator<Item = &mut (dyn Lookup + 'a)> {
-        self.shared.iter_mut().map(|shared| &mut *shared.group)
+    /// Sets the learning rate from the next backward on.
+    pub(crate) fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.shared.iter_mut().try_for_each(|shared| shared.group.set_learning_rate(lr))
+    }
+
+    /// Writes checkpoints of the groups, in a fixed order, to a folder.
+    pub(crate) fn save(&mut self, folder: &Path) -> Result<(), Error> {
+        self.of_groups(folder, |group, place| group.save(place))
+    }
+
+    /// Loads what [`save`](Self::save) wrote.
+    pub(crate) fn load(&mut self, folder: &Path) -> Result<(), Error> {
+        self.of_groups(folder, |group, place| group.load(place))
+    }
+
+    fn of_groups(
+        &mut self,
+        folder: &Path,
+        call: impl Fn(&mut dyn Held, &Path) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut groups = self.shared.iter_mut().enumerate();
+        groups.try_for_each(|(at, shared)| call(&mut *shared.group, &folder.join(format!("group-{at}"))))
     }
 
     /// The hit rate of the tables with a cache; `None` without any.
@@ -125,10 +189,15 @@ impl<'a> Tables<'a> {
         Ok(each.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().sum())
     }
 
-    /// The memory of the tables, on all ranks together.
+    /// The memory of the tables, on all ranks together. An array that every rank has counts once, so that the figures do not depend on their number.
     pub(crate) fn memory(&self) -> Result<Memory, Error> {
-        let own = self.shared.iter().map(|shared| shared.group.memory());
-        let own: Vec<u64> = own.flat_map(|memory| [memory.rows * u64::from(memory.dim) * 4, memory.kept()]).collect();
+        let first = self.ranks.is_none_or(|ranks| ranks.rank() == 0);
+        let own = self.shared.iter().map(|shared| (shared.group.memory(), first || !shared.replicated));
+        let own: Vec<u64> = own
+            .flat_map(|(memory, counts)| {
+                [memory.rows * u64::from(memory.dim) * 4, memory.kept()].map(|bytes| if counts { bytes } else { 0 })
+            })
+            .collect();
         let all = self.ranks.map_or_else(|| Ok(own.clone()), |ranks| ranks.total(&own))?;
         let (mut plain, mut formula, mut kept) = (0.0, 0.0, 0.0);
         for (shared, bytes) in self.shared.iter().zip(all.chunks(2)) {
@@ -192,18 +261,13 @@ impl Fresh<'_> {
         match kind {
             Kind::Rows(setting) => self.rows(tables, setting, device, ranks),
             Kind::Robe(robe) => {
-                anyhow::ensure!(
-                    ranks.is_none(),
-                    "--table {}: wanted rows over ranks, found an array; train it on one rank",
-                    robe.label()
-                );
                 let config = self.array(&tables, robe)?;
-                let group: Box<dyn Lookup> = match device {
-                    Device::Cpu => Box::new(CpuRobeGroup::new(config)?),
-                    Device::Gpu(context) => Box::new(RobeGroup::new(context, config)?),
+                let group = match device {
+                    Device::Cpu => replicated(CpuRobeGroup::new(config)?, ranks)?,
+                    Device::Gpu(context) => replicated(RobeGroup::new(context, config)?, ranks)?,
                 };
                 let formula = group.memory().formula;
-                Ok(Shared { tables, group, cached: false, formula })
+                Ok(Shared { tables, group, cached: false, replicated: ranks.is_some(), formula })
             }
         }
     }
@@ -253,7 +317,7 @@ impl Fresh<'_> {
         let share = f64::from(config.cache_rows) / config.total_rows() as f64;
         let formula = memory_factor(config.dim, config.precision, share, config.policy);
         let cached = config.cache_rows > 0;
-        let group: Box<dyn Lookup + 'r> = match device {
+        let group: Box<dyn Held + 'r> = match device {
             Device::Cpu => placed(config, ranks, move |config| {
                 let of = config.clone();
                 CpuGroup::filled(config, &|row: u32, dim: usize, out: &mut [f32]| first_values(&of, row, dim, out))
@@ -267,19 +331,30 @@ impl Fresh<'_> {
                 })?
             }
         };
-        Ok(Shared { tables, group, cached, formula })
+        Ok(Shared { tables, group, cached, replicated: false, formula })
     }
 }
 
 /// Makes a group, whole or as this rank's part of it.
-fn placed<'r, S: Shard + 'static>(
+fn placed<'r, S: Shard + Held + 'static>(
     config: GroupConfig,
     ranks: Option<Ranks<'r>>,
     mut make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
-) -> Result<Box<dyn Lookup + 'r>, Error> {
+) -> Result<Box<dyn Held + 'r>, Error> {
     Ok(match ranks {
         Some(ranks) => Box::new(dist::Group::new(ranks, config, ranks.shards, make)?.with_wire(ranks.wire)?),
         None => Box::new(make(config)?),
+    })
+}
+
+/// An array, of which every rank has the whole if there are several.
+fn replicated<'r, L: SharedArray + Held + 'static>(
+    array: L,
+    ranks: Option<Ranks<'r>>,
+) -> Result<Box<dyn Held + 'r>, Error> {
+    Ok(match ranks {
+        Some(ranks) => Box::new(dist::Replicated::new(ranks, array)?),
+        None => Box::new(array),
     })
 }
 

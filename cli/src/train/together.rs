@@ -1,6 +1,5 @@
 //! `train` over the ranks of a job: each rank makes the same runs, with its own part of every batch; rank 0 shows the results.
 
-use super::checkpoints::Keep;
 use super::compare;
 use super::journal::{self, Record};
 use super::options::CompareArgs;
@@ -38,10 +37,6 @@ impl OverRanks {
         let args = &self.compare;
         let one = "it has no effect over ranks yet; leave it out, or train on one rank with hotrow";
         let given = [
-            ("--loss-scale", args.run.loss_scale.0.is_some()),
-            ("--checkpoint-every", args.checkpoint_every.is_some()),
-            ("--resume", args.resume.is_some()),
-            ("--out", args.out.is_some()),
             ("--seconds", args.seconds.is_some()),
             ("--jobs", args.run.jobs.is_some()),
             ("several --batch sizes", args.batch.len() > 1),
@@ -65,23 +60,27 @@ impl OverRanks {
     fn train(&self, comm: &mut dyn Comm) -> Result<(), Failure> {
         let (options, args) = (&self.options, &self.compare);
         let first = comm.rank() == 0;
-        let training = Training::open(options, &args.run, args.batch.first().copied())?;
+        let comm = RefCell::new(comm as &mut dyn Comm);
+        let ranks = Ranks::new(&comm, self.shards, self.wire.options());
+        let training = Training::open(options, &args.run, args.batch.first().copied(), Some(ranks))?;
         if first && args.run.task.task.is_none() {
             output::note(&format!("no --task: {}", training.task.about().source));
         }
         let setups = compare::setups(&args.lists, &args.table, &training)?;
         let runs = journal::each(&setups, &training.seeds);
         let each = training.options.steps(&*training.task);
+        if first {
+            compare::check_folders(options, args, &runs)?;
+        }
         let progress = first.then(|| Progress::new(training.task.about().name, each * runs.len() as u64));
         let watch = |steps| progress.iter().for_each(|progress| progress.advance(steps));
         let mut records = Vec::with_capacity(runs.len());
         let plans: Vec<_> =
             runs.iter().map(|(setup, _)| (setup.choice(training.tables()), training.options_of(setup))).collect();
-        let comm = RefCell::new(comm as &mut dyn Comm);
-        let ranks = Ranks::new(&comm, self.shards, self.wire.options());
         for ((setup, seed), (choice, options)) in runs.iter().zip(&plans) {
             let choice = choice.as_ref().map_err(|reason| Failure::Usage(reason.clone()))?;
-            let outcome = run::run(&*training.task, choice, *seed, options, &Keep::default(), &watch, Some(ranks))?;
+            let keep = compare::keep(args, setup, *seed);
+            let outcome = run::run(&*training.task, choice, *seed, options, &keep, &watch, Some(ranks))?;
             let subject = training.subject();
             records.push(Record { subject, setup: setup.clone(), seed: *seed, outcome: Some(outcome), failure: None });
         }

@@ -3,6 +3,7 @@
 use super::checkpoints::Keep;
 use super::journal::{Journal, Record, Run, Subject};
 use super::options::RunArgs;
+use super::ranks::Ranks;
 use super::run::{self, End, RunOptions};
 use super::setting::{SMALL_TABLE, Setup};
 use super::tables::Device;
@@ -33,20 +34,15 @@ pub(crate) struct Training {
 }
 
 impl Training {
-    /// Loads the task's data. Options that were not given get the task's defaults.
-    pub(crate) fn open(options: &Options, args: &RunArgs, batch: Option<u32>) -> Result<Self, Failure> {
+    /// Loads the task's data, or what this rank needs of it. Options that were not given get the task's defaults.
+    pub(crate) fn open(
+        options: &Options,
+        args: &RunArgs,
+        batch: Option<u32>,
+        ranks: Option<Ranks<'_>>,
+    ) -> Result<Self, Failure> {
         let (name, data) = (args.task.name(options), options.data());
-        let task = tasks::open(name, &args.task, &Source { data: data.as_deref(), seed: options.seed })?;
-        let device = match options.backend {
-            Backend::Gpu => Device::Gpu(adapter::open_best(adapter::Wanted::Any)?),
-            Backend::Cpu => Device::Cpu,
-            Backend::Auto => adapter::open_best(adapter::Wanted::Hardware).map_or(Device::Cpu, Device::Gpu),
-        };
-        let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        // A GPU makes one run at a time.
-        let jobs = args.jobs.map_or(if matches!(device, Device::Cpu) { cores } else { 1 }, |jobs| jobs as usize);
-        let (own, first) = (task.about().hyper, options.seed);
-        let hyper = Hyper {
+        let hyper = |own: &Hyper| Hyper {
             batch: batch.map_or(own.batch, |batch| batch as usize),
             epochs: args.epochs.unwrap_or(own.epochs),
             optimizer: args.optimizer.unwrap_or(own.optimizer),
@@ -55,9 +51,24 @@ impl Training {
             dense_lr: args.dense_lr.unwrap_or(own.dense_lr),
             decay: args.decay.unwrap_or(own.decay),
         };
-        let (limit, scaling) = (args.task.limit(), args.loss_scale);
+        let (limit, first) = (args.task.limit(), options.seed);
+        let seeds: Vec<u64> = (0..u64::from(args.seeds)).map(|k| first.wrapping_add(k)).collect();
+        let needed = |count: usize, own: &Hyper| {
+            let samples = limit.map_or(count, |limit| limit.min(count));
+            ranks.map(|ranks| run::needed(ranks, samples, &hyper(own), &seeds, SAMPLES))
+        };
+        let source = Source { data: data.as_deref(), seed: options.seed };
+        let task = tasks::open(name, &args.task, &source, &needed)?;
+        let device = match options.backend {
+            Backend::Gpu => Device::Gpu(adapter::open_best(adapter::Wanted::Any)?),
+            Backend::Cpu => Device::Cpu,
+            Backend::Auto => adapter::open_best(adapter::Wanted::Hardware).map_or(Device::Cpu, Device::Gpu),
+        };
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        // A GPU makes one run at a time.
+        let jobs = args.jobs.map_or(if matches!(device, Device::Cpu) { cores } else { 1 }, |jobs| jobs as usize);
+        let (hyper, scaling) = (hyper(&task.about().hyper), args.loss_scale);
         let options = RunOptions { hyper, end: End::Epochs, limit, scaling, device };
-        let seeds = (0..u64::from(args.seeds)).map(|k| first.wrapping_add(k)).collect();
         Ok(Self { name, task, options, seeds, jobs })
     }
 

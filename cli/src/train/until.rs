@@ -44,7 +44,7 @@ struct Plan<'a> {
 /// Trains the settings and the full table, and prints the comparison.
 pub(super) fn run(options: &Options, args: &UntilArgs) -> Result<(), Failure> {
     args.check(options)?;
-    let mut training = Training::open(options, &args.run, args.size.batch)?;
+    let mut training = Training::open(options, &args.run, args.size.batch, None)?;
     training.options.hyper.decay = false;
     let setups = compare::setups(&args.lists, &args.table, &training)?;
     if let Some(folder) = &args.out {

@@ -32,7 +32,7 @@ impl Model<'_> {
             let embedded: Vec<Var> = shaped(&about.tables, outputs, Var::from_vec)?;
             let tensors: Vec<Tensor> = embedded.iter().map(|var| var.as_tensor().clone()).collect();
             let loss = dense::loss(&self.dense.logits(&tensors, part)?, part, about.target)?;
-            let gradients = loss.backward()?;
+            let gradients = self.gradients(&loss)?;
             for (of_table, var) in of_tables.iter_mut().zip(&embedded) {
                 of_table.extend(summed(var, &gradients, part.samples)?);
             }
@@ -42,7 +42,6 @@ impl Model<'_> {
             sum.push(loss.to_scalar::<f32>()? * part.samples as f32);
             sums.push(sum);
         }
-        self.tables.backward(&of_tables)?;
         let mut sum = ranks.sum(sums)?;
         let loss = f64::from(sum.pop().unwrap_or(f32::NAN)) / samples.len() as f64;
         let mut rest = &sum[..];
@@ -53,7 +52,7 @@ impl Model<'_> {
             let mean: Vec<f32> = values.iter().map(|value| value / samples.len() as f32).collect();
             gradients.push(Some(Tensor::from_vec(mean, var.shape(), &candle_core::Device::Cpu)?));
         }
-        self.optimizer.step(&vars, &gradients, 1.0)?;
+        self.update(&of_tables, &gradients)?;
         self.steps += 1;
         Ok((loss, samples.len()))
     }

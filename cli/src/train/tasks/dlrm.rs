@@ -10,11 +10,11 @@ use super::args::TaskArgs;
 use super::cardinalities::Cardinalities;
 use crate::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use crate::train::metrics::Score;
-use crate::train::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
+use crate::train::task::{About, Bags, Batch, Dense, Hyper, Needed, TableSpec, Target, Task};
 use candle_core::Result;
 use hotrow::{Init, OptimizerKind, Pooling};
 use model::Model;
-use sample::Sample;
+use sample::{Kept, Sample};
 use std::ops::Range;
 
 const DIM: u32 = 16;
@@ -35,21 +35,26 @@ const TEST: usize = 30_000;
 #[derive(Debug)]
 pub(crate) struct Dlrm {
     about: About,
-    train: Vec<Sample>,
+    train: Kept,
     test: Vec<Sample>,
 }
 
 impl Dlrm {
-    pub(crate) fn open(args: &TaskArgs, seed: u64) -> anyhow::Result<Self> {
+    pub(crate) fn open(
+        args: &TaskArgs,
+        seed: u64,
+        needed: &dyn Fn(usize, &Hyper) -> Option<Vec<u32>>,
+    ) -> anyhow::Result<Self> {
+        let needed: Needed<'_> = &|count| needed(count, &HYPER);
         let cardinalities = args.cardinalities.clone().unwrap_or_default();
         let dim = args.dim.unwrap_or(DIM);
         if let Some(path) = &args.criteo {
-            let samples = criteo::read(path, &cardinalities.rows, args.limit())?;
+            let samples = criteo::read(path, &cardinalities.rows, args.limit(), needed)?;
             let source = format!("{}: Criteo's click log", path.display());
             return Ok(Self::new(&source, samples, &cardinalities, dim, None));
         }
         let train = args.limit().map_or(TRAIN, |limit| limit.max(TRAIN));
-        Self::generated(&cardinalities, dim, [train, TEST], seed)
+        Self::generated(&cardinalities, dim, [train, TEST], seed, needed)
     }
 
     /// The generated set with these numbers of training and test samples.
@@ -58,6 +63,7 @@ impl Dlrm {
         dim: u32,
         [train, test]: [usize; 2],
         seed: u64,
+        needed: Needed<'_>,
     ) -> anyhow::Result<Self> {
         let set = planted::generate(&cardinalities.rows, train, test, seed)?;
         let (entropy, blind, Score { loss, auc, .. }) = (set.entropy(), set.blind_loss(), set.score());
@@ -66,12 +72,14 @@ impl Dlrm {
              drawn), AUC {:.4}; with no features at all: {blind:.4}",
             auc.unwrap_or(f64::NAN)
         );
-        Ok(Self::new(&source, [set.train, set.test], cardinalities, dim, Some([blind, entropy])))
+        let mut kept = Kept::new(train, needed)?;
+        set.train.into_iter().for_each(|sample| kept.push(sample));
+        Ok(Self::new(&source, (kept, set.test), cardinalities, dim, Some([blind, entropy])))
     }
 
     fn new(
         source: &str,
-        [train, test]: [Vec<Sample>; 2],
+        (train, test): (Kept, Vec<Sample>),
         cardinalities: &Cardinalities,
         dim: u32,
         bounds: Option<[f64; 2]>,
@@ -90,11 +98,11 @@ impl Dlrm {
         };
         let about = About {
             name: "dlrm",
-            source: format!("{source}; {} samples to train, {} to test; {cardinalities}", train.len(), test.len()),
+            source: format!("{source}; {} samples to train, {} to test; {cardinalities}", train.count, test.len()),
             tables: cardinalities.rows.iter().enumerate().map(table).collect(),
             target: Target::Binary,
             hyper: HYPER,
-            train: train.len(),
+            train: train.count,
             test: test.len(),
             bounds,
         };
@@ -118,7 +126,7 @@ impl Task for Dlrm {
     }
 
     fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
-        batch(samples.iter().map(|&sample| &self.train[sample as usize]))
+        batch(samples.iter().map(|&sample| self.train.at(sample)))
     }
 
     fn test_batch(&self, samples: Range<usize>) -> Batch {
@@ -140,12 +148,13 @@ mod tests {
     use crate::train::training::fingerprint;
 
     fn small() -> Dlrm {
-        Dlrm::generated(&"300".parse().unwrap(), 8, [8000, 4000], 1).unwrap()
+        Dlrm::generated(&"300".parse().unwrap(), 8, [8000, 4000], 1, &|_| None).unwrap()
     }
 
     #[test]
     fn other_data_of_the_same_size_have_another_fingerprint() {
-        let of = |seed| fingerprint(&Dlrm::generated(&"300".parse().unwrap(), 8, [1500, 500], seed).unwrap());
+        let of =
+            |seed| fingerprint(&Dlrm::generated(&"300".parse().unwrap(), 8, [1500, 500], seed, &|_| None).unwrap());
         assert_eq!(of(1).len(), 8);
         assert_eq!(of(1), of(1));
         assert_ne!(of(1), of(2));
@@ -159,10 +168,10 @@ mod tests {
         assert_eq!(batch.bags.len(), task.about.tables.len());
         for (table, bags) in batch.bags.iter().enumerate() {
             assert_eq!(bags.offsets, [0, 1, 2, 3]);
-            assert_eq!(bags.indices, [5, 3, 5].map(|sample| task.train[sample].rows[table]));
+            assert_eq!(bags.indices, [5, 3, 5].map(|sample| task.train.at(sample).rows[table]));
             assert!(bags.indices.iter().all(|&row| row < task.about.tables[table].rows));
         }
-        assert_eq!(batch.dense[CRITEO_COUNTS..2 * CRITEO_COUNTS], task.train[3].dense);
+        assert_eq!(batch.dense[CRITEO_COUNTS..2 * CRITEO_COUNTS], task.train.at(3).dense);
         assert_eq!(task.test_batch(7..9).labels, [7, 8].map(|sample| u32::from(task.test[sample].label)));
     }
 

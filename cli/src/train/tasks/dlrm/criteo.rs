@@ -1,7 +1,8 @@
 //! Turns the lines of Criteo's click logs into samples.
 
-use super::sample::Sample;
+use super::sample::{Kept, Sample};
 use crate::trace::{CRITEO_CATEGORIES, CriteoFile};
+use crate::train::task::Needed;
 use anyhow::{Context as _, ensure};
 use hotrow::hash::fmix32;
 use std::collections::HashMap;
@@ -14,12 +15,13 @@ const PARTS: usize = 7;
 const NUMBERED: u32 = 1000;
 
 /// Reads the training and test samples of a file. The last seventh of the lines is the test set; `limit` keeps the first samples of the
-/// training set. Errors name the file and the line.
+/// training set, of which those are kept that are `needed`. Errors name the file and the line.
 pub(super) fn read(
     path: &Path,
     rows: &[u32; CRITEO_CATEGORIES],
     limit: Option<usize>,
-) -> anyhow::Result<[Vec<Sample>; 2]> {
+    needed: Needed<'_>,
+) -> anyhow::Result<(Kept, Vec<Sample>)> {
     // The file is read twice. Counting first saves memory and gives the exact start of the test set.
     let mut lines = 0;
     let mut file = CriteoFile::open(path)?;
@@ -33,29 +35,26 @@ pub(super) fn read(
          or the wrong one, get it again"
     );
     let train = (lines - test).min(limit.unwrap_or(usize::MAX));
-    let mut parts = [Vec::new(), Vec::new()];
-    for (part, samples) in parts.iter_mut().zip([train, test]) {
-        part.try_reserve_exact(samples).ok().with_context(|| {
-            let (all, bytes) = (train + test, size_of::<Sample>());
-            format!(
-                "{name}: wanted memory for {all} samples of {bytes} bytes, found too little; take fewer with --limit N"
-            )
-        })?;
-    }
+    let short = || {
+        let (all, bytes) = (train + test, size_of::<Sample>());
+        format!("{name}: wanted memory for {all} samples of {bytes} bytes, found too little; take fewer with --limit N")
+    };
+    let mut kept = Kept::new(train, needed).with_context(short)?;
+    let mut tested = Vec::new();
+    tested.try_reserve_exact(test).with_context(short)?;
     let mut tables = rows.map(|rows| Rows { rows, numbered: HashMap::new() });
     let mut file = CriteoFile::open(path)?;
     for number in 0.. {
         let Some(line) = file.next_line()? else { break };
-        let part = match number {
-            _ if number < train => 0,
-            _ if number < lines - test => continue, // beyond the limit
-            _ => 1,
-        };
+        if (train..lines - test).contains(&number) {
+            continue; // beyond the limit
+        }
         let mut categories = line.categories()?.into_iter();
         let rows = tables.each_mut().map(|table| table.of(categories.next().flatten()));
-        parts[part].push(Sample::new(line.counts()?, rows, line.label()?));
+        let sample = Sample::new(line.counts()?, rows, line.label()?);
+        if number < train { kept.push(sample) } else { tested.push(sample) }
     }
-    Ok(parts)
+    Ok((kept, tested))
 }
 
 /// Maps the categories of a field to the rows of its table. Row 0 is the missing category.
@@ -114,10 +113,15 @@ mod tests {
     #[test]
     fn lines_become_samples() {
         let dir = TempDir::new().unwrap();
+        // All training samples, and the test samples.
+        let whole = |text: &str, limit| {
+            let (train, test) = read(&write(&dir, text), &ROWS, limit, &|_| None).unwrap();
+            ((0..train.count as u32).map(|place| *train.at(place)).collect::<Vec<Sample>>(), test)
+        };
         let text: String =
             (0..15).map(|i| line(&(i % 2).to_string(), &(i - 1).to_string(), &format!("{i:x}"))).collect();
         for text in [text.clone(), text.replace('\n', "\r\n"), text.trim_end().to_owned()] {
-            let [train, test] = read(&write(&dir, &text), &ROWS, None).unwrap();
+            let (train, test) = whole(&text, None);
             assert_eq!((train.len(), test.len()), (13, 2), "15 lines: the last 2 are the last seventh");
             assert_eq!((train[0].label, train[1].label, test[1].label), (false, true, false));
             // Counts -1, 0, 1, 2; negative ones become 0.
@@ -131,11 +135,15 @@ mod tests {
             // A large table hashes.
             assert_eq!(test[1].rows[25], 1 + fmix32(14) % 4999);
         }
-        let limited = read(&write(&dir, &text), &ROWS, Some(3)).unwrap();
-        let whole = read(&write(&dir, &text), &ROWS, None).unwrap();
-        assert_eq!(limited[0], whole[0][..3]);
-        assert_eq!(limited[1].len(), whole[1].len());
-        assert!(limited[1].iter().zip(&whole[1]).all(|(limited, whole)| limited.label == whole.label));
+        let (limited, whole) = (whole(&text, Some(3)), whole(&text, None));
+        assert_eq!(limited.0, whole.0[..3]);
+        assert_eq!(limited.1.len(), whole.1.len());
+        assert!(limited.1.iter().zip(&whole.1).all(|(limited, whole)| limited.label == whole.label));
+        // A part keeps its samples; categories are numbered by all lines.
+        let (part, test) = read(&write(&dir, &text), &ROWS, None, &|count| Some(vec![2, count as u32 - 1])).unwrap();
+        assert_eq!((part.count, part.held(), test == whole.1), (13, 2, true));
+        assert!([2, 12].iter().all(|&place| *part.at(place) == whole.0[place as usize]));
+        assert!(std::panic::catch_unwind(|| *part.at(3)).is_err(), "it is not there");
     }
 
     #[test]
@@ -166,9 +174,9 @@ mod tests {
             (good.clone() + &line("1", "x", "ab"), "\"x\" in line 7"),
             (good.replacen("1\t", "", 6) + &line("1", "3", "ab"), "no label\" in line 1"),
         ] {
-            let error = read(&write(&dir, &content), &ROWS, None).unwrap_err().to_string();
+            let error = read(&write(&dir, &content), &ROWS, None, &|_| None).unwrap_err().to_string();
             assert!(error.contains("day.txt: wanted") && error.contains(found) && error.contains("; "), "{error}");
         }
-        assert!(read(&write(&dir, &line("1", "3", "ab").repeat(7)), &ROWS, None).is_ok());
+        assert!(read(&write(&dir, &line("1", "3", "ab").repeat(7)), &ROWS, None, &|_| None).is_ok());
     }
 }
