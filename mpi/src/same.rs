@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use clap::Args;
 use hotrow::{CpuGroup, dist::Comm as _};
-use hotrow_harness::ranks::{Listed, Share, listed, on_rank};
+use hotrow_harness::ranks::{Listed, Share, listed, on_rank, on_rank_ahead};
 
 use crate::{comm::Mpi, job::Outcome};
 
@@ -20,17 +20,25 @@ pub(crate) struct Same {
     /// Makes gradients wrong, to show that the files then differ.
     #[arg(long)]
     spoil: bool,
+    /// Prefetches each batch while the one before waits for its backward.
+    #[arg(long)]
+    ahead: bool,
 }
 
-/// Writes, of each run, the checkpoint (rows, states, tags, counters), the outputs and the gradients of the weights of each piece of the batches, and what all ranks read. A piece's file comes
-/// from the rank that has it.
+/// Writes, of each run, the checkpoint (rows, states, tags, counters), the outputs and the gradients of the weights of each piece of the batches, and what
+/// all ranks read. A piece's file comes from the rank that has it.
 pub(crate) fn run(comm: &mut Mpi, same: &Same) -> Outcome {
     let runs = listed();
     for Listed { name, config, wire, batches } in &runs {
         let folder = same.out.join(name);
         fs::create_dir_all(&folder)?;
         let save = folder.join("checkpoint");
-        let found = on_rank(&mut *comm, (config, SHARDS, *wire), batches, same.spoil, CpuGroup::new, Some(&save));
+        let (shape, save) = ((config, SHARDS, *wire), Some(save.as_path()));
+        let found = if same.ahead {
+            on_rank_ahead(&mut *comm, shape, batches, same.spoil, CpuGroup::new, save)
+        } else {
+            on_rank(&mut *comm, shape, batches, same.spoil, CpuGroup::new, save)
+        };
         let Share { outputs, of_weights, counters, rows, .. } = found.map_err(|error| format!("{name}: {error}"))?;
         let mut text = String::new();
         for (what, steps) in [("outputs", &outputs), ("weight-gradients", &of_weights)] {

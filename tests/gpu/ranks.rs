@@ -1,7 +1,7 @@
 //! Groups over several ranks, on a device: the same bits for every number of ranks, and those of a plain group with one shard.
 
 use hotrow::{
-    CpuGroup, Embedding, Error, Group, GroupConfig, Init, Lookup, Optimizer, Placement, Policy, Precision,
+    CpuGroup, Error, Group, GroupConfig, Init, Lookup, Optimizer, Placement, Policy, Precision,
     dist::{self, Shard, Threads, WireForm, WireOptions},
 };
 use hotrow_harness::{
