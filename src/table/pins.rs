@@ -233,6 +233,9 @@ mod tests {
         let plan = planned(Policy::Static, held, &[0, 1], &[2, 8], 4);
         assert_eq!((plan.loads.as_slice(), plan.evicted.as_slice()), (&[(0, 8)][..], &[1][..]));
         assert_eq!(plan.ways[12..], [PINNED, PINNED, 0, 0]);
+        // A row that was not pinned stays, whatever the policy.
+        let plan = planned(Policy::Static, held, &[1], &[2], 4);
+        assert_eq!((plan.loads.len(), plan.evicted.len(), &plan.ways[..2]), (0, 0, &[1, 2][..]));
     }
 
     #[test]
