@@ -224,3 +224,148 @@ fn differing_tables(ours: &[u32], theirs: &[u32]) -> [String; 2] {
         Some(at) => [ours, theirs].map(|tables| format!("table {at} with {} rows", tables[at])),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::config::{OutOfRange, Policy, Pooling, Precision, RandomBits, Rounding};
+
+    type Texts = HashMap<&'static str, String>;
+
+    fn read(texts: &Texts) -> Result<GroupConfig, Error> {
+        Fields { path: Path::new("file"), text: &|field| texts.get(field).map(String::as_str) }.config()
+    }
+
+    /// The field that an error names.
+    fn named<T>(result: Result<T, Error>) -> &'static str {
+        match result {
+            Err(Error::Checkpoint { what, .. }) => what,
+            Err(error) => panic!("{error}"),
+            Ok(_) => "",
+        }
+    }
+
+    /// No field has the value of a new configuration.
+    fn unlike() -> GroupConfig {
+        let mut config = GroupConfig::new(&[100, 300], 12)
+            .with_features(vec![1, 0, 1])
+            .with_precision(Precision::Int4)
+            .with_state(Some(StatePrecision::Int8))
+            .with_rounding(Rounding::Nearest)
+            .with_random_bits(RandomBits::Eight)
+            .with_cache_rows(50)
+            .with_ways(8)
+            .with_policy(Policy::Lfu)
+            .with_counter_bits(CounterBits::Sixteen)
+            .with_pooling(Pooling::Mean)
+            .with_optimizer(
+                Optimizer::adam(0.25)
+                    .with_eps(0.125)
+                    .with_weight_decay(0.0625)
+                    .with_decoupled(true)
+                    .with_beta1(0.75)
+                    .with_beta2(0.875)
+                    .with_own_count(true)
+                    .with_clip_value(Some(3.0))
+                    .with_clip_norm(Some(5.0)),
+            )
+            .with_out_of_range(OutOfRange::Skip)
+            .with_seed(12);
+        config.stripe = Stripe { shift: 2, first: 3 };
+        config
+    }
+
+    #[test]
+    fn every_field_reads_back() {
+        let texts: Texts = of(&unlike()).into_iter().collect();
+        assert_eq!((texts.len(), read(&texts)), (25, Ok(unlike())));
+        for field in texts.keys() {
+            let usual = ["ways", "counter_bits", "state", "stripe", "clip_value", "clip_norm"];
+            let (mut without, mut bad) = (texts.clone(), texts.clone());
+            without.remove(field);
+            let settings = ["decoupled", "beta1", "beta2", "own_count"];
+            let may_lack = usual.contains(field) || settings.contains(field);
+            assert_eq!(named(read(&without)), if may_lack { "" } else { field });
+            // Another configuration comes out, so the field does count.
+            assert!(!may_lack || read(&without) != Ok(unlike()), "{field}");
+            bad.insert(field, "?".into());
+            assert_eq!(named(read(&bad)), *field);
+        }
+    }
+
+    #[test]
+    fn usual_fields_are_left_out() {
+        let usual = GroupConfig::new(&[100, 300], 12);
+        let texts: Texts = of(&usual).into_iter().collect();
+        assert_eq!((texts.len(), read(&texts)), (17, Ok(usual.clone())));
+        let adam: Texts =
+            of(&usual.clone().with_optimizer(Optimizer::adam(0.1).with_clip_norm(Some(2.0)))).into_iter().collect();
+        assert_eq!((adam.len(), adam.get("clip_norm").map(String::as_str)), (18, Some("2.0")));
+        let without = |field| {
+            let mut texts = texts.clone();
+            texts.remove(field);
+            read(&texts)
+        };
+        assert_eq!((without("ways"), without("counter_bits")), (Ok(usual.clone()), Ok(usual)));
+    }
+
+    #[test]
+    fn a_stripe_begins_below_its_step() {
+        for (shift, first) in [(0, 0), (1, 1), (4, 15), (31, (1 << 31) - 1)] {
+            assert_eq!(to_stripe(&stripe(Stripe { shift, first })), Some(Stripe { shift, first }));
+        }
+        for text in ["[0,1]", "[4,16]", "[32,0]", "[4]", "[4,1,1]", "", "4,1"] {
+            assert_eq!(to_stripe(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_would_change_the_bits_is_named() {
+        type Change = fn(&mut GroupConfig);
+        let check = |change: Change| {
+            let mut theirs = unlike();
+            change(&mut theirs);
+            named(check_same(Path::new("file"), &unlike(), &theirs))
+        };
+        let wrong: [(&str, Change); 14] = [
+            ("tables", |config| config.tables[1] = 301),
+            ("tables", |config| config.tables = vec![400]),
+            ("dim", |config| config.dim = 13),
+            ("precision", |config| config.precision = Precision::Int2),
+            ("rounding", |config| config.rounding = Rounding::Stochastic),
+            ("random_bits", |config| config.random_bits = RandomBits::Sixteen),
+            ("cache_rows", |config| config.cache_rows = 57),
+            ("cache_rows", |config| config.cache_rows = 0),
+            ("policy", |config| config.policy = Policy::Lru),
+            ("counter_bits", |config| config.counter_bits = CounterBits::Eight),
+            ("optimizer", |config| config.optimizer.kind = OptimizerKind::RowWiseAdam),
+            ("own_count", |config| config.optimizer.own_count = false),
+            ("seed", |config| config.seed = 13),
+            ("stripe", |config| config.stripe.first = 2),
+        ];
+        for (field, change) in wrong {
+            assert_eq!(check(change), field);
+        }
+        let free: [Change; 5] = [
+            |_| (),
+            |config| config.cache_rows = 56,
+            |config| config.optimizer.lr = 1.0,
+            |config| config.pooling = Pooling::Sum,
+            |config| config.features.clear(),
+        ];
+        assert!(free.into_iter().all(|change| check(change).is_empty()));
+        assert_eq!(differing_tables(&[1, 2, 3], &[1, 5, 4]), ["table 1 with 2 rows", "table 1 with 5 rows"]);
+        assert_eq!(differing_tables(&[1], &[1, 5]), ["1 tables", "2 tables"]);
+        assert_eq!(differing_tables(&[1], &[1]), ["", ""]);
+    }
+
+    #[test]
+    fn a_shared_array_s_states_must_be_equal_only_if_there_are_any() {
+        let config = robe::Config::new(&[100], 4, 64, 4);
+        let state = |config: &robe::Config| of_robe(config).into_iter().find(|field| field.0 == "state").unwrap().2;
+        assert!(!state(&config.clone().with_optimizer(Optimizer::sgd(0.1))));
+        assert!(state(&config.with_optimizer(Optimizer::adagrad(0.1))));
+    }
+}

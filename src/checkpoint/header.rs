@@ -174,3 +174,143 @@ pub(crate) fn foreign(path: &Path, what: &'static str, found: &(impl std::fmt::D
     let wanted = format!("a safetensors file of format {FORMAT:?}");
     fault(path, what, wanted, found, FOREIGN)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::config::{Optimizer, Policy, Precision};
+
+    /// Two sets of 32 ways, 120 rows of 5 INT8 weights; AdaGrad's sums are FP16.
+    fn config() -> GroupConfig {
+        GroupConfig::new(&[50, 70], 5)
+            .with_cache_rows(40)
+            .with_policy(Policy::Lfu)
+            .with_precision(Precision::Int8)
+            .with_optimizer(Optimizer::adagrad(0.5))
+            .with_seed(9)
+    }
+
+    fn contents() -> Contents {
+        Contents { config: config(), step: 77 }
+    }
+
+    fn of(config: &GroupConfig) -> Vec<Tensor> {
+        tensors(config, &Layout::new(config, u64::MAX).unwrap())
+    }
+
+    /// The header as JSON, without its length.
+    fn header() -> Value {
+        serde_json::from_slice(&write(&contents(), &of(&config()))[8..]).unwrap()
+    }
+
+    fn parse(header: &Value) -> Result<Found, Error> {
+        Found::parse(Path::new("file"), header.to_string().as_bytes())
+    }
+
+    /// The field that an error names.
+    fn named<T>(result: Result<T, Error>) -> &'static str {
+        match result {
+            Err(Error::Checkpoint { what, .. }) => what,
+            Err(error) => panic!("{error}"),
+            Ok(_) => "",
+        }
+    }
+
+    fn understood(header: &Value) -> &'static str {
+        named(parse(header).and_then(|found| found.understand(Path::new("file"))))
+    }
+
+    #[test]
+    fn tensors_lie_one_behind_another() {
+        let bytes = |config: &GroupConfig| of(config).iter().map(|t| (t.name, t.bytes())).collect::<Vec<_>>();
+        // 8 + 5 x 2 + 5 bytes, rounded up to words, are the stride of a record.
+        let all = [
+            ("counters", 2 * 11 * 8),
+            ("ways", 2 * 4 * 32 * 4),
+            ("cache", 64 * 10 * 4),
+            ("records", 120 * 24),
+            ("frequencies", 120 * 4),
+        ];
+        assert_eq!(bytes(&config()), all);
+        let lru = config().with_policy(Policy::Lru).with_cache_rows(0);
+        assert_eq!(bytes(&lru), [all[0], all[3]]);
+
+        let places = places(&of(&config()));
+        let mut end = 0;
+        for (place, (name, bytes)) in places.iter().zip(all.into_iter().chain([(CHECKSUMS, 6 * 4)])) {
+            assert_eq!((place.0, place.3), (name, [end, end + bytes]));
+            end += bytes;
+        }
+        let found = parse(&header()).unwrap();
+        assert_eq!(found.data_bytes(), end);
+        assert_eq!(found.checksum_bytes(Path::new("file")), Ok(24));
+    }
+
+    #[test]
+    fn a_header_reads_back() {
+        let bytes = write(&contents(), &of(&config()));
+        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        assert_eq!(length as usize + 8, bytes.len());
+        assert!(length.is_multiple_of(8) && bytes[8] == b'{' && bytes[bytes.len() - 8..].contains(&b'}'));
+        // Padding is less than 8 spaces, at every length of the text.
+        for n in 0..8 {
+            let bytes = compose([("n", "x".repeat(n))], &[]);
+            let text = std::str::from_utf8(&bytes[8..]).unwrap();
+            assert_eq!(text.len(), text.trim_end().len().next_multiple_of(8), "{n}");
+        }
+        let (found, layout, tensors) = parse(&header()).unwrap().understand(Path::new("file")).unwrap();
+        assert_eq!((found, layout), (contents(), Layout::new(&config(), u64::MAX).unwrap()));
+        assert_eq!(places(&tensors), places(&of(&config())));
+    }
+
+    #[test]
+    fn a_header_of_something_else_is_named() {
+        type Change = fn(&mut Value);
+        let parsed: [(&str, Change); 5] = [
+            ("", |_| ()),
+            ("format", |header| header["__metadata__"]["format"] = "pt".into()),
+            ("format", |header| drop(header.as_object_mut().unwrap().remove("__metadata__"))),
+            ("version", |header| header["__metadata__"]["version"] = "2".into()),
+            ("version", |header| drop(header["__metadata__"].as_object_mut().unwrap().remove("version"))),
+        ];
+        for (what, change) in parsed {
+            let mut header = header();
+            change(&mut header);
+            assert_eq!(named(parse(&header)), what);
+        }
+        assert_eq!(named(Found::parse(Path::new("file"), b"{")), "header");
+
+        let wrong: [(&str, Change); 7] = [
+            ("", |_| ()),
+            ("step", |header| header["__metadata__"]["step"] = "-1".into()),
+            ("dim", |header| drop(header["__metadata__"].as_object_mut().unwrap().remove("dim"))),
+            ("configuration", |header| header["__metadata__"]["cache_rows"] = "121".into()),
+            ("records", |header| header["records"]["shape"] = json!([24, 120])),
+            ("cache", |header| header["cache"]["dtype"] = "I32".into()),
+            ("tensors", |header| header["more"] = json!({ "dtype": "U8", "shape": [0], "data_offsets": [0, 0] })),
+        ];
+        for (what, change) in wrong {
+            let mut changed = header();
+            change(&mut changed);
+            assert_eq!(understood(&changed), what);
+        }
+    }
+
+    #[test]
+    fn checksums_are_words_behind_all_else() {
+        let sums = |dtype: &str, words: u64| {
+            let end = parse(&header()).unwrap().data_bytes() - 24;
+            let mut header = header();
+            let bytes = words * if dtype == "U32" { 4 } else { 1 };
+            header[CHECKSUMS] = json!({ "dtype": dtype, "shape": [words], "data_offsets": [end, end + bytes] });
+            parse(&header).unwrap().checksum_bytes(Path::new("file"))
+        };
+        assert_eq!((sums("U32", 1), sums("U32", 6)), (Ok(4), Ok(24)));
+        assert_eq!((named(sums("U32", 0)), named(sums("U8", 24))), (CHECKSUMS, CHECKSUMS));
+        let mut without = header();
+        without.as_object_mut().unwrap().remove(CHECKSUMS);
+        assert_eq!(named(parse(&without).unwrap().checksum_bytes(Path::new("file"))), CHECKSUMS);
+    }
+}

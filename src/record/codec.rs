@@ -771,4 +771,86 @@ mod tests {
             }
         }
     }
+
+    /// Values of 3 bits of fraction, which every code keeps as they are.
+    #[test]
+    fn coded_states_lie_behind_their_scales() {
+        use crate::config::{Optimizer, StatePrecision};
+        for precision in [Precision::Fp16, Precision::Int8, Precision::Int4, Precision::Int2] {
+            for kind in OptimizerKind::ALL {
+                for dim in [1, 2, 3, 5, 8, 33] {
+                    let optimizer = Optimizer::sgd(0.1).with_kind(kind);
+                    let layout = RowLayout::of(dim, precision, &optimizer, Some(StatePrecision::Int8));
+                    let each = layout.state - layout.scalars;
+                    let (first, behind) = (layout.state_word + layout.scalars, if each == 0 { 0 } else { 1 });
+                    assert_eq!(layout.payload_half, 2 * (first + behind) + each.div_ceil(2), "{kind:?} {dim}");
+                    let size = |e: u32| (1.0 + (e % 8) as f32 / 8.0) / (1 << (e % 5)) as f32;
+                    let signed = |e: u32| layout.moments && e < dim;
+                    let state: Vec<f32> = (0..layout.state)
+                        .map(|e| match e {
+                            _ if e >= each => 0.3 + e as f32,
+                            _ if signed(e) => size(e) * if e % 2 == 0 { -1.0 } else { 1.0 },
+                            _ => size(e + 3) * 524_288.0,
+                        })
+                        .collect();
+                    let mut record = vec![u32::MAX; layout.record_words as usize];
+                    assert!(pack(
+                        &layout,
+                        &noise_of(Rounding::Stochastic, 9),
+                        3,
+                        &vec![1.5; dim as usize],
+                        &state,
+                        &mut record
+                    ));
+                    let row = unpacked(&layout, &record);
+                    assert_eq!(
+                        (&row[..dim as usize], &row[dim as usize..]),
+                        (&*vec![1.5; dim as usize], &*state),
+                        "{precision:?} {kind:?}"
+                    );
+                    if each == 0 {
+                        continue;
+                    }
+                    // The bases of both kinds of codes, and no code between the last one and the weights.
+                    let largest = |of: bool| {
+                        (0..each).filter(|&e| signed(e) == of).map(|e| state[e as usize].abs().to_bits()).max()
+                    };
+                    let base = |of| largest(of).map_or(0, |largest| state_code::base(largest, of));
+                    assert_eq!(record[first as usize], base(true) << 16 | base(false), "{kind:?}");
+                    let bytes: &[u8] = bytemuck::cast_slice(&record);
+                    let codes = 4 * (first as usize + 1);
+                    assert!(
+                        bytes[codes + each as usize..2 * layout.payload_half as usize].iter().all(|&byte| byte == 0)
+                    );
+                    for e in 0..each {
+                        let code = u32::from(bytes[codes + e as usize]);
+                        assert_eq!(
+                            state_code::value(code, base(signed(e)), signed(e)),
+                            state[e as usize],
+                            "{kind:?} {e}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn noise_of_a_state_is_that_of_the_next_purpose() {
+        let mut noise = noise_of(Rounding::Stochastic, 4);
+        noise.stripe = Stripe { shift: 3, first: 5 };
+        let of = |purpose| rng::noise(noise.random_bits, 11, 4, 8 * 6 + 5, 7, purpose);
+        let update = rng::Purpose::Update as u32;
+        assert_eq!((noise.of(6, 7, false), noise.of(6, 7, true)), (of(update), of(update + 1)));
+        assert_ne!(of(update), of(update + 1));
+    }
+
+    #[test]
+    fn a_code_goes_up_if_its_fraction_is_above_the_noise() {
+        for (x, threshold) in [(0.5, 1 << 31), (7.25, 1 << 30), (2.75, 3 << 30)] {
+            let code = |noise: u32| code(x, 1.0, 0.0, 8, Rounding::Stochastic, || noise);
+            let below = x as u32;
+            assert_eq!([threshold - 1, threshold].map(code), [below + 1, below], "{x}");
+        }
+    }
 }

@@ -140,3 +140,91 @@ impl Header {
         Ok(Some(found))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Optimizer, Precision, StatePrecision};
+
+    fn of(config: &GroupConfig) -> Header {
+        Header::new(config, &Layout::new(config, u64::MAX).unwrap())
+    }
+
+    fn config() -> GroupConfig {
+        GroupConfig::new(&[50, 70], 5).with_optimizer(Optimizer::adagrad(0.5)).with_seed(9)
+    }
+
+    fn read(start: &[u8], wanted: &Header) -> Result<Option<Header>, &'static str> {
+        Header::read("file", start, wanted).map_err(|error| match error {
+            Error::Store { what, .. } => what,
+            error => panic!("{error}"),
+        })
+    }
+
+    #[test]
+    fn a_header_reads_back_at_every_progress() {
+        let header = of(&config());
+        // 8 + 5 x 2 + 5 bytes, rounded up to words, are a record.
+        assert_eq!((header.rows(), header.stride(), header.file_bytes()), (120, 24, 4096 + 120 * 24));
+        assert_eq!((header.progress(), header.step, BYTES), (Some(Progress::Filling), 0, 64));
+        for (progress, step) in [(Progress::Filling, 0), (Progress::Unflushed, 3), (Progress::Flushed, u32::MAX)] {
+            let at = header.at(progress, step);
+            let found = read(&[at.bytes(), &[0; 9]].concat()[..BYTES], &header).unwrap().unwrap();
+            assert_eq!((found, found.progress(), found.step), (at, Some(progress), step));
+        }
+    }
+
+    #[test]
+    fn a_file_that_ends_within_its_header_is_told_from_another_one() {
+        let header = of(&config());
+        for length in 0..BYTES {
+            assert_eq!(read(&header.bytes()[..length], &header), Ok(None), "{length}");
+        }
+        for length in 1..BYTES {
+            let mut other = header.bytes()[..length].to_vec();
+            other[(length - 1).min(7)] ^= 1;
+            assert_eq!(read(&other, &header), Err("format"), "{length}");
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_header_counts() {
+        let header = of(&config()).at(Progress::Flushed, 5);
+        for at in 0..BYTES {
+            let mut wrong = header.bytes().to_vec();
+            wrong[at] ^= 4;
+            let what = ["format", "version", "header"][usize::from(at >= 8) + usize::from(at >= 12)];
+            assert_eq!(read(&wrong, &header), Err(what), "byte {at}");
+        }
+        // A right checksum over a progress that no version has written.
+        for progress in [0, 4] {
+            let other = Header { progress, ..header }.signed();
+            assert_eq!((read(other.bytes(), &header), other.progress()), (Err("header"), None));
+        }
+    }
+
+    #[test]
+    fn another_table_is_named() {
+        type Change = fn(&mut GroupConfig);
+        let wrong: [(&str, Change); 7] = [
+            ("rows", |config| config.tables[0] = 51),
+            ("dim", |config| config.dim = 6),
+            ("bits of a weight", |config| config.precision = Precision::Int4),
+            ("optimizer", |config| config.optimizer = Optimizer::momentum(0.1)),
+            ("optimizer", |config| config.state = Some(StatePrecision::Int8)),
+            ("checksum of the tables' rows", |config| config.tables = vec![70, 50]),
+            ("seed", |config| config.seed = 8),
+        ];
+        for (what, change) in wrong {
+            let mut other = config();
+            change(&mut other);
+            assert_eq!(read(of(&config()).bytes(), &of(&other)), Err(what));
+        }
+        // Nothing that a record does not show.
+        let free = config().with_cache_rows(32).with_features(vec![1]);
+        assert_eq!(read(of(&config()).bytes(), &of(&free)), Ok(Some(of(&config()))));
+        let text = Header::read("file", of(&config()).bytes(), &of(&GroupConfig::new(&[50, 70], 5).with_seed(9)));
+        let text = text.unwrap_err().to_string();
+        assert!(text.contains("wanted SGD, found AdaGrad"), "{text}");
+    }
+}

@@ -148,3 +148,131 @@ fn last_of_each(rows: &[u32]) -> Vec<(u32, usize)> {
     }
     last
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two features, rows of two weights.
+    fn config() -> GroupConfig {
+        GroupConfig::new(&[5, 15], 2)
+    }
+
+    fn length(what: &'static str, wanted: u64, found: u64) -> Result<(), Error> {
+        Err(Error::Length { what, wanted, found })
+    }
+
+    #[test]
+    fn a_shape_is_checked_to_its_last_bag_and_index() {
+        let check = |indices, bags, weights| check_shape(&config(), indices, bags, weights);
+        let most_bags = (1 << 32) - 2;
+        for (indices, bags, weights) in
+            [(0, 0, None), (10, 4, None), (10, 4, Some(10)), (0, 0, Some(0)), (MAX_INDICES, most_bags, None)]
+        {
+            assert_eq!(check(indices, bags, weights), Ok(()), "{indices} {bags} {weights:?}");
+        }
+        assert_eq!(check(10, 3, None), Err(Error::Bags { features: 2, bags: 3 }));
+        for bags in [1 << 32, (1 << 32) + 2, 1 << 40] {
+            assert_eq!(check(10, bags, None), Err(Error::Bags { features: 2, bags: u32::MAX }));
+        }
+        assert_eq!(check(10, 4, Some(9)), length("weights", 10, 9));
+        assert_eq!(check(10, 4, Some(11)), length("weights", 10, 11));
+        let (wanted, limit) = (4 * MAX_INDICES + 4, 4 << 30);
+        let large = Error::TooLarge { what: "batch", wanted, limit, remedy: "split the batch" };
+        assert_eq!(check(MAX_INDICES + 1, 4, None), Err(large));
+    }
+
+    #[test]
+    fn slices_have_a_bag_fewer_than_offsets() {
+        let check = |indices: &[u32], offsets: &[u32], weights| check_slices(&config(), indices, offsets, weights);
+        assert_eq!(check(&[1, 2, 3], &[0, 1, 3], None), Ok(2));
+        assert_eq!(check(&[1, 2, 3], &[0, 1, 2, 3, 3], Some(&[1.0; 3])), Ok(4));
+        assert_eq!(check(&[], &[0], None), Ok(0));
+        assert_eq!(check(&[], &[], None).map(drop), length("offsets", 1, 0));
+        assert_eq!(check(&[1], &[0, 1], None), Err(Error::Bags { features: 2, bags: 1 }));
+        assert_eq!(check(&[1, 2], &[0, 1, 2], Some(&[1.0])).map(drop), length("weights", 2, 1));
+        let bad = Error::BadOffsets { indices: 2, position: 2, value: 1 };
+        assert_eq!(check(&[1, 2], &[0, 1, 1], None), Err(bad));
+    }
+
+    #[test]
+    fn the_first_bad_offset_is_named() {
+        for good in [&[0, 3][..], &[0, 0, 3], &[0, 1, 1, 3], &[0, 3, 3]] {
+            assert_eq!(check_offsets(3, good), Ok(()), "{good:?}");
+        }
+        assert_eq!(check_offsets(0, &[0]), Ok(()));
+        assert_eq!(check_offsets(3, &[]), length("offsets", 1, 0));
+        let bad: [(&[u32], u32); 7] = [
+            (&[1, 3], 0),
+            (&[0, 2, 1, 3], 1),
+            // Too large, though a larger one follows.
+            (&[0, 5, 7], 1),
+            (&[0, 4], 1),
+            (&[0, 1, 2], 2),
+            (&[0], 0),
+            (&[4], 0),
+        ];
+        for (offsets, position) in bad {
+            let wanted = Error::BadOffsets { indices: 3, position, value: offsets[position as usize] };
+            assert_eq!(check_offsets(3, offsets), Err(wanted), "{offsets:?}");
+        }
+    }
+
+    #[test]
+    fn rows_beyond_the_tables_are_named() {
+        let layout = Layout::new(&config(), u64::MAX).unwrap();
+        assert_eq!(check_rows(&layout, &[0, 19, 19], "read_rows"), Ok(()));
+        let wanted = Error::RowOutOfRange { call: "read_rows", rows: 20, position: 1, row: 20 };
+        assert_eq!(check_rows(&layout, &[0, 20, 21], "read_rows"), Err(wanted));
+    }
+
+    #[test]
+    fn what_the_device_refused_becomes_its_error() {
+        let step = |error| Step { error, error_position: 3, error_value: 17, error_table: 1, ..Step::default() };
+        assert_eq!(fault(&config(), &step(0), 9), None);
+        let index = Error::IndexOutOfRange { table: 1, rows: 15, position: 3, value: 17 };
+        assert_eq!(fault(&config(), &step(1), 9), Some(index));
+        let offsets = Error::BadOffsets { indices: 9, position: 3, value: 17 };
+        assert_eq!(fault(&config(), &step(2), 9), Some(offsets));
+    }
+
+    #[test]
+    fn outputs_and_gradients_are_as_long_as_the_pooling_says() {
+        let forward = Pending { indices: 7, bags: 4, weighted: false, space: 0 };
+        for (pooling, rows) in [(Pooling::Sum, 4), (Pooling::Mean, 4), (Pooling::None, 7)] {
+            let config = config().with_pooling(pooling);
+            assert_eq!((output_rows(&config, 7, 4), output_len(&config, 7, 4)), (rows, 2 * rows as usize));
+            assert_eq!(check_grads(&config, forward, 2 * rows as usize), Ok(()));
+            assert_eq!(check_outputs(&config, 7, 4, 2 * rows as usize), Ok(()));
+            for found in [2 * rows as usize - 1, 2 * rows as usize + 1, 0] {
+                let (wanted, of) = (2 * u64::from(rows), found as u64);
+                assert_eq!(check_grads(&config, forward, found), length("grad_outputs", wanted, of));
+                assert_eq!(check_outputs(&config, 7, 4, found), length("outputs", wanted, of));
+            }
+        }
+        let none = config().with_pooling(Pooling::None);
+        assert_eq!(output_len(&none, usize::MAX, 0), usize::MAX, "saturates");
+    }
+
+    #[test]
+    fn a_batch_of_another_shape_is_named() {
+        let forward = Pending { indices: 7, bags: 4, weighted: false, space: 0 };
+        assert_eq!(check_same(forward, 7, 4), Ok(()));
+        assert_eq!(check_same(forward, 8, 4), length("indices", 7, 8));
+        assert_eq!(check_same(forward, 7, 5), length("offsets", 5, 6));
+        assert_eq!(check_same(forward, 6, 3), length("indices", 7, 6));
+    }
+
+    #[test]
+    fn the_last_value_of_a_row_is_written() {
+        let layout = Layout::new(&config(), u64::MAX).unwrap();
+        let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+        let found = rows_to_write(&layout, &[9, 2, 9, 0], &values);
+        assert_eq!(found, Ok((vec![0, 2, 9], vec![7.0, 8.0, 3.0, 4.0, 5.0, 6.0])));
+        assert_eq!(rows_to_write(&layout, &[], &[]), Ok((vec![], vec![])));
+        assert_eq!(rows_to_write(&layout, &[9, 2], &values[..3]).map(drop), length("values", 4, 3));
+        let row = Error::RowOutOfRange { call: "write_rows", rows: 20, position: 0, row: 20 };
+        assert_eq!(rows_to_write(&layout, &[20], &values[..2]), Err(row));
+        assert_eq!(last_of_each(&[3, 1, 3, 3]), [(1, 1), (3, 3)]);
+    }
+}

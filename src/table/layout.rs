@@ -727,4 +727,139 @@ mod tests {
             assert!((0..layout.shards).all(|shard| layout.shard_rows(shard) > 0));
         }
     }
+
+    /// 100 rows of 20 bytes in shards of 40, and 3 sets of 8 ways in windows of 10 slots of 20 bytes.
+    fn cut() -> (GroupConfig, Layout) {
+        let mut config = GroupConfig::new(&[30, 70], 5).with_cache_rows(20).with_ways(8).with_policy(Policy::Lfu);
+        config = config.with_precision(crate::config::Precision::Fp32);
+        (config.shard_bytes, config.window_bytes) = (Some(819), Some(200));
+        let layout = Layout::new(&config, u64::MAX).unwrap();
+        (config, layout)
+    }
+
+    #[test]
+    fn shards_and_windows_are_as_large_as_allowed() {
+        let (config, layout) = cut();
+        assert_eq!(
+            (layout.stride(), layout.table_bytes(), layout.slot_bytes(), layout.slot_words()),
+            (20, 2000, 20, 5)
+        );
+        assert_eq!((layout.rows_per_shard, layout.shards, layout.freqs_per_shard), (40, 3, 100));
+        assert_eq!([0, 1, 2].map(|shard| layout.shard_rows(shard)), [40, 40, 20]);
+        let shard = |first_row, rows| Shard { first_row, rows, rows_each: 40, phases: 3, ..Shard::default() };
+        assert_eq!((layout.shard(2, 3), layout.neighbours(1, 2, 3)), (shard(80, 20), shard(40, 60)));
+        assert_eq!((layout.sets, layout.slots(), layout.set_words()), (3, 24, 32));
+        assert_eq!((layout.window_slots, layout.windows()), (10, 3));
+        assert_eq!(layout.windows_slots().collect::<Vec<_>>(), [10, 10, 4]);
+        assert_eq!(layout.windows_bytes().collect::<Vec<_>>(), [200, 200, 80]);
+        // The smaller of what the device binds and what the configuration allows.
+        let bound = Layout::new(&config, 120).unwrap();
+        assert_eq!((bound.rows_per_shard, bound.window_slots, bound.freqs_per_shard), (6, 6, 30));
+        assert_eq!((bound.windows(), bound.windows_slots().sum::<u32>()), (4, 24));
+        let staged = Layout::new(&config.clone().with_placement(Placement::Staged), 120).unwrap();
+        assert_eq!((staged.rows_per_shard, staged.shards), (100, 1));
+        let none = Layout::new(&config.with_cache_rows(0), 120).unwrap();
+        assert_eq!((none.sets, none.windows(), none.windows_slots().collect::<Vec<_>>()), (0, 1, vec![0]));
+    }
+
+    #[test]
+    fn frequencies_are_cut_for_lfu_only() {
+        let (config, _) = cut();
+        let layout = Layout::new(&config, 120).unwrap();
+        let pieces = |policy| layout.freq_shards(policy).map(|piece| (piece.first_row, piece.rows)).collect::<Vec<_>>();
+        assert_eq!(pieces(Policy::Lfu), [(0, 30), (30, 30), (60, 30), (90, 10)]);
+        assert_eq!((pieces(Policy::Lru), pieces(Policy::Static)), (vec![(0, 100)], vec![(0, 100)]));
+    }
+
+    #[test]
+    fn what_is_too_small_is_named() {
+        let (config, _) = cut();
+        let field = |shard, window| {
+            let mut config = config.clone();
+            (config.shard_bytes, config.window_bytes) = (Some(shard), Some(window));
+            match Layout::new(&config, u64::MAX) {
+                Err(Error::Config { field, wanted, found }) => format!("{field}: {wanted}, {found}"),
+                other => format!("{:?}", other.map(|layout| (layout.rows_per_shard, layout.window_slots))),
+            }
+        };
+        assert_eq!(field(20, 20), "Ok((1, 1))");
+        assert_eq!(field(19, 20), "shard_bytes: at least one record of 20 bytes, 19");
+        assert_eq!(field(20, 19), "window_bytes: at least one slot of 20 bytes, 19");
+        let mut without = config.with_cache_rows(0);
+        without.window_bytes = Some(1);
+        assert!(Layout::new(&without, u64::MAX).is_ok(), "no cache has no windows");
+    }
+
+    #[test]
+    fn keys_have_as_many_bits_as_they_need() {
+        let (config, layout) = cut();
+        assert_eq!([0, 99, 100, 101, u32::MAX].map(|n| layout.most_distinct(n)), [0, 99, 100, 100, 100]);
+        assert_eq!((layout.row_bits(), layout.miss_key_bits()), (7, 32));
+        assert!((0..200).all(|indices| right(layout.place_bits(indices), 24 + indices.min(100))));
+        let none = Layout::new(&config.with_cache_rows(0), u64::MAX).unwrap();
+        assert_eq!((none.miss_key_bits(), none.place_bits(1)), (7, 1));
+        assert_eq!((layout.width(), layout.at_once()), (1, 256 / 8));
+    }
+
+    #[test]
+    fn a_row_has_the_set_and_the_key_of_its_whole_group() {
+        let (mut config, layout) = cut();
+        config.stripe = Stripe { shift: 2, first: 3 };
+        let striped = Layout::new(&config, u64::MAX).unwrap();
+        let params = |row_shift, row_first, sets| Params { row_shift, row_first, sets, slots: 24, ..Params::default() };
+        let (plain, part, none) = (params(0, 0, 3), params(2, 3, 3), params(2, 3, 0));
+        for row in 0..25 {
+            assert_eq!((layout.set_of(row), plain.set_of(row)), (fmix32(row) % 3, fmix32(row) % 3));
+            assert_eq!(
+                (striped.set_of(row), part.set_of(row)),
+                (layout.set_of(4 * row + 3), layout.set_of(4 * row + 3))
+            );
+            assert_eq!((plain.miss_key(row), part.miss_key(row)), (miss_key(row, 3), miss_key(4 * row + 3, 3)));
+            assert_eq!(none.miss_key(row), row);
+        }
+        assert_eq!((part.stripe(), plain.ways(), none.ways()), (config.stripe, 8, 0));
+    }
+
+    #[test]
+    fn fields_of_a_set_lie_one_behind_another() {
+        let mut words = vec![0; 2 * 4 * 3];
+        for slot in 0..6 {
+            for field in [Field::Tag, Field::Stamp, Field::Freq, Field::Flags] {
+                words[way_at(3, slot, field)] = 10 * slot + field as u32;
+            }
+        }
+        let set = |first: u32| (0..4).flat_map(move |field| (first..first + 3).map(move |slot| 10 * slot + field));
+        assert_eq!(words, set(0).chain(set(3)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_shard_holds_its_own_rows() {
+        let shard = Shard { first_row: 40, rows: 20, ..Shard::default() };
+        assert_eq!([39, 40, 59, 60, NONE].map(|row| shard.holds(row)), [false, true, true, false, false]);
+    }
+
+    #[test]
+    fn tables_and_features_begin_where_those_before_end() {
+        let (config, _) = cut();
+        let config = config.with_tables(vec![30, 70, 5]).with_features(vec![2, 0, 2]);
+        let words = table_words(&config);
+        assert_eq!(words.len(), CLOCK_WORDS + 3 * TABLE_WORDS);
+        let set: Vec<_> =
+            words.iter().enumerate().filter(|(_, word)| **word != 0).map(|(at, word)| (at, *word)).collect();
+        let at = |table, k| CLOCK_WORDS + table * TABLE_WORDS + k;
+        assert_eq!(set, [(at(0, 1), 30), (at(1, 0), 30), (at(1, 1), 70), (at(2, 0), 100), (at(2, 1), 5)]);
+        let feature = |table, base, rows| Feature { table, base, rows, pad0: 0 };
+        assert_eq!(features(&config), [feature(2, 100, 5), feature(0, 0, 30), feature(2, 100, 5)]);
+    }
+
+    #[test]
+    fn a_declared_struct_is_described() {
+        let found = structs();
+        let of = |name: &str| found.iter().find(|of| of.name == name).unwrap();
+        assert_eq!(
+            (of("Move").size, of("Move").fields.clone()),
+            (16, vec![("place", 0), ("row", 4), ("victim", 8), ("flags", 12)])
+        );
+        assert_eq!(of("Step").fields.last(), Some(&("counts", 32)));
+    }
 }

@@ -233,5 +233,78 @@ mod tests {
         let plan = planned(Policy::Static, held, &[0, 1], &[2, 8], 4);
         assert_eq!((plan.loads.as_slice(), plan.evicted.as_slice()), (&[(0, 8)][..], &[1][..]));
         assert_eq!(plan.ways[12..], [PINNED, PINNED, 0, 0]);
+        // A row that was not pinned stays, whatever the policy.
+        let plan = planned(Policy::Static, held, &[1], &[2], 4);
+        assert_eq!((plan.loads.len(), plan.evicted.len(), &plan.ways[..2]), (0, 0, &[1, 2][..]));
+    }
+
+    #[test]
+    fn seats_are_ordered_by_set_and_place() {
+        // Sets are the tens.
+        let (seats, left) = seats(|row| row / 10, &[21, 5, 22, 5, 23, 1, 21, 2], 2);
+        assert_eq!(seats, [(0, 1, 5), (0, 5, 1), (2, 0, 21), (2, 2, 22)]);
+        assert_eq!(left, [23, 2]);
+        assert_eq!(super::seats(|_| 0, &[4, 3], 0), (vec![], vec![4, 3]));
+    }
+
+    #[test]
+    fn a_plan_touches_the_sets_of_its_rows_only() {
+        let config = GroupConfig { cache_rows: 6, ways: 2, ..GroupConfig::new(&[50, 50], 1) };
+        let layout = Layout::new(&config, u64::MAX).unwrap();
+        let rows: Vec<u32> = (0..100).collect();
+        let mut ways = vec![0; 24];
+        for slot in 0..6 {
+            ways[way_at(2, slot, Field::Tag)] = NONE;
+        }
+        let one = plan(&layout, Policy::Lru, &ways, 9, &rows, 1);
+        let first = |set| rows.iter().copied().find(|&row| layout.set_of(row) == set).unwrap();
+        assert_eq!(one.loads, [(0, first(0)), (2, first(1)), (4, first(2))]);
+        assert_eq!((one.left_out.len(), one.evicted.len()), (97, 0));
+        assert_eq!(pinned(&layout, &one.ways), [first(0), first(1), first(2)]);
+        assert_eq!(pinned(&layout, &one.meanwhile(2)), [0; 0]);
+        assert_eq!(one.meanwhile(2), ways, "empty until the rows are there");
+        let moves = [(0, first(0)), (2, first(1)), (4, first(2))];
+        assert_eq!(one.moves(), moves.map(|(place, row)| Move { place, row, victim: NONE, flags: 0 }));
+
+        // Others are pinned instead: with LRU the rows of before stay, unpinned.
+        let wanted: Vec<u32> = rows.iter().rev().copied().filter(|&row| layout.set_of(row) == 1).take(1).collect();
+        let next = plan(&layout, Policy::Lru, &one.ways, 10, &wanted, 2);
+        assert_eq!((next.loads.as_slice(), next.evicted.len()), (&[(3, wanted[0])][..], 0));
+        assert_eq!(pinned(&layout, &next.ways), wanted);
+        assert_eq!(next.ways[way_at(2, 2, Field::Tag)], first(1));
+        // A third row takes the way of the older one, unless that is pinned.
+        let third: Vec<u32> = rows.iter().copied().filter(|&row| layout.set_of(row) == 1).skip(1).take(1).collect();
+        let mut last = plan(&layout, Policy::Lru, &next.ways, 11, &[wanted[0], third[0]], 2);
+        assert_eq!((last.loads.as_slice(), last.evicted.as_slice()), (&[(2, third[0])][..], &[first(1)][..]));
+        assert_eq!(last.ways[way_at(2, 2, Field::Stamp)], 11);
+        last.set_frequency(2, 2, 77);
+        assert_eq!((last.ways[way_at(2, 2, Field::Freq)], last.ways[way_at(2, 3, Field::Freq)]), (77, 0));
+
+        let mut counters = [Counters::default(); 2];
+        last.count_loaded(&config, &mut counters);
+        last.count_evicted(&config, &mut counters);
+        last.count_evicted(&config, &mut counters);
+        let table = |row: u32| usize::from(row >= 50);
+        assert_eq!(counters[table(third[0])].admitted, 1);
+        assert_eq!(counters[table(first(1))].evictions, 2);
+        assert_eq!(counters.iter().map(|c| c.evictions + c.admitted + c.unique + c.unique_misses).sum::<u64>(), 5);
+        assert_eq!([0, 49, 50, 99].map(table_of(&config)), [0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn misuse_is_named() {
+        let with = |cache_rows| {
+            Layout::new(&GroupConfig { cache_rows, ways: 2, ..GroupConfig::new(&[50], 1) }, u64::MAX).unwrap()
+        };
+        let what = |layout: &Layout, rows: &[u32], ways| match check(layout, rows, ways) {
+            Err(Error::Pins { what, .. }) => what,
+            other => {
+                assert_eq!(other, Ok(()));
+                ""
+            }
+        };
+        let found = [0, 1, 2, 3].map(|ways| what(&with(6), &[1], ways));
+        assert_eq!(found, ["ways", "", "", "ways"]);
+        assert_eq!((what(&with(0), &[1], 1), what(&with(0), &[], 1)), ("cache", ""));
     }
 }
