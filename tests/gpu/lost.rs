@@ -214,3 +214,106 @@ fn every_loss_is_named_and_a_load_goes_on_staged() {
 fn every_loss_is_named_and_a_load_goes_on_mapped() {
     every_moment(Placement::Mapped);
 }
+
+/// Parameter-shared tables. They have no cache, so that nothing is flushed.
+mod shared {
+    use hotrow::{RobeGroup, robe};
+
+    use super::*;
+
+    fn train(group: &mut RobeGroup, steps: Range<u32>, saved: &Path) -> Result<(), Error> {
+        for step in steps {
+            let (indices, offsets) = batch(step);
+            let outputs = group.forward(&indices, &offsets, None)?;
+            group.backward(&outputs)?;
+            if step == 1 {
+                checkpoint::save_lookup(group, saved)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(group: &mut RobeGroup, saved: &Path) -> Result<robe::RobeSnapshot, Error> {
+        train(group, 0..STEPS, saved)?;
+        checkpoint::load_lookup(group, saved)?;
+        train(group, 2..STEPS, saved)?;
+        group.read_rows(&[1, 50])?;
+        group.snapshot()
+    }
+
+    /// Every call to a group whose device is lost.
+    fn every_call(group: &mut RobeGroup, saved: &Path, whole: &robe::RobeSnapshot) {
+        let (indices, offsets) = batch(9);
+        let grads = vec![0.5; 60];
+        is_lost("backward", group.backward(&grads));
+        is_lost("forward", group.forward(&indices, &offsets, None));
+        is_lost("forward_frozen", group.forward_frozen(&indices, &offsets, None));
+        is_lost("weight_gradient", group.weight_gradient(&indices, &offsets, &grads));
+        is_lost("read_rows", group.read_rows(&[1, 50]));
+        is_lost("counters", group.counters());
+        is_lost("snapshot", group.snapshot());
+        is_lost("restore", group.restore(whole));
+        is_lost("save", checkpoint::save_lookup(group, saved));
+        // The file is read first.
+        if saved.exists() {
+            is_lost("load", checkpoint::load_lookup(group, saved));
+        }
+        is_lost("save again", checkpoint::save_lookup(group, saved));
+    }
+
+    fn disturbed(
+        context: &Context,
+        config: &robe::Config,
+        saved: &Path,
+        moment: u64,
+        wanted: &robe::RobeSnapshot,
+    ) -> bool {
+        let _ = std::fs::remove_file(saved);
+        let done = RobeGroup::new(&to_lose(moment), config.clone()).and_then(|mut group| {
+            let done = run(&mut group, saved);
+            if done.is_err() {
+                let kept = std::fs::read(saved).ok();
+                every_call(&mut group, saved, wanted);
+                assert!(kept == std::fs::read(saved).ok(), "a lost device changed the checkpoint");
+            }
+            done
+        });
+        if let Ok(found) = done {
+            assert!(found == *wanted);
+            return false;
+        }
+        is_lost("the run", done);
+        if saved.exists() {
+            let mut group = RobeGroup::new(context, config.clone()).unwrap();
+            checkpoint::load_lookup(&mut group, saved).unwrap();
+            train(&mut group, 2..STEPS, saved).unwrap();
+            assert!(group.snapshot().unwrap() == *wanted, "another end after moment {moment} and a load");
+        }
+        true
+    }
+
+    fn every_moment(backward: robe::Backward) {
+        with_gpu(|context| {
+            let folder = tempfile::tempdir().unwrap();
+            let saved = folder.path().join("checkpoint");
+            let config = robe::Config::new(&[ROWS], 6, 5000, 3)
+                .with_precision(Precision::Int8)
+                .with_optimizer(Optimizer::adagrad(0.05))
+                .with_backward(backward);
+            let mut group = RobeGroup::new(context, config.clone()).unwrap();
+            let wanted = run(&mut group, &saved).unwrap();
+            drop(group);
+            until_undisturbed(|moment| disturbed(context, &config, &saved, moment, &wanted));
+        });
+    }
+
+    #[test]
+    fn every_loss_is_named_and_a_load_goes_on_dense() {
+        every_moment(robe::Backward::Dense);
+    }
+
+    #[test]
+    fn every_loss_is_named_and_a_load_goes_on_sparse() {
+        every_moment(robe::Backward::Sparse);
+    }
+}

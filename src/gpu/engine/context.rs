@@ -355,6 +355,11 @@ impl Context {
         if other && is_lost(self.device()) { self.failed(&error) } else { error }
     }
 
+    /// Returns the loss of the device, for calls of which wgpu does not tell: those that only write buffers or wait. `found` says what came of them.
+    pub(crate) fn check_lost(&self, found: &str) -> Result<(), Error> {
+        if is_lost(self.device()) { Err(self.failed(&found)) } else { Ok(()) }
+    }
+
     /// Ends an error scope, and returns its error as `named`.
     pub(crate) fn judge(
         &self,

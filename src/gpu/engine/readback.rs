@@ -9,7 +9,7 @@ use crate::gpu::engine::wait::{block_on, wait};
 use crate::{
     config::GroupConfig,
     error::Error,
-    gpu::engine::{context::Context, lost::is_lost, wait::driven},
+    gpu::engine::{context::Context, wait::driven},
     memory::Allocation,
     table::{batch, layout::Step},
 };
@@ -67,7 +67,7 @@ impl Context {
         if targets.is_empty() {
             self.idle().await?;
             // A lost device says that it has done everything.
-            return if is_lost(self.device()) { Err(self.failed(&"no work done")) } else { Ok(()) };
+            return self.check_lost("no work done");
         }
         let mut receivers = Vec::new();
         self.moments().pass(self.device());

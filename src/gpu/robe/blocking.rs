@@ -63,6 +63,7 @@ impl RobeGroup {
             queue.write_buffer(&array.tables, 0, bytemuck::cast_slice(&words));
             array.write_memory(&this.front.context, 0, &snapshot.weight_words);
             array.write_states(&this.front.context, &snapshot.state_words);
+            this.front.context.check_lost("nothing written")?;
             this.renew_readers();
             Ok(())
         })
