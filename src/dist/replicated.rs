@@ -192,9 +192,17 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
         let parts: Vec<Batch<'_>> = received.iter().zip(&heads).map(|(words, head)| cut(words, head)).collect();
         let whole = Whole::new(&parts, self.rows.feature_count() as usize);
         let all = self.array.forward(&whole.indices, &whole.offsets, whole.weights.as_deref());
-        if let Err(Error::IndexOutOfRange { .. }) = all {
-            self.waiting = None;
-            return Err(self.outside(&parts));
+        // All ranks have the whole batch, and so these errors.
+        match all {
+            Err(Error::IndexOutOfRange { .. }) => {
+                self.waiting = None;
+                return Err(self.outside(&parts));
+            }
+            Err(error @ Error::TooLarge { .. }) => {
+                self.waiting = None;
+                return Err(error);
+            }
+            _ => {}
         }
         let all = agree::or_abort(&mut self.comm, all)?;
         let dim = self.rows.dim as usize;

@@ -194,7 +194,6 @@ fn halves_are_their_floats_and_bytes_are_those_of_the_parts() {
     let halves = [0x3c00, 0x4000, 0xb800, 0x0001, 0x3555, 0x3c00, 0x0000, 0xc000]; // two bags
     let run = |half: bool, weighted: bool| {
         pair(move |rank, array| {
-            // Only one rank has weights: those of the other are 1.
             let weights = (weighted && rank == 0).then_some(&[1.0, 1.0, 1.0][..]);
             array.forward(BAGS.0, BAGS.1, weights)?;
             if half {
@@ -254,4 +253,46 @@ fn one_rank_saves_and_all_load() {
     })
     .unwrap();
     assert!(found.iter().all(|found| *found == wanted.snapshot));
+}
+
+/// Batches that are legal on each rank, and too large together.
+#[test]
+fn a_batch_too_large_together_is_refused_on_all() {
+    let (indices, offsets) = (vec![7; 1 << 23], [0, 1 << 23]);
+    let found = Threads::run(2, |comm: &mut Threads| {
+        let mut array = Replicated::new(comm, CpuRobeGroup::new(Config::new(&[100], 128, 1000, 1))?)?;
+        let error = array.forward(&indices, &offsets, None).unwrap_err();
+        let outputs = array.forward(&[7], &[0, 1], None)?;
+        array.backward(&outputs)?;
+        Ok(error)
+    });
+    assert!(found.unwrap().iter().all(|error| matches!(error, Error::TooLarge { .. })));
+}
+
+/// One rank has weights: those of the other are 1.
+#[test]
+fn weights_of_one_rank_stay_with_its_indices() {
+    let config =
+        Config::new(&[50, 30], 4, 64, 4).with_pooling(Pooling::Mean).with_init(Init::Uniform { low: -1.0, high: 1.0 });
+    // Two features, a bag of each on each rank.
+    let parts: [(&[u32], &[u32]); 2] = [(&[1, 2, 3], &[0, 2, 3]), (&[4, 5, 6], &[0, 1, 3])];
+    let weights = [0.5, -2.0, 3.0];
+    let run = |weights: &[f32]| {
+        Threads::run(2, |comm: &mut Threads| {
+            let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;
+            let rank = array.rank() as usize;
+            let (indices, offsets) = parts[rank];
+            let outputs = array.forward(indices, offsets, (rank == 0).then_some(weights))?;
+            array.backward(&outputs)?;
+            Ok(array.snapshot()?.weight_words)
+        })
+        .unwrap()
+    };
+    // Feature by feature: rank 0, then rank 1.
+    let mut plain = CpuRobeGroup::new(config.clone()).unwrap();
+    let outputs = plain.forward(&[1, 2, 4, 3, 5, 6], &[0, 2, 3, 4, 6], Some(&[0.5, -2.0, 1.0, 3.0, 1.0, 1.0])).unwrap();
+    plain.backward(&outputs).unwrap();
+    let wanted = plain.snapshot().weight_words;
+    assert!(run(&weights).iter().all(|found| *found == wanted));
+    assert!(run(&[0.5, 3.0, -2.0])[0] != wanted, "the comparison can fail");
 }

@@ -110,18 +110,17 @@ impl Unproved {
         Ok(unproved)
     }
 
-    /// Renames the checkpoint to its final name, and removes older ones.
+    /// Renames the checkpoint to its final name, and removes all others: later ones are of another run in the same folder.
     pub(crate) fn prove(self) -> anyhow::Result<()> {
         let place = || -> anyhow::Result<()> {
             if self.place.exists() {
                 fs::remove_dir_all(&self.place)?;
             }
             fs::rename(&self.partial, &self.place)?;
-            let mut all = all(self.place.parent().unwrap_or(Path::new(".")))?;
-            all.sort();
-            for (_, older) in all.into_iter().take_while(|(_, place)| *place != self.place) {
-                fs::remove_dir_all(older)?;
-            }
+            let all = all(self.place.parent().unwrap_or(Path::new(".")))?;
+            all.into_iter()
+                .filter(|(_, place)| *place != self.place)
+                .try_for_each(|(_, other)| fs::remove_dir_all(other))?;
             Ok(())
         };
         place().with_context(|| cannot_write(&self.place))

@@ -412,9 +412,9 @@ pub(crate) fn order(samples: usize, seed: u64, epoch: u32) -> Vec<u32> {
 }
 
 /// The places of the training samples that a rank needs, ascending: those of its parts of all batches, in all epochs and for all seeds, and the first
-/// ones.
+/// ones, of which there may be more than `samples`.
 pub(crate) fn needed(ranks: Ranks<'_>, samples: usize, hyper: &Hyper, seeds: &[u64], first: usize) -> Vec<u32> {
-    let mut needed: Vec<bool> = (0..samples).map(|place| place < first).collect();
+    let mut needed: Vec<bool> = (0..samples.max(first)).map(|place| place < first).collect();
     for (&seed, epoch) in seeds.iter().flat_map(|seed| (0..hyper.epochs).map(move |epoch| (seed, epoch))) {
         if needed.iter().all(|&needed| needed) {
             break;
@@ -423,7 +423,7 @@ pub(crate) fn needed(ranks: Ranks<'_>, samples: usize, hyper: &Hyper, seeds: &[u
             ranks.parts(batch.len()).for_each(|part| batch[part].iter().for_each(|&at| needed[at as usize] = true));
         }
     }
-    (0..samples as u32).filter(|&place| needed[place as usize]).collect()
+    (0..needed.len() as u32).filter(|&place| needed[place as usize]).collect()
 }
 
 /// A random generator for one purpose of an epoch.
@@ -701,6 +701,10 @@ mod tests {
             assert!(part.is_sorted() && part.len() == 250, "{}", part.len());
             assert!((400..475).contains(&longer.len()) && part.iter().all(|place| longer.contains(place)));
             assert!((0..100).all(|place| first.contains(&place)) && first.len() < part.len() + 100);
+        }
+        // More first ones than samples to train on.
+        for more in of(4, 1, 1200) {
+            assert!(more == Vec::from_iter(0..1200));
         }
     }
 

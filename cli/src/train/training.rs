@@ -55,7 +55,7 @@ impl Training {
         let seeds: Vec<u64> = (0..u64::from(args.seeds)).map(|k| first.wrapping_add(k)).collect();
         let needed = |count: usize, own: &Hyper| {
             let samples = limit.map_or(count, |limit| limit.min(count));
-            ranks.map(|ranks| run::needed(ranks, samples, &hyper(own), &seeds, SAMPLES))
+            ranks.map(|ranks| run::needed(ranks, samples, &hyper(own), &seeds, SAMPLES.min(count)))
         };
         let source = Source { data: data.as_deref(), seed: options.seed };
         let task = tasks::open(name, &args.task, &source, &needed)?;
