@@ -153,6 +153,7 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::dist::Ticket>();
     shared_between_threads::<hotrow::dist::Solo>();
     shared_between_threads::<hotrow::dist::Threads>();
+    shared_between_threads::<hotrow::dist::Replicated<hotrow::dist::Solo, hotrow::CpuRobeGroup>>();
     shared_between_threads::<hotrow::Counters>();
     shared_between_threads::<hotrow::Layout>();
     shared_between_threads::<hotrow::Part>();
