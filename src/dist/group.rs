@@ -402,8 +402,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
         if let Some(rank) = heads.iter().position(|head| head[0] & REFUSED != 0) {
             return agree::refusal(&mut self.comm, rank as u32, refused).map(Err);
         }
-        let rows: Vec<u64> = heads.iter().map(|head| u64::from(head[if alone { 1 } else { 2 }])).collect();
-        if call != Call::Read && rows.iter().sum::<u64>() * row_bytes > SMALL {
+        let all_outputs: u64 = heads.iter().map(|head| u64::from(head[if alone { 1 } else { 2 }])).sum();
+        if call != Call::Read && all_outputs * row_bytes > SMALL {
             // A device may have no buffer for this rank's outputs, or for the gradients that come to it.
             let gradients = heads.iter().map(|head| u64::from(head[3])).sum::<u64>();
             let wanted = own_outputs.max(if call.steps() { gradients } else { 0 }) * row_bytes;

@@ -1,7 +1,8 @@
 //! Several machines: *ranks* that train one group together (SPEC 11).
 //!
-//! [`Group`] is a group whose rows and batches are divided among ranks, [`Replicated`] a shared array that each rank has whole. [`Comm`] is what a rank needs of a network. [`Solo`] is a job of one rank,
-//! [`Threads`] has its ranks in the threads of one process, and the package `hotrow-mpi` implements it over MPI.
+//! [`Group`] is a group whose rows and batches are divided among ranks, [`Replicated`] a shared array that each rank has whole. [`Comm`] is what a rank
+//! needs of a network. [`Solo`] is a job of one rank, [`Threads`] has its ranks in the threads of one process, and the package `hotrow-mpi` implements it
+//! over MPI.
 
 mod agree;
 mod ahead;

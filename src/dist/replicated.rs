@@ -7,6 +7,7 @@ use crate::{
     dist::{
         agree,
         comm::{Comm, Parcels},
+        group::split,
         requests::{self, Deal, Requests},
         traffic::{Phase, RankTraffic},
     },
@@ -98,8 +99,8 @@ impl Whole {
 /// outputs; then each takes the step of all bags. So outputs and weights are those of one rank that has the whole batch, bit for bit, on every number of
 /// ranks. What a step computes does not shrink with more ranks; only the rest of the model is divided.
 ///
-/// All ranks make the same forwards and backwards, in the same order, on arrays of one configuration and on devices that compute the same bits. An error in
-/// a batch is returned on every rank, as in a [`Group`](super::Group). Every other call exchanges nothing, and its result is the same on all ranks. For a
+/// All ranks make the same forwards and backwards, in the same order, on arrays of one configuration and on devices of one kind: they compute the same bits
+/// and have the same limits. An error in a batch is returned on every rank, as in a [`Group`](super::Group). Every other call exchanges nothing, and its result is the same on all ranks. For a
 /// checkpoint one rank saves, and all load.
 ///
 /// ```
@@ -194,9 +195,9 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
         let all = self.array.forward(&whole.indices, &whole.offsets, whole.weights.as_deref());
         // All ranks have the whole batch, and so these errors.
         match all {
-            Err(Error::IndexOutOfRange { .. }) => {
+            Err(error @ Error::IndexOutOfRange { .. }) => {
                 self.waiting = None;
-                return Err(self.outside(&parts));
+                return Err(self.outside(&parts).unwrap_or(error));
             }
             Err(error @ Error::TooLarge { .. }) => {
                 self.waiting = None;
@@ -214,15 +215,13 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
     }
 
     /// The error of a batch with an index outside its table: this rank's own, or that of the first rank with one. Each rank has the parts of all.
-    fn outside(&self, parts: &[Batch<'_>]) -> Error {
+    fn outside(&self, parts: &[Batch<'_>]) -> Option<Error> {
         let of = |&(indices, offsets, _): &Batch<'_>| {
             Requests::checked(&self.rows, Deal { shift: 0, ranks: 1 }, (indices, offsets)).1
         };
         let rank = self.comm.rank() as usize;
         let first = || (0..).zip(parts).find_map(|(rank, part)| Some((rank, of(part)?)));
-        let own =
-            of(&parts[rank]).or_else(|| first().map(|(rank, error)| Error::Rank { rank, reason: error.to_string() }));
-        own.unwrap_or_else(|| unreachable!("the batch of all ranks has such an index, so some part has it"))
+        of(&parts[rank]).or_else(|| first().map(|(rank, error)| Error::Rank { rank, reason: error.to_string() }))
     }
 
     /// The output rows of a piece.
@@ -252,10 +251,7 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
 
     /// Room for the outputs of a batch, and whether there is some.
     fn room(&self, indices: &[u32], offsets: &[u32]) -> (Vec<f32>, Result<(), Error>) {
-        match zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1))) {
-            Ok(outputs) => (outputs, Ok(())),
-            Err(error) => (Vec::new(), Err(error)),
-        }
+        split(zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1))))
     }
 }
 
