@@ -44,3 +44,7 @@ mod subgroup32;
 mod timeline;
 mod trusted;
 mod windows;
+
+/// Counts the bytes that Rust code holds, for the soak.
+#[global_allocator]
+static HEAP: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, usize::MAX);

@@ -16,14 +16,15 @@ fn steps_agree_and_nothing_grows() {
             Some(text.parse().unwrap_or_else(|_| panic!("{name}: wanted a number of steps or a seed, found {text:?}")))
         };
         let steps: u64 = number("HOTROW_SOAK_STEPS").unwrap_or(200);
+        let heap = || crate::HEAP.allocated() as u64;
         let mut out = std::env::var_os("HOTROW_SOAK_OUT").map(|path| std::fs::File::create(path).unwrap());
         if let Some(out) = &mut out {
-            writeln!(out, "step,resident bytes,allocated bytes,allocations,handles").unwrap();
+            writeln!(out, "step,resident bytes,heap bytes,allocated bytes,allocations,handles").unwrap();
         }
-        let (samples, codes) = soak(context, steps, number("HOTROW_TEST_SEED").unwrap_or(1), 200, |sample| {
+        let (samples, codes) = soak(context, steps, number("HOTROW_TEST_SEED").unwrap_or(1), 200, heap, |sample| {
             if let Some(out) = &mut out {
-                let hotrow_harness::soak::Sample { step, resident, allocated, allocations, handles } = sample;
-                writeln!(out, "{step},{resident},{allocated},{allocations},{handles}").unwrap();
+                let hotrow_harness::soak::Sample { step, resident, heap, allocated, allocations, handles } = sample;
+                writeln!(out, "{step},{resident},{heap},{allocated},{allocations},{handles}").unwrap();
             }
         })
         .unwrap_or_else(|difference| panic!("{difference}"));
@@ -35,6 +36,7 @@ fn steps_agree_and_nothing_grows() {
         }
         for (what, of) in [
             ("resident", (|sample| sample.resident) as fn(&hotrow_harness::soak::Sample) -> u64),
+            ("heap", |sample| sample.heap),
             ("allocated", |sample| sample.allocated),
             ("allocations", |sample| sample.allocations),
             ("handles", |sample| sample.handles),

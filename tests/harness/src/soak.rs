@@ -12,6 +12,8 @@ pub struct Sample {
     pub step: u64,
     /// Memory of the process, bytes; 0 where the system does not tell.
     pub resident: u64,
+    /// Bytes that Rust code has allocated and not freed: wgpu's objects and hotrow's are among them, the driver's memory is not.
+    pub heap: u64,
     /// Bytes that wgpu has allocated on the device, and their number; 0 where it does not tell.
     pub allocated: u64,
     pub allocations: u64,
@@ -20,15 +22,17 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn now(context: &Context, step: u64) -> Self {
+    fn now(context: &Context, step: u64, heap: impl Fn() -> u64) -> Self {
         // wgpu frees what was dropped when it is polled.
         context.device().poll(PollType::wait_indefinitely()).unwrap();
+        let heap = heap();
         let pages = std::fs::read_to_string("/proc/self/statm").ok();
         let pages: Option<u64> = pages.and_then(|text| text.split(' ').nth(1)?.parse().ok());
         let report = context.device().generate_allocator_report();
         Self {
             step,
             resident: pages.unwrap_or(0) * 4096,
+            heap,
             allocated: report.as_ref().map_or(0, |report| report.total_allocated_bytes),
             allocations: report.as_ref().map_or(0, |report| report.allocations.len() as u64),
             handles: std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64),
@@ -164,12 +168,14 @@ fn steps(pair: &mut Pair<'_>, config: &GroupConfig, source: &mut Pcg64) -> Resul
 }
 
 /// Steps of groups in every place, two at a time in each, compared after each turn. A group gives way to another one after a few hundred turns; after
-/// three the first configuration comes again, so that memory has a level to return to. `report` gets a sample `samples` times.
+/// three the first configuration comes again, so that memory has a level to return to. `report` gets a sample `samples` times; `heap` tells
+/// the bytes that Rust code holds.
 pub fn soak(
     context: &Context,
     steps: u64,
     seed: u64,
     samples: u64,
+    heap: impl Fn() -> u64,
     mut report: impl FnMut(&Sample),
 ) -> Result<(Vec<Sample>, Codes), String> {
     let places: Vec<_> = Place::ALL.into_iter().flat_map(|place| [place; 2]).collect();
@@ -190,7 +196,7 @@ pub fn soak(
             lives[at] = next(at)?;
         }
         if taken * samples >= steps * (all.len() as u64 + 1) {
-            all.push(Sample::now(context, taken));
+            all.push(Sample::now(context, taken, &heap));
             report(&all[all.len() - 1]);
         }
     }
