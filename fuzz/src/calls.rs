@@ -2,13 +2,13 @@
 //! batches against plain steps, bit for bit.
 
 use hotrow::{
-    CounterBits, CpuGroup, GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Precision,
-    RandomBits, Rounding, StatePrecision,
+    CounterBits, CpuGroup, CpuPath, GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling,
+    Precision, RandomBits, Rounding, StatePrecision,
 };
 use hotrow_harness::{
     lockstep::Batch,
     naive::{BatchData, Call, WRONG_CALLS, check_run},
-    prefetch::{Plan, When, play},
+    prefetch::{Plan, REFUSED, When, play},
 };
 
 /// The bytes of an input, from which the run follows. Behind the end there are zeros.
@@ -145,6 +145,7 @@ fn plan(bytes: &mut Bytes<'_>, data: &BatchData) -> Plan {
         flush: bytes.below(4) == 3,
         pin: None,
         between: bytes.below(6),
+        ahead: (0..bytes.below(3)).map(|_| bytes.below(REFUSED)).collect(),
     }
 }
 
@@ -155,13 +156,15 @@ pub(crate) fn run(data: &[u8]) -> bool {
         return false;
     }
     let run: Vec<BatchData> = (0..1 + bytes.below(5)).map(|_| batch(&mut bytes, &config)).collect();
-    let group = || CpuGroup::new(config.clone()).unwrap();
-    if let Err(difference) = check_run(&mut |config| Box::new(CpuGroup::new(config).unwrap()), &config, &run) {
+    let plans: Vec<Plan> = run.iter().map(|batch| plan(&mut bytes, batch)).collect();
+    let path = bytes.one_of(&[CpuPath::Direct, CpuPath::Mirrors]);
+    let made = |config, path| CpuGroup::new(config).unwrap().with_path(path);
+    if let Err(difference) = check_run(&mut |config| Box::new(made(config, path)), &config, &run) {
         panic!("{difference}\n{config:?}\n{run:?}");
     }
-    let plans: Vec<Plan> = run.iter().map(|batch| plan(&mut bytes, batch)).collect();
     // As texts: floats that are not numbers differ from themselves.
-    let [plain, ahead] = [false, true].map(|overlap| format!("{:?}", play(&mut group(), &plans, overlap)));
+    let played = |path, overlap| format!("{:?}", play(&mut made(config.clone(), path), &plans, overlap));
+    let (plain, ahead) = (played(CpuPath::Direct, false), played(path, true));
     assert!(plain == ahead, "prefetched steps differ from plain ones\n{config:?}\n{run:?}");
     true
 }

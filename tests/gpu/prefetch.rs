@@ -5,7 +5,7 @@ use hotrow::{CpuGroup, Embedding, Error, Group, GroupConfig, Init, Placement, Po
 use hotrow_harness::{
     device::{share, with_gpu},
     lockstep::Batch,
-    prefetch::{When, busy_config, play, random_plans},
+    prefetch::{self, REFUSED, When, busy_config, play, random_plans},
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
@@ -102,20 +102,12 @@ fn misuse(group: &mut dyn Embedding) {
     refused(group.forward_prefetched());
     refused(group.backward(&[]));
     let outputs = group.forward(&[1, 2], &[0, 2], None).unwrap();
-    group.prefetch(&[2, 3], &[0, 2], None).unwrap();
-    refused(group.prefetch(&[1], &[0, 1], None));
-    refused(group.forward(&[1], &[0, 1], None));
-    refused(group.forward_frozen(&[1], &[0, 1], None));
-    refused(group.flush());
-    refused(group.reset());
-    refused(group.reset_discarding());
-    refused(group.read_rows(&[1]));
-    refused(group.write_rows(&[1], &[0.0; 4]));
-    refused(group.pin(&[1], 1));
-    refused(group.pinned());
-    refused(group.resize_cache(1));
-    refused(group.counters());
-    refused(group.snapshot());
+    let next = Batch { indices: vec![2, 3], offsets: vec![0, 2], weights: None };
+    let now = group.snapshot().unwrap();
+    group.prefetch(&next.indices, &next.offsets, None).unwrap();
+    for call in 0..REFUSED {
+        prefetch::refused(group, call, &next, &now).unwrap();
+    }
     group.backward(&outputs).unwrap();
     refused(group.backward(&outputs));
     refused(group.flush());

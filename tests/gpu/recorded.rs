@@ -105,7 +105,9 @@ impl Lookup for Recorded {
         self.group.pending()
     }
     fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.group.abandon_backward(); // a forward does this too
+        if self.asked.is_none() {
+            self.group.abandon_backward(); // a forward does this too, unless it is refused
+        }
         self.prefetch(indices, offsets, weights)?;
         self.forward_prefetched()
     }

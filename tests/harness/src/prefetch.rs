@@ -1,6 +1,6 @@
 //! Runs of steps that prefetch their next batch or do not.
 
-use hotrow::{Embedding, Error, GroupConfig, Placement, Snapshot};
+use hotrow::{Embedding, Error, GroupConfig, Part, Placement, Snapshot, checkpoint};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
@@ -25,6 +25,46 @@ pub struct Plan {
     pub pin: Option<(Vec<u32>, u32)>,
     /// The number of a call between the forward and its backward.
     pub between: u32,
+    /// The numbers of calls while the next batch is prefetched. Each must be refused, and change nothing: [`refused`].
+    pub ahead: Vec<u32>,
+}
+
+/// The calls that a group refuses between a prefetch and its forward.
+pub const REFUSED: u32 = 17;
+
+/// Makes the call of this number, which must be out of order: a batch is prefetched. `now` is a state of the group.
+pub fn refused(group: &mut dyn Embedding, call: u32, batch: &Batch, now: &Snapshot) -> Result<(), String> {
+    let Batch { indices, offsets, weights } = batch;
+    let (weights, dim) = (weights.as_deref(), group.config().dim as usize);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("checkpoint");
+    let found = match call {
+        0 => group.prefetch(indices, offsets, weights),
+        1 => group.forward(indices, offsets, weights).map(drop),
+        2 => group.forward_frozen(indices, offsets, weights).map(drop),
+        3 => group.flush(),
+        4 => group.reset(),
+        5 => group.reset_discarding(),
+        6 => group.read_rows(&[0]).map(drop),
+        7 => group.write_rows(&[0], &vec![0.5; dim]),
+        8 => group.pin(&[0], 1).map(drop),
+        9 => group.pinned().map(drop),
+        10 => group.resize_cache(1).map(drop),
+        11 => group.counters().map(drop),
+        12 => group.snapshot().map(drop),
+        13 => group.restore(now),
+        14 => group.read_part(Part::Records, 0, &mut [0]),
+        15 => group.write_part(Part::Records, 0, &[7]),
+        16 => checkpoint::save(group, &file),
+        _ => unreachable!("a call below REFUSED"),
+    };
+    if std::fs::read_dir(folder.path()).unwrap().next().is_some() {
+        return Err(format!("call {call}: wanted no file, found one"));
+    }
+    match found {
+        Err(Error::Order { .. }) => Ok(()),
+        found => Err(format!("call {call} while a batch is prefetched: wanted an order error, found {found:?}")),
+    }
 }
 
 pub fn random_plans(config: &GroupConfig, source: &mut Pcg64, steps: usize) -> Vec<Plan> {
@@ -40,6 +80,7 @@ pub fn random_plans(config: &GroupConfig, source: &mut Pcg64, steps: usize) -> V
                 flush: pin.is_some() || source.random_bool(0.1),
                 pin,
                 between: source.random_range(0..12),
+                ahead: (0..source.random_range(0..3)).map(|_| source.random_range(0..REFUSED)).collect(),
             }
         })
         .collect()
@@ -77,8 +118,13 @@ pub fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> (Vec<Ou
             let Some(next) = plans.get(i + 1) else { return };
             if overlap && plan.when == when && !plan.flush {
                 let Batch { indices, offsets, weights } = &next.batch;
+                let now = (!plan.ahead.is_empty()).then(|| group.snapshot().unwrap());
                 group.prefetch(indices, offsets, weights.as_deref()).unwrap();
                 ahead = true;
+                for &call in &plan.ahead {
+                    let now = now.as_ref().expect("taken for these calls");
+                    refused(group, call, &next.batch, now).unwrap_or_else(|found| panic!("step {i}: {found}"));
+                }
             }
         };
         prefetch(group, When::BeforeBackward);
