@@ -5,10 +5,15 @@ use hotrow::{
     Calls, Counters, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Lookup, LookupKind, MemoryReport,
     Optimizer, OutOfRange, Part, Policy, Pooling, Precision, Rounding, ScalerState, Snapshot, StatePrecision,
 };
-use hotrow_harness::naive;
+use hotrow_harness::{
+    lockstep::{Codes, Pair},
+    naive, soak,
+};
 use naive::{Approx, BatchData, Call, Format, Naive, check_run, fmix32, half_above, half_below, half_nearest};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
+use rand::SeedableRng as _;
+use rand_pcg::Pcg64;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // By hand
@@ -657,6 +662,7 @@ enum Bend {
     /// `counters()` differs from the snapshot.
     Counters,
     Output,
+    PrefetchedOutput,
     FrozenOutput,
     WeightGradient,
     ReadRow,
@@ -851,7 +857,11 @@ impl Embedding for Bent {
     }
 
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-        self.inner.forward_prefetched()
+        let mut outputs = self.inner.forward_prefetched()?;
+        if let (Bend::PrefetchedOutput, Some(x)) = (self.bend, outputs.last_mut()) {
+            *x *= 1.001;
+        }
+        Ok(outputs)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -1275,6 +1285,30 @@ fn model_agrees_with_itself_on_edge_cases() {
     for (name, config, run) in naive::edge_cases() {
         if let Err(difference) = check_run(&mut |config| plain(config), &config, &run) {
             panic!("{name}: {difference}");
+        }
+    }
+}
+
+/// The steps of the soak (`scripts/soak`) end at a wrong output, a prefetched one too, and at a lost backward.
+#[test]
+fn the_soak_notices_one_fault() {
+    let config = fp32(&[200], 64, 64).with_init(Init::Uniform { low: -1.0, high: 1.0 });
+    for bend in [Bend::None, Bend::Output, Bend::PrefetchedOutput, Bend::WeightGradient, Bend::NoBackward] {
+        let (mut bent, mut good) = (Bent::new(cpu, config.clone(), bend), cpu(config.clone()));
+        let mut pair = Pair { gpu: &mut bent, cpu: &mut *good, size: 64.0, codes: Codes::default() };
+        let mut source = Pcg64::seed_from_u64(1);
+        let found = (0..200).try_for_each(|_| soak::steps(&mut pair, &config, &mut source).map(drop));
+        let wanted = match bend {
+            Bend::None => None,
+            Bend::Output => Some("outputs"),
+            Bend::PrefetchedOutput => Some("prefetched outputs"),
+            Bend::WeightGradient => Some("gradients of weights"),
+            _ => Some("after a step"),
+        };
+        match (&found, wanted) {
+            (Ok(()), None) => {}
+            (Err(difference), Some(wanted)) => assert!(difference.starts_with(wanted), "{wanted}: {difference}"),
+            _ => panic!("wanted {wanted:?}, found {found:?}"),
         }
     }
 }

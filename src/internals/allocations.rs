@@ -1,17 +1,18 @@
-//! Each allocation of a scenario on the CPU fails once. The call that needed it says so, and a second call goes on to the bits of an undisturbed
+//! Each allocation of a scenario fails once, on the CPU and on the GPU. The call that needed it says so, and a second call goes on to the bits of an undisturbed
 //! run.
 
-use std::path::PathBuf;
+use std::{io::Write as _, path::PathBuf};
 
 use crate::{
     checkpoint,
-    config::{GroupConfig, Init, Optimizer, Policy, Precision},
+    config::{GroupConfig, Init, Optimizer, Placement, Policy, Precision},
     cpu::{
         cached::{group::CpuGroup, path::CpuPath},
         robe::CpuRobeGroup,
     },
     dist::{self, Solo},
     error::Error,
+    gpu::{adapter, cached::group::Group, engine::context::Context},
     host::alloc::fault,
     lookup::{Embedding, Lookup, LookupKind},
     robe,
@@ -141,7 +142,35 @@ fn cached_groups_go_on() {
     let plain: &'static Open = &|| Ok(Box::new(CpuGroup::new(config().with_cache_rows(0))?));
     for open in [lfu, mirrors, plain] {
         let failed = every_allocation(open);
+        println!("{failed} allocations failed, one in each run");
         assert!(failed > 20, "{failed}");
+    }
+}
+
+/// Groups on the GPU allocate on the host, too: lists, records, staging. The thread that gathers a staged table's rows is not reached.
+#[test]
+fn groups_on_the_gpu_go_on() {
+    let mode = std::env::var("HOTROW_TEST_GPU").unwrap_or_else(|_| "allow".into());
+    let opened = match mode.as_str() {
+        "off" | "lanes" => Err(format!("HOTROW_TEST_GPU={mode}")),
+        _ => match adapter::open_best(adapter::Wanted::Any) {
+            Err(error @ Error::Unsupported { what: "gpu", .. }) if mode == "allow" => Err(error.to_string()),
+            opened => Ok(opened.unwrap()),
+        },
+    };
+    let context: &'static Context = match opened {
+        Ok(context) => Box::leak(Box::new(context)),
+        // Past the test runner, which keeps the output of a test that passes.
+        Err(why) => return writeln!(std::io::stderr(), "SKIPPED: failed allocations on the GPU: {why}").unwrap(),
+    };
+    for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
+        let open: &'static Open = Box::leak(Box::new(move || -> Result<Box<dyn Lookup>, Error> {
+            let config = config().with_precision(Precision::Int8).with_placement(placement);
+            Ok(Box::new(Group::new(context, config)?))
+        }));
+        let failed = every_allocation(open);
+        println!("{placement:?}: {failed} allocations failed, one in each run");
+        assert!(failed > 10, "{placement:?}: {failed}");
     }
 }
 
@@ -152,6 +181,7 @@ fn shared_arrays_go_on() {
         Ok(Box::new(CpuRobeGroup::new(config.with_precision(Precision::Int8))?))
     };
     let failed = every_allocation(array);
+    println!("{failed} allocations failed, one in each run");
     assert!(failed > 10, "{failed}");
 }
 
@@ -233,6 +263,7 @@ fn a_group_over_ranks_goes_on_or_asks_for_a_checkpoint() {
                 End::Loaded => ends[1] += 1,
             }
         }
+        println!("{calls}: {} allocations failed, one in each run", ends[0] + ends[1]);
         assert!(ends[0] > 2 && ends[1] > 10, "{calls}: {ends:?}");
     }
 }
