@@ -51,14 +51,38 @@ pub(crate) fn u32(data: &[u8]) -> bool {
     found.is_some()
 }
 
+/// What zstd unpacks at once. A frame that states another length than it has is then refused; piece by piece zstd may take it.
+fn unpacked(data: &[u8]) -> Option<Vec<u8>> {
+    zstd::decode_all(data).ok()
+}
+
 pub(crate) fn zst(data: &[u8]) -> bool {
-    read("packed.u32.zst", data).is_some()
+    let found = read("packed.u32.zst", data);
+    if let Some(trace) = &found {
+        if let Some(bytes) = unpacked(data) {
+            assert!(trace.ids == words(&bytes));
+        }
+    }
+    found.is_some()
+}
+
+/// The bytes behind the header, if its type is that of little-endian numbers of 4 bytes in plain spelling.
+fn words_of_npy(data: &[u8]) -> Option<Vec<u32>> {
+    let (length, start) = match data.get(6)? {
+        1 => (usize::from(u16::from_le_bytes(data.get(8..10)?.try_into().ok()?)), 10),
+        _ => (u32::from_le_bytes(data.get(8..12)?.try_into().ok()?) as usize, 12),
+    };
+    let (header, numbers) = data.get(start..)?.split_at_checked(length)?;
+    std::str::from_utf8(header).ok()?.starts_with("{'descr': '<u4',").then(|| words(numbers))
 }
 
 pub(crate) fn npy(data: &[u8]) -> bool {
     let found = read("ids.npy", data);
     if let Some(trace) = &found {
         assert!(trace.ids.len() * 4 <= data.len(), "more numbers than the file has");
+        if let Some(numbers) = words_of_npy(data) {
+            assert!(trace.ids == numbers[..trace.ids.len()]);
+        }
     }
     found.is_some()
 }
@@ -126,6 +150,8 @@ pub(crate) fn labels(data: &[u8]) -> bool {
     let found = read_labels(&folder::file(name, rest), usize::from(*bags), 3);
     if let Ok(labels) = &found {
         assert!(labels.len() == usize::from(*bags) && labels.iter().all(|&label| label < 3));
+        let bytes = if packed % 2 == 0 { Some(rest.to_vec()) } else { unpacked(rest) };
+        assert!(bytes.is_none_or(|bytes| *labels == bytes));
     }
     found.is_ok()
 }
