@@ -632,6 +632,32 @@ fn only_what_is_left_over_is_removed() {
     checkpoint::contents(at("a.safetensors")).unwrap();
 }
 
+/// What is there is a pipe, or a link to a file that only its owner may read.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_and_a_link_is_followed() {
+    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut group = trained(&config());
+    assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+    let error = checkpoint::save(&mut group, at("pipe")).unwrap_err().to_string();
+    assert!(error.contains("wanted a path that can be written, found a pipe or a device; "), "{error}");
+    assert!(fs::metadata(at("pipe")).unwrap().file_type().is_fifo());
+    fs::create_dir(at("inner")).unwrap();
+    fs::write(at("inner/file"), "old").unwrap();
+    fs::set_permissions(at("inner/file"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("inner/file", at("link")).unwrap();
+    checkpoint::save(&mut group, at("link")).unwrap();
+    assert_eq!(fs::read_link(at("link")).unwrap(), Path::new("inner/file"));
+    checkpoint::contents(at("inner/file")).unwrap();
+    assert_eq!(fs::metadata(at("inner/file")).unwrap().permissions().mode() & 0o777, 0o600);
+    symlink("missing/file", at("broken")).unwrap();
+    assert!(matches!(checkpoint::save(&mut group, at("broken")), Err(Error::Checkpoint { .. })));
+    let found = |folder| fs::read_dir(at(folder)).unwrap().count();
+    assert_eq!((found("."), found("inner")), (4, 1), "no temporary file is left");
+}
+
 /// This process can write no file beyond 8 MiB, as on a full disk: a write fails in the middle.
 #[cfg(unix)]
 #[test]

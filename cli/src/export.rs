@@ -153,7 +153,7 @@ impl Tables {
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, false)?;
     let out = args.out.as_path();
-    output::check_out(out, options.json.as_deref(), &[&args.checkpoint])?;
+    output::check_out(out, options.json.as_deref(), std::slice::from_ref(&args.checkpoint))?;
     let mut tables = Tables::open(args)?;
     let (dim, precision) = (tables.group.config().dim, tables.group.config().precision);
     let form = args.format.form().map(|form| RowForm::new(form, precision, dim)).transpose();

@@ -341,7 +341,7 @@ fn fill(
 
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, false)?;
-    let inputs: Vec<&Path> = [args.file.as_path()].into_iter().chain(args.like.as_deref()).collect();
+    let inputs: Vec<PathBuf> = [&args.file].into_iter().chain(&args.like).cloned().collect();
     output::check_out(&args.out, options.json.as_deref(), &inputs)?;
     let format = args.format()?;
     let mut group = args.group(options, format)?;

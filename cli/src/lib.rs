@@ -77,7 +77,7 @@ pub fn main() -> ExitCode {
 impl Cli {
     fn run(&self) -> Result<(), Failure> {
         let Self { options, command } = self;
-        output::check_files(options.json.as_deref(), None, &[])?;
+        output::check_files(options.json.as_deref(), None, &[], &[])?;
         match command {
             Command::Bench(args) => bench::run(options, args),
             Command::Export(args) => export::run(options, args),

@@ -106,6 +106,12 @@ impl Options {
         self.data.clone().or_else(by_environment)
     }
 
+    /// The files of those traces that are files.
+    pub(crate) fn trace_files(&self, texts: &[String]) -> Vec<PathBuf> {
+        let data = self.data();
+        texts.iter().filter_map(|text| trace::find(text, data.as_deref()).ok()).collect()
+    }
+
     /// Loads the trace that `text` names. A wrong specification of a generated trace is bad usage; a damaged file is not.
     pub(crate) fn trace(&self, text: &str) -> Result<Trace, Failure> {
         let data = self.data();

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -46,45 +46,60 @@ pub(crate) fn stem() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// Refuses files of `--json`, `--csv` and `--plot` that cannot be written, and a file that two of them name. Every subcommand calls this
-/// before its work, so that no result is lost. Each of `stems` becomes an SVG and a PNG.
-pub(crate) fn check_files(json: Option<&Path>, csv: Option<&Path>, stems: &[PathBuf]) -> Result<(), Failure> {
+/// Refuses files of `--json`, `--csv` and `--plot` that cannot be written, that are among those that are `read`, or that two of them name.
+/// Every subcommand calls this before its work, so that no result is lost. Each of `stems` becomes an SVG and a PNG.
+pub(crate) fn check_files(
+    json: Option<&Path>,
+    csv: Option<&Path>,
+    stems: &[PathBuf],
+    read: &[PathBuf],
+) -> Result<(), Failure> {
     let named =
         [("--json", json), ("--csv", csv)].into_iter().filter_map(|(option, path)| Some((option, path?.to_owned())));
     let pictures = stems.iter().flat_map(|stem| [".svg", ".png"].map(|ending| ("--plot", with_ending(stem, ending))));
-    check_named(named.chain(pictures))
+    check_named(named.chain(pictures), read)
 }
 
-/// As [`check_files`], of the file of `--out`; it must be none of the files that are read, too.
-pub(crate) fn check_out(out: &Path, json: Option<&Path>, read: &[&Path]) -> Result<(), Failure> {
-    if read.iter().any(|path| place(path) == place(out)) {
-        let out = out.display();
+/// As [`check_files`], of the file of `--out`, which is replaced: it must be no pipe or device.
+pub(crate) fn check_out(out: &Path, json: Option<&Path>, read: &[PathBuf]) -> Result<(), Failure> {
+    if is_special(out) {
         return Err(Failure::Usage(format!(
-            "--out: wanted another file than those that are read, found {out}; name another"
+            "--out: wanted a file, found {}, a pipe or a device; name a file, and send it on from there",
+            out.display()
         )));
     }
     let json = json.map(|json| ("--json", json.to_owned()));
-    check_named([("--out", out.to_owned())].into_iter().chain(json))
+    check_named([("--out", out.to_owned())].into_iter().chain(json), read)
 }
 
-fn check_named(files: impl Iterator<Item = (&'static str, PathBuf)>) -> Result<(), Failure> {
+fn check_named(files: impl Iterator<Item = (&'static str, PathBuf)>, read: &[PathBuf]) -> Result<(), Failure> {
     let mut checked: Vec<(&str, PathBuf)> = Vec::new();
     for (option, path) in files {
         // Opening a pipe or a terminal could be noticed at its other end.
-        if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        if is_special(&path) {
             continue;
         }
+        if read.iter().any(|read| is_same(read, &path)) {
+            return Err(Failure::Usage(format!(
+                "{option}: wanted another file than those that are read, found {}; name another",
+                path.display()
+            )));
+        }
         check_file(option, &path)?;
-        let place = place(&path);
-        if let Some((other, _)) = checked.iter().find(|(_, known)| *known == place) {
+        if let Some((other, _)) = checked.iter().find(|(_, known)| is_same(known, &path)) {
             return Err(Failure::Usage(format!(
                 "{option}: wanted another file than {other}'s, found {} for both; name two files",
                 path.display()
             )));
         }
-        checked.push((option, place));
+        checked.push((option, path));
     }
     Ok(())
+}
+
+/// Whether this is a pipe, a terminal or another device.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// Checks a file. An existing one keeps its content; a new one is removed again.
@@ -107,6 +122,23 @@ fn place(path: &Path) -> PathBuf {
         }
         _ => path.to_owned(),
     })
+}
+
+/// Whether two paths name one file, by whatever links.
+fn is_same(a: &Path, b: &Path) -> bool {
+    place(a) == place(b) || fs::metadata(a).is_ok_and(|a| fs::metadata(b).is_ok_and(|b| is_linked(&a, &b)))
+}
+
+#[cfg(unix)]
+fn is_linked(a: &Metadata, b: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+/// The standard library tells hard links on Unix only.
+#[cfg(not(unix))]
+const fn is_linked(_: &Metadata, _: &Metadata) -> bool {
+    false
 }
 
 /// Makes `--out`'s folder, and refuses one in which no file can be made. As [`check_inside`].
@@ -187,27 +219,46 @@ pub(crate) fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     fs::write(path, content).with_context(|| cannot_write(path))
 }
 
-/// Writes a file in pieces, beside its place, and renames it once it is whole. After an error the old file is still there.
+/// Writes a file in pieces, beside its place, and renames it once it is whole. After an error the old file is still there. A link stays, and so
+/// do the permissions of an old file. A killed process leaves `<name>.partial-<process>-<number>` behind.
 pub(crate) fn replace(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let partial = with_ending(path, ".partial");
+    let target = place(path);
+    let (partial, file) = beside(&target).with_context(|| cannot_write(path))?;
     let written = || -> Result<(), Failure> {
-        let mut file = BufWriter::new(File::create(&partial).with_context(|| cannot_write(&partial))?);
+        if let Ok(old) = fs::metadata(&target) {
+            // Some file systems have no permissions.
+            let _ = file.set_permissions(old.permissions());
+        }
+        let mut file = BufWriter::new(file);
         write(&mut file)?;
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error).with_context(|| cannot_write(&partial))?;
-        file.sync_all().and_then(|()| fs::rename(&partial, path)).with_context(|| cannot_write(path))?;
-        Ok(())
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        Ok(fs::rename(&partial, &target)?)
     };
-    let written = written();
-    if written.is_err() {
-        // If removal fails, the next call overwrites it.
+    written().map_err(|failure| {
+        // If removal fails, the file does no harm.
         let _ = fs::remove_file(&partial);
+        match failure {
+            Failure::Job(error) if error.is::<io::Error>() => error.context(cannot_write(path)).into(),
+            failure => failure,
+        }
+    })
+}
+
+/// Makes a file beside `path` under a name that no other file has.
+fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut number = 0;
+    loop {
+        let partial = with_ending(path, &format!(".partial-{}-{number}", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&partial) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            opened => return opened.map(|file| (partial, file)),
+        }
     }
-    written
 }
 
 fn cannot_write(path: &Path) -> String {
-    format!("{}: wanted to write the results there; check the folder and its permissions", path.display())
+    format!("{}: wanted to write the results there; make room, or check the folder and its permissions", path.display())
 }

@@ -78,7 +78,8 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--ways: wanted 32 with --backend gpu, found {ways}; its kernels know no other, use --backend cpu"
         )));
     }
-    output::check_files(options.json.as_deref(), args.csv.as_deref(), args.plot.as_slice())?;
+    let read = options.trace_files(&traces);
+    output::check_files(options.json.as_deref(), args.csv.as_deref(), args.plot.as_slice(), &read)?;
     // `auto` means the CPU here, since it simulates any number of ways.
     let context = match options.backend {
         Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),

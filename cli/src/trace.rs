@@ -31,6 +31,7 @@ mod zipf;
 
 pub use criteo::{CRITEO_CATEGORIES, CRITEO_COUNTS, CriteoFile, CriteoLine};
 pub use error::TraceError;
+pub(crate) use find::find;
 pub use labels::{companion, read as read_labels};
 pub use limits::MAX_ID;
 pub use list::split_list;
@@ -90,7 +91,7 @@ pub fn load(text: &str, source: &Source<'_>) -> Result<Trace, TraceError> {
             (meta2021::generate(&Spec::parse(text, &["rows", "n"])?, source.seed)?, None, text.to_owned())
         }
         _ => {
-            let path = find::find(text, source.data)?;
+            let path = find(text, source.data)?;
             let (ids, offsets) = read(&path)?;
             if ids.is_empty() {
                 return Err(TraceError::Empty { path });

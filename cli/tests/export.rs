@@ -6,6 +6,7 @@ use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Policy, Precision, Rounding
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde_json::Value;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs;
 use tempfile::TempDir;
 
@@ -278,6 +279,50 @@ fn a_trained_table_goes_out_with_its_newest_rows_and_comes_back_trainable() {
 }
 
 #[test]
+fn files_beside_the_output_stay() {
+    let folder = Folder::new();
+    let table = fs::read(folder.import(&fixture("rows.npy"), &["--precision", "int8"])).unwrap();
+    let table = folder.write("in.partial", &table);
+    let other = folder.write("out.partial", b"other");
+    outcome(&["export", &table, "--format", "npy", "--out", &folder.path("in")], 0);
+    outcome(&["export", &table, "--format", "npy", "--out", &folder.path("out")], 0);
+    outcome(&["export", &folder.path("in"), "--format", "npy", "--out", &folder.path("out")], 1);
+    let large = folder.write("large.npy", &npy("<f4", "(1, 2)", &bytes(&[1e30, 3e30])));
+    let large = folder.import(&large, &["--precision", "int8"]);
+    outcome(&["export", &large, "--format", "tbe", "--out", &folder.path("out")], 1);
+    assert_eq!(load(&table).config().precision, Precision::Int8);
+    assert_eq!(fs::read(other).unwrap(), b"other");
+    let names: BTreeSet<_> = fs::read_dir(folder.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let wanted = ["imported-1", "imported-2", "in", "in.partial", "large.npy", "out", "out.partial"];
+    assert!(names.iter().eq(&wanted), "{names:?}");
+}
+
+/// What is there is a pipe, or a link to a file that only its owner may read.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_and_a_link_is_followed() {
+    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+    let folder = Folder::new();
+    let table = folder.import(&fixture("rows.npy"), &[]);
+    let (pipe, file, link) = (folder.path("pipe"), folder.write("file", b""), folder.path("link"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    symlink("file", &link).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    for job in [&["export", &table, "--format", "npy"][..], &["import", &fixture("rows.npy")]] {
+        let (_, stderr) = outcome(&[job, &["--out", &pipe]].concat(), 2);
+        let wanted = format!("error: --out: wanted a file, found {pipe}, a pipe or a device; ");
+        assert!(stderr.starts_with(&wanted) && stderr.lines().count() == 1, "{stderr}");
+        assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+        fs::write(&file, b"old").unwrap();
+        outcome(&[job, &["--out", &link]].concat(), 0);
+        assert_eq!(fs::read_link(&link).unwrap().to_str(), Some("file"));
+        let found = fs::metadata(&file).unwrap();
+        assert!(found.len() > 1000, "{job:?}");
+        assert_eq!(found.permissions().mode() & 0o777, 0o600, "{job:?}");
+    }
+}
+
+#[test]
 fn settings_of_the_new_checkpoint() {
     let folder = Folder::new();
     let options = [
@@ -441,9 +486,9 @@ fn bad_input_of_export_is_told_by_name() {
         let line = if more.contains(&"--out") { line } else { [&line[..], &["--out", &out]].concat() };
         let (_, stderr) = outcome(&line, code);
         assert!(stderr.contains(named), "{line:?}: {stderr}");
-        for left in [&out, &format!("{out}.partial")] {
-            assert!(!fs::exists(left).unwrap(), "{line:?} left {left}");
-        }
+        let left = fs::read_dir(folder.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("out.bin")).collect();
+        assert!(left.is_empty(), "{line:?} left {left:?}");
     }
     // An export that fails leaves the old file.
     let old = folder.write("out.bin", b"old");

@@ -80,6 +80,58 @@ fn two_options_name_two_files() {
 }
 
 #[test]
+fn no_output_is_a_file_that_is_read() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let file = path("file.npy");
+    let refused = |line: &[&str], option: &str, name: &str| {
+        fs::write(&file, "kept").unwrap();
+        let (_, stderr) = outcome(&[line, &[option, &path(name)]].concat(), 2);
+        let wanted = format!("error: {option}: wanted another file than those that are read, found {}", path(name));
+        assert!(stderr.starts_with(&wanted) && stderr.ends_with("; name another\n"), "{line:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{line:?}: {stderr}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "kept", "{line:?}");
+    };
+    let (out, results) = (path("out"), path("results"));
+    let data = ["--data", folder.path().to_str().unwrap()];
+    let jobs: [&[&str]; 11] = [
+        &["export", &file, "--format", "npy", "--out", &out],
+        &["import", &file, "--out", &out],
+        &["import", "other.npy", "--like", &file, "--out", &out],
+        &["simulate", "--trace", &file],
+        &["simulate", "--trace", "uniform:rows=9,n=9,file", data[0], data[1]],
+        &["plan", "--trace", &file],
+        &["plan", "robe", &file],
+        &["plan", "dist", "--distribution", "uniform:rows=100", "--counted", &file],
+        &["bench", "dist", "--trace", &file, "--out", &results],
+        &["bench", "import", &file, "--out", &results],
+        &["bench", "suite", "--beside", &file, "--out", &results],
+    ];
+    for job in jobs {
+        refused(job, "--json", "file.npy");
+        refused(job, "--json", "./file.npy");
+    }
+    refused(&jobs[0][..4], "--out", "./file.npy");
+    refused(&jobs[1][..2], "--out", "file.npy");
+    refused(jobs[3], "--csv", "file.npy");
+    #[cfg(feature = "train")]
+    refused(&["train", "--task", "dlrm", "--criteo", &file], "--json", "file.npy");
+    #[cfg(unix)]
+    {
+        fs::hard_link(&file, path("hard")).unwrap();
+        std::os::unix::fs::symlink("file.npy", path("soft")).unwrap();
+        refused(jobs[0], "--json", "hard");
+        refused(jobs[0], "--json", "soft");
+        refused(&jobs[1][..2], "--out", "soft");
+    }
+    // Pictures.
+    fs::write(path("trace.svg"), "1 2 3\n").unwrap();
+    let (_, stderr) = outcome(&["simulate", "--trace", &path("trace.svg"), "--plot", &path("trace")], 2);
+    assert!(stderr.contains("--plot: wanted another file than those that are read"), "{stderr}");
+    assert_eq!(fs::read_to_string(path("trace.svg")).unwrap(), "1 2 3\n");
+}
+
+#[test]
 fn a_plot_is_named_with_or_without_its_ending() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

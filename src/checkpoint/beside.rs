@@ -16,10 +16,12 @@ use crate::{
 const SUFFIX: &str = ".tmp-";
 
 /// A temporary file under way, locked until it is done. It is removed if dropped before `replace`. A killed process
-/// leaves it behind unlocked, and the next save removes it.
+/// leaves it behind unlocked, and the next save removes it. A link stays, and so do the permissions of an old file.
 #[derive(Debug)]
 pub(crate) struct Beside {
     path: PathBuf,
+    /// The path, or where a link there leads.
+    target: PathBuf,
     temporary: PathBuf,
     file: File,
     placed: bool,
@@ -31,20 +33,30 @@ impl Beside {
         const WANTED: &str = "a path that can be written";
         let failed = |found| fault(path, "file", WANTED, found, REMEDY);
         let name = path.file_name().ok_or_else(|| failed("a path without a file name"))?;
-        if path.is_dir() {
-            return Err(failed("a folder"));
+        let old = fs::metadata(path).ok();
+        match &old {
+            Some(old) if old.is_dir() => return Err(failed("a folder")),
+            Some(old) if !old.is_file() => return Err(failed("a pipe or a device")),
+            _ => {}
         }
-        remove_left_over(path, name);
+        let target = if path.is_symlink() { fs::canonicalize(path) } else { Ok(path.to_owned()) };
+        let target = target.map_err(|error| refused(path, "file", WANTED, &error, REMEDY))?;
+        let name = target.file_name().unwrap_or(name);
+        remove_left_over(&target, name);
         let mut number = 0;
         loop {
             let mut temporary = name.to_os_string();
             temporary.push(format!("{SUFFIX}{}-{number}", std::process::id()));
-            let temporary = path.with_file_name(temporary);
+            let temporary = target.with_file_name(temporary);
             match OpenOptions::new().write(true).create_new(true).open(&temporary) {
                 // Another save may have removed the file as left over in this instant. Where files have no locks,
                 // nothing is removed.
                 Ok(file) if !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && temporary.exists() => {
-                    return Ok(Self { path: path.into(), temporary, file, placed: false });
+                    if let Some(old) = old {
+                        // Some file systems have no permissions.
+                        let _kept = file.set_permissions(old.permissions());
+                    }
+                    return Ok(Self { path: path.into(), target, temporary, file, placed: false });
                 }
                 Ok(_) => {}
                 // The file of another thread, or of a dead process with the same number.
@@ -61,10 +73,10 @@ impl Beside {
 
     /// Replaces the target, and returns once the file and its name are on disk.
     pub(crate) fn replace(mut self) -> Result<(), Error> {
-        let placed = self.file.sync_all().and_then(|()| fs::rename(&self.temporary, &self.path));
+        let placed = self.file.sync_all().and_then(|()| fs::rename(&self.temporary, &self.target));
         placed.map_err(|error| self.failed(&error))?;
         self.placed = true;
-        sync_folder(&self.path).map_err(|error| {
+        sync_folder(&self.target).map_err(|error| {
             let remedy = "the new file is there and whole, but a power failure may bring the old one back: save again";
             refused(&self.path, "folder", "to write it to disk", &error, remedy)
         })

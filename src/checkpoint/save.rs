@@ -19,11 +19,11 @@ use crate::{
 /// Writes everything that `group` keeps between steps to `path`. The file is written beside `path` and renamed; it is
 /// on disk when this returns. If the process is killed or this fails, the old file is still there. A killed process
 /// leaves a file `<name>.tmp-<process>-<number>` behind; it does no harm, and the next save to the same name removes
-/// it.
+/// it. If `path` is a link, the file that it leads to is replaced; the new file has the permissions of the old one.
 ///
 /// # Errors
 /// [`Error::Order`] between forward and backward, or between prefetch and forward. [`Error::Checkpoint`] if the file
-/// cannot be written, for example because the disk is full. [`Error::Device`] if the device is lost.
+/// cannot be written, for example because the disk is full, or if there is a pipe or a device. [`Error::Device`] if the device is lost.
 pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     if group.pending() {
         return Err(step_state::backward_first("checkpoint::save"));

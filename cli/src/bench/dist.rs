@@ -68,6 +68,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--ranks: wanted powers of two that divide the {shards} virtual shards, found {found}; take others, or more --shards"
         )));
     }
+    let read = options.trace_files(std::slice::from_ref(&args.trace));
+    output::check_files(options.json.as_deref(), None, &[], &read)?;
     args.common.make_folder(options)?;
     let trace = options.trace(&args.trace)?;
     let bags = Bags::new(&trace, args.lookups)?;

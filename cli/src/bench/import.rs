@@ -124,6 +124,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             args.files.len()
         )));
     }
+    output::check_files(options.json.as_deref(), None, &[], &args.files)?;
     let mut machines = args.files.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
     tell_apart(&mut machines);
     output::check_folder(&args.out, options.json.as_deref())?;

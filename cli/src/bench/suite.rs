@@ -152,6 +152,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "bench suite: wanted a GPU backend, found --backend cpu; the suite measures kernels".into(),
         ));
     }
+    output::check_files(options.json.as_deref(), None, &[], &args.beside)?;
     let beside = Beside::read(&args.beside)?;
     let opened = match options.backend {
         Backend::Gpu => adapter::open_best(adapter::Wanted::Any),

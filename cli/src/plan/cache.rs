@@ -114,7 +114,8 @@ pub(crate) struct Args {
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(args.verify, args.distribution.is_none())?;
     let stems = args.plot.as_ref().map(|stem| [stem.clone(), output::with_ending(stem, "-quarters")]);
-    output::check_files(options.json.as_deref(), None, stems.as_ref().map_or(&[], |stems| stems))?;
+    let read = options.trace_files(args.trace.as_slice());
+    output::check_files(options.json.as_deref(), None, stems.as_ref().map_or(&[], |stems| stems), &read)?;
     let input = args.input(options)?;
     let answer = job(args, &input)?.answer(args, options)?;
     let json = answer.json();

@@ -158,7 +158,9 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut traces: Vec<String> = args.trace.iter().flat_map(|text| split_list(text)).collect();
     options.check_used(false, !traces.is_empty())?;
     let stems = args.plot.as_deref().map(charts::stems);
-    output::check_files(options.json.as_deref(), None, stems.as_ref().map_or(&[], |stems| stems))?;
+    let mut read = options.trace_files(&traces);
+    read.extend(args.counted.clone());
+    output::check_files(options.json.as_deref(), None, stems.as_ref().map_or(&[], |stems| stems), &read)?;
     if traces.is_empty() && args.distribution.is_empty() {
         output::note(&format!(
             "no --trace: planning for generated accesses, {GENERATED}; name a file, or a trace of --data DIR, for real ones"

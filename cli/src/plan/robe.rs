@@ -78,7 +78,9 @@ fn eps(text: &str) -> Result<WantedEps, String> {
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, args.trace.is_some())?;
-    output::check_files(options.json.as_deref(), None, args.plot.as_slice())?;
+    let mut read = options.trace_files(args.trace.as_slice());
+    read.push(args.table.as_str().into());
+    output::check_files(options.json.as_deref(), None, args.plot.as_slice(), &read)?;
     let table = table::open(&args.table, args.dim, options.group_seed())?;
     let uses = args.trace.as_deref().map(|trace| Uses::new(options, trace, &table)).transpose()?;
     let mut random = Pcg64::seed_from_u64(options.seed);

@@ -6,6 +6,7 @@ use super::tasks::{TaskArgs, TaskName};
 use crate::failure::Failure;
 use crate::names::{one_of, value_name};
 use crate::options::{Options, whole};
+use crate::output;
 use hotrow::{OptimizerKind, StatePrecision};
 use std::path::PathBuf;
 
@@ -178,7 +179,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl RunArgs {
-    /// Refuses the first option that has no effect, for the task or by the rules in `more`.
+    /// Refuses the first option that has no effect, for the task or by the rules in `more`, and a `--json` that cannot be written.
     pub(super) fn check(&self, options: &Options, more: impl IntoIterator<Item = Rule>) -> Result<(), Failure> {
         let (args, task) = (&self.task, self.task.name(options));
         let unless = |wanted: TaskName| (task != wanted).then(|| value_name(&task));
@@ -187,7 +188,8 @@ impl RunArgs {
             ("--criteo", args.criteo.is_some(), "--task dlrm", unless(TaskName::Dlrm)),
             ("--cardinalities", args.cardinalities.is_some(), "--task dlrm", unless(TaskName::Dlrm)),
         ];
-        refuse(of_task.into_iter().chain(more)).map_err(Failure::Usage)
+        refuse(of_task.into_iter().chain(more)).map_err(Failure::Usage)?;
+        output::check_files(options.json.as_deref(), None, &[], args.criteo.as_slice())
     }
 }
 

@@ -44,9 +44,7 @@ impl OverRanks {
         let refused = given.into_iter().find(|(_, given)| *given);
         let refused = refused.map(|(name, _)| Failure::Usage(format!("{name}: wanted none, found it; {one}")));
         let refused = refused.map_or_else(|| args.check(&self.options), Err);
-        refused
-            .and_then(|()| output::check_files(self.options.json.as_deref(), None, &[]))
-            .map_err(|failure| failure.report())
+        refused.map_err(|failure| failure.report())
     }
 
     /// Trains as this rank of a job. Rank 0 prints the results and writes `--json`.
