@@ -53,6 +53,7 @@ fn refused(arguments: &[&str], option: &str) {
 fn two_options_name_two_files() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    #[cfg(unix)]
     std::os::unix::fs::symlink(path("target"), path("link")).unwrap();
     fs::write(path("target"), "kept").unwrap();
     let same = |job: &[&str], [first, one]: [&str; 2], [second, other]: [&str; 2], found: &str| {
@@ -65,6 +66,7 @@ fn two_options_name_two_files() {
     };
     same(JOBS[0], ["--json", "a"], ["--csv", "a"], "a");
     same(JOBS[0], ["--json", "a"], ["--csv", "./a"], "./a");
+    #[cfg(unix)]
     same(JOBS[0], ["--json", "target"], ["--csv", "link"], "link");
     same(JOBS[0], ["--csv", "a.svg"], ["--plot", "a"], "a.svg");
     same(JOBS[1], ["--json", "a-quarters.png"], ["--plot", "a"], "a-quarters.png");
@@ -75,7 +77,7 @@ fn two_options_name_two_files() {
         stderr.starts_with("error: --json: wanted a name that ends in .json in --out's folder, found "),
         "{stderr}"
     );
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was written");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), if cfg!(unix) { 2 } else { 1 }, "nothing was written");
     assert_eq!(fs::read_to_string(path("target")).unwrap(), "kept");
 }
 
@@ -152,13 +154,15 @@ fn a_plot_is_named_with_or_without_its_ending() {
 /// The error of a library keeps its cause, and its message contains it.
 #[test]
 fn a_cause_is_told_once() {
-    for (job, cause) in [
-        (&["plan", "robe", "missing.npy"][..], "No such file or directory"),
+    // Systems word it differently.
+    let cause = fs::read("missing.npy").unwrap_err().to_string();
+    for job in [
+        &["plan", "robe", "missing.npy"][..],
         #[cfg(feature = "train")]
-        (&["train", "--task", "dlrm", "--criteo", "/missing"], "No such file or directory"),
+        &["train", "--task", "dlrm", "--criteo", "missing"],
     ] {
         let (_, stderr) = outcome(job, 1);
-        assert_eq!(stderr.matches(cause).count(), 1, "{stderr}");
+        assert_eq!(stderr.matches(&cause).count(), 1, "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
 }
