@@ -1,5 +1,6 @@
 //! `hotrow bench` and `bench robe` from outside, on the CPU: the files they write, and the input they refuse.
 
+use crate::common::command::without_drivers;
 use crate::common::records::{broken, number, records};
 use assert_cmd::Command;
 use serde_json::Value;
@@ -8,8 +9,7 @@ use std::path::Path;
 fn bench(folder: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
     // The command must work without any driver.
     let mut command = Command::cargo_bin("hotrow").expect("the command is built with the tests");
-    command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent").current_dir(folder);
-    command.arg("bench").args(args).assert()
+    without_drivers(&mut command).current_dir(folder).arg("bench").args(args).assert()
 }
 
 fn read(file: &Path) -> Value {

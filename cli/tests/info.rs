@@ -1,5 +1,6 @@
 //! `hotrow info` from outside: exit codes, messages, schema. No GPU is needed.
 
+use crate::common::command::without_drivers;
 use assert_cmd::Command;
 use serde_json::Value;
 use std::io::Write as _;
@@ -12,8 +13,7 @@ fn info(arguments: &[&str], drivers: bool) -> (i32, String, String, Value) {
     let mut command = Command::cargo_bin("hotrow").unwrap();
     command.arg("info").args(arguments).arg("--json").arg(&json);
     if !drivers {
-        command.env("WGPU_BACKEND", "vulkan").env("VK_DRIVER_FILES", "/nonexistent");
-        command.env("VK_ICD_FILENAMES", "/nonexistent");
+        without_drivers(&mut command);
     }
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,13 +1,13 @@
 //! `hotrow bench suite` from outside: the input that it refuses, and its message without a GPU. `cli/tests/gpu/command.rs` runs it on a
 //! GPU.
 
+use crate::common::command::without_drivers;
 use assert_cmd::Command;
 
 fn suite(folder: &std::path::Path, args: &[&str]) -> assert_cmd::assert::Assert {
     // The command sees no driver at all.
     let mut command = Command::cargo_bin("hotrow").expect("the command is built with the tests");
-    command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent").current_dir(folder);
-    command.arg("bench").args(args).assert()
+    without_drivers(&mut command).current_dir(folder).arg("bench").args(args).assert()
 }
 
 #[test]

@@ -151,6 +151,7 @@ fn a_gpu_comes_close_to_the_cpu() {
     let done = run("gpu");
     let error = String::from_utf8_lossy(&done.stderr).into_owned();
     if error.contains("found no adapter") {
+        assert_ne!(std::env::var("HOTROW_TEST_GPU").as_deref(), Ok("require"), "{error}");
         std::io::Write::write_all(&mut std::io::stderr(), b"SKIPPED: no Vulkan driver for train --backend gpu\n")
             .unwrap();
         return;

@@ -10,6 +10,11 @@ pub(crate) fn hotrow(arguments: &[&str]) -> Command {
     command
 }
 
+/// Hides every driver from the command: it asks Vulkan only, which finds none.
+pub(crate) fn without_drivers(command: &mut Command) -> &mut Command {
+    command.env("WGPU_BACKEND", "vulkan").env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent")
+}
+
 /// Runs the command and expects an exit code. Returns stdout and stderr.
 pub(crate) fn outcome(arguments: &[&str], code: i32) -> (String, String) {
     let output = hotrow(arguments).output().unwrap();
