@@ -322,6 +322,32 @@ fn a_pipe_is_refused_and_a_link_is_followed() {
     }
 }
 
+/// The command can write no file beyond 512 bytes, as on a full disk.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_is_told_and_leaves_the_old_file() {
+    let folder = Folder::new();
+    let array = folder.write("array.npy", &npy("<f4", "(4096, 16)", &[0; 4 * 4096 * 16]));
+    // The larger table fails in the middle, the smaller one at the end.
+    for table in [array, fixture("rows.npy")].map(|array| folder.import(&array, &["--precision", "int8"])) {
+        for format in ["npy", "safetensors", "fused"] {
+            let out = folder.write("out", b"old");
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""]);
+            command.arg(assert_cmd::cargo::cargo_bin!("hotrow"));
+            let output = command.args(["export", &table, "--format", format, "--out", &out]).output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let wanted = format!(
+                "error: {out}: wanted to write the results there; make room, or check the folder and its permissions: File too large"
+            );
+            assert_eq!(output.status.code(), Some(1), "{stderr}");
+            assert!(stderr.starts_with(&wanted) && stderr.lines().count() == 1, "{format}: {stderr}");
+            assert_eq!(fs::read(out).unwrap(), b"old");
+            assert_eq!(fs::read_dir(folder.0.path()).unwrap().count(), 2 + folder.1.get() as usize);
+        }
+    }
+}
+
 #[test]
 fn settings_of_the_new_checkpoint() {
     let folder = Folder::new();
