@@ -3,6 +3,8 @@
 use anyhow::{Context as _, bail};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -122,6 +124,15 @@ pub(crate) fn listed(names: &[String]) -> String {
     }
 }
 
+/// The header of a file that is written: sorted, so that the same tables give the same bytes.
+#[derive(Serialize)]
+struct Header<'a> {
+    #[serde(rename = "__metadata__")]
+    texts: BTreeMap<&'a str, &'a str>,
+    #[serde(flatten)]
+    tensors: BTreeMap<String, TensorInfo>,
+}
+
 /// The first bytes of a file with these texts and these matrices of one type, which follow in this order.
 pub(crate) fn header(
     texts: &[(&str, String)],
@@ -135,8 +146,8 @@ pub(crate) fn header(
         (name.clone(), TensorInfo { dtype, shape: shape.to_vec(), data_offsets: (begin, end) })
     });
     let tensors = tensors.collect();
-    let texts = texts.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect();
-    let mut text = serde_json::to_string(&Metadata::new(Some(texts), tensors)?)?;
+    let texts = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let mut text = serde_json::to_string(&Header { texts, tensors })?;
     // The tensors begin at a multiple of 8 bytes.
     text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(8) - text.len()));
     Ok([&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat())

@@ -349,6 +349,17 @@ fn a_full_disk_is_told_and_leaves_the_old_file() {
 }
 
 #[test]
+fn the_same_tables_give_the_same_bytes() {
+    let folder = Folder::new();
+    let plain = folder.import(&fixture("torch.safetensors"), &[]);
+    let codes = folder.import(&fixture("torch.safetensors"), &["--precision", "int8"]);
+    for (table, format) in [(plain, "safetensors"), (codes, "tbe")] {
+        let first = folder.export(&table, format, &[]);
+        assert!((0..8).all(|_| folder.export(&table, format, &[]) == first), "{format}");
+    }
+}
+
+#[test]
 fn settings_of_the_new_checkpoint() {
     let folder = Folder::new();
     let options = [
