@@ -195,8 +195,9 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             .with("lost_scales", change.lost_scales)
     });
     if let Some(lost) = change.map(|change| change.lost_scales).filter(|&lost| lost > 0) {
+        let rows = if lost == 1 { "1 row has a scale".to_owned() } else { format!("{lost} rows have scales") };
         output::note(&format!(
-            "note: {lost} rows have scales too small for FP16; all weights of such a row come out as its bias: take format npy or safetensors"
+            "note: {rows} too small for FP16; all weights of such a row come out as its bias: take format npy or safetensors"
         ));
     }
     let report = Object::default()

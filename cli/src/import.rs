@@ -163,13 +163,20 @@ impl Args {
                     value_name(&format)
                 )));
             }
+            if format == Format::Npy && !self.tensor.is_empty() {
+                return Err(Failure::Usage(format!(
+                    "--tensor: wanted a file of tensors beside it, found npy and {}; leave it out",
+                    self.tensor.join(",")
+                )));
+            }
             return if format == Format::Npy { self.open_npy() } else { self.open_floats() };
         };
         let tensors = Tensors::open(&self.file)?;
         let matrices = self.matrices(&tensors, Dtype::U8)?;
         self.check_text(&tensors, "format", Some(format!("hotrow {}", form.name())))?;
         self.check_text(&tensors, "precision", self.precision.map(|precision| precision.to_string()))?;
-        let stated = tensors.text("precision").and_then(|text| text.parse().ok());
+        self.check_text(&tensors, "dim", self.dim.map(|dim| dim.to_string()))?;
+        let stated = tensors.text("precision").map(|text| self.precision_of(text)).transpose()?;
         let shown = self.file.display();
         let Some(precision) = self.precision.or(stated) else {
             return Err(Failure::Usage(format!(
@@ -195,6 +202,7 @@ impl Args {
                 "--dim: wanted rows of {bytes} to {most} bytes for {dim} floats of {precision}, found {row_bytes} in {shown}; name the table's dim"
             )));
         }
+        self.check_dim(&tensors, dim)?;
         let rows = self.rows(&matrices)?;
         Ok(Found { rows, dim, content: Content::Codes { matrices, tensors, form: row, precision } })
     }
@@ -210,6 +218,27 @@ impl Args {
         }
     }
 
+    /// The precision that the file states.
+    fn precision_of(&self, text: &str) -> anyhow::Result<Precision> {
+        text.parse().map_err(|_| {
+            let shown = self.file.display();
+            anyhow::anyhow!(
+                "{shown}: wanted int8, int4 or int2 as the precision that it states, found {text}; correct its metadata"
+            )
+        })
+    }
+
+    /// Refuses a file that states another dim than its rows have.
+    fn check_dim(&self, tensors: &Tensors, dim: u32) -> anyhow::Result<()> {
+        match tensors.text("dim") {
+            Some(stated) if stated != dim.to_string() => Err(anyhow::anyhow!(
+                "{}: wanted rows of dim {stated}, as it states, found {dim}; correct its metadata",
+                self.file.display()
+            )),
+            _ => Ok(()),
+        }
+    }
+
     fn open_npy(&self) -> Result<Found, Failure> {
         let shown = self.file.display();
         // This call names the faults of the file.
@@ -217,10 +246,11 @@ impl Args {
         let mut file = File::open(&self.file).with_context(|| shown.to_string())?;
         let header = npyz::NpyHeader::from_reader(&mut file).with_context(|| shown.to_string())?;
         let &[rows, dim] = header.shape() else {
-            return Err(Failure::Usage(format!(
+            return Err(anyhow::anyhow!(
                 "{shown}: wanted an array of two axes, rows and dim, found {:?}; reshape it",
                 header.shape()
-            )));
+            )
+            .into());
         };
         let start = std::io::Seek::stream_position(&mut file).with_context(|| shown.to_string())?;
         let length = file.metadata().with_context(|| shown.to_string())?.len();
@@ -239,6 +269,10 @@ impl Args {
         let tensors = Tensors::open(&self.file)?;
         let matrices = self.matrices(&tensors, Dtype::F32)?;
         let (rows, dim) = (self.rows(&matrices)?, number(&self.file, "dim", matrices[0].shape[1], 1 << 24)?);
+        // Other programs may mean something else by it.
+        if tensors.text("format").is_some_and(|format| format.starts_with("hotrow ")) {
+            self.check_dim(&tensors, dim)?;
+        }
         let path = self.file.display().to_string();
         Ok(Found { rows, dim, content: Content::Values(Box::new(Stacked { tensors, matrices, path })) })
     }
@@ -278,7 +312,12 @@ impl Args {
         // The settings are at fault here, and the source further below.
         config.check().map_err(Failure::usage)?;
         Ok(match &found.content {
-            Content::Values(source) => CpuGroup::filled(config, source.as_ref())?,
+            Content::Values(source) => CpuGroup::filled(config, source.as_ref()).map_err(|mut error| {
+                if let Error::Source { name, .. } = &mut error {
+                    *name = self.file.display().to_string();
+                }
+                error
+            })?,
             Content::Codes { matrices, tensors, form, .. } => {
                 let mut group = CpuGroup::new(config)?;
                 fill(&mut group, &self.file, matrices, tensors, form)?;
@@ -287,7 +326,7 @@ impl Args {
         })
     }
 
-    fn rows(&self, matrices: &[Matrix]) -> Result<Vec<u32>, Failure> {
+    fn rows(&self, matrices: &[Matrix]) -> anyhow::Result<Vec<u32>> {
         matrices.iter().map(|matrix| number(&self.file, "rows", matrix.shape[0], MOST_ROWS)).collect()
     }
 }
@@ -300,11 +339,9 @@ const MOST_PADDING: u64 = 16;
 const PIECE: u64 = 1 << 12;
 
 /// A size of a table that a group can have.
-fn number(path: &Path, what: &str, found: u64, most: u32) -> Result<u32, Failure> {
+fn number(path: &Path, what: &str, found: u64, most: u32) -> anyhow::Result<u32> {
     let fits = u32::try_from(found).ok().filter(|number| (1..=most).contains(number));
-    fits.ok_or_else(|| {
-        Failure::Usage(format!("{}: wanted 1 to {most} {what}, found {found}; name another table", path.display()))
-    })
+    fits.with_context(|| format!("{}: wanted 1 to {most} {what}, found {found}; name another table", path.display()))
 }
 
 /// Writes the records of a new group.

@@ -88,7 +88,7 @@ impl Options {
     pub(crate) fn check_used(&self, runs_kernels: bool, looks_up: bool) -> Result<(), Failure> {
         if self.backend == Backend::Gpu && !runs_kernels {
             return Err(Failure::usage(
-                "--backend: wanted auto or cpu, found gpu; nothing runs on a GPU here (plan: only --verify does), leave it out",
+                "--backend: wanted auto or cpu, found gpu; nothing runs on a GPU here, leave it out",
             ));
         }
         match &self.data {

@@ -413,19 +413,34 @@ fn bad_input_of_import_is_told_by_name() {
         folder.tensors(name, &tensors)
     };
     let int8 = ["--format", "fused", "--precision", "int8"];
+    // Files that state something.
+    let stating = |name: &str, dtype, width, data: &[u8], texts: &[(&str, &str)]| {
+        let views = [("weight", TensorView::new(dtype, vec![ROWS, width], data).unwrap())];
+        let texts = texts.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect();
+        folder.write(name, &safetensors::serialize(views, Some(texts)).unwrap())
+    };
+    let codes = |name: &str, texts: &[(&str, &str)]| stating(name, Dtype::U8, DIM + 8, &fused, texts);
+    let plain = bytes(&rows());
+    let dim_9 = |name: &str, format| stating(name, Dtype::F32, DIM, &plain, &[("format", format), ("dim", "9")]);
+    let floats_of_9 = dim_9("floats-9.safetensors", "hotrow safetensors");
+    // What another program means by it is unknown.
+    folder.import(&dim_9("foreign.safetensors", "pt"), &[]);
+    let nan_row = bytes(&[0.0, 0.0, f32::NAN, 0.0]);
+    let nan_tensor = folder.tensors("nan.safetensors", &[("weight", Dtype::F32, &[2, 2], &nan_row)]);
     for (file, more, code, named) in [
         // Arrays.
         (folder.path("missing.npy"), &[][..], 1, "missing.npy"),
         (folder.write("empty.npy", b""), &[], 1, "not .npy"),
         (folder.write("cut.npy", &good[..good.len() - 1]), &[], 1, "cut off"),
         (folder.write("long.npy", &[&good[..], &[0]].concat()), &[], 1, "damaged"),
-        (folder.write("flat.npy", &npy("<f4", "(4,)", &[0; 16])), &[], 2, "two axes"),
-        (folder.write("deep.npy", &npy("<f4", "(1, 2, 2)", &[0; 16])), &[], 2, "two axes"),
-        (folder.write("none.npy", &npy("<f4", "(0, 4)", &[])), &[], 2, "rows"),
-        (folder.write("thin.npy", &npy("<f4", "(4, 0)", &[])), &[], 2, "dim"),
+        (folder.write("flat.npy", &npy("<f4", "(4,)", &[0; 16])), &[], 1, "two axes"),
+        (folder.write("deep.npy", &npy("<f4", "(1, 2, 2)", &[0; 16])), &[], 1, "two axes"),
+        (folder.write("none.npy", &npy("<f4", "(0, 4)", &[])), &[], 1, "rows"),
+        (folder.write("thin.npy", &npy("<f4", "(4, 0)", &[])), &[], 1, "dim"),
         (folder.write("huge.npy", &npy("<f4", "(4294967296, 4294967296)", &[])), &[], 1, "huge.npy"),
         (folder.write("double.npy", &npy("<f8", "(1, 2)", &[0; 16])), &[], 1, "'<f4'"),
-        (folder.write("nan.npy", &nan), &[], 1, "row 23"),
+        (folder.write("nan.npy", &nan), &[], 1, "nan.npy, row 23: wanted finite values"),
+        (fixture("rows.npy"), &["--tensor", "w"], 2, "--tensor: wanted a file of tensors beside it, found npy and w; "),
         (folder.write("rows.bin", &good), &[], 2, "--format"),
         // Tensors.
         (folder.write("short.safetensors", b"1234"), &[], 1, "4 bytes"),
@@ -438,10 +453,21 @@ fn bad_input_of_import_is_told_by_name() {
         (f32s("one.safetensors", &[("emb", &[2, 2])]), &["--tensor", "embs"], 1, "tensor embs"),
         (f32s("gap.safetensors", &[("0.weight", &[2, 2]), ("2.weight", &[2, 2])]), &[], 2, "--tensor"),
         (f32s("wide.safetensors", &[("0.weight", &[2, 2]), ("1.weight", &[2, 4])]), &[], 2, "one width"),
-        (f32s("none.safetensors", &[("weight", &[0, 2])]), &[], 2, "rows"),
+        (f32s("none.safetensors", &[("weight", &[0, 2])]), &[], 1, "rows"),
         (f32s("floats.safetensors", &[("weight", &[2, 8])]), &int8, 1, "U8"),
         (whole.clone(), &[], 1, "tensor.float()"),
         // Rows of bytes.
+        (nan_tensor, &[], 1, "nan.safetensors, row 1: wanted finite values"),
+        (codes("dim-9", &[("dim", "9")]), &int8, 1, "dim-9: wanted rows of dim 9, as it states, found 16; "),
+        (
+            codes("dim-16", &[("dim", "16")]),
+            &["--format", "fused", "--precision", "int8", "--dim", "15"],
+            2,
+            "--dim: wanted 16",
+        ),
+        (codes("int9", &[("precision", "int9")]), &["--format", "fused"], 1, "int9: wanted int8, int4 or int2"),
+        (codes("int9", &[("precision", "int9")]), &["--format", "fused"], 1, "found int9"),
+        (floats_of_9, &[], 1, "floats-9.safetensors: wanted rows of dim 9, as it states, found 16; "),
         (whole.clone(), &["--format", "fused"], 2, "--precision"),
         (whole.clone(), &["--format", "fused", "--precision", "fp16"], 2, "--precision"),
         (whole.clone(), &["--format", "fused", "--precision", "int8", "--dim", "15"], 2, "--dim"),
@@ -464,7 +490,7 @@ fn bad_input_of_import_is_told_by_name() {
         (fixture("torch.safetensors"), &["--like", &like], 2, "--like: wanted tables of 24 rows x 16"),
         (fixture("rows.npy"), &["--like", &fixture("rows.npy")], 1, "rows.npy"),
         (stated, &["--like", &like, "--format", "fused", "--out", &like], 2, "--out"),
-        (fixture("rows.npy"), &["--backend", "gpu"], 2, "--backend"),
+        (fixture("rows.npy"), &["--backend", "gpu"], 2, "nothing runs on a GPU here, leave it out"),
     ] {
         let line: Vec<&str> = ["import", &file].into_iter().chain(more.iter().copied()).collect();
         let line = if more.contains(&"--out") { line } else { [&line[..], &["--out", &out]].concat() };
@@ -534,5 +560,8 @@ fn bad_input_of_export_is_told_by_name() {
     // A scale that FP16 has not is told, and the rows are written.
     let small = table("small", "int8", &[1e-9, 3e-9, 2e-9, 1e-9], 4);
     let (_, stderr) = outcome(&["export", &small, "--format", "tbe", "--out", &out], 0);
-    assert!(stderr.contains("1 rows"), "{stderr}");
+    assert!(stderr.starts_with("note: 1 row has a scale too small for FP16"), "{stderr}");
+    let small = table("small", "int8", &[1e-9, 3e-9, 2e-9, 1e-9, 1e-9, 3e-9, 2e-9, 1e-9], 4);
+    let (_, stderr) = outcome(&["export", &small, "--format", "tbe", "--out", &out], 0);
+    assert!(stderr.starts_with("note: 2 rows have scales too small for FP16"), "{stderr}");
 }

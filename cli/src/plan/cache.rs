@@ -9,7 +9,7 @@ use super::{charts, verify};
 use crate::failure::Failure;
 use crate::names::one_of;
 use crate::object::in_units;
-use crate::options::{Options, whole};
+use crate::options::{Backend, Options, whole};
 use crate::output;
 use hotrow::scars::sets::{
     CacheQuarters, Forecast, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
@@ -112,6 +112,11 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
+    if options.backend == Backend::Gpu && !args.verify {
+        return Err(Failure::usage(
+            "--backend: wanted --verify beside gpu, found none; only it runs on a GPU, leave it out or add --verify",
+        ));
+    }
     options.check_used(args.verify, args.distribution.is_none())?;
     let stems = args.plot.as_ref().map(|stem| [stem.clone(), output::with_ending(stem, "-quarters")]);
     let read = options.trace_files(args.trace.as_slice());
