@@ -58,10 +58,10 @@ fn unpacked(data: &[u8]) -> Option<Vec<u8>> {
 
 pub(crate) fn zst(data: &[u8]) -> bool {
     let found = read("packed.u32.zst", data);
-    if let Some(trace) = &found {
-        if let Some(bytes) = unpacked(data) {
-            assert!(trace.ids == words(&bytes));
-        }
+    if let Some(trace) = &found
+        && let Some(bytes) = unpacked(data)
+    {
+        assert!(trace.ids == words(&bytes));
     }
     found.is_some()
 }
