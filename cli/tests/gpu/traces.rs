@@ -70,8 +70,15 @@ fn staged_real_traces() {
             let mut config = GroupConfig::new(&[rows], 20);
             (config.policy, config.cache_rows) = (policy, rows / 20);
             config.init = Init::Uniform { low: -0.1, high: 0.1 };
-            let plan =
-                |batch| Plan { batch, backward: true, when: When::BeforeBackward, flush: false, pin: None, between: 9 };
+            let plan = |batch| Plan {
+                batch,
+                backward: true,
+                when: When::BeforeBackward,
+                flush: false,
+                pin: None,
+                between: 9,
+                ahead: Vec::new(),
+            };
             let plans: Vec<Plan> = batches.into_iter().map(plan).collect();
             let wanted = play(&mut Group::new(context, config.clone()).unwrap(), &plans, false);
             config.placement = Placement::Staged;
