@@ -1,5 +1,7 @@
 //! SPEC 7 on the GPU: nothing panics, nothing is lost, nothing is silently wrong, and legal edge cases work.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use hotrow::internals::Pieces as _;
 use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{Batch, Context, Error, Group, GroupConfig, Init, OutOfRange, Placement, Pooling, wgpu};
@@ -528,5 +530,52 @@ fn hyperparameters_that_train_nothing_are_refused() {
             let moved = before[0] - group.read_rows(&[1]).unwrap()[0];
             assert!((moved - 0.5).abs() < 1e-6, "{moved}");
         }
+    });
+}
+
+/// A callback of another thread's poll stands between the device and the report of a skipped step. A call that waits tells the step's error all the
+/// same.
+#[test]
+fn an_error_is_told_before_its_callback() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config()).unwrap();
+        let [indices, offsets] = [&[1u32, 2, 3, 25][..], &[0, 2, 4]].map(|words| storage(context, words));
+        let outputs = storage(context, &[0.0f32; 8]);
+        let first = context.device().create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 4,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let (stands, stood) = std::sync::mpsc::channel();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let mut encoder = context.device().create_command_encoder(&Default::default());
+        encoder.map_buffer_on_submit(&first, wgpu::MapMode::Read, .., move |_| {
+            stands.send(()).unwrap();
+            let _ended = gone.recv_timeout(std::time::Duration::from_secs(60));
+        });
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        context.queue().submit([encoder.finish()]);
+        let done = AtomicBool::new(false);
+        let (waits, found) = std::thread::scope(|scope| {
+            // Another test's thread may meet the callback instead.
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    context.device().poll(wgpu::PollType::Poll).unwrap();
+                }
+            });
+            let waits = stood.recv_timeout(std::time::Duration::from_secs(60));
+            let found = group.flush();
+            drop(go);
+            done.store(true, Relaxed);
+            (waits, found)
+        });
+        waits.unwrap();
+        assert!(
+            matches!(found, Err(Error::IndexOutOfRange { table: 1, position: 3, value: 25, .. })),
+            "the callback waits: {found:?}"
+        );
+        group.flush().unwrap();
     });
 }

@@ -1,6 +1,6 @@
 //! Transfers between host and device: uploads, downloads that wait, and step reports that never wait.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_intrusive::channel::shared::oneshot_channel;
 
@@ -9,7 +9,10 @@ use crate::gpu::engine::wait::{block_on, wait};
 use crate::{
     config::GroupConfig,
     error::Error,
-    gpu::engine::{context::Context, wait::driven},
+    gpu::engine::{
+        context::Context,
+        wait::{CALLS_WAIT, driven},
+    },
     memory::Allocation,
     table::{batch, layout::Step},
 };
@@ -164,7 +167,54 @@ pub(crate) struct Reports {
 struct Shared {
     free: Vec<wgpu::Buffer>,
     made: usize,
+    recorded: u64,
+    /// Reports that have not been read, in the order in which they were recorded.
+    under_way: Vec<Report>,
     faults: Vec<(Step, u32)>,
+}
+
+#[derive(Debug)]
+struct Report {
+    number: u64,
+    target: wgpu::Buffer,
+    indices: u32,
+}
+
+impl Shared {
+    /// Reads every report that has arrived. In a browser only that of this number is known to have.
+    fn read(&mut self, number: Option<u64>) {
+        let mut at = 0;
+        while let Some(Report { target, indices, .. }) = self.under_way.get(at) {
+            let asked = CALLS_WAIT || Some(self.under_way[at].number) == number;
+            let range = asked.then(|| target.get_mapped_range(..).ok()).flatten();
+            let Some(step) = range.map(|range| *bytemuck::from_bytes::<Step>(&range)) else {
+                at += 1;
+                continue;
+            };
+            if step.error != 0 {
+                self.faults.push((step, *indices));
+            }
+            let target = self.under_way.remove(at).target;
+            target.unmap();
+            self.free.push(target);
+        }
+    }
+}
+
+/// Forgets a report that never comes: its encoder was dropped, or the device is lost.
+struct Forgotten {
+    shared: Arc<Mutex<Shared>>,
+    number: u64,
+}
+
+impl Drop for Forgotten {
+    fn drop(&mut self) {
+        lock(&self.shared).under_way.retain(|report| report.number != self.number);
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn report_buffer(context: &Context) -> wgpu::Buffer {
@@ -179,7 +229,8 @@ fn report_buffer(context: &Context) -> wgpu::Buffer {
 impl Reports {
     /// Begins with a buffer for one step. Steps that are under way at once take more.
     pub(crate) fn new(context: &Context) -> Self {
-        let shared = Shared { free: vec![report_buffer(context)], made: 1, faults: Vec::new() };
+        let free = vec![report_buffer(context)];
+        let shared = Shared { free, made: 1, recorded: 0, under_way: Vec::new(), faults: Vec::new() };
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
@@ -191,25 +242,23 @@ impl Reports {
         step: &wgpu::Buffer,
         indices: u32,
     ) {
-        let free = self.lock().free.pop();
+        let free = lock(&self.shared).free.pop();
         let target = free.unwrap_or_else(|| {
-            self.lock().made += 1;
+            lock(&self.shared).made += 1;
             report_buffer(context)
         });
-        let shared = self.shared.clone();
-        let mapped = target.clone();
+        let number = {
+            let mut shared = lock(&self.shared);
+            shared.recorded += 1;
+            let number = shared.recorded;
+            shared.under_way.push(Report { number, target: target.clone(), indices });
+            number
+        };
+        let forgotten = Forgotten { shared: self.shared.clone(), number };
         encoder.map_buffer_on_submit(&target, wgpu::MapMode::Read, .., move |result| {
-            if result.is_err() {
-                return; // the device is lost; the next call returns that error
-            }
-            let step = mapped.get_mapped_range(..).ok().map(|range| *bytemuck::from_bytes::<Step>(&range));
-            mapped.unmap();
-            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.free.push(mapped);
-            if let Some(step) = step
-                && step.error != 0
-            {
-                shared.faults.push((step, indices));
+            // Without a mapping the device is lost; the next call returns that error.
+            if result.is_ok() {
+                lock(&forgotten.shared).read(Some(forgotten.number));
             }
         });
         encoder.copy_buffer_to_buffer(step, 0, &target, 0, size_of::<Step>() as u64);
@@ -219,17 +268,18 @@ impl Reports {
     pub(crate) fn check(&self, context: &Context, config: &GroupConfig) -> Result<(), Error> {
         let polled = context.device().poll(wgpu::PollType::Poll);
         polled.map_err(|error| context.failed(&error))?;
-        let faults = &mut self.lock().faults;
+        let mut shared = lock(&self.shared);
+        // The poll of another thread may have taken the word of a mapping, and not told it yet.
+        if CALLS_WAIT {
+            shared.read(None);
+        }
+        let faults = &mut shared.faults;
         let first = (!faults.is_empty()).then(|| faults.remove(0));
         first.and_then(|(step, indices)| batch::fault(config, &step, indices)).map_or(Ok(()), Err)
     }
 
     /// Every report buffer, including those in use.
     pub(crate) fn allocations(&self) -> Vec<Allocation> {
-        vec![("report", REPORT_BYTES); self.lock().made]
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        vec![("report", REPORT_BYTES); lock(&self.shared).made]
     }
 }
