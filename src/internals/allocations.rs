@@ -1,5 +1,5 @@
-//! Each allocation of a scenario fails once, on the CPU and on the GPU. The call that needed it says so, and a second call goes on to the bits of an undisturbed
-//! run.
+//! Each allocation of a scenario fails once, on the CPU and on the GPU. The call that needed it says so, and a second call goes on to the bits
+//! of an undisturbed run.
 
 use std::{io::Write as _, path::PathBuf};
 

@@ -181,11 +181,11 @@ struct Report {
 }
 
 impl Shared {
-    /// Reads every report that has arrived. In a browser only that of this number is known to have.
-    fn read(&mut self, number: Option<u64>) {
+    /// Reads every report that has arrived. In a browser it reads only the report of the number `told`.
+    fn read(&mut self, told: Option<u64>) {
         let mut at = 0;
-        while let Some(Report { target, indices, .. }) = self.under_way.get(at) {
-            let asked = CALLS_WAIT || Some(self.under_way[at].number) == number;
+        while let Some(Report { number, target, indices }) = self.under_way.get(at) {
+            let asked = CALLS_WAIT || Some(*number) == told;
             let range = asked.then(|| target.get_mapped_range(..).ok()).flatten();
             let Some(step) = range.map(|range| *bytemuck::from_bytes::<Step>(&range)) else {
                 at += 1;
@@ -269,10 +269,8 @@ impl Reports {
         let polled = context.device().poll(wgpu::PollType::Poll);
         polled.map_err(|error| context.failed(&error))?;
         let mut shared = lock(&self.shared);
-        // The poll of another thread may have taken the word of a mapping, and not told it yet.
-        if CALLS_WAIT {
-            shared.read(None);
-        }
+        // Another thread's poll may have taken the callback of a mapping, and not called it yet.
+        shared.read(None);
         let faults = &mut shared.faults;
         let first = (!faults.is_empty()).then(|| faults.remove(0));
         first.and_then(|(step, indices)| batch::fault(config, &step, indices)).map_or(Ok(()), Err)
