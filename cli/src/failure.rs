@@ -10,11 +10,11 @@ const PIPE_CLOSED: u8 = 141;
 /// The reader of standard output is gone, as in `hotrow ... | head`. The command ends without a message.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output: its reader is gone")]
-pub(crate) struct Closed;
+pub struct Closed;
 
 /// Bad usage, or a job that could not be done.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The request cannot be fulfilled: exit code 2.
     Usage(String),
     /// The job failed: exit code 1.
@@ -23,12 +23,12 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Makes bad usage of an error of the library.
-    pub(crate) fn usage(reason: impl fmt::Display) -> Self {
+    pub fn usage(reason: impl fmt::Display) -> Self {
         Self::Usage(reason.to_string())
     }
 
     /// Writes the failure to standard error, unless that is [`Closed`], and returns the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub fn report(&self) -> ExitCode {
         if matches!(self, Self::Job(error) if error.is::<Closed>()) {
             return ExitCode::from(PIPE_CLOSED);
         }

@@ -3,7 +3,7 @@
 mod arguments;
 mod bench;
 mod export;
-mod failure;
+pub mod failure;
 pub mod fill;
 mod fused;
 mod import;
@@ -11,13 +11,13 @@ mod info;
 #[doc(hidden)]
 pub mod internals;
 pub mod lab;
-mod names;
+pub mod names;
 mod object;
-mod options;
-mod output;
+pub mod options;
+pub mod output;
 mod plan;
 pub mod plot;
-mod progress;
+pub mod progress;
 pub mod ranks;
 pub mod report;
 mod reshard;
@@ -26,10 +26,6 @@ mod simulate;
 mod simulate_gpu;
 mod tensors;
 pub mod trace;
-#[cfg(feature = "train")]
-mod train;
-#[cfg(feature = "train")]
-pub use train::OverRanks;
 pub mod uvm;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -56,8 +52,6 @@ enum Command {
     Plan(Box<plan::Args>),
     Reshard(reshard::Args),
     Simulate(simulate::Args),
-    #[cfg(feature = "train")]
-    Train(Box<train::Args>),
 }
 
 /// Runs the command with the arguments of the process.
@@ -86,8 +80,6 @@ impl Cli {
             Command::Plan(args) => plan::run(options, args),
             Command::Reshard(args) => reshard::run(options, args),
             Command::Simulate(args) => simulate::run(options, args),
-            #[cfg(feature = "train")]
-            Command::Train(args) => train::run(options, args),
         }
     }
 }

@@ -9,13 +9,13 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 /// Policies that admit rows.
-pub(crate) const ADMITTING: [Policy; 2] = [Policy::Lru, Policy::Lfu];
+pub const ADMITTING: [Policy; 2] = [Policy::Lru, Policy::Lfu];
 
 /// Placements, without `Auto`, which chooses one.
-pub(crate) const PLACES: [Placement; 3] = [Placement::Device, Placement::Mapped, Placement::Staged];
+pub const PLACES: [Placement; 3] = [Placement::Device, Placement::Mapped, Placement::Staged];
 
 /// Reads an option that is one of `values`; help and messages list them.
-pub(crate) fn one_of<T>(values: impl IntoIterator<Item = T>) -> impl TypedValueParser<Value = T>
+pub fn one_of<T>(values: impl IntoIterator<Item = T>) -> impl TypedValueParser<Value = T>
 where
     T: Display + FromStr<Err = Error> + Clone + Send + Sync + 'static,
 {
@@ -24,26 +24,26 @@ where
 }
 
 /// The default of an option that takes several values, as a user would write it.
-pub(crate) fn list(values: impl IntoIterator<Item: Display>) -> String {
+pub fn list(values: impl IntoIterator<Item: Display>) -> String {
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// Writes a value's name, for `#[serde(with = "names")]`.
-pub(crate) fn serialize<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn serialize<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
 /// Reads a value by its name.
-pub(crate) fn deserialize<'de, T: FromStr<Err = Error>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+pub fn deserialize<'de, T: FromStr<Err = Error>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
 /// A policy's name in titles and tables: LRU, LFU, static.
-pub(crate) fn title(policy: Policy) -> String {
+pub fn title(policy: Policy) -> String {
     if policy == Policy::Static { policy.to_string() } else { policy.name().to_uppercase() }
 }
 
 /// The name of an enum's value in options.
-pub(crate) fn value_name(value: &impl ValueEnum) -> String {
+pub fn value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

@@ -13,17 +13,17 @@ use std::str::FromStr;
 
 /// Options that every subcommand takes, before or after its name.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Write the results to FILE as JSON
     #[arg(long, global = true, value_name = "FILE", value_parser = output::file())]
-    pub(crate) json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
     /// Seed of everything random
     #[arg(long, global = true, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
           value_parser = whole(0..=u64::MAX))]
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Backend
     #[arg(long, global = true, value_enum, default_value_t = Backend::Auto)]
-    pub(crate) backend: Backend,
+    pub backend: Backend,
     /// Folder in which traces are looked up by name [default: the environment's `HOTROW_DATA`]
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -32,27 +32,27 @@ pub(crate) struct Options {
 /// How rows and gradients go between ranks.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(skip)]
-pub(crate) struct WireArgs {
+pub struct WireArgs {
     /// Form of rows between ranks: exact, fp16 or int8
     #[arg(long, value_name = "FORM", default_value_t = WireForm::Exact, value_parser = one_of(WireForm::ALL))]
-    pub(crate) wire_rows: WireForm,
+    pub wire_rows: WireForm,
     /// Form of gradients between ranks: exact, fp16 or int8
     #[arg(long, value_name = "FORM", default_value_t = WireForm::Exact, value_parser = one_of(WireForm::ALL))]
-    pub(crate) wire_gradients: WireForm,
+    pub wire_gradients: WireForm,
     /// Sum the gradients of each row before they are sent, by slices of the batch
     #[arg(long)]
-    pub(crate) summed: bool,
+    pub summed: bool,
 }
 
 impl WireArgs {
-    pub(crate) const fn options(self) -> WireOptions {
+    pub const fn options(self) -> WireOptions {
         WireOptions { rows: self.wire_rows, gradients: self.wire_gradients, summed: self.summed }
     }
 }
 
 /// The device that computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Backend {
+pub enum Backend {
     /// A hardware GPU if there is one, else the CPU; for simulate the CPU
     Auto,
     /// A GPU, software ones included
@@ -63,7 +63,7 @@ pub(crate) enum Backend {
 
 impl Backend {
     /// Opens the adapter; `None` is the CPU. A note says why `auto` chose the CPU, and begins with `doing`, such as `running`.
-    pub(crate) fn open(self, doing: &str) -> Result<Option<Context>, Error> {
+    pub fn open(self, doing: &str) -> Result<Option<Context>, Error> {
         Ok(match self {
             Self::Cpu => None,
             Self::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
@@ -80,12 +80,12 @@ impl Backend {
 
 impl Options {
     /// The seed of a group, made from both halves of the option.
-    pub(crate) const fn group_seed(&self) -> u32 {
+    pub const fn group_seed(&self) -> u32 {
         (self.seed ^ (self.seed >> 32)) as u32
     }
 
     /// Refuses `--backend gpu` if no kernel runs, and `--data` if no trace is looked up.
-    pub(crate) fn check_used(&self, runs_kernels: bool, looks_up: bool) -> Result<(), Failure> {
+    pub fn check_used(&self, runs_kernels: bool, looks_up: bool) -> Result<(), Failure> {
         if self.backend == Backend::Gpu && !runs_kernels {
             return Err(Failure::usage(
                 "--backend: wanted auto or cpu, found gpu; nothing runs on a GPU here, leave it out",
@@ -101,19 +101,19 @@ impl Options {
     }
 
     /// The data folder, from the option or the environment.
-    pub(crate) fn data(&self) -> Option<PathBuf> {
+    pub fn data(&self) -> Option<PathBuf> {
         let by_environment = || std::env::var_os("HOTROW_DATA").filter(|folder| !folder.is_empty()).map(PathBuf::from);
         self.data.clone().or_else(by_environment)
     }
 
     /// The files of those traces that are files.
-    pub(crate) fn trace_files(&self, texts: &[String]) -> Vec<PathBuf> {
+    pub fn trace_files(&self, texts: &[String]) -> Vec<PathBuf> {
         let data = self.data();
         texts.iter().filter_map(|text| trace::find(text, data.as_deref()).ok()).collect()
     }
 
     /// Loads the trace that `text` names. A wrong specification of a generated trace is bad usage; a damaged file is not.
-    pub(crate) fn trace(&self, text: &str) -> Result<Trace, Failure> {
+    pub fn trace(&self, text: &str) -> Result<Trace, Failure> {
         let data = self.data();
         trace::load(text, &Source { data: data.as_deref(), seed: self.seed }).map_err(|error| match error {
             TraceError::Spec { .. } => Failure::Usage(error.to_string()),
@@ -123,7 +123,7 @@ impl Options {
 }
 
 /// Reads a whole number in a range.
-pub(crate) fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+pub fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: FromStr + Into<u64> + Copy + PartialOrd,
 {
@@ -136,17 +136,17 @@ where
 }
 
 /// Reads a compression: how many times fewer weights than values.
-pub(crate) fn compression(text: &str) -> Result<f64, String> {
+pub fn compression(text: &str) -> Result<f64, String> {
     let found = text.trim().parse().ok().filter(|times: &f64| times.is_finite() && *times >= 1.0);
     found.ok_or_else(|| "wanted a number from 1 on, such as 100".to_owned())
 }
 
-pub(crate) fn number(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
+pub fn number(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
     let found = text.trim().parse().ok().filter(|number| range.contains(number));
     found.ok_or_else(|| format!("wanted a number from {} to {}", range.start(), range.end()))
 }
 
 /// Reads a percentage, 0 to 100.
-pub(crate) fn percent(text: &str) -> Result<f64, String> {
+pub fn percent(text: &str) -> Result<f64, String> {
     number(text, 0.0..=100.0)
 }

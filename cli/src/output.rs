@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// [`Closed`] if the reader is gone. Unlike `println!` it never panics.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     let written =
         stdout.write_all(text.as_bytes()).and_then(|()| stdout.write_all(b"\n")).and_then(|()| stdout.flush());
@@ -26,12 +26,12 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes a note to standard error. If that is closed, the note is lost.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// The option of a file: `-` is refused, since standard output carries the text.
-pub(crate) fn file() -> impl TypedValueParser<Value = PathBuf> {
+pub fn file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
         true => Err("wanted a file, found -; standard output carries the tables, so name a file"),
         false => Ok(path),
@@ -39,7 +39,7 @@ pub(crate) fn file() -> impl TypedValueParser<Value = PathBuf> {
 }
 
 /// The option of a plot's stem: the ending of a picture is cut off.
-pub(crate) fn stem() -> impl TypedValueParser<Value = PathBuf> {
+pub fn stem() -> impl TypedValueParser<Value = PathBuf> {
     file().map(|path| match path.extension().and_then(|ending| ending.to_str()) {
         Some("svg" | "png") => path.with_extension(""),
         _ => path,
@@ -48,7 +48,7 @@ pub(crate) fn stem() -> impl TypedValueParser<Value = PathBuf> {
 
 /// Refuses files of `--json`, `--csv` and `--plot` that cannot be written, that are among those that are `read`, or that two of them name.
 /// Every subcommand calls this before its work, so that no result is lost. Each of `stems` becomes an SVG and a PNG.
-pub(crate) fn check_files(
+pub fn check_files(
     json: Option<&Path>,
     csv: Option<&Path>,
     stems: &[PathBuf],
@@ -61,7 +61,7 @@ pub(crate) fn check_files(
 }
 
 /// As [`check_files`], of the file of `--out`, which is replaced: it must be no pipe or device.
-pub(crate) fn check_out(out: &Path, json: Option<&Path>, read: &[PathBuf]) -> Result<(), Failure> {
+pub fn check_out(out: &Path, json: Option<&Path>, read: &[PathBuf]) -> Result<(), Failure> {
     if is_special(out) {
         return Err(Failure::Usage(format!(
             "--out: wanted a file, found {}, a pipe or a device; name a file, and send it on from there",
@@ -142,7 +142,7 @@ const fn is_linked(_: &Metadata, _: &Metadata) -> bool {
 }
 
 /// Makes `--out`'s folder, and refuses one in which no file can be made. As [`check_inside`].
-pub(crate) fn check_folder(folder: &Path, json: Option<&Path>) -> Result<(), Failure> {
+pub fn check_folder(folder: &Path, json: Option<&Path>) -> Result<(), Failure> {
     let probe = folder.join(".hotrow-check");
     fs::create_dir_all(folder).and_then(|()| File::create(&probe)).and_then(|_| fs::remove_file(&probe)).or_else(
         |error| match error.kind() {
@@ -156,7 +156,7 @@ pub(crate) fn check_folder(folder: &Path, json: Option<&Path>) -> Result<(), Fai
 
 /// Refuses a file of `json` in `--out`'s folder unless it ends in .json: under another ending it could be a table, a picture or a journal
 /// that the command writes there.
-pub(crate) fn check_inside(folder: &Path, json: Option<&Path>) -> Result<(), Failure> {
+pub fn check_inside(folder: &Path, json: Option<&Path>) -> Result<(), Failure> {
     let inside = json.filter(|json| place(json).parent() == Some(&place(folder)));
     match inside.filter(|json| json.extension().is_none_or(|ending| ending != "json")) {
         Some(json) => Err(Failure::Usage(format!(
@@ -175,14 +175,14 @@ fn refused(option: &str, path: &Path, kind: &str, error: &io::Error) -> Failure 
 }
 
 /// The path `STEM` followed by `ending`, such as `-quarters` or `.svg`.
-pub(crate) fn with_ending(stem: &Path, ending: &str) -> PathBuf {
+pub fn with_ending(stem: &Path, ending: &str) -> PathBuf {
     let mut path = stem.as_os_str().to_owned();
     path.push(ending);
     path.into()
 }
 
 /// A table in Markdown. The first `words` columns hold words, the others numbers.
-pub(crate) fn table<H: Into<comfy_table::Row>>(header: H, words: usize) -> Table {
+pub fn table<H: Into<comfy_table::Row>>(header: H, words: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(header);
@@ -193,7 +193,7 @@ pub(crate) fn table<H: Into<comfy_table::Row>>(header: H, words: usize) -> Table
 }
 
 /// Writes `value` to a file as indented JSON.
-pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
+pub fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
     let write = || -> anyhow::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);
         serde_json::to_writer_pretty(&mut file, value)?;
@@ -205,7 +205,7 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<
 }
 
 /// Writes one line for each of `rows` to a file as CSV, with their fields' names above.
-pub(crate) fn write_csv(path: &Path, rows: &[impl Serialize]) -> anyhow::Result<()> {
+pub fn write_csv(path: &Path, rows: &[impl Serialize]) -> anyhow::Result<()> {
     let write = || -> anyhow::Result<()> {
         let mut file = csv::Writer::from_path(path)?;
         rows.iter().try_for_each(|row| file.serialize(row))?;
@@ -215,13 +215,13 @@ pub(crate) fn write_csv(path: &Path, rows: &[impl Serialize]) -> anyhow::Result<
     write().with_context(|| cannot_write(path))
 }
 
-pub(crate) fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     fs::write(path, content).with_context(|| cannot_write(path))
 }
 
 /// Writes a file in pieces, beside its place, and renames it once it is whole. After an error the old file is still there. A link stays, and so
 /// do the permissions of an old file. A killed process leaves `<name>.partial-<process>-<number>` behind.
-pub(crate) fn replace(
+pub fn replace(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {

@@ -8,10 +8,10 @@ mod heat;
 mod records;
 mod symmetric;
 
-pub(crate) use bars::Bars;
-pub(crate) use chart::{Chart, Series};
-pub(crate) use heat::{Heat, Panel};
-pub(crate) use records::Style;
+pub use bars::Bars;
+pub use chart::{Chart, Series};
+pub use heat::{Heat, Panel};
+pub use records::Style;
 
 use crate::report::Record;
 use std::path::{Path, PathBuf};

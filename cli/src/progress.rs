@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The progress of one job, advanced from any thread. It is drawn on standard error if that is a terminal.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     what: String,
     total: u64,
     done: AtomicU64,
@@ -20,11 +20,11 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// A job of `total` steps; `what` stands before the bar.
-    pub(crate) fn new(what: &str, total: u64) -> Self {
+    pub fn new(what: &str, total: u64) -> Self {
         Self { what: what.to_owned(), total, done: AtomicU64::new(0), start: Instant::now(), bar: OnceLock::new() }
     }
 
-    pub(crate) fn advance(&self, steps: u64) {
+    pub fn advance(&self, steps: u64) {
         let done = self.done.fetch_add(steps, Relaxed) + steps;
         if self.bar.get().is_some() || self.start.elapsed() > PATIENCE {
             self.bar.get_or_init(|| self.draw()).set_position(done);

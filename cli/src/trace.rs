@@ -31,7 +31,7 @@ mod zipf;
 
 pub use criteo::{CRITEO_CATEGORIES, CRITEO_COUNTS, CriteoFile, CriteoLine};
 pub use error::TraceError;
-pub(crate) use find::find;
+pub use find::find;
 pub use labels::{companion, read as read_labels};
 pub use limits::MAX_ID;
 pub use list::split_list;

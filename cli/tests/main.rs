@@ -8,7 +8,6 @@ mod common;
 mod export;
 mod fuzz;
 mod gpu;
-mod grid;
 mod import;
 mod info;
 mod layers;
@@ -22,8 +21,6 @@ mod scars;
 mod simulate;
 mod suite;
 mod traces;
-mod train;
-mod train_dlrm;
 
 #[test]
 fn every_file_of_tests_is_a_module() {

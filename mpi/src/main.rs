@@ -49,7 +49,7 @@ enum Command {
     Start,
     #[command(hide = true)]
     Steps(steps::Steps),
-    Train(Box<hotrow_cli::OverRanks>),
+    Train(Box<hotrow_lab::OverRanks>),
 }
 
 /// The first words that are this command's own. All others go to `hotrow`.

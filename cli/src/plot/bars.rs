@@ -21,29 +21,29 @@ const TITLE_LETTERS: usize = 50;
 
 /// A chart of horizontal bars that begin at 0.
 #[derive(Clone, Debug)]
-pub(crate) struct Bars {
-    pub(crate) title: String,
+pub struct Bars {
+    pub title: String,
     /// The title of the axis with its unit.
     label: String,
     /// Names and lengths from top to bottom. Values that are not finite are left out.
-    pub(crate) bars: Vec<(String, f64)>,
+    pub bars: Vec<(String, f64)>,
     /// The position of a dashed line. Bars that reach it have another colour.
-    pub(crate) mark: Option<f64>,
+    pub mark: Option<f64>,
 }
 
 impl Bars {
-    pub(crate) fn new(label: &str) -> Self {
+    pub fn new(label: &str) -> Self {
         Self { title: String::new(), label: label.to_owned(), bars: Vec::new(), mark: None }
     }
 
-    pub(crate) fn push(&mut self, name: &str, length: f64) {
+    pub fn push(&mut self, name: &str, length: f64) {
         if length.is_finite() {
             self.bars.push((name.to_owned(), length.max(0.0)));
         }
     }
 
     /// Writes `stem.svg` and `stem.png` and returns their names.
-    pub(crate) fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
+    pub fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
         ensure!(!self.bars.is_empty(), "plot: wanted at least one bar to draw, found none");
         write(self.scene(), stem)
     }

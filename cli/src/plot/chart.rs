@@ -41,49 +41,49 @@ const MARGIN: f64 = 24.0;
 
 /// One line of a chart.
 #[derive(Clone, Debug)]
-pub(crate) struct Series {
+pub struct Series {
     /// The legend's text.
-    pub(crate) label: String,
+    pub label: String,
     /// (x, y) in drawing order. Points that are not finite, or not above 0 on a logarithmic axis, are left out.
-    pub(crate) points: Vec<(f64, f64)>,
+    pub points: Vec<(f64, f64)>,
     /// Index of the colour; the eight colours repeat.
-    pub(crate) colour: usize,
+    pub colour: usize,
     /// Whether the line is dashed and its markers are squares; else it is solid with dots.
-    pub(crate) dashed: bool,
+    pub dashed: bool,
     /// Whether each point has a marker.
-    pub(crate) markers: bool,
+    pub markers: bool,
     /// Lengths of each point's error bar, down and up; empty for none.
-    pub(crate) spread: Vec<(f64, f64)>,
+    pub spread: Vec<(f64, f64)>,
 }
 
 /// A chart of lines over common axes.
 #[derive(Clone, Debug)]
-pub(crate) struct Chart {
-    pub(crate) title: String,
+pub struct Chart {
+    pub title: String,
     /// The x axis's title with its unit.
-    pub(crate) x_label: String,
+    pub x_label: String,
     /// The y axis's title with its unit.
-    pub(crate) y_label: String,
+    pub y_label: String,
     /// Whether the x axis is logarithmic.
-    pub(crate) log_x: bool,
+    pub log_x: bool,
     /// Whether the y axis is logarithmic.
-    pub(crate) log_y: bool,
+    pub log_y: bool,
     /// Names instead of the numbers 0, 1, 2 ... on the x axis.
-    pub(crate) x_names: Vec<String>,
+    pub x_names: Vec<String>,
     /// If set, the y axis is logarithmic above this number and below its negative, and linear between: for values around 0.
-    pub(crate) symmetric_y: Option<f64>,
+    pub symmetric_y: Option<f64>,
     /// If set, a grey band reaches from the negative of this value to the value.
-    pub(crate) band: Option<f64>,
+    pub band: Option<f64>,
     /// Ends of the x axis; `None` fits the points.
-    pub(crate) x_range: Option<(f64, f64)>,
+    pub x_range: Option<(f64, f64)>,
     /// Ends of the y axis; `None` fits the points.
-    pub(crate) y_range: Option<(f64, f64)>,
-    pub(crate) series: Vec<Series>,
+    pub y_range: Option<(f64, f64)>,
+    pub series: Vec<Series>,
 }
 
 impl Chart {
     /// An empty chart with linear axes fitted to the points.
-    pub(crate) fn new(x_label: &str, y_label: &str) -> Self {
+    pub fn new(x_label: &str, y_label: &str) -> Self {
         Self {
             title: String::new(),
             x_label: x_label.to_owned(),
@@ -100,7 +100,7 @@ impl Chart {
     }
 
     /// Writes `stem.svg` and `stem.png` and returns their names.
-    pub(crate) fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
+    pub fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
         write(self.scene()?, stem)
     }
 

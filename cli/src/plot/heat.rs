@@ -22,27 +22,27 @@ const ACROSS: usize = 3;
 const PALE: f64 = 0.08;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Panel {
-    pub(crate) title: String,
+pub struct Panel {
+    pub title: String,
     /// The title of the columns.
-    pub(crate) label: String,
-    pub(crate) columns: Vec<String>,
-    pub(crate) lines: Vec<String>,
+    pub label: String,
+    pub columns: Vec<String>,
+    pub lines: Vec<String>,
     /// The values row by row; `None` without a figure.
-    pub(crate) values: Vec<Vec<Option<f64>>>,
+    pub values: Vec<Vec<Option<f64>>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Heat {
-    pub(crate) title: String,
+pub struct Heat {
+    pub title: String,
     /// The title of the colour scale with its unit.
-    pub(crate) label: String,
-    pub(crate) panels: Vec<Panel>,
+    pub label: String,
+    pub panels: Vec<Panel>,
 }
 
 impl Heat {
     /// Writes `stem.svg` and `stem.png` and returns their names.
-    pub(crate) fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
+    pub fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
         ensure!(self.ends().is_some(), "plot: wanted at least one number above 0 to draw, found none");
         write(self.scene(), stem)
     }

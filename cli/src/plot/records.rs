@@ -7,16 +7,16 @@ use crate::report::{Record, Value};
 
 /// The style of a line.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Style {
+pub struct Style {
     /// Index of the colour.
-    pub(crate) colour: usize,
-    pub(crate) dashed: bool,
-    pub(crate) markers: bool,
+    pub colour: usize,
+    pub dashed: bool,
+    pub markers: bool,
 }
 
 impl Chart {
     /// Adds a line for each value of `label`. Its points ascend in `x` and have their intervals. The label of the y axis gets the unit.
-    pub(crate) fn lines<'r>(
+    pub fn lines<'r>(
         &mut self,
         records: impl IntoIterator<Item = &'r Record>,
         label: &str,
@@ -51,14 +51,14 @@ impl Chart {
 
 impl Bars {
     /// Adds a bar for a record, in its unit.
-    pub(crate) fn record(&mut self, name: &str, record: &Record) {
+    pub fn record(&mut self, name: &str, record: &Record) {
         self.push(name, record.unit.scale().0 * record.value);
     }
 }
 
 impl Panel {
     /// A heat map of the records that have both names: `line` selects the row, `column` the column.
-    pub(crate) fn of<'r>(
+    pub fn of<'r>(
         title: String,
         label: String,
         records: impl IntoIterator<Item = &'r Record>,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const ENDINGS: [&str; 5] = ["", ".u32.zst", ".u32", ".npy", ".txt"];
 
 /// Finds `text` as a path, or as a bare name in the data folder.
-pub(crate) fn find(text: &str, data: Option<&Path>) -> Result<PathBuf, TraceError> {
+pub fn find(text: &str, data: Option<&Path>) -> Result<PathBuf, TraceError> {
     let path = Path::new(text);
     if path.is_file() {
         return Ok(path.to_owned());
