@@ -1,30 +1,33 @@
 //! Every stage on the lane executor (`tests/harness/src/lanes`): its tests' own inputs and whole runs, against the CPU; and mutants of every
 //! kernel over the same inputs. Needs no GPU.
 //!
-//! The ordinary run takes two devices and some seeds. `HOTROW_TEST_LANES_ALL=1` (`scripts/lanes`) takes all sizes of subgroups and all
-//! orders, and prints the table.
+//! A run of everything (`scripts/lanes`, which sets `HOTROW_TEST_SHARE=1`) takes all sizes of subgroups and all orders, prints the table, and keeps in
+//! `lanes.txt` a hash of each kernel's texts. Any other takes whole runs of one seed on one device, and the mutants of kernels whose texts have changed
+//! since, for 15 seconds at most.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use hotrow::internals::{self, Pieces as _};
 use hotrow::{Group, GroupConfig, Layout, Optimizer, Precision, Snapshot};
 use hotrow_harness::{
-    device::instead,
+    device::{instead, tell},
     lanes::{
         Options, Order,
         device::{Config, Findings},
-        findings::{Counts, Report},
+        findings::{Counts, Finding, Report},
         known::{KNOWN, REDUNDANT, UNNOTICED, known, redundant},
-        mutants::{Kind, Mutant, Tally, hunt},
+        mutants::{Kind, Mutant, Tally, hunt, hunt_until},
         runs,
     },
+    seed::{hash, seed_for, whole},
 };
 
 use crate::stages;
@@ -35,19 +38,16 @@ fn device(subgroup: u32, subgroups: bool, order: Order, record: usize) -> Config
     Config { options, subgroups, record, findings: Findings::Keep, ..Config::default() }
 }
 
-fn devices(all: bool) -> Vec<Config> {
-    let record = if all { 40 } else { 16 };
-    let mut devices = vec![device(16, false, Order::Random, record), device(32, true, Order::Random, record)];
-    if all {
-        devices.push(device(64, true, Order::Random, record));
-        devices.extend([4, 8, 32, 64].map(|width| device(width, false, Order::Random, 0)));
-        for order in [Order::Ascending, Order::Descending] {
-            devices.extend([device(8, false, order, 0), device(32, true, order, 0)]);
-        }
-        let twice = |subgroup, subgroups| Config { twice: true, ..device(subgroup, subgroups, Order::Random, 0) };
-        devices.extend([twice(16, false), twice(32, true)]);
-        devices.push(Config { float_atomics: true, ..device(32, true, Order::Random, 0) });
+fn devices() -> Vec<Config> {
+    let mut devices = vec![device(16, false, Order::Random, 40), device(32, true, Order::Random, 40)];
+    devices.push(device(64, true, Order::Random, 40));
+    devices.extend([4, 8, 32, 64].map(|width| device(width, false, Order::Random, 0)));
+    for order in [Order::Ascending, Order::Descending] {
+        devices.extend([device(8, false, order, 0), device(32, true, order, 0)]);
     }
+    let twice = |subgroup, subgroups| Config { twice: true, ..device(subgroup, subgroups, Order::Random, 0) };
+    devices.extend([twice(16, false), twice(32, true)]);
+    devices.push(Config { float_atomics: true, ..device(32, true, Order::Random, 0) });
     devices
 }
 
@@ -59,21 +59,20 @@ struct Sum {
 }
 
 /// Runs every stage's tests, and whole runs with some seeds, on a device.
-fn run(config: &Config, all: bool, sum: &Mutex<Sum>) {
+fn run(config: &Config, sum: &Mutex<Sum>) {
     let start = Instant::now();
     let (context, world) = runs::context(config, None);
     instead(&context, || {
-        for seed in 0..if all { 12 } else { 2 } {
+        for seed in 0..12 {
             runs::all(&context, seed);
         }
-        for test in stages::ALL {
+        for (_, test) in stages::ALL {
             test();
         }
     });
     let (ran, start) = (start.elapsed(), Instant::now());
     let report = world.take_report();
-    let wanted = |mutant: &Mutant| all || Kind::STRICT.contains(&mutant.kind);
-    let tally = hunt(&world.take_recorded(), &config.options, wanted);
+    let tally = hunt(&world.take_recorded(), &config.options, |_| true);
     let (found, mutants) = tally.count(&Kind::STRICT);
     let mut sum = sum.lock().unwrap();
     let Config { options, subgroups, twice, .. } = config;
@@ -95,24 +94,93 @@ fn run(config: &Config, all: bool, sum: &Mutex<Sum>) {
     sum.tally.merge(tally);
 }
 
+/// A hash of each kernel's texts, of all variants.
+fn texts() -> BTreeMap<&'static str, u64> {
+    let mut all: BTreeMap<&str, String> = BTreeMap::new();
+    for source in internals::sources() {
+        all.entry(source.name).or_default().push_str(&source.wgsl);
+    }
+    all.into_iter().map(|(kernel, text)| (kernel, hash(&text))).collect()
+}
+
+/// The kernels whose texts are not those of the last run of everything.
+fn changed() -> BTreeSet<&'static str> {
+    let kept: BTreeSet<&str> = include_str!("lanes.txt").lines().collect();
+    let known = |kernel: &str, hash: u64| kept.contains(&*format!("{kernel} {hash:016x}"));
+    texts().into_iter().filter(|&(kernel, hash)| !known(kernel, hash)).map(|(kernel, _)| kernel).collect()
+}
+
 #[test]
 fn every_stage_and_its_mutants() {
-    let all = std::env::var("HOTROW_TEST_LANES_ALL").is_ok();
-    let (devices, next, sum) = (devices(all), AtomicUsize::new(0), Mutex::new(Sum::default()));
+    if whole() {
+        everything();
+    } else {
+        some(Some(Instant::now() + Duration::from_secs(12)), &changed());
+    }
+}
+
+/// Fails at a finding that is not expected. Returns the others.
+fn none_is_new(report: &Report) -> Vec<&Finding> {
+    let (expected, new): (Vec<_>, Vec<_>) = report.findings.iter().partition(|finding| known(finding).is_some());
+    let text: Vec<String> = new.iter().map(ToString::to_string).collect();
+    assert!(text.is_empty(), "the lane executor found:\n{}", text.join("\n"));
+    expected
+}
+
+/// Whole runs with the run's seed, the stages' tests that name these kernels, and the kernels' mutants, as long as there is time. Returns how many
+/// mutants it found and tried, without those that nothing can tell.
+fn some(until: Option<Instant>, kernels: &BTreeSet<&str>) -> (usize, usize) {
+    let seed = seed_for("lanes");
+    let (subgroup, subgroups) = [(4, false), (8, false), (16, false), (32, true), (64, true)][seed as usize % 5];
+    let config = device(subgroup, subgroups, Order::Random, if kernels.is_empty() { 0 } else { 16 });
+    let (context, world) = runs::context(&config, None);
+    let in_time = || until.is_none_or(|until| Instant::now() < until);
+    instead(&context, || {
+        runs::all(&context, seed);
+        let meets = |name: &str| kernels.iter().any(|kernel| name.contains(kernel));
+        stages::ALL.iter().filter(|(name, _)| meets(name) && in_time()).for_each(|(_, test)| test());
+    });
+    none_is_new(&world.take_report());
+    let strict = |mutant: &Mutant| Kind::STRICT.contains(&mutant.kind) && kernels.contains(&*mutant.kernel);
+    let tally = hunt_until(until, &world.take_recorded(), &config.options, strict);
+    let found = tally.count(&Kind::STRICT).0;
+    let mut open = tally.survivors(&Kind::STRICT);
+    open.retain(|mutant| redundant(mutant).is_none());
+    let tried = found + open.len();
+    let mut text = format!(
+        "lanes, subgroups of {subgroup}: changed since the whole was run: {kernels:?}; {found} of {tried} mutants found"
+    );
+    for (what, mutants) in [("not found here", &open), ("not tried", &tally.left.iter().collect())] {
+        mutants.iter().for_each(|mutant| write!(text, "\n  {what}: {mutant}").unwrap());
+    }
+    tell(&text);
+    // One device and one run miss some. All devices together may miss none.
+    assert!(open.len() <= tried / 2, "wanted at least half of the mutants found:\n{text}");
+    (found, tried)
+}
+
+/// The hunt after a kernel that has changed finds mutants, and a kernel's hash is its own.
+#[test]
+fn a_kernel_that_changed_is_hunted() {
+    assert!(texts().len() == internals::kernels().len() && texts()["admit"] != texts()["probe"]);
+    let (found, tried) = some(None, &BTreeSet::from(["heads"]));
+    assert!(found > 0 && tried > 0);
+}
+
+fn everything() {
+    let (devices, next, sum) = (devices(), AtomicUsize::new(0), Mutex::new(Sum::default()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(config) = devices.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    run(config, all, &sum);
+                    run(config, &sum);
                 }
             });
         }
     });
     let Sum { report, tally } = sum.into_inner().unwrap();
 
-    let (expected, new): (Vec<_>, Vec<_>) = report.findings.iter().partition(|finding| known(finding).is_some());
-    let text: Vec<String> = new.iter().map(ToString::to_string).collect();
-    assert!(text.is_empty(), "the lane executor found:\n{}", text.join("\n"));
+    let expected = none_is_new(&report);
     let met = |fault, kernel: &str, text: &str| {
         expected.iter().any(|found| (found.fault, &*found.kernel) == (fault, kernel) && found.detail.contains(text))
     };
@@ -134,28 +202,25 @@ fn every_stage_and_its_mutants() {
     }
     let open: Vec<String> = open.iter().map(ToString::to_string).collect();
     open.iter().for_each(|mutant| eprintln!("  open: {mutant}"));
-    if all {
-        for line in table(&tally) {
-            eprintln!("{line}");
-        }
-        eprintln!("atomic operations made plain and storageBarriers made workgroupBarriers that no run notices:");
-        let listed = tally.survivors(&Kind::LISTED);
-        let of = |mutant: &Mutant| UNNOTICED.iter().find(|known| known.is(mutant));
-        listed
-            .iter()
-            .for_each(|mutant| eprintln!("  {mutant}: {}", of(mutant).map_or("NO REASON", |known| known.proof)));
-        let without: Vec<String> =
-            listed.iter().filter(|mutant| of(mutant).is_none()).map(ToString::to_string).collect();
-        assert!(without.is_empty(), "mutants that no run notices, without a reason:\n{}", without.join("\n"));
-        let unused: Vec<_> = REDUNDANT
-            .iter()
-            .filter(|entry| !proven.iter().any(|mutant| std::ptr::eq(redundant(mutant).unwrap(), *entry)))
-            .collect();
-        assert!(unused.is_empty(), "barriers that are needed, or gone, so strike them from REDUNDANT: {unused:?}");
-        assert!(open.is_empty(), "mutants that no run notices:\n{}", open.join("\n"));
+    for line in table(&tally) {
+        eprintln!("{line}");
     }
-    // The ordinary run has few inputs: they may miss one mutant in twenty.
-    assert!(open.len() * 20 <= mutants - proven.len(), "mutants that no run notices:\n{}", open.join("\n"));
+    eprintln!("atomic operations made plain and storageBarriers made workgroupBarriers that no run notices:");
+    let listed = tally.survivors(&Kind::LISTED);
+    let of = |mutant: &Mutant| UNNOTICED.iter().find(|known| known.is(mutant));
+    listed.iter().for_each(|mutant| eprintln!("  {mutant}: {}", of(mutant).map_or("NO REASON", |known| known.proof)));
+    let without: Vec<String> = listed.iter().filter(|mutant| of(mutant).is_none()).map(ToString::to_string).collect();
+    assert!(without.is_empty(), "mutants that no run notices, without a reason:\n{}", without.join("\n"));
+    let unused: Vec<_> = REDUNDANT
+        .iter()
+        .filter(|entry| !proven.iter().any(|mutant| std::ptr::eq(redundant(mutant).unwrap(), *entry)))
+        .collect();
+    assert!(unused.is_empty(), "barriers that are needed, or gone, so strike them from REDUNDANT: {unused:?}");
+    assert!(open.is_empty(), "mutants that no run notices:\n{}", open.join("\n"));
+    if std::env::var_os("HOTROW_TEST_LANES_KEEP").is_some() {
+        let lines: String = texts().iter().map(|(kernel, hash)| format!("{kernel} {hash:016x}\n")).collect();
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gpu/lanes.txt"), lines).unwrap();
+    }
 }
 
 /// Counts of exchange and update in training steps of a table in so many shards, on a device with so many storage buffers a stage.

@@ -2,25 +2,28 @@
 
 use hotrow::{CpuGroup, GroupConfig, Init, Policy, Snapshot};
 use hotrow_harness::{
-    device::{share, with_gpu},
+    device::with_gpu,
     lockstep::{Codes, floats, random_run, snapshots},
+    sample, seeds,
 };
+
+/// Seeds whose runs have failed once. A seed that fails comes here.
+const HELD: [u64; 0] = [];
 
 #[test]
 pub(crate) fn random_configurations() {
     with_gpu(|context| {
-        // HOTROW_TEST_RUNS sets the number of runs, HOTROW_TEST_SEED the first seed, for example that of a failed run.
-        let number =
-            |name: &str, otherwise| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise);
-        let first: u64 = number("HOTROW_TEST_SEED", 1);
+        // HOTROW_TEST_RUNS sets the number of random runs; with 0 only those that are held run.
+        let runs = std::env::var("HOTROW_TEST_RUNS").ok();
+        let runs = runs.map_or(60, |text| text.parse().expect("HOTROW_TEST_RUNS: wanted a number of runs"));
         let mut codes = Codes::default();
-        for seed in share(first..first + number("HOTROW_TEST_RUNS", 60)) {
+        for seed in HELD.into_iter().chain(sample(4, seeds("lockstep", runs))) {
             if let Err(difference) = random_run(context, seed, &mut codes) {
                 panic!("{difference}");
             }
         }
         eprintln!("{} of {} written elements differ by one code", codes.different, codes.written);
-        assert!(codes.different * 10_000 <= codes.written, "more than 1 in 10^4 codes differ");
+        assert!(codes.few(), "more than 1 in 10^4 codes differ");
     });
 }
 

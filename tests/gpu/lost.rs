@@ -6,7 +6,7 @@ use hotrow::{
     Context, Error, FileStore, Group, GroupConfig, Layout, Optimizer, Part, Placement, Precision, SharedStore,
     Snapshot, Store, adapter, checkpoint, internals::context_to_lose,
 };
-use hotrow_harness::device::{share, with_gpu};
+use hotrow_harness::{device::with_gpu, sample, seed::whole};
 
 const ROWS: u32 = 90;
 /// Steps of the run. It saves after two.
@@ -193,11 +193,11 @@ fn every_moment(placement: Placement) {
     });
 }
 
-/// Calls `disturbed` for one moment after another, until the run no longer reaches it.
+/// Calls `disturbed` for a sample of the moments, one after another, until the run no longer reaches it.
 fn until_undisturbed(mut disturbed: impl FnMut(u64) -> bool) {
-    let faults = share(1..).take_while(|&moment| disturbed(moment)).count();
+    let faults = sample(8, 1..).take_while(|&moment| disturbed(moment)).count();
     eprintln!("{faults} losses");
-    assert!(faults > 6, "{faults}");
+    assert!(faults > if whole() { 6 } else { 1 }, "{faults}");
 }
 
 #[test]

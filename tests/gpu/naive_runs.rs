@@ -2,11 +2,12 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{Context, Embedding, Group, GroupConfig, Placement};
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::test_runner::{TestCaseError, TestRunner};
 
 use hotrow_harness::{
     device::{share, with_gpu},
-    naive,
+    naive, sample,
+    seed::proptest,
 };
 
 /// Makes a group. Every other group without a given shard size is staged.
@@ -20,7 +21,7 @@ fn group(context: &Context, mut config: GroupConfig) -> Box<dyn Embedding> {
 #[test]
 fn edge_cases() {
     with_gpu(|context| {
-        for (name, config, run) in share(naive::edge_cases()) {
+        for (name, config, run) in sample(7, naive::edge_cases()) {
             if let Err(difference) = naive::check_run(&mut |config| group(context, config), &config, &run) {
                 panic!("{name}: {difference}");
             }
@@ -31,10 +32,7 @@ fn edge_cases() {
 #[test]
 fn random_runs() {
     with_gpu(|context| {
-        // PROPTEST_CASES sets the number of cases.
-        let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
-        let cases = cases.unwrap_or_else(|| share(0..48).count() as u32);
-        let config = Config { cases, failure_persistence: None, ..Config::default() };
+        let config = proptest("naive runs", share(0..48).count() as u32);
         let outcome = TestRunner::new(config).run(&naive::runs(), |(config, run)| {
             naive::check_run(&mut |config| group(context, config), &config, &run).map_err(TestCaseError::fail)
         });

@@ -8,7 +8,7 @@ use hotrow::{
 use rand::RngExt as _;
 
 use crate::stages::{TRAIN, exchange::code_at, kernel, layout_of, params, rng as source_of, slot_rows, words};
-use hotrow_harness::device::{share, with_gpu};
+use hotrow_harness::{device::with_gpu, sample, seed_for};
 
 /// Runs `exchange` over rows 0, 1, .. from scratch at step `t`, and returns their records.
 fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> Vec<Vec<u32>> {
@@ -69,7 +69,7 @@ fn bias(context: &Context, case: &Between, rounding: Rounding, random_bits: Rand
     config.precision = case.precision;
     config.rounding = rounding;
     config.random_bits = random_bits;
-    config.seed = 17;
+    config.seed = seed_for("rounding") as u32;
     let layout = layout_of(&config);
     let mut row = vec![case.x; COPIES as usize + 2];
     row[..2].copy_from_slice(&case.ends);
@@ -139,17 +139,19 @@ fn cases() -> Vec<Between> {
     cases
 }
 
+/// Standard deviations that no fair rounding reaches: 35,712 roundings are nearly normal, with tails of 6e-14, at most 12 times that where the fraction
+/// is 0.02. Of 95 cases one fails by chance with less than 10^-10. Rounding to nearest always errs to one side, by at least 26 deviations.
+const FAIR: f64 = 7.5;
+
 #[test]
 fn stochastic_is_unbiased_and_nearest_is_not() {
     with_gpu(|context| {
-        let cases = cases().into_iter().zip(RandomBits::ALL.into_iter().cycle());
-        let (halves, codes): (Vec<_>, Vec<_>) = cases.partition(|(case, _)| case.precision == Precision::Fp16);
-        for (case, bits) in halves.into_iter().chain(share(codes)) {
+        for (case, bits) in sample(3, cases().into_iter().zip(RandomBits::ALL.into_iter().cycle())) {
             let what = format!("{:?} {:?} {:e} {bits:?}", case.precision, case.ends, case.x);
             let fair = bias(context, &case, Rounding::Stochastic, bits);
-            assert!(fair.abs() <= 6.0, "{what}: {fair} standard deviations");
+            assert!(fair.abs() <= FAIR, "{what}: {fair} standard deviations");
             let nearest = bias(context, &case, Rounding::Nearest, bits);
-            assert!(nearest.abs() > 6.0, "{what}: nearest passes for unbiased with {nearest}");
+            assert!(nearest.abs() > FAIR, "{what}: nearest passes for unbiased with {nearest}");
         }
     });
 }
@@ -160,10 +162,11 @@ fn the_noise_decides_to_its_last_bits() {
     with_gpu(|context| {
         for bits in RandomBits::ALL {
             let mut config = GroupConfig::new(&[1], 66);
-            (config.precision, config.rounding, config.seed) = (Precision::Int2, Rounding::Stochastic, 5);
+            (config.precision, config.rounding) = (Precision::Int2, Rounding::Stochastic);
+            config.seed = seed_for("the last bits") as u32;
             config.random_bits = bits;
             let t = 3;
-            let noise = |row: u32, element: u32| rng::noise(bits, 5, t, row, element, 0) >> 8;
+            let noise = |row: u32, element: u32| rng::noise(bits, config.seed, t, row, element, 0) >> 8;
             // With a range from 0 to 3 at INT2 the scale is 1, so a value is its own quotient.
             let x = |row: u32, element: u32, up: bool| match element {
                 0 => 0.0,
@@ -195,7 +198,7 @@ fn what_is_representable_never_moves() {
             config.precision = precision;
             config.optimizer = Optimizer::adagrad(0.1);
             let layout = layout_of(&config);
-            let mut source = source_of(3);
+            let mut source = source_of(seed_for("representable"));
             let rows: Vec<Vec<f32>> = (0..300)
                 .map(|row| {
                     // Ranges near zero, far from it, tiny and huge.

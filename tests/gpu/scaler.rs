@@ -11,7 +11,9 @@ use rand_pcg::Pcg64;
 use crate::recorded::Recorded;
 use hotrow_harness::{
     device::with_gpu,
+    sample,
     scaled::{self, Bend, Seen, random_config},
+    seed_for, seeds,
 };
 
 fn buffer(context: &Context, bytes: &[u8], padding: usize) -> wgpu::Buffer {
@@ -29,32 +31,29 @@ fn encoder(context: &Context) -> wgpu::CommandEncoder {
 #[test]
 fn whole_runs() {
     with_gpu(|context| {
-        let mut seen = Seen::default();
-        let mut bent = [0; 3];
-        for seed in 0..24 {
+        let run = |seed: u64, bend, seen: &mut Seen| {
             let mut config = random_config(&mut Pcg64::seed_from_u64(seed));
-            let placements = [Placement::Device, Placement::Mapped, Placement::Staged];
-            config.placement = placements[seed as usize % 3];
+            config.placement = [Placement::Device, Placement::Mapped, Placement::Staged][seed as usize % 3];
             let group = || Group::new(context, config.clone()).unwrap();
             let ahead = seed / 3 % 2 == 1;
-            let outcome = if seed / 6 % 2 == 1 {
+            let outcome = if bend == Bend::Nothing && seed / 6 % 2 == 1 {
                 // The device decides about the overflow itself.
-                scaled::run(&mut Recorded::new(context, &config), &mut group(), seed, ahead, Bend::Nothing, &mut seen)
+                scaled::run(&mut Recorded::new(context, &config), &mut group(), seed, ahead, bend, seen)
             } else {
-                scaled::run(&mut group(), &mut group(), seed, ahead, Bend::Nothing, &mut seen)
+                scaled::run(&mut group(), &mut group(), seed, ahead, bend, seen)
             };
-            assert_eq!(outcome, Ok(()), "seed {seed}, ahead {ahead}, {config:?}");
-            for (bend, rejected) in
-                [Bend::NotUnscaled, Bend::OverflowTaken, Bend::SkippedForNothing].into_iter().zip(&mut bent)
-            {
-                if seed < 8 {
-                    let outcome = scaled::run(&mut group(), &mut group(), seed, ahead, bend, &mut Seen::default());
-                    *rejected += u32::from(outcome.is_err());
-                }
-            }
+            outcome.map_err(|difference| format!("seed {seed}, ahead {ahead}, {config:?}: {difference}"))
+        };
+        // The first four meet overflows and several scales for certain.
+        let mut seen = Seen::default();
+        for seed in (0..4).chain(sample(4, seeds("scaler", 20))) {
+            assert_eq!(run(seed, Bend::Nothing, &mut seen), Ok(()));
         }
-        assert!(seen.overflows > 20 && seen.halves > 50 && seen.scales.len() > 4, "{seen:?}");
-        assert!(bent[0] >= 6 && bent[1] >= 6 && bent[2] >= 1, "{bent:?}");
+        assert!(seen.overflows > 4 && seen.halves > 10 && seen.scales.len() > 2, "{seen:?}");
+        for bend in [Bend::NotUnscaled, Bend::OverflowTaken, Bend::SkippedForNothing] {
+            let rejected = (0..4).filter(|&seed| run(seed, bend, &mut Seen::default()).is_err()).count();
+            assert!(rejected > 0, "{bend:?} passes");
+        }
     });
 }
 
@@ -73,56 +72,61 @@ fn the_state_is_the_cpus() {
     with_gpu(|context| {
         let backoff = LossScale::Backoff { min: 1.0, max: 16384.0, factor: 2.0, window: 3 };
         for config in [backoff, LossScale::Static { scale: 12.0 }, original(false), original(true)] {
-            let mut source = Pcg64::seed_from_u64(4);
-            let mut ours = CpuScaler::new(config).unwrap();
-            let mut theirs = Scaler::new(context, config).unwrap();
-            let mut scales = std::collections::BTreeSet::new();
-            for round in 0..8 {
-                let mut encoder = encoder(context);
-                for _ in 0..4 {
-                    let size = ours.scale() * 2f32.powf(source.random_range(-12.0..-6.0));
-                    let n = [1usize, 2, 7, 1000, 5001][source.random_range(0..5)];
-                    let mut halves: Vec<u16> = (0..n)
-                        .map(|_| half::f16::from_f32(size * source.random_range(-1.0..1.0f32)).to_bits())
-                        .collect();
-                    if source.random_bool(0.35) {
-                        halves[n - 1] = [0x7c00, 0xfc00, 0x7e00][source.random_range(0..3)];
+            let (mut overflows, mut scales) = (0, std::collections::BTreeSet::new());
+            // The first seed meets every case for certain.
+            for seed in [4, seed_for("state of a scaler")] {
+                let mut source = Pcg64::seed_from_u64(seed);
+                let mut ours = CpuScaler::new(config).unwrap();
+                let mut theirs = Scaler::new(context, config).unwrap();
+                for round in 0..8 {
+                    let mut encoder = encoder(context);
+                    for _ in 0..4 {
+                        let size = ours.scale() * 2f32.powf(source.random_range(-12.0..-6.0));
+                        let n = [1usize, 2, 7, 1000, 5001][source.random_range(0..5)];
+                        let mut halves: Vec<u16> = (0..n)
+                            .map(|_| half::f16::from_f32(size * source.random_range(-1.0..1.0f32)).to_bits())
+                            .collect();
+                        if source.random_bool(0.35) {
+                            halves[n - 1] = [0x7c00, 0xfc00, 0x7e00][source.random_range(0..3)];
+                        }
+                        let floats: Vec<f32> = (0..n).map(|_| size * source.random_range(-1.0..1.0f32)).collect();
+                        let (first, second) = (
+                            buffer(context, bytemuck::cast_slice(&halves), 16),
+                            buffer(context, bytemuck::cast_slice(&floats), 4),
+                        );
+                        theirs.record_inspect(&mut encoder, GradBuffer::F16(first.slice(..)), n as u64).unwrap();
+                        theirs.record_inspect(&mut encoder, GradBuffer::F32(second.slice(..)), n as u64).unwrap();
+                        theirs.record_decide(&mut encoder).unwrap();
+                        ours.inspect(GradSlice::F16(&halves));
+                        ours.inspect(GradSlice::F32(&floats));
+                        ours.decide().unwrap();
+                        scales.insert(ours.scale().to_bits());
                     }
-                    let floats: Vec<f32> = (0..n).map(|_| size * source.random_range(-1.0..1.0f32)).collect();
-                    let (first, second) = (
-                        buffer(context, bytemuck::cast_slice(&halves), 16),
-                        buffer(context, bytemuck::cast_slice(&floats), 4),
+                    context.queue().submit([encoder.finish()]);
+                    let found = theirs.state().unwrap();
+                    let bits = |state: &ScalerState| ScalerState { largest: 0, ..*state }.to_words();
+                    assert_eq!(
+                        bits(&found),
+                        bits(ours.state()),
+                        "seed {seed}, round {round}, {config:?}\n{found:?}\n{:?}",
+                        ours.state()
                     );
-                    theirs.record_inspect(&mut encoder, GradBuffer::F16(first.slice(..)), n as u64).unwrap();
-                    theirs.record_inspect(&mut encoder, GradBuffer::F32(second.slice(..)), n as u64).unwrap();
-                    theirs.record_decide(&mut encoder).unwrap();
-                    ours.inspect(GradSlice::F16(&halves));
-                    ours.inspect(GradSlice::F32(&floats));
-                    ours.decide().unwrap();
-                    scales.insert(ours.scale().to_bits());
+                    // Two NaN may differ in their bits.
+                    assert!(
+                        found.largest == ours.state().largest
+                            || found.largest().is_nan() && ours.state().largest().is_nan()
+                    );
+                    if round == 3 {
+                        // Save the state here and continue from it in another scaler.
+                        let words = found.to_words();
+                        theirs =
+                            Scaler::with_state(context, config, &ScalerState::from_words(&words, &config).unwrap())
+                                .unwrap();
+                    }
                 }
-                context.queue().submit([encoder.finish()]);
-                let found = theirs.state().unwrap();
-                let bits = |state: &ScalerState| ScalerState { largest: 0, ..*state }.to_words();
-                assert_eq!(
-                    bits(&found),
-                    bits(ours.state()),
-                    "round {round}, {config:?}\n{found:?}\n{:?}",
-                    ours.state()
-                );
-                // Two NaN may differ in their bits.
-                assert!(
-                    found.largest == ours.state().largest
-                        || found.largest().is_nan() && ours.state().largest().is_nan()
-                );
-                if round == 3 {
-                    // Save the state here and continue from it in another scaler.
-                    let words = found.to_words();
-                    theirs = Scaler::with_state(context, config, &ScalerState::from_words(&words, &config).unwrap())
-                        .unwrap();
-                }
+                overflows += ours.state().overflows;
             }
-            assert!(ours.state().overflows > 0);
+            assert!(overflows > 0);
             assert!(scales.len() > 3 || matches!(config, LossScale::Static { .. }), "{config:?}: {}", scales.len());
         }
     });

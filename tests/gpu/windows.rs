@@ -9,7 +9,10 @@ use hotrow::{
     wgpu,
 };
 
-use hotrow_harness::device::{again, options, skipped, with_gpu};
+use hotrow_harness::{
+    device::{again, options, skipped, with_gpu},
+    sample,
+};
 
 const ROWS: u32 = 3000;
 
@@ -40,12 +43,6 @@ fn bindable(caps: &Caps) -> Vec<u32> {
         skipped(&format!("caches in {cannot:?} windows: {} binds {} storage buffers", caps.name, caps.storage_buffers));
     }
     can
-}
-
-fn in_each_mode(test: impl Fn(&Context)) {
-    for shaders in [Shaders::Checked, Shaders::Trusted] {
-        test(&again(&ContextOptions::default().shaders(shaders)));
-    }
 }
 
 /// All results of a run's calls, in order.
@@ -115,19 +112,22 @@ fn any_number_gives_the_same_bits(dim: u32) {
     with_gpu(|context| {
         let windows = bindable(context.caps());
         let optimizers = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::row_wise_adagrad(0.05)];
-        in_each_mode(|context| {
-            for (policy, optimizer) in [Policy::Lru, Policy::Lfu].into_iter().cycle().zip(optimizers) {
-                let config = config(dim, policy, optimizer);
-                let one = run(context, &config);
-                for &windows in &windows {
-                    let cut = in_windows(&config, windows);
-                    let what = format!("{windows} windows, {policy:?}, {optimizer:?}, {:?}", context.shaders());
-                    assert_eq!(windows_in_use(&one.snapshots[0], 320, windows), windows as usize, "{what}");
-                    assert!(run(context, &cut) == one, "{what}");
-                }
-                assert!(run(context, &config.with_seed(8)) != one, "the comparison can fail");
+        let settings = || [Policy::Lru, Policy::Lfu].into_iter().cycle().zip(optimizers);
+        let modes = [Shaders::Checked, Shaders::Trusted];
+        for (shaders, (policy, optimizer)) in
+            sample(3, modes.into_iter().flat_map(|mode| settings().map(move |one| (mode, one))))
+        {
+            let context = &again(&ContextOptions::default().shaders(shaders));
+            let config = config(dim, policy, optimizer);
+            let one = run(context, &config);
+            for &windows in &windows {
+                let cut = in_windows(&config, windows);
+                let what = format!("{windows} windows, {policy:?}, {optimizer:?}, {shaders:?}");
+                assert_eq!(windows_in_use(&one.snapshots[0], 320, windows), windows as usize, "{what}");
+                assert!(run(context, &cut) == one, "{what}");
             }
-        });
+            assert!(run(context, &config.with_seed(8)) != one, "the comparison can fail");
+        }
     });
 }
 

@@ -66,8 +66,12 @@ use rand_pcg::Pcg64;
 
 use hotrow_harness::device::{again, options, with_gpu};
 
-/// Every test of a stage, for devices other than the one of all tests.
-pub(crate) const ALL: &[fn()] = &[
+macro_rules! named {
+    ($($stage:ident::$test:ident),* $(,)?) => { &[$((concat!(stringify!($stage), "::", stringify!($test)), $stage::$test)),*] };
+}
+
+/// Every test of a stage by its name, for devices other than the one of all tests.
+pub(crate) const ALL: &[(&str, fn())] = named![
     admit::lru_matches_the_mirror,
     admit::lfu_matches_the_mirror,
     admit::lfu_refuses_the_equal,

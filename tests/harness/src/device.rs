@@ -8,6 +8,8 @@ use std::{
 
 use hotrow::{Context, ContextOptions, Error, Shaders, adapter};
 
+pub use crate::seed::share;
+
 use crate::lanes::device::Config;
 
 /// The shader mode of `HOTROW_TEST_SHADERS=checked|trusted`: the suite passes in both.
@@ -76,19 +78,6 @@ fn on_device_of(context: &Context, options: &ContextOptions) -> Context {
     Context::with_options(context.device(), context.queue(), options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Picks the runs of a test: all runs, or about one in `HOTROW_TEST_SHARE` and always the first. The choice follows the golden ratio, so it
-/// is even over any seed modulus. Every case that a test must meet is also among one in five runs.
-pub fn share<T>(runs: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
-    let one_in: u32 = match std::env::var("HOTROW_TEST_SHARE") {
-        Err(_) => 1,
-        Ok(text) => text.parse().ok().filter(|n| (1..=5).contains(n)).unwrap_or_else(|| {
-            panic!("HOTROW_TEST_SHARE: wanted a number from 1 to 5, found {text}") // a typing error must not leave tests out
-        }),
-    };
-    let taken = move |run: u32| run.wrapping_mul(0x9E37_79B9) <= u32::MAX / one_in;
-    (0..).zip(runs).filter(move |(run, _)| taken(*run)).map(|(_, item)| item)
-}
-
 fn context() -> Result<&'static Context, &'static str> {
     static CONTEXT: OnceLock<Result<Context, String>> = OnceLock::new();
     let made = CONTEXT.get_or_init(|| {
@@ -144,7 +133,7 @@ pub fn with_gpu(test: impl FnOnce(&Context)) {
 }
 
 /// Prints to stderr directly, because libtest hides the output of a passing test.
-pub(crate) fn tell(text: &str) {
+pub fn tell(text: &str) {
     writeln!(std::io::stderr().lock(), "{text}").unwrap();
 }
 

@@ -26,4 +26,4 @@ pub mod seed;
 pub mod shared;
 pub mod soak;
 
-pub use seed::{seed, seed_for, seeds};
+pub use seed::{sample, seed, seed_for, seeds};

@@ -39,6 +39,13 @@ pub struct Codes {
     pub different: u64,
 }
 
+impl Codes {
+    /// True if at most 1 in 10^4 of the written elements differ.
+    pub fn few(&self) -> bool {
+        self.different * 10_000 <= self.written
+    }
+}
+
 fn records(layout: &Layout, gpu: &[u32], cpu: &[u32], size: f32, codes: &mut Codes) -> Result<(), String> {
     let stride = layout.row.record_words as usize;
     for (row, (a, b)) in gpu.chunks_exact(stride).zip(cpu.chunks_exact(stride)).enumerate() {

@@ -7,6 +7,7 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Instant,
 };
 
 use naga::{Block, Function, Statement};
@@ -101,6 +102,8 @@ struct Hunted {
 pub struct Tally {
     /// For each mutant, whether anything told it from its kernel.
     pub told: BTreeMap<Mutant, bool>,
+    /// The mutants for which there was no time.
+    pub left: BTreeSet<Mutant>,
 }
 
 impl Tally {
@@ -109,6 +112,7 @@ impl Tally {
         for (mutant, told) in other.told {
             *self.told.entry(mutant).or_default() |= told;
         }
+        self.left.extend(other.left);
     }
 
     /// The numbers of mutants found and of all, of some kinds.
@@ -160,6 +164,16 @@ fn baseline(recording: &Recording, options: &Options) -> Baseline {
 /// Runs every mutant that `wanted` names over the recorded dispatches until one tells it: by a fault that the kernel does not have there,
 /// or by another result.
 pub fn hunt(recordings: &[Recording], options: &Options, wanted: impl Fn(&Mutant) -> bool) -> Tally {
+    hunt_until(None, recordings, options, wanted)
+}
+
+/// As [`hunt`], but begins no mutant behind the time `until`.
+pub fn hunt_until(
+    until: Option<Instant>,
+    recordings: &[Recording],
+    options: &Options,
+    wanted: impl Fn(&Mutant) -> bool,
+) -> Tally {
     let mut hunted: BTreeMap<Mutant, Hunted> = BTreeMap::new();
     let mut texts: Vec<&Arc<Code>> = Vec::new();
     for recording in recordings {
@@ -190,6 +204,10 @@ pub fn hunt(recordings: &[Recording], options: &Options, wanted: impl Fn(&Mutant
         for _ in 0..cores {
             scope.spawn(|| {
                 while let Some(Hunted { mutant, made }) = hunted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if until.is_some_and(|until| Instant::now() > until) {
+                        tally.lock().unwrap_or_else(PoisonError::into_inner).left.insert(mutant.clone());
+                        continue;
+                    }
                     let told = made.iter().any(|(code, mutation)| {
                         let source = code.source();
                         let program = compile(&source.module, &source.info, &source.text, Some(*mutation));
