@@ -30,8 +30,8 @@ ends() { # STATUS
     {
         printf '\nseconds  step\n'
         awk -F'\t' '
-            $2 == "step" { printf "%7d  %s\n", $1, $3 }
-            $2 == "program" { printf "%7d    of it %s\n", $1, $3 }
+            $2 == "step" { printf "%7d  %s\n%s", $1, $3, within; within = "" }
+            $2 == "program" { within = within sprintf("%7d    of it %s\n", $1, $3) }
             $2 == "test" { long[++n] = sprintf("%7.1f  %s", $1, $3) }
             END {
                 if (n) print "\nseconds  tests that took more than 5, beside another one"

@@ -40,9 +40,11 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// True if at most 1 in 10^4 of the written elements differ.
+    /// True if at most 1 in 10^4 of the written elements differ, and 20 more. A float that differs by an ULP before it is rounded falls to another code with
+    /// 3 in 10^5 at most (FP16; 0 of 433,725 were found on llvmpipe), so that among 10^5 elements more than 30 differ with less than 10^-17. A wrong
+    /// sum or a wrong noise changes a code in ten.
     pub fn few(&self) -> bool {
-        self.different * 10_000 <= self.written
+        self.different * 10_000 <= self.written + 200_000
     }
 }
 
