@@ -144,7 +144,7 @@ pub fn with_gpu(test: impl FnOnce(&Context)) {
 }
 
 /// Prints to stderr directly, because libtest hides the output of a passing test.
-fn tell(text: &str) {
+pub(crate) fn tell(text: &str) {
     writeln!(std::io::stderr().lock(), "{text}").unwrap();
 }
 

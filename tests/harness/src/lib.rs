@@ -22,5 +22,8 @@ pub mod pins;
 pub mod prefetch;
 pub mod ranks;
 pub mod scaled;
+pub mod seed;
 pub mod shared;
 pub mod soak;
+
+pub use seed::{seed, seed_for, seeds};
