@@ -18,6 +18,7 @@ pub mod layers;
 pub mod lockstep;
 pub mod modules;
 pub mod naive;
+pub mod pairwise;
 pub mod pins;
 pub mod prefetch;
 pub mod ranks;
