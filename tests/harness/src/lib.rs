@@ -7,6 +7,7 @@
     reason = "a failed helper is a failed test, and only tests call the helpers"
 )]
 
+pub mod arrays;
 pub mod closed_form;
 pub mod comm;
 pub mod data;
