@@ -737,7 +737,7 @@ impl Lookup for Bent {
             (Ok(()), Bend::Output) => outputs.iter_mut().rev().take(1).for_each(|x| *x *= 1.001),
             (Err(Error::IndexOutOfRange { position, .. }), Bend::ErrorElsewhere) => *position += 1,
             (Err(_), Bend::RefusedSteps) => {
-                self.inner.forward_into(&vec![0; indices.len()], offsets, weights, outputs)?
+                self.inner.forward_into(&vec![0; indices.len()], offsets, weights, outputs)?;
             }
             _ => {}
         }
@@ -1151,7 +1151,7 @@ fn rejects_wrong_order_of_things() {
 // Random runs
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(hotrow_harness::seed::proptest("the model itself", 64))]
 
     /// The model itself must pass as a group, so bounds and checks agree.
     #[test]
@@ -1205,7 +1205,7 @@ fn cpu(config: GroupConfig) -> Box<dyn Embedding> {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(hotrow_harness::seed::proptest("the model and the CPU", 256))]
 
     #[test]
     fn cpu_agrees((config, run) in naive::runs()) {

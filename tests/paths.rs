@@ -267,13 +267,13 @@ fn prefetched(paths: &mut Paths, [first, second]: &[Batch; 2]) -> Result<(), Str
 #[test]
 fn random_runs_are_the_same_on_both_paths() {
     // Small batches have no row of more than 1,024 accesses.
-    random_runs(0..400, false, &["rows of more than 1,024"]);
+    random_runs(hotrow_harness::seeds("paths", 400), false, &["rows of more than 1,024"]);
 }
 
 #[test]
 fn random_runs_with_large_batches_are_the_same_on_both_paths() {
     // None of these batches is refused.
-    random_runs(0..40, true, &["refused batches"]);
+    random_runs(hotrow_harness::seeds("paths of large batches", 40), true, &["refused batches"]);
 }
 
 #[test]

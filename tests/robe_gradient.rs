@@ -127,7 +127,7 @@ fn nothing_has_no_gradient() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(hotrow_harness::seed::proptest("gradients of any shape", 48))]
 
     /// For any dim, chunk and array, locations and sums are the model's, and at most as many as the configuration allows.
     #[test]
