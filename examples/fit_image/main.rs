@@ -227,10 +227,7 @@ impl Fit {
         let rule = args.eps.map_or(rule, |eps| rule.with_eps(eps));
         let mlp = Mlp::new(LEVELS * FEATURES, rng);
         let perceptron = mlp.weights().len();
-        let context = match args.backend.as_str() {
-            "gpu" => Some(adapter::open_best(adapter::Wanted::Any)?),
-            _ => None,
-        };
+        let context = (args.backend == "gpu").then(|| adapter::open_best(adapter::Wanted::Any)).transpose()?;
         let host = |tables| -> Result<_, Failure> {
             Ok(Place::Host(Box::new(Host { grid: CpuGrid::new(config.clone())?, tables, mlp: mlp.clone(), loss: 0.0 })))
         };
