@@ -1,7 +1,6 @@
 //! Row kernels of the CPU in the shapes of TBE's own benchmarks, beside TBE's figures: a million rows, 2,048 bags of 20, the best time of
-//! many runs in nanoseconds a row. The first benchmarks sum rows straight from the records, on one thread (as TBE's figures) and on all
-//! threads. Then a [`CpuGroup`] runs the same bags, to time a whole call. Page table walks slow down uniform rows; with glibc,
-//! `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` puts the tables into huge pages.
+//! many runs in nanoseconds a row. Sums are straight from the records, on one thread (as TBE's figures) and on all threads; `peers` times
+//! whole calls. Page table walks slow down uniform rows; with glibc, `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` puts the tables into huge pages.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
@@ -10,7 +9,7 @@ use std::{cell::Cell, hint::black_box, time::Duration, time::Instant};
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    CpuGroup, GroupConfig, Init, Layout, Optimizer, OptimizerKind, Precision, RandomBits, Rounding,
+    GroupConfig, Layout, Optimizer, OptimizerKind, Precision, RandomBits, Rounding,
     codec::Noise,
     internals::rows::{self, List, Records, Rule},
 };
@@ -51,17 +50,15 @@ fn random_row(source: &mut rand_pcg::Pcg64, dim: u32) -> Vec<f32> {
     (0..dim).map(|_| source.random_range(-1.0..1.0)).collect()
 }
 
+fn noise(rounding: Rounding) -> Noise {
+    let (random_bits, stripe) = (RandomBits::TwentyFour, hotrow::Stripe::ALL);
+    Noise { rounding, random_bits, seed: 1, step: 1, purpose: 0, stripe }
+}
+
 /// A table of records: 256 different rows, repeated. The place of a row decides its time, its values do not.
 fn table(layout: &Layout) -> Vec<u32> {
     let mut source = rand_pcg::Pcg64::seed_from_u64(2);
-    let noise = Noise {
-        rounding: Rounding::Nearest,
-        random_bits: RandomBits::TwentyFour,
-        seed: 1,
-        step: 1,
-        purpose: 0,
-        stripe: hotrow::Stripe::ALL,
-    };
+    let noise = noise(Rounding::Nearest);
     let words = layout.row.record_words as usize;
     let mut few = vec![0; 256 * words];
     for (row, record) in (0..).zip(few.chunks_exact_mut(words)) {
@@ -164,14 +161,7 @@ fn packs(criterion: &mut Criterion) {
         let weights: Vec<f32> = random_row(&mut source, dim * 4096);
         let mut words = vec![0; 4096 * layout.row.record_words as usize];
         for (rounding, name) in [(Rounding::Nearest, "pack-int8"), (Rounding::Stochastic, "pack-int8-stochastic")] {
-            let noise = Noise {
-                rounding,
-                random_bits: RandomBits::TwentyFour,
-                seed: 1,
-                step: 1,
-                purpose: 0,
-                stripe: hotrow::Stripe::ALL,
-            };
+            let noise = noise(rounding);
             Line { name, dim, zipf: false, threads: 1 }.measure(criterion, 4096, || {
                 let records = words.chunks_exact_mut(layout.row.record_words as usize);
                 for (row, (weights, record)) in (0..).zip(weights.chunks_exact(dim as usize).zip(records)) {
@@ -228,14 +218,7 @@ fn packed_optimisers(criterion: &mut Criterion) {
             let mut source = rand_pcg::Pcg64::seed_from_u64(2);
             let grads = random_row(&mut source, BAGS as u32 * dim);
             let rule = Rule::plain(OptimizerKind::RowWiseAdaGrad, 0.01, 1e-8, 0.0);
-            let noise = Noise {
-                rounding: Rounding::Stochastic,
-                random_bits: RandomBits::TwentyFour,
-                seed: 1,
-                step: 1,
-                purpose: 0,
-                stripe: hotrow::Stripe::ALL,
-            };
+            let noise = noise(Rounding::Stochastic);
             for zipf in [false, true] {
                 let indices = indices(zipf);
                 Line { name, dim, zipf, threads: 1 }.measure(criterion, indices.len(), || {
@@ -256,42 +239,5 @@ fn packed_optimisers(criterion: &mut Criterion) {
     }
 }
 
-/// The same bags in a group without a cache, and in a group whose cache holds every row.
-fn groups(criterion: &mut Criterion) {
-    let offsets = offsets();
-    for precision in [Precision::Fp32, Precision::Int8] {
-        for dim in DIMS {
-            for (what, cache_rows) in [("uncached", 0), ("all-hits", 1 << 17)] {
-                let mut config = GroupConfig::new(&[ROWS], dim);
-                config.precision = precision;
-                config.cache_rows = cache_rows;
-                config.optimizer = Optimizer::row_wise_adagrad(0.01);
-                config.init = Init::Uniform { low: -1.0, high: 1.0 };
-                let mut group = CpuGroup::new(config).unwrap();
-                for zipf in [false, true] {
-                    let indices = indices(zipf);
-                    // The first forward brings the rows into the cache, the second finds all of them there.
-                    for _ in 0..2 {
-                        group.forward(&indices, &offsets, None).unwrap();
-                    }
-                    let grads = vec![1e-3; BAGS * dim as usize];
-                    let precision = format!("{precision:?}").to_lowercase();
-                    for threads in threads() {
-                        let name = format!("group-forward-{what}-{precision}");
-                        Line { name: &name, dim, zipf, threads }.measure(criterion, indices.len(), || {
-                            black_box(group.forward(&indices, &offsets, None).unwrap());
-                        });
-                        let name = format!("group-step-{what}-{precision}");
-                        Line { name: &name, dim, zipf, threads }.measure(criterion, indices.len(), || {
-                            black_box(group.forward(&indices, &offsets, None).unwrap());
-                            group.backward(&grads).unwrap();
-                        });
-                    }
-                }
-            }
-        }
-    }
-}
-
-criterion_group!(benches, sums, packs, optimisers, packed_optimisers, groups);
+criterion_group!(benches, sums, packs, optimisers, packed_optimisers);
 criterion_main!(benches);

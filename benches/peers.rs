@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-use hotrow::{CpuGroup, CpuPath, GroupConfig, Init, Optimizer, Policy, Precision};
+use hotrow::{CpuGroup, CpuPath, GroupConfig, Init, Optimizer, Policy};
 
 struct Batch {
     offsets: Vec<u32>,
@@ -43,13 +43,7 @@ fn table(keys: &[&str]) -> Table {
     let keys: HashMap<&str, &str> = keys.iter().filter_map(|key| key.split_once('=')).collect();
     let number = |key: &str| keys.get(key).map_or(0, |value| value.parse().unwrap());
     let mut config = GroupConfig::new(&[number("rows")], number("dim")).with_cache_rows(number("cache"));
-    config.precision = match keys["precision"] {
-        "fp32" => Precision::Fp32,
-        "fp16" => Precision::Fp16,
-        "int8" => Precision::Int8,
-        "int4" => Precision::Int4,
-        other => panic!("precision: wanted fp32, fp16, int8 or int4, found {other}"),
-    };
+    config.precision = keys["precision"].parse().unwrap();
     config.optimizer = match keys["optimizer"] {
         "sgd" => Optimizer::sgd(0.05),
         "adagrad" => Optimizer::adagrad(0.05),

@@ -1,5 +1,5 @@
-//! A whole training step, forward and backward, on the CPU backend and on a GPU if there is an adapter. Timestamps of the device measure
-//! the GPU's time. A device without timestamps is measured by the wall clock, and the output says so.
+//! A whole training step, forward and backward, on a GPU if there is an adapter (`peers` measures the CPU backend's). Timestamps of the device
+//! measure its time. A device without timestamps is measured by the wall clock, and the output says so.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 #![allow(clippy::print_stdout, reason = "prints the adapter that the figures come from")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Batch, Context, CpuGroup, Group, GroupConfig, Init, Optimizer, Pooling, Precision, Timeline, adapter,
+    Batch, Context, Group, GroupConfig, Init, Optimizer, Precision, Timeline, adapter,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::SeedableRng as _;
@@ -53,24 +53,6 @@ fn offsets() -> Vec<u32> {
 /// FP32 as the baseline, INT8 with a byte for each code, INT4 with two codes in a byte.
 const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Int8, Precision::Int4];
 
-fn on_cpu(criterion: &mut Criterion) {
-    let (batches, offsets) = (batches(), offsets());
-    let grads = vec![1e-3; (BAGS * DIM) as usize];
-    let mut group = criterion.benchmark_group("step/cpu");
-    group.throughput(Throughput::Elements(u64::from(BAGS * POOLED))).sample_size(20);
-    for precision in PRECISIONS {
-        group.bench_function(format!("{precision:?}").to_lowercase(), |bencher| {
-            let mut table = CpuGroup::new(config(precision)).unwrap();
-            let mut turn = batches.iter().cycle();
-            bencher.iter(|| {
-                table.forward(turn.next().unwrap(), &offsets, None).unwrap();
-                table.backward(&grads).unwrap();
-            });
-        });
-    }
-    group.finish();
-}
-
 fn on_gpu(criterion: &mut Criterion) {
     let context = match adapter::open_best(adapter::Wanted::Any) {
         Ok(context) => context,
@@ -85,44 +67,6 @@ fn on_gpu(criterion: &mut Criterion) {
             let mut steps = Steps::new(&context, precision);
             bencher.iter_custom(|n| (0..n).map(|_| steps.next()).sum());
         });
-    }
-    group.finish();
-}
-
-/// Steps as in `hotrow train`, with 256 texts of 85 words. Many runs work side by side, each on one thread.
-fn on_one_thread(criterion: &mut Criterion) {
-    const ROWS: u32 = 70_000;
-    const BAGS: u32 = 256;
-    const POOLED: u32 = 85;
-    let zipf = rand_distr::Zipf::new(f64::from(ROWS), 1.09).unwrap();
-    let mut source = rand_pcg::Pcg64::seed_from_u64(1);
-    // Frequent words lie anywhere in the table: 40,503 has no divisor in common with the number of rows.
-    let mut word = || (u64::from(zipf.sample(&mut source) as u32) * 40_503 % u64::from(ROWS)) as u32;
-    let batches: Vec<Vec<u32>> = (0..40).map(|_| (0..BAGS * POOLED).map(|_| word()).collect()).collect();
-    let offsets: Vec<u32> = (0..=BAGS).map(|bag| bag * POOLED).collect();
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let mut group = criterion.benchmark_group("step/one-thread");
-    group.throughput(Throughput::Elements(u64::from(BAGS * POOLED))).sample_size(20);
-    for precision in Precision::ALL {
-        for (percent, ways) in [(0, 32), (5, 32), (5, 1), (50, 32)] {
-            let name = format!("{precision:?}/{percent}%/{ways}-way").to_lowercase();
-            group.bench_function(name, |bencher| {
-                let mut config = GroupConfig::new(&[ROWS], 32).with_pooling(Pooling::Mean).with_ways(ways);
-                config.precision = precision;
-                config.cache_rows = ROWS / 100 * percent;
-                config.optimizer = Optimizer::adagrad(0.05);
-                config.init = Init::Uniform { low: -0.1, high: 0.1 };
-                let mut table = CpuGroup::new(config).unwrap();
-                let grads = vec![1e-3; BAGS as usize * 32];
-                let mut turn = batches.iter().cycle();
-                let mut step = || {
-                    let outputs = table.forward(turn.next().unwrap(), &offsets, None).unwrap();
-                    table.backward(&grads).unwrap();
-                    outputs
-                };
-                bencher.iter(|| pool.install(&mut step));
-            });
-        }
     }
     group.finish();
 }
@@ -176,5 +120,5 @@ impl Steps {
     }
 }
 
-criterion_group!(benches, on_cpu, on_one_thread, on_gpu);
+criterion_group!(benches, on_gpu);
 criterion_main!(benches);

@@ -123,12 +123,8 @@ fn run(args: &Args) -> Result<(), Failure> {
         }
         crossed.push(table.traffic().map_or(0, |traffic| traffic.bytes()) - before);
         if k % 5 == 4 || k + 1 == args.steps {
-            println!(
-                "step {}: {} splats in view, {:.2} MB over the bus",
-                k + 1,
-                splats.len(),
-                crossed[k as usize] as f64 / 1e6
-            );
+            let (step, megabytes) = (k + 1, crossed[k as usize] as f64 / 1e6);
+            println!("step {step}: {} splats in view, {megabytes:.2} MB over the bus", splats.len());
         }
     }
 

@@ -15,7 +15,7 @@ use hotrow::{
     CounterBits, CpuGroup, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling,
     Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint,
 };
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::TestRunner;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use safetensors::{Dtype, SafeTensors};
 use tempfile::{TempDir, tempdir};
@@ -239,7 +239,7 @@ fn no_flipped_bit_passes() {
         flip(at, at as u32 % 8);
     }
     let length = right.len();
-    let mut runner = TestRunner::new(Config { cases: 1500, ..Config::default() });
+    let mut runner = TestRunner::new(hotrow_harness::seed::proptest("flipped bits", 1500));
     let anywhere = runner.run(&(0..length, 0..8u32), |(at, bit)| {
         flip(at, bit);
         Ok(())

@@ -1,12 +1,9 @@
-//! The CPU group alone: steps, policies, reading, flushing, bad input.
-
-use std::collections::BTreeMap;
+//! The CPU group alone: policies, reading, flushing, bad input. `naive.rs` checks each call against the FP64 model, `paths.rs` with 1, 2 and 5 threads.
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Calls, CounterBits, Counters, CpuGroup, CpuPath, Error, GroupConfig, Init, MemoryReport, Optimizer, OutOfRange,
-    Part, Policy, Pooling, Precision, Rounding, Snapshot,
-    hash::fmix32,
+    Calls, CounterBits, Counters, CpuGroup, CpuPath, Error, GroupConfig, Init, MemoryReport, Optimizer, Part, Policy,
+    Pooling, Precision,
     internals::layout::{Field, way_at},
     simulate::Simulator,
 };
@@ -116,126 +113,6 @@ fn shards_change_nothing() {
         a.flush().unwrap();
         b.flush().unwrap();
         assert_eq!(a.snapshot().unwrap(), b.snapshot().unwrap(), "{precision:?}");
-    }
-}
-
-/// A plain second version of the rules of SPEC 3, for tags and counters.
-struct Model {
-    policy: Policy,
-    sets: u32,
-    ways: u32,
-    t: u32,
-    /// For each occupied slot its row and stamp.
-    slots: Vec<Option<(u32, u32)>>,
-    freq: BTreeMap<u32, u32>,
-    counters: Counters,
-}
-
-impl Model {
-    fn step(&mut self, indices: &[u32]) {
-        self.t += 1;
-        let mut counts = BTreeMap::new();
-        indices.iter().for_each(|&row| *counts.entry(row).or_insert(0u32) += 1);
-        let mut missing: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (&row, &count) in &counts {
-            *self.freq.entry(row).or_insert(0) += count;
-            self.counters.accesses += u64::from(count);
-            self.counters.unique += 1;
-            match self.slots.iter_mut().flatten().find(|slot| slot.0 == row) {
-                Some(slot) => {
-                    slot.1 = self.t;
-                    self.counters.hits += u64::from(count);
-                }
-                None => {
-                    self.counters.unique_misses += 1;
-                    missing.entry(fmix32(row) % self.sets).or_default().push(row);
-                }
-            }
-        }
-        for (set, mut rows) in missing {
-            let key = |row: &u32| if self.policy == Policy::Lfu { self.freq[row] } else { counts[row] };
-            rows.sort_by_key(|row| (std::cmp::Reverse(key(row)), *row));
-            let value = |slot: Option<(u32, u32)>| {
-                slot.map(|(row, stamp)| if self.policy == Policy::Lfu { self.freq[&row] } else { stamp })
-            };
-            let first = set as usize * self.ways as usize;
-            let mut ways: Vec<usize> = (first..first + self.ways as usize).collect();
-            ways.sort_by_key(|&way| (value(self.slots[way]), way));
-            let mut left = rows.len() as u64;
-            for (row, way) in rows.iter().zip(ways) {
-                if let Some(value) = value(self.slots[way]) {
-                    let stops = if self.policy == Policy::Lfu { value >= key(row) } else { value == self.t };
-                    if stops {
-                        break;
-                    }
-                    self.counters.evictions += 1;
-                }
-                self.slots[way] = Some((*row, self.t));
-                self.counters.admitted += 1;
-                left -= 1;
-            }
-            self.counters.conflicts += left;
-        }
-    }
-}
-
-#[test]
-fn tags_and_counters_are_those_of_the_specification() {
-    for (policy, cache_rows, ways) in [
-        (Policy::Lru, 32, 32),
-        (Policy::Lfu, 32, 32),
-        (Policy::Lru, 96, 32),
-        (Policy::Lfu, 96, 32),
-        (Policy::Lru, 400, 32),
-        (Policy::Lfu, 400, 32),
-        (Policy::Lru, 96, 1),
-        (Policy::Lfu, 96, 1),
-        (Policy::Lru, 100, 3),
-        (Policy::Lfu, 100, 8),
-    ] {
-        let mut group =
-            CpuGroup::new(config().with_cache_rows(cache_rows).with_policy(policy).with_ways(ways)).unwrap();
-        let sets = cache_rows.div_ceil(ways);
-        let mut model = Model {
-            policy,
-            sets,
-            ways,
-            t: 0,
-            slots: vec![None; (sets * ways) as usize],
-            freq: BTreeMap::new(),
-            counters: Counters::default(),
-        };
-        let mut rng = StdRng::seed_from_u64(9);
-        for step in 0..60 {
-            let (indices, offsets) = batch(&mut rng, if step % 7 == 0 { 150 } else { 20 });
-            group.forward(&indices, &offsets, None).unwrap();
-            model.step(&indices);
-            let Snapshot { t, ways, counters, freqs, .. } = group.snapshot().unwrap();
-            assert_eq!(t, model.t);
-            for (slot, expected) in (0..).zip(&model.slots) {
-                let field = |field| ways[way_at(model.ways, slot, field)];
-                let found = (field(Field::Tag), field(Field::Stamp));
-                assert_eq!(found, expected.unwrap_or((u32::MAX, 0)), "{policy:?} {step} {slot}");
-            }
-            if policy == Policy::Lfu {
-                for (row, &freq) in (0..).zip(&freqs) {
-                    assert_eq!(freq, model.freq.get(&row).copied().unwrap_or(0));
-                }
-            }
-            let found = Counters {
-                write_backs: 0,
-                bypass_reads: 0,
-                bypass_writes: 0,
-                bytes_read: 0,
-                bytes_written: 0,
-                ..counters[0]
-            };
-            assert_eq!(found, model.counters, "{policy:?} {cache_rows} {step}");
-        }
-        assert!(
-            model.counters.evictions > 0 && (cache_rows == 400 || model.counters.conflicts > 0),
-            "{policy:?} {cache_rows}"
-        );
     }
 }
 
@@ -404,23 +281,6 @@ fn numbers_of_ways_that_cannot_be() {
     assert_eq!((most.layout().sets, most.layout().slots()), (1, 1024));
 }
 
-#[test]
-fn sgd_without_cache_against_plain_sums() {
-    let mut group = CpuGroup::new(config().with_optimizer(Optimizer::sgd(0.5))).unwrap();
-    let before = group.read_rows(&[3, 8]).unwrap();
-    let outputs = group.forward(&[3, 8, 3], &[0, 3], Some(&[1.0, 2.0, 4.0])).unwrap();
-    let dim = DIM as usize;
-    for e in 0..dim {
-        assert_eq!(outputs[e], before[e] + 2.0 * before[dim + e] + 4.0 * before[e]);
-    }
-    group.backward(&[1.0; DIM as usize]).unwrap();
-    let after = group.read_rows(&[3, 8]).unwrap();
-    for e in 0..dim {
-        assert_eq!(after[e], before[e] - 0.5 * 5.0);
-        assert_eq!(after[dim + e], before[dim + e] - 0.5 * 2.0);
-    }
-}
-
 /// Small integers sum exactly in any order, so the tiled merge must equal plain sums.
 #[test]
 fn a_row_in_many_tiles_gets_every_gradient() {
@@ -453,55 +313,6 @@ fn a_row_in_many_tiles_gets_every_gradient() {
 }
 
 #[test]
-fn a_hit_row_evicted_by_its_own_batch_is_read_again() {
-    let one_set = config().with_cache_rows(32).with_policy(Policy::Lfu).with_pooling(Pooling::None);
-    let mut group = CpuGroup::new(one_set).unwrap();
-    let first: Vec<u32> = (0..32).collect();
-    group.forward(&first, &[0, 32], None).unwrap();
-    group.backward(&[1.0; 32 * DIM as usize]).unwrap();
-    let newest = group.read_rows(&[0, 500]).unwrap();
-    // Row 0 is hit and has frequency 2, like the other 31 rows. All 32 leave for rows that are used three times.
-    let mut indices = first;
-    indices.extend((500..532).flat_map(|row| [row; 3]));
-    let outputs = group.forward(&indices, &[0, 128], None).unwrap();
-    assert_eq!(bits(&outputs[..5]), bits(&newest[..5]));
-    assert_eq!(bits(&outputs[32 * 5..33 * 5]), bits(&newest[5..]));
-    let counters = total(&mut group);
-    assert_eq!((counters.hits, counters.evictions, counters.write_backs, counters.bypass_reads), (32, 32, 32, 32));
-    group.backward(&[0.5; 128 * DIM as usize]).unwrap();
-    assert_eq!(total(&mut group).bypass_writes, 32);
-    assert_eq!(group.read_rows(&[0]).unwrap()[0], newest[0] - 0.01 * 0.5);
-}
-
-#[test]
-fn reading_gives_the_newest_value_and_flush_writes_once() {
-    for precision in Precision::ALL {
-        let cached = config().with_precision(precision).with_cache_rows(64).with_rounding(Rounding::Nearest);
-        let mut group = CpuGroup::new(cached).unwrap();
-        group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
-        group.backward(&[0.25; DIM as usize]).unwrap();
-        let newest = group.read_rows(&[1, 2, 3]).unwrap();
-        let stale = group.snapshot().unwrap();
-        assert_eq!(total(&mut group).write_backs, 0);
-        group.flush().unwrap();
-        assert_eq!(total(&mut group).write_backs, 3);
-        assert_ne!(group.snapshot().unwrap().records, stale.records);
-        let flushed = group.snapshot().unwrap();
-        group.flush().unwrap();
-        assert_eq!(group.snapshot().unwrap(), flushed);
-        assert_eq!(bits(&group.read_rows(&[1, 2, 3]).unwrap()), bits(&newest));
-        group.reset().unwrap();
-        let rounded = group.read_rows(&[1, 2, 3]).unwrap();
-        if precision == Precision::Fp32 {
-            assert_eq!(rounded, newest);
-        }
-        let snapshot = group.snapshot().unwrap();
-        assert_eq!(snapshot.t, 1);
-        assert!(snapshot.ways.chunks_exact(128).all(|set| set[..32] == [u32::MAX; 32]));
-    }
-}
-
-#[test]
 fn written_rows_are_read_back() {
     for cache_rows in [0, 32] {
         let mut group = CpuGroup::new(config().with_cache_rows(cache_rows).with_shard_bytes(Some(300))).unwrap();
@@ -528,68 +339,6 @@ fn written_rows_are_read_back() {
 }
 
 #[test]
-fn a_gradient_that_is_not_finite_skips_its_row() {
-    for (cache_rows, optimizer) in [(0, Optimizer::sgd(1.0)), (32, Optimizer::row_wise_adagrad(1.0))] {
-        let mut group =
-            CpuGroup::new(config().with_cache_rows(cache_rows).with_optimizer(optimizer).with_pooling(Pooling::None))
-                .unwrap();
-        let before = group.read_rows(&[6, 7]).unwrap();
-        group.forward(&[6, 7], &[0, 2], None).unwrap();
-        let mut grads = [1.0; 2 * DIM as usize];
-        grads[1] = f32::INFINITY;
-        group.backward(&grads).unwrap();
-        let after = group.read_rows(&[6, 7]).unwrap();
-        assert_eq!(bits(&after[..5]), bits(&before[..5]));
-        assert_ne!(after[5..], before[5..]);
-        assert_eq!(total(&mut group).skipped_rows, 1);
-        group.flush().unwrap();
-        assert_eq!(total(&mut group).write_backs, u64::from(cache_rows > 0));
-    }
-}
-
-#[test]
-fn error_mode_leaves_everything_but_the_counter() {
-    for cache_rows in [0, 64] {
-        let two = config().with_tables(vec![ROWS, 9]).with_cache_rows(cache_rows).with_policy(Policy::Lfu);
-        let mut group = CpuGroup::new(two).unwrap();
-        group.forward(&[1, 2, 3, 4], &[0, 2, 4], None).unwrap();
-        group.backward(&[0.5; 10]).unwrap();
-        let before = group.snapshot().unwrap();
-        let bad = group.forward(&[ROWS - 1, 8, 9, 11], &[0, 1, 4], None);
-        assert_eq!(bad, Err(Error::IndexOutOfRange { table: 1, rows: 9, position: 2, value: 9 }));
-        assert!(matches!(group.backward(&[0.5; 10]), Err(Error::Order { .. })));
-        let mut after = group.snapshot().unwrap();
-        assert_eq!((after.counters[0].out_of_range, after.counters[1].out_of_range), (0, 2));
-        after.counters[1].out_of_range = 0;
-        assert_eq!(after, before);
-        assert!(group.forward_frozen(&[0, 9], &[0, 1, 2], None).is_err());
-        assert_eq!(group.snapshot().unwrap().counters[1].out_of_range, 2);
-        group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-    }
-}
-
-#[test]
-fn clamp_and_skip() {
-    let rows = config().with_pooling(Pooling::Mean);
-    let mut clamp = CpuGroup::new(rows.clone().with_out_of_range(OutOfRange::Clamp)).unwrap();
-    let last = clamp.read_rows(&[ROWS - 1]).unwrap();
-    assert_eq!(clamp.forward(&[u32::MAX], &[0, 1], None).unwrap(), last);
-    assert_eq!((total(&mut clamp).accesses, total(&mut clamp).out_of_range), (1, 1));
-    let mut skip = CpuGroup::new(rows.with_out_of_range(OutOfRange::Skip)).unwrap();
-    assert_eq!(skip.forward(&[ROWS, ROWS - 1, ROWS], &[0, 3], None).unwrap(), last);
-    skip.backward(&[1.0; DIM as usize]).unwrap();
-    assert_eq!((total(&mut skip).accesses, total(&mut skip).out_of_range), (1, 2));
-    assert_ne!(skip.read_rows(&[ROWS - 1]).unwrap(), last);
-    // A batch of skipped indices only: outputs are zero, and no step takes place.
-    let before = skip.snapshot().unwrap();
-    assert_eq!(skip.forward(&[ROWS], &[0, 1, 1], None).unwrap(), [0.0; 2 * DIM as usize]);
-    skip.backward(&[1.0; 2 * DIM as usize]).unwrap();
-    let mut after = skip.snapshot().unwrap();
-    after.counters[0].out_of_range -= 1;
-    assert_eq!(after, before);
-}
-
-#[test]
 fn empty_batches_and_shapes() {
     let mut group = CpuGroup::new(config().with_cache_rows(32)).unwrap();
     let before = group.snapshot().unwrap();
@@ -612,40 +361,6 @@ fn a_table_beyond_memory_is_a_named_error() {
     let huge = GroupConfig::new(&[rows], 1 << 24).with_precision(Precision::Fp32);
     assert!(matches!(CpuGroup::new(huge.clone()), Err(Error::OutOfMemory { what: "records", .. })));
     assert!(matches!(CpuGroup::new(huge.with_cache_rows(rows)), Err(Error::Config { field: "cache_rows", .. })));
-}
-
-#[test]
-fn large_steps_do_not_depend_on_the_number_of_threads() {
-    let run = |threads: usize, ways: u32| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            let cached = config()
-                .with_tables(vec![9000, 9000])
-                .with_dim(48)
-                .with_precision(Precision::Int8)
-                .with_cache_rows(4096)
-                .with_ways(ways)
-                .with_optimizer(Optimizer::row_wise_adagrad(0.1))
-                .with_shard_bytes(Some(600_000));
-            let mut group = CpuGroup::new(cached).unwrap();
-            let mut rng = StdRng::seed_from_u64(1);
-            let mut outputs = Vec::new();
-            for _ in 0..3 {
-                let indices: Vec<u32> =
-                    (0..12_000).map(|i| if i % 3 == 0 { 17 } else { rng.random_range(0..9000) }).collect();
-                let offsets: Vec<u32> = (0..=2000).map(|bag| bag * 6).collect();
-                outputs = group.forward(&indices, &offsets, None).unwrap();
-                group.backward(&outputs).unwrap();
-            }
-            group.flush().unwrap();
-            (bits(&outputs), group.snapshot().unwrap())
-        })
-    };
-    for ways in [32, 1] {
-        let one = run(1, ways);
-        assert_eq!(run(2, ways), one);
-        assert_eq!(run(5, ways), one);
-    }
 }
 
 /// The environment variable that tells the child process which pool to use.

@@ -441,6 +441,10 @@ impl Lookup for Plain {
         config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
     }
 
+    fn pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
     fn forward_into(
         &mut self,
         indices: &[u32],
@@ -448,7 +452,10 @@ impl Lookup for Plain {
         weights: Option<&[f32]>,
         outputs: &mut [f32],
     ) -> Result<(), Error> {
-        outputs.copy_from_slice(&self.forward(indices, offsets, weights)?);
+        let (bags, effect) = self.model.forward(indices, offsets, weights).map_err(|offender| refusal(&offender))?;
+        self.apply(&effect);
+        outputs.copy_from_slice(&floats(&self.model.gather(&bags)));
+        self.pending = Some(bags);
         Ok(())
     }
 
@@ -459,25 +466,9 @@ impl Lookup for Plain {
         weights: Option<&[f32]>,
         outputs: &mut [f32],
     ) -> Result<(), Error> {
-        outputs.copy_from_slice(&self.forward_frozen(indices, offsets, weights)?);
-        Ok(())
-    }
-
-    fn pending(&self) -> bool {
-        self.pending.is_some()
-    }
-
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        let (bags, effect) = self.model.forward(indices, offsets, weights).map_err(|offender| refusal(&offender))?;
-        self.apply(&effect);
-        let outputs = floats(&self.model.gather(&bags));
-        self.pending = Some(bags);
-        Ok(outputs)
-    }
-
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
         let bags = self.model.resolve(indices, offsets, weights).0.map_err(|offender| refusal(&offender))?;
-        Ok(floats(&self.model.gather(&bags)))
+        outputs.copy_from_slice(&floats(&self.model.gather(&bags)));
+        Ok(())
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
@@ -724,6 +715,10 @@ impl Lookup for Bent {
         config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
     }
 
+    fn pending(&self) -> bool {
+        self.inner.pending()
+    }
+
     fn forward_into(
         &mut self,
         indices: &[u32],
@@ -731,8 +726,22 @@ impl Lookup for Bent {
         weights: Option<&[f32]>,
         outputs: &mut [f32],
     ) -> Result<(), Error> {
-        outputs.copy_from_slice(&self.forward(indices, offsets, weights)?);
-        Ok(())
+        self.indices = indices.to_vec();
+        if let Bend::LruForLfu = self.bend {
+            // Every scenario of this bend has one table.
+            indices.iter().for_each(|&row| self.freqs[row as usize] += 1);
+        }
+        let weights = if let Bend::NoWeights = self.bend { None } else { weights };
+        let mut done = self.inner.forward_into(indices, offsets, weights, outputs);
+        match (&mut done, self.bend) {
+            (Ok(()), Bend::Output) => outputs.iter_mut().rev().take(1).for_each(|x| *x *= 1.001),
+            (Err(Error::IndexOutOfRange { position, .. }), Bend::ErrorElsewhere) => *position += 1,
+            (Err(_), Bend::RefusedSteps) => {
+                self.inner.forward_into(&vec![0; indices.len()], offsets, weights, outputs)?;
+            }
+            _ => {}
+        }
+        done
     }
 
     fn forward_frozen_into(
@@ -742,47 +751,14 @@ impl Lookup for Bent {
         weights: Option<&[f32]>,
         outputs: &mut [f32],
     ) -> Result<(), Error> {
-        outputs.copy_from_slice(&self.forward_frozen(indices, offsets, weights)?);
-        Ok(())
-    }
-
-    fn pending(&self) -> bool {
-        self.inner.pending()
-    }
-
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.indices = indices.to_vec();
-        if let Bend::LruForLfu = self.bend {
-            // Every scenario of this bend has one table.
-            indices.iter().for_each(|&row| self.freqs[row as usize] += 1);
-        }
-        let weights = if let Bend::NoWeights = self.bend { None } else { weights };
-        let mut outputs = self.inner.forward(indices, offsets, weights);
-        match (&mut outputs, self.bend) {
-            (Ok(outputs), Bend::Output) => {
-                if let Some(x) = outputs.last_mut() {
-                    *x *= 1.001;
-                }
-            }
-            (Err(Error::IndexOutOfRange { position, .. }), Bend::ErrorElsewhere) => *position += 1,
-            (Err(_), Bend::RefusedSteps) => {
-                let zeros = vec![0; indices.len()];
-                self.inner.forward(&zeros, offsets, weights)?;
-            }
-            _ => {}
-        }
-        outputs
-    }
-
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
         if let Bend::FrozenSteps = self.bend {
-            return self.inner.forward(indices, offsets, weights);
+            return self.inner.forward_into(indices, offsets, weights, outputs);
         }
-        let mut outputs = self.inner.forward_frozen(indices, offsets, weights)?;
+        self.inner.forward_frozen_into(indices, offsets, weights, outputs)?;
         if let Bend::FrozenOutput = self.bend {
             outputs[0] *= 1.001;
         }
-        Ok(outputs)
+        Ok(())
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
@@ -1017,23 +993,6 @@ const SNAPSHOTS: &[(&str, Change)] = &[
     }),
 ];
 
-const COUNTERS: &[fn(&mut Counters)] = &[
-    |counters| counters.accesses += 1,
-    |counters| counters.hits += 1,
-    |counters| counters.unique += 1,
-    |counters| counters.unique_misses += 1,
-    |counters| counters.admitted += 1,
-    |counters| counters.conflicts += 1,
-    |counters| counters.evictions += 1,
-    |counters| counters.write_backs += 1,
-    |counters| counters.bypass_reads += 1,
-    |counters| counters.bypass_writes += 1,
-    |counters| counters.bytes_read += 1,
-    |counters| counters.bytes_written += 1,
-    |counters| counters.skipped_rows += 1,
-    |counters| counters.out_of_range += 1,
-];
-
 /// One table, one set, LFU, INT8, two rows in three missing, each batch with duplicates, every call once.
 fn scenario() -> (GroupConfig, Vec<BatchData>) {
     let mut config = GroupConfig::new(&[80], 4);
@@ -1110,19 +1069,17 @@ fn rejects_a_changed_snapshot() {
 
 #[test]
 fn rejects_each_wrong_counter() {
-    // The wrapper takes plain functions, so each counter has its own.
-    fn bend<const AT: usize>(snapshot: &mut Snapshot, _: &Snapshot, _: &Layout) -> bool {
-        COUNTERS[AT](&mut snapshot.counters[0]);
-        true
+    macro_rules! rejected_one_more {
+        ($($counter:ident)*) => {$(
+            let change: Change = |snapshot, _, _| {
+                snapshot.counters[0].$counter += 1;
+                true
+            };
+            rejected(Bend::Snapshot(change), |_| {}, "counters of table 0");
+        )*};
     }
-    let bends: [Change; 14] = [
-        bend::<0>, bend::<1>, bend::<2>, bend::<3>, bend::<4>, bend::<5>, bend::<6>, bend::<7>, bend::<8>, bend::<9>,
-        bend::<10>, bend::<11>, bend::<12>, bend::<13>,
-    ];
-    assert_eq!(bends.len(), COUNTERS.len());
-    for bend in bends {
-        rejected(Bend::Snapshot(bend), |_| {}, "counters of table 0");
-    }
+    rejected_one_more!(accesses hits unique unique_misses admitted conflicts evictions write_backs);
+    rejected_one_more!(bypass_reads bypass_writes bytes_read bytes_written skipped_rows out_of_range);
     rejected(Bend::Counters, |_| {}, "counters()");
 }
 
@@ -1194,7 +1151,7 @@ fn rejects_wrong_order_of_things() {
 // Random runs
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(hotrow_harness::seed::proptest("the model itself", 64))]
 
     /// The model itself must pass as a group, so bounds and checks agree.
     #[test]
@@ -1248,7 +1205,7 @@ fn cpu(config: GroupConfig) -> Box<dyn Embedding> {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(hotrow_harness::seed::proptest("the model and the CPU", 256))]
 
     #[test]
     fn cpu_agrees((config, run) in naive::runs()) {

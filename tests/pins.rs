@@ -80,7 +80,7 @@ fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) 
 #[test]
 fn the_simulator_pins_as_a_group_does() {
     for policy in pins::POLICIES {
-        for seed in 0..150 {
+        for seed in hotrow_harness::seeds("simulated pins", 150) {
             simulated(seed, policy, |_, _| ()).unwrap_or_else(|error| panic!("seed {seed}, {policy:?}: {error}"));
         }
         // The comparison must notice one row fewer, one way fewer, and another order.

@@ -38,10 +38,9 @@ fn documentation(attributes: &[Attribute]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A public type, a trait or not, and its documentation.
+/// A public type or trait, and its documentation.
 struct Public {
     name: String,
-    is_trait: bool,
     text: String,
 }
 
@@ -62,19 +61,16 @@ impl Public {
 /// The public types of a file.
 fn of_file(text: &str) -> Vec<Public> {
     let types = syn::parse_file(text).unwrap().items.into_iter().filter_map(|item| match item {
-        Item::Struct(one) => Some((one.vis, one.ident, one.attrs, false)),
-        Item::Enum(one) => Some((one.vis, one.ident, one.attrs, false)),
-        Item::Trait(one) => Some((one.vis, one.ident, one.attrs, true)),
+        Item::Struct(one) => Some((one.vis, one.ident, one.attrs)),
+        Item::Enum(one) => Some((one.vis, one.ident, one.attrs)),
+        Item::Trait(one) => Some((one.vis, one.ident, one.attrs)),
         _ => None,
     });
-    let public = types.filter(|(visibility, name, ..)| {
+    let public = types.filter(|(visibility, name, _)| {
         matches!(visibility, Visibility::Public(_)) && !INTERNAL.contains(&name.to_string().as_str())
     });
-    let public = public.map(|(_, name, attributes, is_trait)| Public {
-        name: name.to_string(),
-        is_trait,
-        text: documentation(&attributes),
-    });
+    let public =
+        public.map(|(_, name, attributes)| Public { name: name.to_string(), text: documentation(&attributes) });
     public.collect()
 }
 
@@ -99,11 +95,6 @@ fn all() -> Vec<Public> {
     let mut found = Vec::new();
     walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
     found
-}
-
-/// The names of the public structs and enums.
-pub(crate) fn public_types() -> Vec<String> {
-    all().into_iter().filter(|one| !one.is_trait).map(|one| one.name).collect()
 }
 
 #[test]

@@ -2,41 +2,26 @@
 //! other, and bad input.
 
 use hotrow::{
-    CpuGroup, CpuRobeGroup, CpuScaler, Error, GradSlice, GroupConfig, Init, Lookup, LookupKind, LossScale, Optimizer,
-    OptimizerKind, OutOfRange, Pooling, Precision, Rounding, StatePrecision,
-    robe::{self, Backward, Config, hash::PRIME},
+    CpuGroup, CpuRobeGroup, Error, GroupConfig, Init, Lookup, LookupKind, Optimizer, OptimizerKind, OutOfRange,
+    Pooling, Precision, Rounding, StatePrecision,
+    robe::{self, Backward, Config},
 };
-use hotrow_harness::shared;
+use hotrow_harness::{arrays, shared};
 use shared::{
     Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, packed, random_grads, weight_gradients,
     weights,
 };
+
+fn new(config: &Config) -> CpuRobeGroup {
+    CpuRobeGroup::new(config.clone()).unwrap()
+}
 
 #[test]
 fn steps_are_the_model_s() {
     let mut seen = 0;
     for (seed, config) in (0..60).map(|seed| (seed, config(seed))).chain((0..64).map(|seed| (seed, packed(seed)))) {
         for backward in WAYS {
-            let config = config.clone().with_backward(backward);
-            let mut group = CpuRobeGroup::new(config.clone()).unwrap();
-            for step in 0..3 {
-                // The last batch has starts of more than 128 chunks.
-                let (per_feature, most) = if step == 2 { (20, 60) } else { (5, 12) };
-                let bags = bags(&config, seed * 10 + step, per_feature, most);
-                let before = group.snapshot();
-                let found = forward(&mut group, &bags);
-                close(&found, &outputs(&config, &weights(&config, &before), &bags))
-                    .unwrap_or_else(|e| panic!("{seed}: {e}"));
-                let grads = random_grads(seed, found.len());
-                let found = group.weight_gradient(&bags.indices, &bags.offsets, &grads).unwrap();
-                let wanted = weight_gradients(&config, &weights(&config, &before), &bags, &grads);
-                close(&found, &wanted).unwrap_or_else(|e| panic!("{seed}: gradient of the weights: {e}"));
-                group.backward(&grads).unwrap();
-                let after = group.snapshot();
-                seen += moved(&config, &bags, &grads, &before, &after)
-                    .unwrap_or_else(|error| panic!("seed {seed}, {config:?}: {error}"));
-                assert_eq!(after.t, before.t + 1);
-            }
+            seen += arrays::steps_are_the_models(&new, seed, &config.clone().with_backward(backward));
         }
     }
     assert!(seen > 10_000, "{seen} weights moved");
@@ -550,30 +535,10 @@ fn what_is_not_finite_is_left_out_and_counted() {
 }
 
 #[test]
-fn a_scaled_loss_moves_as_a_plain_one() {
-    let config = config(11).with_optimizer(Optimizer::adagrad(0.1));
-    let bags = bags(&config, 11, 5, 12);
-    let mut groups = [(); 3].map(|()| CpuRobeGroup::new(config.clone()).unwrap());
-    let n = forward(&mut groups[0], &bags).len();
-    groups[1..].iter_mut().for_each(|group| drop(forward(group, &bags)));
-    let grads: Vec<f32> = random_grads(1, n).iter().map(|g| half::f16::from_f32(*g).to_f32()).collect();
-    groups[0].backward(&grads).unwrap();
-    // A scale of a power of two loses no bit.
-    let scaled: Vec<u16> = grads.iter().map(|g| half::f16::from_f32(g * 64.0).to_bits()).collect();
-    let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
-    scaler.inspect(GradSlice::F16(&scaled));
-    let state = scaler.decide().unwrap();
-    groups[1].backward_scaled(GradSlice::F16(&scaled), &state).unwrap();
-    assert_eq!(groups[1].snapshot(), groups[0].snapshot());
-    // After an overflow no weight moves.
-    let before = groups[2].snapshot();
-    let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
-    let wrong = vec![f32::INFINITY; n];
-    scaler.inspect(GradSlice::F32(&wrong));
-    let state = scaler.decide().unwrap();
-    groups[2].backward_scaled(GradSlice::F32(&wrong), &state).unwrap();
-    assert_eq!(groups[2].snapshot(), before);
-    assert_ne!(groups[0].snapshot(), before);
+fn a_scaled_loss_and_an_overflow() {
+    for optimizer in [Optimizer::sgd(0.5), Optimizer::adagrad(0.1)] {
+        arrays::a_scaled_loss_and_an_overflow(&new, &config(11).with_optimizer(optimizer));
+    }
 }
 
 #[test]
@@ -654,20 +619,10 @@ fn empty_batches_move_nothing() {
     }
 }
 
-/// One row 100,000 times: sums of many chunks at one start, and a last chunk that is shorter.
 #[test]
 fn one_row_a_hundred_thousand_times() {
     for backward in WAYS {
-        let n = 100_000;
-        let mut config = Config::new(&[1 << 31], 5, PRIME / 50_000, 3);
-        (config.backward, config.init, config.optimizer) = (backward, Init::Constant(0.0), Optimizer::sgd(1.0));
-        let mut group = CpuRobeGroup::new(config).unwrap();
-        group.forward(&vec![2_000_000_000; n], &[0, n as u32], None).unwrap();
-        // Small integers sum exactly in any order.
-        group.backward(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
-        let sums = [1.0, 2.0, 3.0, 4.0, 5.0].map(|x| -100_000.0 * x);
-        assert_eq!(group.read_rows(&[2_000_000_000]).unwrap(), sums);
-        assert_eq!(group.snapshot().weight_words.iter().filter(|&&w| w << 1 != 0).count(), 5);
+        arrays::one_row_a_hundred_thousand_times(&new, backward, 0.0);
     }
 }
 

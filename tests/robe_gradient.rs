@@ -1,25 +1,19 @@
 //! The gradient by shared weights. Backward moves the weights by it bit for bit, it equals the gradient of the FP64 model, and it is the
 //! transpose of forward.
 
-use gradient::{adjoint_gap, dense, descended, halved, is_model};
 use hotrow::{
     CpuRobeGroup, Error, GradSlice, Optimizer, Pooling,
-    robe::{self, Backward, Config, Gradient, RobeSnapshot},
+    robe::{self, Backward, Config, Gradient},
 };
-use hotrow_harness::{gradient, shared};
+use hotrow_harness::{
+    arrays::{self, step},
+    gradient::{dense, descended, is_model},
+    shared::{WAYS, bags, config, random_grads, weights},
+};
 use proptest::prelude::*;
-use shared::{Bags, WAYS, bags, config, forward, random_grads, weights};
 
-/// The gradient of a batch, and the state after the batch's backward. No weight moves in between.
-fn step(config: &Config, bags: &Bags, seed: u64) -> (Gradient, Vec<f32>, [RobeSnapshot; 2]) {
-    let mut group = CpuRobeGroup::new(config.clone()).unwrap();
-    let grads = random_grads(seed, forward(&mut group, bags).len());
-    let before = group.snapshot();
-    let found = group.gradient(GradSlice::F32(&grads)).unwrap();
-    assert_eq!((group.snapshot(), group.pending()), (before.clone(), true));
-    assert_eq!(group.gradient(GradSlice::F32(&grads)).unwrap(), found, "a second time");
-    group.backward(&grads).unwrap();
-    (found, grads, [before, group.snapshot()])
+fn new(config: &Config) -> CpuRobeGroup {
+    CpuRobeGroup::new(config.clone()).unwrap()
 }
 
 #[test]
@@ -31,7 +25,7 @@ fn backward_is_a_step_of_sgd_by_it() {
             // A sparse gradient lists exactly the weights that decay.
             config.optimizer.weight_decay = if backward == Backward::Sparse { 0.01 } else { 0.0 };
             let bags = bags(&config, seed, 8, 60);
-            let (gradient, _, [before, after]) = step(&config, &bags, seed);
+            let (gradient, _, [before, after]) = step(&new, &config, &bags, seed);
             assert_eq!(matches!(gradient, Gradient::Dense(_)), backward == Backward::Dense);
             let [before, after] = [before, after].map(|snapshot| weights(&config, &snapshot));
             let wanted = descended(&before, &gradient, config.optimizer);
@@ -51,26 +45,14 @@ fn backward_is_a_step_of_sgd_by_it() {
 
 #[test]
 fn dense_and_sparse_are_the_model_s() {
-    for seed in 0..60 {
-        let bags = bags(&config(seed), seed, 8, 60);
-        let [all, covered] = WAYS.map(|backward| {
-            let config = config(seed).with_backward(backward);
-            let (gradient, grads, _) = step(&config, &bags, seed);
-            is_model(&config, &bags, &grads, &gradient).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            gradient
-        });
-        let config = config(seed);
-        let [all_sums, covered_sums] = [&all, &covered].map(|gradient| dense(&config, gradient));
-        let bits = |sums: &[f32]| sums.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        assert!(bits(&all_sums) == bits(&covered_sums), "seed {seed}");
-    }
+    (0..60).for_each(|seed| arrays::dense_and_sparse_gradients_are_the_models(&new, seed, &config(seed)));
 }
 
 #[test]
 fn a_wrong_gradient_is_noticed() {
     let config = Config::new(&[300, 7], 8, 5000, 3).with_backward(Backward::Sparse);
     let bags = bags(&config, 3, 4, 12);
-    let (gradient, grads, _) = step(&config, &bags, 3);
+    let (gradient, grads, _) = step(&new, &config, &bags, 3);
     is_model(&config, &bags, &grads, &gradient).unwrap();
     let Gradient::Sparse { locations, sums } = gradient else { panic!("{gradient:?}") };
     let wrong = |change: fn(&mut Vec<u32>, &mut Vec<f32>)| {
@@ -102,43 +84,16 @@ fn a_wrong_gradient_is_noticed() {
     is_model(&config, &bags, &grads, &Gradient::Dense(wide)).unwrap_err();
 }
 
-/// `<forward(M), g> = <M, gradient(g)>` for any weights and gradients.
 #[test]
 fn it_is_the_adjoint_of_forward() {
-    let gap = |seed, spoil| {
-        let config = config(seed).with_backward(WAYS[seed as usize % 2]);
-        adjoint_gap(&config, seed, spoil, |memory, bags, grads| {
-            let mut group = CpuRobeGroup::new(config.clone()).unwrap();
-            group.write_weights(memory).unwrap();
-            let found = forward(&mut group, bags);
-            let grads = grads(found.len());
-            let gradient = group.gradient(GradSlice::F32(&grads)).unwrap();
-            (found, grads, gradient)
-        })
-    };
-    for seed in 0..60 {
-        assert!(gap(seed, false) < 1e-5, "seed {seed}: {}", gap(seed, false));
-    }
-    assert!((0..60).filter(|&seed| gap(seed, true) > 1e-3).count() > 30, "the comparison can fail");
+    let gaps: Vec<_> = (0..60).map(|seed| arrays::adjoint_gaps(&new, seed, &config(seed))).collect();
+    assert!(gaps.iter().all(|[gap, _]| *gap < 1e-5), "{gaps:?}");
+    assert!(gaps.iter().filter(|[_, wrong]| *wrong > 1e-3).count() > 30, "the comparison can fail");
 }
 
-/// An FP16 gradient equals the FP32 gradient of the same values.
 #[test]
 fn halves_give_what_their_floats_give() {
-    let mut rounded = 0;
-    for seed in 0..20 {
-        let config = config(seed).with_backward(WAYS[seed as usize % 2]);
-        let bags = bags(&config, seed, 8, 60);
-        let mut group = CpuRobeGroup::new(config).unwrap();
-        let exact = random_grads(seed, forward(&mut group, &bags).len());
-        let (halves, floats) = halved(&exact);
-        let found = group.gradient(GradSlice::F16(&halves)).unwrap();
-        assert!(found == group.gradient(GradSlice::F32(&floats)).unwrap(), "seed {seed}");
-        rounded += usize::from(found != group.gradient(GradSlice::F32(&exact)).unwrap());
-        let short = group.gradient(GradSlice::F16(&halves[1..]));
-        assert!(matches!(short, Err(Error::Length { what: "grad_outputs", .. })));
-    }
-    assert_eq!(rounded, 20, "the comparison can fail");
+    (0..20).for_each(|seed| arrays::halves_give_what_their_floats_give(&new, seed, &config(seed)));
 }
 
 #[test]
@@ -172,7 +127,7 @@ fn nothing_has_no_gradient() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(hotrow_harness::seed::proptest("gradients of any shape", 48))]
 
     /// For any dim, chunk and array, locations and sums are the model's, and at most as many as the configuration allows.
     #[test]
@@ -182,7 +137,7 @@ proptest! {
         config.backward = Backward::Sparse;
         let mut bags = bags(&config, seed, 6, 20);
         bags.weights = weighted.then(|| random_grads(seed, bags.indices.len()));
-        let (gradient, grads, _) = step(&config, &bags, seed);
+        let (gradient, grads, _) = step(&new, &config, &bags, seed);
         is_model(&config, &bags, &grads, &gradient).map_err(TestCaseError::fail)?;
         let Gradient::Sparse { locations, .. } = gradient else { unreachable!() };
         prop_assert!(locations.len() <= config.most_covered(bags.indices.len() as u32) as usize);

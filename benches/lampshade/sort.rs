@@ -1,5 +1,4 @@
-//! The sort of (key, position) pairs alone: hotrow's on the device, beside the crate lampshade on the same device and rayon's stable sort
-//! on the CPU. Timestamps measure device time. A device without timestamps is measured by the wall clock, and the output says so.
+//! The sort of (key, position) pairs alone: hotrow's, beside the crate lampshade on the same device. Timestamps measure device time. A device without timestamps is measured by the wall clock, and the output says so.
 //!
 //! 10^4 to 10^7 pairs; 10^8 on hardware, or if `HOTROW_BENCH_LARGE` is set. At most 10^6 with `--test`, which only checks that the
 //! benchmark works.
@@ -10,14 +9,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use criterion::{BatchSize, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
     Context, Count, Error, Sorter, Timeline, adapter, requirements,
     wgpu::{self, BufferUsages, util::DeviceExt as _},
 };
 use lampshade::KeyValueSoaSorter;
 use rand::{RngExt as _, SeedableRng as _};
-use rayon::slice::ParallelSliceMut as _;
 
 /// Whole 32-bit keys take four passes, rows of a table of a million take three.
 const KEY_BITS: [u32; 2] = [32, 20];
@@ -26,12 +24,10 @@ fn sizes(hardware: bool) -> impl Iterator<Item = u32> {
     let tried = std::env::args().any(|argument| argument == "--test");
     let large = !tried && (hardware || std::env::var_os("HOTROW_BENCH_LARGE").is_some());
     // Other sorts are usually compared at 2^24.
-    let most = if tried {
-        6
-    } else if large {
-        8
-    } else {
-        7
+    let most = match (tried, large) {
+        (true, _) => 6,
+        (false, true) => 8,
+        (false, false) => 7,
     };
     (4..=most).map(|power| 10u32.pow(power)).chain(large.then_some(1 << 24))
 }
@@ -119,19 +115,5 @@ fn on_device(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn on_cpu(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("sort");
-    group.sample_size(10).sampling_mode(SamplingMode::Flat);
-    for n in sizes(false) {
-        group.throughput(Throughput::Elements(u64::from(n)));
-        let pairs: Vec<(u32, u32)> = keys(n, 32).into_iter().zip(0..).collect();
-        group.bench_function(BenchmarkId::new("cpu, 32 bits", n), |bencher| {
-            let sort = |pairs: &mut Vec<(u32, u32)>| pairs.par_sort_by_key(|pair| pair.0);
-            bencher.iter_batched_ref(|| pairs.clone(), sort, BatchSize::PerIteration);
-        });
-    }
-    group.finish();
-}
-
-criterion_group!(benches, on_cpu, on_device);
+criterion_group!(benches, on_device);
 criterion_main!(benches);

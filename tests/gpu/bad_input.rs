@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use hotrow::internals::Pieces as _;
-use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{Batch, Context, Error, Group, GroupConfig, Init, OutOfRange, Placement, Pooling, wgpu};
 
+use crate::caller::{self, storage};
 use hotrow_harness::device::with_gpu;
 
 fn config() -> GroupConfig {
@@ -13,14 +13,6 @@ fn config() -> GroupConfig {
     config.cache_rows = 30;
     config.init = Init::Uniform { low: 1.0, high: 2.0 };
     config
-}
-
-fn storage<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
-    context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-        label: None,
-        contents: bytemuck::cast_slice(values),
-        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
-    })
 }
 
 #[test]
@@ -56,24 +48,13 @@ fn a_recorded_step_with_a_bad_index_is_told_at_the_next_call() {
         let grads = storage(context, &[1f32; 8]);
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
         let before = group.snapshot().unwrap();
-        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let mut encoder = caller::encoder(context);
         group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
         group.record_backward(&mut encoder, grads.slice(..)).unwrap();
-        let read = context.device().create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 32,
-            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
-        encoder.copy_buffer_to_buffer(&outputs, 0, &read, 0, 32);
-        context.queue().submit([encoder.finish()]);
-        let (sender, receiver) = std::sync::mpsc::channel();
-        read.map_async(wgpu::MapMode::Read, .., move |result| sender.send(result).unwrap());
-        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
-        receiver.recv().unwrap().unwrap();
-        assert!(read.get_mapped_range(..).unwrap().iter().all(|&byte| byte == 0), "outputs are zero");
+        let found = caller::download(context, encoder, &outputs);
+        assert!(found.iter().all(|&word| word == 0), "outputs are zero");
 
-        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let mut encoder = caller::encoder(context);
         let next = group.record_forward(&mut encoder, &batch, outputs.slice(..));
         assert_eq!(next, Err(Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 10 }));
         assert_eq!(group.check(), Ok(()), "each fault is told once");
@@ -129,7 +110,7 @@ fn bad_offsets() {
             let (indices, buffer) = (storage(context, &[1u32, 2, 3]), storage(context, &offsets));
             let outputs = storage(context, &[0f32; 8]);
             let batch = Batch { indices: Some(indices.slice(..)), offsets: buffer.slice(..), weights: None };
-            let mut encoder = context.device().create_command_encoder(&Default::default());
+            let mut encoder = caller::encoder(context);
             group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
             context.queue().submit([encoder.finish()]);
             context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
@@ -217,7 +198,7 @@ fn a_refused_forward_leaves_the_step_before_it() {
         let (indices, offsets, outputs) = (words(&[1, 2]), words(&[0, 1, 2]), words(&[0; 8]));
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
         let bad = Batch { weights: Some(indices.slice(..4)), ..batch };
-        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = caller::encoder(context);
         group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
         let refused = group.record_forward(&mut encoder, &bad, outputs.slice(..));
         assert!(matches!(refused, Err(Error::Length { what: "weights", .. })), "{refused:?}");
@@ -240,7 +221,7 @@ fn shapes_and_buffers() {
 
         let (indices, offsets) = (storage(context, &[1u32]), storage(context, &[0u32, 1, 1]));
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let mut encoder = caller::encoder(context);
         let small = storage(context, &[0f32; 4]);
         let result = group.record_forward(&mut encoder, &batch, small.slice(..));
         assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
@@ -372,7 +353,7 @@ fn a_waiting_call_tells_of_a_recorded_step() {
         ];
         for (which, call) in calls.into_iter().enumerate() {
             let mut group = Group::new(context, config()).unwrap();
-            let mut encoder = context.device().create_command_encoder(&Default::default());
+            let mut encoder = caller::encoder(context);
             group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
             context.queue().submit([encoder.finish()]);
             let wanted = Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 99 };
@@ -400,13 +381,13 @@ fn outputs_need_a_buffer_of_their_own() {
             Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: Some(shared) },
         ];
         for batch in batches {
-            let mut encoder = context.device().create_command_encoder(&Default::default());
+            let mut encoder = caller::encoder(context);
             let result = group.record_forward(&mut encoder, &batch, outputs);
             assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
             assert!(matches!(group.backward(&[0.0; 8]), Err(Error::Order { .. })), "nothing waits for a backward");
         }
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let mut encoder = caller::encoder(context);
         let result = group.record_forward(&mut encoder, &batch, arena.slice(2048..2079));
         assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
         group.record_forward(&mut encoder, &batch, outputs).unwrap();
@@ -445,7 +426,7 @@ fn weight_gradients_want_the_last_forwards_batch() {
         let [index_buffer, offset_buffer] = [storage(context, &indices), storage(context, &offsets)];
         let (grad_buffer, out) = (storage(context, &grads), storage(context, &[0f32; 3]));
         let batch = Batch { indices: Some(index_buffer.slice(..)), offsets: offset_buffer.slice(..), weights: None };
-        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let mut encoder = caller::encoder(context);
         for (grads, out) in [(&grad_buffer, &grad_buffer), (&grad_buffer, &offset_buffer)] {
             let result = group.record_weight_gradient(&mut encoder, &batch, grads.slice(..), out.slice(..));
             assert!(matches!(&result, Err(Error::Buffer { what: "grad_weights", .. })), "{result:?}");
@@ -538,7 +519,7 @@ fn an_error_is_told_before_its_callback() {
         });
         let (stands, stood) = std::sync::mpsc::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();
-        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let mut encoder = caller::encoder(context);
         // A buffer that the submission uses is mapped with the report.
         encoder.copy_buffer_to_buffer(&outputs, 0, &first, 0, 4);
         encoder.map_buffer_on_submit(&first, wgpu::MapMode::Read, .., move |_| {

@@ -1,10 +1,10 @@
 //! Results that must be equal bit for bit (SPEC 3, What must hold).
 
 use hotrow::internals::{Pieces as _, rows::correction};
-use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Policy, Precision};
+use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Policy, Precision, wgpu};
 use rand::{RngExt, SeedableRng};
 
-use crate::reader::download;
+use crate::caller::{self, Shader, UNIFORM, WRITE, download, storage};
 use hotrow_harness::device::{share, with_gpu};
 
 pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
@@ -111,7 +111,6 @@ fn one_row_a_hundred_thousand_times() {
 
 /// The corrections of Adam on the GPU, by a shader with this text of `correction`.
 fn corrections(context: &Context, text: &str, cases: &[(f32, u32)]) -> Vec<u32> {
-    let device = context.device();
     let n = cases.len();
     let text = format!(
         "struct Params {{ zero: u32 }}
@@ -123,40 +122,12 @@ fn corrections(context: &Context, text: &str, cases: &[(f32, u32)]) -> Vec<u32> 
             cases[id.x].x = bitcast<u32>(correction(bitcast<f32>(cases[id.x].x), cases[id.x].y));
         }}"
     );
-    let source = wgpu::ShaderSource::Wgsl(text.into());
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
-    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: None,
-        layout: None,
-        module: &module,
-        entry_point: None,
-        compilation_options: wgpu::PipelineCompilationOptions::default(),
-        cache: None,
-    });
-    let buffer = |words: &[u32], usage| {
-        let usage = usage | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
-        let size = 4 * words.len() as u64;
-        let buffer =
-            device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
-        context.queue().write_buffer(&buffer, 0, bytemuck::cast_slice(words));
-        buffer
-    };
+    let shader = Shader::new(context, text, &[UNIFORM, WRITE], None);
     let words: Vec<u32> = cases.iter().flat_map(|(beta, t)| [beta.to_bits(), *t]).collect();
-    let (params, cases) = (buffer(&[0; 4], wgpu::BufferUsages::UNIFORM), buffer(&words, wgpu::BufferUsages::STORAGE));
-    let entries = [&params, &cases].into_iter().enumerate();
-    let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: None,
-        layout: &pipeline.get_bind_group_layout(0),
-        entries: &entries
-            .map(|(at, buffer)| wgpu::BindGroupEntry { binding: at as u32, resource: buffer.as_entire_binding() })
-            .collect::<Vec<_>>(),
-    });
-    let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-    pass.set_pipeline(&pipeline);
-    pass.set_bind_group(0, &group, &[]);
-    pass.dispatch_workgroups(n.div_ceil(64) as u32, 1, 1);
-    drop(pass);
+    let params = caller::buffer(context, 16, wgpu::BufferUsages::UNIFORM);
+    let cases = storage(context, &words);
+    let mut encoder = caller::encoder(context);
+    shader.dispatch(&mut encoder, &[&params, &cases], None, n.div_ceil(64) as u32);
     download(context, encoder, &cases).chunks(2).map(|case| case[0]).collect()
 }
 

@@ -16,6 +16,7 @@ use hotrow::{
 };
 use hotrow_harness::device::{options, skipped, with_gpu};
 
+use crate::caller::{self, submit};
 use crate::reader::{Program, Seen, all_rows, config, draws, emb, resident, train};
 use crate::staged::{Failing, insist};
 
@@ -45,15 +46,8 @@ impl Scene {
         self.program.read(self.reader.bind_group().unwrap(), rows)
     }
 
-    fn encoder(&self) -> wgpu::CommandEncoder {
-        self.context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
-    }
-
     fn record_feedback(&mut self) -> bool {
-        let mut encoder = self.encoder();
-        let recorded = self.group.record_feedback(&mut encoder, &self.reader).unwrap();
-        self.context.queue().submit([encoder.finish()]);
-        recorded
+        submit(&self.context, |encoder| self.group.record_feedback(encoder, &self.reader).unwrap())
     }
 
     /// A frame: moves in what is ready, draws, asks, and waits as for a display: for the device, and for a thread that gathers.
@@ -299,7 +293,7 @@ fn the_order_of_feedback_and_steps() {
         for placement in PLACEMENTS {
             let mut scene = Scene::new(context, config(Precision::Int8, 8).with_placement(placement), wanting());
             let record = |scene: &mut Scene| {
-                let mut encoder = scene.encoder();
+                let mut encoder = caller::encoder(&scene.context);
                 scene.group.record_feedback(&mut encoder, &scene.reader)
             };
             let outputs = scene.group.forward(&[1, 2], &[0, 2], None).unwrap();
@@ -339,7 +333,7 @@ fn nobody_waits_for_an_encoder() {
         let mut scene = Scene::new(context, config(Precision::Int8, 8).with_placement(Placement::Staged), wanting());
         scene.draw(&[5, 6, 7]);
         let start = Instant::now();
-        let mut encoder = scene.encoder();
+        let mut encoder = caller::encoder(&scene.context);
         assert!(scene.group.record_feedback(&mut encoder, &scene.reader).unwrap());
         assert!(!scene.group.pump().unwrap());
         drop(encoder);
@@ -369,7 +363,7 @@ fn rows_that_leave_survive_what_is_dropped() {
             assert!(scene.record_feedback());
             scene.settle(); // newer rows leave
             scene.draw(&some(45));
-            let mut encoder = scene.encoder();
+            let mut encoder = caller::encoder(&scene.context);
             assert!(scene.group.record_feedback(&mut encoder, &scene.reader).unwrap());
             drop(encoder);
             assert!(!scene.group.pump().unwrap());
@@ -410,7 +404,7 @@ fn a_steady_frame_creates_nothing() {
             let mut group = Group::new(&context, config).unwrap();
             let mut reader = group.reader(wanting()).unwrap();
             let program = Program::new(&context, &reader, "emb", 8);
-            let encoder = || device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let encoder = || caller::encoder(&context);
             let held = |group: &Group| {
                 device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
                 let report = device.generate_allocator_report();
@@ -570,7 +564,7 @@ fn a_fragment_shader_asks() {
             view_formats: &[],
         });
         let view = texture.create_view(&wgpu::TextureViewDescriptor::default());
-        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = caller::encoder(context);
         let ops = wgpu::Operations { load: wgpu::LoadOp::Clear(wgpu::Color::BLACK), store: wgpu::StoreOp::Store };
         let color = wgpu::RenderPassColorAttachment { view: &view, depth_slice: None, resolve_target: None, ops };
         let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
@@ -612,7 +606,7 @@ fn feedback_that_cannot_be_is_refused() {
         let error = shared.reader(wanting()).unwrap_err();
         assert!(matches!(&error, Error::Reader { what: "feedback", .. }), "{error}");
 
-        let encoder = || context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let encoder = || caller::encoder(context);
         let refused = |group: &mut Group, reader: &RowReader| {
             let error = group.record_feedback(&mut encoder(), reader).unwrap_err();
             assert!(matches!(&error, Error::Reader { what: "record_feedback", .. }), "{error}");
@@ -642,7 +636,7 @@ fn two_readers_of_a_staged_group_take_turns() {
             scene.draw(&[1, 2, 3]);
             scene.program.read(other.bind_group().unwrap(), &[4, 5]);
             let first = scene.record_feedback();
-            let mut encoder = scene.encoder();
+            let mut encoder = caller::encoder(&scene.context);
             let second = scene.group.record_feedback(&mut encoder, &other).unwrap();
             context.queue().submit([encoder.finish()]);
             taken.push((first, second));
@@ -665,7 +659,7 @@ fn two_readers_have_two_lists() {
         let mut other = scene.group.reader(wanting()).unwrap();
         scene.draw(&[1, 2, 3]);
         scene.program.read(other.bind_group().unwrap(), &[4, 5]);
-        let mut encoder = scene.encoder();
+        let mut encoder = caller::encoder(&scene.context);
         scene.group.record_feedback(&mut encoder, &other).unwrap();
         context.queue().submit([encoder.finish()]);
         assert_eq!(distinct(&resident(&mut scene.group)), [4, 5]);
@@ -690,9 +684,7 @@ fn a_store_that_fails_loses_no_row() {
         for frame in 0..3 {
             let rows: Vec<u32> = some_rows().iter().map(|row| (row + 100 * frame) % 700).collect();
             program.read(reader.bind_group().unwrap(), &rows);
-            let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            group.record_feedback(&mut encoder, &reader).unwrap();
-            context.queue().submit([encoder.finish()]);
+            submit(context, |encoder| group.record_feedback(encoder, &reader).unwrap());
             context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             left.store(0, Relaxed);
             while !insist(&mut failures, || group.pump()) {
@@ -731,9 +723,7 @@ fn a_viewer_leaves_a_file_flushed() {
                 group.pump().unwrap();
                 let rows: Vec<u32> = some_rows().iter().map(|row| (row + 100 * frame) % 700).collect();
                 program.read(reader.bind_group().unwrap(), &rows);
-                let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-                group.record_feedback(&mut encoder, &reader).unwrap();
-                context.queue().submit([encoder.finish()]);
+                submit(context, |encoder| group.record_feedback(encoder, &reader).unwrap());
                 context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             }
             group.fetch(None).unwrap();

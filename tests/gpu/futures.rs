@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::caller::{storage, submit};
 use hotrow::{
     Context, Error, Group, GroupConfig, Init, Optimizer, Part, Placement, Precision, RobeGroup, Scaler, adapter, robe,
 };
@@ -149,14 +150,7 @@ fn errors_of_a_batch_come_out_of_futures_too() {
 fn a_prefetched_batch_is_fetched_by_a_future() {
     with_gpu(|context| {
         let counts = &mut Counts::default();
-        let storage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
-        let upload = |words: &[u32]| {
-            use wgpu::util::DeviceExt as _;
-            let contents = bytemuck::cast_slice(words);
-            let descriptor = wgpu::util::BufferInitDescriptor { label: None, contents, usage: storage };
-            context.device().create_buffer_init(&descriptor)
-        };
-        let submit = |encoder: wgpu::CommandEncoder| context.queue().submit([encoder.finish()]);
+        let upload = |words: &[u32]| storage(context, words);
         let mut calls = Group::new(context, config(Placement::Staged)).unwrap();
         let mut group = Group::new(context, config(Placement::Staged)).unwrap();
         for step in 0..4 {
@@ -165,15 +159,13 @@ fn a_prefetched_batch_is_fetched_by_a_future() {
             let (indices, offsets) = (upload(&indices), upload(&offsets));
             let outputs = upload(&vec![0; expected.len()]);
             let batch = hotrow::Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-            let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            group.record_prefetch(&mut encoder, &batch).unwrap();
-            submit(encoder);
+            submit(context, |encoder| group.record_prefetch(encoder, &batch).unwrap());
             // Step 1 has a list far longer than the one before, which takes a second download.
             run(group.fetch_async(), counts).unwrap();
-            let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            group.record_forward_prefetched(&mut encoder, outputs.slice(..)).unwrap();
-            group.record_backward(&mut encoder, outputs.slice(..)).unwrap();
-            submit(encoder);
+            submit(context, |encoder| {
+                group.record_forward_prefetched(encoder, outputs.slice(..)).unwrap();
+                group.record_backward(encoder, outputs.slice(..)).unwrap();
+            });
             calls.backward(&expected).unwrap();
             assert_eq!(run(group.read_rows_async(&[1, 2, 3]), counts), calls.read_rows(&[1, 2, 3]), "step {step}");
         }

@@ -1,6 +1,6 @@
 //! Hash grids on the device: whole steps beside the CPU's, and bad input.
 
-use hotrow::wgpu::{self, util::DeviceExt as _};
+use hotrow::wgpu;
 use hotrow::{
     Context, CpuGrid, CpuGroup, CpuRobeGroup, Error, Grid, Group, Init, Lookup, Optimizer, OutOfRange, Precision,
     Reader, RobeGroup, RowReader,
@@ -10,15 +10,7 @@ use hotrow_harness::device::with_gpu;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use crate::reader::download;
-
-fn storage<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
-    context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-        label: None,
-        contents: bytemuck::cast_slice(values),
-        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
-    })
-}
+use crate::caller::{self, READ, Shader, WRITE, download, storage};
 
 /// Submits, waits, and reads a buffer of floats.
 fn read(context: &Context, encoder: wgpu::CommandEncoder, buffer: &wgpu::Buffer) -> Vec<f32> {
@@ -50,7 +42,7 @@ macro_rules! steps {
                 let zeros = |n: usize| storage(context, &vec![0f32; n]);
                 let slopes = zeros(((n * config.levels) << config.dims) as usize);
                 let (outputs, moves) = (zeros(floats), zeros(points.len()));
-                let mut encoder = context.device().create_command_encoder(&Default::default());
+                let mut encoder = caller::encoder(context);
                 grid.record(&mut encoder, coordinates.slice(..), &room).unwrap();
                 let batch = room.batch(n).unwrap();
                 group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
@@ -59,7 +51,7 @@ macro_rules! steps {
                 grid.record_coordinate_gradient(&mut encoder, coordinates.slice(..), ends.0, ends.1).unwrap();
                 group.record_backward(&mut encoder, grad_outputs.slice(..)).unwrap();
                 let found_moves = read(context, encoder, &moves);
-                let found = read(context, context.device().create_command_encoder(&Default::default()), &outputs);
+                let found = read(context, caller::encoder(context), &outputs);
 
                 let bags = mirror.bags(&points).unwrap();
                 let wanted = cpu.forward(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
@@ -106,7 +98,7 @@ fn bad_points_and_buffers_are_refused() {
         let grid = Grid::new(context, config.clone()).unwrap();
         assert!(matches!(grid.bags(1 << 28), Err(Error::TooLarge { what: "batch", .. })));
         let bags = grid.bags(4).unwrap();
-        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let mut encoder = caller::encoder(context);
         let points = storage(context, &[0.5f32, 0.5, f32::NAN, 0.5, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]);
         let error = grid.record(&mut encoder, points.slice(..12), &bags).unwrap_err();
         assert_eq!(error, Error::Length { what: "coordinates", wanted: 4, found: 3 });
@@ -172,7 +164,7 @@ fn bad_points_that_are_not_refused_are_left_out() {
                 let grads: Vec<f32> = (0..4 * floats).map(|i| if i / 2 % 2 == 1 { bad } else { 1.0 }).collect();
                 let [grads, outputs] = [grads, vec![7.0; 4 * floats]].map(|values| storage(context, &values));
                 let room = grid.bags(4).unwrap();
-                let mut encoder = context.device().create_command_encoder(&Default::default());
+                let mut encoder = caller::encoder(context);
                 grid.record(&mut encoder, coordinates.slice(..), &room).unwrap();
                 group.record_forward(&mut encoder, &room.batch(4).unwrap(), outputs.slice(..)).unwrap();
                 group.record_backward(&mut encoder, grads.slice(..)).unwrap();
@@ -222,7 +214,7 @@ fn bad_points_that_are_clamped_touch_the_last_row() {
             cpu.backward(&vec![grad; outputs.len()]).unwrap();
             let (coordinates, grads) = (storage(context, &point), storage(context, &vec![grad; outputs.len()]));
             let found = storage(context, &outputs);
-            let mut encoder = context.device().create_command_encoder(&Default::default());
+            let mut encoder = caller::encoder(context);
             grid.record(&mut encoder, coordinates.slice(..), &room).unwrap();
             group.record_forward(&mut encoder, &room.batch(1).unwrap(), found.slice(..)).unwrap();
             group.record_backward(&mut encoder, grads.slice(..)).unwrap();
@@ -253,52 +245,13 @@ fn shown(context: &Context, reader: &mut RowReader, config: &Config, points: &[f
         }
     ";
     let mine = mine.replace("DIMS", &config.dims.to_string()).replace("COUNT", &n.to_string());
-    let device = context.device();
-    let source = wgpu::ShaderSource::Wgsl((reader.wgsl().to_owned() + &mine).into());
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
-    let storage_entry = |binding, read_only| wgpu::BindGroupLayoutEntry {
-        binding,
-        visibility: wgpu::ShaderStages::COMPUTE,
-        ty: wgpu::BindingType::Buffer {
-            ty: wgpu::BufferBindingType::Storage { read_only },
-            has_dynamic_offset: false,
-            min_binding_size: None,
-        },
-        count: None,
-    };
-    let own = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-        label: None,
-        entries: &[storage_entry(0, true), storage_entry(1, false)],
-    });
-    let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-        label: None,
-        bind_group_layouts: &[Some(&own), Some(reader.layout())],
-        immediate_size: 0,
-    });
-    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: None,
-        layout: Some(&layout),
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions::default(),
-        cache: None,
-    });
+    let text = reader.wgsl().to_owned() + &mine;
+    let shader = Shader::new(context, text, &[READ, WRITE], Some(reader.layout()));
     let count = points.len() / config.dims as usize;
     let (asked, found) = (storage(context, points), storage(context, &vec![0f32; count * n]));
-    let entries = [(0, &asked), (1, &found)];
-    let bound = device.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: None,
-        layout: &own,
-        entries: &entries
-            .map(|(binding, buffer)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() }),
-    });
-    let mut encoder = device.create_command_encoder(&Default::default());
-    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-    pass.set_pipeline(&pipeline);
-    pass.set_bind_group(0, &bound, &[]);
-    pass.set_bind_group(1, reader.bind_group().unwrap(), &[]);
-    pass.dispatch_workgroups((count as u32).div_ceil(64), 1, 1);
-    drop(pass);
+    let mut encoder = caller::encoder(context);
+    let reader = Some(reader.bind_group().unwrap());
+    shader.dispatch(&mut encoder, &[&asked, &found], reader, (count as u32).div_ceil(64));
     read(context, encoder, &found)
 }
 

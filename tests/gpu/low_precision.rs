@@ -1,11 +1,12 @@
 //! Low precision on a device: the need for stochastic rounding (Zhang 2018, section 2.1), FP16 gradients, and FP16 outputs.
 
-use hotrow::wgpu::{self, util::DeviceExt as _};
+use hotrow::wgpu;
 use hotrow::{
     Batch, Calls, Context, CpuGroup, CpuRobeGroup, Error, GradBuffer, Group, GroupConfig, Init, Lookup, MemoryReport,
     Optimizer, OutputBuffer, Placement, Pooling, Precision, RobeGroup, robe,
 };
 
+use crate::caller::{self, storage, submit};
 use hotrow_harness::{closed_form, device::with_gpu};
 
 #[test]
@@ -62,14 +63,8 @@ fn halves_are_summed_as_the_floats_that_they_stand_for() {
         recorded.forward(&INDICES, &OFFSETS, None).unwrap();
         let mut padded = HALVES.to_vec();
         padded.resize(16, 0x7e00);
-        let grads = context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-            label: None,
-            contents: bytemuck::cast_slice(&padded),
-            usage: wgpu::BufferUsages::STORAGE,
-        });
-        let mut encoder = context.device().create_command_encoder(&Default::default());
-        recorded.record_backward(&mut encoder, GradBuffer::F16(grads.slice(..))).unwrap();
-        context.queue().submit([encoder.finish()]);
+        let grads = storage(context, &padded);
+        submit(context, |encoder| recorded.record_backward(encoder, GradBuffer::F16(grads.slice(..))).unwrap());
         let found: Vec<u32> = recorded.read_rows(&[3, 7, 9, 4]).unwrap().iter().map(|x| x.to_bits()).collect();
         assert_eq!(found, rows_after(&mut group(), None));
     });
@@ -170,13 +165,7 @@ fn outputs_in_halves_are_the_floats_rounded() {
 #[test]
 fn recorded_outputs_in_halves() {
     with_gpu(|context| {
-        let buffer = |words: &[u32]| {
-            context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-                label: None,
-                contents: bytemuck::cast_slice(words),
-                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-            })
-        };
+        let buffer = |words: &[u32]| storage(context, words);
         let (indices, offsets) = (buffer(&INDICES), buffer(&OFFSETS));
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
         // 9 outputs in a slice of their own, 6 words at word 64; the last word is not theirs.
@@ -185,11 +174,7 @@ fn recorded_outputs_in_halves() {
         let theirs = outputs.slice(256..280);
         let submit = |encoder: wgpu::CommandEncoder| context.queue().submit([encoder.finish()]);
         let right = |wanted: &[f32]| {
-            let found = crate::reader::download(
-                context,
-                context.device().create_command_encoder(&Default::default()),
-                &outputs,
-            );
+            let found = caller::download(context, caller::encoder(context), &outputs);
             let halves: &[u16] = bytemuck::cast_slice(&found[64..69]);
             assert_eq!(unlike(&halves[..9], wanted), None);
             assert_eq!((halves[9], found[69], &found[..64]), (0, before[69], &before[..64]));
@@ -198,7 +183,7 @@ fn recorded_outputs_in_halves() {
         let make = kinds(context, 3, Pooling::Sum);
         let wanted = [make[0]().forward(&INDICES, &OFFSETS, None), make[2]().forward(&INDICES, &OFFSETS, None)];
         let [wanted, wanted_array] = wanted.map(Result::unwrap);
-        let new = || context.device().create_command_encoder(&Default::default());
+        let new = || caller::encoder(context);
         let init = Init::Uniform { low: -2.0, high: 2.0 };
         let rows = GroupConfig::new(&[10], 3).with_init(init).with_precision(Precision::Fp16).with_cache_rows(5);
         let mut group = Group::new(context, rows.clone()).unwrap();
@@ -232,7 +217,7 @@ fn recorded_outputs_in_halves() {
         let short = GradBuffer::F16(grads.slice(..16));
         let short = group.record_weight_gradient(&mut encoder, &batch, short, slopes.slice(..));
         assert!(matches!(short, Err(Error::Buffer { what: "grad_outputs", .. })), "{short:?}");
-        let found = crate::reader::download(context, encoder, &slopes);
+        let found = caller::download(context, encoder, &slopes);
         let floats = HALVES.map(|half| half::f16::from_bits(half).to_f32());
         let wanted = group.weight_gradient(&INDICES, &OFFSETS, &floats).unwrap();
         assert_eq!(found, wanted.iter().map(|x| x.to_bits()).collect::<Vec<_>>());

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bad_input;
+mod caller;
 mod checkpoint;
 #[path = "../store/child.rs"]
 mod child;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use hotrow::internals::Pieces as _;
 use hotrow::{
     Allocation, Batch, Calls, Context, CounterBits, Group, GroupConfig, Layout, MemoryReport, Optimizer, Placement,
-    Policy, Precision, adapter,
-    wgpu::{self, util::DeviceExt as _},
+    Policy, Precision, adapter, wgpu,
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
 use rand_pcg::Pcg64;
 
+use crate::caller::{self, storage};
 use hotrow_harness::device::{skipped, with_gpu};
 
 fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
@@ -190,13 +190,7 @@ fn every_buffer_that_the_driver_knows_of() {
             };
             assert_eq!(unplanned(&before, found), None, "before any step");
 
-            let buffer = |words: &[u32]| {
-                context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-                    label: Some("caller"),
-                    contents: bytemuck::cast_slice(words),
-                    usage: wgpu::BufferUsages::STORAGE,
-                })
-            };
+            let buffer = |words: &[u32]| storage(&context, words);
             let (indices, offsets) = (buffer(&[7; 400]), buffer(&[0, 300, 400]));
             let outputs = buffer(&[0; 18]);
             let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
@@ -204,11 +198,11 @@ fn every_buffer_that_the_driver_knows_of() {
                 context.queue().submit([encoder.finish()]);
                 context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             };
-            let mut encoder = context.device().create_command_encoder(&Default::default());
+            let mut encoder = caller::encoder(&context);
             group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
             group.record_backward(&mut encoder, outputs.slice(..)).unwrap();
             submit(encoder);
-            let mut encoder = context.device().create_command_encoder(&Default::default());
+            let mut encoder = caller::encoder(&context);
             group.record_forward_frozen(&mut encoder, &batch, outputs.slice(..)).unwrap();
             group.record_flush(&mut encoder).unwrap();
             submit(encoder);
@@ -235,16 +229,10 @@ fn steps_under_way_take_a_report_each() {
         let mut config = GroupConfig::new(&[100], 4);
         config.cache_rows = 32;
         let mut group = Group::new(context, config.clone()).unwrap();
-        let buffer = |words: &[u32]| {
-            context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-                label: Some("caller"),
-                contents: bytemuck::cast_slice(words),
-                usage: wgpu::BufferUsages::STORAGE,
-            })
-        };
+        let buffer = |words: &[u32]| storage(context, words);
         let (indices, offsets, outputs) = (buffer(&[3; 8]), buffer(&[0, 8]), buffer(&[0; 4]));
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let mut encoder = caller::encoder(context);
         for _ in 0..3 {
             group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
         }

@@ -5,9 +5,10 @@ use hotrow::{
     Batch, Context, CpuGroup, CpuRobeGroup, Error, Group, GroupConfig, Init, Lookup, Optimizer, Precision, RobeGroup,
     internals::held_bindings,
     robe::{Backward, Config},
-    wgpu::{self, util::DeviceExt as _},
+    wgpu,
 };
 
+use crate::caller::{self, storage};
 use hotrow_harness::device::{options, with_gpu};
 
 const INDICES: [u32; 8] = [0, 3, 1, 3, 7, 0, 5, 9];
@@ -45,12 +46,8 @@ fn grads() -> Vec<f32> {
 fn buffers(context: &Context) -> Buffers {
     let floats = grads();
     let zeros = vec![0f32; floats.len()];
-    let bytes = [bytemuck::cast_slice(&INDICES), bytemuck::cast_slice(&OFFSETS), bytemuck::cast_slice(&floats)];
-    let all = [bytes[0], bytes[1], bytes[2], bytemuck::cast_slice(&zeros)];
-    all.map(|contents| {
-        let usage = wgpu::BufferUsages::STORAGE;
-        context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
-    })
+    let [indices, offsets] = [&INDICES[..], &OFFSETS].map(|words| storage(context, words));
+    [indices, offsets, storage(context, &floats), storage(context, &zeros)]
 }
 
 /// The learning rate of a step. Every weight stays a multiple of 2^-10 that FP32 represents exactly, so the order of sums does not matter.
@@ -63,7 +60,7 @@ fn made(context: &Context, group: &mut dyn Recorded, cpu: &mut dyn Lookup, steps
     let batch = buffers(context);
     let mut before = None;
     for first in (0..steps).step_by(TOGETHER) {
-        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = caller::encoder(context);
         for step in first..(first + TOGETHER).min(steps) {
             group.record(&mut encoder, &batch, rate(step)).unwrap();
             cpu.forward(&INDICES, &OFFSETS, None).unwrap();

@@ -7,10 +7,11 @@ use hotrow::{
         layout::{Field, NONE, WAYS, way_at},
         shader::{Bodies, Kernel, compose},
     },
-    robe,
-    wgpu::{self, util::DeviceExt as _},
+    robe, wgpu,
 };
 use hotrow_harness::device::{skipped, with_gpu, with_storage_buffers};
+
+use crate::caller::{self, READ, Shader, WRITE, download, storage};
 
 const PRECISIONS: [Precision; 5] =
     [Precision::Fp32, Precision::Fp16, Precision::Int8, Precision::Int4, Precision::Int2];
@@ -26,7 +27,7 @@ pub(crate) struct Seen {
 /// A caller's program: a module with a reader in group 1, and a pipeline that reads listed rows.
 pub(crate) struct Program {
     context: Context,
-    pipeline: wgpu::ComputePipeline,
+    shader: Shader,
     dim: u32,
 }
 
@@ -108,7 +109,7 @@ fn drawn(context: &Context, reader: &mut RowReader, rows: u32) -> [Vec<u32>; 2] 
         })
     });
     let views = textures.each_ref().map(|texture| texture.create_view(&wgpu::TextureViewDescriptor::default()));
-    let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    let mut encoder = caller::encoder(context);
     let attachment = |view| {
         let ops = wgpu::Operations { load: wgpu::LoadOp::Clear(wgpu::Color::BLACK), store: wgpu::StoreOp::Store };
         Some(wgpu::RenderPassColorAttachment { view, depth_slice: None, resolve_target: None, ops })
@@ -123,7 +124,7 @@ fn drawn(context: &Context, reader: &mut RowReader, rows: u32) -> [Vec<u32>; 2] 
     drop(pass);
     context.queue().submit([encoder.finish()]);
     textures.map(|texture| {
-        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = caller::encoder(context);
         let buffer = device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
             size: u64::from(rows) * 16,
@@ -205,95 +206,24 @@ fn compute_text(reader: &RowReader, prefix: &str, dim: u32) -> String {
 
 impl Program {
     pub(crate) fn new(context: &Context, reader: &RowReader, prefix: &str, dim: u32) -> Self {
-        let device = context.device();
-        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: None,
-            source: wgpu::ShaderSource::Wgsl(compute_text(reader, prefix, dim).into()),
-        });
-        let storage = |binding, read_only| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
-            count: None,
-        };
-        let own = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-            label: None,
-            entries: &[storage(0, true), storage(1, false)],
-        });
-        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: None,
-            bind_group_layouts: &[Some(&own), Some(reader.layout())],
-            immediate_size: 0,
-        });
-        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: None,
-            layout: Some(&layout),
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions::default(),
-            cache: None,
-        });
-        Self { context: context.clone(), pipeline, dim }
+        let text = compute_text(reader, prefix, dim);
+        let shader = Shader::new(context, text, &[READ, WRITE], Some(reader.layout()));
+        Self { context: context.clone(), shader, dim }
     }
 
     /// Reads rows with a bind group of a reader.
     pub(crate) fn read(&self, bind_group: &wgpu::BindGroup, rows: &[u32]) -> Vec<Seen> {
-        let device = self.context.device();
-        let asked = device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
-            label: None,
-            contents: bytemuck::cast_slice(rows),
-            usage: wgpu::BufferUsages::STORAGE,
-        });
         let stride = 1 + 4 * quads(self.dim) as usize;
-        let size = (rows.len() * stride * 4) as u64;
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
-        let told =
-            device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
-        let own = device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout: &self.pipeline.get_bind_group_layout(0),
-            entries: &[
-                wgpu::BindGroupEntry { binding: 0, resource: asked.as_entire_binding() },
-                wgpu::BindGroupEntry { binding: 1, resource: told.as_entire_binding() },
-            ],
-        });
-        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        pass.set_pipeline(&self.pipeline);
-        pass.set_bind_group(0, &own, &[]);
-        pass.set_bind_group(1, bind_group, &[]);
-        pass.dispatch_workgroups((rows.len() as u32).div_ceil(64), 1, 1);
-        drop(pass);
+        let (asked, told) = (storage(&self.context, rows), storage(&self.context, &vec![0u32; rows.len() * stride]));
+        let mut encoder = caller::encoder(&self.context);
+        let groups = (rows.len() as u32).div_ceil(64);
+        self.shader.dispatch(&mut encoder, &[&asked, &told], Some(bind_group), groups);
         let words = download(&self.context, encoder, &told);
         let seen = words.chunks_exact(stride).map(|words| {
             assert!(words[0] < 2, "P_at, P_row4 and P_value agree");
             Seen { contains: words[0] == 1, values: words[1..].to_vec() }
         });
         seen.collect()
-    }
-}
-
-/// Submits, and downloads a whole buffer.
-pub(crate) fn download(context: &Context, mut encoder: wgpu::CommandEncoder, from: &wgpu::Buffer) -> Vec<u32> {
-    let back = context.device().create_buffer(&wgpu::BufferDescriptor {
-        label: None,
-        size: from.size(),
-        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-        mapped_at_creation: false,
-    });
-    encoder.copy_buffer_to_buffer(from, 0, &back, 0, from.size());
-    encoder.map_buffer_on_submit(&back, wgpu::MapMode::Read, .., |mapped| mapped.unwrap());
-    context.queue().submit([encoder.finish()]);
-    loop {
-        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
-        // The poll of another test's thread may not have delivered the mapping yet.
-        if let Ok(range) = back.get_mapped_range(..) {
-            break bytemuck::pod_collect_to_vec(&range);
-        }
     }
 }
 

@@ -5,9 +5,10 @@ use std::sync::mpsc;
 
 use hotrow::{
     Batch, Context, Counters, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, Layout, Lookup, LookupKind,
-    LossScale, MemoryReport, Part, Pooling, Scaler, ScalerState,
-    wgpu::{self, util::DeviceExt as _},
+    LossScale, MemoryReport, Part, Pooling, Scaler, ScalerState, wgpu,
 };
+
+use crate::caller;
 
 pub(crate) struct Recorded {
     pub(crate) group: Group,
@@ -34,20 +35,14 @@ impl Recorded {
     }
 
     fn buffer(&self, bytes: &[u8]) -> wgpu::Buffer {
-        // An empty buffer cannot be bound.
-        let contents = if bytes.is_empty() { &[0; 4] } else { bytes };
-        let usage = wgpu::BufferUsages::STORAGE;
-        self.context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
+        caller::storage(&self.context, bytes)
     }
 
     /// A buffer that a stage writes, and one to map, which takes its bytes.
     fn pair(&self, bytes: u64) -> [wgpu::Buffer; 2] {
         let (storage, map) = (wgpu::BufferUsages::STORAGE, wgpu::BufferUsages::MAP_READ);
-        [storage | wgpu::BufferUsages::COPY_SRC, map | wgpu::BufferUsages::COPY_DST].map(|usage| {
-            let (label, size) = (None, bytes.max(4));
-            let descriptor = wgpu::BufferDescriptor { label, size, usage, mapped_at_creation: false };
-            self.context.device().create_buffer(&descriptor)
-        })
+        [storage | wgpu::BufferUsages::COPY_SRC, map | wgpu::BufferUsages::COPY_DST]
+            .map(|usage| caller::buffer(&self.context, bytes.max(4), usage))
     }
 
     /// Waits for a word of [`tell`].
@@ -67,7 +62,7 @@ impl Recorded {
         &mut self,
         work: impl FnOnce(&mut Group, &mut wgpu::CommandEncoder) -> Result<T, Error>,
     ) -> Result<(T, wgpu::SubmissionIndex), Error> {
-        let mut encoder = self.context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = caller::encoder(&self.context);
         let done = work(&mut self.group, &mut encoder)?;
         Ok((done, self.context.queue().submit([encoder.finish()])))
     }
@@ -79,6 +74,9 @@ impl Lookup for Recorded {
         config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
     }
 
+    fn pending(&self) -> bool {
+        self.group.pending()
+    }
     fn forward_into(
         &mut self,
         indices: &[u32],
@@ -86,10 +84,13 @@ impl Lookup for Recorded {
         weights: Option<&[f32]>,
         outputs: &mut [f32],
     ) -> Result<(), Error> {
-        outputs.copy_from_slice(&self.forward(indices, offsets, weights)?);
+        if self.asked.is_none() {
+            self.group.abandon_backward(); // a forward does this too, unless it is refused
+        }
+        self.prefetch(indices, offsets, weights)?;
+        outputs.copy_from_slice(&self.forward_prefetched()?);
         Ok(())
     }
-
     fn forward_frozen_into(
         &mut self,
         indices: &[u32],
@@ -97,22 +98,7 @@ impl Lookup for Recorded {
         weights: Option<&[f32]>,
         outputs: &mut [f32],
     ) -> Result<(), Error> {
-        outputs.copy_from_slice(&self.forward_frozen(indices, offsets, weights)?);
-        Ok(())
-    }
-
-    fn pending(&self) -> bool {
-        self.group.pending()
-    }
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        if self.asked.is_none() {
-            self.group.abandon_backward(); // a forward does this too, unless it is refused
-        }
-        self.prefetch(indices, offsets, weights)?;
-        self.forward_prefetched()
-    }
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.group.forward_frozen(indices, offsets, weights)
+        self.group.forward_frozen_into(indices, offsets, weights, outputs)
     }
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
         let grads = self.buffer(bytemuck::cast_slice(grad_outputs));
@@ -198,12 +184,8 @@ impl Embedding for Recorded {
             offsets: offset_buffer.slice(..),
             weights: weight_buffer.as_ref().map(|buffer| buffer.slice(..n)),
         };
-        let marker = self.context.device().create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 4,
-            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let marker = caller::buffer(&self.context, 4, usage);
         let (told, heard) = mpsc::channel();
         let ((), after) = self.record(|group, encoder| {
             group.record_prefetch(encoder, &batch)?;

@@ -4,21 +4,21 @@
 use std::collections::HashMap;
 
 use hotrow::internals::Pieces as _;
-use hotrow::internals::context_with_texts;
-use hotrow::wgpu::util::DeviceExt as _;
+use hotrow::internals::{context_with_texts, layout::Robe};
 use hotrow::{
-    Batch, Calls, Context, CpuRobeGroup, CpuScaler, Error, GradSlice, Init, LossScale, MemoryReport, Optimizer,
-    OutOfRange, Pooling, Precision, RankBody, RobeGroup, Rounding, StatePrecision,
+    Batch, Calls, CpuRobeGroup, Error, Init, MemoryReport, Optimizer, OutOfRange, Pooling, Precision, RankBody,
+    RobeGroup, Rounding, StatePrecision,
     robe::{self, Backward, Config, RobeSnapshot},
-    wgpu,
 };
 
+use crate::{
+    caller::{self, storage},
+    stages::robe as stages,
+};
 use hotrow_harness::{
+    arrays,
     device::{again, options, share, with_gpu},
-    shared::{
-        Bags, WAYS, bags, close, config, forward, moved, outputs, packed, random_grads, states_each, weight_gradients,
-        weights,
-    },
+    shared::{Bags, WAYS, bags, close, config, forward, outputs, packed, random_grads, states_each, weights},
 };
 
 /// The parity of the bits of a seed. `packed` picks by bits 0 and 1, by bit 2 and by bits 3 and 4; each choice meets both parities.
@@ -46,28 +46,10 @@ fn seeds_pair_everything_with_either_way() {
 #[test]
 fn steps_are_the_model_s() {
     with_gpu(|context| {
-        for (seed, config) in
-            share((0..30).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed)))))
-        {
-            let config = config.with_backward(way(seed));
-            let mut group = RobeGroup::new(context, config.clone()).unwrap();
-            for step in 0..3 {
-                // The last step has starts of more than 128 chunks.
-                let (per_feature, most) = if step == 2 { (20, 60) } else { (5, 12) };
-                let bags = bags(&config, seed * 10 + step, per_feature, most);
-                let before = group.snapshot().unwrap();
-                let found = forward(&mut group, &bags);
-                close(&found, &outputs(&config, &weights(&config, &before), &bags))
-                    .unwrap_or_else(|e| panic!("{seed}: {e}"));
-                let grads = random_grads(seed, found.len());
-                let found = group.weight_gradient(&bags.indices, &bags.offsets, &grads).unwrap();
-                let wanted = weight_gradients(&config, &weights(&config, &before), &bags, &grads);
-                close(&found, &wanted).unwrap_or_else(|e| panic!("{seed}: gradient of the weights: {e}"));
-                group.backward(&grads).unwrap();
-                let after = group.snapshot().unwrap();
-                moved(&config, &bags, &grads, &before, &after)
-                    .unwrap_or_else(|error| panic!("seed {seed}, {config:?}: {error}"));
-            }
+        let configs = (0..30).map(|seed| (seed, config(seed))).chain((0..32).map(|seed| (seed, packed(seed))));
+        for (seed, config) in share(configs) {
+            let new = |config: &Config| RobeGroup::new(context, config.clone()).unwrap();
+            arrays::steps_are_the_models(&new, seed, &config.with_backward(way(seed)));
         }
     });
 }
@@ -183,40 +165,17 @@ fn codes_apart(config: &Config, found: &RobeSnapshot, wanted: &RobeSnapshot) -> 
     if (found.t, &found.counters) != (wanted.t, &wanted.counters) {
         return Err(format!("{:?} for {:?}", found.counters, wanted.counters));
     }
-    let (mut codes, mut others) = (0, 0);
-    let bits = config.precision.bits() as usize;
-    let block = config.block as usize * bits / 32;
-    let header = if bits <= 8 { 2 } else { 0 };
-    let weights = (bits, header, block + header, &found.weight_words, &wanted.weight_words);
-    let states = (16, 0, config.block as usize / 2, &found.state_words, &wanted.state_words);
-    let coded = config.state == Some(StatePrecision::Int8);
-    let [found_states, wanted_states] = [found, wanted].map(|snapshot| snapshot.states(config).unwrap());
-    for (&a, &b) in found_states.iter().zip(&wanted_states).filter(|_| coded) {
-        // Neighbours are an eighth apart at most; near 0 they are the smallest codes of a block.
-        if (a - b).abs() > a.abs().max(b.abs()) / 8.0 + 1e-3 {
-            return Err(format!("state {a} for {b}"));
-        }
-        (codes, others) = (codes + 1, others + usize::from(a != b));
-    }
-    for (bits, header, stride, found, wanted) in [weights, states].into_iter().take(if coded { 1 } else { 2 }) {
-        for (i, (a, b)) in found.iter().zip(wanted).enumerate() {
-            if i % stride < header {
-                let [a, b] = [a, b].map(|&word| f64::from(f32::from_bits(word)));
-                if (a - b).abs() > 1e-5 * a.abs().max(b.abs()).max(0.01) {
-                    return Err(format!("word {i}: {a} for {b}"));
-                }
-                continue;
-            }
-            for at in (0..32).step_by(bits) {
-                let [a, b] = [a, b].map(|word| (word >> at) & ((1 << bits) - 1));
-                if a.abs_diff(b) > 1 {
-                    return Err(format!("word {i}: {a} for {b}"));
-                }
-                (codes, others) = (codes + 1, others + usize::from(a != b));
-            }
-        }
-    }
-    Ok((codes, others))
+    let state_bits = if config.state == Some(StatePrecision::Int8) { 8 } else { 16 };
+    let robe = stages::packed(config.precision, config.block, stages::robe([config.dim, config.chunk, config.weights]));
+    let robe = stages::with_states(state_bits, config.optimizer, robe);
+    let weights = stages::alike(config.precision.bits(), &robe, &found.weight_words, &wanted.weight_words)?;
+    let [found, wanted] = [found, wanted].map(|snapshot| &snapshot.state_words[..]);
+    let halves = Robe { block_words: robe.state_words.max(1), ..robe };
+    let states = match robe.state_bits {
+        8 => stages::alike_states(&robe, config.optimizer.kind.has_moments(), found, wanted)?,
+        _ => stages::alike(16, &halves, found, wanted)?,
+    };
+    Ok((weights.0 + states.0, weights.1 + states.1))
 }
 
 /// Each step of the CPU starts from the device's state. Counters and clocks are equal. At most 1 in 10,000 codes is a neighbour of the
@@ -410,14 +369,6 @@ fn an_array_larger_than_a_binding() {
     });
 }
 
-fn storage<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
-    context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-        label: None,
-        contents: bytemuck::cast_slice(values),
-        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
-    })
-}
-
 #[test]
 fn a_caller_s_encoder_gets_the_same() {
     with_gpu(|context| {
@@ -432,7 +383,7 @@ fn a_caller_s_encoder_gets_the_same() {
         let outputs = storage(context, &vec![f32::NAN; wanted.len()]);
         let grads = storage(context, &grads);
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = caller::encoder(context);
         records.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
         records.record_backward(&mut encoder, grads.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
@@ -444,7 +395,7 @@ fn a_caller_s_encoder_gets_the_same() {
         let mut strict =
             RobeGroup::new(context, records.config().clone().with_out_of_range(OutOfRange::Error)).unwrap();
         strict.write_weights(&weights(records.config(), &before)).unwrap();
-        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = caller::encoder(context);
         strict.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
         strict.record_backward(&mut encoder, grads.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
@@ -581,26 +532,7 @@ fn a_memory_plan_is_right_to_the_byte() {
 #[test]
 fn a_scaled_loss_and_an_overflow() {
     with_gpu(|context| {
-        let config = exact(2).with_init(Init::Uniform { low: -1.0, high: 1.0 });
-        let bags = Bags { weights: None, ..bags(&config, 2, 6, 40) };
-        let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
-        let mut group = RobeGroup::new(context, config).unwrap();
-        let n = forward(&mut group, &bags).len();
-        forward(&mut mirror, &bags);
-        let scaled: Vec<u16> = random_grads(5, n).iter().map(|g| half::f16::from_f32(g * 64.0).to_bits()).collect();
-        let decided = |grads| {
-            let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
-            scaler.inspect(grads);
-            scaler.decide().unwrap()
-        };
-        let state = decided(GradSlice::F16(&scaled));
-        group.backward_scaled(GradSlice::F16(&scaled), &state).unwrap();
-        mirror.backward_scaled(GradSlice::F16(&scaled), &state).unwrap();
-        let after = group.snapshot().unwrap();
-        assert_eq!(after, mirror.snapshot());
-        forward(&mut group, &bags);
-        let wrong = vec![f32::NAN; n];
-        group.backward_scaled(GradSlice::F32(&wrong), &decided(GradSlice::F32(&wrong))).unwrap();
-        assert_eq!(group.snapshot().unwrap().weight_words, after.weight_words);
+        let new = |config: &Config| RobeGroup::new(context, config.clone()).unwrap();
+        arrays::a_scaled_loss_and_an_overflow(&new, &exact(2).with_init(Init::Uniform { low: -1.0, high: 1.0 }));
     });
 }

@@ -3,25 +3,27 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    AddBody, Context, ContextOptions, CpuScaler, GradSlice, Init, LossScale, Optimizer, Pooling, RobeGroup,
-    robe::{self, Backward, Config, Gradient, RobeSnapshot},
+    AddBody, Context, ContextOptions, GradSlice, Optimizer, Pooling, RobeGroup,
+    robe::{Backward, Config, Gradient},
 };
 
 use hotrow_harness::{
+    arrays,
     device::{again, options, share, with_gpu},
-    shared::{Bags, any_order, bags, close, config, forward, fp32, moved_within, nudge, outputs, random_grads},
+    shared::{config, fp32},
 };
 
-/// Runs `test` with every addition that the device can run.
-fn on_each_body(test: impl Fn(&Context)) {
+/// Runs `test` with every addition that the device can run, each on arrays of its context.
+fn on_each_body(test: impl Fn(&Context, &dyn Fn(&Config) -> RobeGroup)) {
     with_gpu(|context| {
-        let mut bodies = vec![AddBody::Exchange];
-        bodies.extend(context.caps().float_atomics.then_some(AddBody::Native));
-        for add in bodies {
-            test(&again(&options().add(add)));
-        }
+        let mut bodies = vec![options().add(AddBody::Exchange)];
+        bodies.extend(context.caps().float_atomics.then(|| options().add(AddBody::Native)));
         // And with few workgroups, which loop over their work.
-        test(&again(&options().add(AddBody::Exchange).max_groups(3)));
+        bodies.push(options().add(AddBody::Exchange).max_groups(3));
+        for body in bodies {
+            let context = again(&body);
+            test(&context, &|config| RobeGroup::new(&context, config.clone()).unwrap());
+        }
     });
 }
 
@@ -31,37 +33,11 @@ fn atomic(config: Config) -> Config {
 
 #[test]
 fn steps_are_the_model_s() {
-    on_each_body(|context| {
-        let mut seen = 0;
-        for seed in share(1..25) {
-            let config = atomic(config(seed));
-            let mut group = RobeGroup::new(context, config.clone()).unwrap();
-            for step in 0..3 {
-                let (per_feature, most) = if step == 2 { (20, 60) } else { (5, 12) };
-                let bags = bags(&config, seed * 10 + step, per_feature, most);
-                let before = group.snapshot().unwrap();
-                let found = forward(&mut group, &bags);
-                close(&found, &outputs(&config, &fp32(&before), &bags)).unwrap_or_else(|e| panic!("{seed}: {e}"));
-                let grads = random_grads(seed, found.len());
-                group.backward(&grads).unwrap();
-                let after = group.snapshot().unwrap();
-                seen += moved_within(any_order(&config, &bags), &config, &bags, &grads, &before, &after)
-                    .unwrap_or_else(|error| panic!("seed {seed}, {config:?}: {error}"));
-                // The comparison must notice a weight that is slightly wrong.
-                if seed == 1 {
-                    let mut wrong = after.clone();
-                    nudge(&mut wrong, 0, 0.1);
-                    moved_within(any_order(&config, &bags), &config, &bags, &grads, &before, &wrong).unwrap_err();
-                }
-            }
-        }
+    on_each_body(|_, new| {
+        let steps = |seed| arrays::steps_are_the_models(new, seed, &atomic(config(seed)));
+        let seen: usize = share(1..25).map(steps).sum();
         assert!(seen > 1_000, "{seen} weights moved");
     });
-}
-
-/// Whole numbers, whose sums are exact in any order.
-fn whole(seed: u64, n: usize) -> Vec<f32> {
-    random_grads(seed, n).iter().map(|g| (g * 8.0).round()).collect()
 }
 
 /// A configuration with sums without weights, and SGD at a power of two without decay.
@@ -70,156 +46,65 @@ fn exact(seed: u64) -> Config {
     config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5))
 }
 
-/// Runs two steps and returns the state.
-fn run(context: &Context, config: &Config, seed: u64, spoil: impl Fn(&mut [f32])) -> RobeSnapshot {
-    let mut group = RobeGroup::new(context, config.clone()).unwrap();
-    for step in 0..2 {
-        let bags = Bags { weights: None, ..bags(config, seed + step, 12, 60) };
-        let n = forward(&mut group, &bags).len();
-        let mut grads = whole(step, n);
-        spoil(&mut grads);
-        group.backward(&grads).unwrap();
-    }
-    group.snapshot().unwrap()
-}
-
 #[test]
 fn exact_sums_are_the_sorted_ones() {
-    on_each_body(|context| {
-        for seed in share(0..12) {
-            let sorted = run(context, &exact(seed).with_backward(Backward::Sparse), seed, |_| {});
-            assert!(run(context, &atomic(exact(seed)), seed, |_| {}) == sorted, "seed {seed}");
-            let other = run(context, &atomic(exact(seed)), seed, |grads| grads.iter_mut().for_each(|g| *g += 1.0));
-            assert!(other != sorted, "the comparison can fail");
-        }
+    on_each_body(|_, new| {
+        let skipped: u64 =
+            share(0..12).map(|seed| arrays::exact_sums_are_the_sorted_ones(new, seed, &exact(seed))).sum();
+        assert!(skipped > 0);
     });
 }
 
 /// A window may begin inside a word of marks. Every covered weight still decays, and only once.
 #[test]
 fn windows_change_no_bit() {
-    on_each_body(|context| {
+    on_each_body(|context, new| {
+        let run = |config: &Config, seed| arrays::two_steps(new, config, seed, |_| {});
         for (seed, weight_decay) in share((0..8).flat_map(|seed| [0.0, 0.25].map(|decay| (seed, decay)))) {
             let mut config = exact(seed);
             config.optimizer.weight_decay = weight_decay;
-            let sorted = run(context, &config.clone().with_backward(Backward::Sparse), seed, |_| {});
+            let sorted = run(&config.clone().with_backward(Backward::Sparse), seed);
             for windows in 2..=context.caps().choose_windows().min(3) {
                 let window_bytes = Some(4 * u64::from(config.weights.div_ceil(windows)));
                 let cut = atomic(config.clone().with_window_bytes(window_bytes));
-                let group = RobeGroup::new(context, cut.clone()).unwrap();
-                let found = group.memory().allocations.iter().filter(|(what, _)| *what == "weights").count();
+                let found = new(&cut).memory().allocations.iter().filter(|(what, _)| *what == "weights").count();
                 assert_eq!(found as u32, config.weights.div_ceil(config.weights.div_ceil(windows)), "{cut:?}");
-                assert!(
-                    run(context, &cut, seed, |_| {}) == sorted,
-                    "seed {seed}, {windows} windows, decay {weight_decay}"
-                );
+                assert!(run(&cut, seed) == sorted, "seed {seed}, {windows} windows, decay {weight_decay}");
             }
         }
-    });
-}
-
-#[test]
-fn what_is_not_finite_is_left_out_and_counted_as_when_sorted() {
-    on_each_body(|context| {
-        let mut skipped = 0;
-        for seed in share(0..8) {
-            let spoil = |grads: &mut [f32]| {
-                grads.iter_mut().step_by(97).for_each(|g| *g = f32::NAN);
-                grads.iter_mut().skip(5).step_by(101).for_each(|g| *g = f32::INFINITY);
-                grads.iter_mut().skip(7).step_by(103).for_each(|g| *g = f32::NEG_INFINITY);
-            };
-            let sorted = run(context, &exact(seed).with_backward(Backward::Dense), seed, spoil);
-            let found = run(context, &atomic(exact(seed)), seed, spoil);
-            assert_eq!(found.counters, sorted.counters, "seed {seed}");
-            assert!(found == sorted, "seed {seed}");
-            skipped += found.counters.skipped_weights;
-        }
-        assert!(skipped > 0);
     });
 }
 
 /// 100,000 additions to each of five weights.
 #[test]
 fn one_row_a_hundred_thousand_times() {
-    on_each_body(|context| {
-        let n = 100_000;
+    on_each_body(|_, new| {
         for weight_decay in [0.0, 0.5] {
-            let mut config = atomic(Config::new(&[1 << 31], 5, 40_000, 3));
-            (config.init, config.optimizer) =
-                (Init::Constant(0.0), Optimizer::sgd(1.0).with_weight_decay(weight_decay));
-            let mut group = RobeGroup::new(context, config).unwrap();
-            group.forward(&vec![2_000_000_000; n], &[0, n as u32], None).unwrap();
-            group.backward(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
-            let sums = [1.0, 2.0, 3.0, 4.0, 5.0].map(|x| -100_000.0 * x);
-            assert_eq!(group.read_rows(&[2_000_000_000]).unwrap(), sums);
-            assert_eq!(fp32(&group.snapshot().unwrap()).iter().filter(|&&w| w != 0.0).count(), 5);
+            arrays::one_row_a_hundred_thousand_times(new, Backward::Atomic, weight_decay);
         }
     });
 }
 
-/// Decay changes all covered weights and no others, even if their gradients add up to 0. The marks are cleared after each step.
 #[test]
 fn what_is_covered_decays() {
-    on_each_body(|context| {
-        let mut config = atomic(Config::new(&[1000], 6, 500, 4));
-        (config.init, config.optimizer) = (Init::Constant(1.0), Optimizer::sgd(1.0).with_weight_decay(0.5));
-        let mut group = RobeGroup::new(context, config).unwrap();
-        let mut wanted = vec![1.0; 500];
-        for row in [3, 77] {
-            let found = group.forward(&[row, row], &[0, 1, 2], None).unwrap();
-            assert_eq!(found.len(), 12);
-            // The gradients of the two outputs cancel.
-            group.backward(&[2.0, 2.0, 2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0, -2.0, -2.0]).unwrap();
-            let mut read: Vec<u32> = (0..6).map(|e| robe::hash::location(row, e, 500, 4)).collect();
-            read.sort_unstable();
-            read.dedup();
-            read.iter().for_each(|&w| wanted[w as usize] *= 0.5);
-            assert_eq!(fp32(&group.snapshot().unwrap()), wanted, "row {row}");
-        }
-    });
+    on_each_body(|_, new| arrays::what_is_covered_decays(new));
 }
 
 #[test]
 fn a_scaled_loss_and_an_overflow() {
-    on_each_body(|context| {
+    on_each_body(|_, new| {
         for weight_decay in [0.0, 0.25] {
             let optimizer = Optimizer::sgd(0.5).with_weight_decay(weight_decay);
-            let config = atomic(exact(2).with_optimizer(optimizer));
-            let bags = Bags { weights: None, ..bags(&config, 2, 6, 40) };
-            let mut group = RobeGroup::new(context, config.clone()).unwrap();
-            let mut plain = RobeGroup::new(context, config).unwrap();
-            let n = forward(&mut group, &bags).len();
-            forward(&mut plain, &bags);
-            let grads = whole(5, n);
-            let scaled: Vec<u16> = grads.iter().map(|g| half::f16::from_f32(g * 64.0).to_bits()).collect();
-            let decided = |grads| {
-                let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
-                scaler.inspect(grads);
-                scaler.decide().unwrap()
-            };
-            group.backward_scaled(GradSlice::F16(&scaled), &decided(GradSlice::F16(&scaled))).unwrap();
-            plain.backward(&grads).unwrap();
-            let after = group.snapshot().unwrap();
-            assert_eq!(after, plain.snapshot().unwrap());
-            forward(&mut group, &bags);
-            let wrong = vec![f32::NAN; n];
-            group.backward_scaled(GradSlice::F32(&wrong), &decided(GradSlice::F32(&wrong))).unwrap();
-            assert_eq!(fp32(&group.snapshot().unwrap()), fp32(&after));
-            // The next step starts from cleared sums and marks.
-            forward(&mut group, &bags);
-            group.backward(&vec![0.0; n]).unwrap();
-            let next = group.snapshot().unwrap();
-            assert_eq!(fp32(&next) == fp32(&after), weight_decay == 0.0);
-            assert!(fp32(&next).iter().all(|w| w.is_finite()) && next.counters.skipped_weights == 0);
+            arrays::a_scaled_loss_and_an_overflow(new, &atomic(exact(2).with_optimizer(optimizer)));
         }
     });
 }
 
 #[test]
 fn an_empty_batch_moves_nothing_and_sums_are_told_of() {
-    on_each_body(|context| {
+    on_each_body(|_, new| {
         let config = atomic(Config::new(&[10], 4, 64, 3).with_weights(5000));
-        let mut group = RobeGroup::new(context, config.clone()).unwrap();
+        let mut group = new(&config);
         let before = group.snapshot().unwrap();
         let found = group.forward(&[], &[0, 0, 0], None).unwrap();
         group.backward(&found).unwrap();
@@ -229,9 +114,9 @@ fn an_empty_batch_moves_nothing_and_sums_are_told_of() {
         };
         assert_eq!((bytes(&group, "sums"), bytes(&group, "covered")), (20_000, 16));
         let optimizer = Optimizer::sgd(0.1).with_weight_decay(0.1);
-        let decays = RobeGroup::new(context, config.clone().with_optimizer(optimizer)).unwrap();
+        let decays = new(&config.clone().with_optimizer(optimizer));
         assert_eq!(bytes(&decays, "covered"), (4 * 5000u64.div_ceil(32)).next_multiple_of(16));
-        let sorted = RobeGroup::new(context, config.with_backward(Backward::Auto)).unwrap();
+        let sorted = new(&config.with_backward(Backward::Auto));
         assert_eq!(bytes(&sorted, "sums"), 0);
         // The gradient alone is computed by a sort, and is dense.
         group.forward(&[1], &[0, 1], None).unwrap();

@@ -1,15 +1,18 @@
 //! The gradient by shared weights on the GPU: backward moves by it, it has the CPU's bits, it is the transpose of forward, and it works
 //! with a caller's own encoder and buffers.
 
-use hotrow::wgpu::{self, util::DeviceExt as _};
+use hotrow::wgpu;
 use hotrow::{
     Batch, Context, CpuRobeGroup, Error, GradBuffer, GradSlice, GradientBuffer, Optimizer, Pooling, RankBody,
+    RobeGroup,
     robe::{Backward, Config, Gradient},
 };
 
+use crate::caller::{self, download, storage};
 use hotrow_harness::{
+    arrays,
     device::{again, options, share, with_gpu},
-    gradient::{adjoint_gap, dense, descended, halved, is_model},
+    gradient::{dense, descended},
     shared::{Bags, WAYS, bags, config, forward, fp32, random_grads},
 };
 
@@ -17,6 +20,10 @@ use hotrow_harness::{
 fn exact(seed: u64) -> Config {
     let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
     config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5))
+}
+
+fn new(context: &Context) -> impl Fn(&Config) -> RobeGroup {
+    |config| RobeGroup::new(context, config.clone()).unwrap()
 }
 
 #[test]
@@ -29,17 +36,9 @@ fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
                 let config = exact(seed).with_backward(backward);
                 // The second batch has starts of more than 128 chunks.
                 let bags = Bags { weights: None, ..bags(&config, seed, 6 + 20 * (seed as usize % 2), 60) };
-                let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
-                let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
-                let grads = random_grads(seed, forward(&mut group, &bags).len());
-                forward(&mut mirror, &bags);
-                let before = group.snapshot().unwrap();
-                let found = group.gradient(GradSlice::F32(&grads)).unwrap();
-                assert_eq!((group.snapshot().unwrap(), group.pending()), (before.clone(), true));
-                assert!(found == mirror.gradient(GradSlice::F32(&grads)).unwrap(), "seed {seed}, {config:?}");
-                assert!(found == group.gradient(GradSlice::F32(&grads)).unwrap(), "a second time");
-                group.backward(&grads).unwrap();
-                let after = group.snapshot().unwrap();
+                let (found, _, [before, after]) = arrays::step(&new(context), &config, &bags, seed);
+                let mirror = |config: &Config| CpuRobeGroup::new(config.clone()).unwrap();
+                assert!(found == arrays::step(&mirror, &config, &bags, seed).0, "seed {seed}, {config:?}");
                 assert!(descended(&fp32(&before), &found, config.optimizer) == fp32(&after), "seed {seed}");
             }
         }
@@ -49,96 +48,25 @@ fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
 #[test]
 fn dense_and_sparse_are_the_model_s() {
     with_gpu(|context| {
-        for seed in share(0..24) {
-            let bags = bags(&config(seed), seed, 8, 60);
-            let [all, covered] = WAYS.map(|backward| {
-                let config = config(seed).with_backward(backward);
-                let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
-                let grads = random_grads(seed, forward(&mut group, &bags).len());
-                let found = group.gradient(GradSlice::F32(&grads)).unwrap();
-                is_model(&config, &bags, &grads, &found).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-                dense(&config, &found).iter().map(|x| x.to_bits()).collect::<Vec<_>>()
-            });
-            assert!(all == covered, "seed {seed}");
-        }
+        share(0..24)
+            .for_each(|seed| arrays::dense_and_sparse_gradients_are_the_models(&new(context), seed, &config(seed)));
     });
 }
 
 #[test]
 fn halves_give_what_their_floats_give() {
     with_gpu(|context| {
-        let mut rounded = 0;
-        for seed in 0..12 {
-            let config = exact(seed).with_backward(WAYS[seed as usize / 2 % 2]);
-            let bags = Bags { weights: None, ..bags(&config, seed, 8, 60) };
-            let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
-            let mut mirror = CpuRobeGroup::new(config).unwrap();
-            let exact = random_grads(seed, forward(&mut group, &bags).len());
-            forward(&mut mirror, &bags);
-            let (halves, floats) = halved(&exact);
-            let found = group.gradient(GradSlice::F16(&halves)).unwrap();
-            assert!(found == group.gradient(GradSlice::F32(&floats)).unwrap(), "seed {seed}");
-            assert!(found == mirror.gradient(GradSlice::F16(&halves)).unwrap(), "seed {seed}");
-            rounded += usize::from(found != group.gradient(GradSlice::F32(&exact)).unwrap());
-            let short = group.gradient(GradSlice::F16(&halves[1..]));
-            assert!(matches!(short, Err(Error::Length { what: "grad_outputs", .. })));
-        }
-        assert_eq!(rounded, 12, "the comparison can fail");
+        (0..12).for_each(|seed| arrays::halves_give_what_their_floats_give(&new(context), seed, &exact(seed)));
     });
 }
 
 #[test]
 fn it_is_the_adjoint_of_forward() {
     with_gpu(|context| {
-        let gap = |seed, spoil| {
-            let config = config(seed).with_backward(WAYS[seed as usize % 2]);
-            adjoint_gap(&config, seed, spoil, |memory, bags, grads| {
-                let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
-                group.write_weights(memory).unwrap();
-                let found = forward(&mut group, bags);
-                let grads = grads(found.len());
-                let gradient = group.gradient(GradSlice::F32(&grads)).unwrap();
-                (found, grads, gradient)
-            })
-        };
-        for seed in share(0..24) {
-            assert!(gap(seed, false) < 1e-5, "seed {seed}: {}", gap(seed, false));
-        }
-        assert!((0..24).filter(|&seed| gap(seed, true) > 1e-3).count() > 12, "the comparison can fail");
+        let gaps: Vec<_> = share(0..24).map(|seed| arrays::adjoint_gaps(&new(context), seed, &config(seed))).collect();
+        assert!(gaps.iter().all(|[gap, _]| *gap < 1e-5), "{gaps:?}");
+        assert!(2 * gaps.iter().filter(|[_, wrong]| *wrong > 1e-3).count() > gaps.len(), "the comparison can fail");
     });
-}
-
-fn buffer<T: bytemuck::Pod>(context: &Context, values: &[T]) -> wgpu::Buffer {
-    context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-        label: None,
-        contents: bytemuck::cast_slice(values),
-        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-    })
-}
-
-/// Submits `encoder` and returns the words of the buffers.
-fn words(context: &Context, mut encoder: wgpu::CommandEncoder, buffers: &[&wgpu::Buffer]) -> Vec<Vec<u32>> {
-    let staged: Vec<_> = buffers
-        .iter()
-        .map(|buffer| {
-            let to = context.device().create_buffer(&wgpu::BufferDescriptor {
-                label: None,
-                size: buffer.size(),
-                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            });
-            encoder.copy_buffer_to_buffer(buffer, 0, &to, 0, buffer.size());
-            to
-        })
-        .collect();
-    context.queue().submit([encoder.finish()]);
-    staged.iter().for_each(|buffer| buffer.map_async(wgpu::MapMode::Read, .., |result| result.unwrap()));
-    context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
-    staged.iter().map(|buffer| bytemuck::cast_slice(&buffer.get_mapped_range(..).unwrap()).to_vec()).collect()
-}
-
-fn encoder(context: &Context) -> wgpu::CommandEncoder {
-    context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
 }
 
 #[test]
@@ -151,15 +79,15 @@ fn a_caller_s_buffers_get_the_same() {
                 bags.indices.clear();
                 bags.offsets.fill(0);
             }
-            let mut waits = hotrow::RobeGroup::new(context, config.clone()).unwrap();
-            let mut records = hotrow::RobeGroup::new(context, config.clone()).unwrap();
+            let mut waits = RobeGroup::new(context, config.clone()).unwrap();
+            let mut records = RobeGroup::new(context, config.clone()).unwrap();
             let grads = random_grads(4, forward(&mut waits, &bags).len());
             let gradient = waits.gradient(GradSlice::F32(&grads)).unwrap();
             let Gradient::Sparse { locations, sums } = gradient.clone() else { panic!("{gradient:?}") };
             let [indices, offsets] =
-                [&bags.indices, &bags.offsets].map(|words| buffer(context, &[&words[..], &[0]].concat()));
+                [&bags.indices, &bags.offsets].map(|words| storage(context, &[&words[..], &[0]].concat()));
             let (outputs, grads) =
-                (buffer(context, &vec![f32::NAN; grads.len() + 1]), buffer(context, &[&grads[..], &[0.0]].concat()));
+                (storage(context, &vec![f32::NAN; grads.len() + 1]), storage(context, &[&grads[..], &[0.0]].concat()));
             let n = bags.indices.len() as u64;
             let batch = Batch {
                 indices: (n > 0).then(|| indices.slice(..4 * n)),
@@ -168,19 +96,20 @@ fn a_caller_s_buffers_get_the_same() {
             };
             let most = config.most_covered(n as u32) as usize;
             assert!(most >= locations.len());
-            let wide = buffer(context, &vec![f32::NAN; config.weights as usize]);
-            let places = buffer(context, &vec![7u32; most + 1]);
-            let values = buffer(context, &vec![f32::NAN; most + 1]);
-            let count = buffer(context, &[9u32]);
+            let wide = storage(context, &vec![f32::NAN; config.weights as usize]);
+            let places = storage(context, &vec![7u32; most + 1]);
+            let values = storage(context, &vec![f32::NAN; most + 1]);
+            let count = storage(context, &[9u32]);
             let into =
                 GradientBuffer::Sparse { locations: places.slice(..), sums: values.slice(..), count: count.slice(..) };
-            let mut encoder = encoder(context);
+            let mut encoder = caller::encoder(context);
             records.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
             let before = fp32(&records.snapshot().unwrap());
             let grads = GradBuffer::F32(grads.slice(..));
             records.record_gradient(&mut encoder, grads, into).unwrap();
             records.record_gradient(&mut encoder, grads, GradientBuffer::Dense(wide.slice(..))).unwrap();
-            let found = words(context, encoder, &[&places, &values, &count, &wide]);
+            context.queue().submit([encoder.finish()]);
+            let found = [&places, &values, &count, &wide].map(|from| download(context, caller::encoder(context), from));
             assert_eq!((found[2][0] as usize, records.pending()), (locations.len(), true), "seed {seed}");
             assert_eq!(found[0][..locations.len()], locations);
             assert!(found[0][locations.len()..].iter().all(|&place| place == 7), "beyond the count nothing is written");
@@ -195,7 +124,7 @@ fn a_caller_s_buffers_get_the_same() {
 #[test]
 fn wrong_buffers_are_named() {
     with_gpu(|context| {
-        let mut group = hotrow::RobeGroup::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
+        let mut group = RobeGroup::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
         assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
         group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
         assert!(matches!(
@@ -204,22 +133,16 @@ fn wrong_buffers_are_named() {
         ));
         let before = group.snapshot().unwrap();
         let usage = wgpu::BufferUsages::STORAGE;
-        let made = |size, usage| {
-            context.device().create_buffer(&wgpu::BufferDescriptor {
-                label: None,
-                size,
-                usage,
-                mapped_at_creation: false,
-            })
-        };
-        let grads = buffer(context, &[1.0f32; 8]);
+        let made = |size, usage| caller::buffer(context, size, usage);
+        let grads = storage(context, &[1.0f32; 8]);
         let [sums, other, places] = [(); 3].map(|()| made(256, usage | wgpu::BufferUsages::COPY_DST));
         let (short, bare) = (made(252, usage | wgpu::BufferUsages::COPY_DST), made(256, usage));
         let tiny = made(28, usage | wgpu::BufferUsages::COPY_DST);
         let unbound = made(256, wgpu::BufferUsages::COPY_DST);
         let mut refused = |into| {
-            let error =
-                group.record_gradient(&mut encoder(context), GradBuffer::F32(grads.slice(..)), into).unwrap_err();
+            let error = group
+                .record_gradient(&mut caller::encoder(context), GradBuffer::F32(grads.slice(..)), into)
+                .unwrap_err();
             match error {
                 Error::Buffer { what, wanted, .. } => (what, wanted),
                 other => panic!("{other:?}"),

@@ -2,13 +2,15 @@
 
 use hotrow::{
     Batch, Context, CpuScaler, Error, GradBuffer, GradSlice, Group, GroupConfig, LossScale, Placement, Scaler,
-    ScalerState,
-    wgpu::{self, util::DeviceExt as _},
+    ScalerState, wgpu,
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use crate::recorded::Recorded;
+use crate::{
+    caller::{self, READ, Shader, UNIFORM, WRITE, storage},
+    recorded::Recorded,
+};
 use hotrow_harness::{
     device::with_gpu,
     sample,
@@ -19,13 +21,7 @@ use hotrow_harness::{
 fn buffer(context: &Context, bytes: &[u8], padding: usize) -> wgpu::Buffer {
     let mut contents = bytes.to_vec();
     contents.resize(bytes.len().next_multiple_of(padding).max(16), 0xff); // NaN, in case a kernel reads it
-    let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
-    let descriptor = wgpu::util::BufferInitDescriptor { label: None, contents: &contents, usage };
-    context.device().create_buffer_init(&descriptor)
-}
-
-fn encoder(context: &Context) -> wgpu::CommandEncoder {
-    context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+    storage(context, &contents)
 }
 
 #[test]
@@ -79,7 +75,7 @@ fn the_state_is_the_cpus() {
                 let mut ours = CpuScaler::new(config).unwrap();
                 let mut theirs = Scaler::new(context, config).unwrap();
                 for round in 0..8 {
-                    let mut encoder = encoder(context);
+                    let mut encoder = caller::encoder(context);
                     for _ in 0..4 {
                         let size = ours.scale() * 2f32.powf(source.random_range(-12.0..-6.0));
                         let n = [1usize, 2, 7, 1000, 5001][source.random_range(0..5)];
@@ -143,17 +139,7 @@ fn a_step_in_one_encoder() {
             if (id.x < arrayLength(&grads)) { grads[id.x] = scale.x * (outputs[id.x] - 1.0); }
         }";
     with_gpu(|context| {
-        let device = context.device();
-        let source = wgpu::ShaderSource::Wgsl(LOSS.into());
-        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
-        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: None,
-            layout: None,
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions::default(),
-            cache: None,
-        });
+        let loss = Shader::new(context, LOSS.into(), &[UNIFORM, READ, WRITE], None);
         let mut config = GroupConfig::new(&[100], 5);
         config.cache_rows = 32;
         let (mut theirs, mut ours) =
@@ -164,26 +150,12 @@ fn a_step_in_one_encoder() {
         let offsets: Vec<u32> = (0..=60).collect();
         let (index, offset) =
             (buffer(context, bytemuck::cast_slice(&indices), 4), buffer(context, bytemuck::cast_slice(&offsets), 4));
-        let mut encoder = encoder(context);
+        let mut encoder = caller::encoder(context);
         for _ in 0..3 {
             let (outputs, grads) = (buffer(context, &[0; 1200], 4), buffer(context, &[0; 1200], 4));
             let batch = Batch { indices: Some(index.slice(..)), offsets: offset.slice(..), weights: None };
             theirs.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-            let entry = |binding, resource| wgpu::BindGroupEntry { binding, resource };
-            let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: None,
-                layout: &pipeline.get_bind_group_layout(0),
-                entries: &[
-                    entry(0, scaler.buffer().as_entire_binding()),
-                    entry(1, outputs.as_entire_binding()),
-                    entry(2, grads.as_entire_binding()),
-                ],
-            });
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            pass.set_pipeline(&pipeline);
-            pass.set_bind_group(0, &group, &[]);
-            pass.dispatch_workgroups(5, 1, 1);
-            drop(pass);
+            loss.dispatch(&mut encoder, &[scaler.buffer(), &outputs, &grads], None, 5);
             scaler.record_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 300).unwrap();
             scaler.record_decide(&mut encoder).unwrap();
             theirs.record_backward_scaled(&mut encoder, GradBuffer::F32(grads.slice(..)), &scaler).unwrap();
@@ -211,7 +183,7 @@ fn what_cannot_be_is_named() {
         ));
         let mut scaler = Scaler::new(context, LossScale::BACKOFF).unwrap();
         let mut group = Group::new(context, GroupConfig::new(&[10], 4)).unwrap();
-        let mut encoder = encoder(context);
+        let mut encoder = caller::encoder(context);
         assert!(matches!(scaler.record_decide(&mut encoder), Err(Error::Order { call: "decide", .. })));
         let grads = buffer(context, &[0; 32], 4);
         let late = |group: &mut Group, encoder: &mut wgpu::CommandEncoder, scaler: &Scaler| {

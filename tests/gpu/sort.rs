@@ -7,16 +7,15 @@ use hotrow::{
 };
 use rand::RngExt as _;
 
-use crate::dedup::{expected, rng};
+use crate::{
+    caller,
+    dedup::{expected, rng},
+};
 use hotrow_harness::device::{skipped, with_gpu};
 
 fn upload(context: &Context, words: &[u32], usage: BufferUsages) -> wgpu::Buffer {
     let contents = bytemuck::cast_slice(words);
     context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
-}
-
-fn encoder(context: &Context) -> wgpu::CommandEncoder {
-    context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
 }
 
 /// Submits `encoder` and reads the first `n` words of each buffer.
@@ -25,21 +24,14 @@ fn read<const N: usize>(
     mut encoder: wgpu::CommandEncoder,
     buffers: [(&wgpu::Buffer, usize); N],
 ) -> [Vec<u32>; N] {
-    let copies = buffers.map(|(buffer, n)| {
+    let copies = buffers.map(|(from, n)| {
         let size = 4 * n.max(1) as u64;
-        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
-        let copy = context.device().create_buffer(&descriptor);
-        encoder.copy_buffer_to_buffer(buffer, 0, &copy, 0, size);
+        let copy = caller::buffer(context, size, BufferUsages::COPY_SRC | BufferUsages::COPY_DST);
+        encoder.copy_buffer_to_buffer(from, 0, &copy, 0, size);
         (copy, n)
     });
     context.queue().submit([encoder.finish()]);
-    copies.map(|(copy, n)| {
-        copy.map_async(wgpu::MapMode::Read, .., |result| result.unwrap());
-        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
-        let view = copy.get_mapped_range(..).unwrap();
-        view.chunks_exact(4).take(n).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
-    })
+    copies.map(|(copy, n)| caller::download(context, caller::encoder(context), &copy)[..n].to_vec())
 }
 
 /// The pairs, sorted by the low bits of their keys with the standard library's stable sort.
@@ -67,7 +59,7 @@ fn pairs_of_any_number_and_key_width() {
             let value_buffer = upload(context, &values, BufferUsages::STORAGE);
             let (key_slice, value_slice) = (key_buffer.slice(4 * skip as u64..), value_buffer.slice(4 * skip as u64..));
             for counted in [Count::Host(n as u32), Count::Device(count.slice(4..))] {
-                let mut encoder = encoder(context);
+                let mut encoder = caller::encoder(context);
                 let found = sorter.record_sort(&mut encoder, key_slice, Some(value_slice), counted, key_bits).unwrap();
                 let [found_keys, found_values] = read(context, encoder, [(found.keys, n), (found.values, n)]);
                 let wanted = sorted(&keys[skip..skip + n], &values[skip..skip + n], key_bits.min(32));
@@ -90,7 +82,7 @@ fn dedups_one_after_the_other() {
             let count = upload(context, &[n as u32], BufferUsages::COPY_SRC);
             let wanted = expected(&keys, n);
             for counted in [Count::Host(n as u32), Count::Device(count.slice(..))] {
-                let mut encoder = encoder(context);
+                let mut encoder = caller::encoder(context);
                 let found = sorter.record_dedup(&mut encoder, buffer.slice(..), None, counted, 10).unwrap();
                 let (distinct, valid) = (wanted.starts.len(), wanted.segment.len());
                 let arrays = [
@@ -118,7 +110,7 @@ fn a_count_beyond_the_keys() {
             let buffer = upload(context, &keys, BufferUsages::STORAGE);
             let count = upload(context, &[u32::MAX], BufferUsages::COPY_SRC);
             let sorter = Sorter::new(context, n + 10).unwrap();
-            let mut encoder = encoder(context);
+            let mut encoder = caller::encoder(context);
             let found =
                 sorter.record_dedup(&mut encoder, buffer.slice(..), None, Count::Device(count.slice(..)), 32).unwrap();
             let [keys, counts] = read(context, encoder, [(found.keys, n as usize), (found.counts, 2)]);
@@ -134,7 +126,7 @@ fn buffers_that_cannot_be() {
         let sorter = Sorter::new(context, 100).unwrap();
         let keys = upload(context, &[0; 200], BufferUsages::STORAGE);
         let plain = upload(context, &[0; 200], BufferUsages::COPY_DST);
-        let mut encoder = encoder(context);
+        let mut encoder = caller::encoder(context);
         let mut told = |keys: wgpu::BufferSlice<'_>, values: Option<wgpu::BufferSlice<'_>>, n: Count<'_>| {
             let dedup = sorter.record_dedup(&mut encoder, keys, values, n, 32).map(drop);
             let sort = sorter.record_sort(&mut encoder, keys, values, n, 32).map(drop);
@@ -203,7 +195,7 @@ fn a_sorter_gives_its_memory_back() {
         };
         let keys = upload(&context, &[3; 5000], BufferUsages::STORAGE);
         let sorter = Sorter::new(&context, 5000).unwrap();
-        let mut encoder = encoder(&context);
+        let mut encoder = caller::encoder(&context);
         sorter.record_dedup(&mut encoder, keys.slice(..), None, Count::Host(5000), 32).unwrap();
         context.queue().submit([encoder.finish()]);
         assert!(held() >= Some(before + 4 * 4 * 5000), "{:?} is what a sorter in use holds", held());

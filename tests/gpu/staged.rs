@@ -7,9 +7,10 @@ use std::sync::{
 
 use hotrow::{
     Batch, Context, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RamStore,
-    SharedStore, Snapshot, Store, Traffic, wgpu,
+    SharedStore, Snapshot, Store, Traffic,
 };
 
+use crate::caller::{self, storage, submit};
 use crate::child::{self, Waiting};
 use hotrow_harness::device::{options, with_gpu};
 
@@ -95,41 +96,25 @@ fn a_callers_own_encoders() {
         for placement in [Placement::Staged, Placement::Device] {
             let wanted = on_the_device(context, 0..6);
             let mut group = Group::new(context, config().with_placement(placement)).unwrap();
-            let (device, queue) = (context.device(), context.queue());
-            let upload = |words: &[u32]| {
-                use wgpu::util::{BufferInitDescriptor, DeviceExt as _};
-                let contents = bytemuck::cast_slice(words);
-                let usage = wgpu::BufferUsages::STORAGE;
-                device.create_buffer_init(&BufferInitDescriptor { label: None, contents, usage })
-            };
+            let upload = |words: &[u32]| storage(context, words);
             let batches: Vec<_> = (0..6).map(batch).map(|(i, o)| (upload(&i), upload(&o))).collect();
-            let outputs = device.create_buffer(&wgpu::BufferDescriptor {
-                label: None,
-                size: 100 * 20 * 4,
-                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
-                mapped_at_creation: false,
-            });
-            let encoder = || device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let outputs = upload(&[0; 100 * 20]);
             let ask = |group: &mut Group, step: usize| {
                 let (indices, offsets) = &batches[step];
                 let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-                let mut encoder = encoder();
+                let mut encoder = caller::encoder(context);
                 group.record_prefetch(&mut encoder, &batch).unwrap();
-                queue.submit([encoder.finish()])
+                context.queue().submit([encoder.finish()])
             };
             let mut asked = ask(&mut group, 0);
             for step in 0..6 {
                 group.fetch(Some(asked.clone())).unwrap();
-                let mut forward = encoder();
-                group.record_forward_prefetched(&mut forward, outputs.slice(..)).unwrap();
-                queue.submit([forward.finish()]);
+                submit(context, |encoder| group.record_forward_prefetched(encoder, outputs.slice(..)).unwrap());
                 // The next batch is decided before the backward, and gathered while the backward runs.
                 if step < 5 {
                     asked = ask(&mut group, step + 1);
                 }
-                let mut backward = encoder();
-                group.record_backward(&mut backward, outputs.slice(..)).unwrap();
-                queue.submit([backward.finish()]);
+                submit(context, |encoder| group.record_backward(encoder, outputs.slice(..)).unwrap());
             }
             group.flush().unwrap();
             assert_eq!(group.snapshot().unwrap(), wanted.1, "{placement:?}");
@@ -142,17 +127,9 @@ fn a_callers_own_encoders() {
 fn what_needs_the_host_cannot_be_recorded_in_one_piece() {
     with_gpu(|context| {
         let mut group = Group::new(context, config()).unwrap();
-        let buffer = |size| {
-            context.device().create_buffer(&wgpu::BufferDescriptor {
-                label: None,
-                size,
-                usage: wgpu::BufferUsages::STORAGE,
-                mapped_at_creation: false,
-            })
-        };
-        let (offsets, outputs) = (buffer(4), buffer(80));
+        let (offsets, outputs) = (storage(context, &[0u32]), storage(context, &[0u32; 20]));
         let batch = Batch { indices: None, offsets: offsets.slice(..), weights: None };
-        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = caller::encoder(context);
         let refused = |found: Result<(), Error>| assert!(matches!(found, Err(Error::Unsupported { .. })), "{found:?}");
         refused(group.record_forward(&mut encoder, &batch, outputs.slice(..)));
         refused(group.record_forward_frozen(&mut encoder, &batch, outputs.slice(..)));
@@ -165,9 +142,7 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece() {
         order(group.fetch(None)); // the prefetch is not submitted yet
         context.queue().submit([encoder.finish()]);
         group.fetch(None).unwrap();
-        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        group.record_forward_prefetched(&mut encoder, outputs.slice(..)).unwrap();
-        context.queue().submit([encoder.finish()]);
+        submit(context, |encoder| group.record_forward_prefetched(encoder, outputs.slice(..)).unwrap());
         group.flush().unwrap();
         let device = config().with_placement(Placement::Device);
         let store = SharedStore::new(RamStore::new(group.layout()).unwrap());
@@ -400,17 +375,8 @@ fn a_file_is_not_flushed_by_halves() {
 #[test]
 fn encoders_that_are_dropped() {
     with_gpu(|context| {
-        let device = context.device();
-        let encoder = || device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let buffer = |words: &[u32]| {
-            use wgpu::util::{BufferInitDescriptor, DeviceExt as _};
-            let contents = bytemuck::cast_slice(words);
-            device.create_buffer_init(&BufferInitDescriptor {
-                label: None,
-                contents,
-                usage: wgpu::BufferUsages::STORAGE,
-            })
-        };
+        let encoder = || caller::encoder(context);
+        let buffer = |words: &[u32]| storage(context, words);
         let (indices, offsets) = batch(7);
         let (index_buffer, offset_buffer) = (buffer(&indices), buffer(&offsets));
         let grads = buffer(&[0; 100 * 20]);
@@ -674,20 +640,15 @@ fn a_fetch_need_not_wait() {
         let mut group = Group::new(context, config()).unwrap();
         assert!(matches!(group.try_fetch(), Err(Error::Order { .. })));
         let mut outputs = Vec::new();
-        let (device, queue) = (context.device(), context.queue());
-        let buffer = |words: &[u32]| {
-            use wgpu::util::{BufferInitDescriptor, DeviceExt as _};
-            let (contents, usage) = (bytemuck::cast_slice(words), wgpu::BufferUsages::STORAGE);
-            device.create_buffer_init(&BufferInitDescriptor { label: None, contents, usage })
-        };
+        let buffer = |words: &[u32]| storage(context, words);
         for step in 0..4 {
             let (indices, offsets) = batch(step);
             let (indices, offsets) = (buffer(&indices), buffer(&offsets));
             let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let mut encoder = caller::encoder(context);
             group.record_prefetch(&mut encoder, &batch).unwrap();
             assert_eq!(group.try_fetch(), Ok(false), "its encoder has not been submitted");
-            queue.submit([encoder.finish()]);
+            context.queue().submit([encoder.finish()]);
             let start = std::time::Instant::now();
             while !group.try_fetch().unwrap() {
                 assert!(start.elapsed() < std::time::Duration::from_secs(60));
@@ -704,7 +665,7 @@ fn a_fetch_need_not_wait() {
         let (indices, offsets) = batch(5);
         let (indices, offsets) = (buffer(&indices), buffer(&offsets));
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = caller::encoder(context);
         group.record_prefetch(&mut encoder, &batch).unwrap();
         drop(encoder);
         assert!(matches!(group.try_fetch(), Err(Error::Order { .. })));

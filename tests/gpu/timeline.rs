@@ -4,10 +4,10 @@
 use hotrow::internals::Pieces as _;
 use hotrow::{
     Batch, Context, Group, GroupConfig, Optimizer, OutputBuffer, Policy, Precision, Resolution, Timeline,
-    TimelineRecord, adapter, requirements,
-    wgpu::{self, util::DeviceExt as _},
+    TimelineRecord, adapter, requirements, wgpu,
 };
 
+use crate::caller::{self, storage, submit};
 use hotrow_harness::device::{skipped, with_gpu, with_storage_buffers};
 
 /// The same adapter with no other features than `features`.
@@ -25,13 +25,7 @@ fn open(features: wgpu::Features) -> Context {
 
 /// Runs a step of `indices` accesses on a group of `context`. Returns the record of `timeline`.
 fn step(context: &Context, timeline: &Timeline, indices: u32) -> TimelineRecord {
-    let storage = |words: &[u32]| {
-        context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-            label: None,
-            contents: bytemuck::cast_slice(words),
-            usage: wgpu::BufferUsages::STORAGE,
-        })
-    };
+    let storage = |words: &[u32]| storage(context, words);
     let mut config = GroupConfig::new(&[5000], 8);
     config.cache_rows = 64;
     let mut group = Group::new(context, config).unwrap();
@@ -39,7 +33,7 @@ fn step(context: &Context, timeline: &Timeline, indices: u32) -> TimelineRecord 
     let (rows, offsets) = (storage(&rows), storage(&(0..=indices).collect::<Vec<_>>()));
     let outputs = storage(&vec![0; indices as usize * 8]);
     let grads = storage(&vec![0; indices as usize * 8]);
-    let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    let mut encoder = caller::encoder(context);
     let batch = Batch { indices: Some(rows.slice(..)), offsets: offsets.slice(..), weights: None };
     group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
     group.record_backward(&mut encoder, grads.slice(..)).unwrap();
@@ -119,24 +113,17 @@ fn a_stretch_and_more_dispatches_than_stamps() {
                 group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
                 group.abandon_backward();
             }
-            let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            timeline.resolve(&mut encoder);
-            context.queue().submit([encoder.finish()]);
+            submit(context, |encoder| timeline.resolve(encoder));
             let record = timeline.read().unwrap();
             assert!(record.dispatches >= 300 && record.spans.len() <= 4096, "{}", record.dispatches);
             assert!(dispatches == 0 || dispatches == record.dispatches, "the second round begins anew");
             dispatches = record.dispatches;
         }
-        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let buffer = context.device().create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 1 << 20,
-            usage: wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
+        let buffer = caller::buffer(context, 1 << 20, wgpu::BufferUsages::COPY_DST);
+        submit(context, |encoder| {
+            timeline.around(encoder, "clear", |encoder| encoder.clear_buffer(&buffer, 0, None));
+            timeline.resolve(encoder);
         });
-        timeline.around(&mut encoder, "clear", |encoder| encoder.clear_buffer(&buffer, 0, None));
-        timeline.resolve(&mut encoder);
-        context.queue().submit([encoder.finish()]);
         let record = timeline.read().unwrap();
         assert_eq!((record.spans.len(), record.dispatches), (1, 0));
         assert_eq!((record.spans[0].stage, record.spans[0].dispatch), ("clear", false));
@@ -153,19 +140,13 @@ fn dispatches(context: &Context, config: &GroupConfig, indices: u32) -> [u64; 2]
 fn dispatches_to(context: &Context, config: &GroupConfig, indices: u32, half: bool) -> [u64; 2] {
     let timeline = Timeline::new(context);
     let timed = context.timed(&timeline);
-    let storage = |words: &[u32]| {
-        context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-            label: None,
-            contents: bytemuck::cast_slice(words),
-            usage: wgpu::BufferUsages::STORAGE,
-        })
-    };
+    let storage = |words: &[u32]| storage(context, words);
     let mut group = Group::new(&timed, config.clone()).unwrap();
     let (list, offsets) = (storage(&vec![3; indices as usize]), storage(&[0, indices]));
     let (outputs, grads) = (storage(&[0; 4]), storage(&[0; 4]));
     let batch = Batch { indices: Some(list.slice(..)), offsets: offsets.slice(..), weights: None };
     [false, true].map(|backward| {
-        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = caller::encoder(context);
         if backward {
             group.record_backward(&mut encoder, grads.slice(..4)).unwrap();
         } else {

@@ -1,6 +1,8 @@
+//! exchange, and comparisons of records.
+
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    Context, GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, codec,
+    GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, codec,
     internals::layout::{COMING, DIRTY, Field, Move, NONE, PINNED, Shard, WAYS, count, way_at},
     internals::stages,
 };
@@ -8,8 +10,8 @@ use rand::{RngExt as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
 
 use super::{
-    FROZEN, Like, TRAIN, check, distinct_rows, floats, guarded, junk, layout_of, of, on_each, params, read, rng, same,
-    slot_rows, step, tables, ways, words,
+    DIMS, FROZEN, Like, TRAIN, check, distinct_rows, each, floats, guarded, junk, layout_of, of, one_of, params, read,
+    same, slot_rows, step, tables, ways, words,
 };
 
 /// The code of an element in an integer record.
@@ -21,13 +23,13 @@ pub(crate) fn code_at(layout: &Layout, record: &[u32], element: u32) -> u32 {
 
 /// Numbers of codes written, and of codes that differ by one because the quotient before rounding differs.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Codes {
-    pub(crate) written: u64,
-    pub(crate) different: u64,
+pub(super) struct Codes {
+    pub(super) written: u64,
+    pub(super) different: u64,
 }
 
 /// Compares records bit for bit, except that integer codes may differ by one, which `codes` counts.
-pub(crate) fn records(layout: &Layout, found: &[u32], wanted: &[u32], codes: &mut Codes) -> Result<(), String> {
+pub(super) fn records(layout: &Layout, found: &[u32], wanted: &[u32], codes: &mut Codes) -> Result<(), String> {
     if found.len() != wanted.len() {
         return Err(format!("{} words on the GPU, {} in the mirror", found.len(), wanted.len()));
     }
@@ -89,7 +91,7 @@ fn row_of(source: &mut Pcg64, layout: &Layout) -> Vec<f32> {
 }
 
 /// Records of random bits, except that floats are normal numbers, because a driver may flush subnormals.
-pub(crate) fn some_records(source: &mut Pcg64, layout: &Layout, rows: u32) -> Vec<u32> {
+pub(super) fn some_records(source: &mut Pcg64, layout: &Layout, rows: u32) -> Vec<u32> {
     let mut records = junk(source, (rows * layout.row.record_words) as usize);
     for record in records.chunks_exact_mut(layout.row.record_words as usize) {
         let float = |word: &mut u32, low: f32, high: f32, x: u32| {
@@ -113,8 +115,8 @@ pub(crate) fn some_records(source: &mut Pcg64, layout: &Layout, rows: u32) -> Ve
 }
 
 /// Tables of 900 rows in all: few, as many as a workgroup counts by itself, or more.
-pub(crate) fn few_or_many_tables(seed: u64) -> Vec<u32> {
-    match seed % 4 {
+pub(super) fn few_or_many_tables(source: &mut Pcg64) -> Vec<u32> {
+    match source.random_range(0..4) {
         0 => [vec![14; 63], vec![18]].concat(),
         1 => [vec![14; 63], vec![17, 1]].concat(),
         2 => vec![4; 225],
@@ -149,222 +151,178 @@ fn some_moves(source: &mut Pcg64, slots: u32, n: usize, per_shard: u32) -> Vec<M
 
 #[derive(Debug, Default)]
 struct Seen {
-    changed: usize,
     kept: usize,
     clean: usize,
     published: usize,
     codes: Codes,
 }
 
-fn run(context: &Context, seed: u64, config: &GroupConfig, n: usize, seen: &mut Seen) {
-    let mut source = rng(seed);
-    let mut config = config.clone();
-    config.tables = few_or_many_tables(seed);
-    config.seed = source.random();
-    config.cache_rows = 32 * source.random_range(0..4);
-    let layout = layout_of(&config);
-    let slots = layout.slots();
-    let params = params(&config, &layout, [TRAIN, FROZEN][source.random_range(0..2)], 2 * source.random_range(0..3));
-    let mut data = |rows: usize| slot_rows(&layout, rows, || row_of(&mut source, &layout));
-    let (cache, scratch) = (data(slots as usize), data(n));
-    let per_shard = 300;
-    let phases = source.random_range(1..4);
-    let shard = Shard { first_row: per_shard, rows: per_shard, rows_each: per_shard, phases, ..Shard::default() };
-    let moves = some_moves(&mut source, slots, n, per_shard);
-    let stale = some_records(&mut source, &layout, per_shard);
-    let t = source.random();
-    let mut flags = ways(&mut source, layout.sets, 900, 8, 0.9);
-    // Some rows are admitted; others, such as pinned ones, come to a slot without that.
-    for one in moves.iter().filter(|one| one.place < slots && one.row != NONE && source.random_bool(0.7)) {
-        flags[way_at(WAYS, one.place, Field::Flags)] |= COMING;
-        flags[way_at(WAYS, one.place, Field::Stamp)] = one.row;
-    }
-    let later = source.random(); // another step may have begun since
-    let bindings = [
-        words(&params),
-        words(&shard),
-        words(&step(&mut source, t, &[(count::MOVES, n as u32)])),
-        guarded(&moves),
-        guarded(&stale),
-        guarded(&cache),
-        guarded(&scratch),
-        guarded(&flags),
-        guarded(&tables(&mut source, &config.tables, later)),
-    ];
-    let what = format!("seed {seed}, {n} moves, phases {}, {config:?}", shard.phases);
-    let groups = [1, (n as u32).div_ceil(layout.at_once()).max(1) + 1][source.random_range(0..2)];
-    // q * scale + bias, below 27, rounds once or twice: two ULP. The other precisions copy bits.
-    let like = if config.precision.is_integer() { Like::Within(2.0 * f32::EPSILON) } else { Like::Bits };
-    let rules = [("records", Like::Elsewhere), ("cache", like), ("scratch", Like::Elsewhere)];
-    let run = check(context, "exchange", &what, &bindings, groups, &rules, |b| {
-        let [params, shard, step, moves, records, cache, scratch, ways, tables] = b else { unreachable!() };
-        let (cache, scratch) = (cast_slice_mut(cache), cast_slice_mut(scratch));
-        stages::exchange(
-            &read(params),
-            &read(shard),
-            of(step),
-            cast_slice(moves),
-            records,
-            cache,
-            scratch,
-            ways,
-            tables,
-        );
-    });
-    seen.changed += run.changed;
-    if let Err(difference) = records(&layout, &run.found[4], &run.wanted[4], &mut seen.codes) {
-        panic!("{what}: {difference}");
-    }
-    // A kept row has the values of its record, which may differ from the mirror's record by a code.
-    let (stride, slot) = (layout.row.record_words as usize, layout.slot_words() as usize);
-    let record = |row: u32| (row - per_shard) as usize * stride..(row - per_shard + 1) as usize * stride;
-    let mut wanted = run.wanted[6].clone();
-    for (i, one) in moves.iter().enumerate() {
-        let comes = shard.phases & Shard::UNPACK != 0 && shard.holds(one.victim) && one.place != NONE;
-        if comes && one.flags & Move::KEEP != 0 {
-            seen.kept += 1;
-            let mut row = vec![0.0; layout.row.row_words as usize];
-            codec::unpack(&layout.row, &run.found[4][record(one.victim)], &mut row);
-            // The rounding error of q * scale + bias is relative to the largest element. A driver may flush subnormals.
-            let most = row[..layout.row.dim as usize].iter().fold(0f32, |most, x| most.max(x.abs()));
-            for (e, x) in row.iter().enumerate() {
-                let found = f32::from_bits(run.found[6][i * slot + e]);
-                let bound = if config.precision.is_integer() {
-                    4.0 * f32::EPSILON * most + 2.0 * f32::MIN_POSITIVE
-                } else {
-                    0.0
-                };
-                assert!((found - x).abs() <= bound, "{what}: kept row {}, element {e}: {found} for {x}", one.victim);
+/// The mirror of exchange on its bindings.
+fn mirror([params, shard, step, moves, records, cache, scratch, ways, tables]: &mut [Vec<u32>; 9]) {
+    let (cache, scratch, moves) = (cast_slice_mut(cache), cast_slice_mut(scratch), cast_slice(moves));
+    stages::exchange(&read(params), &read(shard), of(step), moves, records, cache, scratch, ways, tables);
+}
+
+/// The rounding of a group: to nearest, or stochastic with each number of random bits.
+pub(super) fn rounded(config: GroupConfig, kind: usize) -> GroupConfig {
+    let rounding = if kind == 0 { Rounding::Nearest } else { Rounding::Stochastic };
+    config.with_rounding(rounding).with_random_bits(RandomBits::ALL[kind % 3])
+}
+
+#[test]
+pub(crate) fn exchange() {
+    let mut seen = Seen::default();
+    each("exchange", [5, 4, 3, 5, 4], |case, mut source, [precision, rounding, state, dim, size]| {
+        let n = if size == 0 { source.random_range(0..3) } else { 80 };
+        let optimizer = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)][state];
+        let config = GroupConfig::new(&few_or_many_tables(&mut source), one_of(&mut source, DIMS[dim]))
+            .with_precision(Precision::ALL[precision])
+            .with_optimizer(optimizer)
+            .with_cache_rows(32 * source.random_range(0..4))
+            .with_seed(source.random());
+        let config = rounded(config, rounding);
+
+        let layout = layout_of(&config);
+        let slots = layout.slots();
+        let params =
+            params(&config, &layout, [TRAIN, FROZEN][source.random_range(0..2)], 2 * source.random_range(0..3));
+        let mut data = |rows: usize| slot_rows(&layout, rows, || row_of(&mut source, &layout));
+        let (cache, scratch) = (data(slots as usize), data(n));
+        let per_shard = 300;
+        let phases = source.random_range(1..4);
+        let shard = Shard { first_row: per_shard, rows: per_shard, rows_each: per_shard, phases, ..Shard::default() };
+        let moves = some_moves(&mut source, slots, n, per_shard);
+        let stale = some_records(&mut source, &layout, per_shard);
+        let t = source.random();
+        let mut flags = ways(&mut source, layout.sets, 900, 8, 0.9);
+        // Some rows are admitted; others, such as pinned ones, come to a slot without that.
+        for one in moves.iter().filter(|one| one.place < slots && one.row != NONE && source.random_bool(0.7)) {
+            flags[way_at(WAYS, one.place, Field::Flags)] |= COMING;
+            flags[way_at(WAYS, one.place, Field::Stamp)] = one.row;
+        }
+        let later = source.random(); // another step may have begun since
+        let bindings = [
+            words(&params),
+            words(&shard),
+            words(&step(&mut source, t, &[(count::MOVES, n as u32)])),
+            guarded(&moves),
+            guarded(&stale),
+            guarded(&cache),
+            guarded(&scratch),
+            guarded(&flags),
+            guarded(&tables(&mut source, &config.tables, later)),
+        ];
+        let groups = one_of(&mut source, &[1, (n as u32).div_ceil(layout.at_once()).max(1) + 1]);
+        // q * scale + bias, below 27, rounds once or twice: two ULP. The other precisions copy bits.
+        let like = if config.precision.is_integer() { Like::Within(2.0 * f32::EPSILON) } else { Like::Bits };
+        let rules = [("records", Like::Elsewhere), ("cache", like), ("scratch", Like::Elsewhere)];
+        let run = check(case, "exchange", &bindings, groups, &rules, mirror);
+        if let Err(difference) = records(&layout, &run.found[4], &run.wanted[4], &mut seen.codes) {
+            panic!("{case}: {difference}");
+        }
+        // A kept row has the values of its record, which may differ from the mirror's record by a code.
+        let (stride, slot) = (layout.row.record_words as usize, layout.slot_words() as usize);
+        let record = |row: u32| (row - per_shard) as usize * stride..(row - per_shard + 1) as usize * stride;
+        let mut wanted = run.wanted[6].clone();
+        for (i, one) in moves.iter().enumerate() {
+            let comes = shard.phases & Shard::UNPACK != 0 && shard.holds(one.victim) && one.place != NONE;
+            if comes && one.flags & Move::KEEP != 0 {
+                seen.kept += 1;
+                let mut row = vec![0.0; layout.row.row_words as usize];
+                codec::unpack(&layout.row, &run.found[4][record(one.victim)], &mut row);
+                // The rounding error of q * scale + bias is relative to the largest element. A driver may flush subnormals.
+                let most = row[..layout.row.dim as usize].iter().fold(0f32, |most, x| most.max(x.abs()));
+                for (e, x) in row.iter().enumerate() {
+                    let found = f32::from_bits(run.found[6][i * slot + e]);
+                    let bound = if config.precision.is_integer() {
+                        4.0 * f32::EPSILON * most + 2.0 * f32::MIN_POSITIVE
+                    } else {
+                        0.0
+                    };
+                    assert!(
+                        (found - x).abs() <= bound,
+                        "{case}: kept row {}, element {e}: {found} for {x}",
+                        one.victim
+                    );
+                }
+                wanted[i * slot..(i + 1) * slot].copy_from_slice(&run.found[6][i * slot..(i + 1) * slot]);
             }
-            wanted[i * slot..(i + 1) * slot].copy_from_slice(&run.found[6][i * slot..(i + 1) * slot]);
         }
-    }
-    if let Err(difference) = same("scratch", &run.found[6], &wanted, like) {
-        panic!("{what}: {difference}");
-    }
-    // Checked without the mirror: an admitted row that has come has its slot's tag and the stamp of the step.
-    for one in moves.iter().filter(|one| one.place < slots && one.row != NONE) {
-        let comes = shard.phases & Shard::UNPACK != 0 && shard.holds(one.row);
-        let published = comes && flags[way_at(WAYS, one.place, Field::Flags)] & COMING != 0;
-        for (field, now) in [(Field::Tag, one.row), (Field::Stamp, t)] {
-            let at = way_at(WAYS, one.place, field);
-            assert_eq!(run.found[7][at], if published { now } else { flags[at] }, "{what}: slot {}", one.place);
+        if let Err(difference) = same("scratch", &run.found[6], &wanted, like) {
+            panic!("{case}: {difference}");
         }
-        seen.published += usize::from(published);
-    }
-    // Checked without the mirror: exactly the rows with finite values and a finite range are written.
-    let mut written = 0;
-    for one in &moves {
-        let packs = shard.phases & Shard::PACK != 0 && one.place != NONE && one.flags & Move::WRITE != 0;
-        if !packs || !shard.holds(one.victim) {
-            continue;
-        }
-        if one.place < slots {
-            let at = way_at(WAYS, one.place, Field::Flags);
+        // Checked without the mirror: an admitted row that has come has its slot's tag and the stamp of the step.
+        for one in moves.iter().filter(|one| one.place < slots && one.row != NONE) {
             let comes = shard.phases & Shard::UNPACK != 0 && shard.holds(one.row);
-            let stays = if comes { PINNED } else { PINNED | COMING };
-            assert_eq!(run.found[7][at], flags[at] & stays, "{what}: slot {}", one.place);
-            if flags[at] & DIRTY == 0 {
-                assert_eq!(run.found[4][record(one.victim)], stale[record(one.victim)], "{what}: a clean victim");
-                seen.clean += 1;
+            let published = comes && flags[way_at(WAYS, one.place, Field::Flags)] & COMING != 0;
+            for (field, now) in [(Field::Tag, one.row), (Field::Stamp, t)] {
+                let at = way_at(WAYS, one.place, field);
+                assert_eq!(run.found[7][at], if published { now } else { flags[at] }, "{case}: slot {}", one.place);
+            }
+            seen.published += usize::from(published);
+        }
+        // Checked without the mirror: exactly the rows with finite values and a finite range are written.
+        let mut written = 0;
+        for one in &moves {
+            let packs = shard.phases & Shard::PACK != 0 && one.place != NONE && one.flags & Move::WRITE != 0;
+            if !packs || !shard.holds(one.victim) {
                 continue;
             }
+            if one.place < slots {
+                let at = way_at(WAYS, one.place, Field::Flags);
+                let comes = shard.phases & Shard::UNPACK != 0 && shard.holds(one.row);
+                let stays = if comes { PINNED } else { PINNED | COMING };
+                assert_eq!(run.found[7][at], flags[at] & stays, "{case}: slot {}", one.place);
+                if flags[at] & DIRTY == 0 {
+                    assert_eq!(run.found[4][record(one.victim)], stale[record(one.victim)], "{case}: a clean victim");
+                    seen.clean += 1;
+                    continue;
+                }
+            }
+            let (from, at) = if one.place < slots { (&cache, one.place) } else { (&scratch, one.place - slots) };
+            let row = &from[at as usize * slot..][..layout.row.row_words as usize];
+            let weights = &row[..layout.row.dim as usize];
+            let span =
+                weights.iter().fold(f32::MIN, |a, &b| a.max(b)) - weights.iter().fold(f32::MAX, |a, &b| a.min(b));
+            let right = row.iter().all(|x| x.is_finite()) && (!config.precision.is_integer() || span.is_finite());
+            written += usize::from(right);
+            let moved = run.found[4][record(one.victim)] != stale[record(one.victim)];
+            assert_eq!(moved, right, "{case}: record of row {}", one.victim);
         }
-        let (from, at) = if one.place < slots { (&cache, one.place) } else { (&scratch, one.place - slots) };
-        let row = &from[at as usize * slot..][..layout.row.row_words as usize];
-        let weights = &row[..layout.row.dim as usize];
-        let span = weights.iter().fold(f32::MIN, |a, &b| a.max(b)) - weights.iter().fold(f32::MAX, |a, &b| a.min(b));
-        let right = row.iter().all(|x| x.is_finite()) && (!config.precision.is_integer() || span.is_finite());
-        written += usize::from(right);
-        let moved = run.found[4][record(one.victim)] != stale[record(one.victim)];
-        assert_eq!(moved, right, "{what}: record of row {}", one.victim);
-    }
-    let moved = run.found[4].chunks(stride).zip(bindings[4].chunks(stride)).filter(|(a, b)| a != b).count();
-    assert_eq!(moved, written, "{what}");
-    seen.codes.written += written as u64 * u64::from(layout.row.dim);
+        let moved = run.found[4].chunks(stride).zip(bindings[4].chunks(stride)).filter(|(a, b)| a != b).count();
+        assert_eq!(moved, written, "{case}");
+        seen.codes.written += written as u64 * u64::from(layout.row.dim);
+    });
+    let codes = &seen.codes;
+    assert!(seen.kept > 0 && seen.clean > 0 && seen.published > 0 && codes.written > 500, "{seen:?}");
+    // No driver so far has given another code in 10^5. If one in 10^5 differs, the chance of more than one in 500 is below 10^-9; of the codes of a
+    // wrong rounding, every second to tenth differs.
+    assert!(codes.different * 500 <= codes.written, "more than 1 in 500: {seen:?}");
 }
 
 /// More Moves than a workgroup lists at once, for one of several shards: each comes to the row of its own shard, and no other.
 #[test]
-pub(super) fn lists_of_several_blocks() {
-    on_each(|context| {
-        for n in [2047u32, 2048, 2049, 5000] {
-            let mut source = rng(u64::from(n));
-            let mut config = GroupConfig::new(&[15_000], 1).with_precision(Precision::Fp32);
-            config.cache_rows = 0;
-            let layout = layout_of(&config);
-            let shard =
-                Shard { first_row: 5000, rows: 5000, rows_each: 5000, phases: Shard::UNPACK, ..Shard::default() };
-            let moves: Vec<Move> = distinct_rows(&mut source, n as usize, 15_000)
-                .into_iter()
-                .enumerate()
-                .map(|(i, row)| Move { place: layout.slots() + i as u32, row, victim: NONE, flags: 0 })
-                .collect();
-            let bindings = [
-                words(&params(&config, &layout, TRAIN, 0)),
-                words(&shard),
-                words(&step(&mut source, 1, &[(count::MOVES, n)])),
-                guarded(&moves),
-                guarded(&some_records(&mut source, &layout, 5000)),
-                guarded(&slot_rows(&layout, 1, || vec![0.0])),
-                guarded(&slot_rows(&layout, n as usize, || vec![7.0])),
-                guarded(&ways(&mut source, 1, 900, 8, 0.9)),
-                guarded(&tables(&mut source, &config.tables, 1)),
-            ];
-            let run = check(context, "exchange", &format!("{n} moves"), &bindings, 1, &[], |b| {
-                let [params, shard, step, moves, records, cache, scratch, ways, tables] = b else { unreachable!() };
-                let (cache, scratch) = (cast_slice_mut(cache), cast_slice_mut(scratch));
-                stages::exchange(
-                    &read(params),
-                    &read(shard),
-                    of(step),
-                    cast_slice(moves),
-                    records,
-                    cache,
-                    scratch,
-                    ways,
-                    tables,
-                );
-            });
-            assert!(run.changed > n as usize / 4, "{n} moves");
-        }
-    });
-}
-
-#[test]
-pub(super) fn matches_the_mirror() {
-    on_each(|context| {
-        let mut seen = Seen::default();
-        for precision in Precision::ALL {
-            for rounding in [Rounding::Nearest, Rounding::Stochastic] {
-                for optimizer in [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)] {
-                    for (seed, dim) in [1, 2, 3, 4, 5, 31, 63, 64, 65, 100, 128, 130, 200, 260].into_iter().enumerate()
-                    {
-                        let random_bits = RandomBits::ALL[seed % 3];
-                        let config = GroupConfig::new(&[1], dim)
-                            .with_precision(precision)
-                            .with_rounding(rounding)
-                            .with_random_bits(random_bits)
-                            .with_optimizer(optimizer);
-                        run(context, seed as u64, &config, 80, &mut seen);
-                    }
-                    for n in [0, 1, 2] {
-                        let config = GroupConfig::new(&[1], 7)
-                            .with_precision(precision)
-                            .with_rounding(rounding)
-                            .with_optimizer(optimizer);
-                        run(context, 20 + n as u64, &config, n, &mut seen);
-                    }
-                }
-            }
-        }
-        let codes = &seen.codes;
-        eprintln!("{} of {} written codes differ, each by one", codes.different, codes.written);
-        assert!(
-            seen.changed > 0 && seen.kept > 500 && seen.clean > 500 && seen.published > 500 && codes.written > 100_000,
-            "{seen:?}"
-        );
-        assert!(codes.different * 10_000 <= codes.written, "more than 1 in 10^4: {seen:?}");
+pub(crate) fn lists_of_several_blocks() {
+    each("lists of several blocks", [4], |case, mut source, [n]| {
+        let n = [2047u32, 2048, 2049, 5000][n];
+        let config = GroupConfig::new(&[15_000], 1).with_precision(Precision::Fp32).with_cache_rows(0);
+        let layout = layout_of(&config);
+        let shard = Shard { first_row: 5000, rows: 5000, rows_each: 5000, phases: Shard::UNPACK, ..Shard::default() };
+        let rows = distinct_rows(&mut source, n as usize, 15_000);
+        let places = (layout.slots()..).zip(rows);
+        let moves: Vec<Move> = places.map(|(place, row)| Move { place, row, victim: NONE, flags: 0 }).collect();
+        let bindings = [
+            words(&params(&config, &layout, TRAIN, 0)),
+            words(&shard),
+            words(&step(&mut source, 1, &[(count::MOVES, n)])),
+            guarded(&moves),
+            guarded(&some_records(&mut source, &layout, 5000)),
+            guarded(&slot_rows(&layout, 1, || vec![0.0])),
+            guarded(&slot_rows(&layout, n as usize, || vec![7.0])),
+            guarded(&ways(&mut source, 1, 900, 8, 0.9)),
+            guarded(&tables(&mut source, &config.tables, 1)),
+        ];
+        check(case, "exchange", &bindings, 1, &[], mirror);
     });
 }
 

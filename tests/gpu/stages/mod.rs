@@ -1,52 +1,20 @@
 //! Each stage alone, on random valid inputs, against its mirror in `src/cpu/stages/`.
 //!
-//! A test lays out the bindings of one dispatch as words. [`check`] runs the kernel on one copy and the mirror on
-//! another, and compares every binding, read-only ones included. Arrays end in guard words that neither side may touch.
+//! A test draws pairwise settings from the run's seed ([`each`]) and lays out the bindings of one dispatch as words. [`check`] runs the kernel on one
+//! copy and the mirror on another, and compares every binding, read-only ones included. Arrays end in guard words that neither side may touch.
 
-mod admit;
-mod arrange;
-mod assign;
-mod begin;
-mod claim;
-mod collect;
-mod combine;
+mod admission;
+mod backward;
 pub(crate) mod exchange;
-mod gather;
 mod grid;
-mod grid_gradient;
-mod halves;
-mod heads;
-mod histogram;
-mod inspect;
-mod linearize;
-mod locate;
-mod merge;
-mod probe;
-mod rescale;
-mod reset;
-mod robe;
-mod robe_blocks;
-mod robe_covered;
-mod robe_decode;
-mod robe_gather;
-mod robe_gradient;
-mod robe_hash;
-mod robe_keys;
-mod robe_merge;
-mod robe_runs;
-mod robe_scatter;
-mod robe_step;
-mod robe_update;
-mod robe_weight_gradient;
-mod scan;
-pub(crate) mod scatter;
-mod segments;
-mod send;
-mod sort_small;
-mod touch;
-mod update;
-mod wanted;
-mod weight_gradient;
+mod lookup;
+pub(crate) mod robe;
+mod robe_stages;
+mod rows;
+mod scaler;
+pub(crate) mod sort;
+
+use std::{cell::Cell, fmt};
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use hotrow::internals;
@@ -61,10 +29,16 @@ use hotrow::{
         shader::{self, Access, Kernel},
     },
 };
-use rand::{RngExt, SeedableRng, seq::SliceRandom as _};
+use hotrow_harness::{
+    device::{again, options, with_gpu},
+    pairwise::pairwise,
+    seed_for,
+};
+use rand::{
+    RngExt, SeedableRng,
+    seq::{IndexedRandom as _, SliceRandom as _},
+};
 use rand_pcg::Pcg64;
-
-use hotrow_harness::device::{again, options, with_gpu};
 
 macro_rules! named {
     ($($stage:ident::$test:ident),* $(,)?) => { &[$((concat!(stringify!($stage), "::", stringify!($test)), $stage::$test)),*] };
@@ -72,57 +46,41 @@ macro_rules! named {
 
 /// Every test of a stage by its name, for devices other than the one of all tests.
 pub(crate) const ALL: &[(&str, fn())] = named![
-    admit::lru_matches_the_mirror,
-    admit::lfu_matches_the_mirror,
-    admit::lfu_refuses_the_equal,
-    admit::pinned_ways_are_not_taken,
-    arrange::matches_the_mirror,
-    assign::matches_the_mirror,
-    begin::matches_the_mirror,
-    claim::matches_the_mirror,
-    collect::matches_the_mirror,
-    combine::matches_the_mirror,
-    exchange::matches_the_mirror,
+    admission::claim,
+    admission::admit,
+    admission::locate,
+    admission::collect_and_reset,
+    backward::arrange,
+    backward::merge_and_combine,
+    backward::update,
+    exchange::exchange,
     exchange::lists_of_several_blocks,
-    gather::matches_the_mirror,
-    grid::matches_the_mirror,
-    grid_gradient::matches_the_mirror,
-    halves::matches_the_mirror,
-    heads::matches_the_mirror,
-    histogram::matches_the_mirror,
-    inspect::matches_the_mirror,
-    linearize::matches_the_mirror,
-    linearize::the_first_offender_wins,
-    locate::matches_the_mirror,
-    merge::matches_the_mirror,
-    probe::matches_the_mirror,
-    probe::every_way_is_found,
-    rescale::matches_the_mirror_bit_for_bit,
-    reset::matches_the_mirror,
-    robe_blocks::matches_the_mirror_dense_and_sparse,
-    robe_covered::matches_the_mirror,
-    robe_decode::matches_the_mirror,
-    robe_gather::matches_the_mirror,
-    robe_gradient::matches_the_mirror,
-    robe_hash::matches_the_mirror,
-    robe_keys::matches_the_mirror,
-    robe_merge::matches_the_mirror,
-    robe_runs::matches_the_mirror,
-    robe_scatter::matches_the_mirror,
-    robe_step::matches_the_mirror,
-    robe_update::matches_the_mirror_dense_and_sparse,
-    robe_update::many_starts_match_the_mirror,
-    robe_weight_gradient::matches_the_mirror,
-    scan::matches_the_mirror,
-    scan::the_sum_is_exclusive,
-    scatter::matches_the_mirror,
-    segments::matches_the_mirror,
-    send::matches_the_mirror,
-    sort_small::matches_the_mirror,
-    touch::matches_the_mirror,
-    update::matches_the_mirror,
-    wanted::matches_the_mirror,
-    weight_gradient::matches_the_mirror,
+    grid::grid_and_grid_gradient,
+    lookup::linearize,
+    lookup::begin,
+    lookup::probe,
+    lookup::touch,
+    lookup::gather,
+    lookup::weight_gradient,
+    lookup::halves,
+    robe_stages::robe_hash,
+    robe_stages::robe_keys,
+    robe_stages::robe_gather_and_robe_decode,
+    robe_stages::robe_weight_gradient,
+    robe_stages::robe_merge_to_robe_gradient,
+    robe_stages::robe_update_and_robe_blocks,
+    robe_stages::many_starts,
+    robe_stages::robe_scatter,
+    robe_stages::robe_step,
+    rows::assign,
+    rows::send,
+    rows::wanted,
+    scaler::inspect,
+    scaler::rescale,
+    sort::histogram_and_scatter,
+    sort::scan,
+    sort::heads_and_segments,
+    sort::sort_small,
 ];
 
 /// Fills the guard words behind every array. As an index it is far out of range, as a float it is close to 0.
@@ -131,6 +89,9 @@ const GUARD: u32 = 0xa5a5_a5a5;
 pub(crate) const TRAIN: u32 = 0;
 pub(crate) const FROZEN: u32 = 1;
 pub(crate) const ROWS: u32 = 2;
+
+/// Dims with every number of lanes that share a row, and those beside them.
+pub(crate) const DIMS: [&[u32]; 5] = [&[1, 2, 3], &[4, 5, 31], &[63, 64, 65], &[100, 128, 130], &[200, 260]];
 
 /// The comparison of a binding's words.
 #[derive(Clone, Copy, Debug)]
@@ -186,12 +147,57 @@ pub(crate) fn kernel(name: &str) -> &'static Kernel {
     internals::kernels().iter().find(|kernel| kernel.name == name).unwrap_or_else(|| panic!("no stage {name}"))
 }
 
+/// One case of a test.
+pub(crate) struct Case<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) seed: u64,
+    test: &'a str,
+    setting: &'a [usize],
+    /// How the device gets the cache, the shared array and the records, if the stage binds them: whole, in two or three windows, in three shards.
+    pieces: usize,
+    /// Number of words that kernels have changed.
+    changed: Cell<usize>,
+}
+
+impl fmt::Display for Case<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, seed {}, setting {:?}, pieces {}", self.test, self.seed, self.setting, self.pieces)
+    }
+}
+
+/// Runs `case` with pairwise settings of factors with so many values each, on the device of all tests or with at most three workgroups in x, so that
+/// small inputs fill a second dimension.
+pub(crate) fn each<const N: usize>(test: &str, sizes: [usize; N], case: impl FnMut(&Case<'_>, Pcg64, [usize; N])) {
+    with_gpu(|context| {
+        let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
+        each_on(&[context.clone(), narrow], test, sizes, case);
+    });
+}
+
+/// Runs `case` with pairwise settings on some of `contexts`.
+pub(crate) fn each_on<const N: usize>(
+    contexts: &[Context],
+    test: &str,
+    sizes: [usize; N],
+    mut case: impl FnMut(&Case<'_>, Pcg64, [usize; N]),
+) {
+    let first = seed_for(test);
+    let mut changed = 0;
+    let settings = pairwise(&mut rng(first), &[&sizes[..], &[4, contexts.len()]].concat());
+    for (seed, setting) in (first..).zip(&settings) {
+        let (mine, device) = setting.split_at(N);
+        let (pieces, context) = (device[0], &contexts[device[1]]);
+        let one = Case { context, seed, test, setting: mine, pieces, changed: Cell::new(0) };
+        case(&one, rng(seed), mine.try_into().expect("N factors"));
+        changed += one.changed.get();
+    }
+    assert!(changed > 0, "{test}: no kernel changed a word");
+}
+
 /// The bindings after the kernel (`found`) and after the mirror (`wanted`).
 pub(crate) struct Run {
     pub(crate) found: Vec<Vec<u32>>,
     pub(crate) wanted: Vec<Vec<u32>>,
-    /// Number of words that the kernel changed; a test checks that there are some.
-    pub(crate) changed: usize,
 }
 
 /// The same bindings with the records in `shards` shards. `None` if the stage binds no records.
@@ -217,58 +223,43 @@ fn windowed(kernel: &Kernel, bindings: &[Vec<u32>], windows: u32) -> Option<Vec<
 }
 
 /// Runs stage `name` on the device and `mirror` on the host, and compares all bindings. `rules` lists the bindings that are not compared
-/// bit for bit. A stage that binds the cache or a shared array runs again with several windows, one that binds records with three shards.
-pub(crate) fn check(
-    context: &Context,
+/// bit for bit.
+pub(crate) fn check<const N: usize>(
+    case: &Case<'_>,
     name: &str,
-    case: &str,
-    bindings: &[Vec<u32>],
+    bindings: &[Vec<u32>; N],
     groups: u32,
     rules: &[(&str, Like)],
-    mirror: impl FnOnce(&mut [Vec<u32>]),
+    mirror: impl FnOnce(&mut [Vec<u32>; N]),
 ) -> Run {
     let kernel = kernel(name);
-    assert_eq!(bindings.len(), kernel.bindings.len(), "{name}");
+    assert_eq!(N, kernel.bindings.len(), "{name}");
     assert!(rules.iter().all(|(rule, _)| kernel.bindings.iter().any(|(_, binding)| binding == rule)), "{name}");
-    let found = match context.run_stage(kernel, bindings, groups) {
-        Ok(found) => found,
-        Err(error) => panic!("{name}, {case}: {error}"),
+    let windows = case.context.caps().choose_windows();
+    let cut = match case.pieces as u32 {
+        pieces @ 1..=2 if pieces < windows => windowed(kernel, bindings, pieces + 1),
+        3 if windows >= 3 => sharded(kernel, bindings, 3),
+        _ => None,
     };
-    let mut wanted = bindings.to_vec();
+    let run = case.context.run_stage(kernel, cut.as_deref().unwrap_or(bindings), groups);
+    let found = run.unwrap_or_else(|error| panic!("{case}, {name}: {error}"));
+    let mut wanted = bindings.clone();
     mirror(&mut wanted);
-    let like_of = |binding| rules.iter().find(|(rule, _)| *rule == binding).map_or(Like::Bits, |&(_, like)| like);
-    let several = (2..=context.caps().choose_windows().min(3)).flat_map(|number| {
-        let windows = windowed(kernel, bindings, number).map(|bindings| (format!("{number} windows"), bindings));
-        let shards = (number == 3)
-            .then(|| sharded(kernel, bindings, number))
-            .flatten()
-            .map(|bindings| (format!("{number} shards"), bindings));
-        windows.into_iter().chain(shards)
-    });
-    for (cut, bindings) in several {
-        let found =
-            context.run_stage(kernel, &bindings, groups).unwrap_or_else(|error| panic!("{name}, {case}: {error}"));
-        for (i, (access, binding)) in kernel.bindings.iter().enumerate() {
-            if *access == Access::Uniform {
-                continue;
-            }
-            if let Err(difference) = same(binding, &found[i], &wanted[i], like_of(*binding)) {
-                panic!("{name}, {case}, {cut}: {difference}");
-            }
-        }
-    }
     for (i, (access, binding)) in kernel.bindings.iter().enumerate() {
-        let like = like_of(*binding);
-        if let Err(difference) = same(binding, &found[i], &wanted[i], like) {
-            panic!("{name}, {case}: {difference}");
+        if cut.is_some() && *access == Access::Uniform {
+            continue;
         }
-        if *access == Access::ReadWrite && !matches!(like, Like::Elsewhere) {
-            spoiled(&found[i], &wanted[i], like);
+        let like = rules.iter().find(|(rule, _)| rule == binding).map_or(Like::Bits, |&(_, like)| like);
+        same(binding, &found[i], &wanted[i], like).unwrap_or_else(|error| panic!("{case}, {name}: {error}"));
+        if *access == Access::ReadWrite {
+            let differ = found[i].iter().zip(&bindings[i]).filter(|(a, b)| a != b).count();
+            case.changed.set(case.changed.get() + differ);
+            if !matches!(like, Like::Elsewhere) {
+                spoiled(&found[i], &wanted[i], like);
+            }
         }
     }
-    let words = |arrays: &[Vec<u32>]| arrays.concat();
-    let changed = words(&found).iter().zip(words(bindings)).filter(|&(&a, b)| a != b).count();
-    Run { found, wanted, changed }
+    Run { found, wanted: wanted.to_vec() }
 }
 
 /// Checks that the comparison notices a wrong first, middle or last word of the mirror's result.
@@ -281,12 +272,9 @@ fn spoiled(found: &[u32], wanted: &[u32], like: Like) {
     }
 }
 
-/// Runs `test` on the device, then again with at most three workgroups in x, so that small inputs fill a second dimension.
-pub(crate) fn on_each(test: impl Fn(&Context)) {
-    with_gpu(|context| {
-        test(context);
-        test(&again(&options().rank(RankBody::Portable).max_groups(3)));
-    });
+/// One of `values`, drawn at random.
+pub(crate) fn one_of<T: Copy>(source: &mut Pcg64, values: &[T]) -> T {
+    *values.choose(source).expect("some values")
 }
 
 pub(crate) fn rng(seed: u64) -> Pcg64 {
@@ -527,15 +515,44 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
     (segment, targets)
 }
 
+/// Every stage is checked in a file, and every test is in the list for other devices.
 #[test]
-fn every_stage_has_a_file() {
-    let stages: Vec<&str> = internals::kernels().iter().map(|kernel| kernel.name).collect();
-    let text = include_str!("mod.rs");
-    let missing =
-        |line: fn(&str) -> String| -> Vec<_> { stages.iter().filter(|stage| !text.contains(&line(stage))).collect() };
-    assert!(missing(|stage| format!("mod {stage};")).is_empty(), "{:?}", missing(|stage| format!("mod {stage};")));
-    let listed = |stage: &str| format!("\n    {stage}::");
-    assert!(missing(listed).is_empty(), "not in ALL: {:?}", missing(listed));
+fn every_stage_is_checked() {
+    let files = [
+        ("admission", include_str!("admission.rs")),
+        ("backward", include_str!("backward.rs")),
+        ("exchange", include_str!("exchange.rs")),
+        ("grid", include_str!("grid.rs")),
+        ("lookup", include_str!("lookup.rs")),
+        ("robe_stages", include_str!("robe_stages.rs")),
+        ("rows", include_str!("rows.rs")),
+        ("scaler", include_str!("scaler.rs")),
+        ("sort", include_str!("sort.rs")),
+    ];
+    let checked = |stage: &str| files.iter().any(|(_, text)| text.contains(&format!("\"{stage}\"")));
+    let unchecked: Vec<_> =
+        internals::kernels().iter().map(|kernel| kernel.name).filter(|name| !checked(name)).collect();
+    assert!(unchecked.is_empty(), "no test names {unchecked:?}");
+    let list = include_str!("mod.rs");
+    for (file, text) in files {
+        for after in text.split("#[test]\npub(crate) fn ").skip(1) {
+            let entry = format!("    {file}::{},", after.split('(').next().unwrap());
+            assert!(list.contains(&entry), "not in ALL: {entry}");
+        }
+    }
+}
+
+#[test]
+fn every_pair_comes_in_few_settings() {
+    let sizes = [9, 5, 4, 2, 2, 3];
+    let settings = pairwise(&mut rng(seed_for("pairwise")), &sizes);
+    assert!((45..=60).contains(&settings.len()), "{} settings", settings.len());
+    for b in 1..sizes.len() {
+        for a in 0..b {
+            let pairs: std::collections::BTreeSet<_> = settings.iter().map(|it| (it[a], it[b])).collect();
+            assert_eq!(pairs.len(), sizes[a] * sizes[b], "factors {a} and {b}");
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,11 @@ use hotrow::{
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
-use super::{TRAIN, floats, gradients, guarded, layout_of, merge::CHUNK, params, words};
+use super::{
+    TRAIN,
+    backward::{CHUNK, LENGTHS, lengths},
+    floats, gradients, guarded, layout_of, one_of, params, words,
+};
 
 /// Dim, chunk and weights: rows of one chunk and of several, with and without a shorter last chunk; arrays that one chunk fills.
 pub(super) const SHAPES: [[u32; 3]; 9] = [
@@ -22,7 +26,7 @@ pub(super) const SHAPES: [[u32; 3]; 9] = [
     [130, 50, 2_038_074_743],
 ];
 
-pub(super) fn robe([dim, chunk, weights]: [u32; 3]) -> Robe {
+pub(crate) fn robe([dim, chunk, weights]: [u32; 3]) -> Robe {
     let chunks = dim.div_ceil(chunk);
     let starts = weights - chunk + 1;
     let tail = dim - (chunks - 1) * chunk;
@@ -51,7 +55,7 @@ pub(super) fn robe([dim, chunk, weights]: [u32; 3]) -> Robe {
 }
 
 /// `robe` with its weights packed in blocks.
-pub(super) fn packed(precision: Precision, block: u32, robe: Robe) -> Robe {
+pub(crate) fn packed(precision: Precision, block: u32, robe: Robe) -> Robe {
     let bits = precision.bits();
     let block_words = block * bits / 32 + if precision.is_integer() { 2 } else { 0 };
     let mut robe = Robe { block, block_words, ..robe };
@@ -75,7 +79,7 @@ fn words_of(bits: u32, robe: &Robe) -> usize {
 }
 
 /// The same array with states of `bits` bits for `optimizer`.
-pub(super) fn with_states(bits: u32, optimizer: Optimizer, robe: Robe) -> Robe {
+pub(crate) fn with_states(bits: u32, optimizer: Optimizer, robe: Robe) -> Robe {
     let each = states_each(optimizer);
     let header = u32::from(bits == 8 && each > 0);
     let marks = u32::from(optimizer.weight_decay != 0.0 || optimizer.kind.has_moments());
@@ -120,7 +124,7 @@ pub(super) fn states(source: &mut Pcg64, optimizer: Optimizer, robe: &Robe) -> V
             // The largest values of a block are about 2, 64 or 2^-20.
             let mut words = vec![0; (blocks * robe.state_words) as usize];
             for (block, words) in (0..).zip(words.chunks_exact_mut(robe.state_words as usize)) {
-                words[0] = [903 << 16 | 769, 943 << 16 | 809, 735 << 16 | 601][source.random_range(0..3)];
+                words[0] = one_of(source, &[903 << 16 | 769, 943 << 16 | 809, 735 << 16 | 601]);
                 let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words[1..]);
                 for (i, byte) in (0..).zip(bytes) {
                     let code = if block * robe.block + i % robe.block < robe.weights { source.random() } else { 0 };
@@ -133,14 +137,16 @@ pub(super) fn states(source: &mut Pcg64, optimizer: Optimizer, robe: &Robe) -> V
     }
 }
 
-/// Compares INT8 states by value: one state in `every`, and two more, may be the neighbouring value.
-pub(super) fn alike_states(
-    robe: &Robe,
-    moments: bool,
-    found: &[u32],
-    wanted: &[u32],
-    every: usize,
-) -> Result<(), String> {
+/// A number of values, and how many of them are neighbours of the wanted ones.
+type Apart = (usize, usize);
+
+/// One value in `every`, and twelve more, may be the neighbouring one: if one in five times as many is, the chance of an alarm is below 10^-9.
+pub(super) fn few((all, others): Apart, every: usize) -> Result<(), String> {
+    if others > all / every + 12 { Err(format!("{others} of {all} values")) } else { Ok(()) }
+}
+
+/// Compares INT8 states by value.
+pub(crate) fn alike_states(robe: &Robe, moments: bool, found: &[u32], wanted: &[u32]) -> Result<Apart, String> {
     if found.len() != wanted.len() {
         return Err(format!("{} words for {}", found.len(), wanted.len()));
     }
@@ -153,17 +159,8 @@ pub(super) fn alike_states(
                 let signed = moments && i < robe.block as usize;
                 let base = if signed { words[0] >> 16 } else { words[0] & 0xffff };
                 let (magnitude, sign) = if signed { (byte & 127, byte >> 7) } else { (byte, 0) };
-                let value = f32::from_bits((base + u32::from(magnitude)) << 20);
-                (
-                    if magnitude == 0 {
-                        0.0
-                    } else if sign == 1 {
-                        -value
-                    } else {
-                        value
-                    },
-                    f32::from_bits((base + 1) << 20),
-                )
+                let [value, step] = [u32::from(magnitude), 1].map(|code| f32::from_bits((base + code) << 20));
+                (if magnitude == 0 { 0.0 } else { value * [1.0, -1.0][usize::from(sign)] }, step)
             };
             bytes.iter().enumerate().map(value).collect::<Vec<_>>()
         });
@@ -175,7 +172,7 @@ pub(super) fn alike_states(
             others += usize::from(a != b);
         }
     }
-    if others > states / every + 2 { Err(format!("{others} of {states} states")) } else { Ok(()) }
+    Ok((states, others))
 }
 
 /// Stored weights, with scales and values that neither unpacking nor a step by a power of two rounds.
@@ -208,8 +205,8 @@ pub(super) fn kept(source: &mut Pcg64, bits: u32, robe: &Robe) -> Vec<u32> {
     }
 }
 
-/// Compares packed words: one code in `every`, and two more, may be the neighbouring code. Scales and biases must be close.
-pub(super) fn alike(bits: u32, robe: &Robe, found: &[u32], wanted: &[u32], every: usize) -> Result<(), String> {
+/// Compares packed words. Scales and biases must be close.
+pub(crate) fn alike(bits: u32, robe: &Robe, found: &[u32], wanted: &[u32]) -> Result<Apart, String> {
     let header = if bits <= 8 { 2 } else { 0 };
     let mask = (1u32 << bits) - 1;
     let (mut codes, mut others) = (0, 0);
@@ -235,7 +232,7 @@ pub(super) fn alike(bits: u32, robe: &Robe, found: &[u32], wanted: &[u32], every
             }
         }
     }
-    if others > codes / every + 2 { Err(format!("{others} of {codes} codes")) } else { Ok(()) }
+    Ok((codes, others))
 }
 
 /// Number of invocations that share a row of `floats` floats.
@@ -249,66 +246,80 @@ pub(super) fn hashes(source: &mut Pcg64, n: usize) -> Vec<u32> {
     (0..n).map(hash).collect()
 }
 
-/// Sorted chunks as a backward reads them.
-pub(super) struct Chunks {
+/// A sorted backward: what its stages read.
+pub(super) struct Sorted {
+    pub(super) robe: Robe,
+    pub(super) params: Params,
     pub(super) segment: Vec<u32>,
     pub(super) targets: Vec<Target>,
     /// The first gradient and the coefficient of each chunk.
     pub(super) accesses: Vec<[u32; 2]>,
+    /// FP32 gradients of the outputs.
+    pub(super) grads: Vec<f32>,
+    /// Partial sums, as `robe_merge` leaves them.
+    pub(super) scratch: Vec<f32>,
+    half: bool,
 }
 
-/// Chunks of `outputs` outputs at distinct ascending starts, `lengths[i]` at the i-th start; fewer starts if the array lacks room.
-/// Coefficients are powers of two, so that the bits of a sum show its order.
-pub(super) fn chunks(source: &mut Pcg64, robe: &Robe, lengths: &[u32], outputs: u32) -> Chunks {
-    let side_by_side = robe.chunk * lengths.len() as u32;
-    let mut starts: Vec<u32> = match robe.starts > side_by_side.max(1000) && source.random_bool(0.5) {
-        true => lengths.iter().map(|_| source.random_range(0..robe.starts)).collect(),
-        // Starts side by side, up to the end of the array.
-        false => (robe.starts - robe.starts.min(lengths.len() as u32)..robe.starts).collect(),
-    };
-    starts.sort_unstable();
-    starts.dedup();
-    let (segment, targets) =
-        super::targets_of(&lengths[..starts.len()], &starts.iter().map(|&start| (start, start)).collect::<Vec<_>>());
-    let accesses = segment.iter().map(|_| {
-        let coefficient: f32 = [0.5, -1.0, 2.0, 4.0][source.random_range(0..4)];
-        let first = source.random_range(0..outputs) * robe.dim + source.random_range(0..robe.chunks) * robe.chunk;
-        [first, coefficient.to_bits()]
-    });
-    let accesses = accesses.collect();
-    Chunks { segment, targets, accesses }
+impl Sorted {
+    /// Chunks at distinct ascending starts, `lengths[i]` at the i-th start; fewer starts if the array lacks room. Coefficients are powers of
+    /// two, so that the bits of a sum show its order.
+    pub(super) fn new(source: &mut Pcg64, lengths: &[u32], robe: Robe, half: bool) -> Self {
+        let outputs = source.random_range(1..20);
+        let side_by_side = robe.chunk * lengths.len() as u32;
+        let mut starts: Vec<u32> = match robe.starts > side_by_side.max(1000) && source.random_bool(0.5) {
+            true => lengths.iter().map(|_| source.random_range(0..robe.starts)).collect(),
+            // Starts side by side, up to the end of the array.
+            false => (robe.starts - robe.starts.min(lengths.len() as u32)..robe.starts).collect(),
+        };
+        starts.sort_unstable();
+        starts.dedup();
+        let rows: Vec<_> = starts.iter().map(|&start| (start, start)).collect();
+        let (segment, mut targets) = super::targets_of(&lengths[..starts.len()], &rows);
+        let inverse: f32 = one_of(source, &[1.0, 0.5, 2f32.powi(-10)]);
+        targets[0].end = inverse.to_bits();
+        let access = |_| {
+            let coefficient: f32 = one_of(source, &[0.5, -1.0, 2.0, 4.0]);
+            let first = source.random_range(0..outputs) * robe.dim + source.random_range(0..robe.chunks) * robe.chunk;
+            [first, coefficient.to_bits()]
+        };
+        let accesses = segment.iter().map(access).collect();
+        let pooling = one_of(source, &[Pooling::Sum, Pooling::None, Pooling::Mean]);
+        let config = GroupConfig::new(&[1500], robe.dim).with_pooling(pooling);
+        let width = robe.reach + 1;
+        let params = Params {
+            dim: width,
+            lanes: lanes(width),
+            weighted: source.random_range(0..2),
+            half_grads: u32::from(half),
+            ..params(&config, &layout_of(&config), TRAIN, 2)
+        };
+        let grads = floats(source, (outputs * robe.dim) as usize, 1.0 / inverse);
+        let mut scratch = floats(source, (2 * (segment.len() as u32).div_ceil(CHUNK) * width) as usize, 1.0);
+        // The word behind a partial row's sums says whether any of its chunks reaches the last weight.
+        scratch
+            .chunks_exact_mut(width as usize)
+            .for_each(|row| row[width as usize - 1] = source.random_range(0..2) as f32);
+        Self { robe, params, segment, targets, accesses, grads, scratch, half }
+    }
+
+    /// The first bindings of the stages behind `robe_merge`: params, robe, targets, accesses, gradients, scratch.
+    pub(super) fn bindings(&self) -> [Vec<u32>; 6] {
+        let (params, robe) = (words(&self.params), words(&self.robe));
+        let (targets, accesses, scratch) = (guarded(&self.targets), guarded(&self.accesses), guarded(&self.scratch));
+        [params, robe, targets, accesses, gradients(&self.grads, self.half), scratch]
+    }
 }
 
-/// The bindings of the last stage of a sorted backward: params, robe, targets, accesses, gradients, scratch.
-pub(super) fn due(source: &mut Pcg64, lengths: &[u32], shape: [u32; 3]) -> (Robe, [Vec<u32>; 6]) {
-    let robe = robe(shape);
-    let outputs = source.random_range(1..20);
-    let half = source.random_bool(0.4);
-    let mut sorted = chunks(source, &robe, lengths, outputs);
-    sorted.targets[0].end = 0.5f32.to_bits();
-    let pooling = [Pooling::Sum, Pooling::None, Pooling::Mean][source.random_range(0..3)];
-    let config = GroupConfig::new(&[1500], robe.dim).with_pooling(pooling);
-    let width = robe.reach + 1;
-    let tiles = (sorted.segment.len() as u32).div_ceil(CHUNK);
-    let mut scratch = floats(source, (2 * tiles * width) as usize, 1.0);
-    // The word behind a partial row's sums says whether any of its chunks reaches the last weight.
-    scratch.chunks_exact_mut(width as usize).for_each(|row| row[width as usize - 1] = source.random_range(0..2) as f32);
-    let params = Params {
-        dim: width,
-        lanes: lanes(width),
-        weighted: source.random_range(0..2),
-        half_grads: u32::from(half),
-        ..params(&config, &layout_of(&config), TRAIN, 0)
-    };
-    let bindings = [
-        words(&params),
-        words(&robe),
-        guarded(&sorted.targets),
-        guarded(&sorted.accesses),
-        gradients(&floats(source, (outputs * robe.dim) as usize, 1.0), half),
-        guarded(&scratch),
-    ];
-    (robe, bindings)
+/// Number of kinds of [`some_lengths`].
+pub(super) const SOME: usize = LENGTHS + 3;
+
+/// Lengths as cached tables have them, or many starts of one chunk.
+pub(super) fn some_lengths(source: &mut Pcg64, kind: usize) -> Vec<u32> {
+    if kind < LENGTHS {
+        return lengths(source, kind);
+    }
+    vec![1; [one_of(source, &[255, 256]), 257, 3000][kind - LENGTHS]]
 }
 
 #[test]
@@ -321,13 +332,13 @@ fn other_codes_are_noticed() {
         let noticed = |change: &dyn Fn(&mut [u32])| {
             let mut wrong = right.clone();
             change(&mut wrong);
-            alike(bits, &robe, &wrong, &right, 10_000).is_err()
+            alike(bits, &robe, &wrong, &right).and_then(|apart| few(apart, 10_000)).is_err()
         };
         assert!(!noticed(&|_| {}) && noticed(&|words| words[5] ^= 2) && noticed(&|words| words[7] ^= 0x0200_0000));
         assert!(!noticed(&|words| words[5] ^= 1), "a neighbour");
-        assert!(noticed(&|words| words[2..9].iter_mut().for_each(|word| *word ^= 1)), "too many neighbours");
+        assert!(noticed(&|words| words[2..40].iter_mut().for_each(|word| *word ^= 1)), "too many neighbours");
         assert!(noticed(&|words| words[0] = 2f32.to_bits() + 100));
-        assert!(alike(bits, &robe, &right[1..], &right, 10_000).is_err());
+        alike(bits, &robe, &right[1..], &right).unwrap_err();
     }
 }
 
@@ -337,32 +348,19 @@ fn other_states_are_noticed() {
         let moments = optimizer.kind.has_moments();
         let robe = with_states(8, optimizer, packed(Precision::Fp16, 64, robe([64, 32, 1000])));
         let good = states(&mut super::rng(1), optimizer, &robe);
-        let same = |found: &[u32], every| alike_states(&robe, moments, found, &good, every);
-        same(&good, 1000).unwrap();
+        let same = |found: &[u32]| alike_states(&robe, moments, found, &good).and_then(|apart| few(apart, 1000));
+        same(&good).unwrap();
         // Two codes further; a neighbour in each word; another base; a word too few.
-        let changed = |change: &dyn Fn(usize, &mut u32)| {
+        let changes: [fn(usize, &mut u32); 3] = [
+            |i, word| *word ^= if i == 3 { 0x20 } else { 0 },
+            |i, word| *word ^= u32::from(i > 0),
+            |i, word| *word += if i == 0 { 8 | 8 << 16 } else { 0 },
+        ];
+        for change in changes {
             let mut found = good.clone();
             found.iter_mut().enumerate().for_each(|(i, word)| change(i % robe.state_words as usize, word));
-            same(&found, 1000)
-        };
-        changed(&|i, word| {
-            if i == 3 {
-                *word ^= 0x20;
-            }
-        })
-        .unwrap_err();
-        changed(&|i, word| {
-            if i > 0 {
-                *word ^= 1;
-            }
-        })
-        .unwrap_err();
-        changed(&|i, word| {
-            if i == 0 {
-                *word += 8 | 8 << 16;
-            }
-        })
-        .unwrap_err();
-        same(&good[1..], 1000).unwrap_err();
+            same(&found).unwrap_err();
+        }
+        same(&good[1..]).unwrap_err();
     }
 }

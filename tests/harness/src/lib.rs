@@ -7,6 +7,7 @@
     reason = "a failed helper is a failed test, and only tests call the helpers"
 )]
 
+pub mod arrays;
 pub mod closed_form;
 pub mod comm;
 pub mod data;
@@ -18,6 +19,7 @@ pub mod layers;
 pub mod lockstep;
 pub mod modules;
 pub mod naive;
+pub mod pairwise;
 pub mod pins;
 pub mod prefetch;
 pub mod ranks;
