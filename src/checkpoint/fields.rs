@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     checkpoint::fault,
-    config::{CounterBits, GroupConfig, Optimizer, OptimizerKind, StatePrecision, Stripe, WAYS},
+    config::{GroupConfig, Optimizer, OptimizerKind, StatePrecision, Stripe},
     error::Error,
     robe,
 };
@@ -14,7 +14,7 @@ fn rule(kind: OptimizerKind) -> String {
     kind.name().replace('-', "_")
 }
 
-/// The settings of an optimiser that files of older versions lack, as texts.
+/// The settings of an optimiser that a file has only where they are not the usual ones, as texts.
 fn settings(optimizer: &Optimizer) -> [(&'static str, String); 6] {
     let Optimizer { decoupled, beta1, beta2, own_count, clip_value, clip_norm, .. } = optimizer;
     [
@@ -27,7 +27,7 @@ fn settings(optimizer: &Optimizer) -> [(&'static str, String); 6] {
     ]
 }
 
-/// Those of the [`settings`] that are not the usual ones: a file has no others.
+/// Those of the [`settings`] that are not the usual ones.
 fn unusual(optimizer: &Optimizer) -> impl Iterator<Item = (&'static str, String)> {
     let usual = settings(&Optimizer::sgd(0.0));
     settings(optimizer).into_iter().zip(usual).filter(|(found, usual)| found != usual).map(|(found, _)| found)
@@ -164,14 +164,9 @@ impl Fields<'_> {
             rounding: self.parsed("rounding")?,
             random_bits: self.parsed("random_bits")?,
             cache_rows: self.parsed("cache_rows")?,
-            // Files of versions without a choice of ways lack this field.
-            ways: if (self.text)("ways").is_none() { WAYS } else { self.parsed("ways")? },
+            ways: self.parsed("ways")?,
             policy: self.parsed("policy")?,
-            // Files of versions without a choice of counters lack this field.
-            counter_bits: match (self.text)("counter_bits") {
-                None => CounterBits::ThirtyTwo,
-                Some(_) => self.parsed("counter_bits")?,
-            },
+            counter_bits: self.parsed("counter_bits")?,
             pooling: self.parsed("pooling")?,
             optimizer: self.optimizer()?,
             out_of_range: self.parsed("out_of_range")?,
