@@ -282,7 +282,8 @@ impl<'a> Planner<'a> {
     }
 
     /// Searches caches from no set to all sets that leave room for the smallest batch, then halves the gaps beside the cheapest, until its
-    /// neighbours with one set more and one set less have been considered, and the largest caches beside a batch of one sample more and less.
+    /// neighbours have been considered: one set more and one less, and the largest cache beside a batch of one sample more and less, and beside
+    /// batches of which an epoch takes one more and one less.
     #[must_use]
     pub fn search(&self) -> Plan {
         let split = |sets| (sets, self.split(sets));
@@ -293,8 +294,11 @@ impl<'a> Planner<'a> {
             let before = splits.range(..best).next_back();
             let after = splits.range(best.saturating_add(1)..).next();
             let between = [before, after].into_iter().flatten().map(|(&other, _)| best.midpoint(other));
-            let batch = splits[&best].batch;
-            let beside = [batch - 1, batch + 1].map(|batch| self.most_beside(batch));
+            // Among caches with as many batches the largest saves most, so the cost has steps.
+            let (batch, samples) = (splits[&best].batch, self.budget.samples);
+            let times = samples.div_ceil(batch);
+            let even = [times.max(2) - 1, times, times + 1].map(|times| samples.div_ceil(times));
+            let beside = [batch - 1, batch + 1].into_iter().chain(even).map(|batch| self.most_beside(batch));
             let new: Vec<u32> = between.chain(beside).filter(|sets| !splits.contains_key(sets)).collect();
             if new.is_empty() {
                 return Plan { more: self.more_rows(best, &splits[&best]), splits, best };
