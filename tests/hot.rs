@@ -37,15 +37,15 @@ fn step(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) {
     group.backward(&vec![0.01; out.len()]).unwrap();
 }
 
-/// Runs an epoch. Returns the counters before it, the number of batches, and how often each row was used.
-fn epoch(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) -> (Counters, u64, Ranked) {
+/// Runs an epoch. Returns the counters before it, and how often each row was used.
+fn epoch(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) -> (Counters, Ranked) {
     let before = total(group);
     let mut profile = Profile::new(&[ROWS], Counting::Exact);
     for batch in samples.chunks(BATCH) {
         profile.count_rows(batch.as_flattened()).unwrap();
         step(group, batch);
     }
-    (before, samples.len().div_ceil(BATCH) as u64, profile.ranked())
+    (before, profile.ranked())
 }
 
 #[test]
@@ -84,21 +84,20 @@ fn a_hot_batch_moves_no_row_over_the_bus() {
     assert!((counted.hot_share() - rate * rate).abs() < 0.03, "{} {rate}", counted.hot_share());
 }
 
-/// Pins what the last epoch ranked hottest in a cache of `rows` rows, and compares the counters of the next epoch with the forecast.
+/// Pins what an epoch ranked hottest in a cache of `rows` rows, and compares the counters of another epoch of the same lookups with the forecast.
 fn repin(group: &mut CpuGroup, ranked: &Ranked, rows: u32, next: &[[u32; FIELDS]]) -> f64 {
     group.pin(&[], WAYS).unwrap();
     group.resize_cache(rows).unwrap();
     let (skew, sets) = (ranked.skew().unwrap(), group.layout().sets);
     let pinned = Pinned::known(&skew, &ranked.hottest(usize::MAX), sets, WAYS);
     assert_eq!(group.pin(&pinned.rows, WAYS).unwrap(), NONE, "each finds a way");
-    let (before, batches, _) = epoch(group, next);
+    let (before, _) = epoch(group, next);
     let counted = total(group) - before;
-    let lookups = (BATCH * FIELDS) as u64;
-    let forecast = Forecast::batches(&skew, &pinned, [(lookups, batches)]);
-    let off = |found: u64, wanted: f64| (found as f64 - wanted) / wanted.max(1.0);
-    // Rows are among the hottest partly by chance, so newly drawn lookups hit slightly less.
-    assert!(off(counted.hits, forecast.hits.mean).abs() < 0.03, "{counted:?} {forecast:?}");
-    assert!(off(counted.unique_misses, forecast.misses.mean).abs() < 0.05, "{counted:?} {forecast:?}");
+    let forecast = Forecast::epoch(&skew, &pinned, (BATCH * FIELDS) as u64, counted.accesses);
+    let off = |found: u64, wanted: f64| (found as f64 - wanted).abs() / wanted;
+    assert!(off(counted.hits, forecast.hits.mean) < 1e-9, "{counted:?} {forecast:?}");
+    assert!(off(counted.unique_misses, forecast.misses.mean) < 0.01, "{counted:?} {forecast:?}");
+    assert!(off(counted.unique_misses, forecast.touched.mean) > 0.1, "another count is told apart");
     counted.hit_rate()
 }
 
@@ -106,13 +105,14 @@ fn repin(group: &mut CpuGroup, ranked: &Ranked, rows: u32, next: &[[u32; FIELDS]
 fn pins_follow_what_a_profile_counts() {
     const EPOCH: u32 = 20_000;
     let mut group = group(64);
-    let (_, _, first) = epoch(&mut group, &samples(EPOCH, 1, 0));
-    let small = repin(&mut group, &first, 64, &samples(EPOCH, 2, 0));
-    let large = repin(&mut group, &first, 640, &samples(EPOCH, 3, 0));
+    let (old, new) = (samples(EPOCH, 1, 0), samples(EPOCH, 2, 1000));
+    let (_, first) = epoch(&mut group, &old);
+    let small = repin(&mut group, &first, 64, &old);
+    let large = repin(&mut group, &first, 640, &old);
     assert!(large > small + 0.2, "a larger cache serves more: {small} {large}");
     // Other rows become hot: the pins of before serve few lookups, until they are chosen anew.
-    let (before, _, drifted) = epoch(&mut group, &samples(EPOCH, 4, 1000));
+    let (before, drifted) = epoch(&mut group, &new);
     assert!((total(&mut group) - before).hit_rate() < 0.2);
-    let again = repin(&mut group, &drifted, 640, &samples(EPOCH, 5, 1000));
+    let again = repin(&mut group, &drifted, 640, &new);
     assert!((again - large).abs() < 0.02, "{again} {large}");
 }
