@@ -1,6 +1,6 @@
-//! Runs with pinned rows on the CPU backend: hot batches move no rows, and applied proposals reach the predicted rates.
+//! Runs with pinned rows on the CPU backend: hot batches move no rows, and a changed choice of pinned rows reaches the predicted rates.
 
-use hotrow::scars::{Advice, Counting, HotBatches, HotRows, Kind, Profile, Proposal, Ranked, Rules, Run, Samples};
+use hotrow::scars::{Counting, Forecast, HotBatches, HotRows, Pinned, Profile, Ranked, Samples};
 use hotrow::{Counters, CpuGroup, GroupConfig, Optimizer, Policy, Precision, rng::pcg4d};
 
 const DIM: u32 = 4;
@@ -37,15 +37,15 @@ fn step(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) {
     group.backward(&vec![0.01; out.len()]).unwrap();
 }
 
-/// Runs an epoch. Returns the counters before it, the number of batches, and how often each row was used.
-fn epoch(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) -> (Counters, u64, Ranked) {
+/// Runs an epoch. Returns the counters before it, and how often each row was used.
+fn epoch(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) -> (Counters, Ranked) {
     let before = total(group);
     let mut profile = Profile::new(&[ROWS], Counting::Exact);
     for batch in samples.chunks(BATCH) {
         profile.count_rows(batch.as_flattened()).unwrap();
         step(group, batch);
     }
-    (before, samples.len().div_ceil(BATCH) as u64, profile.ranked())
+    (before, profile.ranked())
 }
 
 #[test]
@@ -60,26 +60,22 @@ fn a_hot_batch_moves_no_row_over_the_bus() {
     assert_eq!(pinned.len() + left_out.len(), 400);
 
     let hot = HotRows::new(&pinned);
-    let mut batches =
-        HotBatches::new(samples.iter().copied(), BATCH, |sample| hot.has_all(sample.iter().copied())).shuffled(500, 7);
+    let mut batches = HotBatches::new(samples.iter().copied(), BATCH, |sample| hot.has_all(sample.iter().copied()));
     let mut counted = Samples::default();
     for batch in batches.by_ref() {
         let before = total(&mut group);
         step(&mut group, &batch.samples);
         let moved = total(&mut group) - before;
-        match batch.kind {
-            Kind::Hot => {
-                assert_eq!((moved.bus_bytes(), moved.unique_misses), (0, 0), "nothing crosses");
-                assert_eq!(moved.hits, moved.accesses, "all of it hits");
-                assert_eq!(moved.accesses as usize, FIELDS * batch.samples.len());
-                counted.hot += batch.samples.len() as u64;
-            }
+        if batch.hot {
+            assert_eq!((moved.bus_bytes(), moved.unique_misses), (0, 0), "nothing crosses");
+            assert_eq!(moved.hits, moved.accesses, "all of it hits");
+            assert_eq!(moved.accesses as usize, FIELDS * batch.samples.len());
+            counted.hot += batch.samples.len() as u64;
+        } else {
             // A normal sample has a row that must be read and written.
-            Kind::Normal => {
-                assert!(moved.bytes_read > 0 && moved.bytes_read == moved.bytes_written, "{moved:?}");
-                assert_eq!(moved.bytes_read, moved.unique_misses * group.layout().stride());
-                counted.normal += batch.samples.len() as u64;
-            }
+            assert!(moved.bytes_read > 0 && moved.bytes_read == moved.bytes_written, "{moved:?}");
+            assert_eq!(moved.bytes_read, moved.unique_misses * group.layout().stride());
+            counted.normal += batch.samples.len() as u64;
         }
     }
     assert_eq!((counted, counted.hot + counted.normal), (batches.samples(), 6000));
@@ -88,141 +84,35 @@ fn a_hot_batch_moves_no_row_over_the_bus() {
     assert!((counted.hot_share() - rate * rate).abs() < 0.03, "{} {rate}", counted.hot_share());
 }
 
-/// Runs an epoch and asks for a proposal.
-fn propose(group: &mut CpuGroup, samples: &[[u32; FIELDS]], rules: &Rules) -> Proposal {
-    let (before, batches, ranked) = epoch(group, samples);
-    let run = Run::of(group, before, batches, &ranked, WAYS, true).unwrap();
-    let proposal = run.propose(rules).unwrap();
-    // The model's figures for the present pins must equal the counted figures.
-    let (measured, now) = (proposal.measured, proposal.now);
-    assert!(agrees(measured.hit_rate, now.hit_rate, 1e-9), "{measured:?} {now:?}");
-    assert!(agrees(measured.bytes, now.bytes, 0.01), "{measured:?} {now:?}");
-    proposal
-}
-
-fn agrees(a: f64, b: f64, within: f64) -> bool {
-    (a - b).abs() <= within * a.abs().max(b.abs())
-}
-
-/// The same samples in another order: the next epoch of the same data.
-fn shuffled(samples: &[[u32; FIELDS]]) -> Vec<[u32; FIELDS]> {
-    let all = samples.len();
-    HotBatches::new(samples.iter().copied(), all, |_| true).shuffled(all, 3).flat_map(|batch| batch.samples).collect()
-}
-
-/// Applies a proposal, runs the next epoch and compares its figures, then runs an epoch of newly drawn accesses.
-fn keeps_its_promise(group: &mut CpuGroup, proposal: &Proposal, last: &[[u32; FIELDS]], anew: &[[u32; FIELDS]]) {
-    let record = group.layout().stride() as f64;
-    assert_eq!(proposal.apply(group, WAYS).unwrap(), NONE);
-    let mut pinned = group.pinned().unwrap();
-    pinned.sort_unstable();
-    let mut wanted = proposal.rows.clone();
-    wanted.sort_unstable();
-    assert_eq!(pinned, wanted);
-    let mut counted = |samples: &[_]| {
-        let (before, batches, _) = epoch(group, samples);
-        let counted = total(group) - before;
-        (counted.hit_rate(), counted.bus_bytes() as f64 / batches as f64)
-    };
-    let (rate, bytes) = counted(&shuffled(last));
-    assert!(agrees(rate, proposal.then.hit_rate, 1e-9), "{rate} {}", proposal.reason);
-    // Within 1 %, or within a hundredth of a record where hardly any record crosses the bus.
-    let few = (bytes - proposal.then.bytes).abs() < 0.01 * record;
-    assert!(few || agrees(bytes, proposal.then.bytes, 0.01), "{bytes} {:?}", proposal.then);
-    assert!(!agrees(bytes, proposal.now.bytes, 0.1) || proposal.advice == Advice::Shrink, "{bytes}");
-    // The hottest rows of 40,000 accesses look slightly hotter than they are.
-    let (rate, _) = counted(anew);
-    assert!((rate - proposal.then.hit_rate).abs() < 0.02, "{rate} {}", proposal.reason);
-}
-
-const EPOCH: u32 = 20_000;
-
-#[test]
-fn without_drift_the_pins_stay() {
-    let mut group = group(512);
-    let (_, _, ranked) = epoch(&mut group, &samples(EPOCH, 1, 0));
-    group.pin(&ranked.hottest(300), WAYS).unwrap();
-    let rules = Rules::default().with_most_rows(300);
-    let proposal = propose(&mut group, &samples(EPOCH, 2, 0), &rules);
-    let pinned = group.pinned().unwrap();
-    assert_eq!((proposal.advice, &proposal.rows, proposal.moved), (Advice::Keep, &pinned, 0));
-    let before = group.snapshot().unwrap();
-    assert_eq!(proposal.apply(&mut group, WAYS).unwrap(), NONE);
-    assert_eq!(group.snapshot().unwrap(), before, "nothing was done");
+/// Pins what an epoch ranked hottest in a cache of `rows` rows, and compares the counters of another epoch of the same lookups with the forecast.
+fn repin(group: &mut CpuGroup, ranked: &Ranked, rows: u32, next: &[[u32; FIELDS]]) -> f64 {
+    group.pin(&[], WAYS).unwrap();
+    group.resize_cache(rows).unwrap();
+    let (skew, sets) = (ranked.skew().unwrap(), group.layout().sets);
+    let pinned = Pinned::known(&skew, &ranked.hottest(usize::MAX), sets, WAYS);
+    assert_eq!(group.pin(&pinned.rows, WAYS).unwrap(), NONE, "each finds a way");
+    let (before, _) = epoch(group, next);
+    let counted = total(group) - before;
+    let forecast = Forecast::epoch(&skew, &pinned, (BATCH * FIELDS) as u64, counted.accesses);
+    let off = |found: u64, wanted: f64| (found as f64 - wanted).abs() / wanted;
+    assert!(off(counted.hits, forecast.hits.mean) < 1e-9, "{counted:?} {forecast:?}");
+    assert!(off(counted.unique_misses, forecast.misses.mean) < 0.01, "{counted:?} {forecast:?}");
+    assert!(off(counted.unique_misses, forecast.touched.mean) > 0.1, "another count is told apart");
+    counted.hit_rate()
 }
 
 #[test]
-fn after_a_drift_other_rows_are_pinned() {
-    let mut group = group(512);
-    let (_, _, ranked) = epoch(&mut group, &samples(EPOCH, 1, 0));
-    group.pin(&ranked.hottest(300), WAYS).unwrap();
-    let rules = Rules::default().with_most_rows(300);
-    let proposal = propose(&mut group, &samples(EPOCH, 2, 1000), &rules);
-    assert_eq!((proposal.advice, proposal.rows.len()), (Advice::Repin, 300), "{}", proposal.reason);
-    assert!(proposal.now.hit_rate < 0.1 && proposal.then.hit_rate > 0.6, "{}", proposal.reason);
-    let unchanged = group.pinned().unwrap();
-    assert_ne!(unchanged, proposal.rows, "not before it is applied");
-    keeps_its_promise(&mut group, &proposal, &samples(EPOCH, 2, 1000), &samples(EPOCH, 3, 1000));
-    let again = propose(&mut group, &samples(EPOCH, 4, 1000), &rules);
-    assert_eq!(again.advice, Advice::Keep, "{}", again.reason);
-}
-
-#[test]
-fn a_cold_tail_is_given_up() {
-    let mut group = group(2048);
-    // 200 rows are used, and 800 rows are never looked up.
-    let few: Vec<_> = samples(EPOCH, 1, 0).into_iter().map(|rows| rows.map(|row| row % 200)).collect();
-    let pins: Vec<u32> = (0..200).chain(3000..3800).collect();
-    assert_eq!(group.pin(&pins, WAYS).unwrap(), NONE);
-    let (before, batches, ranked) = epoch(&mut group, &few);
-    let proposal =
-        Run::of(&mut group, before, batches, &ranked, WAYS, true).unwrap().propose(&Rules::default()).unwrap();
-    assert!(proposal.advice == Advice::Shrink && proposal.rows.len() <= 200, "{}", proposal.reason);
-    assert!(proposal.then.hit_rate > 0.99, "{}", proposal.reason);
-    keeps_its_promise(&mut group, &proposal, &few, &few);
-}
-
-#[test]
-fn saturated_pins_grow() {
-    let mut group = group(1024);
-    let (_, _, ranked) = epoch(&mut group, &samples(EPOCH, 1, 0));
-    group.pin(&ranked.hottest(50), WAYS).unwrap();
-    let rules = Rules::default().with_most_rows(600);
-    let proposal = propose(&mut group, &samples(EPOCH, 2, 0), &rules);
-    assert!(proposal.advice == Advice::Grow && proposal.rows.len() > 300, "{}", proposal.reason);
-    keeps_its_promise(&mut group, &proposal, &samples(EPOCH, 2, 0), &samples(EPOCH, 3, 0));
-}
-
-#[test]
-fn a_cache_is_made_larger_and_smaller() {
+fn pins_follow_what_a_profile_counts() {
+    const EPOCH: u32 = 20_000;
     let mut group = group(64);
-    let (_, _, ranked) = epoch(&mut group, &samples(EPOCH, 1, 0));
-    group.pin(&ranked.hottest(50), WAYS).unwrap();
-    let rules = Rules::default().with_most_rows(600).with_resize(true);
-    let grown = propose(&mut group, &samples(EPOCH, 2, 0), &rules);
-    assert!(grown.advice == Advice::Grow && grown.rows.len() > 300, "{}", grown.reason);
-    keeps_its_promise(&mut group, &grown, &samples(EPOCH, 2, 0), &samples(EPOCH, 3, 0));
-    assert_eq!(group.layout().slots(), grown.cache_rows);
-    // All but 40 rows grow cold.
-    let few: Vec<_> = samples(EPOCH, 4, 0).into_iter().map(|rows| rows.map(|row| row % 40)).collect();
-    let shrunk = propose(&mut group, &few, &rules);
-    assert_eq!(shrunk.advice, Advice::Shrink, "{}", shrunk.reason);
-    keeps_its_promise(&mut group, &shrunk, &few, &few);
-    assert_eq!(group.layout().slots(), shrunk.cache_rows);
-    assert!(shrunk.cache_rows <= 128 && grown.cache_rows > 400, "{} {}", shrunk.cache_rows, grown.cache_rows);
-}
-
-#[test]
-fn no_cache_is_wanted_larger_than_the_table() {
-    let mut group = group(64);
-    let even: Vec<_> = (0..EPOCH).map(|i| [i % ROWS, i * 7 % ROWS]).collect();
-    let proposal = propose(&mut group, &shuffled(&even), &Rules::default().with_resize(true));
-    assert_eq!(
-        (proposal.advice, proposal.cache_rows),
-        (Advice::Grow, ROWS.next_multiple_of(32)),
-        "{}",
-        proposal.reason
-    );
-    assert_eq!(proposal.apply(&mut group, WAYS).unwrap(), NONE);
-    assert_eq!(group.pinned().unwrap().len(), proposal.rows.len());
+    let (old, new) = (samples(EPOCH, 1, 0), samples(EPOCH, 2, 1000));
+    let (_, first) = epoch(&mut group, &old);
+    let small = repin(&mut group, &first, 64, &old);
+    let large = repin(&mut group, &first, 640, &old);
+    assert!(large > small + 0.2, "a larger cache serves more: {small} {large}");
+    // Other rows become hot: the pins of before serve few lookups, until they are chosen anew.
+    let (before, drifted) = epoch(&mut group, &new);
+    assert!((total(&mut group) - before).hit_rate() < 0.2);
+    let again = repin(&mut group, &drifted, 640, &new);
+    assert!((again - large).abs() < 0.02, "{again} {large}");
 }

@@ -174,7 +174,7 @@ fn refused(option: &str, path: &Path, kind: &str, error: &io::Error) -> Failure 
     ))
 }
 
-/// The path `STEM` followed by `ending`, such as `-quarters` or `.svg`.
+/// The path `STEM` followed by `ending`, such as `.svg`.
 pub fn with_ending(stem: &Path, ending: &str) -> PathBuf {
     let mut path = stem.as_os_str().to_owned();
     path.push(ending);

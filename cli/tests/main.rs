@@ -17,7 +17,6 @@ mod plan_dist;
 mod plan_robe;
 mod profile;
 mod reshard;
-mod scars;
 mod simulate;
 mod suite;
 mod traces;

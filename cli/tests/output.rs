@@ -33,7 +33,7 @@ fn paths_that_cannot_be_written_are_refused_before_the_work() {
         }
     }
     // A picture of the plan cannot be written.
-    fs::create_dir(folder.path().join("plan-quarters.png")).unwrap();
+    fs::create_dir(folder.path().join("plan.png")).unwrap();
     let stem = folder.path().join("plan");
     refused(&[JOBS[1], &["--plot", stem.to_str().unwrap()]].concat(), "--plot");
     assert_eq!(fs::read_to_string(file).unwrap(), "kept");
@@ -69,7 +69,7 @@ fn two_options_name_two_files() {
     #[cfg(unix)]
     same(JOBS[0], ["--json", "target"], ["--csv", "link"], "link");
     same(JOBS[0], ["--csv", "a.svg"], ["--plot", "a"], "a.svg");
-    same(JOBS[1], ["--json", "a-quarters.png"], ["--plot", "a"], "a-quarters.png");
+    same(JOBS[1], ["--json", "a.png"], ["--plot", "a"], "a.png");
     same(JOBS[3], ["--json", "a.png"], ["--plot", "a.svg"], "a.png");
     // Among a run's own files only other JSON is replaced.
     let (_, stderr) = outcome(&["bench", "--backend", "cpu", "--out", &path(""), "--json", &path("sweep.csv")], 2);

@@ -21,80 +21,60 @@ fn trace(folder: &TempDir, bag: usize) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// The arguments of a line.
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
 #[test]
 fn bad_input_is_told_by_name() {
     let folder = TempDir::new().unwrap();
     let bags = trace(&folder, 4);
-    let zipf = ["--distribution", "zipf:rows=1000,s=1"];
-    for (arguments, named) in [
-        (&["--trace", "zipf:rows=10"][..], "s"),
-        (&["--trace", "uniform:rows=10", "--distribution", "uniform:rows=10"], "--distribution"),
-        (&["--distribution", "zipf:rows=10"], "s=X"),
-        (&["--distribution", "normal:rows=10"], "half-normal"),
-        (&["--distribution", "exponential:rows=10,scale=-1"], "scale"),
-        (&["--distribution", "uniform:rows=1e10"], "4294967294"),
-        (&["--budget", "lots"], "--budget"),
-        (&["--budget", "0"], "--budget"),
-        (&["--budget", "-1"], "--budget"),
-        (&["--budget", "1KiB", "--smallest-batch", "2048"], "--budget"),
-        (&["--dim", "0"], "--dim"),
-        (&["--dim", "4,8"], "--dim"),
-        (&["--precision", "int3"], "--precision"),
-        (&["--precision", "int4,int8"], "--precision"),
-        (&["--optimizer", "rmsprop"], "--optimizer"),
-        (&["--optimizer", "sgd,adagrad"], "--optimizer"),
-        (&["--sample-bytes", "0"], "--sample-bytes"),
-        (&["--sample-bytes", "1 furlong"], "--sample-bytes"),
-        (&["--lookups", "0"], "--lookups"),
-        (&["--lookups", "nan"], "--lookups"),
-        (&["--lookups", "1.5"], "--lookups"),
-        (&["--lookups", "4", "--trace", &bags], "bags"),
-        (&["--samples", "10"], "--distribution"),
-        (&["--samples", "10", "--trace", "uniform:rows=10"], "--samples"),
-        (&["--samples", "0", zipf[0], zipf[1]], "--samples"),
-        (&["--samples", "9e15", "--lookups", "1e300", zipf[0], zipf[1]], "--samples"),
-        (&["--samples", "10", "--lookups", "2e9", "--budget", "1EiB", zipf[0], zipf[1]], "1073741824 lookups"),
-        (
-            &["--batch", "600000000", "--lookups", "2", "--samples", "1e9", "--budget", "1EiB", zipf[0], zipf[1]],
-            "--batch",
-        ),
-        (&["--smallest-batch", "0"], "--smallest-batch"),
-        (&["--smallest-batch", "1e7"], "--smallest-batch"),
-        (&["--smallest-batch", "7", "--batch", "7"], "--batch"),
-        (&["--batch", "0"], "--batch"),
-        (&["--batch", "10000000"], "--batch"),
-        (&["--batch", "7,8"], "--batch"),
-        (&["--batch-cost", "-1"], "--batch-cost"),
-        (&["--pinned-ways", "0"], "--pinned-ways"),
-        (&["--pinned-ways", "33"], "--pinned-ways"),
-        (&["--scale", "0"], "--scale"),
-        (&["--scale", "1e300"], "--scale"),
-        (&["--scale", "1e-300"], "--scale"),
-        (&["--verify-dim", "4"], "--verify"),
-        (&["--verify-batches", "4"], "--verify"),
-        (&["--verify", "--verify-dim", "0"], "--verify-dim"),
-        (&["--verify", "--verify-batches", "0"], "--verify-batches"),
-        (&["--verify", "--distribution", "uniform:rows=1e9"], "--verify"),
-        (&["memory", "--rows", "10", "--trace", "uniform:rows=10"], "--trace"),
-        (&["memory", "--rows", "10", "--budget", "1MiB"], "--budget"),
-        (&["memory", "--rows", "10", "--verify"], "--verify"),
-        (&["memory", "--rows", "10", "--plot", "plan"], "--plot"),
-        (&["memory", "--rows", "10", "--chunk", "8"], "--compression"),
-        (&["memory", "--rows", "10", "--compression", "2", "--policy", "lfu"], "--policy"),
-        (&["memory", "--rows", "10", "--backend", "gpu"], "--backend"),
-        (&["--backend", "gpu"], "--verify"),
-        (&["memory", "--rows", "10", "--data", "."], "--data"),
-        (&["--data", ".", zipf[0], zipf[1]], "--data"),
-        (&["--rows", "10"], "--rows"),
-        (&["--cache-percent", "10"], "--cache-percent"),
-        (&["--budget", "1MiB", "memory", "--rows", "10"], "memory"),
-        // The old spellings.
-        (&["--memory", "--rows", "10", "--trace", "uniform:rows=10"], "--trace"),
-        (&["--budget", "1MiB", "--rows", "10", "--memory"], "--budget"),
+    for (line, named) in [
+        ("--trace zipf:rows=10", "s"),
+        ("--trace uniform:rows=10 --distribution uniform:rows=10", "--distribution"),
+        ("--distribution zipf:rows=10", "s=X"),
+        ("--distribution normal:rows=10", "half-normal"),
+        ("--distribution exponential:rows=10,scale=-1", "scale"),
+        ("--distribution uniform:rows=1e10", "4294967294"),
+        ("--budget lots", "--budget"),
+        ("--budget 0", "--budget"),
+        ("--budget 1KiB --smallest-batch 2048", "--budget"),
+        ("--dim 0", "--dim"),
+        ("--precision int3", "--precision"),
+        ("--optimizer rmsprop", "--optimizer"),
+        ("--sample-bytes 0", "--sample-bytes"),
+        ("--lookups nan", "--lookups"),
+        ("--lookups 1.5", "--lookups"),
+        (&format!("--lookups 4 --trace {bags}"), "bags"),
+        ("--samples 10", "--distribution"),
+        ("--samples 10 --trace uniform:rows=10", "--samples"),
+        ("--samples 9e15 --lookups 1e300 --distribution zipf:rows=1000,s=1", "--samples"),
+        ("--samples 10 --lookups 2e9 --budget 1EiB --distribution zipf:rows=1000,s=1", "1073741824 lookups"),
+        ("--batch 600000000 --lookups 2 --samples 1e9 --budget 1EiB --distribution zipf:rows=1000,s=1", "--batch"),
+        ("--smallest-batch 1e7", "--smallest-batch"),
+        ("--smallest-batch 7 --batch 7", "--batch"),
+        ("--batch 10000000", "--batch"),
+        ("--batch-cost -1", "--batch-cost"),
+        ("--pinned-ways 33", "--pinned-ways"),
+        ("--scale 5", "--scale"),
+        ("--verify-dim 4", "--verify"),
+        ("--verify --verify-batches 0", "--verify-batches"),
+        ("--verify --distribution uniform:rows=1e9", "--verify"),
+        ("memory --rows 10 --trace uniform:rows=10", "--trace"),
+        ("memory --rows 10 --plot plan", "--plot"),
+        ("memory --rows 10 --chunk 8", "--compression"),
+        ("memory --rows 10 --compression 2 --policy lfu", "--policy"),
+        ("memory --rows 10 --backend gpu", "--backend"),
+        ("--backend gpu", "--verify"),
+        ("memory --rows 10 --data .", "--data"),
+        ("--data . --distribution zipf:rows=1000,s=1", "--data"),
+        ("--rows 10", "--rows"),
+        ("--budget 1MiB memory --rows 10", "memory"),
     ] {
-        let (stdout, stderr) = outcome(arguments, 2);
-        assert!(stderr.contains(named) && stdout.is_empty(), "{arguments:?}: {stderr}");
-        assert_eq!(stderr.matches("error:").count(), 1, "{arguments:?}: {stderr}");
+        let (stdout, stderr) = outcome(&words(line), 2);
+        assert!(stderr.contains(named) && stdout.is_empty(), "{line}: {stderr}");
+        assert_eq!(stderr.matches("error:").count(), 1, "{line}: {stderr}");
     }
     // Legal arguments with input that cannot be used.
     let (_, stderr) = outcome(&["--trace", "no/such/trace"], 1);
@@ -107,7 +87,7 @@ fn alone_it_plans_for_generated_lookups_and_says_so() {
     for said in ["no --trace", "no --budget", "no --sample-bytes", "no --smallest-batch"] {
         assert!(stderr.contains(said), "{said}: {stderr}");
     }
-    for shown in ["cache rows", "hit rate", "epoch without cache", "hottest rows", "quarters of the pinned rows"] {
+    for shown in ["cache rows", "hit rate", "epoch without cache", "hottest rows"] {
         assert!(stdout.contains(shown), "{shown}: {stdout}");
     }
 }
@@ -115,39 +95,20 @@ fn alone_it_plans_for_generated_lookups_and_says_so() {
 #[test]
 fn the_schema_is_stable() {
     let from = ["--distribution", "zipf:rows=2000,s=1", "--dim", "4", "--budget", "64KiB"];
-    let json = json(&[&from[..], &["--scale", "5", "--verify", "--backend", "cpu"]].concat());
+    let json = json(&[&from[..], &["--verify", "--backend", "cpu"]].concat());
     let wanted = "source name kind rows used_rows samples lookups_per_sample lookups error \
                   group dim precision optimizer training record_bytes slot_bytes \
                   budget bytes sample_bytes smallest_batch fixed_batch batch_cost pinned_ways \
                   plan cache_rows cache_bytes cache_percent pinned_rows without_a_way batch_samples batch_lookups device_bytes form \
                   hit_rate batch distinct_rows index_bytes read_bytes written_bytes epoch epoch_without_cache epoch_uncoalesced \
-                  load_bytes load_pays_after_epochs one_more_set optimum epoch_bytes epoch_cost cost_percent ideal curve skew lookups_percent rows_percent portions users \
-                  hot_share scaling times lines distribution claimed batch_growth batch_growth_with_indices epoch_growth \
-                  epoch_growth_with_indices holds holds_from_lookups verify order backend batches whole_epoch record measures what \
+                  load_bytes load_pays_after_epochs one_more_set optimum epoch_bytes epoch_cost cost_percent curve skew lookups_percent rows_percent \
+                  verify order backend batches whole_epoch record measures what \
                   predicted counted deviation_percent allowed_percent too_short within locality";
     assert_eq!(keys(&json), wanted.split_whitespace().collect::<Vec<_>>());
     let value: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&value["source"]["kind"], &value["group"]["precision"]), (&"distribution".into(), &"int8".into()));
     assert!(value["curve"].as_array().unwrap().len() > 2);
     assert_eq!(value["skew"].as_array().unwrap().len(), 5);
-}
-
-#[test]
-fn an_old_spelling_plans_the_same() {
-    let group = ["--rows", "1000,20", "--precision", "int4,int8", "--placement", "staged"];
-    let wanted = json(&[&["memory"], &group[..]].concat());
-    for place in 0..=3 {
-        let (before, after) = group.split_at(2 * place);
-        assert_eq!(json(&[before, &["--memory"], after].concat()), wanted, "{place}");
-    }
-    let shared = ["--rows", "1000", "--compression", "10"];
-    assert_eq!(json(&[&shared[..], &["--memory"]].concat()), json(&[&["memory"], &shared[..]].concat()));
-    // Options of every subcommand may stand before its name.
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join("plan.json");
-    let before = ["--json", file.to_str().unwrap(), "--seed", "7"];
-    crate::common::command::outcome(&[&before[..], &["plan"], &group[..], &["--memory"]].concat(), 0);
-    assert_eq!(fs::read_to_string(file).unwrap(), wanted);
 }
 
 #[test]
@@ -173,7 +134,9 @@ fn figures_are_those_worked_out_by_hand() {
     assert_eq!((&all["hit_rate"], &all["pinned_rows"]), (&1.0.into(), &3.0.into()));
     assert_eq!((&all["epoch"]["read_bytes"], &all["epoch"]["written_bytes"]), (&0.0.into(), &48.0.into()));
     assert_eq!((&sizes["source"]["rows"], &sizes["source"]["used_rows"]), (&4.into(), &3.into()));
-    assert_eq!(sizes["portions"]["hot_share"], 1.0);
+    // A batch of more than a hundredth of the trace is drawn without putting back.
+    let all = plan(&["--trace", &bags, "--dim", "4", "--budget", "4MiB", "--batch", "1000"]);
+    assert_eq!((&all["plan"]["form"], &all["plan"]["batch"]["distinct_rows"]), (&"hypergeometric".into(), &3.0.into()));
     // Inference writes nothing.
     let read = plan(&[&common[..], &["--budget", &sample, "--inference"]].concat());
     assert_eq!((&read["plan"]["epoch"]["written_bytes"], &read["group"]["training"]), (&0.0.into(), &false.into()));
@@ -181,22 +144,14 @@ fn figures_are_those_worked_out_by_hand() {
     assert_eq!((&sizes["skew"][0]["rows"], &sizes["skew"][4]["rows"]), (&1.into(), &3.into()));
 }
 
-#[test]
-fn a_batch_beyond_a_hundredth_of_the_trace_is_drawn_without_putting_back() {
-    let folder = TempDir::new().unwrap();
-    let all = plan(&["--trace", &trace(&folder, 4), "--dim", "4", "--budget", "4MiB", "--batch", "1000"]);
-    assert_eq!(all["plan"]["form"], "hypergeometric");
-    assert_eq!(all["plan"]["batch"]["distinct_rows"], 3.0);
-}
-
 /// The bytes in a value of traffic.
 fn bytes(traffic: &Value) -> f64 {
     ["index_bytes", "read_bytes", "written_bytes"].map(|key| traffic[key].as_f64().unwrap()).iter().sum()
 }
 
-/// The plan is the optimum, which is the cheapest point of the curve. Without hashing the plan would not cost more.
+/// The plan is the optimum, which is the cheapest point of the curve.
 fn one_and_the_same(plan: &Value) {
-    let (best, ideal) = (&plan["optimum"], &plan["ideal"]);
+    let best = &plan["optimum"];
     let curve = plan["curve"].as_array().unwrap();
     let cheapest = curve.iter().min_by(|a, b| {
         let [a, b] = [a, b].map(|point| point["epoch_cost"].as_f64().unwrap());
@@ -207,7 +162,6 @@ fn one_and_the_same(plan: &Value) {
         assert_eq!(plan["plan"][key], best[key], "{key}");
     }
     near(&best["epoch_bytes"], bytes(&plan["plan"]["epoch"]));
-    assert!(ideal["epoch_cost"].as_f64().unwrap() <= 1.0001 * best["epoch_cost"].as_f64().unwrap(), "{ideal} {best}");
 }
 
 #[test]
@@ -289,16 +243,6 @@ fn why_no_more_rows_are_pinned() {
 }
 
 #[test]
-fn loading_the_pinned_rows_is_told() {
-    let plan = plan(&["--distribution", "zipf:rows=1e6,s=1.05", "--budget", "8MiB"]);
-    let (found, number) = (&plan["plan"], |value: &Value| value.as_f64().unwrap());
-    near(&found["load_bytes"], number(&found["pinned_rows"]) * number(&plan["group"]["record_bytes"]));
-    let saved = bytes(&found["epoch_without_cache"]) - bytes(&found["epoch"]);
-    near(&found["load_pays_after_epochs"], number(&found["load_bytes"]) / saved);
-    assert!(outcome(&[], 0).0.contains("load bytes"));
-}
-
-#[test]
 fn options_do_what_they_say() {
     let common = ["--distribution", "zipf:rows=1e6,s=1.05", "--dim", "16", "--lookups", "10", "--budget", "8MiB"];
     let with = |more: &[&str]| plan(&[&common[..], more].concat());
@@ -324,6 +268,11 @@ fn options_do_what_they_say() {
         one_and_the_same(plan);
     }
     assert_eq!(plain["curve"][0]["hit_rate"], 0.0);
+    // What loading the pinned rows takes, and when it has paid.
+    let found = &plain["plan"];
+    near(&found["load_bytes"], pinned(&plain) * number(&plain["group"]["record_bytes"]));
+    let saved = bytes(&found["epoch_without_cache"]) - bytes(&found["epoch"]);
+    near(&found["load_pays_after_epochs"], number(&found["load_bytes"]) / saved);
 }
 
 #[test]
@@ -333,12 +282,7 @@ fn plots_are_drawn() {
     let rows = plan(&["--plot", stem.to_str().unwrap()])["plan"]["pinned_rows"].as_f64().unwrap();
     let curve = fs::read_to_string(folder.path().join("plan.svg")).unwrap();
     assert!(curve.contains(&format!("the plan: {rows:.0} rows in ")), "the table's rows");
-    for name in ["plan.svg", "plan-quarters.svg"] {
-        assert!(fs::read_to_string(folder.path().join(name)).unwrap().starts_with("<svg"), "{name}");
-    }
-    for name in ["plan.png", "plan-quarters.png"] {
-        assert!(fs::read(folder.path().join(name)).unwrap().starts_with(b"\x89PNG"), "{name}");
-    }
+    assert!(curve.starts_with("<svg") && fs::read(folder.path().join("plan.png")).unwrap().starts_with(b"\x89PNG"));
 }
 
 /// The runs of `--verify`, by order. Each measure must be within its bound.
@@ -382,26 +326,8 @@ fn the_kernels_count_what_was_predicted() {
 #[test]
 fn a_made_tables_pinned_rows_are_known() {
     // Each batch accesses every row, so its misses are exactly the rows that find no way: 7 % more than the mean over all hashes.
-    let runs = verified(&[
-        "--distribution",
-        "zipf:rows=1000,s=1",
-        "--dim",
-        "4",
-        "--budget",
-        "1EiB",
-        "--sample-bytes",
-        "1",
-        "--lookups",
-        "1e4",
-        "--batch",
-        "16",
-        "--samples",
-        "1000",
-        "--verify-batches",
-        "2",
-        "--backend",
-        "cpu",
-    ]);
+    let law = "--distribution zipf:rows=1000,s=1 --lookups 1e4 --samples 1000 --batch 16 --verify-batches 2";
+    let runs = verified(&words(&format!("{law} --dim 4 --budget 1EiB --sample-bytes 1 --backend cpu")));
     let missing = &runs[0]["measures"][1];
     assert!(missing["deviation_percent"].as_f64().unwrap().abs() < 0.1, "{missing}");
     assert!(missing["counted"].as_f64().unwrap() > 100.0, "{missing}");
@@ -417,62 +343,39 @@ fn too_short_is_no_proof() {
 }
 
 #[test]
-fn real_bags_are_played() {
-    // Each sample has eight lookups of one row. A batch has two distinct rows if samples are shuffled, and about sixteen if lookups are.
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("alike.txt");
-    let line = |i: u32| vec![(i % 500).to_string(); 8].join(" ");
-    fs::write(&path, (0..5000).map(line).collect::<Vec<_>>().join("\n")).unwrap();
-    let common = ["--dim", "4", "--budget", "4KiB", "--batch", "2", "--backend", "cpu"];
-    let runs = verified(&[&["--trace", path.to_str().unwrap()][..], &common].concat());
-    assert_eq!(runs[1]["order"], "samples shuffled");
-    assert_eq!(runs[1]["batches"], 2500);
-    let locality = runs[1]["locality"].as_f64().unwrap();
-    assert!((0.12..0.14).contains(&locality), "{locality}");
-}
-
-#[test]
 fn locality_is_found_where_it_is() {
-    // Each row occurs four times in succession.
     let folder = TempDir::new().unwrap();
-    let path = folder.path().join("runs.u32");
-    let bytes: Vec<u8> = (0..8000_u32).flat_map(|i| (i / 4 * 7 % 1000).to_le_bytes()).collect();
-    fs::write(&path, bytes).unwrap();
-    let common = ["--dim", "4", "--budget", "16KiB", "--batch", "40", "--backend", "cpu"];
-    let runs = verified(&[&["--trace", path.to_str().unwrap()][..], &common].concat());
-    assert_eq!(runs[1]["order"], "real");
-    let locality = runs[1]["locality"].as_f64().unwrap();
-    // A batch has ten distinct rows. Forty shuffled lookups would have about 39.
-    assert!((0.25..0.27).contains(&locality), "{locality}");
+    let common = ["--dim", "4", "--backend", "cpu"];
+    let locality = |name: &str, bytes: &[u8], more: &str, order: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        let runs = verified(&[&["--trace", path.to_str().unwrap()][..], &common, &words(more)].concat());
+        assert_eq!(runs[1]["order"], order);
+        runs[1]["locality"].as_f64().unwrap()
+    };
+    // Each row occurs four times in succession. A batch has ten distinct rows; forty shuffled lookups would have about 39.
+    let runs: Vec<u8> = (0..8000_u32).flat_map(|i| (i / 4 * 7 % 1000).to_le_bytes()).collect();
+    let found = locality("runs.u32", &runs, "--budget 16KiB --batch 40", "real");
+    assert!((0.25..0.27).contains(&found), "{found}");
+    // Each sample has eight lookups of one row. A batch has two distinct rows if samples are shuffled, and about sixteen if lookups are.
+    let line = |i: u32| vec![(i % 500).to_string(); 8].join(" ");
+    let alike = (0..5000).map(line).collect::<Vec<_>>().join("\n");
+    let found = locality("alike.txt", alike.as_bytes(), "--budget 4KiB --batch 2", "samples shuffled");
+    assert!((0.12..0.14).contains(&found), "{found}");
 }
 
 #[test]
 fn real_traces_within_one_percent() {
     let Some(folder) = data::folder("the traces of hotrow plan --verify") else { return };
-    // Small batches first, then batches of 5 % of the trace.
-    let small = |_: u64| ["--budget", "256KiB", "--verify-batches", "1000"].map(str::to_owned).to_vec();
-    let large = |samples: u64| {
-        let (batch, budget) = (samples / 20, samples / 20 + (128 << 10));
-        [
-            "--sample-bytes",
-            "1",
-            "--budget",
-            &budget.to_string(),
-            "--batch",
-            &batch.to_string(),
-            "--verify-batches",
-            "20",
-        ]
-        .map(str::to_owned)
-        .to_vec()
-    };
     for name in data::TRACES {
         let data = folder.to_str().unwrap();
-        let common = ["--data", data, "--trace", name, "--backend", "cpu", "--dim", "4", "--precision", "fp32"];
-        let samples = plan(&common)["source"]["samples"].as_u64().unwrap();
-        for (options, form) in [(small(samples), "binomial"), (large(samples), "hypergeometric")] {
-            let options: Vec<&str> = options.iter().map(String::as_str).collect();
-            let runs = verified(&[&common[..], &options].concat());
+        let common = format!("--data {data} --trace {name} --backend cpu --dim 4 --precision fp32");
+        let samples = plan(&words(&common))["source"]["samples"].as_u64().unwrap();
+        // Small batches, then batches of 5 % of the trace.
+        let (batch, budget) = (samples / 20, samples / 20 + (128 << 10));
+        let large = format!("--sample-bytes 1 --budget {budget} --batch {batch} --verify-batches 20");
+        for (options, form) in [("--budget 256KiB --verify-batches 1000", "binomial"), (&large, "hypergeometric")] {
+            let runs = verified(&words(&format!("{common} {options}")));
             assert_eq!(runs[0]["form"], form, "{name}");
             for measure in runs[0]["measures"].as_array().unwrap() {
                 assert!(measure["deviation_percent"].as_f64().unwrap().abs() <= 1.0, "{name}, {form}: {measure}");

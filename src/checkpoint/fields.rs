@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     checkpoint::fault,
-    config::{CounterBits, GroupConfig, Optimizer, OptimizerKind, StatePrecision, Stripe, WAYS},
+    config::{GroupConfig, Optimizer, OptimizerKind, StatePrecision, Stripe},
     error::Error,
     robe,
 };
@@ -14,7 +14,7 @@ fn rule(kind: OptimizerKind) -> String {
     kind.name().replace('-', "_")
 }
 
-/// The settings of an optimiser that files of older versions lack, as texts.
+/// The settings of an optimiser that a file has only where they are not the usual ones, as texts.
 fn settings(optimizer: &Optimizer) -> [(&'static str, String); 6] {
     let Optimizer { decoupled, beta1, beta2, own_count, clip_value, clip_norm, .. } = optimizer;
     [
@@ -27,7 +27,7 @@ fn settings(optimizer: &Optimizer) -> [(&'static str, String); 6] {
     ]
 }
 
-/// Those of the [`settings`] that are not the usual ones: a file has no others.
+/// Those of the [`settings`] that are not the usual ones.
 fn unusual(optimizer: &Optimizer) -> impl Iterator<Item = (&'static str, String)> {
     let usual = settings(&Optimizer::sgd(0.0));
     settings(optimizer).into_iter().zip(usual).filter(|(found, usual)| found != usual).map(|(found, _)| found)
@@ -164,14 +164,9 @@ impl Fields<'_> {
             rounding: self.parsed("rounding")?,
             random_bits: self.parsed("random_bits")?,
             cache_rows: self.parsed("cache_rows")?,
-            // Files of versions without a choice of ways lack this field.
-            ways: if (self.text)("ways").is_none() { WAYS } else { self.parsed("ways")? },
+            ways: self.parsed("ways")?,
             policy: self.parsed("policy")?,
-            // Files of versions without a choice of counters lack this field.
-            counter_bits: match (self.text)("counter_bits") {
-                None => CounterBits::ThirtyTwo,
-                Some(_) => self.parsed("counter_bits")?,
-            },
+            counter_bits: self.parsed("counter_bits")?,
             pooling: self.parsed("pooling")?,
             optimizer: self.optimizer()?,
             out_of_range: self.parsed("out_of_range")?,
@@ -230,7 +225,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::config::{OutOfRange, Policy, Pooling, Precision, RandomBits, Rounding};
+    use crate::config::{CounterBits, OutOfRange, Policy, Pooling, Precision, RandomBits, Rounding};
 
     type Texts = HashMap<&'static str, String>;
 
@@ -282,7 +277,7 @@ mod tests {
         let texts: Texts = of(&unlike()).into_iter().collect();
         assert_eq!((texts.len(), read(&texts)), (25, Ok(unlike())));
         for field in texts.keys() {
-            let usual = ["ways", "counter_bits", "state", "stripe", "clip_value", "clip_norm"];
+            let usual = ["state", "stripe", "clip_value", "clip_norm"];
             let (mut without, mut bad) = (texts.clone(), texts.clone());
             without.remove(field);
             let settings = ["decoupled", "beta1", "beta2", "own_count"];
@@ -301,14 +296,8 @@ mod tests {
         let texts: Texts = of(&usual).into_iter().collect();
         assert_eq!((texts.len(), read(&texts)), (17, Ok(usual.clone())));
         let adam: Texts =
-            of(&usual.clone().with_optimizer(Optimizer::adam(0.1).with_clip_norm(Some(2.0)))).into_iter().collect();
+            of(&usual.with_optimizer(Optimizer::adam(0.1).with_clip_norm(Some(2.0)))).into_iter().collect();
         assert_eq!((adam.len(), adam.get("clip_norm").map(String::as_str)), (18, Some("2.0")));
-        let without = |field| {
-            let mut texts = texts.clone();
-            texts.remove(field);
-            read(&texts)
-        };
-        assert_eq!((without("ways"), without("counter_bits")), (Ok(usual.clone()), Ok(usual)));
     }
 
     #[test]

@@ -80,13 +80,7 @@ pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
         return Err(fault(path, "version", VERSION, &field("version"), remedy));
     }
     for (name, wanted, must) in fields::of_robe(group.config()) {
-        // Files of versions without a choice of addressing or of the state's type lack these fields.
-        let usual = Config { state: None, ..group.config().clone() }.state_precision();
-        let found = match (name, field(name)) {
-            ("addressing", "none") => "hashed",
-            ("state", "none") => usual.name(),
-            (_, found) => found,
-        };
+        let found = field(name);
         if must && found != wanted {
             let remedy = "load it into a group of the same configuration, or take another file";
             return Err(fault(path, name, wanted, &found, remedy));

@@ -18,10 +18,7 @@ use crate::{
     host::alloc::zeroed,
     lookup::{Lookup, LookupKind, shard::Shard},
     memory::MemoryReport,
-    record::{
-        codec::f32_from_half,
-        wire::{Vectors, Wire, WireForm, cut},
-    },
+    record::wire::{Vectors, Wire, WireForm, cut},
     scaler::GradSlice,
     table::{
         batch,
@@ -842,20 +839,9 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
 
     /// The scaler's decision is one on the gradients of all ranks: the greatest of their magnitudes is [`Comm::max`] of their bits.
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
-        const ORDER: (&str, &str) = ("a forward before each backward", "none since the last backward");
+        let wanted = self.waiting.as_ref().map(|waiting| self.output_len(waiting.indices, waiting.bags));
+        let checked = self.whole().and_then(|()| requests::check_backward(wanted, grad_outputs.len(), scaler));
         let waiting = self.waiting.take();
-        let checked = self.whole().and_then(|()| match &waiting {
-            None => Err(Error::Order { call: "backward", wanted: ORDER.0, found: ORDER.1 }),
-            Some(Waiting { indices, bags, .. }) => {
-                let wanted = self.output_len(*indices, *bags) as u64;
-                let found = grad_outputs.len() as u64;
-                if wanted == found {
-                    scaler.decided()
-                } else {
-                    Err(Error::Length { what: "grad_outputs", wanted, found })
-                }
-            }
-        });
         if let Err(error) = agree::agree_scaled(&mut self.comm, checked, scaler) {
             self.waiting = waiting;
             return Err(error);
@@ -867,15 +853,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
             self.abandon_backward();
             return Ok(());
         }
-        let floats;
-        let grads = match grad_outputs {
-            GradSlice::F32(grads) => grads,
-            GradSlice::F16(halves) => {
-                floats = halves.iter().map(|&half| f32_from_half(u32::from(half))).collect::<Vec<f32>>();
-                &floats
-            }
-        };
-        let result = self.update(&waiting, grads, scaler);
+        let result = self.update(&waiting, &requests::floats(grad_outputs), scaler);
         self.or_break(result)
     }
 
@@ -884,14 +862,8 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
             let (wanted, found) = ("a forward that waits for its backward", "none");
             return Err(Error::Order { call: "weight_gradient", wanted, found });
         };
-        let lengths = [
-            ("indices", waiting.indices, indices.len()),
-            ("offsets", waiting.bags + 1, offsets.len()),
-            ("grad_outputs", batch::output_len(&self.config, waiting.indices, waiting.bags), grad_outputs.len()),
-        ];
-        if let Some((what, wanted, found)) = lengths.into_iter().find(|(_, wanted, found)| wanted != found) {
-            return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
-        }
+        let found = [indices.len(), offsets.len(), grad_outputs.len()];
+        requests::check_weight_gradient(&self.config, waiting.indices, waiting.bags, found)?;
         table.forward(&waiting.requests.positions, offsets, None)?;
         table.weight_gradient(&waiting.requests.positions, offsets, grad_outputs)
     }

@@ -15,13 +15,12 @@ use crate::{
     host::alloc::zeroed,
     lookup::{Lookup, LookupKind, SharedArray},
     memory::MemoryReport,
-    record::codec::f32_from_half,
     robe::{
         RobeSnapshot,
         config::{Backward, Config},
     },
     scaler::GradSlice,
-    table::{batch, counters::Counters, layout::ScalerState},
+    table::{counters::Counters, layout::ScalerState},
 };
 
 /// One rank's indices, offsets and weights.
@@ -308,34 +307,16 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
     /// The scaler's decision is one on the gradients of all ranks, as in a [`Group`](super::Group).
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let rank = self.comm.rank() as usize;
-        let checked = match &self.waiting {
-            None => {
-                let (wanted, found) = ("a forward before each backward", "none since the last backward");
-                Err(Error::Order { call: "backward", wanted, found })
-            }
-            Some(whole) => {
-                let rows: usize = whole.places(rank, self.output_rows()).map(|(_, own)| own.len()).sum();
-                let (wanted, found) = (rows as u64 * u64::from(self.rows.dim), grad_outputs.len() as u64);
-                if wanted == found {
-                    scaler.decided()
-                } else {
-                    Err(Error::Length { what: "grad_outputs", wanted, found })
-                }
-            }
-        };
+        let own = |whole: &Whole| whole.places(rank, self.output_rows()).map(|(_, own)| own.len()).sum::<usize>();
+        let wanted = self.waiting.as_ref().map(|whole| own(whole) * self.rows.dim as usize);
+        let checked = requests::check_backward(wanted, grad_outputs.len(), scaler);
         agree::agree_scaled(&mut self.comm, checked, scaler)?;
         let Some(whole) = self.waiting.take() else { return Ok(()) };
         let all = if scaler.overflow != 0 {
             // Nothing changes, so nothing is sent.
             zeroed("gradients", self.output_len(whole.indices.len(), whole.offsets.len() - 1))
         } else {
-            match grad_outputs {
-                GradSlice::F32(own) => self.gather(&whole, own),
-                GradSlice::F16(own) => {
-                    let own: Vec<f32> = own.iter().map(|&half| f32_from_half(u32::from(half))).collect();
-                    self.gather(&whole, &own)
-                }
-            }
+            self.gather(&whole, &requests::floats(grad_outputs))
         };
         let done = all.and_then(|all| self.array.backward_scaled(GradSlice::F32(&all), scaler));
         agree::or_abort(&mut self.comm, done)
@@ -350,14 +331,8 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
         };
         let count = |of: fn(&Piece) -> Range<usize>| whole.places(rank, of).map(|(_, own)| own.len()).sum::<usize>();
         let (accesses, bags) = (count(|piece| piece.accesses.clone()), count(|piece| piece.bags.clone()));
-        let lengths = [
-            ("indices", accesses, indices.len()),
-            ("offsets", bags + 1, offsets.len()),
-            ("grad_outputs", batch::output_len(&self.rows, accesses, bags), grad_outputs.len()),
-        ];
-        if let Some((what, wanted, found)) = lengths.into_iter().find(|(_, wanted, found)| wanted != found) {
-            return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
-        }
+        let found = [indices.len(), offsets.len(), grad_outputs.len()];
+        requests::check_weight_gradient(&self.rows, accesses, bags, found)?;
         // Other ranks' outputs have gradients of 0.
         let mut all = zeroed("gradients", self.array.output_len(whole.indices.len(), whole.offsets.len() - 1))?;
         for (to, from) in whole.places(rank, of) {

@@ -1,11 +1,15 @@
 //! A rank's part of a batch as requests: which rows it asks whom for, and whose gradients go where.
 
+use std::borrow::Cow;
+
 use crate::{
     config::{GroupConfig, OutOfRange, Pooling},
     error::Error,
+    record::codec::f32_from_half,
+    scaler::GradSlice,
     table::{
         batch,
-        layout::{Feature, NONE, features},
+        layout::{Feature, NONE, ScalerState, features},
     },
 };
 
@@ -177,6 +181,41 @@ impl Requests {
             1.0 / valid.max(1) as f32
         };
         offsets.windows(2).map(bag).collect()
+    }
+}
+
+/// Checks what a backward is given; `wanted` is the number of gradients that the forward before it waits for.
+pub(crate) fn check_backward(wanted: Option<usize>, found: usize, scaler: &ScalerState) -> Result<(), Error> {
+    let Some(wanted) = wanted else {
+        let (wanted, found) = ("a forward before each backward", "none since the last backward");
+        return Err(Error::Order { call: "backward", wanted, found });
+    };
+    same_length("grad_outputs", wanted, found)?;
+    scaler.decided()
+}
+
+/// Checks the lengths of the indices, offsets and gradients of a forward's `accesses` and `bags`.
+pub(crate) fn check_weight_gradient(
+    config: &GroupConfig,
+    accesses: usize,
+    bags: usize,
+    [indices, offsets, grads]: [usize; 3],
+) -> Result<(), Error> {
+    same_length("indices", accesses, indices)?;
+    same_length("offsets", bags + 1, offsets)?;
+    same_length("grad_outputs", batch::output_len(config, accesses, bags), grads)
+}
+
+fn same_length(what: &'static str, wanted: usize, found: usize) -> Result<(), Error> {
+    let (wanted, found) = (wanted as u64, found as u64);
+    if wanted == found { Ok(()) } else { Err(Error::Length { what, wanted, found }) }
+}
+
+/// Gradients as floats.
+pub(crate) fn floats(gradients: GradSlice<'_>) -> Cow<'_, [f32]> {
+    match gradients {
+        GradSlice::F32(values) => values.into(),
+        GradSlice::F16(values) => values.iter().map(|&half| f32_from_half(u32::from(half))).collect(),
     }
 }
 

@@ -3,12 +3,6 @@
 //! A batch of hot samples finds every row in the cache, so no row crosses the bus. All other samples are *normal* and
 //! are batched separately.
 
-use crate::scars::window::Window;
-use std::num::NonZeroUsize;
-
-#[cfg(test)]
-mod tests;
-
 /// A set of linear rows, for example the pinned ones. It takes a bit for each row up to the largest.
 ///
 /// Example: [`HotBatches`].
@@ -40,29 +34,6 @@ impl HotRows {
     pub fn has_all(&self, rows: impl IntoIterator<Item = u32>) -> bool {
         rows.into_iter().all(|row| self.has(row))
     }
-
-    /// Number of rows in the set.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.bits.iter().map(|word| word.count_ones() as usize).sum()
-    }
-
-    /// Whether the set is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.bits.iter().all(|&word| word == 0)
-    }
-}
-
-/// The kind of the samples in a batch.
-///
-/// Example: [`HotBatches`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// All rows of each sample are pinned.
-    Hot,
-    /// Each sample has at least one row that is not pinned.
-    Normal,
 }
 
 /// A batch of samples of one kind.
@@ -70,8 +41,8 @@ pub enum Kind {
 /// Example: [`HotBatches`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotBatch<T> {
-    /// The kind of all its samples.
-    pub kind: Kind,
+    /// Whether all rows of each sample are pinned; else each sample has at least one row that is not.
+    pub hot: bool,
     /// The samples: as many as the batch size, fewer in the last batch of each kind, never none.
     pub samples: Vec<T>,
 }
@@ -81,9 +52,9 @@ pub struct HotBatch<T> {
 /// Example: [`HotBatches`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Samples {
-    /// Hot samples.
+    /// Samples whose rows are all pinned.
     pub hot: u64,
-    /// Normal samples.
+    /// All other samples.
     pub normal: u64,
 }
 
@@ -95,22 +66,21 @@ impl Samples {
     }
 }
 
-/// Packs a stream of samples into batches of one kind. Each sample comes once.
+/// Packs a stream of samples into batches of one kind. Each sample comes once, and within a kind the order is the stream's.
 ///
-/// A batch is returned when it is full; the incomplete ones come at the end, hot first. Within a kind the order is the
-/// stream's, unless [`HotBatches::shuffled`]. At most `2 batch - 1` samples and the shuffle's window are held, however
-/// long the stream.
+/// A batch is returned when it is full; the incomplete ones come at the end, hot first. At most `2 batch - 1` samples are held, however long
+/// the stream.
 ///
 /// A sample is any item of the stream. If the stream yields `Result`s, treat errors as normal: then each error comes
 /// out with a batch.
 ///
 /// ```
-/// # use hotrow::scars::{HotBatches, HotRows, Kind};
+/// # use hotrow::scars::{HotBatches, HotRows};
 /// let pinned = HotRows::new(&[1, 2, 3]);
 /// let samples = [vec![1, 2], vec![9, 1], vec![3], vec![2, 2]];
 /// let mut batches = HotBatches::new(samples.iter(), 2, |rows| pinned.has_all(rows.iter().copied()));
 /// let first = batches.next().expect("four samples");
-/// assert_eq!((first.kind, first.samples), (Kind::Hot, vec![&samples[0], &samples[2]]));
+/// assert_eq!((first.hot, first.samples), (true, vec![&samples[0], &samples[2]]));
 /// assert_eq!(batches.count(), 2);
 /// ```
 ///
@@ -121,53 +91,23 @@ pub struct HotBatches<I: Iterator, F> {
     samples: std::iter::Fuse<I>,
     is_hot: F,
     batch: usize,
-    window: Window<I::Item>,
-    hot: Vec<I::Item>,
-    normal: Vec<I::Item>,
+    /// The samples that wait: normal, and hot.
+    waiting: [Vec<I::Item>; 2],
     seen: Samples,
-    peak: usize,
 }
 
 impl<I: Iterator, F: FnMut(&I::Item) -> bool> HotBatches<I, F> {
     /// Packs `samples` into batches of `batch` samples (at least one). `is_hot` tells whether a sample is hot, usually
     /// by [`HotRows::has_all`] of its linear rows.
     pub fn new(samples: impl IntoIterator<IntoIter = I>, batch: usize, is_hot: F) -> Self {
-        let batch = NonZeroUsize::new(batch).map_or(1, NonZeroUsize::get);
-        let (hot, normal) = (Vec::new(), Vec::new());
         let samples = samples.into_iter().fuse();
-        Self { samples, is_hot, batch, window: Window::new(0, 0), hot, normal, seen: Samples::default(), peak: 0 }
+        Self { samples, is_hot, batch: batch.max(1), waiting: [Vec::new(), Vec::new()], seen: Samples::default() }
     }
 
-    /// Shuffles the stream before it is packed, with a window of `window` samples: each new sample releases one of
-    /// them, drawn uniformly by `seed`. A sample comes at most `window` places early, and more than `k window` places
-    /// late with probability e^-(k + 1). If the window holds all samples, every order is equally likely. Call this
-    /// before the first batch.
-    #[must_use]
-    pub fn shuffled(mut self, window: usize, seed: u32) -> Self {
-        self.window = Window::new(window, seed);
-        self
-    }
-
-    /// Samples of each kind so far, without those that wait in the shuffle's window.
+    /// Samples of each kind so far.
     #[must_use]
     pub const fn samples(&self) -> Samples {
         self.seen
-    }
-
-    /// The largest number of samples held at any time, including the samples of a returned batch.
-    #[must_use]
-    pub const fn peak(&self) -> usize {
-        self.peak
-    }
-
-    /// The next sample to pack.
-    fn shuffled_sample(&mut self) -> Option<I::Item> {
-        for sample in self.samples.by_ref() {
-            if let Some(sample) = self.window.push(sample) {
-                return Some(sample);
-            }
-        }
-        self.window.pop()
     }
 }
 
@@ -175,30 +115,56 @@ impl<I: Iterator, F: FnMut(&I::Item) -> bool> Iterator for HotBatches<I, F> {
     type Item = HotBatch<I::Item>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let Some(sample) = self.shuffled_sample() {
-            let (kind, samples, seen) = if (self.is_hot)(&sample) {
-                (Kind::Hot, &mut self.hot, &mut self.seen.hot)
-            } else {
-                (Kind::Normal, &mut self.normal, &mut self.seen.normal)
-            };
+        for sample in self.samples.by_ref() {
+            let hot = (self.is_hot)(&sample);
+            let samples = &mut self.waiting[usize::from(hot)];
             samples.push(sample);
-            *seen += 1;
-            let full = samples.len() == self.batch;
-            self.peak = self.peak.max(self.window.len() + self.hot.len() + self.normal.len());
-            if full {
-                let samples = match kind {
-                    Kind::Hot => std::mem::take(&mut self.hot),
-                    Kind::Normal => std::mem::take(&mut self.normal),
-                };
-                return Some(HotBatch { kind, samples });
+            *if hot { &mut self.seen.hot } else { &mut self.seen.normal } += 1;
+            if samples.len() == self.batch {
+                return Some(HotBatch { hot, samples: std::mem::take(samples) });
             }
         }
-        let (kind, samples) = match std::mem::take(&mut self.hot) {
-            rest if rest.is_empty() => (Kind::Normal, std::mem::take(&mut self.normal)),
-            rest => (Kind::Hot, rest),
-        };
-        (!samples.is_empty()).then_some(HotBatch { kind, samples })
+        let hot = !self.waiting[1].is_empty();
+        let samples = std::mem::take(&mut self.waiting[usize::from(hot)]);
+        (!samples.is_empty()).then_some(HotBatch { hot, samples })
     }
 }
 
 impl<I: Iterator, F: FnMut(&I::Item) -> bool> std::iter::FusedIterator for HotBatches<I, F> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Sample = (usize, Vec<u32>);
+
+    /// The batches of each kind, normal and hot, and the samples counted.
+    fn packed(samples: &[Sample], pinned: &[u32], batch: usize) -> ([Vec<Vec<Sample>>; 2], Samples) {
+        let rows = HotRows::new(pinned);
+        let is_hot = |sample: &Sample| rows.has_all(sample.1.iter().copied());
+        let (mut batches, mut found) = (HotBatches::new(samples.to_vec(), batch, is_hot), [Vec::new(), Vec::new()]);
+        batches.by_ref().for_each(|one| found[usize::from(one.hot)].push(one.samples));
+        (found, batches.samples())
+    }
+
+    proptest! {
+        #[test]
+        fn each_sample_comes_once_in_order_with_its_kind(
+            samples in proptest::collection::vec(proptest::collection::vec(0..200_u32, 0..4), 0..200),
+            pinned in proptest::collection::vec(0..200_u32, 1..150),
+            batch in 1..20_usize,
+        ) {
+            let samples: Vec<Sample> = samples.into_iter().enumerate().collect();
+            let is_hot = |sample: &Sample| sample.1.iter().all(|row| pinned.contains(row));
+            let (hot, normal): (Vec<_>, Vec<_>) = samples.iter().cloned().partition(is_hot);
+            let wanted = [&normal, &hot].map(|kind| kind.chunks(batch).map(<[_]>::to_vec).collect::<Vec<_>>());
+            let seen = Samples { hot: hot.len() as u64, normal: normal.len() as u64 };
+            prop_assert_eq!(packed(&samples, &pinned, batch), (wanted.clone(), seen));
+            // One pinned row fewer is seen, if a hot sample has it.
+            let fewer: Vec<u32> = pinned.iter().copied().filter(|row| *row != pinned[0]).collect();
+            let told = hot.iter().any(|sample| sample.1.contains(&pinned[0]));
+            prop_assert_eq!(packed(&samples, &fewer, batch).0 != wanted, told);
+        }
+    }
+}

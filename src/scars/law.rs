@@ -29,16 +29,6 @@ const HEAD: u64 = 64;
 const SMOOTH: f64 = 32.0;
 
 impl Formula {
-    /// The same shape, `times` as wide, for a scale that grows with the table. Zipf's law has no scale and stays.
-    #[must_use]
-    pub fn stretched(self, factor: f64) -> Self {
-        match self {
-            Self::Zipf(s) => Self::Zipf(s),
-            Self::Exponential(scale) => Self::Exponential(scale * factor),
-            Self::HalfNormal(scale) => Self::HalfNormal(scale * factor),
-        }
-    }
-
     /// The natural logarithm of a row's weight.
     pub(crate) fn log_weight(self, row: f64) -> f64 {
         match self {

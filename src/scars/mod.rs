@@ -1,70 +1,61 @@
-//! Predicts how much must cross the bus and what to keep on the GPU: the model of SCARS (docs/references.md), in the
-//! paper's words and in the bytes of this crate. It needs no device.
+//! Predicts how much must cross the bus and what to keep on the GPU: the model of SCARS (docs/references.md), in the bytes of this crate.
+//! It needs no device.
 //!
-//! A [`Skew`] tells how often each row is looked up; all other results are sums over it. Rows are numbered by rank, the
-//! most probable first, so the pinned rows are always the hottest ones, and one number describes them.
+//! A [`Skew`] tells how often each row is looked up; all other results are sums over it. Rows are numbered by rank, the most probable first.
 //!
-//! Symbols of the paper: `P(e)` is the probability that a lookup asks for row e; b, the lookups of a batch; Q, the
-//! lookups of an epoch; d, the words of a row; C, the rows kept on the device; M, its memory; a, the memory of a
-//! sample.
+//! Symbols of the paper: `P(e)` is the probability that a lookup asks for row e; b, the lookups of a batch; C, the rows kept on the device;
+//! M, its memory; a, the memory of a sample.
 //!
-//! - [`Skew`]: P(e), measured or from a [`Formula`]; distinct rows of a batch (eq. 1 and 2); hit rate of pinned rows.
-//! - [`words`]: eq. 3 to 6 as they stand. [`Table`]: the same in bytes of records, in both directions.
-//! - [`Marginal`]: whether one more cached row pays (eq. 8 to 13), and the paper's binary search.
-//! - [`Planner`]: the best split of one memory between rows of one or several tables and the batch (eq. 7), in whole
-//!   rows and samples.
-//! - [`fits`], [`left_out`], [`sets_for`]: how many pinned rows find a way in a cache of sets.
-//! - [`sets`]: the same split for a cache of sets, in which some hot rows find no way; the counts that batches show, and their scatter.
-//! - [`growth`], [`scaling_claims`]: the paper's claim about larger tables.
-//! - [`Profile`]: counts lookups, all of them, by sample, or in bounded memory. [`Ranked`]: the hottest rows and their
-//!   [`Skew`].
+//! - [`Profile`]: counts lookups, all of them, by sample, or in bounded memory. [`Ranked`]: the hottest rows and their [`Skew`].
+//! - [`Skew`]: P(e), counted or from a [`Formula`], of one table or of several; distinct rows of a batch (eq. 1 and 2); hit rate of pinned rows.
+//! - [`Planner`]: the best split of one memory between whole sets of pinned rows and the batch (eq. 7), for the tables of a group.
+//!   [`PlannedGroup`]: the bytes that it calculates with, from the crate's own memory plan.
+//! - [`Pinned`]: the rows that find a way in a cache of sets. Some hot rows find their set full, and colder rows take free ways of other sets.
+//! - [`Forecast`]: distinct rows, misses and hits of batches, with their variance. [`Expected::judge`]: whether a count is as close to it as
+//!   chance allows.
 //! - [`HotBatches`]: batches of samples whose rows are all pinned; they move no row over the bus.
-//! - [`Run`]: proposes the rows to pin next from the counters of a run.
 //!
 //! ```
-//! use hotrow::scars::{Budget, Planner, RowBytes, Skew, Table, Workload};
+//! use hotrow::scars::{Budget, Forecast, MoreRows, PlannedGroup, Planner, Skew};
+//! use hotrow::GroupConfig;
 //!
-//! let skew = Skew::zipf(1_000_000, 1.1)?;
-//! let bytes = RowBytes::new(36, 144);
-//! let table = Table::new(skew, bytes, 26.0)?;
-//! let budget = Budget::new(64 << 20, 8192).with_smallest_batch(256).with_batch_cost(1e6);
-//! let best = Planner::new(vec![table], Workload::training(10_000_000), budget)?.best();
-//! assert!(best.batch > 256 && best.pinned[0] > 100_000 && best.hit_rate > 0.8);
+//! // A table of 100,000 rows x 16 in INT8, 26 lookups a sample; 8 MB for pinned rows and batches.
+//! let skew = Skew::zipf(100_000, 1.1)?;
+//! let group = PlannedGroup::new(GroupConfig::new(&[100_000], 16), true, 128 << 20)?;
+//! let budget = Budget::new(8_000_000, 26 * group.lookup, 1_000_000, &group).with_batches(64, 1 << 16).with_batch_cost(1e5);
+//! let planner = Planner::new(budget, &skew, 26.0)?;
+//! let plan = planner.search();
+//! assert!(plan.more != MoreRows::Pays && plan.cheapest().batch >= 64 && plan.cheapest().hit_rate > 0.5);
+//!
+//! // How many rows 1,000 batches of 1,000 lookups are expected to miss, and whether a count agrees.
+//! let misses = Forecast::batch(&skew, &planner.pinned(100), 1000).misses * 1000.0;
+//! assert!(misses.judge(1.0, misses.mean.round(), false).within);
 //! # Ok::<(), hotrow::Error>(())
 //! ```
 
-mod adapt;
 mod bins;
-mod budget;
 mod distinct;
-mod fit;
-mod growth;
+mod forecast;
+mod group;
 mod hot;
+mod judge;
 mod law;
-mod marginal;
+mod pinned;
 mod planner;
 mod profile;
 mod ranked;
-pub mod sets;
-mod share;
 mod skew;
-mod traffic;
-mod window;
-pub mod words;
 
-pub use adapt::{Advice, Proposal, Rates, Rules, Run};
-pub use budget::Budget;
-pub use distinct::Draws;
-pub use fit::{expected_fit, fits, left_out, sets_for};
-pub use growth::{Growth, Point, ScalingClaim, growth, scaling_claims};
-pub use hot::{HotBatch, HotBatches, HotRows, Kind, Samples};
+pub use forecast::{Expected, Forecast};
+pub use group::PlannedGroup;
+pub use hot::{HotBatch, HotBatches, HotRows, Samples};
+pub use judge::Judgement;
 pub use law::Formula;
-pub use marginal::{Change as Trade, Marginal};
-pub use planner::{Planner, Split};
+pub use pinned::Pinned;
+pub use planner::{Budget, MoreRows, Plan, Planner, Split, Traffic};
 pub use profile::{Counting, Profile};
-pub use ranked::{Accuracy, Ranked, SkewTable};
+pub use ranked::Ranked;
 pub use skew::{Bin, Skew};
-pub use traffic::{Bytes, RowBytes, Table, Workload};
 
 use crate::error::Error;
 

@@ -1,456 +1,450 @@
-//! Splits one memory between cached rows and the batch.
-
-use std::{cmp::Ordering, collections::BinaryHeap};
+//! The best split of a memory budget between whole sets of pinned rows and the batch.
 
 use crate::{
+    config::{WAYS, setters},
     error::Error,
-    scars::{
-        budget::Budget,
-        refused, share,
-        traffic::{Bytes, Table, Workload},
-    },
+    scars::{forecast::Forecast, group::PlannedGroup, pinned::Pinned, positive, refused, skew::Skew},
 };
+use std::collections::BTreeMap;
 
-/// The search ignores splits that are cheaper by less than this share.
-const GAP: f64 = 1e-6;
-/// The most splits that are tried before the search ends with a larger gap, which [`Split::gap`] states.
-const EVALUATIONS: u32 = 5000;
+/// Number of points in each half of the curve.
+const POINTS: u32 = 50;
 
-/// A planning problem: tables, an epoch and a memory.
+/// The memory to split (SCARS eq. 7: `b = (M - |C| d) / a`), the epoch to serve, and the limits of a split.
 ///
 /// Example: the [module](crate::scars).
-#[derive(Clone, Debug)]
-pub struct Planner {
-    tables: Vec<Table>,
-    workload: Workload,
-    budget: Budget,
-    batches: (u64, u64),
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Budget {
+    /// Bytes for pinned rows and the batch together: M.
+    pub bytes: u64,
+    /// Bytes that a sample of a batch takes, activations included: a. With 0 only the epoch bounds a batch.
+    pub sample: u64,
+    /// Samples of an epoch.
+    pub samples: u64,
+    /// Samples of the smallest batch. Without a fixed cost of a batch the smallest is often the cheapest: it leaves most memory to rows.
+    pub smallest_batch: u64,
+    /// Samples of the largest batch; as many as in the smallest fix the batch.
+    pub largest_batch: u64,
+    /// The fixed cost of a batch, as the bytes that could cross the bus in that time.
+    pub batch_cost: f64,
+    /// Number of ways of a set that may be pinned, 1 to 32.
+    pub pinned_ways: u32,
+    // As in `PlannedGroup`.
+    training: bool,
+    record: u64,
+    slot: u64,
+    most_sets: u32,
+}
+
+setters!(Budget {
+    with_batch_cost batch_cost: f64,
+    with_pinned_ways pinned_ways: u32,
+});
+
+impl Budget {
+    /// A split of `bytes`, of which a sample takes `sample`, for epochs of `samples` samples of this group. Every batch that fits is
+    /// considered and has no cost of its own, and all ways may be pinned.
+    #[must_use]
+    pub const fn new(bytes: u64, sample: u64, samples: u64, group: &PlannedGroup) -> Self {
+        let PlannedGroup { training, record, slot, most_sets, .. } = *group;
+        let (smallest_batch, largest_batch, pinned_ways) = (1, u64::MAX, WAYS);
+        Self {
+            bytes,
+            sample,
+            samples,
+            smallest_batch,
+            largest_batch,
+            batch_cost: 0.0,
+            training,
+            record,
+            slot,
+            most_sets,
+            pinned_ways,
+        }
+    }
+
+    /// With batches of `smallest` to `largest` samples.
+    #[must_use]
+    pub const fn with_batches(mut self, smallest: u64, largest: u64) -> Self {
+        (self.smallest_batch, self.largest_batch) = (smallest, largest);
+        self
+    }
+
+    const fn set_bytes(&self) -> u64 {
+        self.slot * WAYS as u64
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let smallest = self.smallest_batch;
+        if smallest == 0 || smallest > self.samples {
+            let wanted = format!("1 to the {} samples of an epoch", self.samples);
+            return Err(refused("smallest batch", wanted, &smallest, "give samples"));
+        }
+        if !(self.batch_cost.is_finite() && self.batch_cost >= 0.0) {
+            return Err(refused("cost of a batch", "0 or more bytes", &self.batch_cost, "give bytes"));
+        }
+        if self.bytes.checked_div(self.sample).is_some_and(|most| most < smallest) {
+            let wanted = format!("{} bytes or more", u128::from(self.sample) * u128::from(smallest));
+            let remedy = "raise the budget, or make the smallest batch or what a sample takes smaller";
+            return Err(refused("budget", wanted, &self.bytes, remedy));
+        }
+        Ok(())
+    }
+}
+
+/// Expected traffic of a batch or an epoch.
+///
+/// Example: [`Planner`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Distinct rows of each batch, summed over the batches.
+    pub distinct_rows: f64,
+    /// Bytes of indices, sent to the device: 4 for each lookup.
+    pub index: f64,
+    /// Bytes of records read from the table's memory.
+    pub read: f64,
+    /// Bytes of records written to the table's memory.
+    pub written: f64,
+}
+
+impl Traffic {
+    /// All bytes: both directions and indices.
+    #[must_use]
+    pub fn bytes(&self) -> f64 {
+        self.index + self.read + self.written
+    }
 }
 
 /// A split of the memory, and its cost.
 ///
-/// Example: the [module](crate::scars).
+/// Example: [`Planner`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Split {
-    /// For each table, the number of its hottest rows that are pinned.
-    pub pinned: Vec<u64>,
+    /// Number, known or expected, of pinned rows.
+    pub pinned_rows: f64,
+    /// Bytes of the cache.
+    pub cache_bytes: u64,
     /// Samples of a batch.
     pub batch: u64,
-    /// Batches of an epoch; the last may be shorter.
-    pub batches: u64,
-    /// Share of all lookups that find their row pinned, 0 to 1.
-    pub hit_rate: f64,
-    /// Expected bytes of a full batch.
-    pub of_batch: Bytes,
-    /// Expected bytes of an epoch, one flush included.
-    pub of_epoch: Bytes,
-    /// The minimised cost: the bytes of an epoch, plus the fixed cost of its batches.
+    /// Expected bytes of an epoch, with one flush.
+    pub epoch_bytes: f64,
+    /// The cost that is minimised: the bytes of an epoch, and the fixed cost of its batches.
     pub cost: f64,
-    /// Number of splits tried to find this one.
-    pub evaluations: u32,
-    /// No split of this budget costs less than `cost * (1 - gap)`; `None` where nothing was searched.
-    pub gap: Option<f64>,
+    /// The share of all lookups whose row is pinned, 0 to 1.
+    pub hit_rate: f64,
 }
 
-impl Planner {
-    /// Makes a planner, after checking that a plan exists.
+/// The splits that a search has considered.
+///
+/// Example: [`Planner`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The splits by the number of sets of their cache.
+    pub splits: BTreeMap<u32, Split>,
+    /// The number of sets of the cheapest split; the smallest of equal ones.
+    pub best: u32,
+    /// Whether one set more would pay.
+    pub more: MoreRows,
+}
+
+impl Plan {
+    /// The cheapest split.
+    ///
+    /// # Panics
+    /// If `best` was set to a number of sets without a split.
+    #[must_use]
+    pub fn cheapest(&self) -> &Split {
+        &self.splits[&self.best]
+    }
+}
+
+/// Whether one more set of pinned rows, with a batch that is smaller by its memory, costs less than the cheapest split.
+///
+/// Example: the [module](crate::scars).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MoreRows {
+    /// The larger cache costs less.
+    Pays,
+    /// The larger cache saves less than the smaller batch loses.
+    DoesNotPay,
+    /// Every row in use is pinned already.
+    AllRows,
+    /// The cache is the largest that is legal.
+    AllWays,
+    /// The smallest batch leaves no room for another set.
+    NoRoom,
+}
+
+/// Searches the split with the lowest cost. Each size of the cache is judged by the rows that find a way in it.
+///
+/// The tables of a group share one cache, so a plan for several tables is one for all their rows, ranked together: counted by one
+/// [`Profile`](crate::scars::Profile), or mixed by [`Skew::mixed`].
+///
+/// ```
+/// use hotrow::scars::{Budget, PlannedGroup, Planner, Skew};
+/// use hotrow::GroupConfig;
+///
+/// let (items, users) = (Skew::zipf(100_000, 1.1)?, Skew::zipf(20_000, 0.8)?);
+/// let both = Skew::mixed(&[(&items, 20.0), (&users, 6.0)])?;
+/// let group = PlannedGroup::new(GroupConfig::new(&[100_000, 20_000], 16), true, 128 << 20)?;
+/// let budget = Budget::new(8_000_000, 26 * group.lookup, 1_000_000, &group).with_batches(64, 4096);
+/// let planner = Planner::new(budget, &both, 26.0)?;
+/// let plan = planner.search();
+/// let (best, pinned) = (plan.cheapest(), planner.pinned(plan.best));
+/// assert_eq!(planner.epoch(&pinned, planner.lookups_of(best.batch)).bytes(), best.epoch_bytes);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Planner<'a> {
+    budget: Budget,
+    skew: &'a Skew,
+    ranked: Option<&'a [u32]>,
+    per_sample: f64,
+    /// The number of sets of the largest cache that leaves room for the smallest batch.
+    most: u32,
+}
+
+impl<'a> Planner<'a> {
+    /// Checks the budget and prepares the search. A sample looks up `per_sample` rows on average.
     ///
     /// # Errors
-    /// [`Error::Scars`] without tables or samples, for a smallest batch of 0 or larger than an epoch, for a fixed cost
-    /// that is negative or NaN, and for a budget that the smallest batch does not fit.
-    pub fn new(tables: Vec<Table>, workload: Workload, budget: Budget) -> Result<Self, Error> {
-        if tables.is_empty() {
-            return Err(refused("tables", "1 or more", &0, "give a table"));
+    /// [`Error::Scars`] names what the budget lacks.
+    pub fn new(budget: Budget, skew: &'a Skew, per_sample: f64) -> Result<Self, Error> {
+        positive("lookups of a sample", per_sample, "give the mean number of rows a sample looks up")?;
+        budget.check()?;
+        let most = skew.rows().div_ceil(WAYS.into()).min(budget.most_sets.into()) as u32;
+        let planner = Self { budget, skew, ranked: None, per_sample, most };
+        Ok(Self { most: planner.most_beside(budget.smallest_batch), ..planner })
+    }
+
+    /// The number of sets of the largest cache beside a batch of `batch` samples.
+    fn most_beside(&self, batch: u64) -> u32 {
+        let room = self.budget.bytes.saturating_sub(self.budget.sample.saturating_mul(batch));
+        (room / self.budget.set_bytes()).min(self.most.into()) as u32
+    }
+
+    /// With known rows in use, hottest first, as of [`Ranked::hottest`](crate::scars::Ranked::hottest): then the plan is for the rows that
+    /// find a way, and not for an expected number of them.
+    #[must_use]
+    pub const fn with_ranked(mut self, ranked: &'a [u32]) -> Self {
+        self.ranked = Some(ranked);
+        self
+    }
+
+    /// Number of lookups of `samples` samples, rounded, at least 1.
+    #[must_use]
+    pub fn lookups_of(&self, samples: u64) -> u64 {
+        ((samples as f64 * self.per_sample).round() as u64).max(1)
+    }
+
+    /// The rows that find a way in a cache of `sets` sets.
+    #[must_use]
+    pub fn pinned(&self, sets: u32) -> Pinned {
+        match self.ranked {
+            Some(ranked) => Pinned::known(self.skew, ranked, sets, self.budget.pinned_ways),
+            None => Pinned::expected(self.skew, sets, self.budget.pinned_ways),
         }
-        if workload.samples == 0 {
-            return Err(refused("samples", "1 or more", &0, "give the samples of an epoch"));
-        }
-        let batches = budget.batches(&workload)?;
-        Ok(Self { tables, workload, budget, batches })
     }
 
-    /// The tables.
+    /// The traffic of a batch of `lookups` lookups: its indices, and each distinct row that is not pinned, read and in training also
+    /// written.
     #[must_use]
-    pub fn tables(&self) -> &[Table] {
-        &self.tables
+    pub fn batch(&self, pinned: &Pinned, lookups: u64) -> Traffic {
+        let Forecast { distinct, misses, .. } = Forecast::batch(self.skew, pinned, lookups);
+        self.traffic(lookups, distinct.mean, misses.mean)
     }
 
-    /// The epoch.
-    #[must_use]
-    pub const fn workload(&self) -> &Workload {
-        &self.workload
-    }
-
-    /// The memory.
-    #[must_use]
-    pub const fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    /// The smallest and the largest batch that fit, in samples.
-    #[must_use]
-    pub const fn batches(&self) -> (u64, u64) {
-        self.batches
-    }
-
-    /// The split with a batch of `batch` samples: the memory beside it goes to the rows that save most for each byte.
+    /// The traffic of the epoch in batches of `batch` lookups, the shorter last batch included, and of one flush of the updated pinned
+    /// rows.
     ///
-    /// # Errors
-    /// [`Error::Scars`] for a batch outside [`Planner::batches`].
-    pub fn at_batch(&self, batch: u64) -> Result<Split, Error> {
-        let (few, many) = self.batches;
-        if !(few..=many).contains(&batch) {
-            return Err(refused(
-                "batch",
-                format!("{few} to {many} samples"),
-                &batch,
-                "choose a batch that fits the budget",
-            ));
+    /// # Panics
+    /// If `batch` is 0.
+    #[must_use]
+    pub fn epoch(&self, pinned: &Pinned, batch: u64) -> Traffic {
+        let lookups = self.lookups_of(self.budget.samples);
+        let Forecast { distinct, misses, .. } = Forecast::epoch(self.skew, pinned, batch, lookups);
+        let mut traffic = self.traffic(lookups, distinct.mean, misses.mean);
+        if self.budget.training {
+            let touched = Forecast::batch(self.skew, pinned, lookups).touched;
+            traffic.written += touched.mean * self.budget.record as f64;
         }
-        Ok(self.split(self.pins(batch), batch))
+        traffic
     }
 
-    /// The split that pins `pinned[t]` of the hottest rows of each table t: the memory beside them goes to the batch
-    /// (eq. 7, whole samples).
-    ///
-    /// # Errors
-    /// [`Error::Scars`] for another number of tables, for more rows than a table has, and for rows that leave no room
-    /// for the smallest batch.
-    pub fn at_pinned(&self, pinned: &[u64]) -> Result<Split, Error> {
-        if pinned.len() != self.tables.len() {
-            return Err(refused(
-                "pinned rows",
-                format!("{} numbers", self.tables.len()),
-                &pinned.len(),
-                "give one for each table",
-            ));
-        }
-        for (&rows, table) in pinned.iter().zip(&self.tables) {
-            if rows > table.skew.rows() {
-                let wanted = format!("at most the table's {} rows", table.skew.rows());
-                return Err(refused("pinned rows", wanted, &rows, "pin fewer"));
+    fn traffic(&self, lookups: u64, distinct_rows: f64, crossing_rows: f64) -> Traffic {
+        let read = crossing_rows * self.budget.record as f64;
+        let written = if self.budget.training { read } else { 0.0 };
+        Traffic { distinct_rows, index: 4.0 * lookups as f64, read, written }
+    }
+
+    /// Searches caches from no set to all sets that leave room for the smallest batch, then halves the gaps beside the cheapest, until its
+    /// neighbours have been considered: one set more and one less, and the largest cache beside a batch of one sample more and less, and beside
+    /// batches of which an epoch takes one more and one less.
+    #[must_use]
+    pub fn search(&self) -> Plan {
+        let split = |sets| (sets, self.split(sets));
+        let mut splits: BTreeMap<u32, Split> = self.sizes().map(split).collect();
+        loop {
+            let cheapest = splits.iter().min_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost));
+            let best = cheapest.map_or(0, |(&sets, _)| sets);
+            let before = splits.range(..best).next_back();
+            let after = splits.range(best.saturating_add(1)..).next();
+            let between = [before, after].into_iter().flatten().map(|(&other, _)| best.midpoint(other));
+            // Among caches with as many batches the largest saves most, so the cost has steps.
+            let (batch, samples) = (splits[&best].batch, self.budget.samples);
+            let times = samples.div_ceil(batch);
+            let even = [times.max(2) - 1, times, times + 1].map(|times| samples.div_ceil(times));
+            let beside = [batch - 1, batch + 1].into_iter().chain(even).map(|batch| self.most_beside(batch));
+            let new: Vec<u32> = between.chain(beside).filter(|sets| !splits.contains_key(sets)).collect();
+            if new.is_empty() {
+                return Plan { more: self.more_rows(best, &splits[&best]), splits, best };
             }
+            splits.extend(new.into_iter().map(split));
         }
-        let slots =
-            pinned.iter().zip(&self.tables).map(|(&rows, table)| u128::from(rows) * u128::from(table.bytes.slot));
-        let slots: u128 = slots.sum();
-        let batch = self.budget.batch_beside(slots, &self.workload).filter(|&batch| batch >= self.batches.0);
-        let Some(batch) = batch else {
-            let wanted = format!("at most {} bytes of slots", self.budget.for_rows(self.batches.0));
-            return Err(refused("pinned rows", wanted, &slots, "pin fewer, or raise the budget"));
-        };
-        Ok(self.split(pinned.to_vec(), batch))
     }
 
-    /// The best split: its epoch costs least.
-    ///
-    /// More pinned rows beside the same batch never cost more, nor does a larger batch beside the same pinned rows (the
-    /// expected transfers of a row are concave in the lookups). So no batch from b to B costs less than a batch of B
-    /// beside the rows of b. The search halves ranges, the one with the lowest bound first, until no range can hold a
-    /// split that is cheaper by [`Split::gap`].
-    ///
-    /// This holds for any distribution. The cost may have several minima: as a function of the batch it falls, rises
-    /// and falls again within the rows of one probability. The binary search of SCARS
-    /// ([`Marginal::search`](crate::scars::marginal::Marginal::search)) finds one of them, in fewer steps.
-    #[must_use]
-    pub fn best(&self) -> Split {
-        let slots_differ = self.tables.iter().any(|table| table.bytes.slot != self.tables[0].bytes.slot);
-        let look = |batch| {
-            let pinned = self.pins(batch);
-            (self.cost(batch, &pinned), batch, pinned)
-        };
-        // The batches strictly between two that were tried; `None` if there are none.
-        let between = |few: u64, many: u64| {
-            let (few, many) = (few + 1, many.checked_sub(1)?);
-            let bound = || self.cost(many, &self.pins_for(few, many, slots_differ));
-            (few <= many).then(|| Range { bound: bound(), few, many })
-        };
-        let (few, many) = self.batches;
-        let (mut best, last) = (look(few), look(many));
-        if last.0 < best.0 {
-            best = last;
+    fn more_rows(&self, sets: u32, best: &Split) -> MoreRows {
+        let used = self.ranked.map_or(self.skew.rows() as f64, |ranked| ranked.len() as f64);
+        if best.pinned_rows >= used {
+            MoreRows::AllRows
+        } else if sets == self.budget.most_sets {
+            MoreRows::AllWays
+        } else if sets == self.most {
+            MoreRows::NoRoom
+        } else if self.split(sets + 1).cost < best.cost {
+            MoreRows::Pays
+        } else {
+            MoreRows::DoesNotPay
         }
-        let (mut evaluations, mut gap) = (2, 0.0);
-        let mut open: BinaryHeap<Range> = between(few, many).into_iter().collect();
-        while let Some(Range { bound, few, many }) = open.pop() {
-            if bound >= best.0 * (1.0 - GAP) || evaluations >= EVALUATIONS {
-                // Rounding may put the bound above the best cost.
-                gap = ((best.0 - bound) / best.0).max(0.0);
-                break;
-            }
-            let middle = few + (many - few) / 2;
-            let found = look(middle);
-            if found.0 < best.0 {
-                best = found;
-            }
-            evaluations += 1;
-            open.extend(between(few - 1, middle).into_iter().chain(between(middle, many + 1)));
+    }
+
+    /// The sizes of the cache to consider first. Towards both ends the distance to the end shrinks by a constant factor.
+    fn sizes(&self) -> impl Iterator<Item = u32> {
+        let (most, half) = (self.most, f64::from(self.most) / 2.0);
+        let steps = (1..=POINTS).map(move |i| (half * half.max(1.0).powf(-f64::from(i) / f64::from(POINTS))) as u32);
+        steps.flat_map(move |sets| [sets, most - sets]).chain([0, most / 2, most])
+    }
+
+    /// The split with `sets` sets and the largest batch that fits, because a larger batch never costs more.
+    fn split(&self, sets: u32) -> Split {
+        let Budget { bytes, sample, samples, smallest_batch, largest_batch, batch_cost, .. } = self.budget;
+        let cache_bytes = u64::from(sets) * self.budget.set_bytes();
+        let beside = bytes.saturating_sub(cache_bytes).checked_div(sample).unwrap_or(u64::MAX);
+        let batch = beside.min(samples).min(largest_batch).max(smallest_batch);
+        let pinned = self.pinned(sets);
+        let epoch_bytes = self.epoch(&pinned, self.lookups_of(batch)).bytes();
+        let cost = epoch_bytes + samples.div_ceil(batch) as f64 * batch_cost;
+        Split {
+            pinned_rows: pinned.count(),
+            cache_bytes,
+            batch,
+            epoch_bytes,
+            cost,
+            hit_rate: pinned.hit_rate(self.skew),
         }
-        let (_, batch, pinned) = best;
-        Split { evaluations, gap: Some(gap), ..self.split(pinned, batch) }
-    }
-
-    fn pins(&self, batch: u64) -> Vec<u64> {
-        share::pinned(&self.tables, &self.workload, batch, self.budget.for_rows(batch), false)
-    }
-
-    /// The best pinned rows for batches of `many`, in the memory that a batch of `few` leaves.
-    fn pins_for(&self, few: u64, many: u64, over: bool) -> Vec<u64> {
-        share::pinned(&self.tables, &self.workload, many, self.budget.for_rows(few), over)
-    }
-
-    fn epoch(&self, batch: u64, pinned: &[u64]) -> Bytes {
-        self.tables.iter().zip(pinned).map(|(table, &pinned)| table.epoch(&self.workload, batch, pinned)).sum()
-    }
-
-    fn cost(&self, batch: u64, pinned: &[u64]) -> f64 {
-        self.epoch(batch, pinned).total() + self.workload.batches(batch) as f64 * self.budget.batch_cost
-    }
-
-    fn split(&self, pinned: Vec<u64>, batch: u64) -> Split {
-        let each = || self.tables.iter().zip(&pinned);
-        let lookups: f64 = self.tables.iter().map(|table| table.lookups).sum();
-        let hits: f64 = each().map(|(table, &pinned)| table.lookups * table.skew.mass(pinned)).sum();
-        let of_batch = each().map(|(table, &pinned)| table.batch(&self.workload, batch, pinned)).sum();
-        let (of_epoch, cost) = (self.epoch(batch, &pinned), self.cost(batch, &pinned));
-        let batches = self.workload.batches(batch);
-        Split { hit_rate: hits / lookups, of_batch, of_epoch, cost, batches, batch, pinned, evaluations: 1, gap: None }
     }
 }
-
-/// The batches from `few` to `many`; none of them costs less than `bound`.
-#[derive(Clone, Copy, Debug)]
-struct Range {
-    bound: f64,
-    few: u64,
-    many: u64,
-}
-
-impl Ord for Range {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // Reversed, because the heap returns its greatest element first.
-        other.bound.total_cmp(&self.bound).then(self.few.cmp(&other.few))
-    }
-}
-
-impl PartialOrd for Range {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Range {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Range {}
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::scars::{distinct::Draws, marginal::Marginal, skew::Skew, traffic::RowBytes};
 
-    fn table(skew: Skew, slot: u64, lookups: f64) -> Table {
-        Table::new(skew, RowBytes { record: 24, slot, index: 4 }, lookups).unwrap()
-    }
-
-    fn budget(bytes: u64, sample: u64) -> Budget {
-        Budget { bytes, sample, smallest_batch: 1, batch_cost: 0.0 }
-    }
-
-    /// The least cost of an epoch over all batches and all numbers of pinned rows that fit.
-    fn slow(planner: &Planner) -> f64 {
-        let mut least = f64::INFINITY;
-        for batch in planner.batches.0..=planner.batches.1 {
-            let left = planner.budget.bytes - batch * planner.budget.sample;
-            least = least.min(slow_beside(planner, batch, left));
-        }
-        least
-    }
-
-    /// Every choice of pinned rows within `bytes`.
-    fn slow_beside(planner: &Planner, batch: u64, bytes: u64) -> f64 {
-        let mut choices: Vec<(u64, Vec<u64>)> = vec![(bytes, Vec::new())];
-        for table in &planner.tables {
-            choices = choices
-                .into_iter()
-                .flat_map(|(left, pinned)| {
-                    let (rows, slot) = (table.skew.rows().min(left / table.bytes.slot), table.bytes.slot);
-                    (0..=rows).map(move |rows| (left - rows * slot, [&pinned[..], &[rows]].concat()))
-                })
-                .collect();
-        }
-        choices.iter().map(|(_, pinned)| planner.cost(batch, pinned)).fold(f64::INFINITY, f64::min)
-    }
-
-    fn skews() -> impl Strategy<Value = Skew> {
-        let counts = prop_oneof![Just(0u64), Just(1), 1u64..10, 1u64..1000];
-        prop_oneof![
-            prop::collection::vec(counts, 1..40).prop_filter_map("no lookups", |counts| Skew::from_counts(counts).ok()),
-            // Few hot rows, and many cold rows of one count.
-            (1usize..5, 1u64..500, 1usize..40).prop_map(|(hot, count, cold)| {
-                let counts = std::iter::repeat_n(count, hot).chain(std::iter::repeat_n(1, cold));
-                Skew::from_counts(counts).unwrap()
-            }),
-            (1u64..40, 0.0..2.0).prop_map(|(rows, s)| Skew::zipf(rows, s).unwrap()),
-            (1u64..40, 0.1..50.0).prop_map(|(rows, scale)| Skew::exponential(rows, scale).unwrap()),
-            (1u64..40, 0.1..50.0).prop_map(|(rows, scale)| Skew::half_normal(rows, scale).unwrap()),
-        ]
-    }
-
-    fn workloads() -> impl Strategy<Value = Workload> {
-        let draws = prop_oneof![Just(Draws::Independent), Just(Draws::Epoch)];
-        (1u64..200, any::<bool>(), draws).prop_map(|(samples, training, draws)| Workload { samples, training, draws })
-    }
-
-    fn budgets() -> impl Strategy<Value = Budget> {
-        (1u64..2000, 0u64..60, 1u64..8, prop_oneof![Just(0.0), 0.0..3000.0]).prop_map(
-            |(bytes, sample, smallest_batch, batch_cost)| Budget { bytes, sample, smallest_batch, batch_cost },
-        )
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn the_best_split_is_that_of_brute_force(skew in skews(), slot in 1u64..80, lookups in prop_oneof![Just(1.0), Just(4.0), 0.3..5.0], workload in workloads(), budget in budgets()) {
-            let Ok(planner) = Planner::new(vec![table(skew, slot, lookups)], workload, budget) else {
-                prop_assert!(budget.bytes < budget.sample * budget.smallest_batch || budget.smallest_batch > workload.samples);
-                return Ok(());
-            };
-            let (found, wanted) = (planner.best(), slow(&planner));
-            prop_assert!((found.cost - wanted).abs() <= 1.1e-6 * wanted, "{:?}, wanted {}", found, wanted);
-            let used = found.pinned[0] * slot + found.batch * budget.sample;
-            prop_assert!(used <= budget.bytes && found.batch >= budget.smallest_batch);
-            prop_assert_eq!(found.cost, planner.at_batch(found.batch).unwrap().cost);
-            prop_assert!(found.gap.unwrap() <= 1e-6);
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn tables_share_one_memory(
-            skews in prop::collection::vec(skews(), 2..4), slots in [1u64..6, 1u64..6, 1u64..6], same in any::<bool>(),
-            workload in workloads(), rows in 1u64..60, sample in 0u64..40, batches in 1u64..12, batch_cost in 0.0..500.0,
-        ) {
-            // Up to 12 batches to try.
-            let budget = Budget { bytes: rows * 6 + batches * sample, sample, smallest_batch: 1, batch_cost };
-            let workload = Workload { samples: workload.samples.min(40), ..workload };
-            let tables: Vec<Table> = skews.into_iter().zip(slots).enumerate()
-                .map(|(i, (skew, slot))| table(skew, if same { 6 } else { slot * 6 }, 1.0 + i as f64)).collect();
-            prop_assume!(tables.iter().map(|table| table.skew.rows()).product::<u64>() < 5000);
-            let planner = Planner::new(tables, workload, budget).unwrap();
-            prop_assume!(planner.batches.1 <= 40);
-            let (found, wanted) = (planner.best(), slow(&planner));
-            // With slots of several sizes the choice is short of the best by less than one row saves.
-            let one = |table: &Table| table.saved(&workload, found.batch, table.skew.rest(0).next().unwrap());
-            let spare = if same { 0.0 } else { planner.tables.iter().map(one).fold(0.0, f64::max) };
-            prop_assert!(found.cost >= wanted * (1.0 - 1e-9));
-            prop_assert!(found.cost <= wanted * (1.0 + 1.1e-6) + spare, "{:?}, wanted {}", found, wanted);
+    fn budget(bytes: u64, batch_cost: f64) -> Budget {
+        let (training, record, slot, most_sets, pinned_ways) = (true, 24, 40, 32, 32);
+        let (smallest_batch, largest_batch) = (10, 1 << 30);
+        Budget {
+            bytes,
+            sample: 100,
+            samples: 100_000,
+            smallest_batch,
+            largest_batch,
+            batch_cost,
+            training,
+            record,
+            slot,
+            most_sets,
+            pinned_ways,
         }
     }
 
     #[test]
-    fn brute_force_rejects_a_split_that_is_not_the_best() {
-        let skew = Skew::from_counts([90, 50, 20, 9, 9, 3, 1, 1, 1, 1]).unwrap();
-        let given = Budget { smallest_batch: 2, batch_cost: 200.0, ..budget(400, 30) };
-        let planner = Planner::new(vec![table(skew, 40, 2.0)], Workload::training(100), given).unwrap();
-        let (found, wanted) = (planner.best(), slow(&planner));
-        assert!((found.cost / wanted - 1.0).abs() < 1e-6);
-        let (few, many) = planner.batches();
-        assert!(few < found.batch && found.batch < many, "between the ends: {found:?}");
-        for batch in [few, found.batch - 1, found.batch + 1, many] {
-            assert!(planner.at_batch(batch).unwrap().cost > wanted * 1.001, "{batch}");
-        }
-        assert!(planner.at_pinned(&[found.pinned[0] - 1]).unwrap().cost > wanted * 1.001);
-    }
-
-    #[test]
-    fn large_splits_are_found_in_few_steps() {
-        for skew in [
-            Skew::zipf(1_000_000_000, 1.0).unwrap(),
-            Skew::exponential(1_000_000_000, 1e6).unwrap(),
-            Skew::half_normal(1_000_000_000, 1e7).unwrap(),
-        ] {
-            let given = Budget { smallest_batch: 256, batch_cost: 1e6, ..budget(1 << 30, 4096) };
-            let planner = Planner::new(vec![table(skew, 200, 26.0)], Workload::training(100_000_000), given).unwrap();
-            let best = planner.best();
-            assert!(best.gap.unwrap() <= 1e-5, "{best:?}");
-            for batch in [256, best.batch / 2, best.batch.midpoint(planner.batches().1), planner.batches().1] {
-                assert!(planner.at_batch(batch.max(256)).unwrap().cost >= best.cost);
-            }
+    fn the_cheapest_of_all_sizes_is_found() {
+        let skew = Skew::zipf(1000, 1.0).unwrap();
+        for (batch_cost, ends) in [(0.0, (20, 31)), (2000.0, (1, 30))] {
+            let planner = Planner::new(budget(40_000, batch_cost), &skew, 1.0).unwrap();
+            let found = planner.search();
+            let slow = (0..=planner.most).map(|sets| planner.split(sets).cost).fold(f64::INFINITY, f64::min);
+            assert_eq!(found.cheapest().cost, slow, "{batch_cost}");
+            assert!((ends.0..=ends.1).contains(&found.best), "{batch_cost}: {}", found.best);
+            assert!(planner.split(ends.0 - 1).cost > slow, "a size that is not the best is dearer");
         }
     }
 
     #[test]
-    fn the_papers_search_finds_the_same() {
-        // Only reads, no indices, and an epoch that is long against any batch: eq. 6 and 7, in whole samples.
-        for skew in [
-            Skew::zipf(1_000_000, 1.0).unwrap(),
-            Skew::exponential(1_000_000, 2e4).unwrap(),
-            Skew::half_normal(1_000_000, 3e4).unwrap(),
-        ] {
-            let marginal = Marginal::new(&skew, 2e6, 40.0, 25.0, 2000.0).unwrap();
-            let bytes = RowBytes { record: 24, slot: 40, index: 0 };
-            let given = Budget { bytes: 2_000_000, sample: 25, smallest_batch: 1, batch_cost: 2000.0 * 24.0 };
-            let one = Table::new(skew.clone(), bytes, 1.0).unwrap();
-            let best = Planner::new(vec![one], Workload::inference(1 << 40), given).unwrap().best();
-            let of_paper = marginal.cost(marginal.search()) * 24.0 * (1u64 << 40) as f64;
-            assert!((best.cost / of_paper - 1.0).abs() < 2e-5, "{} {of_paper}", best.cost);
-            let found = marginal.search();
-            assert!(0 < found && found < marginal.most(), "{found}");
-            assert!(best.pinned[0].abs_diff(found) < found / 20, "{found} {best:?}");
-        }
+    fn tables_of_a_group_share_one_cache() {
+        // Counted together and mixed, the tables have the same plan; with other shares of the lookups another one.
+        let [hot, cold] = [(7, 64), (1, 6400)].map(|bin| Skew::from_bins([bin]).unwrap());
+        let plan = |skew: &Skew| Planner::new(budget(40_000, 0.0), skew, 4.0).unwrap().search();
+        let mixed = |lookups| plan(&Skew::mixed(&[(&cold, 1.0), (&hot, lookups)]).unwrap());
+        let together = Skew::from_bins([(300, 64), (1, 6400)]).unwrap();
+        let counted = plan(&Skew::mixed(&[(&together, 4.0)]).unwrap());
+        let alike = |a: &Plan, b: &Plan| a.best == b.best && (a.cheapest().cost / b.cheapest().cost - 1.0).abs() < 1e-4;
+        assert!(alike(&mixed(3.0), &counted) && !alike(&mixed(2.0), &counted), "{counted:?}");
+        assert!(Skew::mixed(&[]).is_err() && Skew::mixed(&[(&hot, 0.0)]).is_err());
     }
 
     #[test]
-    fn figures_of_a_split() {
-        let skew = Skew::from_counts([5, 3, 1, 1]).unwrap();
-        let planner = Planner::new(vec![table(skew, 100, 1.0)], Workload::training(10), budget(250, 20)).unwrap();
-        assert_eq!(planner.batches(), (1, 10));
-        let split = planner.at_pinned(&[2]).unwrap();
-        assert_eq!((split.batch, split.batches, split.pinned.clone()), (2, 5, vec![2]));
-        assert!((split.hit_rate - 0.8).abs() < 1e-12);
-        assert_eq!(split, planner.at_batch(2).unwrap());
-        // Each cold row is read with probability 0.19.
-        assert!((split.of_batch.read - 2.0 * 0.19 * 24.0).abs() < 1e-9 && split.of_batch.index == 8.0);
-        assert_eq!(split.cost, split.of_epoch.total());
+    fn the_shorter_last_batch_is_one_of_its_own() {
+        let skew = Skew::uniform(1000).unwrap();
+        let budget = Budget { samples: 3000, record: 10, ..budget(40_000, 0.0) };
+        let planner = Planner::new(budget, &skew, 1.0).unwrap();
+        let pinned = Pinned::by_rank(&skew, 4, 25);
+        assert_eq!(pinned.count(), 100.0);
+        let seen = |lookups: i32| 1.0 - 0.999_f64.powi(lookups);
+        let found = planner.epoch(&pinned, 2000);
+        // In each batch 900 rows can miss; the flush writes those of the 100 pinned rows that were touched.
+        let read = 9000.0 * (seen(2000) + seen(1000));
+        assert!((found.read - read).abs() < 1e-6, "{found:?}, wanted {read}");
+        assert!((found.written - read - 1000.0 * seen(3000)).abs() < 1e-6, "{found:?}");
+        assert_eq!(found.index, 12_000.0);
+        assert!((planner.batch(&pinned, 2000).read * 1.5 / read - 1.0).abs() > 0.05, "no one and a half batches");
+        let reading = Planner::new(Budget { training: false, ..budget }, &skew, 1.0).unwrap();
+        assert_eq!(reading.epoch(&pinned, 2000).written, 0.0);
+    }
+
+    #[test]
+    fn why_no_more_rows_are_pinned() {
+        let (skew, few) = (Skew::zipf(1000, 1.0).unwrap(), Skew::uniform(3).unwrap());
+        let why = |budget, skew: &Skew| Planner::new(budget, skew, 1.0).unwrap().search().more;
+        assert_eq!(why(budget(40_000, 2000.0), &skew), MoreRows::DoesNotPay);
+        assert_eq!(why(budget(20_000, 0.0).with_batches(10, 10), &skew), MoreRows::NoRoom);
+        assert_eq!(why(budget(1 << 30, 0.0), &skew), MoreRows::AllWays);
+        assert_eq!(why(Budget { most_sets: 4, ..budget(1 << 30, 0.0) }, &skew), MoreRows::AllWays);
+        assert_eq!(why(budget(1 << 20, 0.0), &few), MoreRows::AllRows);
     }
 
     #[test]
     fn what_cannot_be_planned_is_refused_by_name() {
-        let one = || table(Skew::uniform(10).unwrap(), 100, 1.0);
-        let (workload, fine) = (Workload::training(100), budget(1000, 10));
-        let new = |budget| Planner::new(vec![one()], workload, budget);
-        let planner = new(fine).unwrap();
+        let (skew, fine) = (Skew::uniform(10).unwrap(), budget(1000, 0.0));
         let refused = [
-            (Planner::new(Vec::new(), workload, fine).err(), "tables"),
-            (Planner::new(vec![one()], Workload::training(0), fine).err(), "samples"),
-            (new(budget(9, 10)).err(), "budget"),
-            (new(Budget { smallest_batch: 50, bytes: 499, ..fine }).err(), "budget"),
-            (new(Budget { smallest_batch: 0, ..fine }).err(), "smallest batch"),
-            (new(Budget { smallest_batch: 101, ..fine }).err(), "smallest batch"),
-            (new(Budget { batch_cost: f64::NAN, ..fine }).err(), "cost of a batch"),
-            (new(Budget { batch_cost: -1.0, ..fine }).err(), "cost of a batch"),
-            (planner.at_batch(0).err(), "batch"),
-            (planner.at_batch(101).err(), "batch"),
-            (planner.at_pinned(&[11]).err(), "pinned rows"),
-            (planner.at_pinned(&[10]).err(), "pinned rows"),
-            (planner.at_pinned(&[1, 1]).err(), "pinned rows"),
+            (Budget { samples: 0, ..fine }, 1.0, "smallest batch"),
+            (Budget { bytes: 999, ..fine }, 1.0, "budget"),
+            (fine.with_batches(0, 9), 1.0, "smallest batch"),
+            (fine.with_batch_cost(f64::NAN), 1.0, "cost of a batch"),
+            (fine.with_batch_cost(-1.0), 1.0, "cost of a batch"),
+            (fine, 0.0, "lookups of a sample"),
         ];
-        for (error, wanted) in refused {
-            let Some(Error::Scars { what, .. }) = error else { panic!("{wanted} was accepted") };
+        for (budget, per_sample, wanted) in refused {
+            let Err(Error::Scars { what, .. }) = Planner::new(budget, &skew, per_sample) else {
+                panic!("{wanted} was accepted")
+            };
             assert_eq!(what, wanted);
         }
-        assert_eq!(planner.at_pinned(&[9]).unwrap().batch, 10);
-        // A memory without room for a row still has a plan.
-        assert_eq!(new(budget(99, 0)).unwrap().best().pinned, [0]);
+        // A memory without room for a set still has a plan.
+        assert_eq!(Planner::new(fine, &skew, 1.0).unwrap().search().cheapest().pinned_rows, 0.0);
     }
 }

@@ -1,6 +1,5 @@
 //! Counts how often each row is used: exactly, from a sample, or in bounded memory.
 
-mod exact;
 #[cfg(feature = "sketch")]
 mod sketch;
 #[cfg(test)]
@@ -8,21 +7,19 @@ mod tests;
 
 use crate::{
     error::Error,
-    scars::ranked::{Accuracy, Ranked},
+    scars::ranked::Ranked,
     table::rng::{Purpose, pcg4d},
 };
-use exact::Exact;
 #[cfg(feature = "sketch")]
 use sketch::Sketch;
-use std::num::NonZeroU32;
+use std::{collections::HashMap, num::NonZeroU32};
 
 /// The way in which a [`Profile`] counts.
 ///
 /// Example: [`Profile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
-    /// Counts every access. Takes at most about 10 bytes for each row of the tables (18 for a moment, once); less while
-    /// few rows are used.
+    /// Counts every access. Takes 8 bytes for each row of tables of up to 2^26 rows together, else up to about 40 for each row used.
     Exact,
     /// Counts one access of each run of `one_in`, drawn at random, as `one_in` accesses. In any order, the expected
     /// count of a row is its true count, and the standard error is at most `sqrt(n (one_in - 1))` for a row used n
@@ -37,7 +34,7 @@ pub enum Counting {
     /// Counts every access, but keeps only the counts of the most used rows. Of n accesses, every row used more than
     /// `n / rows` times is listed. There are fewer than `rows` of these; if accesses are even there may be none, and
     /// then few rows or none are listed ([`Ranked::used`]). Usually far more are. No count is above the true one or
-    /// below it by more than [`Accuracy::Below`]; a row that is not listed was used at most that often. That error is
+    /// below it by more than [`Ranked::most_below`]; a row that is not listed was used at most that often. That error is
     /// at most `3.5 n / places` (Anderson 2017; from 1024 places on, with near certainty), and much less where accesses
     /// are skewed. The places are a power of two, 4 to 8 for each of `rows`, at most 2^30, and take 18 bytes each.
     /// While at most 3/4 of them are taken, all counts are exact.
@@ -48,9 +45,13 @@ pub enum Counting {
     },
 }
 
+/// Up to so many rows get a count each from the start: 512 MiB of memory, which the system provides where rows are used.
+const DENSE: u64 = 1 << 26;
+
 #[derive(Clone, Debug)]
 enum Counter {
-    Exact(Exact),
+    Dense(Vec<u64>),
+    Map(HashMap<u32, u64>),
     #[cfg(feature = "sketch")]
     Bounded(Sketch),
 }
@@ -64,7 +65,7 @@ enum Counter {
 /// profile.count(1, &[7, 7, 7])?;
 /// let ranked = profile.ranked();
 /// assert_eq!(ranked.hottest(2), [107, 7]); // linear rows: the second table's begin at 100
-/// assert_eq!(ranked.rows_for(0.5), 1);
+/// assert_eq!(ranked.share_of(1), 0.5);
 /// # Ok::<(), hotrow::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -97,30 +98,10 @@ impl Profile {
         let counter = match counting {
             #[cfg(feature = "sketch")]
             Counting::Bounded { rows } => Counter::Bounded(Sketch::new(rows)),
-            _ => Counter::Exact(Exact::new(rows)),
+            _ if rows <= DENSE => Counter::Dense(vec![0; rows as usize]),
+            _ => Counter::Map(HashMap::new()),
         };
         Self { bases, counting, counter, seen: 0, drawn: drawn(counting, 0) }
-    }
-
-    /// Makes a profile from counts kept elsewhere, one for each linear row, such as
-    /// [`Part::Frequencies`](crate::Part::Frequencies) under LFU.
-    ///
-    /// # Errors
-    /// [`Error::Length`] unless there is one count for each row of the tables.
-    ///
-    /// # Panics
-    /// As [`Profile::new`].
-    pub fn of_frequencies(tables: &[u32], frequencies: &[u32]) -> Result<Self, Error> {
-        let mut profile = Self::new(tables, Counting::Exact);
-        let (wanted, found) = (profile.rows(), frequencies.len() as u64);
-        if wanted != found {
-            return Err(Error::Length { what: "frequencies", wanted, found });
-        }
-        for (row, &times) in (0..).zip(frequencies).filter(|&(_, &times)| times > 0) {
-            profile.seen += u64::from(times);
-            profile.counter.add(row, u64::from(times));
-        }
-        Ok(profile)
     }
 
     /// Counts accesses to a table, by its own indices.
@@ -204,30 +185,21 @@ impl Profile {
     }
 
     fn ranked_between(&self, base: u64, end: u64) -> Ranked {
-        let accuracy = self.accuracy();
         let mut used = self.counter.used();
         let (kept, named) = (used.iter().map(|&(_, count)| count).sum::<u64>(), used.len() as u64);
         used.retain(|&(row, _)| (base..end).contains(&u64::from(row)));
+        let (one_in, most_below) = match (&self.counter, self.counting) {
+            #[cfg(feature = "sketch")]
+            (Counter::Bounded(sketch), _) => (1, sketch.error()),
+            (_, Counting::Sampled { one_in, .. }) => (one_in.get(), 0),
+            _ => (1, 0),
+        };
         // A sketch cannot tell to which table the dropped accesses belong, so they are shared out among the rows it
         // does not list.
-        let dropped = match accuracy {
-            Accuracy::Below(_) => self.seen - kept,
-            _ => 0,
-        };
+        let dropped = if most_below > 0 { self.seen - kept } else { 0 };
         let (unnamed, all) = (end - base - used.len() as u64, self.rows() - named);
         let dropped = if all == 0 { 0 } else { (u128::from(dropped) * u128::from(unnamed) / u128::from(all)) as u64 };
-        Ranked::new(end - base, used, dropped, accuracy)
-    }
-
-    /// The accuracy of the counts.
-    #[must_use]
-    pub fn accuracy(&self) -> Accuracy {
-        match (&self.counter, self.counting) {
-            #[cfg(feature = "sketch")]
-            (Counter::Bounded(sketch), _) if sketch.error() > 0 => Accuracy::Below(sketch.error()),
-            (_, Counting::Sampled { one_in, .. }) if one_in.get() > 1 => Accuracy::Sampled(one_in),
-            _ => Accuracy::Exact,
-        }
+        Ranked { rows: end - base, used, dropped, one_in, most_below }.sorted()
     }
 }
 
@@ -247,7 +219,8 @@ impl Counter {
     #[inline]
     fn add(&mut self, row: u32, times: u64) {
         match self {
-            Self::Exact(exact) => exact.add(row, times),
+            Self::Dense(counts) => counts[row as usize] += times,
+            Self::Map(counts) => *counts.entry(row).or_default() += times,
             #[cfg(feature = "sketch")]
             Self::Bounded(sketch) => sketch.add(row, times),
         }
@@ -255,7 +228,8 @@ impl Counter {
 
     fn used(&self) -> Vec<(u32, u64)> {
         match self {
-            Self::Exact(exact) => exact.used(),
+            Self::Dense(counts) => (0..).zip(counts).filter(|&(_, &n)| n > 0).map(|(row, &n)| (row, n)).collect(),
+            Self::Map(counts) => counts.iter().map(|(&row, &count)| (row, count)).collect(),
             #[cfg(feature = "sketch")]
             Self::Bounded(sketch) => sketch.used(),
         }

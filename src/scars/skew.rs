@@ -12,14 +12,7 @@ const MOST_ROWS: u64 = 1 << 53;
 
 /// Rows that share one probability.
 ///
-/// ```
-/// use hotrow::scars::Skew;
-///
-/// let skew = Skew::from_counts([3, 1, 1])?;
-/// let found: Vec<_> = skew.bins().iter().map(|bin| (bin.rows, bin.probability)).collect();
-/// assert_eq!(found, [(1, 0.6), (2, 0.2)]);
-/// # Ok::<(), hotrow::Error>(())
-/// ```
+/// Example: [`Skew`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Bin {
@@ -35,7 +28,14 @@ pub struct Bin {
 /// (at most `sqrt(2 n)` bins for n lookups). Rows of a formula share a bin where their probabilities lie within 1/64 of
 /// each other (some thousand bins for 10^9 rows); [`Skew::error`] bounds the effect.
 ///
-/// Example: the [module](crate::scars), and [`Bin`].
+/// ```
+/// use hotrow::scars::Skew;
+///
+/// let skew = Skew::from_counts([3, 1, 1])?;
+/// let found: Vec<_> = skew.bins().iter().map(|bin| (bin.rows, bin.probability)).collect();
+/// assert_eq!(found, [(1, 0.6), (2, 0.2)]);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Skew {
     bins: Vec<Bin>,
@@ -63,13 +63,6 @@ impl Skew {
 
     /// A distribution from pairs of a measured count and the number of rows that have it, in any order; counts may
     /// repeat. All rows that were never looked up are one such pair, (0, rows).
-    ///
-    /// ```
-    /// # use hotrow::scars::Skew;
-    /// let skew = Skew::from_bins([(7, 1), (3, 2), (0, 4_000_000_000)])?;
-    /// assert_eq!((skew.rows(), skew.accesses()), (4_000_000_003, Some(13)));
-    /// # Ok::<(), hotrow::Error>(())
-    /// ```
     ///
     /// # Errors
     /// The errors of [`Skew::from_counts`]; also for more than 2^53 rows.
@@ -109,7 +102,7 @@ impl Skew {
         Ok(Self::new([(rows, rows as f64)], None, None, 0.0))
     }
 
-    /// A distribution by a formula: Zipf, exponential or half-normal.
+    /// A distribution by a formula: Zipf, exponential or half-normal. The scales are in rows.
     ///
     /// # Errors
     /// [`Error::Scars`] for 0 rows or more than 2^53, for an `s` that is negative or not finite, and for a scale that
@@ -134,20 +127,30 @@ impl Skew {
         Self::of(Formula::Zipf(s), rows)
     }
 
-    /// Exponential: `P(i)` is proportional to `e^(-i / scale)`. The scale is in rows.
+    /// The lookups of several tables that share a cache: pairs of a table's distribution and the mean lookups that a sample makes of it.
+    /// Rows are ranked over all tables. Counted tables are better counted by one [`Profile`](crate::scars::Profile) of all.
+    ///
+    /// ```
+    /// # use hotrow::scars::Skew;
+    /// let (items, users) = (Skew::zipf(1_000_000, 1.1)?, Skew::uniform(1000)?);
+    /// let both = Skew::mixed(&[(&items, 20.0), (&users, 1.0)])?;
+    /// assert_eq!(both.rows(), 1_001_000);
+    /// assert!((both.probability(0) - items.probability(0) * 20.0 / 21.0).abs() < 1e-12);
+    /// # Ok::<(), hotrow::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// The errors of [`Skew::of`].
-    pub fn exponential(rows: u64, scale: f64) -> Result<Self, Error> {
-        Self::of(Formula::Exponential(scale), rows)
-    }
-
-    /// Half-normal: `P(i)` is proportional to `e^(-(i / scale)^2 / 2)`. The scale is in rows.
-    ///
-    /// # Errors
-    /// The errors of [`Skew::of`].
-    pub fn half_normal(rows: u64, scale: f64) -> Result<Self, Error> {
-        Self::of(Formula::HalfNormal(scale), rows)
+    /// [`Error::Scars`] without tables, for more than 2^53 rows, and for lookups that are not a finite number above 0.
+    pub fn mixed(tables: &[(&Self, f64)]) -> Result<Self, Error> {
+        check_rows(tables.iter().fold(0, |rows: u64, (skew, _)| rows.saturating_add(skew.rows())))?;
+        let mut bins = Vec::new();
+        for &(skew, lookups) in tables {
+            let lookups = positive("lookups of a sample", lookups, "give the mean number of rows a sample looks up")?;
+            bins.extend(skew.bins.iter().map(|bin| (bin.probability * lookups, bin.rows)));
+        }
+        bins.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let error = tables.iter().map(|(skew, _)| skew.error).fold(0.0, f64::max);
+        Ok(Self::new(bins.into_iter().map(|(weight, rows)| (rows, weight * rows as f64)), None, None, error))
     }
 
     /// Makes a distribution from bins, each given by its rows and its weight.
@@ -246,23 +249,17 @@ impl Skew {
         }
     }
 
-    /// The rows after the `pinned` hottest, bin by bin.
+    /// The rows after the `pinned` hottest, bin by bin. A bin that is cut gives the rows after the cut, with their mean probability.
     pub(crate) fn rest(&self, pinned: u64) -> impl Iterator<Item = Part> {
-        self.parts(pinned, self.rows())
-    }
-
-    /// The rows `from .. to`, bin by bin. A bin that is cut gives the rows between, with their mean probability.
-    pub(crate) fn parts(&self, from: u64, to: u64) -> impl Iterator<Item = Part> {
-        let (first, _) = self.find(from);
-        let last = self.starts[..self.bins.len()].partition_point(|&start| start < to);
-        (first..last).map(move |bin| {
+        let (first, _) = self.find(pinned);
+        (first..self.bins.len()).map(move |bin| {
             let (start, whole) = (self.starts[bin], self.bins[bin]);
-            let (from, to) = (from.max(start) - start, to.min(start + whole.rows) - start);
-            let rows = (to - from) as f64;
-            if to - from == whole.rows {
-                return Part { rows, probability: whole.probability, log: self.logs[bin] };
+            let from = pinned.max(start) - start;
+            if from == 0 {
+                return Part { rows: whole.rows as f64, probability: whole.probability, log: self.logs[bin] };
             }
-            let weight = self.part(bin, from, to) / self.before[self.bins.len()];
+            let rows = (whole.rows - from) as f64;
+            let weight = self.part(bin, from, whole.rows) / self.before[self.bins.len()];
             let probability = (weight / rows).min(1.0);
             Part { rows, probability, log: (-probability).ln_1p() }
         })
@@ -285,7 +282,7 @@ const SCALE: &str = "give the rows over which the probability falls by 1/e (half
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) rows: f64,
-    pub probability: f64,
+    pub(crate) probability: f64,
     /// `ln(1 - probability)`.
     pub(crate) log: f64,
 }
@@ -303,22 +300,11 @@ mod tests {
 
     use super::*;
 
-    fn laws(rows: u64) -> Vec<Skew> {
+    fn laws(rows: u64) -> impl Iterator<Item = Skew> {
         let spread = rows as f64 / 20.0;
-        vec![
-            Skew::uniform(rows).unwrap(),
-            Skew::zipf(rows, 0.0).unwrap(),
-            Skew::zipf(rows, 0.7).unwrap(),
-            Skew::zipf(rows, 1.0).unwrap(),
-            Skew::zipf(rows, 1.000_000_1).unwrap(),
-            Skew::zipf(rows, 2.5).unwrap(),
-            Skew::exponential(rows, spread).unwrap(),
-            Skew::exponential(rows, 0.01).unwrap(),
-            Skew::exponential(rows, 1e300).unwrap(),
-            Skew::half_normal(rows, spread).unwrap(),
-            Skew::half_normal(rows, 1e-5).unwrap(),
-            Skew::half_normal(rows, 40.0).unwrap(),
-        ]
+        let laws = [0.0, 0.7, 1.0, 1.000_000_1, 2.5].map(Formula::Zipf).into_iter();
+        let laws = laws.chain([spread, 0.01, 1e300].map(Formula::Exponential));
+        laws.chain([spread, 1e-5, 40.0].map(Formula::HalfNormal)).map(move |law| Skew::of(law, rows).unwrap())
     }
 
     #[test]
@@ -342,13 +328,9 @@ mod tests {
     #[test]
     fn masses_are_those_of_the_formulas() {
         let rows = 20_000u64;
-        let weights = [
-            (Skew::zipf(rows, 1.0), (0..rows).map(|i| 1.0 / (i + 1) as f64).collect::<Vec<_>>()),
-            (Skew::exponential(rows, 900.0), (0..rows).map(|i| (-(i as f64) / 900.0).exp()).collect()),
-            (Skew::half_normal(rows, 3000.0), (0..rows).map(|i| (-0.5 * (i as f64 / 3000.0).powi(2)).exp()).collect()),
-        ];
-        for (skew, weights) in weights {
-            let skew = skew.unwrap();
+        for law in [Formula::Zipf(1.0), Formula::Exponential(900.0), Formula::HalfNormal(3000.0)] {
+            let skew = Skew::of(law, rows).unwrap();
+            let weights: Vec<f64> = (0..rows).map(|row| law.log_weight(row as f64).exp()).collect();
             let all: f64 = weights.iter().sum();
             let mut mass = 0.0;
             for (row, weight) in (0..rows).zip(weights) {
@@ -380,16 +362,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_fewest_rows_that_carry_a_share() {
-        for skew in laws(5000) {
-            for share in [1e-9, 0.1, 0.5, 0.9, 0.999] {
-                let rows = skew.rows_for(share);
-                assert!(skew.mass(rows) >= share && skew.mass(rows - 1) < share, "{share}: {rows}");
-            }
-        }
-    }
-
     proptest! {
         #[test]
         fn any_counts(counts in prop::collection::vec(prop_oneof![0u64..20, 0u64..1_000_000], 1..300)) {
@@ -405,25 +377,12 @@ mod tests {
                 carried += count;
             }
         }
-
-        #[test]
-        fn rows_put_together_are_the_same_rows(bins in prop::collection::vec((0u64..9, 0u64..30), 1..12)) {
-            prop_assume!(bins.iter().any(|&(count, rows)| count * rows > 0));
-            let each = || bins.iter().flat_map(|&(count, rows)| std::iter::repeat_n(count, rows as usize));
-            let (together, apart) = (Skew::from_bins(bins.iter().copied()).unwrap(), Skew::from_counts(each()).unwrap());
-            prop_assert_eq!(together.bins(), apart.bins());
-            prop_assert_eq!((together.rows(), together.accesses()), (apart.rows(), apart.accesses()));
-            let more = Skew::from_counts(each().chain([1])).unwrap();
-            prop_assert!(together.bins() != more.bins(), "one more row is seen");
-        }
     }
 
     #[test]
     fn what_is_no_distribution_is_refused_by_name() {
-        let refused: [(Result<Skew, Error>, &str); 18] = [
-            (Skew::from_bins([]), "counts"),
+        let refused = [
             (Skew::from_bins([(5, 0)]), "counts"),
-            (Skew::from_bins([(0, 7)]), "counts"),
             (Skew::from_bins([(1 << 40, 1 << 40)]), "counts"),
             (Skew::from_bins([(0, u64::MAX), (0, u64::MAX), (1, 1)]), "rows"),
             (Skew::from_counts([]), "counts"),
@@ -431,14 +390,10 @@ mod tests {
             (Skew::from_counts([u64::MAX, 5]), "counts"),
             (Skew::uniform(0), "rows"),
             (Skew::uniform(u64::MAX), "rows"),
-            (Skew::zipf(0, 1.0), "rows"),
             (Skew::zipf(10, -0.5), "Zipf's s"),
             (Skew::zipf(10, f64::NAN), "Zipf's s"),
-            (Skew::zipf(10, f64::INFINITY), "Zipf's s"),
-            (Skew::exponential(10, 0.0), "scale"),
-            (Skew::exponential(0, 1.0), "rows"),
-            (Skew::half_normal(10, f64::NAN), "scale"),
-            (Skew::half_normal(10, -1.0), "scale"),
+            (Skew::of(Formula::Exponential(0.0), 10), "scale"),
+            (Skew::of(Formula::HalfNormal(f64::NAN), 10), "scale"),
         ];
         for (result, wanted) in refused {
             let Err(Error::Scars { what, .. }) = result else { panic!("{wanted} was accepted") };

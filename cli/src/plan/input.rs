@@ -3,8 +3,8 @@
 use super::distribution::Distribution;
 use crate::failure::Failure;
 use crate::trace::Trace;
-use hotrow::scars::sets::TableLookups;
-use hotrow::scars::{Counting, Profile, Skew};
+use hotrow::Error;
+use hotrow::scars::{Budget, Counting, Planner, Profile, Skew};
 
 /// The lookups of a plan.
 pub(super) struct Input {
@@ -45,13 +45,13 @@ const SAMPLES: u64 = 1_000_000;
 const MOST_LOOKUPS: f64 = 9_007_199_254_740_992.0;
 
 impl Input {
-    /// The lookups in the form that the library's planner takes.
-    pub(super) fn table(&self) -> TableLookups<'_> {
-        let ranked = match &self.source {
-            Source::Trace(trace) => Some(&trace.ranked[..]),
-            Source::Distribution(_) => None,
-        };
-        TableLookups::new(&self.skew, self.rows, self.per_sample).with_ranked(ranked)
+    /// The library's planner for these lookups.
+    pub(super) fn planner(&self, budget: Budget) -> Result<Planner<'_>, Error> {
+        let planner = Planner::new(budget, &self.skew, self.per_sample)?;
+        Ok(match &self.source {
+            Source::Trace(trace) => planner.with_ranked(&trace.ranked),
+            Source::Distribution(_) => planner,
+        })
     }
 
     /// Takes the lookups of a trace. `lookups` is the number for a sample if the trace has no bags.

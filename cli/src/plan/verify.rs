@@ -7,24 +7,20 @@ use crate::object::{self, Field, Object};
 use crate::options::Backend;
 use crate::progress::Progress;
 use anyhow::anyhow;
-use hotrow::scars::sets::{Expected, Forecast, Judge, Judgement, PinnedRows, PlannedGroup};
-use hotrow::scars::{Draws, Skew};
-use hotrow::{Context, Counters, CpuGroup, Embedding, Group, Placement};
+use hotrow::scars::{Expected, Forecast, Judgement, Pinned, Skew};
+use hotrow::{Context, Counters, CpuGroup, Embedding, Group, GroupConfig, Placement};
 
 pub(super) use order::Order;
 
 pub(super) struct Job<'a> {
-    pub(super) group: PlannedGroup,
-    pub(super) cache_rows: u32,
+    pub(super) config: GroupConfig,
+    pub(super) training: bool,
     /// Ways of a set that may be pinned.
     pub(super) pinned_ways: u32,
-    /// Rows to pin, hottest first.
-    pub(super) rows: &'a [u32],
     pub(super) skew: &'a Skew,
-    /// The same rows, in the form of the prediction.
-    pub(super) pinned: &'a PinnedRows,
+    /// The rows to pin.
+    pub(super) pinned: &'a Pinned,
     pub(super) backend: Backend,
-    pub(super) seed: u32,
 }
 
 /// The result of a run with one order of the lookups.
@@ -43,11 +39,8 @@ pub(super) struct Run {
 type Measure = (&'static str, Judgement);
 
 /// The form of the expected distinct rows of a batch.
-pub(super) const fn form(draws: Draws) -> &'static str {
-    match draws {
-        Draws::Epoch => "hypergeometric",
-        Draws::Independent => "binomial",
-    }
+pub(super) fn form(skew: &Skew, lookups: u64) -> &'static str {
+    if skew.out_of_epoch(lookups) { "hypergeometric" } else { "binomial" }
 }
 
 impl Run {
@@ -133,10 +126,8 @@ pub(super) fn proved(runs: &[Run]) -> Result<(), Failure> {
 
 /// A new group of the plan. Without a context it is on the CPU.
 fn group(context: Option<&Context>, job: &Job<'_>) -> Result<Box<dyn Embedding>, hotrow::Error> {
-    let mut config = job.group.config(job.cache_rows);
     // The placement of the records changes no counter.
-    config.placement = Placement::Device;
-    config.seed = job.seed;
+    let config = job.config.clone().with_placement(Placement::Device);
     Ok(match context {
         None => Box::new(CpuGroup::new(config)?),
         Some(context) => Box::new(Group::new(context, config)?),
@@ -146,7 +137,7 @@ fn group(context: Option<&Context>, job: &Job<'_>) -> Result<Box<dyn Embedding>,
 fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Progress) -> anyhow::Result<Run> {
     let mut group = group(context, job)?;
     let record = group.layout().stride();
-    let left_out = group.pin(job.rows, job.pinned_ways)?.len();
+    let left_out = group.pin(&job.pinned.rows, job.pinned_ways)?.len();
     anyhow::ensure!(
         left_out == 0,
         "verify: wanted a way for each row of the plan, found none for {left_out}; please report this"
@@ -159,7 +150,6 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
         counted.accesses
     );
     let (expected, whole_epoch) = expected(job, order);
-    let judge = if whole_epoch { Judge::WHOLE_EPOCH } else { Judge::PART };
     let sizes = order.sizes();
     let largest = sizes.keys().next_back().copied().unwrap_or(0);
     let backend = context.map_or_else(|| "CPU backend".to_owned(), |context| context.caps().name.clone());
@@ -169,11 +159,11 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
         .with("batches", sizes.values().sum::<u64>())
         .with("whole_epoch", whole_epoch)
         // The form for the largest batch.
-        .with("form", form(Draws::of_batch(job.skew, largest)))
+        .with("form", form(job.skew, largest))
         // Bytes of a record of the group that ran.
         .with("record", record)
-        .with("pinned_rows", job.rows.len());
-    let measures = compare(judge, job, &expected, &counted, record);
+        .with("pinned_rows", job.pinned.rows.len());
+    let measures = compare(job, &expected, &counted, record, whole_epoch);
     Ok(Run::new(order.name, whole_epoch, played, measures, counted.unique as f64 / expected.distinct.mean))
 }
 
@@ -183,8 +173,8 @@ fn count(group: &mut dyn Embedding, job: &Job<'_>, order: &Order, progress: &Pro
     let mut gradients = Vec::new();
     for (ids, offsets) in order.batches() {
         group.forward(ids, &offsets, None)?;
-        if job.group.training {
-            let floats = (offsets.len() - 1) * job.group.dim as usize;
+        if job.training {
+            let floats = (offsets.len() - 1) * job.config.dim as usize;
             if gradients.len() < floats {
                 // A gradient that moves rows without an overflow.
                 gradients.resize(floats, 1e-3);
@@ -193,7 +183,7 @@ fn count(group: &mut dyn Embedding, job: &Job<'_>, order: &Order, progress: &Pro
         }
         progress.advance(ids.len() as u64);
     }
-    if job.group.training {
+    if job.training {
         group.flush()?;
     }
     let after: Counters = group.counters()?.into_iter().sum();
@@ -212,16 +202,17 @@ fn expected(job: &Job<'_>, order: &Order) -> (Forecast, bool) {
 }
 
 /// Compares each counter with its prediction.
-fn compare(judge: Judge, job: &Job<'_>, expected: &Forecast, counted: &Counters, record: u64) -> Vec<Measure> {
+fn compare(job: &Job<'_>, expected: &Forecast, counted: &Counters, record: u64, whole_epoch: bool) -> Vec<Measure> {
     let record = record as f64;
-    let measure = |what, expected: Expected, units, counted: u64| (what, judge.judge(expected, units, counted as f64));
+    let measure =
+        |what, expected: Expected, units, counted: u64| (what, expected.judge(units, counted as f64, whole_epoch));
     let mut measures = vec![
         measure("distinct rows", expected.distinct, 1.0, counted.unique),
         measure("missing distinct rows", expected.misses, 1.0, counted.unique_misses),
         measure("hits", expected.hits, 1.0, counted.hits),
         measure("bytes read", expected.misses, record, counted.bytes_read),
     ];
-    if job.group.training {
+    if job.training {
         // Each missing row is updated once in a batch; each pinned row that was touched is written back once, by the flush.
         let flushed = Forecast::batch(job.skew, job.pinned, counted.accesses).touched;
         measures.push(measure("bytes written", expected.misses + flushed, record, counted.bytes_written));
@@ -232,8 +223,7 @@ fn compare(judge: Judge, job: &Job<'_>, expected: &Forecast, counted: &Counters,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotrow::scars::sets::PinnedCache;
-    use hotrow::{Optimizer, Precision};
+    use hotrow::Policy;
     use rand::seq::SliceRandom;
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
@@ -249,13 +239,9 @@ mod tests {
         lookups
     }
 
-    fn measures(skew: &Skew, rows: &[u32], pinned: &PinnedRows, lookups: &[u32], training: bool) -> Run {
-        let (precision, optimizer) = (Precision::Int8, Optimizer::sgd(0.01));
-        let group = PlannedGroup::new(ROWS, 2, 1 << 30)
-            .with_precision(precision)
-            .with_optimizer(optimizer)
-            .with_training(training);
-        let job = Job { group, cache_rows: 64, pinned_ways: 32, rows, skew, pinned, backend: Backend::Cpu, seed: 1 };
+    fn measures(skew: &Skew, pinned: &Pinned, lookups: &[u32], training: bool) -> Run {
+        let config = GroupConfig::new(&[ROWS], 2).with_policy(Policy::Static).with_cache_rows(64);
+        let job = Job { config, training, pinned_ways: 32, skew, pinned, backend: Backend::Cpu };
         run(&job, &[Order::shuffled(lookups.to_vec(), 300, 3)]).unwrap().remove(0)
     }
 
@@ -267,10 +253,10 @@ mod tests {
         let skew = Skew::from_counts(counts).unwrap();
         // Row r is the r-th hottest, apart from ties.
         let ranked: Vec<u32> = (0..ROWS).collect();
-        let cache = PinnedCache::known(&skew, &ranked, ROWS, 64, 32);
+        let cache = Pinned::known(&skew, &ranked, 2, 32);
         assert_eq!(cache.rows.len(), 64);
         for training in [false, true] {
-            let run = measures(&skew, &cache.rows, &cache.pinned, &lookups, training);
+            let run = measures(&skew, &cache, &lookups, training);
             assert!(
                 run.holds() == Some(Verdict::Holds)
                     && run.json.number("pinned_rows") == 64.0
@@ -287,19 +273,24 @@ mod tests {
                 assert!(run.holds() != Some(Verdict::Holds) && !of.1.within, "{what}: {run:?}");
             };
             // Rows wrongly said to be pinned, a row too few, another distribution, lookups with locality.
-            wrong(&measures(&skew, &[], &cache.pinned, &lookups, training), "bytes read");
-            wrong(&measures(&skew, &cache.rows[1..], &cache.pinned, &lookups, training), "hits");
+            let pinning = |rows: &[u32], pinned: &Pinned| {
+                let mut pinned = pinned.clone();
+                pinned.rows = rows.to_vec();
+                pinned
+            };
+            wrong(&measures(&skew, &pinning(&[], &cache), &lookups, training), "bytes read");
+            wrong(&measures(&skew, &pinning(&cache.rows[1..], &cache), &lookups, training), "hits");
             let flat = Skew::uniform(ROWS.into()).unwrap();
-            let expected = PinnedCache::expected(&flat, ROWS, 64, 32).pinned;
-            wrong(&measures(&flat, &cache.rows, &expected, &lookups, training), "distinct rows");
+            let expected = pinning(&cache.rows, &Pinned::expected(&flat, 2, 32));
+            wrong(&measures(&flat, &expected, &lookups, training), "distinct rows");
             let mut sorted = lookups.clone();
             sorted.sort_unstable();
-            wrong(&measures(&skew, &cache.rows, &cache.pinned, &sorted, training), "distinct rows");
+            wrong(&measures(&skew, &cache, &sorted, training), "distinct rows");
         }
     }
 
     fn judged(order: &'static str, misses: f64, predicted: Expected) -> Run {
-        let measures = vec![("missing distinct rows", Judge::PART.judge(predicted, 1.0, misses))];
+        let measures = vec![("missing distinct rows", predicted.judge(1.0, misses, false))];
         Run::new(order, false, Object::default(), measures, 0.9)
     }
 

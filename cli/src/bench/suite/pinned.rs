@@ -149,7 +149,7 @@ impl Shapes {
         let (mut hot, mut normal) = (Vec::new(), Vec::new());
         // If one kind is rare, a thousand batches are searched at most.
         for packed in batches.by_ref().take(1000) {
-            let kind = if packed.kind == hotrow::scars::Kind::Hot { &mut hot } else { &mut normal };
+            let kind = if packed.hot { &mut hot } else { &mut normal };
             if kind.len() < TURNS {
                 kind.push(draw::batch(&packed.samples));
             }

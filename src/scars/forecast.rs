@@ -1,8 +1,7 @@
 //! Expected counts of batches while some rows are pinned: distinct rows, misses and hits, with their variance.
 
-use crate::scars::{distinct::Draws, sets::pinned::PinnedRows, skew::Skew};
+use crate::scars::{pinned::Pinned, skew::Skew};
 use std::collections::BTreeMap;
-use std::iter::Sum;
 use std::ops::{Add, Mul};
 
 /// An expected number of rows or lookups, summed over batches.
@@ -10,7 +9,7 @@ use std::ops::{Add, Mul};
 /// The variance is that of rows that occur independently. In a shuffled epoch the presence of one row makes another row less likely, so the
 /// true variance is no larger.
 ///
-/// Example: the [module](crate::scars::sets).
+/// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
     /// The mean.
@@ -38,7 +37,7 @@ impl Mul<f64> for Expected {
 
 /// The expected counts of a batch, or of several batches.
 ///
-/// Example: the [module](crate::scars::sets).
+/// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Forecast {
@@ -52,53 +51,13 @@ pub struct Forecast {
     pub hits: Expected,
 }
 
-impl Add for Forecast {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            distinct: self.distinct + other.distinct,
-            misses: self.misses + other.misses,
-            touched: self.touched + other.touched,
-            hits: self.hits + other.hits,
-        }
-    }
-}
-
-impl Mul<f64> for Forecast {
-    type Output = Self;
-
-    fn mul(self, times: f64) -> Self {
-        let Self { distinct, misses, touched, hits } = self;
-        Self { distinct: distinct * times, misses: misses * times, touched: touched * times, hits: hits * times }
-    }
-}
-
-impl Sum for Forecast {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), Add::add)
-    }
-}
-
-impl Draws {
-    /// The way in which a batch's lookups are drawn: out of a shuffled epoch (hypergeometric) if the batch is more than a hundredth of the
-    /// counted lookups; else independently (binomial, SCARS eq. 1).
-    #[must_use]
-    pub fn of_batch(skew: &Skew, lookups: u64) -> Self {
-        match skew.accesses() {
-            Some(all) if lookups.saturating_mul(100) > all => Self::Epoch,
-            _ => Self::Independent,
-        }
-    }
-}
-
 impl Forecast {
     /// The forecast for a batch of `lookups` lookups.
     #[must_use]
-    pub fn batch(skew: &Skew, pinned: &PinnedRows, lookups: u64) -> Self {
+    pub fn batch(skew: &Skew, pinned: &Pinned, lookups: u64) -> Self {
         let mut forecast = Self::default();
         let mut hit_rate = 0.0;
-        let seen = skew.seen_by_bin(Draws::of_batch(skew, lookups), lookups as f64);
+        let seen = skew.seen_by_bin(skew.out_of_epoch(lookups), lookups);
         for ((bin, &pinned), chance) in skew.bins().iter().zip(pinned.per_bin()).zip(seen) {
             let rows = |rows: f64| Expected { mean: rows * chance, variance: rows * chance * (1.0 - chance) };
             forecast.misses = forecast.misses + rows(bin.rows as f64 - pinned);
@@ -116,15 +75,23 @@ impl Forecast {
     /// # Panics
     /// If `batch` is 0.
     #[must_use]
-    pub fn epoch(skew: &Skew, pinned: &PinnedRows, batch: u64, lookups: u64) -> Self {
+    pub fn epoch(skew: &Skew, pinned: &Pinned, batch: u64, lookups: u64) -> Self {
         let sizes = [(batch, lookups / batch), (lookups % batch, 1)];
         Self::batches(skew, pinned, sizes.into_iter().filter(|&(size, times)| times * size > 0))
     }
 
     /// The forecast for batches of several sizes: pairs of a batch's lookups and the number of such batches.
     #[must_use]
-    pub fn batches(skew: &Skew, pinned: &PinnedRows, sizes: impl IntoIterator<Item = (u64, u64)>) -> Self {
-        sizes.into_iter().map(|(lookups, times)| Self::batch(skew, pinned, lookups) * times as f64).sum()
+    pub fn batches(skew: &Skew, pinned: &Pinned, sizes: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        sizes.into_iter().fold(Self::default(), |all, (lookups, times)| {
+            let (one, times) = (Self::batch(skew, pinned, lookups), times as f64);
+            Self {
+                distinct: all.distinct + one.distinct * times,
+                misses: all.misses + one.misses * times,
+                touched: all.touched + one.touched * times,
+                hits: all.hits + one.hits * times,
+            }
+        })
     }
 
     /// Replaces the variances by those of batches that are drawn from `all` counted lookups without replacement. A row in one batch is
@@ -132,7 +99,7 @@ impl Forecast {
     ///
     /// `sizes` maps a batch's lookups to the number of such batches.
     #[must_use]
-    pub fn drawn_once(mut self, skew: &Skew, pinned: &PinnedRows, sizes: &BTreeMap<u64, u64>, all: u64) -> Self {
+    pub fn drawn_once(mut self, skew: &Skew, pinned: &Pinned, sizes: &BTreeMap<u64, u64>, all: u64) -> Self {
         let per_row = variance_per_row(skew, sizes);
         let rows =
             |rows: &dyn Fn(usize) -> f64| per_row.iter().enumerate().map(|(bin, per_row)| rows(bin) * per_row).sum();
@@ -152,7 +119,7 @@ impl Forecast {
 /// For each bin, the variance of the number of batches that contain one of its rows: for each batch p (1 - p), and for each pair of batches
 /// twice P(in both) - p q, where P(in both) = p + q - P(in either), and both batches together are one larger batch.
 fn variance_per_row(skew: &Skew, sizes: &BTreeMap<u64, u64>) -> Vec<f64> {
-    let seen = |lookups: u64| skew.seen_by_bin(Draws::Epoch, lookups as f64).collect::<Vec<f64>>();
+    let seen = |lookups: u64| skew.seen_by_bin(true, lookups).collect::<Vec<f64>>();
     let mut variance = vec![0.0; skew.bins().len()];
     for (&one, &times) in sizes {
         let in_one = seen(one);
@@ -183,7 +150,7 @@ mod tests {
 
     fn drawn(counts: &[u64], sizes: &[(u64, u64)]) -> Forecast {
         let skew = Skew::from_counts(counts.iter().copied()).unwrap();
-        let (pinned, sizes) = (PinnedRows::none(&skew), sizes.iter().copied().collect::<BTreeMap<_, _>>());
+        let (pinned, sizes) = (Pinned::none(&skew), sizes.iter().copied().collect::<BTreeMap<_, _>>());
         Forecast::batches(&skew, &pinned, sizes.clone()).drawn_once(&skew, &pinned, &sizes, counts.iter().sum())
     }
 
