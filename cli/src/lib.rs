@@ -11,7 +11,6 @@ mod info;
 pub mod internals;
 pub mod lab;
 pub mod names;
-mod object;
 pub mod options;
 pub mod output;
 mod plan;
@@ -30,6 +29,7 @@ pub mod uvm;
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use options::Options;
+use report::object;
 use std::process::ExitCode;
 
 /// Embedding tables in low precision with a cache of hot rows: plan, simulate and measure.

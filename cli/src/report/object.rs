@@ -170,7 +170,11 @@ pub(crate) fn write_csv(path: &Path, objects: &[Object]) -> anyhow::Result<()> {
         csv.write_record(first.flat("").into_iter().map(|(_, name, _)| name))?;
     }
     for object in objects {
-        let cell = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let cell = |value: &Value| match value {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        };
         csv.write_record(object.flat("").into_iter().map(|(_, _, value)| cell(value)))?;
     }
     output::write_file(path, &csv.into_inner()?)
