@@ -17,11 +17,8 @@ mod device;
 #[path = "low_precision/host.rs"]
 mod host;
 
-use std::path::PathBuf;
-
 use clap::{Parser, ValueEnum};
 use hotrow::{GroupConfig, Init, Layout, Optimizer, Precision, RandomBits, Rounding, adapter};
-use hotrow_cli::plot;
 use hotrow_cli::report::run::{Machine, Run};
 use hotrow_cli::report::units::{Times, median};
 use hotrow_cli::report::{Setting as Place, Unit, table};
@@ -51,9 +48,6 @@ struct Options {
     /// Rounds of each setting
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Draw the results as STEM.svg and STEM.png
-    #[arg(long, value_name = "STEM")]
-    plot: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
@@ -255,10 +249,6 @@ fn main() {
         "Bytes: gradient, FP32 row and lists in, record out; against FP32: rows a second beside FP32's right behind.";
     let shown = table(&run.records, &["table and state", "pass"], "what");
     options.common.finish(&run, &[(title.to_owned(), shown)]);
-    if let Some(stem) = &options.plot {
-        let relative = run.records.iter().filter(|record| record.what == "against FP32");
-        plot::bars(stem, &run.title(), "Rows a second, times FP32", relative).unwrap();
-    }
 }
 
 /// A table of one setting that is updated repeatedly.

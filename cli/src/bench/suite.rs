@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
 use crate::options::{Backend, Options, whole};
 use crate::output;
-use crate::plot::{Bars, Chart, Style};
+use crate::plot::{Chart, Style};
 use crate::report::run::{Machine, Run};
 use crate::report::{Record, Select, Unit};
 use bench::{Bench, Beside};
@@ -321,22 +321,8 @@ const COMPARED: &str = "forward of copy|backward of copy|forward of bound|forwar
     bytes against FP32|time against FP32|counted against copied|against mapped|share of host part hidden|gather against one window|\
     backward against even|step against SGD|step against trusted|step against 2 shards";
 
-/// Workloads whose kernels are drawn, one of each kind. The tables have all.
-const DRAWN: [&str; 7] =
-    ["hits-uniform", "hits-zipf", "windows-large", "nvidia-row-wise", "nvidia-full", "mapped-int8", "tbe-1.15-int8"];
-
-/// Draws the charts that have figures: kernels against the copy, time against work, goals.
+/// Draws time against work, if it was measured.
 fn charts(run: &Run, out: &Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
-    let mut kernels = Bars::new("Bytes that must move a second, % of the device's own copy");
-    kernels.title = format!("Kernels: {}", run.title());
-    for record in run.records.iter().filter(|record| record.what == "of copy" && record.value >= 1e-4) {
-        let key = |name| record.key(name).map_or_else(String::new, |value| value.to_string());
-        if record.shape == "sort" {
-            kernels.record(&format!("sort: {} pairs, {} bits", key("pairs"), key("key bits")), record);
-        } else if DRAWN.contains(&record.shape.as_str()) && record.key("minor").is_none() {
-            kernels.record(&format!("{}: {}, {}", record.shape, key("kernel"), key("phase")), record);
-        }
-    }
     let mut work = Chart::new("Distinct rows in a step, or pairs sorted", "Time");
     work.title = format!("Time against work: {}", run.title());
     (work.log_x, work.log_y) = (true, true);
@@ -349,18 +335,7 @@ fn charts(run: &Run, out: &Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
     };
     let at = |record: &Record| record.setting.number("distinct").or(record.setting.number("pairs"));
     work.lines(run.select(timed), "what", at, style);
-    let mut goals = Bars::new("Reached, % of the goal (100 and above: reached)");
-    goals.title = format!("Goals: {}", run.title());
-    goals.mark = Some(100.0);
-    for goal in run.measured_goals() {
-        goals.push(&goal.title(), 100.0 * goal.progress.unwrap_or(f64::NAN));
-    }
     let mut written = Vec::new();
-    for (name, bars) in [("suite-kernels", kernels), ("suite-goals", goals)] {
-        if !bars.bars.is_empty() {
-            written.push(bars.write(&out.join(name))?);
-        }
-    }
     if !work.series.is_empty() {
         written.push(work.write(&out.join("suite-work"))?);
     }

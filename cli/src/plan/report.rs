@@ -13,9 +13,6 @@ use hotrow::scars::{Draws, ScalingClaim};
 /// The shares of the lookups in the table of the skew, in percent.
 const SHARES: [f64; 5] = [50.0, 80.0, 90.0, 95.0, 99.0];
 
-/// Names of the quarters of the pinned rows.
-pub(super) const QUARTERS: [&str; 4] = ["hottest", "second", "third", "coldest"];
-
 /// The input of a plan.
 #[derive(Clone, Copy)]
 pub(super) struct Job<'a> {

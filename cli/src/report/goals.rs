@@ -137,12 +137,6 @@ impl Judged {
             (self.unit, self.bound) = (other.unit, other.bound.clone());
         }
     }
-
-    /// The name in a chart.
-    #[must_use]
-    pub fn title(&self) -> String {
-        format!("{} ({})", self.goal, self.bound)
-    }
 }
 
 /// The head of the table of goals.

@@ -193,11 +193,6 @@ impl Run {
         }
     }
 
-    /// The goals that were measured, for a chart.
-    pub fn measured_goals(&self) -> impl Iterator<Item = &Judged> {
-        self.goals.iter().filter(|goal| goal.reached.is_some())
-    }
-
     /// The table of goals.
     #[must_use]
     pub fn goal_table(&self) -> String {
