@@ -29,7 +29,6 @@ pub mod uvm;
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use options::Options;
-use report::object;
 use std::process::ExitCode;
 
 /// Embedding tables in low precision with a cache of hot rows: plan, simulate and measure.

@@ -8,9 +8,9 @@ use super::report::{Answer, Job};
 use super::{charts, verify};
 use crate::failure::Failure;
 use crate::names::one_of;
-use crate::object::in_units;
 use crate::options::{Backend, Options, whole};
 use crate::output;
+use crate::report::object::in_units;
 use hotrow::scars::sets::{
     CacheQuarters, Forecast, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
 };

@@ -8,10 +8,10 @@ use super::amount::{self, MOST_DIM};
 use super::distribution::Distribution;
 use crate::failure::Failure;
 use crate::names::{ADMITTING, one_of};
-use crate::object::{self, Field, Object};
 use crate::options::{Options, WireArgs, percent, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
+use crate::report::object::{self, Field, Object};
 use crate::report::{Record, Setting, Unit};
 use crate::trace::{Trace, split_list};
 use anyhow::anyhow;
@@ -45,10 +45,10 @@ pub(crate) struct Args {
     #[arg(long, visible_alias = "dist", value_name = "D")]
     distribution: Vec<Distribution>,
     /// Ranks that share the table, powers of two
-    #[arg(long, value_name = "R[,R]", value_delimiter = ',', default_values_t = [8], allow_negative_numbers = true, value_parser = power)]
+    #[arg(long, value_name = "R[,R]", value_delimiter = ',', default_values_t = [8], allow_negative_numbers = true, value_parser = amount::power)]
     ranks: Vec<u32>,
     /// Virtual shards, a power of two, at least the ranks [default: the most ranks]
-    #[arg(long, value_name = "V", allow_negative_numbers = true, value_parser = power)]
+    #[arg(long, value_name = "V", allow_negative_numbers = true, value_parser = amount::power)]
     shards: Option<u32>,
     /// Bags of a batch of all ranks together
     #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true, value_parser = whole(1u32..=1 << 30))]
@@ -91,12 +91,6 @@ pub(crate) struct Args {
     /// Draw STEM.svg and STEM.png: bytes of a rank over the number of ranks
     #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
-}
-
-/// Reads a power of two.
-fn power(text: &str) -> Result<u32, String> {
-    let found = text.trim().parse().ok().filter(|number: &u32| number.is_power_of_two() && *number <= 1024);
-    found.ok_or_else(|| "wanted a power of two from 1 to 1024, such as 8".to_owned())
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
@@ -291,7 +285,7 @@ fn draw(answers: &[Object], stem: &Path) -> anyhow::Result<()> {
     let records: Vec<Record> = answers.iter().filter(|one| one.number("ranks") > 1.0).map(record).collect();
     let mut chart = Chart::new("Ranks", "Sent by a rank in a step");
     chart.title = "Bytes that a rank sends in a step, by number of ranks".to_owned();
-    (chart.log_x, chart.log_y) = (true, true);
+    (chart.log_x, chart.log_y, chart.x_range) = (true, true, Some((1.5, 1500.0)));
     let style = |record: &Record| {
         let colour = answers.iter().position(|one| one.text("source") == record.shape).unwrap_or_default();
         Style { colour, dashed: false, markers: true }

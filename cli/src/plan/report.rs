@@ -2,7 +2,7 @@
 
 use super::input::{Input, Source};
 use super::verify::{Run, form};
-use crate::object::{self, Field, Object, digits, in_units};
+use crate::report::object::{self, Field, Object, digits, in_units};
 use hotrow::WAYS;
 use hotrow::scars::sets::{
     CacheQuarters, GroupBytes, MoreRows, PinnedCache, PinnedRows, PlannedGroup, RowTraffic, SetBudget, SetCurve,

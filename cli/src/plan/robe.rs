@@ -6,9 +6,9 @@ mod table;
 
 use super::amount::{self, MOST_DIM};
 use crate::failure::Failure;
-use crate::object::{Field, Object};
 use crate::options::{Options, compression, whole};
 use crate::output;
+use crate::report::object::{Field, Object};
 use hotrow::robe::Config;
 use hotrow::robe::fidelity::{Bound, Fidelity, Fit, WantedEps, largest_singular_value, size_for};
 use rand::SeedableRng;

@@ -1,7 +1,7 @@
 //! The steps of a trace: replayed through the cache, which says what is dirty, and run by groups over ranks, which count their bytes.
 
 use super::wire::{PHASES, Wire};
-use crate::object::Object;
+use crate::report::object::Object;
 use hotrow::dist::{self, Threads};
 use hotrow::simulate::{GeometryError, Simulator};
 use hotrow::{CpuGroup, GroupConfig, Lookup as _, Policy, WAYS};

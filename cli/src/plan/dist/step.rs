@@ -2,7 +2,7 @@
 
 use super::super::amount;
 use super::wire::{Asked, PHASES, Wire};
-use crate::object::{Field, Object};
+use crate::report::object::{Field, Object};
 use hotrow::Pooling;
 
 /// Rows that share a probability. They follow each other from the row `first` on.
@@ -47,9 +47,12 @@ pub(super) struct Speed {
     #[arg(long, value_name = "GBIT", default_value_t = 10.0, allow_negative_numbers = true, value_parser = amount::positive)]
     beta: f64,
     /// Ranks on one machine, a power of two; they share its interface and cross none among themselves
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = super::power)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = amount::power)]
     per_host: u32,
 }
+
+/// The largest probability; that of all rows together may be rounded up to more than 1.
+const CERTAIN: f64 = 1.0 - f64::EPSILON;
 
 /// The probability that a row is among so many accesses.
 fn seen(probability: f64, accesses: f64) -> f64 {
@@ -88,11 +91,13 @@ impl Model {
         };
         let bags = f64::from(self.batch) / f64::from(wire.ranks);
         let (accesses, all) = (bags * self.per_bag(), f64::from(self.batch) * self.per_bag());
-        let mass = owners(&shards(&|p| p));
-        let of_shard = shards(&|p| seen(p, accesses));
+        let mass_of_shard = shards(&|p| p);
+        let (mass, of_shard) = (owners(&mass_of_shard), shards(&|p| seen(p, accesses)));
         // Whole words of one bit a row: one for few rows, if there are any; for many, half of the last word is free on average.
-        let words = |rows: &f64| if *rows < 16.5 { -(-rows).exp_m1() } else { (rows + 15.5) / 32.0 };
-        let bits: Vec<f64> = of_shard.iter().map(words).collect();
+        let words = |(rows, mass): (&f64, &f64)| {
+            if *rows < 16.5 { seen(mass.min(CERTAIN), accesses) } else { (rows + 15.5) / 32.0 }
+        };
+        let bits: Vec<f64> = of_shard.iter().zip(&mass_of_shard).map(words).collect();
         let (rows, bit_words) = (owners(&of_shard), owners(&bits));
         let slices = f64::from(wire.each());
         let sums = owners(&shards(&|p| slices * seen(p, accesses / slices)));
@@ -102,7 +107,7 @@ impl Model {
             dirty[(row % wire.shards / wire.each()) as usize] += share * seen(p, accesses) / seen(p, all);
         }
         let asked = |owner: usize| {
-            let mass = mass[owner].min(1.0 - f64::EPSILON);
+            let mass = mass[owner].min(CERTAIN);
             let touched: f64 = self.lengths.iter().map(|&(length, share)| share * seen(mass, length)).sum();
             Asked {
                 rows: rows[owner],

@@ -1,7 +1,7 @@
 //! The plot of eps over the array's size on logarithmic axes, with the wanted eps.
 
-use crate::object::Object;
 use crate::plot::{Chart, Series};
+use crate::report::object::Object;
 use std::ffi::OsStr;
 use std::path::Path;
 

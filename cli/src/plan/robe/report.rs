@@ -1,6 +1,6 @@
 //! The answer of `hotrow plan robe`: the parts of its JSON, and its tables.
 
-use crate::object::{self, Object};
+use crate::report::object::{self, Object};
 use hotrow::robe::Config;
 use hotrow::robe::fidelity::{Bound, Fidelity, Size, Tried, WantedEps};
 
