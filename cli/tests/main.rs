@@ -8,7 +8,6 @@ mod common;
 mod export;
 mod fuzz;
 mod gpu;
-mod import;
 mod info;
 mod layers;
 mod output;
