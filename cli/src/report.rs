@@ -32,6 +32,8 @@ pub enum Unit {
     Count,
     /// A number of things a second.
     PerSecond,
+    /// The length of a vector, or a product of two.
+    Length,
     /// A loss in nats, or a score from 0 to 1. Its spread is the 95 % interval of a mean.
     Score,
     /// A difference from another figure, in percent. Its spread is the 95 % interval of a mean.
@@ -51,6 +53,7 @@ impl Unit {
             Self::Times => format!("{value:.2} x"),
             Self::Count => Value::Number(value).to_string(),
             Self::PerSecond => format!("{}/s", units::count(value)),
+            Self::Length => units::short(value),
             Self::Score => format!("{value:.5}"),
             Self::Change => format!("{value:+.3}"),
         }
@@ -67,6 +70,7 @@ impl Unit {
             Self::Times => (1.0, "x"),
             Self::PerSecond => (1e-6, "million/s"),
             Self::Count => (1.0, "number"),
+            Self::Length => (1.0, "length"),
             Self::Score => (1.0, "nats, or of 1"),
             Self::Change => (1.0, "%"),
         }

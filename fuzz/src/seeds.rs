@@ -114,17 +114,18 @@ fn import() -> Vec<Vec<u8>> {
     (0u8..).zip(kinds).map(|(kind, file)| [vec![kind], file].concat()).collect()
 }
 
-/// What the measuring page saves.
+/// What `bench` and the measuring page save.
 fn page() -> serde_json::Value {
-    let figure = |measure: &str, hits| {
-        json!({ "measure": measure, "stage": null, "precision": "int8", "dim": 128, "rows": 1000, "hit_rate": hits,
-                "seconds": 0.001, "bytes": 1e6, "rounds": 5 })
+    let record = |what: &str, hits, unit: &str| {
+        json!({ "what": what, "shape": "page", "setting": { "precision": "INT8", "aim": hits, "hits": hits }, "value": 0.001,
+                "unit": unit, "spread": { "median": 0.001, "lowest": 0.001, "highest": 0.002, "rounds": 5 } })
     };
     json!({
-        "schema": "hotrow-web/1", "crate": "0.1.0", "date": "2026-01-01", "agent": "a browser",
-        "adapter": { "name": "", "vendor": "v", "architecture": "a", "device": "d", "description": "", "backend": "webgpu",
-                     "subgroups": true, "timestamps": false },
+        "schema": 2, "command": "web page", "version": "0.1.0", "date": "2026-01-01", "shapes": { "page": "rows" },
+        "machines": [{ "adapter": "a", "backend": "webgpu", "driver": "a browser", "software": false, "timing": "wall clock",
+                       "subgroup": [4, 32], "binding_bytes": 1024, "threads": 1 }],
         "self_test": { "cases": 3, "passed": 3 },
-        "figures": [figure("forward", 0.5), figure("forward", 1.0), figure("backward", 0.5), figure("copy", 0.0)],
+        "records": [record("forward", 50.0, "seconds"), record("forward logical", 50.0, "bytes_per_second"),
+                    record("backward", 100.0, "seconds"), record("sort, 32 bits", 0.0, "seconds")],
     })
 }
