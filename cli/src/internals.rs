@@ -1,14 +1,13 @@
 //! Readers of foreign bytes beyond the traces, for the package `fuzz/`. None of it is stable.
 
 use crate::plan::distribution::Distribution;
-use crate::{Cli, Command, arguments, bench};
-use clap::{CommandFactory as _, Parser as _};
+use crate::{Cli, Command, bench};
+use clap::Parser as _;
 use hotrow::CpuGroup;
 use rand::SeedableRng as _;
 use std::ffi::OsString;
 
 fn parsed(line: impl IntoIterator<Item = OsString>) -> Result<Cli, String> {
-    let line = arguments::rewrite(&Cli::command(), line);
     Cli::try_parse_from(line).map_err(|error| error.to_string())
 }
 
@@ -33,12 +32,12 @@ pub fn import(line: impl IntoIterator<Item = OsString>) -> Result<CpuGroup, Stri
     }
 }
 
-/// Reads what the measuring page saved, and composes text and charts of it. Returns the number of figures.
+/// Reads a report of `bench` or of the measuring page, and composes text and charts of it. Returns the number of figures.
 ///
 /// # Errors
 /// The message of the command.
-pub fn bench_import(bytes: &[u8]) -> Result<usize, String> {
-    bench::import::compose(bytes)
+pub fn bench_compare(bytes: &[u8]) -> Result<usize, String> {
+    bench::compare::compose(bytes)
 }
 
 /// Reads a distribution, and draws `lookups` rows of it. Returns the number of its rows and the rows drawn.

@@ -1,7 +1,7 @@
 //! The plot of a plan: bytes and hit rate over the size of the cache.
 
 use super::report::Answer;
-use crate::object::in_units;
+use crate::report::object::in_units;
 use crate::plot::{Chart, Series};
 use hotrow::scars::Split;
 

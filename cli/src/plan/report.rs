@@ -2,7 +2,7 @@
 
 use super::input::{Input, Source};
 use super::verify::{Run, form};
-use crate::object::{self, Field, Object, digits, in_units};
+use crate::report::object::{self, Field, Object, digits, in_units};
 use hotrow::WAYS;
 use hotrow::scars::{Budget, MoreRows, Pinned, Plan, PlannedGroup, Planner, Split, Traffic};
 

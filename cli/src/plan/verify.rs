@@ -3,9 +3,9 @@
 mod order;
 
 use crate::failure::Failure;
-use crate::object::{self, Field, Object};
 use crate::options::Backend;
 use crate::progress::Progress;
+use crate::report::object::{self, Field, Object};
 use anyhow::anyhow;
 use hotrow::scars::{Expected, Forecast, Judgement, Pinned, Skew};
 use hotrow::{Context, Counters, CpuGroup, Embedding, Group, GroupConfig, Placement};

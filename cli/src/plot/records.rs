@@ -1,6 +1,5 @@
-//! Charts of records: lines, bars and heat maps take figures, labels and units from them.
+//! Charts of records: lines and heat maps take figures, labels and units from them.
 
-use super::bars::Bars;
 use super::chart::{Chart, Series};
 use super::heat::Panel;
 use crate::report::{Record, Value};
@@ -10,7 +9,9 @@ use crate::report::{Record, Value};
 pub struct Style {
     /// Index of the colour.
     pub colour: usize,
+    /// As in [`Series`].
     pub dashed: bool,
+    /// As in [`Series`].
     pub markers: bool,
 }
 
@@ -46,13 +47,6 @@ impl Chart {
             series.points = places.iter().map(|&at| series.points[at]).collect();
             series.spread = places.iter().filter_map(|&at| series.spread.get(at).copied()).collect();
         }
-    }
-}
-
-impl Bars {
-    /// Adds a bar for a record, in its unit.
-    pub fn record(&mut self, name: &str, record: &Record) {
-        self.push(name, record.unit.scale().0 * record.value);
     }
 }
 
