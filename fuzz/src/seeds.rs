@@ -50,7 +50,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             "plan\n--distribution\nzipf:rows=1e9,s=1.05\n--budget\n64MiB",
             "plan\nmemory\n--rows\n7,9\n--precision\nint4,fp16\n--cache-percent\n10",
             "simulate\n--trace\nzipf:rows=9,s=1\n--ways\n0,1,8\n--policy\nlru,lfu\n--batch\n16",
-            "train\n--epochs\n3\n--precision\nint8",
+            "bench\ncompare\na.json\nb.json",
             "bench\nsuite\n--seed\n3",
             "import\nx.npy\n--out\ny\n--tensor\na,b",
         ]),
