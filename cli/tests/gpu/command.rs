@@ -188,7 +188,7 @@ fn figures_wrong(suite: &Value) -> Option<String> {
         ("windows", of("windows", "windows-one") == 1.0 && of("windows", "windows-cut") >= 2.0),
         ("hits", of("hit rate", "hits-uniform") == 1.0 && of("hit rate", "uncached-int8") == 0.0),
         ("pinned", (of("hit rate", "pinned-1024") - 0.95).abs() < 1e-3 && of("hit rate", "pinned-0") == 0.0),
-        ("pinned bytes", of("forward table bytes", "pinned-0") > 5.0 * of("forward table bytes", "pinned-128")),
+        ("pinned bytes", of("forward table bytes", "pinned-0") > 4.0 * of("forward table bytes", "pinned-128")),
     ];
     let paces = records(suite, "pace", &[]);
     for pace in &paces {
