@@ -51,6 +51,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             "plan\nmemory\n--rows\n7,9\n--precision\nint4,fp16\n--cache-percent\n10",
             "simulate\n--trace\nzipf:rows=9,s=1\n--ways\n0,1,8\n--policy\nlru,lfu\n--batch\n16",
             "plan\ndist\n--ranks\n2,4\n--precision\nint8",
+            "bench\ncompare\na.json\nb.json",
             "bench\nsuite\n--seed\n3",
             "import\nx.npy\n--out\ny\n--tensor\na,b",
         ]),

@@ -221,7 +221,7 @@ async function open() {
         ["Bodies chosen", `rank ${device.rank_body}, look-up ${device.lookup_body}`],
         ["Storage buffers a stage", String(device.limits.storage_buffers_per_stage)],
         ["Largest binding, buffer", `${mebi(device.limits.binding_bytes)}, ${mebi(device.limits.buffer_bytes)}`],
-        ["hotrow", device.crate.replace("hotrow ", "version ")],
+        ["hotrow", `version ${device.version}`],
     ], false));
     state.phase = "ready";
     state.page = page;

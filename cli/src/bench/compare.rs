@@ -6,7 +6,7 @@ use crate::output;
 use crate::plot::{Chart, Style};
 use crate::report::run::Machine;
 use crate::report::{self, Record, Select, Setting, Unit, table};
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -73,9 +73,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     report::write_csv(&csv, &compared)?;
     output::print(&format!("wrote {}", csv.display()))?;
     if let Some(json) = &options.json {
-        let machines: BTreeMap<&str, &Vec<Machine>> =
-            all.iter().map(|one| (one.name.as_str(), &one.report.machines)).collect();
-        report::write_json(json, &serde_json::json!({ "command": "bench compare", "machines": machines }), &compared)?;
+        report::write_json(json, &serde_json::json!({ "command": "bench compare" }), &compared)?;
         output::print(&format!("wrote {}", json.display()))?;
     }
     Ok(())
@@ -91,20 +89,14 @@ pub(crate) fn compose(bytes: &[u8]) -> Result<usize, String> {
 }
 
 impl Report {
-    /// Reads a file. One that cannot be opened is bad usage, one with other content a failed job.
+    /// Reads a file. One that cannot be read is bad usage, one with other content a failed job.
     fn open(path: &Path) -> Result<Self, Failure> {
-        let file = path.display();
-        let wanted = "bench compare: wanted a JSON file of bench, bench suite or the web page";
-        let opened = File::open(path).and_then(|opened| Ok((opened.metadata()?.is_dir(), opened)));
-        let opened = match opened {
-            Ok((false, opened)) => Ok(opened),
-            Ok(_) => Err("a folder".to_owned()),
-            Err(reason) => Err(reason.to_string()),
-        };
-        let opened =
-            opened.map_err(|found| Failure::Usage(format!("{wanted}, found {file}: {found}; check its name")))?;
-        let mut bytes = Vec::new();
-        opened.take(MOST_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("{file}: it could not be read"))?;
+        let (file, mut bytes) = (path.display(), Vec::new());
+        let read = File::open(path).and_then(|opened| opened.take(MOST_BYTES + 1).read_to_end(&mut bytes));
+        read.map_err(|why| {
+            let wanted = "bench compare: wanted a JSON file of bench, bench suite, bench robe or the web page";
+            Failure::Usage(format!("{wanted}, found {file}: {why}; check its name"))
+        })?;
         Ok(Self::of(&bytes).map_err(|fault| anyhow::anyhow!("{file}: {fault}"))?)
     }
 

@@ -5,6 +5,7 @@ mod bytes;
 mod cases;
 mod copy;
 mod grid;
+mod measure;
 mod readers;
 pub(super) mod shapes;
 mod size;
@@ -80,7 +81,7 @@ const PARTS: [(&str, &str, Option<Measure>); 19] = [
         "scaling",
         "Time against work",
         Some(|bench| {
-            workload::straight(bench);
+            measure::straight(bench);
             Ok(())
         }),
     ),
@@ -144,7 +145,7 @@ fn measure(bench: &mut Bench<'_>, part: &str, beyond: Option<Measure>) {
                 bench.run.leave_out(case.name, reason);
             }
             late = case.name;
-        } else if let Err(error) = workload::measure(bench, &case) {
+        } else if let Err(error) = measure::measure(bench, &case) {
             bench.run.leave_out(case.name, format!("{error:#}"));
         }
     }

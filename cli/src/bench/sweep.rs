@@ -279,8 +279,7 @@ impl<'a> Sweep<'a> {
         }
         for &aim in &self.args.hit_rate {
             let point = point(runner, &mut stream, aim / 100.0, slice)?;
-            let hit_rate = if curve.kind == "cached" { point.hit_rate } else { aim / 100.0 };
-            self.push(run, curve, aim, &Point { hit_rate, ..point });
+            self.push(run, curve, aim, &point);
         }
         Ok(())
     }

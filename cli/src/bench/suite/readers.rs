@@ -278,16 +278,12 @@ fn same(wanted: &[f32], found: &[f32]) -> Result<(), String> {
 pub(super) fn feedback(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let screen = Screen::new(bench);
     let tiles = screen.pixels / TILE / TILE;
+    let pixels = screen.pixels;
     bench.run.describe(
         "feedback",
-        format!(
-            "{} pixels want {tiles} tiles, all in the cache; pump moves {MISSES} missing rows of a staged table in RAM",
-            screen.pixels
-        ),
+        format!("{pixels} pixels want {tiles} tiles, all in the cache; pump moves {MISSES} missing rows of a staged table in RAM"),
     );
-    for placement in [Placement::Device, Placement::Staged] {
-        frames(bench, &screen, tiles, placement)?;
-    }
+    frames(bench, &screen, tiles)?;
     misses(bench, &screen)
 }
 
@@ -304,54 +300,40 @@ fn record(group: &mut Group, reader: &RowReader, encoder: &mut wgpu::CommandEnco
 }
 
 /// Frames that draw the same: every pixel wants its tile, and every tile is in the cache.
-fn frames(bench: &mut Bench<'_>, screen: &Screen<'_>, tiles: u32, placement: Placement) -> anyhow::Result<()> {
+fn frames(bench: &mut Bench<'_>, screen: &Screen<'_>, tiles: u32) -> anyhow::Result<()> {
     let (lab, slots) = (bench.lab, bench.size.of(1024, 1 << 16));
-    let mut group = group(bench, Precision::Int8, placement, bench.size.of(40_000, 1 << 20), slots)?;
+    let mut group = group(bench, Precision::Int8, Placement::Device, bench.size.of(40_000, 1 << 20), slots)?;
     let rows = distinct(&pool(slots, slots / 32), tiles as usize);
     let tile = |pixel: u32| (pixel / screen.width / TILE) * (screen.width / TILE) + pixel % screen.width / TILE;
     let asked: Vec<u32> = (0..screen.pixels).map(|pixel| rows[tile(pixel) as usize]).collect();
     let asked = screen.asks(&lab.storage(&asked));
     let mut reader = group.reader(wanting(tiles + tiles / 4))?;
     let want = screen.reading(&mut reader, WANT)?;
-    let pumped = |group: &mut Group| -> anyhow::Result<()> {
-        // A staged table must move the last frame's rows in before the next list is taken.
-        while placement == Placement::Staged && !group.pump()? {
-            lab.submit(lab.encoder())?;
+    let mut phase = |phase: usize, encoder: &mut wgpu::CommandEncoder| -> anyhow::Result<()> {
+        if phase == 1 {
+            return record(&mut group, &reader, encoder);
         }
+        screen.draw(encoder, &want, &asked, screen.pixels);
         Ok(())
     };
     // The first frame misses all tiles, and the second finds them.
     for _ in 0..2 {
         let mut encoder = lab.encoder();
-        screen.draw(&mut encoder, &want, &asked, screen.pixels);
-        record(&mut group, &reader, &mut encoder)?;
+        (0..2).try_for_each(|part| phase(part, &mut encoder))?;
         lab.submit(encoder)?;
-        pumped(&mut group)?;
     }
-    let mut waits = false;
-    let measured = lab.measure(&["want", "feedback"], |phase, encoder| {
-        if phase == 0 {
-            if std::mem::take(&mut waits) {
-                pumped(&mut group)?;
-            }
-            screen.draw(encoder, &want, &asked, screen.pixels);
-            return Ok(());
-        }
-        waits = true;
-        record(&mut group, &reader, encoder)
-    })?;
-    pumped(&mut group)?;
+    let measured = lab.measure(&["want", "feedback"], phase)?;
     let counted = group.counters()?[0];
     let frames = measured.rounds + 2;
     let (wanted, hits) = (u64::from(tiles) * frames, u64::from(tiles) * (frames - 1));
     let here = screen.found(&want, &asked)?.iter().all(|&here| here == 1.0);
     if (counted.accesses, counted.hits) != (wanted, hits) || !here {
         bench.run.wrong.push(format!(
-            "feedback, {placement}: wanted {wanted} rows asked for, {hits} of them in the cache, and in the end all, found {} and {}, {here}",
+            "feedback: wanted {wanted} rows asked for, {hits} of them in the cache, and in the end all, found {} and {}, {here}",
             counted.accesses, counted.hits
         ));
     }
-    let mut at = bench.run.at("feedback", &Setting::default().with("placement", placement.to_string()));
+    let mut at = bench.run.at("feedback", &Setting::default().with("placement", "device"));
     at.timed("want", measured.phase("want"));
     at.timed("feedback", measured.phase("feedback"));
     at.push("rows wanted", f64::from(tiles), Unit::Count);
