@@ -117,8 +117,8 @@ fn bad_usage_is_refused() {
         "suite --page-kib 64",
         "suite --backend cpu",
         "compare file",
-        "compare file missing.json",
-        "compare file .",
+        "compare missing.json file",
+        "compare . file",
     ] {
         bench(folder.path(), &case.split(' ').collect::<Vec<_>>(), 2);
     }

@@ -28,7 +28,7 @@ fn paths_that_cannot_be_written_are_refused_before_the_work() {
         }
     }
     for path in &paths[..2] {
-        for job in [JOBS[0], JOBS[1], JOBS[3]] {
+        for job in [JOBS[0], JOBS[1]] {
             refused(&[job, &["--plot", path.to_str().unwrap()]].concat(), "--plot");
         }
     }
@@ -70,7 +70,7 @@ fn two_options_name_two_files() {
     same(JOBS[0], ["--json", "target"], ["--csv", "link"], "link");
     same(JOBS[0], ["--csv", "a.svg"], ["--plot", "a"], "a.svg");
     same(JOBS[1], ["--json", "a.png"], ["--plot", "a"], "a.png");
-    same(JOBS[3], ["--json", "a.png"], ["--plot", "a.svg"], "a.png");
+    same(JOBS[0], ["--json", "a.png"], ["--plot", "a.svg"], "a.png");
     // Among a run's own files only other JSON is replaced.
     let (_, stderr) = outcome(&["bench", "--backend", "cpu", "--out", &path(""), "--json", &path("sweep.csv")], 2);
     assert!(
@@ -106,7 +106,7 @@ fn no_output_is_a_file_that_is_read() {
         &["plan", "robe", &file],
         &["plan", "dist", "--trace", &file],
         &["bench", "dist", "--trace", &file, "--out", &results],
-        &["bench", "import", &file, "--out", &results],
+        &["bench", "compare", &file, &file, "--out", &results],
         &["bench", "suite", "--beside", &file, "--out", &results],
     ];
     for job in jobs {
@@ -136,7 +136,7 @@ fn a_plot_is_named_with_or_without_its_ending() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     outcome(&[JOBS[0], &["--plot", &path("a.svg")]].concat(), 0);
-    outcome(&[JOBS[3], &["--plot", &path("b.1")]].concat(), 0);
+    outcome(&[JOBS[0], &["--plot", &path("b.1")]].concat(), 0);
     for name in ["a.svg", "a.png", "b.1.svg", "b.1.png"] {
         assert!(folder.path().join(name).is_file(), "{name}");
     }

@@ -175,6 +175,7 @@ fn figures_wrong(suite: &Value) -> Option<String> {
         ("packed bytes", goal(suite, "packed_bytes")["reached"] == 136.0 / 512.0),
         ("windows", of("windows", "windows-one") == 1.0 && of("windows", "windows-cut") >= 2.0),
         ("hits", of("hit rate", "hits-uniform") == 1.0 && of("hit rate", "uncached-int8") == 0.0),
+        ("low precision", records(suite, "backward against FP32", &[]).len() == 6),
         ("pinned", (of("hit rate", "pinned-1024") - 0.95).abs() < 1e-3 && of("hit rate", "pinned-0") == 0.0),
         ("pinned bytes", of("forward table bytes", "pinned-0") > 4.0 * of("forward table bytes", "pinned-128")),
     ];
@@ -220,7 +221,7 @@ fn the_suite_measures_every_kernel() {
             r#"{"sorts": [{"name": "cub", "pairs": 16777216, "pairs_per_second": 1e10}]}"#,
         )
         .unwrap();
-        let parts = "hits,small,sort,uncached,staged,pinned,windows,readers,feedback,grid";
+        let parts = "hits,small,sort,uncached,staged,low-precision,pinned,windows,readers,feedback,grid";
         let args =
             format!("suite --size small --only {parts} --commit abc --out out --seconds 900 --beside beside.json");
         let (out, suite) = bench(folder.path(), &args, "out/suite.json");
@@ -261,6 +262,7 @@ fn the_suite_measures_every_kernel() {
             ("flushed against raw", "readers", Some(0.5)),
             ("backward", "grid", Some(1.0)),
             ("pump", "feedback", Some(0.0)),
+            ("backward against FP32", "update-int8", None),
         ] {
             assert!(figures_wrong(&broken(&suite, of(what, shape), value)).is_some(), "{what}");
         }
