@@ -255,7 +255,11 @@ fn groups_over_ranks_are_counted() {
 fn made(adapter: &str, command: &str, seconds: [f64; 2]) -> Value {
     let at = |hits: u32, seconds: f64| {
         let setting = serde_json::json!({ "precision": "INT8", "aim": hits, "hits": f64::from(hits) * 0.99 });
-        let record = |what, value: f64, unit| serde_json::json!({ "what": what, "shape": "page", "setting": setting, "value": value, "unit": unit, "spread": null });
+        let record = |what, value: f64, unit| {
+            serde_json::json!({
+                "what": what, "shape": "page", "setting": setting, "value": value, "unit": unit, "spread": null,
+            })
+        };
         [record("forward", seconds, "seconds"), record("forward logical", 1e6 / seconds, "bytes_per_second")]
     };
     serde_json::json!({
