@@ -313,12 +313,8 @@ fn plots_are_drawn() {
     let rows = plan(&["--plot", stem.to_str().unwrap()])["plan"]["pinned_rows"].as_f64().unwrap();
     let curve = fs::read_to_string(folder.path().join("plan.svg")).unwrap();
     assert!(curve.contains(&format!("the plan: {rows:.0} rows in ")), "the table's rows");
-    for name in ["plan.svg"] {
-        assert!(fs::read_to_string(folder.path().join(name)).unwrap().starts_with("<svg"), "{name}");
-    }
-    for name in ["plan.png"] {
-        assert!(fs::read(folder.path().join(name)).unwrap().starts_with(b"\x89PNG"), "{name}");
-    }
+    assert!(curve.starts_with("<svg"));
+    assert!(fs::read(folder.path().join("plan.png")).unwrap().starts_with(b"\x89PNG"));
 }
 
 /// The runs of `--verify`, by order. Each measure must be within its bound.
