@@ -417,7 +417,8 @@ fn bad_input_of_import_is_told_by_name() {
         folder.write(name, &content);
     }
     let zeros = vec![0; 4 * 64];
-    let shapes: [(&str, &[(&str, &[usize])]); 7] = [
+    type Shapes = &'static [(&'static str, &'static [usize])];
+    let shapes: [(&str, Shapes); 7] = [
         ("flat.safetensors", &[("weight", &[8])]),
         ("other.safetensors", &[("mlp.bias", &[2, 2]), ("emb", &[2, 2])]),
         ("one.safetensors", &[("emb", &[2, 2])]),

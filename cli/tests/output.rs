@@ -106,7 +106,7 @@ fn no_output_is_a_file_that_is_read() {
         &["plan", "robe", &file],
         &["plan", "dist", "--trace", &file],
         &["bench", "dist", "--trace", &file, "--out", &results],
-        &["bench", "import", &file, "--out", &results],
+        &["bench", "compare", &file, "other.json", "--out", &results],
         &["bench", "suite", "--beside", &file, "--out", &results],
     ];
     for job in jobs {

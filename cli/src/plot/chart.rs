@@ -88,7 +88,7 @@ impl Chart {
 
     /// Writes `stem.svg` and `stem.png` and returns their names.
     pub fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
-        write(self.scene()?, stem)
+        write(&self.scene()?, stem)
     }
 
     fn scene(&self) -> anyhow::Result<Scene> {
