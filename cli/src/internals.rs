@@ -1,14 +1,13 @@
 //! Readers of foreign bytes beyond the traces, for the package `fuzz/`. None of it is stable.
 
 use crate::plan::distribution::Distribution;
-use crate::{Cli, Command, arguments, bench};
-use clap::{CommandFactory as _, Parser as _};
+use crate::{Cli, Command, bench};
+use clap::Parser as _;
 use hotrow::CpuGroup;
 use rand::SeedableRng as _;
 use std::ffi::OsString;
 
 fn parsed(line: impl IntoIterator<Item = OsString>) -> Result<Cli, String> {
-    let line = arguments::rewrite(&Cli::command(), line);
     Cli::try_parse_from(line).map_err(|error| error.to_string())
 }
 

@@ -1,6 +1,5 @@
 //! The `hotrow` command: traces, caches and bandwidth from the shell.
 
-mod arguments;
 mod bench;
 mod export;
 pub mod failure;
@@ -28,7 +27,7 @@ mod tensors;
 pub mod trace;
 pub mod uvm;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use failure::Failure;
 use options::Options;
 use std::process::ExitCode;
@@ -59,9 +58,8 @@ enum Command {
 pub fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error,wgpu_hal::vulkan::instance=off"))
         .init();
-    let line = arguments::rewrite(&Cli::command(), std::env::args_os());
     // Exits by itself: with code 0 for help and version, with 2 for bad usage.
-    let cli = Cli::parse_from(line);
+    let cli = Cli::parse();
     match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

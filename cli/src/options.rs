@@ -45,6 +45,8 @@ pub struct WireArgs {
 }
 
 impl WireArgs {
+    /// The library's settings.
+    #[must_use]
     pub const fn options(self) -> WireOptions {
         WireOptions { rows: self.wire_rows, gradients: self.wire_gradients, summed: self.summed }
     }
@@ -141,6 +143,7 @@ pub fn compression(text: &str) -> Result<f64, String> {
     found.ok_or_else(|| "wanted a number from 1 on, such as 100".to_owned())
 }
 
+/// Reads a number in a range.
 pub fn number(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
     let found = text.trim().parse().ok().filter(|number| range.contains(number));
     found.ok_or_else(|| format!("wanted a number from {} to {}", range.start(), range.end()))

@@ -215,6 +215,7 @@ pub fn write_csv(path: &Path, rows: &[impl Serialize]) -> anyhow::Result<()> {
     write().with_context(|| cannot_write(path))
 }
 
+/// Writes `content` to a file.
 pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     fs::write(path, content).with_context(|| cannot_write(path))
 }

@@ -197,27 +197,11 @@ fn help_and_version_succeed() {
 }
 
 #[test]
-fn an_old_flag_is_the_new_subcommand() {
-    let help = |arguments: &[&str]| outcome(&[arguments, &["--help"]].concat(), 0).0;
-    for (old, new) in [
-        (&["plan", "--memory"][..], &["plan", "memory"][..]),
-        (&["plan", "--robe", "t"], &["plan", "robe", "t"]),
-        (&["bench", "--suite"], &["bench", "suite"]),
-        (&["bench", "--out", "x", "--robe"], &["bench", "robe", "--out", "x"]),
-        (&["--seed", "1", "bench", "--robe"], &["bench", "robe"]),
-        // A mode behind options.
-        (&["plan", "--json", "x.json", "memory"], &["plan", "memory"]),
-        (&["bench", "--backend", "gpu", "suite"], &["bench", "suite"]),
-    ] {
-        assert_eq!(help(old), help(new), "{old:?}");
-    }
-    // Options of one mode are refused in the other modes.
+fn options_of_one_mode_are_refused_in_the_other_modes() {
     for (arguments, named) in [
         (&["plan", "--rows", "10"][..], "--rows"),
         (&["plan", "memory", "--rows", "10", "--budget", "1MiB"], "--budget"),
         (&["plan", "robe", "normal:rows=10,dim=2", "--rows", "10"], "--rows"),
-        (&["plan", "--memory", "--robe", "t", "--rows", "10"], "--robe"),
-        (&["bench", "--suite", "--robe"], "--robe"),
     ] {
         let (stdout, stderr) = outcome(arguments, 2);
         assert!(stdout.is_empty() && stderr.contains(named), "{arguments:?}: {stderr}");
@@ -314,7 +298,6 @@ fn plan_refuses_what_no_group_can_be() {
     for (arguments, named) in [
         (&["plan", "--rows", "10"][..], "--rows"),
         (&["plan", "memory"], "--rows"),
-        (&["plan", "--memory"], "--rows"),
         (&["plan", "memory", "--rows", "0"], "--rows"),
         (&["plan", "memory", "--rows", "-1"], "--rows"),
         (&["plan", "memory", "--rows", "4000000000,4000000000"], "2^32 - 2"),

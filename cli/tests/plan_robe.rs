@@ -99,10 +99,6 @@ fn bad_input_is_told_by_name() {
         (&["--eps", "8"], "--eps"),
         (&["--sample", "8"], "--sample"),
         (&["robe"], "TABLE"),
-        // The old spellings.
-        (&["--robe"], "TABLE"),
-        (&["--robe", normal, "--budget", "1MiB"], "--budget"),
-        (&["--budget=1MiB", "--robe=normal:rows=100,dim=8"], "--budget"),
     ] {
         let (stdout, stderr) = outcome(arguments, 2);
         assert!(stderr.contains(named) && stdout.is_empty(), "{arguments:?}: {stderr}");
@@ -127,16 +123,6 @@ fn bad_input_is_told_by_name() {
         assert!(stderr.contains(named) && stderr.lines().count() == 1, "{table}: {stderr}");
     }
     outcome(&["robe", "no/such/floats", "--dim", "4"], 1);
-}
-
-#[test]
-fn an_old_spelling_gives_the_same() {
-    let (table, more) = ("normal:rows=100,dim=8", ["--chunk", "4", "--eps", "3"]);
-    let wanted = json(&[&["robe", table], &more[..]].concat());
-    assert_eq!(json(&[&["--robe", table], &more[..]].concat()), wanted);
-    assert_eq!(json(&[&more[..], &["--robe", table]].concat()), wanted);
-    let joined = format!("--robe={table}");
-    assert_eq!(json(&[&more[..2], &[&joined], &more[2..]].concat()), wanted);
 }
 
 #[test]

@@ -22,6 +22,7 @@ const TITLE_LETTERS: usize = 50;
 /// A chart of horizontal bars that begin at 0.
 #[derive(Clone, Debug)]
 pub struct Bars {
+    /// The title.
     pub title: String,
     /// The title of the axis with its unit.
     label: String,
@@ -32,10 +33,12 @@ pub struct Bars {
 }
 
 impl Bars {
+    /// An empty chart with this title of the axis.
     pub fn new(label: &str) -> Self {
         Self { title: String::new(), label: label.to_owned(), bars: Vec::new(), mark: None }
     }
 
+    /// Adds a bar.
     pub fn push(&mut self, name: &str, length: f64) {
         if length.is_finite() {
             self.bars.push((name.to_owned(), length.max(0.0)));

@@ -59,6 +59,7 @@ pub struct Series {
 /// A chart of lines over common axes.
 #[derive(Clone, Debug)]
 pub struct Chart {
+    /// The title.
     pub title: String,
     /// The x axis's title with its unit.
     pub x_label: String,
@@ -78,6 +79,7 @@ pub struct Chart {
     pub x_range: Option<(f64, f64)>,
     /// Ends of the y axis; `None` fits the points.
     pub y_range: Option<(f64, f64)>,
+    /// The lines.
     pub series: Vec<Series>,
 }
 

@@ -21,22 +21,29 @@ const ACROSS: usize = 3;
 /// The colour of the lowest value; white would look like paper.
 const PALE: f64 = 0.08;
 
+/// A heat map among others on one colour scale.
 #[derive(Clone, Debug)]
 pub struct Panel {
+    /// The title.
     pub title: String,
     /// The title of the columns.
     pub label: String,
+    /// The names of the columns.
     pub columns: Vec<String>,
+    /// The names of the rows.
     pub lines: Vec<String>,
     /// The values row by row; `None` without a figure.
     pub values: Vec<Vec<Option<f64>>>,
 }
 
+/// Heat maps side by side.
 #[derive(Clone, Debug)]
 pub struct Heat {
+    /// The title.
     pub title: String,
     /// The title of the colour scale with its unit.
     pub label: String,
+    /// The heat maps.
     pub panels: Vec<Panel>,
 }
 

@@ -10,7 +10,9 @@ use crate::report::{Record, Value};
 pub struct Style {
     /// Index of the colour.
     pub colour: usize,
+    /// As in [`Series`].
     pub dashed: bool,
+    /// As in [`Series`].
     pub markers: bool,
 }
 
