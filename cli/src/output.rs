@@ -222,10 +222,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
 
 /// Writes a file in pieces, beside its place, and renames it once it is whole. After an error the old file is still there. A link stays, and so
 /// do the permissions of an old file. A killed process leaves `<name>.partial-<process>-<number>` behind.
-pub fn replace(
-    path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Failure>) -> Result<(), Failure> {
     let target = place(path);
     let (partial, file) = beside(&target).with_context(|| cannot_write(path))?;
     let written = || -> Result<(), Failure> {

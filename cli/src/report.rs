@@ -5,7 +5,9 @@ pub mod run;
 pub mod units;
 
 use crate::output;
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::path::Path;
 use units::Times;
@@ -76,7 +78,7 @@ impl Unit {
 }
 
 /// The value of a name in a setting.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
     /// A number.
@@ -122,12 +124,13 @@ impl From<&str> for Value {
 
 /// The setting of a figure: names and values, in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Setting(Vec<(&'static str, Value)>);
+pub struct Setting(Vec<(Cow<'static, str>, Value)>);
 
 impl Setting {
     /// Adds a value to the setting, or replaces the value of an existing name.
     #[must_use]
-    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+    pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Value>) -> Self {
+        let name = name.into();
         self.0.retain(|(known, _)| *known != name);
         self.0.push((name, value.into()));
         self
@@ -158,14 +161,40 @@ impl Display for Setting {
 
 impl Serialize for Setting {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
-        map.end()
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
+/// Keeps the order of the text.
+impl<'de> Deserialize<'de> for Setting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl<'de> Visitor<'de> for Names {
+            type Value = Setting;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("names and values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Setting, A::Error> {
+                let mut setting = Setting::default();
+                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    setting = setting.with(name, value);
+                }
+                Ok(setting)
+            }
+        }
+        deserializer.deserialize_map(Names)
+    }
+}
+
+/// JSON has no number for a figure that is not finite: it is null there.
+fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
 /// A figure: a quantity of a shape under a setting.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Record {
     /// The quantity.
     pub what: String,
@@ -174,6 +203,7 @@ pub struct Record {
     /// The setting.
     pub setting: Setting,
     /// The figure; the median of several rounds.
+    #[serde(deserialize_with = "number_or_null")]
     pub value: f64,
     /// The unit.
     pub unit: Unit,
@@ -333,7 +363,7 @@ struct Line<'r> {
 
 impl<'r> From<&'r Record> for Line<'r> {
     fn from(Record { what, shape, setting, value, unit, spread }: &'r Record) -> Self {
-        let exact = |(name, value): &(&str, Value)| match value {
+        let exact = |(name, value): &(Cow<'_, str>, Value)| match value {
             Value::Number(number) => format!("{name}={number}"),
             Value::Text(text) => format!("{name}={text}"),
         };
@@ -390,6 +420,15 @@ mod tests {
         let (json, csv) = (folder.path().join("a.json"), folder.path().join("a.csv"));
         write_json(&json, &serde_json::json!({"schema": 2}), &records()).unwrap();
         let read: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+        let back: Vec<Record> = serde_json::from_value(read["records"].clone()).unwrap();
+        assert_eq!(
+            (&back[0].what, back[0].spread, back[2].unit),
+            (&"forward".into(), records()[0].spread, Unit::Share)
+        );
+        let missing: Record =
+            serde_json::from_str(r#"{"what":"a","shape":"","setting":{"z":1,"a":"b"},"value":null,"unit":"bytes"}"#)
+                .unwrap();
+        assert!(missing.value.is_nan() && missing.setting.to_string() == "z 1, a b", "the order stays: {missing:?}");
         assert_eq!((&read["schema"], read["records"].as_array().unwrap().len()), (&2.into(), 4));
         assert_eq!(read["records"][0]["spread"]["lowest"], 0.001);
         assert_eq!(read["records"][2]["setting"]["hit rate"], 0.0);

@@ -5,7 +5,7 @@ use super::{Record, Select, Setting, Unit, units::Times};
 use crate::output;
 use hotrow::Context;
 use hotrow::Resolution;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const SCHEMA: u32 = 2;
 
 /// The machine of a measurement.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Machine {
     /// The device's name.
     pub adapter: String,
@@ -22,7 +22,7 @@ pub struct Machine {
     driver: String,
     /// Whether the adapter is software; its times show only that the kernels run.
     pub software: bool,
-    timing: &'static str,
+    timing: String,
     subgroup: Option<(u32, u32)>,
     binding_bytes: u64,
     threads: usize,
@@ -38,7 +38,7 @@ impl Machine {
             backend: "cpu".to_owned(),
             driver: String::new(),
             software: false,
-            timing: "wall clock",
+            timing: "wall clock".to_owned(),
             subgroup: None,
             binding_bytes: 0,
             threads,
@@ -58,7 +58,8 @@ impl Machine {
                 Resolution::Dispatch => "device timestamps between dispatches",
                 Resolution::Pass => "device timestamps, a pass for each dispatch where stages are told apart",
                 Resolution::Count => "wall clock: the device has no timestamps",
-            },
+            }
+            .to_owned(),
             subgroup: caps.subgroup,
             binding_bytes: caps.binding_bytes,
             threads: rayon::current_num_threads(),

@@ -1,9 +1,9 @@
 //! The median, and quantities as text for tables, charts and messages.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Seconds of several rounds, or other figures of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Times {
     /// The median.
     pub median: f64,
