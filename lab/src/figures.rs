@@ -1,0 +1,370 @@
+//! The figures of each setup over its seeds, each with the interval of its mean. Changes are against the first setting with the same seed, so that
+//! the effect of the seed cancels.
+
+use crate::run::{Measure, Outcome};
+use crate::setting::Setup;
+use hotrow_cli::names;
+use hotrow_cli::report::units::Times;
+use hotrow_cli::report::{Record, Setting, Unit};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// The probability that an interval holds the true mean.
+const CONFIDENCE: f64 = 0.95;
+
+/// The loss in percent of FP32's that Yang 2020 calls neutral.
+const NEUTRAL: f64 = 0.02;
+
+/// The largest half width, in percent, of an interval around 0 that counts as neutral. A wider one may hold 0 by scatter alone. The limit
+/// is a convention: a smaller cost, such as FP16's with nearest rounding (about 0.1 % on author), can still hide in such an interval.
+const TOO_WIDE: f64 = 0.5;
+
+/// The fewest seeds that are judged. With two seeds Student's t is 12.7.
+const LEAST_SEEDS: usize = 3;
+
+/// A run that ended, or the reason why it failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) setup: Setup,
+    pub(crate) seed: u64,
+    pub(crate) outcome: Result<Outcome, String>,
+}
+
+/// The goal of all runs: what it measures, the goal itself if it is the same for all seeds, and the first setting's steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Goal {
+    pub(crate) measure: Measure,
+    pub(crate) at: Option<f64>,
+    pub(crate) steps: u64,
+}
+
+/// A mean over seeds with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Interval {
+    pub(crate) mean: f64,
+    /// The ends; `None` with fewer than two seeds.
+    pub(crate) ends: Option<(f64, f64)>,
+    pub(crate) seeds: usize,
+}
+
+impl Interval {
+    /// Mean and Student-t interval of `values`, one for each seed; `None` without values.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        let seeds = values.len();
+        if seeds == 0 {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / seeds as f64;
+        Some(Self { mean, ends: half_width(values, mean).map(|half| (mean - half, mean + half)), seeds })
+    }
+
+    /// Whether a change is no loss: its interval ends below 0.02 %, or holds 0. `None` with too few seeds, or if the interval is too wide.
+    fn no_worse(&self) -> Option<bool> {
+        let (low, high) = self.ends.filter(|_| self.seeds >= LEAST_SEEDS)?;
+        let neutral = -NEUTRAL <= low && high <= NEUTRAL;
+        let holds_0 = low <= 0.0 && high >= 0.0;
+        let said = neutral || !holds_0 || high - self.mean <= TOO_WIDE;
+        said.then_some(neutral || high < 0.0 || holds_0)
+    }
+
+    /// The mean as a record. Scores and changes have the interval as their spread.
+    fn record(&self, what: &str, task: &str, setting: &Setting, unit: Unit) -> Record {
+        let times = |(lowest, highest)| Times { median: self.mean, lowest, highest, rounds: self.seeds };
+        let spread = self.ends.filter(|_| unit.has_interval()).map(times);
+        Record { spread, ..Record::new(what, task, setting, self.mean, unit) }
+    }
+}
+
+fn half_width(values: &[f64], mean: f64) -> Option<f64> {
+    let n = values.len() as f64;
+    let freedom = n - 1.0;
+    // Fails without degrees of freedom.
+    let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / freedom;
+    Some(t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * (variance / n).sqrt())
+}
+
+/// The percentage by which a value exceeds that of the first setting with the same seed (Yang 2020, eq. 1, for a loss).
+fn change(value: f64, base: f64) -> f64 {
+    100.0 * (value - base) / base
+}
+
+/// A run that ended, and the first setting's with the same seed and batch.
+#[derive(Clone, Debug)]
+struct Ended {
+    outcome: Outcome,
+    base: Option<Outcome>,
+    goal: Option<Goal>,
+}
+
+impl Ended {
+    /// The step that reached the goal; `None` if no step did.
+    fn reached(&self) -> Option<u64> {
+        let Goal { measure, at, .. } = self.goal?;
+        let best = at.or_else(|| measure.best(&self.base.as_ref().unwrap_or(&self.outcome).curve))?;
+        self.outcome.curve.iter().find(|&&(_, found)| measure.is_reached(found, best)).map(|&(steps, _)| steps)
+    }
+
+    /// What the test after the first setting's steps found.
+    fn at_steps(&self) -> Option<f64> {
+        let steps = self.goal?.steps;
+        self.outcome.curve.iter().find(|&&(at, _)| at >= steps).map(|&(_, found)| found)
+    }
+}
+
+/// A setup with its runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) setup: Setup,
+    runs: Vec<Ended>,
+    failed: usize,
+    /// The cell that it is compared with; `None` for itself.
+    base: Option<usize>,
+}
+
+/// The increase of the test log-loss against the first setting in percent.
+const CHANGE: &str = "test loss change";
+const STEPS_TO_GOAL: &str = "steps to goal";
+const TIME_TO_GOAL: &str = "time to goal";
+
+/// A figure: its name, its unit, and its value in a run, if any.
+type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
+
+/// The figures of a run, and its changes against the first setting with the same seed (Yang 2020, eq. 1).
+const FIGURES: [Column; 22] = [
+    ("test loss", Unit::Score, |run| Some(run.outcome.loss)),
+    ("accuracy", Unit::Score, |run| run.outcome.accuracy),
+    ("AUC", Unit::Score, |run| run.outcome.auc),
+    ("hit rate", Unit::Share, |run| run.outcome.hit_rate),
+    ("memory by formula", Unit::Times, |run| Some(run.outcome.memory_paper)),
+    ("memory", Unit::Times, |run| Some(run.outcome.memory_true)),
+    ("kept", Unit::Bytes, |run| Some(run.outcome.kept_bytes as f64)),
+    ("bytes moved", Unit::Bytes, |run| Some(run.outcome.bus_bytes as f64)),
+    ("samples a second", Unit::PerSecond, |run| Some(run.outcome.samples_per_second)),
+    ("steps", Unit::Count, |run| Some(run.outcome.steps as f64)),
+    ("overflowed steps", Unit::Count, |run| Some(run.outcome.overflows? as f64)),
+    ("training loss", Unit::Score, |run| Some(run.outcome.train_loss)),
+    ("a step", Unit::Seconds, |run| Some(run.outcome.step_seconds)),
+    ("of it tables", Unit::Seconds, |run| Some(run.outcome.tables_seconds)),
+    (CHANGE, Unit::Change, |run| Some(change(run.outcome.loss, run.base.as_ref()?.loss))),
+    ("accuracy drop", Unit::Change, |run| Some(-change(run.outcome.accuracy?, run.base.as_ref()?.accuracy?))),
+    ("AUC drop", Unit::Change, |run| Some(-change(run.outcome.auc?, run.base.as_ref()?.auc?))),
+    ("test at the first's steps", Unit::Score, Ended::at_steps),
+    ("best test", Unit::Score, |run| run.goal?.measure.best(&run.outcome.curve)),
+    ("reached", Unit::Share, |run| run.goal.map(|_| f64::from(u8::from(run.reached().is_some())))),
+    (STEPS_TO_GOAL, Unit::Count, |run| run.reached().map(|steps| steps as f64)),
+    (TIME_TO_GOAL, Unit::Seconds, |run| Some(run.reached()? as f64 * run.outcome.step_seconds)),
+];
+
+/// Figures that are also divided by the first setting's, with the name of the quotient.
+const QUOTIENTS: [(&str, &str); 4] = [
+    (STEPS_TO_GOAL, "steps to the first's best"),
+    (TIME_TO_GOAL, "time to the first's best"),
+    ("a step", "time a step"),
+    ("test at the first's steps", "test after as many steps"),
+];
+
+impl Cell {
+    /// The figure of this name over the seeds that have it. Steps and time to a goal count only if every seed has reached it.
+    pub(crate) fn figure(&self, what: &str) -> Option<Interval> {
+        let (_, _, of) = FIGURES.iter().find(|(known, ..)| *known == what)?;
+        let values: Vec<f64> = self.runs.iter().filter_map(of).collect();
+        Interval::of(&values)
+            .filter(|_| ![STEPS_TO_GOAL, TIME_TO_GOAL].contains(&what) || values.len() == self.runs.len())
+    }
+
+    fn mean(&self, what: &str) -> Option<f64> {
+        self.figure(what).map(|figure| figure.mean)
+    }
+
+    /// The sum of a count of the runs.
+    pub(crate) fn sum(&self, of: fn(&Outcome) -> u64) -> u64 {
+        self.runs.iter().map(|run| of(&run.outcome)).sum()
+    }
+
+    /// Whether the loss is no more than FP32's. It can be judged if no run failed, every seed has a run to compare with, and some table has
+    /// low precision, which shows in the formula of memory.
+    fn verdict(&self) -> &'static str {
+        let sound = self.failed == 0 && self.runs.iter().all(|run| run.base.is_some());
+        let change = self.figure(CHANGE).filter(|_| sound && self.mean("memory by formula") != Some(1.0));
+        match change.and_then(|change| change.no_worse()) {
+            _ if self.base.is_none() => "",
+            None => "unmeasured",
+            Some(true) => "yes",
+            Some(false) => "no",
+        }
+    }
+
+    /// The curve of tests of the first seed.
+    fn curve(&self) -> &[(u64, f64)] {
+        self.runs.first().map_or(&[], |run| &run.outcome.curve)
+    }
+
+    /// The names and values of a setup. `line` is the setting without its cache.
+    fn place(&self) -> Setting {
+        let Setup { setting, hyper, tables, .. } = &self.setup;
+        let mut found = Setting::default().with("tables", self.setup.label()).with("setting", self.setup.settings());
+        if tables.is_empty() && !setting.is_shared() {
+            let (precision, rounding) = (setting.precision.to_string(), setting.rounding.to_string());
+            found = found.with("line", format!("{precision} {rounding}"));
+            found = found.with("precision", precision).with("rounding", rounding);
+            found = found.with("cache", setting.cache_name()).with("cache % of rows", setting.cache_percent);
+            if setting.has_cache() {
+                found = found.with("policy", names::title(setting.policy)).with("ways", setting.ways);
+            }
+        }
+        if self.runs.iter().any(|run| run.goal.is_some()) {
+            found = found.with("goal", "yes");
+        }
+        found = found.with("memory", self.mean("memory by formula").unwrap_or(f64::NAN));
+        found = found.with("batch", hyper.batch as f64).with("loss scale", String::from(hyper.loss_scale));
+        found.with("no worse than fp32", self.verdict())
+    }
+}
+
+/// The setups in the order of their first runs, each with the runs that it is compared with: those of the first setup of the same batch.
+pub(crate) fn cells(done: &[Done], goal: Option<Goal>) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for Done { setup, seed, outcome } in done {
+        let at = cells.iter().position(|cell| cell.setup.is_as(setup)).unwrap_or_else(|| {
+            let base = cells.iter().position(|cell| cell.setup.hyper.batch == setup.hyper.batch);
+            cells.push(Cell { setup: setup.clone(), runs: Vec::new(), failed: 0, base });
+            cells.len() - 1
+        });
+        let base = cells[at].base.map(|base| cells[base].setup.clone());
+        let base = base.and_then(|base| done.iter().find(|other| other.seed == *seed && other.setup.is_as(&base)));
+        let base = base.and_then(|base| base.outcome.clone().ok());
+        match outcome.clone() {
+            Ok(outcome) => cells[at].runs.push(Ended { outcome, base, goal }),
+            Err(_) => cells[at].failed += 1,
+        }
+    }
+    cells
+}
+
+/// Figures and changes of each cell: means over the seeds with their intervals, quotients, and the curve of the first seed.
+pub(crate) fn records(task: &str, cells: &[Cell]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for cell in cells {
+        let first = cell.base.map_or(cell, |base| &cells[base]);
+        let fewer = first.mean("kept").zip(cell.mean("kept")).map_or(f64::NAN, |(first, kept)| first / kept);
+        let setting = cell.place().with("times fewer bytes", fewer);
+        for (what, unit, _) in FIGURES {
+            let Some(figure) = cell.figure(what) else { continue };
+            records.push(figure.record(what, task, &setting, unit));
+            let quotient = QUOTIENTS.iter().find(|(of, _)| *of == what && !cell.curve().is_empty());
+            if let Some(((_, name), base)) = quotient.zip(first.mean(what)) {
+                records.push(Record::new(*name, task, &setting, figure.mean / base, Unit::Times));
+            }
+        }
+        for &(steps, found) in cell.curve() {
+            let setting = Setting::default().with("tables", cell.setup.label()).with("after steps", steps as f64);
+            records.push(Record::new("test", task, &setting, found, Unit::Score));
+        }
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of mean 0 and variance `n`, so that half the interval is the quantile itself.
+    fn unit(n: usize) -> Vec<f64> {
+        let sign = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
+        let values: Vec<f64> = (0..n).map(|i| if i == n - 1 && n % 2 == 1 { 0.0 } else { sign(i) }).collect();
+        let variance = values.iter().map(|value| value * value).sum::<f64>() / (n - 1) as f64;
+        values.iter().map(|value| value * (n as f64 / variance).sqrt()).collect()
+    }
+
+    /// Whether half the interval of n seeds is `quantile`, to the digits that tables print.
+    fn has_quantile(n: usize, quantile: f64) -> bool {
+        let half = Interval::of(&unit(n)).unwrap().ends.unwrap().1;
+        (half - quantile).abs() < 6e-4 * quantile
+    }
+
+    #[test]
+    fn the_quantiles_are_those_of_the_tables() {
+        // Two-sided 95 %: degrees of freedom 1, 2, 3, 4, 9, 19, 30, 120.
+        let known =
+            [(2, 12.706), (3, 4.303), (4, 3.182), (5, 2.776), (10, 2.262), (20, 2.093), (31, 2.042), (121, 1.980)];
+        for (n, quantile) in known {
+            assert!(has_quantile(n, quantile), "{n}: {:?}", Interval::of(&unit(n)));
+        }
+    }
+
+    #[test]
+    fn wrong_quantiles_are_noticed() {
+        // Quantiles of the normal distribution, of one side, and of one more seed.
+        for (n, quantile) in [(3, 1.960), (3, 2.920), (3, 3.182), (121, 1.960)] {
+            assert!(!has_quantile(n, quantile), "{n}");
+        }
+    }
+
+    #[test]
+    fn an_interval_worked_by_hand() {
+        // Mean 2, standard deviation 1: 4.3027 / sqrt(3).
+        let found = Interval::of(&[1.0, 2.0, 3.0]).unwrap();
+        assert!((found.mean - 2.0).abs() < 1e-12 && (found.ends.unwrap().1 - 4.484_138).abs() < 1e-5, "{found:?}");
+        let no_worse = |values: &[f64]| Interval::of(values).unwrap().no_worse();
+        assert_eq!(no_worse(&[1.0, 2.0, 3.0]), None, "too wide");
+        assert_eq!(no_worse(&[0.01, 0.0101, 0.0102]), Some(true), "above 0, and neutral");
+        assert_eq!(no_worse(&[0.03, 0.0301, 0.0302]), Some(false), "above neutral");
+        assert_eq!([&[-0.1, 0.0, 0.1][..], &[-9.0, -9.1, -9.2]].map(no_worse), [Some(true); 2]);
+        assert_eq!([&[0.0][..], &[0.0, 0.01]].map(no_worse), [None; 2], "few seeds");
+        assert_eq!(Interval::of(&[]), None);
+        assert_eq!(Interval::of(&[0.5]).unwrap(), Interval { mean: 0.5, ends: None, seeds: 1 });
+    }
+
+    /// FP32, INT8 and INT4, which fails with seed 2. Losses are 1, 2, 3 by seed, and a tenth more or less for INT8.
+    fn done(tenth: f64) -> Vec<Done> {
+        let entry = "precision = ['fp32', 'int8', 'int4']".parse().unwrap();
+        let setups =
+            Setup::product(&entry, &toml::Table::try_from(crate::task::Hyper::adagrad(32, 0.1)).unwrap()).unwrap();
+        let of = |(at, setup): (usize, &Setup), seed: u64| {
+            let loss = (1 + seed) as f64 * if at == 1 { 1.0 + tenth * seed as f64 / 1000.0 } else { 1.0 };
+            let curve = vec![(10, loss), (20, loss / (1 + at) as f64)];
+            let memory_paper = 1.0 / (1 + at) as f64;
+            let outcome =
+                Outcome { loss, curve, memory_paper, kept_bytes: 100 / (1 + at as u64), ..Outcome::default() };
+            let outcome = if at == 2 && seed == 2 { Err("made up".to_owned()) } else { Ok(outcome) };
+            Done { setup: setup.clone(), seed, outcome }
+        };
+        setups.iter().enumerate().flat_map(|one| (0..3).map(move |seed| of(one, seed))).collect()
+    }
+
+    #[test]
+    fn changes_are_paired_by_seed_and_judged() {
+        let verdicts = |tenth| cells(&done(tenth), None).iter().map(Cell::verdict).collect::<Vec<_>>();
+        let found = cells(&done(1.0), None);
+        // 0, 0.1 and 0.2 %. Unpaired, the interval would be wider than 200 %.
+        let change = found[1].figure(CHANGE).unwrap();
+        assert!((change.mean - 0.1).abs() < 1e-9 && change.ends.unwrap().1 < 0.35, "{change:?}");
+        assert_eq!((found[0].figure(CHANGE), found[2].failed), (None, 1));
+        assert_eq!(verdicts(1.0), ["", "yes", "unmeasured"]);
+        assert_eq!(verdicts(100.0), ["", "unmeasured", "unmeasured"], "a wide interval");
+        assert_eq!(verdicts(0.0)[1], "yes");
+        let mut worse = done(0.0);
+        worse[3..6].iter_mut().for_each(|run| run.outcome.as_mut().unwrap().loss *= 1.01);
+        assert_eq!(cells(&worse, None)[1].verdict(), "no");
+        worse[1].outcome = Err("made up".to_owned());
+        assert_eq!(cells(&worse, None)[1].verdict(), "unmeasured", "a seed without FP32");
+    }
+
+    #[test]
+    fn a_goal_counts_steps_of_the_first() {
+        let goal = |at| Some(Goal { measure: Measure::Loss, at, steps: 10 });
+        let found = cells(&done(0.0), goal(None));
+        let steps: Vec<Option<f64>> = found.iter().map(|cell| cell.mean(STEPS_TO_GOAL)).collect();
+        // FP32 is best at once; INT8 has the same loss at once.
+        assert_eq!(steps, [Some(10.0); 3]);
+        let found = cells(&done(0.0), goal(Some(0.9)));
+        let steps: Vec<Option<f64>> = found.iter().map(|cell| cell.mean(STEPS_TO_GOAL)).collect();
+        assert_eq!(steps, [None; 3], "some seeds do not reach it");
+        assert!((found[1].mean("reached").unwrap() - 1.0 / 3.0).abs() < 1e-12);
+        let records = records("tiny", &cells(&done(0.0), goal(None)));
+        let of = |what: &str| records.iter().filter(|record| record.what == what).collect::<Vec<_>>();
+        assert_eq!(of("steps to the first's best").iter().map(|record| record.value).collect::<Vec<_>>(), [1.0; 3]);
+        assert_eq!(of("steps to the first's best")[1].setting.number("times fewer bytes"), Some(2.0));
+        assert_eq!(of("test").len(), 6, "the first seed's curve of each setting");
+    }
+}

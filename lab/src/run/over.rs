@@ -1,0 +1,108 @@
+//! Steps and tests over ranks. A batch has as many parts as there are virtual shards. The dense part runs each part by itself, and sums over parts are
+//! a binary tree, so the number of ranks changes no bit.
+
+use super::{Model, shaped, summed};
+use crate::dense;
+use crate::ranks::Ranks;
+use crate::tables::Tables;
+use crate::task::{Bags, Batch, Target};
+use candle_core::{Tensor, Var};
+use hotrow::{Error, Pooling};
+use std::ops::Range;
+
+impl Model<'_, '_> {
+    /// As `step`, with this rank's parts of the next batch. The loss is that of the whole batch.
+    pub(super) fn step_over(&mut self, ranks: Ranks<'_>) -> anyhow::Result<(f64, usize)> {
+        let (epoch, samples) = self.next_samples();
+        let (task, seed, about) = (self.task, self.identity.seed, self.task.about());
+        let part = |part: Range<usize>| task.train_batch(&samples[part], seed, epoch);
+        let parts: Vec<Batch> = ranks.parts(samples.len()).map(part).collect();
+        let outputs = self.outputs(&parts, |tables, bags| tables.forward(bags))?;
+        let vars = self.dense.vars();
+        let mut of_tables = vec![Vec::new(); about.tables.len()];
+        let mut sums = Vec::with_capacity(parts.len());
+        for (part, outputs) in parts.iter().zip(outputs) {
+            // The gradients of the part's summed loss, variable after variable, then that loss.
+            let mut sum = Vec::new();
+            if part.samples == 0 {
+                sum.resize(vars.iter().map(|var| var.elem_count()).sum::<usize>() + 1, 0.0);
+                sums.push(sum);
+                continue;
+            }
+            let embedded: Vec<Var> = shaped(&about.tables, outputs, Var::from_vec)?;
+            let tensors: Vec<Tensor> = embedded.iter().map(|var| var.as_tensor().clone()).collect();
+            let loss = dense::loss(&self.dense.logits(&tensors, part)?, part, about.target)?;
+            let gradients = self.gradients(&loss)?;
+            for (of_table, var) in of_tables.iter_mut().zip(&embedded) {
+                of_table.extend(summed(var, &gradients, part.samples)?);
+            }
+            for var in &vars {
+                sum.extend(summed(var, &gradients, part.samples)?);
+            }
+            sum.push(loss.to_scalar::<f32>()? * part.samples as f32);
+            sums.push(sum);
+        }
+        let mut sum = ranks.sum(sums)?;
+        let loss = f64::from(sum.pop().unwrap_or(f32::NAN)) / samples.len() as f64;
+        let mut rest = &sum[..];
+        let mut gradients = Vec::with_capacity(vars.len());
+        for var in &vars {
+            let (values, after) = rest.split_at(var.elem_count());
+            rest = after;
+            let mean: Vec<f32> = values.iter().map(|value| value / samples.len() as f32).collect();
+            gradients.push(Some(Tensor::from_vec(mean, var.shape(), &candle_core::Device::Cpu)?));
+        }
+        self.update(&of_tables, &gradients)?;
+        self.steps += 1;
+        Ok((loss, samples.len()))
+    }
+
+    /// The logits of test samples, of which `whole` is the batch. Each rank computes those of its parts.
+    pub(super) fn logits_over(
+        &mut self,
+        ranks: Ranks<'_>,
+        samples: Range<usize>,
+        whole: &Batch,
+    ) -> anyhow::Result<Vec<f32>> {
+        let about = self.task.about();
+        let test = |part: Range<usize>| self.task.test_batch(samples.start + part.start..samples.start + part.end);
+        let parts: Vec<Batch> = ranks.parts(samples.len()).map(test).collect();
+        let mut logits = Vec::new();
+        for (part, outputs) in parts.iter().zip(self.outputs(&parts, |tables, bags| tables.forward_frozen(bags))?) {
+            if part.samples > 0 {
+                let embedded = shaped(&about.tables, outputs, Tensor::from_vec)?;
+                logits.extend(self.dense.logits(&embedded, part)?.flatten_all()?.to_vec1::<f32>()?);
+            }
+        }
+        let width = match about.target {
+            Target::Classes(classes) => classes,
+            Target::Binary => whole.labels.len() / samples.len().max(1),
+        };
+        Ok(ranks.gather(&logits, |part| part.len() * width, samples.len())?)
+    }
+
+    /// Looks up the bags of several parts together, and returns the outputs of each part, table by table.
+    fn outputs(
+        &mut self,
+        parts: &[Batch],
+        look_up: impl FnOnce(&mut Tables<'_>, &[Bags]) -> Result<Vec<Vec<f32>>, Error>,
+    ) -> Result<Vec<Vec<Vec<f32>>>, Error> {
+        let specs = &self.task.about().tables;
+        let joined = |table| Bags::joined(parts.iter().map(|part| &part.bags[table]));
+        let bags: Vec<Bags> = (0..specs.len()).map(joined).collect();
+        let outputs = look_up(&mut self.tables, &bags)?;
+        let mut rests: Vec<&[f32]> = outputs.iter().map(Vec::as_slice).collect();
+        let of = |part: &Batch| {
+            let tables = specs.iter().zip(&part.bags).zip(&mut rests);
+            tables
+                .map(|((spec, bags), rest)| {
+                    let rows = if spec.pooling == Pooling::None { bags.indices.len() } else { bags.offsets.len() - 1 };
+                    let (own, after) = rest.split_at(rows * spec.dim as usize);
+                    *rest = after;
+                    own.to_vec()
+                })
+                .collect()
+        };
+        Ok(parts.iter().map(of).collect())
+    }
+}

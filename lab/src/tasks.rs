@@ -1,0 +1,36 @@
+//! The tasks by name.
+
+mod args;
+mod bags;
+mod cardinalities;
+mod dlrm;
+mod words;
+
+pub(crate) use args::{TaskArgs, TaskName};
+
+use crate::task::{Hyper, Task};
+use hotrow_cli::trace::Source;
+
+/// The epochs and the training of a task where an experiment names no others. They were found with FP32.
+pub(crate) const fn defaults(name: TaskName) -> (u32, Hyper) {
+    match name {
+        TaskName::Author => (2, bags::AUTHOR),
+        TaskName::Words => (1, words::HYPER),
+        TaskName::Readmission => (3, bags::READMISSION),
+        TaskName::Dlrm => (1, dlrm::HYPER),
+    }
+}
+
+/// Loads or generates the data of a task. `needed` gives the training samples that this process needs, of so many; a task may have all.
+pub(crate) fn open(
+    args: &TaskArgs,
+    source: &Source<'_>,
+    needed: &dyn Fn(usize) -> Option<Vec<u32>>,
+) -> anyhow::Result<Box<dyn Task>> {
+    Ok(match args.name(source.data) {
+        TaskName::Author => Box::new(bags::author(args, source)?),
+        TaskName::Words => Box::new(words::Words::open(args, source)?),
+        TaskName::Readmission => Box::new(bags::readmission(args, source)?),
+        TaskName::Dlrm => Box::new(dlrm::Dlrm::open(args, source.seed, needed)?),
+    })
+}

@@ -1,0 +1,124 @@
+//! DLRM above its tables: a bottom MLP makes a vector of the counts; the dot products of all pairs of vectors and that vector go into a top
+//! MLP (Naumov et al. 2019, as Yang 2020, 4.3, trains it).
+
+use crate::dense::{Fresh, Mlp};
+use crate::task::{Batch, Dense};
+use candle_core::{D, Device, Result, Tensor, Var};
+
+/// Widths of the hidden layers.
+const BOTTOM: usize = 64;
+const TOP: usize = 64;
+
+pub(super) struct Model {
+    counts: usize,
+    bottom: Mlp,
+    top: Mlp,
+    /// Positions of the lower triangle in the matrix of vectors by vectors, row by row.
+    pairs: Tensor,
+}
+
+impl Model {
+    /// A model for `counts` numbers and `tables` embedded vectors of `dim`.
+    pub(super) fn new(counts: usize, tables: usize, dim: usize, seed: u64) -> Result<Self> {
+        let vectors = tables + 1;
+        let pairs: Vec<u32> = (0..vectors).flat_map(|i| (0..i).map(move |j| (i * vectors + j) as u32)).collect();
+        let mut fresh = Fresh::new(seed);
+        Ok(Self {
+            counts,
+            bottom: Mlp::new(&[counts, BOTTOM, dim], &mut fresh)?,
+            top: Mlp::new(&[dim + pairs.len(), TOP, 1], &mut fresh)?,
+            pairs: Tensor::new(pairs, &Device::Cpu)?,
+        })
+    }
+}
+
+impl Dense for Model {
+    fn logits(&self, embedded: &[Tensor], batch: &Batch) -> Result<Tensor> {
+        let counts = Tensor::from_slice(&batch.dense, (batch.samples, self.counts), &Device::Cpu)?;
+        let bottom = self.bottom.forward(&counts)?.relu()?;
+        let products = products(&bottom, embedded, &self.pairs)?;
+        self.top.forward(&Tensor::cat(&[&bottom, &products], D::Minus1)?)
+    }
+
+    fn vars(&self) -> Vec<&Var> {
+        [self.bottom.vars(), self.top.vars()].concat()
+    }
+}
+
+/// The dot products of pairs of vectors, `[samples, pairs]`, in the order of `pairs`. Each vector is `[samples, dim]`.
+fn products(bottom: &Tensor, embedded: &[Tensor], pairs: &Tensor) -> Result<Tensor> {
+    let vectors: Vec<&Tensor> = std::iter::once(bottom).chain(embedded).collect();
+    let vectors = Tensor::stack(&vectors, 1)?;
+    vectors.matmul(&vectors.t()?)?.flatten_from(1)?.index_select(pairs, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLES: usize = 3;
+    const DIM: usize = 4;
+    const TABLES: usize = 2;
+
+    fn vectors() -> Vec<Vec<f32>> {
+        let mut fresh = Fresh::new(5);
+        (0..=TABLES).map(|_| fresh.uniform(&[SAMPLES * DIM], 1.0).unwrap().to_vec1().unwrap()).collect()
+    }
+
+    fn tensor(values: &[f32]) -> Var {
+        Var::from_slice(values, (SAMPLES, DIM), &Device::Cpu).unwrap()
+    }
+
+    fn of_pairs(model: &Model, values: &[Vec<f32>]) -> Vec<Vec<f32>> {
+        let tensors: Vec<Tensor> = values.iter().map(|values| tensor(values).as_tensor().clone()).collect();
+        products(&tensors[0], &tensors[1..], &model.pairs).unwrap().to_vec2().unwrap()
+    }
+
+    #[test]
+    fn each_pair_of_vectors_once() {
+        let model = Model::new(1, TABLES, DIM, 0).unwrap();
+        let values = vectors();
+        for (sample, found) in of_pairs(&model, &values).into_iter().enumerate() {
+            let vector = |i: usize| &values[i][sample * DIM..][..DIM];
+            let dot = |i: usize, j: usize| vector(i).iter().zip(vector(j)).map(|(a, b)| a * b).sum::<f32>();
+            for (found, wanted) in found.iter().zip([dot(1, 0), dot(2, 0), dot(2, 1)]) {
+                assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
+            }
+            assert_eq!(found.len(), 3);
+            assert!((found[0] - dot(1, 1)).abs() > 1e-3, "a vector with itself is something else");
+        }
+    }
+
+    /// Compares the gradient of a weighted sum of the products with the effect of moving each element.
+    #[test]
+    fn the_gradient_of_the_interaction() {
+        let model = Model::new(1, TABLES, DIM, 0).unwrap();
+        let weights = [1.0f32, -2.0, 3.0];
+        let values = vectors();
+        let weighted = |values: &[Vec<f32>]| -> f32 {
+            of_pairs(&model, values)
+                .iter()
+                .map(|found| found.iter().zip(weights).map(|(p, w)| p * w).sum::<f32>())
+                .sum()
+        };
+        let vars: Vec<Var> = values.iter().map(|values| tensor(values)).collect();
+        let tensors: Vec<Tensor> = vars.iter().map(|var| var.as_tensor().clone()).collect();
+        let found = products(&tensors[0], &tensors[1..], &model.pairs).unwrap();
+        let loss = found.broadcast_mul(&Tensor::new(&weights, &Device::Cpu).unwrap()).unwrap().sum_all().unwrap();
+        let gradients = loss.backward().unwrap();
+        for (i, var) in vars.iter().enumerate() {
+            let gradient: Vec<f32> = gradients.get(var).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+            for (at, &by_backward) in gradient.iter().enumerate() {
+                let moved = |by: f32| {
+                    let mut values = values.clone();
+                    values[i][at] += by;
+                    weighted(&values)
+                };
+                // The sum is linear in each element, so a large difference is exact apart from rounding.
+                let by_difference = moved(0.5) - moved(-0.5);
+                assert!((by_backward - by_difference).abs() < 1e-4, "{i} {at}: {by_backward} {by_difference}");
+                assert!((by_backward - by_difference - 0.1).abs() > 1e-4, "a wrong gradient is told");
+            }
+        }
+    }
+}
