@@ -2,14 +2,10 @@
 //! half-normal) or 2 times (Zipf). The paper does not say whether the scale of a distribution grows with the rows, whether indices count, or
 //! whether a batch or an epoch is meant; all are shown, with nothing pinned.
 
-use anyhow::ensure;
 use hotrow::Error;
 use hotrow::scars::Skew;
 use hotrow_cli::report::{self, Record, Setting, Unit};
 use serde::Deserialize;
-
-/// The largest batch that is tried: 2^40 lookups.
-const LARGEST: u32 = 40;
 
 /// A table and a batch, and how many times as many rows and lookups there are afterwards.
 #[derive(Clone, Debug, Deserialize)]
@@ -22,7 +18,7 @@ pub(crate) struct Growth {
     words: f64,
 }
 
-/// The paper's distributions: name, the bound that is claimed, and the skew of so many rows by a scale.
+/// A distribution: its name, the bound that is claimed, and the skew of so many rows by a scale.
 type Law = (&'static str, f64, fn(u64, f64) -> Result<Skew, Error>);
 const LAWS: [Law; 3] = [
     ("exponential", 1.5, Skew::exponential),
@@ -31,50 +27,43 @@ const LAWS: [Law; 3] = [
 ];
 
 impl Growth {
-    /// A table with a line for each distribution.
-    pub(crate) fn table(&self) -> anyhow::Result<(String, Vec<Record>)> {
+    /// A table with a line for each distribution whose scale is held, or grows too.
+    pub(crate) fn table(&self) -> anyhow::Result<String> {
         let Self { times, rows, lookups, words } = *self;
-        ensure!(
-            times.is_finite() && times >= 1.0 && rows > 0 && lookups > 0 && words > 0.0,
-            "growth: wanted times from 1 on, and rows, lookups and words above 0, found {self:?}"
-        );
-        let (scale, large) = ((rows as f64 / 100.0).max(1.0), (rows as f64 * times).round() as u64);
-        let mut records = Vec::new();
+        let lines = ["distribution", "claimed below", "holds", "from lookups"];
+        let table = report::table(&self.records()?, &lines, "what").unwrap_or_default();
+        Ok(format!(
+            "From {rows} rows and {lookups} lookups to {times} times as many; a row is {words} words\n\n{table}"
+        ))
+    }
+
+    fn records(&self) -> anyhow::Result<Vec<Record>> {
+        let Self { times, rows, lookups, words } = *self;
+        let (scale, lookups, mut records) = ((rows as f64 / 100.0).max(1.0), lookups as f64, Vec::new());
         for (name, claimed, skew) in LAWS {
-            let scales: &[(f64, &str)] =
-                if name.starts_with("Zipf") { &[(1.0, "")] } else { &[(1.0, "held"), (times, "grown too")] };
-            for &(stretch, how) in scales {
-                let (before, after) = (skew(rows, scale)?, skew(large, scale * stretch)?);
-                let law = if how.is_empty() { name.to_owned() } else { format!("{name}, scale {scale:.0} {how}") };
-                let distinct = |lookups: f64| [before.distinct(lookups, 0), after.distinct(lookups * times, 0)];
-                let grown = |lookups: f64| {
-                    let [before, after] = distinct(lookups);
-                    after / before
-                };
-                let lookups = lookups as f64;
-                let [few, many] = distinct(lookups);
-                let batch = (lookups * times + words * many) / (lookups + words * few);
-                let from = (0..=LARGEST).map(|log| 2f64.powi(log as i32)).find(|&lookups| grown(lookups) < claimed);
-                let setting = Setting::default().with("distribution", law).with("claimed below", claimed);
-                let setting = setting.with("holds", if grown(lookups) < claimed { "yes" } else { "no" });
+            for (how, stretch) in
+                [("held", 1.0), ("grown too", times)].into_iter().take(if claimed < 2.0 { 2 } else { 1 })
+            {
+                let (before, after) =
+                    (skew(rows, scale)?, skew((rows as f64 * times).round() as u64, scale * stretch)?);
+                let crossing =
+                    |skew: &Skew, lookups: f64, indices: f64| indices * lookups + words * skew.distinct(lookups, 0);
+                let grown =
+                    |lookups, indices| crossing(&after, lookups * times, indices) / crossing(&before, lookups, indices);
+                // The first power of two from which it holds, up to 2^40.
+                let from = (0..=40).map(|log| 2f64.powi(log)).find(|&lookups| grown(lookups, 0.0) < claimed);
+                let setting = Setting::default().with("distribution", format!("{name}, scale {scale:.0} {how}"));
+                let setting = setting.with("claimed below", claimed);
+                let setting = setting.with("holds", if grown(lookups, 0.0) < claimed { "yes" } else { "no" });
                 let setting = setting.with("from lookups", from.map_or("never".to_owned(), |from| from.to_string()));
-                for (what, value) in [
-                    ("batch: rows", grown(lookups)),
-                    ("batch: and indices", batch),
-                    ("epoch: rows", grown(lookups) / times),
-                    ("epoch: and indices", batch / times),
-                ] {
-                    // As a score it is shown with all its digits.
-                    records.push(Record::new(what, "growth", &setting, value, Unit::Score));
+                for (what, value) in [("rows", grown(lookups, 0.0)), ("and indices", grown(lookups, 1.0))] {
+                    // As scores they are shown with their digits.
+                    records.push(Record::new(format!("batch: {what}"), "growth", &setting, value, Unit::Score));
+                    records.push(Record::new(format!("epoch: {what}"), "growth", &setting, value / times, Unit::Score));
                 }
             }
         }
-        let lines = ["distribution", "claimed below", "holds", "from lookups"];
-        let table = report::table(&records, &lines, "what").unwrap_or_default();
-        let text = format!(
-            "From {rows} rows and {lookups} lookups to {times} times as many; a row is {words} words\n\n{table}"
-        );
-        Ok((text, records))
+        Ok(records)
     }
 }
 
@@ -82,24 +71,16 @@ impl Growth {
 mod tests {
     use super::*;
 
-    fn growth(lookups: u64) -> Vec<Record> {
-        Growth { times: 5.0, rows: 1_000_000, lookups, words: 64.0 }.table().unwrap().1
-    }
-
     #[test]
     fn where_the_claim_holds() {
-        let found = growth(262_144);
-        let value = |law: usize, figure: usize| found[4 * law + figure].value;
+        let found = Growth { times: 5.0, rows: 1_000_000, lookups: 262_144, words: 64.0 }.records().unwrap();
+        let rows: Vec<&Record> = found.iter().step_by(4).collect();
         // Exponential and half-normal, scale held and grown; Zipf.
-        for (law, wanted) in [1.419, 5.0, 1.211, 5.0, 4.604].into_iter().enumerate() {
-            assert!((value(law, 0) - wanted).abs() < 0.005, "{:?}", found[4 * law]);
-            assert!((value(law, 2) - wanted / 5.0).abs() < 0.001);
+        for (record, wanted) in rows.iter().zip([1.419, 5.0, 1.211, 5.0, 4.604]) {
+            assert!((record.value - wanted).abs() < 0.005, "{record:?}");
+            assert!(record.is("holds", if wanted < 1.5 { "yes" } else { "no" }), "{record:?}");
         }
-        assert!((value(0, 1) - 1.764).abs() < 0.005, "{}", value(0, 1));
-        let holds =
-            |found: &[Record]| found.iter().step_by(4).map(|record| record.is("holds", "yes")).collect::<Vec<_>>();
-        assert_eq!(holds(&found), [true, false, true, false, false]);
-        assert_eq!(holds(&growth(4096)), [false; 5], "small batches share little");
-        assert!(found[0].is("from lookups", "262144") && found[4].is("from lookups", "never"));
+        assert!((found[2].value - 1.764).abs() < 0.005, "{:?}", found[2]);
+        assert!(rows[0].is("from lookups", "262144") && rows[1].is("from lookups", "never"));
     }
 }

@@ -13,7 +13,6 @@ mod run;
 mod runs;
 mod scaling;
 mod setting;
-mod skew;
 mod tables;
 mod task;
 mod tasks;
@@ -22,12 +21,13 @@ pub use over_ranks::OverRanks;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use experiment::{Experiment, Flags};
+use experiment::Experiment;
 use hotrow_cli::failure::Failure;
-use hotrow_cli::options::{Options, whole};
-use hotrow_cli::output;
+use hotrow_cli::options::Options;
+use hotrow_cli::{names, output};
 use runs::{Lab, RunArgs};
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -44,56 +44,50 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run an experiment from a file; what is in --out is not run again
-    Run(FileArgs),
-    /// Run an experiment of the options below, which are the keys of a file
-    Train(TrainArgs),
-}
-
-#[derive(Debug, clap::Args)]
-struct FileArgs {
-    /// The experiment, such as lab/experiments/yang-2020.toml
-    file: PathBuf,
-    /// Parts of the file [default: all]
-    #[arg(long, value_name = "PART[,PART]", value_delimiter = ',')]
-    only: Vec<String>,
-    /// End each run after N steps, to try the experiment
-    #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX))]
-    steps: Option<u64>,
-    #[command(flatten)]
-    args: RunArgs,
-}
-
-#[derive(Debug, clap::Args)]
-struct TrainArgs {
-    #[command(flatten)]
-    args: RunArgs,
-    #[command(flatten)]
-    flags: Flags,
+    Run {
+        /// The experiment, such as lab/experiments/yang-2020.toml
+        file: PathBuf,
+        /// Parts of the file [default: all]
+        #[arg(long, value_name = "PART[,PART]", value_delimiter = ',')]
+        only: Vec<String>,
+        /// End each run after N steps, to try the experiment
+        #[arg(long, value_name = "N")]
+        steps: Option<NonZero<u64>>,
+        #[command(flatten)]
+        args: RunArgs,
+    },
+    /// Run an experiment of KEY=VALUE[,VALUE..], the keys of a file; lists are multiplied
+    #[command(after_help = experiment::help())]
+    Train {
+        #[command(flatten)]
+        args: RunArgs,
+        /// Keys and values, such as task=author precision=int4,int2 cache-percent=5. `and` begins another entry of settings, and
+        /// C3.precision=int2 is the setting of the table C3
+        #[arg(value_name = "KEY=VALUE")]
+        words: Vec<String>,
+    },
 }
 
 /// Runs the command with the arguments of the process.
 #[must_use]
 pub fn main() -> ExitCode {
     let Cli { options, command } = Cli::parse();
-    let run = || match &command {
-        Command::Run(args) => run_file(&options, args),
-        Command::Train(TrainArgs { args, flags }) => {
-            let experiment = flags.experiment().map_err(|error| Failure::Usage(format!("{error:#}")))?;
-            args.check(&options, &experiment)?;
-            one("train", &experiment, &options, args, args.folder())
-        }
-    };
-    run().map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
+    run(&options, &command).map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
 
-/// Runs the parts of a file, each in a folder of its own. Parts that fail do not hold up the others.
-fn run_file(options: &Options, asked: &FileArgs) -> Result<(), Failure> {
-    let FileArgs { file, only, steps, args } = asked;
+fn run(options: &Options, command: &Command) -> Result<(), Failure> {
+    let (file, only, steps, args) = match command {
+        Command::Run { file, only, steps, args } => (file, only, steps, args),
+        Command::Train { args, words } => {
+            let experiment = Experiment::of_words(words).map_err(|error| Failure::Usage(format!("{error:#}")))?;
+            return part("train", &experiment, options, args, args.folder());
+        }
+    };
     let name = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("{name}: wanted the file of an experiment"))?;
     let mut parts = Experiment::read(&text).map_err(|error| Failure::Usage(format!("{name}: {error:#}")))?;
     if let Some(unknown) = only.iter().find(|part| !parts.contains_key(*part)) {
-        let known = parts.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let known = names::list(parts.keys());
         return Err(Failure::Usage(format!("--only: wanted parts of {name}, which has {known}, found {unknown}")));
     }
     parts.retain(|part, _| only.is_empty() || only.contains(part));
@@ -102,39 +96,31 @@ fn run_file(options: &Options, asked: &FileArgs) -> Result<(), Failure> {
     }
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let out = args.folder().map_or_else(|| PathBuf::from(format!("lab-{stem}")), Path::to_owned);
-    let mut failed = Ok(());
-    for (part, experiment) in &mut parts {
-        steps.iter().for_each(|&steps| experiment.end.shorten(steps));
-        args.check(options, experiment)?;
-        output::print(&format!("# {stem}, {part}\n"))?;
-        let folder = out.join(part);
-        match one(part, experiment, options, args, Some(&folder)) {
-            Err(Failure::Job(error)) if !error.is::<hotrow_cli::failure::Closed>() => {
-                output::note(&format!("{part}: {error:#}"));
-                failed = Err(Failure::Job(error.context(part.clone())));
-            }
-            done => done?,
+    // A part that fails does not hold up the others.
+    let mut done = Ok(());
+    for (name, experiment) in &mut parts {
+        steps.iter().for_each(|&steps| experiment.shorten(steps));
+        output::print(&format!("# {stem}, {name}\n"))?;
+        if let Err(failure) = part(name, experiment, options, args, Some(&out.join(name))) {
+            output::note(&format!("{name}: {failure}"));
+            done = done.and(Err(failure));
         }
     }
-    failed
+    done
 }
 
 /// Runs a part of an experiment, and shows its results.
-fn one(
+fn part(
     name: &str,
     experiment: &Experiment,
     options: &Options,
     args: &RunArgs,
     folder: Option<&Path>,
 ) -> Result<(), Failure> {
+    args.check(options, experiment)?;
     if let Some(growth) = &experiment.growth {
-        let (text, records) = growth.table()?;
-        if let Some(folder) = folder {
-            fs::create_dir_all(folder)?;
-            hotrow_cli::report::write_csv(&folder.join("records.csv"), &records)?;
-        }
-        return Ok(output::print(&text)?);
+        return Ok(output::print(&growth.table()?)?);
     }
-    let lab = Lab::open((name, experiment), (options, args), folder.map(Path::to_owned), None)?;
+    let lab = Lab::open((name, experiment), (options, args), folder.map(Path::to_owned))?;
     lab.show(options, &lab.run()?)
 }

@@ -1,6 +1,6 @@
 //! `train` over the ranks of a job: each rank makes the same runs, with its own part of every batch; rank 0 shows the results.
 
-use crate::experiment::{Experiment, Flags};
+use crate::experiment::Experiment;
 use crate::ranks::Ranks;
 use crate::runs::{Lab, RunArgs};
 use hotrow::dist::Comm;
@@ -21,8 +21,9 @@ pub struct OverRanks {
     wire: WireArgs,
     #[command(flatten)]
     args: RunArgs,
-    #[command(flatten)]
-    flags: Flags,
+    /// Keys of an experiment, as `hotrow-lab train --help` lists them
+    #[arg(value_name = "KEY=VALUE")]
+    words: Vec<String>,
 }
 
 impl OverRanks {
@@ -35,16 +36,14 @@ impl OverRanks {
     }
 
     fn checked(&self) -> Result<Experiment, Failure> {
-        let experiment = self.flags.experiment().map_err(|error| Failure::Usage(format!("{error:#}")))?;
-        let refused = match (self.args.jobs, experiment.end.may_resume()) {
-            (Some(_), _) => "--jobs: wanted none",
-            (None, false) => "end: wanted epochs or steps",
-            (None, true) => return self.args.check(&self.options, &experiment).map(|()| experiment),
-        };
-        let found = if self.args.jobs.is_some() { "it" } else { "seconds or a goal" };
-        Err(Failure::Usage(format!(
-            "{refused}, found {found}; it has no effect over ranks, leave it out or train on one rank"
-        )))
+        let experiment = Experiment::of_words(&self.words).map_err(|error| Failure::Usage(format!("{error:#}")))?;
+        if self.args.jobs.is_some() || !experiment.may_resume() {
+            return Err(Failure::usage(
+                "over ranks: wanted an end by epochs or steps, and no --jobs, found another; leave it out, or train on one rank",
+            ));
+        }
+        self.args.check(&self.options, &experiment)?;
+        Ok(experiment)
     }
 
     /// Trains as this rank of a job. Rank 0 prints the results and writes `--json`.
@@ -61,7 +60,7 @@ impl OverRanks {
         let comm = RefCell::new(comm as &mut dyn Comm);
         let ranks = Ranks::new(&comm, self.shards, self.wire.options());
         let folder = self.args.folder().map(ToOwned::to_owned);
-        let lab = Lab::open(("train", &experiment), (&self.options, &self.args), folder, Some(ranks))?;
+        let lab = Lab::open(("train", &experiment), (&self.options, &self.args), folder)?;
         let done = lab.run_over(ranks)?;
         if first { lab.show(&self.options, &done) } else { Ok(()) }
     }

@@ -343,28 +343,26 @@ impl<'t, 'r> Model<'t, 'r> {
         if let Some(ranks) = self.ranks {
             return self.step_over(ranks);
         }
-        let batch = self.next_batch();
-        let about = self.task.about();
+        let (epoch, samples) = self.next_samples();
+        let batch = self.task.train_batch(&samples, self.identity.seed, epoch);
         let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
         self.in_tables += start.elapsed();
-        let embedded: Vec<Var> = shaped(&about.tables, outputs, Var::from_vec)?;
-        let tensors: Vec<Tensor> = embedded.iter().map(|var| var.as_tensor().clone()).collect();
-        let logits = self.dense.logits(&tensors, &batch)?;
-        let loss = dense::loss(&logits, &batch, about.target)?;
-        let gradients = self.gradients(&loss)?;
-        let value = f64::from(loss.to_scalar::<f32>()?);
-        let of_tables = embedded.iter().map(|var| summed(var, &gradients, batch.samples));
-        let of_vars = dense::of_vars(&self.dense.vars(), &gradients);
-        self.update(&of_tables.collect::<candle_core::Result<Vec<_>>>()?, &of_vars)?;
+        let (loss, of_tables, gradients) = self.learn(&batch, outputs)?;
+        self.update(&of_tables, &dense::of_vars(&self.dense.vars(), &gradients))?;
         self.steps += 1;
-        Ok((value, batch.samples))
+        Ok((f64::from(loss), batch.samples))
     }
 
-    /// The next batch, through epoch after epoch.
-    fn next_batch(&mut self) -> Batch {
-        let (epoch, samples) = self.next_samples();
-        self.task.train_batch(&samples, self.identity.seed, epoch)
+    /// The mean loss of a batch or a part of one, the gradients of the tables' outputs, and those of the dense part.
+    fn learn(&self, batch: &Batch, outputs: Vec<Vec<f32>>) -> anyhow::Result<(f32, Vec<Vec<f32>>, GradStore)> {
+        let about = self.task.about();
+        let embedded: Vec<Var> = shaped(&about.tables, outputs, Var::from_vec)?;
+        let tensors: Vec<Tensor> = embedded.iter().map(|var| var.as_tensor().clone()).collect();
+        let loss = dense::loss(&self.dense.logits(&tensors, batch)?, batch, about.target)?;
+        let gradients = self.gradients(&loss)?;
+        let of_tables = embedded.iter().map(|var| summed(var, &gradients, batch.samples));
+        Ok((loss.to_scalar()?, of_tables.collect::<candle_core::Result<_>>()?, gradients))
     }
 
     /// The epoch of the next batch, and the places of its samples.
@@ -447,35 +445,10 @@ fn remedy(keep: &Keep) -> anyhow::Result<String> {
 /// The shuffled samples of an epoch.
 pub(crate) fn order(samples: usize, seed: u64, epoch: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..samples as u32).collect();
-    order.shuffle(&mut drawing(seed, epoch, 0));
-    order
-}
-
-/// The places of the training samples that a rank needs, ascending: those of its parts of all batches, in all epochs and for all seeds, and the first
-/// ones, of which there may be more than `samples`.
-pub(crate) fn needed(
-    ranks: Ranks<'_>,
-    samples: usize,
-    (batch, epochs): (usize, u32),
-    seeds: &[u64],
-    first: usize,
-) -> Vec<u32> {
-    let mut needed: Vec<bool> = (0..samples.max(first)).map(|place| place < first).collect();
-    for (&seed, epoch) in seeds.iter().flat_map(|seed| (0..epochs).map(move |epoch| (seed, epoch))) {
-        if needed.iter().all(|&needed| needed) {
-            break;
-        }
-        for batch in order(samples, seed, epoch).chunks(batch) {
-            ranks.parts(batch.len()).for_each(|part| batch[part].iter().for_each(|&at| needed[at as usize] = true));
-        }
-    }
-    (0..needed.len() as u32).filter(|&place| needed[place as usize]).collect()
-}
-
-/// A random generator for one purpose of an epoch.
-pub(crate) fn drawing(seed: u64, epoch: u32, purpose: u64) -> Pcg64 {
     // The odd factor scatters seeds, so that neighbouring seeds or epochs begin differently.
-    Pcg64::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (u64::from(epoch) << 32 | purpose))
+    let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (u64::from(epoch) << 32);
+    order.shuffle(&mut Pcg64::seed_from_u64(seed));
+    order
 }
 
 /// The tables' outputs as candle's tensors: `[bags, dim]`, or `[indices, dim]` without pooling.
@@ -513,7 +486,6 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
     use std::ops::Range;
-    use std::path::Path;
     use std::sync::Mutex;
 
     /// Bags of five words. Every third word tells the class; there are two classes.
@@ -522,22 +494,12 @@ mod tests {
     }
 
     const CLASSES: usize = 2;
-    const HYPER: Hyper = Hyper { decay: true, ..Hyper::adagrad(32, 0.1) };
 
     fn tiny() -> Tiny {
-        let init = Init::Uniform { low: -0.1, high: 0.1 };
-        let table = TableSpec { name: "words".into(), rows: 2000, dim: 8, pooling: Pooling::Mean, init, stream: 0 };
-        Tiny {
-            about: About {
-                name: "tiny",
-                source: "made up".into(),
-                tables: vec![table],
-                target: Target::Classes(CLASSES),
-                train: 610,
-                test: 200,
-                bounds: None,
-            },
-        }
+        let (name, init) = ("words".into(), Init::Uniform { low: -0.1, high: 0.1 });
+        let tables = vec![TableSpec { name, rows: 2000, dim: 8, pooling: Pooling::Mean, init, stream: 0 }];
+        let (target, source) = (Target::Classes(CLASSES), "made up".into());
+        Tiny { about: About { name: "tiny", source, tables, target, train: 610, test: 200, bounds: None } }
     }
 
     impl Tiny {
@@ -581,16 +543,6 @@ mod tests {
         ..Setting::FP32
     };
 
-    fn options() -> RunOptions {
-        RunOptions { hyper: Hyper { lr: 0.2, ..HYPER }, end: End::Epochs(2), limit: None, device: Device::Cpu }
-    }
-
-    fn with(change: impl Fn(&mut RunOptions)) -> RunOptions {
-        let mut options = options();
-        change(&mut options);
-        options
-    }
-
     /// An array of INT8 codes, eight times smaller than the table.
     const ARRAY: Setting = Setting {
         precision: Precision::Int8,
@@ -600,68 +552,32 @@ mod tests {
         ..Setting::FP32
     };
 
-    fn trained(
-        task: &Tiny,
-        setting: Setting,
-        seed: u64,
-        options: &RunOptions,
-        watch: &(dyn Fn(u64) + Sync),
-    ) -> anyhow::Result<Outcome> {
-        run(task, &[setting], seed, options, &Keep::default(), watch, None)
+    fn with(change: impl Fn(&mut RunOptions)) -> RunOptions {
+        let hyper = Hyper { decay: true, lr: 0.2, dense_lr: 0.1, ..Hyper::adagrad(32, 0.1) };
+        let mut options = RunOptions { hyper, end: End::Epochs(2), limit: None, device: Device::Cpu };
+        change(&mut options);
+        options
     }
 
-    /// An outcome without the figures of the clock.
-    fn timeless(outcome: anyhow::Result<Outcome>) -> Outcome {
-        Outcome { seconds: 0.0, samples_per_second: 0.0, step_seconds: 0.0, tables_seconds: 0.0, ..outcome.unwrap() }
+    fn options() -> RunOptions {
+        with(|_| {})
     }
 
-    #[test]
-    fn a_run_by_the_clock_stops_in_time() {
-        let by = |seconds| {
-            let by_clock = RunOptions { end: End::Seconds(seconds), ..options() };
-            trained(&tiny(), Setting::FP32, 1, &by_clock, &|_| {}).unwrap()
-        };
-        let short = by(1e-9);
-        assert_eq!(short.steps, 1, "the first step is always taken");
-        // A machine that stands still for the whole time gets more of it. How much is learned depends on its speed.
-        let long = [0.1, 1.0, 10.0].into_iter().map(|seconds| (seconds, by(seconds))).find(|(_, run)| run.steps > 1);
-        let (seconds, long) = long.expect("a second step within ten seconds");
-        assert!(long.seconds >= seconds && long.train_loss != short.train_loss, "{long:?}");
-        // The mean of the samples that were seen; over a whole epoch it would be 1/20 of it.
-        assert!(short.train_loss > 0.5 && short.train_loss < 1.0, "{short:?}");
+    fn kept(setting: Setting, seed: u64, options: &RunOptions, keep: &Keep) -> anyhow::Result<Outcome> {
+        let found = run(&tiny(), &[setting], seed, options, keep, &|_| {}, None)?;
+        // Without the figures of the clock.
+        Ok(Outcome { seconds: 0.0, samples_per_second: 0.0, step_seconds: 0.0, tables_seconds: 0.0, ..found })
     }
 
-    #[test]
-    fn it_learns_and_a_seed_is_a_run() {
-        let one = |setting, seed| timeless(trained(&tiny(), setting, seed, &options(), &|_| {}));
-        let (plain, mixed) = (one(Setting::FP32, 1), one(MIXED, 1));
-        assert_eq!((plain.steps, mixed.steps), (40, 40));
-        assert!(plain.loss < 0.9 * 2f64.ln() && plain.accuracy.unwrap() > 0.65, "{plain:?}");
-        assert_eq!(mixed, one(MIXED, 1), "the same bits");
-        assert_ne!(mixed.loss, one(MIXED, 2).loss);
-        assert_ne!(mixed.loss, plain.loss);
-        assert!(mixed.hit_rate.unwrap() > 0.0 && plain.hit_rate.is_none());
-        let untrained = trained(
-            &tiny(),
-            Setting::FP32,
-            1,
-            &RunOptions { limit: Some(1), ..with(|options| options.end = End::Epochs(1)) },
-            &|_| {},
-        );
-        assert!(untrained.unwrap().loss > 0.9 * 2f64.ln());
+    fn trained(setting: Setting, seed: u64, options: &RunOptions) -> Outcome {
+        kept(setting, seed, options, &Keep::default()).unwrap()
     }
 
-    /// Trains over ranks, and returns what each of them has found, without times.
-    fn over(ranks: u32, wire: (u32, WireOptions), setting: Setting, seed: u64) -> Vec<Outcome> {
-        let options = with(|options| options.hyper.batch = 33);
-        try_over(ranks, wire, &[setting], seed, &options, &Keep::default()).into_iter().map(Result::unwrap).collect()
-    }
-
-    fn try_over(
+    /// Trains over ranks, and returns what each of them has found.
+    fn over(
         ranks: u32,
         (shards, wire): (u32, WireOptions),
-        choice: &[Setting],
-        seed: u64,
+        setting: Setting,
         options: &RunOptions,
         keep: &Keep,
     ) -> Vec<Result<Outcome, String>> {
@@ -671,239 +587,98 @@ mod tests {
             let (task, rank) = (tiny(), comm.rank());
             let comm = RefCell::new(comm as &mut dyn Comm);
             let ranks = Ranks::new(&comm, shards, wire);
-            let found = run(&task, choice, seed, options, keep, &|_| {}, Some(ranks));
-            let found = found.map(|found| timeless(Ok(found))).map_err(|error| format!("{error:#}"));
-            seen.lock().unwrap().insert(rank, found);
+            let found = run(&task, &[setting], 3, options, keep, &|_| {}, Some(ranks));
+            let timeless = |found| Outcome {
+                seconds: 0.0,
+                samples_per_second: 0.0,
+                step_seconds: 0.0,
+                tables_seconds: 0.0,
+                ..found
+            };
+            seen.lock().unwrap().insert(rank, found.map(timeless).map_err(|error| format!("{error:#}")));
             Ok(())
         });
         seen.into_inner().unwrap().into_values().collect()
     }
 
     #[test]
+    fn it_learns_and_a_seed_is_a_run() {
+        let (plain, mixed) = (trained(Setting::FP32, 1, &options()), trained(MIXED, 1, &options()));
+        assert_eq!((plain.steps, mixed.steps), (40, 40));
+        assert!(plain.loss < 0.9 * 2f64.ln() && plain.accuracy.unwrap() > 0.65, "{plain:?}");
+        assert_eq!(mixed, trained(MIXED, 1, &options()), "the same bits");
+        assert_ne!(mixed.loss, trained(MIXED, 2, &options()).loss);
+        assert_ne!(mixed.loss, plain.loss);
+        assert!(mixed.hit_rate.unwrap() > 0.0 && plain.hit_rate.is_none());
+        let untrained = trained(Setting::FP32, 1, &with(|options| options.end = End::Steps(1)));
+        assert!(untrained.loss > 0.9 * 2f64.ln() && untrained.steps == 1);
+        // By the clock the first step is always taken. The mean is that of the samples that were seen.
+        let short = trained(Setting::FP32, 1, &with(|options| options.end = End::Seconds(1e-9)));
+        assert!(short.steps == 1 && short.train_loss > 0.5 && short.train_loss < 1.0, "{short:?}");
+    }
+
+    #[test]
     fn ranks_change_no_bit() {
-        let cached = Setting { policy: Policy::Lfu, ..MIXED };
         let exact = WireOptions::default();
         let lossy = WireOptions { rows: WireForm::Fp16, gradients: WireForm::Int8, summed: true };
-        let mut of_wires = Vec::new();
-        let [plain, mixed] = [Setting::FP32, MIXED];
-        for (setting, shards, wire) in
-            [(plain, 4, exact), (cached, 4, exact), (mixed, 8, exact), (mixed, 8, lossy), (ARRAY, 4, exact)]
-        {
-            let alone = over(1, (shards, wire), setting, 3).remove(0);
-            of_wires.push(alone.train_loss);
-            assert!(alone.loss.is_finite() && alone.train_loss.is_finite());
+        // Scales that rise until a step overflows.
+        let rising = LossScale::Backoff { min: 1.0, max: 2f32.powi(24), factor: 2.0, window: 3 };
+        let mut seen = Vec::new();
+        for (setting, shards, wire, scale) in [
+            (Setting::FP32, 4, exact, None),
+            (MIXED, 8, exact, None),
+            (MIXED, 8, lossy, None),
+            (ARRAY, 4, exact, None),
+            (MIXED, 4, exact, Some(LossScale::LOG_NORMAL)),
+            (MIXED, 4, exact, Some(rising)),
+        ] {
+            let options = with(|options| {
+                (options.hyper.batch, options.end) = (33, End::Epochs(2));
+                options.hyper.loss_scale = Scaling(scale);
+            });
+            let over = |ranks, shards| over(ranks, (shards, wire), setting, &options, &Keep::default());
+            let alone = over(1, shards).remove(0).unwrap();
             for ranks in [2, 4] {
-                for found in over(ranks, (shards, wire), setting, 3) {
-                    assert!(found == alone, "{ranks} ranks: {found:?}, not {alone:?}");
-                }
+                assert!(
+                    over(ranks, shards).iter().all(|found| found.as_ref() == Ok(&alone)),
+                    "{ranks} ranks, {setting:?}"
+                );
             }
             // It learns as without ranks, but for roundings; another number of shards rounds otherwise.
-            let (task, options) = (tiny(), with(|options| options.hyper.batch = 33));
-            let plain = trained(&task, setting, 3, &options, &|_| {}).unwrap();
+            let plain = trained(setting, 3, &options);
             assert!((plain.loss - alone.loss).abs() < 0.02, "{} without ranks, {} with them", plain.loss, alone.loss);
             assert_eq!(plain.steps, alone.steps);
-            assert!(over(1, (2, wire), setting, 3).remove(0).train_loss != alone.train_loss);
+            assert!(over(1, 2).remove(0).unwrap().train_loss != alone.train_loss);
+            seen.push((alone.overflows, alone.train_loss));
         }
-        assert!(of_wires[2] != of_wires[3], "a lossy wire has other bits");
-    }
-
-    #[test]
-    fn each_rank_needs_its_part_of_the_samples() {
-        let of = |ranks, epochs, first| {
-            Threads::run(ranks, |comm: &mut Threads| {
-                let comm = RefCell::new(comm as &mut dyn Comm);
-                let ranks = Ranks::new(&comm, 4, WireOptions::default());
-                Ok(needed(ranks, 1000, (32, epochs), &[3], first))
-            })
-            .unwrap()
-        };
-        let everything: Vec<u32> = (0..1000).collect();
-        assert!(of(1, 1, 0)[0] == everything);
-        let [parts, longer, first] = [of(4, 1, 0), of(4, 2, 0), of(4, 1, 100)];
-        let mut together = parts.concat();
-        together.sort_unstable();
-        assert_eq!(together, everything, "one epoch: each sample on one rank");
-        for ((part, longer), first) in parts.iter().zip(&longer).zip(&first) {
-            assert!(part.is_sorted() && part.len() == 250, "{}", part.len());
-            assert!((400..475).contains(&longer.len()) && part.iter().all(|place| longer.contains(place)));
-            assert!((0..100).all(|place| first.contains(&place)) && first.len() < part.len() + 100);
-        }
-        // More first ones than samples to train on.
-        for more in of(4, 1, 1200) {
-            assert!(more == Vec::from_iter(0..1200));
-        }
-    }
-
-    #[test]
-    fn a_scaled_loss_takes_one_decision_on_all_ranks() {
-        // Scales that rise until a step overflows.
-        let backoff = LossScale::Backoff { min: 1.0, max: 2f32.powi(24), factor: 2.0, window: 3 };
-        let mut seen = Vec::new();
-        // The gradients are FP16 already.
-        for wire in [WireOptions::default(), WireOptions { gradients: WireForm::Int8, ..WireOptions::default() }] {
-            for scale in [LossScale::LOG_NORMAL, backoff] {
-                let options = with(|options| {
-                    (options.hyper.batch, options.end) = (33, End::Epochs(3));
-                    options.hyper.loss_scale = Scaling(Some(scale));
-                });
-                let over = |ranks| -> Vec<Outcome> {
-                    let found = try_over(ranks, (4, wire), &[MIXED], 3, &options, &Keep::default());
-                    found.into_iter().map(Result::unwrap).collect()
-                };
-                let alone = over(1).remove(0);
-                for ranks in [2, 4] {
-                    assert!(over(ranks).iter().all(|found| *found == alone), "{ranks} ranks, {scale:?}");
-                }
-                let plain = trained(&tiny(), MIXED, 3, &options, &|_| {}).unwrap();
-                let (lost, overflows) = (alone.overflows.unwrap(), plain.overflows.unwrap());
-                assert!(lost.abs_diff(overflows) <= 1, "{lost} without ranks, {overflows} with them");
-                assert!((plain.loss - alone.loss).abs() < 0.02, "{} and {}", plain.loss, alone.loss);
-                seen.push((lost, alone.train_loss));
-            }
-        }
-        assert!(seen[0].0 == 0 && seen[1].0 > 5, "{seen:?}");
-        assert!(seen.iter().enumerate().all(|(at, one)| !seen[..at].contains(one)), "{seen:?}");
-    }
-
-    /// The files of a run's newest checkpoint, by name.
-    fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-        let (_, newest) = checkpoints::newest(folder, None).unwrap().unwrap();
-        let mut files = BTreeMap::new();
-        let mut folders = vec![newest.clone()];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else {
-                    files.insert(path.strip_prefix(&newest).unwrap().to_owned(), std::fs::read(&path).unwrap());
-                }
-            }
-        }
-        files
-    }
-
-    #[test]
-    fn a_run_resumed_on_other_ranks_comes_to_the_same_bits() {
-        let folder = tempfile::tempdir().unwrap();
-        let (wire, steady) = ((4, WireOptions::default()), |epochs| {
-            with(|options| {
-                (options.hyper.decay, options.hyper.batch, options.end) = (false, 33, End::Epochs(epochs));
-                options.hyper.loss_scale = Scaling(Some(LossScale::BACKOFF));
-            })
-        });
-        for (setting, count) in [(MIXED.into(), 2 + 1 + 4), (ARRAY, 2 + 1)] {
-            let keep = |name: &str, resume| Keep {
-                folder: folder.path().join(format!("{name}-{count}")),
-                every: Some(7),
-                resume,
-            };
-            let train = |ranks, epochs, keep: &Keep| {
-                let mut found = try_over(ranks, wire, &[setting], 3, &steady(epochs), keep).into_iter();
-                let first = found.next().unwrap().unwrap();
-                assert!(found.all(|other| other.as_ref() == Ok(&first)));
-                first
-            };
-            let whole = train(2, 2, &Keep::default());
-            assert_eq!(train(1, 2, &keep("whole", false)), whole, "writing checkpoints changes nothing");
-            let wanted = files(&keep("whole", false).folder);
-            assert_eq!(wanted.len(), count, "{:?}", wanted.keys());
-            for (name, before, after) in [("wider", 1, 4), ("narrower", 4, 2)] {
-                let kept = keep(name, false);
-                // One epoch: the newest checkpoint is in its middle.
-                train(before, 1, &kept);
-                assert_ne!(files(&kept.folder), wanted, "after another step");
-                assert_eq!(train(after, 2, &keep(name, true)), whole, "{before} ranks, then {after}");
-                assert!(files(&kept.folder) == wanted, "{before} ranks, then {after}");
-                assert_eq!(std::fs::read_dir(&kept.folder).unwrap().count(), 1, "older and partial ones are removed");
-            }
-            // A checkpoint of other virtual shards, or of no ranks, is refused on all ranks.
-            let refused = |wire| try_over(2, wire, &[setting], 3, &steady(2), &keep("whole", true));
-            let lossy = WireOptions { rows: WireForm::Fp16, ..WireOptions::default() };
-            for wire in [(2, WireOptions::default()), (4, lossy)] {
-                for found in refused(wire) {
-                    let message = found.unwrap_err();
-                    assert!(message.contains("4 virtual shards, rows exact"), "{message}");
-                }
-            }
-            let message = run(&tiny(), &[setting], 3, &steady(2), &keep("whole", true), &|_| {}, None).unwrap_err();
-            assert!(format!("{message:#}").contains("over: None"), "{message:#}");
-        }
-    }
-
-    #[test]
-    fn a_rank_that_cannot_save_ends_the_run_and_leaves_the_checkpoint_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let keep = |every| Keep { folder: folder.path().into(), every: Some(every), resume: true };
-        let options = |epochs| with(|options| (options.hyper.decay, options.end) = (false, End::Epochs(epochs)));
-        let train =
-            |epochs, every| try_over(2, (4, WireOptions::default()), &[MIXED], 3, &options(epochs), &keep(every));
-        assert!(train(1, 20).iter().all(Result::is_ok));
-        let before = files(folder.path());
-        // A file where the next checkpoint's folder would be.
-        std::fs::write(folder.path().join("step-40.partial"), b"").unwrap();
-        let found: Vec<String> = train(2, 40).into_iter().map(Result::unwrap_err).collect();
-        assert!(found[0].contains("step-40: wanted to write a checkpoint there"), "{found:?}");
-        assert!(found[1].contains("rank 0: "), "{found:?}");
-        assert!(files(folder.path()) == before);
-    }
-
-    #[test]
-    fn shards_that_ranks_do_not_divide_are_refused() {
-        let one = (1, WireOptions::default());
-        for found in try_over(2, one, &[Setting::FP32], 0, &options(), &Keep::default()) {
-            let refused = found.unwrap_err();
-            assert!(refused.contains("a multiple of the 2 ranks"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn steps_are_told_one_by_one() {
-        let told = std::sync::atomic::AtomicU64::new(0);
-        let count = |steps| {
-            told.fetch_add(steps, std::sync::atomic::Ordering::Relaxed);
-        };
-        trained(&tiny(), Setting::FP32, 0, &options(), &count).unwrap();
-        assert_eq!(told.into_inner(), options().steps(&tiny()));
+        assert!(seen[1].1 != seen[2].1, "a lossy wire has other bits");
+        assert!(seen[4].0 == Some(0) && seen[5].0 > Some(3), "{seen:?}");
     }
 
     #[test]
     fn a_resumed_run_comes_to_the_same_bits() {
         let folder = tempfile::tempdir().unwrap();
         let keep = |resume| Keep { folder: folder.path().join("run"), every: Some(7), resume };
-        let kept = |options: &RunOptions, resume| run(&tiny(), &[MIXED], 3, options, &keep(resume), &|_| {}, None);
-        let whole = timeless(trained(&tiny(), MIXED, 3, &options(), &|_| {}));
-        assert_eq!(timeless(kept(&options(), false)), whole, "writing checkpoints changes nothing");
         let newest = || checkpoints::newest(&folder.path().join("run"), None).unwrap().unwrap().0;
+        let whole = trained(MIXED, 3, &options());
+        assert_eq!(kept(MIXED, 3, &options(), &keep(false)).unwrap(), whole, "writing checkpoints changes nothing");
         assert_eq!((newest(), std::fs::read_dir(folder.path().join("run")).unwrap().count()), (35, 1));
         // The last five steps are repeated with falling rates; no other checkpoint is due.
-        assert_eq!(timeless(kept(&options(), true)), whole);
+        assert_eq!(kept(MIXED, 3, &options(), &keep(true)).unwrap(), whole);
         // Continues from the middle of an epoch, where a smaller number of epochs had stopped the run.
-        let steady = with(|options| options.hyper.decay = false);
-        let whole = timeless(trained(&tiny(), MIXED, 3, &steady, &|_| {}));
-        // A run that begins anew in the folder removes the later checkpoint of the one before.
-        kept(&with(|options| (options.hyper.decay, options.end) = (false, End::Epochs(1))), false).unwrap();
-        assert_eq!(newest(), 14, "of 20 steps");
-        assert_eq!(timeless(kept(&steady, true)), whole);
-        // Another run's checkpoint is refused.
-        let other = run(&tiny(), &[MIXED], 4, &steady, &keep(true), &|_| {}, None);
-        let message = format!("{:#}", other.unwrap_err());
-        assert!(message.contains("seed: 4") && message.contains("seed: 3"), "{message}");
-        let other = run(&tiny(), &[Setting::FP32], 3, &steady, &keep(true), &|_| {}, None);
-        assert!(other.is_err());
-    }
-
-    #[test]
-    fn damaged_checkpoints_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let keep = Keep { folder: folder.path().into(), every: Some(40), resume: true };
-        let again = || run(&tiny(), &[MIXED], 0, &options(), &keep, &|_| {}, None);
+        let steady = |epochs| with(|options| (options.hyper.decay, options.end) = (false, End::Epochs(epochs)));
+        kept(MIXED, 3, &steady(1), &keep(false)).unwrap();
+        assert_eq!(newest(), 14, "of 20 steps, and the later one of the run before is removed");
+        assert_eq!(kept(MIXED, 3, &steady(2), &keep(true)).unwrap(), trained(MIXED, 3, &steady(2)));
+        // Another run's checkpoint, and damaged ones, are refused.
+        let message = |seed, setting| format!("{:#}", kept(setting, seed, &steady(2), &keep(true)).unwrap_err());
+        let other = message(4, MIXED);
+        assert!(other.contains("seed: 4") && other.contains("seed: 3"), "{other}");
+        assert!(message(3, Setting::FP32).contains("Int4"));
         for file in ["run.json", "dense.safetensors", "group-0.safetensors"] {
-            again().unwrap(); // writes what is not there
-            std::fs::write(folder.path().join("step-40").join(file), b"{}").unwrap();
-            let message = format!("{:#}", again().unwrap_err());
-            assert!(message.contains("step-40"), "{file}: {message}");
-            std::fs::remove_dir_all(folder.path().join("step-40")).unwrap();
+            kept(MIXED, 3, &steady(2), &keep(false)).unwrap();
+            std::fs::write(folder.path().join("run/step-35").join(file), b"{}").unwrap();
+            assert!(message(3, MIXED).contains("step-35"), "{file}");
         }
     }
 
@@ -911,26 +686,33 @@ mod tests {
     fn a_loss_that_is_not_finite_stops_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let wild = with(|options| (options.hyper.dense_lr, options.hyper.lr) = (3e38, 1e3));
-        let message = |keep: &Keep, options: &RunOptions| {
-            format!("{:#}", run(&tiny(), &[Setting::FP32], 0, options, keep, &|_| {}, None).unwrap_err())
-        };
-        let none = message(&Keep::default(), &wild);
+        let message = |keep: &Keep| format!("{:#}", kept(Setting::FP32, 0, &wild, keep).unwrap_err());
+        let none = message(&Keep::default());
         assert!(none.starts_with("step 2: wanted a finite loss, found "), "{none}");
-        assert!(none.contains("there is no checkpoint") && none.contains("lower --lr"), "{none}");
+        assert!(none.contains("there is no checkpoint") && none.contains("a lower lr"), "{none}");
         // Good steps first, then steps with a wild learning rate.
         let keep = Keep { folder: folder.path().into(), every: Some(1), resume: true };
-        run(&tiny(), &[Setting::FP32], 0, &with(|options| options.end = End::Epochs(1)), &keep, &|_| {}, None).unwrap();
-        let some = message(&keep, &wild);
+        kept(Setting::FP32, 0, &with(|options| options.end = End::Epochs(1)), &keep).unwrap();
+        let some = message(&keep);
         assert!(some.contains("the last good checkpoint is") && some.contains("step-20"), "{some}");
         assert_eq!(checkpoints::newest(folder.path(), None).unwrap().unwrap().0, 20, "no bad one is written");
-        run(&tiny(), &[Setting::FP32], 0, &options(), &keep, &|_| {}, None).unwrap();
+        kept(Setting::FP32, 0, &options(), &keep).unwrap();
     }
 
     #[test]
-    fn a_task_without_a_test_set_is_refused() {
-        let mut task = tiny();
-        task.about.test = 0;
-        let message = trained(&task, Setting::FP32, 0, &options(), &|_| {}).unwrap_err();
-        assert!(message.to_string().contains("found 610 and 0"), "{message}");
+    fn a_goal_ends_a_run() {
+        let (measure, every, tested, least) = (Measure::Loss, 5, 200, 10);
+        let to = |best, most| {
+            let end = End::Goal { measure, best, every, tested, least, most };
+            trained(Setting::FP32, 1, &with(|options| (options.hyper.decay, options.end) = (false, end)))
+        };
+        let whole = to(f64::NEG_INFINITY, 40);
+        assert_eq!(whole.curve.iter().map(|&(step, _)| step).collect::<Vec<_>>(), [5, 10, 15, 20, 25, 30, 35, 40]);
+        assert_eq!(whole.curve[7].1, whole.loss);
+        // The step that reached the goal is the last, but for the least.
+        assert_eq!(to(whole.curve[3].1, 40).curve, whole.curve[..4]);
+        assert_eq!((to(f64::INFINITY, 40).steps, to(whole.curve[3].1, 15).steps), (10, 15));
+        let (loss, auc) = (Measure::Loss.best(&[(1, 0.5), (2, 0.25), (3, 0.75)]), Measure::Auc);
+        assert_eq!((loss, auc.best(&[(1, 0.5), (2, 0.25)]), auc.best(&[])), (Some(0.25), Some(0.5), None));
     }
 }

@@ -28,6 +28,13 @@ pub(crate) struct Key {
     pub(crate) help: &'static str,
 }
 
+impl Key {
+    /// The key on the command line.
+    pub(crate) fn word(&self) -> &'static str {
+        if (self.part, self.name) == ("task", "name") { "task" } else { self.name }
+    }
+}
+
 /// Every key. Settings and training take lists, whose product is taken; the first keys vary least.
 pub(crate) fn keys() -> impl Iterator<Item = Key> {
     let lines = include_str!("../data/keys.csv").lines();
@@ -356,68 +363,6 @@ mod tests {
         let equal = product("precision = 'int8'\npolicy = ['lru', 'lfu']\ncache-percent = [0, 5]").unwrap();
         assert_eq!(equal[0].setting, equal[2].setting);
         assert_ne!(equal[1].setting, equal[3].setting);
-    }
-
-    #[test]
-    fn refusals_name_what_was_found() {
-        for (entry, wanted) in [
-            ("precison = 'int4'", "precison: wanted tables or one of precision,"),
-            ("precision = 'int3'", "int3"),
-            ("precision = []", "precision: wanted at least one value"),
-            ("precision = 'int8'\npolicy = 'static'\ncache-percent = 5", "policy: wanted one of lru,lfu, found static"),
-            ("precision = 'int8'\ncache-percent = 101", "wanted a number from 0 to 100, found 101"),
-            ("precision = 'int8'\ncache-percent = 5\nways = 0", "ways: wanted a whole number from 1 to 1024, found 0"),
-            ("compression = 0.5", "compression: wanted a number from 1 on, found 0.5"),
-            ("compression = 10\nweights = 10", "weights: wanted it or compression, found both"),
-            ("rounding = 'nearest'", "rounding: wanted a precision below fp32 beside it, found fp32; "),
-            ("precision = 'int8'\npolicy = 'lru'", "policy: wanted a cache-percent above 0 beside it, found no cache"),
-            ("precision = 'int8'\ncache-percent = 0\nways = 4", "ways: wanted a cache-percent above 0"),
-            ("chunk = 8", "chunk: wanted compression or weights beside it, found neither"),
-            ("compression = 10\ncache-percent = 5", "cache-percent: wanted neither compression nor weights"),
-            ("lr = 0", "lr: wanted a finite number above 0, found 0"),
-            ("dense-lr = nan", "dense-lr: wanted a finite number above 0, found NaN"),
-            ("batch = 0", "batch: wanted a whole number from 1 to 1048576, found 0"),
-            ("loss-scale = 'static:0'", "static"),
-            ("tables = { C3 = { precision = 'int5' } }", "int5"),
-            ("tables = { C3 = { batch = 5 } }", "unknown field `batch`"),
-        ] {
-            let error = format!("{:#}", product(entry).unwrap_err());
-            assert!(error.contains(wanted), "{entry}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_group_is_configured() {
-        let cached = product("precision = 'int4'\ncache-percent = 10\nways = [32, 1]").unwrap();
-        let mut config = GroupConfig::new(&[2000, 3000], 4);
-        cached[0].setting.apply(&mut config);
-        assert_eq!((config.precision, config.rounding), (Precision::Int4, Rounding::Stochastic));
-        // 500 rows are rounded up to whole sets of 32.
-        assert_eq!((config.policy, config.cache_rows), (Policy::Lfu, 512));
-        cached[1].setting.apply(&mut config);
-        assert_eq!((config.cache_rows, config.ways), (512, 1), "as many slots, whatever the ways");
-        Setting::FP32.apply(&mut config);
-        assert_eq!((config.precision, config.cache_rows, config.ways), (Precision::Fp32, 0, WAYS));
-        let mut small = GroupConfig::new(&[10], 4);
-        cached[0].setting.apply(&mut small);
-        assert_eq!((small.cache_rows, small.check()), (10, Ok(())), "never more than the rows");
-    }
-
-    #[test]
-    fn an_array_for_all_its_tables() {
-        let array = |compression, weights, chunk| {
-            Setting { compression, weights, chunk, ..Setting::FP32 }.array(&[1000, 250], 16)
-        };
-        let config = array(Some(10.0), None, 8).unwrap().unwrap();
-        assert_eq!((config.tables.len(), config.weights, config.chunk), (2, 2000, 8));
-        assert_eq!(array(None, Some(77), 8).unwrap().unwrap().weights, 77);
-        assert!(array(None, None, 8).unwrap().is_none());
-        let wrong =
-            [(Some(10_000.0), None, 8, "compression"), (None, Some(77), 78, "weights"), (None, Some(77), 0, "chunk")];
-        for (compression, weights, chunk, wanted) in wrong {
-            let error = array(compression, weights, chunk).unwrap_err().to_string();
-            assert!(error.contains(wanted), "{error}");
-        }
     }
 
     #[test]

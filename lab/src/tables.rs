@@ -418,34 +418,6 @@ mod tests {
         assert!(joint[0][2][4..].iter().all(|&x| (0.25..0.5).contains(&x)));
     }
 
-    #[test]
-    fn the_state_is_of_the_type_that_was_asked_for() {
-        let kept = |settings: [Setting; 3], state| {
-            let hyper = Hyper { state, ..hyper(OptimizerKind::AdaGrad) };
-            // In rows of dim 4 both types take two words: four halves, or four codes and their scale.
-            let specs: Vec<_> = specs().into_iter().map(|table| TableSpec { dim: 16, ..table }).collect();
-            let tables = Tables::new(&specs, &settings, &hyper, 7, &Device::Cpu, None).unwrap();
-            tables.shared.iter().map(|shared| shared.group.memory().record_state).sum::<u64>()
-        };
-        for low in [INT8, Setting { weights: Some(64), chunk: 4, ..INT8 }] {
-            let [half, int8] = [StatePrecision::Fp16, StatePrecision::Int8].map(|state| kept([low; 3], state));
-            assert_ne!(int8, half, "{low:?}");
-        }
-        // Tables in FP32 keep FP32.
-        let plain = [Setting::FP32; 3];
-        assert_eq!(kept(plain, StatePrecision::Int8), kept(plain, StatePrecision::Fp16));
-    }
-
-    #[test]
-    fn an_empty_bag_and_a_frozen_forward_change_nothing() {
-        let mut tables = tables([CACHED; 3], 7);
-        let frozen = tables.forward_frozen(&bags()).unwrap();
-        assert_eq!(frozen[0][4..], [0.0; 4], "the empty bag");
-        assert_eq!(tables.counters().unwrap(), Counters::default());
-        assert_eq!(tables.forward(&bags()).unwrap(), frozen);
-        assert_eq!((tables.counters().unwrap().accesses, tables.hit_rate().unwrap()), (9, Some(0.0)));
-    }
-
     const ROBE: Setting = Setting { compression: Some(4.0), chunk: 3, ..Setting::FP32 };
 
     const INT8: Setting = Setting { precision: Precision::Int8, rounding: Rounding::Stochastic, ..Setting::FP32 };
@@ -475,42 +447,5 @@ mod tests {
         let beside = trained(tables([CACHED, ROBE, Setting::FP32], 7));
         assert_eq!(alone, beside);
         assert_ne!(alone[0][1], after[1], "one table to an array, and three");
-    }
-
-    #[test]
-    fn an_array_s_memory_is_its_weights() {
-        let factors = tables([ROBE; 3], 0).memory().unwrap();
-        assert!((factors.paper - 0.25).abs() < 1e-12, "{factors:?}");
-        assert!(factors.kept > 0.5 && factors.kept < 0.5 + 1024.0 / (210.0 * 16.0), "AdaGrad doubles it: {factors:?}");
-        let mixed = tables([ROBE, Setting::FP32, Setting::FP32], 0).memory().unwrap();
-        assert!((mixed.paper - (0.25 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{mixed:?}");
-    }
-
-    #[test]
-    fn arrays_are_checked_before_anything_runs() {
-        let said = |compression, weights, chunk, optimizer| {
-            let setting = Setting { compression, weights, chunk, ..Setting::FP32 };
-            check(&specs(), &[setting; 3], &hyper(optimizer)).map_err(|e| e.to_string())
-        };
-        assert_eq!(said(Some(4.0), None, 3, OptimizerKind::Sgd), Ok(()));
-        for (compression, weights, chunk, optimizer, wanted) in [
-            (Some(1000.0), None, 3, OptimizerKind::Sgd, "compression"),
-            (None, Some(10), 11, OptimizerKind::Sgd, "weights"),
-            (None, Some(10), 3, OptimizerKind::RowWiseAdaGrad, "row-wise"),
-        ] {
-            let error = said(compression, weights, chunk, optimizer).unwrap_err();
-            assert!(error.contains(wanted), "{error}");
-        }
-    }
-
-    #[test]
-    fn memory_is_weighed_by_rows() {
-        let factors = tables([INT8, Setting::FP32, Setting::FP32], 0).memory().unwrap();
-        // 8 / 32 + 64 / (32 * 4) for 70 of 210 rows.
-        assert!((factors.paper - (0.75 * 70.0 + 140.0) / 210.0).abs() < 1e-12, "{factors:?}");
-        // Codes, scale and bias, FP16 state: 20 B a row against 16, and 32 in FP32; plus a few hundred bytes for each group.
-        let kept = (70.0 * 20.0 + 140.0 * 32.0) / (210.0 * 16.0);
-        assert!(factors.kept > kept && factors.kept < kept + 2048.0 / (210.0 * 16.0), "{factors:?}, {kept}");
-        assert_eq!(tables([Setting::FP32; 3], 0).hit_rate().unwrap(), None);
     }
 }

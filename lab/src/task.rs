@@ -132,9 +132,6 @@ pub(crate) trait Dense {
     fn vars(&self) -> Vec<&Var>;
 }
 
-/// The places, ascending, of the training samples that this process needs, of so many; `None` if it needs all.
-pub(crate) type Needed<'a> = &'a dyn Fn(usize) -> Option<Vec<u32>>;
-
 /// Data, tables and a model.
 pub(crate) trait Task: Send + Sync {
     fn about(&self) -> &About;

@@ -21,16 +21,12 @@ pub(crate) const fn defaults(name: TaskName) -> (u32, Hyper) {
     }
 }
 
-/// Loads or generates the data of a task. `needed` gives the training samples that this process needs, of so many; a task may have all.
-pub(crate) fn open(
-    args: &TaskArgs,
-    source: &Source<'_>,
-    needed: &dyn Fn(usize) -> Option<Vec<u32>>,
-) -> anyhow::Result<Box<dyn Task>> {
+/// Loads or generates the data of a task.
+pub(crate) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Box<dyn Task>> {
     Ok(match args.name(source.data) {
         TaskName::Author => Box::new(bags::author(args, source)?),
         TaskName::Words => Box::new(words::Words::open(args, source)?),
         TaskName::Readmission => Box::new(bags::readmission(args, source)?),
-        TaskName::Dlrm => Box::new(dlrm::Dlrm::open(args, source.seed, needed)?),
+        TaskName::Dlrm => Box::new(dlrm::Dlrm::open(args, source.seed)?),
     })
 }

@@ -2,11 +2,10 @@
 //! a binary tree, so the number of ranks changes no bit.
 
 use super::{Model, shaped, summed};
-use crate::dense;
 use crate::ranks::Ranks;
 use crate::tables::Tables;
 use crate::task::{Bags, Batch, Target};
-use candle_core::{Tensor, Var};
+use candle_core::Tensor;
 use hotrow::{Error, Pooling};
 use std::ops::Range;
 
@@ -29,17 +28,12 @@ impl Model<'_, '_> {
                 sums.push(sum);
                 continue;
             }
-            let embedded: Vec<Var> = shaped(&about.tables, outputs, Var::from_vec)?;
-            let tensors: Vec<Tensor> = embedded.iter().map(|var| var.as_tensor().clone()).collect();
-            let loss = dense::loss(&self.dense.logits(&tensors, part)?, part, about.target)?;
-            let gradients = self.gradients(&loss)?;
-            for (of_table, var) in of_tables.iter_mut().zip(&embedded) {
-                of_table.extend(summed(var, &gradients, part.samples)?);
-            }
+            let (loss, of_part, gradients) = self.learn(part, outputs)?;
+            of_tables.iter_mut().zip(of_part).for_each(|(all, own)| all.extend(own));
             for var in &vars {
                 sum.extend(summed(var, &gradients, part.samples)?);
             }
-            sum.push(loss.to_scalar::<f32>()? * part.samples as f32);
+            sum.push(loss * part.samples as f32);
             sums.push(sum);
         }
         let mut sum = ranks.sum(sums)?;

@@ -9,12 +9,12 @@ mod sample;
 use super::args::TaskArgs;
 use super::cardinalities::Cardinalities;
 use crate::metrics::Score;
-use crate::task::{About, Bags, Batch, Dense, Hyper, Needed, TableSpec, Target, Task};
+use crate::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
 use candle_core::Result;
 use hotrow::{Init, Pooling};
 use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use model::Model;
-use sample::{Kept, Sample};
+use sample::Sample;
 use std::ops::Range;
 
 const DIM: u32 = 16;
@@ -27,21 +27,21 @@ const TEST: usize = 30_000;
 #[derive(Debug)]
 pub(crate) struct Dlrm {
     about: About,
-    train: Kept,
+    train: Vec<Sample>,
     test: Vec<Sample>,
 }
 
 impl Dlrm {
-    pub(crate) fn open(args: &TaskArgs, seed: u64, needed: Needed<'_>) -> anyhow::Result<Self> {
+    pub(crate) fn open(args: &TaskArgs, seed: u64) -> anyhow::Result<Self> {
         let cardinalities = args.cardinalities.clone().unwrap_or_default();
-        let dim = args.dim.unwrap_or(DIM);
+        let dim = args.dim().unwrap_or(DIM);
         if let Some(path) = &args.criteo {
-            let samples = criteo::read(path, &cardinalities.rows, args.limit(), needed)?;
+            let samples = criteo::read(path, &cardinalities.rows, args.limit())?;
             let source = format!("{}: Criteo's click log", path.display());
             return Ok(Self::new(&source, samples, &cardinalities, dim, None));
         }
         let train = args.limit().map_or(TRAIN, |limit| limit.max(TRAIN));
-        Self::generated(&cardinalities, dim, [train, TEST], seed, needed)
+        Self::generated(&cardinalities, dim, [train, TEST], seed)
     }
 
     /// The generated set with these numbers of training and test samples.
@@ -50,7 +50,6 @@ impl Dlrm {
         dim: u32,
         [train, test]: [usize; 2],
         seed: u64,
-        needed: Needed<'_>,
     ) -> anyhow::Result<Self> {
         let set = planted::generate(&cardinalities.rows, train, test, seed)?;
         let (entropy, blind, Score { loss, auc, .. }) = (set.entropy(), set.blind_loss(), set.score());
@@ -59,14 +58,12 @@ impl Dlrm {
              drawn), AUC {:.4}; with no features at all: {blind:.4}",
             auc.unwrap_or(f64::NAN)
         );
-        let mut kept = Kept::new(train, needed)?;
-        set.train.into_iter().for_each(|sample| kept.push(sample));
-        Ok(Self::new(&source, (kept, set.test), cardinalities, dim, Some([blind, entropy])))
+        Ok(Self::new(&source, [set.train, set.test], cardinalities, dim, Some([blind, entropy])))
     }
 
     fn new(
         source: &str,
-        (train, test): (Kept, Vec<Sample>),
+        [train, test]: [Vec<Sample>; 2],
         cardinalities: &Cardinalities,
         dim: u32,
         bounds: Option<[f64; 2]>,
@@ -85,10 +82,10 @@ impl Dlrm {
         };
         let about = About {
             name: "dlrm",
-            source: format!("{source}; {} samples to train, {} to test; {cardinalities}", train.count, test.len()),
+            source: format!("{source}; {} samples to train, {} to test; {cardinalities}", train.len(), test.len()),
             tables: cardinalities.rows.iter().enumerate().map(table).collect(),
             target: Target::Binary,
-            train: train.count,
+            train: train.len(),
             test: test.len(),
             bounds,
         };
@@ -112,7 +109,7 @@ impl Task for Dlrm {
     }
 
     fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
-        batch(samples.iter().map(|&sample| self.train.at(sample)))
+        batch(samples.iter().map(|&sample| &self.train[sample as usize]))
     }
 
     fn test_batch(&self, samples: Range<usize>) -> Batch {
@@ -128,57 +125,35 @@ impl Task for Dlrm {
 mod tests {
     use super::*;
     use crate::checkpoints::Keep;
-    use crate::run::{self, RunOptions};
+    use crate::run::{self, End, RunOptions};
     use crate::runs::fingerprint;
     use crate::setting::Setting;
     use crate::tables::Device;
 
-    fn small() -> Dlrm {
-        Dlrm::generated(&"300".parse().unwrap(), 8, [8000, 4000], 1, &|_| None).unwrap()
+    fn set([train, test]: [usize; 2], seed: u64) -> Dlrm {
+        Dlrm::generated(&"300".parse().unwrap(), 8, [train, test], seed).unwrap()
     }
 
     #[test]
     fn other_data_of_the_same_size_have_another_fingerprint() {
-        let of =
-            |seed| fingerprint(&Dlrm::generated(&"300".parse().unwrap(), 8, [1500, 500], seed, &|_| None).unwrap());
-        assert_eq!(of(1).len(), 8);
-        assert_eq!(of(1), of(1));
+        let of = |seed| fingerprint(&set([1500, 500], seed));
+        assert_eq!((of(1).len(), of(1)), (8, of(1)));
         assert_ne!(of(1), of(2));
     }
 
     #[test]
-    fn a_batch_has_a_row_of_each_table_a_sample() {
-        let task = small();
-        let batch = task.train_batch(&[5, 3, 5], 0, 0);
-        assert_eq!((batch.samples, batch.dense.len(), batch.labels.len()), (3, 3 * CRITEO_COUNTS, 3));
-        assert_eq!(batch.bags.len(), task.about.tables.len());
-        for (table, bags) in batch.bags.iter().enumerate() {
-            assert_eq!(bags.offsets, [0, 1, 2, 3]);
-            assert_eq!(bags.indices, [5, 3, 5].map(|sample| task.train.at(sample).rows[table]));
-            assert!(bags.indices.iter().all(|&row| row < task.about.tables[table].rows));
-        }
-        assert_eq!(batch.dense[CRITEO_COUNTS..2 * CRITEO_COUNTS], task.train.at(3).dense);
-        assert_eq!(task.test_batch(7..9).labels, [7, 8].map(|sample| u32::from(task.test[sample].label)));
-    }
-
-    #[test]
     fn a_short_run_learns_but_not_more_than_there_is() {
-        let task = small();
-        let mut options = RunOptions {
-            hyper: Hyper { batch: 64, ..HYPER },
-            end: run::End::Epochs(1),
-            limit: None,
-            device: Device::Cpu,
-        };
+        let task = set([8000, 4000], 1);
         let choice = vec![Setting::FP32; task.about.tables.len()];
-        let found = run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}, None).unwrap();
         let [blind, best] = task.about.bounds.unwrap();
-        assert!(found.loss < blind - 0.2 * (blind - best), "{found:?}, blind {blind}, best {best}");
-        assert!(found.loss > best, "{found:?}, best {best}");
+        let trained = |end| {
+            let options = RunOptions { hyper: Hyper { batch: 64, ..HYPER }, end, limit: None, device: Device::Cpu };
+            run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}, None).unwrap()
+        };
+        let found = trained(End::Epochs(1));
+        assert!(found.loss < blind - 0.2 * (blind - best) && found.loss > best, "{found:?}, {blind}, {best}");
         assert!(found.auc.unwrap() > 0.6, "{found:?}");
         // Without training the loss does not fall so far.
-        options.limit = Some(1);
-        let untrained = run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}, None).unwrap();
-        assert!(untrained.loss > blind - 0.2 * (blind - best), "{untrained:?}");
+        assert!(trained(End::Steps(1)).loss > blind - 0.2 * (blind - best));
     }
 }

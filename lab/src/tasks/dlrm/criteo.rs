@@ -1,7 +1,6 @@
 //! Turns the lines of Criteo's click logs into samples.
 
-use super::sample::{Kept, Sample};
-use crate::task::Needed;
+use super::sample::Sample;
 use anyhow::{Context as _, ensure};
 use hotrow::hash::fmix32;
 use hotrow_cli::trace::{CRITEO_CATEGORIES, CriteoFile};
@@ -15,13 +14,12 @@ const PARTS: usize = 7;
 const NUMBERED: u32 = 1000;
 
 /// Reads the training and test samples of a file. The last seventh of the lines is the test set; `limit` keeps the first samples of the
-/// training set, of which those are kept that are `needed`. Errors name the file and the line.
+/// training set. Errors name the file and the line.
 pub(super) fn read(
     path: &Path,
     rows: &[u32; CRITEO_CATEGORIES],
     limit: Option<usize>,
-    needed: Needed<'_>,
-) -> anyhow::Result<(Kept, Vec<Sample>)> {
+) -> anyhow::Result<[Vec<Sample>; 2]> {
     // The file is read twice. Counting first saves memory and gives the exact start of the test set.
     let mut lines = 0;
     let mut file = CriteoFile::open(path)?;
@@ -39,8 +37,8 @@ pub(super) fn read(
         let (all, bytes) = (train + test, size_of::<Sample>());
         format!("{name}: wanted memory for {all} samples of {bytes} bytes, found too little; take fewer with --limit N")
     };
-    let mut kept = Kept::new(train, needed).with_context(short)?;
-    let mut tested = Vec::new();
+    let [mut trained, mut tested] = [const { Vec::new() }; 2];
+    trained.try_reserve_exact(train).with_context(short)?;
     tested.try_reserve_exact(test).with_context(short)?;
     let mut tables = rows.map(|rows| Rows { rows, numbered: HashMap::new() });
     let mut file = CriteoFile::open(path)?;
@@ -52,9 +50,9 @@ pub(super) fn read(
         let mut categories = line.categories()?.into_iter();
         let rows = tables.each_mut().map(|table| table.of(categories.next().flatten()));
         let sample = Sample::new(line.counts()?, rows, line.label()?);
-        if number < train { kept.push(sample) } else { tested.push(sample) }
+        if number < train { trained.push(sample) } else { tested.push(sample) }
     }
-    Ok((kept, tested))
+    Ok([trained, tested])
 }
 
 /// Maps the categories of a field to the rows of its table. Row 0 is the missing category.
@@ -113,15 +111,11 @@ mod tests {
     #[test]
     fn lines_become_samples() {
         let dir = TempDir::new().unwrap();
-        // All training samples, and the test samples.
-        let whole = |text: &str, limit| {
-            let (train, test) = read(&write(&dir, text), &ROWS, limit, &|_| None).unwrap();
-            ((0..train.count as u32).map(|place| *train.at(place)).collect::<Vec<Sample>>(), test)
-        };
+        let whole = |text: &str, limit| read(&write(&dir, text), &ROWS, limit).unwrap();
         let text: String =
             (0..15).map(|i| line(&(i % 2).to_string(), &(i - 1).to_string(), &format!("{i:x}"))).collect();
         for text in [text.clone(), text.replace('\n', "\r\n"), text.trim_end().to_owned()] {
-            let (train, test) = whole(&text, None);
+            let [train, test] = whole(&text, None);
             assert_eq!((train.len(), test.len()), (13, 2), "15 lines: the last 2 are the last seventh");
             assert_eq!((train[0].label, train[1].label, test[1].label), (false, true, false));
             // Counts -1, 0, 1, 2; negative ones become 0.
@@ -135,48 +129,7 @@ mod tests {
             // A large table hashes.
             assert_eq!(test[1].rows[25], 1 + fmix32(14) % 4999);
         }
-        let (limited, whole) = (whole(&text, Some(3)), whole(&text, None));
-        assert_eq!(limited.0, whole.0[..3]);
-        assert_eq!(limited.1.len(), whole.1.len());
-        assert!(limited.1.iter().zip(&whole.1).all(|(limited, whole)| limited.label == whole.label));
-        // A part keeps its samples; categories are numbered by all lines.
-        let (part, test) = read(&write(&dir, &text), &ROWS, None, &|count| Some(vec![2, count as u32 - 1])).unwrap();
-        assert_eq!((part.count, part.held(), test == whole.1), (13, 2, true));
-        assert!([2, 12].iter().all(|&place| *part.at(place) == whole.0[place as usize]));
-        assert!(std::panic::catch_unwind(|| *part.at(3)).is_err(), "it is not there");
-    }
-
-    #[test]
-    fn hashed_rows_are_spread_and_in_range() {
-        let of = |rows| Rows { rows, numbered: HashMap::new() };
-        let mut rows = of(1001);
-        let mut hits = vec![0; 1001];
-        (0..100_000).for_each(|category| hits[rows.of(Some(category)) as usize] += 1);
-        // About 100 in each row, with a deviation of 10; row 0 is for missing categories.
-        assert_eq!(hits[0], 0);
-        assert!(hits[1..].iter().all(|&hits| (50..150).contains(&hits)), "{hits:?}");
-        assert_eq!(rows.of(None), 0);
-        let mut two = of(2);
-        assert_eq!([Some(7), Some(8), None].map(|category| two.of(category)), [1, 1, 0]);
-    }
-
-    #[test]
-    fn bad_files_are_refused_by_line() {
-        let dir = TempDir::new().unwrap();
-        let good = line("1", "3", "ab").repeat(6);
-        for (content, found) in [
-            (String::new(), "found 0"),
-            (good.clone(), "found 6"),
-            (good.clone() + "1\t2\n", "\"2 fields\" in line 7"),
-            (good.clone() + &line("1", "3", "ab\t"), "\"42 fields\" in line 7"),
-            (good.clone() + &line("3", "3", "ab"), "\"3\" in line 7"),
-            (good.clone() + &line("1", "3", "zz"), "\"zz\" in line 7"),
-            (good.clone() + &line("1", "x", "ab"), "\"x\" in line 7"),
-            (good.replacen("1\t", "", 6) + &line("1", "3", "ab"), "no label\" in line 1"),
-        ] {
-            let error = read(&write(&dir, &content), &ROWS, None, &|_| None).unwrap_err().to_string();
-            assert!(error.contains("day.txt: wanted") && error.contains(found) && error.contains("; "), "{error}");
-        }
-        assert!(read(&write(&dir, &line("1", "3", "ab").repeat(7)), &ROWS, None, &|_| None).is_ok());
+        let ([few, tested], [all, whole]) = (whole(&text, Some(3)), whole(&text, None));
+        assert_eq!((&few[..], tested.len()), (&all[..3], whole.len()));
     }
 }

@@ -192,68 +192,6 @@ mod tests {
         generate(&rows, 4000, 16_000, 7).unwrap()
     }
 
-    #[test]
-    fn the_same_arguments_give_the_same_set() {
-        let [rows, others] = ["50", "60"].map(|cap| cap.parse::<Cardinalities>().unwrap().rows);
-        let set = |rows, seed| generate(rows, 20, 30, seed).unwrap();
-        let (one, same) = (set(&rows, 1), set(&rows, 1));
-        assert_eq!((&one.train, &one.test, &one.logits), (&same.train, &same.test, &same.logits));
-        assert_eq!((one.train.len(), one.test.len(), one.logits.len()), (20, 30, 30));
-        assert_ne!(one.train, set(&rows, 2).train);
-        assert_ne!(one.train, set(&others, 1).train);
-    }
-
-    #[test]
-    fn rows_follow_zipf() {
-        let set = set();
-        let rows = 2000u32;
-        let table = 2;
-        let law: Vec<f64> = (1..=rows).map(|rank| f64::from(rank).powf(-EXPONENT)).collect();
-        let whole: f64 = law.iter().sum();
-        let samples = set.test.len();
-        // Ranks 1, 2, 3 to 10, 11 to 100 and the rest: chi squared with 4 degrees of freedom.
-        let bounds = [0, 1, 2, 10, 100, rows as usize];
-        let chi_square = |law: &dyn Fn(usize) -> f64| -> f64 {
-            let of = |pair: &[usize]| {
-                let found =
-                    (0..samples).filter(|&s| (pair[0]..pair[1]).contains(&(set.test[s].rows[table] as usize))).count();
-                let wanted = samples as f64 * (pair[0]..pair[1]).map(law).sum::<f64>();
-                (found as f64 - wanted).powi(2) / wanted
-            };
-            bounds.windows(2).map(of).sum()
-        };
-        // By chance it exceeds 23.5 once in 10,000 draws.
-        let found = chi_square(&|rank| law[rank] / whole);
-        assert!(found < 23.5, "{found}");
-        let other: Vec<f64> = (1..=rows).map(|rank| f64::from(rank).powf(-1.15)).collect();
-        let whole: f64 = other.iter().sum();
-        let found = chi_square(&|rank| other[rank] / whole);
-        assert!(found > 23.5, "an exponent of 1.15 is told from {EXPONENT}: {found}");
-    }
-
-    #[test]
-    fn clicks_have_the_planted_probabilities() {
-        let set = set();
-        let clicks = mean(set.test.iter().map(|sample| f64::from(sample.label)));
-        let planted = mean(set.logits.iter().map(|&logit| probability(logit)));
-        let deviation = (BASE_RATE * (1.0 - BASE_RATE) / set.test.len() as f64).sqrt();
-        assert!((planted - BASE_RATE).abs() < 4.0 * deviation, "{planted}");
-        assert!((clicks - planted).abs() < 4.0 * deviation, "{clicks} {planted}");
-        // Samples of nearly equal probability have that share of clicks; with half the logit they have not.
-        let off = |scale: f64| -> f64 {
-            let mut order: Vec<usize> = (0..set.logits.len()).collect();
-            order.sort_by(|&a, &b| set.logits[a].total_cmp(&set.logits[b]));
-            let worst = order.chunks(set.logits.len() / 10).map(|part| {
-                let wanted: f64 = part.iter().map(|&s| probability(scale * set.logits[s])).sum();
-                let found: f64 = part.iter().map(|&s| f64::from(set.test[s].label)).sum();
-                (found - wanted).abs() / (wanted * (1.0 - wanted / part.len() as f64)).sqrt()
-            });
-            worst.fold(0.0, f64::max)
-        };
-        assert!(off(1.0) < 4.0, "{}", off(1.0));
-        assert!(off(0.5) > 8.0, "{}", off(0.5));
-    }
-
     /// The loss on the drawn labels is the entropy within 4 standard errors; wrong probabilities have a larger loss.
     #[test]
     fn entropy_is_the_best_loss() {
@@ -276,26 +214,6 @@ mod tests {
             assert!(found - entropy > 4.0 * error, "logits times {wrong}: {found} {entropy} {error}");
             set.logits = right;
         }
-    }
-
-    /// Weights and vectors of rows have mean 0 and deviation 1, and depend on seed, table and row.
-    #[test]
-    fn features_are_spread() {
-        let all: Vec<f64> = (0..4000).flat_map(|row| feature(3, 2, row)).collect();
-        assert!(mean(all.iter().copied()).abs() < 0.03);
-        assert!((mean(all.iter().map(|v| v * v)) - 1.0).abs() < 0.03);
-        let one = feature(3, 2, 1);
-        assert_eq!(one, feature(3, 2, 1));
-        for other in [feature(4, 2, 1), feature(3, 1, 1), feature(3, 2, 0)] {
-            assert_ne!(one, other);
-        }
-    }
-
-    #[test]
-    fn each_strength_once() {
-        let mut places: Vec<u32> = (0..CRITEO_CATEGORIES).map(|table| (1.0 / strength(table)).round() as u32).collect();
-        places.sort_unstable();
-        assert_eq!(places, (1..=CRITEO_CATEGORIES as u32).collect::<Vec<_>>());
     }
 
     #[test]
