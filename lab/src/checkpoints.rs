@@ -7,19 +7,21 @@
 //! | `run.json` | the run, and the number of its steps |
 
 use crate::ranks::Ranks;
-use crate::scaling::Scaling;
-use crate::setting::Setting;
 use crate::tables::Tables;
 use anyhow::{Context as _, bail, ensure};
 use candle_core::{Device, Tensor};
 use hotrow::dist::Comm as _;
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The prefix of the number of steps in a checkpoint's name.
 const STEP: &str = "step-";
+
+/// The file with the run that the checkpoint belongs to, and the number of its steps. Learning rates and the end are not part of it, so a run may
+/// continue with others.
+const HEAD: &str = "run.json";
 
 /// The checkpoints that a run keeps.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,29 +32,6 @@ pub(crate) struct Keep {
     pub(crate) every: Option<u64>,
     /// Whether to continue from the newest checkpoint, if there is one.
     pub(crate) resume: bool,
-}
-
-/// The run that a checkpoint belongs to. Learning rates and epochs are not part of it, so a run may continue with others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Identity {
-    pub(crate) task: String,
-    pub(crate) data: String,
-    pub(crate) samples: usize,
-    pub(crate) batch: usize,
-    pub(crate) seed: u64,
-    pub(crate) settings: Vec<Setting>,
-    /// The loss scale. The scaler's state is saved with the dense part.
-    pub(crate) loss_scale: Scaling,
-    /// Over ranks: the virtual shards and the forms on the wire, but not the number of ranks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) over: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Head {
-    steps: u64,
-    #[serde(flatten)]
-    identity: Identity,
 }
 
 /// The state of a run without its tables.
@@ -78,7 +57,7 @@ impl Unproved {
     /// call, and rank 0 returns the checkpoint.
     pub(crate) fn write(
         folder: &Path,
-        identity: &Identity,
+        identity: &Value,
         tables: &mut Tables<'_>,
         beside: &Beside,
         ranks: Option<Ranks<'_>>,
@@ -104,8 +83,7 @@ impl Unproved {
             let loss = ("loss".to_owned(), Tensor::new(&[beside.loss], &Device::Cpu)?);
             let tensors: HashMap<String, Tensor> = dense.chain([loss]).collect();
             candle_core::safetensors::save(&tensors, partial.join("dense.safetensors"))?;
-            let head = Head { steps: beside.steps, identity: identity.clone() };
-            Ok(fs::write(partial.join("run.json"), serde_json::to_string_pretty(&head)?)?)
+            Ok(fs::write(partial.join(HEAD), format!("{:#}", json!({ "steps": beside.steps, "run": identity })))?)
         };
         write().with_context(|| cannot_write(&place))?;
         Ok(unproved)
@@ -143,18 +121,14 @@ fn cannot_write(place: &Path) -> String {
 pub(crate) fn load(
     place: &Path,
     steps: u64,
-    identity: &Identity,
+    identity: &Value,
     tables: &mut Tables<'_>,
     like: &[Tensor],
 ) -> anyhow::Result<Beside> {
     let read = |tables: &mut Tables<'_>| -> anyhow::Result<Beside> {
-        let head: Head = serde_json::from_str(&fs::read_to_string(place.join("run.json"))?).context("run.json")?;
-        ensure!(
-            head.identity == *identity && head.steps == steps,
-            "wanted a checkpoint of {identity:?} after {steps} steps, found {:?} after {}; give the options that it was written with",
-            head.identity,
-            head.steps
-        );
+        let found: Value = serde_json::from_str(&fs::read_to_string(place.join(HEAD))?).context(HEAD)?;
+        let wanted = json!({ "steps": steps, "run": identity });
+        ensure!(found == wanted, "wanted a checkpoint of {wanted}, found {found}; give the options of that one");
         let mut tensors = candle_core::safetensors::load(place.join("dense.safetensors"), &Device::Cpu)?;
         let mut take = |name: &str| {
             tensors.remove(name).with_context(|| format!("dense.safetensors: wanted a tensor {name}, found none"))
@@ -162,12 +136,8 @@ pub(crate) fn load(
         let loss = take("loss")?.to_vec1::<f64>()?;
         let dense = like.iter().enumerate().map(|(at, like)| {
             let tensor = take(&at.to_string())?;
-            let found = tensor.shape();
-            ensure!(
-                found == like.shape(),
-                "dense.safetensors: wanted {:?} in tensor {at}, found {found:?}",
-                like.shape()
-            );
+            let (wanted, found) = (like.shape(), tensor.shape());
+            ensure!(found == wanted, "dense.safetensors: wanted {wanted:?} in tensor {at}, found {found:?}");
             Ok(tensor)
         });
         let dense = dense.collect::<anyhow::Result<Vec<_>>>()?;

@@ -133,29 +133,17 @@ mod tests {
     use super::*;
     use crate::metrics::Scorer;
 
-    fn tensor(values: &[f32], shape: (usize, usize)) -> Tensor {
-        Tensor::from_slice(values, shape, &Device::Cpu).unwrap()
-    }
-
-    fn batch(labels: &[u32], samples: usize) -> Batch {
-        Batch { labels: labels.to_vec(), samples, ..Batch::default() }
-    }
-
-    fn value(tensor: &Tensor) -> f64 {
-        f64::from(tensor.to_scalar::<f32>().unwrap())
-    }
-
     #[test]
     fn the_loss_is_that_of_the_metrics() {
-        let cases = [
-            (Target::Classes(3), vec![0.5, -1.0, 80.0, 3.0, 3.0, -90.0], (2, 3), batch(&[2, 1], 2)),
-            (Target::Binary, vec![0.5, -100.0, 100.0, 0.0], (2, 2), batch(&[1, 0, 0, 1], 2)),
-        ];
-        for (target, logits, shape, batch) in cases {
-            let found = value(&loss(&tensor(&logits, shape), &batch, target).unwrap());
+        for (target, logits, shape, labels) in [
+            (Target::Classes(3), vec![0.5, -1.0, 80.0, 3.0, 3.0, -90.0], (2, 3), vec![2, 1]),
+            (Target::Binary, vec![0.5, -100.0, 100.0, 0.0], (2, 2), vec![1, 0, 0, 1]),
+        ] {
+            let batch = Batch { labels, samples: 2, ..Batch::default() };
+            let found = loss(&Tensor::from_slice(&logits, shape, &Device::Cpu).unwrap(), &batch, target).unwrap();
             let mut scorer = Scorer::new(target);
             scorer.add(&logits, &batch);
-            let wanted = scorer.score().loss;
+            let (found, wanted) = (f64::from(found.to_scalar::<f32>().unwrap()), scorer.score().loss);
             assert!((found - wanted).abs() < 1e-5 * wanted.max(1.0), "{target:?}: {found} against {wanted}");
         }
     }

@@ -1,7 +1,8 @@
 //! The figures of each setup over its seeds, each with the interval of its mean. Changes are against the first setting with the same seed, so that
 //! the effect of the seed cancels.
 
-use crate::run::{Measure, Outcome};
+use crate::experiment::Goal;
+use crate::run::Outcome;
 use crate::setting::Setup;
 use hotrow_cli::names;
 use hotrow_cli::report::units::Times;
@@ -29,14 +30,6 @@ pub(crate) struct Done {
     pub(crate) outcome: Result<Outcome, String>,
 }
 
-/// The goal of all runs: what it measures, the goal itself if it is the same for all seeds, and the first setting's steps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Goal {
-    pub(crate) measure: Measure,
-    pub(crate) at: Option<f64>,
-    pub(crate) steps: u64,
-}
-
 /// A mean over seeds with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval {
@@ -53,8 +46,13 @@ impl Interval {
         if seeds == 0 {
             return None;
         }
-        let mean = values.iter().sum::<f64>() / seeds as f64;
-        Some(Self { mean, ends: half_width(values, mean).map(|half| (mean - half, mean + half)), seeds })
+        let (n, freedom) = (seeds as f64, seeds as f64 - 1.0);
+        let mean = values.iter().sum::<f64>() / n;
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / freedom;
+        // Fails without degrees of freedom.
+        let t = StudentsT::new(0.0, 1.0, freedom).ok();
+        let half = t.map(|t| t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * (variance / n).sqrt());
+        Some(Self { mean, ends: half.map(|half| (mean - half, mean + half)), seeds })
     }
 
     /// Whether a change is no loss: its interval ends below 0.02 %, or holds 0. `None` with too few seeds, or if the interval is too wide.
@@ -74,39 +72,26 @@ impl Interval {
     }
 }
 
-fn half_width(values: &[f64], mean: f64) -> Option<f64> {
-    let n = values.len() as f64;
-    let freedom = n - 1.0;
-    // Fails without degrees of freedom.
-    let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / freedom;
-    Some(t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * (variance / n).sqrt())
-}
-
-/// The percentage by which a value exceeds that of the first setting with the same seed (Yang 2020, eq. 1, for a loss).
-fn change(value: f64, base: f64) -> f64 {
-    100.0 * (value - base) / base
-}
-
 /// A run that ended, and the first setting's with the same seed and batch.
 #[derive(Clone, Debug)]
 struct Ended {
     outcome: Outcome,
     base: Option<Outcome>,
-    goal: Option<Goal>,
+    /// The goal, and the first setting's steps.
+    goal: Option<(Goal, u64)>,
 }
 
 impl Ended {
     /// The step that reached the goal; `None` if no step did.
     fn reached(&self) -> Option<u64> {
-        let Goal { measure, at, .. } = self.goal?;
+        let (Goal { measure, at, .. }, _) = self.goal?;
         let best = at.or_else(|| measure.best(&self.base.as_ref().unwrap_or(&self.outcome).curve))?;
         self.outcome.curve.iter().find(|&&(_, found)| measure.is_reached(found, best)).map(|&(steps, _)| steps)
     }
 
     /// What the test after the first setting's steps found.
     fn at_steps(&self) -> Option<f64> {
-        let steps = self.goal?.steps;
+        let (_, steps) = self.goal?;
         self.outcome.curve.iter().find(|&&(at, _)| at >= steps).map(|&(_, found)| found)
     }
 }
@@ -124,13 +109,12 @@ pub(crate) struct Cell {
 /// The increase of the test log-loss against the first setting in percent.
 const CHANGE: &str = "test loss change";
 const STEPS_TO_GOAL: &str = "steps to goal";
-const TIME_TO_GOAL: &str = "time to goal";
 
 /// A figure: its name, its unit, and its value in a run, if any.
 type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
 
 /// The figures of a run, and its changes against the first setting with the same seed (Yang 2020, eq. 1).
-const FIGURES: [Column; 23] = [
+const FIGURES: [Column; 20] = [
     ("test loss", Unit::Score, |run| Some(run.outcome.loss)),
     ("accuracy", Unit::Score, |run| run.outcome.accuracy),
     ("AUC", Unit::Score, |run| run.outcome.auc),
@@ -147,31 +131,26 @@ const FIGURES: [Column; 23] = [
     ("training loss", Unit::Score, |run| Some(run.outcome.train_loss)),
     ("a step", Unit::Seconds, |run| Some(run.outcome.step_seconds)),
     ("of it tables", Unit::Seconds, |run| Some(run.outcome.tables_seconds)),
-    (CHANGE, Unit::Change, |run| Some(change(run.outcome.loss, run.base.as_ref()?.loss))),
-    ("accuracy drop", Unit::Change, |run| Some(-change(run.outcome.accuracy?, run.base.as_ref()?.accuracy?))),
-    ("AUC drop", Unit::Change, |run| Some(-change(run.outcome.auc?, run.base.as_ref()?.auc?))),
+    (CHANGE, Unit::Change, |run| run.base.as_ref().map(|base| 100.0 * (run.outcome.loss - base.loss) / base.loss)),
     ("test at the first's steps", Unit::Score, Ended::at_steps),
-    ("best test", Unit::Score, |run| run.goal?.measure.best(&run.outcome.curve)),
+    ("best test", Unit::Score, |run| run.goal?.0.measure.best(&run.outcome.curve)),
     ("reached", Unit::Share, |run| run.goal.map(|_| f64::from(u8::from(run.reached().is_some())))),
     (STEPS_TO_GOAL, Unit::Count, |run| run.reached().map(|steps| steps as f64)),
-    (TIME_TO_GOAL, Unit::Seconds, |run| Some(run.reached()? as f64 * run.outcome.step_seconds)),
 ];
 
 /// Figures that are also divided by the first setting's, with the name of the quotient.
-const QUOTIENTS: [(&str, &str); 4] = [
+const QUOTIENTS: [(&str, &str); 3] = [
     (STEPS_TO_GOAL, "steps to the first's best"),
-    (TIME_TO_GOAL, "time to the first's best"),
     ("a step", "time a step"),
     ("test at the first's steps", "test after as many steps"),
 ];
 
 impl Cell {
-    /// The figure of this name over the seeds that have it. Steps and time to a goal count only if every seed has reached it.
+    /// The figure of this name over the seeds that have it. Steps to a goal count only if every seed has reached it.
     pub(crate) fn figure(&self, what: &str) -> Option<Interval> {
         let (_, _, of) = FIGURES.iter().find(|(known, ..)| *known == what)?;
         let values: Vec<f64> = self.runs.iter().filter_map(of).collect();
-        Interval::of(&values)
-            .filter(|_| ![STEPS_TO_GOAL, TIME_TO_GOAL].contains(&what) || values.len() == self.runs.len())
+        Interval::of(&values).filter(|_| what != STEPS_TO_GOAL || values.len() == self.runs.len())
     }
 
     fn mean(&self, what: &str) -> Option<f64> {
@@ -204,9 +183,11 @@ impl Cell {
             let (precision, rounding) = (setting.precision.to_string(), setting.rounding.to_string());
             found = found.with("line", format!("{precision} {rounding}"));
             found = found.with("precision", precision).with("rounding", rounding);
-            found = found.with("cache", setting.cache_name()).with("cache % of rows", setting.cache_percent);
+            let (policy, ways) = (names::title(setting.policy), setting.ways);
+            let cache = if setting.has_cache() { format!("{ways}-way {policy}") } else { "none".to_owned() };
+            found = found.with("cache", cache).with("cache % of rows", setting.cache_percent);
             if setting.has_cache() {
-                found = found.with("policy", names::title(setting.policy)).with("ways", setting.ways);
+                found = found.with("policy", policy).with("ways", ways);
             }
         }
         if self.runs.iter().any(|run| run.goal.is_some()) {
@@ -219,7 +200,7 @@ impl Cell {
 }
 
 /// The setups in the order of their first runs, each with the runs that it is compared with: those of the first setup of the same batch.
-pub(crate) fn cells(done: &[Done], goal: Option<Goal>) -> Vec<Cell> {
+pub(crate) fn cells(done: &[Done], goal: Option<(Goal, u64)>) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for Done { setup, seed, outcome } in done {
         let at = cells.iter().position(|cell| cell.setup.is_as(setup)).unwrap_or_else(|| {
@@ -279,8 +260,7 @@ mod tests {
         assert_eq!(no_worse(&[0.03, 0.0301, 0.0302]), Some(false), "above neutral");
         assert_eq!([&[-0.1, 0.0, 0.1][..], &[-9.0, -9.1, -9.2]].map(no_worse), [Some(true); 2]);
         assert_eq!([&[0.0][..], &[0.0, 0.01]].map(no_worse), [None; 2], "few seeds");
-        assert_eq!(Interval::of(&[]), None);
-        assert_eq!(Interval::of(&[0.5]).unwrap(), Interval { mean: 0.5, ends: None, seeds: 1 });
+        assert_eq!((Interval::of(&[]), Interval::of(&[0.5]).unwrap().ends), (None, None));
     }
 
     /// FP32, INT8 and INT4, which fails with seed 2. Losses are 1, 2, 3 by seed, and a tenth more or less for INT8.
@@ -320,18 +300,13 @@ mod tests {
 
     #[test]
     fn a_goal_counts_steps_of_the_first() {
-        let goal = |at| Some(Goal { measure: Measure::Loss, at, steps: 10 });
-        let found = cells(&done(0.0), goal(None));
-        let steps: Vec<Option<f64>> = found.iter().map(|cell| cell.mean(STEPS_TO_GOAL)).collect();
-        // FP32 is best at once; INT8 has the same loss at once.
-        assert_eq!(steps, [Some(10.0); 3]);
-        let found = cells(&done(0.0), goal(Some(0.9)));
-        let steps: Vec<Option<f64>> = found.iter().map(|cell| cell.mean(STEPS_TO_GOAL)).collect();
-        assert_eq!(steps, [None; 3], "some seeds do not reach it");
-        assert!((found[1].mean("reached").unwrap() - 1.0 / 3.0).abs() < 1e-12);
-        let records = records("tiny", &cells(&done(0.0), goal(None)));
+        let with = |text: &str| cells(&done(0.0), Some((toml::from_str(text).unwrap(), 10)));
+        let means = |cells: &[Cell], what: &str| cells.iter().map(|cell| cell.mean(what)).collect::<Vec<_>>();
+        assert_eq!(means(&with("goal = 'loss'"), STEPS_TO_GOAL), [Some(10.0); 3], "the first is best at once");
+        assert_eq!(means(&with("goal = 'loss'\nat = 0.9"), STEPS_TO_GOAL), [None; 3], "some seeds do not reach it");
+        assert_eq!(means(&with("goal = 'loss'\nat = 0.9"), "reached")[1], Some(1.0 / 3.0));
+        let records = records("tiny", &with("goal = 'loss'"));
         let of = |what: &str| records.iter().filter(|record| record.what == what).collect::<Vec<_>>();
-        assert_eq!(of("steps to the first's best").iter().map(|record| record.value).collect::<Vec<_>>(), [1.0; 3]);
         assert_eq!(of("steps to the first's best")[1].setting.number("times fewer bytes"), Some(2.0));
         assert_eq!(of("test").len(), 6, "the first seed's curve of each setting");
     }

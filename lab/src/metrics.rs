@@ -93,43 +93,32 @@ fn auc(ranked: &mut [(f32, bool)]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn close(found: f64, wanted: f64) -> bool {
-        (found - wanted).abs() < 1e-7
+    fn score(target: Target, logits: &[f32], labels: &[u32], samples: usize) -> Score {
+        let mut scorer = Scorer::new(target);
+        scorer.add(logits, &Batch { labels: labels.to_vec(), samples, ..Batch::default() });
+        scorer.score()
     }
 
     #[test]
-    fn classes_against_closed_cases() {
+    fn scores_against_closed_cases() {
+        let close = |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-7, "{found}, not {wanted}");
         // Probabilities 1/6, 2/6, 3/6.
         let logits = [0.0, 2f32.ln(), 3f32.ln()];
-        let mut scorer = Scorer::new(Target::Classes(3));
-        for label in [0, 1, 2] {
-            let batch = Batch { labels: vec![label], samples: 1, ..Batch::default() };
-            scorer.add(&logits, &batch);
-        }
-        let score = scorer.score();
-        assert!(close(score.loss, (6f64.ln() + 3f64.ln() + 2f64.ln()) / 3.0), "{score:?}");
-        assert_eq!((score.accuracy, score.auc), (Some(1.0 / 3.0), None));
+        let classes = score(Target::Classes(3), &[logits; 3].concat(), &[0, 1, 2], 3);
+        close(classes.loss, (6f64.ln() + 3f64.ln() + 2f64.ln()) / 3.0);
+        assert_eq!((classes.accuracy, classes.auc), (Some(1.0 / 3.0), None));
         // Adding 1024 to every logit changes nothing, and nothing overflows.
         let (loss, right) = of_classes(&logits.map(|z| z + 1024.0), 2);
-        assert!((loss - 2f64.ln()).abs() < 1e-4 && right);
-        assert!(!of_classes(&[1.0, 1.0], 0).1, "a tie is no prediction");
-    }
-
-    #[test]
-    fn binary_against_closed_cases() {
-        let mut scorer = Scorer::new(Target::Binary);
+        assert!((loss - 2f64.ln()).abs() < 1e-4 && right && !of_classes(&[1.0, 1.0], 0).1, "a tie is no prediction");
         // Probability 3/4, first for a positive, then for a negative.
-        let logits = [3f32.ln(), 3f32.ln()];
-        scorer.add(&logits, &Batch { labels: vec![1, 0], samples: 2, ..Batch::default() });
-        let score = scorer.score();
-        assert!(close(score.loss, ((4f64 / 3.0).ln() + 4f64.ln()) / 2.0), "{score:?}");
-        assert_eq!((score.accuracy, score.auc), (Some(0.5), Some(0.5)));
+        let binary = score(Target::Binary, &[3f32.ln(); 2], &[1, 0], 2);
+        close(binary.loss, ((4f64 / 3.0).ln() + 4f64.ln()) / 2.0);
+        assert_eq!((binary.accuracy, binary.auc), (Some(0.5), Some(0.5)));
         assert!(of_binary(1000.0, false) == 1000.0 && of_binary(1000.0, true) == 0.0);
         // With two logits in a sample the losses add up, and there is no accuracy.
-        let mut scorer = Scorer::new(Target::Binary);
-        scorer.add(&[0.0, 0.0], &Batch { labels: vec![1, 0], samples: 1, ..Batch::default() });
-        let score = scorer.score();
-        assert!(close(score.loss, 2.0 * 2f64.ln()) && score.accuracy.is_none());
+        let pair = score(Target::Binary, &[0.0; 2], &[1, 0], 1);
+        close(pair.loss, 2.0 * 2f64.ln());
+        assert_eq!(pair.accuracy, None);
     }
 
     #[test]

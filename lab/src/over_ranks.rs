@@ -39,7 +39,7 @@ impl OverRanks {
         let experiment = Experiment::of_words(&self.words).map_err(|error| Failure::Usage(format!("{error:#}")))?;
         if self.args.jobs.is_some() || !experiment.may_resume() {
             return Err(Failure::usage(
-                "over ranks: wanted an end by epochs or steps, and no --jobs, found another; leave it out, or train on one rank",
+                "over ranks: wanted an end by epochs or steps and no --jobs, found another; leave it out",
             ));
         }
         self.args.check(&self.options, &experiment)?;

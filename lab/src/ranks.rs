@@ -27,13 +27,8 @@ impl<'a> Ranks<'a> {
 
     /// This rank's parts of `samples` samples; there is a part for each shard.
     pub(crate) fn parts(self, samples: usize) -> impl Iterator<Item = Range<usize>> {
-        self.of(self.rank(), samples)
-    }
-
-    /// The parts of a rank.
-    fn of(self, rank: u32, samples: usize) -> impl Iterator<Item = Range<usize>> {
         let start = move |part: u32| (samples as u64 * u64::from(part) / u64::from(self.shards)) as usize;
-        let each = self.shards / self.size();
+        let (rank, each) = (self.rank(), self.shards / self.size());
         (rank * each..(rank + 1) * each).map(move |part| start(part)..start(part + 1))
     }
 
@@ -46,24 +41,6 @@ impl<'a> Ranks<'a> {
         Ok(tree(
             all.chunks(words.len().max(1)).map(|words| words.iter().copied().map(f32::from_bits).collect()).collect(),
         ))
-    }
-
-    /// The values of all ranks' parts, in the order of the samples. A part has `len` values.
-    pub(crate) fn gather(
-        mut self,
-        own: &[f32],
-        len: impl Fn(&Range<usize>) -> usize,
-        samples: usize,
-    ) -> Result<Vec<f32>, Error> {
-        let lens: Vec<usize> =
-            (0..self.size()).map(|rank| self.of(rank, samples).map(|part| len(&part)).sum()).collect();
-        // Each rank gives the same number of words.
-        let longest = lens.iter().copied().max().unwrap_or(0);
-        let mut words: Vec<u32> = own.iter().map(|value| value.to_bits()).collect();
-        words.resize(longest, 0);
-        let all = self.all_gather(&words)?;
-        let parts = all.chunks(longest.max(1)).zip(lens);
-        Ok(parts.flat_map(|(words, len)| words[..len].iter().copied().map(f32::from_bits)).collect())
     }
 
     /// The sums of numbers over all ranks.

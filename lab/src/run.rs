@@ -4,14 +4,14 @@
 
 mod over;
 
-use crate::checkpoints::{self, Beside, Identity, Keep, Unproved};
+use crate::checkpoints::{self, Beside, Keep, Unproved};
 use crate::dense::{self, AdaGrad};
 use crate::metrics::{Score, Scorer};
 use crate::ranks::Ranks;
 use crate::scaling;
 use crate::setting::Setting;
 use crate::tables::{Device, Tables};
-use crate::task::{About, Batch, Dense, Hyper, TableSpec, Task};
+use crate::task::{Batch, Dense, Hyper, TableSpec, Task};
 use anyhow::ensure;
 use candle_core::{Tensor, Var, backprop::GradStore};
 use hotrow::{CpuScaler, ScalerState};
@@ -19,6 +19,7 @@ use hotrow_cli::report::units::median;
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -146,11 +147,6 @@ pub(crate) fn run(
     watch: &dyn Fn(u64),
     ranks: Option<Ranks<'_>>,
 ) -> anyhow::Result<Outcome> {
-    let About { name, train, test, .. } = *task.about();
-    ensure!(
-        train > 0 && test > 0,
-        "task {name}: wanted samples to train and to test, found {train} and {test}; get the data again"
-    );
     let start = Instant::now();
     let mut model = Model::new(task, choice, seed, options, ranks)?;
     let (trained, tested, unproved) = model.train(keep, watch)?;
@@ -164,27 +160,31 @@ pub(crate) fn run(
         String::from(options.hyper.loss_scale),
         model.steps
     );
-    let (counters, memory) = (model.tables.counters()?, model.tables.memory()?);
+    let (counters, hit_rate) = model.tables.counters()?;
+    let (memory_paper, memory_true, kept_bytes) = model.tables.memory()?;
     Ok(Outcome {
         loss: score.loss,
         accuracy: score.accuracy,
         auc: score.auc,
-        hit_rate: model.tables.hit_rate()?,
-        memory_paper: memory.paper,
-        memory_true: memory.kept,
+        hit_rate,
+        memory_paper,
+        memory_true,
         bus_bytes: counters.bus_bytes(),
         skipped_rows: counters.skipped_rows,
         overflows,
         steps: model.steps,
         seconds: start.elapsed().as_secs_f64(),
-        kept_bytes: memory.bytes,
+        kept_bytes,
         ..trained
     })
 }
 
 struct Model<'t, 'r> {
     task: &'t dyn Task,
-    identity: Identity,
+    /// What a checkpoint belongs to.
+    identity: Value,
+    seed: u64,
+    samples: usize,
     options: &'t RunOptions,
     tables: Tables<'r>,
     ranks: Option<Ranks<'r>>,
@@ -210,19 +210,30 @@ impl<'t, 'r> Model<'t, 'r> {
         let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
         let dense = task.dense(seed)?;
         let optimizer = AdaGrad::new(&dense.vars(), options.hyper.dense_lr)?;
-        let identity = Identity {
-            task: about.name.to_owned(),
-            data: about.source.clone(),
-            samples: options.samples(task),
-            batch: options.hyper.batch,
-            seed,
-            settings: choice.to_vec(),
-            loss_scale: options.hyper.loss_scale,
-            over: ranks.map(|ranks| ranks.label()),
-        };
+        let (samples, Hyper { batch, loss_scale, .. }) = (options.samples(task), options.hyper);
+        // Over ranks the virtual shards and the forms on the wire count, but not the number of ranks.
+        let over = ranks.map(|ranks| ranks.label());
+        let identity = json!({
+            "task": about.name, "data": about.source, "samples": samples, "batch": batch, "seed": seed, "settings": choice,
+            "loss_scale": loss_scale, "over": over,
+        });
         let scaler = options.hyper.loss_scale.0.map(CpuScaler::new).transpose()?;
         let (order, steps, in_tables) = (None, 0, Duration::ZERO);
-        Ok(Self { task, identity, options, tables, ranks, dense, optimizer, scaler, order, steps, in_tables })
+        Ok(Self {
+            task,
+            identity,
+            seed,
+            samples,
+            options,
+            tables,
+            ranks,
+            dense,
+            optimizer,
+            scaler,
+            order,
+            steps,
+            in_tables,
+        })
     }
 
     /// Trains to the end of the run. Returns loss, curve, speed, the last test, and the last checkpoint, which the final test must prove;
@@ -233,7 +244,7 @@ impl<'t, 'r> Model<'t, 'r> {
         watch: &dyn Fn(u64),
     ) -> anyhow::Result<(Outcome, Option<Score>, Option<Unproved>)> {
         let start = Instant::now();
-        let (count, size, end) = (self.identity.samples, self.options.hyper.batch, self.options.end);
+        let (count, size, end) = (self.samples, self.options.hyper.batch, self.options.end);
         let each = count.div_ceil(size).max(1) as u64;
         let (mut trained, mut last_test, mut unproved) = (Outcome::default(), None, None);
         // Samples and times of the steps of this process, without those before a checkpoint.
@@ -344,7 +355,7 @@ impl<'t, 'r> Model<'t, 'r> {
             return self.step_over(ranks);
         }
         let (epoch, samples) = self.next_samples();
-        let batch = self.task.train_batch(&samples, self.identity.seed, epoch);
+        let batch = self.task.train_batch(&samples, self.seed, epoch);
         let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
         self.in_tables += start.elapsed();
@@ -367,7 +378,7 @@ impl<'t, 'r> Model<'t, 'r> {
 
     /// The epoch of the next batch, and the places of its samples.
     fn next_samples(&mut self) -> (u32, Vec<u32>) {
-        let (seed, count, size) = (self.identity.seed, self.identity.samples, self.options.hyper.batch);
+        let (seed, count, size) = (self.seed, self.samples, self.options.hyper.batch);
         let each = count.div_ceil(size).max(1) as u64;
         let (epoch, done) = ((self.steps / each) as u32, (self.steps % each) as usize);
         let samples = match self.order.take() {
@@ -407,18 +418,14 @@ impl<'t, 'r> Model<'t, 'r> {
         Ok(())
     }
 
-    /// Tests with the first `samples` of the test set and frozen tables.
+    /// Tests with the first `samples` of the test set and frozen tables. Over ranks each tests all of them.
     fn test(&mut self, samples: usize) -> anyhow::Result<Score> {
         let about = self.task.about();
         let mut scorer = Scorer::new(about.target);
         let all = about.test.min(samples);
         for first in (0..all).step_by(TESTED) {
             let range = first..all.min(first + TESTED);
-            let batch = self.task.test_batch(range.clone());
-            if let Some(ranks) = self.ranks {
-                scorer.add(&self.logits_over(ranks, range, &batch)?, &batch);
-                continue;
-            }
+            let batch = self.task.test_batch(range);
             let outputs = self.tables.forward_frozen(&batch.bags)?;
             let embedded = shaped(&about.tables, outputs, Tensor::from_vec)?;
             let logits = self.dense.logits(&embedded, &batch)?;
@@ -430,16 +437,11 @@ impl<'t, 'r> Model<'t, 'r> {
 
 /// The remedy for a loss that is not finite.
 fn remedy(keep: &Keep) -> anyhow::Result<String> {
-    let lower = "a lower lr or dense-lr";
-    Ok(match checkpoints::newest(&keep.folder, None)? {
-        Some((steps, place)) => {
-            format!(
-                "the last good checkpoint is {}, after step {steps}: go on from it with --resume and {lower}",
-                place.display()
-            )
-        }
-        None => format!("there is no checkpoint (--out and --checkpoint-every keep them): train again with {lower}"),
-    })
+    let checkpoint = match checkpoints::newest(&keep.folder, None)? {
+        Some((steps, place)) => format!("the last good checkpoint is {}, after step {steps}", place.display()),
+        None => "there is no checkpoint (--out and --checkpoint-every keep them)".to_owned(),
+    };
+    Ok(format!("{checkpoint}: go on with --resume, or train again, with a lower lr or dense-lr"))
 }
 
 /// The shuffled samples of an epoch.
@@ -477,62 +479,14 @@ fn summed(outputs: &Var, gradients: &GradStore, samples: usize) -> candle_core::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dense::{Fresh, Mlp};
+    use crate::runs::fingerprint;
     use crate::scaling::Scaling;
-    use crate::task::{Bags, Target};
+    use crate::tasks::small;
     use hotrow::dist::{Comm, Threads, WireForm, WireOptions};
-    use hotrow::hash::fmix32;
-    use hotrow::{Init, LossScale, Policy, Pooling, Precision, Rounding};
+    use hotrow::{LossScale, Policy, Precision, Rounding};
     use std::cell::RefCell;
     use std::collections::BTreeMap;
-    use std::ops::Range;
     use std::sync::Mutex;
-
-    /// Bags of five words. Every third word tells the class; there are two classes.
-    struct Tiny {
-        about: About,
-    }
-
-    const CLASSES: usize = 2;
-
-    fn tiny() -> Tiny {
-        let (name, init) = ("words".into(), Init::Uniform { low: -0.1, high: 0.1 });
-        let tables = vec![TableSpec { name, rows: 2000, dim: 8, pooling: Pooling::Mean, init, stream: 0 }];
-        let (target, source) = (Target::Classes(CLASSES), "made up".into());
-        Tiny { about: About { name: "tiny", source, tables, target, train: 610, test: 200, bounds: None } }
-    }
-
-    impl Tiny {
-        fn batch(samples: impl Iterator<Item = u32>) -> Batch {
-            let mut batch = Batch { bags: vec![Bags::new()], ..Batch::default() };
-            for sample in samples {
-                let label = fmix32(sample + 1) % CLASSES as u32;
-                let word = |k: u32| {
-                    let word = (fmix32(sample * 5 + k) % 50) * 2;
-                    word + if k.is_multiple_of(3) { label } else { fmix32(word) % 2 }
-                };
-                batch.bags[0].push((0..5).map(word));
-                batch.labels.push(label);
-                batch.samples += 1;
-            }
-            batch
-        }
-    }
-
-    impl Task for Tiny {
-        fn about(&self) -> &About {
-            &self.about
-        }
-        fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
-            Self::batch(samples.iter().copied())
-        }
-        fn test_batch(&self, samples: Range<usize>) -> Batch {
-            Self::batch(samples.map(|at| at as u32 + 10_000))
-        }
-        fn dense(&self, seed: u64) -> candle_core::Result<Box<dyn Dense>> {
-            Ok(Box::new(Mlp::new(&[8, CLASSES], &mut Fresh::new(seed))?))
-        }
-    }
 
     /// INT4 codes, a cache, and random bits.
     const MIXED: Setting = Setting {
@@ -553,8 +507,8 @@ mod tests {
     };
 
     fn with(change: impl Fn(&mut RunOptions)) -> RunOptions {
-        let hyper = Hyper { decay: true, lr: 0.2, dense_lr: 0.1, ..Hyper::adagrad(32, 0.1) };
-        let mut options = RunOptions { hyper, end: End::Epochs(2), limit: None, device: Device::Cpu };
+        let hyper = Hyper { decay: true, ..Hyper::adagrad(32, 0.02) };
+        let mut options = RunOptions { hyper, end: End::Epochs(2), limit: None, device: None };
         change(&mut options);
         options
     }
@@ -564,9 +518,12 @@ mod tests {
     }
 
     fn kept(setting: Setting, seed: u64, options: &RunOptions, keep: &Keep) -> anyhow::Result<Outcome> {
-        let found = run(&tiny(), &[setting], seed, options, keep, &|_| {}, None)?;
-        // Without the figures of the clock.
-        Ok(Outcome { seconds: 0.0, samples_per_second: 0.0, step_seconds: 0.0, tables_seconds: 0.0, ..found })
+        run(&small([610, 200], 1), &[setting; 26], seed, options, keep, &|_| {}, None).map(timeless)
+    }
+
+    /// An outcome without the figures of the clock.
+    fn timeless(found: Outcome) -> Outcome {
+        Outcome { seconds: 0.0, samples_per_second: 0.0, step_seconds: 0.0, tables_seconds: 0.0, ..found }
     }
 
     fn trained(setting: Setting, seed: u64, options: &RunOptions) -> Outcome {
@@ -584,17 +541,10 @@ mod tests {
         let seen = Mutex::new(BTreeMap::new());
         // If a rank ends with an error while others wait, the job has that error, too.
         let _seen = Threads::run(ranks, |comm: &mut Threads| {
-            let (task, rank) = (tiny(), comm.rank());
+            let (task, rank) = (small([610, 200], 1), comm.rank());
             let comm = RefCell::new(comm as &mut dyn Comm);
             let ranks = Ranks::new(&comm, shards, wire);
-            let found = run(&task, &[setting], 3, options, keep, &|_| {}, Some(ranks));
-            let timeless = |found| Outcome {
-                seconds: 0.0,
-                samples_per_second: 0.0,
-                step_seconds: 0.0,
-                tables_seconds: 0.0,
-                ..found
-            };
+            let found = run(&task, &[setting; 26], 3, options, keep, &|_| {}, Some(ranks));
             seen.lock().unwrap().insert(rank, found.map(timeless).map_err(|error| format!("{error:#}")));
             Ok(())
         });
@@ -602,19 +552,32 @@ mod tests {
     }
 
     #[test]
-    fn it_learns_and_a_seed_is_a_run() {
+    fn it_learns_but_not_more_than_there_is() {
+        let task = small([8000, 4000], 1);
+        let [blind, best] = task.about().bounds.unwrap();
+        let trained = |end| {
+            let options = with(|options| (options.hyper.batch, options.hyper.decay, options.end) = (64, false, end));
+            run(&task, &[Setting::FP32; 26], 1, &options, &Keep::default(), &|_| {}, None).unwrap()
+        };
+        let found = trained(End::Epochs(1));
+        assert!(found.loss < blind - 0.2 * (blind - best) && found.loss > best, "{found:?}, {blind}, {best}");
+        assert!(found.auc.unwrap() > 0.6 && found.steps == 125, "{found:?}");
+        // Without training the loss does not fall so far. By the clock the first step is always taken.
+        let [short, by_clock] = [End::Steps(1), End::Seconds(1e-9)].map(trained);
+        assert!(short.loss > blind - 0.2 * (blind - best) && timeless(by_clock) == timeless(short));
+        // Other data of the same size have another fingerprint.
+        let of = |seed| fingerprint(&small([1500, 500], seed));
+        assert!(of(1).len() == 8 && of(1) == of(1) && of(1) != of(2));
+    }
+
+    #[test]
+    fn a_seed_is_a_run() {
         let (plain, mixed) = (trained(Setting::FP32, 1, &options()), trained(MIXED, 1, &options()));
         assert_eq!((plain.steps, mixed.steps), (40, 40));
-        assert!(plain.loss < 0.9 * 2f64.ln() && plain.accuracy.unwrap() > 0.65, "{plain:?}");
         assert_eq!(mixed, trained(MIXED, 1, &options()), "the same bits");
         assert_ne!(mixed.loss, trained(MIXED, 2, &options()).loss);
         assert_ne!(mixed.loss, plain.loss);
         assert!(mixed.hit_rate.unwrap() > 0.0 && plain.hit_rate.is_none());
-        let untrained = trained(Setting::FP32, 1, &with(|options| options.end = End::Steps(1)));
-        assert!(untrained.loss > 0.9 * 2f64.ln() && untrained.steps == 1);
-        // By the clock the first step is always taken. The mean is that of the samples that were seen.
-        let short = trained(Setting::FP32, 1, &with(|options| options.end = End::Seconds(1e-9)));
-        assert!(short.steps == 1 && short.train_loss > 0.5 && short.train_loss < 1.0, "{short:?}");
     }
 
     #[test]
@@ -673,8 +636,8 @@ mod tests {
         // Another run's checkpoint, and damaged ones, are refused.
         let message = |seed, setting| format!("{:#}", kept(setting, seed, &steady(2), &keep(true)).unwrap_err());
         let other = message(4, MIXED);
-        assert!(other.contains("seed: 4") && other.contains("seed: 3"), "{other}");
-        assert!(message(3, Setting::FP32).contains("Int4"));
+        assert!(other.contains("\"seed\":4") && other.contains("\"seed\":3"), "{other}");
+        assert!(message(3, Setting::FP32).contains("int4"));
         for file in ["run.json", "dense.safetensors", "group-0.safetensors"] {
             kept(MIXED, 3, &steady(2), &keep(false)).unwrap();
             std::fs::write(folder.path().join("run/step-35").join(file), b"{}").unwrap();
@@ -688,7 +651,7 @@ mod tests {
         let wild = with(|options| (options.hyper.dense_lr, options.hyper.lr) = (3e38, 1e3));
         let message = |keep: &Keep| format!("{:#}", kept(Setting::FP32, 0, &wild, keep).unwrap_err());
         let none = message(&Keep::default());
-        assert!(none.starts_with("step 2: wanted a finite loss, found "), "{none}");
+        assert!(none.starts_with("step ") && none.contains(": wanted a finite loss, found "), "{none}");
         assert!(none.contains("there is no checkpoint") && none.contains("a lower lr"), "{none}");
         // Good steps first, then steps with a wild learning rate.
         let keep = Keep { folder: folder.path().into(), every: Some(1), resume: true };
@@ -712,7 +675,5 @@ mod tests {
         // The step that reached the goal is the last, but for the least.
         assert_eq!(to(whole.curve[3].1, 40).curve, whole.curve[..4]);
         assert_eq!((to(f64::INFINITY, 40).steps, to(whole.curve[3].1, 15).steps), (10, 15));
-        let (loss, auc) = (Measure::Loss.best(&[(1, 0.5), (2, 0.25), (3, 0.75)]), Measure::Auc);
-        assert_eq!((loss, auc.best(&[(1, 0.5), (2, 0.25)]), auc.best(&[])), (Some(0.25), Some(0.5), None));
     }
 }

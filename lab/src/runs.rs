@@ -1,6 +1,6 @@
 //! The runs of an experiment: each setting with each seed, several at a time. In a folder each has a file, and is not made again.
 
-use crate::checkpoints::{self, Keep};
+use crate::checkpoints::Keep;
 use crate::experiment::Experiment;
 use crate::figures::{self, Done};
 use crate::ranks::Ranks;
@@ -10,9 +10,9 @@ use crate::tables::{self, Device};
 use crate::task::Task;
 use crate::tasks;
 use anyhow::{Context as _, anyhow, bail};
-use hotrow::{adapter, dist::Comm as _};
+use hotrow::dist::Comm as _;
 use hotrow_cli::failure::Failure;
-use hotrow_cli::options::{Backend, Options, whole};
+use hotrow_cli::options::{Options, whole};
 use hotrow_cli::output;
 use hotrow_cli::progress::Progress;
 use hotrow_cli::report;
@@ -58,14 +58,12 @@ impl RunArgs {
             return Err(Failure::usage("--checkpoint-every: wanted --out DIR beside it, found none; give that"));
         }
         if (every || self.resume.is_some()) && !experiment.may_resume() {
-            return Err(Failure::usage(
-                "checkpoints: wanted an end by epochs or steps, found a goal or seconds; leave them out",
-            ));
+            return Err(Failure::usage("checkpoints: wanted an end by epochs or steps, found a goal or seconds"));
         }
         if let Some(folder) = self.resume.as_deref().filter(|folder| !folder.is_dir()) {
-            let folder = folder.display();
+            let name = folder.display();
             return Err(Failure::Usage(format!(
-                "--resume: wanted the folder of an earlier --out, found none at {folder}"
+                "--resume: wanted the folder of an earlier --out, found none at {name}"
             )));
         }
         output::check_files(options.json.as_deref(), None, &[], experiment.task.criteo.as_slice())?;
@@ -99,11 +97,7 @@ impl<'a> Lab<'a> {
         let seeds = u64::from(args.seeds.unwrap_or(experiment.seeds.get()));
         let seeds: Vec<u64> = (0..seeds).map(|k| options.seed.wrapping_add(k)).collect();
         let task = tasks::open(&experiment.task, &Source { data: data.as_deref(), seed: options.seed })?;
-        let device = match options.backend {
-            Backend::Gpu => Device::Gpu(adapter::open_best(adapter::Wanted::Any)?),
-            Backend::Cpu => Device::Cpu,
-            Backend::Auto => adapter::open_best(adapter::Wanted::Hardware).map_or(Device::Cpu, Device::Gpu),
-        };
+        let device = options.backend.open("training")?;
         for setup in &setups {
             let choice = setup.choice(&task.about().tables).map_err(usage)?;
             tables::check(&task.about().tables, &choice, &setup.hyper)
@@ -152,8 +146,8 @@ impl<'a> Lab<'a> {
     /// Makes the runs that are missing. A run that fails is among the results, and the others go on.
     pub(crate) fn run(&self) -> anyhow::Result<Vec<Done>> {
         let progress = self.progress();
-        let Some(goal) = self.experiment.goal.as_ref().filter(|goal| goal.at.is_none()) else {
-            let at = self.experiment.goal.as_ref().and_then(|goal| goal.at);
+        let Some(goal) = self.experiment.goal.filter(|goal| goal.at.is_none()) else {
+            let at = self.experiment.goal.and_then(|goal| goal.at);
             return self.run_all(&self.setups, &progress, &|_| at);
         };
         // The first setting sets the goal of each seed.
@@ -176,7 +170,7 @@ impl<'a> Lab<'a> {
         let runs = self.each(setups);
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         // A GPU makes one run at a time.
-        let by_device = if matches!(self.device, Device::Cpu) { cores } else { 1 };
+        let by_device = if self.device.is_none() { cores } else { 1 };
         let jobs = self.args.jobs.map_or(by_device, |jobs| jobs as usize).clamp(1, runs.len().max(1));
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         // Plain threads. A run waits for a pool of its own, and a rayon thread that waits would begin another run meanwhile, nested in the
@@ -260,7 +254,7 @@ impl<'a> Lab<'a> {
             "fingerprint": fingerprint(&*self.task),
             "dims": dims,
             "limit": self.experiment.task.limit(),
-            "backend": if matches!(self.device, Device::Cpu) { "cpu" } else { "gpu" },
+            "backend": if self.device.is_none() { "cpu" } else { "gpu" },
             "end": self.experiment.end,
             "goal": self.experiment.goal,
             "steps": self.options(setup, Some(0.0)).steps(&*self.task),
@@ -274,9 +268,7 @@ impl<'a> Lab<'a> {
         let about = self.task.about();
         let first = self.options(&self.setups[0], None);
         let steps = first.steps(&*self.task);
-        let goal = self.experiment.goal.as_ref();
-        let goal = goal.map(|goal| figures::Goal { measure: goal.measure, at: goal.at, steps });
-        let cells = figures::cells(done, goal);
+        let cells = figures::cells(done, self.experiment.goal.map(|goal| (goal, steps)));
         let records = figures::records(about.name, &cells);
         let mut text = self.head(&first);
         for table in self.experiment.tables.iter().filter_map(|table| table.text(&records)) {

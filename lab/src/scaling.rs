@@ -68,16 +68,9 @@ pub(crate) fn decide(
 
 #[cfg(test)]
 mod tests {
-    use super::{Scaling, decide, halves};
+    use super::{decide, halves};
     use candle_core::{Device, Var};
     use hotrow::LossScale;
-
-    #[test]
-    fn names() {
-        for name in ["none", "static:0.5", "backoff", "log-normal", "log-normal-original"] {
-            assert_eq!(String::from(Scaling::try_from(name.to_owned()).unwrap()), name);
-        }
-    }
 
     #[test]
     fn what_overflows() {

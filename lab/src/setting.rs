@@ -128,16 +128,12 @@ impl Setting {
     }
 
     /// What a key lacks to have an effect here, and what there is instead.
-    fn lacks(&self, key: &str) -> Option<(&'static str, String)> {
+    fn lacks(&self, key: &str) -> Option<(&'static str, &'static str)> {
         match key {
-            "rounding" if self.precision == Precision::Fp32 => {
-                Some(("a precision below fp32", self.precision.to_string()))
-            }
-            "policy" | "ways" if !self.has_cache() => Some(("a cache-percent above 0", "no cache".to_owned())),
-            "chunk" if !self.is_shared() => Some(("compression or weights", "neither".to_owned())),
-            "cache-percent" if self.is_shared() => {
-                Some(("neither compression nor weights", "a shared array".to_owned()))
-            }
+            "rounding" if self.precision == Precision::Fp32 => Some(("a precision below fp32", "fp32")),
+            "policy" | "ways" if !self.has_cache() => Some(("a cache-percent above 0", "no cache")),
+            "chunk" if !self.is_shared() => Some(("compression or weights", "neither")),
+            "cache-percent" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
             _ => None,
         }
     }
@@ -152,18 +148,16 @@ impl Setting {
             (Some(times), None) => format!("robe {times}x"),
             (None, None) if !self.has_cache() => return rows,
             (None, None) => {
-                let ways = if *ways == 1 { ", 1 way".to_owned() } else { format!(", {ways} ways") };
-                let ways = if self.ways == WAYS { "" } else { &ways };
+                let ways = match *ways {
+                    WAYS => String::new(),
+                    1 => ", 1 way".to_owned(),
+                    ways => format!(", {ways} ways"),
+                };
                 return format!("{rows}, {cache_percent} % {policy}{ways}");
             }
         };
         let chunk = if *chunk == CHUNK { String::new() } else { format!(", chunks of {chunk}") };
         if below { format!("{size}{chunk}, {rows}") } else { size + &chunk }
-    }
-
-    /// "32-way LFU", or "none".
-    pub(crate) fn cache_name(&self) -> String {
-        if self.has_cache() { format!("{}-way {}", self.ways, names::title(self.policy)) } else { "none".to_owned() }
     }
 
     /// Applies the setting to a group's configuration. The number of slots does not depend on the number of ways, as in `hotrow simulate`.
@@ -192,28 +186,16 @@ impl Setting {
         config.check().map(|()| Some(config))
     }
 
-    fn check(&self) -> anyhow::Result<()> {
-        let percent = self.cache_percent;
-        ensure!((0.0..=100.0).contains(&percent), "cache-percent: wanted a number from 0 to 100, found {percent}");
-        ensure!((1..=1024).contains(&self.ways), "ways: wanted a whole number from 1 to 1024, found {}", self.ways);
-        let names = names::list(names::ADMITTING);
-        ensure!(names::ADMITTING.contains(&self.policy), "policy: wanted one of {names}, found {}", self.policy);
-        let compression = self.compression.unwrap_or(1.0);
-        ensure!(
-            compression.is_finite() && compression >= 1.0,
-            "compression: wanted a number from 1 on, found {compression}"
-        );
-        ensure!(
-            self.compression.is_none() || self.weights.is_none(),
-            "weights: wanted it or compression, found both; leave one out"
-        );
-        Ok(())
-    }
-
     /// The setting of single values.
     fn of(table: &Table) -> anyhow::Result<Self> {
         let setting: Self = table.clone().try_into()?;
-        setting.check()?;
+        let Self { cache_percent: percent, ways, policy, compression, weights, .. } = setting;
+        ensure!((0.0..=100.0).contains(&percent), "cache-percent: wanted a number from 0 to 100, found {percent}");
+        ensure!((1..=1024).contains(&ways), "ways: wanted a whole number from 1 to 1024, found {ways}");
+        let names = names::list(names::ADMITTING);
+        ensure!(names::ADMITTING.contains(&policy), "policy: wanted one of {names}, found {policy}");
+        let both = compression.is_some() && weights.is_some();
+        ensure!(!both, "weights: wanted it or compression, found both; leave one out");
         Ok(setting)
     }
 }
@@ -282,14 +264,13 @@ impl Setup {
 
     /// The settings and what was varied: "int8 stochastic, 5 % lfu; C3 int2 stochastic; batch 64".
     pub(crate) fn label(&self) -> String {
-        let varied = (!self.varied.is_empty()).then(|| self.varied.clone());
-        [self.settings()].into_iter().chain(varied).collect::<Vec<_>>().join("; ")
+        if self.varied.is_empty() { self.settings() } else { format!("{}; {}", self.settings(), self.varied) }
     }
 
     /// The settings: "int8 stochastic, 5 % lfu; C3 int2 stochastic".
     pub(crate) fn settings(&self) -> String {
-        let named = self.tables.iter().map(|(name, setting)| format!("{name} {}", setting.label()));
-        [self.setting.label()].into_iter().chain(named).collect::<Vec<_>>().join("; ")
+        let named = self.tables.iter().map(|(name, setting)| format!("; {name} {}", setting.label()));
+        named.fold(self.setting.label(), |label, named| label + &named)
     }
 
     /// Whether a run of it is a run of the other.
@@ -330,57 +311,4 @@ fn named(tables: Option<Value>) -> anyhow::Result<BTreeMap<String, Setting>> {
         Ok((name, setting.plain()))
     };
     tables.into_iter().map(of).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hotrow::{Init, Pooling};
-
-    fn product(entry: &str) -> anyhow::Result<Vec<Setup>> {
-        Setup::product(&entry.parse().unwrap(), &Table::try_from(crate::task::Hyper::adagrad(32, 0.1)).unwrap())
-    }
-
-    fn labels(entry: &str) -> Vec<String> {
-        product(entry).unwrap().iter().map(Setup::label).collect()
-    }
-
-    #[test]
-    fn lists_are_multiplied_and_labels_say_what_counts() {
-        let two = "precision = ['int4', 'fp32']\ncache-percent = [0, 0.1]\nways = 1";
-        let found = ["int4 stochastic", "int4 stochastic, 0.1 % lfu, 1 way", "fp32", "fp32, 0.1 % lfu, 1 way"];
-        assert_eq!(labels(two), found);
-        let array = "compression = [2.5, 1000]\nchunk = 8\nprecision = ['fp32', 'int8']";
-        let found = ["robe 2.5x, chunks of 8", "robe 1000x, chunks of 8"].map(str::to_owned);
-        assert_eq!(labels(array)[..2], found);
-        assert_eq!(labels(array)[2], "robe 2.5x, chunks of 8, int8 stochastic");
-        assert_eq!(labels("weights = 5000"), ["robe of 5000 weights"]);
-        assert_eq!(labels("batch = [16, 64]\nlr = 0.5"), ["fp32; batch 16", "fp32; batch 64"]);
-        let named =
-            labels("precision = 'int8'\ntables = { C3 = { precision = 'int2', cache-percent = 10, policy = 'lru' } }");
-        assert_eq!(named, ["int8 stochastic; C3 int2 stochastic, 10 % lru"]);
-        // What has no effect makes no difference.
-        let equal = product("precision = 'int8'\npolicy = ['lru', 'lfu']\ncache-percent = [0, 5]").unwrap();
-        assert_eq!(equal[0].setting, equal[2].setting);
-        assert_ne!(equal[1].setting, equal[3].setting);
-    }
-
-    #[test]
-    fn tables_are_set_by_name_and_small_ones_stay() {
-        let table = |name: &str, rows| {
-            let (name, pooling, init) = (name.to_owned(), Pooling::Sum, Init::Constant(0.0));
-            TableSpec { name, rows, dim: 4, pooling, init, stream: 0 }
-        };
-        let tables = [table("small", SMALL_TABLE), table("large", 5000), table("other", 5000)];
-        let setup = |text: &str| product(text).unwrap().remove(0);
-        let mixed = setup("precision = 'int8'\ntables = { large = { precision = 'int2' } }").choice(&tables).unwrap();
-        let precisions: Vec<Precision> = mixed.iter().map(|setting| setting.precision).collect();
-        assert_eq!(precisions, [Precision::Fp32, Precision::Int2, Precision::Int8]);
-        let named = setup("tables = { small = { weights = 40 } }").choice(&tables).unwrap();
-        assert_eq!((named[0].weights, named[1]), (Some(40), Setting::FP32), "small, and named");
-        let error = setup("tables = { middle = { precision = 'int2' } }").choice(&tables).unwrap_err().to_string();
-        assert!(error.contains("middle") && error.contains("small,large,other"), "{error}");
-        let error = setup("precision = 'int8'").choice(&tables[..1]).unwrap_err().to_string();
-        assert!(error.contains("more than 1000 rows"), "{error}");
-    }
 }

@@ -12,12 +12,8 @@ use hotrow::{
 };
 use std::path::Path;
 
-/// The device that computes the embeddings.
-#[derive(Clone, Debug)]
-pub(crate) enum Device {
-    Cpu,
-    Gpu(Context),
-}
+/// The device that computes the embeddings; without one the CPU does.
+pub(crate) type Device = Option<Context>;
 
 /// A group that a run holds, with its checkpoints.
 trait Held: Lookup {
@@ -84,16 +80,6 @@ pub(crate) struct Tables<'a> {
     shared: Vec<Shared<'a>>,
     count: usize,
     ranks: Option<Ranks<'a>>,
-}
-
-/// Memory that stays between steps.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Memory {
-    /// Memory against FP32 weights by the formula of Yang 2020.
-    pub(crate) paper: f64,
-    /// All bytes against those of FP32 weights.
-    pub(crate) kept: f64,
-    pub(crate) bytes: u64,
 }
 
 impl<'a> Tables<'a> {
@@ -174,24 +160,21 @@ impl<'a> Tables<'a> {
         groups.try_for_each(|(at, shared)| call(&mut *shared.group, &folder.join(format!("group-{at}"))))
     }
 
-    /// The hit rate of the tables with a cache; `None` without any.
-    pub(crate) fn hit_rate(&mut self) -> Result<Option<f64>, Error> {
-        let cached = self.shared.iter().any(|shared| shared.cached);
-        let counters = self.sum(|shared| shared.cached)?;
-        Ok(cached.then(|| counters.hit_rate()))
+    /// The counters of all tables, and the hit rate of those with a cache; `None` without any.
+    pub(crate) fn counters(&mut self) -> Result<(Counters, Option<f64>), Error> {
+        let (mut all, mut cached) = (Vec::new(), Vec::new());
+        for shared in &mut self.shared {
+            let own = shared.group.counters()?;
+            cached.extend(own.iter().copied().filter(|_| shared.cached));
+            all.extend(own);
+        }
+        let hit_rate = (!cached.is_empty()).then(|| cached.into_iter().sum::<Counters>().hit_rate());
+        Ok((all.into_iter().sum(), hit_rate))
     }
 
-    pub(crate) fn counters(&mut self) -> Result<Counters, Error> {
-        self.sum(|_| true)
-    }
-
-    fn sum(&mut self, counts: fn(&Shared) -> bool) -> Result<Counters, Error> {
-        let each = self.shared.iter_mut().filter(|shared| counts(shared)).map(|shared| shared.group.counters());
-        Ok(each.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().sum())
-    }
-
-    /// The memory of the tables, on all ranks together. An array that every rank has counts once, so that the figures do not depend on their number.
-    pub(crate) fn memory(&self) -> Result<Memory, Error> {
+    /// The memory that stays between steps, on all ranks together: against FP32 weights by the formula of Yang 2020, all bytes against them, and
+    /// all bytes. An array that every rank has counts once, so that the figures do not depend on their number.
+    pub(crate) fn memory(&self) -> Result<(f64, f64, u64), Error> {
         let first = self.ranks.is_none_or(|ranks| ranks.rank() == 0);
         let own = self.shared.iter().map(|shared| (shared.group.memory(), first || !shared.replicated));
         let own: Vec<u64> = own
@@ -206,7 +189,7 @@ impl<'a> Tables<'a> {
             formula += shared.formula * bytes[0] as f64;
             kept += bytes[1] as f64;
         }
-        Ok(Memory { paper: formula / plain, kept: kept / plain, bytes: kept as u64 })
+        Ok((formula / plain, kept / plain, kept as u64))
     }
 }
 
@@ -258,8 +241,8 @@ impl Fresh<'_> {
     ) -> anyhow::Result<Shared<'r>> {
         let Some(config) = self.array(&tables, setting)? else { return self.rows(tables, setting, device, ranks) };
         let group = match device {
-            Device::Cpu => replicated(CpuRobeGroup::new(config)?, ranks)?,
-            Device::Gpu(context) => replicated(RobeGroup::new(context, config)?, ranks)?,
+            None => replicated(CpuRobeGroup::new(config)?, ranks)?,
+            Some(context) => replicated(RobeGroup::new(context, config)?, ranks)?,
         };
         let formula = group.memory().formula;
         Ok(Shared { tables, group, cached: false, replicated: ranks.is_some(), formula })
@@ -311,11 +294,11 @@ impl Fresh<'_> {
         let formula = memory_factor(config.dim, config.precision, share, config.policy);
         let cached = config.cache_rows > 0;
         let group: Box<dyn Held + 'r> = match device {
-            Device::Cpu => placed(config, ranks, move |config| {
+            None => placed(config, ranks, move |config| {
                 let of = config.clone();
                 CpuGroup::filled(config, &|row: u32, dim: usize, out: &mut [f32]| first_values(&of, row, dim, out))
             })?,
-            Device::Gpu(context) => {
+            Some(context) => {
                 let context = context.clone();
                 placed(config, ranks, move |config| {
                     let of = config.clone();
@@ -359,7 +342,7 @@ fn table_seed(seed: u64, table: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision, Rounding, StatePrecision};
+    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision};
 
     fn specs() -> Vec<TableSpec> {
         let table = |name: &str, rows, low| TableSpec {
@@ -387,7 +370,7 @@ mod tests {
     }
 
     fn tables(settings: [Setting; 3], seed: u64) -> Tables<'static> {
-        Tables::new(&specs(), &settings, &hyper(OptimizerKind::AdaGrad), seed, &Device::Cpu, None).unwrap()
+        Tables::new(&specs(), &settings, &hyper(OptimizerKind::AdaGrad), seed, &None, None).unwrap()
     }
 
     /// FP32 with a cache of all rows: another group with the same results.
@@ -420,12 +403,10 @@ mod tests {
 
     const ROBE: Setting = Setting { compression: Some(4.0), chunk: 3, ..Setting::FP32 };
 
-    const INT8: Setting = Setting { precision: Precision::Int8, rounding: Rounding::Stochastic, ..Setting::FP32 };
-
     #[test]
     fn tables_of_one_array_are_those_of_one_group() {
         let mut joint = tables([ROBE; 3], 7);
-        assert_eq!((joint.shared.len(), joint.hit_rate().unwrap()), (1, None));
+        assert_eq!((joint.shared.len(), joint.counters().unwrap().1), (1, None));
         // The same group made by hand: rows numbered on, bags one table after the other.
         let fresh = Fresh { specs: &specs(), hyper: &hyper(OptimizerKind::AdaGrad), seed: 7 };
         let config = fresh.array(&[0, 1, 2], ROBE).unwrap().unwrap();
@@ -440,12 +421,7 @@ mod tests {
         let after = joint.forward_frozen(&bags()).unwrap();
         assert_eq!(after.concat(), group.forward_frozen(&indices, &offsets, None).unwrap());
         assert_ne!(after.concat(), wanted);
-        assert_eq!(joint.counters().unwrap().accesses, 9);
-        assert_eq!(joint.counters().unwrap().bus_bytes(), 2 * 9 * 4 * 4);
-        // A table of another kind is a group of its own, and does not change the others.
-        let alone = trained(tables([Setting::FP32, ROBE, Setting::FP32], 7));
-        let beside = trained(tables([CACHED, ROBE, Setting::FP32], 7));
-        assert_eq!(alone, beside);
-        assert_ne!(alone[0][1], after[1], "one table to an array, and three");
+        let (counters, _) = joint.counters().unwrap();
+        assert_eq!((counters.accesses, counters.bus_bytes()), (9, 2 * 9 * 4 * 4));
     }
 }

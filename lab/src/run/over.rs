@@ -1,10 +1,9 @@
-//! Steps and tests over ranks. A batch has as many parts as there are virtual shards. The dense part runs each part by itself, and sums over parts are
+//! Steps over ranks. A batch has as many parts as there are virtual shards. The dense part runs each part by itself, and sums over parts are
 //! a binary tree, so the number of ranks changes no bit.
 
-use super::{Model, shaped, summed};
+use super::{Model, summed};
 use crate::ranks::Ranks;
-use crate::tables::Tables;
-use crate::task::{Bags, Batch, Target};
+use crate::task::{Bags, Batch};
 use candle_core::Tensor;
 use hotrow::{Error, Pooling};
 use std::ops::Range;
@@ -13,10 +12,10 @@ impl Model<'_, '_> {
     /// As `step`, with this rank's parts of the next batch. The loss is that of the whole batch.
     pub(super) fn step_over(&mut self, ranks: Ranks<'_>) -> anyhow::Result<(f64, usize)> {
         let (epoch, samples) = self.next_samples();
-        let (task, seed, about) = (self.task, self.identity.seed, self.task.about());
+        let (task, seed, about) = (self.task, self.seed, self.task.about());
         let part = |part: Range<usize>| task.train_batch(&samples[part], seed, epoch);
         let parts: Vec<Batch> = ranks.parts(samples.len()).map(part).collect();
-        let outputs = self.outputs(&parts, |tables, bags| tables.forward(bags))?;
+        let outputs = self.outputs(&parts)?;
         let vars = self.dense.vars();
         let mut of_tables = vec![Vec::new(); about.tables.len()];
         let mut sums = Vec::with_capacity(parts.len());
@@ -51,40 +50,12 @@ impl Model<'_, '_> {
         Ok((loss, samples.len()))
     }
 
-    /// The logits of test samples, of which `whole` is the batch. Each rank computes those of its parts.
-    pub(super) fn logits_over(
-        &mut self,
-        ranks: Ranks<'_>,
-        samples: Range<usize>,
-        whole: &Batch,
-    ) -> anyhow::Result<Vec<f32>> {
-        let about = self.task.about();
-        let test = |part: Range<usize>| self.task.test_batch(samples.start + part.start..samples.start + part.end);
-        let parts: Vec<Batch> = ranks.parts(samples.len()).map(test).collect();
-        let mut logits = Vec::new();
-        for (part, outputs) in parts.iter().zip(self.outputs(&parts, |tables, bags| tables.forward_frozen(bags))?) {
-            if part.samples > 0 {
-                let embedded = shaped(&about.tables, outputs, Tensor::from_vec)?;
-                logits.extend(self.dense.logits(&embedded, part)?.flatten_all()?.to_vec1::<f32>()?);
-            }
-        }
-        let width = match about.target {
-            Target::Classes(classes) => classes,
-            Target::Binary => whole.labels.len() / samples.len().max(1),
-        };
-        Ok(ranks.gather(&logits, |part| part.len() * width, samples.len())?)
-    }
-
     /// Looks up the bags of several parts together, and returns the outputs of each part, table by table.
-    fn outputs(
-        &mut self,
-        parts: &[Batch],
-        look_up: impl FnOnce(&mut Tables<'_>, &[Bags]) -> Result<Vec<Vec<f32>>, Error>,
-    ) -> Result<Vec<Vec<Vec<f32>>>, Error> {
+    fn outputs(&mut self, parts: &[Batch]) -> Result<Vec<Vec<Vec<f32>>>, Error> {
         let specs = &self.task.about().tables;
         let joined = |table| Bags::joined(parts.iter().map(|part| &part.bags[table]));
         let bags: Vec<Bags> = (0..specs.len()).map(joined).collect();
-        let outputs = look_up(&mut self.tables, &bags)?;
+        let outputs = self.tables.forward(&bags)?;
         let mut rests: Vec<&[f32]> = outputs.iter().map(Vec::as_slice).collect();
         let of = |part: &Batch| {
             let tables = specs.iter().zip(&part.bags).zip(&mut rests);

@@ -5,7 +5,7 @@
 //! `readmission` predicts whether a patient returns to hospital, from 39 categorical fields with a vector each. The vectors side by side go
 //! into an MLP; the dot products of all pairs are added to its logit (`DeepFM`, Guo 2017).
 
-use super::args::{TaskArgs, folder, labels};
+use super::{TaskArgs, folder, labels};
 use crate::dense::{Fresh, Mlp};
 use crate::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
 use anyhow::{Context as _, ensure};
@@ -117,11 +117,10 @@ fn of_patients(ids: &[u32], labels: Vec<u8>, dim: u32) -> anyhow::Result<BagTask
     // A fifth of the patients (the data's README, 7).
     let is_test = |&at: &u32| fmix32(ids[at as usize * (1 + FIELDS)]).is_multiple_of(5);
     let (test, train): (Vec<_>, Vec<_>) = (0..labels.len() as u32).partition(is_test);
+    let (trained, tested) = (train.len(), test.len());
     ensure!(
-        !train.is_empty() && !test.is_empty(),
-        "{FIELDS_FILE}: wanted patients to train and to test, found {} and {} encounters",
-        train.len(),
-        test.len()
+        trained > 0 && tested > 0,
+        "{FIELDS_FILE}: wanted patients of both sets, found {trained} and {tested} encounters"
     );
     let mut numbers = HashMap::new();
     let rows = bags().flat_map(|bag| &bag[1..]).map(|&id| {
@@ -129,7 +128,6 @@ fn of_patients(ids: &[u32], labels: Vec<u8>, dim: u32) -> anyhow::Result<BagTask
         *numbers.entry(id).or_insert(next)
     });
     let rows: Vec<u32> = rows.collect();
-    let (trained, tested) = (train.len(), test.len());
     let about = About {
         name: "readmission",
         source: format!(
@@ -197,15 +195,5 @@ mod tests {
         assert_eq!(batch.bags[0].indices[..39], (0..39).collect::<Vec<u32>>());
         assert_eq!(batch.bags[0].indices[39 + 38], 39);
         assert_eq!(task.train_batch(&[0], 0, 0).bags[0].indices[38], 39, "the same value, the same row");
-    }
-
-    #[test]
-    fn pairs_by_hand() {
-        // Three fields of two floats: (1, 2), (3, 4), (-1, 0).
-        let fields = Tensor::new(&[[1f32, 2.0, 3.0, 4.0, -1.0, 0.0]], &Device::Cpu).unwrap();
-        let one = Tensor::eye(2, DType::F32, &Device::Cpu).unwrap();
-        let found = pairs(&fields, &Tensor::cat(&[&one; 3], 0).unwrap()).unwrap();
-        // 11, -1 and -3.
-        assert_eq!(found.to_vec2::<f32>().unwrap(), [[7.0]]);
     }
 }

@@ -56,11 +56,8 @@ impl TryFrom<toml::Value> for Cardinalities {
     type Error = String;
 
     fn try_from(value: toml::Value) -> Result<Self, String> {
-        match value {
-            toml::Value::String(text) => text.parse(),
-            toml::Value::Array(rows) => rows.iter().map(ToString::to_string).collect::<Vec<_>>().join(",").parse(),
-            other => other.to_string().parse(),
-        }
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        text.trim_matches(['[', ']']).parse()
     }
 }
 

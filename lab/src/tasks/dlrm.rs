@@ -4,9 +4,8 @@
 mod criteo;
 mod model;
 mod planted;
-mod sample;
 
-use super::args::TaskArgs;
+use super::TaskArgs;
 use super::cardinalities::Cardinalities;
 use crate::metrics::Score;
 use crate::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
@@ -14,7 +13,6 @@ use candle_core::Result;
 use hotrow::{Init, Pooling};
 use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use model::Model;
-use sample::Sample;
 use std::ops::Range;
 
 const DIM: u32 = 16;
@@ -24,6 +22,26 @@ pub(super) const HYPER: Hyper = Hyper::adagrad(128, 0.02);
 const TRAIN: usize = 150_000;
 const TEST: usize = 30_000;
 
+/// A line of a click log in memory, from a file or generated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sample {
+    dense: [f32; CRITEO_COUNTS],
+    /// The row of each table.
+    rows: [u32; CRITEO_CATEGORIES],
+    label: bool,
+}
+
+impl Sample {
+    fn new(counts: [Option<i64>; CRITEO_COUNTS], rows: [u32; CRITEO_CATEGORIES], label: bool) -> Self {
+        Self { dense: counts.map(dense_value), rows, label }
+    }
+}
+
+/// ln(1 + count) as in DLRM; missing and negative counts are 0.
+fn dense_value(count: Option<i64>) -> f32 {
+    (count.unwrap_or(0).max(0) as f64).ln_1p() as f32
+}
+
 #[derive(Debug)]
 pub(crate) struct Dlrm {
     about: About,
@@ -31,43 +49,35 @@ pub(crate) struct Dlrm {
     test: Vec<Sample>,
 }
 
+/// The source of samples, those to train and to test, and the bounds of the loss if they are known.
+type Data = (String, [Vec<Sample>; 2], Option<[f64; 2]>);
+
+/// The generated set with these numbers of training and test samples.
+fn generated(cardinalities: &Cardinalities, [train, test]: [usize; 2], seed: u64) -> anyhow::Result<Data> {
+    let set = planted::generate(&cardinalities.rows, train, test, seed)?;
+    let (entropy, blind, Score { loss, auc, .. }) = (set.entropy(), set.blind_loss(), set.score());
+    let source = format!(
+        "generated click log of Criteo's shape, seed {seed}; best reachable log-loss {entropy:.4} ({loss:.4} on the labels drawn), \
+         AUC {:.4}; with no features at all: {blind:.4}",
+        auc.unwrap_or(f64::NAN)
+    );
+    Ok((source, [set.train, set.test], Some([blind, entropy])))
+}
+
 impl Dlrm {
     pub(crate) fn open(args: &TaskArgs, seed: u64) -> anyhow::Result<Self> {
         let cardinalities = args.cardinalities.clone().unwrap_or_default();
-        let dim = args.dim().unwrap_or(DIM);
-        if let Some(path) = &args.criteo {
-            let samples = criteo::read(path, &cardinalities.rows, args.limit())?;
-            let source = format!("{}: Criteo's click log", path.display());
-            return Ok(Self::new(&source, samples, &cardinalities, dim, None));
-        }
-        let train = args.limit().map_or(TRAIN, |limit| limit.max(TRAIN));
-        Self::generated(&cardinalities, dim, [train, TEST], seed)
+        let data = match &args.criteo {
+            Some(path) => {
+                let samples = criteo::read(path, &cardinalities.rows, args.limit())?;
+                (format!("{}: Criteo's click log", path.display()), samples, None)
+            }
+            None => generated(&cardinalities, [args.limit().map_or(TRAIN, |limit| limit.max(TRAIN)), TEST], seed)?,
+        };
+        Ok(Self::new(data, &cardinalities, args.dim().unwrap_or(DIM)))
     }
 
-    /// The generated set with these numbers of training and test samples.
-    fn generated(
-        cardinalities: &Cardinalities,
-        dim: u32,
-        [train, test]: [usize; 2],
-        seed: u64,
-    ) -> anyhow::Result<Self> {
-        let set = planted::generate(&cardinalities.rows, train, test, seed)?;
-        let (entropy, blind, Score { loss, auc, .. }) = (set.entropy(), set.blind_loss(), set.score());
-        let source = format!(
-            "generated click log of Criteo's shape, seed {seed}; best reachable log-loss {entropy:.4} ({loss:.4} on the labels \
-             drawn), AUC {:.4}; with no features at all: {blind:.4}",
-            auc.unwrap_or(f64::NAN)
-        );
-        Ok(Self::new(&source, [set.train, set.test], cardinalities, dim, Some([blind, entropy])))
-    }
-
-    fn new(
-        source: &str,
-        [train, test]: [Vec<Sample>; 2],
-        cardinalities: &Cardinalities,
-        dim: u32,
-        bounds: Option<[f64; 2]>,
-    ) -> Self {
+    fn new((source, [train, test], bounds): Data, cardinalities: &Cardinalities, dim: u32) -> Self {
         let table = |(table, &rows): (usize, &u32)| {
             // As in DLRM, first values are wider for tables of fewer rows.
             let limit = 1.0 / (rows as f32).sqrt();
@@ -121,39 +131,9 @@ impl Task for Dlrm {
     }
 }
 
+/// A small set of generated clicks.
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::checkpoints::Keep;
-    use crate::run::{self, End, RunOptions};
-    use crate::runs::fingerprint;
-    use crate::setting::Setting;
-    use crate::tables::Device;
-
-    fn set([train, test]: [usize; 2], seed: u64) -> Dlrm {
-        Dlrm::generated(&"300".parse().unwrap(), 8, [train, test], seed).unwrap()
-    }
-
-    #[test]
-    fn other_data_of_the_same_size_have_another_fingerprint() {
-        let of = |seed| fingerprint(&set([1500, 500], seed));
-        assert_eq!((of(1).len(), of(1)), (8, of(1)));
-        assert_ne!(of(1), of(2));
-    }
-
-    #[test]
-    fn a_short_run_learns_but_not_more_than_there_is() {
-        let task = set([8000, 4000], 1);
-        let choice = vec![Setting::FP32; task.about.tables.len()];
-        let [blind, best] = task.about.bounds.unwrap();
-        let trained = |end| {
-            let options = RunOptions { hyper: Hyper { batch: 64, ..HYPER }, end, limit: None, device: Device::Cpu };
-            run::run(&task, &choice, 1, &options, &Keep::default(), &|_| {}, None).unwrap()
-        };
-        let found = trained(End::Epochs(1));
-        assert!(found.loss < blind - 0.2 * (blind - best) && found.loss > best, "{found:?}, {blind}, {best}");
-        assert!(found.auc.unwrap() > 0.6, "{found:?}");
-        // Without training the loss does not fall so far.
-        assert!(trained(End::Steps(1)).loss > blind - 0.2 * (blind - best));
-    }
+pub(crate) fn small(samples: [usize; 2], seed: u64) -> Dlrm {
+    let cardinalities = "300".parse().unwrap();
+    Dlrm::new(generated(&cardinalities, samples, seed).unwrap(), &cardinalities, 8)
 }

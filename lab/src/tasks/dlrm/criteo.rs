@@ -1,7 +1,7 @@
 //! Turns the lines of Criteo's click logs into samples.
 
-use super::sample::Sample;
-use anyhow::{Context as _, ensure};
+use super::Sample;
+use anyhow::ensure;
 use hotrow::hash::fmix32;
 use hotrow_cli::trace::{CRITEO_CATEGORIES, CriteoFile};
 use std::collections::HashMap;
@@ -33,13 +33,7 @@ pub(super) fn read(
          or the wrong one, get it again"
     );
     let train = (lines - test).min(limit.unwrap_or(usize::MAX));
-    let short = || {
-        let (all, bytes) = (train + test, size_of::<Sample>());
-        format!("{name}: wanted memory for {all} samples of {bytes} bytes, found too little; take fewer with --limit N")
-    };
     let [mut trained, mut tested] = [const { Vec::new() }; 2];
-    trained.try_reserve_exact(train).with_context(short)?;
-    tested.try_reserve_exact(test).with_context(short)?;
     let mut tables = rows.map(|rows| Rows { rows, numbered: HashMap::new() });
     let mut file = CriteoFile::open(path)?;
     for number in 0.. {
@@ -87,19 +81,10 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::path::PathBuf;
-    use tempfile::TempDir;
 
     /// A line with `count` as its first count and `category` as its first and last category.
     fn line(label: &str, count: &str, category: &str) -> String {
         format!("{label}\t{count}{}\t{category}{}\t{category}\n", "\t7".repeat(12), "\t".repeat(24))
-    }
-
-    fn write(dir: &TempDir, content: &str) -> PathBuf {
-        let path = dir.path().join("day.txt");
-        fs::write(&path, content).unwrap();
-        path
     }
 
     const ROWS: [u32; CRITEO_CATEGORIES] = {
@@ -110,8 +95,11 @@ mod tests {
 
     #[test]
     fn lines_become_samples() {
-        let dir = TempDir::new().unwrap();
-        let whole = |text: &str, limit| read(&write(&dir, text), &ROWS, limit).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let whole = |text: &str, limit| {
+            std::fs::write(folder.path().join("day.txt"), text).unwrap();
+            read(&folder.path().join("day.txt"), &ROWS, limit).unwrap()
+        };
         let text: String =
             (0..15).map(|i| line(&(i % 2).to_string(), &(i - 1).to_string(), &format!("{i:x}"))).collect();
         for text in [text.clone(), text.replace('\n', "\r\n"), text.trim_end().to_owned()] {

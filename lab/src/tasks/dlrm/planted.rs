@@ -7,7 +7,7 @@
 //!
 //! Weights and vectors of a row are a function of seed, table and row. Nothing is stored, however large the tables are.
 
-use super::sample::{Sample, dense_value};
+use super::{Sample, dense_value};
 use crate::metrics::{Score, Scorer};
 use crate::task::{Batch, Target};
 use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
@@ -214,22 +214,5 @@ mod tests {
             assert!(found - entropy > 4.0 * error, "logits times {wrong}: {found} {entropy} {error}");
             set.logits = right;
         }
-    }
-
-    #[test]
-    fn the_model_is_every_pair() {
-        let plant = Plant::new(9);
-        let (rows, counts) = ([1; CRITEO_CATEGORIES], [Some(2); CRITEO_COUNTS]);
-        let of = |table| feature(9, table, 1).map(|v| v * strength(table));
-        let mut features: Vec<Feature> = (0..CRITEO_CATEGORIES).map(of).collect();
-        let value = 3f64.ln() / (CRITEO_COUNTS as f64).sqrt();
-        features.push(std::array::from_fn(|e| value * plant.counts.iter().map(|feature| feature[e]).sum::<f64>()));
-        let mut products = 0.0;
-        for (i, a) in features.iter().enumerate() {
-            products += features[..i].iter().map(|b| (1..=LATENT).map(|e| a[e] * b[e]).sum::<f64>()).sum::<f64>();
-        }
-        let [weight, product] = plant.parts(&rows, &counts);
-        assert!((weight - features.iter().map(|feature| feature[0]).sum::<f64>()).abs() < 1e-5);
-        assert!((product - products).abs() < 1e-5, "{product} {products}");
     }
 }
