@@ -2,8 +2,7 @@
 //! half-normal) or 2 times (Zipf). The paper does not say whether the scale of a distribution grows with the rows, whether indices count, or
 //! whether a batch or an epoch is meant; all are shown, with nothing pinned.
 
-use hotrow::Error;
-use hotrow::scars::Skew;
+use hotrow::scars::{Formula, Skew};
 use hotrow_cli::report::{self, Record, Setting, Unit};
 use serde::Deserialize;
 
@@ -18,46 +17,38 @@ pub(crate) struct Growth {
     words: f64,
 }
 
-/// A distribution: its name, the bound that is claimed, and the skew of so many rows by a scale.
-type Law = (&'static str, f64, fn(u64, f64) -> Result<Skew, Error>);
-const LAWS: [Law; 3] = [
-    ("exponential", 1.5, Skew::exponential),
-    ("half-normal", 1.5, Skew::half_normal),
-    ("Zipf, s = 1", 2.0, |rows, _| Skew::zipf(rows, 1.0)),
+/// A distribution: its name, the bound that is claimed, its formula with a scale, and whether the scale grows with the rows.
+type Law = (&'static str, f64, fn(f64) -> Formula, bool);
+const LAWS: [Law; 5] = [
+    ("exponential, scale held", 1.5, Formula::Exponential, false),
+    ("exponential, scale grown too", 1.5, Formula::Exponential, true),
+    ("half-normal, scale held", 1.5, Formula::HalfNormal, false),
+    ("half-normal, scale grown too", 1.5, Formula::HalfNormal, true),
+    ("Zipf, s = 1", 2.0, |_| Formula::Zipf(1.0), false),
 ];
 
 impl Growth {
-    /// A table with a line for each distribution whose scale is held, or grows too.
+    /// A table with a line for each distribution. Scales are a hundredth of the rows.
     pub(crate) fn table(&self) -> anyhow::Result<String> {
         let Self { times, rows, lookups, words } = *self;
-        let lines = ["distribution", "claimed below", "holds"];
-        let table = report::table(&self.records()?, &lines, "what").unwrap_or_default();
+        let (scale, large, mut records) = (rows as f64 / 100.0, (rows as f64 * times).round() as u64, Vec::new());
+        for (name, claimed, law, grows) in LAWS {
+            let after = Skew::of(law(if grows { scale * times } else { scale }), large)?;
+            let [before, after] = [(Skew::of(law(scale), rows)?, lookups), (after, lookups * times)]
+                .map(|(skew, lookups)| [skew.distinct(lookups, 0), lookups + words * skew.distinct(lookups, 0)]);
+            let holds = if after[0] / before[0] < claimed { "yes" } else { "no" };
+            let setting = Setting::default().with("distribution", name).with("claimed below", claimed);
+            let setting = setting.with("holds", holds);
+            for (at, what) in ["rows", "and indices"].into_iter().enumerate() {
+                // As scores they are shown with their digits. An epoch of as many lookups has fewer batches.
+                let grown = after[at] / before[at];
+                records.push(Record::new(format!("batch: {what}"), "growth", &setting, grown, Unit::Score));
+                records.push(Record::new(format!("epoch: {what}"), "growth", &setting, grown / times, Unit::Score));
+            }
+        }
+        let table = report::table(&records, &["distribution", "claimed below", "holds"], "what").unwrap_or_default();
         Ok(format!(
             "From {rows} rows and {lookups} lookups to {times} times as many; a row is {words} words\n\n{table}"
         ))
-    }
-
-    fn records(&self) -> anyhow::Result<Vec<Record>> {
-        let Self { times, rows, lookups, words } = *self;
-        let (scale, mut records) = ((rows as f64 / 100.0).max(1.0), Vec::new());
-        for (name, claimed, skew) in LAWS {
-            for (how, stretch) in
-                [("held", 1.0), ("grown too", times)].into_iter().take(if claimed < 2.0 { 2 } else { 1 })
-            {
-                let skews = [skew(rows, scale)?, skew((rows as f64 * times).round() as u64, scale * stretch)?];
-                let [before, after] = [(&skews[0], lookups), (&skews[1], lookups * times)]
-                    .map(|(skew, lookups)| [skew.distinct(lookups, 0), lookups + words * skew.distinct(lookups, 0)]);
-                let setting = Setting::default().with("distribution", format!("{name}, scale {scale:.0} {how}"));
-                let setting = setting.with("claimed below", claimed);
-                let setting = setting.with("holds", if after[0] / before[0] < claimed { "yes" } else { "no" });
-                for (at, what) in ["rows", "and indices"].into_iter().enumerate() {
-                    // As scores they are shown with their digits. An epoch of as many lookups has fewer batches.
-                    let grown = after[at] / before[at];
-                    records.push(Record::new(format!("batch: {what}"), "growth", &setting, grown, Unit::Score));
-                    records.push(Record::new(format!("epoch: {what}"), "growth", &setting, grown / times, Unit::Score));
-                }
-            }
-        }
-        Ok(records)
     }
 }

@@ -206,7 +206,7 @@ impl<'a> Lab<'a> {
         best: Option<f64>,
         progress: &Progress,
     ) -> anyhow::Result<Result<Outcome, String>> {
-        let identity = self.identity(setup, seed);
+        let identity = self.identity(setup, seed, best);
         let hash = crc32fast::hash(identity.to_string().as_bytes());
         let name = format!("{}-{hash:08x}.json", run_name(&setup.label(), seed));
         let file = self.folder.as_ref().map(|folder| folder.join("runs").join(name));
@@ -245,7 +245,7 @@ impl<'a> Lab<'a> {
     }
 
     /// Everything that a run's result depends on.
-    fn identity(&self, setup: &Setup, seed: u64) -> Value {
+    fn identity(&self, setup: &Setup, seed: u64, best: Option<f64>) -> Value {
         let about = self.task.about();
         let dims: Vec<u32> = about.tables.iter().map(|table| table.dim).collect();
         json!({
@@ -257,7 +257,8 @@ impl<'a> Lab<'a> {
             "backend": if self.device.is_none() { "cpu" } else { "gpu" },
             "end": self.experiment.end,
             "goal": self.experiment.goal,
-            "steps": self.options(setup, Some(0.0)).steps(&*self.task),
+            "best": best,
+            "steps": self.options(setup, best).steps(&*self.task),
             "seed": seed,
             "setup": setup,
         })
