@@ -265,7 +265,7 @@ mod tests {
         let of_file = &Experiment::read(text).unwrap()["a"];
         assert_eq!(of_words.setups(None).unwrap(), of_file.setups(None).unwrap());
         assert_eq!((setups(&of_words).len(), format!("{:?}", of_words.goal)), (5, format!("{:?}", of_file.goal)));
-        assert_eq!(setups(&words("").unwrap()).len(), 11, "what is compared without settings");
+        assert_eq!(setups(&words("").unwrap()).len(), 12, "what is compared without settings");
         // Each line of the file has words and the labels of the setups that they make.
         for line in include_str!("../tests/labels.txt").lines().filter(|line| !line.starts_with('#')) {
             let (line, labels) = line.split_once(" => ").unwrap();

@@ -150,7 +150,7 @@ impl Cell {
     pub(crate) fn figure(&self, what: &str) -> Option<Interval> {
         let (_, _, of) = FIGURES.iter().find(|(known, ..)| *known == what)?;
         let values: Vec<f64> = self.runs.iter().filter_map(of).collect();
-        Interval::of(&values).filter(|_| what != STEPS_TO_GOAL || values.len() == self.runs.len())
+        Interval::of(&values).filter(|_| what != STEPS_TO_GOAL || values.len() == self.runs.len() + self.failed)
     }
 
     fn mean(&self, what: &str) -> Option<f64> {
@@ -302,7 +302,7 @@ mod tests {
     fn a_goal_counts_steps_of_the_first() {
         let with = |text: &str| cells(&done(0.0), Some((toml::from_str(text).unwrap(), 10)));
         let means = |cells: &[Cell], what: &str| cells.iter().map(|cell| cell.mean(what)).collect::<Vec<_>>();
-        assert_eq!(means(&with("goal = 'loss'"), STEPS_TO_GOAL), [Some(10.0); 3], "the first is best at once");
+        assert_eq!(means(&with("goal = 'loss'"), STEPS_TO_GOAL), [Some(10.0), Some(10.0), None], "one failed");
         assert_eq!(means(&with("goal = 'loss'\nat = 0.9"), STEPS_TO_GOAL), [None; 3], "some seeds do not reach it");
         assert_eq!(means(&with("goal = 'loss'\nat = 0.9"), "reached")[1], Some(1.0 / 3.0));
         let records = records("tiny", &with("goal = 'loss'"));

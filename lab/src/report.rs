@@ -106,7 +106,7 @@ impl ChartOf {
         }
         let style = |record: &Record| Style {
             colour: colours.iter().position(|known| *known == colour(record)).unwrap_or(0),
-            dashed: record.is("rounding", "nearest"),
+            dashed: line(record).contains("nearest"),
             markers: !self.no_markers,
         };
         let x = |record: &Record| {

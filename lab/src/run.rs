@@ -673,7 +673,7 @@ mod tests {
         assert_eq!(whole.curve.iter().map(|&(step, _)| step).collect::<Vec<_>>(), [5, 10, 15, 20, 25, 30, 35, 40]);
         assert_eq!(whole.curve[7].1, whole.loss);
         // The step that reached the goal is the last, but for the least.
-        assert_eq!(to(whole.curve[3].1, 40).curve, whole.curve[..4]);
-        assert_eq!((to(f64::INFINITY, 40).steps, to(whole.curve[3].1, 15).steps), (10, 15));
+        assert_eq!(to(whole.curve[2].1, 40).curve, whole.curve[..3]);
+        assert_eq!((to(f64::INFINITY, 40).steps, to(f64::NEG_INFINITY, 15).steps), (10, 15));
     }
 }

@@ -342,7 +342,7 @@ fn table_seed(seed: u64, table: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision};
+    use hotrow::{Init, OptimizerKind, Policy, Pooling};
 
     fn specs() -> Vec<TableSpec> {
         let table = |name: &str, rows, low| TableSpec {
