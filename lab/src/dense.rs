@@ -1,7 +1,7 @@
 //! The part of a model above its tables, with candle's tensors on the CPU in FP32.
 
 use crate::task::{Batch, Dense, Target};
-use candle_core::{D, DType, Device, Result, Tensor, Var, backprop::GradStore};
+use candle_core::{D, DType, Device, Result, Tensor, Var};
 use hotrow::Init;
 use hotrow::hash::fmix32;
 
@@ -90,11 +90,6 @@ impl Dense for Mlp {
     }
 }
 
-/// The gradient of each variable, where it has one.
-pub(crate) fn of_vars(vars: &[&Var], gradients: &GradStore) -> Vec<Option<Tensor>> {
-    vars.iter().map(|var| gradients.get(var).cloned()).collect()
-}
-
 /// AdaGrad for the dense part, by the rule of the tables (SPEC 3).
 #[derive(Debug)]
 pub(crate) struct AdaGrad {
@@ -155,7 +150,7 @@ mod tests {
         // The gradient of x^2 / 2 is x: first 1 and -2, then the updated values.
         for wanted in [[0.5, -1.5], [0.5 - 0.25 / 1.25f32.sqrt(), -1.5 + 0.75 / 6.25f32.sqrt()]] {
             let gradients = (var.sqr().unwrap().sum_all().unwrap() * 0.5).unwrap().backward().unwrap();
-            optimizer.step(&[&var], &of_vars(&[&var], &gradients), 1.0).unwrap();
+            optimizer.step(&[&var], &[gradients.get(&var).cloned()], 1.0).unwrap();
             let found: Vec<f32> = var.to_vec1().unwrap();
             assert!(found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-6), "{found:?}");
         }

@@ -23,13 +23,25 @@ fn losses(path: &Path) -> Vec<(String, Value, f64)> {
     runs.map(|run| (run["tables"].to_string(), run["seed"].clone(), run["outcome"]["loss"].as_f64().unwrap())).collect()
 }
 
-const TRAIN: &str = "train task=dlrm cardinalities=2000 precision=int8 cache-percent=5 decay=false batch=64 --seeds 2";
+/// A click log in which the first category decides about a click.
+fn log(lines: u32) -> String {
+    let line = |i: u32| {
+        let category = i.wrapping_mul(2_654_435_761) >> 30;
+        format!("{}\t{i}{}\t{category:08x}{}\n", category / 3, "\t".repeat(12), "\tab".repeat(25))
+    };
+    (0..lines).map(line).collect()
+}
 
 #[test]
 fn runs_are_kept_resumed_and_compared() {
     let folder = tempfile::tempdir().unwrap();
-    let (out, json) = (folder.path().join("out"), folder.path().join("found.json"));
-    let train = |more: &str| lab(&format!("{TRAIN} {more} --json {}", json.display()), 0).0;
+    let [out, json, clicks] = ["out", "found.json", "clicks"].map(|name| folder.path().join(name));
+    fs::write(&clicks, log(2100)).unwrap();
+    let task = format!(
+        "train criteo={} cardinalities=2000 precision=int8 cache-percent=5 decay=false batch=64",
+        clicks.display()
+    );
+    let train = |more: &str| lab(&format!("{task} --seeds 2 {more} --json {}", json.display()), 0).0;
     let at = out.display();
     let shown = train(&format!("steps=12 --out {at} --checkpoint-every 5"));
     for wanted in ["| fp32 ", "| int8 stochastic, 5 % lfu ", "generated click log", "% of the way from the base rate's"]
@@ -51,7 +63,7 @@ fn runs_are_kept_resumed_and_compared() {
     train("steps=20");
     assert_eq!(losses(&json), resumed);
     assert_ne!(resumed, short);
-    let (_, stderr) = lab(&format!("{TRAIN} steps=20 loss-scale=static:1e30"), 1);
+    let (_, stderr) = lab(&format!("{task} --seeds 2 steps=20 loss-scale=static:1e30"), 1);
     assert!(stderr.contains("4 of 4 runs failed") && stderr.contains("a step that does not overflow"), "{stderr}");
 }
 
@@ -61,7 +73,12 @@ fn a_file_is_run_and_drawn() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/robe.toml");
     let line = format!("run {} --only dlrm --seeds 1 --steps 10 --out {}", file.display(), folder.path().display());
     let (stdout, _) = lab(&line, 0);
-    for wanted in ["# robe, dlrm", "| robe 1000x, chunks of 16 ", "To the best test of the first setting"] {
+    for wanted in [
+        "# robe, dlrm",
+        "| robe 1000x, chunks of 16 ",
+        "To the best test of the first setting",
+        "% of the way from the base rate's",
+    ] {
         assert!(stdout.contains(wanted), "{wanted}: {stdout}");
     }
     for name in ["until", "tests"] {

@@ -103,7 +103,6 @@ mod tests {
         assert_eq!("1/100".parse(), Ok(default));
         assert_eq!("1/1".parse::<Cardinalities>().unwrap().rows, *KAGGLE);
         assert_eq!("500".parse::<Cardinalities>().unwrap().rows[..6], [500, 500, 500, 500, 306, 24]);
-        let list = ["7"; TABLES].join(", ");
-        assert_eq!(list.parse::<Cardinalities>().unwrap().rows, [7; TABLES]);
+        assert_eq!(["7"; TABLES].join(", ").parse::<Cardinalities>().unwrap().rows, [7; TABLES]);
     }
 }
