@@ -116,7 +116,7 @@ impl ChartOf {
         };
         let mut chart = Chart::new(&self.x, &self.y_label);
         chart.lines(&chosen, LINE, x, style);
-        chart.series.retain(|series| series.points.len() >= self.least);
+        chart.series.retain(|series| series.points.len().min(places.len()) >= self.least);
         if self.places {
             chart.x_names = places.iter().map(|&place| Value::from(place).to_string()).collect();
             let middle = (chart.series.len() as f64 - 1.0) / 2.0;
