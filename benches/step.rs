@@ -89,7 +89,7 @@ fn on_gpu(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Steps as in `hotrow-lab train`, with 256 texts of 85 words. Many runs work side by side, each on one thread.
+/// Steps as in `hotrow train`, with 256 texts of 85 words. Many runs work side by side, each on one thread.
 fn on_one_thread(criterion: &mut Criterion) {
     const ROWS: u32 = 70_000;
     const BAGS: u32 = 256;
