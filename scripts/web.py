@@ -101,52 +101,43 @@ class Browser:
 
 
 NUMBER = (int, float)
-SHAPE = {"schema": str, "crate": str, "date": str, "agent": str, "adapter": dict, "self_test": dict, "figures": list}
-ADAPTER = dict.fromkeys(["name", "vendor", "architecture", "device", "description", "backend"], str) | {"subgroups": bool, "timestamps": bool}
-FIGURE = {
-    "measure": str,
-    "precision": (str, type(None)),
-    "dim": (int, type(None)),
-    "rows": int,
-    "hit_rate": (*NUMBER, type(None)),
-    "seconds": NUMBER,
-    "bytes": int,
-    "rounds": int,
-}
+SHAPE = {"schema": int, "command": str, "version": str, "date": str, "adapter": dict, "machines": list, "self_test": dict, "records": list}
+MACHINE = dict.fromkeys(["adapter", "backend", "driver", "timing"], str) | {"software": bool, "binding_bytes": int, "threads": int}
+RECORD = {"what": str, "shape": str, "setting": dict, "value": NUMBER, "unit": str}
 
 
 def wrong(file):
-    """What of the schema hotrow-web/1 a file breaks."""
+    """What of a report's schema a file breaks."""
 
     def fields(what, found, shape):
         bad = [name for name, kind in shape.items() if name not in found or not isinstance(found[name], kind)]
         return [f"{what}: wanted another {name}, found {found.get(name)!r}" for name in bad]
 
-    faults = fields("file", file, SHAPE) or fields("adapter", file["adapter"], ADAPTER)
+    faults = fields("file", file, SHAPE) or fields("machine", (file["machines"] or [{}])[0], MACHINE)
     if faults:
         return faults
-    if file["schema"] != "hotrow-web/1":
-        faults.append(f"schema: {file['schema']}")
+    if (file["schema"], file["command"]) != (2, "web page"):
+        faults.append(f"schema: {file['schema']} {file['command']}")
     if not isinstance(file["self_test"].get("cases"), int) or not 0 < file["self_test"]["cases"] == file["self_test"].get("passed"):
         faults.append(f"self_test: {file['self_test']}")
-    for number, figure in enumerate(file["figures"]):
-        bad = fields(f"figure {number}", figure, FIGURE)
-        if not bad and not (0 < figure["seconds"] < 60 and figure["bytes"] > 0 and 0 <= (figure["hit_rate"] or 0) <= 1):
-            bad = [f"figure {number}: {figure}"]
+    for number, record in enumerate(file["records"]):
+        bad = fields(f"record {number}", record, RECORD)
+        if not bad and not (0 < record["value"] and 0 <= record["setting"].get("hits", 0) <= 100):
+            bad = [f"record {number}: {record}"]
         faults += bad
-    found = {figure.get("measure") for figure in file["figures"]}
-    faults += [f"no figure of {wanted}" for wanted in ("forward", "step", "copy", "sort") if wanted not in found]
+    found = {record.get("what") for record in file["records"]}
+    faults += [f"no {wanted}" for wanted in ("forward", "forward logical", "step", "copy", "sort, 32 bits") if wanted not in found]
     return faults
 
 
 def check_of_the_check(file):
     """A check that cannot fail is none."""
     for spoil in (
-        lambda f: f.pop("agent"),
-        lambda f: f["figures"][0].pop("bytes"),
-        lambda f: f["figures"][0].update(seconds=0),
+        lambda f: f.pop("machines"),
+        lambda f: f["records"][0].pop("unit"),
+        lambda f: f["records"][0].update(value=0),
         lambda f: f["self_test"].update(passed=0),
-        lambda f: f.update(figures=[g for g in f["figures"] if g["measure"] != "sort"]),
+        lambda f: f.update(records=[record for record in f["records"] if record["shape"] != "sort"]),
     ):
         spoiled = json.loads(json.dumps(file))
         spoil(spoiled)
@@ -235,7 +226,7 @@ def drive(browser, url, picture):
             text = browser.ask(session, "document.getElementById('test')?.textContent")
             sys.exit("\n".join(f"web: {query}: {fault}" for fault in [*faults, text]))
         adapter = file["adapter"]
-        print(f"web: {adapter['name']}, subgroups {adapter['subgroups']}, timestamps {adapter['timestamps']}, {len(file['figures'])} figures")
+        print(f"web: {adapter['name']}, subgroups {adapter['subgroups']}, timestamps {adapter['timestamps']}, {len(file['records'])} figures")
         check_of_the_check(file)
         if "plain" in query and (adapter["subgroups"] or adapter["timestamps"]):
             sys.exit("web: a plain device has features")

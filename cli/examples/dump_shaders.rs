@@ -60,7 +60,7 @@ fn main() -> serde_json::Result<()> {
                 "constants": constants,
             })
         })
-        .chain(hotrow_cli::uvm::shaders().into_iter().chain([hotrow_cli::fill::SHADER]).map(
+        .chain([hotrow_cli::fill::SHADER].into_iter().map(
             |(name, wgsl)| json!({ "name": name, "variant": "", "wgsl": wgsl, "subgroups": false, "constants": {} }),
         ))
         .chain(shader::reader_modules().into_iter().map(|(variant, wgsl, text)| {

@@ -1,15 +1,14 @@
 //! `hotrow bench`: bandwidth against hit rate (Yang 2020, Figure 9); `bench suite` and `bench robe` measure kernels and shared tables, `bench
-//! dist` groups over ranks, `bench import` draws what other machines measured.
+//! dist` groups over ranks, `bench compare` sets what several machines measured side by side.
 
 mod common;
+pub(crate) mod compare;
 mod dist;
-pub(crate) mod import;
 mod robe;
 mod runners;
 mod shape;
 mod suite;
 mod sweep;
-mod uvm;
 
 use crate::failure::Failure;
 use crate::options::Options;
@@ -28,7 +27,7 @@ pub(crate) struct Args {
 enum Mode {
     Suite(suite::Args),
     Robe(robe::Args),
-    Import(import::Args),
+    Compare(compare::Args),
     Dist(dist::Args),
 }
 
@@ -37,7 +36,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         None => sweep::run(options, &args.sweep),
         Some(Mode::Suite(args)) => suite::run(options, args),
         Some(Mode::Robe(args)) => robe::run(options, args),
-        Some(Mode::Import(args)) => import::run(options, args),
+        Some(Mode::Compare(args)) => compare::run(options, args),
         Some(Mode::Dist(args)) => dist::run(options, args),
     }
 }

@@ -3,10 +3,10 @@
 use crate::failure::Failure;
 use crate::fused::{Change, Form, RowForm};
 use crate::names::value_name;
-use crate::object::Object;
 use crate::options::Options;
 use crate::output;
 use crate::progress::Progress;
+use crate::report::object::Object;
 use crate::tensors;
 use anyhow::Context as _;
 use clap::ValueEnum;

@@ -269,32 +269,6 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_back_with_their_codes() {
-        for form in [Form::Fused, Form::Tbe] {
-            for precision in INTEGERS {
-                let layout = RowLayout::new(16, precision, OptimizerKind::AdaGrad);
-                let row = RowForm::new(form, precision, 16).unwrap();
-                // FP16 holds both.
-                let made = record(&layout, 0.25, -3.5);
-                let (mut bytes, mut again) = (vec![0xff; row.bytes()], vec![u32::MAX; made.len()]);
-                let mut change = Change::default();
-                row.write(&layout, 0, &made, &mut bytes, &mut change).unwrap();
-                assert_eq!(change, Change::default());
-                let halves = [0x00, 0x34, 0x00, 0xc3];
-                match (form, precision) {
-                    (Form::Tbe, _) => assert_eq!(bytes[..4], halves),
-                    (Form::Fused, Precision::Int8) => assert_eq!(bytes[16..], [0, 0, 0x80, 0x3e, 0, 0, 0x60, 0xc0]),
-                    (Form::Fused, _) => assert_eq!(bytes[bytes.len() - 4..], halves),
-                }
-                row.read(&layout, 0, &bytes, &mut again).unwrap();
-                assert_eq!(again[..2], made[..2]);
-                assert_eq!(codes_of(&layout, &again), codes_of(&layout, &made));
-                assert!(again[2..layout.payload_half as usize / 2].iter().all(|&state| state == 0));
-            }
-        }
-    }
-
-    #[test]
     fn rounding_to_halves_is_counted_and_overflow_refused() {
         let layout = RowLayout::new(16, Precision::Int4, OptimizerKind::Sgd);
         let row = RowForm::new(Form::Fused, Precision::Int4, 16).unwrap();

@@ -4,10 +4,10 @@ use crate::export::Format;
 use crate::failure::Failure;
 use crate::fused::{Form, RowForm};
 use crate::names::{one_of, value_name};
-use crate::object::Object;
 use crate::options::{Options, whole};
 use crate::output;
 use crate::progress::Progress;
+use crate::report::object::Object;
 use crate::tensors::{Matrix, Tensors, listed};
 use anyhow::Context as _;
 use hotrow::{

@@ -1,9 +1,9 @@
 //! `hotrow info`: adapters, their limits, the kernels and memory paths they get with the reasons, and a self-test.
 
 use crate::failure::Failure;
-use crate::object::{Field, Object};
 use crate::options::{Backend, Options};
 use crate::output;
+use crate::report::object::{Field, Object};
 use crate::self_test::{self, Case};
 use anyhow::anyhow;
 use hotrow::{Caps, Context, LookupBody, RankBody, adapter, requirements, wgpu};

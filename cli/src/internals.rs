@@ -32,12 +32,12 @@ pub fn import(line: impl IntoIterator<Item = OsString>) -> Result<CpuGroup, Stri
     }
 }
 
-/// Reads what the measuring page saved, and composes text and charts of it. Returns the number of figures.
+/// Reads a report of `bench` or of the measuring page, and composes text and charts of it. Returns the number of figures.
 ///
 /// # Errors
 /// The message of the command.
-pub fn bench_import(bytes: &[u8]) -> Result<usize, String> {
-    bench::import::compose(bytes)
+pub fn bench_compare(bytes: &[u8]) -> Result<usize, String> {
+    bench::compare::compose(bytes)
 }
 
 /// Reads a distribution, and draws `lookups` rows of it. Returns the number of its rows and the rows drawn.

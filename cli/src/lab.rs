@@ -121,14 +121,6 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Seconds that a model gives for phases, and the stages with theirs.
-    #[must_use]
-    pub fn predicted(phases: &[(&'static str, f64)], stages: Vec<Stage>) -> Self {
-        let of = |seconds| Times::of(vec![seconds]);
-        let wall = of(phases.iter().map(|(_, seconds)| seconds).sum());
-        Self { phases: phases.iter().map(|&(phase, seconds)| (phase, of(seconds))).collect(), stages, wall, rounds: 1 }
-    }
-
     /// The times of a phase.
     #[must_use]
     pub fn phase(&self, name: &str) -> Option<Times> {

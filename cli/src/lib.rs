@@ -9,9 +9,9 @@ mod import;
 mod info;
 #[doc(hidden)]
 pub mod internals;
+mod kernel;
 pub mod lab;
 pub mod names;
-mod object;
 pub mod options;
 pub mod output;
 mod plan;

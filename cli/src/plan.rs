@@ -9,7 +9,7 @@ pub(crate) mod distribution;
 mod input;
 mod memory;
 mod report;
-mod robe;
+pub(crate) mod robe;
 mod spec;
 mod verify;
 

@@ -1,10 +1,12 @@
 //! Measurements as records of one figure each, and the tables, CSV and JSON made from them.
 
 pub mod goals;
+pub(crate) mod object;
 pub mod run;
 pub mod units;
 
 use crate::output;
+use object::Object;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::borrow::Cow;
@@ -30,6 +32,8 @@ pub enum Unit {
     Count,
     /// A number of things a second.
     PerSecond,
+    /// The length of a vector, or a product of two.
+    Length,
     /// A loss in nats, or a score from 0 to 1. Its spread is the 95 % interval of a mean.
     Score,
     /// A difference from another figure, in percent. Its spread is the 95 % interval of a mean.
@@ -49,6 +53,7 @@ impl Unit {
             Self::Times => format!("{value:.2} x"),
             Self::Count => Value::Number(value).to_string(),
             Self::PerSecond => format!("{}/s", units::count(value)),
+            Self::Length => units::short(value),
             Self::Score => format!("{value:.5}"),
             Self::Change => format!("{value:+.3}"),
         }
@@ -65,6 +70,7 @@ impl Unit {
             Self::Times => (1.0, "x"),
             Self::PerSecond => (1e-6, "million/s"),
             Self::Count => (1.0, "number"),
+            Self::Length => (1.0, "length"),
             Self::Score => (1.0, "nats, or of 1"),
             Self::Change => (1.0, "%"),
         }
@@ -348,35 +354,29 @@ fn ascending(keys: &mut [Vec<Value>]) {
     }
 }
 
-/// A record as a line of CSV.
-#[derive(serde::Serialize)]
-struct Line<'r> {
-    what: &'r str,
-    shape: &'r str,
-    setting: String,
-    value: f64,
-    unit: Unit,
-    lowest: Option<f64>,
-    highest: Option<f64>,
-    rounds: Option<usize>,
-}
-
-impl<'r> From<&'r Record> for Line<'r> {
-    fn from(Record { what, shape, setting, value, unit, spread }: &'r Record) -> Self {
+impl Record {
+    /// The record as a line of CSV, in which the setting is one column of `name=value`.
+    fn line(&self) -> Object {
         let exact = |(name, value): &(Cow<'_, str>, Value)| match value {
             Value::Number(number) => format!("{name}={number}"),
             Value::Text(text) => format!("{name}={text}"),
         };
-        let setting = setting.0.iter().map(exact).collect::<Vec<_>>().join("; ");
-        let [lowest, highest] = [|times: Times| times.lowest, |times: Times| times.highest].map(|of| spread.map(of));
-        let rounds = spread.map(|times| times.rounds);
-        Self { what, shape, setting, value: *value, unit: *unit, lowest, highest, rounds }
+        let (unit, times) = (serde_json::to_value(self.unit).unwrap_or_default(), self.spread.as_ref());
+        Object::default()
+            .with("what", self.what.as_str())
+            .with("shape", self.shape.as_str())
+            .with("setting", self.setting.0.iter().map(exact).collect::<Vec<_>>().join("; "))
+            .with("value", self.value)
+            .with("unit", unit)
+            .with("lowest", times.map(|times| times.lowest))
+            .with("highest", times.map(|times| times.highest))
+            .with("rounds", times.map(|times| times.rounds))
     }
 }
 
-/// Writes a line for each record. The setting is one column of `name=value`.
+/// Writes a line for each record.
 pub fn write_csv(path: &Path, records: &[Record]) -> anyhow::Result<()> {
-    output::write_csv(path, &records.iter().map(Line::from).collect::<Vec<_>>())
+    object::write_csv(path, &records.iter().map(Record::line).collect::<Vec<_>>())
 }
 
 /// Writes a JSON object: the fields of `head`, then the records, one in each line.

@@ -1,9 +1,9 @@
 //! `hotrow reshard`: another number of virtual shards for a checkpoint of a group on several ranks (SPEC 11).
 
 use crate::failure::Failure;
-use crate::object::Object;
 use crate::options::Options;
 use crate::output;
+use crate::report::object::Object;
 use hotrow::{Error, dist};
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! A short run of every configuration on GPU and CPU: integers must be equal, floats nearly so.
 
-use crate::object::{Field, Object};
+use crate::report::object::{Field, Object};
 use anyhow::{Context as _, ensure};
 use hotrow::hash::fmix32;
 use hotrow::internals::Pieces as _;

@@ -2,11 +2,11 @@
 
 use crate::failure::Failure;
 use crate::names::{self, ADMITTING, list, one_of};
-use crate::object::{self, Object};
 use crate::options::{Backend, Options, percent, whole};
 use crate::output;
 use crate::plot::{Chart, Series};
 use crate::progress::Progress;
+use crate::report::object::{self, Object};
 use crate::simulate_gpu::gpu;
 use crate::trace::{self, Trace};
 use hotrow::simulate::{Geometry, SimulatedCounters, Simulator};

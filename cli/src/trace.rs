@@ -37,6 +37,7 @@ pub use limits::MAX_ID;
 pub use list::split_list;
 pub use offsets::read as read_offsets;
 
+use crate::failure::Failure;
 use rayon::prelude::*;
 use spec::Spec;
 use std::cmp::Reverse;
@@ -56,6 +57,24 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// The start of each bag, and the end of the last one. A trace without bags is cut into whole ones of `lookups` accesses, or of one.
+    ///
+    /// # Errors
+    /// Bad usage if `lookups` is given for a trace that has bags.
+    pub fn bags(&self, lookups: Option<u32>) -> Result<Vec<u32>, Failure> {
+        match (&self.offsets, lookups) {
+            (Some(_), Some(found)) => Err(Failure::Usage(format!(
+                "--lookups: wanted none, since {} has bags of its own, found {found}; leave it out",
+                self.name
+            ))),
+            (Some(offsets), None) => Ok(offsets.clone()),
+            (None, lookups) => {
+                let each = lookups.unwrap_or(1);
+                Ok((0..=self.ids.len() as u32 / each).map(|bag| bag * each).collect())
+            }
+        }
+    }
+
     /// The `rows` most used ids, most used first; among equals the smaller id first.
     #[must_use]
     pub fn hottest(&self, rows: usize) -> Vec<u32> {

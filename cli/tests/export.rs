@@ -2,6 +2,7 @@
 //! (tests/fixtures, made by `scripts/fbgemm_fixtures.py`), and bad input.
 
 use crate::common::command::{json, outcome};
+use crate::golden;
 use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Policy, Precision, Rounding, checkpoint};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde_json::Value;
@@ -362,18 +363,8 @@ fn the_same_tables_give_the_same_bytes() {
 #[test]
 fn settings_of_the_new_checkpoint() {
     let folder = Folder::new();
-    let options = [
-        "--optimizer",
-        "row-wise-adagrad",
-        "--cache-rows",
-        "8",
-        "--policy",
-        "lfu",
-        "--precision",
-        "int4",
-        "--seed",
-        "9",
-    ];
+    let options = "--optimizer row-wise-adagrad --cache-rows 8 --policy lfu --precision int4 --seed 9";
+    let options: Vec<&str> = options.split(' ').collect();
     let config = load(&folder.import(&fixture("rows.npy"), &options)).config().clone();
     let wanted = GroupConfig::new(&[24], 16)
         .with_precision(Precision::Int4)
@@ -389,120 +380,88 @@ fn settings_of_the_new_checkpoint() {
 #[test]
 fn bad_input_of_import_is_told_by_name() {
     let folder = Folder::new();
-    let out = folder.path("out.safetensors");
     let fused = tensor("fused.int8");
     let good = fs::read(fixture("rows.npy")).unwrap();
+    for name in ["rows.npy", "rows.bin"] {
+        folder.write(name, &good);
+    }
+    folder.write("torch.safetensors", &fs::read(fixture("torch.safetensors")).unwrap());
+    // Arrays.
     let mut nan = good.clone();
     let at = nan.len() - 4 * DIM;
     nan[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    for (name, content) in [
+        ("empty.npy", Vec::new()),
+        ("cut.npy", good[..good.len() - 1].to_vec()),
+        ("long.npy", [&good[..], &[0]].concat()),
+        ("flat.npy", npy("<f4", "(4,)", &[0; 16])),
+        ("deep.npy", npy("<f4", "(1, 2, 2)", &[0; 16])),
+        ("none.npy", npy("<f4", "(0, 4)", &[])),
+        ("thin.npy", npy("<f4", "(4, 0)", &[])),
+        ("huge.npy", npy("<f4", "(4294967296, 4294967296)", &[])),
+        ("double.npy", npy("<f8", "(1, 2)", &[0; 16])),
+        ("nan.npy", nan),
+    ] {
+        folder.write(name, &content);
+    }
+    // Tensors.
+    folder.tensors("whole.safetensors", &[("weight", Dtype::U8, &[ROWS, DIM + 8], &fused)]);
+    let whole = fs::read(folder.path("whole.safetensors")).unwrap();
+    for (name, content) in [
+        ("short.safetensors", b"1234".to_vec()),
+        ("head.safetensors", u64::MAX.to_le_bytes().to_vec()),
+        ("text.safetensors", b"\x02\0\0\0\0\0\0\0{]".to_vec()),
+        ("cut.safetensors", whole[..whole.len() - 1].to_vec()),
+        ("long.safetensors", [&whole[..], &[0]].concat()),
+    ] {
+        folder.write(name, &content);
+    }
+    let zeros = vec![0; 4 * 64];
+    let shapes: [(&str, &[(&str, &[usize])]); 7] = [
+        ("flat.safetensors", &[("weight", &[8])]),
+        ("other.safetensors", &[("mlp.bias", &[2, 2]), ("emb", &[2, 2])]),
+        ("one.safetensors", &[("emb", &[2, 2])]),
+        ("gap.safetensors", &[("0.weight", &[2, 2]), ("2.weight", &[2, 2])]),
+        ("wide.safetensors", &[("0.weight", &[2, 2]), ("1.weight", &[2, 4])]),
+        ("none.safetensors", &[("weight", &[0, 2])]),
+        ("floats.safetensors", &[("weight", &[2, 8])]),
+    ];
+    for (name, tensors) in shapes {
+        let of = |&(name, shape): &(&'static str, &'static [usize])| {
+            (name, Dtype::F32, shape, &zeros[..4 * shape.iter().product::<usize>()])
+        };
+        folder.tensors(name, &tensors.iter().map(of).collect::<Vec<_>>());
+    }
+    let nan_row = bytes(&[0.0, 0.0, f32::NAN, 0.0]);
+    folder.tensors("nan.safetensors", &[("weight", Dtype::F32, &[2, 2], &nan_row)]);
+    // Rows of bytes, and files that state something.
     let mut nan_scale = fused.clone();
     nan_scale[2 * (DIM + 8) + DIM..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
-    let whole = folder.tensors("whole.safetensors", &[("weight", Dtype::U8, &[ROWS, DIM + 8], &fused)]);
-    let cut = fs::read(&whole).unwrap();
-    let stated = folder.import(&fixture("rows.npy"), &["--precision", "int4"]);
-    let stated = folder.export(&stated, "fused", &[]);
-    let stated = folder.write("stated.safetensors", &stated);
-    let like = folder.import(&fixture("rows.npy"), &["--precision", "int4", "--cache-rows", "8"]);
-    let like = folder.write("like.safetensors", &fs::read(like).unwrap());
-    let f32s = |name: &str, tensors: &[(&str, &[usize])]| {
-        let zeros = vec![0; 4 * 64];
-        let tensors: Vec<(&str, Dtype, &[usize], &[u8])> = tensors
-            .iter()
-            .map(|&(name, shape)| (name, Dtype::F32, shape, &zeros[..4 * shape.iter().product::<usize>()]))
-            .collect();
-        folder.tensors(name, &tensors)
-    };
-    let int8 = ["--format", "fused", "--precision", "int8"];
-    // Files that state something.
+    folder.tensors("nan-scale", &[("weight", Dtype::U8, &[ROWS, DIM + 8], &nan_scale)]);
+    folder.tensors("three", &[("weight", Dtype::U8, &[2, 3], &[0; 6])]);
+    folder.tensors("odd", &[("weight", Dtype::U8, &[2, 7], &[0; 14])]);
     let stating = |name: &str, dtype, width, data: &[u8], texts: &[(&str, &str)]| {
         let views = [("weight", TensorView::new(dtype, vec![ROWS, width], data).unwrap())];
         let texts = texts.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect();
         folder.write(name, &safetensors::serialize(views, Some(texts)).unwrap())
     };
-    let codes = |name: &str, texts: &[(&str, &str)]| stating(name, Dtype::U8, DIM + 8, &fused, texts);
+    for (name, text) in [("dim-9", ("dim", "9")), ("dim-16", ("dim", "16")), ("int9", ("precision", "int9"))] {
+        stating(name, Dtype::U8, DIM + 8, &fused, &[text]);
+    }
     let plain = bytes(&rows());
     let dim_9 = |name: &str, format| stating(name, Dtype::F32, DIM, &plain, &[("format", format), ("dim", "9")]);
-    let floats_of_9 = dim_9("floats-9.safetensors", "hotrow safetensors");
+    dim_9("floats-9.safetensors", "hotrow safetensors");
     // What another program means by it is unknown.
     folder.import(&dim_9("foreign.safetensors", "pt"), &[]);
-    let nan_row = bytes(&[0.0, 0.0, f32::NAN, 0.0]);
-    let nan_tensor = folder.tensors("nan.safetensors", &[("weight", Dtype::F32, &[2, 2], &nan_row)]);
-    for (file, more, code, named) in [
-        // Arrays.
-        (folder.path("missing.npy"), &[][..], 1, "missing.npy"),
-        (folder.write("empty.npy", b""), &[], 1, "not .npy"),
-        (folder.write("cut.npy", &good[..good.len() - 1]), &[], 1, "cut off"),
-        (folder.write("long.npy", &[&good[..], &[0]].concat()), &[], 1, "damaged"),
-        (folder.write("flat.npy", &npy("<f4", "(4,)", &[0; 16])), &[], 1, "two axes"),
-        (folder.write("deep.npy", &npy("<f4", "(1, 2, 2)", &[0; 16])), &[], 1, "two axes"),
-        (folder.write("none.npy", &npy("<f4", "(0, 4)", &[])), &[], 1, "rows"),
-        (folder.write("thin.npy", &npy("<f4", "(4, 0)", &[])), &[], 1, "dim"),
-        (folder.write("huge.npy", &npy("<f4", "(4294967296, 4294967296)", &[])), &[], 1, "huge.npy"),
-        (folder.write("double.npy", &npy("<f8", "(1, 2)", &[0; 16])), &[], 1, "'<f4'"),
-        (folder.write("nan.npy", &nan), &[], 1, "nan.npy, row 23: wanted finite values"),
-        (fixture("rows.npy"), &["--tensor", "w"], 2, "--tensor: wanted a file of tensors beside it, found npy and w; "),
-        (folder.write("rows.bin", &good), &[], 2, "--format"),
-        // Tensors.
-        (folder.write("short.safetensors", b"1234"), &[], 1, "4 bytes"),
-        (folder.write("head.safetensors", &u64::MAX.to_le_bytes()), &[], 1, "header"),
-        (folder.write("text.safetensors", b"\x02\0\0\0\0\0\0\0{]"), &[], 1, "safetensors file"),
-        (folder.write("cut.safetensors", &cut[..cut.len() - 1]), &int8, 1, "cut off"),
-        (folder.write("long.safetensors", &[&cut[..], &[0]].concat()), &int8, 1, "cut off or damaged"),
-        (f32s("flat.safetensors", &[("weight", &[8])]), &[], 1, "two axes"),
-        (f32s("other.safetensors", &[("mlp.bias", &[2, 2]), ("emb", &[2, 2])]), &[], 2, "emb, mlp.bias"),
-        (f32s("one.safetensors", &[("emb", &[2, 2])]), &["--tensor", "embs"], 1, "tensor embs"),
-        (f32s("gap.safetensors", &[("0.weight", &[2, 2]), ("2.weight", &[2, 2])]), &[], 2, "--tensor"),
-        (f32s("wide.safetensors", &[("0.weight", &[2, 2]), ("1.weight", &[2, 4])]), &[], 2, "one width"),
-        (f32s("none.safetensors", &[("weight", &[0, 2])]), &[], 1, "rows"),
-        (f32s("floats.safetensors", &[("weight", &[2, 8])]), &int8, 1, "U8"),
-        (whole.clone(), &[], 1, "tensor.float()"),
-        // Rows of bytes.
-        (nan_tensor, &[], 1, "nan.safetensors, row 1: wanted finite values"),
-        (codes("dim-9", &[("dim", "9")]), &int8, 1, "dim-9: wanted rows of dim 9, as it states, found 16; "),
-        (
-            codes("dim-16", &[("dim", "16")]),
-            &["--format", "fused", "--precision", "int8", "--dim", "15"],
-            2,
-            "--dim: wanted 16",
-        ),
-        (codes("int9", &[("precision", "int9")]), &["--format", "fused"], 1, "int9: wanted int8, int4 or int2"),
-        (codes("int9", &[("precision", "int9")]), &["--format", "fused"], 1, "found int9"),
-        (floats_of_9, &[], 1, "floats-9.safetensors: wanted rows of dim 9, as it states, found 16; "),
-        (whole.clone(), &["--format", "fused"], 2, "--precision"),
-        (whole.clone(), &["--format", "fused", "--precision", "fp16"], 2, "--precision"),
-        (whole.clone(), &["--format", "fused", "--precision", "int8", "--dim", "15"], 2, "--dim"),
-        (whole.clone(), &["--format", "tbe", "--precision", "int2", "--dim", "15"], 2, "multiple of 4"),
-        (whole, &["--dim", "16", "--format", "safetensors"], 2, "--dim"),
-        (stated.clone(), &int8, 2, "--precision: wanted int4"),
-        (stated.clone(), &["--format", "tbe"], 2, "--format: wanted hotrow fused"),
-        (folder.tensors("three", &[("weight", Dtype::U8, &[2, 3], &[0; 6])]), &int8, 2, "3 bytes a row"),
-        (
-            folder.tensors("odd", &[("weight", Dtype::U8, &[2, 7], &[0; 14])]),
-            &["--format", "fused", "--precision", "int2"],
-            2,
-            "7 bytes",
-        ),
-        (folder.tensors("nan", &[("weight", Dtype::U8, &[ROWS, DIM + 8], &nan_scale)]), &int8, 1, "row 2"),
-        // Settings.
-        (fixture("rows.npy"), &["--cache-rows", "25"], 2, "cache_rows"),
-        (fixture("rows.npy"), &["--precision", "int3"], 2, "int3"),
-        (fixture("rows.npy"), &["--like", &like, "--precision", "int4"], 2, "--like"),
-        (fixture("torch.safetensors"), &["--like", &like], 2, "--like: wanted tables of 24 rows x 16"),
-        (fixture("rows.npy"), &["--like", &fixture("rows.npy")], 1, "rows.npy"),
-        (stated, &["--like", &like, "--format", "fused", "--out", &like], 2, "--out"),
-        (fixture("rows.npy"), &["--backend", "gpu"], 2, "nothing runs on a GPU here, leave it out"),
-    ] {
-        let line: Vec<&str> = ["import", &file].into_iter().chain(more.iter().copied()).collect();
-        let line = if more.contains(&"--out") { line } else { [&line[..], &["--out", &out]].concat() };
-        let (_, stderr) = outcome(&line, code);
-        assert!(stderr.contains(named), "{line:?}: {stderr}");
-        // What clap refuses is followed by its advice.
-        assert!(stderr.contains("--help") || stderr.trim().lines().count() == 1, "{line:?}: {stderr}");
-        assert!(!fs::exists(&out).unwrap(), "{line:?} left a file");
-    }
+    let stated = folder.import(&fixture("rows.npy"), &["--precision", "int4"]);
+    let stated = folder.export(&stated, "fused", &[]);
+    folder.write("stated.safetensors", &stated);
+    let like = folder.import(&fixture("rows.npy"), &["--precision", "int4", "--cache-rows", "8"]);
+    let like = folder.write("like.safetensors", &fs::read(like).unwrap());
+    golden::refused("import", folder.0.path());
     // The same files without their faults are imported.
     folder.import(&folder.path("one.safetensors"), &[]);
-    folder.import(&folder.path("whole.safetensors"), &int8);
+    folder.import(&folder.path("whole.safetensors"), &["--format", "fused", "--precision", "int8"]);
     folder.import(&folder.path("stated.safetensors"), &["--format", "fused", "--like", &like]);
     // Padded rows of a GPU's TBE: 4 + 10 bytes, padded to 16.
     let padded = folder.tensors("padded", &[("weight", Dtype::U8, &[2, 16], &[1; 32])]);
@@ -513,55 +472,29 @@ fn bad_input_of_import_is_told_by_name() {
 #[test]
 fn bad_input_of_export_is_told_by_name() {
     let folder = Folder::new();
-    let out = folder.path("out.bin");
-    let (_, trained) = trained(&folder, Precision::Int4);
+    let trained = fs::read(trained(&folder, Precision::Int4).1).unwrap();
     let table = |name: &str, precision: &str, rows: &[f32], dim: usize| {
         let array = folder.write("table.npy", &npy("<f4", &format!("({}, {dim})", rows.len() / dim), &bytes(rows)));
         let out = folder.path(name);
         outcome(&["import", &array, "--out", &out, "--precision", precision, "--rounding", "nearest"], 0);
         out
     };
-    let odd = table("odd", "int4", &[0.5; 12], 6);
-    let large = table("large", "int4", &[1.0, 2.0, 3.0, 4.0, 9e4, 9e4, 9e4, 9.1e4], 4);
-    let steep = table("steep", "int2", &[0.0, 3e5, 1e5, 2e5, 0.0, 3e5, 1e5, 2e5], 8);
-    let half = table("half", "fp16", &[0.5; 8], 4);
-    let cut = fs::read(&trained).unwrap();
-    let cut = folder.write("cut", &cut[..cut.len() - 1]);
-    for (checkpoint, more, code, named) in [
-        (folder.path("missing"), &["--format", "npy"][..], 1, "missing"),
-        (fixture("torch.safetensors"), &["--format", "npy"], 1, "format"),
-        (cut, &["--format", "npy"], 1, "length"),
-        (trained.clone(), &["--format", "npy"], 2, "--table"),
-        (trained.clone(), &["--format", "npy", "--table", "2"], 2, "--table"),
-        (trained.clone(), &["--format", "csv"], 2, "csv"),
-        (trained.clone(), &[], 2, "--format"),
-        (trained.clone(), &["--format", "fused", "--out", &trained], 2, "--out"),
-        (trained.clone(), &["--format", "fused", "--json", &out], 2, "--json"),
-        (trained.clone(), &["--format", "fused", "--out", &folder.path("no/such/folder")], 2, "--out"),
-        (half.clone(), &["--format", "fused"], 2, "precision int8, int4 or int2"),
-        (half, &["--format", "tbe"], 2, "precision int8, int4 or int2"),
-        (odd, &["--format", "fused"], 2, "multiple of 4"),
-        (large.clone(), &["--format", "fused"], 1, "row 1: wanted a bias of at most 65504"),
-        (large, &["--format", "tbe"], 1, "row 1: wanted a bias"),
-        (steep, &["--format", "tbe"], 1, "row 0: wanted a scale of at most 65504"),
-    ] {
-        let line: Vec<&str> = ["export", &checkpoint].into_iter().chain(more.iter().copied()).collect();
-        let line = if more.contains(&"--out") { line } else { [&line[..], &["--out", &out]].concat() };
-        let (_, stderr) = outcome(&line, code);
-        assert!(stderr.contains(named), "{line:?}: {stderr}");
-        let left = fs::read_dir(folder.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("out.bin")).collect();
-        assert!(left.is_empty(), "{line:?} left {left:?}");
-    }
+    table("odd", "int4", &[0.5; 12], 6);
+    table("large", "int4", &[1.0, 2.0, 3.0, 4.0, 9e4, 9e4, 9e4, 9.1e4], 4);
+    table("steep", "int2", &[0.0, 3e5, 1e5, 2e5, 0.0, 3e5, 1e5, 2e5], 8);
+    table("half", "fp16", &[0.5; 8], 4);
+    folder.write("trained", &trained);
+    folder.write("cut", &trained[..trained.len() - 1]);
+    folder.write("torch.safetensors", &fs::read(fixture("torch.safetensors")).unwrap());
+    golden::refused("export", folder.0.path());
     // An export that fails leaves the old file.
     let old = folder.write("out.bin", b"old");
     outcome(&["export", &folder.path("large"), "--format", "fused", "--out", &old], 1);
     assert_eq!(fs::read(&old).unwrap(), b"old");
     // A scale that FP16 has not is told, and the rows are written.
-    let small = table("small", "int8", &[1e-9, 3e-9, 2e-9, 1e-9], 4);
-    let (_, stderr) = outcome(&["export", &small, "--format", "tbe", "--out", &out], 0);
-    assert!(stderr.starts_with("note: 1 row has a scale too small for FP16"), "{stderr}");
-    let small = table("small", "int8", &[1e-9, 3e-9, 2e-9, 1e-9, 1e-9, 3e-9, 2e-9, 1e-9], 4);
-    let (_, stderr) = outcome(&["export", &small, "--format", "tbe", "--out", &out], 0);
-    assert!(stderr.starts_with("note: 2 rows have scales too small for FP16"), "{stderr}");
+    for (rows, wanted) in [(1, "1 row has a scale"), (2, "2 rows have scales")] {
+        let small = table("small", "int8", &[1e-9, 3e-9, 2e-9, 1e-9].repeat(rows), 4);
+        let (_, stderr) = outcome(&["export", &small, "--format", "tbe", "--out", &old], 0);
+        assert!(stderr.starts_with(&format!("note: {wanted} too small for FP16")), "{stderr}");
+    }
 }

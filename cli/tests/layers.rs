@@ -26,7 +26,7 @@ fn a_circle_is_found() {
         ("failure", "use crate::output as _;"),
         ("failure", "fn to_screen() { crate::output::note(\"\") }"),
         ("plan::amount", "use super::distribution::Distribution as _;"),
-        ("object", "mod inner { use crate::simulate as _; }"),
+        ("report::object", "mod inner { use crate::simulate as _; }"),
         // A file beneath names its parent, which calls it.
         ("plan::cache", "use super::Args as _;"),
         ("plan::cache", "fn up() { use crate::{plan::Args as _, output as _}; }"),

@@ -33,7 +33,7 @@ fn paths_that_cannot_be_written_are_refused_before_the_work() {
         }
     }
     // A picture of the plan cannot be written.
-    fs::create_dir(folder.path().join("plan-quarters.png")).unwrap();
+    fs::create_dir(folder.path().join("plan.png")).unwrap();
     let stem = folder.path().join("plan");
     refused(&[JOBS[1], &["--plot", stem.to_str().unwrap()]].concat(), "--plot");
     assert_eq!(fs::read_to_string(file).unwrap(), "kept");
@@ -69,7 +69,7 @@ fn two_options_name_two_files() {
     #[cfg(unix)]
     same(JOBS[0], ["--json", "target"], ["--csv", "link"], "link");
     same(JOBS[0], ["--csv", "a.svg"], ["--plot", "a"], "a.svg");
-    same(JOBS[1], ["--json", "a-quarters.png"], ["--plot", "a"], "a-quarters.png");
+    same(JOBS[1], ["--json", "a.png"], ["--plot", "a"], "a.png");
     same(JOBS[3], ["--json", "a.png"], ["--plot", "a.svg"], "a.png");
     // Among a run's own files only other JSON is replaced.
     let (_, stderr) = outcome(&["bench", "--backend", "cpu", "--out", &path(""), "--json", &path("sweep.csv")], 2);
@@ -104,7 +104,7 @@ fn no_output_is_a_file_that_is_read() {
         &["simulate", "--trace", "uniform:rows=9,n=9,file", data[0], data[1]],
         &["plan", "--trace", &file],
         &["plan", "robe", &file],
-        &["plan", "dist", "--distribution", "uniform:rows=100", "--counted", &file],
+        &["plan", "dist", "--trace", &file],
         &["bench", "dist", "--trace", &file, "--out", &results],
         &["bench", "import", &file, "--out", &results],
         &["bench", "suite", "--beside", &file, "--out", &results],
@@ -140,13 +140,6 @@ fn a_plot_is_named_with_or_without_its_ending() {
     for name in ["a.svg", "a.png", "b.1.svg", "b.1.png"] {
         assert!(folder.path().join(name).is_file(), "{name}");
     }
-    for (job, option) in [(JOBS[0], "--json"), (JOBS[0], "--csv"), (JOBS[1], "--plot"), (JOBS[2], "--json")] {
-        let (_, stderr) = outcome(&[job, &[option, "-"]].concat(), 2);
-        assert!(
-            stderr.contains("wanted a file, found -; standard output carries the tables, so name a file"),
-            "{stderr}"
-        );
-    }
 }
 
 /// The error of a library keeps its cause, and its message contains it.
@@ -157,29 +150,6 @@ fn a_cause_is_told_once() {
     let (_, stderr) = outcome(&["plan", "robe", "missing.npy"], 1);
     assert_eq!(stderr.matches(&cause).count(), 1, "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-}
-
-#[test]
-fn bad_numbers_are_told_with_an_example() {
-    let whole = |range: &str| format!("wanted a whole number {range}, such as 32");
-    for (job, wanted) in [
-        (&["simulate", "--ways", "x"][..], whole("from 0 to 1048576")),
-        (&["simulate", "--seed", "-1"], whole("from 0 on")),
-        (&["simulate", "--batch", "0"], whole("from 1 to 1073741824")),
-        (&["plan", "memory", "--rows", "4.5"], whole("from 1 to 4294967294")),
-        (&["plan", "robe", "normal:rows=10"], "dim=X, found none; write it as normal:rows=4096,dim=64".to_owned()),
-        (
-            &["plan", "robe", "normal:rows=10,dim=0"],
-            "dim: wanted a whole number from 1 to 16777216, found 0; write it as normal:rows=4096,dim=64".to_owned(),
-        ),
-        (
-            &["plan", "memory", "--rows", "4", "--compression", "1000"],
-            "compression: wanted a compression that leaves 32 (one chunk) to 2038074743 weights, found 1000, which leaves 0; ".to_owned(),
-        ),
-    ] {
-        let (_, stderr) = outcome(job, 2);
-        assert!(stderr.contains(&wanted), "{wanted}: {stderr}");
-    }
 }
 
 #[test]
@@ -208,11 +178,9 @@ fn defaults_can_be_pasted_back() {
 }
 
 #[test]
-fn a_refused_job_leaves_no_file_and_an_old_one_as_it_was() {
+fn a_refused_job_leaves_an_old_file_as_it_was() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    outcome(&["simulate", "--trace", "no_such_trace", "--json", &path("new"), "--plot", &path("plot")], 1);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     fs::write(path("old"), "kept").unwrap();
     outcome(&["simulate", "--trace", "no_such_trace", "--json", &path("old")], 1);
     assert_eq!(fs::read_to_string(path("old")).unwrap(), "kept");

@@ -89,8 +89,6 @@ fn bad_input_is_told_by_name() {
         (&["--cache-percent", "10"], "--cache-percent"),
         (&["--budget", "1MiB", "memory", "--rows", "10"], "memory"),
         // The old spellings.
-        (&["--memory", "--rows", "10", "--trace", "uniform:rows=10"], "--trace"),
-        (&["--budget", "1MiB", "--rows", "10", "--memory"], "--budget"),
     ] {
         let (stdout, stderr) = outcome(arguments, 2);
         assert!(stderr.contains(named) && stdout.is_empty(), "{arguments:?}: {stderr}");
@@ -130,24 +128,6 @@ fn the_schema_is_stable() {
     assert_eq!((&value["source"]["kind"], &value["group"]["precision"]), (&"distribution".into(), &"int8".into()));
     assert!(value["curve"].as_array().unwrap().len() > 2);
     assert_eq!(value["skew"].as_array().unwrap().len(), 5);
-}
-
-#[test]
-fn an_old_spelling_plans_the_same() {
-    let group = ["--rows", "1000,20", "--precision", "int4,int8", "--placement", "staged"];
-    let wanted = json(&[&["memory"], &group[..]].concat());
-    for place in 0..=3 {
-        let (before, after) = group.split_at(2 * place);
-        assert_eq!(json(&[before, &["--memory"], after].concat()), wanted, "{place}");
-    }
-    let shared = ["--rows", "1000", "--compression", "10"];
-    assert_eq!(json(&[&shared[..], &["--memory"]].concat()), json(&[&["memory"], &shared[..]].concat()));
-    // Options of every subcommand may stand before its name.
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join("plan.json");
-    let before = ["--json", file.to_str().unwrap(), "--seed", "7"];
-    crate::common::command::outcome(&[&before[..], &["plan"], &group[..], &["--memory"]].concat(), 0);
-    assert_eq!(fs::read_to_string(file).unwrap(), wanted);
 }
 
 #[test]
@@ -333,10 +313,10 @@ fn plots_are_drawn() {
     let rows = plan(&["--plot", stem.to_str().unwrap()])["plan"]["pinned_rows"].as_f64().unwrap();
     let curve = fs::read_to_string(folder.path().join("plan.svg")).unwrap();
     assert!(curve.contains(&format!("the plan: {rows:.0} rows in ")), "the table's rows");
-    for name in ["plan.svg", "plan-quarters.svg"] {
+    for name in ["plan.svg"] {
         assert!(fs::read_to_string(folder.path().join(name)).unwrap().starts_with("<svg"), "{name}");
     }
-    for name in ["plan.png", "plan-quarters.png"] {
+    for name in ["plan.png"] {
         assert!(fs::read(folder.path().join(name)).unwrap().starts_with(b"\x89PNG"), "{name}");
     }
 }

@@ -50,7 +50,6 @@ fn bad_input_is_named() {
     for shards in ["0", "3", "131072"] {
         refused(&from, &to, shards, 2, "wanted a power of two, at most 65536");
     }
-    refused(&from, &to, "-2", 2, "--shards");
     refused(&from, &from, "2", 1, "wanted one that does not exist");
     refused(&at("none"), &to, "2", 1, "a list of shards");
     fs::write(at("from/shards.json"), "{}").unwrap();

@@ -1,5 +1,6 @@
 //! Every trace format is written and read back, and every fault of a file is found.
 
+use crate::golden;
 use hotrow_cli::trace::{CriteoFile, MAX_ID, Source, Trace, TraceError, load};
 use npyz::WriterBuilder;
 use std::fs;
@@ -36,16 +37,6 @@ fn npy<T: npyz::AutoSerialize + Copy>(dir: &TempDir, name: &str, values: &[T], s
     write(dir, name, &content)
 }
 
-/// The message is one sentence with the wanted content, the found content and the remedy.
-fn message(error: &TraceError) -> String {
-    let text = error.to_string();
-    for part in ["wanted ", "found", "; "] {
-        assert!(text.contains(part), "{text:?} lacks {part:?}");
-    }
-    assert!(!text.contains('\n'), "{text:?} is more than a line");
-    text
-}
-
 #[test]
 fn plain_and_packed_words() {
     let dir = TempDir::new().unwrap();
@@ -71,24 +62,6 @@ fn bags_beside_the_ids() {
 }
 
 #[test]
-fn offsets_that_cut_nothing() {
-    for (offsets, wanted) in [
-        (&[1, 6][..], "a first offset of 0"),
-        (&[0, 4, 3, 6], "ascending"),
-        (&[0, 5], "a last offset of 6"),
-        (&[0, 7], "a last offset of 6"),
-        (&[], "at least one offset"),
-    ] {
-        let dir = TempDir::new().unwrap();
-        let path = write(&dir, "x.u32", &bytes(&IDS));
-        write(&dir, "x.offsets.u32", &bytes(offsets));
-        let error = read(&path).unwrap_err();
-        assert!(matches!(error, TraceError::Offsets { .. }), "{error:?}");
-        assert!(message(&error).contains(wanted), "{error}");
-    }
-}
-
-#[test]
 fn numpy() {
     let dir = TempDir::new().unwrap();
     let small = [3_u32, 0, 7];
@@ -104,59 +77,11 @@ fn numpy() {
 }
 
 #[test]
-fn numpy_refusals() {
-    let dir = TempDir::new().unwrap();
-    for (path, found) in [
-        (npy(&dir, "a.npy", &[1_i64, -5], &[2]), "-5 at access 1"),
-        (npy(&dir, "b.npy", &[i64::from(MAX_ID) + 1], &[1]), "4294967294"),
-        (npy(&dir, "c.npy", &[u64::MAX], &[1]), "18446744073709551615"),
-    ] {
-        let error = read(&path).unwrap_err();
-        assert!(matches!(error, TraceError::Id { .. }) && message(&error).contains(found), "{error:?}");
-    }
-    let whole = fs::read(npy(&dir, "d.npy", &IDS, &[6])).unwrap();
-    let text = String::from_utf8_lossy(&whole[10..128]).into_owned();
-    let huge = text.replace("(6,)", "(4611686018427387904,4611686018427387904)");
-    for path in [
-        npy(&dir, "e.npy", &[1.5_f32], &[1]),
-        npy(&dir, "f.npy", &IDS, &[2, 3]),
-        write(&dir, "g.npy", &whole[..whole.len() - 3]),
-        write(&dir, "h.npy", &whole[..20]),
-        write(&dir, "i.npy", b"no array"),
-        write(&dir, "j.npy", &[&whole[..10], huge.as_bytes()].concat()),
-        write(&dir, "k.npy", b""),
-        // Found by the fuzz targets: a shape under another spelling, brackets in brackets, and a header of 4 GiB.
-        write(&dir, "l.npy", &[&whole[..10], huge.replace('\'', "\"").as_bytes()].concat()),
-        write(&dir, "m.npy", &[&b"\x93NUMPY\x01\0\0\x0f"[..], &[b'('; 0x0f00]].concat()),
-        write(&dir, "n.npy", &[&b"\x93NUMPY\x02\0\xff\xff\xff\xff"[..], text.as_bytes()].concat()),
-    ] {
-        let error = read(&path).unwrap_err();
-        assert!(matches!(error, TraceError::Npy { .. }), "{error:?}");
-        message(&error);
-    }
-}
-
-#[test]
 fn text_with_a_bag_a_line() {
     let dir = TempDir::new().unwrap();
     let trace = read(&write(&dir, "x.txt", b"3 0\r\n\n7,3, 4294967293\t65536")).unwrap();
     assert_eq!(trace.ids, IDS);
     assert_eq!(trace.offsets.unwrap(), BAGS);
-}
-
-#[test]
-fn text_refusals() {
-    let dir = TempDir::new().unwrap();
-    for (content, found) in
-        [(&b"1\n2 x3\n"[..], "\"x3\" in line 2"), (b"1.5", "\"1.5\" in line 1"), (b"\xff\xfe\0", "in line 1")]
-    {
-        let error = read(&write(&dir, "x.txt", content)).unwrap_err();
-        assert!(matches!(error, TraceError::Text { .. }) && message(&error).contains(found), "{error}");
-    }
-    for (content, found) in [(&b"1 -2"[..], "-2 at access 1"), (b"99999999999999999999", "at access 0")] {
-        let error = read(&write(&dir, "x.txt", content)).unwrap_err();
-        assert!(matches!(error, TraceError::Id { .. }) && message(&error).contains(found), "{error}");
-    }
 }
 
 /// A line of Criteo: label, 13 counts, the two given categories, and 24 categories of zero.
@@ -176,7 +101,7 @@ fn criteo_lines_are_bags_of_26() {
     assert_eq!(trace.distinct, 29);
 }
 
-/// Every kind of bad line, and the text that the message must contain.
+/// Bad labels, counts and categories, and the text that the message must contain.
 #[test]
 fn criteo_refusals() {
     let dir = TempDir::new().unwrap();
@@ -194,19 +119,12 @@ fn criteo_refusals() {
             match done {
                 Ok(Some(_)) => {}
                 Ok(None) => panic!("{name} was accepted"),
-                Err(error) => return error,
+                Err(error) => return error.to_string(),
             }
         }
     };
     for (name, content, found) in [
-        ("few", "1\t2\t3\n".to_owned(), "\"3 fields\" in line 1"),
-        ("one less", good.clone() + &good.replacen("\t7", "", 2), "\"38 fields\" in line 2"),
-        ("one more", good.replace('\n', "\t0\n"), "\"41 fields\" in line 1"),
-        ("blank", good.clone() + "\n", "\"an empty line\" in line 2"),
-        ("endless", "x".repeat(1 << 20), "more than 4096 bytes"),
         ("hex", good.clone() + &line("1", "", "xyz"), "category 1 of 26, found \"xyz\" in line 2"),
-        ("nine", line("1", "", "123456789"), "123456789"),
-        ("sign", line("1", "", "+1"), "+1"),
         ("half", line("1", "1.5", "a"), "count 1 of 13, found \"1.5\" in line 1"),
         ("huge", line("1", "99999999999999999999", "a"), "99999999999999999999"),
         ("two", line("2", "", "a"), "a label of 0 or 1, found \"2\" in line 1"),
@@ -214,18 +132,15 @@ fn criteo_refusals() {
         ("test file", good.replacen("1\t", "", 1), "no label"),
     ] {
         let error = refused(name, content.as_bytes());
-        assert!(matches!(error, TraceError::Criteo { .. }) && message(&error).contains(found), "{name}: {error}");
+        assert!(error.contains(found), "{name}: {error}");
     }
-    let packed = zstd::encode_all(good.repeat(1000).as_bytes(), 3).unwrap();
-    assert!(matches!(refused("cut.zst", &packed[..packed.len() / 2]), TraceError::Zstd { .. }));
-    let packed = gzip(good.repeat(1000).as_bytes());
-    let cut = refused("cut.gz", &packed[..packed.len() / 2]);
-    assert!(matches!(cut, TraceError::Gzip { .. }), "{cut}");
-    message(&cut);
+    let text = good.repeat(1000);
+    let packed = zstd::encode_all(text.as_bytes(), 3).unwrap();
+    assert!(refused("cut.zst", &packed[..packed.len() / 2]).contains("wanted a complete zstd file"));
+    let packed = gzip(text.as_bytes());
+    assert!(refused("cut.gz", &packed[..packed.len() / 2]).contains("wanted a complete gzip file"));
     // A trace uses the categories alone.
     assert_eq!(read(&write(&dir, "day.tsv", line("", "x", "ab").as_bytes())).unwrap().ids.len(), 26);
-    let error = read(&write(&dir, "day.tsv", line("1", "1", "xyz").as_bytes())).unwrap_err();
-    assert!(matches!(error, TraceError::Criteo { .. }), "{error}");
 }
 
 fn gzip(content: &[u8]) -> Vec<u8> {
@@ -269,39 +184,65 @@ fn criteo_files_in_every_form() {
     assert!(matches!(missing, TraceError::Io { .. }), "{missing}");
 }
 
+/// Every kind of damaged file, and wrong generated traces.
 #[test]
-fn cut_off_empty_missing_and_foreign_files() {
+fn refused_traces() {
     let dir = TempDir::new().unwrap();
+    let whole = fs::read(npy(&dir, "whole.npy", &IDS, &[6])).unwrap();
+    let text = String::from_utf8_lossy(&whole[10..128]).into_owned();
+    let huge = text.replace("(6,)", "(4611686018427387904,4611686018427387904)");
     let zst = packed(&(0..10_000).collect::<Vec<_>>());
-    let cut = read(&write(&dir, "cut.u32", &bytes(&IDS)[..7])).unwrap_err();
-    assert!(matches!(cut, TraceError::Truncated { bytes: 7, .. }), "{cut:?}");
-    let unpacked = read(&write(&dir, "cut.u32.zst", &zst[..zst.len() / 2])).unwrap_err();
-    assert!(matches!(unpacked, TraceError::Zstd { .. }), "{unpacked:?}");
-    // A few hundred bytes must not fill the memory.
-    let full = read(&write(&dir, "full.u32.zst", &zstd::encode_all(&vec![0; 64 << 20][..], 3).unwrap())).unwrap_err();
-    assert!(matches!(full, TraceError::Unpacked { most, .. } if most < 40 << 20), "{full}");
-    assert_eq!(
-        read(&write(&dir, "zeros.u32.zst", &zstd::encode_all(&vec![0; 4 << 20][..], 3).unwrap())).unwrap().ids.len(),
-        1 << 20
-    );
-    let foreign = read(&write(&dir, "foreign.u32.zst", b"no zstd at all")).unwrap_err();
-    assert!(matches!(foreign, TraceError::Zstd { .. }), "{foreign:?}");
-    let large = read(&write(&dir, "large.u32", &bytes(&[1, u32::MAX]))).unwrap_err();
-    assert!(matches!(large, TraceError::Id { position: 1, .. }), "{large:?}");
-    for name in ["empty.u32", "empty.txt", "empty.tsv"] {
-        let empty = read(&write(&dir, name, b"")).unwrap_err();
-        assert!(matches!(empty, TraceError::Empty { .. }), "{empty:?}");
-        message(&empty);
+    let line = |category: &str| format!("1\t7{}\t{category}{}\n", "\t7".repeat(12), "\t0".repeat(25));
+    npy(&dir, "below.npy", &[1_i64, -5], &[2]);
+    npy(&dir, "above.npy", &[i64::from(MAX_ID) + 1], &[1]);
+    npy(&dir, "most.npy", &[u64::MAX], &[1]);
+    npy(&dir, "floats.npy", &[1.5_f32], &[1]);
+    npy(&dir, "axes.npy", &IDS, &[2, 3]);
+    for (name, content) in [
+        ("cut.npy", whole[..whole.len() - 3].to_vec()),
+        ("head.npy", whole[..20].to_vec()),
+        ("none.npy", b"no array".to_vec()),
+        ("huge.npy", [&whole[..10], huge.as_bytes()].concat()),
+        ("empty.npy", Vec::new()),
+        // Found by the fuzz targets: a shape under another spelling, brackets in brackets, and a header of 4 GiB.
+        ("quoted.npy", [&whole[..10], huge.replace('\'', "\"").as_bytes()].concat()),
+        ("brackets.npy", [&b"\x93NUMPY\x01\0\0\x0f"[..], &[b'('; 0x0f00]].concat()),
+        ("header.npy", [&b"\x93NUMPY\x02\0\xff\xff\xff\xff"[..], text.as_bytes()].concat()),
+        ("word.txt", b"1\n2 x3\n".to_vec()),
+        ("half.txt", b"1.5".to_vec()),
+        ("bytes.txt", b"\xff\xfe\0".to_vec()),
+        ("minus.txt", b"1 -2".to_vec()),
+        ("large.txt", b"99999999999999999999".to_vec()),
+        ("empty.txt", Vec::new()),
+        ("packed.txt.zst", Vec::new()),
+        ("few.tsv", b"1\t2\t3\n".to_vec()),
+        ("less.tsv", (line("ab") + &line("ab").replacen("\t7", "", 2)).into_bytes()),
+        ("more.tsv", line("ab").replace('\n', "\t0\n").into_bytes()),
+        ("blank.tsv", (line("ab") + "\n").into_bytes()),
+        ("endless.tsv", vec![b'x'; 1 << 20]),
+        ("nine.tsv", line("123456789").into_bytes()),
+        ("sign.tsv", line("+1").into_bytes()),
+        ("empty.tsv", Vec::new()),
+        ("cut.u32", bytes(&IDS)[..7].to_vec()),
+        ("empty.u32", Vec::new()),
+        ("large.u32", bytes(&[1, u32::MAX])),
+        ("cut.u32.zst", zst[..zst.len() / 2].to_vec()),
+        // A few hundred bytes must not fill the memory.
+        ("full.u32.zst", zstd::encode_all(&vec![0; 64 << 20][..], 3).unwrap()),
+        ("foreign.u32.zst", b"no zstd at all".to_vec()),
+    ] {
+        write(&dir, name, &content);
     }
-    let packed_text = read(&write(&dir, "x.txt.zst", b"")).unwrap_err();
-    assert!(matches!(packed_text, TraceError::Format { .. }), "{packed_text:?}");
-    let missing = read(&dir.path().join("missing.u32")).unwrap_err();
-    assert!(matches!(missing, TraceError::NotFound { .. }), "{missing:?}");
-    let folder = read(dir.path()).unwrap_err();
-    assert!(matches!(folder, TraceError::NotFound { .. }), "{folder:?}");
-    for error in [cut, unpacked, foreign, large, packed_text, missing, folder] {
-        message(&error);
+    for (name, offsets) in
+        [("first", &[1, 6][..]), ("turned", &[0, 4, 3, 6]), ("short", &[0, 5]), ("long", &[0, 7]), ("bare", &[])]
+    {
+        write(&dir, &format!("{name}.u32"), &bytes(&IDS));
+        write(&dir, &format!("{name}.offsets.u32"), &bytes(offsets));
     }
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    golden::refused("traces", dir.path());
+    let zeros = zstd::encode_all(&vec![0; 4 << 20][..], 3).unwrap();
+    assert_eq!(read(&write(&dir, "zeros.u32.zst", &zeros)).unwrap().ids.len(), 1 << 20);
 }
 
 #[test]
@@ -312,7 +253,6 @@ fn bare_names_are_looked_up_in_the_data_folder() {
     assert_eq!(load("some_trace", &source).unwrap().ids, IDS);
     assert_eq!(load("some_trace.u32.zst", &source).unwrap().ids, IDS);
     assert!(matches!(load("other_trace", &source), Err(TraceError::NotFound { .. })));
-    message(&load("some_trace", &Source::default()).unwrap_err());
 }
 
 #[test]
@@ -339,29 +279,4 @@ fn zipf_is_zipf() {
         assert!((found - expected).abs() < 5.0 * expected.sqrt(), "id {id}: {found}, expected {expected}");
     }
     assert!(trace.ids.iter().all(|&id| id < 1000));
-}
-
-#[test]
-fn generated_refusals() {
-    for text in [
-        "zipf:rows=10",
-        "zipf:s=1",
-        "zipf",
-        "zipf:rows=10,s=1,x=2",
-        "zipf:rows=10,s=nan",
-        "zipf:rows=10,s=-1",
-        "zipf:rows=0,s=1",
-        "zipf:rows=4294967295,s=1",
-        "zipf:rows=10,s=1,n=0",
-        "zipf:rows=10,s=1,n=5000000000",
-        "zipf:rows=10,rows=10,s=1",
-        "uniform:rows",
-        "uniform:rows=ten",
-        "meta2021:s=1",
-        "meta2021:rows=4294967294",
-    ] {
-        let error = load(text, &Source::default()).unwrap_err();
-        assert!(matches!(error, TraceError::Spec { .. }), "{text}: {error:?}");
-        message(&error);
-    }
 }

@@ -50,7 +50,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             "plan\n--distribution\nzipf:rows=1e9,s=1.05\n--budget\n64MiB",
             "plan\nmemory\n--rows\n7,9\n--precision\nint4,fp16\n--cache-percent\n10",
             "simulate\n--trace\nzipf:rows=9,s=1\n--ways\n0,1,8\n--policy\nlru,lfu\n--batch\n16",
-            "train\n--epochs\n3\n--precision\nint8",
+            "plan\ndist\n--ranks\n2,4\n--precision\nint8",
             "bench\nsuite\n--seed\n3",
             "import\nx.npy\n--out\ny\n--tensor\na,b",
         ]),
@@ -114,17 +114,18 @@ fn import() -> Vec<Vec<u8>> {
     (0u8..).zip(kinds).map(|(kind, file)| [vec![kind], file].concat()).collect()
 }
 
-/// What the measuring page saves.
+/// What `bench` and the measuring page save.
 fn page() -> serde_json::Value {
-    let figure = |measure: &str, hits| {
-        json!({ "measure": measure, "stage": null, "precision": "int8", "dim": 128, "rows": 1000, "hit_rate": hits,
-                "seconds": 0.001, "bytes": 1e6, "rounds": 5 })
+    let record = |what: &str, hits, unit: &str| {
+        json!({ "what": what, "shape": "page", "setting": { "precision": "INT8", "aim": hits, "hits": hits }, "value": 0.001,
+                "unit": unit, "spread": { "median": 0.001, "lowest": 0.001, "highest": 0.002, "rounds": 5 } })
     };
     json!({
-        "schema": "hotrow-web/1", "crate": "0.1.0", "date": "2026-01-01", "agent": "a browser",
-        "adapter": { "name": "", "vendor": "v", "architecture": "a", "device": "d", "description": "", "backend": "webgpu",
-                     "subgroups": true, "timestamps": false },
+        "schema": 2, "command": "web page", "version": "0.1.0", "date": "2026-01-01", "shapes": { "page": "rows" },
+        "machines": [{ "adapter": "a", "backend": "webgpu", "driver": "a browser", "software": false, "timing": "wall clock",
+                       "subgroup": [4, 32], "binding_bytes": 1024, "threads": 1 }],
         "self_test": { "cases": 3, "passed": 3 },
-        "figures": [figure("forward", 0.5), figure("forward", 1.0), figure("backward", 0.5), figure("copy", 0.0)],
+        "records": [record("forward", 50.0, "seconds"), record("forward logical", 50.0, "bytes_per_second"),
+                    record("backward", 100.0, "seconds"), record("sort, 32 bits", 0.0, "seconds")],
     })
 }

@@ -1,11 +1,11 @@
-//! Texts: options, distributions, and the JSON of the measuring page.
+//! Texts: options, distributions, and the JSON of measurements.
 
 use std::ffi::OsString;
 
 use hotrow_cli::internals;
 
 pub(crate) fn bench_json(data: &[u8]) -> bool {
-    let found = internals::bench_import(data);
+    let found = internals::bench_compare(data);
     if let Ok(figures) = found {
         assert!((1..=1000).contains(&figures));
     }

@@ -34,7 +34,7 @@ pub(crate) struct Exchange {
     /// Prefetches each batch while the one before computes.
     #[arg(long)]
     ahead: bool,
-    /// The file of the bytes of each phase and pair, as `hotrow plan dist --counted` takes it.
+    /// The file of the bytes of each phase and pair.
     #[arg(long)]
     out: PathBuf,
 }

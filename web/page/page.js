@@ -62,35 +62,39 @@ function plot(curves) {
     return `<svg viewBox="0 0 ${w} ${h}" role="img">${out.join("")}</svg>`;
 }
 
-const gigabytes = (figure) => figure.bytes / figure.seconds / 1e9;
 const time = (s) => (s < 1e-3 ? `${(s * 1e6).toFixed(1)} µs` : `${(s * 1e3).toFixed(2)} ms`);
 
-function show(figures) {
+function show(records) {
+    const of = (what) => records.filter((one) => one.what === what);
     for (const measure of ["forward", "backward"]) {
         const curves = new Map();
-        for (const figure of figures.filter((one) => one.measure === measure)) {
-            if (!curves.has(figure.precision)) curves.set(figure.precision, { name: figure.precision, points: [] });
-            curves.get(figure.precision).points.push([figure.hit_rate, gigabytes(figure)]);
+        for (const { setting, value } of of(`${measure} logical`)) {
+            if (!curves.has(setting.precision)) curves.set(setting.precision, { name: setting.precision, points: [] });
+            curves.get(setting.precision).points.push([setting.hits / 100, value / 1e9]);
         }
         if (curves.size > 0) at(measure).innerHTML = plot([...curves.values()]);
     }
-    const plainly = figures.filter((one) => one.measure === "copy" || one.measure === "sort").map((one) => {
-        const what = one.measure === "copy" ? `copy of ${(one.bytes / 2 / 2 ** 20).toFixed(0)} MiB` : `sort of ${one.rows.toLocaleString("en")} pairs`;
-        const speed = one.measure === "copy" ? `${gigabytes(one).toFixed(2)} GB/s` : `${(one.rows / one.seconds / 1e6).toFixed(1)} million keys/s`;
-        return [what, time(one.seconds), speed];
+    const copies = of("copy").map(({ setting, value }) => {
+        return [`copy of ${(setting.bytes / 2 ** 20).toFixed(0)} MiB`, time(value), `${(2 * setting.bytes / value / 1e9).toFixed(2)} GB/s`];
     });
-    if (plainly.length > 0) at("plain").replaceChildren(table(plainly));
-    const kernels = figures.filter((one) => one.measure === "kernel").sort((a, b) => b.seconds - a.seconds);
+    const sorts = of("sort, 32 bits").map(({ setting, value }) => {
+        return [`sort of ${setting.pairs.toLocaleString("en")} pairs`, time(value), `${(setting.pairs / value / 1e6).toFixed(1)} million keys/s`];
+    });
+    if (copies.length + sorts.length > 0) at("plain").replaceChildren(table([...copies, ...sorts]));
+    const kernels = of("time").sort((a, b) => b.value - a.value);
     if (kernels.length > 0) {
-        const longest = kernels[0].seconds;
-        at("kernels").replaceChildren(table(kernels.map((one) => {
+        const longest = kernels[0].value;
+        at("kernels").replaceChildren(table(kernels.map(({ setting, value }) => {
             const cell = document.createElement("span");
             cell.className = "cell";
-            cell.style.width = `${(100 * one.seconds) / longest}px`;
-            return [one.stage, time(one.seconds), cell];
+            cell.style.width = `${(100 * value) / longest}px`;
+            return [setting.kernel, time(value), cell];
         })));
     }
 }
+
+// Adapters that compute on the processor's cores. WebGPU does not tell them apart.
+const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render/i;
 
 const visible = () => new Promise((resolve) => {
     if (!document.hidden) return resolve();
@@ -123,7 +127,7 @@ async function run(page, adapter, device) {
     state.phase = "running";
     const plan = JSON.parse(page.plan(small));
     const cases = Number(state.asked.get("cases") ?? (small ? 6 : 30));
-    const figures = [];
+    const records = [];
     const total = cases + plan.length;
     const advance = (n) => { at("done").style.width = `${(100 * n) / total}%`; };
     const differences = [];
@@ -153,22 +157,34 @@ async function run(page, adapter, device) {
             // A device that was lost has no more figures; what it gave before stays.
             return fail(`Stopped: ${String(error.message ?? error).replace(/\.*$/, "")}. What was measured before is shown. Reload the page to begin anew.`);
         }
-        if (found === null) state.left_out.push(one);
-        else figures.push(...found);
-        show(figures);
+        if (found === null) state.left_out.push({ what: JSON.stringify(one), why: "the page was hidden" });
+        else records.push(...found);
+        show(records);
         advance(cases + index + 1);
     }
+    // As `hotrow bench` writes it.
     const file = {
-        schema: "hotrow-web/1",
-        crate: device.crate,
+        schema: 2,
+        command: "web page",
+        version: device.version,
         date: new Date().toISOString(),
-        agent: navigator.userAgent,
-        adapter: { ...adapter, backend: device.backend, subgroups: device.subgroups, timestamps: device.timestamps, limits: device.limits },
+        size: small ? "small" : "full",
+        machines: [{
+            adapter: adapter.name,
+            backend: device.backend,
+            driver: navigator.userAgent,
+            software: device.software || SOFTWARE.test(Object.values(adapter).join(" ")),
+            timing: "the browser's clock around batches of 10 ms; kernels by device timestamps",
+            subgroup: device.subgroup_sizes,
+            binding_bytes: device.limits.binding_bytes,
+            threads: 1,
+        }],
+        adapter: { ...adapter, subgroups: device.subgroups, timestamps: device.timestamps, limits: device.limits },
+        shapes: { page: device.shapes[small ? "small" : "full"] },
         self_test: state.self_test,
-        figures,
         left_out: state.left_out,
-        small,
         plain,
+        records,
     };
     state.file = JSON.stringify(file, null, 1);
     state.phase = "done";
@@ -180,7 +196,7 @@ async function run(page, adapter, device) {
         link.click();
     };
     const missing = state.left_out.length > 0 ? ` ${state.left_out.length} figures are left out, because the page was hidden meanwhile.` : "";
-    say(`Done.${missing} Save the result; the command “hotrow bench import” reads it.`, "good");
+    say(`Done.${missing} Save the result; the command “hotrow bench compare” reads it.`, "good");
 }
 
 async function open() {

@@ -59,7 +59,8 @@ impl Page {
         let caps = self.context.caps();
         let (rank, lookup) = (caps.choose_rank(), caps.choose_lookup());
         json!({
-            "crate": format!("hotrow {}", env!("CARGO_PKG_VERSION")),
+            "version": env!("CARGO_PKG_VERSION"),
+            "shapes": { "small": measure::shape(true), "full": measure::shape(false) },
             "backend": "WebGPU",
             "subgroups": caps.subgroup.is_some(),
             "subgroup_sizes": caps.subgroup.map(|(least, most)| [least, most]),
@@ -109,12 +110,12 @@ impl Page {
         serde_json::Value::from_iter(measure::plan(&self.context, small).iter().map(measure::Figure::json)).to_string()
     }
 
-    /// Measures a figure of the plan. Returns rows of the file's `figures`, as JSON.
+    /// Measures a figure of the plan. Returns records of the file, as JSON.
     pub async fn measure(&self, small: bool, index: usize) -> Result<String, JsError> {
         let plan = measure::plan(&self.context, small);
         let figure = plan.get(index).ok_or_else(|| message("no such figure"))?;
         let found = measure::run(&self.context, figure, small).await;
-        self.judge(found).map(|rows| serde_json::Value::from(rows).to_string())
+        self.judge(found).map(|records| serde_json::Value::from(records).to_string())
     }
 }
 

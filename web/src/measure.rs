@@ -20,6 +20,12 @@ const DIM: u32 = 64;
 /// Indices of a bag.
 const BAG: u32 = 8;
 
+/// A description of the tables and batches.
+pub(crate) fn shape(small: bool) -> String {
+    let Sizes { rows, indices, .. } = Sizes::new(small);
+    format!("{indices} indices in bags of {BAG}, {rows} rows x {DIM}, a cache of {} rows (LRU), SGD", rows / 32)
+}
+
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Figure {
@@ -74,7 +80,7 @@ impl Figure {
     }
 }
 
-/// Measures a figure. Returns rows of the file's `figures`.
+/// Measures a figure. Returns records as those of `hotrow bench`.
 pub(crate) async fn run(context: &Context, figure: &Figure, small: bool) -> Result<Vec<Value>, Error> {
     let sizes = Sizes::new(small);
     match *figure {
@@ -98,12 +104,22 @@ fn encoder(context: &Context) -> wgpu::CommandEncoder {
     context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
 }
 
+/// The seconds of a call in several rounds, in ascending order.
+#[derive(Clone, Debug)]
+struct Rounds(Vec<f64>);
+
+impl Rounds {
+    fn median(&self) -> f64 {
+        self.0[self.0.len() / 2]
+    }
+}
+
 /// Seconds of a call that `record` records, `rounds` times, each from a batch of at least [`LEAST`].
 async fn seconds(
     context: &Context,
     rounds: usize,
     mut record: impl FnMut(&mut wgpu::CommandEncoder, u32) -> Result<(), Error>,
-) -> Result<(f64, u32), Error> {
+) -> Result<Rounds, Error> {
     let mut batch = async |calls: u32| -> Result<Duration, Error> {
         let mut encoder = encoder(context);
         for call in 0..calls {
@@ -134,7 +150,7 @@ async fn seconds(
         found.push(batch(calls).await?.as_secs_f64() / f64::from(calls));
     }
     found.sort_by(f64::total_cmp);
-    Ok((found[rounds / 2], calls))
+    Ok(Rounds(found))
 }
 
 async fn copy(context: &Context, sizes: &Sizes) -> Result<Vec<Value>, Error> {
@@ -145,25 +161,25 @@ async fn copy(context: &Context, sizes: &Sizes) -> Result<Vec<Value>, Error> {
         context.device().create_buffer(&descriptor)
     };
     let (from, to) = (buffer(), buffer());
-    let (seconds, calls) = seconds(context, sizes.rounds, |encoder, _| {
+    let taken = seconds(context, sizes.rounds, |encoder, _| {
         encoder.copy_buffer_to_buffer(&from, 0, &to, 0, size);
         Ok(())
     })
     .await?;
-    Ok(vec![row("copy", None, (size / 4) as u32, None, seconds, 2 * size, sizes.rounds, calls)])
+    Ok(both("copy", "rate", "copy", &json!({ "bytes": size }), &taken, 2 * size))
 }
 
 async fn sort(context: &Context, sizes: &Sizes) -> Result<Vec<Value>, Error> {
     let keys: Vec<u32> = (0..sizes.keys).map(fmix32).collect();
     let keys = upload(context, bytemuck::cast_slice(&keys));
     let sorter = Sorter::new(context, sizes.keys)?;
-    let (seconds, calls) = seconds(context, sizes.rounds, |encoder, _| {
+    let taken = seconds(context, sizes.rounds, |encoder, _| {
         sorter.record_sort(encoder, keys.slice(..), None, Count::Host(sizes.keys), 32).map(drop)
     })
     .await?;
     // Keys and values, read and written once in each of four passes.
     let bytes = u64::from(sizes.keys) * 8 * 2 * 4;
-    Ok(vec![row("sort", None, sizes.keys, None, seconds, bytes, sizes.rounds, calls)])
+    Ok(both("sort, 32 bits", "bytes a second", "sort", &json!({ "pairs": sizes.keys }), &taken, bytes))
 }
 
 fn upload(context: &Context, contents: &[u8]) -> wgpu::Buffer {
@@ -237,22 +253,24 @@ async fn step(context: &Context, sizes: &Sizes, precision: Precision, rate: f64)
         next
     };
     let before = work.group.counters_async().await?;
-    let (forward, calls) = seconds(context, sizes.rounds, |encoder, _| work.forward(encoder, turn())).await?;
+    let forward = seconds(context, sizes.rounds, |encoder, _| work.forward(encoder, turn())).await?;
     let after = work.group.counters_async().await?;
     let count =
         |of: fn(&hotrow::Counters) -> u64| after.iter().map(of).sum::<u64>() - before.iter().map(of).sum::<u64>();
     let hits = count(|counters| counters.hits) as f64 / count(|counters| counters.accesses).max(1) as f64;
-    let (step, step_calls) = seconds(context, sizes.rounds, |encoder, _| work.step(encoder, turn())).await?;
+    let step = seconds(context, sizes.rounds, |encoder, _| work.step(encoder, turn())).await?;
     let bytes = u64::from(sizes.indices) * u64::from(DIM) * 4;
-    let of = |measure, seconds, bytes, calls| {
-        row(measure, Some(precision), sizes.rows, Some(hits), seconds, bytes, sizes.rounds, calls)
-    };
-    let mut rows = vec![of("forward", forward, bytes, calls), of("step", step, 2 * bytes, step_calls)];
+    let setting = json!({
+        "precision": precision.name().to_uppercase(), "dim": DIM, "rows": sizes.rows, "aim": 100.0 * rate, "hits": 100.0 * hits,
+    });
+    let of = |what: &str, taken: &Rounds, bytes| both(what, &format!("{what} logical"), "page", &setting, taken, bytes);
+    let mut records = [of("forward", &forward, bytes), of("step", &step, 2 * bytes)].concat();
     // A backward needs its forward, so its time is the difference. Where noise eats it, there is no figure.
-    if step > 1.02 * forward {
-        rows.push(of("backward", step - forward, bytes, step_calls));
+    let backward = step.median() - forward.median();
+    if backward > 0.02 * forward.median() {
+        records.extend(of("backward", &Rounds(vec![backward]), bytes));
     }
-    Ok(rows)
+    Ok(records)
 }
 
 /// The time of each kernel of a step, from as many steps as its stamps need to add up to [`LEAST`].
@@ -287,37 +305,27 @@ async fn kernels(context: &Context, sizes: &Sizes, precision: Precision) -> Resu
     }
     // The stamps of browsers are coarse: a kernel whose times do not add up to enough has no figure.
     let enough = sums.iter().filter(|(_, sum, _)| *sum >= LEAST.as_secs_f64());
-    let bytes = u64::from(sizes.indices) * u64::from(DIM) * 4;
-    let rows = enough.map(|(stage, sum, dispatches)| {
-        let mut found = row("kernel", Some(precision), sizes.rows, Some(0.9), sum / f64::from(steps), bytes, 1, steps);
-        found["stage"] = json!(stage);
-        found["dispatches"] = json!(dispatches);
-        found
+    let records = enough.map(|(stage, sum, dispatches)| {
+        let setting = json!({
+            "precision": precision.name().to_uppercase(), "dim": DIM, "rows": sizes.rows, "kernel": stage, "dispatches": dispatches,
+        });
+        record("time", "page", &setting, sum / f64::from(steps), "seconds", None)
     });
-    Ok(rows.collect())
+    Ok(records.collect())
 }
 
-/// A row of the file's `figures`. `rows`: rows of the table, keys, or words. `bytes`: FP32 values of a call.
-#[allow(clippy::too_many_arguments, reason = "they are the fields of the row")]
-fn row(
-    measure: &str,
-    precision: Option<Precision>,
-    rows: u32,
-    hit_rate: Option<f64>,
-    seconds: f64,
-    bytes: u64,
-    rounds: usize,
-    calls: u32,
-) -> Value {
-    json!({
-        "measure": measure,
-        "precision": precision.map(Precision::name),
-        "dim": precision.map(|_| DIM),
-        "rows": rows,
-        "hit_rate": hit_rate,
-        "seconds": seconds,
-        "bytes": bytes,
-        "rounds": rounds,
-        "calls_a_round": calls,
-    })
+/// The time of a call, and the bytes that it counts a second.
+fn both(what: &str, rate: &str, shape: &str, setting: &Value, taken: &Rounds, bytes: u64) -> Vec<Value> {
+    let seconds = record(what, shape, setting, taken.median(), "seconds", Some(taken));
+    vec![seconds, record(rate, shape, setting, bytes as f64 / taken.median(), "bytes_per_second", None)]
+}
+
+/// A record as those of `hotrow bench`.
+fn record(what: &str, shape: &str, setting: &Value, value: f64, unit: &str, of: Option<&Rounds>) -> Value {
+    let mut record = json!({ "what": what, "shape": shape, "setting": setting, "value": value, "unit": unit });
+    if let Some([lowest, .., highest]) = of.map(|of| &of.0[..]) {
+        let rounds = of.map_or(0, |of| of.0.len());
+        record["spread"] = json!({ "median": value, "lowest": lowest, "highest": highest, "rounds": rounds });
+    }
+    record
 }

@@ -39,3 +39,10 @@ impl Common {
         }
     }
 }
+
+/// Bytes that a file of the system reports in kB under this name, if it does.
+pub(crate) fn memory(file: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}

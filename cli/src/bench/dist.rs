@@ -1,4 +1,4 @@
-//! `hotrow bench dist`: the exchanges of a step, and whole steps, over ranks and batch sizes.
+//! `hotrow bench dist`: what a step sends, and its time, over ranks and batch sizes.
 
 use super::common::{Common, Table};
 use crate::failure::Failure;
@@ -11,11 +11,11 @@ use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};
 use crate::trace::Trace;
-use hotrow::dist::{Comm, Group, Parcels, Phase, RankTraffic, Threads, WireOptions};
+use hotrow::dist::{Comm, Group, Phase, RankTraffic, Threads, WireOptions};
 use hotrow::{CpuGroup, Error, GroupConfig, Lookup as _, Optimizer, OptimizerKind, Precision};
 use std::time::Instant;
 
-/// Measure groups over ranks, in threads of this machine: bytes and messages of a step, seconds of its exchanges alone and of the whole
+/// Measure groups over ranks, in threads of this machine: bytes, messages and seconds of a step
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -106,7 +106,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let start = Instant::now();
     for &batch in &batches {
         for &ranks in &ranks {
-            let work = |comm: &mut Threads| measure(comm, &config, (shards, wire), &bags, batch, args.steps);
+            let work = |comm: &mut Threads| measure(comm, &config, (shards, wire), &bags, (batch, args.steps));
             let found = Threads::run(ranks, work).map_err(anyhow::Error::from)?;
             record(&mut run, batch, args.steps, &found);
             progress.advance(1);
@@ -120,7 +120,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             .only("messages", "")
             .across("ranks"),
         Table::new("Seconds on this machine, whose cores the ranks share", "step", &["batch", "ranks"])
-            .only("exchanges alone|whole step", ""),
+            .only("whole step", ""),
     ];
     let tables: Vec<_> = tables.iter().map(|table| table.draw(&run)).collect();
     Ok(args.common.finish(options, &run, "dist", (&tables, tables.len()), &[])?)
@@ -171,21 +171,19 @@ impl<'t> Bags<'t> {
     }
 }
 
-/// What one rank has sent and how long the slowest rank took.
+/// What one rank has sent, and how long the slowest rank took for each step.
 struct Seen {
     traffic: RankTraffic,
-    exchanges: Vec<f64>,
     steps: Vec<f64>,
 }
 
-/// Runs steps as one rank, then exchanges as many words as a mean step had, phase by phase.
+/// Runs steps as one rank.
 fn measure(
     comm: &mut impl Comm,
     config: &GroupConfig,
     (shards, wire): (u32, WireOptions),
     bags: &Bags<'_>,
-    batch: u32,
-    steps: u32,
+    (batch, steps): (u32, u32),
 ) -> Result<Seen, Error> {
     let (rank, ranks) = (comm.rank(), comm.size());
     let mut group = Group::new(&mut *comm, config.clone(), shards, CpuGroup::new)?.with_wire(wire)?;
@@ -198,37 +196,10 @@ fn measure(
             group.backward(&vec![1e-3; outputs.len()])
         });
         done?;
-        seconds.push(slowest(group.comm(), own)?);
+        // The bits of numbers that are not negative are in their order.
+        seconds.push(f32::from_bits(group.comm().max((own as f32).to_bits())?).into());
     }
-    let traffic = group.traffic().clone();
-    drop(group);
-    let mut exchanges = Vec::new();
-    let words = |phase, to| (traffic.bytes_to(phase, to) / 4 / u64::from(steps)) as u32;
-    let of_phases = Phase::ALL.map(|phase| (0..ranks).map(|to| words(phase, to)).collect::<Vec<u32>>());
-    // What each rank sends to this one.
-    let mut receive = Vec::new();
-    for own in &of_phases {
-        let all = comm.all_gather(own)?;
-        receive.push((0..ranks).map(|from| all[(from * ranks + rank) as usize] as usize).collect::<Vec<usize>>());
-    }
-    for _ in 0..steps {
-        comm.max(0)?;
-        let (done, own) = timed(|| {
-            of_phases.iter().zip(&receive).try_for_each(|(own, receive)| {
-                let parts = own.iter().map(|&words| vec![0; words as usize]);
-                comm.all_to_all(Parcels::new(parts), receive).map(drop)
-            })
-        });
-        done?;
-        exchanges.push(slowest(comm, own)?);
-    }
-    Ok(Seen { traffic, exchanges, steps: seconds })
-}
-
-/// The seconds of the slowest rank.
-fn slowest(comm: &mut impl Comm, own: f64) -> Result<f64, Error> {
-    // The bits of numbers that are not negative are in their order.
-    Ok(f32::from_bits(comm.max((own as f32).to_bits())?).into())
+    Ok(Seen { traffic: group.traffic().clone(), steps: seconds })
 }
 
 fn record(run: &mut Run, batch: u32, steps: u32, found: &[Seen]) {
@@ -239,7 +210,5 @@ fn record(run: &mut Run, batch: u32, steps: u32, found: &[Seen]) {
         at.push("bytes", a_step(found.iter().map(|seen| seen.traffic.bytes(phase)).sum()), Unit::Bytes);
         at.push("messages", a_step(found.iter().map(|seen| seen.traffic.messages(phase)).sum()), Unit::Count);
     }
-    let mut at = run.at("step", &setting);
-    at.timed("exchanges alone", Times::of(found[0].exchanges.clone()));
-    at.timed("whole step", Times::of(found[0].steps.clone()));
+    run.at("step", &setting).timed("whole step", Times::of(found[0].steps.clone()));
 }

@@ -1,31 +1,28 @@
-//! `hotrow bench robe`: shared tables in the shape of ROBE's Figure 3 and its appendix, and their forward beside cached tables.
+//! `hotrow bench robe`: forward and update of shared tables, over three numbers of rows, ROBE's compressions and two chunks.
 
-mod beside;
-mod cells;
-mod compare;
-mod cpu;
-mod gpu;
-mod plan;
-mod shape;
+mod runner;
 
 use bytesize::ByteSize;
-use hotrow::{AddBody, Optimizer, OptimizerKind};
-use std::path::{Path, PathBuf};
+use hotrow::robe::{Backward, Config};
+use hotrow::{AddBody, Error, Optimizer, OptimizerKind, Pooling};
+use rand::RngExt as _;
 use std::time::Duration;
 
-use super::common::{Common, Table, memory_left};
-use super::suite::Size;
+use super::common::{Common, memory_left};
+use super::suite::{Size, shapes::random};
 use crate::failure::Failure;
 use crate::lab::{Complaints, Deadline, Lab};
 use crate::names::one_of;
 use crate::options::{Options, whole};
-use crate::plot::{Chart, Heat, Panel, Style};
+use crate::plan::robe::arrays::{CHUNK, COMPRESSIONS, arrays, setting};
+use crate::plot::{Heat, Panel};
+use crate::progress::Progress;
 use crate::report::run::{Machine, Run};
-use crate::report::{Record, Select, Setting, Unit, Value, table};
-use plan::{Plan, Runner, WAYS};
-use shape::{CHUNK, CHUNKS, COMPRESSION, COMPRESSIONS, MIDDLE, Shape};
+use crate::report::units::{apart, count, decimals};
+use crate::report::{Select, Setting, Unit, table};
+use runner::{Cpu, Gpu, Runner};
 
-/// Measure shared tables (ROBE) as in its Figure 3 and appendix, and their forward beside cached tables
+/// Measure shared tables (ROBE): forward and update over rows, compressions and chunks
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -33,53 +30,76 @@ pub(super) struct Args {
     /// Sizes [default: full, small on a software driver]
     #[arg(long, value_enum)]
     size: Option<Size>,
-    /// Floats in a row [default: 128]
-    #[arg(long, value_name = "D", value_parser = whole(1u32..=65536))]
-    dim: Option<u32>,
+    /// Floats in a row
+    #[arg(long, value_name = "D", default_value_t = 128, value_parser = whole(1u32..=65536))]
+    dim: u32,
     /// Rows looked up in a batch [default: 10240, small 1024]
     #[arg(long, value_name = "N", value_parser = whole(1u32..=1 << 24))]
     batch: Option<u32>,
-    /// Update rule: sgd or adagrad
+    /// Update rule: sgd, momentum, adagrad or adam
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
     optimizer: OptimizerKind,
-    /// Most memory of a table with its sums or gradient; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free memory]
+    /// Most memory of an array with its sums; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free memory]
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
-    /// Seconds after which no further cell or gradient begins [default: 300, on the CPU 900, small 180]
+    /// Seconds after which no further array begins [default: 300, on the CPU 900, small 180]
     #[arg(long, value_name = "S", value_parser = whole(1u64..=3600))]
     seconds: Option<u64>,
+}
+
+/// Rows of the table at full size; ROBE's largest has 256 M. From one to the next it is as far as from one compression to the next, so three
+/// tables share the size of an array. At small size they have a 256th.
+const ROWS: [u32; 3] = [2_560_000, 25_600_000, 256_000_000];
+/// ROBE's chunk first, and one weight a value.
+const CHUNKS: [u32; 2] = [CHUNK, 1];
+/// The compressions: a table as large as its values is no array to share.
+const SHARED: &[f64] = COMPRESSIONS.split_at(1).1;
+/// Batches in turn, so that no batch finds its weights in a chip's caches.
+const TURNS: usize = 4;
+
+const WAYS: [(&str, Backward); 3] =
+    [("dense update", Backward::Dense), ("sparse update", Backward::Sparse), ("atomic update", Backward::Atomic)];
+
+/// The limits of a run.
+struct Plan<'a> {
+    rows: [u32; 3],
+    dim: u32,
+    batch: u32,
+    /// The most bytes that an array with its sums may take.
+    memory: Option<u64>,
+    optimizer: Optimizer,
+    seed: u32,
+    deadline: &'a Deadline,
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let optimizer = Optimizer::sgd(1e-3).with_kind(args.optimizer);
     if matches!(optimizer.kind, OptimizerKind::RowWiseAdaGrad | OptimizerKind::RowWiseAdam) {
-        let wanted = format!(
+        return Err(Failure::Usage(format!(
             "--optimizer: wanted sgd, momentum, adagrad or adam with bench robe, found {}; a shared weight belongs to no row",
             optimizer.kind
-        );
-        return Err(Failure::Usage(wanted));
+        )));
     }
     args.common.make_folder(options)?;
     let context = options.backend.open("running")?;
     let hardware = context.as_ref().is_some_and(|context| context.caps().is_hardware());
     let size = args.size.unwrap_or(if hardware || context.is_none() { Size::Full } else { Size::Small });
-    let seconds = match (context.is_some(), size.is_full()) {
-        (true, true) => 300,
-        (false, true) => 900,
-        (_, false) => 180,
-    };
-    let deadline = Deadline::new(Duration::from_secs(args.seconds.unwrap_or(seconds)));
+    let seconds = args.seconds.unwrap_or(if context.is_some() { size.of(180, 300) } else { size.of(180, 900) });
+    let deadline = Deadline::new(Duration::from_secs(seconds));
     let asked = args.memory.map(|ByteSize(bytes)| bytes);
     let plan = Plan {
-        size,
-        shape: Shape::new(size, args.dim, args.batch),
-        memory: if context.is_some() { asked } else { asked.or_else(|| Some(free())) },
+        rows: ROWS.map(|rows| size.of(rows / 256, rows)),
+        dim: args.dim,
+        batch: args.batch.unwrap_or(size.of(1024, 10_240)),
+        memory: asked.or_else(|| context.is_none().then(free)),
         optimizer,
         seed: options.group_seed(),
-        over: &|| deadline.over(),
-        backend: if context.is_some() { "gpu" } else { "cpu" },
+        deadline: &deadline,
     };
     let mut run = args.common.start(options, "bench robe", size.name());
+    let shape = format!("one table x {}, {} rows a batch, no pooling, {}", plan.dim, plan.batch, optimizer.kind);
+    run.describe("array", shape);
+    let backend = if context.is_some() { "gpu" } else { "cpu" };
     match &context {
         Some(context) => {
             let (complaints, lab) = (Complaints::of(context), Lab::new(context, size.rounds()));
@@ -89,8 +109,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
                 AddBody::Exchange => "exchanges tried again: no float atomics here",
             };
             run.describe("atomic update", adds);
-            run.describe("gradient", "into buffers made once");
-            measure(&plan, &mut run, &mut gpu::GpuRunner::new(&lab))?;
+            measure(&plan, &mut run, &mut Gpu::new(&lab))?;
             if let Some(error) = complaints.first() {
                 run.leave_out("trust in these figures", error);
             }
@@ -98,26 +117,19 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         None => {
             run.on(Machine::cpu());
             run.describe("atomic update", "sums of one thread, index by index");
-            run.describe("gradient", "allocated by each call, which is part of its time, and not freed in it");
-            measure(&plan, &mut run, &mut cpu::CpuRunner::new(size.rounds()))?;
+            measure(&plan, &mut run, &mut Cpu::new(size.rounds()))?;
         }
     }
-    run.judge(hardware && plan.shape.published, deadline.seconds());
-    let stem = format!("robe-{}", plan.backend);
-    let charts = charts(&plan, &run, &args.common.out.join(&stem))?;
-    let tables = tables(&plan, &run);
+    flat(&mut run);
+    let goals = size.is_full() && (plan.dim, plan.batch) == (128, 10_240);
+    run.judge(hardware && goals, deadline.seconds());
+    let stem = format!("robe-{backend}");
+    let charts = match heat(&plan, &run) {
+        Some(heat) => vec![heat.write(&args.common.out.join(format!("{stem}-heat")))?],
+        None => Vec::new(),
+    };
+    let tables = tables(&run);
     Ok(args.common.finish(options, &run, &stem, (&tables, tables.len()), &charts)?)
-}
-
-/// Measures the forward beside cached tables and all cells, and records their comparisons.
-fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> anyhow::Result<()> {
-    let (Shape { dim, batch, .. }, optimizer) = (&plan.shape, plan.optimizer.kind);
-    run.describe("array", format!("one table x {dim}, {batch} rows a batch, no pooling, {optimizer:?}; update: sums and optimiser in one, gradient: the sums alone, into memory"));
-    // The short part comes first; the cells take the remaining time.
-    beside::run(plan, run, runner)?;
-    cells::run(plan, &plan.shape.settings(), run, runner)?;
-    compare::record(run);
-    Ok(())
 }
 
 /// 8 GiB, or three quarters of the free memory if that is less.
@@ -126,174 +138,152 @@ fn free() -> u64 {
     memory_left().map_or(MOST, |bytes| (bytes / 4 * 3).min(MOST))
 }
 
-/// The setting of a panel's rows, of its columns, and the fixed setting.
-#[derive(Clone, Copy)]
-struct Axes {
-    down: &'static str,
-    across: &'static str,
-    held: (&'static str, f64),
-}
-
-impl Axes {
-    /// The axes of ROBE's tables 3 to 6, 7 to 10 and 11 to 14.
-    fn all(shape: &Shape) -> [Self; 3] {
-        let axes = |down, across, held| Self { down, across, held };
-        [
-            axes("rows", "compression", ("chunk", f64::from(CHUNK))),
-            axes("rows", "chunk", ("compression", COMPRESSION)),
-            axes("chunk", "compression", ("rows", f64::from(shape.rows[MIDDLE]))),
-        ]
-    }
-
-    /// Selects the cells' records of the quantities `what`.
-    fn select<'r>(self, run: &'r Run, what: &'r str) -> Vec<&'r Record> {
-        let found = run.select(Select { what, shape: "array", setting: "" });
-        found.filter(|record| self.has(record)).collect()
-    }
-
-    fn has(self, record: &Record) -> bool {
-        let compression = record.setting.number("compression");
-        record.setting.number(self.held.0) == Some(self.held.1)
-            && compression.is_some_and(|compression| COMPRESSIONS.contains(&compression))
-    }
-
-    fn title(self) -> String {
-        format!("{} down, {} across, {} {}", self.down, self.across, self.held.0, Value::Number(self.held.1))
+impl Plan<'_> {
+    /// Returns an error if `bytes` bytes exceed the memory limit, or if the time is up.
+    fn has_room(&self, bytes: u64, of: &str) -> Result<(), String> {
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        match self.memory {
+            Some(most) if bytes > most => {
+                Err(format!("memory: wanted at most {:.3} GiB {of} (--memory), found {:.3} GiB", gib(most), gib(bytes)))
+            }
+            _ => self.deadline.over().map_or(Ok(()), Err),
+        }
     }
 }
 
-/// ROBE's forward and gradients, in the order of its tables.
-const PASSES: [&str; 4] = ["forward", "forward before sparse update", "dense gradient", "sparse gradient"];
-
-/// A figure of tables 3 to 14 of ROBE's appendix, in milliseconds. The full table of table 2 takes 0.12 ms forward and 0.35 ms backward.
-#[derive(serde::Deserialize)]
-struct Published {
-    table: u32,
-    figure: String,
-    what: String,
-    rows: u32,
-    compression: u32,
-    chunk: u32,
-    milliseconds: f64,
+/// Measures every array, small ones first. Those without room are left out with the reason.
+fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> anyhow::Result<()> {
+    let mut found: Vec<(String, f64, Config)> = Vec::new();
+    for (rows, chunk) in plan.rows.into_iter().flat_map(|rows| CHUNKS.map(|chunk| (rows, chunk))) {
+        for (compression, config) in arrays(&[rows], plan.dim, chunk, SHARED) {
+            let name = format!("{} rows at {}x in chunks of {chunk}", count(rows.into()), decimals(compression));
+            match config {
+                Ok(config) => found.push((name, compression, config)),
+                Err(reason) => run.leave_out(name, reason.to_string()),
+            }
+        }
+    }
+    found.sort_by_key(|(.., config)| (config.chunk != CHUNK, config.weights));
+    let progress = Progress::new("shared arrays", found.len() as u64);
+    for (name, compression, config) in found {
+        let config = config.with_pooling(Pooling::None).with_optimizer(plan.optimizer).with_seed(plan.seed);
+        let room = plan.has_room(config.table_bytes(), "an array");
+        let made = room.and_then(|()| runner.array(config.clone(), false).map_err(|error| error.to_string()));
+        match made {
+            Ok(()) => array(plan, run, runner, (&name, compression, &config))?,
+            Err(reason) => run.leave_out(name, reason),
+        }
+        progress.advance(1);
+    }
+    Ok(())
 }
 
-fn published() -> Vec<Published> {
-    let data = include_str!("../../data/robe-published.csv");
-    csv::Reader::from_reader(data.as_bytes()).deserialize().flatten().collect()
+/// Measures the ways of updating an array, and records them with their comparison.
+fn array(
+    plan: &Plan<'_>,
+    run: &mut Run,
+    runner: &mut dyn Runner,
+    (name, compression, config): (&str, f64, &Config),
+) -> anyhow::Result<()> {
+    let rows = config.tables[0];
+    let mut random = random(plan.seed, u64::from(rows));
+    let mut batch = || (0..plan.batch).map(|_| random.random_range(0..rows)).collect();
+    let batches: Vec<Vec<u32>> = (0..TURNS).map(|_| batch()).collect();
+    let covered = config.most_covered(plan.batch);
+    // Goals select arrays by compression, and by whether a batch may touch the whole of one.
+    let place = setting(config, compression);
+    let place = if compression >= 1000.0 { place.with("from 1000x", "yes") } else { place };
+    let place = if config.weights <= covered { place.with("all touched", "yes") } else { place };
+    let mut lowest = [None; 3];
+    run.at("array", &place).push("touched at most", f64::from(covered), Unit::Count);
+    for ((way, backward), lowest) in WAYS.into_iter().zip(&mut lowest) {
+        // Atomic sums have a float for each weight beside the array.
+        let beside = if backward == Backward::Atomic { 4 * u64::from(config.weights) } else { 0 };
+        let taken = plan.has_room(config.table_bytes() + beside, "an array and its sums").and_then(|()| {
+            let mut steps = || {
+                runner.array(config.clone().with_backward(backward), true)?;
+                runner.steps(&batches)
+            };
+            // Any error but a lack of room ends the run.
+            match steps() {
+                Err(error) => match error.downcast_ref::<Error>() {
+                    Some(Error::TooLarge { .. } | Error::OutOfMemory { .. }) => Err(error.to_string()),
+                    _ => Ok(Err(error)),
+                },
+                taken => Ok(taken),
+            }
+        });
+        match taken {
+            Ok(taken) => {
+                let [forward, update] = taken?;
+                let mut at = run.at("array", &place);
+                at.timed("forward", Some(forward).filter(|_| backward == Backward::Dense));
+                at.timed(way, update);
+                *lowest = Some(update.lowest).filter(|&seconds| seconds > 0.0);
+            }
+            Err(reason) => run.leave_out(format!("{way} of {name}"), reason),
+        }
+    }
+    // Lowest times, since other load on the machine only adds time.
+    let [dense, sparse, atomic] = lowest;
+    let better = dense.zip(sparse).map(|(dense, sparse): (f64, f64)| dense.min(sparse));
+    let ratio = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a / b);
+    let mut at = run.at("array", &place);
+    at.push("sparse against dense update", ratio(sparse, dense), Unit::Times);
+    at.push("atomic against the better update", ratio(atomic, better), Unit::Times);
+    Ok(())
 }
 
-impl Published {
-    fn record(&self) -> Record {
-        let setting = Setting::default().with("rows", self.rows).with("compression", self.compression);
-        Record::new(&self.what, "ROBE", &setting.with("chunk", self.chunk), 1e-3 * self.milliseconds, Unit::Seconds)
+/// Records how far times differ between numbers of rows of arrays of one size: the slowest over the fastest (lowest times). Atomic updates
+/// are left out, since collisions of their additions vary.
+fn flat(run: &mut Run) {
+    for (way, chunk) in
+        ["forward", "dense update", "sparse update"].into_iter().flat_map(|way| CHUNKS.map(|z| (way, z)))
+    {
+        let all = Select { what: way, shape: "array", setting: &format!("chunk={chunk}") };
+        let mut times: Vec<(f64, f64)> = run
+            .select(all)
+            .filter_map(|record| Some((record.setting.number("weights")?, record.spread?.lowest)))
+            .collect();
+        times.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let same = times.chunk_by(|a, b| a.0 == b.0);
+        let slowest = same.filter_map(|group| apart(&group.iter().map(|one| one.1).collect::<Vec<_>>()));
+        let slowest = slowest.reduce(f64::max);
+        let setting = Setting::default().with("way", way).with("chunks of", chunk);
+        run.at("flat", &setting).push("slowest against fastest", slowest, Unit::Times);
     }
 }
 
-/// The printed tables: comparisons of cells, and the forward beside cached tables.
-const TABLES: [Table; 5] = [
-    Table::new("Loss of `Backward::Auto` over all cells, and of always one of them.", "auto", &["of", "chunks of"]),
-    Table::new(
-        "Crossover of dense and sparse, in |M| over the weights that a batch touches.",
-        "crossover",
-        &["of", "chunks of"],
-    ),
-    Table::new("Atomic update against the better of dense and sparse.", "atomic", &["chunks of"]),
-    Table::new("One array, several numbers of rows: slowest against fastest.", "flat", &["weights"]).across("way"),
-    Table::new("Forward of bags, sum, rows by Zipf 1.05.", "beside", &["bags of", "table"]),
-];
-
-fn tables(plan: &Plan<'_>, run: &Run) -> Vec<(String, Option<String>)> {
-    let published = published();
-    let theirs: Vec<(u32, Record)> = published.iter().map(|one| (one.table, one.record())).collect();
-    let whose = if plan.shape.published { " / ROBE's, on a GPU it does not name" } else { "; not ROBE's sizes" };
-    let axes = Axes::all(&plan.shape);
+fn tables(run: &Run) -> Vec<(String, Option<String>)> {
+    const UPDATES: &str = "dense update|sparse update|atomic update";
     let mut tables = Vec::new();
-    for (axes, first) in axes.into_iter().zip([3, 7, 11]) {
-        for (what, number) in PASSES.into_iter().zip(first..) {
-            let beside = theirs.iter().filter(|(table, _)| *table == number && plan.shape.published);
-            let figure = published.iter().find(|one| one.table == number && !one.figure.is_empty());
-            let figure = figure.map_or_else(String::new, |one| format!(", Figure 3 ({})", one.figure));
-            let title = format!("{what}, as ROBE's table {number}{figure}: {}{whose}", axes.title());
-            let shown = axes.select(run, what).into_iter().chain(beside.map(|(_, record)| record));
-            tables.push((title, table(shown, &[axes.down], axes.across)));
+    for chunk in CHUNKS {
+        for (title, what) in [("forward", "forward"), ("dense / sparse / atomic update", UPDATES)] {
+            let chunks = format!("chunk={chunk}");
+            let shown = Select { what, shape: "array", setting: &chunks };
+            let title = format!("{title}, chunks of {chunk}: rows down, compression across");
+            tables.push((title, table(run.select(shown), &["rows"], "compression")));
         }
     }
-    for axes in axes {
-        for (title, what) in [
-            ("dense / sparse / atomic update", "dense update|sparse update|atomic update"),
-            ("`Backward::Auto` against the faster one, update / gradient", "lost by auto update|lost by auto gradient"),
-        ] {
-            let shown = table(axes.select(run, what), &[axes.down], axes.across);
-            tables.push((format!("{title}: {}", axes.title()), shown));
-        }
-    }
-    tables.extend(TABLES.iter().map(|table| table.draw(run)));
-    let smallest = format!("rows={}", Value::from(plan.shape.rows[0]));
-    let stages = Select { what: "", shape: "stages", setting: &smallest };
-    let shown = table(run.select(stages), &["compression", "chunk", "way", "stage"], "what");
-    tables.push(("Stages that take 5 % of their phase, smallest table.".to_owned(), shown));
+    let flat = Select { what: "", shape: "flat", setting: "" };
+    let title = "One size of array, several numbers of rows: slowest against fastest.".to_owned();
+    tables.push((title, table(run.select(flat), &["chunks of"], "way")));
     tables
 }
 
-/// Draws ROBE's Figure 3 as heat maps with the updates below, and time against |M| with the crossovers.
-fn charts(plan: &Plan<'_>, run: &Run, stem: &Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
-    let [by_compression, by_chunk, _] = Axes::all(&plan.shape);
-    if by_compression.select(run, "dense update").is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows: Vec<f64> = plan.shape.rows.iter().copied().map(f64::from).collect();
-    let chunks = CHUNKS.map(f64::from);
-    let panel = |(axes, letter, what): (Axes, &str, &str)| {
-        let columns = if axes.across == "chunk" { &chunks[..] } else { &COMPRESSIONS };
-        let label = format!("{}, {} {}", axes.across, axes.held.0, axes.held.1);
-        Panel::of(format!("{letter}{what}"), label, axes.select(run, what), (axes.down, &rows), (axes.across, columns))
+/// The times of the arrays: rows down, compression across, a panel for each way and chunk.
+fn heat(plan: &Plan<'_>, run: &Run) -> Option<Heat> {
+    let rows = plan.rows.map(f64::from);
+    let panel = |(chunk, what): (u32, &str)| {
+        let chunks = format!("chunk={chunk}");
+        let select = Select { what, shape: "array", setting: &chunks };
+        let title = format!("{what}, chunks of {chunk}");
+        Panel::of(title, "compression".to_owned(), run.select(select), ("rows", &rows), ("compression", SHARED))
     };
-    let panels = [
-        (by_compression, "(a) ", "forward"),
-        (by_compression, "(b) ", "dense gradient"),
-        (by_compression, "(c) ", "sparse gradient"),
-        (by_chunk, "(d) ", "forward"),
-        (by_chunk, "(e) ", "dense gradient"),
-        (by_chunk, "(f) ", "sparse gradient"),
-        (by_compression, "", "dense update"),
-        (by_compression, "", "sparse update"),
-        (by_compression, "", "atomic update"),
-    ];
-    let title = format!("ROBE's Figure 3 and, below, updates; rows down, batch {}: {}", plan.shape.batch, run.title());
-    let heat = Heat { title, label: "milliseconds".to_owned(), panels: panels.map(panel).into() };
-    let mut crossover = Chart::new("|M|, weights of the shared array", "Time");
-    crossover.title = format!("Updates and gradients, chunks of {CHUNK}: {}", run.title());
-    (crossover.log_x, crossover.log_y) = (true, true);
-    let how =
-        |record: &Record| ["forward", "dense", "sparse", "atomic"].iter().position(|how| record.what.starts_with(how));
-    let style = |record: &Record| Style {
-        colour: how(record).unwrap_or(0),
-        dashed: record.what.ends_with("gradient"),
-        markers: true,
-    };
-    let ways = ["forward"].into_iter().chain(WAYS.map(|way| way.0));
-    let shown = ways.flat_map(|what| by_compression.select(run, what));
-    crossover.lines(shown, "what", |record| record.setting.number("weights"), style);
-    let file = |what: &str| PathBuf::from(format!("{}-{what}", stem.display()));
-    Ok(vec![heat.write(&file("heat"))?, crossover.write(&file("crossover"))?])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn published_tables_are_whole() {
-        let all = published();
-        for (number, lines) in (3..).zip([[28; 4], [42; 4], [24; 4]].concat()) {
-            let these: Vec<&Published> = all.iter().filter(|one| one.table == number).collect();
-            // The figures of 256 M rows at 10x, dense, are blank in the paper.
-            let blank = usize::from([3, 5].contains(&number));
-            assert_eq!(these.len(), lines - blank, "table {number}");
-            let shape = Shape::new(Size::Full, None, None);
-            let axes = Axes::all(&shape)[(number as usize - 3) / 4];
-            assert!(these.iter().all(|one| axes.has(&one.record())), "table {number}");
-            assert!(these.iter().all(|one| one.what == PASSES[(number as usize - 3) % 4]), "table {number}");
-        }
-    }
+    let ways =
+        CHUNKS.into_iter().flat_map(|chunk| ["forward", "dense update", "sparse update"].map(|way| (chunk, way)));
+    let panels: Vec<Panel> = ways.map(panel).collect();
+    let any = panels.iter().any(|panel| panel.values.iter().flatten().any(Option::is_some));
+    let title = format!("Shared tables: rows down, batch {}: {}", plan.batch, run.title());
+    any.then(|| Heat { title, label: "milliseconds".to_owned(), panels })
 }

@@ -3,18 +3,17 @@
 use super::common::Common;
 use super::runners::{CpuRunner, GpuRunner, Runner, StagedRunner};
 use super::shape::{Shape, Stream};
-use super::uvm;
 use crate::failure::Failure;
 use crate::lab::{Lab, Rounds, timed};
 use crate::names::{self, ADMITTING, PLACES, list, one_of};
-use crate::options::{Backend, Options, percent, whole};
+use crate::options::{Backend, Options, number, percent, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::progress::Progress;
 use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
 use crate::report::{Record, Select, Setting, Unit, Value, table};
-use crate::uvm::{UvmModel, UvmTable};
+use crate::uvm::{UvmBus, UvmModel, UvmTable, UvmTraffic};
 use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, adapter};
 use std::time::Duration;
 
@@ -51,8 +50,22 @@ pub(super) struct Args {
     /// Seconds that each backend may take, roughly
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = whole(1u64..=3600))]
     seconds: u64,
-    #[command(flatten)]
-    uvm: uvm::Args,
+    /// UVM model: sizes of a page in KiB, powers of two
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [64], value_parser = page)]
+    page_kib: Vec<u64>,
+    /// UVM model: bytes over the bus, one way, in GB/s
+    #[arg(long, value_name = "X", default_value_t = UvmModel::default().bus_bytes_per_second * 1e-9, value_parser = |text: &str| number(text, 1e-6..=1e6))]
+    bus_gb_s: f64,
+    /// UVM model: time of a fault in us, shared by 256 at once
+    #[arg(long, value_name = "X", default_value_t = UvmModel::default().fault_seconds * 1e6, value_parser = |text: &str| number(text, 0.0..=1e9))]
+    fault_us: f64,
+}
+
+fn page(text: &str) -> Result<u64, String> {
+    match text.trim().parse::<u64>() {
+        Ok(kib) if kib.is_power_of_two() && kib <= 1 << 20 => Ok(kib),
+        _ => Err("wanted a power of two, 1 to 1048576".to_owned()),
+    }
 }
 
 /// Steps that bring the hot rows in before a point is measured. LFU keeps a row only after several uses.
@@ -240,11 +253,16 @@ impl<'a> Sweep<'a> {
             self.points(run, curve, runner.as_mut(), slice)?;
             progress.advance(args.hit_rate.len() as u64);
         }
-        for model in args.uvm.models() {
-            let row = u64::from(shape.dim) * 4;
-            match UvmTable::new(model, row, u64::from(shape.cache_rows()) * row) {
-                Ok(table) => self.unified(run, model.page_bytes >> 10, table, slice)?,
-                Err(reason) => run.leave_out(format!("pages of {} KiB", model.page_bytes >> 10), reason.to_string()),
+        for &kib in &args.page_kib {
+            let model = UvmModel {
+                page_bytes: kib << 10,
+                bus_bytes_per_second: args.bus_gb_s * 1e9,
+                fault_seconds: args.fault_us * 1e-6,
+                ..UvmModel::default()
+            };
+            // A cache too small for a page still leaves the other curves.
+            if let Err(reason) = self.unified(run, model, slice) {
+                run.leave_out(format!("pages of {kib} KiB"), format!("{reason:#}"));
             }
         }
         self.compare(run);
@@ -287,29 +305,22 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Both curves of a page size: predicted by the model, and measured on a device that moves the pages.
-    fn unified(&self, run: &mut Run, kib: u64, table: UvmTable, slice: Duration) -> anyhow::Result<()> {
-        let curve = |kind, placement| self.curve(kind, Precision::Fp32, placement, None, Some(kib));
-        self.predict(run, &curve("uvm model", self.placements[0]), table.clone());
-        let Some(lab) = &self.lab else { return Ok(()) };
-        match uvm::UvmRunner::new(lab, &self.shape, table) {
-            Ok(mut runner) => self.points(run, &curve("uvm pages", Placement::Device), &mut runner, slice)?,
-            // A device too small for this bound still gets its other curves.
-            Err(reason) => run.leave_out(format!("moved pages of {kib} KiB"), reason.to_string()),
-        }
-        Ok(())
-    }
-
-    /// Predicts a step: the time of a step whose rows are all on the device, measured in this run, plus the time of the bus.
-    fn predict(&self, run: &mut Run, curve: &Curve, mut table: UvmTable) {
-        let of_resident = format!("kind=cached; precision=FP32; placement={}", curve.config.placement);
+    /// Both curves of a page size: the time of a step whose rows are all on the device, measured in this run, plus that of the pages, predicted
+    /// by the model, and moved on a device.
+    fn unified(&self, run: &mut Run, model: UvmModel, slice: Duration) -> anyhow::Result<()> {
+        let row = u64::from(self.shape.dim) * 4;
+        let mut table = UvmTable::new(model, row, u64::from(self.shape.cache_rows()) * row)?;
+        let of_resident = format!("kind=cached; precision=FP32; placement={}", self.placements[0]);
         let fastest = |what: &str| {
             let select = Select { what, shape: self.name, setting: &of_resident };
             let hits = |record: &&Record| record.setting.number("hits").unwrap_or(0.0);
             run.select(select).max_by(|a, b| hits(a).total_cmp(&hits(b))).map(|record| record.value)
         };
-        let Some(resident) = fastest("forward").zip(fastest("backward")) else { return };
-        let model: UvmModel = *table.model();
+        let Some((forward, backward)) = fastest("forward").zip(fastest("backward")) else { return Ok(()) };
+        let bus = self.lab.as_ref().map(|lab| UvmBus::new(&lab.timed)).transpose()?;
+        let kib = Some(model.page_bytes >> 10);
+        let curve = |kind| self.curve(kind, Precision::Fp32, self.placements[0], None, kib);
+        let [predicted, carried] = ["uvm model", "uvm pages"].map(curve);
         let mut stream = Stream::new(self.shape, self.seed);
         for &aim in &self.args.hit_rate {
             let mut step = |hit_rate| {
@@ -320,16 +331,27 @@ impl<'a> Sweep<'a> {
                 step(1.0);
             }
             step(aim / 100.0);
-            let [forward, backward] = step(aim / 100.0);
-            let times = |resident: f64, moved| Times::of(vec![resident + model.seconds(moved)]);
-            let point = Point {
-                hit_rate: aim / 100.0,
-                seconds: [times(resident.0, &forward), times(resident.1, &backward)],
-                table: [forward.bytes_in + backward.bytes_in, forward.bytes_out + backward.bytes_out].map(|n| n as f64),
-                crossed: [forward, backward].map(|moved| (moved.bytes_in + moved.bytes_out) as f64),
+            let moved = step(aim / 100.0);
+            let bytes = |pages: u64| (pages * model.page_bytes) as f64;
+            let mut push = |curve: &Curve, [of_forward, of_backward]: [Times; 2]| {
+                let with = |resident: f64, pages: Times| Times::of(vec![resident]).plus(pages);
+                let point = Point {
+                    hit_rate: aim / 100.0,
+                    seconds: [with(forward, of_forward), with(backward, of_backward)],
+                    table: [|moved: UvmTraffic| moved.pages_in, |moved: UvmTraffic| moved.pages_out]
+                        .map(|of| moved.map(of).map(bytes).iter().sum()),
+                    crossed: moved.map(|moved| bytes(moved.pages_in + moved.pages_out)),
+                };
+                self.push(run, curve, aim, &point);
             };
-            self.push(run, curve, aim, &point);
+            push(&predicted, moved.map(|moved| Times::of(vec![model.seconds(moved)])));
+            if let Some(bus) = &bus {
+                let rounds = Rounds { whole: MEASURED, detailed: 0, slice };
+                let carry = |moved| bus.carry(moved, model.page_bytes);
+                push(&carried, rounds.repeat(|| Ok([carry(moved[0])?, carry(moved[1])?]))?);
+            }
         }
+        Ok(())
     }
 
     /// Records the comparisons of the goals: INT8 bytes against FP32 bytes, mapped INT8 against unified memory.

@@ -8,9 +8,9 @@ use super::report::{Answer, Job};
 use super::{charts, verify};
 use crate::failure::Failure;
 use crate::names::one_of;
-use crate::object::in_units;
 use crate::options::{Backend, Options, whole};
 use crate::output;
+use crate::report::object::in_units;
 use hotrow::scars::sets::{
     CacheQuarters, Forecast, Judge, PinnedCache, PinnedRows, PlannedGroup, SetBudget, SetPlanner,
 };
@@ -106,7 +106,7 @@ pub(crate) struct Args {
     /// Most batches of each order for --verify [default: the epoch; 64 for a distribution, or more if the check needs them]
     #[arg(long, value_name = "N", requires = "verify", allow_negative_numbers = true, value_parser = amount::count)]
     verify_batches: Option<u64>,
-    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size; and STEM-quarters: samples that use each quarter of the cache
+    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size
     #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
 }
@@ -118,18 +118,16 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         ));
     }
     options.check_used(args.verify, args.distribution.is_none())?;
-    let stems = args.plot.as_ref().map(|stem| [stem.clone(), output::with_ending(stem, "-quarters")]);
     let read = options.trace_files(args.trace.as_slice());
-    output::check_files(options.json.as_deref(), None, stems.as_ref().map_or(&[], |stems| stems), &read)?;
+    output::check_files(options.json.as_deref(), None, args.plot.as_slice(), &read)?;
     let input = args.input(options)?;
     let answer = job(args, &input)?.answer(args, options)?;
     let json = answer.json();
     if let Some(path) = &options.json {
         output::write_json(path, &json)?;
     }
-    if let Some([curve, quarters]) = &stems {
-        charts::curve(&answer).write(curve)?;
-        charts::quarters(&answer).write(quarters)?;
+    if let Some(stem) = &args.plot {
+        charts::curve(&answer).write(stem)?;
     }
     output::print(&answer.text(&json))?;
     verify::proved(&answer.verify)

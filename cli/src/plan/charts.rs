@@ -1,8 +1,8 @@
-//! The plots of a plan: bytes and hit rate over the size of the cache, and the use of its quarters.
+//! The plot of a plan: bytes and hit rate over the size of the cache.
 
-use super::report::{Answer, QUARTERS};
-use crate::object::in_units;
-use crate::plot::{Bars, Chart, Series};
+use super::report::Answer;
+use crate::plot::{Chart, Series};
+use crate::report::object::in_units;
 use hotrow::scars::sets::SetSplit;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -52,14 +52,4 @@ pub(super) fn curve(answer: &Answer<'_>) -> Chart {
         chart.series.push(Series { label, points, colour, dashed, markers, spread: Vec::new() });
     }
     chart
-}
-
-/// The chart of SCARS Figure 4.
-pub(super) fn quarters(answer: &Answer<'_>) -> Bars {
-    let mut bars = Bars::new(&format!("samples of {} that use it", answer.quarters.samples));
-    bars.title = format!("{}: who uses which quarter of the pinned rows (SCARS Figure 4)", answer.job.input.name);
-    for (quarter, users) in QUARTERS.iter().zip(answer.quarters.users) {
-        bars.push(quarter, users);
-    }
-    bars
 }

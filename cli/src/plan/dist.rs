@@ -1,69 +1,43 @@
-//! `hotrow plan dist`: the bytes, memory and time of a table that is sharded over several ranks (SPEC 11), before anything runs.
+//! `hotrow plan dist`: the expected bytes and time between ranks that share a table (SPEC 11), before anything runs.
 
-mod bill;
-mod cache;
-mod charts;
-mod count;
-mod deal;
-mod expect;
-mod memory;
-mod report;
 mod run;
-mod verify;
+mod step;
 mod wire;
 
 use super::amount::{self, MOST_DIM};
 use super::distribution::Distribution;
 use crate::failure::Failure;
-use crate::names::one_of;
-use crate::object::Object;
+use crate::names::{ADMITTING, one_of};
 use crate::options::{Options, WireArgs, percent, whole};
 use crate::output;
+use crate::plot::{Chart, Style};
+use crate::report::object::{self, Field, Object};
+use crate::report::{Record, Setting, Unit};
 use crate::trace::{Trace, split_list};
 use anyhow::anyhow;
-use bill::Speed;
-use cache::Cache;
-use count::Counted;
-use deal::{Batches, Cut};
-use expect::Model;
 use hotrow::dist::WireForm;
-use hotrow::{OptimizerKind, Policy, Pooling, Precision};
-use report::Answer;
-use std::path::PathBuf;
-use verify::Sent;
+use hotrow::scars::Bin;
+use hotrow::{Policy, Pooling, Precision};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+use run::{Batches, Cache};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use step::{Class, Model, Speed};
 use wire::Wire;
 
 /// The trace that is planned for if none is given.
 const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
 
-/// The default share of the rows in the cache, in percent.
-const CACHE_PERCENT: f64 = 10.0;
-
-/// Steps of a distribution if nobody says.
-const STEPS: u64 = 16;
-
-/// Most accesses of a batch (SPEC 3).
+/// Most accesses that are drawn from a distribution; a batch has at most as many (SPEC 3).
 const MOST_ACCESSES: u64 = 1 << 30;
 
-/// Most accesses that are drawn from a distribution.
-const MOST_DRAWN: u64 = 1 << 30;
-
-/// Most slots of a cache (SPEC 4).
-const MOST_SLOTS: u64 = 1 << 31;
-
-/// The most ranks and virtual shards.
-const MOST_RANKS: u32 = 1024;
-
-/// The most rows whose replicas are planned.
-const MOST_REPLICAS: u32 = 1 << 24;
-
-/// The most that a counted phase may differ from an expected one, in percent.
-const ALLOWED_PERCENT: f64 = 1.0;
-
-/// Count the bytes between ranks that share a table, their memory and their time: for a trace exactly, for a distribution in expectation
+/// Expect the bytes between ranks that share a table, and their time
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Traces: files, names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..])
+    /// Traces: files, names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..]).
+    /// The plan takes their accesses as independent
     #[arg(long, value_name = "T[,T]")]
     trace: Vec<String>,
     /// A distribution, which needs no trace; may be given several times: zipf:rows=1e9,s=1.05, exponential:rows=..,scale=..,
@@ -71,38 +45,29 @@ pub(crate) struct Args {
     #[arg(long, visible_alias = "dist", value_name = "D")]
     distribution: Vec<Distribution>,
     /// Ranks that share the table, powers of two
-    #[arg(long, value_name = "R[,R]", value_delimiter = ',', default_values_t = [8], allow_negative_numbers = true, value_parser = power)]
+    #[arg(long, value_name = "R[,R]", value_delimiter = ',', default_values_t = [8], allow_negative_numbers = true, value_parser = amount::power)]
     ranks: Vec<u32>,
     /// Virtual shards, a power of two, at least the ranks [default: the most ranks]
-    #[arg(long, value_name = "V", allow_negative_numbers = true, value_parser = power)]
+    #[arg(long, value_name = "V", allow_negative_numbers = true, value_parser = amount::power)]
     shards: Option<u32>,
     /// Bags of a batch of all ranks together
     #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true, value_parser = whole(1u32..=1 << 30))]
     batch: u32,
-    /// Features; the bags of a batch lie feature by feature
-    #[arg(long, value_name = "F", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(1u32..=65_536))]
-    features: u32,
     /// Accesses of a bag, for a distribution or a trace without bags [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(1u32..=1 << 30))]
     lookups: Option<u32>,
-    /// Steps from a new group on [default: all whole batches of a trace; 16 of a distribution]
+    /// Steps from a new group on, which fill its cache [default: all whole batches of a trace; 16 of a distribution]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = amount::count)]
     steps: Option<u64>,
     /// Deal the bags of a trace in random order
     #[arg(long)]
     shuffle: bool,
-    /// Rows of the table of a trace [default: the largest id and 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(1u32..=4_294_967_294))]
-    rows: Option<u32>,
     /// Floats in a row
     #[arg(long, value_name = "D", default_value_t = 128, allow_negative_numbers = true, value_parser = whole(1..=MOST_DIM))]
     dim: u32,
     /// Precision of the table
     #[arg(long, default_value_t = Precision::Int8, value_parser = one_of(Precision::ALL))]
     precision: Precision,
-    /// Update rule
-    #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
-    optimizer: OptimizerKind,
     /// Pooling
     #[arg(long, default_value_t = Pooling::Sum, value_parser = one_of(Pooling::ALL))]
     pooling: Pooling,
@@ -111,340 +76,220 @@ pub(crate) struct Args {
     weighted: bool,
     #[command(flatten)]
     wire: WireArgs,
-    /// Rows that the FP32 cache of all ranks holds, in percent of all rows; 0: no cache [default: 10]
-    #[arg(long, value_name = "P", allow_negative_numbers = true, conflicts_with = "cache_rows", value_parser = percent)]
-    cache_percent: Option<f64>,
-    /// Rows that the FP32 cache of all ranks holds
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(0u32..=u32::MAX))]
-    cache_rows: Option<u32>,
-    /// Replacement policy; static pins the hottest rows
-    #[arg(long, default_value_t = Policy::Lru, value_parser = one_of(Policy::ALL))]
+    /// Rows that the FP32 cache of all ranks holds, in percent of all rows; 0: no cache
+    #[arg(long, value_name = "P", default_value_t = 10.0, allow_negative_numbers = true, value_parser = percent)]
+    cache_percent: f64,
+    /// Replacement policy
+    #[arg(long, default_value_t = Policy::Lru, value_parser = one_of(ADMITTING))]
     policy: Policy,
-    /// Microseconds of a message
-    #[arg(long, value_name = "US", default_value_t = 25.0, allow_negative_numbers = true, value_parser = amount::positive)]
-    alpha: f64,
-    /// Gbit/s of a machine's network interface, in each direction
-    #[arg(long, value_name = "GBIT", default_value_t = 10.0, allow_negative_numbers = true, value_parser = amount::positive)]
-    beta: f64,
-    /// GB/s of logical bytes of a rank's own work (SPEC 6); `hotrow bench` measures it
-    #[arg(long, value_name = "GB", default_value_t = 100.0, allow_negative_numbers = true, value_parser = amount::positive)]
-    gamma: f64,
-    /// Ranks on one machine, a power of two; they share its interface and cross none among themselves
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = power)]
-    per_host: u32,
-    /// Numbers of the hottest rows that could be replicated on every rank
-    #[arg(long, value_name = "K[,K]", value_delimiter = ',', default_values_t = [10, 100, 1000], allow_negative_numbers = true,
-          value_parser = whole(1u32..=MOST_REPLICAS))]
-    replicas: Vec<u32>,
-    /// Compare with the bytes of a real run, a JSON file: {"steps": N, "pairs": [{"from": 0, "to": 1, "counts": B, "requests": B, "sizes": B,
-    /// "rows": B, "gradients": B}]}, bytes over all steps. Exit code 1 if one differs, for a distribution by more than 1 %
-    #[arg(long, value_name = "FILE")]
-    counted: Option<PathBuf>,
-    /// Run the steps of the trace on groups over ranks, as threads of this process, and compare their bytes
-    #[arg(long, conflicts_with_all = ["counted", "distribution"])]
+    #[command(flatten)]
+    speed: Speed,
+    /// Run the steps on groups over ranks, as threads of this process, and compare their bytes. Exit code 1 if those of a distribution differ by
+    /// more than 1 % and chance
+    #[arg(long)]
     verify: bool,
-    /// Draw STEM, STEM-imbalance and STEM-exchange as SVG and PNG: bytes a rank, imbalance, and share of the time in exchange over the ranks
+    /// Draw STEM.svg and STEM.png: bytes of a rank over the number of ranks
     #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
-}
-
-/// Reads a power of two.
-fn power(text: &str) -> Result<u32, String> {
-    let found = text.trim().parse().ok().filter(|number: &u32| number.is_power_of_two() && *number <= MOST_RANKS);
-    found.ok_or_else(|| format!("wanted a power of two from 1 to {MOST_RANKS}, such as 8"))
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut traces: Vec<String> = args.trace.iter().flat_map(|text| split_list(text)).collect();
     options.check_used(false, !traces.is_empty())?;
-    let stems = args.plot.as_deref().map(charts::stems);
-    let mut read = options.trace_files(&traces);
-    read.extend(args.counted.clone());
-    output::check_files(options.json.as_deref(), None, stems.as_ref().map_or(&[], |stems| stems), &read)?;
+    let read = options.trace_files(&traces);
+    output::check_files(options.json.as_deref(), None, args.plot.as_slice(), &read)?;
     if traces.is_empty() && args.distribution.is_empty() {
         output::note(&format!(
             "no --trace: planning for generated accesses, {GENERATED}; name a file, or a trace of --data DIR, for real ones"
         ));
         traces.push(GENERATED.to_owned());
     }
-    let plan = Plan::new(args, options, traces.len() + args.distribution.len())?;
-    let (mut answers, mut agrees) = (Vec::new(), true);
+    let wires = args.wires()?;
+    let mut answers = Vec::new();
     for text in &traces {
-        plan.of_trace(options.trace(text)?, &mut answers, &mut agrees)?;
+        let trace = options.trace(text)?;
+        let classes = classes_of(&trace);
+        let rows = classes.last().map_or(1, |class| class.first as u32 + 1);
+        answers.extend(args.source(options, trace, (rows, classes), true)?.answers(args, &wires)?);
     }
     for from in &args.distribution {
-        plan.of_distribution(from, &mut answers, &mut agrees)?;
+        let (trace, table) = args.drawn(from, options.seed)?;
+        answers.extend(args.source(options, trace, table, false)?.answers(args, &wires)?);
     }
     if let Some(path) = &options.json {
         output::write_json(path, &answers)?;
     }
     if let Some(stem) = &args.plot {
-        charts::write(&answers, stem)?;
+        draw(&answers, stem)?;
     }
-    if let [one] = &answers[..] {
-        output::print(&report::text(one))?;
-    } else {
-        output::print(&report::summary(&answers))?;
+    output::print(&match &answers[..] {
+        [one] => text(one),
+        all => object::table(&all.iter().cloned().map(Object::plain).collect::<Vec<_>>()),
+    })?;
+    if answers.iter().flat_map(|answer| answer.list("verify")).any(|line| line.text("within") == "no") {
+        return Err(anyhow!(
+            "--verify: wanted the planned bytes, found the deviations above; report them with the command"
+        )
+        .into());
     }
-    if agrees {
-        return Ok(());
-    }
-    Err(anyhow!(
-        "wanted the bytes that were planned, found the deviations above; was the run of --counted one of the same options?"
-    )
-    .into())
+    Ok(())
 }
 
-/// The checked options.
-struct Plan<'a> {
-    args: &'a Args,
-    seed: u64,
-    shards: u32,
-    wires: Vec<Wire>,
-    replicas: Vec<u32>,
-    speed: Speed,
+/// The accesses of a trace or of a distribution, and their model.
+struct Source {
+    name: String,
+    is_trace: bool,
+    rows: u32,
+    model: Model,
+    batches: Batches,
+    cache: Cache,
 }
 
-impl<'a> Plan<'a> {
-    fn new(args: &'a Args, options: &Options, sources: usize) -> Result<Self, Failure> {
+impl Args {
+    fn shards(&self) -> u32 {
+        self.shards.or_else(|| self.ranks.iter().copied().max()).unwrap_or(1)
+    }
+
+    /// The checked options, for each number of ranks.
+    fn wires(&self) -> Result<Vec<Wire>, Failure> {
         let usage = |text: String| Err(Failure::Usage(text));
-        let mut ranks = args.ranks.clone();
-        ranks.sort_unstable();
-        ranks.dedup();
-        let most = ranks.last().copied().unwrap_or(1);
-        let shards = args.shards.unwrap_or(most);
+        let (most, shards) = (self.ranks.iter().copied().max().unwrap_or(1), self.shards());
         if most > shards {
             return usage(format!(
                 "--ranks: wanted at most {shards}, the --shards, found {most}; a rank holds whole virtual shards, so take more of them"
             ));
         }
-        let Args { batch, features, .. } = *args;
-        if !batch.is_multiple_of(features) {
-            return usage(format!(
-                "--batch: wanted a multiple of the {features} features, found {batch}; each feature has as many bags"
-            ));
-        }
-        if batch / features < most {
-            return usage(format!(
-                "--batch: wanted at least {}, a bag of each of {features} features for each of {most} ranks, found {batch}; make it larger",
-                u64::from(most) * u64::from(features)
-            ));
-        }
-        if u64::from(batch) * u64::from(args.lookups.unwrap_or(1)) > MOST_ACCESSES {
-            return usage(format!(
-                "--batch: wanted at most {MOST_ACCESSES} accesses of a batch, what a step takes, found {batch} bags of {}; make it smaller",
-                args.lookups.unwrap_or(1)
-            ));
-        }
-        if args.plot.is_some() && most == 1 {
-            return usage("--plot: wanted --ranks above 1, found 1; a single rank exchanges nothing".to_owned());
-        }
-        if args.counted.is_some() && (sources, ranks.len()) != (1, 1) {
-            return usage(format!(
-                "--counted: wanted one trace or distribution and one number of ranks beside it, found {sources} and {}; a run has one of each",
-                ranks.len()
-            ));
-        }
-        let wire = |&ranks: &u32| Wire {
-            dim: args.dim,
-            precision: args.precision,
-            form: args.wire.options(),
-            pooling: args.pooling,
-            weighted: args.weighted,
-            features,
-            ranks,
-            shards,
-        };
-        for (option, form) in [("--wire-rows", args.wire.wire_rows), ("--wire-gradients", args.wire.wire_gradients)] {
-            if form != WireForm::Exact && wire(&most).words(form) >= args.dim {
+        let Self { dim, precision, pooling, weighted, .. } = *self;
+        let form = self.wire.options();
+        let wire = |&ranks: &u32| Wire { dim, precision, form, pooling, weighted, ranks, shards };
+        for (option, form) in [("--wire-rows", self.wire.wire_rows), ("--wire-gradients", self.wire.wire_gradients)] {
+            if form != WireForm::Exact && wire(&most).words(form) >= dim {
                 return usage(format!(
-                    "{option}: wanted a form that is shorter than FP32, found {form} for {} floats a row; take exact",
-                    args.dim
+                    "{option}: wanted a form that is shorter than FP32, found {form} for {dim} floats a row; take exact"
                 ));
             }
         }
-        let mut replicas = args.replicas.clone();
-        replicas.sort_unstable();
-        replicas.dedup();
-        Ok(Self {
-            args,
-            seed: options.seed,
-            shards,
-            wires: ranks.iter().map(wire).collect(),
-            replicas,
-            speed: Speed {
-                alpha: args.alpha * 1e-6,
-                beta: args.beta * 1e9 / 8.0,
-                gamma: args.gamma * 1e9,
-                per_host: args.per_host,
-            },
-        })
+        let ranks: BTreeSet<u32> = self.ranks.iter().copied().collect();
+        Ok(ranks.iter().map(wire).collect())
     }
 
-    /// The cache of a table of so many rows.
-    fn cache(&self, rows: u32) -> Result<Cache, Failure> {
-        let percent = self.args.cache_percent.unwrap_or(CACHE_PERCENT);
-        let of_percent = || (f64::from(rows) * percent / 100.0).ceil() as u32;
-        let wanted = self.args.cache_rows.unwrap_or_else(of_percent);
-        if wanted > rows {
+    /// Draws the steps of a distribution, and classes its rows.
+    fn drawn(&self, from: &Distribution, seed: u64) -> Result<(Trace, (u32, Vec<Class>)), Failure> {
+        let rows = from.table_rows()?;
+        let (lookups, steps) = (self.lookups.unwrap_or(1), self.steps.unwrap_or(16));
+        let accesses = (u64::from(self.batch) * u64::from(lookups)).saturating_mul(steps);
+        if accesses > MOST_ACCESSES {
             return Err(Failure::Usage(format!(
-                "--cache-rows: wanted at most {rows}, the rows of the table, found {wanted}; make it smaller"
+                "--steps: wanted at most {MOST_ACCESSES} accesses to draw, found {accesses} in {steps} steps; take fewer or smaller ones"
             )));
         }
-        let cache = Cache { policy: self.args.policy, rows: wanted, shards: self.shards };
-        if cache.slots() > MOST_SLOTS {
-            return Err(Failure::Usage(format!(
-                "--cache-percent: wanted at most {MOST_SLOTS} slots, found {}; make the cache smaller",
-                cache.slots()
-            )));
-        }
-        Ok(cache)
+        let mut first = 0;
+        let class = |bin: &Bin| {
+            first += bin.rows;
+            Class { first: first - bin.rows, rows: bin.rows, probability: bin.probability }
+        };
+        let classes = from.skew().map_err(Failure::usage)?.bins().iter().map(class).collect();
+        let ids = from.draw(accesses as usize, &mut Pcg64::seed_from_u64(seed))?;
+        Ok((Trace { name: from.text.clone(), ids, offsets: None, distinct: 0 }, (rows, classes)))
     }
 
-    /// Counts a trace for every number of ranks.
-    fn of_trace(&self, trace: Trace, answers: &mut Vec<Object>, agrees: &mut bool) -> Result<(), Failure> {
-        let largest = trace.ids.iter().copied().max().unwrap_or(0);
-        let rows = self.args.rows.unwrap_or(largest + 1);
-        if largest >= rows {
+    /// Cuts accesses into bags and batches, and models them.
+    fn source(
+        &self,
+        options: &Options,
+        trace: Trace,
+        (rows, classes): (u32, Vec<Class>),
+        is_trace: bool,
+    ) -> Result<Source, Failure> {
+        // Beside a distribution, the bags of a trace keep their own lengths.
+        let offsets = trace.bags(self.lookups.filter(|_| trace.offsets.is_none() || self.distribution.is_empty()))?;
+        let mut order: Vec<u32> = (0..offsets.len() as u32 - 1).collect();
+        if self.shuffle {
+            order.shuffle(&mut Pcg64::seed_from_u64(options.seed));
+        }
+        let (bags, batch) = (order.len() as u64, u64::from(self.batch));
+        let steps = (bags / batch).min(self.steps.unwrap_or(u64::MAX));
+        if steps == 0 {
             return Err(Failure::Usage(format!(
-                "--rows: wanted more than {largest}, the largest id of {}, found {rows}; leave it out, or give the table's",
+                "--batch: wanted at most {bags}, the bags of {}, found {batch}; take a longer trace or a smaller batch",
                 trace.name
             )));
         }
-        let cache = self.cache(rows)?;
-        let pinned = if self.args.policy == Policy::Static { cache.slots() } else { 0 };
-        let most = pinned.max(self.replicas.last().map_or(0, |&rows| rows.into()));
-        let hottest = trace.hottest(usize::try_from(most).unwrap_or(usize::MAX));
-        let name = trace.name.clone();
-        // Beside a distribution, the bags of a trace keep their own lengths.
-        let has_bags = trace.offsets.is_some() && !self.args.distribution.is_empty();
-        let lookups = self.args.lookups.filter(|_| !has_bags);
-        let Args { batch, features, steps, shuffle, .. } = *self.args;
-        let batches =
-            Batches::new(trace, Cut { batch, features, lookups, steps, shuffled: shuffle.then_some(self.seed) })?;
-        let counted = count::count(&batches, &cache, &hottest, &self.replicas, &self.wires, &self.speed)?;
-        let bags = batches.steps() as u64 * u64::from(batch);
-        let source = Object::default()
-            .with("name", name)
-            .with("kind", "trace")
-            .with("rows", rows)
-            .with("steps", batches.steps())
-            .with("accesses_per_bag", batches.accesses() as f64 / bags as f64)
-            .with("shuffled", shuffle)
-            .with("bags_left_out", batches.left_out);
-        let mut runs = Vec::new();
-        for &wire in self.wires.iter().filter(|_| self.args.verify) {
-            runs.push(
-                run::run(&batches, &cache, &hottest, rows, self.args.optimizer, wire)
-                    .map_err(|error| anyhow!(error))?,
-            );
-        }
-        self.answer(&source, (&cache, rows), (&counted, &runs), answers, agrees)
+        order.truncate((steps * batch) as usize);
+        let slots = (f64::from(rows) * self.cache_percent / 100.0).ceil() as u32;
+        let cache = Cache { policy: self.policy, rows: slots, shards: self.shards() };
+        let batches = Batches { ids: trace.ids, offsets, order, batch: self.batch };
+        let model = Model { classes, dirty: batches.dirty(&cache)?, lengths: batches.lengths(), batch: self.batch };
+        Ok(Source { name: trace.name, is_trace, rows, model, batches, cache })
     }
+}
 
-    /// The expected bills of a distribution for every number of ranks.
-    fn of_distribution(
-        &self,
-        from: &Distribution,
-        answers: &mut Vec<Object>,
-        agrees: &mut bool,
-    ) -> Result<(), Failure> {
-        let rows = u32::try_from(from.rows).ok().filter(|&rows| rows < u32::MAX);
-        let Some(rows) = rows else {
-            return Err(Failure::Usage(format!(
-                "--distribution: wanted at most 4294967294 rows, what a group of tables holds, found {}; split them over several",
-                from.rows
-            )));
-        };
-        for (option, given) in
-            [("--rows", self.args.rows.is_some()), ("--shuffle", self.args.shuffle && self.args.trace.is_empty())]
-        {
-            if given {
-                return Err(Failure::Usage(format!(
-                    "{option}: wanted --trace alone beside it, found --distribution; a distribution has its own rows and no order, so leave it out"
-                )));
-            }
-        }
-        let cache = self.cache(rows)?;
-        let Args { batch, lookups, .. } = *self.args;
-        let (lookups, steps) = (lookups.unwrap_or(1), self.args.steps.unwrap_or(STEPS));
-        let accesses = u64::from(batch) * u64::from(lookups);
-        if cache.rows > 0 && cache.policy != Policy::Static && accesses.saturating_mul(steps) > MOST_DRAWN {
-            return Err(Failure::Usage(format!(
-                "--steps: wanted at most {MOST_DRAWN} accesses to draw, found {steps} steps of {accesses}; take fewer steps, --policy static \
-                 or --cache-percent 0, which draw none"
-            )));
-        }
-        let skew = from.skew().map_err(Failure::usage)?;
-        let dirty = cache::expected(&cache, from, &skew, accesses as usize, steps, self.seed)?;
-        let model = Model { skew: &skew, dirty: &dirty, batch, lookups, ends: &self.replicas };
-        let expected: Vec<Counted> =
-            self.wires.iter().map(|&wire| Counted::expected(&model.bill(wire), steps, &self.speed)).collect();
-        let source = Object::default()
-            .with("name", from.text.as_str())
-            .with("kind", "distribution")
-            .with("rows", rows)
-            .with("steps", steps)
-            .with("accesses_per_bag", f64::from(lookups))
-            .with("shuffled", true)
-            .with("bags_left_out", 0);
-        self.answer(&source, (&cache, rows), (&expected, &[]), answers, agrees)
-    }
+/// The rows of a trace, each with its share of the accesses.
+fn classes_of(trace: &Trace) -> Vec<Class> {
+    let (mut ids, all) = (trace.ids.clone(), trace.ids.len() as f64);
+    ids.sort_unstable();
+    let class = |same: &[u32]| Class { first: same[0].into(), rows: 1, probability: same.len() as f64 / all };
+    ids.chunk_by(|a, b| a == b).map(class).collect()
+}
 
-    fn answer(
-        &self,
-        source: &Object,
-        (cache, rows): (&Cache, u32),
-        (counted, runs): (&[Counted], &[Sent]),
-        answers: &mut Vec<Object>,
-        agrees: &mut bool,
-    ) -> Result<(), Failure> {
-        let Args { dim, precision, optimizer, policy, pooling, weighted, features, .. } = self.args;
+impl Source {
+    /// An answer for each number of ranks.
+    fn answers(&self, args: &Args, wires: &[Wire]) -> Result<Vec<Object>, Failure> {
+        let steps = self.batches.steps();
         let group = Object::default()
-            .with("dim", *dim)
-            .with("precision", precision.name())
-            .with("optimizer", optimizer.name())
-            .with("policy", policy.name())
-            .with("cache_rows", cache.rows)
-            .with("slots", cache.slots())
-            .with("pooling", pooling.name())
-            .with("weighted", *weighted)
-            .with("features", *features)
-            .with("wire_rows", self.args.wire.wire_rows.name())
-            .with("wire_gradients", self.args.wire.wire_gradients.name())
-            .with("summed", self.args.wire.summed);
-        for (number, one) in counted.iter().enumerate() {
-            let verify = match runs.get(number) {
-                Some(sent) => verify::compare(&one.mean, sent, 0.0),
-                None => self.verify(one, source.text("kind") == "trace")?,
-            };
-            *agrees &= verify.1;
-            let kept = memory::of_rank(&one.mean.wire, cache, *optimizer, rows).map_err(Failure::usage)?;
-            let answer = Answer {
-                source,
-                group: &group,
-                batch: self.args.batch,
-                counted: one,
-                kept,
-                speed: &self.speed,
-                replicas: &self.replicas,
-                verify: &verify.0,
-            };
-            answers.push(answer.json());
-        }
-        Ok(())
+            .with("rows", self.rows)
+            .with("cache_rows", self.cache.rows)
+            .with("shards", self.cache.shards)
+            .with("batch", args.batch)
+            .with("accesses_per_bag", self.model.per_bag())
+            .with("steps", steps);
+        let answer = |wire: &Wire| {
+            let step = self.model.step(*wire);
+            let mut verify = Vec::new();
+            if args.verify {
+                let counted = self.batches.run(&self.cache, self.rows, wire)?;
+                // 1 % for the formulas; and the number of rows that are asked for has a standard deviation of at most its root.
+                let asked = steps as f64 * step.over_pairs(|asked| asked.rows);
+                let allowed = 1.0 + 100.0 / asked.max(1.0).sqrt();
+                verify = run::compare(step.phases(), counted, (!self.is_trace).then_some(allowed));
+            }
+            Ok(Object::default()
+                .with("source", self.name.as_str())
+                .with("ranks", wire.ranks)
+                .and(step.sums(&args.speed))
+                .with("group", group.clone())
+                .and(step.details(&args.speed))
+                .with("verify", verify.into_iter().collect::<Field>()))
+        };
+        wires.iter().map(answer).collect()
     }
+}
 
-    /// Compares a bill with the counted bytes, if there are any.
-    fn verify(&self, counted: &Counted, is_exact: bool) -> Result<(Vec<Object>, bool), Failure> {
-        let Some(path) = &self.args.counted else { return Ok((Vec::new(), true)) };
-        let sent = Sent::read(path, counted.mean.ranks())?;
-        if is_exact && sent.steps != counted.steps {
-            return Err(Failure::Usage(format!(
-                "--counted: wanted a run of {} steps, those of the plan, found {}; give --steps",
-                counted.steps, sent.steps
-            )));
-        }
-        Ok(verify::compare(&counted.mean, &sent, if is_exact { 0.0 } else { ALLOWED_PERCENT }))
+/// The text of an answer from its JSON.
+fn text(json: &Object) -> String {
+    let mut parts = vec![json.clone().plain().table("plan dist"), json.object("group").table("the group")];
+    parts.push(json.object("step").table("a step, all ranks"));
+    parts.push(format!("Bytes of a step, all ranks:\n{}", object::table(json.list("phases"))));
+    if !json.list("verify").is_empty() {
+        parts.push(format!("Planned and counted bytes of a step:\n{}", object::table(json.list("verify"))));
     }
+    parts.join("\n\n")
+}
+
+/// Draws the bytes that a rank sends over the number of ranks, a line for each source. A single rank exchanges nothing and is left out.
+fn draw(answers: &[Object], stem: &Path) -> anyhow::Result<()> {
+    let record = |one: &Object| {
+        let setting = Setting::default().with("ranks", one.number("ranks"));
+        Record::new("sent", one.text("source"), &setting, one.number("sent_bytes"), Unit::Bytes)
+    };
+    let records: Vec<Record> = answers.iter().filter(|one| one.number("ranks") > 1.0).map(record).collect();
+    let mut chart = Chart::new("Ranks", "Sent by a rank in a step");
+    chart.title = "Bytes that a rank sends in a step, by number of ranks".to_owned();
+    (chart.log_x, chart.log_y, chart.x_range) = (true, true, Some((1.5, 1500.0)));
+    let style = |record: &Record| {
+        let colour = answers.iter().position(|one| one.text("source") == record.shape).unwrap_or_default();
+        Style { colour, dashed: false, markers: true }
+    };
+    chart.lines(&records, "shape", |record| record.setting.number("ranks"), style);
+    chart.write(stem).map(drop)
 }

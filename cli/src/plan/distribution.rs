@@ -2,6 +2,7 @@
 
 use super::amount;
 use super::spec::{Kind, Spec};
+use crate::failure::Failure;
 use hotrow::Error;
 use hotrow::scars::{Formula, Skew};
 use rand::{Rng, RngExt};
@@ -41,6 +42,16 @@ impl std::str::FromStr for Distribution {
 }
 
 impl Distribution {
+    /// The rows, if a group of tables holds so many.
+    pub(super) fn table_rows(&self) -> Result<u32, Failure> {
+        u32::try_from(self.rows).ok().filter(|&rows| rows < u32::MAX).ok_or_else(|| {
+            Failure::Usage(format!(
+                "--distribution: wanted at most 4294967294 rows, what a group of tables holds, found {}; split them over several",
+                self.rows
+            ))
+        })
+    }
+
     /// The skew, for the library's model.
     pub(crate) fn skew(&self) -> Result<Skew, Error> {
         Skew::of(self.formula, self.rows)

@@ -4,9 +4,9 @@ use super::amount::{BINDING, MOST_DIM};
 use super::robe;
 use crate::failure::Failure;
 use crate::names::{PLACES, one_of};
-use crate::object::{self, Field, Object};
 use crate::options::{Options, compression, percent, whole};
 use crate::output;
+use crate::report::object::{self, Field, Object};
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{

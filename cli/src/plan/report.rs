@@ -2,7 +2,7 @@
 
 use super::input::{Input, Source};
 use super::verify::{Run, form};
-use crate::object::{self, Field, Object, digits, in_units};
+use crate::report::object::{self, Field, Object, digits, in_units};
 use hotrow::WAYS;
 use hotrow::scars::sets::{
     CacheQuarters, GroupBytes, MoreRows, PinnedCache, PinnedRows, PlannedGroup, RowTraffic, SetBudget, SetCurve,
@@ -12,9 +12,6 @@ use hotrow::scars::{Draws, ScalingClaim};
 
 /// The shares of the lookups in the table of the skew, in percent.
 const SHARES: [f64; 5] = [50.0, 80.0, 90.0, 95.0, 99.0];
-
-/// Names of the quarters of the pinned rows.
-pub(super) const QUARTERS: [&str; 4] = ["hottest", "second", "third", "coldest"];
 
 /// The input of a plan.
 #[derive(Clone, Copy)]

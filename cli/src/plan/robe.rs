@@ -1,27 +1,24 @@
 //! `hotrow plan robe`: the loss of a given table in a shared array (ROBE, definition 2), and the array size for a wanted eps.
 
-mod chart;
+pub(crate) mod arrays;
 mod report;
 mod table;
 
 use super::amount::{self, MOST_DIM};
 use crate::failure::Failure;
-use crate::object::{Field, Object};
 use crate::options::{Options, compression, whole};
 use crate::output;
 use hotrow::robe::Config;
-use hotrow::robe::fidelity::{Bound, Fidelity, Fit, WantedEps, largest_singular_value, size_for};
+use hotrow::robe::fidelity::{Bound, Fidelity, Fit, Size, WantedEps, largest_singular_value, size_for};
 use rand::SeedableRng;
 use rand::seq::index;
 use rand_pcg::Pcg64;
+use report::Answer;
 use std::path::PathBuf;
 use table::Table;
 
-/// The default compressions: none, and those of ROBE's paper that leave a chunk.
-const COMPRESSIONS: [f64; 5] = [1.0, 10.0, 100.0, 1000.0, 10_000.0];
-
-/// The chunk of ROBE's paper.
-pub(super) const CHUNK: u32 = 32;
+pub(super) use arrays::CHUNK;
+use arrays::{COMPRESSIONS, arrays};
 
 /// The most weights of an array that is fitted by default; a fit of it takes 5 GiB.
 const MOST_WEIGHTS: u32 = 1 << 28;
@@ -85,15 +82,15 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let uses = args.trace.as_deref().map(|trace| Uses::new(options, trace, &table)).transpose()?;
     let mut random = Pcg64::seed_from_u64(options.seed);
     let rows = sample(&table, uses.as_ref(), args.sample, &mut random);
-    let report = Job { table, uses, rows }.report(args)?;
+    let job = Job { table, uses, rows };
+    let answer = job.answer(args)?;
     if let Some(path) = &options.json {
-        output::write_json(path, &report)?;
+        answer.write(path)?;
     }
     if let Some(stem) = &args.plot {
-        chart::curve(&report, args.eps.is_some_and(|eps| eps.relative)).write(stem)?;
+        answer.chart().write(stem)?;
     }
-    output::print(&report::text(&report))?;
-    Ok(())
+    Ok(output::print(&answer.text())?)
 }
 
 /// The number of lookups of each row.
@@ -142,44 +139,30 @@ fn usage(error: hotrow::Error) -> Failure {
 }
 
 impl Job {
-    /// The schema of `--json`.
-    fn report(&self, args: &Args) -> Result<Object, Failure> {
+    fn answer(&self, args: &Args) -> Result<Answer<'_>, Failure> {
         let Self { table, uses, rows } = self;
         let configs = self.configs(args)?;
-        // The mean of all values in every place is the limit for an array of few weights.
         let one_weight = Config::new(&table.tables, table.dim, 1, 1);
         let (constant, _) = self.measured(&one_weight)?;
-        let line = |config: &Config| -> Result<Object, Failure> {
-            let (found, unlike) = self.measured(config)?;
-            Ok(report::line(config, &found, unlike, &constant)?)
-        };
-        let lines = configs.iter().map(line).collect::<Result<Field, _>>()?;
         let wanted = args.eps.map(|eps| eps.with_quantile(args.quantile.unwrap_or(1.0)));
-        let chunks = wanted.iter().flat_map(|wanted| args.chunk.iter().map(move |&chunk| (chunk, *wanted)));
-        let sizes = chunks.map(|(chunk, wanted)| self.size(chunk, wanted, &constant)).collect::<Result<Field, _>>()?;
-        let sketch = wanted.map(|wanted| self.sketch(wanted, args.delta, &constant)).transpose()?.flatten();
-        let about = Object::default()
-            .with("name", table.name.as_str())
-            .with("kind", table.kind)
-            .with("tables", table.tables.clone())
-            .with("rows", table.rows)
-            .with("dim", table.dim)
-            .with("values", table.values())
-            .with("bytes", 4 * table.values());
-        let sample = Object::default()
-            .with("rows", rows.len())
-            // `row`: each row counts once. Else the name of the trace whose lookups weight the rows.
-            .with("by", uses.as_ref().map_or("row", |uses| &uses.name))
-            // Root mean square of the rows' lengths.
-            .with("rms_length", constant.rms_length());
-        Ok(Object::default()
-            .with("table", about)
-            .with("sample", sample)
-            .with("constant", report::line(&one_weight, &constant, None, &constant)?)
-            .with("lines", lines)
-            .with("wanted", Object::or_null(wanted.map(report::wanted)))
-            .with("sizes", sizes)
-            .with("sketch", Object::or_null(sketch)))
+        let by = uses.as_ref().map_or("row", |uses| &uses.name);
+        let mut answer =
+            Answer { table, rows: rows.len(), by, constant: constant.clone(), wanted, records: Vec::new() };
+        for config in &configs {
+            let (found, unlike) = self.measured(config)?;
+            answer.fit(config, &found, unlike)?;
+        }
+        answer.fit(&one_weight, &constant, None)?;
+        if let Some(wanted) = wanted {
+            for &chunk in &args.chunk {
+                let (size, unlike) = self.size(chunk, wanted, &constant)?;
+                answer.size(chunk, &size, unlike);
+            }
+            if let Some((bound, eps)) = self.sketch(wanted, args.delta, &constant)? {
+                answer.sketch(&bound, eps, args.delta);
+            }
+        }
+        Ok(answer)
     }
 
     /// The arrays to fit: every chunk with every compression.
@@ -190,8 +173,7 @@ impl Job {
         let mut configs = Vec::new();
         for &chunk in &args.chunk {
             let before = configs.len();
-            for &compression in compressions {
-                let config = Config::compressed(&table.tables, table.dim, compression, chunk);
+            for (_, config) in arrays(&table.tables, table.dim, chunk, compressions) {
                 if unasked && !config.as_ref().is_ok_and(|config| config.weights <= MOST_WEIGHTS) {
                     continue;
                 }
@@ -220,7 +202,7 @@ impl Job {
         self.uses.as_ref().map(|uses| &uses.counts[..])
     }
 
-    fn size(&self, chunk: u32, wanted: WantedEps, constant: &Fidelity) -> Result<Object, Failure> {
+    fn size(&self, chunk: u32, wanted: WantedEps, constant: &Fidelity) -> Result<(Size, Option<f64>), Failure> {
         let table = &self.table;
         let config = Config::new(&table.tables, table.dim, chunk, chunk);
         if table.values() > u64::from(MOST_WEIGHTS) {
@@ -233,11 +215,11 @@ impl Job {
         }
         let size = size_for(&config, &*table.source, self.counts(), &self.rows, wanted).map_err(usage)?;
         let unlike = self.uses.is_none().then(|| wanted.unlike_weights(constant, table.values()).max(f64::from(chunk)));
-        Ok(report::size(chunk, table.values(), &size, unlike))
+        Ok((size, unlike))
     }
 
     /// Corollary 6, unless it would take too long.
-    fn sketch(&self, wanted: WantedEps, delta: f64, constant: &Fidelity) -> Result<Option<Object>, Failure> {
+    fn sketch(&self, wanted: WantedEps, delta: f64, constant: &Fidelity) -> Result<Option<(Bound, f64)>, Failure> {
         let table = &self.table;
         let dim = f64::from(table.dim);
         let products = f64::from(table.rows) * dim * dim / 2.0;
@@ -255,7 +237,6 @@ impl Job {
         if eps == 0.0 {
             return Ok(None);
         }
-        let bound = Bound::new(sigma, table.rows, table.dim, eps, delta)?;
-        Ok(Some(report::sketch(&bound, eps, delta, table.values())))
+        Ok(Some((Bound::new(sigma, table.rows, table.dim, eps, delta)?, eps)))
     }
 }

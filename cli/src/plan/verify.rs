@@ -3,9 +3,9 @@
 mod order;
 
 use crate::failure::Failure;
-use crate::object::{self, Field, Object};
 use crate::options::Backend;
 use crate::progress::Progress;
+use crate::report::object::{self, Field, Object};
 use anyhow::anyhow;
 use hotrow::scars::sets::{Expected, Forecast, Judge, Judgement, PinnedRows, PlannedGroup};
 use hotrow::scars::{Draws, Skew};

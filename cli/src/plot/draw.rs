@@ -1,6 +1,5 @@
 //! Drawing of all charts: colours, numbers, lines of text, and files.
 
-use super::dashes;
 use crate::output::{self, with_ending};
 use anyhow::anyhow;
 use kuva::backend::svg::SvgBackend;
@@ -17,18 +16,14 @@ const SCALE: f32 = 2.0;
 /// Number of letters that fit on a line of the title.
 pub(super) const TITLE_LETTERS: usize = 80;
 
-/// Lengths of dash and gap, in units of the drawing.
-pub(super) const DASHES: &str = "9 5";
-
 /// Okabe and Ito's colours, which colour-blind eyes can tell apart, without the yellow that vanishes on white.
 pub(super) const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888"];
 
 /// Writes `stem.svg` and `stem.png` and returns their names.
-pub(super) fn write(mut scene: Scene, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
+pub(super) fn write(scene: Scene, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let [svg, png] = [".svg", ".png"].map(|ending| with_ending(stem, ending));
     output::write_file(&svg, SvgBackend::new().render_scene(&scene).as_bytes())?;
-    dashes::cut(&mut scene);
     let pixels = kuva::RasterBackend::new().with_scale(SCALE).render_scene(&scene);
     output::write_file(&png, &pixels.map_err(|reason| anyhow!("{}: {reason}", png.display()))?)?;
     Ok([svg, png])

@@ -1,6 +1,5 @@
-//! Charts of records: lines, bars and heat maps take figures, labels and units from them.
+//! Charts of records: lines and heat maps take figures, labels and units from them.
 
-use super::bars::Bars;
 use super::chart::{Chart, Series};
 use super::heat::Panel;
 use crate::report::{Record, Value};
@@ -48,13 +47,6 @@ impl Chart {
             series.points = places.iter().map(|&at| series.points[at]).collect();
             series.spread = places.iter().filter_map(|&at| series.spread.get(at).copied()).collect();
         }
-    }
-}
-
-impl Bars {
-    /// Adds a bar for a record, in its unit.
-    pub fn record(&mut self, name: &str, record: &Record) {
-        self.push(name, record.unit.scale().0 * record.value);
     }
 }
 

@@ -37,9 +37,6 @@ pub struct Judged {
     pub progress: Option<f64>,
     /// Shape and setting of the deciding record.
     of: String,
-    /// The figure that a model predicts, if one was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    predicted: Option<f64>,
     /// Whether the goal could be judged here.
     #[serde(skip)]
     here: bool,
@@ -90,7 +87,6 @@ impl Goal {
             met: progress.filter(|_| judged).map(|progress| progress >= 1.0),
             progress,
             of: decided.map(Record::place).unwrap_or_default(),
-            predicted: None,
             here,
         }
     }
@@ -110,38 +106,6 @@ impl Judged {
         };
         let reached = self.reached.zip(self.unit).map_or_else(|| "-".to_owned(), |(value, unit)| unit.show(value));
         [self.goal.clone(), self.bound.clone(), reached, verdict.to_owned(), self.of.clone()]
-    }
-
-    /// The line with the predicted figure. `alone`: the figure of this goal is itself predicted.
-    #[must_use]
-    pub fn cells(&self, predicted: bool, alone: bool) -> Vec<String> {
-        let mut cells: Vec<String> = self.line().into();
-        let show = |value: Option<f64>| {
-            value.zip(self.unit).map_or_else(|| "not predicted".to_owned(), |(value, unit)| unit.show(value))
-        };
-        if alone {
-            let figure = show(self.reached);
-            cells[2..4].clone_from_slice(&["-".to_owned(), "unmeasured".to_owned()]);
-            cells.push(figure);
-        } else if predicted {
-            cells.push(show(self.predicted));
-        }
-        cells
-    }
-
-    /// Puts the figure of a predicted goal beside this one.
-    pub fn set_beside(&mut self, predicted: Option<&Self>) {
-        let Some(other) = predicted else { return };
-        self.predicted = other.reached;
-        if self.unit.is_none() {
-            (self.unit, self.bound) = (other.unit, other.bound.clone());
-        }
-    }
-
-    /// The name in a chart.
-    #[must_use]
-    pub fn title(&self) -> String {
-        format!("{} ({})", self.goal, self.bound)
     }
 }
 
@@ -176,7 +140,7 @@ mod tests {
     #[test]
     fn the_table_is_whole() {
         let lines = include_str!("../../data/goals.csv").lines().count() - 1;
-        let all: Vec<Goal> = ["bench", "suite", "robe", "grid"].into_iter().flat_map(goals).collect();
+        let all: Vec<Goal> = ["bench", "suite", "robe"].into_iter().flat_map(goals).collect();
         assert_eq!(all.len(), lines, "a row that cannot be read is left out");
         assert!(all.iter().all(|goal| goal.limit().is_some() || goal.bound == "reported"));
         let ids: std::collections::BTreeSet<(String, String)> =

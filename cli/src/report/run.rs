@@ -98,9 +98,6 @@ pub struct Run {
     /// Descriptions of the records' shapes.
     shapes: BTreeMap<String, String>,
     goals: Vec<Judged>,
-    /// The machine that a model predicts, of all figures or of those beside the goals.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    predicted: Option<String>,
     left_out: Vec<LeftOut>,
     /// Failed checks that must hold on every machine. The command fails with them.
     pub wrong: Vec<String>,
@@ -128,7 +125,6 @@ impl Run {
             seconds: 0.0,
             shapes: BTreeMap::new(),
             goals: Vec::new(),
-            predicted: None,
             left_out: Vec::new(),
             wrong: Vec::new(),
             records: Vec::new(),
@@ -180,36 +176,14 @@ impl Run {
         self.seconds = seconds;
     }
 
-    /// Marks all figures as predicted for a machine.
-    pub fn predicts(&mut self, machine: &str) {
-        self.predicted = Some(machine.to_owned());
-    }
-
-    /// Puts the figures of a predicted run beside those of the goals.
-    pub fn set_beside(&mut self, predicted: &Self) {
-        self.predicted.clone_from(&predicted.predicted);
-        for goal in &mut self.goals {
-            goal.set_beside(predicted.goals.iter().find(|other| other.id == goal.id));
-        }
-    }
-
-    /// The goals that were measured, for a chart.
-    pub fn measured_goals(&self) -> impl Iterator<Item = &Judged> {
-        self.goals.iter().filter(|goal| goal.reached.is_some())
-    }
-
     /// The table of goals.
     #[must_use]
     pub fn goal_table(&self) -> String {
-        let predicted = self.predicted.as_deref().map(|machine| format!("predicted ({machine})"));
-        let heads = HEAD.iter().map(|head| (*head).to_owned()).chain(predicted);
-        let mut table = output::table(heads.collect::<Vec<String>>(), 1);
-        let alone = self.machines.is_empty() && self.predicted.is_some();
+        let mut table = output::table(HEAD, 1);
         for goal in &self.goals {
-            table.add_row(goal.cells(self.predicted.is_some(), alone));
+            table.add_row(goal.line());
         }
-        let title = if alone { "nothing measured".to_owned() } else { self.title() };
-        format!("Goals: {title}; size {}.\n\n{table}\n", self.size)
+        format!("Goals: {}; size {}.\n\n{table}\n", self.title(), self.size)
     }
 
     /// The run in Markdown: machines, shapes, the given tables, goals, and all that was left out.
@@ -289,33 +263,6 @@ impl At<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_prediction_stands_beside_what_is_measured() {
-        let of = |share: f64, judged| {
-            let mut run = Run::new("bench suite", Some("abc"), 0, "small");
-            let setting = Setting::default().with("placement", "device");
-            run.at("hits-uniform", &setting).push("forward of copy", share, Unit::Share);
-            run.judge(judged, 0.0);
-            run
-        };
-        let line =
-            |run: &Run, name: &str| run.goal_table().lines().find(|line| line.contains(name)).unwrap().to_owned();
-        let mut predicted = of(0.75, true);
-        predicted.predicts("h200");
-        // By itself a prediction is no measurement.
-        let alone = line(&predicted, "forward, the same, of copy");
-        assert!(alone.contains("unmeasured") && alone.ends_with("75.0 % |") && !alone.contains("reached"), "{alone}");
-        for (judged, verdict) in [(false, "unmeasured"), (true, "missed")] {
-            let mut run = of(0.5, judged);
-            assert!(!run.goal_table().contains("predicted"));
-            run.on(Machine::cpu());
-            run.set_beside(&predicted);
-            let both = line(&run, "forward, the same, of copy");
-            assert!(both.contains(verdict) && both.contains(" 50.0 % ") && both.ends_with("75.0 % |"), "{both}");
-            assert!(line(&run, "against CUB").ends_with("not predicted |"));
-        }
-    }
 
     #[test]
     fn reasons_are_named_once() {

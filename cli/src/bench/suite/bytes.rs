@@ -1,8 +1,6 @@
 //! The bytes that a kernel must move through memory in any form: each input is read once, each output written once, the 32 tags of a set
 //! read once for all accesses; a radix sort moves the bytes of its 8-bit passes.
 
-use super::shapes::Batch;
-
 /// The stages of each kernel. A stage that is not listed is measured as a kernel of its own name.
 const KERNELS: &[(&str, &[&str])] = &[
     ("linearize", &["linearize", "begin"]),
@@ -40,8 +38,6 @@ pub(crate) struct Facts {
     pub(super) outputs: f64,
     /// Accesses to rows with more than 128 accesses, whose gradients are summed in chunks first.
     pub(super) heavy_accesses: f64,
-    /// Rows that lost their slot.
-    pub(super) evictions: f64,
     pub(super) sets: f64,
     /// Bytes of a row in FP32.
     pub(super) row: f64,
@@ -51,41 +47,10 @@ pub(crate) struct Facts {
     pub(super) record: f64,
     /// 8-bit passes of forward's sort of the misses, and of backward's sort of all accesses.
     pub(super) passes: [f64; 2],
-    /// Known to a prediction only.
-    pub(super) pattern: Pattern,
 }
 
 /// A row with more accesses is heavy: the kernels sum its gradients in chunks of this size.
 pub(super) const HEAVY: u32 = 128;
-
-/// How the rows of a batch lie side by side.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Pattern {
-    /// Rows with more than 128 accesses.
-    pub(super) heavy: f64,
-    /// The most accesses to one row.
-    pub(super) top: f64,
-    /// Different rows among 32 accesses side by side.
-    pub(super) together: f64,
-    /// Accesses that are the first to their row among 256 side by side.
-    pub(super) looks: f64,
-    /// Accesses to another table than that of the first of 256 side by side.
-    pub(super) strangers: f64,
-}
-
-impl Pattern {
-    /// The pattern of a batch.
-    pub(super) fn of(batch: &Batch) -> Self {
-        let repeats = batch.repeats();
-        Self {
-            heavy: repeats.iter().filter(|&&n| n > HEAVY).count() as f64,
-            top: repeats.iter().max().map_or(0.0, |&n| n.into()),
-            together: batch.apart(32) / (batch.indices().len() as f64 / 32.0).ceil(),
-            looks: batch.apart(256),
-            strangers: batch.strangers(256),
-        }
-    }
-}
 
 impl Facts {
     pub(crate) fn hit_rate(&self) -> f64 {
@@ -104,7 +69,7 @@ impl Facts {
     }
 
     /// Accesses to missing rows. The counters do not tell them; each missing row had at least one.
-    pub(super) fn missed(&self) -> f64 {
+    fn missed(&self) -> f64 {
         (self.accesses - self.hits).max(self.missing)
     }
 
@@ -115,7 +80,7 @@ impl Facts {
     }
 
     /// Bytes that a stage must move in a phase; `None` without a formula.
-    pub(super) fn stage_bytes(&self, stage: &str, backward: bool) -> Option<f64> {
+    fn stage_bytes(&self, stage: &str, backward: bool) -> Option<f64> {
         let slot = self.row + self.state;
         let missed = self.missed();
         let sorted = if backward { self.accesses } else { missed };
@@ -156,7 +121,7 @@ impl Facts {
 
 /// Bytes that a stage of a radix sort of `n` of at most `most` pairs moves in `passes` passes. Each pass reads and writes the pairs. The first
 /// reads the keys once more, and no values if they are positions. Up to 1,024 keys one stage does it all.
-pub(super) fn sort_bytes(stage: &str, passes: f64, most: f64, n: f64, values: bool) -> Option<f64> {
+fn sort_bytes(stage: &str, passes: f64, most: f64, n: f64, values: bool) -> Option<f64> {
     let all = sort(passes, n, values);
     Some(match (stage, most <= SMALL) {
         ("scan", _) | ("sort_small", false) | ("histogram" | "scatter", true) => 0.0,
@@ -168,7 +133,7 @@ pub(super) fn sort_bytes(stage: &str, passes: f64, most: f64, n: f64, values: bo
 }
 
 /// The most keys that are sorted in one dispatch.
-pub(super) const SMALL: f64 = 1024.0;
+const SMALL: f64 = 1024.0;
 
 /// Bytes that a radix sort of `n` pairs moves in `passes` passes. Each pass reads and writes the pairs. The first reads the keys once more, and
 /// no values if they are positions.

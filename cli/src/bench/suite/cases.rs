@@ -1,239 +1,389 @@
-//! The workloads of the suite, a function for each part, and the drawing of their rows.
+//! The workloads of the suite: a table of cases, and the batches that each of them draws.
 
-use hotrow::{ContextOptions, Error, LookupBody, Optimizer, Precision, Shaders};
-
-use super::bench::{Bench, DIM};
-use super::shapes::{Batch, distinct, pool, random, shuffle, uniform, zipf};
-use super::workload::Workload;
-use crate::report::{Setting, Unit};
-use rand_pcg::Pcg64;
+use hotrow::internals::Pieces as _;
+use hotrow::internals::layout::WAYS;
+use hotrow::{Context, ContextOptions, LookupBody, OptimizerKind, Placement, Policy, Precision, Shaders};
 use std::collections::BTreeMap;
 
-pub(super) const BAG: u32 = 20;
+use super::bench::{Bench, DIM};
+use super::shapes::{Batch, distinct, fitting, pool, random, shuffle, uniform, zipf};
+use super::workload::Workload;
+
 /// Batches in turn, enough that none finds its own rows in the chip's caches.
-pub(super) const TURNS: usize = 4;
-pub(super) const LR: f32 = 1e-3;
-
-/// The pool in batches of `n`. After them all its rows are resident.
-pub(super) fn fill(pool: &[u32], n: usize) -> Vec<Batch> {
-    pool.chunks(n.max(1)).map(|rows| Batch::of(rows.to_vec(), BAG)).collect()
-}
-
-/// A table whose rows are all in the cache: `bytes` bytes of slots of `floats` floats. Batches are uniform, or follow Zipf's law.
-fn resident(
-    bench: &Bench<'_>,
-    name: &str,
-    bytes: u64,
-    alpha: Option<f64>,
-    (optimizer, floats): (Optimizer, u32),
-) -> anyhow::Result<Workload> {
-    let (n, wanted) = bench.resident();
-    let slots = bench.slots(bytes, u64::from(floats * 4));
-    let bytes = u64::from(slots) * u64::from(floats * 4);
-    let rows = pool(slots, slots / 32);
-    let mut random = random(bench.seed, 1);
-    let batch = || drawn(&rows, n, alpha, &mut random).map(|rows| Batch::of(rows, BAG));
-    let batches = std::iter::repeat_with(batch).take(TURNS).collect::<anyhow::Result<_>>()?;
-    let law = alpha.map_or_else(|| "uniform".to_owned(), |alpha| format!("Zipf {alpha}"));
-    let shape = format!("{n} indices, {law}, over {} resident rows x {DIM}, bags of {BAG}", rows.len());
-    // Uniform rows are judged at the goal's size only; bindings may be slightly smaller than a round number.
-    let short = alpha.is_none() && bytes < wanted - wanted / 1000;
-    let scaled = short.then(|| format!("{} of {} MiB of slots", bytes >> 20, wanted >> 20));
-    let config = bench.config(&[slots], Precision::Fp32, optimizer, slots);
-    Ok(Workload { scaled, warm: fill(&rows, n), batches, ..Workload::new(name, shape, config) })
-}
-
-/// `n` rows of the pool, uniform or by Zipf's law.
-fn drawn(pool: &[u32], n: usize, alpha: Option<f64>, random: &mut Pcg64) -> anyhow::Result<Vec<u32>> {
-    match alpha {
-        Some(alpha) => zipf(pool, n, alpha, random),
-        None => Ok(uniform(pool, n, random)),
-    }
-}
-
-/// Only hits, far beyond the chip's caches: gather, forward, backward. With uniform rows and SGD only rows move; with Zipf's law and AdaGrad
-/// a third of a batch's accesses are repeats, so that merging matters.
-pub(super) fn hits(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    for (name, alpha, slot) in [
-        ("hits-uniform", None, (Optimizer::sgd(LR), DIM)),
-        ("hits-zipf", Some(1.05), (Optimizer::adagrad(LR), 2 * DIM)),
-    ] {
-        // At the goal's size, or at the size of one binding if the device has too little memory.
-        let (wanted, binding) = (bench.resident().1, bench.binding());
-        let whole = resident(bench, name, wanted, alpha, slot)?;
-        match bench.measure(&whole) {
-            Err(error) if wanted > binding && too_large(&error) => {
-                let half = resident(bench, name, binding, alpha, slot)?;
-                bench.measure(&half)?;
-            }
-            done => drop(done?),
-        }
-    }
-    Ok(())
-}
-
-fn too_large(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Error::OutOfMemory { .. } | Error::TooLarge { .. }))
-}
-
-/// Optimisers compared: element-wise state in the slot doubles a row's bytes, and must not cost more than that.
-pub(super) fn optimizers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    for (name, optimizer) in [
-        ("optimizer-sgd", Optimizer::sgd(LR)),
-        ("optimizer-row-wise", Optimizer::row_wise_adagrad(LR)),
-        ("optimizer-adagrad", Optimizer::adagrad(LR)),
-    ] {
-        // All have the same rows, as many as one binding holds with the widest state.
-        let workload = resident(bench, name, bench.one_binding(), Some(1.05), (optimizer, 2 * DIM))?;
-        bench.measure(&workload)?;
-    }
-    Ok(())
-}
-
-/// The cost of wgpu's runtime checks in the shaders: every kernel of a step with only hits, in both shader modes.
-pub(super) fn trusted(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let slot = (Optimizer::adagrad(LR), 2 * DIM);
-    let unchecked = bench.lab()?.with(&ContextOptions::default().shaders(Shaders::Trusted))?;
-    let workload = resident(bench, "shaders-trusted", bench.one_binding(), Some(1.05), slot)?;
-    bench.measure_on(&unchecked, &workload)?;
-    bench.measure(&Workload { name: "shaders-checked".to_owned(), ..workload })?;
-    Ok(())
-}
-
-/// The bodies that look up rows, side by side: a forward at full hits with each body that the device runs.
-pub(super) fn lookups(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let slot = (Optimizer::sgd(LR), DIM);
-    let workload = resident(bench, "lookup", bench.one_binding(), Some(1.05), slot)?;
-    for body in LookupBody::ALL {
-        let name = format!("lookup-{}", body.name());
-        match bench.lab()?.with(&ContextOptions::default().lookup(body)) {
-            Ok(lab) => {
-                let workload = Workload { name, backward: false, ..workload.clone() };
-                bench.measure_on(&lab, &workload)?;
-            }
-            Err(reason) => bench.run.leave_out(name, reason.to_string()),
-        }
-    }
-    Ok(())
-}
-
-/// A row with a tenth of the accesses: its gradients are a tenth of all, and one writer updates it.
-pub(super) fn skew(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    // The goal is for a million.
-    let n = bench.size.of(5_000, 1_000_000);
-    let slots = (n as u32 / 2).next_multiple_of(32);
-    let rows = pool(slots, slots / 32);
-    for (name, share) in [("skew-even", 0), ("skew-tenth", n / 10)] {
-        let mut random = random(bench.seed, 2);
-        let mut batch = || {
-            let mut all = uniform(&rows, n, &mut random);
-            all[..share].fill(rows[0]);
-            shuffle(&mut all, &mut random);
-            Batch::of(all, BAG)
-        };
-        let shape =
-            format!("{n} indices, {share} of them to one row, the others uniform over {} rows x {DIM}", rows.len());
-        let config = bench.config(&[slots], Precision::Fp32, Optimizer::sgd(LR), slots);
-        let batches = (0..TURNS).map(|_| batch()).collect();
-        bench.measure(&Workload { warm: fill(&rows, n), batches, ..Workload::new(name, shape, config) })?;
-    }
-    Ok(())
-}
-
-/// A thousand indices, whose time is that of launches, not of bytes.
-pub(super) fn small(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let (n, slots) = (1000, 1 << 15);
-    let resident = pool(slots, slots / 32);
-    for (name, table) in [("small-hits", slots), ("small-misses", 8 * slots)] {
-        let rows: Vec<u32> = if table == slots { resident.clone() } else { (0..table).collect() };
-        let mut random = random(bench.seed, 3);
-        let shape = format!("{n} indices uniform over {} rows x {DIM}, the cache filled once", rows.len());
-        let config = bench.config(&[table], Precision::Int8, Optimizer::row_wise_adagrad(LR), slots);
-        let batches = (0..TURNS).map(|_| Batch::of(uniform(&rows, n, &mut random), BAG)).collect();
-        let warm = fill(&resident, 1 << 13);
-        bench.measure(&Workload { warm, batches, ..Workload::new(name, shape, config) })?;
-    }
-    Ok(())
-}
-
-/// Batches that fill a cache before TBE's shape is measured.
-const WARM: usize = 8;
-
-pub(super) fn tbe(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    // B, T, E.
-    let (batch_size, tables, rows): (u32, u32, u32) = bench.size.of((8, 8, 2_000), (512, 32, 100_000));
-    let table: Vec<u32> = (0..rows).collect();
-    for (alpha, precision) in
-        [1.0, 1.15].into_iter().flat_map(|alpha| [(alpha, Precision::Fp32), (alpha, Precision::Int8)])
-    {
-        let mut random = random(bench.seed, 4);
-        // TBE's 1.0 means uniform.
-        let law = Some(alpha).filter(|&alpha| alpha != 1.0);
-        let mut batch = || -> anyhow::Result<Batch> {
-            let feature = || drawn(&table, (batch_size * BAG) as usize, law, &mut random);
-            let features = std::iter::repeat_with(feature).take(tables as usize).collect::<anyhow::Result<_>>()?;
-            Ok(Batch { features, bag: BAG })
-        };
-        let warm = (0..WARM).map(|_| batch()).collect::<anyhow::Result<_>>()?;
-        let batches = (0..4 * TURNS).map(|_| batch()).collect::<anyhow::Result<_>>()?;
-        let cache = (u64::from(rows) * u64::from(tables) / 5) as u32;
-        let mut config = bench.config(&vec![rows; tables as usize], precision, Optimizer::sgd(LR), cache);
-        config.placement = bench.mapped();
-        let name = format!("tbe-{alpha}-{}", format!("{precision:?}").to_lowercase());
-        let shape = format!(
-            "B {batch_size}, T {tables}, D {DIM}, L {BAG}, E {rows}, alpha {alpha}, cache of a fifth of the rows, {WARM} batches before"
-        );
-        let scaled = (!bench.size.is_full()).then(|| "small".to_owned());
-        bench.measure(&Workload { scaled, warm, batches, ..Workload::new(name, shape, config) })?;
-    }
-    Ok(())
-}
-
-pub(super) const TABLES: u32 = 10;
-/// Batches with new rows.
+const TURNS: usize = 4;
+/// Batches of a case whose batches bring new rows.
 const NEW: usize = 26;
 
-/// NVIDIA's benchmark of TBE, with a fifth of the distinct rows missing: 4.77 ms with SGD, 15.0 ms with Adam on an H100.
-pub(super) fn nvidia(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    // Lookups, rows of each table. NVIDIA's smaller setting, where its cached figures have 26.8 M rows: `full.rs` has those.
-    let (lookups, rows): (u32, u32) = bench.size.of((10_480, 20_000), (1_048_570, 1_680_000));
-    for (name, optimizer) in
-        [("nvidia-row-wise", Optimizer::row_wise_adagrad(LR)), ("nvidia-element-wise", Optimizer::adagrad(LR))]
-    {
-        let workload = nvidia_shape(bench, name, (lookups, rows), optimizer)?;
-        bench.measure(&workload)?;
-    }
-    Ok(())
+/// How the rows of a batch are drawn from a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Draw {
+    Uniform,
+    Zipf(f64),
+    /// Uniform, but one row takes a tenth of the lookups.
+    Tenth,
+    /// No row is in two batches, nor twice in one.
+    Distinct,
+    /// 95 % of a batch are the same rows in all batches; no other row comes twice.
+    MostlyHits,
+    /// A fifth of the distinct rows of a batch is new; the others are those of one batch by Zipf's law.
+    Renewed,
+    /// 95 % of the lookups go to rows that the smallest of these caches holds, the others to rows that none holds. Hot rows are pinned.
+    Pinned([u32; 2]),
 }
 
-/// NVIDIA's shape with `lookups` lookups in all and `rows` rows in each table.
-pub(super) fn nvidia_shape(
-    bench: &Bench<'_>,
-    name: &str,
-    (lookups, rows): (u32, u32),
-    optimizer: Optimizer,
-) -> anyhow::Result<Workload> {
-    let mut random = random(bench.seed, 5);
-    // Batches draw from the first half of a table; new rows come from the second half.
-    let known: Vec<u32> = (0..rows / 2).collect();
-    let base: Vec<Vec<u32>> = (0..TABLES)
-        .map(|_| zipf(&known, (lookups / TABLES) as usize, 1.05, &mut random))
-        .collect::<anyhow::Result<_>>()?;
-    let leaving: Vec<Vec<Option<u32>>> = base.iter().map(|rows| leaving(rows)).collect();
-    let mut fresh = vec![rows / 2; TABLES as usize];
-    let mut batches: Vec<Batch> = (0..NEW).map(|_| renewed(&base, &leaving, &mut fresh, rows)).collect();
-    let of_base = Batch { features: base.clone(), bag: 10 }.repeats().len();
-    let each = batches[0].repeats().len();
-    let footprint = of_base + batches.len() * leaving.iter().map(|rows| many(rows) as usize).sum::<usize>();
-    let slots = (footprint as f64 * 0.8) as u32;
-    let warm = std::iter::once(Batch { features: base, bag: 10 }).chain(batches.drain(..2)).collect();
-    let mut config = bench.config(&vec![rows; TABLES as usize], Precision::Int8, optimizer, slots);
-    config.placement = bench.mapped();
-    let shape = format!(
-        "{TABLES} tables of {rows} rows x {DIM}, {lookups} lookups, alpha 1.05, {each} distinct rows, cache of {slots} rows, 0.8 of the rows \
-         that the batches touch; a fifth of each batch's distinct rows is new"
-    );
-    Ok(Workload { warm, batches, ..Workload::new(name, shape, config) })
+/// What a case compiles its shaders with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum With {
+    Default,
+    Trusted,
+    Body(LookupBody),
+}
+
+/// A case: tables, cache and batches. What is a pair is so at small and at full size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case {
+    pub(super) part: &'static str,
+    pub(super) name: &'static str,
+    draw: Draw,
+    tables: [u32; 2],
+    /// Rows of each table; 0: as many as the cache has slots, and batches draw from those that it holds together.
+    rows: [u32; 2],
+    /// Lookups in each table.
+    lookups: [u32; 2],
+    bag: u32,
+    dim: u32,
+    slots: [u32; 2],
+    precision: Precision,
+    optimizer: OptimizerKind,
+    /// Mapped if the device maps memory.
+    mapped: bool,
+    backward: bool,
+    with: With,
+    /// The most bytes of a window of the cache; 0: a binding.
+    window: [u64; 2],
+    /// Shards of a table that a kernel fills; 0: as bindings cut it, and filled by the group.
+    pub(super) shards: u32,
+    /// The share of the lookups that hit, on any machine.
+    pub(super) hits: Option<f64>,
+}
+
+/// A million lookups of rows that are all in a cache of 4 GiB.
+const RESIDENT: Case = Case {
+    part: "",
+    name: "",
+    draw: Draw::Uniform,
+    tables: [1, 1],
+    rows: [0, 0],
+    lookups: [4096, 1 << 20],
+    bag: 20,
+    dim: DIM,
+    slots: [16 << 10, 8 << 20],
+    precision: Precision::Fp32,
+    optimizer: OptimizerKind::Sgd,
+    mapped: false,
+    backward: true,
+    with: With::Default,
+    window: [0, 0],
+    shards: 0,
+    hits: Some(1.0),
+};
+/// With room for element-wise state, in one binding of 2 GiB, half the goal's size, so that tables are made in half the time.
+const HALF: Case = Case { draw: Draw::Zipf(1.05), slots: [8 << 10, 2 << 20], ..RESIDENT };
+const ADAGRAD: Case = Case { optimizer: OptimizerKind::AdaGrad, ..HALF };
+const LOOKUP: Case = Case { part: "lookups", slots: [16 << 10, 4 << 20], backward: false, ..HALF };
+/// A batch over the bus.
+const BUS: Case = Case {
+    part: "bus",
+    draw: Draw::MostlyHits,
+    rows: [40_000, 8_000_000],
+    lookups: [2048, 1 << 19],
+    slots: [4096, 1 << 20],
+    precision: Precision::Int8,
+    mapped: true,
+    ..RESIDENT
+};
+const UNCACHED: Case =
+    Case { part: "uncached", draw: Draw::Distinct, slots: [0, 0], backward: false, hits: Some(0.0), ..BUS };
+/// The table is INT8, since it is filled sooner and the cost of a hit does not depend on it.
+const WINDOWS: Case = Case {
+    part: "windows",
+    slots: [8192, 4 << 20],
+    window: [4 << 20, 2 << 30],
+    precision: Precision::Int8,
+    backward: false,
+    ..RESIDENT
+};
+const SKEW: Case = Case { part: "skew", lookups: [5000, 1_000_000], slots: [2528, 500_000], ..RESIDENT };
+/// A thousand indices, whose time is that of launches, not of bytes.
+const SMALL: Case = Case {
+    part: "small",
+    lookups: [1000, 1000],
+    slots: [1 << 15, 1 << 15],
+    precision: Precision::Int8,
+    optimizer: OptimizerKind::RowWiseAdaGrad,
+    ..RESIDENT
+};
+/// TBE's shape: B 512, T 32, D 128, L 20, E 100,000, a cache of a fifth of the rows. Its alpha 1.0 means uniform.
+const TBE: Case = Case {
+    part: "tbe",
+    draw: Draw::Uniform,
+    tables: [8, 32],
+    rows: [2000, 100_000],
+    lookups: [160, 10_240],
+    slots: [3200, 640_000],
+    hits: None,
+    ..Case { precision: Precision::Fp32, ..BUS }
+};
+const TBE_ZIPF: Case = Case { draw: Draw::Zipf(1.15), ..TBE };
+/// NVIDIA's benchmark of TBE: 4.77 ms with SGD, 15.0 ms with Adam on an H100. Its smaller setting, where its cached figures have 26.8 M rows a
+/// table; the part `nvidia-full` has those. The cache holds 0.8 of the rows that the batches touch.
+const NVIDIA: Case = Case {
+    part: "nvidia",
+    draw: Draw::Renewed,
+    tables: [10, 10],
+    rows: [20_000, 1_680_000],
+    lookups: [1048, 104_857],
+    bag: 10,
+    optimizer: OptimizerKind::RowWiseAdaGrad,
+    hits: None,
+    ..BUS
+};
+const WHOLE: Case = Case { part: "nvidia-full", shards: 18, ..NVIDIA };
+/// The rows of NVIDIA's cached figures.
+const ALL_ROWS: [u32; 2] = [60_000, 26_800_000];
+/// SCARS's cache of 1024 MB and its batch of 32,768 samples of 26 lookups, divided by 512 at small size.
+const PINNED: Case = Case {
+    part: "pinned",
+    draw: Draw::Pinned([512, 262_144]),
+    rows: [15_625, 8_000_000],
+    lookups: [1664, 851_968],
+    bag: 1,
+    slots: [4096, 2_097_152],
+    hits: Some(0.95),
+    ..Case { precision: Precision::Fp32, ..BUS }
+};
+
+const CASES: [Case; 35] = [
+    Case { part: "hits", name: "hits-uniform", ..RESIDENT },
+    Case { part: "hits", name: "hits-zipf", slots: [8 << 10, 4 << 20], ..ADAGRAD },
+    Case { name: "nvidia-row-wise", ..NVIDIA },
+    Case { name: "nvidia-element-wise", optimizer: OptimizerKind::AdaGrad, ..NVIDIA },
+    Case { name: "mapped-int8", hits: Some(0.95), ..BUS },
+    Case { name: "mapped-fp32-uncached", precision: Precision::Fp32, slots: [0, 0], hits: Some(0.0), ..BUS },
+    Case { name: "uncached-fp32", precision: Precision::Fp32, ..UNCACHED },
+    Case { name: "uncached-int8", ..UNCACHED },
+    Case { name: "windows-one", ..WINDOWS },
+    // In as many windows as the large cache has.
+    Case { name: "windows-cut", window: [(4 << 20) / 3, (2 << 30) / 3], ..WINDOWS },
+    Case { name: "windows-large", slots: [20_480, 10 << 20], ..WINDOWS },
+    Case { name: "skew-even", ..SKEW },
+    Case { name: "skew-tenth", draw: Draw::Tenth, ..SKEW },
+    Case { part: "optimizers", name: "optimizer-sgd", ..HALF },
+    Case { part: "optimizers", name: "optimizer-row-wise", optimizer: OptimizerKind::RowWiseAdaGrad, ..HALF },
+    Case { part: "optimizers", name: "optimizer-adagrad", ..ADAGRAD },
+    Case { name: "pinned-0", slots: [0, 0], hits: Some(0.0), ..PINNED },
+    Case { name: "pinned-128", slots: [512, 262_144], ..PINNED },
+    Case { name: "pinned-1024", ..PINNED },
+    Case { name: "small-hits", ..SMALL },
+    Case { name: "small-misses", rows: [8 << 15, 8 << 15], hits: None, ..SMALL },
+    Case { name: "lookup-lanes32", with: With::Body(LookupBody::Lanes32), ..LOOKUP },
+    Case { name: "lookup-lanes8", with: With::Body(LookupBody::Lanes8), ..LOOKUP },
+    Case { name: "lookup-lane1", with: With::Body(LookupBody::Lane1), ..LOOKUP },
+    Case { part: "trusted", name: "shaders-trusted", with: With::Trusted, ..ADAGRAD },
+    Case { part: "trusted", name: "shaders-checked", ..ADAGRAD },
+    Case { name: "tbe-1-fp32", ..TBE },
+    Case { name: "tbe-1-int8", precision: Precision::Int8, ..TBE },
+    Case { name: "tbe-1.15-fp32", ..TBE_ZIPF },
+    Case { name: "tbe-1.15-int8", precision: Precision::Int8, ..TBE_ZIPF },
+    // What decides the goal comes first.
+    Case { name: "nvidia-full", rows: ALL_ROWS, ..WHOLE },
+    Case { name: "nvidia-full-device", rows: ALL_ROWS, mapped: false, ..WHOLE },
+    Case { name: "nvidia-2-shards", shards: 2, ..WHOLE },
+    Case { name: "nvidia-18-shards", ..WHOLE },
+    Case { name: "nvidia-18-shards-device", mapped: false, ..WHOLE },
+];
+
+/// Distinct rows of the part `scaling`, small and full, all in one cache of ten million narrow rows.
+const COUNTS: [[u32; 2]; 7] = [
+    [100, 1_000],
+    [300, 10_000],
+    [1_000, 100_000],
+    [3_000, 300_000],
+    [10_000, 1_000_000],
+    [20_000, 3_000_000],
+    [30_000, 10_000_000],
+];
+
+/// The cases of a part, in their order.
+pub(super) fn of(part: &str) -> Vec<Case> {
+    // The cache is slightly larger, since sets do not fill evenly. Few floats, so that ten million rows fit one binding.
+    let slots = [33_760, 11_250_016];
+    let scaling =
+        Case { part: "scaling", name: "scaling", draw: Draw::Distinct, dim: 32, slots, hits: None, ..RESIDENT };
+    let scaling = COUNTS.map(|lookups| Case { lookups, ..scaling });
+    CASES.into_iter().chain(scaling).filter(|case| case.part == part).collect()
+}
+
+/// The case of this name.
+pub(super) fn named(name: &str) -> Option<Case> {
+    CASES.into_iter().find(|case| case.name == name)
+}
+
+impl Case {
+    /// A context with the shaders of this case, if they are others than the lab's.
+    pub(super) fn context(&self, bench: &Bench<'_>) -> Result<Option<Context>, hotrow::Error> {
+        let timed = &bench.lab.timed;
+        let with = |options: &ContextOptions| Context::with_options(timed.device(), timed.queue(), options);
+        match self.with {
+            With::Default => Ok(None),
+            With::Trusted => with(&ContextOptions::default().shaders(Shaders::Trusted)).map(Some),
+            With::Body(body) => with(&ContextOptions::default().lookup(body)).map(Some),
+        }
+    }
+
+    /// Whether the case is another one's twin on this device, which maps no memory.
+    pub(super) fn is_twin(&self, bench: &Bench<'_>) -> bool {
+        self.shards > 0 && !self.mapped && !bench.is_mapped()
+    }
+
+    /// Whether the case may have a smaller cache, and so fewer rows.
+    pub(super) fn may_shrink(&self) -> bool {
+        self.rows == [0, 0]
+    }
+
+    /// The tables, the cache, `by` times smaller than wanted, and the batches of the case on this device.
+    pub(super) fn workload(&self, bench: &Bench<'_>, by: u32) -> anyhow::Result<Workload> {
+        let [tables, rows, lookups, wanted] =
+            [self.tables, self.rows, self.lookups, self.slots].map(|[small, full]| bench.size.of(small, full));
+        let mut config = bench.config(&[1], self.precision, self.optimizer, 0);
+        let slot = 4 * u64::from(self.dim) * if self.optimizer == OptimizerKind::AdaGrad { 2 } else { 1 };
+        let mut slots = bench.slots(wanted / by, slot);
+        let rows = if rows == 0 { slots } else { rows };
+        // Rows that the cache holds together.
+        let resident = if wanted > 0 { pool(rows, slots / WAYS) } else { Vec::new() };
+        let drawn = if rows == slots { resident.clone() } else { (0..rows).collect() };
+        let (n, mut random) = (lookups as usize, random(bench.seed, 1));
+        let mut pins = Vec::new();
+        let (warm, batches) = match self.draw {
+            Draw::Uniform | Draw::Zipf(_) | Draw::Tenth => {
+                let mut batch = || -> anyhow::Result<Batch> {
+                    let mut table = || -> anyhow::Result<Vec<u32>> {
+                        if let Draw::Zipf(alpha) = self.draw {
+                            return zipf(&drawn, n, alpha, &mut random);
+                        }
+                        let mut all = uniform(&drawn, n, &mut random);
+                        if self.draw == Draw::Tenth {
+                            all[..n / 10].fill(drawn[0]);
+                            shuffle(&mut all, &mut random);
+                        }
+                        Ok(all)
+                    };
+                    let features = (0..tables).map(|_| table()).collect::<anyhow::Result<_>>()?;
+                    Ok(Batch { features, bag: self.bag })
+                };
+                let batches = (0..TURNS).map(|_| batch()).collect::<anyhow::Result<_>>()?;
+                // Several tables fill their cache by batches, one table by its rows in turn.
+                let warm =
+                    if tables > 1 { (0..8).map(|_| batch()).collect() } else { Ok(in_turn(&resident, n, self.bag)) };
+                (warm?, batches)
+            }
+            Draw::Distinct => {
+                let n = n.min(drawn.len());
+                let all = distinct(&drawn, drawn.len().min(TURNS * n));
+                let batches = all.chunks_exact(n).map(|rows| Batch::of(rows.to_vec(), self.bag)).collect();
+                (in_turn(&resident, n, self.bag), batches)
+            }
+            Draw::MostlyHits => {
+                let (hot, batches) = mostly_hits((n, rows), NEW, self.bag, bench.seed);
+                (vec![Batch::of(hot, self.bag)], batches)
+            }
+            Draw::Renewed => {
+                let known: Vec<u32> = (0..rows / 2).collect();
+                let base: Vec<Vec<u32>> =
+                    (0..tables).map(|_| zipf(&known, n, 1.05, &mut random)).collect::<anyhow::Result<_>>()?;
+                let leaving: Vec<Vec<Option<u32>>> = base.iter().map(|rows| leaving(rows)).collect();
+                let mut fresh = vec![rows / 2; tables as usize];
+                let mut batches: Vec<Batch> =
+                    (0..NEW).map(|_| renewed(&base, &leaving, &mut fresh, rows, self.bag)).collect();
+                let base = Batch { features: base, bag: self.bag };
+                let new = batches.len() * leaving.iter().map(|rows| many(rows) as usize).sum::<usize>();
+                slots = ((base.repeats().len() + new) as f64 * 0.8) as u32;
+                (std::iter::once(base).chain(batches.drain(..2)).collect(), batches)
+            }
+            Draw::Pinned([small, full]) => {
+                let smallest = bench.size.of(small, full);
+                let hot = fitting(0..smallest / 4 * 5, smallest);
+                // The rows behind the hot ones fill the larger caches and are never looked up; those behind the middle are cold.
+                let pinned = hot.iter().copied().chain(rows / 8 * 5..rows);
+                pins = if slots > 0 { fitting(pinned, slots) } else { Vec::new() };
+                let cold: Vec<u32> = (rows / 2..rows / 8 * 5).collect();
+                let mut batch = || -> anyhow::Result<Batch> {
+                    let mut all = zipf(&hot, n - n / 20, 1.05, &mut random)?;
+                    all.extend(uniform(&cold, n / 20, &mut random));
+                    shuffle(&mut all, &mut random);
+                    Ok(Batch::of(all, self.bag))
+                };
+                config.policy = Policy::Static;
+                (Vec::new(), (0..TURNS).map(|_| batch()).collect::<anyhow::Result<_>>()?)
+            }
+        };
+        (config.tables, config.dim, config.cache_rows) = (vec![rows; tables as usize], self.dim, slots);
+        config.placement = if self.mapped { bench.mapped() } else { Placement::Device };
+        let window = bench.size.of(self.window[0], self.window[1]).min(bench.lab.binding());
+        config.set_window_bytes((window > 0).then(|| window.next_multiple_of(slot).min(bench.lab.binding())));
+        // Bindings may be slightly smaller than a round number.
+        let short = self.draw != Draw::Renewed && slots < wanted - wanted / 1000;
+        let shape = format!(
+            "{lookups} lookups in each of {tables} tables of {rows} rows x {}, {}, bags of {}, a cache of {slots} rows",
+            self.dim,
+            self.draw.text(),
+            self.bag
+        );
+        Ok(Workload {
+            name: self.name.to_owned(),
+            shape,
+            scaled: short.then(|| format!("{slots} of {wanted} slots")),
+            config,
+            pins,
+            warm,
+            batches,
+            backward: self.backward,
+        })
+    }
+}
+
+impl Draw {
+    fn text(self) -> String {
+        match self {
+            Self::Uniform => "uniform".to_owned(),
+            Self::Zipf(alpha) => format!("Zipf {alpha}"),
+            Self::Tenth => "uniform, but a tenth to one row".to_owned(),
+            Self::Distinct => "all to distinct rows".to_owned(),
+            Self::MostlyHits => "95 % of them to rows that are always asked for".to_owned(),
+            Self::Renewed => "Zipf 1.05, a fifth of the distinct rows of each batch new".to_owned(),
+            Self::Pinned(_) => "95 % of them, by Zipf 1.05, to rows that the smallest cache pins".to_owned(),
+        }
+    }
+}
+
+/// The rows in batches of `n`. After them all are in a cache that has room for them.
+pub(super) fn in_turn(rows: &[u32], n: usize, bag: u32) -> Vec<Batch> {
+    rows.chunks(n.max(1)).map(|rows| Batch::of(rows.to_vec(), bag)).collect()
+}
+
+/// `count` batches of `n` distinct rows: 95 % of a batch are the same rows in all batches, which come first; no other row comes twice.
+pub(super) fn mostly_hits((n, rows): (usize, u32), count: usize, bag: u32, seed: u32) -> (Vec<u32>, Vec<Batch>) {
+    let misses = n / 20;
+    let half = |rows: std::ops::Range<u32>, n| distinct(&rows.collect::<Vec<_>>(), n);
+    let (hot, cold) = (half(0..rows / 2, n - misses), half(rows / 2..rows, count * misses));
+    let mut random = random(seed, 6);
+    let mut batch = |cold: &[u32]| {
+        let mut all = [&hot, cold].concat();
+        shuffle(&mut all, &mut random);
+        Batch::of(all, bag)
+    };
+    let batches = cold.chunks_exact(misses).map(&mut batch).collect();
+    (hot, batches)
 }
 
 /// For each access, the number of its row among those that new rows replace: the fifth of the distinct rows that is used least.
@@ -252,7 +402,7 @@ fn many(leaving: &[Option<u32>]) -> u32 {
 }
 
 /// `base` with the leaving rows replaced by rows of each table's second half, of which the longest unused come first.
-fn renewed(base: &[Vec<u32>], leaving: &[Vec<Option<u32>>], fresh: &mut [u32], rows: u32) -> Batch {
+fn renewed(base: &[Vec<u32>], leaving: &[Vec<Option<u32>>], fresh: &mut [u32], rows: u32, bag: u32) -> Batch {
     let feature = |((known, leaving), next): ((&Vec<u32>, &Vec<Option<u32>>), &mut u32)| {
         let half = rows / 2;
         let new = |number: u32| half + (*next - half + number) % (rows - half);
@@ -260,77 +410,7 @@ fn renewed(base: &[Vec<u32>], leaving: &[Vec<Option<u32>>], fresh: &mut [u32], r
         *next = new(many(leaving));
         features
     };
-    Batch { features: base.iter().zip(leaving).zip(fresh).map(feature).collect(), bag: 10 }
-}
-
-/// Batches of `n` distinct rows: 95 % of a batch are the same rows in all batches, which come first; no other row comes twice.
-pub(super) fn mostly_hits(bench: &Bench<'_>, (n, rows): (usize, u32), count: usize) -> (Vec<u32>, Vec<Batch>) {
-    let misses = n / 20;
-    let half = |rows: std::ops::Range<u32>, n| distinct(&rows.collect::<Vec<_>>(), n);
-    let (hot, cold) = (half(0..rows / 2, n - misses), half(rows / 2..rows, count * misses));
-    let mut random = random(bench.seed, 6);
-    let mut batch = |cold: &[u32]| {
-        let mut all = [&hot, cold].concat();
-        shuffle(&mut all, &mut random);
-        Batch::of(all, BAG)
-    };
-    let batches = cold.chunks_exact(misses).map(&mut batch).collect();
-    (hot, batches)
-}
-
-/// Floats of a row in the scaling part, few enough that ten million rows fit one binding.
-const NARROW: u32 = 32;
-
-/// Steps over increasing numbers of distinct rows, all resident, in steps of a decade or half a decade.
-pub(super) fn scaling(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    const SMALL: &[usize] = &[100, 300, 1_000, 3_000, 10_000, 30_000];
-    const FULL: &[usize] = &[1_000, 10_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000];
-    let counts = bench.size.of(SMALL, FULL);
-    let most = counts.last().copied().unwrap_or(1) as u32;
-    // All have the same cache, slightly larger, since sets do not fill evenly.
-    let slots = (most + most / 8).next_multiple_of(32);
-    let rows = pool(slots, slots / 32);
-    let shape = format!("distinct indices over {} resident rows x {NARROW}, bags of {BAG}", rows.len());
-    bench.run.describe("scaling", shape);
-    let mut points = Vec::new();
-    for &n in counts {
-        if let Some(reason) = bench.deadline.over() {
-            bench.run.leave_out(format!("time against work of {n} distinct rows"), reason);
-            break;
-        }
-        let batch = Batch::of(distinct(&rows, n.min(rows.len())), BAG);
-        let mut config = bench.config(&[slots], Precision::Fp32, Optimizer::sgd(LR), slots);
-        config.dim = NARROW;
-        let (warm, batches) = (vec![batch.clone()], vec![batch]);
-        let workload = Workload { warm, batches, ..Workload::new("scaling", "", config) };
-        let case = bench.case(&workload)?;
-        let Some(step) = case.step() else { continue };
-        let distinct = case.facts.distinct;
-        let mut at = bench.run.at("scaling", &Setting::default().with("distinct", distinct));
-        at.timed("forward", case.measured.phase("forward"));
-        at.timed("backward", case.measured.phase("backward"));
-        at.push("step", step, Unit::Seconds);
-        at.push("a row", step / distinct, Unit::Seconds);
-        at.push("dispatches", case.measured.dispatches() as f64, Unit::Count);
-        points.push((distinct, step));
-    }
-    points.retain(|point| point.0 >= 0.99e5);
-    bench.run.at("scaling", &Setting::default()).push("off a straight line", off_the_line(&points), Unit::Share);
-    Ok(())
-}
-
-/// The largest relative distance of a point from the straight line that is nearest in relative terms; `None` below three points.
-fn off_the_line(points: &[(f64, f64)]) -> Option<f64> {
-    if points.len() < 3 {
-        return None;
-    }
-    // Least squares of 1 - (a + b x) / y over a and b.
-    let sum = |of: fn(f64, f64) -> f64| points.iter().map(|&(x, y)| of(x, y)).sum::<f64>();
-    let (aa, ab, bb) = (sum(|_, y| 1.0 / (y * y)), sum(|x, y| x / (y * y)), sum(|x, y| x * x / (y * y)));
-    let (ya, yb) = (sum(|_, y| 1.0 / y), sum(|x, y| x / y));
-    let determinant = aa * bb - ab * ab;
-    let (a, b) = ((ya * bb - yb * ab) / determinant, (yb * aa - ya * ab) / determinant);
-    Some(points.iter().map(|&(x, y)| (1.0 - (a + b * x) / y).abs()).fold(0.0, f64::max))
+    Batch { features: base.iter().zip(leaving).zip(fresh).map(feature).collect(), bag }
 }
 
 #[cfg(test)]
@@ -338,12 +418,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_straight_line_is_straight_and_a_bent_one_is_not() {
-        let straight: Vec<(f64, f64)> = [1e5, 3e5, 1e6, 1e7].map(|x| (x, 2e-4 + 3e-9 * x)).into();
-        assert!(off_the_line(&straight).unwrap() < 1e-6);
-        let bent: Vec<(f64, f64)> = [1e5, 3e5, 1e6, 1e7].map(|x: f64| (x, 1e-9 * x.powf(1.3))).into();
-        assert!(off_the_line(&bent).unwrap() > 0.2);
-        assert_eq!(off_the_line(&straight[..2]), None);
+    fn every_case_has_a_name_of_its_own() {
+        let names: std::collections::BTreeSet<&str> = CASES.iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), CASES.len());
     }
 
     #[test]
@@ -353,7 +430,7 @@ mod tests {
         assert_eq!(leaving[0], [None, None, Some(0), None, None, None, None]);
         let mut fresh = vec![98];
         for wanted in [98, 99, 50] {
-            let batch = renewed(&base, &leaving, &mut fresh, 100);
+            let batch = renewed(&base, &leaving, &mut fresh, 100, 10);
             assert_eq!(batch.features[0], [1, 1, wanted, 3, 4, 5, 5]);
         }
         assert_eq!(fresh, [51]);

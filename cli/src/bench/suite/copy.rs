@@ -3,6 +3,7 @@
 use hotrow::wgpu;
 
 use super::bench::Bench;
+use crate::kernel::Kernel;
 use crate::lab::Lab;
 use crate::report::{Setting, Unit};
 
@@ -22,7 +23,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 /// Measures copies by the driver's command and by a kernel, within the device's memory. If the device maps host memory, copies over the bus
 /// follow in both directions; a software driver has no bus. The best figure of each path is kept.
 pub(super) fn all(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let (lab, none) = (bench.lab()?, wgpu::BufferUsages::empty());
+    let (lab, none) = (bench.lab, wgpu::BufferUsages::empty());
     // 1 GiB: seventeen times the L2 of an H200, the largest there is.
     let bytes = bench.size.of(32u64 << 20, 1 << 30).min(lab.binding()) & !255;
     {
@@ -60,14 +61,14 @@ type Copy<'c> = &'c dyn Fn(&mut wgpu::CommandEncoder);
 /// Bytes a second of the better of command and kernel, where each byte counts `times` times.
 fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: Ends<'_>, bytes: u64) -> anyhow::Result<f64> {
     let command = |encoder: &mut wgpu::CommandEncoder| encoder.copy_buffer_to_buffer(ends.0, 0, ends.1, 0, bytes);
-    let dispatch = kernel(bench.lab()?, ends, bytes);
+    let dispatch = kernel(bench.lab, ends, bytes);
     let ways: [(&str, Copy<'_>); 2] = [("command", &command), ("kernel", &dispatch)];
     let mut best = 0.0;
     for (how, record) in ways {
-        let mut warm = bench.lab()?.encoder();
+        let mut warm = bench.lab.encoder();
         record(&mut warm);
-        bench.lab()?.submit(warm)?;
-        let measured = bench.lab()?.measure(&["copy"], |_, encoder| {
+        bench.lab.submit(warm)?;
+        let measured = bench.lab.measure(&["copy"], |_, encoder| {
             record(encoder);
             Ok(())
         })?;
@@ -82,39 +83,12 @@ fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: Ends<'_>, bytes: u6
     Ok(best)
 }
 
+/// The kernel over whole buffers.
 fn kernel(lab: &Lab, (from, to): Ends<'_>, bytes: u64) -> impl Fn(&mut wgpu::CommandEncoder) + use<> {
     let device = lab.timed.device();
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: Some("copy"),
-        source: wgpu::ShaderSource::Wgsl(KERNEL.into()),
-    });
-    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some("copy"),
-        layout: None,
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions::default(),
-        cache: None,
-    });
-    let entry = |binding, buffer| wgpu::BindGroupEntry {
-        binding,
-        resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-            buffer,
-            offset: 0,
-            size: std::num::NonZeroU64::new(bytes),
-        }),
-    };
-    let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: Some("copy"),
-        layout: &pipeline.get_bind_group_layout(0),
-        entries: &[entry(0, from), entry(1, to)],
-    });
+    let kernel = Kernel::new(device, ("copy", KERNEL), None);
+    let bound = kernel.bind(device, &[from, to]);
     // Four turns an invocation, so that several loads are in flight.
     let groups = (bytes / 16).div_ceil(256 * 4).clamp(1, 65_535) as u32;
-    move |encoder| {
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        pass.set_pipeline(&pipeline);
-        pass.set_bind_group(0, &bind_group, &[]);
-        pass.dispatch_workgroups(groups, 1, 1);
-    }
+    move |encoder| kernel.record(encoder, &[&bound], groups)
 }

@@ -8,8 +8,7 @@ use hotrow::{
     grid::Config, hash::fmix32, robe::Backward, wgpu,
 };
 
-use super::bench::Bench;
-use super::cases::LR;
+use super::bench::{Bench, LR};
 use crate::report::{Setting, Unit};
 
 const LEVELS: u32 = 16;
@@ -43,14 +42,14 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         }
         one(bench, name)?;
         // The driver frees the tables when the device is next polled.
-        bench.lab()?.submit(bench.lab()?.encoder())?;
+        bench.lab.submit(bench.lab.encoder())?;
     }
     Ok(())
 }
 
 /// The tables on the device, and the same on the host.
 fn tables(bench: &Bench<'_>, config: &Config, name: &str) -> anyhow::Result<(Tables, Box<dyn Lookup>)> {
-    let context = &bench.lab()?.timed;
+    let context = &bench.lab.timed;
     if name.starts_with("rows") {
         let rows = config.group()?.with_precision(Precision::Fp16).with_optimizer(Optimizer::adagrad(LR));
         return Ok((Tables::Rows(Box::new(Group::new(context, rows.clone())?)), Box::new(CpuGroup::new(rows)?)));
@@ -68,7 +67,7 @@ fn tables(bench: &Bench<'_>, config: &Config, name: &str) -> anyhow::Result<(Tab
 }
 
 fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
-    let lab = bench.lab()?;
+    let lab = bench.lab;
     let points = bench.size.of(1 << 10, 1 << 18);
     let config =
         Config::new(2).with_levels(LEVELS).with_features(FEATURES).with_most_rows(bench.size.of(1 << 12, 1 << 15));

@@ -1,29 +1,38 @@
-//! Readers: each pixel of a screen reads a whole row, by a reader of the table, by a reader of the cache, and by a shader that is made for
-//! nothing but these bytes. All must find the same before one of them is timed.
+//! A screen whose pixels each ask for one row in the caller's own shader: the times of readers, and of feedback.
+//!
+//! Readers: every pixel reads a whole row, by a reader of the table, by a reader of the cache, and by a shader that is made for nothing but
+//! these bytes. All must find the same before one of them is timed. Feedback: every pixel wants a row.
 
 use anyhow::{Context as _, ensure};
 use hotrow::internals::Device as _;
-use hotrow::{Batch, Group, Optimizer, Precision, Reader, RowReader, hash::fmix32, internals, wgpu};
+use hotrow::{Feedback, Group, OptimizerKind, Placement, Precision, Reader, RowReader, internals, wgpu};
 
-use super::bench::Bench;
-use super::cases::{LR, fill};
-use super::screen::{Asked, Program, Screen, Stage, bind, layout};
-use super::shapes::{pool, shuffled};
-use crate::lab::{Inputs, Lab};
-use crate::report::units::Times;
+use super::bench::{Bench, LR};
+use super::cases::in_turn;
+use super::shapes::{distinct, pool, shuffled};
+use crate::kernel::{Kernel, bind};
+use crate::lab::{Inputs, Lab, timed};
 use crate::report::{Setting, Unit};
 
-/// Floats of a row, and Quads of four.
-pub(super) const FLOATS: u32 = 64;
+/// Floats of a row, and quads of four.
+const FLOATS: u32 = 64;
 const QUADS: u32 = FLOATS / 4;
-
 /// Bytes of a row in FP32, as in a slot.
 const SLOT: u64 = FLOATS as u64 * 4;
-
 /// Bytes of the tags of a set, which a look-up reads.
 const TAGS: f64 = 128.0;
 
-/// The sum of a row's values, read by a reader. All other texts sum in the same order.
+/// Calls `row_sum` with the word of each invocation in `asked`. The caller's text declares `row_sum` and the bindings of group 1.
+const FRAME: &str = "
+@group(0) @binding(0) var<storage, read> asked: array<u32>;
+@group(0) @binding(1) var<storage, read_write> told: array<f32>;
+@compute @workgroup_size(256)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x < arrayLength(&asked)) { told[id.x] = row_sum(asked[id.x]); }
+}
+";
+
+/// The sum of a row's values, read by a reader. The other texts sum in the same order.
 const READ: &str = "
 fn row_sum(row: u32) -> f32 {
     let place = emb_find(row);
@@ -33,12 +42,13 @@ fn row_sum(row: u32) -> f32 {
 }
 ";
 
-/// Without the reader: one known precision, one buffer, no look-up, and loads as wide as a record allows.
-const RAW: [(Precision, &str); 3] = [
+/// Without the reader: one known precision, one buffer, no look-up, and loads as wide as a record allows. FP32 comes first: it reads the same
+/// bytes as the slots of a cache hold, whatever the precision of the table.
+const RAW: [(Precision, &str); 2] = [
     (
         Precision::Fp32,
         "
-@group(1) @binding(0) var<storage, read> raw: array<vec4<f32>>;
+@group(1) @binding(0) var<storage, read_write> raw: array<vec4<f32>>;
 fn row_sum(place: u32) -> f32 {
     var sum = vec4<f32>();
     for (var quad = 0u; quad < QUADSu; quad++) { sum += raw[place * QUADSu + quad]; }
@@ -47,24 +57,9 @@ fn row_sum(place: u32) -> f32 {
 ",
     ),
     (
-        Precision::Fp16,
-        "
-@group(1) @binding(0) var<storage, read> raw: array<vec4<u32>>;
-fn row_sum(place: u32) -> f32 {
-    var sum = vec4<f32>();
-    for (var i = 0u; i < QUADSu / 2u; i++) {
-        let eight = raw[place * (QUADSu / 2u) + i];
-        sum += vec4<f32>(unpack2x16float(eight.x), unpack2x16float(eight.y));
-        sum += vec4<f32>(unpack2x16float(eight.z), unpack2x16float(eight.w));
-    }
-    return (sum.x + sum.y) + (sum.z + sum.w);
-}
-",
-    ),
-    (
         Precision::Int8,
         "
-@group(1) @binding(0) var<storage, read> raw: array<vec2<u32>>;
+@group(1) @binding(0) var<storage, read_write> raw: array<vec2<u32>>;
 fn row_sum(place: u32) -> f32 {
     let first = place * (QUADSu / 2u + 1u);
     let scale_bias = bitcast<vec2<f32>>(raw[first]);
@@ -80,303 +75,334 @@ fn row_sum(place: u32) -> f32 {
     ),
 ];
 
-/// Copies every asked row into the place that its slot has in a buffer of the cache's size, and tells the slot.
-const KEEP: &str = "
-@group(0) @binding(0) var<storage, read> asked: array<u32>;
-@group(0) @binding(1) var<storage, read_write> slots: array<u32>;
-@group(0) @binding(2) var<storage, read_write> kept: array<vec4<f32>>;
-
-@compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    if (id.x >= arrayLength(&asked)) { return; }
-    let place = emb_find(asked[id.x]);
-    slots[id.x] = place.y;
-    if (place.y == 0xffffffffu) { return; }
-    for (var quad = 0u; quad < QUADSu; quad++) { kept[place.y * QUADSu + quad] = emb_at(place, quad); }
+/// Wants a pixel's row, and tells whether it can be read.
+const WANT: &str = "
+fn row_sum(row: u32) -> f32 {
+    emb_want(row);
+    return select(0.0, 1.0, emb_contains(row));
 }
 ";
 
 /// The ways that are compared, in the order of their phases.
-const WAYS: [&str; 4] = ["raw, record", "flushed", "raw, slot", "cached"];
+const WAYS: [&str; 3] = ["raw", "flushed", "cached"];
 
-/// Shares of pixels whose row is in the cache, in percent, below 100.
-const RATES: [u32; 3] = [0, 50, 90];
+/// Pixels along the edge of a tile, which is a row that they want.
+const TILE: u32 = 8;
+/// Rows that a frame of feedback misses.
+const MISSES: u32 = 1000;
 
-pub(super) fn text(text: &str) -> String {
-    text.replace("QUADS", &QUADS.to_string())
+/// The screen: its size, and the answer of each pixel.
+struct Screen<'l> {
+    lab: &'l Lab,
+    width: u32,
+    pixels: u32,
+    told: wgpu::Buffer,
+    layout: wgpu::BindGroupLayout,
 }
 
-pub(super) fn emb() -> Reader<'static> {
+/// A shader with what it binds in group 1.
+struct Program(Kernel, wgpu::BindGroup);
+
+impl<'l> Screen<'l> {
+    /// 1080p; at small size a 225th of it.
+    fn new(bench: &Bench<'l>) -> Self {
+        let (width, height) = bench.size.of((128, 72), (1920, 1080));
+        let lab = bench.lab;
+        let told = lab.room(u64::from(width * height) * 4, wgpu::BufferUsages::empty());
+        Self { lab, width, pixels: width * height, told, layout: layout(lab, &[true, false]) }
+    }
+
+    /// Binds a row for each pixel.
+    fn asks(&self, rows: &wgpu::Buffer) -> wgpu::BindGroup {
+        bind(self.lab.timed.device(), &self.layout, &[rows, &self.told])
+    }
+
+    fn reading(&self, reader: &mut RowReader, row_sum: &str) -> anyhow::Result<Program> {
+        let bound = reader.bind_group()?.clone();
+        Ok(Program(self.kernel(&(reader.wgsl().to_owned() + row_sum), reader.layout()), bound))
+    }
+
+    /// A program that binds `raw` as binding 0 of group 1.
+    fn raw(&self, raw: &wgpu::Buffer, row_sum: &str) -> Program {
+        let layout = layout(self.lab, &[false]);
+        Program(self.kernel(row_sum, &layout), bind(self.lab.timed.device(), &layout, &[raw]))
+    }
+
+    fn kernel(&self, row_sum: &str, group: &wgpu::BindGroupLayout) -> Kernel {
+        let device = self.lab.timed.device();
+        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: Some("screen"),
+            bind_group_layouts: &[Some(&self.layout), Some(group)],
+            immediate_size: 0,
+        });
+        let text = row_sum.replace("QUADS", &QUADS.to_string()) + FRAME;
+        Kernel::new(device, ("screen", &text), Some(&layout))
+    }
+
+    /// Records `n` pixels of a frame.
+    fn draw(&self, encoder: &mut wgpu::CommandEncoder, program: &Program, asked: &wgpu::BindGroup, n: u32) {
+        program.0.record(encoder, &[asked, &program.1], n.div_ceil(256));
+    }
+
+    /// Draws a frame, and returns what each pixel found.
+    fn found(&self, program: &Program, asked: &wgpu::BindGroup) -> anyhow::Result<Vec<f32>> {
+        let mut encoder = self.lab.encoder();
+        self.draw(&mut encoder, program, asked, self.pixels);
+        let words = self.lab.timed.download(encoder, &[(&self.told, u64::from(self.pixels) * 4)])?;
+        Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
+    }
+}
+
+/// A layout of storage buffers, which are read only or not.
+fn layout(lab: &Lab, read_only: &[bool]) -> wgpu::BindGroupLayout {
+    let entry = |(binding, &read_only): (u32, &bool)| wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty: wgpu::BufferBindingType::Storage { read_only },
+            has_dynamic_offset: false,
+            min_binding_size: None,
+        },
+        count: None,
+    };
+    let entries: Vec<_> = (0..).zip(read_only).map(entry).collect();
+    let label = Some("screen");
+    lab.timed.device().create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries })
+}
+
+fn group(
+    bench: &Bench<'_>,
+    precision: Precision,
+    placement: Placement,
+    rows: u32,
+    slots: u32,
+) -> anyhow::Result<Group> {
+    let config = bench.config(&[rows], precision, OptimizerKind::Sgd, slots).with_dim(FLOATS).with_placement(placement);
+    bench.lab.timeline.listen(false);
+    Ok(Group::new(&bench.lab.timed, config)?)
+}
+
+fn emb() -> Reader<'static> {
     Reader { prefix: "emb", group: 1, ..Reader::default() }
 }
 
-pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let screen = Screen::new(bench)?;
-    for (precision, raw) in RAW {
-        if let Some(reason) = bench.deadline.over() {
-            bench.run.leave_out(format!("readers, {precision}"), reason);
-            continue;
-        }
-        match one(bench, &screen, precision, raw) {
-            Err(error) if error.is::<Other>() => bench.run.wrong.push(format!("readers, {error:#}")),
-            done => done?,
-        }
-        // The driver frees the group when the device is next polled.
-        bench.lab()?.submit(bench.lab()?.encoder())?;
-    }
-    Ok(())
-}
-
-/// Measures all ways to read rows of a precision.
-fn one(bench: &mut Bench<'_>, screen: &Screen<'_>, precision: Precision, raw: &str) -> anyhow::Result<()> {
-    let lab = bench.lab()?;
-    let pixels = screen.pixels();
+pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let screen = Screen::new(bench);
+    let (lab, pixels) = (bench.lab, screen.pixels);
     // Sets do not fill evenly, so a cache for all rows is larger than these. If a binding is too small, pixels share rows.
     let wanted = (pixels + pixels / 4).next_multiple_of(32);
     let slots = u64::from(wanted).min(lab.binding() / SLOT) as u32 & !31;
-    // A curve over hit rates takes as many rows that are not in the cache.
-    let curve = precision == Precision::Int8;
-    let rows = if curve { 2 * slots } else { slots };
-    let mut config = bench.config(&[rows], precision, Optimizer::sgd(LR), slots);
-    config.dim = FLOATS;
-    lab.timeline.listen(false);
-    let mut group = Group::new(&lab.timed, config)?;
     let resident = pool(slots, slots / 32);
-    warm(lab, &mut group, &resident, bench.size.of(1 << 12, 1 << 18))?;
-    let hits: Vec<u32> = (0..pixels).map(|pixel| at_random(&resident, pixel)).collect();
-    let scaled = resident.len() < pixels as usize;
-    let name = precision.to_string().to_uppercase();
-    let setting = Setting::default().with("precision", name.as_str());
-    let setting = if scaled { setting.with("scaled", "pixels share rows") } else { setting };
+    // Neighbours far apart; each row once if there are enough.
+    let n = resident.len() as u64;
+    let mut hits: Vec<u32> = (0..pixels).map(|pixel| resident[shuffled(u64::from(pixel) % n, n)]).collect();
+    let asked = screen.asks(&lab.storage(&hits));
+    hits[pixels as usize / 2] = hits[0];
+    let others = screen.asks(&lab.storage(&hits));
     bench.run.describe(
         "readers",
-        format!(
-            "{} x {} pixels, each reads a whole row x {FLOATS} of its own, scattered, and writes its sum; all rows are in a cache of {slots} rows",
-            screen.width, screen.height
-        ),
+        format!("{pixels} pixels, each reads a whole row x {FLOATS} of its own, scattered, and writes its sum; all rows are in a cache of {slots}"),
     );
-
-    let (mut cached, mut flushed) = (group.reader(emb())?, group.reader(Reader { flushed: true, ..emb() })?);
-    let (slots_of, kept) = keep(lab, &mut cached, &hits, slots)?;
-    let [record] = internals::records(&group) else { anyhow::bail!("wanted the table in one binding, found several") };
-    let asked = lab.storage(&hits);
-    let [rows_asked, slots_asked] = [&asked, &slots_of].map(|asked| screen.asks(asked));
-    let programs: [(Program, &Asked); 4] = [
-        (screen.raw(record, &text(raw)), &rows_asked),
-        (screen.reading(&mut flushed, &text(READ))?, &rows_asked),
-        (screen.raw(&kept, &text(RAW[0].1)), &slots_asked),
-        (screen.reading(&mut cached, &text(READ))?, &rows_asked),
-    ];
-
-    // All find the same, and the host finds it too.
-    let mut others = hits.clone();
-    others[pixels as usize / 2] = hits[0];
-    let others = screen.asks(&lab.storage(&others));
-    let found = screen.found(&programs[0].0, &rows_asked, Stage::Compute)?;
-    let first: Vec<f32> =
-        group.read_rows(&hits[..64])?.chunks_exact(FLOATS as usize).map(|row| row.iter().sum()).collect();
-    same(&first, &found[..64]).with_context(|| format!("{precision}, raw read against the host"))?;
-    for stage in Stage::ALL {
-        for (way, (program, asked)) in WAYS.iter().zip(&programs) {
-            let what = format!("{precision}, {way}, in a {} shader", stage.name());
-            same(&found, &screen.found(program, asked, stage)?).context(what)?;
+    let mut slot_seconds = None;
+    for (precision, raw) in RAW {
+        let mut group = group(bench, precision, Placement::Device, slots, slots)?;
+        for batch in in_turn(&resident, bench.size.of(1 << 12, 1 << 18), 1) {
+            let inputs = Inputs::new(lab, &[(batch.indices(), batch.offsets())], FLOATS, LR);
+            let mut encoder = lab.encoder();
+            group.record_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..))?;
+            group.abandon_backward();
+            lab.submit(encoder)?;
+        }
+        group.check()?;
+        let (mut cached, mut flushed) = (group.reader(emb())?, group.reader(Reader { flushed: true, ..emb() })?);
+        let [record] = internals::records(&group) else {
+            anyhow::bail!("wanted the table in one binding, found several")
+        };
+        let programs =
+            [screen.raw(record, raw), screen.reading(&mut flushed, READ)?, screen.reading(&mut cached, READ)?];
+        // All find the same, and the host finds it too.
+        let sums = screen.found(&programs[0], &asked)?;
+        let rows = group.read_rows(&hits[..64])?;
+        let first: Vec<f32> = rows.chunks_exact(FLOATS as usize).map(|row| row.iter().sum()).collect();
+        let mut checks = vec![("the host", same(&first, &sums[..64]))];
+        for (way, program) in WAYS.iter().zip(&programs) {
+            checks.push((way, same(&sums, &screen.found(program, &asked)?)));
         }
         // The companion: one pixel with another row is noticed.
-        let other = screen.found(&programs[1].0, &others, stage)?;
-        if same(&found, &other).is_ok() {
-            let blind = format!("{precision}: wanted another row in one pixel to be noticed, found it was not");
-            return Err(Other(blind).into());
+        let blind = same(&sums, &screen.found(&programs[1], &others)?).is_ok();
+        checks.push(("another row in one pixel", if blind { Err("it was not noticed".to_owned()) } else { Ok(()) }));
+        let wrong = checks.into_iter().filter_map(|(what, check)| Some((what, check.err()?)));
+        let wrong: Vec<String> = wrong.map(|(what, why)| format!("readers, {precision}, {what}: {why}")).collect();
+        if !wrong.is_empty() {
+            bench.run.wrong.extend(wrong);
+            continue;
         }
-    }
-    let frozen = frozen(bench, screen, &mut group, &asked, &found);
-    if let Err(error) = &frozen {
-        if error.is::<Other>() {
-            return frozen.map(drop);
-        }
-        bench.run.leave_out(format!("readers, {precision}, against a frozen forward"), format!("{error:#}"));
-    }
-
-    for stage in Stage::ALL {
-        let times = measure(lab, &WAYS, |way, encoder| {
-            let (program, asked) = &programs[way];
-            screen.draw(encoder, program, asked, stage);
+        let measured = lab.measure(&WAYS, |way, encoder| {
+            screen.draw(encoder, &programs[way], &asked, pixels);
             Ok(())
         })?;
-        let seconds = |way: usize| times[way].median;
-        let mut at = bench.run.at("readers", &setting.clone().with("stage", stage.name()));
-        WAYS.into_iter().zip(&times).for_each(|(way, &times)| at.timed(way, times));
-        at.push("flushed against raw", seconds(1) / seconds(0), Unit::Times);
-        let with_tags = seconds(2) * (SLOT as f64 + TAGS) / SLOT as f64;
-        at.push("cached against raw with tags", seconds(3) / with_tags, Unit::Times);
-        if let Ok(times) = &frozen {
-            at.timed("frozen forward", *times);
-            at.push("cached against frozen forward", seconds(3) / times.median, Unit::Times);
-        }
-    }
-    if curve {
-        by_hit_rate(bench, screen, &programs[3].0, (&hits, slots), &setting)?;
-    }
-    Ok(())
-}
-
-/// The times of each way. A card stamps all ways in one submission. A software driver, once it has drawn anything, stamps a dispatch before it has
-/// run, so there each way is timed by the host's clock.
-fn measure(
-    lab: &Lab,
-    ways: &[&'static str],
-    mut record: impl FnMut(usize, &mut wgpu::CommandEncoder) -> anyhow::Result<()>,
-) -> anyhow::Result<Vec<Times>> {
-    if lab.timed.caps().is_hardware() {
-        let measured = lab.measure(ways, record)?;
-        return ways.iter().map(|way| measured.phase(way).context("wanted times, found none")).collect();
-    }
-    let one = |(way, name): (usize, &&'static str)| Ok(lab.measure(&[*name], |_, encoder| record(way, encoder))?.wall);
-    ways.iter().enumerate().map(one).collect()
-}
-
-/// One of the rows for each pixel, neighbours far apart; each row once if there are enough.
-fn at_random(rows: &[u32], pixel: u32) -> u32 {
-    let n = rows.len() as u64;
-    rows[shuffled(u64::from(pixel) % n, n)]
-}
-
-/// Brings rows into the cache, `n` in a step.
-fn warm(lab: &Lab, group: &mut Group, rows: &[u32], n: usize) -> anyhow::Result<()> {
-    for batch in fill(rows, n) {
-        let inputs = Inputs::new(lab, &[(batch.indices(), batch.offsets())], FLOATS, LR);
-        let mut encoder = lab.encoder();
-        group.record_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..))?;
-        group.abandon_backward();
-        lab.submit(encoder)?;
-    }
-    Ok(group.check()?)
-}
-
-/// The slot of each row, and a buffer with the rows of all slots in their places, so that a raw read has the bytes and the order of the cache.
-fn keep(lab: &Lab, cached: &mut RowReader, rows: &[u32], slots: u32) -> anyhow::Result<(wgpu::Buffer, wgpu::Buffer)> {
-    let (device, none) = (lab.timed.device(), wgpu::BufferUsages::empty());
-    let asked = lab.storage(rows);
-    let slots_of = lab.room(rows.len() as u64 * 4, none);
-    let kept = lab.timed.buffer("readers, slots", u64::from(slots) * SLOT, none)?;
-    let own = layout(lab, wgpu::ShaderStages::COMPUTE, 3);
-    let bind_group = bind(lab, &own, &[&asked, &slots_of, &kept]);
-    let label = Some("readers.keep");
-    let source = wgpu::ShaderSource::Wgsl((cached.wgsl().to_owned() + &text(KEEP)).into());
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
-    let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-        label,
-        bind_group_layouts: &[Some(&own), Some(cached.layout())],
-        immediate_size: 0,
-    });
-    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label,
-        layout: Some(&layout),
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions::default(),
-        cache: None,
-    });
-    let mut encoder = lab.encoder();
-    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-    pass.set_pipeline(&pipeline);
-    pass.set_bind_group(0, &bind_group, &[]);
-    pass.set_bind_group(1, cached.bind_group()?, &[]);
-    pass.dispatch_workgroups((rows.len() as u32).div_ceil(64), 1, 1);
-    drop(pass);
-    let words = lab.timed.download(encoder, &[(&slots_of, rows.len() as u64 * 4)])?;
-    let missing = words[0].iter().filter(|&&slot| slot >= slots).count();
-    ensure!(missing == 0, "wanted all {} rows in the cache, found {missing} without a slot", rows.len());
-    Ok((slots_of, kept))
-}
-
-/// The times of a frozen forward of the same rows, one in a bag, which writes whole rows in place of sums.
-fn frozen(
-    bench: &Bench<'_>,
-    screen: &Screen<'_>,
-    group: &mut Group,
-    asked: &wgpu::Buffer,
-    found: &[f32],
-) -> anyhow::Result<Times> {
-    let lab = bench.lab()?;
-    let outputs = u64::from(screen.pixels()) * SLOT;
-    ensure!(
-        outputs <= lab.binding(),
-        "wanted the outputs in one binding, {outputs} B, found bindings of {} B",
-        lab.binding()
-    );
-    let outputs = lab.timed.buffer("readers, outputs", outputs, wgpu::BufferUsages::empty())?;
-    let places: Vec<u32> = (0..=screen.pixels()).collect();
-    let offsets = lab.storage(&places);
-    let batch = Batch { indices: Some(asked.slice(..)), offsets: offsets.slice(..), weights: None };
-    let mut record =
-        |encoder: &mut wgpu::CommandEncoder| group.record_forward_frozen(encoder, &batch, outputs.slice(..));
-    let mut encoder = lab.encoder();
-    record(&mut encoder)?;
-    lab.submit(encoder)?;
-    let sums = screen.raw(&outputs, &text(RAW[0].1));
-    let in_order = screen.asks(&lab.storage(&places[..places.len() - 1]));
-    same(found, &screen.found(&sums, &in_order, Stage::Compute)?)?;
-    let times = measure(lab, &["frozen forward"], |_, encoder| Ok(record(encoder)?))?;
-    Ok(times[0])
-}
-
-/// The reader of the cache where only a share of the pixels hits; the others read the record of a row that is in no slot.
-fn by_hit_rate(
-    bench: &mut Bench<'_>,
-    screen: &Screen<'_>,
-    cached: &Program,
-    (hits, slots): (&[u32], u32),
-    setting: &Setting,
-) -> anyhow::Result<()> {
-    let lab = bench.lab()?;
-    for rate in RATES {
-        let cold = |pixel: u32| slots + shuffled(u64::from(pixel % slots), slots.into()) as u32;
-        let row = |(pixel, &hit): (u32, &u32)| if fmix32(pixel) % 100 < rate { hit } else { cold(pixel) };
-        let asked = screen.asks(&lab.storage(&(0..).zip(hits).map(row).collect::<Vec<_>>()));
-        for stage in Stage::ALL {
-            let times = measure(lab, &["cached"], |_, encoder| {
-                screen.draw(encoder, cached, &asked, stage);
-                Ok(())
-            })?;
-            let setting = setting.clone().with("stage", stage.name()).with("hits", rate);
-            bench.run.at("readers by hit rate", &setting).timed("cached", times[0]);
-        }
-    }
-    for stage in Stage::ALL {
-        let whole = format!("stage={}; precision=INT8", stage.name());
-        let known = bench.run.value("cached", "readers", &whole);
-        let setting = setting.clone().with("stage", stage.name()).with("hits", 100);
-        bench.run.at("readers by hit rate", &setting).push("cached", known, Unit::Seconds);
+        let times = WAYS.map(|way| measured.phase(way).unwrap_or_default());
+        let of_slots = *slot_seconds.get_or_insert(times[0].median);
+        let setting = Setting::default().with("precision", precision.to_string().to_uppercase());
+        let setting = if n < pixels.into() { setting.with("scaled", "pixels share rows") } else { setting };
+        let mut at = bench.run.at("readers", &setting);
+        WAYS.into_iter().zip(times).for_each(|(way, times)| at.timed(way, times));
+        at.push("flushed against raw", times[1].median / times[0].median, Unit::Times);
+        let with_tags = of_slots * (SLOT as f64 + TAGS) / SLOT as f64;
+        at.push("cached against raw with tags", times[2].median / with_tags, Unit::Times);
+        // The driver frees the group when the device is next polled.
+        drop((group, programs));
+        lab.submit(lab.encoder())?;
     }
     Ok(())
 }
 
 /// Refuses sums that are not those of the same rows. Values lie within 0.1, so roundings of 64 of them stay far below the bound, and other rows
 /// far above it.
-fn same(wanted: &[f32], found: &[f32]) -> Result<(), Other> {
-    if wanted.len() != found.len() {
-        return Err(Other(format!("wanted {} sums, found {}", wanted.len(), found.len())));
-    }
+fn same(wanted: &[f32], found: &[f32]) -> Result<(), String> {
     let near = |(wanted, found): (&f32, &f32)| (wanted - found).abs() <= 1e-5;
-    let wrong: Vec<usize> = (0..wanted.len()).filter(|&i| !near((&wanted[i], &found[i]))).collect();
-    if let Some(&first) = wrong.first() {
-        return Err(Other(format!(
-            "wanted the sums of the same rows, found {} others; pixel {first}: wanted {}, found {}",
-            wrong.len(),
-            wanted[first],
-            found[first]
-        )));
+    let wrong = wanted.iter().zip(found).filter(|pair| !near(*pair)).count();
+    if wanted.len() != found.len() || wrong > 0 {
+        return Err(format!(
+            "wanted {} sums of the same rows, found {}, {wrong} of them others",
+            wanted.len(),
+            found.len()
+        ));
     }
     if wanted.iter().all(|sum| sum.abs() <= 0.01) {
-        return Err(Other("wanted sums of random rows, found zeros".into()));
+        return Err("wanted sums of random rows, found zeros".to_owned());
     }
     Ok(())
 }
 
-/// Sums of other rows than the wanted ones: a fault of a shader, so the command fails.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Other(String);
+pub(super) fn feedback(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let screen = Screen::new(bench);
+    let tiles = screen.pixels / TILE / TILE;
+    bench.run.describe(
+        "feedback",
+        format!(
+            "{} pixels want {tiles} tiles, all in the cache; pump moves {MISSES} missing rows of a staged table in RAM",
+            screen.pixels
+        ),
+    );
+    for placement in [Placement::Device, Placement::Staged] {
+        frames(bench, &screen, tiles, placement)?;
+    }
+    misses(bench, &screen)
+}
+
+/// A reader whose list has room for `rows` rows.
+fn wanting(rows: u32) -> Reader<'static> {
+    Reader { feedback: Some(Feedback { rows, ..Feedback::default() }), ..emb() }
+}
+
+/// Records the feedback of a frame.
+fn record(group: &mut Group, reader: &RowReader, encoder: &mut wgpu::CommandEncoder) -> anyhow::Result<()> {
+    let recorded = group.record_feedback(encoder, reader)?;
+    ensure!(recorded, "wanted feedback to be recorded, found a list that waits");
+    Ok(())
+}
+
+/// Frames that draw the same: every pixel wants its tile, and every tile is in the cache.
+fn frames(bench: &mut Bench<'_>, screen: &Screen<'_>, tiles: u32, placement: Placement) -> anyhow::Result<()> {
+    let (lab, slots) = (bench.lab, bench.size.of(1024, 1 << 16));
+    let mut group = group(bench, Precision::Int8, placement, bench.size.of(40_000, 1 << 20), slots)?;
+    let rows = distinct(&pool(slots, slots / 32), tiles as usize);
+    let tile = |pixel: u32| (pixel / screen.width / TILE) * (screen.width / TILE) + pixel % screen.width / TILE;
+    let asked: Vec<u32> = (0..screen.pixels).map(|pixel| rows[tile(pixel) as usize]).collect();
+    let asked = screen.asks(&lab.storage(&asked));
+    let mut reader = group.reader(wanting(tiles + tiles / 4))?;
+    let want = screen.reading(&mut reader, WANT)?;
+    let pumped = |group: &mut Group| -> anyhow::Result<()> {
+        // A staged table must move the last frame's rows in before the next list is taken.
+        while placement == Placement::Staged && !group.pump()? {
+            lab.submit(lab.encoder())?;
+        }
+        Ok(())
+    };
+    // The first frame misses all tiles, and the second finds them.
+    for _ in 0..2 {
+        let mut encoder = lab.encoder();
+        screen.draw(&mut encoder, &want, &asked, screen.pixels);
+        record(&mut group, &reader, &mut encoder)?;
+        lab.submit(encoder)?;
+        pumped(&mut group)?;
+    }
+    let mut waits = false;
+    let measured = lab.measure(&["want", "feedback"], |phase, encoder| {
+        if phase == 0 {
+            if std::mem::take(&mut waits) {
+                pumped(&mut group)?;
+            }
+            screen.draw(encoder, &want, &asked, screen.pixels);
+            return Ok(());
+        }
+        waits = true;
+        record(&mut group, &reader, encoder)
+    })?;
+    pumped(&mut group)?;
+    let counted = group.counters()?[0];
+    let frames = measured.rounds + 2;
+    let (wanted, hits) = (u64::from(tiles) * frames, u64::from(tiles) * (frames - 1));
+    let here = screen.found(&want, &asked)?.iter().all(|&here| here == 1.0);
+    if (counted.accesses, counted.hits) != (wanted, hits) || !here {
+        bench.run.wrong.push(format!(
+            "feedback, {placement}: wanted {wanted} rows asked for, {hits} of them in the cache, and in the end all, found {} and {}, {here}",
+            counted.accesses, counted.hits
+        ));
+    }
+    let mut at = bench.run.at("feedback", &Setting::default().with("placement", placement.to_string()));
+    at.timed("want", measured.phase("want"));
+    at.timed("feedback", measured.phase("feedback"));
+    at.push("rows wanted", f64::from(tiles), Unit::Count);
+    Ok(())
+}
+
+/// Frames that each want rows that were never asked for: the host's time in `pump` once the list is there.
+fn misses(bench: &mut Bench<'_>, screen: &Screen<'_>) -> anyhow::Result<()> {
+    let (lab, rows) = (bench.lab, bench.size.of(40_000, 1 << 20));
+    let mut group = group(bench, Precision::Int8, Placement::Staged, rows, bench.size.of(8192, 1 << 16))?;
+    let mut reader = group.reader(wanting(MISSES))?;
+    let want = screen.reading(&mut reader, WANT)?;
+    let listed = lab.room(u64::from(MISSES) * 4, wgpu::BufferUsages::empty());
+    let asked = screen.asks(&listed);
+    let all = distinct(&(0..rows).collect::<Vec<_>>(), rows as usize);
+    let mut frames = all.chunks_exact(MISSES as usize);
+    let mut moved = 0;
+    let mut frame = || -> anyhow::Result<f64> {
+        let wanted = frames.next().context("wanted rows that were never asked for, found none left")?;
+        lab.timed.queue().write_buffer(&listed, 0, bytemuck::cast_slice(wanted));
+        let mut encoder = lab.encoder();
+        screen.draw(&mut encoder, &want, &asked, MISSES);
+        record(&mut group, &reader, &mut encoder)?;
+        lab.submit(encoder)?;
+        // The list is there. All calls until the rows are on their way count.
+        let mut all = 0.0;
+        loop {
+            let (done, seconds) = timed(|| group.pump());
+            all += seconds;
+            if done? {
+                break;
+            }
+            // The rest of a frame, in which a thread gathers.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        lab.submit(lab.encoder())?;
+        let now = group.traffic().map_or(0, |traffic| traffic.records_in);
+        ensure!(now == moved + u64::from(MISSES), "wanted {MISSES} rows moved in, found {}", now - moved);
+        moved = now;
+        Ok(all)
+    };
+    // The first frames make the buffers.
+    for _ in 0..2 {
+        frame()?;
+    }
+    let [times] = lab.rounds.repeat(|| Ok([frame()?]))?;
+    let mut at = bench.run.at("feedback", &Setting::default().with("placement", "staged"));
+    at.timed("pump", times);
+    at.push("rows missed", f64::from(MISSES), Unit::Count);
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
@@ -385,16 +411,12 @@ mod tests {
     #[test]
     fn wrong_sums_are_rejected() {
         let sums: Vec<f32> = (0..100).map(|i| (i as f32 * 0.7).sin()).collect();
-        assert!(same(&sums, &sums).is_ok());
-        let with = |i: usize, sum: f32| {
+        assert_eq!(same(&sums, &sums), Ok(()));
+        for other in [sums[8], f32::NAN] {
             let mut others = sums.clone();
-            others[i] = sum;
-            same(&sums, &others).unwrap_err().to_string()
-        };
-        assert!(with(7, sums[8]).contains("found 1 others; pixel 7"));
-        assert!(with(99, f32::NAN).contains("pixel 99"));
-        let named = same(&sums, &[]).map_err(anyhow::Error::from).with_context(|| "FP32").unwrap_err();
-        assert!(named.is::<Other>(), "so the command fails");
+            others[7] = other;
+            assert!(same(&sums, &others).unwrap_err().contains("found 100, 1 of them others"));
+        }
         assert!(same(&sums, &sums[1..]).is_err() && same(&[0.0; 9], &[0.0; 9]).is_err());
     }
 }

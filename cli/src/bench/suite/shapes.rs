@@ -46,34 +46,6 @@ impl Batch {
         }
         repeats
     }
-
-    /// The number of different rows among every `many` accesses side by side, added up.
-    pub(crate) fn apart(&self, many: usize) -> f64 {
-        let features = (0u64..).zip(&self.features);
-        let all: Vec<u64> =
-            features.flat_map(|(feature, rows)| rows.iter().map(move |&row| feature << 32 | u64::from(row))).collect();
-        let mut one = Vec::new();
-        let mut distinct = |rows: &[u64]| {
-            one.clear();
-            one.extend_from_slice(rows);
-            one.sort_unstable();
-            one.dedup();
-            one.len() as f64
-        };
-        all.chunks(many).map(&mut distinct).sum()
-    }
-
-    /// The number of accesses to another feature than that of the first of `many` side by side.
-    pub(crate) fn strangers(&self, many: usize) -> f64 {
-        let mut begin = 0_usize;
-        let mut strangers = 0;
-        for rows in &self.features {
-            let next = begin.next_multiple_of(many).min(begin + rows.len());
-            strangers += next - begin;
-            begin += rows.len();
-        }
-        strangers as f64
-    }
 }
 
 pub(crate) fn random(seed: u32, what: u64) -> Pcg64 {

@@ -5,7 +5,7 @@ use rayon::slice::ParallelSliceMut as _;
 
 use super::bench::Bench;
 use super::bytes;
-use crate::lab::{Measured, timed};
+use crate::lab::timed;
 use crate::report::{Setting, Unit};
 
 const GOAL: u32 = 1 << 24;
@@ -18,8 +18,9 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for &(pairs, key_bits) in bench.size.of(SMALL, FULL) {
         let name = format!("sort of {pairs} pairs by {key_bits} bits");
         // Each array is one binding.
-        let beyond = u64::from(pairs) * 4 > bench.binding();
-        let beyond = beyond.then(|| format!("beyond a binding of {} MiB", bench.binding() >> 20));
+        let binding = bench.lab.binding();
+        let beyond = u64::from(pairs) * 4 > binding;
+        let beyond = beyond.then(|| format!("beyond a binding of {} MiB", binding >> 20));
         match bench.deadline.over().or(beyond) {
             Some(reason) => bench.run.leave_out(name, reason),
             None => one(bench, pairs, key_bits)?,
@@ -29,35 +30,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 }
 
 fn one(bench: &mut Bench<'_>, pairs: u32, key_bits: u32) -> anyhow::Result<()> {
-    let (measured, host_seconds) = match bench.machine.clone() {
-        Some(machine) => (machine.sort(pairs, key_bits, &mut bench.run)?, None),
-        None => measure(bench, (pairs, key_bits)).map(|(measured, host)| (measured, Some(host)))?,
-    };
-    let times = measured.phase("sort").unwrap_or_default();
-    let must_move = bytes::sort(f64::from(key_bits.div_ceil(8)), f64::from(pairs), true);
-    let (bytes, rate) = (must_move / times.median, f64::from(pairs) / times.median);
-    let against = |name: &str| {
-        let assumed = bench.machine.as_ref().filter(|_| name == "cub");
-        let assumed =
-            assumed.map(|machine| machine.number("sort_share") * machine.number("copy") / must_move * f64::from(pairs));
-        let theirs = bench.beside.pairs_per_second(name, pairs).or(assumed).filter(|_| pairs == GOAL && key_bits == 32);
-        theirs.map(|theirs| rate / theirs)
-    };
-    let mut at = bench.run.at("sort", &Setting::default().with("pairs", pairs).with("key bits", key_bits));
-    at.push("pairs a second", rate, Unit::PerSecond);
-    at.push("bytes a second", bytes, Unit::BytesPerSecond);
-    at.push("of copy", bench.copy.map(|copy| bytes / copy), Unit::Share);
-    at.push("dispatches", measured.dispatches() as f64, Unit::Count);
-    at.push("host", host_seconds, Unit::Seconds);
-    at.push("against cub", against("cub"), Unit::Share);
-    at.push("against lampshade", against("lampshade"), Unit::Times);
-    at.timed(&format!("sort, {key_bits} bits"), times);
-    Ok(())
-}
-
-/// Measures the sort on the device, and returns the seconds that the host's cores take.
-fn measure(bench: &Bench<'_>, (pairs, key_bits): (u32, u32)) -> anyhow::Result<(Measured, f64)> {
-    let lab = bench.lab()?;
+    let lab = bench.lab;
     let mask = u32::MAX >> (32 - key_bits);
     let keys: Vec<u32> = (0..pairs).map(|i| hotrow::hash::fmix32(i ^ bench.seed) & mask).collect();
     let mut host: Vec<(u32, u32)> = keys.iter().copied().zip(0..).collect();
@@ -69,5 +42,22 @@ fn measure(bench: &Bench<'_>, (pairs, key_bits): (u32, u32)) -> anyhow::Result<(
         sorter.record_sort(encoder, keys.slice(..), Some(values.slice(..)), Count::Host(pairs), key_bits)?;
         Ok(())
     })?;
-    Ok((measured, host_seconds))
+    let times = measured.phase("sort").unwrap_or_default();
+    let must_move = bytes::sort(f64::from(key_bits.div_ceil(8)), f64::from(pairs), true);
+    let (bytes, rate) = (must_move / times.median, f64::from(pairs) / times.median);
+    let against = |name: &str| {
+        let theirs = bench.beside.pairs_per_second(name, pairs).filter(|_| pairs == GOAL && key_bits == 32);
+        theirs.map(|theirs| rate / theirs)
+    };
+    let (cub, lampshade) = (against("cub"), against("lampshade"));
+    let mut at = bench.run.at("sort", &Setting::default().with("pairs", pairs).with("key bits", key_bits));
+    at.push("pairs a second", rate, Unit::PerSecond);
+    at.push("bytes a second", bytes, Unit::BytesPerSecond);
+    at.push("of copy", bench.copy.map(|copy| bytes / copy), Unit::Share);
+    at.push("dispatches", measured.dispatches() as f64, Unit::Count);
+    at.push("host", host_seconds, Unit::Seconds);
+    at.push("against cub", cub, Unit::Share);
+    at.push("against lampshade", lampshade, Unit::Times);
+    at.timed(&format!("sort, {key_bits} bits"), times);
+    Ok(())
 }

@@ -2,13 +2,16 @@
 //! host's clock, since the host gathers rows. On any machine the bytes counted must equal the bytes copied.
 
 use hotrow::wgpu::SubmissionIndex;
-use hotrow::{Counters, Group, Layout, Optimizer, Placement, Precision, RamStore, SharedStore, Traffic};
+use hotrow::{Counters, Group, Layout, OptimizerKind, Placement, Precision, RamStore, SharedStore, Traffic};
 
-use super::bench::{Bench, DIM, is_mapped};
-use super::cases::{BAG, LR, mostly_hits};
+use super::bench::{Bench, DIM, LR};
+use super::cases::mostly_hits;
 use crate::lab::{Inputs, timed};
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};
+
+/// Indices of a bag.
+const BAG: u32 = 20;
 
 /// The order of the parts of two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +33,15 @@ struct Seen {
 }
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let lab = bench.lab()?;
+    let lab = bench.lab;
     // Indices of a batch and rows of the table. The full table has 4.4 GB of INT8 records.
     let (n, rows) = bench.size.of((1200, 40_000), (1 << 19, 32_000_000));
     let (warm, stretches, each) = pace(bench);
-    let (_, batches) = mostly_hits(bench, (n, rows), warm + stretches * each);
+    let (_, batches) = mostly_hits((n, rows), warm + stretches * each, BAG, bench.seed);
     let parts: Vec<_> = batches.iter().map(|batch| (batch.indices(), batch.offsets())).collect();
     let inputs = Inputs::new(lab, &parts, DIM, LR);
     let slots = (2 * n as u32).next_multiple_of(32);
-    let mut config = bench.config(&[rows], Precision::Int8, Optimizer::sgd(LR), slots);
+    let mut config = bench.config(&[rows], Precision::Int8, OptimizerKind::Sgd, slots);
     config.placement = Placement::Staged;
     let layout = Layout::new(&config, lab.binding())?;
     let store = SharedStore::new(RamStore::new(&layout)?);
@@ -46,7 +49,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let mut seen: Vec<Seen> = Vec::new();
     for (name, way) in [("staged-prefetched", Way::Prefetched), ("staged-alone", Way::Staged), ("mapped", Way::Mapped)]
     {
-        if way == Way::Mapped && !is_mapped(lab) {
+        if way == Way::Mapped && !bench.is_mapped() {
             bench.run.leave_out("staged against mapped", "the device maps no host memory");
             continue;
         }
@@ -98,7 +101,7 @@ fn steps(
     way: Way,
     (inputs, count): (&Inputs, usize),
 ) -> anyhow::Result<()> {
-    let (lab, (warm, _, each)) = (bench.lab()?, pace(bench));
+    let (lab, (warm, _, each)) = (bench.lab, pace(bench));
     let queue = lab.timed.queue();
     let ask = |group: &mut Group, step: usize| -> anyhow::Result<SubmissionIndex> {
         let mut encoder = lab.encoder();

@@ -1,10 +1,13 @@
-//! Measures a workload: brings a group of tables into a known state, then times forward and backward over batches in turn.
+//! Measures a workload: brings a group of tables into a known state, times forward and backward over batches in turn, and records both.
 
-use hotrow::{Counters, Group, GroupConfig, Layout, wgpu};
+use hotrow::internals::layout::WAYS;
+use hotrow::{Counters, Error, Group, GroupConfig, Layout, Placement, wgpu};
 
 use super::bench::Bench;
-use super::bytes::{Facts, HEAVY, Pattern, kernel};
+use super::bytes::{Facts, HEAVY, kernel};
+use super::cases::Case;
 use super::shapes::Batch;
+use super::whole;
 use crate::lab::{Inputs, Lab, Measured, Stage};
 use crate::report::{Setting, Unit};
 
@@ -17,6 +20,8 @@ pub(crate) struct Workload {
     /// The reason why the figures do not stand for the named shape, if so.
     pub(crate) scaled: Option<String>,
     pub(crate) config: GroupConfig,
+    /// Rows that are pinned before the warm-up.
+    pub(crate) pins: Vec<u32>,
     /// Batches of the warm-up, which has forwards only.
     pub(crate) warm: Vec<Batch>,
     /// Batches that are measured in turn.
@@ -24,31 +29,26 @@ pub(crate) struct Workload {
     pub(crate) backward: bool,
 }
 
-pub(crate) struct Case {
+pub(crate) struct Taken {
     pub(crate) facts: Facts,
     pub(crate) measured: Measured,
     /// The stages, added up by kernel.
-    pub(super) kernels: Vec<Stage>,
+    kernels: Vec<Stage>,
+    shards: u32,
+    windows: u32,
 }
 
 impl Workload {
-    pub(crate) fn new(name: impl Into<String>, shape: impl Into<String>, config: GroupConfig) -> Self {
-        let (warm, batches) = (Vec::new(), Vec::new());
-        Self { name: name.into(), shape: shape.into(), scaled: None, config, warm, batches, backward: true }
-    }
-
-    pub(crate) fn run(&self, lab: &Lab) -> anyhow::Result<Case> {
-        lab.timeline.listen(false);
-        self.run_on(lab, &mut Group::new(&lab.timed, self.config.clone())?)
-    }
-
-    /// Measures the workload on an existing group of this configuration.
-    pub(super) fn run_on(&self, lab: &Lab, group: &mut Group) -> anyhow::Result<Case> {
+    /// Measures the workload on a group of its configuration.
+    pub(crate) fn run(&self, lab: &Lab, group: &mut Group) -> anyhow::Result<Taken> {
         let upload = |batches: &[Batch]| {
             let parts: Vec<_> = batches.iter().map(|batch| (batch.indices(), batch.offsets())).collect();
             Inputs::new(lab, &parts, self.config.dim, 1e-3)
         };
         lab.timeline.listen(false);
+        if !self.pins.is_empty() {
+            group.pin(&self.pins, WAYS)?;
+        }
         for batch in &self.warm {
             let inputs = upload(std::slice::from_ref(batch));
             let mut encoder = lab.encoder();
@@ -85,11 +85,11 @@ impl Workload {
                 None => kernels.push(stage),
             }
         }
-        Ok(Case { facts, measured, kernels })
+        Ok(Taken { facts, measured, kernels, shards: group.layout().shards, windows: group.layout().windows() })
     }
 
     /// The mean counts of a step, from counters over `steps` steps and from the batches.
-    pub(super) fn facts(&self, layout: &Layout, seen: Counters, steps: f64) -> Facts {
+    fn facts(&self, layout: &Layout, seen: Counters, steps: f64) -> Facts {
         let mean = |all: u64| all as f64 / steps.max(1.0);
         let of_batches =
             |of: fn(&Batch) -> f64| self.batches.iter().map(of).fold(0.0, |a, b| a + b) / self.batches.len() as f64;
@@ -102,19 +102,18 @@ impl Workload {
             write_backs: mean(seen.write_backs),
             bypassed: mean(seen.bypass_reads),
             outputs: of_batches(|batch| batch.offsets().len() as f64 - 1.0),
-            evictions: mean(seen.evictions),
             heavy_accesses: of_batches(|batch| batch.repeats().into_iter().filter(|&n| n > HEAVY).map(f64::from).sum()),
             sets: f64::from(layout.sets),
             row: 4.0 * f64::from(layout.row.dim),
             state: 4.0 * f64::from(layout.row.state),
             record: layout.stride() as f64,
             passes: passes(layout, mean(seen.accesses) as u32),
-            pattern: Pattern::default(),
         }
     }
 
+    /// The setting of the records: placement, and why the figures do not stand for the named shape, if so.
     pub(super) fn setting(&self) -> Setting {
-        self.scaled(Setting::default().with("placement", format!("{:?}", self.config.placement).to_lowercase()))
+        self.scaled(Setting::default().with("placement", self.config.placement.to_string()))
     }
 
     fn scaled(&self, setting: Setting) -> Setting {
@@ -130,106 +129,180 @@ fn passes(layout: &Layout, accesses: u32) -> [f64; 2] {
     [layout.miss_key_bits(), backward].map(passes)
 }
 
-impl Case {
+impl Taken {
     /// The median seconds of a phase.
-    pub(super) fn seconds(&self, phase: &str) -> Option<f64> {
+    fn seconds(&self, phase: &str) -> Option<f64> {
         self.measured.phase(phase).map(|times| times.median)
     }
 
     /// The median seconds of forward and backward together.
-    pub(super) fn step(&self) -> Option<f64> {
+    fn step(&self) -> Option<f64> {
         Some(self.seconds("forward")? + self.seconds("backward")?)
     }
 
     /// Bytes that all kernels of a phase must move.
-    pub(super) fn bytes(&self, phase: &str) -> f64 {
+    fn bytes(&self, phase: &str) -> f64 {
         let kernels = self.kernels.iter().filter(|kernel| kernel.phase == phase);
         kernels.filter_map(|kernel| self.facts.bytes(kernel.stage, phase == "backward")).sum()
     }
 }
 
-impl Bench<'_> {
-    pub(super) fn measure(&mut self, workload: &Workload) -> anyhow::Result<Case> {
-        let case = self.case(workload)?;
-        self.describe(workload, &case);
-        Ok(case)
+/// Measures and records a case. A wrong share of hits is an error of the command. If the device has too little memory, a cache of half the
+/// size takes the place, and the records say so.
+pub(super) fn measure(bench: &mut Bench<'_>, case: &Case) -> anyhow::Result<()> {
+    match one(bench, case, 1) {
+        Err(error) if case.may_shrink() && too_large(&error) => one(bench, case, 2),
+        done => done,
     }
+}
 
-    /// The case of a workload on the device, or as the machine's model predicts it. Its figures are not recorded.
-    pub(super) fn case(&mut self, workload: &Workload) -> anyhow::Result<Case> {
-        match &self.machine {
-            Some(machine) => workload.predict(machine, &mut self.run),
-            None => workload.run(self.lab()?),
+/// Whether the device had no room.
+fn too_large(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::OutOfMemory { .. } | Error::TooLarge { .. }))
+}
+
+fn one(bench: &mut Bench<'_>, case: &Case, by: u32) -> anyhow::Result<()> {
+    let own = match case.context(bench) {
+        Ok(own) => own.map(|context| Lab::new(&context, bench.lab.rounds)),
+        // A device without subgroups of 32 lanes lacks a body.
+        Err(reason) => {
+            bench.run.leave_out(case.name, reason.to_string());
+            return Ok(());
         }
+    };
+    let lab = own.as_ref().unwrap_or(bench.lab);
+    lab.timeline.listen(false);
+    let mut workload = case.workload(bench, by)?;
+    let taken = if case.shards > 0 {
+        whole::measure(bench, &mut workload, case.shards)?
+    } else {
+        workload.run(lab, &mut Group::new(&lab.timed, workload.config.clone())?)?
+    };
+    if let Some(wanted) = case.hits.filter(|wanted| (taken.facts.hit_rate() - wanted).abs() > 0.003) {
+        let found = taken.facts.hit_rate();
+        bench.run.wrong.push(format!("{}: wanted {wanted} of the lookups to hit, found {found:.4}", case.name));
     }
-
-    /// As [`measure`](Self::measure), with the shaders of `lab`.
-    pub(super) fn measure_on(&mut self, lab: &Lab, workload: &Workload) -> anyhow::Result<Case> {
-        let case = workload.run(lab)?;
-        self.describe(workload, &case);
-        Ok(case)
+    if case.part == "scaling" {
+        scaling(bench, &workload, &taken);
+    } else {
+        record(bench, &workload, &taken);
     }
+    // The driver frees the tables when the device is next polled.
+    bench.lab.submit(bench.lab.encoder()).map(drop)
+}
 
-    /// As [`measure`](Self::measure), on an existing group of the workload's configuration.
-    pub(super) fn measure_group(&mut self, workload: &Workload, group: &mut Group) -> anyhow::Result<Case> {
-        let case = workload.run_on(self.lab()?, group)?;
-        self.describe(workload, &case);
-        Ok(case)
+fn record(bench: &mut Bench<'_>, workload: &Workload, taken: &Taken) {
+    let (facts, copy, bus) = (&taken.facts, bench.copy, bench.bus);
+    let GroupConfig { precision, optimizer, placement, .. } = &workload.config;
+    let name = &workload.name;
+    bench.run.describe(name, format!("{}; {precision}, {}", workload.shape, optimizer.kind));
+    let mut at = bench.run.at(name, &workload.setting());
+    at.push("hit rate", facts.hit_rate(), Unit::Share);
+    at.push("missing", facts.missing / facts.distinct.max(1.0), Unit::Share);
+    for (what, value) in [
+        ("accesses", facts.accesses),
+        ("distinct", facts.distinct),
+        ("admitted", facts.admitted),
+        ("write-backs", facts.write_backs),
+        ("bypassed", facts.bypassed),
+        ("outputs", facts.outputs),
+        ("shards", taken.shards.into()),
+        ("windows", taken.windows.into()),
+        ("dispatches", taken.measured.dispatches() as f64),
+    ] {
+        at.push(what, value, Unit::Count);
     }
-
-    fn describe(&mut self, workload: &Workload, case: &Case) {
-        let GroupConfig { precision, optimizer, .. } = &workload.config;
-        self.run.describe(&workload.name, format!("{}; {precision:?}, {:?}", workload.shape, optimizer.kind));
-        self.record(workload, case);
+    for (phase, backward) in [("forward", false), ("backward", true)] {
+        let Some(times) = taken.measured.phase(phase) else { continue };
+        let share = copy.map(|copy| taken.bytes(phase) / times.median / copy);
+        at.timed(phase, times);
+        at.push(&format!("{phase} logical"), facts.logical(backward) / times.median, Unit::BytesPerSecond);
+        at.push(&format!("{phase} table bytes"), facts.table_bytes(backward), Unit::Bytes);
+        at.push(&format!("{phase} of copy"), share, Unit::Share);
+        let mine = taken.kernels.iter().filter(|kernel| kernel.phase == phase);
+        let dispatches = mine.map(|kernel| kernel.dispatches).sum::<u64>();
+        at.push(&format!("{phase} dispatches"), dispatches as f64, Unit::Count);
     }
-
-    fn record(&mut self, workload: &Workload, case: &Case) {
-        let (facts, copy, name) = (&case.facts, self.copy, &workload.name);
-        let mut at = self.run.at(name, &workload.setting());
-        at.push("hit rate", facts.hit_rate(), Unit::Share);
-        at.push("missing", facts.missing / facts.distinct.max(1.0), Unit::Share);
-        for (what, value) in [
-            ("accesses", facts.accesses),
-            ("distinct", facts.distinct),
-            ("admitted", facts.admitted),
-            ("write-backs", facts.write_backs),
-            ("bypassed", facts.bypassed),
-            ("outputs", facts.outputs),
-            ("dispatches", case.measured.dispatches() as f64),
+    at.push("step", taken.step(), Unit::Seconds);
+    at.timed("step, host clock", taken.measured.wall);
+    if *placement == Placement::Mapped {
+        let crossing = bus.map(|bus| facts.table_bytes(false) / bus);
+        // The bound is the longer of two times: all bytes within device memory at copy speed, or the missed bytes over the bus.
+        let bound = copy.zip(crossing).map(|(copy, crossing)| (taken.bytes("forward") / copy).max(crossing));
+        let exchange = taken.kernels.iter().find(|kernel| kernel.stage == "exchange").and_then(|kernel| kernel.times);
+        let forward = taken.seconds("forward");
+        let exchange = exchange.map(|times| times.median).filter(|_| facts.missing > 0.0);
+        for (what, least, seconds) in [
+            ("forward of bus", crossing, forward),
+            ("exchange of bus", crossing, exchange),
+            ("forward of bound", bound, forward),
         ] {
-            at.push(what, value, Unit::Count);
+            at.push(what, least.zip(seconds).map(|(least, seconds)| least / seconds), Unit::Share);
         }
-        for (phase, backward) in [("forward", false), ("backward", true)] {
-            let Some(times) = case.measured.phase(phase) else { continue };
-            let share = copy.map(|copy| case.bytes(phase) / times.median / copy);
-            at.timed(phase, times);
-            at.push(&format!("{phase} logical"), facts.logical(backward) / times.median, Unit::BytesPerSecond);
-            at.push(&format!("{phase} table bytes"), facts.table_bytes(backward), Unit::Bytes);
-            at.push(&format!("{phase} of copy"), share, Unit::Share);
-            let mine = case.kernels.iter().filter(|kernel| kernel.phase == phase);
-            at.push(
-                &format!("{phase} dispatches"),
-                mine.map(|kernel| kernel.dispatches).sum::<u64>() as f64,
-                Unit::Count,
-            );
-        }
-        at.push("step", case.step(), Unit::Seconds);
-        at.timed("step, host clock", case.measured.wall);
-        for kernel in &case.kernels {
-            let seconds = |kernel: &Stage| kernel.times.map_or(0.0, |times| times.median);
-            let bytes = facts.bytes(kernel.stage, kernel.phase == "backward");
-            let all: f64 = case.kernels.iter().filter(|other| other.phase == kernel.phase).map(seconds).sum();
-            let minor = seconds(kernel) < 0.02 * all && bytes.unwrap_or(0.0) < 0.02 * case.bytes(kernel.phase);
-            let setting = Setting::default().with("phase", kernel.phase).with("kernel", kernel.stage);
-            let setting = workload.scaled(setting);
-            let setting = if minor { setting.with("minor", "yes") } else { setting };
-            let rate = bytes.zip(kernel.times).map(|(bytes, times)| bytes / times.median);
-            let mut at = self.run.at(name, &setting);
-            at.timed("time", kernel.times);
-            at.push("must move", bytes, Unit::Bytes);
-            at.push("rate", rate, Unit::BytesPerSecond);
-            at.push("of copy", rate.zip(copy).map(|(rate, copy)| rate / copy), Unit::Share);
-            at.push("dispatches", kernel.dispatches as f64, Unit::Count);
-        }
+    }
+    for kernel in &taken.kernels {
+        let seconds = |kernel: &Stage| kernel.times.map_or(0.0, |times| times.median);
+        let bytes = facts.bytes(kernel.stage, kernel.phase == "backward");
+        let all: f64 = taken.kernels.iter().filter(|other| other.phase == kernel.phase).map(seconds).sum();
+        let minor = seconds(kernel) < 0.02 * all && bytes.unwrap_or(0.0) < 0.02 * taken.bytes(kernel.phase);
+        let setting = workload.scaled(Setting::default().with("phase", kernel.phase).with("kernel", kernel.stage));
+        let setting = if minor { setting.with("minor", "yes") } else { setting };
+        let rate = bytes.zip(kernel.times).map(|(bytes, times)| bytes / times.median);
+        let mut at = bench.run.at(name, &setting);
+        at.timed("time", kernel.times);
+        at.push("must move", bytes, Unit::Bytes);
+        at.push("rate", rate, Unit::BytesPerSecond);
+        at.push("of copy", rate.zip(copy).map(|(rate, copy)| rate / copy), Unit::Share);
+        at.push("dispatches", kernel.dispatches as f64, Unit::Count);
+    }
+}
+
+/// Records a point of time against work.
+fn scaling(bench: &mut Bench<'_>, workload: &Workload, taken: &Taken) {
+    let Some(step) = taken.step() else { return };
+    bench.run.describe("scaling", format!("distinct rows of one cache; the largest: {}", workload.shape));
+    let distinct = taken.facts.distinct;
+    let mut at = bench.run.at("scaling", &Setting::default().with("distinct", distinct));
+    at.timed("forward", taken.measured.phase("forward"));
+    at.timed("backward", taken.measured.phase("backward"));
+    at.push("step", step, Unit::Seconds);
+    at.push("a row", step / distinct, Unit::Seconds);
+    at.push("dispatches", taken.measured.dispatches() as f64, Unit::Count);
+}
+
+/// Records how far the points from 10^5 rows on lie off the straight line that is nearest in relative terms, if there are three.
+pub(super) fn straight(bench: &mut Bench<'_>) {
+    let steps = bench.run.records.iter().filter(|record| record.shape == "scaling" && record.what == "step");
+    let points = steps.filter_map(|record| Some((record.setting.number("distinct")?, record.value)));
+    let points: Vec<(f64, f64)> = points.filter(|point| point.0 >= 0.99e5).collect();
+    let off = off_the_line(&points);
+    bench.run.at("scaling", &Setting::default()).push("off a straight line", off, Unit::Share);
+}
+
+/// The largest relative distance of a point from the straight line that is nearest in relative terms; `None` below three points.
+fn off_the_line(points: &[(f64, f64)]) -> Option<f64> {
+    if points.len() < 3 {
+        return None;
+    }
+    // Least squares of 1 - (a + b x) / y over a and b.
+    let sum = |of: fn(f64, f64) -> f64| points.iter().map(|&(x, y)| of(x, y)).sum::<f64>();
+    let (aa, ab, bb) = (sum(|_, y| 1.0 / (y * y)), sum(|x, y| x / (y * y)), sum(|x, y| x * x / (y * y)));
+    let (ya, yb) = (sum(|_, y| 1.0 / y), sum(|x, y| x / y));
+    let determinant = aa * bb - ab * ab;
+    let (a, b) = ((ya * bb - yb * ab) / determinant, (yb * aa - ya * ab) / determinant);
+    Some(points.iter().map(|&(x, y)| (1.0 - (a + b * x) / y).abs()).fold(0.0, f64::max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_straight_line_is_straight_and_a_bent_one_is_not() {
+        let straight: Vec<(f64, f64)> = [1e5, 3e5, 1e6, 1e7].map(|x| (x, 2e-4 + 3e-9 * x)).into();
+        assert!(off_the_line(&straight).unwrap() < 1e-6);
+        let bent: Vec<(f64, f64)> = [1e5, 3e5, 1e6, 1e7].map(|x: f64| (x, 1e-9 * x.powf(1.3))).into();
+        assert!(off_the_line(&bent).unwrap() > 0.2);
+        assert_eq!(off_the_line(&straight[..2]), None);
     }
 }

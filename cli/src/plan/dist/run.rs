@@ -1,61 +1,127 @@
-//! A real run over ranks, as threads of this process: the bytes that it sends.
+//! The steps of a trace: replayed through the cache, which says what is dirty, and run by groups over ranks, which count their bytes.
 
-use super::cache::Cache;
-use super::deal::Batches;
-use super::verify::Sent;
-use super::wire::{Phase, Wire};
-use crate::progress::Progress;
+use super::wire::{PHASES, Wire};
+use crate::report::object::Object;
 use hotrow::dist::{self, Threads};
-use hotrow::{CpuGroup, GroupConfig, Lookup as _, Optimizer, OptimizerKind, Policy, WAYS};
+use hotrow::simulate::{GeometryError, Simulator};
+use hotrow::{CpuGroup, GroupConfig, Lookup as _, Policy, WAYS};
+use std::collections::BTreeMap;
 
-/// Runs every step of a trace forward and backward, with gradients of zero, and counts what each rank sends to each other.
-pub(super) fn run(
-    batches: &Batches,
-    cache: &Cache,
-    hottest: &[u32],
-    rows: u32,
-    optimizer: OptimizerKind,
-    wire: Wire,
-) -> Result<Sent, hotrow::Error> {
-    let config = GroupConfig::new(&[rows], wire.dim)
-        .with_features(vec![0; wire.features as usize])
-        .with_precision(wire.precision)
-        .with_pooling(wire.pooling)
-        .with_policy(cache.policy)
-        .with_optimizer(Optimizer::sgd(0.01).with_kind(optimizer))
-        .with_cache_rows(cache.rows);
-    let progress = Progress::new("plan dist --verify", batches.steps() as u64);
-    let traffic = Threads::run(wire.ranks, |comm: &mut Threads| {
-        let mut group = dist::Group::new(comm, config.clone(), wire.shards, CpuGroup::new)?.with_wire(wire.form)?;
-        if cache.policy == Policy::Static {
-            for (number, shard) in group.shards() {
-                let own = hottest.iter().take(cache.slots() as usize).filter(|&&row| row % wire.shards == number);
-                let own: Vec<u32> = own.map(|row| row / wire.shards).collect();
-                shard.map_or(Ok(()), |shard| shard.pin(&own, WAYS).map(drop))?;
-            }
-        }
-        for step in 0..batches.steps() {
-            let (mut indices, mut offsets) = (Vec::new(), vec![0]);
-            for bag in batches.part(step, group.rank(), wire.ranks) {
-                indices.extend_from_slice(bag);
-                offsets.push(indices.len() as u32);
-            }
-            let weights = wire.weighted.then(|| vec![1.0; indices.len()]);
-            let outputs = group.forward(&indices, &offsets, weights.as_deref())?;
-            group.backward(&vec![0.0; outputs.len()])?;
-            if group.rank() == 0 {
-                progress.advance(1);
-            }
-        }
-        Ok(group.traffic().clone())
-    })?;
-    let mut sent = Sent::new(batches.steps() as u64, wire.ranks as usize);
-    for (from, traffic) in traffic.iter().enumerate() {
-        for to in 0..wire.ranks {
-            for (phase, of_run) in Phase::ALL.into_iter().zip(dist::Phase::ALL) {
-                sent.add(phase, from, to as usize, traffic.bytes_to(of_run, to));
-            }
-        }
+/// The cache of a group over all ranks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cache {
+    pub(super) policy: Policy,
+    /// Rows asked for; 0: no cache.
+    pub(super) rows: u32,
+    /// Virtual shards.
+    pub(super) shards: u32,
+}
+
+impl Cache {
+    /// Sets of each shard (SPEC 11).
+    pub(super) const fn sets_of_shard(&self) -> u32 {
+        self.rows.div_ceil(WAYS * self.shards)
     }
-    Ok(sent)
+}
+
+/// Accesses cut into the batches of all ranks.
+#[derive(Debug)]
+pub(super) struct Batches {
+    pub(super) ids: Vec<u32>,
+    /// The start of each bag, and the end of the last one.
+    pub(super) offsets: Vec<u32>,
+    /// The bags in the order in which they are dealt, in whole batches.
+    pub(super) order: Vec<u32>,
+    pub(super) batch: u32,
+}
+
+impl Batches {
+    pub(super) fn steps(&self) -> usize {
+        self.order.len() / self.batch as usize
+    }
+
+    /// The bags of a rank's part of a step: contiguous, equal within one bag (SPEC 11).
+    fn part(&self, step: usize, rank: u32, ranks: u32) -> impl Iterator<Item = &[u32]> {
+        let end = |parts: u32| (u64::from(self.batch) * u64::from(parts) / u64::from(ranks)) as usize;
+        let first = step * self.batch as usize;
+        self.order[first + end(rank)..first + end(rank + 1)].iter().map(|&bag| {
+            let ends = &self.offsets[bag as usize..bag as usize + 2];
+            &self.ids[ends[0] as usize..ends[1] as usize]
+        })
+    }
+
+    /// The lengths of the bags, with their shares.
+    pub(super) fn lengths(&self) -> Vec<(f64, f64)> {
+        let mut all: BTreeMap<u32, u32> = BTreeMap::new();
+        for &bag in &self.order {
+            *all.entry(self.offsets[bag as usize + 1] - self.offsets[bag as usize]).or_default() += 1;
+        }
+        let bags = self.order.len() as f64;
+        all.into_iter().map(|(length, times)| (length.into(), f64::from(times) / bags)).collect()
+    }
+
+    /// Plays all steps through the cache. Returns rows with the share of the steps that ask for them while their slot is dirty.
+    pub(super) fn dirty(&self, cache: &Cache) -> Result<Vec<(u32, f64)>, GeometryError> {
+        if cache.rows == 0 {
+            return Ok(Vec::new());
+        }
+        let sets = cache.sets_of_shard() * cache.shards;
+        let mut replay = Simulator::new(sets, WAYS, cache.policy)?.with_shards(cache.shards)?;
+        let mut dirty: BTreeMap<u32, u32> = BTreeMap::new();
+        for step in 0..self.steps() {
+            let mut ids: Vec<u32> = self.part(step, 0, 1).flatten().copied().collect();
+            replay.step(&ids);
+            ids.sort_unstable();
+            ids.dedup();
+            // After the admissions: a row of this batch that LFU evicts is written back first, and goes as its record.
+            for id in ids.into_iter().filter(|&id| replay.is_dirty(id)) {
+                *dirty.entry(id).or_default() += 1;
+            }
+            replay.backward();
+        }
+        Ok(dirty.into_iter().map(|(row, times)| (row, f64::from(times) / self.steps() as f64)).collect())
+    }
+
+    /// Runs every step forward and backward on ranks that are threads of this process, with gradients of zero. Returns the bytes of each phase of
+    /// a step, over all ranks.
+    pub(super) fn run(&self, cache: &Cache, rows: u32, wire: &Wire) -> Result<[f64; 5], hotrow::Error> {
+        let config = GroupConfig::new(&[rows], wire.dim)
+            .with_precision(wire.precision)
+            .with_pooling(wire.pooling)
+            .with_policy(cache.policy)
+            .with_cache_rows(cache.rows);
+        let traffic = Threads::run(wire.ranks, |comm: &mut Threads| {
+            let mut group = dist::Group::new(comm, config.clone(), wire.shards, CpuGroup::new)?.with_wire(wire.form)?;
+            for step in 0..self.steps() {
+                let (mut indices, mut offsets) = (Vec::new(), vec![0]);
+                for bag in self.part(step, group.rank(), wire.ranks) {
+                    indices.extend_from_slice(bag);
+                    offsets.push(indices.len() as u32);
+                }
+                let weights = wire.weighted.then(|| vec![1.0; indices.len()]);
+                let outputs = group.forward(&indices, &offsets, weights.as_deref())?;
+                group.backward(&vec![0.0; outputs.len()])?;
+            }
+            Ok(group.traffic().clone())
+        })?;
+        let bytes = |phase| traffic.iter().map(|rank| rank.bytes(phase)).sum::<u64>() as f64;
+        Ok(dist::Phase::ALL.map(|phase| bytes(phase) / self.steps() as f64))
+    }
+}
+
+/// Compares the bytes of each phase of a step. `allowed` is the most that they may differ in percent; without it they are not judged.
+pub(super) fn compare(planned: [f64; 5], counted: [f64; 5], allowed: Option<f64>) -> Vec<Object> {
+    let line = |((&phase, planned), counted): ((&&'static str, f64), f64)| {
+        let most = f64::max(planned, f64::MIN_POSITIVE);
+        let deviation = if planned == counted { 0.0 } else { 100.0 * (counted - planned) / most };
+        let within = allowed.map_or("not judged", |most| if deviation.abs() <= most { "yes" } else { "no" });
+        Object::default()
+            .with("phase", phase)
+            .with("planned_bytes", planned)
+            .with("counted_bytes", counted)
+            .with("deviation_percent", deviation)
+            .with("allowed_percent", allowed)
+            .with("within", within)
+    };
+    PHASES.iter().zip(planned).zip(counted).map(line).collect()
 }

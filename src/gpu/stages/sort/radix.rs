@@ -6,8 +6,8 @@
 //! and pass, 4 fewer in the first pass if values are positions and need not be read; 75 bytes a pair for 32-bit keys.
 //!
 //! Where there is room for more than 2^21 keys, histogram counts the digits of every pass. To count them where they arrive takes an atomic
-//! operation on memory for each key. By the model of `hotrow bench suite --predict` that costs more than to read the keys once more, and less
-//! than a dispatch only for fewer keys. Up to 1,024 keys are sorted in one dispatch.
+//! operation on memory for each key. By a model of cost (no card has been asked) that is more than to read the keys once more, and less than a
+//! dispatch only for fewer keys. Up to 1,024 keys are sorted in one dispatch.
 //!
 //! Digits of 8 bits are the choice by bytes. Digits of 11 bits take three passes instead of four for 32-bit keys, but 8 KiB of counts a block:
 //! 29.3 bytes for a pair and pass, 88 in all. For 24-bit keys they take three passes, as 8 bits do; 12 bits would take two, but their counts

@@ -1,0 +1,275 @@
+//! Results as JSON objects, and the tables and CSV made from their fields.
+
+use crate::output;
+use bytesize::ByteSize;
+use comfy_table::CellAlignment;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use std::path::Path;
+
+/// A JSON object that keeps the order of its fields.
+///
+/// In tables, the end of a field's name sets its unit: `bytes` is a size, `percent` a percentage, `rate` and `share` a share of one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Object(Vec<(&'static str, Field)>);
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Field {
+    /// A number, a text, a list of them, or null.
+    Plain(Value),
+    Object(Object),
+    List(Vec<Object>),
+}
+
+impl Object {
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<Field>) -> Self {
+        self.0.push((name, value.into()));
+        self
+    }
+
+    /// Adds the fields of another object.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// A field with an object, or with null.
+    pub(crate) fn or_null(object: Option<Self>) -> Field {
+        object.map_or(Field::Plain(Value::Null), Field::Object)
+    }
+
+    /// The object in the field of this name; empty if there is none.
+    pub(crate) fn object(&self, name: &str) -> Self {
+        match self.field(name) {
+            Some(Field::Object(object)) => object.clone(),
+            _ => Self::default(),
+        }
+    }
+
+    /// The list of objects in the field of this name.
+    pub(crate) fn list(&self, name: &str) -> &[Self] {
+        match self.field(name) {
+            Some(Field::List(objects)) => objects,
+            _ => &[],
+        }
+    }
+
+    /// The number at `path`, which is the name of an object and of its field; not a number if there is none.
+    pub(crate) fn number(&self, path: &str) -> f64 {
+        self.value(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
+    }
+
+    pub(crate) fn text(&self, path: &str) -> &str {
+        self.value(path).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn value(&self, path: &str) -> Option<&Value> {
+        match (self.field(path), path.split_once(' ')) {
+            (Some(Field::Plain(value)), _) => Some(value),
+            (None, Some((name, rest))) => match self.field(name)? {
+                Field::Object(object) => object.value(rest),
+                Field::Plain(_) | Field::List(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn field(&self, name: &str) -> Option<&Field> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, field)| field)
+    }
+
+    /// The objects among the fields, each with its name as the first field.
+    pub(crate) fn parts(&self) -> Vec<Self> {
+        let part = |(name, field): &(&'static str, Field)| match field {
+            Field::Object(object) => Some(Self::default().with("", name.replace('_', " ")).and(object.clone())),
+            Field::Plain(_) | Field::List(_) => None,
+        };
+        self.0.iter().filter_map(part).collect()
+    }
+
+    /// The plain fields.
+    pub(crate) fn plain(self) -> Self {
+        Self(self.0.into_iter().filter(|(_, field)| matches!(field, Field::Plain(_))).collect())
+    }
+
+    /// A table with a line for each field, also of inner objects. Whole bytes are exact.
+    pub(crate) fn table(&self, title: &str) -> String {
+        let mut table = output::table([title, ""], 2);
+        for (words, name, value) in self.flat("") {
+            let text = show(name, value);
+            let is_exact = value.as_u64().is_none_or(|value| text.starts_with(&value.to_string()));
+            table.add_row([words, if is_exact { text } else { format!("{value} ({text})") }]);
+        }
+        table.to_string()
+    }
+
+    /// Names and values of the plain fields, also of inner objects, with the object's name in front.
+    fn flat(&self, before: &str) -> Vec<(String, &'static str, &Value)> {
+        let mut all = Vec::new();
+        for (name, field) in &self.0 {
+            let words = format!("{before}{}", name.replace('_', " "));
+            match field {
+                Field::Plain(value) => all.push((words, *name, value)),
+                Field::Object(object) => all.extend(object.flat(&format!("{words} "))),
+                Field::List(_) => {}
+            }
+        }
+        all
+    }
+}
+
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl<T: Into<Value>> From<T> for Field {
+    fn from(value: T) -> Self {
+        Self::Plain(value.into())
+    }
+}
+
+impl From<Object> for Field {
+    fn from(object: Object) -> Self {
+        Self::Object(object)
+    }
+}
+
+impl FromIterator<Object> for Field {
+    fn from_iter<I: IntoIterator<Item = Object>>(objects: I) -> Self {
+        Self::List(objects.into_iter().collect())
+    }
+}
+
+/// A table with a line for each object. The object with most fields names the columns; lists are left out.
+pub(crate) fn table(objects: &[Object]) -> String {
+    let flat: Vec<_> = objects.iter().map(|object| object.flat("")).collect();
+    let Some(head) = flat.iter().max_by_key(|fields| fields.len()) else { return String::new() };
+    let mut table = output::table(head.iter().map(|(words, ..)| words), 0);
+    for (column, (_, _, value)) in table.column_iter_mut().zip(head) {
+        if value.is_string() {
+            column.set_cell_alignment(CellAlignment::Left);
+        }
+    }
+    for fields in &flat {
+        let cell = |(words, ..): &(String, &str, &Value)| {
+            let found = fields.iter().find(|(known, ..)| known == words);
+            found.map_or_else(|| "-".to_owned(), |(_, name, value)| show(name, value))
+        };
+        table.add_row(head.iter().map(cell));
+    }
+    table.to_string()
+}
+
+/// Writes objects of plain fields as CSV.
+pub(crate) fn write_csv(path: &Path, objects: &[Object]) -> anyhow::Result<()> {
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    if let Some(first) = objects.first() {
+        csv.write_record(first.flat("").into_iter().map(|(_, name, _)| name))?;
+    }
+    for object in objects {
+        let cell = |value: &Value| match value {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        };
+        csv.write_record(object.flat("").into_iter().map(|(_, _, value)| cell(value)))?;
+    }
+    output::write_file(path, &csv.into_inner()?)
+}
+
+/// A value as text for a table.
+fn show(name: &str, value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(|value| show(name, value)).collect::<Vec<_>>().join(", "),
+        Value::Number(number) => {
+            let of = number.as_f64().unwrap_or(f64::NAN);
+            match name.rsplit('_').next() {
+                Some("bytes") => in_units(of),
+                // Adding 0 removes the minus of a zero.
+                Some("percent") => format!("{:.3} %", (1e3 * of).round() / 1e3 + 0.0),
+                Some("rate" | "share") => format!("{:.3} %", 100.0 * of),
+                _ if number.is_f64() => digits(of),
+                _ => number.to_string(),
+            }
+        }
+        Value::Object(_) => String::new(),
+    }
+}
+
+/// Bytes in the largest unit in which they are at least 1.
+pub(crate) fn in_units(bytes: f64) -> String {
+    ByteSize(bytes.round() as u64).display().iec().to_string()
+}
+
+/// A number with four significant digits, or with all digits before the point.
+pub(crate) fn digits(value: f64) -> String {
+    if value.fract() == 0.0 || !value.is_finite() {
+        return format!("{value:.0}");
+    }
+    let places = (3 - value.abs().log10().floor() as i32).max(0) as usize;
+    if places > 7 { format!("{value:.3e}") } else { format!("{value:.places$}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn objects() -> [Object; 2] {
+        [1.5, f64::NAN].map(|value| {
+            let inner = Object::default().with("read_bytes", 3 << 20).with("hit_rate", 0.25);
+            let object = Object::default().with("order", "real").with("value", value).with("epoch", inner);
+            object.with("list", Field::from_iter([])).with("deviation_percent", -1e-9).with("rows", 1_234_567)
+        })
+    }
+
+    #[test]
+    fn fields_stay_in_order() {
+        let wanted = r#"{"order":"real","value":null,"epoch":{"read_bytes":3145728,"hit_rate":0.25},"list":[],"#;
+        assert!(serde_json::to_string(&objects()[1]).unwrap().starts_with(wanted));
+    }
+
+    #[test]
+    fn a_table_has_a_column_a_field() {
+        let shown = table(&objects());
+        let lines: Vec<Vec<&str>> =
+            shown.lines().map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect();
+        let head = ["order", "value", "epoch read bytes", "epoch hit rate", "deviation percent", "rows"];
+        assert_eq!(lines[0], head, "{shown}");
+        assert_eq!(lines[2], ["real", "1.500", "3.0 MiB", "25.000 %", "0.000 %", "1234567"], "{shown}");
+        assert_eq!(lines[3][1], "-", "{shown}");
+        let sizes = [None, Some(Object::default().with("weights", 3).with("eps", 0.5))].map(Object::or_null);
+        let shown = table(&sizes.map(|below| Object::default().with("chunk", 8).with("below", below)));
+        assert!(
+            shown.contains("| below weights | below eps |") && shown.contains("|     8 |             - |"),
+            "{shown}"
+        );
+        assert!(shown.contains("|     8 |             3 |    0.5000 |"), "{shown}");
+        let [object, _] = objects();
+        assert_eq!(object.table("a").lines().count(), 8);
+        assert_eq!((object.number("epoch hit_rate"), object.text("order")), (0.25, "real"));
+        assert!(object.number("epoch order").is_nan() && object.text("epoch").is_empty());
+        assert!(object.parts()[0].table("a").contains("3145728 (3.0 MiB)"));
+    }
+
+    #[test]
+    fn numbers_have_four_digits() {
+        for (value, wanted) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (123.456, "123.5"),
+            (98_765.4, "98765"),
+            (0.012_345, "0.01235"),
+            (0.000_012_34, "1.234e-5"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(digits(value), wanted);
+        }
+        assert_eq!(in_units(67_108_864.0), "64.0 MiB");
+    }
+}

@@ -1,0 +1,58 @@
+//! What the command prints and writes, in files: results; refused command lines and their messages: the line, then the exit code and the error's first line.
+//! `HOTROW_GOLDEN=write cargo test` writes what is found into the files.
+
+use crate::common::command::hotrow;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// Runs each line of a file in the folder, and compares what it says. Nothing goes to standard output, and no file is left.
+pub(crate) fn refused(name: &str, folder: &Path) {
+    let golden = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let wanted = fs::read_to_string(&golden).unwrap();
+    let files = || fs::read_dir(folder).unwrap().count();
+    let (before, mut found) = (files(), String::new());
+    for line in wanted.lines().filter(|line| line.starts_with("$ ")) {
+        let output = hotrow(&line[2..].split(' ').collect::<Vec<_>>()).current_dir(folder).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let code = output.status.code().unwrap();
+        assert!(output.stdout.is_empty() && files() == before, "{line}: {:?} {stderr}", output.stdout);
+        let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        // What clap refuses is followed by its advice.
+        assert!(errors.len() == 1 && (code == 2 || stderr.lines().count() == 1), "{line}: {stderr}");
+        found += &format!("{line}\n{code} {}\n", errors[0].trim_end());
+    }
+    same(&golden, &wanted, &found);
+}
+
+/// Compares a text with a file's, or replaces the file.
+fn same(golden: &str, wanted: &str, found: &str) {
+    if std::env::var("HOTROW_GOLDEN").is_ok_and(|mode| mode == "write") {
+        fs::write(golden, found).unwrap();
+        return;
+    }
+    let lines = wanted.lines().zip(found.lines()).filter(|(wanted, found)| wanted != found);
+    let lines: Vec<String> = lines.map(|(wanted, found)| format!("wanted {wanted}\nfound  {found}")).collect();
+    assert!(wanted == found, "{golden}: {} bytes, found {}\n{}", wanted.len(), found.len(), lines.join("\n"));
+}
+
+/// Runs a line in the folder. What it prints, and its `out.json` and `out.csv`, must be the files of this name.
+pub(crate) fn written(name: &str, line: &str, folder: &Path) {
+    let output = hotrow(&line.split(' ').collect::<Vec<_>>()).current_dir(folder).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    fs::write(folder.join("out.txt"), output.stdout).unwrap();
+    for ending in ["txt", "json", "csv"] {
+        let found = fs::read_to_string(folder.join(format!("out.{ending}"))).unwrap();
+        let golden = format!("{}/tests/golden/{name}.{ending}", env!("CARGO_MANIFEST_DIR"));
+        same(&golden, &fs::read_to_string(&golden).unwrap_or_default(), &found);
+    }
+}
+
+#[test]
+fn bad_usage_is_told_by_name() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("bags.txt"), "0 1\n2\n5\n7\n").unwrap();
+    for name in ["usage", "plan-dist"] {
+        refused(name, folder.path());
+    }
+}
