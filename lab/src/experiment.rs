@@ -25,9 +25,8 @@ pub(crate) struct Experiment {
     #[serde(default)]
     pub(crate) end: End,
     pub(crate) goal: Option<Goal>,
-    /// Runs of each setting, each with a seed of its own.
-    #[serde(default = "three")]
-    pub(crate) seeds: NonZero<u32>,
+    /// Runs of each setting, each with a seed of its own; three if it does not say.
+    pub(crate) seeds: Option<NonZero<u32>>,
     /// The training, whose lists multiply the settings.
     #[serde(default)]
     train: Table,
@@ -40,10 +39,6 @@ pub(crate) struct Experiment {
     pub(crate) tables: Vec<TableOf>,
     #[serde(default, rename = "chart")]
     pub(crate) charts: Vec<ChartOf>,
-}
-
-const fn three() -> NonZero<u32> {
-    NonZero::new(3).unwrap()
 }
 
 /// The end of each run; at most one of them. Without any the task's own epochs.

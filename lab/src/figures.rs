@@ -72,7 +72,7 @@ impl Interval {
     }
 }
 
-/// A run that ended, and the first setting's with the same seed and batch.
+/// A run that ended, and that of the first setting, which it is compared with.
 #[derive(Clone, Debug)]
 struct Ended {
     outcome: Outcome,
@@ -199,12 +199,14 @@ impl Cell {
     }
 }
 
-/// The setups in the order of their first runs, each with the runs that it is compared with: those of the first setup of the same batch.
+/// The setups in the order of their first runs, each with the runs that it is compared with: those of the first setup of the same batch and
+/// rates, or with a goal of the first of all.
 pub(crate) fn cells(done: &[Done], goal: Option<(Goal, u64)>) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for Done { setup, seed, outcome } in done {
         let at = cells.iter().position(|cell| cell.setup.is_as(setup)).unwrap_or_else(|| {
-            let base = cells.iter().position(|cell| cell.setup.hyper.batch == setup.hyper.batch);
+            let rates = |setup: &Setup| (setup.hyper.batch, setup.hyper.lr, setup.hyper.dense_lr);
+            let base = cells.iter().position(|cell| goal.is_some() || rates(&cell.setup) == rates(setup));
             cells.push(Cell { setup: setup.clone(), runs: Vec::new(), failed: 0, base });
             cells.len() - 1
         });

@@ -94,7 +94,7 @@ impl<'a> Lab<'a> {
         let usage = |error: anyhow::Error| Failure::Usage(format!("{error:#}"));
         let data = options.data();
         let (epochs, setups) = experiment.setups(data.as_deref()).map_err(usage)?;
-        let seeds = u64::from(args.seeds.unwrap_or(experiment.seeds.get()));
+        let seeds = args.seeds.or(experiment.seeds.map(NonZero::get)).map_or(3, u64::from);
         let seeds: Vec<u64> = (0..seeds).map(|k| options.seed.wrapping_add(k)).collect();
         let task = tasks::open(&experiment.task, &Source { data: data.as_deref(), seed: options.seed })?;
         let device = options.backend.open("training")?;
