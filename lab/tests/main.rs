@@ -1,4 +1,5 @@
 //! The command `hotrow-lab` from the shell, on generated clicks: files, runs that are there, checkpoints, refusals.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use serde_json::Value;
 use std::fs;
