@@ -1,6 +1,6 @@
 //! `hotrow plan dist`: the expected bytes and time between ranks that share a table (SPEC 11), before anything runs.
 
-mod run;
+pub(crate) mod run;
 mod step;
 mod wire;
 
