@@ -6,6 +6,7 @@ use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{Group, codec, internals};
 use std::collections::BTreeMap;
 
+use crate::kernel::Kernel;
 use crate::lab::Lab;
 
 /// The kernel's name and text, for the compilers that check it.
@@ -46,18 +47,7 @@ pub fn fill(lab: &Lab, group: &Group, seed: u32) -> anyhow::Result<f64> {
         row.dim,
         buffers.len()
     );
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: Some(SHADER.0),
-        source: wgpu::ShaderSource::Wgsl(SHADER.1.into()),
-    });
-    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some(SHADER.0),
-        layout: None,
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions::default(),
-        cache: None,
-    });
+    let kernel = Kernel::new(device, SHADER, None);
     // Earlier work on the records is not the kernel's.
     lab.submit(lab.encoder())?;
     let mut seconds = 0.0;
@@ -77,22 +67,11 @@ pub fn fill(lab: &Lab, group: &Group, seed: u32) -> anyhow::Result<f64> {
             }),
             usage: wgpu::BufferUsages::UNIFORM,
         });
-        let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(SHADER.0),
-            layout: &pipeline.get_bind_group_layout(0),
-            entries: &[
-                wgpu::BindGroupEntry { binding: 0, resource: uniform.as_entire_binding() },
-                wgpu::BindGroupEntry { binding: 1, resource: buffer.as_entire_binding() },
-            ],
-        });
         let words = u64::from(rows) * u64::from(row.record_words);
         let mut encoder = lab.encoder();
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        pass.set_pipeline(&pipeline);
-        pass.set_bind_group(0, &bind_group, &[]);
         // Eight words an invocation, or more if there are too many.
-        pass.dispatch_workgroups(words.div_ceil(256 * 8).clamp(1, 65_535) as u32, 1, 1);
-        drop(pass);
+        let workgroups = words.div_ceil(256 * 8).clamp(1, 65_535) as u32;
+        kernel.record(&mut encoder, &[&kernel.bind(device, &[&uniform, buffer])], workgroups);
         // Each shard alone: a long submission may run into a driver's watchdog.
         seconds += lab.submit(encoder)?;
     }
