@@ -1,8 +1,8 @@
 //! Profiles of the real traces: shares of the hottest rows, samples, and counts in bounded memory.
 
+use crate::common::trace;
 use hotrow::scars::{Counting, Profile};
-use hotrow_cli::trace::{Source, Trace, load};
-use hotrow_harness::data;
+use hotrow_cli::trace::Trace;
 use std::num::NonZeroU32;
 
 /// Trace, accesses, distinct rows, % of the accesses of the top 1, 5 and 10 % of the rows. The figures are those of the data folder's table,
@@ -18,12 +18,6 @@ const TABLE: [Line; 8] = [
     ("diabetes130_fields", 4_070_640, 72_688, [97.4, 97.9, 98.1]),
     ("goemotions_words", 669_894, 27_290, [69.9, 85.4, 90.4]),
 ];
-
-/// Loads a trace. Without a data folder, prints that the test did not run and returns None.
-fn trace(name: &str) -> Option<Trace> {
-    let data = data::folder(name)?;
-    Some(load(name, &Source { data: Some(&data), seed: 0 }).unwrap())
-}
 
 fn profile(trace: &Trace, counting: Counting) -> Profile {
     let rows = trace.ids.iter().max().unwrap() + 1;
