@@ -1,7 +1,102 @@
-//! The tests of the laboratory's command in one program.
-
+//! The command `hotrow-lab` from the shell, on generated clicks: files, runs that are there, checkpoints, refusals.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-mod grid;
-mod train;
-mod train_dlrm;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs the command, and expects an exit code. Returns stdout and stderr.
+fn lab(line: &str, code: i32) -> (String, String) {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("hotrow-lab"));
+    command.env_remove("HOTROW_DATA").args(line.split_whitespace()).args(["--backend", "cpu"]);
+    let output = command.output().unwrap();
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert_eq!(output.status.code(), Some(code), "{line}\n{stdout}\n{stderr}");
+    assert!(!stderr.contains("panicked"), "{line}: {stderr}");
+    (stdout, stderr)
+}
+
+/// The label, seed and loss of each run in a file of `--json`.
+fn losses(path: &Path) -> Vec<(String, Value, f64)> {
+    let found: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let runs = found["runs"].as_array().unwrap().iter();
+    runs.map(|run| (run["tables"].to_string(), run["seed"].clone(), run["outcome"]["loss"].as_f64().unwrap())).collect()
+}
+
+/// A click log in which the first category decides about a click.
+fn log(lines: u32) -> String {
+    let line = |i: u32| {
+        let category = i.wrapping_mul(2_654_435_761) >> 30;
+        format!("{}\t{i}{}\t{category:08x}{}\n", category / 3, "\t".repeat(12), "\tab".repeat(25))
+    };
+    (0..lines).map(line).collect()
+}
+
+#[test]
+fn runs_are_kept_resumed_and_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let [out, json, clicks] = ["out", "found.json", "clicks"].map(|name| folder.path().join(name));
+    fs::write(&clicks, log(2100)).unwrap();
+    let task = format!(
+        "train criteo={} cardinalities=2000 precision=int8 cache-percent=5 decay=false batch=64",
+        clicks.display()
+    );
+    let train = |more: &str| lab(&format!("{task} --seeds 2 {more} --json {}", json.display()), 0).0;
+    let at = out.display();
+    let shown = train(&format!("steps=12 --out {at} --checkpoint-every 5"));
+    for wanted in ["| fp32 ", "| int8 stochastic, 5 % lfu ", "1800 samples to train, 300 to test"] {
+        assert!(shown.contains(wanted), "{wanted}: {shown}");
+    }
+    let (short, runs) = (losses(&json), || fs::read_dir(out.join("runs")).unwrap().count());
+    assert_eq!((short.len(), runs()), (4, 4));
+    assert!(
+        out.join("records.csv").is_file() && fs::read_to_string(out.join("report.md")).unwrap().trim() == shown.trim()
+    );
+    // What is there is not run again: the same output with its times.
+    assert_eq!(train(&format!("steps=12 --out {at}")), shown);
+    // More steps go on from the checkpoints, to the bits of runs that were not cut.
+    assert!(out.join("checkpoints/int8-stochastic-5-lfu-seed1/step-10").is_dir());
+    train(&format!("steps=20 --resume {at} --jobs 1"));
+    let resumed = losses(&json);
+    assert_eq!(runs(), 8);
+    train("steps=20");
+    assert_eq!(losses(&json), resumed);
+    assert_ne!(resumed, short);
+    let (_, stderr) = lab(&format!("{task} --seeds 2 steps=20 loss-scale=static:1e30"), 1);
+    assert!(stderr.contains("4 of 4 runs failed") && stderr.contains("a step that does not overflow"), "{stderr}");
+}
+
+#[test]
+fn a_file_is_run_and_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/robe.toml");
+    let line = format!("run {} --only dlrm --seeds 1 --steps 10 --out {}", file.display(), folder.path().display());
+    let (stdout, _) = lab(&line, 0);
+    for wanted in [
+        "# robe, dlrm",
+        "| robe 1000x, chunks of 16 ",
+        "To the best test of the first setting",
+        "% of the way from the base rate's",
+    ] {
+        assert!(stdout.contains(wanted), "{wanted}: {stdout}");
+    }
+    for name in ["until", "tests"] {
+        assert!(fs::read(folder.path().join("dlrm").join(format!("{name}.png"))).unwrap().starts_with(b"\x89PNG"));
+    }
+    let (stdout, _) = lab(&format!("run {} --only growth", file.with_file_name("scars.toml").display()), 0);
+    assert!(stdout.lines().any(|line| line.contains("Zipf") && line.contains("4.60")), "{stdout}");
+}
+
+#[test]
+fn what_cannot_be_asked_for() {
+    for line in include_str!("refused.txt").lines().filter(|line| !line.starts_with('#')) {
+        let (line, wanted) = line.split_once(" => ").unwrap();
+        let (code, words) = line.split_once(' ').unwrap();
+        let (stdout, stderr) = lab(words, code.parse().unwrap());
+        assert!(
+            stdout.is_empty() && stderr.starts_with("error: ") && stderr.contains(wanted),
+            "{line}: {stdout}{stderr}"
+        );
+    }
+}

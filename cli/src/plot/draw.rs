@@ -21,10 +21,10 @@ pub(super) const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888"];
 
 /// Writes `stem.svg` and `stem.png` and returns their names.
-pub(super) fn write(scene: Scene, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
+pub(super) fn write(scene: &Scene, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let [svg, png] = [".svg", ".png"].map(|ending| with_ending(stem, ending));
-    output::write_file(&svg, SvgBackend::new().render_scene(&scene).as_bytes())?;
-    let pixels = kuva::RasterBackend::new().with_scale(SCALE).render_scene(&scene);
+    output::write_file(&svg, SvgBackend::new().render_scene(scene).as_bytes())?;
+    let pixels = kuva::RasterBackend::new().with_scale(SCALE).render_scene(scene);
     output::write_file(&png, &pixels.map_err(|reason| anyhow!("{}: {reason}", png.display()))?)?;
     Ok([svg, png])
 }

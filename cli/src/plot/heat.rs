@@ -51,7 +51,7 @@ impl Heat {
     /// Writes `stem.svg` and `stem.png` and returns their names.
     pub fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
         ensure!(self.ends().is_some(), "plot: wanted at least one number above 0 to draw, found none");
-        write(self.scene(), stem)
+        write(&self.scene(), stem)
     }
 
     /// The least and the largest value of all panels.

@@ -1,0 +1,173 @@
+//! Checkpoints of a run, with everything that it needs to continue to the same bits. Each is a folder, of which only the newest stays:
+//!
+//! | file | content |
+//! |---|---|
+//! | `group-0.safetensors` ... | the groups of tables ([`hotrow::checkpoint`]); over ranks folders `group-0` ... |
+//! | `dense.safetensors` | the dense part's weights and their AdaGrad state, and the epoch's loss so far |
+//! | `run.json` | the run, and the number of its steps |
+
+use crate::ranks::Ranks;
+use crate::tables::Tables;
+use anyhow::{Context as _, bail, ensure};
+use candle_core::{Device, Tensor};
+use hotrow::dist::Comm as _;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The prefix of the number of steps in a checkpoint's name.
+const STEP: &str = "step-";
+
+/// The file with the run that the checkpoint belongs to, and the number of its steps. Learning rates and the end are not part of it, so a run may
+/// continue with others.
+const HEAD: &str = "run.json";
+
+/// The checkpoints that a run keeps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Keep {
+    /// The folder of this run alone.
+    pub(crate) folder: PathBuf,
+    /// Steps between two checkpoints; without it no checkpoint is written.
+    pub(crate) every: Option<u64>,
+    /// Whether to continue from the newest checkpoint, if there is one.
+    pub(crate) resume: bool,
+}
+
+/// The state of a run without its tables.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    pub(crate) steps: u64,
+    /// Weights of the dense part, then their state.
+    pub(crate) dense: Vec<Tensor>,
+    /// The loss of the epoch so far.
+    pub(crate) loss: f64,
+}
+
+/// A complete checkpoint that may still be bad: the next loss with its weights may not be finite. If it is dropped before
+/// [`prove`](Self::prove), it is removed.
+#[derive(Debug)]
+pub(crate) struct Unproved {
+    partial: PathBuf,
+    place: PathBuf,
+}
+
+impl Unproved {
+    /// Writes the checkpoint. Until it is proved the one before it stays the newest, even if the process is killed. Over ranks all make this
+    /// call, and rank 0 returns the checkpoint.
+    pub(crate) fn write(
+        folder: &Path,
+        identity: &Value,
+        tables: &mut Tables<'_>,
+        beside: &Beside,
+        ranks: Option<Ranks<'_>>,
+    ) -> anyhow::Result<Option<Self>> {
+        let [place, partial] = ["", ".partial"].map(|end| folder.join(format!("{STEP}{}{end}", beside.steps)));
+        let first = ranks.is_none_or(|ranks| ranks.rank() == 0);
+        // Only one rank removes it, if it cannot be written.
+        let unproved = first.then(|| Self { partial: partial.clone(), place: place.clone() });
+        let mut write = || -> anyhow::Result<()> {
+            if first {
+                if partial.exists() {
+                    fs::remove_dir_all(&partial)?;
+                }
+                fs::create_dir_all(&partial)?;
+            }
+            // The other ranks wait for the folder.
+            ranks.map_or(Ok(0), |mut ranks| ranks.max(0))?;
+            tables.save(&partial)?;
+            if !first {
+                return Ok(());
+            }
+            let dense = beside.dense.iter().enumerate().map(|(at, tensor)| (at.to_string(), tensor.clone()));
+            let loss = ("loss".to_owned(), Tensor::new(&[beside.loss], &Device::Cpu)?);
+            let tensors: HashMap<String, Tensor> = dense.chain([loss]).collect();
+            candle_core::safetensors::save(&tensors, partial.join("dense.safetensors"))?;
+            Ok(fs::write(partial.join(HEAD), format!("{:#}", json!({ "steps": beside.steps, "run": identity })))?)
+        };
+        write().with_context(|| cannot_write(&place))?;
+        Ok(unproved)
+    }
+
+    /// Renames the checkpoint to its final name, and removes all others: later ones are of another run in the same folder.
+    pub(crate) fn prove(self) -> anyhow::Result<()> {
+        let place = || -> anyhow::Result<()> {
+            if self.place.exists() {
+                fs::remove_dir_all(&self.place)?;
+            }
+            fs::rename(&self.partial, &self.place)?;
+            let all = all(self.place.parent().unwrap_or(Path::new(".")))?;
+            all.into_iter()
+                .filter(|(_, place)| *place != self.place)
+                .try_for_each(|(_, other)| fs::remove_dir_all(other))?;
+            Ok(())
+        };
+        place().with_context(|| cannot_write(&self.place))
+    }
+}
+
+impl Drop for Unproved {
+    fn drop(&mut self) {
+        // Already gone if it was proved. A failure to remove it does no harm.
+        let _left = fs::remove_dir_all(&self.partial);
+    }
+}
+
+fn cannot_write(place: &Path) -> String {
+    format!("{}: wanted to write a checkpoint there; check the folder and its room", place.display())
+}
+
+/// Loads a checkpoint, written after `steps` steps, into the tables and returns the other state. `like` are tensors of the expected shapes.
+pub(crate) fn load(
+    place: &Path,
+    steps: u64,
+    identity: &Value,
+    tables: &mut Tables<'_>,
+    like: &[Tensor],
+) -> anyhow::Result<Beside> {
+    let read = |tables: &mut Tables<'_>| -> anyhow::Result<Beside> {
+        let found: Value = serde_json::from_str(&fs::read_to_string(place.join(HEAD))?).context(HEAD)?;
+        let wanted = json!({ "steps": steps, "run": identity });
+        ensure!(found == wanted, "wanted a checkpoint of {wanted}, found {found}; give the options of that one");
+        let mut tensors = candle_core::safetensors::load(place.join("dense.safetensors"), &Device::Cpu)?;
+        let mut take = |name: &str| {
+            tensors.remove(name).with_context(|| format!("dense.safetensors: wanted a tensor {name}, found none"))
+        };
+        let loss = take("loss")?.to_vec1::<f64>()?;
+        let dense = like.iter().enumerate().map(|(at, like)| {
+            let tensor = take(&at.to_string())?;
+            let (wanted, found) = (like.shape(), tensor.shape());
+            ensure!(found == wanted, "dense.safetensors: wanted {wanted:?} in tensor {at}, found {found:?}");
+            Ok(tensor)
+        });
+        let dense = dense.collect::<anyhow::Result<Vec<_>>>()?;
+        tables.load(place)?;
+        let [loss] = loss[..] else { bail!("dense.safetensors: wanted one loss, found {}", loss.len()) };
+        Ok(Beside { steps, dense, loss })
+    };
+    read(tables).with_context(|| format!("checkpoint {}", place.display()))
+}
+
+/// The newest checkpoint in a run's folder, with its number of steps. Over ranks all make this call, and rank 0 looks.
+pub(crate) fn newest(folder: &Path, ranks: Option<Ranks<'_>>) -> anyhow::Result<Option<(u64, PathBuf)>> {
+    let Some(ranks) = ranks else { return Ok(all(folder)?.into_iter().max()) };
+    let own = if ranks.rank() == 0 { newest(folder, None)? } else { None };
+    // The other ranks add 0.
+    let found = ranks.total(&[own.map_or(0, |(steps, _)| steps + 1)])?;
+    let steps = found.first().and_then(|found| found.checked_sub(1));
+    Ok(steps.map(|steps| (steps, folder.join(format!("{STEP}{steps}")))))
+}
+
+/// Every checkpoint in a run's folder, which may not exist. Checkpoints that are not proved have other names and do not count.
+fn all(folder: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let steps = entry.file_name().to_str().and_then(|name| name.strip_prefix(STEP)?.parse().ok());
+        found.extend(steps.map(|steps| (steps, entry.path())));
+    }
+    Ok(found)
+}

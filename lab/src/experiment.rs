@@ -1,0 +1,282 @@
+//! An experiment as data: its task, settings, end and what is shown, from a file or from the command line.
+
+use crate::growth::Growth;
+use crate::report::{ChartOf, TableOf};
+use crate::run::{self, Measure};
+use crate::setting::{Key, Setup, keys};
+use crate::tasks::{self, TaskArgs};
+use anyhow::{Context as _, ensure};
+use hotrow_cli::names;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::Path;
+use toml::{Table, Value};
+
+/// The experiment of `train` without options: settings, tables and charts.
+const DEFAULT: &str = include_str!("../data/train.toml");
+
+/// A part of a file: what is trained, until when, and what is shown.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Experiment {
+    #[serde(default)]
+    pub(crate) task: TaskArgs,
+    #[serde(default)]
+    pub(crate) end: End,
+    pub(crate) goal: Option<Goal>,
+    /// Runs of each setting, each with a seed of its own; three if it does not say.
+    pub(crate) seeds: Option<NonZero<u32>>,
+    /// The training, whose lists multiply the settings.
+    #[serde(default)]
+    train: Table,
+    /// What is compared with FP32, which comes first. The lists of each entry are multiplied.
+    #[serde(default, rename = "setting")]
+    settings: Vec<Table>,
+    /// Instead of a training: how more rows and larger batches change the communication.
+    pub(crate) growth: Option<Growth>,
+    #[serde(default, rename = "table")]
+    pub(crate) tables: Vec<TableOf>,
+    #[serde(default, rename = "chart")]
+    pub(crate) charts: Vec<ChartOf>,
+}
+
+/// The end of each run; at most one of them. Without any the task's own epochs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct End {
+    epochs: Option<NonZero<u32>>,
+    steps: Option<NonZero<u64>>,
+    seconds: Option<NonZero<u32>>,
+}
+
+/// Trains until a test is as good as the goal. The first setting is trained for its end; its best test is the goal of the others.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Goal {
+    #[serde(rename = "goal")]
+    pub(crate) measure: Measure,
+    /// The goal itself, instead of the first setting's.
+    pub(crate) at: Option<f64>,
+    /// The most steps, as a multiple of the first setting's.
+    times: Option<NonZero<u64>>,
+    test_every: Option<NonZero<u64>>,
+    tested: Option<NonZero<usize>>,
+}
+
+/// The default number of tests in the first setting's steps.
+const TESTS: u64 = 40;
+
+impl End {
+    /// `epochs` are the task's own.
+    pub(crate) fn of(&self, epochs: u32) -> run::End {
+        match (self.steps, self.seconds) {
+            (Some(steps), _) => run::End::Steps(steps.get()),
+            (None, Some(seconds)) => run::End::Seconds(seconds.get().into()),
+            (None, None) => run::End::Epochs(self.epochs.map_or(epochs, NonZero::get)),
+        }
+    }
+}
+
+impl Goal {
+    /// The end of a run. `steps` are those of the first setting, and `best` is the goal; `None` if the run sets it.
+    pub(crate) fn of(&self, steps: u64, best: Option<f64>) -> run::End {
+        let never = if self.measure == Measure::Loss { f64::NEG_INFINITY } else { f64::INFINITY };
+        let times = if best.is_some() { self.times.map_or(1, NonZero::get) } else { 1 };
+        run::End::Goal {
+            measure: self.measure,
+            best: best.unwrap_or(never),
+            every: self.test_every.map_or((steps / TESTS).max(1), NonZero::get).min(steps),
+            tested: self.tested.map_or(4096, NonZero::get),
+            least: steps,
+            most: steps.saturating_mul(times),
+        }
+    }
+}
+
+impl Experiment {
+    fn of(part: Table, name: &str) -> anyhow::Result<Self> {
+        let mut experiment: Self = part.try_into().with_context(|| name.to_owned())?;
+        let default: Self = toml::from_str(DEFAULT)?;
+        let no_lists = !experiment.train.values().any(Value::is_array);
+        if experiment.settings.is_empty() && no_lists && experiment.growth.is_none() {
+            experiment.settings = default.settings;
+        }
+        if experiment.tables.is_empty() {
+            experiment.tables = default.tables;
+        }
+        if experiment.charts.is_empty() {
+            experiment.charts = default.charts;
+        }
+        let End { epochs, steps, seconds } = &experiment.end;
+        let given = [epochs.is_some(), steps.is_some(), seconds.is_some()].iter().filter(|given| **given).count();
+        ensure!(given < 2, "{name}: wanted one of epochs, steps and seconds, found {given} of them");
+        let alone = seconds.is_none() || experiment.goal.is_none();
+        ensure!(alone, "{name}: seconds: wanted epochs or steps beside a goal, found seconds");
+        Ok(experiment)
+    }
+
+    /// An experiment from words such as `precision=int8,int4`: keys with their values, lists separated by commas. `and` begins another entry
+    /// of settings, and `C3.precision=int2` is the setting of one table.
+    pub(crate) fn of_words(words: &[String]) -> anyhow::Result<Self> {
+        let (mut part, mut settings, mut tables) = (Table::new(), vec![Table::new()], Table::new());
+        let within = |of: &mut Table, name: &str, key: &Key, text: &str| {
+            if let Value::Table(inner) = of.entry(name).or_insert_with(|| Table::new().into()) {
+                inner.insert(key.name.to_owned(), value(key, text));
+            }
+        };
+        for word in words {
+            if word == "and" {
+                settings.push(Table::new());
+                continue;
+            }
+            let (name, text) =
+                word.split_once('=').with_context(|| format!("wanted KEY=VALUE[,VALUE..] or and, found {word:?}"))?;
+            let (table, name) = name.rsplit_once('.').map_or((None, name), |(table, name)| (Some(table), name));
+            let key = keys().find(|key| key.word() == name).with_context(|| {
+                format!("{word}: wanted a key, which is one of {}", names::list(keys().map(|key| key.word())))
+            })?;
+            match (table, key.part) {
+                (Some(table), _) => within(&mut tables, table, &key, text),
+                (None, "setting") => {
+                    settings.last_mut().map(|entry| entry.insert(name.to_owned(), value(&key, text)));
+                }
+                (None, of) => within(&mut part, of, &key, text),
+            }
+        }
+        if !tables.is_empty() {
+            settings.iter_mut().for_each(|entry| _ = entry.insert("tables".to_owned(), tables.clone().into()));
+        }
+        settings.retain(|entry| !entry.is_empty());
+        if !settings.is_empty() {
+            part.insert("setting".to_owned(), settings.into_iter().map(Value::Table).collect::<Vec<_>>().into());
+        }
+        Self::of(part, "train")
+    }
+
+    /// Ends each run after so many steps, or so many of the first setting.
+    pub(crate) const fn shorten(&mut self, steps: NonZero<u64>) {
+        self.end = End { epochs: None, steps: Some(steps), seconds: None };
+    }
+
+    /// Whether a run may be cut and go on from a checkpoint.
+    pub(crate) const fn may_resume(&self) -> bool {
+        self.goal.is_none() && self.end.seconds.is_none()
+    }
+
+    /// The parts of a file by name. A part has the file's keys where it has none of its own.
+    pub(crate) fn read(text: &str) -> anyhow::Result<BTreeMap<String, Self>> {
+        let mut file: Table = text.parse()?;
+        let parts = file.remove("part").context("part: wanted at least one table [part.NAME], found none")?;
+        let parts: BTreeMap<String, Table> = parts.try_into().context("part")?;
+        let of = |(name, part): (String, Table)| {
+            let mut whole = file.clone();
+            whole.extend(part);
+            let experiment = Self::of(whole, &name)?;
+            Ok((name, experiment))
+        };
+        parts.into_iter().map(of).collect()
+    }
+
+    /// The task's epochs and the setups, the first of which the others are compared with.
+    pub(crate) fn setups(&self, data: Option<&Path>) -> anyhow::Result<(u32, Vec<Setup>)> {
+        self.task.check(data)?;
+        let (epochs, hyper) = tasks::defaults(self.task.name(data));
+        let mut training = Table::try_from(hyper)?;
+        if self.goal.is_some() {
+            training.insert("decay".to_owned(), false.into());
+        }
+        training.extend(self.train.clone());
+        let mut setups: Vec<Setup> = Vec::new();
+        for entry in [Table::new()].iter().chain(&self.settings) {
+            for setup in Setup::product(entry, &training)? {
+                if !setups.iter().any(|other| other.is_as(&setup)) {
+                    setups.push(setup);
+                }
+            }
+        }
+        Ok((epochs, setups))
+    }
+}
+
+/// The keys, for the help of the command line.
+pub(crate) fn help() -> String {
+    let line = |key: Key| format!("  {:<14} {:<12} {}", key.word(), key.value, key.help);
+    format!("Keys:\n{}", keys().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+/// A value as TOML has it: a number, a truth value, else text; a list if there are commas.
+fn value(key: &Key, text: &str) -> Value {
+    let one = |text: &str| {
+        let whole = || text.parse::<i64>().ok().map(Value::from);
+        let number = || text.parse::<f64>().ok().map(Value::from);
+        let truth = || text.parse::<bool>().ok().map(Value::from);
+        whole().or_else(number).or_else(truth).unwrap_or_else(|| text.into())
+    };
+    match text {
+        _ if key.value == "FILE" => text.into(),
+        _ if text.contains(',') => text.split(',').map(|text| one(text.trim())).collect::<Vec<_>>().into(),
+        _ => one(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setting::Setting;
+
+    fn setups(experiment: &Experiment) -> Vec<String> {
+        experiment.setups(None).unwrap().1.iter().map(Setup::label).collect()
+    }
+
+    fn words(line: &str) -> anyhow::Result<Experiment> {
+        Experiment::of_words(&line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_an_experiment() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
+        let mut files = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let parts = Experiment::read(&std::fs::read_to_string(&path).unwrap());
+            let parts = parts.unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
+            for (name, part) in parts {
+                let (_, setups) =
+                    part.setups(None).unwrap_or_else(|error| panic!("{} {name}: {error:#}", path.display()));
+                assert!(setups[0].setting == Setting::FP32 && setups[0].tables.is_empty(), "{name}");
+            }
+            files += 1;
+        }
+        assert_eq!(files, 5);
+    }
+
+    #[test]
+    fn words_are_the_keys_of_a_file() {
+        let of_words =
+            words("task=author precision=int8,int4 cache-percent=0,5 lr=0.5 epochs=1 goal=auc times=2").unwrap();
+        let text = "[part.a]\ntask.name = 'author'\ntrain.lr = 0.5\nend.epochs = 1\ngoal = { goal = 'auc', times = 2 }\n\
+                    [[part.a.setting]]\nprecision = ['int8', 'int4']\ncache-percent = [0, 5]";
+        let of_file = &Experiment::read(text).unwrap()["a"];
+        assert_eq!(of_words.setups(None).unwrap(), of_file.setups(None).unwrap());
+        assert_eq!((setups(&of_words).len(), format!("{:?}", of_words.goal)), (5, format!("{:?}", of_file.goal)));
+        assert_eq!(setups(&words("").unwrap()).len(), 12, "what is compared without settings");
+        // Each line of the file has words and the labels of the setups that they make.
+        for line in include_str!("../tests/labels.txt").lines().filter(|line| !line.starts_with('#')) {
+            let (line, labels) = line.split_once(" => ").unwrap();
+            assert_eq!(setups(&words(line).unwrap()).join(" | "), labels, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_experiment_is_refused() {
+        for (text, wanted) in [
+            ("seeds = 1", "part: wanted at least one table [part.NAME]"),
+            ("seed = 1\n[part.a]", "unknown field `seed`"),
+            ("[part.a]\nseeds = 0", "nonzero"),
+        ] {
+            let error = Experiment::read(text).unwrap_err();
+            assert!(format!("{error:#}").contains(wanted), "{text}: {error:#}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The figures of each setup over its seeds, each with the interval of its mean. Changes are against the first setting with the same seed, so that
+//! the effect of the seed cancels.
+
+use crate::experiment::Goal;
+use crate::run::Outcome;
+use crate::setting::Setup;
+use hotrow_cli::names;
+use hotrow_cli::report::units::Times;
+use hotrow_cli::report::{Record, Setting, Unit};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// The probability that an interval holds the true mean.
+const CONFIDENCE: f64 = 0.95;
+
+/// The loss in percent of FP32's that Yang 2020 calls neutral.
+const NEUTRAL: f64 = 0.02;
+
+/// The largest half width, in percent, of an interval around 0 that counts as neutral. A wider one may hold 0 by scatter alone. The limit
+/// is a convention: a smaller cost, such as FP16's with nearest rounding (about 0.1 % on author), can still hide in such an interval.
+const TOO_WIDE: f64 = 0.5;
+
+/// The fewest seeds that are judged. With two seeds Student's t is 12.7.
+const LEAST_SEEDS: usize = 3;
+
+/// A run that ended, or the reason why it failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) setup: Setup,
+    pub(crate) seed: u64,
+    pub(crate) outcome: Result<Outcome, String>,
+}
+
+/// A mean over seeds with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Interval {
+    pub(crate) mean: f64,
+    /// The ends; `None` with fewer than two seeds.
+    pub(crate) ends: Option<(f64, f64)>,
+    pub(crate) seeds: usize,
+}
+
+impl Interval {
+    /// Mean and Student-t interval of `values`, one for each seed; `None` without values.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        let seeds = values.len();
+        if seeds == 0 {
+            return None;
+        }
+        let (n, freedom) = (seeds as f64, seeds as f64 - 1.0);
+        let mean = values.iter().sum::<f64>() / n;
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / freedom;
+        // Fails without degrees of freedom.
+        let t = StudentsT::new(0.0, 1.0, freedom).ok();
+        let half = t.map(|t| t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * (variance / n).sqrt());
+        Some(Self { mean, ends: half.map(|half| (mean - half, mean + half)), seeds })
+    }
+
+    /// Whether a change is no loss: its interval ends below 0.02 %, or holds 0. `None` with too few seeds, or if the interval is too wide.
+    fn no_worse(&self) -> Option<bool> {
+        let (low, high) = self.ends.filter(|_| self.seeds >= LEAST_SEEDS)?;
+        let neutral = -NEUTRAL <= low && high <= NEUTRAL;
+        let holds_0 = low <= 0.0 && high >= 0.0;
+        let said = neutral || !holds_0 || high - self.mean <= TOO_WIDE;
+        said.then_some(neutral || high < 0.0 || holds_0)
+    }
+
+    /// The mean as a record. Scores and changes have the interval as their spread.
+    fn record(&self, what: &str, task: &str, setting: &Setting, unit: Unit) -> Record {
+        let times = |(lowest, highest)| Times { median: self.mean, lowest, highest, rounds: self.seeds };
+        let spread = self.ends.filter(|_| unit.has_interval()).map(times);
+        Record { spread, ..Record::new(what, task, setting, self.mean, unit) }
+    }
+}
+
+/// A run that ended, and that of the first setting, which it is compared with.
+#[derive(Clone, Debug)]
+struct Ended {
+    outcome: Outcome,
+    base: Option<Outcome>,
+    /// The goal, and the first setting's steps.
+    goal: Option<(Goal, u64)>,
+}
+
+impl Ended {
+    /// The step that reached the goal; `None` if no step did.
+    fn reached(&self) -> Option<u64> {
+        let (Goal { measure, at, .. }, _) = self.goal?;
+        let best = at.or_else(|| measure.best(&self.base.as_ref().unwrap_or(&self.outcome).curve))?;
+        self.outcome.curve.iter().find(|&&(_, found)| measure.is_reached(found, best)).map(|&(steps, _)| steps)
+    }
+
+    /// What the test after the first setting's steps found.
+    fn at_steps(&self) -> Option<f64> {
+        let (_, steps) = self.goal?;
+        self.outcome.curve.iter().find(|&&(at, _)| at >= steps).map(|&(_, found)| found)
+    }
+}
+
+/// A setup with its runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) setup: Setup,
+    runs: Vec<Ended>,
+    failed: usize,
+    /// The cell that it is compared with; `None` for itself.
+    base: Option<usize>,
+}
+
+/// The increase of the test log-loss against the first setting in percent.
+const CHANGE: &str = "test loss change";
+const STEPS_TO_GOAL: &str = "steps to goal";
+
+/// A figure: its name, its unit, and its value in a run, if any.
+type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
+
+/// The figures of a run, and its changes against the first setting with the same seed (Yang 2020, eq. 1).
+const FIGURES: [Column; 20] = [
+    ("test loss", Unit::Score, |run| Some(run.outcome.loss)),
+    ("accuracy", Unit::Score, |run| run.outcome.accuracy),
+    ("AUC", Unit::Score, |run| run.outcome.auc),
+    ("hit rate", Unit::Share, |run| run.outcome.hit_rate),
+    ("memory by formula", Unit::Times, |run| Some(run.outcome.memory_paper)),
+    ("memory", Unit::Times, |run| Some(run.outcome.memory_true)),
+    ("kept", Unit::Bytes, |run| Some(run.outcome.kept_bytes as f64)),
+    ("bytes moved", Unit::Bytes, |run| Some(run.outcome.bus_bytes as f64)),
+    ("samples a second", Unit::PerSecond, |run| Some(run.outcome.samples_per_second)),
+    ("steps", Unit::Count, |run| Some(run.outcome.steps as f64)),
+    // Where there are skipped updates, the loss is not to be trusted.
+    ("skipped updates", Unit::Count, |run| Some(run.outcome.skipped_rows as f64).filter(|&rows| rows > 0.0)),
+    ("overflowed steps", Unit::Count, |run| Some(run.outcome.overflows? as f64)),
+    ("training loss", Unit::Score, |run| Some(run.outcome.train_loss)),
+    ("a step", Unit::Seconds, |run| Some(run.outcome.step_seconds)),
+    ("of it tables", Unit::Seconds, |run| Some(run.outcome.tables_seconds)),
+    (CHANGE, Unit::Change, |run| run.base.as_ref().map(|base| 100.0 * (run.outcome.loss - base.loss) / base.loss)),
+    ("test at the first's steps", Unit::Score, Ended::at_steps),
+    ("best test", Unit::Score, |run| run.goal?.0.measure.best(&run.outcome.curve)),
+    ("reached", Unit::Share, |run| run.goal.map(|_| f64::from(u8::from(run.reached().is_some())))),
+    (STEPS_TO_GOAL, Unit::Count, |run| run.reached().map(|steps| steps as f64)),
+];
+
+/// Figures that are also divided by the first setting's, with the name of the quotient.
+const QUOTIENTS: [(&str, &str); 3] = [
+    (STEPS_TO_GOAL, "steps to the first's best"),
+    ("a step", "time a step"),
+    ("test at the first's steps", "test after as many steps"),
+];
+
+impl Cell {
+    /// The figure of this name over the seeds that have it. Steps to a goal count only if every seed has reached it.
+    pub(crate) fn figure(&self, what: &str) -> Option<Interval> {
+        let (_, _, of) = FIGURES.iter().find(|(known, ..)| *known == what)?;
+        let values: Vec<f64> = self.runs.iter().filter_map(of).collect();
+        Interval::of(&values).filter(|_| what != STEPS_TO_GOAL || values.len() == self.runs.len() + self.failed)
+    }
+
+    fn mean(&self, what: &str) -> Option<f64> {
+        self.figure(what).map(|figure| figure.mean)
+    }
+
+    /// Whether the loss is no more than FP32's. It can be judged if no run failed, every seed has a run to compare with, and some table has
+    /// low precision, which shows in the formula of memory.
+    fn verdict(&self) -> &'static str {
+        let sound = self.failed == 0 && self.runs.iter().all(|run| run.base.is_some());
+        let change = self.figure(CHANGE).filter(|_| sound && self.mean("memory by formula") != Some(1.0));
+        match change.and_then(|change| change.no_worse()) {
+            _ if self.base.is_none() => "",
+            None => "unmeasured",
+            Some(true) => "yes",
+            Some(false) => "no",
+        }
+    }
+
+    /// The curve of tests of the first seed.
+    fn curve(&self) -> &[(u64, f64)] {
+        self.runs.first().map_or(&[], |run| &run.outcome.curve)
+    }
+
+    /// The names and values of a setup. `line` is the setting without its cache.
+    fn place(&self) -> Setting {
+        let Setup { setting, hyper, tables, .. } = &self.setup;
+        let mut found = Setting::default().with("tables", self.setup.label()).with("setting", self.setup.settings());
+        if tables.is_empty() && !setting.is_shared() {
+            let (precision, rounding) = (setting.precision.to_string(), setting.rounding.to_string());
+            found = found.with("line", format!("{precision} {rounding}"));
+            found = found.with("precision", precision).with("rounding", rounding);
+            let (policy, ways) = (names::title(setting.policy), setting.ways);
+            let cache = if setting.has_cache() { format!("{ways}-way {policy}") } else { "none".to_owned() };
+            found = found.with("cache", cache).with("cache % of rows", setting.cache_percent);
+            if setting.has_cache() {
+                found = found.with("policy", policy).with("ways", ways);
+            }
+        }
+        if self.runs.iter().any(|run| run.goal.is_some()) {
+            found = found.with("goal", "yes");
+        }
+        found = found.with("memory", self.mean("memory by formula").unwrap_or(f64::NAN));
+        found = found.with("batch", hyper.batch as f64).with("loss scale", String::from(hyper.loss_scale));
+        found.with("no worse than fp32", self.verdict())
+    }
+}
+
+/// The setups in the order of their first runs, each with the runs that it is compared with: those of the first setup of the same batch and
+/// rates, or with a goal of the first of all.
+pub(crate) fn cells(done: &[Done], goal: Option<(Goal, u64)>) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for Done { setup, seed, outcome } in done {
+        let at = cells.iter().position(|cell| cell.setup.is_as(setup)).unwrap_or_else(|| {
+            let rates = |setup: &Setup| (setup.hyper.batch, setup.hyper.lr, setup.hyper.dense_lr);
+            let base = cells.iter().position(|cell| goal.is_some() || rates(&cell.setup) == rates(setup));
+            cells.push(Cell { setup: setup.clone(), runs: Vec::new(), failed: 0, base });
+            cells.len() - 1
+        });
+        let base = cells[at].base.map(|base| cells[base].setup.clone());
+        let base = base.and_then(|base| done.iter().find(|other| other.seed == *seed && other.setup.is_as(&base)));
+        let base = base.and_then(|base| base.outcome.clone().ok());
+        match outcome.clone() {
+            Ok(outcome) => cells[at].runs.push(Ended { outcome, base, goal }),
+            Err(_) => cells[at].failed += 1,
+        }
+    }
+    cells
+}
+
+/// Figures and changes of each cell: means over the seeds with their intervals, quotients, and the curve of the first seed.
+pub(crate) fn records(task: &str, cells: &[Cell]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for cell in cells {
+        let first = cell.base.map_or(cell, |base| &cells[base]);
+        let fewer = first.mean("kept").zip(cell.mean("kept")).map_or(f64::NAN, |(first, kept)| first / kept);
+        let setting = cell.place().with("times fewer bytes", fewer);
+        for (what, unit, _) in FIGURES {
+            let Some(figure) = cell.figure(what) else { continue };
+            records.push(figure.record(what, task, &setting, unit));
+            let quotient = QUOTIENTS.iter().find(|(of, _)| *of == what && !cell.curve().is_empty());
+            if let Some(((_, name), base)) = quotient.zip(first.mean(what)) {
+                records.push(Record::new(*name, task, &setting, figure.mean / base, Unit::Times));
+            }
+        }
+        for &(steps, found) in cell.curve() {
+            let setting = Setting::default().with("tables", cell.setup.label()).with("after steps", steps as f64);
+            records.push(Record::new("test", task, &setting, found, Unit::Score));
+        }
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_worked_by_hand() {
+        // Mean 2, standard deviation 1: 4.3027 / sqrt(3).
+        let found = Interval::of(&[1.0, 2.0, 3.0]).unwrap();
+        assert!((found.mean - 2.0).abs() < 1e-12 && (found.ends.unwrap().1 - 4.484_138).abs() < 1e-5, "{found:?}");
+        // Mean 0, variance 10: the quantile itself for ten seeds, 2.262, and no other, such as the normal distribution's.
+        let ten = Interval::of(&[3.0, -3.0, 3.0, -3.0, 3.0, -3.0, 3.0, -3.0, 3.0, -3.0]).unwrap();
+        assert!((ten.ends.unwrap().1 - 2.2622).abs() < 1e-3, "{ten:?}");
+        let no_worse = |values: &[f64]| Interval::of(values).unwrap().no_worse();
+        assert_eq!(no_worse(&[1.0, 2.0, 3.0]), None, "too wide");
+        assert_eq!(no_worse(&[0.01, 0.0101, 0.0102]), Some(true), "above 0, and neutral");
+        assert_eq!(no_worse(&[0.03, 0.0301, 0.0302]), Some(false), "above neutral");
+        assert_eq!([&[-0.1, 0.0, 0.1][..], &[-9.0, -9.1, -9.2]].map(no_worse), [Some(true); 2]);
+        assert_eq!([&[0.0][..], &[0.0, 0.01]].map(no_worse), [None; 2], "few seeds");
+        assert_eq!((Interval::of(&[]), Interval::of(&[0.5]).unwrap().ends), (None, None));
+    }
+
+    /// FP32, INT8 and INT4, which fails with seed 2. Losses are 1, 2, 3 by seed, and a tenth more or less for INT8.
+    fn done(tenth: f64) -> Vec<Done> {
+        let entry = "precision = ['fp32', 'int8', 'int4']".parse().unwrap();
+        let setups =
+            Setup::product(&entry, &toml::Table::try_from(crate::task::Hyper::adagrad(32, 0.1)).unwrap()).unwrap();
+        let of = |(at, setup): (usize, &Setup), seed: u64| {
+            let loss = (1 + seed) as f64 * if at == 1 { 1.0 + tenth * seed as f64 / 1000.0 } else { 1.0 };
+            let curve = vec![(10, loss), (20, loss / (1 + at) as f64)];
+            let memory_paper = 1.0 / (1 + at) as f64;
+            let outcome =
+                Outcome { loss, curve, memory_paper, kept_bytes: 100 / (1 + at as u64), ..Outcome::default() };
+            let outcome = if at == 2 && seed == 2 { Err("made up".to_owned()) } else { Ok(outcome) };
+            Done { setup: setup.clone(), seed, outcome }
+        };
+        setups.iter().enumerate().flat_map(|one| (0..3).map(move |seed| of(one, seed))).collect()
+    }
+
+    #[test]
+    fn changes_are_paired_by_seed_and_judged() {
+        let verdicts = |tenth| cells(&done(tenth), None).iter().map(Cell::verdict).collect::<Vec<_>>();
+        let found = cells(&done(1.0), None);
+        // 0, 0.1 and 0.2 %. Unpaired, the interval would be wider than 200 %.
+        let change = found[1].figure(CHANGE).unwrap();
+        assert!((change.mean - 0.1).abs() < 1e-9 && change.ends.unwrap().1 < 0.35, "{change:?}");
+        assert_eq!((found[0].figure(CHANGE), found[2].failed), (None, 1));
+        assert_eq!(verdicts(1.0), ["", "yes", "unmeasured"]);
+        assert_eq!(verdicts(100.0), ["", "unmeasured", "unmeasured"], "a wide interval");
+        assert_eq!(verdicts(0.0)[1], "yes");
+        let mut worse = done(0.0);
+        worse[3..6].iter_mut().for_each(|run| run.outcome.as_mut().unwrap().loss *= 1.01);
+        assert_eq!(cells(&worse, None)[1].verdict(), "no");
+        worse[1].outcome = Err("made up".to_owned());
+        assert_eq!(cells(&worse, None)[1].verdict(), "unmeasured", "a seed without FP32");
+    }
+
+    #[test]
+    fn a_goal_counts_steps_of_the_first() {
+        let with = |text: &str| cells(&done(0.0), Some((toml::from_str(text).unwrap(), 10)));
+        let means = |cells: &[Cell], what: &str| cells.iter().map(|cell| cell.mean(what)).collect::<Vec<_>>();
+        assert_eq!(means(&with("goal = 'loss'"), STEPS_TO_GOAL), [Some(10.0), Some(10.0), None], "one failed");
+        assert_eq!(means(&with("goal = 'loss'\nat = 0.9"), STEPS_TO_GOAL), [None; 3], "some seeds do not reach it");
+        assert_eq!(means(&with("goal = 'loss'\nat = 0.9"), "reached")[1], Some(1.0 / 3.0));
+        let records = records("tiny", &with("goal = 'loss'"));
+        let of = |what: &str| records.iter().filter(|record| record.what == what).collect::<Vec<_>>();
+        assert_eq!(of("steps to the first's best")[1].setting.number("times fewer bytes"), Some(2.0));
+        assert_eq!(of("test").len(), 6, "the first seed's curve of each setting");
+    }
+}

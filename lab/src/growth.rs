@@ -1,0 +1,54 @@
+//! SCARS' scaling claim: with five times the rows and five times the batch the communication grows by less than 1.5 times (exponential and
+//! half-normal) or 2 times (Zipf). The paper does not say whether the scale of a distribution grows with the rows, whether indices count, or
+//! whether a batch or an epoch is meant; all are shown, with nothing pinned.
+
+use hotrow::scars::{Formula, Skew};
+use hotrow_cli::report::{self, Record, Setting, Unit};
+use serde::Deserialize;
+
+/// A table and a batch, and how many times as many rows and lookups there are afterwards.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Growth {
+    times: f64,
+    rows: u64,
+    lookups: f64,
+    /// Words of a row; an index is one.
+    words: f64,
+}
+
+/// A distribution: its name, the bound that is claimed, its formula with a scale, and whether the scale grows with the rows.
+type Law = (&'static str, f64, fn(f64) -> Formula, bool);
+const LAWS: [Law; 5] = [
+    ("exponential, scale held", 1.5, Formula::Exponential, false),
+    ("exponential, scale grown too", 1.5, Formula::Exponential, true),
+    ("half-normal, scale held", 1.5, Formula::HalfNormal, false),
+    ("half-normal, scale grown too", 1.5, Formula::HalfNormal, true),
+    ("Zipf, s = 1", 2.0, |_| Formula::Zipf(1.0), false),
+];
+
+impl Growth {
+    /// A table with a line for each distribution. Scales are a hundredth of the rows.
+    pub(crate) fn table(&self) -> anyhow::Result<String> {
+        let Self { times, rows, lookups, words } = *self;
+        let (scale, large, mut records) = (rows as f64 / 100.0, (rows as f64 * times).round() as u64, Vec::new());
+        for (name, claimed, law, grows) in LAWS {
+            let after = Skew::of(law(if grows { scale * times } else { scale }), large)?;
+            let [before, after] = [(Skew::of(law(scale), rows)?, lookups), (after, lookups * times)]
+                .map(|(skew, lookups)| [skew.distinct(lookups, 0), lookups + words * skew.distinct(lookups, 0)]);
+            let holds = if after[0] / before[0] < claimed { "yes" } else { "no" };
+            let setting = Setting::default().with("distribution", name).with("claimed below", claimed);
+            let setting = setting.with("holds", holds);
+            for (at, what) in ["rows", "and indices"].into_iter().enumerate() {
+                // As scores they are shown with their digits. An epoch of as many lookups has fewer batches.
+                let grown = after[at] / before[at];
+                records.push(Record::new(format!("batch: {what}"), "growth", &setting, grown, Unit::Score));
+                records.push(Record::new(format!("epoch: {what}"), "growth", &setting, grown / times, Unit::Score));
+            }
+        }
+        let table = report::table(&records, &["distribution", "claimed below", "holds"], "what").unwrap_or_default();
+        Ok(format!(
+            "From {rows} rows and {lookups} lookups to {times} times as many; a row is {words} words\n\n{table}"
+        ))
+    }
+}

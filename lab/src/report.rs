@@ -1,0 +1,173 @@
+//! Tables and charts of records, as an experiment describes them.
+
+use hotrow_cli::plot::{Chart, Style};
+use hotrow_cli::report::{self, Record, Value};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// Distance of points of different lines at one place of the axis.
+const APART: f64 = 0.05;
+
+/// The name that a chart's lines get.
+const LINE: &str = "line of the chart";
+
+/// A table: a line for each combination of values of `lines`, a column for each value of `across`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct TableOf {
+    title: String,
+    /// Names of figures.
+    what: Vec<String>,
+    /// Conditions on the setting, separated by `; `: `name=value|value`, `name!=value`, or `name` for any value.
+    #[serde(default, rename = "where")]
+    filter: String,
+    lines: Vec<String>,
+    across: String,
+}
+
+/// A chart: a line for each combination of values of `line`, over the numbers of `x`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct ChartOf {
+    /// The name of the pictures without their ending.
+    file: String,
+    title: String,
+    what: Vec<String>,
+    #[serde(rename = "where")]
+    filter: String,
+    line: Vec<String>,
+    x: String,
+    y_label: String,
+    /// Draw the values of `x` side by side, whatever their distance.
+    places: bool,
+    log_x: bool,
+    log_y: bool,
+    /// The ends of the y axis; points beyond are left out.
+    y_range: Option<(f64, f64)>,
+    /// A grey band around 0.
+    band: Option<f64>,
+    /// Leave out lines of fewer points.
+    least: usize,
+    no_markers: bool,
+}
+
+/// The records of these figures whose setting meets the conditions.
+fn chosen<'r>(records: &'r [Record], what: &[String], filter: &str) -> impl Iterator<Item = &'r Record> {
+    records.iter().filter(move |record| {
+        let of = |name: &str| record.key(name).map(|value| value.to_string()).unwrap_or_default();
+        let fits = |wanted: &str| match (wanted.split_once("!="), wanted.split_once('=')) {
+            (Some((name, not)), _) => of(name) != not,
+            (None, Some((name, values))) => values.split('|').any(|value| value == of(name)),
+            (None, None) => wanted.is_empty() || record.key(wanted).is_some(),
+        };
+        what.contains(&record.what) && filter.split("; ").all(fits)
+    })
+}
+
+impl TableOf {
+    /// The title and the table; `None` if no record is chosen.
+    pub(crate) fn text(&self, records: &[Record]) -> Option<String> {
+        let chosen = chosen(records, &self.what, &self.filter);
+        let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
+        let table = report::table(chosen, &lines, &self.across)?;
+        Some(if self.title.is_empty() { table } else { format!("{}:\n\n{table}", self.title) })
+    }
+}
+
+impl ChartOf {
+    /// Writes the pictures; none if no record is chosen.
+    pub(crate) fn draw(&self, task: &str, records: &[Record], folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        let chart = self.chart(task, records);
+        if chart.series.is_empty() { Ok(Vec::new()) } else { Ok(chart.write(&folder.join(&self.file))?.to_vec()) }
+    }
+
+    fn chart(&self, task: &str, records: &[Record]) -> Chart {
+        let line = |record: &Record| {
+            let names = self.line.iter().filter_map(|name| record.key(name)).map(|value| value.to_string());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let within = |record: &&Record| {
+            self.y_range.is_none_or(|(low, high)| (low..=high).contains(&(record.unit.scale().0 * record.value)))
+        };
+        let chosen: Vec<Record> = chosen(records, &self.what, &self.filter)
+            .filter(within)
+            .map(|record| Record { setting: record.setting.clone().with(LINE, line(record)), ..record.clone() })
+            .collect();
+        let mut places: Vec<f64> = chosen.iter().filter_map(|record| record.setting.number(&self.x)).collect();
+        places.sort_by(f64::total_cmp);
+        places.dedup();
+        // Lines of nearest rounding are dashed and have the colour of the same setting with stochastic rounding.
+        let colour = |record: &Record| line(record).replace(" nearest", "").replace(" stochastic", "");
+        let mut colours: Vec<String> = Vec::new();
+        for colour in chosen.iter().map(colour) {
+            if !colours.contains(&colour) {
+                colours.push(colour);
+            }
+        }
+        let style = |record: &Record| Style {
+            colour: colours.iter().position(|known| *known == colour(record)).unwrap_or(0),
+            dashed: line(record).contains("nearest"),
+            markers: !self.no_markers,
+        };
+        let x = |record: &Record| {
+            let number = record.setting.number(&self.x)?;
+            let place = || places.iter().position(|&place| place == number).map(|at| at as f64);
+            if self.places { place() } else { Some(number) }
+        };
+        let mut chart = Chart::new(&self.x, &self.y_label);
+        chart.lines(&chosen, LINE, x, style);
+        chart.series.retain(|series| series.points.len().min(places.len()) >= self.least);
+        if self.places {
+            chart.x_names = places.iter().map(|&place| Value::from(place).to_string()).collect();
+            let middle = (chart.series.len() as f64 - 1.0) / 2.0;
+            for (i, series) in chart.series.iter_mut().enumerate() {
+                series.points.iter_mut().for_each(|(x, _)| *x += (i as f64 - middle) * APART);
+            }
+        }
+        chart.title = format!("{task}: {}", self.title);
+        (chart.log_x, chart.log_y, chart.y_range, chart.band) = (self.log_x, self.log_y, self.y_range, self.band);
+        chart
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotrow_cli::report::{Setting, Unit};
+
+    fn records() -> Vec<Record> {
+        let record = |rounding: &str, cache: f64, value: f64| {
+            let setting = Setting::default().with("precision", "int8").with("rounding", rounding).with("cache", cache);
+            Record::new("loss", "tiny", &setting, value, Unit::Change)
+        };
+        vec![record("nearest", 0.0, 3.0), record("nearest", 50.0, 2.0), record("stochastic", 0.0, 1.0)]
+    }
+
+    #[test]
+    fn conditions_choose() {
+        let (records, what) = (records(), ["loss".to_owned()]);
+        let chosen = |filter: &str| {
+            let chosen: Vec<&Record> = chosen(&records, &what, filter).collect();
+            records.iter().map(|record| chosen.contains(&record)).collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(""), [true; 3]);
+        assert_eq!(chosen("rounding=nearest; cache=0"), [true, false, false]);
+        assert_eq!(chosen("cache=0|50; rounding!=nearest"), [false, false, true]);
+        assert_eq!((chosen("cache"), chosen("colour")), (vec![true; 3], vec![false; 3]));
+    }
+
+    #[test]
+    fn lines_have_their_points() {
+        let line = vec!["precision".to_owned(), "rounding".to_owned()];
+        let chart =
+            ChartOf { what: vec!["loss".to_owned()], line, x: "cache".to_owned(), places: true, ..ChartOf::default() };
+        let found = chart.chart("tiny", &records());
+        let [nearest, stochastic] = &found.series[..] else { panic!("{found:?}") };
+        assert_eq!(
+            (&found.x_names[..], nearest.label.as_str()),
+            (&["0".to_owned(), "50".to_owned()][..], "int8, nearest")
+        );
+        assert!(nearest.dashed && !stochastic.dashed && (stochastic.points[0].0 - 0.025).abs() < 1e-9, "side by side");
+        assert_eq!(ChartOf { least: 2, ..chart }.chart("tiny", &records()).series.len(), 1);
+    }
+}

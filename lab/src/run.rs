@@ -1,0 +1,678 @@
+//! A run: a task, a setup and a seed, trained and tested.
+//!
+//! All runs with one seed share sample order, random draws and initial weights, so that settings can be compared pairwise.
+
+mod over;
+
+use crate::checkpoints::{self, Beside, Keep, Unproved};
+use crate::dense::{self, AdaGrad};
+use crate::metrics::{Score, Scorer};
+use crate::ranks::Ranks;
+use crate::scaling;
+use crate::setting::Setting;
+use crate::tables::{Device, Tables};
+use crate::task::{Batch, Dense, Hyper, TableSpec, Task};
+use anyhow::ensure;
+use candle_core::{Tensor, Var, backprop::GradStore};
+use hotrow::{CpuScaler, ScalerState};
+use hotrow_cli::report::units::median;
+use rand::{SeedableRng as _, seq::SliceRandom as _};
+use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Samples of a batch when testing.
+const TESTED: usize = 1024;
+
+/// The options of a run, apart from the settings of its tables.
+#[derive(Clone, Debug)]
+pub(crate) struct RunOptions {
+    pub(crate) hyper: Hyper,
+    pub(crate) end: End,
+    /// The number of training samples, if it is limited.
+    pub(crate) limit: Option<usize>,
+    pub(crate) device: Device,
+}
+
+/// The end of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum End {
+    Epochs(u32),
+    Steps(u64),
+    Seconds(f64),
+    /// When a test is as good as `best`, after at least `least` and at most `most` steps. There is a test every `every` steps, with the first
+    /// `tested` samples of the test set.
+    Goal {
+        measure: Measure,
+        best: f64,
+        every: u64,
+        tested: usize,
+        least: u64,
+        most: u64,
+    },
+}
+
+/// What a goal measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Measure {
+    Loss,
+    Auc,
+}
+
+impl Measure {
+    fn of(self, score: &Score) -> f64 {
+        match self {
+            Self::Loss => score.loss,
+            Self::Auc => score.auc.unwrap_or(f64::NAN),
+        }
+    }
+
+    pub(crate) fn is_reached(self, found: f64, best: f64) -> bool {
+        match self {
+            Self::Loss => found <= best,
+            Self::Auc => found >= best,
+        }
+    }
+
+    /// The best of the tests of a run.
+    pub(crate) fn best(self, curve: &[(u64, f64)]) -> Option<f64> {
+        let found = curve.iter().map(|&(_, found)| found);
+        found.reduce(|best, found| if self.is_reached(found, best) { found } else { best })
+    }
+}
+
+impl RunOptions {
+    /// The number of samples of an epoch.
+    pub(crate) fn samples(&self, task: &dyn Task) -> usize {
+        self.limit.unwrap_or(usize::MAX).min(task.about().train)
+    }
+
+    /// The number of steps of a whole run, or the most; by the clock those of an epoch.
+    pub(crate) fn steps(&self, task: &dyn Task) -> u64 {
+        let each = self.samples(task).div_ceil(self.hyper.batch) as u64;
+        match self.end {
+            End::Epochs(epochs) => each * u64::from(epochs),
+            End::Steps(steps) => steps,
+            End::Seconds(_) => each,
+            End::Goal { most, .. } => most,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    /// Mean log-loss of the test set, in nats a sample.
+    pub(crate) loss: f64,
+    pub(crate) accuracy: Option<f64>,
+    pub(crate) auc: Option<f64>,
+    /// Hit rate in training over the tables with a cache.
+    pub(crate) hit_rate: Option<f64>,
+    /// Memory against FP32 weights, by the formula of Yang 2020's appendix A.
+    pub(crate) memory_paper: f64,
+    /// Every byte that stays between steps, optimiser state included, against FP32 weights.
+    pub(crate) memory_true: f64,
+    /// Bytes to and from the tables' memory in training.
+    pub(crate) bus_bytes: u64,
+    /// Updates that the tables skipped because a value was not finite.
+    pub(crate) skipped_rows: u64,
+    /// Steps that overflowed under a scaled loss and were skipped.
+    pub(crate) overflows: Option<u64>,
+    /// Samples a second in training.
+    pub(crate) samples_per_second: f64,
+    pub(crate) steps: u64,
+    /// Seconds of training and evaluation.
+    pub(crate) seconds: f64,
+    /// Mean loss of the last epoch's batches.
+    pub(crate) train_loss: f64,
+    /// Bytes of the tables that stay between steps.
+    pub(crate) kept_bytes: u64,
+    /// Median seconds of a training step, and of the tables' forward and backward in it.
+    pub(crate) step_seconds: f64,
+    pub(crate) tables_seconds: f64,
+    /// Steps and scores of the tests during training.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) curve: Vec<(u64, f64)>,
+}
+
+/// Trains and tests, over ranks if there are any. `watch` is called after every step. The bits of the outcome do not depend on other load.
+pub(crate) fn run(
+    task: &dyn Task,
+    choice: &[Setting],
+    seed: u64,
+    options: &RunOptions,
+    keep: &Keep,
+    watch: &dyn Fn(u64),
+    ranks: Option<Ranks<'_>>,
+) -> anyhow::Result<Outcome> {
+    let start = Instant::now();
+    let mut model = Model::new(task, choice, seed, options, ranks)?;
+    let (trained, tested, unproved) = model.train(keep, watch)?;
+    let score = tested.map_or_else(|| model.test(usize::MAX), Ok)?;
+    ensure!(score.loss.is_finite(), "test: wanted a finite loss, found {}; {}", score.loss, remedy(keep)?);
+    unproved.map_or(Ok(()), Unproved::prove)?;
+    let overflows = model.scaler.as_ref().map(|scaler| u64::from(scaler.state().overflows));
+    ensure!(
+        overflows.is_none_or(|overflows| overflows < model.steps),
+        "loss-scale {}: wanted a step that does not overflow, found none in {}; take a smaller scale",
+        String::from(options.hyper.loss_scale),
+        model.steps
+    );
+    let (counters, hit_rate) = model.tables.counters()?;
+    let (memory_paper, memory_true, kept_bytes) = model.tables.memory()?;
+    Ok(Outcome {
+        loss: score.loss,
+        accuracy: score.accuracy,
+        auc: score.auc,
+        hit_rate,
+        memory_paper,
+        memory_true,
+        bus_bytes: counters.bus_bytes(),
+        skipped_rows: counters.skipped_rows,
+        overflows,
+        steps: model.steps,
+        seconds: start.elapsed().as_secs_f64(),
+        kept_bytes,
+        ..trained
+    })
+}
+
+struct Model<'t, 'r> {
+    task: &'t dyn Task,
+    /// What a checkpoint belongs to.
+    identity: Value,
+    seed: u64,
+    samples: usize,
+    options: &'t RunOptions,
+    tables: Tables<'r>,
+    ranks: Option<Ranks<'r>>,
+    dense: Box<dyn Dense>,
+    optimizer: AdaGrad,
+    scaler: Option<CpuScaler>,
+    /// The current epoch, and the order of its samples.
+    order: Option<(u32, Vec<u32>)>,
+    steps: u64,
+    /// Time of the tables' forward and backward.
+    in_tables: Duration,
+}
+
+impl<'t, 'r> Model<'t, 'r> {
+    fn new(
+        task: &'t dyn Task,
+        choice: &[Setting],
+        seed: u64,
+        options: &'t RunOptions,
+        ranks: Option<Ranks<'r>>,
+    ) -> anyhow::Result<Self> {
+        let about = task.about();
+        let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
+        let dense = task.dense(seed)?;
+        let optimizer = AdaGrad::new(&dense.vars(), options.hyper.dense_lr)?;
+        let (samples, Hyper { batch, loss_scale, .. }) = (options.samples(task), options.hyper);
+        // Over ranks the virtual shards and the forms on the wire count, but not the number of ranks.
+        let over = ranks.map(|ranks| ranks.label());
+        let identity = json!({
+            "task": about.name, "data": about.source, "samples": samples, "batch": batch, "seed": seed, "settings": choice,
+            "loss_scale": loss_scale, "over": over,
+        });
+        let scaler = options.hyper.loss_scale.0.map(CpuScaler::new).transpose()?;
+        let (order, steps, in_tables) = (None, 0, Duration::ZERO);
+        Ok(Self {
+            task,
+            identity,
+            seed,
+            samples,
+            options,
+            tables,
+            ranks,
+            dense,
+            optimizer,
+            scaler,
+            order,
+            steps,
+            in_tables,
+        })
+    }
+
+    /// Trains to the end of the run. Returns loss, curve, speed, the last test, and the last checkpoint, which the final test must prove;
+    /// earlier checkpoints are proved by the next loss.
+    fn train(
+        &mut self,
+        keep: &Keep,
+        watch: &dyn Fn(u64),
+    ) -> anyhow::Result<(Outcome, Option<Score>, Option<Unproved>)> {
+        let start = Instant::now();
+        let (count, size, end) = (self.samples, self.options.hyper.batch, self.options.end);
+        let each = count.div_ceil(size).max(1) as u64;
+        let (mut trained, mut last_test, mut unproved) = (Outcome::default(), None, None);
+        // Samples and times of the steps of this process, without those before a checkpoint.
+        let (mut seen, mut took) = (0, [Vec::new(), Vec::new()]);
+        let mut last = self.options.steps(self.task);
+        if keep.resume
+            && let Some(newest) = checkpoints::newest(&keep.folder, self.ranks)?
+        {
+            trained.train_loss = self.resume(&newest, last)?;
+            watch(self.steps);
+        }
+        loop {
+            // The share of the run that is done, 0 to 1.
+            let share = match end {
+                End::Seconds(_) if self.steps == 0 => 0.0,
+                End::Seconds(seconds) => start.elapsed().as_secs_f64() / seconds,
+                _ => self.steps as f64 / last as f64,
+            };
+            if share >= 1.0 {
+                break;
+            }
+            if self.steps.is_multiple_of(each) {
+                trained.train_loss = 0.0;
+            }
+            if self.options.hyper.decay {
+                let left = 1.0 - share as f32;
+                let lr = left * self.options.hyper.lr;
+                self.tables.set_learning_rate(lr)?;
+                self.optimizer.lr = left * self.options.hyper.dense_lr;
+            }
+            let (begun, before) = (Instant::now(), self.in_tables);
+            let (loss, samples) = self.step()?;
+            took[0].push(begun.elapsed().as_secs_f64());
+            took[1].push((self.in_tables - before).as_secs_f64());
+            ensure!(loss.is_finite(), "step {}: wanted a finite loss, found {loss}; {}", self.steps, remedy(keep)?);
+            unproved.take().map_or(Ok(()), Unproved::prove)?;
+            trained.train_loss += loss * samples as f64 / count as f64;
+            seen += samples;
+            watch(1);
+            if let End::Goal { measure, best, every, tested, least, .. } = end
+                && (self.steps.is_multiple_of(every) || self.steps == last)
+            {
+                let score = self.test(tested)?;
+                let found = measure.of(&score);
+                trained.curve.push((self.steps, found));
+                last_test = Some(score);
+                if measure.is_reached(found, best) {
+                    last = last.min(least.max(self.steps));
+                }
+            }
+            if keep.every.is_some_and(|every| self.steps.is_multiple_of(every)) {
+                let beside = Beside { steps: self.steps, dense: self.beside()?, loss: trained.train_loss };
+                let (identity, tables) = (&self.identity, &mut self.tables);
+                unproved = Unproved::write(&keep.folder, identity, tables, &beside, self.ranks)?;
+            }
+        }
+        let begun = (self.steps % each) as usize;
+        if begun > 0 {
+            // Corrects the mean of an epoch that was cut short.
+            trained.train_loss *= count as f64 / (begun * size) as f64;
+        }
+        if seen > 0 {
+            trained.samples_per_second = seen as f64 / start.elapsed().as_secs_f64();
+            [trained.step_seconds, trained.tables_seconds] = took.map(median);
+        }
+        Ok((trained, last_test, unproved))
+    }
+
+    /// Loads a checkpoint and returns the loss of its epoch so far.
+    fn resume(&mut self, (steps, place): &(u64, PathBuf), most: u64) -> anyhow::Result<f64> {
+        let like = self.beside()?;
+        let Beside { steps, dense, loss } = checkpoints::load(place, *steps, &self.identity, &mut self.tables, &like)?;
+        ensure!(
+            steps <= most,
+            "{}: wanted a checkpoint of at most {most} steps, found one of {steps}; give epochs or steps of at least what it was trained with",
+            place.display()
+        );
+        self.restore(&dense)?;
+        self.steps = steps;
+        Ok(loss)
+    }
+
+    /// Weights of the dense part, their state, then the scaler's state.
+    fn beside(&self) -> candle_core::Result<Vec<Tensor>> {
+        let scaler =
+            self.scaler.as_ref().map(|scaler| Tensor::new(&scaler.state().to_words(), &candle_core::Device::Cpu));
+        let weights = self.dense.vars().into_iter().map(|var| Ok(var.as_detached_tensor()));
+        weights.chain(self.optimizer.squares.iter().cloned().map(Ok)).chain(scaler).collect()
+    }
+
+    fn restore(&mut self, beside: &[Tensor]) -> anyhow::Result<()> {
+        let vars = self.dense.vars();
+        let (weights, rest) = beside.split_at(vars.len());
+        let (squares, scaler) = rest.split_at(vars.len());
+        vars.into_iter().zip(weights).try_for_each(|(var, weights)| var.set(weights))?;
+        self.optimizer.squares = squares.to_vec();
+        if let (Some(now), [words]) = (&mut self.scaler, scaler) {
+            let config = *now.config();
+            *now = CpuScaler::with_state(config, ScalerState::from_words(&words.to_vec1()?, &config)?)?;
+        }
+        Ok(())
+    }
+
+    /// Runs forward, backward and update with the next batch. Returns the loss before the update, which may not be finite, and the number
+    /// of samples.
+    fn step(&mut self) -> anyhow::Result<(f64, usize)> {
+        if let Some(ranks) = self.ranks {
+            return self.step_over(ranks);
+        }
+        let (epoch, samples) = self.next_samples();
+        let batch = self.task.train_batch(&samples, self.seed, epoch);
+        let start = Instant::now();
+        let outputs = self.tables.forward(&batch.bags)?;
+        self.in_tables += start.elapsed();
+        let (loss, of_tables, gradients) = self.learn(&batch, outputs)?;
+        let of_vars: Vec<_> = self.dense.vars().iter().map(|var| gradients.get(var).cloned()).collect();
+        self.update(&of_tables, &of_vars)?;
+        self.steps += 1;
+        Ok((f64::from(loss), batch.samples))
+    }
+
+    /// The mean loss of a batch or a part of one, the gradients of the tables' outputs, and those of the dense part.
+    fn learn(&self, batch: &Batch, outputs: Vec<Vec<f32>>) -> anyhow::Result<(f32, Vec<Vec<f32>>, GradStore)> {
+        let about = self.task.about();
+        let embedded: Vec<Var> = shaped(&about.tables, outputs, Var::from_vec)?;
+        let tensors: Vec<Tensor> = embedded.iter().map(|var| var.as_tensor().clone()).collect();
+        let loss = dense::loss(&self.dense.logits(&tensors, batch)?, batch, about.target)?;
+        let gradients = self.gradients(&loss)?;
+        let of_tables = embedded.iter().map(|var| summed(var, &gradients, batch.samples));
+        Ok((loss.to_scalar()?, of_tables.collect::<candle_core::Result<_>>()?, gradients))
+    }
+
+    /// The epoch of the next batch, and the places of its samples.
+    fn next_samples(&mut self) -> (u32, Vec<u32>) {
+        let (seed, count, size) = (self.seed, self.samples, self.options.hyper.batch);
+        let each = count.div_ceil(size).max(1) as u64;
+        let (epoch, done) = ((self.steps / each) as u32, (self.steps % each) as usize);
+        let samples = match self.order.take() {
+            Some((of, samples)) if of == epoch => samples,
+            _ => order(count, seed, epoch),
+        };
+        let (_, samples) = self.order.insert((epoch, samples));
+        (epoch, samples[done * size..count.min((done + 1) * size)].to_vec())
+    }
+
+    /// The gradients of a loss, scaled if losses are.
+    fn gradients(&self, loss: &Tensor) -> candle_core::Result<GradStore> {
+        match &self.scaler {
+            None => loss.backward(),
+            Some(scaler) => (loss * f64::from(scaler.scale()))?.backward(),
+        }
+    }
+
+    /// Updates tables and dense part, unless a scaled loss overflowed. Each rank has the gradients of its parts of the tables' outputs, and those
+    /// of the whole dense part.
+    fn update(&mut self, of_tables: &[Vec<f32>], of_vars: &[Option<Tensor>]) -> anyhow::Result<()> {
+        let vars = self.dense.vars();
+        let Some(scaler) = &mut self.scaler else {
+            let start = Instant::now();
+            self.tables.backward(of_tables)?;
+            self.in_tables += start.elapsed();
+            return Ok(self.optimizer.step(&vars, of_vars, 1.0)?);
+        };
+        let halves: Vec<_> = of_tables.iter().map(|gradients| scaling::halves(gradients)).collect();
+        let state = scaling::decide(scaler, &halves, of_vars, self.ranks)?;
+        let start = Instant::now();
+        self.tables.backward_scaled(&halves, &state)?;
+        self.in_tables += start.elapsed();
+        if !state.overflowed() {
+            self.optimizer.step(&vars, of_vars, state.inverse)?;
+        }
+        Ok(())
+    }
+
+    /// Tests with the first `samples` of the test set and frozen tables. Over ranks each tests all of them.
+    fn test(&mut self, samples: usize) -> anyhow::Result<Score> {
+        let about = self.task.about();
+        let mut scorer = Scorer::new(about.target);
+        let all = about.test.min(samples);
+        for first in (0..all).step_by(TESTED) {
+            let range = first..all.min(first + TESTED);
+            let batch = self.task.test_batch(range);
+            let outputs = self.tables.forward_frozen(&batch.bags)?;
+            let embedded = shaped(&about.tables, outputs, Tensor::from_vec)?;
+            let logits = self.dense.logits(&embedded, &batch)?;
+            scorer.add(&logits.flatten_all()?.to_vec1::<f32>()?, &batch);
+        }
+        Ok(scorer.score())
+    }
+}
+
+/// The remedy for a loss that is not finite.
+fn remedy(keep: &Keep) -> anyhow::Result<String> {
+    let checkpoint = match checkpoints::newest(&keep.folder, None)? {
+        Some((steps, place)) => format!("the last good checkpoint is {}, after step {steps}", place.display()),
+        None => "there is no checkpoint (--out and --checkpoint-every keep them)".to_owned(),
+    };
+    Ok(format!("{checkpoint}: go on with --resume, or train again, with a lower lr or dense-lr"))
+}
+
+/// The shuffled samples of an epoch.
+pub(crate) fn order(samples: usize, seed: u64, epoch: u32) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..samples as u32).collect();
+    // The odd factor scatters seeds, so that neighbouring seeds or epochs begin differently.
+    let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (u64::from(epoch) << 32);
+    order.shuffle(&mut Pcg64::seed_from_u64(seed));
+    order
+}
+
+/// The tables' outputs as candle's tensors: `[bags, dim]`, or `[indices, dim]` without pooling.
+fn shaped<T>(
+    specs: &[TableSpec],
+    outputs: Vec<Vec<f32>>,
+    make: impl Fn(Vec<f32>, (usize, usize), &candle_core::Device) -> candle_core::Result<T>,
+) -> candle_core::Result<Vec<T>> {
+    let of = |(spec, values): (&TableSpec, Vec<f32>)| {
+        let dim = spec.dim as usize;
+        let rows = values.len() / dim;
+        make(values, (rows, dim), &candle_core::Device::Cpu)
+    };
+    specs.iter().zip(outputs).map(of).collect()
+}
+
+/// The gradient of the batch's summed loss with respect to a table's outputs. AdaGrad is independent of the factor between sum and mean,
+/// but squares of mean gradients would be lost in a state kept in FP16.
+fn summed(outputs: &Var, gradients: &GradStore, samples: usize) -> candle_core::Result<Vec<f32>> {
+    match gradients.get(outputs) {
+        Some(mean) => (mean.flatten_all()? * samples as f64)?.to_vec1(),
+        None => Ok(vec![0.0; outputs.elem_count()]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::fingerprint;
+    use crate::scaling::Scaling;
+    use crate::tasks::small;
+    use hotrow::dist::{Comm, Threads, WireForm, WireOptions};
+    use hotrow::{LossScale, Policy, Precision, Rounding};
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    /// INT4 codes, a cache, and random bits.
+    const MIXED: Setting = Setting {
+        precision: Precision::Int4,
+        rounding: Rounding::Stochastic,
+        policy: Policy::Lfu,
+        cache_percent: 5.0,
+        ..Setting::FP32
+    };
+
+    /// An array of INT8 codes, eight times smaller than the table.
+    const ARRAY: Setting = Setting {
+        precision: Precision::Int8,
+        rounding: Rounding::Stochastic,
+        compression: Some(8.0),
+        chunk: 4,
+        ..Setting::FP32
+    };
+
+    fn with(change: impl Fn(&mut RunOptions)) -> RunOptions {
+        let hyper = Hyper { decay: true, ..Hyper::adagrad(32, 0.02) };
+        let mut options = RunOptions { hyper, end: End::Epochs(2), limit: None, device: None };
+        change(&mut options);
+        options
+    }
+
+    fn options() -> RunOptions {
+        with(|_| {})
+    }
+
+    fn kept(setting: Setting, seed: u64, options: &RunOptions, keep: &Keep) -> anyhow::Result<Outcome> {
+        run(&small([610, 200], 1), &[setting; 26], seed, options, keep, &|_| {}, None).map(timeless)
+    }
+
+    /// An outcome without the figures of the clock.
+    fn timeless(found: Outcome) -> Outcome {
+        Outcome { seconds: 0.0, samples_per_second: 0.0, step_seconds: 0.0, tables_seconds: 0.0, ..found }
+    }
+
+    fn trained(setting: Setting, seed: u64, options: &RunOptions) -> Outcome {
+        kept(setting, seed, options, &Keep::default()).unwrap()
+    }
+
+    /// Trains over ranks, and returns what each of them has found.
+    fn over(
+        ranks: u32,
+        (shards, wire): (u32, WireOptions),
+        setting: Setting,
+        options: &RunOptions,
+        keep: &Keep,
+    ) -> Vec<Result<Outcome, String>> {
+        let seen = Mutex::new(BTreeMap::new());
+        // If a rank ends with an error while others wait, the job has that error, too.
+        let _seen = Threads::run(ranks, |comm: &mut Threads| {
+            let (task, rank) = (small([610, 200], 1), comm.rank());
+            let comm = RefCell::new(comm as &mut dyn Comm);
+            let ranks = Ranks::new(&comm, shards, wire);
+            let found = run(&task, &[setting; 26], 3, options, keep, &|_| {}, Some(ranks));
+            seen.lock().unwrap().insert(rank, found.map(timeless).map_err(|error| format!("{error:#}")));
+            Ok(())
+        });
+        seen.into_inner().unwrap().into_values().collect()
+    }
+
+    #[test]
+    fn it_learns_but_not_more_than_there_is() {
+        let task = small([8000, 4000], 1);
+        let [blind, best] = task.about().bounds.unwrap();
+        let trained = |end| {
+            let options = with(|options| (options.hyper.batch, options.hyper.decay, options.end) = (64, false, end));
+            run(&task, &[Setting::FP32; 26], 1, &options, &Keep::default(), &|_| {}, None).unwrap()
+        };
+        let found = trained(End::Epochs(1));
+        assert!(found.loss < blind - 0.2 * (blind - best) && found.loss > best, "{found:?}, {blind}, {best}");
+        assert!(found.auc.unwrap() > 0.6 && found.steps == 125, "{found:?}");
+        // Without training the loss does not fall so far. By the clock the first step is always taken.
+        let [short, by_clock] = [End::Steps(1), End::Seconds(1e-9)].map(trained);
+        assert!(short.loss > blind - 0.2 * (blind - best) && timeless(by_clock) == timeless(short));
+        let of = |seed| fingerprint(&small([1500, 500], seed));
+        assert!(of(1) == of(1) && of(1) != of(2), "other data of the same size");
+    }
+
+    #[test]
+    fn a_seed_is_a_run() {
+        let (plain, mixed) = (trained(Setting::FP32, 1, &options()), trained(MIXED, 1, &options()));
+        assert_eq!((plain.steps, mixed.steps), (40, 40));
+        assert_eq!(mixed, trained(MIXED, 1, &options()), "the same bits");
+        assert_ne!(mixed.loss, trained(MIXED, 2, &options()).loss);
+        assert_ne!(mixed.loss, plain.loss);
+        assert!(mixed.hit_rate.unwrap() > 0.0 && plain.hit_rate.is_none());
+    }
+
+    #[test]
+    fn ranks_change_no_bit() {
+        let exact = WireOptions::default();
+        let lossy = WireOptions { rows: WireForm::Fp16, gradients: WireForm::Int8, summed: true };
+        // Scales that rise until a step overflows.
+        let rising = LossScale::Backoff { min: 1.0, max: 2f32.powi(24), factor: 2.0, window: 3 };
+        let mut seen = Vec::new();
+        for (setting, shards, wire, scale) in [
+            (Setting::FP32, 4, exact, None),
+            (MIXED, 8, exact, None),
+            (MIXED, 8, lossy, None),
+            (ARRAY, 4, exact, None),
+            (MIXED, 4, exact, Some(LossScale::LOG_NORMAL)),
+            (MIXED, 4, exact, Some(rising)),
+        ] {
+            let options = with(|options| {
+                (options.hyper.batch, options.end) = (33, End::Epochs(2));
+                options.hyper.loss_scale = Scaling(scale);
+            });
+            let over = |ranks, shards| over(ranks, (shards, wire), setting, &options, &Keep::default());
+            let alone = over(1, shards).remove(0).unwrap();
+            for ranks in [2, 4] {
+                assert!(
+                    over(ranks, shards).iter().all(|found| found.as_ref() == Ok(&alone)),
+                    "{ranks} ranks, {setting:?}"
+                );
+            }
+            // It learns as without ranks, but for roundings; another number of shards rounds otherwise.
+            let plain = trained(setting, 3, &options);
+            assert!((plain.loss - alone.loss).abs() < 0.02, "{} without ranks, {} with them", plain.loss, alone.loss);
+            assert_eq!(plain.steps, alone.steps);
+            assert!(over(1, 2).remove(0).unwrap().train_loss != alone.train_loss);
+            seen.push((alone.overflows, alone.train_loss));
+        }
+        assert!(seen[1].1 != seen[2].1, "a lossy wire has other bits");
+        assert!(seen[4].0 == Some(0) && seen[5].0 > Some(3), "{seen:?}");
+    }
+
+    #[test]
+    fn a_resumed_run_comes_to_the_same_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = |resume| Keep { folder: folder.path().join("run"), every: Some(7), resume };
+        let newest = || checkpoints::newest(&folder.path().join("run"), None).unwrap().unwrap().0;
+        let whole = trained(MIXED, 3, &options());
+        assert_eq!(kept(MIXED, 3, &options(), &keep(false)).unwrap(), whole, "writing checkpoints changes nothing");
+        assert_eq!((newest(), std::fs::read_dir(folder.path().join("run")).unwrap().count()), (35, 1));
+        // The last five steps are repeated with falling rates; no other checkpoint is due.
+        assert_eq!(kept(MIXED, 3, &options(), &keep(true)).unwrap(), whole);
+        // Continues from the middle of an epoch, where a smaller number of epochs had stopped the run.
+        let steady = |epochs| with(|options| (options.hyper.decay, options.end) = (false, End::Epochs(epochs)));
+        kept(MIXED, 3, &steady(1), &keep(false)).unwrap();
+        assert_eq!(newest(), 14, "of 20 steps, and the later one of the run before is removed");
+        assert_eq!(kept(MIXED, 3, &steady(2), &keep(true)).unwrap(), trained(MIXED, 3, &steady(2)));
+        // Another run's checkpoint, and damaged ones, are refused.
+        let message = |seed, setting| format!("{:#}", kept(setting, seed, &steady(2), &keep(true)).unwrap_err());
+        let other = message(4, MIXED);
+        assert!(other.contains("\"seed\":4") && other.contains("\"seed\":3"), "{other}");
+        assert!(message(3, Setting::FP32).contains("int4"));
+        for file in ["run.json", "dense.safetensors", "group-0.safetensors"] {
+            kept(MIXED, 3, &steady(2), &keep(false)).unwrap();
+            std::fs::write(folder.path().join("run/step-35").join(file), b"{}").unwrap();
+            assert!(message(3, MIXED).contains("step-35"), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_loss_that_is_not_finite_stops_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let wild = with(|options| (options.hyper.dense_lr, options.hyper.lr) = (3e38, 1e3));
+        let message = |keep: &Keep| format!("{:#}", kept(Setting::FP32, 0, &wild, keep).unwrap_err());
+        let none = message(&Keep::default());
+        assert!(none.starts_with("step ") && none.contains(": wanted a finite loss, found "), "{none}");
+        assert!(none.contains("there is no checkpoint") && none.contains("a lower lr"), "{none}");
+        // Good steps first, then steps with a wild learning rate.
+        let keep = Keep { folder: folder.path().into(), every: Some(1), resume: true };
+        kept(Setting::FP32, 0, &with(|options| options.end = End::Epochs(1)), &keep).unwrap();
+        let some = message(&keep);
+        assert!(some.contains("the last good checkpoint is") && some.contains("step-20"), "{some}");
+        assert_eq!(checkpoints::newest(folder.path(), None).unwrap().unwrap().0, 20, "no bad one is written");
+        kept(Setting::FP32, 0, &options(), &keep).unwrap();
+    }
+
+    #[test]
+    fn a_goal_ends_a_run() {
+        let (measure, every, tested, least) = (Measure::Loss, 5, 200, 10);
+        let to = |best, most| {
+            let end = End::Goal { measure, best, every, tested, least, most };
+            trained(Setting::FP32, 1, &with(|options| (options.hyper.decay, options.end) = (false, end)))
+        };
+        let whole = to(f64::NEG_INFINITY, 40);
+        assert_eq!((whole.curve.len(), whole.curve[7]), (8, (40, whole.loss)));
+        // The step that reached the goal is the last, but for the least.
+        assert_eq!(to(whole.curve[2].1, 40).curve, whole.curve[..3]);
+        assert_eq!((to(f64::INFINITY, 40).steps, to(f64::NEG_INFINITY, 15).steps), (10, 15));
+    }
+}

@@ -1,0 +1,314 @@
+//! What differs between the runs of an experiment: the setting of the tables' rows, and the training. An experiment's file, the command line, and
+//! the files of runs and checkpoints spell both alike.
+
+use crate::task::{Hyper, TableSpec};
+use anyhow::{Context as _, bail, ensure};
+use hotrow::simulate::Geometry;
+use hotrow::{Error, GroupConfig, Policy, Precision, Rounding, robe};
+use hotrow_cli::names;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+
+/// Tables of at most this many rows stay in FP32 (Yang 2020, 4.3), since there is little to save.
+pub(crate) const SMALL_TABLE: u32 = 1000;
+
+/// The default number of ways of a set.
+pub(crate) const WAYS: u32 = 32;
+
+/// The default number of values that lie together in a shared array.
+const CHUNK: u32 = 32;
+
+/// A key of an experiment, which is an option of the command line, too: the part that has it, its name, a name for its value, and a help text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    pub(crate) part: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) value: &'static str,
+    pub(crate) help: &'static str,
+}
+
+impl Key {
+    /// The key on the command line.
+    pub(crate) fn word(&self) -> &'static str {
+        if (self.part, self.name) == ("task", "name") { "task" } else { self.name }
+    }
+}
+
+/// Every key. Settings and training take lists, whose product is taken; the first keys vary least.
+pub(crate) fn keys() -> impl Iterator<Item = Key> {
+    let lines = include_str!("../data/keys.csv").lines();
+    lines.filter_map(|line| match line.splitn(4, ',').collect::<Vec<_>>()[..] {
+        [part, name, value, help] => Some(Key { part, name, value, help }),
+        _ => None,
+    })
+}
+
+/// The part of a key that a setup may have.
+fn part(name: &str) -> Option<&'static str> {
+    of_setups().find(|key| key.name == name).map(|key| key.part)
+}
+
+/// The keys of setups.
+fn of_setups() -> impl Iterator<Item = Key> {
+    keys().filter(|key| matches!(key.part, "setting" | "train"))
+}
+
+/// How the rows of a table are kept: by themselves, with a cache or without, or in an array that they share.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct Setting {
+    #[serde(with = "names")]
+    pub(crate) precision: Precision,
+    /// No effect in FP32.
+    #[serde(with = "names")]
+    pub(crate) rounding: Rounding,
+    /// No effect without a cache.
+    #[serde(with = "names")]
+    pub(crate) policy: Policy,
+    /// Rows of the cache in percent of the table's; 0 for no cache.
+    pub(crate) cache_percent: f64,
+    /// Ways of a set of the cache.
+    pub(crate) ways: u32,
+    /// The size of a shared array: the quotient of all values and the weights, whatever the precision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) compression: Option<f64>,
+    /// The size of a shared array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) weights: Option<u32>,
+    /// Values that lie together in a shared array.
+    pub(crate) chunk: u32,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self { rounding: Rounding::Stochastic, policy: Policy::Lfu, ..Self::FP32 }
+    }
+}
+
+impl Setting {
+    /// The baseline of every comparison.
+    pub(crate) const FP32: Self = Self {
+        precision: Precision::Fp32,
+        rounding: Rounding::Nearest,
+        policy: Policy::Lru,
+        cache_percent: 0.0,
+        ways: WAYS,
+        compression: None,
+        weights: None,
+        chunk: CHUNK,
+    };
+
+    /// The setting with fixed values in fields that have no effect, so that settings with equal effects are equal.
+    fn plain(self) -> Self {
+        let Self { precision, mut rounding, policy, cache_percent, ways, chunk, .. } = self;
+        if precision == Precision::Fp32 {
+            rounding = Rounding::Nearest;
+        }
+        match (self.is_shared(), self.has_cache()) {
+            (true, _) => {
+                Self { precision, rounding, compression: self.compression, weights: self.weights, chunk, ..Self::FP32 }
+            }
+            (false, true) => Self { precision, rounding, policy, cache_percent, ways, ..Self::FP32 },
+            (false, false) => Self { precision, rounding, ..Self::FP32 },
+        }
+    }
+
+    pub(crate) const fn has_cache(&self) -> bool {
+        self.cache_percent > 0.0
+    }
+
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.compression.is_some() || self.weights.is_some()
+    }
+
+    /// Whether it takes less memory than FP32 rows. Small tables never do.
+    pub(crate) fn is_smaller(&self) -> bool {
+        self.precision != Precision::Fp32 || self.is_shared()
+    }
+
+    /// What a key lacks to have an effect here, and what there is instead.
+    fn lacks(&self, key: &str) -> Option<(&'static str, &'static str)> {
+        match key {
+            "rounding" if self.precision == Precision::Fp32 => Some(("a precision below fp32", "fp32")),
+            "policy" | "ways" if !self.has_cache() => Some(("a cache-percent above 0", "no cache")),
+            "chunk" if !self.is_shared() => Some(("compression or weights", "neither")),
+            "cache-percent" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
+            _ => None,
+        }
+    }
+
+    /// "int4 stochastic, 10 % lfu", or "robe 1000x, chunks of 8, int8 stochastic".
+    pub(crate) fn label(&self) -> String {
+        let Self { precision, rounding, policy, cache_percent, ways, chunk, .. } = self;
+        let below = *precision != Precision::Fp32;
+        let rows = if below { format!("{precision} {rounding}") } else { precision.to_string() };
+        let size = match (self.compression, self.weights) {
+            (_, Some(weights)) => format!("robe of {weights} weights"),
+            (Some(times), None) => format!("robe {times}x"),
+            (None, None) if !self.has_cache() => return rows,
+            (None, None) => {
+                let ways = match *ways {
+                    WAYS => String::new(),
+                    1 => ", 1 way".to_owned(),
+                    ways => format!(", {ways} ways"),
+                };
+                return format!("{rows}, {cache_percent} % {policy}{ways}");
+            }
+        };
+        let chunk = if *chunk == CHUNK { String::new() } else { format!(", chunks of {chunk}") };
+        if below { format!("{size}{chunk}, {rows}") } else { size + &chunk }
+    }
+
+    /// Applies the setting to a group's configuration. The number of slots does not depend on the number of ways, as in `hotrow simulate`.
+    pub(crate) fn apply(&self, config: &mut GroupConfig) {
+        config.precision = self.precision;
+        config.rounding = self.rounding;
+        config.policy = self.policy;
+        config.ways = self.ways;
+        let rows = config.total_rows();
+        // An error means that there is no cache, or that there are no rows, which `GroupConfig::check` refuses by name.
+        let slots = Geometry::of_percent(rows, self.cache_percent, self.ways).map_or(0, |shape| shape.slots);
+        config.cache_rows = u64::from(slots).min(rows) as u32;
+    }
+
+    /// The array that tables share; `None` if their rows have their own memory.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for an illegal array.
+    pub(crate) fn array(&self, rows: &[u32], dim: u32) -> Result<Option<robe::Config>, Error> {
+        let config = match (self.compression, self.weights) {
+            (None, None) => return Ok(None),
+            (_, Some(weights)) => robe::Config::new(rows, dim, weights, self.chunk),
+            (Some(times), None) => robe::Config::compressed(rows, dim, times, self.chunk)?,
+        };
+        let config = config.with_precision(self.precision).with_rounding(self.rounding);
+        config.check().map(|()| Some(config))
+    }
+
+    /// The setting of single values.
+    fn of(table: &Table) -> anyhow::Result<Self> {
+        let setting: Self = table.clone().try_into()?;
+        let Self { cache_percent: percent, ways, policy, compression, weights, .. } = setting;
+        ensure!((0.0..=100.0).contains(&percent), "cache-percent: wanted a number from 0 to 100, found {percent}");
+        ensure!((1..=1024).contains(&ways), "ways: wanted a whole number from 1 to 1024, found {ways}");
+        let names = names::list(names::ADMITTING);
+        ensure!(names::ADMITTING.contains(&policy), "policy: wanted one of {names}, found {policy}");
+        let both = compression.is_some() && weights.is_some();
+        ensure!(!both, "weights: wanted it or compression, found both; leave one out");
+        Ok(setting)
+    }
+}
+
+/// The setting of all tables and of single ones, and the training: a run is a setup with a seed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Setup {
+    /// The setting of every table without a setting of its own; small tables stay FP32.
+    pub(crate) setting: Setting,
+    /// The settings of single tables.
+    pub(crate) tables: BTreeMap<String, Setting>,
+    pub(crate) hyper: Hyper,
+    /// The values of the training's lists: "batch 64, lr 0.1".
+    #[serde(skip)]
+    pub(crate) varied: String,
+}
+
+impl Setup {
+    /// Every combination of the lists of an entry; `training` has every key of the training, and perhaps lists.
+    pub(crate) fn product(entry: &Table, training: &Table) -> anyhow::Result<Vec<Self>> {
+        let mut all = training.clone();
+        all.extend(entry.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let named = named(all.remove("tables"))?;
+        if let Some(name) = all.keys().find(|name| part(name).is_none()) {
+            bail!("{name}: wanted tables or one of {}", names::list(of_setups().map(|key| key.name)));
+        }
+        let mut tables = vec![(Table::new(), Vec::new())];
+        for Key { name, part, .. } in of_setups() {
+            let values = match all.get(name) {
+                None => continue,
+                Some(Value::Array(values)) => values.as_slice(),
+                Some(value) => std::slice::from_ref(value),
+            };
+            ensure!(!values.is_empty(), "{name}: wanted at least one value, found none");
+            let with = |(table, varied): &(Table, Vec<String>), value: &Value| {
+                let (mut table, mut varied) = (table.clone(), varied.clone());
+                table.insert(name.to_owned(), value.clone());
+                if part == "train" && values.len() > 1 {
+                    varied.push(format!("{name} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+                }
+                (table, varied)
+            };
+            tables = tables.iter().flat_map(|table| values.iter().map(|value| with(table, value))).collect();
+        }
+        let mut setups = Vec::new();
+        for (table, varied) in tables {
+            let (hyper, setting) = table.into_iter().partition::<Table, _>(|(name, _)| part(name) == Some("train"));
+            let hyper: Hyper = hyper.try_into()?;
+            hyper.check()?;
+            setups.push(Self {
+                setting: Setting::of(&setting)?,
+                tables: named.clone(),
+                hyper,
+                varied: varied.join(", "),
+            });
+        }
+        for name in entry.keys() {
+            let lacks: Option<Vec<_>> = setups.iter().map(|setup| setup.setting.lacks(name)).collect();
+            if let Some((wanted, found)) = lacks.and_then(|lacks| lacks.into_iter().next()) {
+                bail!("{name}: wanted {wanted} beside it, found {found}; give that, or leave {name} out");
+            }
+        }
+        setups.iter_mut().for_each(|setup| setup.setting = setup.setting.plain());
+        Ok(setups)
+    }
+
+    /// The settings and what was varied: "int8 stochastic, 5 % lfu; C3 int2 stochastic; batch 64".
+    pub(crate) fn label(&self) -> String {
+        if self.varied.is_empty() { self.settings() } else { format!("{}; {}", self.settings(), self.varied) }
+    }
+
+    /// The settings: "int8 stochastic, 5 % lfu; C3 int2 stochastic".
+    pub(crate) fn settings(&self) -> String {
+        let named = self.tables.iter().map(|(name, setting)| format!("; {name} {}", setting.label()));
+        named.fold(self.setting.label(), |label, named| label + &named)
+    }
+
+    /// Whether a run of it is a run of the other.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        (self.setting, &self.tables, self.hyper) == (other.setting, &other.tables, other.hyper)
+    }
+
+    /// The setting of each of the task's tables.
+    ///
+    /// # Errors
+    /// A named table is not among them, or no table is large enough for a setting below FP32.
+    pub(crate) fn choice(&self, tables: &[TableSpec]) -> anyhow::Result<Vec<Setting>> {
+        let of = |table: &TableSpec| if table.rows <= SMALL_TABLE { Setting::FP32 } else { self.setting };
+        let mut settings: Vec<Setting> = tables.iter().map(of).collect();
+        for (name, setting) in &self.tables {
+            let at = tables.iter().position(|table| table.name == *name).with_context(|| {
+                let names = names::list(tables.iter().map(|table| table.name.as_str()));
+                format!("table {name}: wanted a table of the task, found none of that name; it has {names}")
+            })?;
+            settings[at] = *setting;
+        }
+        ensure!(
+            !self.setting.is_smaller() || settings.iter().any(Setting::is_smaller),
+            "{}: wanted a table of more than {SMALL_TABLE} rows to keep so, found none (smaller ones stay FP32); take larger \
+             tables, or name one",
+            self.label()
+        );
+        Ok(settings)
+    }
+}
+
+/// The settings of single tables, which have no lists.
+fn named(tables: Option<Value>) -> anyhow::Result<BTreeMap<String, Setting>> {
+    let Some(tables) = tables else { return Ok(BTreeMap::new()) };
+    let tables: BTreeMap<String, Table> = tables.try_into().context("tables")?;
+    let of = |(name, table): (String, Table)| {
+        let setting = Setting::of(&table).with_context(|| format!("table {name}"))?;
+        Ok((name, setting.plain()))
+    };
+    tables.into_iter().map(of).collect()
+}

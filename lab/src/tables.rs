@@ -1,0 +1,427 @@
+//! The tables of a model, in as few groups as their settings allow.
+
+use crate::ranks::Ranks;
+use crate::setting::Setting;
+use crate::task::{Bags, Hyper, TableSpec};
+use hotrow::hash::fmix32;
+use hotrow::{
+    Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, RobeGroup,
+    ScalerState, SharedArray, checkpoint,
+    dist::{self, Comm as _, Shard},
+    memory_factor, robe,
+};
+use std::path::Path;
+
+/// The device that computes the embeddings; without one the CPU does.
+pub(crate) type Device = Option<Context>;
+
+/// A group that a run holds, with its checkpoints.
+trait Held: Lookup {
+    /// Writes a checkpoint. `place` is its path without an ending. Over ranks all make this call, and the files of all are whole when it returns.
+    fn save(&mut self, place: &Path) -> Result<(), Error> {
+        checkpoint::save_lookup(self, place.with_extension(FILE))
+    }
+
+    /// Loads a checkpoint that [`save`](Self::save) wrote.
+    fn load(&mut self, place: &Path) -> Result<(), Error> {
+        checkpoint::load_lookup(self, place.with_extension(FILE))
+    }
+}
+
+/// The ending of a checkpoint that is one file.
+const FILE: &str = "safetensors";
+
+impl Held for CpuGroup {}
+impl Held for Group {}
+impl Held for CpuRobeGroup {}
+impl Held for RobeGroup {}
+
+/// A folder with a file for each virtual shard.
+impl<S: Shard> Held for dist::Group<Ranks<'_>, S> {
+    fn save(&mut self, place: &Path) -> Result<(), Error> {
+        dist::Group::save(self, place)
+    }
+
+    fn load(&mut self, place: &Path) -> Result<(), Error> {
+        dist::Group::load(self, place)
+    }
+}
+
+/// An array that every rank has: one file, which rank 0 writes.
+impl<L: SharedArray> Held for dist::Replicated<Ranks<'_>, L> {
+    fn save(&mut self, place: &Path) -> Result<(), Error> {
+        let first = self.rank() == 0;
+        let saved = if first { checkpoint::save_lookup(self, place.with_extension(FILE)) } else { Ok(()) };
+        self.comm().max(0)?;
+        saved
+    }
+}
+
+/// Tables in a group.
+struct Shared<'a> {
+    /// Positions of the tables in the task's list.
+    tables: Vec<usize>,
+    group: Box<dyn Held + 'a>,
+    cached: bool,
+    /// Whether every rank has the whole.
+    replicated: bool,
+    /// Memory against FP32 weights by the formula of Yang 2020.
+    formula: f64,
+}
+
+impl Shared<'_> {
+    /// The gradients of its tables, one after the other.
+    fn joined<T: Copy>(&self, gradients: &[Vec<T>]) -> Vec<T> {
+        self.tables.iter().map(|&table| &gradients[table][..]).collect::<Vec<_>>().concat()
+    }
+}
+
+pub(crate) struct Tables<'a> {
+    shared: Vec<Shared<'a>>,
+    count: usize,
+    ranks: Option<Ranks<'a>>,
+}
+
+impl<'a> Tables<'a> {
+    /// Makes and fills the tables. First values depend on the seed and the table's position in the list only, whatever its group.
+    pub(crate) fn new(
+        specs: &[TableSpec],
+        choice: &[Setting],
+        hyper: &Hyper,
+        seed: u64,
+        device: &Device,
+        ranks: Option<Ranks<'a>>,
+    ) -> anyhow::Result<Self> {
+        let fresh = Fresh { specs, hyper, seed };
+        let shared =
+            members(specs, choice).into_iter().map(|(setting, tables)| fresh.shared(tables, setting, device, ranks));
+        Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len(), ranks })
+    }
+
+    /// Runs a step forward. Returns the outputs of each table, `[bags, dim]`.
+    pub(crate) fn forward(&mut self, bags: &[Bags]) -> Result<Vec<Vec<f32>>, Error> {
+        self.look_up(bags, |group, indices, offsets| group.forward(indices, offsets, None))
+    }
+
+    /// Runs a forward that changes nothing.
+    pub(crate) fn forward_frozen(&mut self, bags: &[Bags]) -> Result<Vec<Vec<f32>>, Error> {
+        self.look_up(bags, |group, indices, offsets| group.forward_frozen(indices, offsets, None))
+    }
+
+    fn look_up(
+        &mut self,
+        bags: &[Bags],
+        forward: impl Fn(&mut dyn Lookup, &[u32], &[u32]) -> Result<Vec<f32>, Error>,
+    ) -> Result<Vec<Vec<f32>>, Error> {
+        let mut outputs = vec![Vec::new(); self.count];
+        for shared in &mut self.shared {
+            let Bags { indices, offsets } = Bags::joined(shared.tables.iter().map(|&table| &bags[table]));
+            let joint = forward(&mut *shared.group, &indices, &offsets)?;
+            let each = joint.len() / shared.tables.len();
+            for (&table, part) in shared.tables.iter().zip(joint.chunks(each.max(1))) {
+                outputs[table] = part.to_vec();
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// Updates the tables with the gradients of the last forward's outputs, table by table.
+    pub(crate) fn backward(&mut self, gradients: &[Vec<f32>]) -> Result<(), Error> {
+        self.shared.iter_mut().try_for_each(|shared| shared.group.backward(&shared.joined(gradients)))
+    }
+
+    /// Updates the tables with the FP16 gradients of a scaled loss. `scaler` knows whether the step overflowed.
+    pub(crate) fn backward_scaled(&mut self, gradients: &[Vec<u16>], scaler: &ScalerState) -> Result<(), Error> {
+        let mut groups = self.shared.iter_mut();
+        groups.try_for_each(|one| one.group.backward_scaled(GradSlice::F16(&one.joined(gradients)), scaler))
+    }
+
+    /// Sets the learning rate from the next backward on.
+    pub(crate) fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.shared.iter_mut().try_for_each(|shared| shared.group.set_learning_rate(lr))
+    }
+
+    /// Writes checkpoints of the groups, in a fixed order, to a folder.
+    pub(crate) fn save(&mut self, folder: &Path) -> Result<(), Error> {
+        self.of_groups(folder, |group, place| group.save(place))
+    }
+
+    /// Loads what [`save`](Self::save) wrote.
+    pub(crate) fn load(&mut self, folder: &Path) -> Result<(), Error> {
+        self.of_groups(folder, |group, place| group.load(place))
+    }
+
+    fn of_groups(
+        &mut self,
+        folder: &Path,
+        call: impl Fn(&mut dyn Held, &Path) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut groups = self.shared.iter_mut().enumerate();
+        groups.try_for_each(|(at, shared)| call(&mut *shared.group, &folder.join(format!("group-{at}"))))
+    }
+
+    /// The counters of all tables, and the hit rate of those with a cache; `None` without any.
+    pub(crate) fn counters(&mut self) -> Result<(Counters, Option<f64>), Error> {
+        let (mut all, mut cached) = (Vec::new(), Vec::new());
+        for shared in &mut self.shared {
+            let own = shared.group.counters()?;
+            cached.extend(own.iter().copied().filter(|_| shared.cached));
+            all.extend(own);
+        }
+        let hit_rate = (!cached.is_empty()).then(|| cached.into_iter().sum::<Counters>().hit_rate());
+        Ok((all.into_iter().sum(), hit_rate))
+    }
+
+    /// The memory that stays between steps, on all ranks together: against FP32 weights by the formula of Yang 2020, all bytes against them, and
+    /// all bytes. An array that every rank has counts once, so that the figures do not depend on their number.
+    pub(crate) fn memory(&self) -> Result<(f64, f64, u64), Error> {
+        let first = self.ranks.is_none_or(|ranks| ranks.rank() == 0);
+        let own = self.shared.iter().map(|shared| (shared.group.memory(), first || !shared.replicated));
+        let own: Vec<u64> = own
+            .flat_map(|(memory, counts)| {
+                [memory.rows * u64::from(memory.dim) * 4, memory.kept()].map(|bytes| if counts { bytes } else { 0 })
+            })
+            .collect();
+        let all = self.ranks.map_or_else(|| Ok(own.clone()), |ranks| ranks.total(&own))?;
+        let (mut plain, mut formula, mut kept) = (0.0, 0.0, 0.0);
+        for (shared, bytes) in self.shared.iter().zip(all.chunks(2)) {
+            plain += bytes[0] as f64;
+            formula += shared.formula * bytes[0] as f64;
+            kept += bytes[1] as f64;
+        }
+        Ok((formula / plain, kept / plain, kept as u64))
+    }
+}
+
+/// The tables of each group with their setting. Tables with equal settings share a group if they can.
+fn members(specs: &[TableSpec], choice: &[Setting]) -> Vec<(Setting, Vec<usize>)> {
+    let mut members: Vec<(Setting, Vec<usize>)> = Vec::new();
+    for (at, (spec, &setting)) in specs.iter().zip(choice).enumerate() {
+        let like = |&(other, ref tables): &(Setting, Vec<usize>)| {
+            let first = &specs[tables[0]];
+            other == setting && (first.stream, first.dim, first.pooling) == (spec.stream, spec.dim, spec.pooling)
+        };
+        match members.iter().position(like) {
+            Some(group) => members[group].1.push(at),
+            None => members.push((setting, vec![at])),
+        }
+    }
+    members
+}
+
+/// Checks the arrays that tables share, before anything is trained.
+///
+/// # Errors
+/// The error of the first illegal array.
+pub(crate) fn check(specs: &[TableSpec], choice: &[Setting], hyper: &Hyper) -> Result<(), Error> {
+    let fresh = Fresh { specs, hyper, seed: 0 };
+    members(specs, choice).iter().try_for_each(|(setting, tables)| fresh.array(tables, *setting).map(|_| ()))
+}
+
+/// Makes tables before their first step.
+#[derive(Clone, Copy)]
+struct Fresh<'a> {
+    specs: &'a [TableSpec],
+    hyper: &'a Hyper,
+    seed: u64,
+}
+
+impl Fresh<'_> {
+    fn rows_of(&self, tables: &[usize]) -> Vec<u32> {
+        tables.iter().map(|&table| self.specs[table].rows).collect()
+    }
+
+    /// A group of `tables` with one setting.
+    fn shared<'r>(
+        &self,
+        tables: Vec<usize>,
+        setting: Setting,
+        device: &Device,
+        ranks: Option<Ranks<'r>>,
+    ) -> anyhow::Result<Shared<'r>> {
+        let Some(config) = self.array(&tables, setting)? else { return self.rows(tables, setting, device, ranks) };
+        let group = match device {
+            None => replicated(CpuRobeGroup::new(config)?, ranks)?,
+            Some(context) => replicated(RobeGroup::new(context, config)?, ranks)?,
+        };
+        let formula = group.memory().formula;
+        Ok(Shared { tables, group, cached: false, replicated: ranks.is_some(), formula })
+    }
+
+    /// The array that `tables` share, if they do. Its first values are those of the largest table, as in the authors' DLRM.
+    fn array(&self, tables: &[usize], setting: Setting) -> Result<Option<robe::Config>, Error> {
+        let first = &self.specs[tables[0]];
+        let largest = tables.iter().map(|&table| &self.specs[table]).max_by_key(|spec| spec.rows).unwrap_or(first);
+        let Some(config) = setting.array(&self.rows_of(tables), first.dim)? else { return Ok(None) };
+        let config = config
+            .with_pooling(first.pooling)
+            .with_optimizer(Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer))
+            .with_state(self.hyper.state_of(setting.precision))
+            .with_init(largest.init)
+            .with_seed(table_seed(self.seed, tables[0]));
+        config.check().map(|()| Some(config))
+    }
+
+    /// A group whose rows have their own memory.
+    fn rows<'r>(
+        &self,
+        tables: Vec<usize>,
+        setting: Setting,
+        device: &Device,
+        ranks: Option<Ranks<'r>>,
+    ) -> anyhow::Result<Shared<'r>> {
+        let (rows, first) = (self.rows_of(&tables), &self.specs[tables[0]]);
+        let mut config = GroupConfig::new(&rows, first.dim);
+        config.pooling = first.pooling;
+        config.optimizer = Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer);
+        config.seed = table_seed(self.seed, tables[0]);
+        config.state = self.hyper.state_of(setting.precision);
+        setting.apply(&mut config);
+        // First values depend on the table's own seed and rows, not on its place in the group.
+        let bases: Vec<u32> = rows.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
+        let inits: Vec<_> = tables.iter().map(|&at| (self.specs[at].init, table_seed(self.seed, at))).collect();
+        // A shard's rows are those of the whole group, dealt out.
+        let first_values = move |config: &GroupConfig, first_row: u32, dim: usize, out: &mut [f32]| {
+            for (row, weights) in (first_row..).zip(out.chunks_exact_mut(dim)) {
+                let row = config.whole_row(row);
+                let at = bases.partition_point(|&base| base <= row) - 1;
+                let (init, seed) = inits[at];
+                init.row(seed, row - bases[at], weights);
+            }
+            Ok(())
+        };
+        let share = f64::from(config.cache_rows) / config.total_rows() as f64;
+        let formula = memory_factor(config.dim, config.precision, share, config.policy);
+        let cached = config.cache_rows > 0;
+        let group: Box<dyn Held + 'r> = match device {
+            None => placed(config, ranks, move |config| {
+                let of = config.clone();
+                CpuGroup::filled(config, &|row: u32, dim: usize, out: &mut [f32]| first_values(&of, row, dim, out))
+            })?,
+            Some(context) => {
+                let context = context.clone();
+                placed(config, ranks, move |config| {
+                    let of = config.clone();
+                    let source = |row: u32, dim: usize, out: &mut [f32]| first_values(&of, row, dim, out);
+                    Group::filled(&context, config, &source)
+                })?
+            }
+        };
+        Ok(Shared { tables, group, cached, replicated: false, formula })
+    }
+}
+
+/// Makes a group, whole or as this rank's part of it.
+fn placed<'r, S: Shard + Held + 'static>(
+    config: GroupConfig,
+    ranks: Option<Ranks<'r>>,
+    mut make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
+) -> Result<Box<dyn Held + 'r>, Error> {
+    Ok(match ranks {
+        Some(ranks) => Box::new(dist::Group::new(ranks, config, ranks.shards, make)?.with_wire(ranks.wire)?),
+        None => Box::new(make(config)?),
+    })
+}
+
+/// An array, of which every rank has the whole if there are several.
+fn replicated<'r, L: SharedArray + Held + 'static>(
+    array: L,
+    ranks: Option<Ranks<'r>>,
+) -> Result<Box<dyn Held + 'r>, Error> {
+    Ok(match ranks {
+        Some(ranks) => Box::new(dist::Replicated::new(ranks, array)?),
+        None => Box::new(array),
+    })
+}
+
+/// A seed for each table, so that tables have different random bits.
+fn table_seed(seed: u64, table: usize) -> u32 {
+    fmix32((seed ^ (seed >> 32)) as u32).wrapping_add(fmix32(table as u32 + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotrow::{Init, OptimizerKind, Policy, Pooling};
+
+    fn specs() -> Vec<TableSpec> {
+        let table = |name: &str, rows, low| TableSpec {
+            name: name.into(),
+            rows,
+            dim: 4,
+            pooling: Pooling::Sum,
+            init: Init::Uniform { low, high: 0.5 },
+            stream: 0,
+        };
+        vec![table("a", 70, -0.5), table("b", 50, 0.0), table("c", 90, 0.25)]
+    }
+
+    fn bags() -> Vec<Bags> {
+        let of = |rows: &[&[u32]]| {
+            let mut bags = Bags::new();
+            rows.iter().for_each(|bag| bags.push(bag.iter().copied()));
+            bags
+        };
+        vec![of(&[&[1, 69], &[]]), of(&[&[49], &[0, 0, 7]]), of(&[&[5, 6], &[89]])]
+    }
+
+    fn hyper(optimizer: OptimizerKind) -> Hyper {
+        Hyper { optimizer, ..Hyper::adagrad(1, 0.1) }
+    }
+
+    fn tables(settings: [Setting; 3], seed: u64) -> Tables<'static> {
+        Tables::new(&specs(), &settings, &hyper(OptimizerKind::AdaGrad), seed, &None, None).unwrap()
+    }
+
+    /// FP32 with a cache of all rows: another group with the same results.
+    const CACHED: Setting = Setting { policy: Policy::Lru, cache_percent: 100.0, ..Setting::FP32 };
+
+    /// Outputs before and after an update.
+    fn trained(mut tables: Tables<'_>) -> [Vec<Vec<f32>>; 2] {
+        let before = tables.forward(&bags()).unwrap();
+        assert_eq!(before.iter().map(Vec::len).collect::<Vec<_>>(), [8, 8, 8], "two bags of dim 4 in each");
+        let gradients: Vec<Vec<f32>> =
+            (0..3).map(|table| (0..8).map(|i| (i + 8 * table) as f32 / 16.0).collect()).collect();
+        tables.backward(&gradients).unwrap();
+        [before, tables.forward_frozen(&bags()).unwrap()]
+    }
+
+    #[test]
+    fn which_tables_share_a_group_changes_no_number() {
+        let plain = Setting::FP32;
+        let joint = tables([plain; 3], 7);
+        let apart = tables([plain, CACHED, plain], 7);
+        assert_eq!((joint.shared.len(), apart.shared.len()), (1, 2));
+        let joint = trained(joint);
+        assert_eq!(joint, trained(apart));
+        assert_ne!(joint[0], joint[1]);
+        assert_ne!(joint, trained(tables([plain; 3], 8)));
+        // First values of each table lie within its own bounds.
+        assert!(joint[0][1][4..].iter().all(|&x| (0.0..1.5).contains(&x)), "{:?}", joint[0][1]);
+        assert!(joint[0][2][4..].iter().all(|&x| (0.25..0.5).contains(&x)));
+    }
+
+    const ROBE: Setting = Setting { compression: Some(4.0), chunk: 3, ..Setting::FP32 };
+
+    #[test]
+    fn tables_of_one_array_are_those_of_one_group() {
+        let mut joint = tables([ROBE; 3], 7);
+        assert_eq!((joint.shared.len(), joint.counters().unwrap().1), (1, None));
+        // The same group made by hand: rows numbered on, bags one table after the other.
+        let fresh = Fresh { specs: &specs(), hyper: &hyper(OptimizerKind::AdaGrad), seed: 7 };
+        let config = fresh.array(&[0, 1, 2], ROBE).unwrap().unwrap();
+        assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
+        let mut group = CpuRobeGroup::new(config).unwrap();
+        let Bags { indices, offsets } = Bags::joined(bags().iter());
+        let wanted = group.forward(&indices, &offsets, None).unwrap();
+        assert_eq!(joint.forward(&bags()).unwrap().concat(), wanted);
+        let gradients: Vec<f32> = (0..24).map(|i| i as f32 / 16.0).collect();
+        group.backward(&gradients).unwrap();
+        joint.backward(&gradients.chunks(8).map(<[f32]>::to_vec).collect::<Vec<_>>()).unwrap();
+        let after = joint.forward_frozen(&bags()).unwrap();
+        assert_eq!(after.concat(), group.forward_frozen(&indices, &offsets, None).unwrap());
+        assert_ne!(after.concat(), wanted);
+        let (counters, _) = joint.counters().unwrap();
+        assert_eq!((counters.accesses, counters.bus_bytes()), (9, 2 * 9 * 4 * 4));
+    }
+}

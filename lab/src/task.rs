@@ -1,0 +1,147 @@
+//! A learning task: samples, the tables that they look up, and the model above.
+
+use crate::scaling::Scaling;
+use anyhow::ensure;
+use candle_core::{Tensor, Var};
+use hotrow::{Init, OptimizerKind, Pooling, Precision, StatePrecision};
+use hotrow_cli::names;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+#[derive(Clone, Debug)]
+pub(crate) struct TableSpec {
+    pub(crate) name: String,
+    pub(crate) rows: u32,
+    pub(crate) dim: u32,
+    pub(crate) pooling: Pooling,
+    pub(crate) init: Init,
+    /// The stream. Tables of one stream have the same number of bags in every batch, so they may share a group.
+    pub(crate) stream: usize,
+}
+
+/// The lookups of a batch in one table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Bags {
+    pub(crate) indices: Vec<u32>,
+    /// The start of each bag, and the end of the last one.
+    pub(crate) offsets: Vec<u32>,
+}
+
+impl Bags {
+    pub(crate) fn new() -> Self {
+        Self { indices: Vec::new(), offsets: vec![0] }
+    }
+
+    pub(crate) fn push(&mut self, indices: impl IntoIterator<Item = u32>) {
+        self.indices.extend(indices);
+        self.offsets.push(self.indices.len() as u32);
+    }
+
+    /// The bags of several lists, one list after the other.
+    pub(crate) fn joined<'a>(lists: impl Iterator<Item = &'a Self>) -> Self {
+        let mut joined = Self::new();
+        for one in lists {
+            let base = joined.indices.len() as u32;
+            joined.offsets.extend(one.offsets[1..].iter().map(|&offset| base + offset));
+            joined.indices.extend(&one.indices);
+        }
+        joined
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Batch {
+    pub(crate) bags: Vec<Bags>,
+    /// Numbers beside the ids, `[samples, dense features]`.
+    pub(crate) dense: Vec<f32>,
+    /// The class of each sample; for a binary target 0 or 1 for each logit.
+    pub(crate) labels: Vec<u32>,
+    pub(crate) samples: usize,
+}
+
+/// The meaning of the logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Logits `[samples, classes]`, one of which is right.
+    Classes(usize),
+    /// Logits `[samples, n]`, each right or wrong by itself. The loss of a sample is the sum over its logits.
+    Binary,
+}
+
+/// The options of a training, apart from data, end and device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Hyper {
+    /// The optimiser of the tables.
+    #[serde(with = "names")]
+    pub(crate) optimizer: OptimizerKind,
+    /// The type of the optimiser's state in tables below FP32.
+    #[serde(with = "names")]
+    pub(crate) state: StatePrecision,
+    pub(crate) lr: f32,
+    /// The learning rate of the dense part, which AdaGrad trains.
+    pub(crate) dense_lr: f32,
+    /// Whether both rates fall to 0 in equal steps.
+    pub(crate) decay: bool,
+    pub(crate) loss_scale: Scaling,
+    pub(crate) batch: usize,
+}
+
+impl Hyper {
+    /// AdaGrad with equal rates that do not fall.
+    pub(crate) const fn adagrad(batch: usize, lr: f32) -> Self {
+        let (optimizer, state, loss_scale) = (OptimizerKind::AdaGrad, StatePrecision::Fp16, Scaling(None));
+        Self { optimizer, state, lr, dense_lr: lr, decay: false, loss_scale, batch }
+    }
+
+    /// The type of the optimiser's state beside weights of `precision`; `None` for the usual one. FP32 weights have FP32 states.
+    pub(crate) fn state_of(&self, precision: Precision) -> Option<StatePrecision> {
+        Some(self.state).filter(|&state| state != StatePrecision::Fp16 && precision != Precision::Fp32)
+    }
+
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        for (name, rate) in [("lr", self.lr), ("dense-lr", self.dense_lr)] {
+            ensure!(rate.is_finite() && rate > 0.0, "{name}: wanted a finite number above 0, found {rate}");
+        }
+        let batch = self.batch;
+        ensure!((1..=1 << 20).contains(&batch), "batch: wanted a whole number from 1 to 1048576, found {batch}");
+        Ok(())
+    }
+}
+
+/// The description of a loaded task.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) name: &'static str,
+    /// A description of the data for the user.
+    pub(crate) source: String,
+    pub(crate) tables: Vec<TableSpec>,
+    pub(crate) target: Target,
+    pub(crate) train: usize,
+    pub(crate) test: usize,
+    /// For generated data: the loss of predicting the base rate, and the lowest reachable loss.
+    pub(crate) bounds: Option<[f64; 2]>,
+}
+
+/// The part of a model above its tables.
+pub(crate) trait Dense {
+    /// The logits of a batch in the form of its [`Target`]. `embedded` has `[bags, dim]` for each table, or `[indices, dim]` without pooling.
+    fn logits(&self, embedded: &[Tensor], batch: &Batch) -> candle_core::Result<Tensor>;
+
+    /// The trained weights.
+    fn vars(&self) -> Vec<&Var>;
+}
+
+/// Data, tables and a model.
+pub(crate) trait Task: Send + Sync {
+    fn about(&self) -> &About;
+
+    /// The batch of training samples at these positions. Random draws, such as negative samples, depend on seed, epoch and position only.
+    fn train_batch(&self, samples: &[u32], seed: u64, epoch: u32) -> Batch;
+
+    /// The batch of these test samples, the same in every call.
+    fn test_batch(&self, samples: Range<usize>) -> Batch;
+
+    /// The dense part, with first weights from the seed.
+    fn dense(&self, seed: u64) -> candle_core::Result<Box<dyn Dense>>;
+}

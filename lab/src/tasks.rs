@@ -1,0 +1,111 @@
+//! The tasks by name, and the options that choose a task and its data.
+
+mod bags;
+mod cardinalities;
+mod dlrm;
+mod words;
+
+#[cfg(test)]
+pub(crate) use dlrm::small;
+
+use crate::task::{Hyper, Task};
+use anyhow::{Context as _, ensure};
+use cardinalities::Cardinalities;
+use hotrow_cli::trace::{self, Source, TraceError};
+use serde::{Deserialize, Serialize};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+/// The epochs and the training of a task where an experiment names no others. They were found with FP32.
+pub(crate) const fn defaults(name: TaskName) -> (u32, Hyper) {
+    match name {
+        TaskName::Author => (2, bags::AUTHOR),
+        TaskName::Words => (1, words::HYPER),
+        TaskName::Readmission => (3, bags::READMISSION),
+        TaskName::Dlrm => (1, dlrm::HYPER),
+    }
+}
+
+/// Loads or generates the data of a task.
+pub(crate) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Box<dyn Task>> {
+    Ok(match args.name(source.data) {
+        TaskName::Author => Box::new(bags::author(args, source)?),
+        TaskName::Words => Box::new(words::Words::open(args, source)?),
+        TaskName::Readmission => Box::new(bags::readmission(args, source)?),
+        TaskName::Dlrm => Box::new(dlrm::Dlrm::open(args, source.seed)?),
+    })
+}
+
+/// The tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TaskName {
+    /// Find the author of a paragraph among 8.
+    Author,
+    /// Find the word between its neighbours.
+    Words,
+    /// Predict whether a patient returns to hospital.
+    Readmission,
+    /// Predict clicks: Criteo's file, or generated ones.
+    Dlrm,
+}
+
+/// The task and its data.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TaskArgs {
+    name: Option<TaskName>,
+    /// Author: learn from sentences instead of paragraphs.
+    pub(crate) sentences: bool,
+    /// Dlrm: Criteo's click log.
+    pub(crate) criteo: Option<PathBuf>,
+    /// Dlrm: the rows of the tables.
+    pub(crate) cardinalities: Option<Cardinalities>,
+    dim: Option<NonZero<u32>>,
+    limit: Option<NonZero<u32>>,
+}
+
+impl TaskArgs {
+    /// The task, as named, or by the available data.
+    pub(crate) fn name(&self, data: Option<&Path>) -> TaskName {
+        let of_clicks = self.criteo.is_some() || self.cardinalities.is_some();
+        let by_data = if data.is_some() && !of_clicks { TaskName::Author } else { TaskName::Dlrm };
+        self.name.unwrap_or(by_data)
+    }
+
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.limit.map(|limit| limit.get() as usize)
+    }
+
+    fn dim(&self) -> Option<u32> {
+        self.dim.map(NonZero::get)
+    }
+
+    /// Refuses a key that has no effect for the task.
+    pub(crate) fn check(&self, data: Option<&Path>) -> anyhow::Result<()> {
+        let task = self.name(data);
+        for (key, given, wanted) in [
+            ("sentences", self.sentences, TaskName::Author),
+            ("criteo", self.criteo.is_some(), TaskName::Dlrm),
+            ("cardinalities", self.cardinalities.is_some(), TaskName::Dlrm),
+        ] {
+            ensure!(!given || task == wanted, "{key}: wanted task {wanted:?}, found {task:?}");
+        }
+        Ok(())
+    }
+}
+
+/// The data folder, for a task that needs one.
+fn folder<'a>(source: &Source<'a>, task: &str) -> anyhow::Result<&'a Path> {
+    source.data.with_context(|| {
+        format!(
+            "task {task}: wanted the data folder, found none; give --data DIR or set HOTROW_DATA, or take task dlrm, which \
+             generates its data"
+        )
+    })
+}
+
+/// The labels of a data set's bags, each below `classes`.
+fn labels(folder: &Path, name: &str, bags: usize, classes: u8) -> Result<Vec<u8>, TraceError> {
+    trace::read_labels(&trace::companion(folder, &format!("{name}.labels.u8"))?, bags, classes)
+}
