@@ -34,7 +34,8 @@ fn shares_are_those_of_the_data_folder() {
         assert_eq!((ranked.accesses(), ranked.used().len()), (accesses, distinct), "{name}");
         let off = |percent: usize, wanted: f64| 100.0 * ranked.share_of((distinct * percent).div_ceil(100)) - wanted;
         for (percent, wanted) in [1, 5, 10].into_iter().zip(top) {
-            assert!(off(percent, wanted).abs() < 0.0501 && off(3 * percent, wanted).abs() > 0.0501, "{name} {percent}");
+            // Twice as many rows have another share, also where the curve is flat.
+            assert!(off(percent, wanted).abs() < 0.0501 && off(2 * percent, wanted).abs() > 0.0501, "{name} {percent}");
         }
     }
 }
