@@ -6,10 +6,7 @@ use hotrow::{
     CpuGroup, CpuPath, CpuScaler, Embedding, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange,
     Part, Policy, Pooling, Precision, Snapshot,
 };
-use hotrow_harness::{
-    lockstep::{Batch, random_batch, random_config, random_frequencies, random_pins},
-    seed_for,
-};
+use hotrow_harness::lockstep::{Batch, random_batch, random_config, random_frequencies, random_pins};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -306,7 +303,7 @@ fn a_path_may_change_between_a_forward_and_its_backward() {
         .with_policy(Policy::Lfu)
         .with_optimizer(Optimizer::row_wise_adagrad(0.1));
     let pools = [1, 5].map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
-    let mut source = Pcg64::seed_from_u64(seed_for("a path changes"));
+    let mut source = Pcg64::seed_from_u64(hotrow_harness::seed_for("a path changes"));
     let mut changing = CpuGroup::new(config.clone()).unwrap();
     let mut mirrors = CpuGroup::new(config.clone()).unwrap().with_path(CpuPath::Mirrors);
     for step in 0..24 {
@@ -353,7 +350,7 @@ fn a_step_number_set_back_harms_no_other_row() {
     let config =
         GroupConfig::new(&[4000], 8).with_policy(Policy::Lfu).with_cache_rows(64).with_precision(Precision::Fp16);
     let mut paths = Paths::new(&config);
-    let mut source = Pcg64::seed_from_u64(seed_for("a step number set back"));
+    let mut source = Pcg64::seed_from_u64(hotrow_harness::seed_for("a step number set back"));
     for round in 0..12 {
         for _ in 0..4 {
             let batch = random_batch(&config, &mut source);

@@ -271,7 +271,7 @@ fn every_precision_and_dim() {
     with_gpu(|context| {
         let optimizers = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::row_wise_adagrad(0.05)];
         let dims = [1, 3, 4, 6, 8, 20];
-        for (i, j) in sample(6, (0..5).flat_map(|i| (0..6).map(move |j| (i, j)))) {
+        for (i, j) in sample(8, (0..5).flat_map(|i| (0..6).map(move |j| (i, j)))) {
             let config = config(PRECISIONS[i], dims[j]).with_optimizer(optimizers[(i + j) % 3]);
             reads_rows(context, config, &format!("{:?}, dim {}", PRECISIONS[i], dims[j]));
         }
@@ -304,7 +304,7 @@ fn every_placement_windows_and_shards() {
             }
             cases.push(("staged", staged));
         }
-        for (what, config) in sample(8, cases) {
+        for (what, config) in sample(12, cases) {
             reads_rows(context, config.clone(), &format!("{what}, {config:?}"));
         }
     });

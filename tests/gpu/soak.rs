@@ -12,11 +12,10 @@ use hotrow_harness::{
 #[test]
 fn steps_agree_and_nothing_grows() {
     with_gpu(|context| {
-        let number = |name: &str| -> Option<u64> {
-            let text = std::env::var(name).ok()?;
-            Some(text.parse().unwrap_or_else(|_| panic!("{name}: wanted a number of steps, found {text:?}")))
+        let number = |text: String| {
+            text.parse().unwrap_or_else(|_| panic!("HOTROW_SOAK_STEPS: wanted a number of steps, found {text:?}"))
         };
-        let steps: u64 = number("HOTROW_SOAK_STEPS").unwrap_or(200);
+        let steps: u64 = std::env::var("HOTROW_SOAK_STEPS").map_or(200, number);
         let heap = || crate::HEAP.allocated() as u64;
         let mut out = std::env::var_os("HOTROW_SOAK_OUT").map(|path| std::fs::File::create(path).unwrap());
         if let Some(out) = &mut out {
