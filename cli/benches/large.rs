@@ -13,7 +13,7 @@ use std::fs;
 use clap::Parser;
 use hotrow::{
     Context, FileStore, Group, GroupConfig, Layout, Optimizer, Placement, Precision, RamStore, SharedStore, adapter,
-    store,
+    prelude::*, store,
 };
 use hotrow_cli::lab::timed;
 use hotrow_cli::report::run::{Machine, Run};

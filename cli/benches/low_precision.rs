@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use hotrow::{
     Context, CpuGroup, Group, GroupConfig, Init, Layout, Optimizer, Precision, RandomBits, Rounding, adapter,
+    prelude::*,
 };
 use hotrow_cli::lab::{Inputs, Lab, Rounds};
 use hotrow_cli::report::run::{Machine, Run};

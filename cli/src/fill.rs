@@ -3,7 +3,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Group, codec, internals};
+use hotrow::{Group, codec, internals, prelude::*};
 use std::collections::BTreeMap;
 
 use crate::lab::Lab;

@@ -1,8 +1,8 @@
 //! Runners that take the steps of the sweep: on the CPU, on a device, and on a device with a staged table.
 
 use crate::lab::{Inputs, Lab, timed};
-use hotrow::Resolution;
 use hotrow::{Counters, CpuGroup, Group, GroupConfig};
+use hotrow::{Resolution, prelude::*};
 
 /// Takes training steps and times forward and backward in seconds.
 pub(super) trait Runner {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hotrow::internals::Pieces as _;
-use hotrow::{Context, CpuGroup, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision, codec};
+use hotrow::{Context, CpuGroup, Group, GroupConfig, Init, Layout, Optimizer, Placement, Precision, codec, prelude::*};
 use hotrow_cli::fill::{REACH, check, fault, fill};
 use hotrow_cli::lab::{Lab, Rounds};
 use hotrow_harness::device::{skipped, with_gpu};

@@ -1,7 +1,7 @@
 //! Steps of a shared array: on the CPU by the wall clock, on a GPU by its timestamps.
 
 use hotrow::robe::Config;
-use hotrow::{CpuRobeGroup, Error, RobeGroup, wgpu};
+use hotrow::{CpuRobeGroup, Error, RobeGroup, prelude::*, wgpu};
 use std::hint::black_box;
 use std::time::Duration;
 
