@@ -6,11 +6,9 @@
 
 mod support;
 
-use std::time::Duration;
-
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Batch, Context, Group, GroupConfig, Init, Optimizer, Precision, Timeline, adapter,
+    Batch, Group, GroupConfig, Init, Optimizer, Precision, Timeline, adapter,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::SeedableRng as _;
@@ -62,62 +60,35 @@ fn on_gpu(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("step/gpu");
     // Flat sampling: a software driver takes some 100 ms a step, and samples of growing length would take minutes.
     group.throughput(Throughput::Elements(u64::from(BAGS * POOLED))).sample_size(10).sampling_mode(SamplingMode::Flat);
+    let storage = |words: &[u32]| {
+        context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
+            label: Some("step"),
+            contents: bytemuck::cast_slice(words),
+            usage: wgpu::BufferUsages::STORAGE,
+        })
+    };
+    let n = (BAGS * DIM) as usize;
     for precision in PRECISIONS {
         group.bench_function(format!("{precision:?}").to_lowercase(), |bencher| {
-            let mut steps = Steps::new(&context, precision);
-            bencher.iter_custom(|n| (0..n).map(|_| steps.next()).sum());
+            // Everything is uploaded beforehand.
+            let [offsets, outputs, grads] =
+                [offsets(), vec![0; n], vec![1e-3f32.to_bits(); n]].map(|words| storage(&words));
+            let batches: Vec<_> = batches().iter().map(|batch| storage(batch)).collect();
+            let (mut table, timeline) = (Group::new(&context, config(precision)).unwrap(), Timeline::new(&context));
+            let mut next = batches.iter().cycle();
+            let mut step = || {
+                let indices = next.next().unwrap();
+                let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+                let record = |encoder: &mut wgpu::CommandEncoder| {
+                    table.record_forward(encoder, &batch, outputs.slice(..)).unwrap();
+                    table.record_backward(encoder, grads.slice(..)).unwrap();
+                };
+                support::timed(&context, &timeline, |_| {}, record)
+            };
+            bencher.iter_custom(|n| (0..n).map(|_| step()).sum());
         });
     }
     group.finish();
-}
-
-/// Steps on the device. All their data is uploaded beforehand.
-struct Steps {
-    context: Context,
-    group: Group,
-    batches: Vec<wgpu::Buffer>,
-    offsets: wgpu::Buffer,
-    outputs: wgpu::Buffer,
-    grads: wgpu::Buffer,
-    done: usize,
-    timeline: Timeline,
-}
-
-impl Steps {
-    fn new(context: &Context, precision: Precision) -> Self {
-        let device = context.device();
-        let storage = |words: &[u32]| {
-            device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
-                label: Some("step"),
-                contents: bytemuck::cast_slice(words),
-                usage: wgpu::BufferUsages::STORAGE,
-            })
-        };
-        let n = (BAGS * DIM) as usize;
-        Self {
-            group: Group::new(context, config(precision)).unwrap(),
-            batches: batches().iter().map(|batch| storage(batch)).collect(),
-            offsets: storage(&offsets()),
-            outputs: storage(&vec![0; n]),
-            grads: storage(&vec![1e-3f32.to_bits(); n]),
-            done: 0,
-            timeline: Timeline::new(context),
-            context: context.clone(),
-        }
-    }
-
-    /// Submits one step and waits for it. Returns its time.
-    fn next(&mut self) -> Duration {
-        let indices = &self.batches[self.done % BATCHES];
-        self.done += 1;
-        let batch = Batch { indices: Some(indices.slice(..)), offsets: self.offsets.slice(..), weights: None };
-        let (group, outputs, grads) = (&mut self.group, &self.outputs, &self.grads);
-        let record = |encoder: &mut wgpu::CommandEncoder| {
-            group.record_forward(encoder, &batch, outputs.slice(..)).unwrap();
-            group.record_backward(encoder, grads.slice(..)).unwrap();
-        };
-        support::timed(&self.context, &self.timeline, |_| {}, record)
-    }
 }
 
 criterion_group!(benches, on_gpu);

@@ -4,6 +4,7 @@ use hotrow::{
     CpuGrid, CpuGroup, CpuRobeGroup, Error, Init, Lookup, Optimizer, Precision,
     grid::{Bags, Config, Outside},
 };
+use hotrow_harness::seed_for;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 /// The rows and weights of a point on a level, by the definitions: FP64, wide integers, and no table of levels.
@@ -70,7 +71,7 @@ fn configs() -> impl Iterator<Item = Config> {
 
 #[test]
 fn bags_are_those_of_the_definitions() {
-    let mut source = StdRng::seed_from_u64(1);
+    let mut source = StdRng::seed_from_u64(seed_for("bags of a grid"));
     for config in configs() {
         let points = random_points(&mut source, 500 * config.dims);
         let grid = CpuGrid::new(config.clone()).unwrap();
@@ -145,7 +146,7 @@ fn loss(table: &mut dyn Lookup, grid: &CpuGrid, points: &[f32], grads: &[f32]) -
 
 #[test]
 fn gradients_of_coordinates_are_the_differences() {
-    let mut source = StdRng::seed_from_u64(2);
+    let mut source = StdRng::seed_from_u64(seed_for("coordinates of a grid"));
     for (turn, config) in configs().enumerate() {
         // Few cells, so that both ends of a difference lie in one cell; no row moves.
         let config = config.with_levels(2).with_coarsest(4).with_features([1, 2, 4, 8][turn % 4]);

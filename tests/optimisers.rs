@@ -67,7 +67,7 @@ fn distance(optimizer: Optimizer, all: bool, dense: bool, decay: f64, cache_rows
     let mut group = CpuGroup::new(config).unwrap();
     let start = group.read_rows(&[0, 1, 2, 3, 4, 5, 6]).unwrap();
     let mut torch = Torch::new(&start, dense, decay);
-    let mut source = StdRng::seed_from_u64(1);
+    let mut source = StdRng::seed_from_u64(hotrow_harness::seed_for("optimisers"));
     for _ in 0..80 {
         let rows: Vec<u32> = (0..7).filter(|_| all || source.random_bool(0.3)).collect();
         if rows.is_empty() {
@@ -197,26 +197,5 @@ fn a_small_update_is_not_lost_on_average() {
         assert!((found_m / m - 1.0).abs() < within, "{rounding:?}: {found_m}, not {m}");
         assert!((found_v / v - 1.0).abs() < within, "{rounding:?}: {found_v}, not {v}");
         assert!((found_v / 0.001 - 1.0).abs() > 0.4, "a moment that stays would show");
-    }
-}
-
-#[test]
-fn a_bound_lets_no_bad_gradient_in() {
-    for optimizer in
-        [Optimizer::adam(0.1), Optimizer::row_wise_adam(0.1), Optimizer::momentum(0.1), Optimizer::sgd(0.1)]
-    {
-        for optimizer in [optimizer.with_clip_value(Some(1.0)), optimizer.with_clip_norm(Some(1.0)), optimizer] {
-            for precision in [Precision::Fp32, Precision::Int4] {
-                let mut records = Records::new(optimizer, (precision, None), Rounding::Nearest, 3);
-                records.step(0.5);
-                let before = records.group.snapshot().unwrap().records;
-                for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-                    records.step(bad);
-                    assert_eq!(records.group.snapshot().unwrap().records, before, "{optimizer:?} {bad}");
-                }
-                records.step(2.0);
-                assert_ne!(records.group.snapshot().unwrap().records, before, "a good gradient moves the row");
-            }
-        }
     }
 }

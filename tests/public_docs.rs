@@ -100,7 +100,7 @@ fn all() -> Vec<Public> {
 #[test]
 fn every_public_type_has_an_example() {
     let types = all();
-    assert!(types.len() > 100, "{} types", types.len());
+    assert!(types.iter().filter(|one| one.shows()).count() > 20, "{} types", types.len());
     let found = without(&types);
     assert!(
         found.is_empty(),

@@ -4,7 +4,10 @@ use hotrow::{
     CpuRobeGroup, Optimizer,
     robe::{Backward, Config},
 };
-use hotrow_harness::{arrays, shared::config};
+use hotrow_harness::{
+    arrays,
+    shared::{config, seeds},
+};
 
 fn new(config: &Config) -> CpuRobeGroup {
     CpuRobeGroup::new(config.clone()).unwrap()
@@ -17,7 +20,7 @@ fn atomic(config: Config) -> Config {
 #[test]
 fn steps_are_the_model_s_and_the_same_bits_twice() {
     let mut seen = 0;
-    for seed in 0..60 {
+    for seed in seeds("atomic steps", 60) {
         let config = atomic(config(seed));
         seen += arrays::steps_are_the_models(&new, seed, &config);
         // Fractions, whose sums depend on their order.
@@ -30,7 +33,8 @@ fn steps_are_the_model_s_and_the_same_bits_twice() {
 /// With any optimiser and any decay, since the sums are equal.
 #[test]
 fn exact_sums_are_the_sorted_ones() {
-    let skipped: u64 = (0..40).map(|seed| arrays::exact_sums_are_the_sorted_ones(&new, seed, &config(seed))).sum();
+    let exact = |seed| arrays::exact_sums_are_the_sorted_ones(&new, seed, &config(seed));
+    let skipped: u64 = seeds("exact sums", 40).map(exact).sum();
     assert!(skipped > 0);
 }
 

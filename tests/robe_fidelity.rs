@@ -84,7 +84,7 @@ fn configs() -> impl Strategy<Value = Config> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(hotrow_harness::seed::proptest("fidelity", 200))]
 
     #[test]
     fn a_fit_is_the_least_squares_solution(config in configs(), seed: u64) {
@@ -289,7 +289,7 @@ fn quantiles_are_of_rows() {
 fn the_size_found_does_and_the_next_does_not() {
     let config = Config::new(&[24], 4, 0, 2);
     let mut found_some = 0;
-    for seed in 0..6 {
+    for seed in hotrow_harness::seeds("sizes of arrays", 6) {
         let table = random_table(&config, seed);
         let rows: Vec<u32> = (0..24).step_by(2).collect();
         for (eps, relative, quantile) in [

@@ -1,5 +1,5 @@
-//! The gradient by shared weights. Backward moves the weights by it bit for bit, it equals the gradient of the FP64 model, and it is the
-//! transpose of forward.
+//! The gradient by shared weights. Backward moves the weights by it bit for bit, and it equals the gradient of the FP64 model, which is the transpose of
+//! the model's forward.
 
 use hotrow::{
     CpuRobeGroup, Error, GradSlice, Optimizer, Pooling,
@@ -9,7 +9,7 @@ use hotrow::{
 use hotrow_harness::{
     arrays::{self, step},
     gradient::{dense, descended, is_model},
-    shared::{WAYS, bags, config, random_grads, weights},
+    shared::{WAYS, bags, config, random_grads, seeds, weights},
 };
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn new(config: &Config) -> CpuRobeGroup {
 #[test]
 fn backward_is_a_step_of_sgd_by_it() {
     let mut moved = 0;
-    for seed in 0..40 {
+    for seed in seeds("steps by gradients", 40) {
         for backward in WAYS {
             let mut config = config(seed).with_backward(backward).with_optimizer(Optimizer::sgd(0.1));
             // A sparse gradient lists exactly the weights that decay.
@@ -46,7 +46,8 @@ fn backward_is_a_step_of_sgd_by_it() {
 
 #[test]
 fn dense_and_sparse_are_the_model_s() {
-    (0..60).for_each(|seed| arrays::dense_and_sparse_gradients_are_the_models(&new, seed, &config(seed)));
+    seeds("gradients", 60)
+        .for_each(|seed| arrays::dense_and_sparse_gradients_are_the_models(&new, seed, &config(seed)));
 }
 
 #[test]
@@ -86,15 +87,8 @@ fn a_wrong_gradient_is_noticed() {
 }
 
 #[test]
-fn it_is_the_adjoint_of_forward() {
-    let gaps: Vec<_> = (0..60).map(|seed| arrays::adjoint_gaps(&new, seed, &config(seed))).collect();
-    assert!(gaps.iter().all(|[gap, _]| *gap < 1e-5), "{gaps:?}");
-    assert!(gaps.iter().filter(|[_, wrong]| *wrong > 1e-3).count() > 30, "the comparison can fail");
-}
-
-#[test]
 fn halves_give_what_their_floats_give() {
-    (0..20).for_each(|seed| arrays::halves_give_what_their_floats_give(&new, seed, &config(seed)));
+    seeds("halves", 20).for_each(|seed| arrays::halves_give_what_their_floats_give(&new, seed, &config(seed)));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use hotrow::internals::{
     layout::HostStruct,
     shader::{Access, Cut},
 };
+use naga::back::spv::Capability;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Expression, Literal, Module, ShaderStage, StorageAccess, TypeInner};
 
@@ -150,10 +151,20 @@ fn to_hlsl(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<String
     Ok(text)
 }
 
-/// Translates for Metal. 2.0 is older than any device that wgpu 30 takes; SIMD-group functions need 2.1.
-fn to_msl(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<String, String> {
+/// What SPIR-V calls the operations of subgroups.
+const SUBGROUP: &[Capability] = &[
+    Capability::GroupNonUniform,
+    Capability::GroupNonUniformVote,
+    Capability::GroupNonUniformArithmetic,
+    Capability::GroupNonUniformBallot,
+    Capability::GroupNonUniformShuffle,
+    Capability::GroupNonUniformShuffleRelative,
+    Capability::GroupNonUniformQuad,
+];
+
+/// Translates for Metal.
+fn to_msl(module: &Module, info: &ModuleInfo, lang_version: (u8, u8)) -> Result<String, String> {
     use naga::back::msl::{Options, PipelineOptions, write_string};
-    let lang_version = if subgroups { (2, 1) } else { (2, 0) };
     let options = Options { lang_version, bounds_check_policies: restrict(), ..Options::default() };
     let pipeline =
         PipelineOptions { entry_point: Some((ShaderStage::Compute, ENTRY.to_owned())), ..PipelineOptions::default() };
@@ -162,27 +173,16 @@ fn to_msl(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<String,
     Ok(text)
 }
 
-/// Translates for Vulkan. SPIR-V 1.0 belongs to Vulkan 1.0; subgroup operations need 1.3.
-fn to_spirv(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<Vec<u32>, String> {
-    use naga::back::spv::{Capability, Options, PipelineOptions, write_vec};
-    let mut capabilities = vec![Capability::Shader];
-    if subgroups {
-        capabilities.extend([
-            Capability::GroupNonUniform,
-            Capability::GroupNonUniformVote,
-            Capability::GroupNonUniformArithmetic,
-            Capability::GroupNonUniformBallot,
-            Capability::GroupNonUniformShuffle,
-            Capability::GroupNonUniformShuffleRelative,
-            Capability::GroupNonUniformQuad,
-        ]);
-    }
-    let options = Options {
-        lang_version: if subgroups { (1, 3) } else { (1, 0) },
-        capabilities: Some(capabilities.into_iter().collect()),
-        bounds_check_policies: restrict(),
-        ..Options::default()
-    };
+/// Translates for Vulkan.
+fn to_spirv(
+    module: &Module,
+    info: &ModuleInfo,
+    lang_version: (u8, u8),
+    more: &[Capability],
+) -> Result<Vec<u32>, String> {
+    use naga::back::spv::{Options, PipelineOptions, write_vec};
+    let capabilities = Some([Capability::Shader].iter().chain(more).copied().collect());
+    let options = Options { lang_version, capabilities, bounds_check_policies: restrict(), ..Options::default() };
     let pipeline = PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: ENTRY.to_owned() };
     write_vec(module, info, &options, Some(&pipeline)).map_err(|error| format!("SPIR-V: {error}"))
 }
@@ -194,10 +194,13 @@ fn restrict() -> naga::proc::BoundsCheckPolicies {
 }
 
 fn check_translations(module: &Module, info: &ModuleInfo, subgroups: bool) -> Result<(), String> {
+    // Metal 2.0 is older than any device that wgpu 30 takes; SIMD-group functions need 2.1. SPIR-V 1.0 belongs to Vulkan 1.0; subgroup operations
+    // need 1.3.
+    let (msl, spirv, more) = if subgroups { ((2, 1), (1, 3), SUBGROUP) } else { ((2, 0), (1, 0), [].as_slice()) };
     let empty = [
         ("HLSL", to_hlsl(module, info, subgroups)?.is_empty()),
-        ("MSL", to_msl(module, info, subgroups)?.is_empty()),
-        ("SPIR-V", to_spirv(module, info, subgroups)?.is_empty()),
+        ("MSL", to_msl(module, info, msl)?.is_empty()),
+        ("SPIR-V", to_spirv(module, info, spirv, more)?.is_empty()),
     ];
     match empty.iter().find(|(_, empty)| *empty) {
         Some((language, _)) => Err(format!("{language}: nothing written")),
@@ -259,27 +262,8 @@ fn check_float_atomics(wgsl: &str) -> Result<(), String> {
     check_entry(&module)?;
     check_buffers(&module, MAX_STORAGE_BUFFERS)?;
     check_workgroup(&module)?;
-    let spirv = {
-        use naga::back::spv::{Capability, Options, PipelineOptions, write_vec};
-        let options = Options {
-            lang_version: (1, 0),
-            capabilities: Some([Capability::Shader, Capability::AtomicFloat32AddEXT].into_iter().collect()),
-            bounds_check_policies: restrict(),
-            ..Options::default()
-        };
-        let pipeline = PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: ENTRY.to_owned() };
-        write_vec(&module, &info, &options, Some(&pipeline)).map_err(|error| format!("SPIR-V: {error}"))?
-    };
-    let msl = {
-        use naga::back::msl::{Options, PipelineOptions, write_string};
-        let options = Options { lang_version: (3, 0), bounds_check_policies: restrict(), ..Options::default() };
-        let entry_point = Some((ShaderStage::Compute, ENTRY.to_owned()));
-        let (text, written) =
-            write_string(&module, &info, &options, &PipelineOptions { entry_point, ..PipelineOptions::default() })
-                .map_err(|error| format!("MSL: {error}"))?;
-        entry_written(&written.entry_point_names).map_err(|error| format!("MSL: {error}"))?;
-        text
-    };
+    let spirv = to_spirv(&module, &info, (1, 0), &[Capability::AtomicFloat32AddEXT])?;
+    let msl = to_msl(&module, &info, (3, 0))?;
     if spirv.is_empty() || msl.is_empty() { Err("nothing written".into()) } else { Ok(()) }
 }
 
@@ -783,7 +767,7 @@ fn wrong_constants_are_rejected() {
 fn untranslatable_shaders_are_rejected() {
     let (module, info) = specialised(VOTE, &[]);
     check_translations(&module, &info, true).unwrap();
-    rejected(to_spirv(&module, &info, false), "GroupNonUniform");
+    rejected(to_spirv(&module, &info, (1, 3), &[]), "GroupNonUniform");
     rejected(to_hlsl(&specialised("fn main() {}", &[]).0, &specialised("fn main() {}", &[]).1, false), "HLSL");
     rejected(entry_written::<String>(&[Err("missing binding".to_owned())]), "missing binding");
     rejected(entry_written::<String>(&[]), "0 entry points");

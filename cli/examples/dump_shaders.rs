@@ -60,9 +60,6 @@ fn main() -> serde_json::Result<()> {
                 "constants": constants,
             })
         })
-        .chain([hotrow_cli::fill::SHADER].into_iter().map(
-            |(name, wgsl)| json!({ "name": name, "variant": "", "wgsl": wgsl, "subgroups": false, "constants": {} }),
-        ))
         .chain(shader::reader_modules().into_iter().map(|(variant, wgsl, text)| {
             let storage = text.bindings().iter().filter(|(access, _)| *access != Access::Uniform).count() + 1;
             json!({

@@ -209,9 +209,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         .with("precision", precision.name())
         .with("file_bytes", std::fs::metadata(out)?.len())
         .with("largest_change", Object::or_null(rounding));
-    if let Some(path) = &options.json {
-        output::write_json(path, &report)?;
-    }
+    options.write_json(&report)?;
     output::print(&report.table("export"))?;
     Ok(())
 }

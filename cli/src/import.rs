@@ -9,7 +9,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::report::object::Object;
 use crate::tensors::{Matrix, Tensors, listed};
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use hotrow::{
     CpuGroup, Error, F32File, GroupConfig, Init, Optimizer, OptimizerKind, Part, Policy, Precision, Rounding, Source,
     checkpoint, prelude::*,
@@ -169,7 +169,7 @@ impl Args {
                     self.tensor.join(",")
                 )));
             }
-            return if format == Format::Npy { self.open_npy() } else { self.open_floats() };
+            return if format == Format::Npy { Ok(self.open_npy()?) } else { self.open_floats() };
         };
         let tensors = Tensors::open(&self.file)?;
         let matrices = self.matrices(&tensors, Dtype::U8)?;
@@ -220,9 +220,9 @@ impl Args {
 
     /// The precision that the file states.
     fn precision_of(&self, text: &str) -> anyhow::Result<Precision> {
-        text.parse().map_err(|_| {
-            let shown = self.file.display();
-            anyhow::anyhow!(
+        let shown = self.file.display();
+        text.parse().ok().with_context(|| {
+            format!(
                 "{shown}: wanted int8, int4 or int2 as the precision that it states, found {text}; correct its metadata"
             )
         })
@@ -231,35 +231,32 @@ impl Args {
     /// Refuses a file that states another dim than its rows have.
     fn check_dim(&self, tensors: &Tensors, dim: u32) -> anyhow::Result<()> {
         match tensors.text("dim") {
-            Some(stated) if stated != dim.to_string() => Err(anyhow::anyhow!(
-                "{}: wanted rows of dim {stated}, as it states, found {dim}; correct its metadata",
-                self.file.display()
-            )),
+            Some(stated) if stated != dim.to_string() => {
+                bail!(
+                    "{}: wanted rows of dim {stated}, as it states, found {dim}; correct its metadata",
+                    self.file.display()
+                )
+            }
             _ => Ok(()),
         }
     }
 
-    fn open_npy(&self) -> Result<Found, Failure> {
+    fn open_npy(&self) -> anyhow::Result<Found> {
         let shown = self.file.display();
         // This call names the faults of the file.
         let source = F32File::npy(&self.file)?;
         let mut file = File::open(&self.file).with_context(|| shown.to_string())?;
         let header = npyz::NpyHeader::from_reader(&mut file).with_context(|| shown.to_string())?;
         let &[rows, dim] = header.shape() else {
-            return Err(anyhow::anyhow!(
-                "{shown}: wanted an array of two axes, rows and dim, found {:?}; reshape it",
-                header.shape()
-            )
-            .into());
+            bail!("{shown}: wanted an array of two axes, rows and dim, found {:?}; reshape it", header.shape());
         };
         let start = std::io::Seek::stream_position(&mut file).with_context(|| shown.to_string())?;
         let length = file.metadata().with_context(|| shown.to_string())?.len();
         let wanted = u128::from(start) + u128::from(rows) * u128::from(dim) * 4;
         if u128::from(length) != wanted {
-            return Err(anyhow::anyhow!(
+            bail!(
                 "{shown}: wanted {wanted} bytes, as its header says, found {length}; the file is cut off or damaged, get it again"
-            )
-            .into());
+            );
         }
         let (rows, dim) = (number(&self.file, "rows", rows, MOST_ROWS)?, number(&self.file, "dim", dim, 1 << 24)?);
         Ok(Found { rows: vec![rows], dim, content: Content::Values(Box::new(source)) })
@@ -396,9 +393,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         .with("cache_rows", config.cache_rows)
         .with("policy", config.policy.name())
         .with("file_bytes", std::fs::metadata(&args.out)?.len());
-    if let Some(path) = &options.json {
-        output::write_json(path, &report)?;
-    }
+    options.write_json(&report)?;
     output::print(&report.table("import"))?;
     Ok(())
 }

@@ -3,7 +3,6 @@
 mod bench;
 mod export;
 pub mod failure;
-pub mod fill;
 mod fused;
 mod import;
 mod info;

@@ -7,6 +7,7 @@ use crate::trace::{self, Source, Trace, TraceError};
 use clap::{Args, ValueEnum};
 use hotrow::dist::{WireForm, WireOptions};
 use hotrow::{Context, Error, adapter};
+use serde::Serialize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -80,6 +81,13 @@ impl Backend {
     }
 }
 
+/// The trace that is taken if none is given. A note says so, with what is done with it, and with the word for its accesses.
+pub fn generated_trace(doing: &str, real: &str) -> String {
+    const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
+    output::note(&format!("no --trace: {doing}, {GENERATED}; name a file, or a trace of --data DIR, for real {real}"));
+    GENERATED.to_owned()
+}
+
 impl Options {
     /// The seed of a group, made from both halves of the option.
     pub const fn group_seed(&self) -> u32 {
@@ -102,6 +110,11 @@ impl Options {
         }
     }
 
+    /// Writes the results to the file of `--json`, if there is one.
+    pub fn write_json(&self, results: &impl Serialize) -> anyhow::Result<()> {
+        self.json.as_deref().map_or(Ok(()), |path| output::write_json(path, results))
+    }
+
     /// The data folder, from the option or the environment.
     pub fn data(&self) -> Option<PathBuf> {
         let by_environment = || std::env::var_os("HOTROW_DATA").filter(|folder| !folder.is_empty()).map(PathBuf::from);
@@ -118,8 +131,8 @@ impl Options {
     pub fn trace(&self, text: &str) -> Result<Trace, Failure> {
         let data = self.data();
         trace::load(text, &Source { data: data.as_deref(), seed: self.seed }).map_err(|error| match error {
-            TraceError::Spec { .. } => Failure::Usage(error.to_string()),
-            _ => error.into(),
+            TraceError::Spec(text) => Failure::Usage(text),
+            error => error.into(),
         })
     }
 }

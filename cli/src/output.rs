@@ -194,25 +194,9 @@ pub fn table<H: Into<comfy_table::Row>>(header: H, words: usize) -> Table {
 
 /// Writes `value` to a file as indented JSON.
 pub fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
-    let write = || -> anyhow::Result<()> {
-        let mut file = BufWriter::new(File::create(path)?);
-        serde_json::to_writer_pretty(&mut file, value)?;
-        file.write_all(b"\n")?;
-        file.flush()?;
-        Ok(())
-    };
-    write().with_context(|| cannot_write(path))
-}
-
-/// Writes one line for each of `rows` to a file as CSV, with their fields' names above.
-pub fn write_csv(path: &Path, rows: &[impl Serialize]) -> anyhow::Result<()> {
-    let write = || -> anyhow::Result<()> {
-        let mut file = csv::Writer::from_path(path)?;
-        rows.iter().try_for_each(|row| file.serialize(row))?;
-        file.flush()?;
-        Ok(())
-    };
-    write().with_context(|| cannot_write(path))
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    write_file(path, &text)
 }
 
 /// Writes `content` to a file.

@@ -4,7 +4,7 @@
 mod amount;
 mod cache;
 mod charts;
-mod dist;
+pub(crate) mod dist;
 pub(crate) mod distribution;
 mod input;
 mod memory;

@@ -41,9 +41,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         .with("written_back", done.written_back)
         .with("unpinned", done.unpinned)
         .with("file_bytes", done.bytes);
-    if let Some(path) = &options.json {
-        output::write_json(path, &report)?;
-    }
+    options.write_json(&report)?;
     output::print(&report.table("reshard"))?;
     Ok(())
 }

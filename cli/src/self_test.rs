@@ -1,14 +1,14 @@
 //! A short run of every configuration on GPU and CPU: integers must be equal, floats nearly so.
 
+use crate::lab::Complaints;
+use crate::names::{ADMITTING, PLACES};
 use crate::report::object::{Field, Object};
 use anyhow::{Context as _, ensure};
 use hotrow::hash::fmix32;
 use hotrow::internals::Pieces as _;
 use hotrow::{
     Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling, Precision,
-    wgpu,
 };
-use std::sync::{Arc, Mutex, PoisonError};
 
 const DIM: u32 = 12;
 const TABLES: [u32; 2] = [700, 300];
@@ -45,28 +45,21 @@ pub(crate) fn json(cases: Option<&[Case]>) -> Field {
 
 /// Tests every precision under both policies, also with a mapped table if the device maps memory.
 pub(crate) fn gpu(context: &Context, seed: u32) -> Vec<Case> {
-    // Without a handler of its own wgpu panics.
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let sink = heard.clone();
-    context.device().on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-        sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
-    }));
+    let complaints = Complaints::of(context);
     let mut cases = Vec::new();
-    for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
+    for placement in PLACES {
         if placement == Placement::Mapped && !context.caps().mappable {
             continue;
         }
         for precision in Precision::ALL {
-            for policy in [Policy::Lru, Policy::Lfu] {
+            for policy in ADMITTING {
                 let config = config(precision, policy, placement, seed);
                 let mut difference = Group::new(context, config.clone())
                     .map_err(anyhow::Error::from)
                     .and_then(|mut group| compare(&mut group, &mut CpuGroup::new(config.clone())?, &config, seed))
                     .err()
                     .map(|error| format!("{error:#}"));
-                if let Some(error) = heard.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next() {
-                    difference = Some(error);
-                }
+                difference = complaints.first().or(difference);
                 cases.push(Case { precision, policy, placement, difference });
             }
         }
@@ -88,7 +81,7 @@ pub(crate) fn cpu(seed: u32) -> Vec<Case> {
         ensure!(all_rows(&mut cached)? == all_rows(&mut uncached)?, "rows with a cache differ from those without");
         Ok(())
     };
-    [Policy::Lru, Policy::Lfu]
+    ADMITTING
         .map(|policy| {
             let difference = run(policy).err().map(|error| format!("{error:#}"));
             Case { precision: Precision::Fp32, policy, placement: Placement::Device, difference }

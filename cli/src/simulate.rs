@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::names::{self, ADMITTING, list, one_of};
-use crate::options::{Backend, Options, percent, whole};
+use crate::options::{Backend, Options, generated_trace, percent, whole};
 use crate::output;
 use crate::plot::{Chart, Series};
 use crate::progress::Progress;
@@ -13,9 +13,6 @@ use hotrow::simulate::{Geometry, SimulatedCounters, Simulator};
 use hotrow::{Context, Policy, adapter};
 use rayon::prelude::*;
 use std::path::PathBuf;
-
-/// The trace that is used if none is given.
-const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
 
 /// The most ways of a set; 0 makes the cache fully associative.
 const MAX_WAYS: u32 = 1 << 20;
@@ -63,10 +60,7 @@ fn share(text: &str) -> Result<f64, String> {
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut traces: Vec<String> = args.trace.iter().flat_map(|text| trace::split_list(text)).collect();
     if args.trace.is_empty() {
-        output::note(&format!(
-            "no --trace: playing generated data, {GENERATED}; name a file, or a trace of --data DIR, for real accesses"
-        ));
-        traces.push(GENERATED.to_owned());
+        traces.push(generated_trace("playing generated data", "accesses"));
     }
     if traces.is_empty() {
         return Err(Failure::Usage("--trace: wanted at least one trace, found none".to_owned()));
@@ -90,9 +84,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         let trace = options.trace(text)?;
         outcomes.extend(play_all(context.as_ref(), args, &trace)?);
     }
-    if let Some(path) = &options.json {
-        output::write_json(path, &outcomes)?;
-    }
+    options.write_json(&outcomes)?;
     if let Some(path) = &args.csv {
         object::write_csv(path, &outcomes)?;
     }

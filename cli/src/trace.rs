@@ -14,27 +14,23 @@
 //! | `meta2021:rows=100000` | the reuse histogram of Meta's published 2021 embedding accesses |
 
 mod criteo;
-mod distinct;
 mod error;
 mod find;
+mod generated;
 mod labels;
 mod limits;
-mod list;
 mod meta2021;
 mod npy;
 mod offsets;
 mod spec;
 mod text;
-mod uniform;
 mod words;
-mod zipf;
 
 pub use criteo::{CRITEO_CATEGORIES, CRITEO_COUNTS, CriteoFile, CriteoLine};
 pub use error::TraceError;
-pub use find::find;
+pub use find::{find, split_list};
 pub use labels::{companion, read as read_labels};
 pub use limits::MAX_ID;
-pub use list::split_list;
 pub use offsets::read as read_offsets;
 
 use crate::failure::Failure;
@@ -101,25 +97,40 @@ pub struct Source<'a> {
 /// # Errors
 /// [`TraceError`] says what was wanted, what was found and what to do.
 pub fn load(text: &str, source: &Source<'_>) -> Result<Trace, TraceError> {
+    type Generate = fn(&Spec<'_>, u64) -> Result<Vec<u32>, TraceError>;
+    let made = |keys: &[&str], generate: Generate| {
+        Ok::<_, TraceError>((generate(&Spec::parse(text, keys)?, source.seed)?, None, text.to_owned()))
+    };
     let (ids, offsets, name) = match text.split(':').next() {
-        Some("zipf") => (zipf::generate(&Spec::parse(text, &["rows", "s", "n"])?, source.seed)?, None, text.to_owned()),
-        Some("uniform") => {
-            (uniform::generate(&Spec::parse(text, &["rows", "n"])?, source.seed)?, None, text.to_owned())
-        }
-        Some("meta2021") => {
-            (meta2021::generate(&Spec::parse(text, &["rows", "n"])?, source.seed)?, None, text.to_owned())
-        }
+        Some("zipf") => made(&["rows", "s", "n"], generated::zipf)?,
+        Some("uniform") => made(&["rows", "n"], generated::uniform)?,
+        Some("meta2021") => made(&["rows", "n"], meta2021::generate)?,
         _ => {
             let path = find(text, source.data)?;
             let (ids, offsets) = read(&path)?;
             if ids.is_empty() {
-                return Err(TraceError::Empty { path });
+                return Err(TraceError::empty(&path));
             }
             (ids, offsets, find::stem(&path))
         }
     };
-    let distinct = distinct::count(&ids);
+    let distinct = distinct(&ids);
     Ok(Trace { name, ids, offsets, distinct })
+}
+
+/// The number of distinct ids.
+fn distinct(ids: &[u32]) -> u32 {
+    let words = ids.iter().max().map_or(0, |&largest| largest as usize / 64 + 1);
+    // A bit for each possible id, if that takes less memory than a copy of the ids.
+    if words <= ids.len() / 2 + 1024 {
+        let mut seen = vec![0_u64; words];
+        ids.iter().for_each(|&id| seen[id as usize / 64] |= 1 << (id % 64));
+        return seen.iter().map(|word| word.count_ones()).sum();
+    }
+    let mut sorted = ids.to_vec();
+    sorted.par_sort_unstable();
+    sorted.dedup();
+    sorted.len() as u32
 }
 
 /// Ids and bags of a file, by its ending.
@@ -128,9 +139,11 @@ fn read(path: &Path) -> Result<(Vec<u32>, Option<Vec<u32>>), TraceError> {
     if name.ends_with(".u32") || name.ends_with(".u32.zst") {
         let ids = words::read(path)?;
         if ids.is_empty() {
-            return Err(TraceError::Empty { path: path.into() }); // the cause, before offsets that do not fit
+            return Err(TraceError::empty(path)); // the cause, before offsets that do not fit
         }
-        check_ids(path, &ids)?;
+        if let Some(at) = ids.iter().position(|&id| id > MAX_ID) {
+            return Err(TraceError::id(path, at as u64, ids[at]));
+        }
         let offsets = offsets::beside(path, ids.len())?;
         Ok((ids, offsets))
     } else if name.ends_with(".npy") {
@@ -139,16 +152,10 @@ fn read(path: &Path) -> Result<(Vec<u32>, Option<Vec<u32>>), TraceError> {
         let (ids, offsets) = criteo::read(path)?;
         Ok((ids, Some(offsets)))
     } else if [".zst", ".gz", ".npz", ".parquet"].iter().any(|ending| name.ends_with(ending)) {
-        Err(TraceError::Format { path: path.into() })
+        let wanted = ".u32, .u32.zst, .npy, .tsv or text";
+        Err(TraceError::of(path, wanted, "another packed format", "convert or unpack it first"))
     } else {
         let (ids, offsets) = text::read(path)?;
         Ok((ids, Some(offsets)))
-    }
-}
-
-fn check_ids(path: &Path, ids: &[u32]) -> Result<(), TraceError> {
-    match ids.iter().position(|&id| id > MAX_ID) {
-        Some(at) => Err(TraceError::Id { path: path.into(), position: at as u64, found: ids[at].to_string() }),
-        None => Ok(()),
     }
 }

@@ -1,4 +1,5 @@
-//! `hotrow bench`, `bench robe`, `bench dist` and `bench compare` from outside, on the CPU: the files they write, and the input they refuse.
+//! `hotrow bench` with its modes from outside, on the CPU: the files they write, and the input they refuse. `cli/tests/gpu/command.rs` runs them
+//! on a GPU.
 
 use crate::common::command::without_drivers;
 use crate::common::records::{broken, number, records};
@@ -6,10 +7,14 @@ use assert_cmd::Command;
 use serde_json::Value;
 use std::path::Path;
 
-fn bench(folder: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
-    // The command must work without any driver.
+/// Runs `bench` without any driver and expects an exit code. Returns stdout and stderr, which is one line after a failure.
+fn bench(folder: &Path, args: &[&str], code: i32) -> (String, String) {
     let mut command = Command::cargo_bin("hotrow").expect("the command is built with the tests");
-    without_drivers(&mut command).current_dir(folder).arg("bench").args(args).assert()
+    let done = without_drivers(&mut command).current_dir(folder).arg("bench").args(args).assert().code(code);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&done.get_output().stdout), text(&done.get_output().stderr));
+    assert!(code != 1 || err.trim().lines().count() == 1, "{args:?}: {err}");
+    (out, err)
 }
 
 fn read(file: &Path) -> Value {
@@ -21,9 +26,7 @@ const SMALL: [&str; 8] = ["--rows", "40000", "--dim", "8", "--batch", "100", "--
 #[test]
 fn without_a_driver_it_says_so_and_measures_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
-    let done = bench(folder.path(), &SMALL).success();
-    let output = done.get_output();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) = bench(folder.path(), &SMALL, 0);
     assert!(err.contains("running on the CPU backend") && err.contains("no adapter"), "{err}");
     for file in [
         "bench-cpu-forward.svg",
@@ -74,45 +77,61 @@ fn without_a_driver_it_says_so_and_measures_the_cpu() {
 #[test]
 fn the_gpu_is_not_replaced_behind_ones_back() {
     let folder = tempfile::tempdir().unwrap();
-    let failed = bench(folder.path(), &["--backend", "gpu"]).code(1);
-    let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
-    assert!(err.contains("wanted a Vulkan, Metal or DX12 driver, the device has no adapter"), "{err}");
-    assert_eq!(err.trim().lines().count(), 1, "{err}");
+    for (args, hint) in [
+        (&["--backend", "gpu"][..], "wanted a Vulkan, Metal or DX12 driver, the device has no adapter"),
+        (&["suite", "--backend", "gpu"], "no adapter"),
+        (&["suite", "--backend", "auto"], "--backend gpu takes a software driver too"),
+    ] {
+        let (_, err) = bench(folder.path(), args, 1);
+        assert!(err.starts_with("error: ") && err.contains(hint), "{args:?}: {err}");
+    }
 }
 
 #[test]
 fn bad_usage_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let cases: [&[&str]; 13] = [
-        &["--precision", "int3"],
-        &["--policy", "fifo"],
-        &["--policy", "static"],
-        &["--hit-rate", "101"],
-        &["--hit-rate", "nan"],
-        &["--dim", "0"],
-        &["--batch", "0"],
-        &["--seconds", "0"],
-        &["--rows", "5000000000"],
-        &["--page-kib", "3"],
-        &["--bus-gb-s", "0"],
-        &["--fault-us", "nan"],
-        &["--rows", "1000", "suite"],
-    ];
-    for case in cases {
-        bench(folder.path(), case).code(2);
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    for case in [
+        "--precision int3",
+        "--policy fifo",
+        "--policy static",
+        "--hit-rate 101",
+        "--hit-rate nan",
+        "--dim 0",
+        "--batch 0",
+        "--seconds 0",
+        "--rows 5000000000",
+        "--page-kib 3",
+        "--bus-gb-s 0",
+        "--fault-us nan",
+        "--rows 1000 suite",
+        "--only sort",
+        "--out file --rows 40000 --dim 8", // found before any work
+        "robe --precision int8",
+        "robe --memory much",
+        "robe --page-kib 64",
+        "robe --backend cpu --optimizer row-wise-adagrad",
+        "suite --predict h200",
+        "suite --size huge",
+        "suite --only everything",
+        "suite --page-kib 64",
+        "suite --backend cpu",
+        "compare file",
+        "compare missing.json file",
+        "compare . file",
+    ] {
+        bench(folder.path(), &case.split(' ').collect::<Vec<_>>(), 2);
     }
-    let file = folder.path().join("file");
-    std::fs::write(&file, "").unwrap();
-    let mut args = SMALL.to_vec();
-    args.extend(["--out", "file", "--precision", "fp32", "--policy", "lru", "--hit-rate", "50"]);
-    bench(folder.path(), &args).code(2); // fails before any work
+    // An unreadable file is found before the first measurement.
+    let (_, err) = bench(folder.path(), &["suite", "--beside", "missing.json"], 2);
+    let wanted = "error: --beside: wanted JSON written by benches/side_by_side.py, found missing.json: ";
+    assert!(err.starts_with(wanted) && err.ends_with("; run that script on this machine\n"), "{err}");
 }
 
 /// Runs `bench robe` on the CPU with small tables and narrow rows, so that it is short.
 fn robe(folder: &Path, more: &[&str]) -> (String, Value) {
     let args = ["robe", "--backend", "cpu", "--size", "small", "--dim", "16", "--batch", "32", "--out", "out"];
-    let done = bench(folder, &[&args[..], more].concat()).success();
-    let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
+    let (out, _) = bench(folder, &[&args[..], more].concat(), 0);
     (out, read(&folder.join("out/robe-cpu.json")))
 }
 
@@ -191,17 +210,8 @@ fn arrays_that_cannot_be_are_named() {
     assert!(reason("100 K rows at 10000x in chunks of 1").is_none(), "160 weights fit");
     // A run without any figure is an error.
     let args = ["robe", "--backend", "cpu", "--size", "small", "--memory", "1B", "--out", "out"];
-    let failed = bench(folder.path(), &args).code(1);
-    let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
-    assert!(err.contains("wanted measurements, found none") && err.trim().lines().count() == 1, "{err}");
-    for case in [
-        &["robe", "--precision", "int8"][..],
-        &["robe", "--memory", "much"],
-        &["robe", "--page-kib", "64"],
-        &["robe", "--backend", "cpu", "--optimizer", "row-wise-adagrad"],
-    ] {
-        bench(folder.path(), case).code(2);
-    }
+    let (_, err) = bench(folder.path(), &args, 1);
+    assert!(err.contains("wanted measurements, found none"), "{err}");
 }
 
 /// Every rank but one sends; ids go in as many bytes whatever the batch's order, and fewer bytes go in short forms.
@@ -212,8 +222,7 @@ fn groups_over_ranks_are_counted() {
     let common = [&common[..], &["--dim", "8", "--cache-percent", "20"]].concat();
     let run = |more: &[&str]| {
         let args = [&common[..], &["--batch", "40,81", "--steps", "3", "--json", "run.json"], more].concat();
-        let done = bench(folder.path(), &args).success();
-        let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
+        let (out, _) = bench(folder.path(), &args, 0);
         assert!(out.contains("Seconds on this machine, whose cores the ranks share"), "{out}");
         read(&folder.path().join("run.json"))
     };
@@ -237,8 +246,7 @@ fn groups_over_ranks_are_counted() {
         let keep = |option: &str| !more.contains(&option);
         let rest = common[1..].chunks(2).filter(|pair| keep(pair[0])).flatten().copied();
         let arguments: Vec<&str> = ["dist"].into_iter().chain(rest).chain(more.iter().copied()).collect();
-        let failed = bench(folder.path(), &arguments).code(2);
-        let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
+        let (_, err) = bench(folder.path(), &arguments, 2);
         assert!(err.contains(named), "{arguments:?}: {err}");
     }
 }
@@ -247,7 +255,11 @@ fn groups_over_ranks_are_counted() {
 fn made(adapter: &str, command: &str, seconds: [f64; 2]) -> Value {
     let at = |hits: u32, seconds: f64| {
         let setting = serde_json::json!({ "precision": "INT8", "aim": hits, "hits": f64::from(hits) * 0.99 });
-        let record = |what, value: f64, unit| serde_json::json!({ "what": what, "shape": "page", "setting": setting, "value": value, "unit": unit });
+        let record = |what, value: f64, unit| {
+            serde_json::json!({
+                "what": what, "shape": "page", "setting": setting, "value": value, "unit": unit, "spread": null,
+            })
+        };
         [record("forward", seconds, "seconds"), record("forward logical", 1e6 / seconds, "bytes_per_second")]
     };
     serde_json::json!({
@@ -267,8 +279,7 @@ fn machines_are_compared() {
     let write = |name: &str, value: &Value| std::fs::write(folder.path().join(name), value.to_string()).unwrap();
     write("a.json", &made("Card A", "web page", [4e-3, 1e-3]));
     write("b.json", &made("Phone | B", "web page", [8e-3, 5e-4]));
-    let done = bench(folder.path(), &["compare", "a.json", "b.json", "a.json", "--json", "all.json"]).success();
-    let out = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
+    let (out, _) = bench(folder.path(), &["compare", "a.json", "b.json", "a.json", "--json", "all.json"], 0);
     // 0.5 and 2 times as fast: on the geometric mean as fast.
     assert!(
         out.contains("- Phone / B: web page, hotrow 0.1.0, 2026-01-01T00:00:00Z; 1.00 times as fast as the first"),
@@ -284,12 +295,12 @@ fn machines_are_compared() {
     assert!(folder.path().join("results/compare.csv").is_file());
 
     // Files that are no reports, impossible figures, and failed self-tests are refused whole, by file and figure.
-    let spoiled = |spoil: &dyn Fn(&mut Value)| {
+    let set = |place: &str, to: Value| {
         let mut value = made("Card A", "web page", [4e-3, 1e-3]);
-        spoil(&mut value);
+        *value.pointer_mut(place).unwrap() = to;
         value
     };
-    let set = |place: &'static str, to: Value| spoiled(&move |value| *value.pointer_mut(place).unwrap() = to.clone());
+    let spread = serde_json::json!({ "median": 1, "lowest": 2, "highest": 3, "rounds": 3 });
     for (value, wanted) in [
         (set("/schema", "hotrow-web/1".into()), "found \"hotrow-web/1\"; measure with this version of hotrow"),
         (set("/self_test/passed", 2.into()), "found 2 of 3 cases passed"),
@@ -299,23 +310,14 @@ fn machines_are_compared() {
         (set("/records/2/value", (-1.0).into()), "figure 3, forward of page: wanted seconds from 0 on, found -1"),
         (set("/records/1/setting/hits", 101.into()), "figure 2, forward logical of page: wanted a hit rate"),
         (set("/records/0/unit", "parsecs".into()), "wanted all fields of a report, found"),
-        (
-            spoiled(&|value| {
-                value["records"][0]["spread"] =
-                    serde_json::json!({ "median": 1, "lowest": 2, "highest": 3, "rounds": 3 });
-            }),
-            "figure 1",
-        ),
+        (set("/records/0/spread", spread), "figure 1"),
         (set("/shapes/page", "more rows".into()), "wanted times of the same workloads"),
     ] {
         write("bad.json", &value);
-        let failed = bench(folder.path(), &["compare", "a.json", "bad.json"]).code(1);
-        let err = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
-        assert!(err.contains(wanted) && err.trim().lines().count() == 1, "{wanted}: {err}");
-        assert!(err.contains("bad.json") || wanted.starts_with("wanted times"), "{err}");
-    }
-    for args in [&["compare", "a.json"][..], &["compare", "a.json", "missing.json"], &["compare", "a.json", "results"]]
-    {
-        bench(folder.path(), args).code(2);
+        let (_, err) = bench(folder.path(), &["compare", "a.json", "bad.json"], 1);
+        assert!(
+            err.contains(wanted) && (err.contains("bad.json") || wanted.starts_with("wanted times")),
+            "{wanted}: {err}"
+        );
     }
 }

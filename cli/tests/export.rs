@@ -153,15 +153,9 @@ fn fbgemm_reads_exported_rows_as_hotrow_does() {
             assert!(found.tensor("weight").unwrap().data() == tensor(&name), "{name}");
             // ... as these values. In FP16, scale and bias are other numbers.
             let theirs = floats(&tensor(&format!("{name}.values")));
-            let report: Value = serde_json::from_str(&json(&[
-                "export",
-                &table,
-                "--format",
-                form,
-                "--out",
-                &folder.path("again.safetensors"),
-            ]))
-            .unwrap();
+            let again = folder.path("again.safetensors");
+            let report = json(&["export", &table, "--format", form, "--out", &again]);
+            let report: Value = serde_json::from_str(&report).unwrap();
             let largest = theirs.iter().zip(&ours).map(|(x, y)| f64::from((x - y).abs())).fold(0.0, f64::max);
             match report["largest_change"]["weight"].as_f64() {
                 // The figure bounds what changed, and is no more than a few times that: row 4's codes are 0 to the greatest.
@@ -204,11 +198,10 @@ fn plain_rows_are_the_same_bits_everywhere() {
     let found = folder.export(&table, "safetensors", &[]);
     let wanted_file = tensor("export.safetensors");
     // The order of the fields in a header is open.
-    let (found, wanted_file) =
-        (SafeTensors::deserialize(&found).unwrap(), SafeTensors::deserialize(&wanted_file).unwrap());
+    let [found, wanted_file] = [&found, &wanted_file].map(|file| SafeTensors::deserialize(file).unwrap());
     for name in ["0.weight", "1.weight"] {
-        assert_eq!(found.tensor(name).unwrap().data(), wanted_file.tensor(name).unwrap().data());
-        assert_eq!(found.tensor(name).unwrap().shape(), wanted_file.tensor(name).unwrap().shape());
+        let [found, wanted] = [&found, &wanted_file].map(|file| file.tensor(name).unwrap());
+        assert_eq!((found.data(), found.shape()), (wanted.data(), wanted.shape()));
     }
     // Of one table, and tables by name in another order.
     let second = folder.export(&table, "npy", &["--table", "1"]);

@@ -2,21 +2,28 @@
 //! `HOTROW_GOLDEN=write cargo test` writes what is found into the files.
 
 use crate::common::command::hotrow;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Runs each line of a file in the folder, and compares what it says. Nothing goes to standard output, and no file is left.
+/// The files of a folder.
+fn files(folder: &Path) -> BTreeMap<OsString, Option<Vec<u8>>> {
+    let all = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    all.map(|file| (file.file_name(), fs::read(file.path()).ok())).collect()
+}
+
+/// Runs each line of a file in the folder, and compares what it says. Nothing goes to standard output, and all files stay as they were.
 pub(crate) fn refused(name: &str, folder: &Path) {
     let golden = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     let wanted = fs::read_to_string(&golden).unwrap();
-    let files = || fs::read_dir(folder).unwrap().count();
-    let (before, mut found) = (files(), String::new());
+    let (before, mut found) = (files(folder), String::new());
     for line in wanted.lines().filter(|line| line.starts_with("$ ")) {
         let output = hotrow(&line[2..].split(' ').collect::<Vec<_>>()).current_dir(folder).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let code = output.status.code().unwrap();
-        assert!(output.stdout.is_empty() && files() == before, "{line}: {:?} {stderr}", output.stdout);
+        assert!(output.stdout.is_empty() && files(folder) == before, "{line}: {:?} {stderr}", output.stdout);
         let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
         // What clap refuses is followed by its advice.
         assert!(errors.len() == 1 && (code == 2 || stderr.lines().count() == 1), "{line}: {stderr}");
@@ -36,12 +43,14 @@ fn same(golden: &str, wanted: &str, found: &str) {
     assert!(wanted == found, "{golden}: {} bytes, found {}\n{}", wanted.len(), found.len(), lines.join("\n"));
 }
 
-/// Runs a line in the folder. What it prints, and its `out.json` and `out.csv`, must be the files of this name.
+/// Runs a line in the folder. What it prints, and its `out.json` and `out.csv` where it names them, must be the files of this name.
 pub(crate) fn written(name: &str, line: &str, folder: &Path) {
     let output = hotrow(&line.split(' ').collect::<Vec<_>>()).current_dir(folder).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     fs::write(folder.join("out.txt"), output.stdout).unwrap();
-    for ending in ["txt", "json", "csv"] {
+    for ending in
+        ["txt", "json", "csv"].into_iter().filter(|ending| *ending == "txt" || line.contains(&format!("out.{ending}")))
+    {
         let found = fs::read_to_string(folder.join(format!("out.{ending}"))).unwrap();
         let golden = format!("{}/tests/golden/{name}.{ending}", env!("CARGO_MANIFEST_DIR"));
         same(&golden, &fs::read_to_string(&golden).unwrap_or_default(), &found);
@@ -52,7 +61,7 @@ pub(crate) fn written(name: &str, line: &str, folder: &Path) {
 fn bad_usage_is_told_by_name() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("bags.txt"), "0 1\n2\n5\n7\n").unwrap();
-    for name in ["usage", "plan-dist"] {
+    for name in ["usage", "plan", "plan-dist"] {
         refused(name, folder.path());
     }
 }

@@ -40,10 +40,6 @@ fn without_a_driver_it_says_so_and_what_to_do() {
     assert!(json["remedy"].as_str().unwrap().contains("mesa-vulkan-drivers"));
     assert_eq!(keys(&json["cpu"]), ["self_test", "threads"]);
     assert_eq!(json["cpu"]["self_test"][0]["passed"], true);
-}
-
-#[test]
-fn backend_gpu_without_an_adapter_fails() {
     let (code, _, stderr, _) = info(&["--backend", "gpu"], false);
     assert_eq!(code, 1);
     assert!(stderr.contains("error: --backend gpu: wanted an adapter"), "{stderr}");

@@ -18,7 +18,6 @@ mod plan_robe;
 mod profile;
 mod reshard;
 mod simulate;
-mod suite;
 mod traces;
 
 #[test]

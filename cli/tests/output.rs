@@ -2,6 +2,7 @@
 //! quietly.
 
 use crate::common::command::outcome;
+use crate::golden;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -28,7 +29,7 @@ fn paths_that_cannot_be_written_are_refused_before_the_work() {
         }
     }
     for path in &paths[..2] {
-        for job in [JOBS[0], JOBS[1], JOBS[3]] {
+        for job in [JOBS[0], JOBS[1]] {
             refused(&[job, &["--plot", path.to_str().unwrap()]].concat(), "--plot");
         }
     }
@@ -49,86 +50,23 @@ fn refused(arguments: &[&str], option: &str) {
     assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
 }
 
+/// Two options name two files, no output is a file that is read, and among a run's own files only other JSON is replaced.
 #[test]
-fn two_options_name_two_files() {
+fn no_file_is_written_over() {
     let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    #[cfg(unix)]
-    std::os::unix::fs::symlink(path("target"), path("link")).unwrap();
-    fs::write(path("target"), "kept").unwrap();
-    let same = |job: &[&str], [first, one]: [&str; 2], [second, other]: [&str; 2], found: &str| {
-        let (_, stderr) = outcome(&[job, &[first, &path(one), second, &path(other)]].concat(), 2);
-        let wanted = format!(
-            "error: {second}: wanted another file than {first}'s, found {} for both; name two files\n",
-            path(found)
-        );
-        assert_eq!(stderr, wanted);
-    };
-    same(JOBS[0], ["--json", "a"], ["--csv", "a"], "a");
-    same(JOBS[0], ["--json", "a"], ["--csv", "./a"], "./a");
-    #[cfg(unix)]
-    same(JOBS[0], ["--json", "target"], ["--csv", "link"], "link");
-    same(JOBS[0], ["--csv", "a.svg"], ["--plot", "a"], "a.svg");
-    same(JOBS[1], ["--json", "a.png"], ["--plot", "a"], "a.png");
-    same(JOBS[3], ["--json", "a.png"], ["--plot", "a.svg"], "a.png");
-    // Among a run's own files only other JSON is replaced.
-    let (_, stderr) = outcome(&["bench", "--backend", "cpu", "--out", &path(""), "--json", &path("sweep.csv")], 2);
-    assert!(
-        stderr.starts_with("error: --json: wanted a name that ends in .json in --out's folder, found "),
-        "{stderr}"
-    );
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), if cfg!(unix) { 2 } else { 1 }, "nothing was written");
-    assert_eq!(fs::read_to_string(path("target")).unwrap(), "kept");
-}
-
-#[test]
-fn no_output_is_a_file_that_is_read() {
-    let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let file = path("file.npy");
-    let refused = |line: &[&str], option: &str, name: &str| {
-        fs::write(&file, "kept").unwrap();
-        let (_, stderr) = outcome(&[line, &[option, &path(name)]].concat(), 2);
-        let wanted = format!("error: {option}: wanted another file than those that are read, found {}", path(name));
-        assert!(stderr.starts_with(&wanted) && stderr.ends_with("; name another\n"), "{line:?}: {stderr}");
-        assert_eq!(stderr.lines().count(), 1, "{line:?}: {stderr}");
-        assert_eq!(fs::read_to_string(&file).unwrap(), "kept", "{line:?}");
-    };
-    let (out, results) = (path("out"), path("results"));
-    let data = ["--data", folder.path().to_str().unwrap()];
-    let jobs: [&[&str]; 11] = [
-        &["export", &file, "--format", "npy", "--out", &out],
-        &["import", &file, "--out", &out],
-        &["import", "other.npy", "--like", &file, "--out", &out],
-        &["simulate", "--trace", &file],
-        &["simulate", "--trace", "uniform:rows=9,n=9,file", data[0], data[1]],
-        &["plan", "--trace", &file],
-        &["plan", "robe", &file],
-        &["plan", "dist", "--trace", &file],
-        &["bench", "dist", "--trace", &file, "--out", &results],
-        &["bench", "compare", &file, "other.json", "--out", &results],
-        &["bench", "suite", "--beside", &file, "--out", &results],
-    ];
-    for job in jobs {
-        refused(job, "--json", "file.npy");
-        refused(job, "--json", "./file.npy");
-    }
-    refused(&jobs[0][..4], "--out", "./file.npy");
-    refused(&jobs[1][..2], "--out", "file.npy");
-    refused(jobs[3], "--csv", "file.npy");
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("file.npy"), "kept").unwrap();
+    fs::write(path("trace.svg"), "1 2 3\n").unwrap();
+    fs::create_dir(path("results")).unwrap();
+    golden::refused("output", folder.path());
     #[cfg(unix)]
     {
-        fs::hard_link(&file, path("hard")).unwrap();
+        fs::write(path("target"), "kept").unwrap();
+        fs::hard_link(path("file.npy"), path("hard")).unwrap();
         std::os::unix::fs::symlink("file.npy", path("soft")).unwrap();
-        refused(jobs[0], "--json", "hard");
-        refused(jobs[0], "--json", "soft");
-        refused(&jobs[1][..2], "--out", "soft");
+        std::os::unix::fs::symlink("target", path("link")).unwrap();
+        golden::refused("output-links", folder.path());
     }
-    // Pictures.
-    fs::write(path("trace.svg"), "1 2 3\n").unwrap();
-    let (_, stderr) = outcome(&["simulate", "--trace", &path("trace.svg"), "--plot", &path("trace")], 2);
-    assert!(stderr.contains("--plot: wanted another file than those that are read"), "{stderr}");
-    assert_eq!(fs::read_to_string(path("trace.svg")).unwrap(), "1 2 3\n");
 }
 
 #[test]
@@ -136,7 +74,7 @@ fn a_plot_is_named_with_or_without_its_ending() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     outcome(&[JOBS[0], &["--plot", &path("a.svg")]].concat(), 0);
-    outcome(&[JOBS[3], &["--plot", &path("b.1")]].concat(), 0);
+    outcome(&[JOBS[0], &["--plot", &path("b.1")]].concat(), 0);
     for name in ["a.svg", "a.png", "b.1.svg", "b.1.png"] {
         assert!(folder.path().join(name).is_file(), "{name}");
     }
@@ -152,17 +90,6 @@ fn a_cause_is_told_once() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
-#[test]
-fn a_file_that_is_no_npy_is_told() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("c.npy");
-    fs::write(&path, "1 2 3").unwrap();
-    for job in [["plan", "robe"], ["simulate", "--trace"]] {
-        let (_, stderr) = outcome(&[&job[..], &[path.to_str().unwrap()]].concat(), 1);
-        assert!(stderr.contains("found a file that is not .npy; "), "{stderr}");
-    }
-}
-
 /// A default is shown as a user would write it.
 #[test]
 fn defaults_can_be_pasted_back() {
@@ -175,15 +102,6 @@ fn defaults_can_be_pasted_back() {
             assert!(stdout.contains(default), "{default}: {stdout}");
         }
     }
-}
-
-#[test]
-fn a_refused_job_leaves_an_old_file_as_it_was() {
-    let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    fs::write(path("old"), "kept").unwrap();
-    outcome(&["simulate", "--trace", "no_such_trace", "--json", &path("old")], 1);
-    assert_eq!(fs::read_to_string(path("old")).unwrap(), "kept");
 }
 
 /// `hotrow ... | head -1`: the reader takes one line or none and closes the pipe.

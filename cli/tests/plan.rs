@@ -1,7 +1,7 @@
 //! `hotrow plan` for cache and batch from outside: bad input, schema, figures computed by hand, and `--verify`.
 
 use crate::common::{command::keys, plan as common};
-use common::{json, outcome, plan};
+use common::{json, outcome, plan, words};
 use hotrow_harness::data;
 use serde_json::Value;
 use std::fs;
@@ -19,77 +19,6 @@ fn trace(folder: &TempDir, bag: usize) -> String {
     let path = folder.path().join("small.txt");
     fs::write(&path, lines.join("\n")).unwrap();
     path.to_str().unwrap().to_owned()
-}
-
-/// The arguments of a line.
-fn words(line: &str) -> Vec<&str> {
-    line.split_whitespace().collect()
-}
-
-#[test]
-fn bad_input_is_told_by_name() {
-    let folder = TempDir::new().unwrap();
-    let bags = trace(&folder, 4);
-    for (line, named) in [
-        ("--trace zipf:rows=10", "s"),
-        ("--trace uniform:rows=10 --distribution uniform:rows=10", "--distribution"),
-        ("--distribution zipf:rows=10", "s=X"),
-        ("--distribution normal:rows=10", "half-normal"),
-        ("--distribution exponential:rows=10,scale=-1", "scale"),
-        ("--distribution uniform:rows=1e10", "4294967294"),
-        ("--budget lots", "--budget"),
-        ("--budget 0", "--budget"),
-        ("--budget 1KiB --smallest-batch 2048", "--budget"),
-        ("--dim 0", "--dim"),
-        ("--precision int3", "--precision"),
-        ("--optimizer rmsprop", "--optimizer"),
-        ("--sample-bytes 0", "--sample-bytes"),
-        ("--lookups nan", "--lookups"),
-        ("--lookups 1.5", "--lookups"),
-        (&format!("--lookups 4 --trace {bags}"), "bags"),
-        ("--samples 10", "--distribution"),
-        ("--samples 10 --trace uniform:rows=10", "--samples"),
-        ("--samples 9e15 --lookups 1e300 --distribution zipf:rows=1000,s=1", "--samples"),
-        ("--samples 10 --lookups 2e9 --budget 1EiB --distribution zipf:rows=1000,s=1", "1073741824 lookups"),
-        ("--batch 600000000 --lookups 2 --samples 1e9 --budget 1EiB --distribution zipf:rows=1000,s=1", "--batch"),
-        ("--smallest-batch 1e7", "--smallest-batch"),
-        ("--smallest-batch 7 --batch 7", "--batch"),
-        ("--batch 10000000", "--batch"),
-        ("--batch-cost -1", "--batch-cost"),
-        ("--pinned-ways 33", "--pinned-ways"),
-        ("--scale 5", "--scale"),
-        ("--verify-dim 4", "--verify"),
-        ("--verify --verify-batches 0", "--verify-batches"),
-        ("--verify --distribution uniform:rows=1e9", "--verify"),
-        ("memory --rows 10 --trace uniform:rows=10", "--trace"),
-        ("memory --rows 10 --plot plan", "--plot"),
-        ("memory --rows 10 --chunk 8", "--compression"),
-        ("memory --rows 10 --compression 2 --policy lfu", "--policy"),
-        ("memory --rows 10 --backend gpu", "--backend"),
-        ("--backend gpu", "--verify"),
-        ("memory --rows 10 --data .", "--data"),
-        ("--data . --distribution zipf:rows=1000,s=1", "--data"),
-        ("--rows 10", "--rows"),
-        ("--budget 1MiB memory --rows 10", "memory"),
-    ] {
-        let (stdout, stderr) = outcome(&words(line), 2);
-        assert!(stderr.contains(named) && stdout.is_empty(), "{line}: {stderr}");
-        assert_eq!(stderr.matches("error:").count(), 1, "{line}: {stderr}");
-    }
-    // Legal arguments with input that cannot be used.
-    let (_, stderr) = outcome(&["--trace", "no/such/trace"], 1);
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-}
-
-#[test]
-fn alone_it_plans_for_generated_lookups_and_says_so() {
-    let (stdout, stderr) = outcome(&[], 0);
-    for said in ["no --trace", "no --budget", "no --sample-bytes", "no --smallest-batch"] {
-        assert!(stderr.contains(said), "{said}: {stderr}");
-    }
-    for shown in ["cache rows", "hit rate", "epoch without cache", "hottest rows"] {
-        assert!(stdout.contains(shown), "{shown}: {stdout}");
-    }
 }
 
 #[test]

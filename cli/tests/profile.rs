@@ -1,8 +1,8 @@
 //! Profiles of the real traces: shares of the hottest rows, samples, and counts in bounded memory.
 
+use crate::common::trace;
 use hotrow::scars::{Counting, Profile};
-use hotrow_cli::trace::{Source, Trace, load};
-use hotrow_harness::data;
+use hotrow_cli::trace::Trace;
 use std::num::NonZeroU32;
 
 /// Trace, accesses, distinct rows, % of the accesses of the top 1, 5 and 10 % of the rows. The figures are those of the data folder's table,
@@ -19,12 +19,6 @@ const TABLE: [Line; 8] = [
     ("goemotions_words", 669_894, 27_290, [69.9, 85.4, 90.4]),
 ];
 
-/// Loads a trace. Without a data folder, prints that the test did not run and returns None.
-fn trace(name: &str) -> Option<Trace> {
-    let data = data::folder(name)?;
-    Some(load(name, &Source { data: Some(&data), seed: 0 }).unwrap())
-}
-
 fn profile(trace: &Trace, counting: Counting) -> Profile {
     let rows = trace.ids.iter().max().unwrap() + 1;
     let mut profile = Profile::new(&[rows], counting);
@@ -40,7 +34,8 @@ fn shares_are_those_of_the_data_folder() {
         assert_eq!((ranked.accesses(), ranked.used().len()), (accesses, distinct), "{name}");
         let off = |percent: usize, wanted: f64| 100.0 * ranked.share_of((distinct * percent).div_ceil(100)) - wanted;
         for (percent, wanted) in [1, 5, 10].into_iter().zip(top) {
-            assert!(off(percent, wanted).abs() < 0.0501 && off(3 * percent, wanted).abs() > 0.0501, "{name} {percent}");
+            // Twice as many rows have another share, also where the curve is flat.
+            assert!(off(percent, wanted).abs() < 0.0501 && off(2 * percent, wanted).abs() > 0.0501, "{name} {percent}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! `hotrow reshard` from outside.
 
 use crate::common::command::outcome;
+#[cfg(unix)]
+use crate::golden;
 use hotrow::{
     CpuGroup, GroupConfig, Lookup, Precision,
     dist::{Group, Solo},
@@ -36,22 +38,13 @@ fn another_number_of_shards() {
     assert_eq!(new.read_rows(&rows).unwrap(), old.read_rows(&rows).unwrap());
 }
 
+/// Systems that are no Unix word their errors otherwise.
+#[cfg(unix)]
 #[test]
 fn bad_input_is_named() {
     let folder = TempDir::new().unwrap();
-    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let [from, to] = [at("from"), at("to")];
-    group(4).save(&from).unwrap();
-    let refused = |from: &str, to: &str, shards: &str, code: i32, wanted: &str| {
-        let (_, stderr) = outcome(&["reshard", from, to, "--shards", shards], code);
-        assert!(stderr.contains(wanted), "{stderr}");
-        assert!(!fs::exists(at("to")).unwrap(), "{stderr}");
-    };
-    for shards in ["0", "3", "131072"] {
-        refused(&from, &to, shards, 2, "wanted a power of two, at most 65536");
-    }
-    refused(&from, &from, "2", 1, "wanted one that does not exist");
-    refused(&at("none"), &to, "2", 1, "a list of shards");
-    fs::write(at("from/shards.json"), "{}").unwrap();
-    refused(&from, &to, "2", 1, "hotrow shards 1");
+    group(4).save(folder.path().join("from")).unwrap();
+    fs::create_dir(folder.path().join("other")).unwrap();
+    fs::write(folder.path().join("other/shards.json"), "{}").unwrap();
+    golden::refused("reshard", folder.path());
 }

@@ -1,15 +1,9 @@
 //! The exact hit counts in the data folder's README, which independent programs computed.
 
+use crate::common::trace;
 use hotrow::Policy::{self, Lfu, Lru, Static};
 use hotrow::simulate::{Geometry, Simulator};
-use hotrow_cli::trace::{Source, Trace, load};
-use hotrow_harness::data;
-
-/// Loads a trace of the data folder. Without the folder, prints that the test did not run.
-fn trace(name: &str) -> Option<Trace> {
-    let folder = data::folder(name)?;
-    Some(load(name, &Source { data: Some(&folder), seed: 0 }).unwrap())
-}
+use hotrow_cli::trace::Trace;
 
 /// The hits of a trace in batches of one access. `ways = 0` is fully associative.
 fn hits(trace: &Trace, policy: Policy, ways: u32, percent: f64) -> u64 {
@@ -26,45 +20,42 @@ fn hits(trace: &Trace, policy: Policy, ways: u32, percent: f64) -> u64 {
     seen.hits
 }
 
-/// Percent of rows cached, then the hits of FA, SA32, DM and LFU32.
-type Published = [(f64, [u64; 4]); 3];
-
-fn compare(name: &str, accesses: usize, distinct: u32, published: Published) {
-    let Some(trace) = trace(name) else { return };
-    assert_eq!((trace.ids.len(), trace.distinct), (accesses, distinct));
-    for (percent, wanted) in published {
-        let found =
-            [(Lru, 0), (Lru, 32), (Lru, 1), (Lfu, 32)].map(|(policy, ways)| hits(&trace, policy, ways, percent));
-        assert_eq!(found, wanted, "{name} at {percent} %: FA, SA32, DM, LFU32");
-    }
-}
-
-#[test]
-fn online_retail_stock() {
-    compare(
+/// Name, accesses, distinct rows; for percents of rows cached, the hits of FA, SA32, DM and LFU32, and those of the hottest rows pinned.
+type Published = (&'static str, usize, u32, [(f64, [u64; 4], u64); 3]);
+const PUBLISHED: [Published; 2] = [
+    (
         "online_retail_stock",
         541_909,
         3_958,
         [
-            (1.0, [39_204, 39_069, 37_635, 73_601]),
-            (5.0, [119_793, 119_206, 107_886, 170_552]),
-            (10.0, [201_517, 201_177, 174_330, 247_299]),
+            (1.0, [39_204, 39_069, 37_635, 73_601], 74_249),
+            (5.0, [119_793, 119_206, 107_886, 170_552], 172_915),
+            (10.0, [201_517, 201_177, 174_330, 247_299], 250_544),
         ],
-    );
-}
-
-#[test]
-fn wikitext2_words() {
-    compare(
+    ),
+    (
         "wikitext2_words",
         2_551_843,
         33_278,
         [
-            (1.0, [1_776_238, 1_769_528, 1_547_535, 1_561_046]),
-            (5.0, [2_095_824, 2_091_686, 1_942_295, 1_924_586]),
-            (10.0, [2_212_196, 2_208_448, 2_075_713, 2_102_318]),
+            (1.0, [1_776_238, 1_769_528, 1_547_535, 1_561_046], 1_566_335),
+            (5.0, [2_095_824, 2_091_686, 1_942_295, 1_924_586], 1_937_726),
+            (10.0, [2_212_196, 2_208_448, 2_075_713, 2_102_318], 2_121_414),
         ],
-    );
+    ),
+];
+
+#[test]
+fn hits_are_those_of_other_programs() {
+    for (name, accesses, distinct, published) in PUBLISHED {
+        let Some(trace) = trace(name) else { continue };
+        assert_eq!((trace.ids.len(), trace.distinct), (accesses, distinct));
+        for (percent, wanted, _) in published {
+            let ways = [(Lru, 0), (Lru, 32), (Lru, 1), (Lfu, 32)];
+            let found = ways.map(|(policy, ways)| hits(&trace, policy, ways, percent));
+            assert_eq!(found, wanted, "{name} at {percent} %: FA, SA32, DM, LFU32");
+        }
+    }
 }
 
 /// The hits of the most used rows, as many as the cache has slots, in one set or in sets of 32. `shift` leaves out the hottest rows.
@@ -83,12 +74,9 @@ fn static_hits(trace: &Trace, ways: u32, percent: f64, shift: usize) -> u64 {
 
 #[test]
 fn the_hottest_rows_pinned() {
-    for (name, published) in [
-        ("online_retail_stock", [(1.0, 74_249), (5.0, 172_915), (10.0, 250_544)]),
-        ("wikitext2_words", [(1.0, 1_566_335), (5.0, 1_937_726), (10.0, 2_121_414)]),
-    ] {
+    for (name, .., published) in PUBLISHED {
         let Some(trace) = trace(name) else { continue };
-        for (percent, wanted) in published {
+        for (percent, _, wanted) in published {
             assert_eq!(static_hits(&trace, 0, percent, 0), wanted, "{name} at {percent} %");
             assert!(static_hits(&trace, 0, percent, 1) < wanted, "others are fewer hits");
             // Some sets overflow, which costs a few percent of the hits.

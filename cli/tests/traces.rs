@@ -38,61 +38,44 @@ fn npy<T: npyz::AutoSerialize + Copy>(dir: &TempDir, name: &str, values: &[T], s
 }
 
 #[test]
-fn plain_and_packed_words() {
+fn every_format_is_read() {
     let dir = TempDir::new().unwrap();
-    for (name, content) in [("plain.u32", bytes(&IDS)), ("packed.u32.zst", packed(&IDS))] {
-        let trace = read(&write(&dir, name, &content)).unwrap();
-        assert_eq!(trace.ids, IDS);
-        assert_eq!((trace.distinct, trace.offsets), (5, None));
+    let content = |name: &str, words: &[u32]| if name.ends_with("zst") { packed(words) } else { bytes(words) };
+    for name in ["plain.u32", "packed.u32.zst"] {
+        let trace = read(&write(&dir, name, &content(name, &IDS))).unwrap();
+        assert_eq!((&trace.ids[..], trace.distinct, trace.offsets), (&IDS[..], 5, None));
         assert_eq!(trace.name, name.split('.').next().unwrap());
     }
-}
-
-#[test]
-fn bags_beside_the_ids() {
-    for (ids, offsets) in [("x.u32", "x.offsets.u32.zst"), ("x.u32.zst", "x.offsets.u32")] {
-        let dir = TempDir::new().unwrap();
-        let content = |name: &str, words: &[u32]| if name.ends_with("zst") { packed(words) } else { bytes(words) };
+    // Bags beside the ids.
+    for (ids, offsets) in [("x.u32", "x.offsets.u32.zst"), ("y.u32.zst", "y.offsets.u32")] {
         let path = write(&dir, ids, &content(ids, &IDS));
         write(&dir, offsets, &content(offsets, &BAGS));
-        let trace = read(&path).unwrap();
-        assert_eq!(trace.offsets.unwrap(), BAGS);
-        assert_eq!(trace.name, "x");
+        assert_eq!(read(&path).unwrap().offsets.unwrap(), BAGS);
     }
-}
-
-#[test]
-fn numpy() {
-    let dir = TempDir::new().unwrap();
     let small = [3_u32, 0, 7];
-    let paths = [
+    for path in [
         npy(&dir, "a.npy", &small, &[3]),
         npy(&dir, "b.npy", &small.map(|id| id as i32), &[3]),
         npy(&dir, "c.npy", &small.map(u64::from), &[3]),
         npy(&dir, "d.npy", &small.map(i64::from), &[3]),
-    ];
-    for path in paths {
+    ] {
         assert_eq!(read(&path).unwrap().ids, small);
     }
-}
-
-#[test]
-fn text_with_a_bag_a_line() {
-    let dir = TempDir::new().unwrap();
+    // A line is a bag.
     let trace = read(&write(&dir, "x.txt", b"3 0\r\n\n7,3, 4294967293\t65536")).unwrap();
-    assert_eq!(trace.ids, IDS);
-    assert_eq!(trace.offsets.unwrap(), BAGS);
+    assert_eq!((&trace.ids[..], &trace.offsets.unwrap()[..]), (&IDS[..], &BAGS[..]));
 }
 
-/// A line of Criteo: label, 13 counts, the two given categories, and 24 categories of zero.
-fn criteo(label: &str, first: &str, second: &str) -> String {
-    format!("{label}{}{first}\t{second}{}\n", "7\t".repeat(13), "\t0".repeat(24))
+/// A line of Criteo: a label with its tab, 13 counts, the two given categories, and 24 categories of zero.
+fn criteo(label: &str, count: &str, first: &str, second: &str) -> String {
+    format!("{label}{count}{}\t{first}\t{second}{}\n", "\t7".repeat(12), "\t0".repeat(24))
 }
 
 #[test]
 fn criteo_lines_are_bags_of_26() {
     let dir = TempDir::new().unwrap();
-    let lines = [criteo("1\t", "ab", ""), criteo("", "ab", "ab"), criteo("0\t", "", "ffffffff")].concat();
+    let lines =
+        [criteo("1\t", "7", "ab", ""), criteo("", "7", "ab", "ab"), criteo("0\t", "7", "", "ffffffff")].concat();
     let trace = read(&write(&dir, "day.tsv", lines.as_bytes())).unwrap();
     assert_eq!(trace.offsets.unwrap(), [0, 26, 52, 78]);
     assert_eq!(&trace.ids[..4], [0, 1, 2, 3], "by first appearance");
@@ -105,9 +88,7 @@ fn criteo_lines_are_bags_of_26() {
 #[test]
 fn criteo_refusals() {
     let dir = TempDir::new().unwrap();
-    let line = |label: &str, count: &str, category: &str| {
-        format!("{label}\t{count}{}\t{category}{}\n", "\t7".repeat(12), "\t0".repeat(25))
-    };
+    let line = |label: &str, count: &str, category: &str| criteo(&format!("{label}\t"), count, category, "0");
     let good = line("1", "-2", "ab");
     let refused = |name: &str, content: &[u8]| {
         let mut file = CriteoFile::open(&write(&dir, name, content)).unwrap();
@@ -181,7 +162,7 @@ fn criteo_files_in_every_form() {
         assert_eq!(found, lines, "{name}");
     }
     let missing = CriteoFile::open(&dir.path().join("missing.txt")).unwrap_err();
-    assert!(matches!(missing, TraceError::Io { .. }), "{missing}");
+    assert!(missing.to_string().contains("wanted a readable file"), "{missing}");
 }
 
 /// Every kind of damaged file, and wrong generated traces.
@@ -192,7 +173,7 @@ fn refused_traces() {
     let text = String::from_utf8_lossy(&whole[10..128]).into_owned();
     let huge = text.replace("(6,)", "(4611686018427387904,4611686018427387904)");
     let zst = packed(&(0..10_000).collect::<Vec<_>>());
-    let line = |category: &str| format!("1\t7{}\t{category}{}\n", "\t7".repeat(12), "\t0".repeat(25));
+    let line = |category: &str| criteo("1\t", "7", category, "0");
     npy(&dir, "below.npy", &[1_i64, -5], &[2]);
     npy(&dir, "above.npy", &[i64::from(MAX_ID) + 1], &[1]);
     npy(&dir, "most.npy", &[u64::MAX], &[1]);
@@ -252,7 +233,7 @@ fn bare_names_are_looked_up_in_the_data_folder() {
     let source = Source { data: Some(dir.path()), seed: 0 };
     assert_eq!(load("some_trace", &source).unwrap().ids, IDS);
     assert_eq!(load("some_trace.u32.zst", &source).unwrap().ids, IDS);
-    assert!(matches!(load("other_trace", &source), Err(TraceError::NotFound { .. })));
+    assert!(load("other_trace", &source).unwrap_err().to_string().contains("no such file here or in "));
 }
 
 #[test]

@@ -6,12 +6,14 @@ mod harness;
 mod pieces;
 
 use crate::{
+    config::GroupConfig,
     error::Error,
     gpu::{
         cached::group::Group,
         engine::{bind_cache::Held, context::Context, options::ContextOptions},
         stages::KERNELS,
     },
+    table::{layout::Layout, params::Mode, rng::Purpose},
     wgsl::{Bodies, ComposedShader, Kernel},
 };
 pub use crate::{record::rows, table::batch::check_offsets};
@@ -63,6 +65,12 @@ pub mod stages {
             sort_small::sort_small,
         },
     };
+}
+
+/// The parameters of a call as a group makes them, with a mode and a purpose by their numbers in shaders.
+#[must_use]
+pub fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: u32) -> layout::Params {
+    layout::Params { mode, purpose, ..layout::Params::new(config, layout, Mode::Train, Purpose::WriteBack) }
 }
 
 /// Every kernel.

@@ -9,7 +9,7 @@ use hotrow::{
 use hotrow_harness::ranks::{Batch, listed, over_ahead, over_wire, runs};
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(hotrow_harness::seed::proptest("ranks ahead", 64))]
 
     #[test]
     fn prefetching_changes_no_bit((config, batches) in runs(), rows in 0..3_usize, gradients in 0..3_usize, summed: bool) {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use hotrow::internals::Pieces as _;
-use hotrow::{Batch, Context, Error, Group, GroupConfig, Init, OutOfRange, Placement, Pooling, prelude::*, wgpu};
+use hotrow::{Batch, Context, Error, Group, GroupConfig, Init, Placement, prelude::*, wgpu};
 
 use crate::caller::{self, storage};
 use hotrow_harness::device::with_gpu;
@@ -65,40 +65,6 @@ fn a_recorded_step_with_a_bad_index_is_told_at_the_next_call() {
 }
 
 #[test]
-fn clamp_and_skip() {
-    with_gpu(|context| {
-        for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
-            let make = |mode| {
-                let mut config = config();
-                config.pooling = pooling;
-                config.out_of_range = mode;
-                Group::new(context, config).unwrap()
-            };
-            let (mut clamp, mut skip) = (make(OutOfRange::Clamp), make(OutOfRange::Skip));
-            let offsets = [0, 3, 3];
-            let clamped = clamp.forward(&[1, 10, 4_000_000_000], &offsets, None).unwrap();
-            assert_eq!(clamped, make(OutOfRange::Error).forward(&[1, 9, 9], &offsets, None).unwrap());
-            assert_eq!(clamp.counters().unwrap()[0].accesses, 3);
-            let skipped = skip.forward(&[10, 1, 4_000_000_000], &offsets, None).unwrap();
-            let one = make(OutOfRange::Error).forward(&[1], &[0, 1, 1], None).unwrap();
-            match pooling {
-                Pooling::None => {
-                    assert_eq!(skipped[4..8], one[..4]);
-                    assert!(skipped[..4].iter().chain(&skipped[8..]).all(|&x| x == 0.0));
-                }
-                // Mean divides by the number of valid indices, here one.
-                _ => assert_eq!(skipped, one),
-            }
-            let counters = skip.counters().unwrap()[0];
-            assert_eq!((counters.accesses, counters.unique, counters.out_of_range), (1, 1, 2));
-            for group in [&mut clamp, &mut skip] {
-                group.backward(&vec![1.0; skipped.len()]).unwrap();
-            }
-        }
-    });
-}
-
-#[test]
 fn bad_offsets() {
     with_gpu(|context| {
         let mut group = Group::new(context, config()).unwrap();
@@ -120,52 +86,6 @@ fn bad_offsets() {
         assert_eq!(descending, Error::BadOffsets { indices: 3, position: 1, value: 2 });
         assert_eq!(group.forward(&[], &[], None), Err(Error::Length { what: "offsets", wanted: 1, found: 0 }));
         assert_eq!(group.snapshot().unwrap(), before);
-    });
-}
-
-#[test]
-fn empty_bags_and_batches_are_legal() {
-    with_gpu(|context| {
-        for cache_rows in [0, 30] {
-            let mut config = config();
-            config.cache_rows = cache_rows;
-            let mut group = Group::new(context, config).unwrap();
-            let before = group.snapshot().unwrap();
-            assert_eq!(group.forward(&[], &[0], None).unwrap(), Vec::<f32>::new());
-            assert_eq!(group.forward(&[], &[0, 0, 0], None).unwrap(), [0.0; 8]);
-            group.backward(&[1.0; 8]).unwrap();
-            assert_eq!(group.forward_frozen(&[], &[0, 0, 0], None).unwrap(), [0.0; 8]);
-            assert_eq!(group.snapshot().unwrap(), before);
-            let outputs = group.forward(&[3], &[0, 0, 0, 1, 1], None).unwrap();
-            assert!(outputs[..8].iter().chain(&outputs[12..]).all(|&x| x == 0.0));
-            assert!(outputs[8..12].iter().all(|&x| (1.0..=2.0).contains(&x)));
-        }
-    });
-}
-
-#[test]
-fn non_finite_gradients_and_values_leave_the_row() {
-    with_gpu(|context| {
-        for cache_rows in [0, 30] {
-            let mut config = config();
-            config.cache_rows = cache_rows;
-            let mut group = Group::new(context, config).unwrap();
-            let before = group.read_rows(&[1, 2]).unwrap();
-            group.forward(&[1, 2], &[0, 1, 2, 2, 2], None).unwrap();
-            let mut grads = [1.0; 16];
-            grads[2] = f32::NAN;
-            group.backward(&grads).unwrap();
-            let after = group.read_rows(&[1, 2]).unwrap();
-            assert_eq!(after[..4], before[..4]);
-            assert_ne!(after[4..], before[4..]);
-            assert_eq!(group.counters().unwrap()[0].skipped_rows, 1);
-            let values = [f32::INFINITY, 0.0, 0.0, 0.0, 5.0, 5.0, 5.0, 5.0];
-            group.write_rows(&[1, 2], &values).unwrap();
-            let written = group.read_rows(&[1, 2]).unwrap();
-            assert_eq!(written[..4], before[..4]);
-            assert_eq!(written[4..], values[4..]);
-            assert_eq!(group.counters().unwrap()[0].skipped_rows, 2);
-        }
     });
 }
 
@@ -225,12 +145,7 @@ fn shapes_and_buffers() {
         let small = storage(context, &[0f32; 4]);
         let result = group.record_forward(&mut encoder, &batch, small.slice(..));
         assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
-        let plain = context.device().create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 64,
-            usage: wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
+        let plain = caller::buffer(context, 64, wgpu::BufferUsages::COPY_DST);
         let result = group.record_forward(&mut encoder, &batch, plain.slice(..));
         assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
     });
@@ -367,12 +282,7 @@ fn a_waiting_call_tells_of_a_recorded_step() {
 fn outputs_need_a_buffer_of_their_own() {
     with_gpu(|context| {
         let mut group = Group::new(context, config()).unwrap();
-        let arena = context.device().create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 4096,
-            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
+        let arena = caller::buffer(context, 4096, wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST);
         let (indices, offsets) = (storage(context, &[1u32]), storage(context, &[0u32, 1, 1]));
         let (shared, outputs) = (arena.slice(1024..1028), arena.slice(2048..2080));
         let batches = [
@@ -511,12 +421,7 @@ fn an_error_is_told_before_its_callback() {
         let mut group = Group::new(context, config()).unwrap();
         let [indices, offsets] = [&[1u32, 2, 3, 25][..], &[0, 2, 4]].map(|words| storage(context, words));
         let outputs = storage(context, &[0.0f32; 8]);
-        let first = context.device().create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 4,
-            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
+        let first = caller::buffer(context, 4, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
         let (stands, stood) = std::sync::mpsc::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let mut encoder = caller::encoder(context);

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 use hotrow::{
-    Context,
+    Context, RowReader,
     wgpu::{self, BufferBindingType, BufferUsages, util::DeviceExt as _},
 };
 
@@ -48,6 +48,72 @@ pub(crate) fn download(context: &Context, mut encoder: wgpu::CommandEncoder, fro
 pub(crate) const UNIFORM: BufferBindingType = BufferBindingType::Uniform;
 pub(crate) const READ: BufferBindingType = BufferBindingType::Storage { read_only: true };
 pub(crate) const WRITE: BufferBindingType = BufferBindingType::Storage { read_only: false };
+
+/// Draws `vertices` as points or as a triangle with the entries `vertex` and `fragment` of a reader's module and `text`, into textures of this size.
+pub(crate) fn draw<const N: usize>(
+    context: &Context,
+    encoder: &mut wgpu::CommandEncoder,
+    (reader, text): (&mut RowReader, &str),
+    (topology, vertices): (wgpu::PrimitiveTopology, u32),
+    (format, width, height): (wgpu::TextureFormat, u32, u32),
+) -> [wgpu::Texture; N] {
+    let device = context.device();
+    let source = wgpu::ShaderSource::Wgsl((reader.wgsl().to_owned() + text).into());
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
+    let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: None,
+        bind_group_layouts: &[None, Some(reader.layout())],
+        immediate_size: 0,
+    });
+    let target = Some(wgpu::ColorTargetState { format, blend: None, write_mask: wgpu::ColorWrites::ALL });
+    let pipeline = device.create_render_pipeline(&wgpu::RenderPipelineDescriptor {
+        label: None,
+        layout: Some(&layout),
+        vertex: wgpu::VertexState {
+            module: &module,
+            entry_point: Some("vertex"),
+            compilation_options: wgpu::PipelineCompilationOptions::default(),
+            buffers: &[],
+        },
+        fragment: Some(wgpu::FragmentState {
+            module: &module,
+            entry_point: Some("fragment"),
+            compilation_options: wgpu::PipelineCompilationOptions::default(),
+            targets: &vec![target; N],
+        }),
+        primitive: wgpu::PrimitiveState { topology, ..wgpu::PrimitiveState::default() },
+        depth_stencil: None,
+        multisample: wgpu::MultisampleState::default(),
+        multiview_mask: None,
+        cache: None,
+    });
+    let textures = [(); N].map(|()| {
+        device.create_texture(&wgpu::TextureDescriptor {
+            label: None,
+            size: wgpu::Extent3d { width, height, depth_or_array_layers: 1 },
+            mip_level_count: 1,
+            sample_count: 1,
+            dimension: wgpu::TextureDimension::D2,
+            format,
+            usage: wgpu::TextureUsages::RENDER_ATTACHMENT | wgpu::TextureUsages::COPY_SRC,
+            view_formats: &[],
+        })
+    });
+    let views = textures.each_ref().map(|texture| texture.create_view(&wgpu::TextureViewDescriptor::default()));
+    let ops = wgpu::Operations { load: wgpu::LoadOp::Clear(wgpu::Color::BLACK), store: wgpu::StoreOp::Store };
+    let attachments = views
+        .each_ref()
+        .map(|view| Some(wgpu::RenderPassColorAttachment { view, depth_slice: None, resolve_target: None, ops }));
+    let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
+        color_attachments: &attachments,
+        ..wgpu::RenderPassDescriptor::default()
+    });
+    pass.set_pipeline(&pipeline);
+    pass.set_bind_group(1, reader.bind_group().unwrap(), &[]);
+    pass.draw(0..vertices, 0..1);
+    drop(pass);
+    textures
+}
 
 /// A compute shader with the entry `main`. Group 0 has its own buffers, group 1 a reader's.
 pub(crate) struct Shader {

@@ -13,6 +13,7 @@ use tempfile::tempdir;
 use hotrow_harness::{
     device::{share, skipped, with_gpu},
     prefetch::{Plan, busy_config, play, random_plans},
+    seed_for, seeds,
 };
 
 /// A configuration and two sequences of steps. No backward is pending between the sequences.
@@ -51,7 +52,7 @@ fn a_loaded_group_goes_on_bit_for_bit() {
         }
         let folder = tempdir().unwrap();
         let path = folder.path().join("group.safetensors");
-        for seed in share(0..15) {
+        for seed in share(seeds("checkpoints", 15)) {
             let (config, first, second) = random_case(seed);
             let from = config.clone().with_placement(if seed % 4 < 2 { Placement::Staged } else { Placement::Device });
             let mut straight = gpu(context, &from);
@@ -81,7 +82,7 @@ fn from_one_backend_to_the_other() {
     with_gpu(|context| {
         let folder = tempdir().unwrap();
         let path = folder.path().join("group.safetensors");
-        for seed in share(100..108) {
+        for seed in share(seeds("from backend to backend", 8)) {
             let (config, first, second) = random_case(seed);
             let pair = || -> [Box<dyn Embedding>; 2] {
                 [Box::new(gpu(context, &config)), Box::new(CpuGroup::new(config.clone()).unwrap())]
@@ -116,7 +117,7 @@ fn damage_changes_nothing_on_the_device() {
             group.abandon_backward();
         }
         let right = std::fs::read(&path).unwrap();
-        let mut source = Pcg64::seed_from_u64(5);
+        let mut source = Pcg64::seed_from_u64(seed_for("damage"));
         for _ in 0..50 {
             let mut wrong = right.clone();
             wrong[source.random_range(0..right.len())] ^= 1 << source.random_range(0..8);

@@ -19,7 +19,7 @@ pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
 
 /// Runs ten skewed steps. Returns the bits of all outputs, and of all rows after the last step.
 pub(crate) fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
-    let mut source = rand_pcg::Pcg64::seed_from_u64(3);
+    let mut source = rand_pcg::Pcg64::seed_from_u64(hotrow_harness::seed_for("exact"));
     let mut group = Group::new(context, config).unwrap();
     let mut seen = Vec::new();
     for _ in 0..10 {
@@ -67,45 +67,6 @@ fn the_same_seed_gives_the_same_bits_and_another_does_not() {
             same_start.init = Init::Constant(0.3);
             assert!(run(context, other) != run(context, same_start));
         }
-    });
-}
-
-#[test]
-fn a_second_flush_writes_nothing() {
-    with_gpu(|context| {
-        let mut group = Group::new(context, config(Precision::Int8, 600)).unwrap();
-        group.forward(&(0..100).collect::<Vec<_>>(), &[0, 50, 100], None).unwrap();
-        group.backward(&[0.1; 66]).unwrap();
-        let writes = |group: &mut Group| group.counters().unwrap().iter().map(|c| c.write_backs).sum::<u64>();
-        assert_eq!(writes(&mut group), 0);
-        group.flush().unwrap();
-        assert_eq!(writes(&mut group), 100);
-        let once = group.snapshot().unwrap();
-        group.flush().unwrap();
-        assert_eq!(group.snapshot().unwrap(), once);
-        group.reset().unwrap();
-        let empty = group.snapshot().unwrap();
-        assert_eq!((empty.t, &empty.records), (once.t, &once.records));
-        assert!(empty.ways.iter().enumerate().all(|(i, &word)| word == if i % 128 < 32 { u32::MAX } else { 0 }));
-    });
-}
-
-#[test]
-fn one_row_a_hundred_thousand_times() {
-    with_gpu(|context| {
-        let n = 100_000u32;
-        let mut config = GroupConfig::new(&[8], 2);
-        config.precision = Precision::Fp32;
-        config.optimizer = Optimizer::sgd(1.0);
-        let mut group = Group::new(context, config).unwrap();
-        let mut indices = vec![5u32; n as usize];
-        indices[77] = 6;
-        group.forward(&indices, &(0..=n).collect::<Vec<_>>(), None).unwrap();
-        // Small integers sum exactly in any order.
-        group.backward(&vec![1.0; 2 * n as usize]).unwrap();
-        assert_eq!(group.read_rows(&[5, 6, 7]).unwrap(), [-99_999.0, -99_999.0, -1.0, -1.0, 0.0, 0.0]);
-        let counters = group.counters().unwrap()[0];
-        assert_eq!((counters.accesses, counters.unique, counters.bypass_writes), (u64::from(n), 2, 2));
     });
 }
 

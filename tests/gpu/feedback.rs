@@ -523,59 +523,9 @@ fn a_fragment_shader_asks() {
                 return emb_row4(row, 0u);
             }
         ";
-        let device = context.device();
-        let source = wgpu::ShaderSource::Wgsl((reader.wgsl().to_owned() + text).into());
-        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
-        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: None,
-            bind_group_layouts: &[None, Some(reader.layout())],
-            immediate_size: 0,
-        });
-        let format = wgpu::TextureFormat::Rgba8Unorm;
-        let target = Some(wgpu::ColorTargetState { format, blend: None, write_mask: wgpu::ColorWrites::ALL });
-        let pipeline = device.create_render_pipeline(&wgpu::RenderPipelineDescriptor {
-            label: None,
-            layout: Some(&layout),
-            vertex: wgpu::VertexState {
-                module: &module,
-                entry_point: Some("vertex"),
-                compilation_options: wgpu::PipelineCompilationOptions::default(),
-                buffers: &[],
-            },
-            fragment: Some(wgpu::FragmentState {
-                module: &module,
-                entry_point: Some("fragment"),
-                compilation_options: wgpu::PipelineCompilationOptions::default(),
-                targets: &[target],
-            }),
-            primitive: wgpu::PrimitiveState::default(),
-            depth_stencil: None,
-            multisample: wgpu::MultisampleState::default(),
-            multiview_mask: None,
-            cache: None,
-        });
-        let texture = device.create_texture(&wgpu::TextureDescriptor {
-            label: None,
-            size: wgpu::Extent3d { width: 16, height: 16, depth_or_array_layers: 1 },
-            mip_level_count: 1,
-            sample_count: 1,
-            dimension: wgpu::TextureDimension::D2,
-            format,
-            usage: wgpu::TextureUsages::RENDER_ATTACHMENT,
-            view_formats: &[],
-        });
-        let view = texture.create_view(&wgpu::TextureViewDescriptor::default());
         let mut encoder = caller::encoder(context);
-        let ops = wgpu::Operations { load: wgpu::LoadOp::Clear(wgpu::Color::BLACK), store: wgpu::StoreOp::Store };
-        let color = wgpu::RenderPassColorAttachment { view: &view, depth_slice: None, resolve_target: None, ops };
-        let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
-            color_attachments: &[Some(color)],
-            ..wgpu::RenderPassDescriptor::default()
-        });
-        pass.set_pipeline(&pipeline);
-        pass.set_bind_group(1, reader.bind_group().unwrap(), &[]);
-        pass.draw(0..3, 0..1);
-        drop(pass);
+        let (triangle, format) = ((wgpu::PrimitiveTopology::TriangleList, 3), wgpu::TextureFormat::Rgba8Unorm);
+        let _: [_; 1] = caller::draw(context, &mut encoder, (&mut reader, text), triangle, (format, 16, 16));
         assert!(group.record_feedback(&mut encoder, &reader).unwrap());
         context.queue().submit([encoder.finish()]);
         group.fetch(None).unwrap();

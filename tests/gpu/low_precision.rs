@@ -7,7 +7,7 @@ use hotrow::{
 use hotrow::{prelude::*, wgpu};
 
 use crate::caller::{self, storage, submit};
-use hotrow_harness::{closed_form, device::with_gpu};
+use hotrow_harness::{closed_form, device::with_gpu, sample};
 
 #[test]
 fn small_updates_add_up_at_random_and_are_lost_to_the_nearest() {
@@ -110,52 +110,51 @@ fn kinds(context: &Context, dim: u32, pooling: Pooling) -> Vec<Box<dyn Fn() -> B
 fn outputs_in_halves_are_the_floats_rounded() {
     const WEIGHTS: [f32; 6] = [1.0, -3e5, 1e-6, f32::NAN, f32::INFINITY, 0.25];
     with_gpu(|context| {
-        for dim in [1, 3, 4, 5, 8] {
-            for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
-                let mut all = Vec::new();
-                for make in kinds(context, dim, pooling) {
-                    for weights in [None, Some(&WEIGHTS[..])] {
-                        let (mut floats, mut halves) = (make(), make());
-                        let wanted = floats.forward(&INDICES, &OFFSETS, weights).unwrap();
-                        let frozen = halves.forward_frozen_half(&INDICES, &OFFSETS, weights).unwrap();
-                        assert!(!halves.pending(), "a frozen forward waits for no backward");
-                        let mut found = halves.forward_half(&INDICES, &OFFSETS, weights).unwrap();
-                        assert_eq!((unlike(&found, &wanted), &frozen), (None, &found), "{dim}, {pooling:?}");
-                        all.push((wanted.clone(), found.clone()));
-                        // The companion: another bit is noticed, and so is an output less.
-                        found[1] ^= 1;
-                        assert!(unlike(&found, &wanted).is_some() && unlike(&found[1..], &wanted).is_some());
-                        // The step goes on as after a forward with FP32 outputs.
-                        let grads = vec![0.5; wanted.len()];
-                        if weights.is_none() {
-                            floats.backward(&grads).unwrap();
-                            halves.backward(&grads).unwrap();
-                        }
-                        let rows = |table: &mut dyn Lookup| table.read_rows(&[3, 7, 9, 4]).unwrap();
-                        assert_eq!(rows(&mut *floats), rows(&mut *halves));
+        let poolings = [Pooling::Sum, Pooling::Mean, Pooling::None];
+        for (dim, pooling) in sample(3, [4, 1, 3, 5, 8].into_iter().flat_map(|dim| poolings.map(|one| (dim, one)))) {
+            let mut all = Vec::new();
+            for make in kinds(context, dim, pooling) {
+                for weights in [None, Some(&WEIGHTS[..])] {
+                    let (mut floats, mut halves) = (make(), make());
+                    let wanted = floats.forward(&INDICES, &OFFSETS, weights).unwrap();
+                    let frozen = halves.forward_frozen_half(&INDICES, &OFFSETS, weights).unwrap();
+                    assert!(!halves.pending(), "a frozen forward waits for no backward");
+                    let mut found = halves.forward_half(&INDICES, &OFFSETS, weights).unwrap();
+                    assert_eq!((unlike(&found, &wanted), &frozen), (None, &found), "{dim}, {pooling:?}");
+                    all.push((wanted.clone(), found.clone()));
+                    // The companion: another bit is noticed, and so is an output less.
+                    found[1] ^= 1;
+                    assert!(unlike(&found, &wanted).is_some() && unlike(&found[1..], &wanted).is_some());
+                    // The step goes on as after a forward with FP32 outputs.
+                    let grads = vec![0.5; wanted.len()];
+                    if weights.is_none() {
+                        floats.backward(&grads).unwrap();
+                        halves.backward(&grads).unwrap();
                     }
-                    // An empty batch, and one that is refused.
-                    let mut table = make();
-                    let bags = table.forward_half(&[], &[0, 0, 0], None).unwrap();
-                    assert_eq!(bags, vec![0; if pooling == Pooling::None { 0 } else { 2 * dim as usize }]);
-                    assert_eq!(table.forward_half(&[], &[0], None), Ok(Vec::new()));
-                    let refused = table.forward_half(&[3, 99], &[0, 2], None);
-                    assert!(matches!(refused, Err(Error::IndexOutOfRange { value: 99, .. })), "{refused:?}");
-                    assert!(matches!(table.forward_half(&[3], &[], None), Err(Error::Length { .. })));
+                    let rows = |table: &mut dyn Lookup| table.read_rows(&[3, 7, 9, 4]).unwrap();
+                    assert_eq!(rows(&mut *floats), rows(&mut *halves));
                 }
-                // Where device and host have the same sums, they have the same halves. Without weights a row is copied, or rows are added in
-                // the same order, so that only a mean may differ.
-                let same = |one: &(Vec<f32>, Vec<u16>), two: &(Vec<f32>, Vec<u16>)| {
-                    let equal = |i: &usize| one.0[*i].to_bits() == two.0[*i].to_bits();
-                    let equal: Vec<usize> = (0..one.0.len()).filter(equal).collect();
-                    assert!(equal.iter().all(|&i| one.1[i] == two.1[i]));
-                    equal.len()
-                };
-                for (gpu, cpu) in [(0, 2), (4, 6), (8, 2)] {
-                    let equal = same(&all[gpu], &all[cpu]);
-                    assert!(pooling == Pooling::Mean || equal == all[gpu].0.len(), "{dim}, {pooling:?}: {equal}");
-                    same(&all[gpu + 1], &all[cpu + 1]);
-                }
+                // An empty batch, and one that is refused.
+                let mut table = make();
+                let bags = table.forward_half(&[], &[0, 0, 0], None).unwrap();
+                assert_eq!(bags, vec![0; if pooling == Pooling::None { 0 } else { 2 * dim as usize }]);
+                assert_eq!(table.forward_half(&[], &[0], None), Ok(Vec::new()));
+                let refused = table.forward_half(&[3, 99], &[0, 2], None);
+                assert!(matches!(refused, Err(Error::IndexOutOfRange { value: 99, .. })), "{refused:?}");
+                assert!(matches!(table.forward_half(&[3], &[], None), Err(Error::Length { .. })));
+            }
+            // Where device and host have the same sums, they have the same halves. Without weights a row is copied, or rows are added in
+            // the same order, so that only a mean may differ.
+            let same = |one: &(Vec<f32>, Vec<u16>), two: &(Vec<f32>, Vec<u16>)| {
+                let equal = |i: &usize| one.0[*i].to_bits() == two.0[*i].to_bits();
+                let equal: Vec<usize> = (0..one.0.len()).filter(equal).collect();
+                assert!(equal.iter().all(|&i| one.1[i] == two.1[i]));
+                equal.len()
+            };
+            for (gpu, cpu) in [(0, 2), (4, 6), (8, 2)] {
+                let equal = same(&all[gpu], &all[cpu]);
+                assert!(pooling == Pooling::Mean || equal == all[gpu].0.len(), "{dim}, {pooling:?}: {equal}");
+                same(&all[gpu + 1], &all[cpu + 1]);
             }
         }
     });

@@ -9,6 +9,7 @@ use hotrow::{
 use hotrow_harness::{
     device::{share, with_gpu},
     ranks::{Batch, alone, configuration, over_ahead, over_ranks, over_wire},
+    seeds,
 };
 use rand::{SeedableRng as _, rngs::StdRng};
 
@@ -16,14 +17,15 @@ use rand::{SeedableRng as _, rngs::StdRng};
 fn ranks_change_no_bit() {
     with_gpu(|context| {
         let (mut spoiled, mut rounded) = (0, 0);
-        for seed in share(0..6) {
+        // The first run is a fixed one, in which the wrong results below are noticed.
+        for (k, seed) in share((0..6).zip(std::iter::once(0).chain(seeds("ranks on a device", 5)))) {
             let random = &mut StdRng::seed_from_u64(seed);
             let mut config = configuration(random);
             config.ways = 32;
-            if seed == 1 {
+            if k == 1 {
                 (config.policy, config.cache_rows) = (Policy::Static, config.total_rows() as u32);
             }
-            config.placement = match seed % 3 {
+            config.placement = match k % 3 {
                 1 if context.caps().mappable => Placement::Mapped,
                 2 => Placement::Staged,
                 _ => Placement::Device,

@@ -10,7 +10,10 @@ use hotrow::{
     prelude::*,
     robe, wgpu,
 };
-use hotrow_harness::device::{skipped, with_gpu, with_storage_buffers};
+use hotrow_harness::{
+    device::{skipped, with_gpu, with_storage_buffers},
+    sample,
+};
 
 use crate::caller::{self, READ, Shader, WRITE, download, storage};
 
@@ -61,77 +64,17 @@ const DRAWN: &str = "
 
 /// The values 4 to 7 of `rows` rows, a multiple of 64, as the two stages read them.
 fn drawn(context: &Context, reader: &mut RowReader, rows: u32) -> [Vec<u32>; 2] {
-    let device = context.device();
-    let text = reader.wgsl().to_owned() + &DRAWN.replace("HALF", &format!("{:?}", rows as f32 / 128.0));
-    let source = wgpu::ShaderSource::Wgsl(text.into());
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
-    let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-        label: None,
-        bind_group_layouts: &[None, Some(reader.layout())],
-        immediate_size: 0,
-    });
-    let format = wgpu::TextureFormat::Rgba32Uint;
-    let target = Some(wgpu::ColorTargetState { format, blend: None, write_mask: wgpu::ColorWrites::ALL });
-    let pipeline = device.create_render_pipeline(&wgpu::RenderPipelineDescriptor {
-        label: None,
-        layout: Some(&layout),
-        vertex: wgpu::VertexState {
-            module: &module,
-            entry_point: Some("vertex"),
-            compilation_options: wgpu::PipelineCompilationOptions::default(),
-            buffers: &[],
-        },
-        fragment: Some(wgpu::FragmentState {
-            module: &module,
-            entry_point: Some("fragment"),
-            compilation_options: wgpu::PipelineCompilationOptions::default(),
-            targets: &[target.clone(), target],
-        }),
-        primitive: wgpu::PrimitiveState {
-            topology: wgpu::PrimitiveTopology::PointList,
-            ..wgpu::PrimitiveState::default()
-        },
-        depth_stencil: None,
-        multisample: wgpu::MultisampleState::default(),
-        multiview_mask: None,
-        cache: None,
-    });
-    let size = wgpu::Extent3d { width: 64, height: rows / 64, depth_or_array_layers: 1 };
-    let textures = [(); 2].map(|()| {
-        device.create_texture(&wgpu::TextureDescriptor {
-            label: None,
-            size,
-            mip_level_count: 1,
-            sample_count: 1,
-            dimension: wgpu::TextureDimension::D2,
-            format,
-            usage: wgpu::TextureUsages::RENDER_ATTACHMENT | wgpu::TextureUsages::COPY_SRC,
-            view_formats: &[],
-        })
-    });
-    let views = textures.each_ref().map(|texture| texture.create_view(&wgpu::TextureViewDescriptor::default()));
+    let (text, points) =
+        (DRAWN.replace("HALF", &format!("{:?}", rows as f32 / 128.0)), wgpu::PrimitiveTopology::PointList);
+    let (format, size) =
+        (wgpu::TextureFormat::Rgba32Uint, wgpu::Extent3d { width: 64, height: rows / 64, depth_or_array_layers: 1 });
     let mut encoder = caller::encoder(context);
-    let attachment = |view| {
-        let ops = wgpu::Operations { load: wgpu::LoadOp::Clear(wgpu::Color::BLACK), store: wgpu::StoreOp::Store };
-        Some(wgpu::RenderPassColorAttachment { view, depth_slice: None, resolve_target: None, ops })
-    };
-    let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
-        color_attachments: &[attachment(&views[0]), attachment(&views[1])],
-        ..wgpu::RenderPassDescriptor::default()
-    });
-    pass.set_pipeline(&pipeline);
-    pass.set_bind_group(1, reader.bind_group().unwrap(), &[]);
-    pass.draw(0..rows, 0..1);
-    drop(pass);
+    let textures = caller::draw(context, &mut encoder, (reader, &text), (points, rows), (format, 64, rows / 64));
     context.queue().submit([encoder.finish()]);
     textures.map(|texture| {
         let mut encoder = caller::encoder(context);
-        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: u64::from(rows) * 16,
-            usage: wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC,
-            mapped_at_creation: false,
-        });
+        let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        let buffer = caller::buffer(context, u64::from(rows) * 16, usage);
         let layout = wgpu::TexelCopyBufferLayout { offset: 0, bytes_per_row: Some(64 * 16), rows_per_image: None };
         encoder.copy_texture_to_buffer(
             texture.as_image_copy(),
@@ -327,12 +270,11 @@ fn reads_rows(context: &Context, config: GroupConfig, what: &str) {
 #[test]
 fn every_precision_and_dim() {
     with_gpu(|context| {
-        for (i, precision) in PRECISIONS.into_iter().enumerate() {
-            for (j, dim) in [1, 3, 4, 6, 8, 20].into_iter().enumerate() {
-                let optimizers = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::row_wise_adagrad(0.05)];
-                let config = config(precision, dim).with_optimizer(optimizers[(i + j) % 3]);
-                reads_rows(context, config, &format!("{precision:?}, dim {dim}"));
-            }
+        let optimizers = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::row_wise_adagrad(0.05)];
+        let dims = [1, 3, 4, 6, 8, 20];
+        for (i, j) in sample(6, (0..5).flat_map(|i| (0..6).map(move |j| (i, j)))) {
+            let config = config(PRECISIONS[i], dims[j]).with_optimizer(optimizers[(i + j) % 3]);
+            reads_rows(context, config, &format!("{:?}, dim {}", PRECISIONS[i], dims[j]));
         }
     });
 }
@@ -342,33 +284,29 @@ fn every_placement_windows_and_shards() {
     with_gpu(|context| {
         let most = context.caps().choose_windows();
         // Every precision, both widths of a Quad, both policies.
+        let mut cases = Vec::new();
         for (i, precision) in PRECISIONS.into_iter().enumerate() {
-            let dim = [8, 5, 8, 8, 5][i];
-            {
-                let base = config(precision, dim).with_policy([Policy::Lru, Policy::Lfu][i % 2]);
-                let staged = base.clone().with_placement(Placement::Staged);
-                reads_rows(context, staged.clone(), &format!("staged, {precision:?}, dim {dim}"));
-                if context.caps().mappable {
-                    let mapped = base.clone().with_placement(Placement::Mapped);
-                    reads_rows(context, mapped, &format!("mapped, {precision:?}, dim {dim}"));
-                }
-                reads_rows(context, base.clone().with_cache_rows(0), &format!("no cache, {precision:?}, dim {dim}"));
-                let layout = hotrow::Layout::new(&base, u64::MAX).unwrap();
-                for shards in [2, 5] {
-                    let cut = base.clone().with_shard_bytes(Some(700u64.div_ceil(shards) * layout.stride()));
-                    reads_rows(context, cut, &format!("{shards} shards, {precision:?}, dim {dim}"));
-                }
-                if most >= 3 {
-                    let windows = Some(32 * layout.slot_bytes());
-                    let cut = base.with_window_bytes(windows).with_shard_bytes(Some(300 * layout.stride()));
-                    reads_rows(context, cut, &format!("3 windows, 3 shards, {precision:?}, dim {dim}"));
-                    reads_rows(
-                        context,
-                        staged.with_window_bytes(windows),
-                        &format!("staged, 3 windows, {precision:?}"),
-                    );
-                }
+            let base = config(precision, [8, 5, 8, 8, 5][i]).with_policy([Policy::Lru, Policy::Lfu][i % 2]);
+            let staged = base.clone().with_placement(Placement::Staged);
+            let layout = hotrow::Layout::new(&base, u64::MAX).unwrap();
+            let shards = |rows: u64| base.clone().with_shard_bytes(Some(rows * layout.stride()));
+            cases.extend([
+                ("no cache", base.clone().with_cache_rows(0)),
+                ("two shards", shards(350)),
+                ("five", shards(140)),
+            ]);
+            if context.caps().mappable {
+                cases.push(("mapped", base.clone().with_placement(Placement::Mapped)));
             }
+            if most >= 3 {
+                let windows = Some(32 * layout.slot_bytes());
+                cases.push(("3 windows, 3 shards", shards(300).with_window_bytes(windows)));
+                cases.push(("staged, 3 windows", staged.clone().with_window_bytes(windows)));
+            }
+            cases.push(("staged", staged));
+        }
+        for (what, config) in sample(8, cases) {
+            reads_rows(context, config.clone(), &format!("{what}, {config:?}"));
         }
     });
 }
@@ -575,46 +513,46 @@ fn a_row_shown_too_early_is_noticed() {
 fn shared_arrays() {
     with_gpu(|context| {
         let windows = context.caps().choose_windows().min(3);
-        for (i, precision) in PRECISIONS.into_iter().enumerate() {
-            for (dim, chunk, cut) in [(8, 4, false), (7, 3, true), (3, 16, true), (2, 0, false)] {
-                let mut config = match chunk {
-                    0 => robe::Config::direct(&[400, 300], dim).unwrap(),
-                    _ => robe::Config::new(&[400, 300], dim, 1000, chunk),
-                };
-                config.precision = precision;
-                config.optimizer = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05)][i % 2];
-                config.init = Init::Uniform { low: -1.0, high: 1.0 };
-                if cut && windows > 1 {
-                    config = config.with_window_bytes(Some(1000_u64.div_ceil(windows.into()).next_multiple_of(64) * 4));
-                }
-                let mut group = RobeGroup::new(context, config).unwrap();
-                let mut reader = group.reader(emb()).unwrap();
-                let program = Program::new(context, &reader, "emb", dim);
-                let rows = all_rows();
-                for step in 0..2 {
-                    let indices: Vec<u32> = (0..60).map(|i| (i * 7 + step) % 300).collect();
-                    let outputs = group.forward(&indices, &[0, 20, 60], None).unwrap();
-                    group.backward(&outputs).unwrap();
-                    let values = group.read_rows(&rows[..700]).unwrap();
-                    let mut values = values.chunks_exact(dim as usize);
-                    for (&row, seen) in rows.iter().zip(program.read(reader.bind_group().unwrap(), &rows)) {
-                        let mut wanted = vec![0; seen.values.len()];
-                        if row < 700 {
-                            let bits = values.next().unwrap().iter().map(|value| value.to_bits());
-                            wanted.iter_mut().zip(bits).for_each(|(wanted, bits)| *wanted = bits);
-                        }
-                        assert!(seen.contains == (row < 700) && seen.values == wanted, "{precision:?} {dim} row {row}");
-                    }
-                }
-                let before = program.read(reader.bind_group().unwrap(), &rows);
-                let snapshot = group.snapshot().unwrap();
-                let outputs = group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-                group.backward(&outputs.iter().map(|value| 100.0 * value).collect::<Vec<_>>()).unwrap();
-                assert!(program.read(reader.bind_group().unwrap(), &rows) != before, "the comparison can fail");
-                group.restore(&snapshot).unwrap();
-                assert!(reader.stale());
-                assert!(program.read(reader.bind_group().unwrap(), &rows) == before);
+        let shapes = [(8, 4, false), (7, 3, true), (3, 16, true), (2, 0, false)];
+        let all = PRECISIONS.into_iter().enumerate().flat_map(|one| shapes.map(|shape| (one, shape)));
+        for ((i, precision), (dim, chunk, cut)) in sample(4, all) {
+            let mut config = match chunk {
+                0 => robe::Config::direct(&[400, 300], dim).unwrap(),
+                _ => robe::Config::new(&[400, 300], dim, 1000, chunk),
+            };
+            config.precision = precision;
+            config.optimizer = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05)][i % 2];
+            config.init = Init::Uniform { low: -1.0, high: 1.0 };
+            if cut && windows > 1 {
+                config = config.with_window_bytes(Some(1000_u64.div_ceil(windows.into()).next_multiple_of(64) * 4));
             }
+            let mut group = RobeGroup::new(context, config).unwrap();
+            let mut reader = group.reader(emb()).unwrap();
+            let program = Program::new(context, &reader, "emb", dim);
+            let rows = all_rows();
+            for step in 0..2 {
+                let indices: Vec<u32> = (0..60).map(|i| (i * 7 + step) % 300).collect();
+                let outputs = group.forward(&indices, &[0, 20, 60], None).unwrap();
+                group.backward(&outputs).unwrap();
+                let values = group.read_rows(&rows[..700]).unwrap();
+                let mut values = values.chunks_exact(dim as usize);
+                for (&row, seen) in rows.iter().zip(program.read(reader.bind_group().unwrap(), &rows)) {
+                    let mut wanted = vec![0; seen.values.len()];
+                    if row < 700 {
+                        let bits = values.next().unwrap().iter().map(|value| value.to_bits());
+                        wanted.iter_mut().zip(bits).for_each(|(wanted, bits)| *wanted = bits);
+                    }
+                    assert!(seen.contains == (row < 700) && seen.values == wanted, "{precision:?} {dim} row {row}");
+                }
+            }
+            let before = program.read(reader.bind_group().unwrap(), &rows);
+            let snapshot = group.snapshot().unwrap();
+            let outputs = group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+            group.backward(&outputs.iter().map(|value| 100.0 * value).collect::<Vec<_>>()).unwrap();
+            assert!(program.read(reader.bind_group().unwrap(), &rows) != before, "the comparison can fail");
+            group.restore(&snapshot).unwrap();
+            assert!(reader.stale());
+            assert!(program.read(reader.bind_group().unwrap(), &rows) == before);
         }
     });
 }

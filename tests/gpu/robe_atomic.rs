@@ -11,7 +11,7 @@ use hotrow::{
 use hotrow_harness::{
     arrays,
     device::{again, options, share, with_gpu},
-    shared::{config, fp32},
+    shared::{config, fp32, seeds},
 };
 
 /// Runs `test` with every addition that the device can run, each on arrays of its context.
@@ -36,7 +36,7 @@ fn atomic(config: Config) -> Config {
 fn steps_are_the_model_s() {
     on_each_body(|_, new| {
         let steps = |seed| arrays::steps_are_the_models(new, seed, &atomic(config(seed)));
-        let seen: usize = share(1..25).map(steps).sum();
+        let seen: usize = share(seeds("atomic steps", 24)).map(steps).sum();
         assert!(seen > 1_000, "{seen} weights moved");
     });
 }
@@ -50,8 +50,9 @@ fn exact(seed: u64) -> Config {
 #[test]
 fn exact_sums_are_the_sorted_ones() {
     on_each_body(|_, new| {
-        let skipped: u64 =
-            share(0..12).map(|seed| arrays::exact_sums_are_the_sorted_ones(new, seed, &exact(seed))).sum();
+        let skipped: u64 = share(seeds("exact sums", 12))
+            .map(|seed| arrays::exact_sums_are_the_sorted_ones(new, seed, &exact(seed)))
+            .sum();
         assert!(skipped > 0);
     });
 }
@@ -61,7 +62,9 @@ fn exact_sums_are_the_sorted_ones() {
 fn windows_change_no_bit() {
     on_each_body(|context, new| {
         let run = |config: &Config, seed| arrays::two_steps(new, config, seed, |_| {});
-        for (seed, weight_decay) in share((0..8).flat_map(|seed| [0.0, 0.25].map(|decay| (seed, decay)))) {
+        for (seed, weight_decay) in
+            share(seeds("windows of atomic arrays", 8).flat_map(|seed| [0.0, 0.25].map(|decay| (seed, decay))))
+        {
             let mut config = exact(seed);
             config.optimizer.weight_decay = weight_decay;
             let sorted = run(&config.clone().with_backward(Backward::Sparse), seed);

@@ -1,4 +1,4 @@
-//! The gradient by shared weights on the GPU: backward moves by it, it has the CPU's bits, it is the transpose of forward, and it works
+//! The gradient by shared weights on the GPU: backward moves by it, it has the CPU's bits and the model's values, and it works
 //! with a caller's own encoder and buffers.
 
 use hotrow::{
@@ -13,7 +13,7 @@ use hotrow_harness::{
     arrays,
     device::{again, options, share, with_gpu},
     gradient::{dense, descended},
-    shared::{Bags, WAYS, bags, config, forward, fp32, random_grads},
+    shared::{Bags, WAYS, bags, config, forward, fp32, random_grads, seeds},
 };
 
 /// A configuration whose bits equal the CPU's: sums without weights and SGD at a power of two leave a compiler nothing to fuse.
@@ -30,7 +30,7 @@ fn new(context: &Context) -> impl Fn(&Config) -> RobeGroup {
 fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
     with_gpu(|context| {
         let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
-        for seed in share(0..30) {
+        for seed in share(seeds("gradients", 30)) {
             for (context, backward) in [(context, WAYS[0]), (context, WAYS[1]), (&narrow, WAYS[seed as usize / 2 % 2])]
             {
                 let config = exact(seed).with_backward(backward);
@@ -48,7 +48,7 @@ fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
 #[test]
 fn dense_and_sparse_are_the_model_s() {
     with_gpu(|context| {
-        share(0..24)
+        share(seeds("dense and sparse gradients", 24))
             .for_each(|seed| arrays::dense_and_sparse_gradients_are_the_models(&new(context), seed, &config(seed)));
     });
 }
@@ -56,16 +56,8 @@ fn dense_and_sparse_are_the_model_s() {
 #[test]
 fn halves_give_what_their_floats_give() {
     with_gpu(|context| {
-        (0..12).for_each(|seed| arrays::halves_give_what_their_floats_give(&new(context), seed, &exact(seed)));
-    });
-}
-
-#[test]
-fn it_is_the_adjoint_of_forward() {
-    with_gpu(|context| {
-        let gaps: Vec<_> = share(0..24).map(|seed| arrays::adjoint_gaps(&new(context), seed, &config(seed))).collect();
-        assert!(gaps.iter().all(|[gap, _]| *gap < 1e-5), "{gaps:?}");
-        assert!(2 * gaps.iter().filter(|[_, wrong]| *wrong > 1e-3).count() > gaps.len(), "the comparison can fail");
+        seeds("halves", 12)
+            .for_each(|seed| arrays::halves_give_what_their_floats_give(&new(context), seed, &exact(seed)));
     });
 }
 

@@ -126,7 +126,8 @@ fn translated(wgsl: &str, subgroups: bool, constants: &[(&str, f64)]) -> [String
     let module = parse(wgsl).unwrap();
     let info = validate(&module, wgsl, subgroups).unwrap();
     let (module, info) = specialise(&module, &info, constants).unwrap();
-    [to_msl(&module, &info, subgroups).unwrap(), to_hlsl(&module, &info, subgroups).unwrap()]
+    let msl = if subgroups { (2, 1) } else { (2, 0) };
+    [to_msl(&module, &info, msl).unwrap(), to_hlsl(&module, &info, subgroups).unwrap()]
 }
 
 #[test]

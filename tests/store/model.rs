@@ -105,7 +105,7 @@ fn play(mut store: impl Subject, calls: &[Call]) -> Result<(), String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(hotrow_harness::seed::proptest("stores", 64))]
 
     #[test]
     fn ram(calls in calls()) {

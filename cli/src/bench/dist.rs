@@ -2,17 +2,17 @@
 
 use super::common::{Common, Table};
 use crate::failure::Failure;
-use crate::lab::timed;
 use crate::names::one_of;
 use crate::options::{Options, WireArgs, whole};
 use crate::output;
+use crate::plan::dist::run::{Batches, Seen};
 use crate::progress::Progress;
 use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};
 use crate::trace::Trace;
-use hotrow::dist::{Comm, Group, Phase, RankTraffic, Threads, WireOptions};
-use hotrow::{CpuGroup, Error, GroupConfig, Lookup as _, Optimizer, OptimizerKind, Precision};
+use hotrow::dist::{Group, Phase, Threads};
+use hotrow::{CpuGroup, GroupConfig, Optimizer, OptimizerKind, Precision};
 use std::time::Instant;
 
 /// Measure groups over ranks, in threads of this machine: bytes, messages and seconds of a step
@@ -72,8 +72,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     output::check_files(options.json.as_deref(), None, &[], &read)?;
     args.common.make_folder(options)?;
     let trace = options.trace(&args.trace)?;
-    let bags = Bags::new(&trace, args.lookups)?;
-    let config = args.config(&bags, options.group_seed());
+    let mut bags = args.batches(&trace)?;
+    let config = args.config(&trace, options.group_seed());
     let wire = args.wire.options();
     // A group whose options do not fit fails before the work.
     Threads::run(1, |comm: &mut Threads| {
@@ -105,9 +105,11 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let progress = Progress::new("bench dist", (ranks.len() * batches.len()) as u64);
     let start = Instant::now();
     for &batch in &batches {
+        let all = bags.offsets.len() as u64 - 1;
+        let turn = (0..u64::from(args.steps) * u64::from(batch)).map(|bag| (bag % all) as u32);
+        (bags.order, bags.batch) = (turn.collect(), batch);
         for &ranks in &ranks {
-            let work = |comm: &mut Threads| measure(comm, &config, (shards, wire), &bags, (batch, args.steps));
-            let found = Threads::run(ranks, work).map_err(anyhow::Error::from)?;
+            let found = bags.play(&config, [ranks, shards], wire, false).map_err(anyhow::Error::from)?;
             record(&mut run, batch, args.steps, &found);
             progress.advance(1);
         }
@@ -127,8 +129,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
 }
 
 impl Args {
-    fn config(&self, bags: &Bags<'_>, seed: u32) -> GroupConfig {
-        let rows = bags.ids.iter().max().map_or(1, |&row| row + 1);
+    fn config(&self, trace: &Trace, seed: u32) -> GroupConfig {
+        let rows = trace.ids.iter().max().map_or(1, |&row| row + 1);
         let mut config = GroupConfig::new(&[rows], self.dim)
             .with_precision(self.precision)
             .with_optimizer(Optimizer::sgd(0.01).with_kind(self.optimizer))
@@ -136,70 +138,20 @@ impl Args {
         config.seed = seed;
         config
     }
-}
 
-/// The bags of a trace, one after another and then from the first one again.
-struct Bags<'t> {
-    ids: &'t [u32],
-    offsets: Vec<u32>,
-}
-
-impl<'t> Bags<'t> {
-    fn new(trace: &'t Trace, lookups: u32) -> Result<Self, Failure> {
-        let each = |lookups: u32| (0..=trace.ids.len() as u32 / lookups).map(|bag| bag * lookups).collect();
-        let offsets: Vec<u32> = trace.offsets.clone().unwrap_or_else(|| each(lookups));
+    /// The bags of a trace, one after another and then from the first one again.
+    fn batches(&self, trace: &Trace) -> Result<Batches, Failure> {
+        let (lookups, found) = (self.lookups, trace.ids.len());
+        let each = || (0..=found as u32 / lookups).map(|bag| bag * lookups).collect();
+        let offsets: Vec<u32> = trace.offsets.clone().unwrap_or_else(each);
         if offsets.len() < 2 {
-            let found = trace.ids.len();
             return Err(Failure::Usage(format!(
                 "--lookups: wanted at most {found}, the accesses of {}, found {lookups}; take a longer trace",
                 trace.name
             )));
         }
-        Ok(Self { ids: &trace.ids, offsets })
+        Ok(Batches { ids: trace.ids.clone(), offsets, order: Vec::new(), batch: 0 })
     }
-
-    /// A rank's part of a batch: indices and offsets.
-    fn part(&self, step: u32, batch: u32, rank: u32, ranks: u32) -> (Vec<u32>, Vec<u32>) {
-        let end = |rank: u32| u64::from(batch) * u64::from(rank) / u64::from(ranks);
-        let (mut indices, mut offsets) = (Vec::new(), vec![0]);
-        for bag in end(rank)..end(rank + 1) {
-            let bag = ((u64::from(step) * u64::from(batch) + bag) % (self.offsets.len() as u64 - 1)) as usize;
-            indices.extend(&self.ids[self.offsets[bag] as usize..self.offsets[bag + 1] as usize]);
-            offsets.push(indices.len() as u32);
-        }
-        (indices, offsets)
-    }
-}
-
-/// What one rank has sent, and how long the slowest rank took for each step.
-struct Seen {
-    traffic: RankTraffic,
-    steps: Vec<f64>,
-}
-
-/// Runs steps as one rank.
-fn measure(
-    comm: &mut impl Comm,
-    config: &GroupConfig,
-    (shards, wire): (u32, WireOptions),
-    bags: &Bags<'_>,
-    (batch, steps): (u32, u32),
-) -> Result<Seen, Error> {
-    let (rank, ranks) = (comm.rank(), comm.size());
-    let mut group = Group::new(&mut *comm, config.clone(), shards, CpuGroup::new)?.with_wire(wire)?;
-    let mut seconds = Vec::new();
-    for step in 0..steps {
-        let (indices, offsets) = bags.part(step, batch, rank, ranks);
-        group.comm().max(0)?; // all begin together
-        let (done, own) = timed(|| {
-            let outputs = group.forward(&indices, &offsets, None)?;
-            group.backward(&vec![1e-3; outputs.len()])
-        });
-        done?;
-        // The bits of numbers that are not negative are in their order.
-        seconds.push(f32::from_bits(group.comm().max((own as f32).to_bits())?).into());
-    }
-    Ok(Seen { traffic: group.traffic().clone(), steps: seconds })
 }
 
 fn record(run: &mut Run, batch: u32, steps: u32, found: &[Seen]) {
@@ -210,5 +162,5 @@ fn record(run: &mut Run, batch: u32, steps: u32, found: &[Seen]) {
         at.push("bytes", a_step(found.iter().map(|seen| seen.traffic.bytes(phase)).sum()), Unit::Bytes);
         at.push("messages", a_step(found.iter().map(|seen| seen.traffic.messages(phase)).sum()), Unit::Count);
     }
-    run.at("step", &setting).timed("whole step", Times::of(found[0].steps.clone()));
+    run.at("step", &setting).timed("whole step", Times::of(found[0].seconds.clone()));
 }

@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::report::run::{Machine, Run};
 use crate::report::units::{apart, count, decimals};
 use crate::report::{Select, Setting, Unit, table};
-use runner::{Cpu, Gpu, Runner};
+use runner::Runner;
 
 /// Measure shared tables (ROBE): forward and update over rows, compressions and chunks
 #[derive(Debug, clap::Args)]
@@ -100,25 +100,18 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let shape = format!("one table x {}, {} rows a batch, no pooling, {}", plan.dim, plan.batch, optimizer.kind);
     run.describe("array", shape);
     let backend = if context.is_some() { "gpu" } else { "cpu" };
-    match &context {
-        Some(context) => {
-            let (complaints, lab) = (Complaints::of(context), Lab::new(context, size.rounds()));
-            run.on(Machine::of(context));
-            let adds = match context.caps().choose_add() {
-                AddBody::Native => "the device's own additions",
-                AddBody::Exchange => "exchanges tried again: no float atomics here",
-            };
-            run.describe("atomic update", adds);
-            measure(&plan, &mut run, &mut Gpu::new(&lab))?;
-            if let Some(error) = complaints.first() {
-                run.leave_out("trust in these figures", error);
-            }
-        }
-        None => {
-            run.on(Machine::cpu());
-            run.describe("atomic update", "sums of one thread, index by index");
-            measure(&plan, &mut run, &mut Cpu::new(size.rounds()))?;
-        }
+    run.on(context.as_ref().map_or_else(Machine::cpu, Machine::of));
+    let adds = match context.as_ref().map(|context| context.caps().choose_add()) {
+        None => "sums of one thread, index by index",
+        Some(AddBody::Native) => "the device's own additions",
+        Some(AddBody::Exchange) => "exchanges tried again: no float atomics here",
+    };
+    run.describe("atomic update", adds);
+    let complaints = context.as_ref().map(Complaints::of);
+    let lab = context.as_ref().map(|context| Lab::new(context, size.rounds()));
+    measure(&plan, &mut run, &mut Runner { lab: lab.as_ref(), rounds: size.rounds(), array: None })?;
+    if let Some(error) = complaints.and_then(|complaints| complaints.first()) {
+        run.leave_out("trust in these figures", error);
     }
     flat(&mut run);
     let goals = size.is_full() && (plan.dim, plan.batch) == (128, 10_240);
@@ -152,7 +145,7 @@ impl Plan<'_> {
 }
 
 /// Measures every array, small ones first. Those without room are left out with the reason.
-fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> anyhow::Result<()> {
+fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut Runner<'_>) -> anyhow::Result<()> {
     let mut found: Vec<(String, f64, Config)> = Vec::new();
     for (rows, chunk) in plan.rows.into_iter().flat_map(|rows| CHUNKS.map(|chunk| (rows, chunk))) {
         for (compression, config) in arrays(&[rows], plan.dim, chunk, SHARED) {
@@ -168,8 +161,7 @@ fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> anyhow::R
     for (name, compression, config) in found {
         let config = config.with_pooling(Pooling::None).with_optimizer(plan.optimizer).with_seed(plan.seed);
         let room = plan.has_room(config.table_bytes(), "an array");
-        let made = room.and_then(|()| runner.array(config.clone(), false).map_err(|error| error.to_string()));
-        match made {
+        match room.and_then(|()| runner.make(config.clone()).map_err(|error| error.to_string())) {
             Ok(()) => array(plan, run, runner, (&name, compression, &config))?,
             Err(reason) => run.leave_out(name, reason),
         }
@@ -182,7 +174,7 @@ fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut dyn Runner) -> anyhow::R
 fn array(
     plan: &Plan<'_>,
     run: &mut Run,
-    runner: &mut dyn Runner,
+    runner: &mut Runner<'_>,
     (name, compression, config): (&str, f64, &Config),
 ) -> anyhow::Result<()> {
     let rows = config.tables[0];
@@ -200,12 +192,8 @@ fn array(
         // Atomic sums have a float for each weight beside the array.
         let beside = if backward == Backward::Atomic { 4 * u64::from(config.weights) } else { 0 };
         let taken = plan.has_room(config.table_bytes() + beside, "an array and its sums").and_then(|()| {
-            let mut steps = || {
-                runner.array(config.clone().with_backward(backward), true)?;
-                runner.steps(&batches)
-            };
             // Any error but a lack of room ends the run.
-            match steps() {
+            match runner.steps(config.clone().with_backward(backward), &batches) {
                 Err(error) => match error.downcast_ref::<Error>() {
                     Some(Error::TooLarge { .. } | Error::OutOfMemory { .. }) => Err(error.to_string()),
                     _ => Ok(Err(error)),

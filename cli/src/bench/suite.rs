@@ -11,7 +11,6 @@ pub(super) mod shapes;
 mod size;
 mod sort;
 mod staged;
-mod unified;
 mod whole;
 pub(super) mod workload;
 
@@ -54,10 +53,10 @@ pub(super) struct Args {
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
 /// The parts of the suite. Short parts and parts that decide a goal come first.
-const PARTS: [(&str, &str, Option<Measure>); 19] = [
+const PARTS: [(&str, &str, Option<Measure>); 20] = [
     ("hits", "All rows resident: gather, forward, backward", None),
     ("nvidia", "NVIDIA's shape", None),
-    ("bus", "95 % hits, the rest over the bus; unified memory", Some(unified::run)),
+    ("bus", "95 % hits, the rest over the bus", None),
     ("uncached", "No cache: FP32 and INT8 rows over the bus", None),
     (
         "staged",
@@ -87,6 +86,7 @@ const PARTS: [(&str, &str, Option<Measure>); 19] = [
     ),
     ("skew", "One row takes a tenth of the accesses", None),
     ("optimizers", "SGD, row-wise and element-wise AdaGrad", None),
+    ("low-precision", "Backward of each precision without a cache, against FP32", None),
     ("pinned", "Hot rows pinned: caches of 128 and 1024 MB against none", None),
     ("small", "A thousand indices", None),
     ("lookups", "The bodies that look up rows, side by side", None),
@@ -220,8 +220,7 @@ const TABLES: [Table; 11] = [
     .only("", "kernel; !minor"),
     Table::new("Steps one after the other, by the host's clock.", "", &["shape"])
         .only("pace|hits|counted in|counted out|copied|host part", ""),
-    Table::new("Tables that a kernel filled: made (and cleared) and filled, by the host's clock.", "", &["shape"])
-        .only("record bytes|made|filled|fill rate", ""),
+    Table::new("Tables of zeros: made and cleared, by the host's clock.", "", &["shape"]).only("record bytes|made", ""),
     Table::new("Shares and comparisons.", "", &["shape", "what"]).only(COMPARED, "placement").across("unit"),
     Table::new(
         "Sort of pairs of 32-bit keys and values, and a stable sort on the host's cores.",
@@ -241,9 +240,9 @@ const TABLES: [Table; 11] = [
 const PHASES: &str = "hit rate|distinct|missing|forward|backward|forward logical|backward logical|forward table bytes|\
     backward table bytes|step, host clock|dispatches";
 
-const COMPARED: &str = "forward of copy|backward of copy|forward of bound|forward of bus|exchange of bus|against uncached FP32|against pages|\
+const COMPARED: &str = "forward of copy|backward of copy|forward of bound|forward of bus|exchange of bus|against uncached FP32|\
     bytes against FP32|time against FP32|counted against copied|against mapped|share of host part hidden|gather against one window|\
-    backward against even|step against SGD|step against trusted|step against 2 shards|no cache against 1024 MB|\
+    backward against even|step against SGD|backward against FP32|step against trusted|step against 2 shards|no cache against 1024 MB|\
     bytes without cache against 1024 MB|1024 MB against 128 MB";
 
 /// The chart of time against work.

@@ -1,7 +1,7 @@
 //! The sweep over hit rates: every precision x policy x placement, beside two bounds, a table without a cache and unified memory.
 
 use super::common::Common;
-use super::runners::{CpuRunner, GpuRunner, Runner, StagedRunner};
+use super::runners::Runner;
 use super::shape::{Shape, Stream};
 use crate::failure::Failure;
 use crate::lab::{Lab, Rounds, timed};
@@ -131,8 +131,9 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut tables = Vec::new();
     for sweep in &sweeps {
         tables.push(sweep.table(&run));
-        for (stem, chart) in sweep.charts(&run) {
-            charts.push(chart.write(&args.common.out.join(stem))?);
+        for direction in ["forward", "backward"] {
+            let stem = format!("bench-{}-{direction}", sweep.name);
+            charts.push(sweep.chart(&run, direction).write(&args.common.out.join(stem))?);
         }
     }
     // The table of a software driver beside the CPU is written to the file and not printed.
@@ -194,15 +195,6 @@ impl<'a> Sweep<'a> {
         Curve { kind, setting, config }
     }
 
-    fn runner(&self, config: GroupConfig) -> anyhow::Result<Box<dyn Runner + '_>> {
-        let offsets = self.shape.offsets();
-        Ok(match &self.lab {
-            None => Box::new(CpuRunner::new(config, &offsets)?),
-            Some(lab) if config.placement == Placement::Staged => Box::new(StagedRunner::new(lab, config, &offsets)?),
-            Some(lab) => Box::new(GpuRunner::new(lab, config, &offsets)?),
-        })
-    }
-
     /// The precision and policy of the comparison of placements: INT8 if asked for, else the first precision; the first policy.
     fn compared(&self) -> (Precision, Policy) {
         let first = self.args.precision.first().copied().unwrap_or(Precision::Int8);
@@ -249,8 +241,8 @@ impl<'a> Sweep<'a> {
         let progress = Progress::new(self.name, points as u64);
         let slice = Duration::from_secs(args.seconds).div_f64(points.max(1) as f64);
         for curve in &curves {
-            let mut runner = self.runner(curve.config.clone())?;
-            self.points(run, curve, runner.as_mut(), slice)?;
+            let mut runner = Runner::new(self.lab.as_ref(), curve.config.clone(), self.shape.offsets())?;
+            self.points(run, curve, &mut runner, slice)?;
             progress.advance(args.hit_rate.len() as u64);
         }
         for &kib in &args.page_kib {
@@ -258,7 +250,6 @@ impl<'a> Sweep<'a> {
                 page_bytes: kib << 10,
                 bus_bytes_per_second: args.bus_gb_s * 1e9,
                 fault_seconds: args.fault_us * 1e-6,
-                ..UvmModel::default()
             };
             // A cache too small for a page still leaves the other curves.
             if let Err(reason) = self.unified(run, model, slice) {
@@ -270,15 +261,12 @@ impl<'a> Sweep<'a> {
     }
 
     /// Measures the points of a curve. Without a cache the hit rate is 0 for any share of hot rows.
-    fn points(&self, run: &mut Run, curve: &Curve, runner: &mut dyn Runner, slice: Duration) -> anyhow::Result<()> {
+    fn points(&self, run: &mut Run, curve: &Curve, runner: &mut Runner<'_>, slice: Duration) -> anyhow::Result<()> {
         let mut stream = Stream::new(self.shape, self.seed);
-        if curve.kind == "uncached" {
-            let point = point(runner, &mut stream, 0.5, slice)?;
-            self.push(run, curve, 0.0, &point);
-            return Ok(());
-        }
-        for &aim in &self.args.hit_rate {
-            let point = point(runner, &mut stream, aim / 100.0, slice)?;
+        let aims = if curve.kind == "uncached" { &[0.0] } else { &self.args.hit_rate[..] };
+        for &aim in aims {
+            let hot = if curve.kind == "uncached" { 0.5 } else { aim / 100.0 };
+            let point = point(runner, &mut stream, hot, slice)?;
             self.push(run, curve, aim, &point);
         }
         Ok(())
@@ -308,7 +296,7 @@ impl<'a> Sweep<'a> {
     /// by the model, and moved on a device.
     fn unified(&self, run: &mut Run, model: UvmModel, slice: Duration) -> anyhow::Result<()> {
         let row = u64::from(self.shape.dim) * 4;
-        let mut table = UvmTable::new(model, row, u64::from(self.shape.cache_rows()) * row)?;
+        let mut table = UvmTable::new(model.page_bytes, row, u64::from(self.shape.cache_rows()) * row)?;
         let of_resident = format!("kind=cached; precision=FP32; placement={}", self.placements[0]);
         let fastest = |what: &str| {
             let select = Select { what, shape: self.name, setting: &of_resident };
@@ -380,46 +368,20 @@ impl<'a> Sweep<'a> {
         (title, table(run.select(logical), &["curve"], "aim"))
     }
 
-    /// The charts with their file stems, one for forward and one for backward: first precisions and policies in the first placement; then,
-    /// if there are several, placements.
-    fn charts(&self, run: &Run) -> Vec<(String, Chart)> {
-        let of = |setting: &str| {
-            let select = Select { what: "forward", shape: self.name, setting };
-            run.records.iter().find(|record| select.has(record))
-        };
+    /// The chart of the precisions and policies in the first placement, with the bounds.
+    fn chart(&self, run: &Run, direction: &str) -> Chart {
+        let first = self.placements[0];
         // The chart shows the first page size; the table shows all.
-        let pages = of("page KiB").and_then(|record| record.key("page KiB")).map(|pages| pages.to_string());
-        let pages = pages.unwrap_or_default();
-        let bounds = [
+        let pages = self.args.page_kib.first().map_or(Value::from(""), |&kib| Value::Number(kib as f64));
+        let lines = [
             (format!("kind=uvm model; page KiB={pages}"), 6),
             (format!("kind=uvm pages; page KiB={pages}"), 4),
             ("kind=uncached; precision=FP32; placement=mapped".to_owned(), 5),
+            ("kind=uncached; precision=FP32".to_owned(), 7),
         ];
-        let first = self.placements[0];
-        let (precision, policy) = self.compared();
-        let (precision, policy) = (precision.to_string().to_uppercase(), names::title(policy));
         let precisions = ["FP32", "FP16", "INT8", "INT4", "INT2"].into_iter().zip(0..);
         let precisions = precisions.map(|(name, i)| (format!("kind=cached; precision={name}; placement={first}"), i));
-        let places = ["device", "mapped", "staged"].into_iter().zip(0..);
-        let places = places
-            .map(|(place, i)| (format!("kind=cached; precision={precision}; policy={policy}; placement={place}"), i));
-        let plain = ("kind=uncached; precision=FP32".to_owned(), 7);
-        let same = (format!("kind=uncached; precision={precision}; placement=mapped"), 3);
-        let by_precision: Vec<(String, usize)> = bounds.iter().cloned().chain([plain]).chain(precisions).collect();
-        let by_placement: Vec<(String, usize)> = bounds.into_iter().chain([same]).chain(places).collect();
-        let several = by_placement.iter().rev().take(3).filter(|(setting, _)| of(setting).is_some()).count() > 1;
-        let mut charts = vec![("", by_precision)];
-        charts.extend(several.then_some(("placements-", by_placement)));
-        let both = |(infix, lines): (&str, Vec<(String, usize)>)| {
-            ["forward", "backward"].map(|direction| {
-                (format!("bench-{}-{infix}{direction}", self.name), self.chart(run, direction, &lines))
-            })
-        };
-        charts.into_iter().flat_map(both).collect()
-    }
-
-    /// The chart of these curves, each in its colour.
-    fn chart(&self, run: &Run, direction: &str, lines: &[(String, usize)]) -> Chart {
+        let lines: Vec<(String, usize)> = lines.into_iter().chain(precisions).collect();
         let what = format!("{direction} logical");
         let mut chart = Chart::new("Hit rate (% of accesses)", "Logical bandwidth");
         chart.title = format!("Logical bandwidth, {direction}: {}", self.machine.title());
@@ -446,7 +408,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-fn point(runner: &mut dyn Runner, stream: &mut Stream, hit_rate: f64, slice: Duration) -> anyhow::Result<Point> {
+fn point(runner: &mut Runner<'_>, stream: &mut Stream, hit_rate: f64, slice: Duration) -> anyhow::Result<Point> {
     for _ in 0..WARM {
         runner.step(&stream.batch(1.0))?;
     }

@@ -57,11 +57,6 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     number(text, |number| (0.0..=1.0).contains(&number), "a number from 0 to 1")
 }
 
-/// A probability that is neither 0 nor 1.
-pub(super) fn chance(text: &str) -> Result<f64, String> {
-    number(text, |number| number > 0.0 && number < 1.0, "a number between 0 and 1")
-}
-
 /// The most bytes of one binding on a Vulkan device through wgpu.
 pub(super) const BINDING: u64 = (1 << 31) - 256;
 
@@ -86,6 +81,6 @@ mod tests {
             [Some(1_000_000_000), None, None, None, None]
         );
         assert!(positive("1.5") == Ok(1.5) && positive("0").is_err() && positive("nan").is_err());
-        assert!(share("0") == Ok(0.0) && share("1.1").is_err() && chance("0").is_err() && chance("0.5") == Ok(0.5));
+        assert!(share("0") == Ok(0.0) && share("1.1").is_err());
     }
 }

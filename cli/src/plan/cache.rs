@@ -8,7 +8,7 @@ use super::report::{Answer, Job};
 use super::{charts, verify};
 use crate::failure::Failure;
 use crate::names::one_of;
-use crate::options::{Backend, Options, whole};
+use crate::options::{Backend, Options, generated_trace, whole};
 use crate::output;
 use crate::report::object::in_units;
 use hotrow::scars::{Budget, Forecast, Pinned, PlannedGroup};
@@ -17,9 +17,6 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use std::path::PathBuf;
-
-/// The trace that is planned for if none is given.
-const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
 
 /// The default smallest batch, which is SCARS'.
 const SMALLEST: u64 = 2048;
@@ -114,9 +111,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let input = args.input(options)?;
     let answer = job(args, &input)?.answer(args, options)?;
     let json = answer.json();
-    if let Some(path) = &options.json {
-        output::write_json(path, &json)?;
-    }
+    options.write_json(&json)?;
     if let Some(stem) = &args.plot {
         charts::curve(&answer).write(stem)?;
     }
@@ -134,13 +129,9 @@ impl Args {
                 "--samples: wanted --distribution beside it, found none; a trace has its own".into(),
             ));
         }
-        let trace = self.trace.as_deref().unwrap_or_else(|| {
-            output::note(&format!(
-                "no --trace: planning for generated lookups, {GENERATED}; name a file, or a trace of --data DIR, for real ones"
-            ));
-            GENERATED
-        });
-        Input::of_trace(options.trace(trace)?, self.lookups)
+        let generated = || generated_trace("planning for generated lookups", "ones");
+        let trace = self.trace.clone().unwrap_or_else(generated);
+        Input::of_trace(options.trace(&trace)?, self.lookups)
     }
 
     /// The budget; by default a tenth of the table in FP32.

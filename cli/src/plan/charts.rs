@@ -1,8 +1,8 @@
 //! The plot of a plan: bytes and hit rate over the size of the cache.
 
 use super::report::Answer;
-use crate::report::object::in_units;
 use crate::plot::{Chart, Series};
+use crate::report::object::in_units;
 use hotrow::scars::Split;
 
 const MIB: f64 = (1 << 20) as f64;

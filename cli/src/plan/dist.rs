@@ -1,6 +1,6 @@
 //! `hotrow plan dist`: the expected bytes and time between ranks that share a table (SPEC 11), before anything runs.
 
-mod run;
+pub(crate) mod run;
 mod step;
 mod wire;
 
@@ -8,7 +8,7 @@ use super::amount::{self, MOST_DIM};
 use super::distribution::Distribution;
 use crate::failure::Failure;
 use crate::names::{ADMITTING, one_of};
-use crate::options::{Options, WireArgs, percent, whole};
+use crate::options::{Options, WireArgs, generated_trace, percent, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::report::object::{self, Field, Object};
@@ -26,9 +26,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use step::{Class, Model, Speed};
 use wire::Wire;
-
-/// The trace that is planned for if none is given.
-const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
 
 /// Most accesses that are drawn from a distribution; a batch has at most as many (SPEC 3).
 const MOST_ACCESSES: u64 = 1 << 30;
@@ -99,10 +96,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let read = options.trace_files(&traces);
     output::check_files(options.json.as_deref(), None, args.plot.as_slice(), &read)?;
     if traces.is_empty() && args.distribution.is_empty() {
-        output::note(&format!(
-            "no --trace: planning for generated accesses, {GENERATED}; name a file, or a trace of --data DIR, for real ones"
-        ));
-        traces.push(GENERATED.to_owned());
+        traces.push(generated_trace("planning for generated accesses", "ones"));
     }
     let wires = args.wires()?;
     let mut answers = Vec::new();
@@ -116,9 +110,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         let (trace, table) = args.drawn(from, options.seed)?;
         answers.extend(args.source(options, trace, table, false)?.answers(args, &wires)?);
     }
-    if let Some(path) = &options.json {
-        output::write_json(path, &answers)?;
-    }
+    options.write_json(&answers)?;
     if let Some(stem) = &args.plot {
         draw(&answers, stem)?;
     }

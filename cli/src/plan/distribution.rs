@@ -106,17 +106,6 @@ mod tests {
     use rand::SeedableRng;
     use rand_pcg::Pcg64;
 
-    #[test]
-    fn a_text_names_its_kind_and_numbers() {
-        for text in
-            ["zipf", "zipf:s=1", "zipf:rows=10,s=1,s=1", "zipf:rows=10,scale=1", "uniform:rows=1.5", "uniform:rows"]
-        {
-            assert!(text.parse::<Distribution>().is_err(), "{text}");
-        }
-        let parsed: Distribution = "half-normal:rows=1e9, scale=2e6".parse().unwrap();
-        assert_eq!((parsed.rows, parsed.formula), (1_000_000_000, Formula::HalfNormal(2e6)));
-    }
-
     /// Pearson's chi squared of 40,000 draws over 12 rows, with 11 degrees of freedom. By chance it exceeds 31.3 once in a thousand.
     fn chi_squared(drawn: &str, wanted: &str) -> f64 {
         let [drawn, wanted] = [drawn, wanted].map(|text| text.parse::<Distribution>().unwrap());

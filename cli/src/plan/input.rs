@@ -98,13 +98,7 @@ impl Input {
         lookups: Option<f64>,
         samples: Option<u64>,
     ) -> Result<Self, Failure> {
-        let rows = u32::try_from(from.rows).ok().filter(|&rows| rows < u32::MAX);
-        let Some(rows) = rows else {
-            return Err(Failure::Usage(format!(
-                "--distribution: wanted at most 4294967294 rows, what a group of tables holds, found {}; split them over several",
-                from.rows
-            )));
-        };
+        let rows = from.table_rows()?;
         let (samples, lookups) = (samples.unwrap_or(SAMPLES), lookups.unwrap_or(1.0));
         if samples as f64 * lookups > MOST_LOOKUPS {
             return Err(Failure::Usage(format!(

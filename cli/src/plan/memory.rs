@@ -180,9 +180,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, false)?;
     let plans = if args.compression.is_empty() { args.cached() } else { args.shared() };
     let plans = plans.map_err(Failure::usage)?;
-    if let Some(path) = &options.json {
-        output::write_json(path, &plans)?;
-    }
+    options.write_json(&plans)?;
     for plan in &plans {
         output::print(&format!("{}\n", plan.table("plan memory")))?;
         if plan.list("tables").len() > 1 {

@@ -107,7 +107,7 @@ impl Answer<'_> {
         Object::default()
             .with("cache_rows", cache_rows)
             .with("cache_bytes", cache.slots() * group.slot)
-            .with("cache_percent", 100.0 * cache_rows as f64 / f64::from(input.rows))
+            .with("cache_percent", 100.0 * f64::from(cache_rows) / f64::from(input.rows))
             // Rows that find a way: known for a trace, expected for a distribution.
             .with("pinned_rows", cache.count())
             // Hottest rows, as many as there are ways to pin, that find no way; colder rows take their place.

@@ -9,12 +9,11 @@ use crate::failure::Failure;
 use crate::options::{Options, compression, whole};
 use crate::output;
 use hotrow::robe::Config;
-use hotrow::robe::fidelity::{Bound, Fidelity, Fit, Size, WantedEps, largest_singular_value, size_for};
+use hotrow::robe::fidelity::{Fidelity, Fit, Size, WantedEps, size_for};
 use rand::SeedableRng;
 use rand::seq::index;
 use rand_pcg::Pcg64;
 use report::Answer;
-use std::path::PathBuf;
 use table::Table;
 
 pub(super) use arrays::CHUNK;
@@ -22,9 +21,6 @@ use arrays::{COMPRESSIONS, arrays};
 
 /// The most weights of an array that is fitted by default; a fit of it takes 5 GiB.
 const MOST_WEIGHTS: u32 = 1 << 28;
-
-/// The most products for the largest singular value, which take minutes.
-const MOST_PRODUCTS: f64 = 2e12;
 
 /// Measure how much of a table a shared array (ROBE) would lose
 #[derive(Debug, clap::Args)]
@@ -47,22 +43,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', default_values_t = [CHUNK], allow_negative_numbers = true,
           value_parser = whole(1..=u32::MAX))]
     chunk: Vec<u32>,
-    /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own. Shows corollary 6
-    /// beside it
+    /// Search the smallest array that keeps each sampled row within this: a length such as 0.5, or 10% of the row's own
     #[arg(long, value_name = "EPS", allow_negative_numbers = true, value_parser = eps)]
     eps: Option<WantedEps>,
     /// Share of the sampled rows that must keep to --eps [default: 1]
     #[arg(long, value_name = "SHARE", requires = "eps", allow_negative_numbers = true, value_parser = amount::share)]
     quantile: Option<f64>,
-    /// Accepted probability that corollary 6 fails
-    #[arg(long, value_name = "DELTA", default_value_t = 0.01, requires = "eps", allow_negative_numbers = true, value_parser = amount::chance)]
-    delta: f64,
     /// Rows to measure, or lookups of a trace, drawn at random
     #[arg(long, value_name = "N", default_value_t = 10_000, allow_negative_numbers = true, value_parser = amount::count)]
     sample: u64,
-    /// Draw STEM.svg and STEM.png: eps over the array's size
-    #[arg(long, value_name = "STEM", value_parser = output::stem())]
-    plot: Option<PathBuf>,
 }
 
 /// Reads a wanted eps for every row.
@@ -77,7 +66,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, args.trace.is_some())?;
     let mut read = options.trace_files(args.trace.as_slice());
     read.push(args.table.as_str().into());
-    output::check_files(options.json.as_deref(), None, args.plot.as_slice(), &read)?;
+    output::check_files(options.json.as_deref(), None, &[], &read)?;
     let table = table::open(&args.table, args.dim, options.group_seed())?;
     let uses = args.trace.as_deref().map(|trace| Uses::new(options, trace, &table)).transpose()?;
     let mut random = Pcg64::seed_from_u64(options.seed);
@@ -86,9 +75,6 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let answer = job.answer(args)?;
     if let Some(path) = &options.json {
         answer.write(path)?;
-    }
-    if let Some(stem) = &args.plot {
-        answer.chart().write(stem)?;
     }
     Ok(output::print(&answer.text())?)
 }
@@ -158,9 +144,6 @@ impl Job {
                 let (size, unlike) = self.size(chunk, wanted, &constant)?;
                 answer.size(chunk, &size, unlike);
             }
-            if let Some((bound, eps)) = self.sketch(wanted, args.delta, &constant)? {
-                answer.sketch(&bound, eps, args.delta);
-            }
         }
         Ok(answer)
     }
@@ -216,27 +199,5 @@ impl Job {
         let size = size_for(&config, &*table.source, self.counts(), &self.rows, wanted).map_err(usage)?;
         let unlike = self.uses.is_none().then(|| wanted.unlike_weights(constant, table.values()).max(f64::from(chunk)));
         Ok((size, unlike))
-    }
-
-    /// Corollary 6, unless it would take too long.
-    fn sketch(&self, wanted: WantedEps, delta: f64, constant: &Fidelity) -> Result<Option<(Bound, f64)>, Failure> {
-        let table = &self.table;
-        let dim = f64::from(table.dim);
-        let products = f64::from(table.rows) * dim * dim / 2.0;
-        if products > MOST_PRODUCTS {
-            output::note(&format!(
-                "corollary 6 is left out: the largest singular value of {} rows x {} would take {products:.0e} products, more than \
-                 {MOST_PRODUCTS:.0e}",
-                table.rows, table.dim
-            ));
-            return Ok(None);
-        }
-        let config = Config::new(&table.tables, table.dim, 1, 1);
-        let sigma = largest_singular_value(&config, &*table.source)?;
-        let eps = if wanted.relative { wanted.eps * constant.rms_length() } else { wanted.eps };
-        if eps == 0.0 {
-            return Ok(None);
-        }
-        Ok(Some((Bound::new(sigma, table.rows, table.dim, eps, delta)?, eps)))
     }
 }

@@ -12,7 +12,7 @@ use flate2::read::MultiGzDecoder;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Counts of a line.
@@ -45,14 +45,14 @@ impl CriteoFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// [`TraceError::Io`] if the file cannot be opened; [`TraceError::Zstd`] for a `.zst` file in another format.
+    /// If the file cannot be opened, or a `.zst` file has another format.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let file = File::open(path).map_err(|source| TraceError::Io { path: path.into(), source })?;
+        let file = File::open(path).map_err(TraceError::io(path))?;
         let ending = path.extension().unwrap_or_default();
         let input: Box<dyn BufRead + Send> = if ending == "gz" {
             Box::new(BufReader::new(MultiGzDecoder::new(file)))
         } else if ending == "zst" {
-            let unpacked = zstd::stream::read::Decoder::new(file).map_err(|error| unreadable(path, error))?;
+            let unpacked = zstd::stream::read::Decoder::new(file).map_err(unreadable(path))?;
             Box::new(BufReader::new(unpacked))
         } else {
             Box::new(BufReader::new(file))
@@ -63,12 +63,11 @@ impl CriteoFile {
     /// The next line, or `None` at the end of the file.
     ///
     /// # Errors
-    /// [`TraceError::Criteo`] unless the line has 39 or 40 fields; [`TraceError::Io`], [`TraceError::Gzip`] or [`TraceError::Zstd`] if
-    /// reading fails.
+    /// Unless the line has 39 or 40 fields, and if reading fails.
     pub fn next_line(&mut self) -> Result<Option<CriteoLine<'_>>, TraceError> {
         self.bytes.clear();
         let read = self.input.by_ref().take(LONGEST + 1).read_until(b'\n', &mut self.bytes);
-        if read.map_err(|error| unreadable(&self.path, error))? == 0 {
+        if read.map_err(unreadable(&self.path))? == 0 {
             return Ok(None);
         }
         self.number += 1;
@@ -83,8 +82,8 @@ impl CriteoFile {
                 length if length > LONGEST => format!("more than {LONGEST} bytes without a line end"),
                 _ => format!("{found} fields"),
             };
-            let wanted = "39 fields separated by tabs, or 40 with the label".to_owned();
-            return Err(line.fail(wanted, found, "remove the line; if these are other ids, rename the file to .txt"));
+            let wanted = "39 fields separated by tabs, or 40 with the label";
+            return Err(line.fail(wanted, &found, "remove the line; if these are other ids, rename the file to .txt"));
         }
         if found > FEATURES {
             line.label = fields.next();
@@ -95,13 +94,13 @@ impl CriteoFile {
 }
 
 /// The error for a file that cannot be read, by its format.
-fn unreadable(path: &Path, source: io::Error) -> TraceError {
-    let path = path.to_owned();
-    match path.extension().unwrap_or_default().to_str() {
-        Some("gz") => TraceError::Gzip { path, reason: source.to_string() },
-        Some("zst") => TraceError::Zstd { path, reason: source.to_string() },
-        _ => TraceError::Io { path, source },
-    }
+fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> TraceError {
+    let format = match path.extension().unwrap_or_default().to_str() {
+        Some("gz") => Some("gzip"),
+        Some("zst") => Some("zstd"),
+        _ => None,
+    };
+    move |reason| TraceError::unreadable(path, format, reason)
 }
 
 /// A line of a [`CriteoFile`]. Its fields are parsed on demand.
@@ -117,21 +116,21 @@ impl CriteoLine<'_> {
     /// Whether the advertisement was clicked.
     ///
     /// # Errors
-    /// [`TraceError::Criteo`] unless the line has a label, 0 or 1.
+    /// Unless the line has a label, 0 or 1.
     pub fn label(&self) -> Result<bool, TraceError> {
         let remedy = "train on a file with labels (train.txt, not test.txt), or repair the line";
         match self.label {
             Some(b"0") => Ok(false),
             Some(b"1") => Ok(true),
-            Some(other) => Err(self.fail("a label of 0 or 1".to_owned(), lossy(other), remedy)),
-            None => Err(self.fail("a label of 0 or 1".to_owned(), "39 fields, no label".to_owned(), remedy)),
+            Some(other) => Err(self.fail("a label of 0 or 1", &lossy(other), remedy)),
+            None => Err(self.fail("a label of 0 or 1", "39 fields, no label", remedy)),
         }
     }
 
     /// The counts; `None` for an empty field.
     ///
     /// # Errors
-    /// [`TraceError::Criteo`] if a field is no integer of 64 bits.
+    /// If a field is no integer of 64 bits.
     pub fn counts(&self) -> Result<[Option<i64>; CRITEO_COUNTS], TraceError> {
         let mut counts = [None; CRITEO_COUNTS];
         for (i, (count, &field)) in counts.iter_mut().zip(&self.features).enumerate() {
@@ -139,7 +138,7 @@ impl CriteoLine<'_> {
                 let number = std::str::from_utf8(field).ok().and_then(|digits| digits.parse().ok());
                 *count = Some(number.ok_or_else(|| {
                     let wanted = format!("an integer or nothing as count {} of {CRITEO_COUNTS}", i + 1);
-                    self.fail(wanted, lossy(field), "repair or remove the line")
+                    self.fail(&wanted, &lossy(field), "repair or remove the line")
                 })?);
             }
         }
@@ -149,7 +148,7 @@ impl CriteoLine<'_> {
     /// The categories; `None` for an empty field.
     ///
     /// # Errors
-    /// [`TraceError::Criteo`] if a field is not 1 to 8 hexadecimal digits.
+    /// If a field is not 1 to 8 hexadecimal digits.
     pub fn categories(&self) -> Result<[Option<u32>; CRITEO_CATEGORIES], TraceError> {
         let mut categories = [None; CRITEO_CATEGORIES];
         for (i, (category, &field)) in categories.iter_mut().zip(&self.features[CRITEO_COUNTS..]).enumerate() {
@@ -157,15 +156,15 @@ impl CriteoLine<'_> {
                 *category = Some(hexadecimal(field).ok_or_else(|| {
                     let wanted =
                         format!("up to 8 hexadecimal digits or nothing as category {} of {CRITEO_CATEGORIES}", i + 1);
-                    self.fail(wanted, lossy(field), "repair or remove the line")
+                    self.fail(&wanted, &lossy(field), "repair or remove the line")
                 })?);
             }
         }
         Ok(categories)
     }
 
-    fn fail(&self, wanted: String, found: String, remedy: &'static str) -> TraceError {
-        TraceError::Criteo { path: self.path.into(), line: self.number, wanted, found, remedy }
+    fn fail(&self, wanted: &str, found: &str, remedy: &str) -> TraceError {
+        TraceError::of(self.path, wanted, format!("{found:?} in line {}", self.number), remedy)
     }
 }
 
@@ -189,11 +188,11 @@ pub(super) fn read(path: &Path) -> Result<(Vec<u32>, Vec<u32>), TraceError> {
             let next = rows.len() as u32;
             let id = *rows.entry(category).or_insert(next);
             if id > MAX_ID {
-                return Err(TraceError::Id { path: path.into(), position: ids.len() as u64, found: id.to_string() });
+                return Err(TraceError::id(path, ids.len() as u64, id));
             }
             ids.push(id);
         }
-        offsets.push(u32::try_from(ids.len()).map_err(|_| TraceError::TooLong { path: path.into() })?);
+        offsets.push(u32::try_from(ids.len()).map_err(|_| TraceError::too_long(path))?);
     }
     Ok((ids, offsets))
 }

@@ -1,4 +1,4 @@
-//! Finds the file that a user names.
+//! Finds the files that a user names.
 
 use super::error::TraceError;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,12 @@ pub fn find(text: &str, data: Option<&Path>) -> Result<PathBuf, TraceError> {
     if path.is_file() {
         return Ok(path.to_owned());
     }
-    let not_found = |looked: String| Err(TraceError::NotFound { trace: text.to_owned(), looked });
+    let not_found = |looked: String| {
+        Err(TraceError::Content(format!(
+            "trace {text}: wanted a file or a name in the data folder, found neither ({looked}); give a path, --data DIR or a generated trace \
+             such as zipf:rows=100000,s=1.05"
+        )))
+    };
     if path.is_dir() {
         return not_found(format!("{text} is a folder"));
     }
@@ -39,6 +44,27 @@ pub(super) fn stem(path: &Path) -> String {
     }
 }
 
+/// Cuts `a,b` into traces. Commas within a generated trace, such as `zipf:rows=9,s=1`, and within an existing file's name stay.
+#[must_use]
+pub fn split_list(text: &str) -> Vec<String> {
+    if Path::new(text).is_file() {
+        return vec![text.to_owned()];
+    }
+    let mut traces: Vec<String> = Vec::new();
+    for piece in text.split(',') {
+        match traces.last_mut() {
+            // `key=value` after a generated trace belongs to it.
+            Some(last) if last.contains(':') && piece.contains('=') && !piece.contains(':') => {
+                last.push(',');
+                last.push_str(piece);
+            }
+            _ if piece.is_empty() => {}
+            _ => traces.push(piece.to_owned()),
+        }
+    }
+    traces
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +76,15 @@ mod tests {
         {
             assert_eq!(stem(Path::new(path)), wanted);
         }
+    }
+
+    #[test]
+    fn commas_part_traces_but_not_keys() {
+        assert_eq!(split_list("a,b.u32"), ["a", "b.u32"]);
+        assert_eq!(split_list("zipf:rows=9,s=1,a"), ["zipf:rows=9,s=1", "a"]);
+        assert_eq!(
+            split_list("a,uniform:rows=9,zipf:rows=9,s=1,n=5,meta2021"),
+            ["a", "uniform:rows=9", "zipf:rows=9,s=1,n=5", "meta2021"]
+        );
     }
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 /// Reads the labels of `bags` bags, each below `classes`.
 ///
 /// # Errors
-/// [`TraceError::Labels`] for another number of labels, or a label that is no class; [`TraceError`] for an unreadable file.
+/// For another number of labels, a label that is no class, or an unreadable file.
 pub fn read(path: &Path, bags: usize, classes: u8) -> Result<Vec<u8>, TraceError> {
     let labels = words::bytes(path)?;
-    let fail = |wanted: String, found: String| Err(TraceError::Labels { path: path.into(), wanted, found });
+    let fail = |wanted: String, found: String| Err(TraceError::of(path, wanted, found, "get the file again"));
     if labels.len() != bags {
         return fail(format!("{bags} labels, one a bag"), labels.len().to_string());
     }
@@ -23,10 +23,11 @@ pub fn read(path: &Path, bags: usize, classes: u8) -> Result<Vec<u8>, TraceError
 /// Finds `name` or its compressed form `name.zst` in the folder.
 ///
 /// # Errors
-/// [`TraceError::Missing`] if there is neither.
+/// If there is neither.
 pub fn companion(folder: &Path, name: &str) -> Result<PathBuf, TraceError> {
     let candidates = [folder.join(format!("{name}.zst")), folder.join(name)];
-    let missing = || TraceError::Missing { path: folder.join(name) };
+    let remedy = "get it from where the trace came from";
+    let missing = || TraceError::of(&folder.join(name), "this file, or the same with .zst", "neither", remedy);
     candidates.into_iter().find(|path| path.is_file()).ok_or_else(missing)
 }
 
@@ -52,9 +53,8 @@ mod tests {
     fn companions_are_found_packed_or_not() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        assert!(
-            matches!(companion(folder.path(), "x.labels.u8"), Err(TraceError::Missing { path }) if path == at("x.labels.u8"))
-        );
+        let missing = companion(folder.path(), "x.labels.u8").unwrap_err().to_string();
+        assert!(missing.starts_with(&format!("{}: wanted this file", at("x.labels.u8").display())), "{missing}");
         fs::write(at("x.labels.u8"), []).unwrap();
         assert_eq!(companion(folder.path(), "x.labels.u8").unwrap(), at("x.labels.u8"));
         fs::write(at("x.labels.u8.zst"), []).unwrap();

@@ -10,6 +10,8 @@ pub(super) fn room(text: &str, n: u64) -> Result<Vec<u32>, TraceError> {
     let mut ids = Vec::new();
     match usize::try_from(n).map(|n| ids.try_reserve_exact(n)) {
         Ok(Ok(())) => Ok(ids),
-        _ => Err(TraceError::Memory { trace: text.to_owned(), accesses: n }),
+        _ => Err(TraceError::Content(format!(
+            "trace {text}: wanted memory for {n} accesses, found too little; ask for fewer with n="
+        ))),
     }
 }

@@ -12,11 +12,10 @@ const HEADER: u64 = 4096;
 
 /// All ids of the array.
 pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
-    let fail = |found: String| TraceError::Npy { path: path.into(), found };
-    let io_error = |source| TraceError::Io { path: path.into(), source };
-    let mut file = BufReader::new(File::open(path).map_err(io_error)?);
+    let fail = |found: String| refused(path, &found);
+    let mut file = BufReader::new(File::open(path).map_err(TraceError::io(path))?);
     let mut start = Vec::new();
-    file.by_ref().take(HEADER).read_to_end(&mut start).map_err(io_error)?;
+    file.by_ref().take(HEADER).read_to_end(&mut start).map_err(TraceError::io(path))?;
     if !start.starts_with(b"\x93NUMPY") {
         return Err(fail("a file that is not .npy".to_owned()));
     }
@@ -28,7 +27,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
         return Err(fail(format!("shape {:?}", npy.shape())));
     }
     if npy.len() > u64::from(u32::MAX) {
-        return Err(TraceError::TooLong { path: path.into() });
+        return Err(TraceError::too_long(path));
     }
     let DType::Plain(kind) = npy.dtype() else {
         return Err(fail(format!("type {}", npy.dtype().descr())));
@@ -42,8 +41,12 @@ pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
     }
 }
 
+fn refused(path: &Path, found: &str) -> TraceError {
+    TraceError::of(path, "a 1-D .npy array of u32, i32, u64 or i64", found, "save it anew")
+}
+
 fn convert<T: Deserialize + Copy + Into<i128>>(path: &Path, npy: NpyFile<impl Read>) -> Result<Vec<u32>, TraceError> {
-    let fail = |found: String| TraceError::Npy { path: path.into(), found };
+    let fail = |found: String| refused(path, &found);
     let wanted = npy.len();
     let numbers = npy.data::<T>().map_err(|error| fail(error.to_string()))?;
     let mut ids = Vec::new();
@@ -52,7 +55,7 @@ fn convert<T: Deserialize + Copy + Into<i128>>(path: &Path, npy: NpyFile<impl Re
         let number: i128 = number.map_err(|error| fail(format!("{position} of {wanted} elements ({error})")))?.into();
         match u32::try_from(number) {
             Ok(id) if id <= MAX_ID => ids.push(id),
-            _ => return Err(TraceError::Id { path: path.into(), position, found: number.to_string() }),
+            _ => return Err(TraceError::id(path, position, number)),
         }
     }
     Ok(ids)

@@ -7,22 +7,23 @@ use std::path::Path;
 /// Reads the starts of the bags over `accesses` ids.
 ///
 /// # Errors
-/// [`TraceError::Offsets`] unless they ascend from 0 to `accesses`; [`TraceError`] for an unreadable file.
+/// Unless they ascend from 0 to `accesses`, or for an unreadable file.
 pub fn read(path: &Path, accesses: usize) -> Result<Vec<u32>, TraceError> {
     let offsets = words::read(path)?;
-    let fail = |wanted: String, found: String| Err(TraceError::Offsets { path: path.into(), wanted, found });
+    let remedy = "get the file again or remove it to go without bags";
+    let fail = |wanted: &str, found: String| Err(TraceError::of(path, wanted, found, remedy));
     match offsets.first() {
         Some(0) => {}
-        Some(first) => return fail("a first offset of 0".into(), first.to_string()),
-        None => return fail("at least one offset".into(), "an empty file".into()),
+        Some(first) => return fail("a first offset of 0", first.to_string()),
+        None => return fail("at least one offset", "an empty file".into()),
     }
     if let Some(at) = offsets.windows(2).position(|pair| pair[1] < pair[0]) {
         let found = format!("{} after {} at entry {}", offsets[at + 1], offsets[at], at + 1);
-        return fail("ascending offsets".into(), found);
+        return fail("ascending offsets", found);
     }
     match offsets.last() {
         Some(&last) if last as usize == accesses => Ok(offsets),
-        last => fail(format!("a last offset of {accesses} (the number of ids)"), last.map_or(0, |&l| l).to_string()),
+        last => fail(&format!("a last offset of {accesses} (the number of ids)"), last.map_or(0, |&l| l).to_string()),
     }
 }
 

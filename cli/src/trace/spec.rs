@@ -78,6 +78,6 @@ impl<'a> Spec<'a> {
             Some("uniform") => "uniform:rows=100000,n=1000000",
             _ => "meta2021:rows=100000",
         };
-        TraceError::Spec { trace: self.text.to_owned(), wanted: wanted.to_owned(), found: found.to_owned(), example }
+        TraceError::Spec(format!("trace {}: wanted {wanted}, found {found}; write it as {example}", self.text))
     }
 }

@@ -11,19 +11,18 @@ const QUOTED: usize = 40;
 
 /// All ids and the starts of the bags.
 pub(super) fn read(path: &Path) -> Result<(Vec<u32>, Vec<u32>), TraceError> {
-    let io_error = |source| TraceError::Io { path: path.into(), source };
-    let mut file = BufReader::new(File::open(path).map_err(io_error)?);
+    let mut file = BufReader::new(File::open(path).map_err(TraceError::io(path))?);
     let (mut ids, mut offsets) = (Vec::new(), vec![0]);
     let mut bytes = Vec::new();
     let mut number = 0;
-    while file.read_until(b'\n', &mut bytes).map_err(io_error)? > 0 {
+    while file.read_until(b'\n', &mut bytes).map_err(TraceError::io(path))? > 0 {
         number += 1;
         // Bytes that are no text become signs that are no digits, and are refused below.
         let line = String::from_utf8_lossy(&bytes);
         for piece in line.split(|c: char| c.is_whitespace() || c == ',').filter(|piece| !piece.is_empty()) {
             ids.push(id(path, number, ids.len(), piece)?);
         }
-        offsets.push(u32::try_from(ids.len()).map_err(|_| TraceError::TooLong { path: path.into() })?);
+        offsets.push(u32::try_from(ids.len()).map_err(|_| TraceError::too_long(path))?);
         bytes.clear();
     }
     Ok((ids, offsets))
@@ -34,9 +33,12 @@ fn id(path: &Path, line: u64, position: usize, piece: &str) -> Result<u32, Trace
         Ok(id) if id <= MAX_ID => Ok(id),
         // A number that is negative or too large for an id.
         _ if piece.strip_prefix('-').unwrap_or(piece).bytes().all(|byte| byte.is_ascii_digit()) && piece != "-" => {
-            Err(TraceError::Id { path: path.into(), position: position as u64, found: quote(piece) })
+            Err(TraceError::id(path, position as u64, quote(piece)))
         }
-        _ => Err(TraceError::Text { path: path.into(), line, found: quote(piece) }),
+        _ => {
+            let found = format!("{:?} in line {line}", quote(piece));
+            Err(TraceError::of(path, "ids separated by blanks or commas", found, "remove it from the file"))
+        }
     }
 }
 

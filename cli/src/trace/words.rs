@@ -12,28 +12,29 @@ const MAX_BYTES: u64 = u32::MAX as u64 * 4;
 pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
     let bytes = bytes(path)?;
     if !bytes.len().is_multiple_of(4) {
-        return Err(TraceError::Truncated { path: path.into(), bytes: bytes.len() as u64 });
+        let (found, remedy) = (format!("{} bytes", bytes.len()), "the file is cut off or no .u32 file, get it again");
+        return Err(TraceError::of(path, "whole ids of 4 bytes", found, remedy));
     }
     Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
 }
 
 /// Reads all bytes of a file, decompressed if its name ends in `.zst`.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, TraceError> {
-    let io_error = |source| TraceError::Io { path: path.into(), source };
-    let file = File::open(path).map_err(io_error)?;
+    let file = File::open(path).map_err(TraceError::io(path))?;
     let mut bytes = Vec::new();
     if path.extension().is_some_and(|ending| ending == "zst") {
-        let most = most_unpacked(file.metadata().map_err(io_error)?.len());
+        let most = most_unpacked(file.metadata().map_err(TraceError::io(path))?.len());
         let whole = unpack(file, &mut bytes, most.min(MAX_BYTES))
-            .map_err(|error| TraceError::Zstd { path: path.into(), reason: error.to_string() })?;
+            .map_err(|error| TraceError::unreadable(path, Some("zstd"), error))?;
         if !whole && most < MAX_BYTES {
-            return Err(TraceError::Unpacked { path: path.into(), most });
+            let wanted = format!("at most {most} bytes, 8 MiB and 4,096 times the length of the packed file");
+            return Err(TraceError::of(path, wanted, "more", "unpack it with the program zstd"));
         }
     } else {
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(io_error)?;
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(TraceError::io(path))?;
     }
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(TraceError::TooLong { path: path.into() });
+        return Err(TraceError::too_long(path));
     }
     Ok(bytes)
 }

@@ -3,6 +3,11 @@
 use super::command;
 use serde_json::Value;
 
+/// The arguments of a line.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
 /// Runs `hotrow plan` and expects an exit code. Returns stdout and stderr.
 pub(crate) fn outcome(arguments: &[&str], code: i32) -> (String, String) {
     command::outcome(&[&["plan"], arguments].concat(), code)

@@ -7,24 +7,17 @@ use std::path::Path;
 
 use hotrow_harness::device::with_gpu;
 
-fn simulate(backend: &str, trace: &str, batch: &str) -> Value {
+/// What the command writes with `--json`.
+fn written(args: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("out.json");
     let mut command = Command::cargo_bin("hotrow").unwrap();
-    command.args([
-        "simulate",
-        "--trace",
-        trace,
-        "--batch",
-        batch,
-        "--cache-percent",
-        "2,10",
-        "--backend",
-        backend,
-        "--json",
-    ]);
-    command.arg(&json).assert().success();
+    command.args(args.split(' ')).arg("--json").arg(&json).assert().success();
     serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap()
+}
+
+fn simulate(backend: &str, trace: &str, batch: &str) -> Value {
+    written(&format!("simulate --trace {trace} --batch {batch} --cache-percent 2,10 --backend {backend}"))
 }
 
 #[test]
@@ -46,13 +39,8 @@ fn simulate_counts_the_same_on_both_backends() {
 
 /// The runs of `plan --verify`: the counted figures, and whether they match the prediction.
 fn verified(backend: &str, trace: &str, seed: &str) -> Vec<(bool, Vec<f64>)> {
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("out.json");
-    let mut command = Command::cargo_bin("hotrow").unwrap();
-    command.args(["plan", "--verify", "--trace", trace, "--backend", backend, "--seed", seed, "--dim", "8"]);
-    command.args(["--budget", "32KiB", "--precision", "int4", "--optimizer", "adagrad"]);
-    command.arg("--json").arg(&json).assert().success();
-    let plan: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let plan = format!("plan --verify --trace {trace} --backend {backend} --seed {seed} --dim 8 --budget 32KiB");
+    let plan = written(&(plan + " --precision int4 --optimizer adagrad"));
     let run = |run: &Value| {
         let measures = run["measures"].as_array().unwrap();
         (run["within"] == true, measures.iter().map(|measure| measure["counted"].as_f64().unwrap()).collect())
@@ -187,6 +175,7 @@ fn figures_wrong(suite: &Value) -> Option<String> {
         ("packed bytes", goal(suite, "packed_bytes")["reached"] == 136.0 / 512.0),
         ("windows", of("windows", "windows-one") == 1.0 && of("windows", "windows-cut") >= 2.0),
         ("hits", of("hit rate", "hits-uniform") == 1.0 && of("hit rate", "uncached-int8") == 0.0),
+        ("low precision", records(suite, "backward against FP32", &[]).len() == 6),
         ("pinned", (of("hit rate", "pinned-1024") - 0.95).abs() < 1e-3 && of("hit rate", "pinned-0") == 0.0),
         ("pinned bytes", of("forward table bytes", "pinned-0") > 4.0 * of("forward table bytes", "pinned-128")),
     ];
@@ -232,7 +221,7 @@ fn the_suite_measures_every_kernel() {
             r#"{"sorts": [{"name": "cub", "pairs": 16777216, "pairs_per_second": 1e10}]}"#,
         )
         .unwrap();
-        let parts = "hits,small,sort,uncached,staged,pinned,windows,readers,feedback,grid";
+        let parts = "hits,small,sort,uncached,staged,low-precision,pinned,windows,readers,feedback,grid";
         let args =
             format!("suite --size small --only {parts} --commit abc --out out --seconds 900 --beside beside.json");
         let (out, suite) = bench(folder.path(), &args, "out/suite.json");
@@ -273,6 +262,7 @@ fn the_suite_measures_every_kernel() {
             ("flushed against raw", "readers", Some(0.5)),
             ("backward", "grid", Some(1.0)),
             ("pump", "feedback", Some(0.0)),
+            ("backward against FP32", "update-int8", None),
         ] {
             assert!(figures_wrong(&broken(&suite, of(what, shape), value)).is_some(), "{what}");
         }
@@ -289,7 +279,7 @@ fn whole_wrong(suite: &Value, mapped: bool) -> Option<String> {
         let of = |what: &str| figure(suite, what, &[("shape", name.into())]);
         let shards = if name == "nvidia-2-shards" { 2.0 } else { 18.0 };
         let sizes = of("shards") == Some(shards) && of("record bytes") == Some(140.0 * rows);
-        let times = ["made", "filled", "fill rate", "step"].map(of);
+        let times = ["made", "step"].map(of);
         let ratio = of("step against 2 shards").is_some() == (shards == 18.0 && !name.ends_with("device"));
         if !sizes || !ratio || !times.iter().all(|time| time.is_some_and(|time| time > 0.0)) {
             return Some(format!("{name}: {times:?}"));
@@ -311,7 +301,7 @@ fn the_whole_shape_is_measured_only_if_it_is_named() {
         let mapped = context.caps().mappable;
         assert_eq!(whole_wrong(&named, mapped), None);
         // The companion.
-        for (what, value) in [("shards", Some(17.0)), ("filled", None), ("step against 2 shards", None)] {
+        for (what, value) in [("shards", Some(17.0)), ("made", None), ("step against 2 shards", None)] {
             let changed = |record: &Value| record["what"] == what && record["shape"] == "nvidia-full";
             assert!(whole_wrong(&broken(&named, changed, value), mapped).is_some(), "{what}");
         }

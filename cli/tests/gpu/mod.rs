@@ -1,6 +1,5 @@
 //! The command and its baseline on a device. `HOTROW_TEST_GPU=require|allow|off`: see `tests/gpu/main.rs`.
 
 mod command;
-mod fill;
 mod traces;
 mod uvm;

@@ -17,11 +17,12 @@ pub(crate) mod sort;
 use std::{cell::Cell, fmt};
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
-use hotrow::internals;
+pub(crate) use hotrow::internals::params;
 use hotrow::{
-    Context, GradSlice, GroupConfig, Layout, OptimizerKind, OutOfRange, Policy, Pooling, RankBody, Rounding,
+    Context, GradSlice, GroupConfig, Layout, RankBody,
     hash::fmix32,
     internals::{
+        self,
         layout::{
             CLOCK_WORDS, COMING, Field, NONE, Params, Rate, Robe, Shard, Step, TABLE_WORDS, Target, Unique, WAYS,
             way_at,
@@ -357,61 +358,6 @@ pub(crate) fn layout_of(config: &GroupConfig) -> Layout {
 /// The uniform of a configuration's learning rate.
 pub(crate) fn rate(config: &GroupConfig) -> Rate {
     Rate { lr: config.optimizer.lr, ..Rate::default() }
-}
-
-/// The `Params` of a call on a group of this configuration.
-pub(crate) fn params(config: &GroupConfig, layout: &Layout, mode: u32, purpose: u32) -> Params {
-    Params {
-        tables: config.tables.len() as u32,
-        mode,
-        out_of_range: match config.out_of_range {
-            OutOfRange::Error => 0,
-            OutOfRange::Clamp => 1,
-            OutOfRange::Skip => 2,
-        },
-        pooling: match config.pooling {
-            Pooling::Sum => 0,
-            Pooling::Mean => 1,
-            Pooling::None => 2,
-        },
-        sets: layout.sets,
-        slots: layout.slots(),
-        policy: u32::from(config.policy == Policy::Lfu),
-        seed: config.seed,
-        dim: layout.row.dim,
-        bits: layout.row.precision.bits(),
-        stochastic: u32::from(config.rounding == Rounding::Stochastic),
-        state: layout.row.state,
-        state_bits: layout.row.state_bits,
-        state_word: layout.row.state_word,
-        payload_half: layout.row.payload_half,
-        record_words: layout.row.record_words,
-        row_quads: layout.row.row_quads,
-        lanes: layout.row.lanes,
-        optimizer: match config.optimizer.kind {
-            OptimizerKind::Sgd => 0,
-            OptimizerKind::AdaGrad => 1,
-            OptimizerKind::RowWiseAdaGrad => 2,
-            OptimizerKind::Momentum => 3,
-            OptimizerKind::Adam => 4,
-            OptimizerKind::RowWiseAdam => 5,
-        },
-        window_slots: layout.window_slots,
-        random_bits: config.random_bits.bits(),
-        freq_max: config.counter_bits.most(),
-        purpose,
-        total_rows: layout.total_rows,
-        eps: config.optimizer.eps,
-        weight_decay: if config.optimizer.decoupled { 0.0 } else { config.optimizer.weight_decay },
-        shrink: if config.optimizer.decoupled { config.optimizer.weight_decay } else { 0.0 },
-        beta1: config.optimizer.beta1,
-        beta2: config.optimizer.beta2,
-        scalars: layout.row.scalars,
-        own_count: u32::from(config.optimizer.own_count && config.optimizer.kind.has_moments()),
-        clip_value: config.optimizer.clip_value.unwrap_or_default(),
-        clip_norm: config.optimizer.clip_norm.unwrap_or_default(),
-        ..Params::default()
-    }
 }
 
 /// A `tables` buffer: clock, bases and rows of tables, and counters. Some counters are about to carry into their high word.

@@ -6,7 +6,7 @@ use hotrow::{
 };
 
 use crate::{
-    gradient::{adjoint_gap, dense, halved, is_model},
+    gradient::{dense, halved, is_model},
     shared::{
         Bags, WAYS, any_order, bags, close, forward, fp32, moved_within, nudge, outputs, random_grads,
         weight_gradients, weights,
@@ -199,21 +199,6 @@ pub fn dense_and_sparse_gradients_are_the_models<T: Array>(new: &dyn Fn(&Config)
         dense(&config, &gradient).iter().map(|x| x.to_bits()).collect::<Vec<_>>()
     });
     assert!(all == covered, "seed {seed}");
-}
-
-/// `<forward(M), g> = <M, gradient(g)>` for any weights and gradients. Returns the gap for the gradient, and for a wrong one.
-pub fn adjoint_gaps<T: Array>(new: &dyn Fn(&Config) -> T, seed: u64, config: &Config) -> [f64; 2] {
-    let config = config.clone().with_backward(WAYS[seed as usize % 2]);
-    [false, true].map(|spoil| {
-        adjoint_gap(&config, seed, spoil, |memory, bags, grads| {
-            let mut array = new(&config);
-            array.write_weights(memory).unwrap();
-            let found = forward(&mut array, bags);
-            let grads = grads(found.len());
-            let gradient = array.gradient(GradSlice::F32(&grads)).unwrap();
-            (found, grads, gradient)
-        })
-    })
 }
 
 /// An FP16 gradient equals the FP32 gradient of the same values.

@@ -6,7 +6,7 @@ use hotrow::{
     robe::{Config, Gradient},
 };
 
-use crate::shared::{Bags, bags, gradients, random_grads};
+use crate::shared::{Bags, gradients};
 
 /// The gradient as one value for each weight.
 pub fn dense(config: &Config, gradient: &Gradient) -> Vec<f32> {
@@ -70,25 +70,4 @@ pub fn is_model(config: &Config, bags: &Bags, grads: &[f32], gradient: &Gradient
         }
     }
     Ok(())
-}
-
-/// The difference of `<forward(M), g>` and `<M, gradient(g)>` as a share of the terms' size, for a random M and a random batch. `run` gets
-/// M, the batch and a function that makes the gradients of n outputs. `spoil` exchanges the gradient for another one, which must give a
-/// large difference.
-pub fn adjoint_gap(
-    config: &Config,
-    seed: u64,
-    spoil: bool,
-    run: impl FnOnce(&[f32], &Bags, &dyn Fn(usize) -> Vec<f32>) -> (Vec<f32>, Vec<f32>, Gradient),
-) -> f64 {
-    let memory = random_grads(seed + 1, config.weights as usize);
-    let (outputs, grads, gradient) = run(&memory, &bags(config, seed, 6, 40), &|n| random_grads(seed, n));
-    let mut back = dense(config, &gradient);
-    if spoil {
-        back.rotate_left(1);
-    }
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-    let size: f64 = outputs.iter().zip(&grads).map(|(a, b)| f64::from(a * b).abs()).sum();
-    let gap = (dot(&outputs, &grads) - dot(&memory, &back)).abs();
-    if size == 0.0 { 0.0 } else { gap / size }
 }

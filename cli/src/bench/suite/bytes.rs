@@ -1,23 +1,17 @@
 //! The bytes that a kernel must move through memory in any form: each input is read once, each output written once, the 32 tags of a set
 //! read once for all accesses; a radix sort moves the bytes of its 8-bit passes.
 
-/// The stages of each kernel. A stage that is not listed is measured as a kernel of its own name.
-const KERNELS: &[(&str, &[&str])] = &[
-    ("linearize", &["linearize", "begin"]),
-    ("probe", &["probe", "touch"]),
-    ("sort", &["histogram", "scan", "scatter", "sort_small"]),
-    ("dedup", &["heads", "segments"]),
-    ("admit", &["claim", "admit", "locate"]),
-    ("exchange", &["exchange"]),
-    ("gather", &["gather"]),
-    ("arrange", &["arrange"]),
-    ("merge", &["merge", "combine"]),
-    ("update", &["update"]),
-];
-
-/// The kernel of a stage.
+/// The kernel of a stage. A stage that is not listed is a kernel of its own.
 pub(super) fn kernel(stage: &'static str) -> &'static str {
-    KERNELS.iter().find(|(_, stages)| stages.contains(&stage)).map_or(stage, |(kernel, _)| kernel)
+    match stage {
+        "begin" => "linearize",
+        "touch" => "probe",
+        "histogram" | "scan" | "scatter" | "sort_small" => "sort",
+        "heads" | "segments" => "dedup",
+        "claim" | "locate" => "admit",
+        "combine" => "merge",
+        _ => stage,
+    }
 }
 
 /// Mean counts of a step of a measurement.
@@ -68,36 +62,23 @@ impl Facts {
         if backward { 2.0 * forward } else { forward }
     }
 
-    /// Accesses to missing rows. The counters do not tell them; each missing row had at least one.
-    fn missed(&self) -> f64 {
-        (self.accesses - self.hits).max(self.missing)
-    }
-
     /// Bytes that `kernel` must move in a phase; `None` without a formula.
     pub(super) fn bytes(&self, kernel: &str, backward: bool) -> Option<f64> {
-        let stages = KERNELS.iter().find(|(name, _)| *name == kernel).map(|(_, stages)| *stages)?;
-        stages.iter().map(|stage| self.stage_bytes(stage, backward)).sum()
-    }
-
-    /// Bytes that a stage must move in a phase; `None` without a formula.
-    fn stage_bytes(&self, stage: &str, backward: bool) -> Option<f64> {
         let slot = self.row + self.state;
-        let missed = self.missed();
-        let sorted = if backward { self.accesses } else { missed };
-        Some(match stage {
+        // Accesses to missing rows. The counters do not tell them; each missing row had at least one.
+        let missed = (self.accesses - self.hits).max(self.missing);
+        let (sorted, rows) = if backward { (self.accesses, self.distinct) } else { (missed, self.missing) };
+        Some(match kernel {
             // Each access reads an index and writes key and output row; the offsets are read.
             "linearize" => 16.0 * self.accesses + 4.0 * self.outputs,
-            "begin" | "combine" => 0.0,
             // Each access reads a key and writes a place; 32 tags of each touched set; a stamp of each row.
-            "probe" => 8.0 * self.accesses + 128.0 * self.distinct.min(self.sets),
-            "touch" => 4.0 * self.distinct,
+            "probe" => 8.0 * self.accesses + 128.0 * self.distinct.min(self.sets) + 4.0 * self.distinct,
+            // Values that are positions are not read.
+            "sort" => sort(self.passes[usize::from(backward)], sorted, !backward),
             // Each sorted key is read and its segment written; a start of each distinct row.
-            "heads" => 4.0 * sorted,
-            "segments" => 4.0 * sorted + 4.0 * if backward { self.distinct } else { self.missing },
+            "dedup" => 8.0 * sorted + 4.0 * rows,
             // Tags, stamps and dirty flags of each set with a missing row; 48 bytes of lists for each missing row; a place of each miss.
-            "claim" => 48.0 * self.missing,
-            "admit" => 384.0 * self.missing.min(self.sets),
-            "locate" => 8.0 * missed,
+            "admit" => 48.0 * self.missing + 384.0 * self.missing.min(self.sets) + 8.0 * missed,
             // A row in and a record out for each dirty victim, a record in and a row out for each missing row.
             "exchange" => (self.missing + self.write_backs) * (slot + self.record),
             // A place of each access; each distinct row is read once; the outputs are written.
@@ -114,26 +95,10 @@ impl Facts {
                     + 2.0 * (self.distinct - self.bypassed) * slot
                     + self.bypassed * (slot + self.record)
             }
-            _ => return sort_bytes(stage, self.passes[usize::from(backward)], self.accesses, sorted, !backward),
+            _ => return None,
         })
     }
 }
-
-/// Bytes that a stage of a radix sort of `n` of at most `most` pairs moves in `passes` passes. Each pass reads and writes the pairs. The first
-/// reads the keys once more, and no values if they are positions. Up to 1,024 keys one stage does it all.
-fn sort_bytes(stage: &str, passes: f64, most: f64, n: f64, values: bool) -> Option<f64> {
-    let all = sort(passes, n, values);
-    Some(match (stage, most <= SMALL) {
-        ("scan", _) | ("sort_small", false) | ("histogram" | "scatter", true) => 0.0,
-        ("sort_small", true) => all,
-        ("histogram", false) => 4.0 * n,
-        ("scatter", false) => all - 4.0 * n,
-        _ => return None,
-    })
-}
-
-/// The most keys that are sorted in one dispatch.
-const SMALL: f64 = 1024.0;
 
 /// Bytes that a radix sort of `n` pairs moves in `passes` passes. Each pass reads and writes the pairs. The first reads the keys once more, and
 /// no values if they are positions.
@@ -160,6 +125,7 @@ mod tests {
         };
         let bytes = |kernel, backward| facts.bytes(kernel, backward);
         assert_eq!(bytes("gather", false), Some(4000.0 + 450.0 * 512.0));
+        assert_eq!(bytes("probe", false), Some(8000.0 + 12_800.0 + 1600.0));
         assert_eq!(bytes("sort", true), Some(32_000.0));
         // Without missing rows nothing is sorted, admitted or exchanged.
         for kernel in ["sort", "dedup", "admit", "exchange"] {

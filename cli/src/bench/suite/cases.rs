@@ -2,7 +2,7 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::internals::layout::WAYS;
-use hotrow::{Context, ContextOptions, LookupBody, OptimizerKind, Placement, Policy, Precision, Shaders};
+use hotrow::{Context, ContextOptions, LookupBody, OptimizerKind, Placement, Policy, Precision, Rounding, Shaders};
 use std::collections::BTreeMap;
 
 use super::bench::{Bench, DIM};
@@ -54,6 +54,7 @@ pub(super) struct Case {
     dim: u32,
     slots: [u32; 2],
     precision: Precision,
+    rounding: Rounding,
     optimizer: OptimizerKind,
     /// Mapped if the device maps memory.
     mapped: bool,
@@ -61,7 +62,7 @@ pub(super) struct Case {
     with: With,
     /// The most bytes of a window of the cache; 0: a binding.
     window: [u64; 2],
-    /// Shards of a table that a kernel fills; 0: as bindings cut it, and filled by the group.
+    /// Shards of a table of zeros; 0: as bindings cut it, and filled by the group.
     pub(super) shards: u32,
     /// The share of the lookups that hit, on any machine.
     pub(super) hits: Option<f64>,
@@ -79,6 +80,7 @@ const RESIDENT: Case = Case {
     dim: DIM,
     slots: [16 << 10, 8 << 20],
     precision: Precision::Fp32,
+    rounding: Rounding::Stochastic,
     optimizer: OptimizerKind::Sgd,
     mapped: false,
     backward: true,
@@ -90,6 +92,19 @@ const RESIDENT: Case = Case {
 /// With room for element-wise state, in one binding of 2 GiB, half the goal's size, so that tables are made in half the time.
 const HALF: Case = Case { draw: Draw::Zipf(1.05), slots: [8 << 10, 2 << 20], ..RESIDENT };
 const ADAGRAD: Case = Case { optimizer: OptimizerKind::AdaGrad, ..HALF };
+/// Zhang 2018, Table 1: a quarter of the rows, each with its own gradient, of a table without a cache whose state has the table's type. The
+/// paper has 16 M rows.
+const UPDATE: Case = Case {
+    part: "low-precision",
+    draw: Draw::Distinct,
+    rows: [4096, 4_000_000],
+    lookups: [1024, 1_000_000],
+    bag: 1,
+    dim: 64,
+    slots: [0, 0],
+    hits: Some(0.0),
+    ..ADAGRAD
+};
 const LOOKUP: Case = Case { part: "lookups", slots: [16 << 10, 4 << 20], backward: false, ..HALF };
 /// A batch over the bus.
 const BUS: Case = Case {
@@ -163,7 +178,7 @@ const PINNED: Case = Case {
     ..Case { precision: Precision::Fp32, ..BUS }
 };
 
-const CASES: [Case; 35] = [
+const CASES: [Case; 42] = [
     Case { part: "hits", name: "hits-uniform", ..RESIDENT },
     Case { part: "hits", name: "hits-zipf", slots: [8 << 10, 4 << 20], ..ADAGRAD },
     Case { name: "nvidia-row-wise", ..NVIDIA },
@@ -181,6 +196,13 @@ const CASES: [Case; 35] = [
     Case { part: "optimizers", name: "optimizer-sgd", ..HALF },
     Case { part: "optimizers", name: "optimizer-row-wise", optimizer: OptimizerKind::RowWiseAdaGrad, ..HALF },
     Case { part: "optimizers", name: "optimizer-adagrad", ..ADAGRAD },
+    Case { name: "update-fp32", ..UPDATE },
+    Case { name: "update-fp16", precision: Precision::Fp16, ..UPDATE },
+    Case { name: "update-fp16-nearest", precision: Precision::Fp16, rounding: Rounding::Nearest, ..UPDATE },
+    Case { name: "update-int8", precision: Precision::Int8, ..UPDATE },
+    Case { name: "update-int8-nearest", precision: Precision::Int8, rounding: Rounding::Nearest, ..UPDATE },
+    Case { name: "update-int4", precision: Precision::Int4, ..UPDATE },
+    Case { name: "update-int2", precision: Precision::Int2, ..UPDATE },
     Case { name: "pinned-0", slots: [0, 0], hits: Some(0.0), ..PINNED },
     Case { name: "pinned-128", slots: [512, 262_144], ..PINNED },
     Case { name: "pinned-1024", ..PINNED },
@@ -224,11 +246,6 @@ pub(super) fn of(part: &str) -> Vec<Case> {
     CASES.into_iter().chain(scaling).filter(|case| case.part == part).collect()
 }
 
-/// The case of this name.
-pub(super) fn named(name: &str) -> Option<Case> {
-    CASES.into_iter().find(|case| case.name == name)
-}
-
 impl Case {
     /// A context with the shaders of this case, if they are others than the lab's.
     pub(super) fn context(&self, bench: &Bench<'_>) -> Result<Option<Context>, hotrow::Error> {
@@ -255,7 +272,7 @@ impl Case {
     pub(super) fn workload(&self, bench: &Bench<'_>, by: u32) -> anyhow::Result<Workload> {
         let [tables, rows, lookups, wanted] =
             [self.tables, self.rows, self.lookups, self.slots].map(|[small, full]| bench.size.of(small, full));
-        let mut config = bench.config(&[1], self.precision, self.optimizer, 0);
+        let mut config = bench.config(&[1], self.precision, self.optimizer, 0).with_rounding(self.rounding);
         let slot = 4 * u64::from(self.dim) * if self.optimizer == OptimizerKind::AdaGrad { 2 } else { 1 };
         let mut slots = bench.slots(wanted / by, slot);
         let rows = if rows == 0 { slots } else { rows };

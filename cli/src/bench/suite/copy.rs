@@ -3,7 +3,7 @@
 use hotrow::wgpu;
 
 use super::bench::Bench;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, bind, layout};
 use crate::lab::Lab;
 use crate::report::{Setting, Unit};
 
@@ -29,13 +29,13 @@ pub(super) fn all(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     {
         let (from, to) = (filled(lab, bytes, none)?, lab.room(bytes, none));
         // Each byte is read and written.
-        bench.copy = Some(both(bench, "within device memory", 2, (&from, &to), bytes)?);
+        bench.copy = Some(both(bench, "within device memory", 2, [&from, &to], bytes)?);
     }
     if lab.timed.caps().mappable {
         let bytes = (bytes / 4) & !255;
         let (host, device) = (filled(lab, bytes, wgpu::BufferUsages::MAP_READ)?, lab.room(bytes, none));
-        bench.bus = Some(both(bench, "mapped host memory to device", 1, (&host, &device), bytes)?);
-        both(bench, "device to mapped host memory", 1, (&device, &host), bytes)?;
+        bench.bus = Some(both(bench, "mapped host memory to device", 1, [&host, &device], bytes)?);
+        both(bench, "device to mapped host memory", 1, [&device, &host], bytes)?;
     }
     Ok(())
 }
@@ -54,21 +54,23 @@ fn filled(lab: &Lab, bytes: u64, usage: wgpu::BufferUsages) -> anyhow::Result<wg
     Ok(buffer)
 }
 
-type Ends<'b> = (&'b wgpu::Buffer, &'b wgpu::Buffer);
-
-type Copy<'c> = &'c dyn Fn(&mut wgpu::CommandEncoder);
-
 /// Bytes a second of the better of command and kernel, where each byte counts `times` times.
-fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: Ends<'_>, bytes: u64) -> anyhow::Result<f64> {
-    let command = |encoder: &mut wgpu::CommandEncoder| encoder.copy_buffer_to_buffer(ends.0, 0, ends.1, 0, bytes);
-    let dispatch = kernel(bench.lab, ends, bytes);
-    let ways: [(&str, Copy<'_>); 2] = [("command", &command), ("kernel", &dispatch)];
+fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: [&wgpu::Buffer; 2], bytes: u64) -> anyhow::Result<f64> {
+    let (lab, device) = (bench.lab, bench.lab.timed.device());
+    let layout = layout(device, &[true, false]);
+    let (kernel, bound) = (Kernel::new(device, ("copy", KERNEL), &[&layout]), bind(device, &layout, &ends));
+    // Four turns an invocation, so that several loads are in flight.
+    let groups = (bytes / 16).div_ceil(256 * 4).clamp(1, 65_535) as u32;
     let mut best = 0.0;
-    for (how, record) in ways {
-        let mut warm = bench.lab.encoder();
+    for how in ["command", "kernel"] {
+        let record = |encoder: &mut wgpu::CommandEncoder| match how {
+            "command" => encoder.copy_buffer_to_buffer(ends[0], 0, ends[1], 0, bytes),
+            _ => kernel.record(encoder, &[&bound], groups),
+        };
+        let mut warm = lab.encoder();
         record(&mut warm);
-        bench.lab.submit(warm)?;
-        let measured = bench.lab.measure(&["copy"], |_, encoder| {
+        lab.submit(warm)?;
+        let measured = lab.measure(&["copy"], |_, encoder| {
             record(encoder);
             Ok(())
         })?;
@@ -81,14 +83,4 @@ fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: Ends<'_>, bytes: u6
         best = rate.max(best);
     }
     Ok(best)
-}
-
-/// The kernel over whole buffers.
-fn kernel(lab: &Lab, (from, to): Ends<'_>, bytes: u64) -> impl Fn(&mut wgpu::CommandEncoder) + use<> {
-    let device = lab.timed.device();
-    let kernel = Kernel::new(device, ("copy", KERNEL), None);
-    let bound = kernel.bind(device, &[from, to]);
-    // Four turns an invocation, so that several loads are in flight.
-    let groups = (bytes / 16).div_ceil(256 * 4).clamp(1, 65_535) as u32;
-    move |encoder| kernel.record(encoder, &[&bound], groups)
 }

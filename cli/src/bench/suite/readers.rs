@@ -10,7 +10,7 @@ use hotrow::{Feedback, Group, OptimizerKind, Placement, Precision, Reader, RowRe
 use super::bench::{Bench, LR};
 use super::cases::in_turn;
 use super::shapes::{distinct, pool, shuffled};
-use crate::kernel::{Kernel, bind};
+use crate::kernel::{Kernel, bind, layout};
 use crate::lab::{Inputs, Lab, timed};
 use crate::report::{Setting, Unit};
 
@@ -101,7 +101,7 @@ struct Screen<'l> {
 }
 
 /// A shader with what it binds in group 1.
-struct Program(Kernel, wgpu::BindGroup);
+type Program = (Kernel, wgpu::BindGroup);
 
 impl<'l> Screen<'l> {
     /// 1080p; at small size a 225th of it.
@@ -109,7 +109,7 @@ impl<'l> Screen<'l> {
         let (width, height) = bench.size.of((128, 72), (1920, 1080));
         let lab = bench.lab;
         let told = lab.room(u64::from(width * height) * 4, wgpu::BufferUsages::empty());
-        Self { lab, width, pixels: width * height, told, layout: layout(lab, &[true, false]) }
+        Self { lab, width, pixels: width * height, told, layout: layout(lab.timed.device(), &[true, false]) }
     }
 
     /// Binds a row for each pixel.
@@ -119,24 +119,12 @@ impl<'l> Screen<'l> {
 
     fn reading(&self, reader: &mut RowReader, row_sum: &str) -> anyhow::Result<Program> {
         let bound = reader.bind_group()?.clone();
-        Ok(Program(self.kernel(&(reader.wgsl().to_owned() + row_sum), reader.layout()), bound))
-    }
-
-    /// A program that binds `raw` as binding 0 of group 1.
-    fn raw(&self, raw: &wgpu::Buffer, row_sum: &str) -> Program {
-        let layout = layout(self.lab, &[false]);
-        Program(self.kernel(row_sum, &layout), bind(self.lab.timed.device(), &layout, &[raw]))
+        Ok((self.kernel(&(reader.wgsl().to_owned() + row_sum), reader.layout()), bound))
     }
 
     fn kernel(&self, row_sum: &str, group: &wgpu::BindGroupLayout) -> Kernel {
-        let device = self.lab.timed.device();
-        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: Some("screen"),
-            bind_group_layouts: &[Some(&self.layout), Some(group)],
-            immediate_size: 0,
-        });
         let text = row_sum.replace("QUADS", &QUADS.to_string()) + FRAME;
-        Kernel::new(device, ("screen", &text), Some(&layout))
+        Kernel::new(self.lab.timed.device(), ("screen", &text), &[&self.layout, group])
     }
 
     /// Records `n` pixels of a frame.
@@ -151,23 +139,6 @@ impl<'l> Screen<'l> {
         let words = self.lab.timed.download(encoder, &[(&self.told, u64::from(self.pixels) * 4)])?;
         Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
     }
-}
-
-/// A layout of storage buffers, which are read only or not.
-fn layout(lab: &Lab, read_only: &[bool]) -> wgpu::BindGroupLayout {
-    let entry = |(binding, &read_only): (u32, &bool)| wgpu::BindGroupLayoutEntry {
-        binding,
-        visibility: wgpu::ShaderStages::COMPUTE,
-        ty: wgpu::BindingType::Buffer {
-            ty: wgpu::BufferBindingType::Storage { read_only },
-            has_dynamic_offset: false,
-            min_binding_size: None,
-        },
-        count: None,
-    };
-    let entries: Vec<_> = (0..).zip(read_only).map(entry).collect();
-    let label = Some("screen");
-    lab.timed.device().create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries })
 }
 
 fn group(
@@ -215,11 +186,10 @@ pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         }
         group.check()?;
         let (mut cached, mut flushed) = (group.reader(emb())?, group.reader(Reader { flushed: true, ..emb() })?);
-        let [record] = internals::records(&group) else {
-            anyhow::bail!("wanted the table in one binding, found several")
-        };
-        let programs =
-            [screen.raw(record, raw), screen.reading(&mut flushed, READ)?, screen.reading(&mut cached, READ)?];
+        // The slots fit one binding, and a record is no larger than a slot.
+        let (device, plain) = (lab.timed.device(), layout(lab.timed.device(), &[false]));
+        let raw = (screen.kernel(raw, &plain), bind(device, &plain, &[&internals::records(&group)[0]]));
+        let programs = [raw, screen.reading(&mut flushed, READ)?, screen.reading(&mut cached, READ)?];
         // All find the same, and the host finds it too.
         let sums = screen.found(&programs[0], &asked)?;
         let rows = group.read_rows(&hits[..64])?;
@@ -229,12 +199,10 @@ pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             checks.push((way, same(&sums, &screen.found(program, &asked)?)));
         }
         // The companion: one pixel with another row is noticed.
-        let blind = same(&sums, &screen.found(&programs[1], &others)?).is_ok();
-        checks.push(("another row in one pixel", if blind { Err("it was not noticed".to_owned()) } else { Ok(()) }));
-        let wrong = checks.into_iter().filter_map(|(what, check)| Some((what, check.err()?)));
-        let wrong: Vec<String> = wrong.map(|(what, why)| format!("readers, {precision}, {what}: {why}")).collect();
-        if !wrong.is_empty() {
-            bench.run.wrong.extend(wrong);
+        let noticed = same(&sums, &screen.found(&programs[1], &others)?).is_err();
+        checks.push(("another row in one pixel", noticed.then_some(()).ok_or_else(|| "it was not noticed".to_owned())));
+        if let Some((what, Err(why))) = checks.into_iter().find(|(_, check)| check.is_err()) {
+            bench.run.wrong.push(format!("readers, {precision}, {what}: {why}"));
             continue;
         }
         let measured = lab.measure(&WAYS, |way, encoder| {

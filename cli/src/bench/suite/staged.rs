@@ -26,14 +26,6 @@ enum Way {
     Prefetched,
 }
 
-/// Counts of all steps and a final flush, which must be equal on any machine.
-struct Seen {
-    name: &'static str,
-    counted: Counters,
-    copied: Option<Traffic>,
-    stride: u64,
-}
-
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let lab = bench.lab;
     // Indices of a batch and rows of the table. The full table has 4.4 GB of INT8 records.
@@ -48,7 +40,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let layout = Layout::new(&config, lab.binding())?;
     let store = SharedStore::new(RamStore::new(&layout)?);
     lab.timeline.listen(false);
-    let mut seen: Vec<Seen> = Vec::new();
+    let mut first = None;
     for (name, way) in [("staged-prefetched", Way::Prefetched), ("staged-alone", Way::Staged), ("mapped", Way::Mapped)]
     {
         if way == Way::Mapped && !bench.is_mapped() {
@@ -69,19 +61,17 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             ),
         );
         steps(bench, name, &mut group, way, (&inputs, batches.len()))?;
-        let counted = group.counters()?[0];
-        seen.push(Seen { name, counted, copied: group.traffic(), stride: layout.stride() });
-    }
-    for one in &seen {
-        let agreed = one.copied.map(|copied| agreement(one.counted, copied, one.stride));
-        bench.run.at(one.name, &placed(one.copied.is_some())).push("counted against copied", agreed, Unit::Share);
+        let (counted, copied) = (group.counters()?[0], group.traffic());
+        let agreed = copied.map(|copied| agreement(counted, copied, layout.stride()));
+        bench.run.at(name, &placed(copied.is_some())).push("counted against copied", agreed, Unit::Share);
+        let wrong = wrong(agreed, counted, *first.get_or_insert(counted));
+        bench.run.wrong.extend(wrong.map(|wrong| format!("{name}: {wrong}")));
     }
     // At most all of it counts as hidden: prefetch also saves the wait for the list.
     let of = |what: &str, shape: &str| bench.run.value(what, shape, "");
     let saved = of("pace", "staged-alone").zip(of("pace", "staged-prefetched")).map(|(alone, with)| alone - with);
     let hidden = saved.zip(of("host part", "staged-alone")).map(|(saved, host)| (saved / host).clamp(0.0, 1.0));
     bench.run.at("staged-prefetched", &placed(true)).push("share of host part hidden", hidden, Unit::Share);
-    bench.run.wrong.extend(wrong(&seen));
     Ok(())
 }
 
@@ -165,51 +155,34 @@ fn agreement(counted: Counters, copied: Traffic, stride: u64) -> f64 {
     ways.into_iter().map(|(a, b)| a.min(b) as f64 / a.max(b).max(1) as f64).fold(1.0, f64::min)
 }
 
-/// Failures on any machine: bytes counted that differ from bytes copied, and staged steps whose counters differ from those of mapped steps.
-fn wrong(seen: &[Seen]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for &Seen { name, counted, copied, stride } in seen {
-        if let Some(copied) = copied.filter(|&copied| agreement(counted, copied, stride) < 1.0) {
-            wrong.push(format!(
-                "{name}: wanted as many bytes counted as copied, found {} B in and {} B out counted, {} records in and {} out copied",
-                counted.bytes_read, counted.bytes_written, copied.records_in, copied.records_out
-            ));
-        }
-        if let Some(first) = seen.first().filter(|first| first.counted != counted) {
-            wrong
-                .push(format!("{name}: wanted the counters of {}, {:?}, found {counted:?}", first.name, first.counted));
-        }
+/// A failure on any machine: bytes counted that differ from bytes copied, or other counters than those of the first way.
+fn wrong(agreed: Option<f64>, counted: Counters, first: Counters) -> Option<String> {
+    if let Some(agreed) = agreed.filter(|&agreed| agreed < 1.0) {
+        return Some(format!("wanted as many bytes counted as copied, found a share of {agreed}"));
     }
-    wrong
+    let (read, written) = (counted.bytes_read, counted.bytes_written);
+    (counted != first)
+        .then(|| format!("wanted the counters of the first way, found others, {read} B in, {written} B out"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seen(name: &'static str, counted: (u64, u64), copied: Option<(u64, u64)>) -> Seen {
-        let counted = Counters { bytes_read: counted.0, bytes_written: counted.1, ..Counters::default() };
-        let copied = copied.map(|records| {
-            let mut traffic = Traffic::default();
-            (traffic.records_in, traffic.records_out) = records;
-            traffic
-        });
-        Seen { name, counted, copied, stride: 136 }
-    }
-
     #[test]
     fn bytes_that_differ_are_noticed() {
-        let right = || seen("a", (1360, 680), Some((10, 5)));
-        let mapped = || seen("mapped", (1360, 680), None);
-        assert_eq!(wrong(&[right(), right(), mapped()]), Vec::<String>::new());
-        // One record too many, one too few, directions exchanged, nothing copied.
-        for copied in [(11, 5), (10, 4), (5, 10), (0, 0)] {
-            let found = wrong(&[right(), seen("b", (1360, 680), Some(copied)), mapped()]);
-            assert!(found.len() == 1 && found[0].starts_with("b: "), "{copied:?} {found:?}");
-        }
-        // A run that moved nothing proves nothing.
-        assert_eq!(wrong(&[seen("a", (0, 0), Some((0, 0)))]).len(), 1);
+        let counters = |bytes_read, bytes_written| Counters { bytes_read, bytes_written, ..Counters::default() };
+        let found = |counted, (records_in, records_out)| {
+            let mut copied = Traffic::default();
+            (copied.records_in, copied.records_out) = (records_in, records_out);
+            wrong(Some(agreement(counted, copied, 136)), counted, counted).is_some()
+        };
+        let right = counters(1360, 680);
+        assert!(!found(right, (10, 5)));
+        // One record too many, one too few, directions exchanged, nothing copied; a run that moved nothing proves nothing.
+        assert!([(11, 5), (10, 4), (5, 10), (0, 0)].into_iter().all(|copied| found(right, copied)));
+        assert!(found(counters(0, 0), (0, 0)));
         // The mapped run has other counters.
-        assert_eq!(wrong(&[right(), seen("mapped", (1360, 816), None)]).len(), 1);
+        assert!(wrong(None, right, right).is_none() && wrong(None, counters(1360, 816), right).is_some());
     }
 }

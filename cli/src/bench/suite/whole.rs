@@ -1,4 +1,4 @@
-//! NVIDIA's shape whole: 268 million rows in 18 shards, filled by a kernel, beside the suite's tables in 2 shards and in 18.
+//! NVIDIA's shape whole: 268 million rows in 18 shards, which the device clears, beside the suite's tables in 2 shards and in 18.
 
 use hotrow::internals::Pieces as _;
 use hotrow::{Group, GroupConfig, Init, Layout, Placement, wgpu::DeviceType};
@@ -6,7 +6,6 @@ use hotrow::{Group, GroupConfig, Init, Layout, Placement, wgpu::DeviceType};
 use super::super::common::memory_left;
 use super::bench::Bench;
 use super::workload::{Taken, Workload};
-use crate::fill;
 use crate::lab::timed;
 use crate::report::Unit;
 use crate::report::units::bytes;
@@ -46,7 +45,8 @@ fn host_can_hold(placement: Placement, layout: &Layout, software: bool, found: u
     Ok(())
 }
 
-/// Makes a group of zeros, which the device clears by itself, fills it by the kernel, and measures steps.
+/// Makes a group of zeros, which the device clears by itself: to pack 37.5 GB on the host takes minutes, and the bytes that a step moves do
+/// not depend on the values.
 pub(super) fn measure(bench: &mut Bench<'_>, workload: &mut Workload, shards: u32) -> anyhow::Result<Taken> {
     workload.config.init = Init::Constant(0.0);
     let (config, lab) = (&mut workload.config, bench.lab);
@@ -60,17 +60,11 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &mut Workload, shards: u3
         Ok(group)
     });
     let mut group = group?;
-    let filled = fill::fill(lab, &group, bench.seed)?;
     let records = layout.table_bytes() as f64;
     let mut at = bench.run.at(&workload.name, &workload.setting());
     at.push("record bytes", records, Unit::Bytes);
     at.push("made", made, Unit::Seconds);
-    at.push("filled", filled, Unit::Seconds);
-    at.push("fill rate", records / filled, Unit::BytesPerSecond);
-    if let Some(fault) = fill::check(&mut group)? {
-        bench.run.wrong.push(format!("{}, filled by the kernel: {fault}", workload.name));
-    }
-    workload.shape += &format!("; {} of records in {shards} shards, filled by a kernel", bytes(records));
+    workload.shape += &format!("; {} of records in {shards} shards, of zeros", bytes(records));
     workload.run(lab, &mut group)
 }
 
@@ -79,28 +73,20 @@ mod tests {
     use super::*;
     use hotrow::{Optimizer, Precision};
 
-    /// The layout of NVIDIA's tables, of `rows` rows each, under bindings of `binding` bytes.
-    fn whole(rows: u32, binding: u64) -> anyhow::Result<Layout> {
-        let mut config = GroupConfig::new(&[rows; 10], 128).with_precision(Precision::Int8);
-        config.optimizer = Optimizer::row_wise_adagrad(1e-3);
-        cut(&mut config, 18, binding)
-    }
-
     #[test]
-    fn the_whole_shape_has_18_shards() {
+    fn the_whole_shape_has_18_shards_and_needs_its_memory() {
+        let whole = |rows: u32, binding: u64| {
+            let mut config = GroupConfig::new(&[rows; 10], 128).with_precision(Precision::Int8);
+            config.optimizer = Optimizer::row_wise_adagrad(1e-3);
+            cut(&mut config, 18, binding)
+        };
         // The binding of a card is 2 GiB - 4 B, in whole 256 bytes; of a software driver 128 MiB.
         let layout = whole(26_800_000, (2 << 30) - 256).unwrap();
         assert_eq!((layout.total_rows, layout.stride(), layout.shards), (268_000_000, 140, 18));
         assert_eq!((layout.table_bytes(), layout.rows_per_shard), (37_520_000_000, 15_339_167));
-        assert_eq!(whole(26_800_000, u64::MAX).unwrap().rows_per_shard, 268_000_000u32.div_ceil(18));
         assert_eq!(whole(60_000, 128 << 20).unwrap().shards, 18);
         let refused = whole(26_800_000, 128 << 20).unwrap_err().to_string();
         assert!(refused.contains("wanted 37.52 GB of records in 18 shards, found bindings of 134.22 MB"), "{refused}");
-    }
-
-    #[test]
-    fn memory_that_the_host_lacks_is_refused() {
-        let layout = whole(26_800_000, (2 << 30) - 256).unwrap();
         for (placement, software, found, refused) in [
             (Placement::Mapped, false, 38_000_000_000, true),
             (Placement::Mapped, false, 50_000_000_000, false),
@@ -108,9 +94,7 @@ mod tests {
             (Placement::Device, false, 0, false),
         ] {
             let held = host_can_hold(placement, &layout, software, found);
-            let said = held.as_ref().err().map(ToString::to_string).unwrap_or_default();
-            assert_eq!(held.is_err(), refused, "{placement:?}, {found}: {said}");
-            assert_eq!(said.contains("wanted 37.52 GB of host memory"), refused, "{said}");
+            assert_eq!(held.is_err(), refused, "{placement:?}, {found}: {held:?}");
         }
     }
 }

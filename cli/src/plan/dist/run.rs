@@ -1,8 +1,9 @@
 //! The steps of a trace: replayed through the cache, which says what is dirty, and run by groups over ranks, which count their bytes.
 
 use super::wire::{PHASES, Wire};
+use crate::lab::timed;
 use crate::report::object::Object;
-use hotrow::dist::{self, Threads};
+use hotrow::dist::{self, Comm as _, Threads};
 use hotrow::simulate::{GeometryError, Simulator};
 use hotrow::{CpuGroup, GroupConfig, Lookup as _, Policy, WAYS};
 use std::collections::BTreeMap;
@@ -26,13 +27,13 @@ impl Cache {
 
 /// Accesses cut into the batches of all ranks.
 #[derive(Debug)]
-pub(super) struct Batches {
-    pub(super) ids: Vec<u32>,
+pub(crate) struct Batches {
+    pub(crate) ids: Vec<u32>,
     /// The start of each bag, and the end of the last one.
-    pub(super) offsets: Vec<u32>,
+    pub(crate) offsets: Vec<u32>,
     /// The bags in the order in which they are dealt, in whole batches.
-    pub(super) order: Vec<u32>,
-    pub(super) batch: u32,
+    pub(crate) order: Vec<u32>,
+    pub(crate) batch: u32,
 }
 
 impl Batches {
@@ -82,31 +83,55 @@ impl Batches {
         Ok(dirty.into_iter().map(|(row, times)| (row, f64::from(times) / self.steps() as f64)).collect())
     }
 
-    /// Runs every step forward and backward on ranks that are threads of this process, with gradients of zero. Returns the bytes of each phase of
-    /// a step, over all ranks.
+    /// Runs every step. Returns the bytes of each phase of a step, over all ranks.
     pub(super) fn run(&self, cache: &Cache, rows: u32, wire: &Wire) -> Result<[f64; 5], hotrow::Error> {
         let config = GroupConfig::new(&[rows], wire.dim)
             .with_precision(wire.precision)
             .with_pooling(wire.pooling)
             .with_policy(cache.policy)
             .with_cache_rows(cache.rows);
-        let traffic = Threads::run(wire.ranks, |comm: &mut Threads| {
-            let mut group = dist::Group::new(comm, config.clone(), wire.shards, CpuGroup::new)?.with_wire(wire.form)?;
+        let ranks = self.play(&config, [wire.ranks, wire.shards], wire.form, wire.weighted)?;
+        let bytes = |phase| ranks.iter().map(|rank| rank.traffic.bytes(phase)).sum::<u64>() as f64;
+        Ok(dist::Phase::ALL.map(|phase| bytes(phase) / self.steps() as f64))
+    }
+
+    /// Runs every step forward and backward on ranks that are threads of this process.
+    pub(crate) fn play(
+        &self,
+        config: &GroupConfig,
+        [ranks, shards]: [u32; 2],
+        wire: dist::WireOptions,
+        weighted: bool,
+    ) -> Result<Vec<Seen>, hotrow::Error> {
+        Threads::run(ranks, |comm: &mut Threads| {
+            let mut group = dist::Group::new(comm, config.clone(), shards, CpuGroup::new)?.with_wire(wire)?;
+            let mut seconds = Vec::new();
             for step in 0..self.steps() {
                 let (mut indices, mut offsets) = (Vec::new(), vec![0]);
-                for bag in self.part(step, group.rank(), wire.ranks) {
+                for bag in self.part(step, group.rank(), ranks) {
                     indices.extend_from_slice(bag);
                     offsets.push(indices.len() as u32);
                 }
-                let weights = wire.weighted.then(|| vec![1.0; indices.len()]);
-                let outputs = group.forward(&indices, &offsets, weights.as_deref())?;
-                group.backward(&vec![0.0; outputs.len()])?;
+                let weights = weighted.then(|| vec![1.0; indices.len()]);
+                group.comm().max(0)?; // all begin together
+                let (done, own) = timed(|| {
+                    let outputs = group.forward(&indices, &offsets, weights.as_deref())?;
+                    group.backward(&vec![0.0; outputs.len()])
+                });
+                done?;
+                // The bits of numbers that are not negative are in their order.
+                seconds.push(f32::from_bits(group.comm().max((own as f32).to_bits())?).into());
             }
-            Ok(group.traffic().clone())
-        })?;
-        let bytes = |phase| traffic.iter().map(|rank| rank.bytes(phase)).sum::<u64>() as f64;
-        Ok(dist::Phase::ALL.map(|phase| bytes(phase) / self.steps() as f64))
+            Ok(Seen { traffic: group.traffic().clone(), seconds })
+        })
     }
+}
+
+/// What a rank has sent, and the seconds that the slowest rank took for each step.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) traffic: dist::RankTraffic,
+    pub(crate) seconds: Vec<f64>,
 }
 
 /// Compares the bytes of each phase of a step. `allowed` is the most that they may differ in percent; without it they are not judged.

@@ -1,12 +1,10 @@
-//! The answer of `hotrow plan robe`: its records, its JSON, its tables and its chart.
+//! The answer of `hotrow plan robe`: its records, its JSON and its tables.
 
 use super::arrays::setting;
 use super::table::Table;
-use crate::plot::{Chart, Series, Style};
 use crate::report::{self, Record, Setting, Unit, table};
 use hotrow::robe::Config;
-use hotrow::robe::fidelity::{Bound, Fidelity, Size, WantedEps};
-use std::ffi::OsStr;
+use hotrow::robe::fidelity::{Fidelity, Size, WantedEps};
 use std::path::Path;
 
 /// The answer, which is filled record by record.
@@ -83,18 +81,6 @@ impl Answer<'_> {
         self.push("size", &Setting::default().with("chunk", chunk), &figures);
     }
 
-    /// ROBE's corollary 6. The paper does not state its constant; 1 is used.
-    pub(super) fn sketch(&mut self, bound: &Bound, eps: f64, delta: f64) {
-        let of_the_table = bound.weights / self.table.values() as f64;
-        let figures = [
-            ("sigma", Some(bound.sigma), Unit::Length),
-            ("k", Some(bound.k), Unit::Count),
-            ("weights", Some(bound.weights), Unit::Count),
-            ("of the table", Some(of_the_table), Unit::Times),
-        ];
-        self.push("corollary 6", &Setting::default().with("eps", eps).with("delta", delta), &figures);
-    }
-
     /// Writes the table, the sample, the wanted eps, and the records.
     pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let Table { name, kind, tables, rows, dim, .. } = self.table;
@@ -113,7 +99,7 @@ impl Answer<'_> {
         report::write_json(path, &head, &self.records)
     }
 
-    /// The table, what its rows lose at each compression and with one weight, the size for a wanted eps, and the paper's bound.
+    /// The table, what its rows lose at each compression and with one weight, and the size for a wanted eps.
     pub(super) fn text(&self) -> String {
         let Table { name, kind, rows, dim, .. } = self.table;
         let bytes = Unit::Bytes.show(4.0 * self.table.values() as f64);
@@ -134,65 +120,6 @@ impl Answer<'_> {
             let title = format!("The smallest array that keeps {} % of the rows within {eps}.", 100.0 * quantile);
             add(title, "size", &["what"], "chunk");
         }
-        add("ROBE, corollary 6 with constant 1.".to_owned(), "corollary 6", &["eps", "delta"], "what");
         text
-    }
-
-    fn of<'r>(&'r self, what: &'r str, shape: &'static str) -> impl Iterator<Item = &'r Record> {
-        self.records.iter().filter(move |record| record.shape == shape && record.what == what)
-    }
-
-    /// Median, 95 %, largest and root mean square of eps over the size of the array, or, for several chunks, the medians; the eps of one
-    /// weight and the wanted one across; and the sizes found. If a share of the length is wanted, all are shares.
-    pub(super) fn chart(&self) -> Chart {
-        let relative = self.wanted.is_some_and(|wanted| wanted.relative);
-        let (kind, factor) = if relative { ("relative", 100.0) } else { ("eps", 1.0) };
-        let median = format!("{kind}, median");
-        let mut chart = Chart::new("|M| (weights)", if relative { "eps, of the row's length" } else { "eps" });
-        let name = Path::new(&self.table.name).file_name().map(OsStr::to_string_lossy);
-        let name = name.unwrap_or_else(|| self.table.name.as_str().into());
-        chart.title = format!("{name}: what its rows lose in a shared array (ROBE, definition 2)");
-        (chart.log_x, chart.log_y) = (true, true);
-        let mut chunks: Vec<f64> =
-            self.of("bytes", "array").filter_map(|record| record.setting.number("chunk")).collect();
-        chunks.dedup();
-        let weights = |record: &Record| record.setting.number("weights");
-        let style = |colour| Style { colour, dashed: false, markers: true };
-        if chunks.len() == 1 {
-            for (what, colour) in [("largest", 1), ("95 %", 4), ("median", 0), ("root mean square", 5)] {
-                let what = format!("{kind}, {what}");
-                chart.lines(self.of(&what, "array"), "what", weights, |_| style(colour));
-            }
-        } else {
-            let colour = |record: &Record| {
-                style(chunks.iter().position(|&chunk| record.setting.number("chunk") == Some(chunk)).unwrap_or(0))
-            };
-            chart.lines(self.of(&median, "array"), "chunk", weights, colour);
-            chart.series.iter_mut().for_each(|series| series.label = format!("median, chunks of {}", series.label));
-        }
-        let all: Vec<f64> = chart.series.iter().flat_map(|series| &series.points).map(|point| point.0).collect();
-        let ends = [all.iter().copied().fold(f64::MAX, f64::min), all.iter().copied().fold(0.0, f64::max)];
-        let mut add = |label, points, (colour, markers)| {
-            chart.series.push(Series { label, points, colour, dashed: true, markers, spread: Vec::new() });
-        };
-        for record in self.of(&median, "one weight") {
-            let points = ends.map(|x| (x, factor * record.value)).into();
-            add("median of one weight for all values".to_owned(), points, (6, false));
-        }
-        if let Some(WantedEps { eps, quantile, .. }) = self.wanted {
-            let points = ends.map(|x| (x, factor * eps)).into();
-            add(format!("wanted of {} % of the rows", 100.0 * quantile), points, (2, false));
-        }
-        for (found, colour) in self.of("weights", "size").zip(3..) {
-            let eps = self.of("eps", "size").find(|record| record.setting == found.setting);
-            let points = eps.map(|eps| (found.value, factor * eps.value)).into_iter().collect();
-            add(format!("{} weights do, {}", found.value, found.setting), points, (colour, true));
-        }
-        let drawn = chart.series.iter().flat_map(|series| &series.points).map(|point| point.1);
-        let drawn = drawn.filter(|y| y.is_finite() && *y > 0.0);
-        let ends = drawn.fold((f64::INFINITY, 0.0_f64), |(low, high), y| (low.min(y), high.max(y)));
-        // Margins keep points off the frame.
-        chart.y_range = (ends.1 > 0.0).then_some((0.8 * ends.0, 1.25 * ends.1));
-        chart
     }
 }

@@ -1,13 +1,14 @@
-//! `zipf:rows=..,s=..[,n=..]`: independent ids; id i has probability ~ (i + 1)^-s.
+//! `zipf:rows=..,s=..[,n=..]`: independent ids; id i has probability ~ (i + 1)^-s. `uniform:rows=..[,n=..]`: every id is equally likely, so a
+//! cache cannot help.
 
 use super::error::TraceError;
 use super::limits::room;
 use super::spec::{DEFAULT_ACCESSES, Spec};
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 
-pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
+pub(super) fn zipf(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
     let rows = spec.required("rows", spec.rows()?)?;
     let s = spec.required("s", spec.exponent()?)?;
     let n = spec.accesses()?.unwrap_or(DEFAULT_ACCESSES);
@@ -16,5 +17,14 @@ pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceErro
     let last = (rows - 1) as u32;
     // Ranks run from 1 to `rows`; the minimum guards against rounding.
     ids.extend(ranks.sample_iter(Pcg64::seed_from_u64(seed)).take(n as usize).map(|rank| (rank as u32 - 1).min(last)));
+    Ok(ids)
+}
+
+pub(super) fn uniform(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
+    let rows = spec.required("rows", spec.rows()?)? as u32;
+    let n = spec.accesses()?.unwrap_or(DEFAULT_ACCESSES);
+    let mut random = Pcg64::seed_from_u64(seed);
+    let mut ids = room(spec.text(), n)?;
+    ids.extend((0..n).map(|_| random.random_range(0..rows)));
     Ok(ids)
 }
