@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-use hotrow::{CpuGroup, CpuPath, GroupConfig, Init, Optimizer, Policy};
+use hotrow::{CpuGroup, CpuPath, GroupConfig, Init, Optimizer, Policy, prelude::*};
 
 struct Batch {
     offsets: Vec<u32>,

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use hotrow::{
     Group, GroupConfig, Init, Optimizer, Placement, Pooling, Precision, StatePrecision, adapter, hash::fmix32,
+    prelude::*,
 };
 
 type Failure = Box<dyn std::error::Error>;

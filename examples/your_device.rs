@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows its result")]
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Batch, Context, Group, GroupConfig, Optimizer, Precision};
+use hotrow::{Batch, Context, Group, GroupConfig, Optimizer, Precision, prelude::*};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Your program already has an adapter, and a device that requests what hotrow uses.

@@ -458,7 +458,7 @@ impl Optimizer {
     /// Adam with beta1 0.9, beta2 0.999 and eps 1e-8. Rows that a step does not read keep weights and moments, as in torch's `SparseAdam`.
     ///
     /// ```
-    /// use hotrow::{CpuGroup, Embedding, GroupConfig, Optimizer, Precision};
+    /// use hotrow::{CpuGroup, GroupConfig, Optimizer, Precision, prelude::*};
     ///
     /// let adam = Optimizer::adam(0.1).with_decoupled(true).with_weight_decay(0.01).with_clip_norm(Some(1.0));
     /// let mut group = CpuGroup::new(GroupConfig::new(&[1], 1).with_precision(Precision::Fp32).with_optimizer(adam))?;

@@ -32,7 +32,7 @@ pub enum Outside {
 /// The levels of a grid.
 ///
 /// ```
-/// use hotrow::{CpuGrid, CpuGroup, Lookup, grid};
+/// use hotrow::{CpuGrid, CpuGroup, grid, prelude::*};
 ///
 /// // Four levels over the unit square, the finest with 64 corners a side.
 /// let config = grid::Config::new(2).with_levels(4).with_coarsest(8).with_finest(64)?.with_most_rows(1 << 10);

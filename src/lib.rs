@@ -5,7 +5,7 @@
 //! and are rounded, stochastically by default, only when they leave it.
 //!
 //! ```
-//! use hotrow::{CpuGroup, Error, GroupConfig, Optimizer, Precision};
+//! use hotrow::{CpuGroup, Error, GroupConfig, Optimizer, Precision, prelude::*};
 //!
 //! // One table of 1,000 rows x 8 in INT8, 64 of them cached.
 //! let config = GroupConfig::new(&[1000], 8)
@@ -98,6 +98,20 @@ mod source;
 pub mod store;
 mod table;
 mod wgsl;
+
+/// The traits of groups, and nothing else: `use hotrow::prelude::*` brings `forward`, `backward`, `flush` and the others into scope.
+///
+/// ```
+/// use hotrow::{CpuGroup, GroupConfig, prelude::*};
+///
+/// let mut group = CpuGroup::new(GroupConfig::new(&[1000], 8))?;
+/// let outputs = group.forward(&[1, 2], &[0, 2], None)?;
+/// assert_eq!(outputs.len(), 8);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
+pub mod prelude {
+    pub use crate::lookup::{Embedding, Lookup, SharedArray};
+}
 
 pub use config::*;
 pub use cpu::{

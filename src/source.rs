@@ -17,7 +17,7 @@ use crate::error::Error;
 /// [`Source::rows`]:
 ///
 /// ```
-/// # use hotrow::{CpuGroup, Error, GroupConfig};
+/// # use hotrow::{CpuGroup, Error, GroupConfig, prelude::*};
 /// let config = GroupConfig::new(&[1000], 16);
 /// let mut group = CpuGroup::filled(config, &|first_row: u32, dim: usize, out: &mut [f32]| {
 ///     for (row, weights) in (first_row..).zip(out.chunks_exact_mut(dim)) {

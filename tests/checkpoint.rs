@@ -12,8 +12,8 @@ use std::{
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    CounterBits, CpuGroup, Embedding, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling,
-    Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint,
+    CounterBits, CpuGroup, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling, Precision,
+    RandomBits, Rounding, Snapshot, StatePrecision, checkpoint, prelude::*,
 };
 use proptest::test_runner::TestRunner;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};

@@ -5,6 +5,7 @@ use hotrow::{
     Calls, CounterBits, Counters, CpuGroup, CpuPath, Error, GroupConfig, Init, MemoryReport, Optimizer, Part, Policy,
     Pooling, Precision,
     internals::layout::{Field, way_at},
+    prelude::*,
     simulate::Simulator,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};

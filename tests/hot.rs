@@ -1,7 +1,7 @@
 //! Runs with pinned rows on the CPU backend: hot batches move no rows, and a changed choice of pinned rows reaches the predicted rates.
 
 use hotrow::scars::{Counting, Forecast, HotBatches, HotRows, Pinned, Profile, Ranked, Samples};
-use hotrow::{Counters, CpuGroup, GroupConfig, Optimizer, Policy, Precision, rng::pcg4d};
+use hotrow::{Counters, CpuGroup, GroupConfig, Optimizer, Policy, Precision, prelude::*, rng::pcg4d};
 
 const DIM: u32 = 4;
 const ROWS: u32 = 4000;

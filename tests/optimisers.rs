@@ -1,6 +1,8 @@
 //! The optimisers with moments: known answers, and how the moments age in records of 16 bits.
 
-use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Precision, RandomBits, Rounding, StatePrecision, codec};
+use hotrow::{
+    CpuGroup, GroupConfig, Init, Optimizer, Precision, RandomBits, Rounding, StatePrecision, codec, prelude::*,
+};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 const DIM: usize = 3;

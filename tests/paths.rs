@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use hotrow::{
-    CpuGroup, CpuPath, CpuScaler, Embedding, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange,
-    Part, Policy, Pooling, Precision, Snapshot,
+    CpuGroup, CpuPath, CpuScaler, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange, Part, Policy,
+    Pooling, Precision, Snapshot, prelude::*,
 };
 use hotrow_harness::lockstep::{Batch, random_batch, random_config, random_frequencies, random_pins};
 use rand::{RngExt, SeedableRng};

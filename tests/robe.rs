@@ -2,8 +2,9 @@
 //! other, and bad input.
 
 use hotrow::{
-    CpuGroup, CpuRobeGroup, Error, GroupConfig, Init, Lookup, LookupKind, Optimizer, OptimizerKind, OutOfRange,
-    Pooling, Precision, Rounding, StatePrecision,
+    CpuGroup, CpuRobeGroup, Error, GroupConfig, Init, LookupKind, Optimizer, OptimizerKind, OutOfRange, Pooling,
+    Precision, Rounding, StatePrecision,
+    prelude::*,
     robe::{self, Backward, Config},
 };
 use hotrow_harness::{arrays, shared};

@@ -3,6 +3,7 @@
 
 use hotrow::{
     CpuRobeGroup, Error, Init, Source,
+    prelude::*,
     robe::{
         Config,
         fidelity::{Fidelity, Fit, WantedEps, largest_singular_value, size_for, unlike_share},

@@ -3,6 +3,7 @@
 
 use hotrow::{
     CpuRobeGroup, Error, GradSlice, Optimizer, Pooling,
+    prelude::*,
     robe::{self, Backward, Config, Gradient},
 };
 use hotrow_harness::{

@@ -1,7 +1,9 @@
 //! Loss scaling on the CPU: scripted steps against a plain model of the formulas (OpenSeq2Seq), recovery, bad input,
 //! and whole runs of groups.
 
-use hotrow::{CpuGroup, CpuScaler, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState};
+use hotrow::{
+    CpuGroup, CpuScaler, Error, GradSlice, GroupConfig, LossScale, Optimizer, Precision, ScalerState, prelude::*,
+};
 use hotrow_harness::{scaled, seed_for, seeds};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Normal};

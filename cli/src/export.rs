@@ -10,7 +10,7 @@ use crate::report::object::Object;
 use crate::tensors;
 use anyhow::Context as _;
 use clap::ValueEnum;
-use hotrow::{CpuGroup, Init, Part, checkpoint};
+use hotrow::{CpuGroup, Init, Part, checkpoint, prelude::*};
 use npyz::WriterBuilder as _;
 use safetensors::Dtype;
 use std::io::Write;

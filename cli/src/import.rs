@@ -12,7 +12,7 @@ use crate::tensors::{Matrix, Tensors, listed};
 use anyhow::{Context as _, bail};
 use hotrow::{
     CpuGroup, Error, F32File, GroupConfig, Init, Optimizer, OptimizerKind, Part, Policy, Precision, Rounding, Source,
-    checkpoint,
+    checkpoint, prelude::*,
 };
 use safetensors::Dtype;
 use std::fs::File;

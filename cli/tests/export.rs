@@ -3,7 +3,7 @@
 
 use crate::common::command::{json, outcome};
 use crate::golden;
-use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Policy, Precision, Rounding, checkpoint};
+use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Policy, Precision, Rounding, checkpoint, prelude::*};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde_json::Value;
 use std::cell::Cell;

@@ -15,8 +15,8 @@ use clap::Parser as _;
 use device::{Device, Tables};
 use hotrow::robe::RobeSnapshot;
 use hotrow::{
-    CpuGrid, CpuGroup, CpuRobeGroup, Group, Init, Lookup, LookupKind, Optimizer, OptimizerKind, Precision, RobeGroup,
-    Rounding, StatePrecision, adapter, checkpoint, grid,
+    CpuGrid, CpuGroup, CpuRobeGroup, Group, Init, LookupKind, Optimizer, OptimizerKind, Precision, RobeGroup, Rounding,
+    StatePrecision, adapter, checkpoint, grid, prelude::*,
 };
 use mlp::{Adam, Mlp};
 use rand::{RngExt as _, SeedableRng as _};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Parser as _;
-use hotrow::{Context, Counters, Layout, adapter, wgpu};
+use hotrow::{Context, Counters, Layout, adapter, prelude::*, wgpu};
 use tiles::{Image, Painter, Tiles, View};
 
 type Failure = Box<dyn std::error::Error>;

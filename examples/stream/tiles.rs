@@ -8,7 +8,7 @@ use std::path::Path;
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{
     Context, Counters, Error, Feedback, FileStore, Group, GroupConfig, Layout, Placement, Precision, Reader, RowReader,
-    SharedStore, Source, store,
+    SharedStore, Source, prelude::*, store,
 };
 
 /// A square image as rows of tiles: at depth d there are 2^d x 2^d tiles of 8 x 8 texels, and the coarsest come first.

@@ -3,8 +3,9 @@
 use std::fs;
 
 use hotrow::{
-    Counters, CpuGroup, CpuRobeGroup, Error, GroupConfig, Lookup, Optimizer, Policy, Precision, checkpoint,
+    Counters, CpuGroup, CpuRobeGroup, Error, GroupConfig, Optimizer, Policy, Precision, checkpoint,
     dist::{Group, Threads, reshard},
+    prelude::*,
     robe,
 };
 use safetensors::tensor::Metadata;

@@ -1,6 +1,6 @@
 //! Table files, and arrays that fill tables.
 
-use hotrow::{CpuGroup, F32File, FileStore, GroupConfig, Layout, Precision, Store as _, store};
+use hotrow::{CpuGroup, F32File, FileStore, GroupConfig, Layout, Precision, Store as _, prelude::*, store};
 
 use crate::folder;
 

@@ -1,5 +1,6 @@
 //! `hotrow import`.
 
+use hotrow::prelude::*;
 use hotrow_cli::internals;
 
 use crate::folder;

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hotrow::{
-    CpuGroup, GroupConfig, Init, Lookup as _, Optimizer, Part, Precision,
+    CpuGroup, GroupConfig, Init, Optimizer, Part, Precision,
     dist::{Comm as _, Group},
+    prelude::*,
 };
 use hotrow_harness::ranks::uniform;
 

@@ -7,12 +7,7 @@
 //
 // Bytes moved per covered weight: 8 + 4 for each chunk; bits / 8 in and out (for all weights of the block); 2 or 1 in
 // and out per state.
-#include "shared/common.wgsl"
-#include "shared/quad1.wgsl"
-#include "shared/target.wgsl"
-#include "shared/half.wgsl"
-#include "shared/gradient1.wgsl"
-#include "shared/robe.wgsl"
+#include "shared/robe_sum.wgsl"
 #include "shared/rate.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -26,18 +21,11 @@
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
 @group(0) @binding(9) var<uniform> rate: Rate;
 
-fn weight_quads() -> u32 {
-    return params.dim;
-}
-
 fn array_word(at: u32) -> u32 {
     return memory[at];
 }
 
 #include "shared/tables.wgsl"
-#include "shared/merge.wgsl"
-#include "shared/robe_reach.wgsl"
-#include "shared/robe_sum.wgsl"
 #include "shared/robe_due.wgsl"
 #include "shared/robe_array.wgsl"
 #include "shared/rng.wgsl"

@@ -4,12 +4,7 @@
 //
 // Bytes moved per covered weight: 8 + 4 for each chunk, 8 out; to find its start: 4 log2(starts / 256) + 64, and 16
 // log2(starts within a chunk's reach).
-#include "shared/common.wgsl"
-#include "shared/quad1.wgsl"
-#include "shared/target.wgsl"
-#include "shared/half.wgsl"
-#include "shared/gradient1.wgsl"
-#include "shared/robe.wgsl"
+#include "shared/robe_sum.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> robe: Robe;
@@ -22,13 +17,6 @@
 @group(0) @binding(8) var<storage, read_write> locations: array<u32>;
 @group(0) @binding(9) var<storage, read_write> sums: array<f32>;
 
-fn weight_quads() -> u32 {
-    return params.dim;
-}
-
-#include "shared/merge.wgsl"
-#include "shared/robe_reach.wgsl"
-#include "shared/robe_sum.wgsl"
 #include "shared/robe_due.wgsl"
 
 // The start that owns a position of the list: the last start with no more weights before it. Searches the blocks of 256

@@ -2,12 +2,7 @@
 // 0 where no chunk lies.
 //
 // Bytes moved per weight: 4 out; per covered weight: 8 + 4 for each chunk; to find its starts: as robe_update, Dense.
-#include "shared/common.wgsl"
-#include "shared/quad1.wgsl"
-#include "shared/target.wgsl"
-#include "shared/half.wgsl"
-#include "shared/gradient1.wgsl"
-#include "shared/robe.wgsl"
+#include "shared/robe_sum.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> robe: Robe;
@@ -17,13 +12,6 @@
 @group(0) @binding(5) var<storage, read> scratch: array<f32>; // the partial rows of robe_merge
 @group(0) @binding(6) var<storage, read_write> sums: array<f32>; // one for each weight
 
-fn weight_quads() -> u32 {
-    return params.dim;
-}
-
-#include "shared/merge.wgsl"
-#include "shared/robe_reach.wgsl"
-#include "shared/robe_sum.wgsl"
 #include "shared/robe_due.wgsl"
 #include "shared/robe_walk.wgsl"
 

@@ -3,12 +3,7 @@
 // sums, which ends with the number of chunks that reach the last weight.
 //
 // Bytes moved per chunk of such a start: 8, 4 Z; per tile of 128 chunks: 2 x 20 to look for such a start, 4 Z + 4 out.
-#include "shared/common.wgsl"
-#include "shared/quad1.wgsl"
-#include "shared/target.wgsl"
-#include "shared/half.wgsl"
-#include "shared/gradient1.wgsl"
-#include "shared/robe.wgsl"
+#include "shared/robe_sum.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> robe: Robe;
@@ -17,14 +12,6 @@
 @group(0) @binding(4) var<storage, read> accesses: array<vec2<u32>>;
 @group(0) @binding(5) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(6) var<storage, read_write> scratch: array<f32>; // partial rows
-
-fn weight_quads() -> u32 {
-    return params.dim;
-}
-
-#include "shared/merge.wgsl"
-#include "shared/robe_reach.wgsl"
-#include "shared/robe_sum.wgsl"
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,

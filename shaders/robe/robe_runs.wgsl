@@ -17,11 +17,6 @@
 @group(0) @binding(5) var<storage, read_write> runs: array<vec2<u32>>; // (weights before the start in its block, length of its run)
 @group(0) @binding(6) var<storage, read_write> blocks: array<u32>;
 
-fn weight_quads() -> u32 {
-    return params.dim;
-}
-
-#include "shared/merge.wgsl"
 #include "shared/robe_reach.wgsl"
 
 var<workgroup> length: u32;

@@ -9,12 +9,7 @@
 // Bytes moved per covered weight: 8 + 4 for each chunk; 4 (1 + state) in and out; per share: 64 log2(starts). By blocks
 // of 256 weights: 32, and 16 for each start, per block, and 16 (1 + log2(starts of the block)) per weight. By starts:
 // 32 per start, and 16 (1 + log2(starts within a chunk's reach)) per weight.
-#include "shared/common.wgsl"
-#include "shared/quad1.wgsl"
-#include "shared/target.wgsl"
-#include "shared/half.wgsl"
-#include "shared/gradient1.wgsl"
-#include "shared/robe.wgsl"
+#include "shared/robe_sum.wgsl"
 #include "shared/rate.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -28,14 +23,7 @@
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
 @group(0) @binding(9) var<uniform> rate: Rate;
 
-fn weight_quads() -> u32 {
-    return params.dim;
-}
-
 #include "shared/tables.wgsl"
-#include "shared/merge.wgsl"
-#include "shared/robe_reach.wgsl"
-#include "shared/robe_sum.wgsl"
 #include "shared/robe_due.wgsl"
 #include "shared/correction.wgsl"
 #include "shared/robe_move.wgsl"

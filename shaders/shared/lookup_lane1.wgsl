@@ -1,8 +1,6 @@
 // Looks up rows, one invocation for each: it reads all 32 tags of its set, 16 bytes at a time. For drivers that run on a
 // CPU.
-struct Lane { @builtin(local_invocation_index) index: u32 }
-
-fn lane_index(lane: Lane) -> u32 { return lane.index; }
+#include "shared/lane_portable.wgsl"
 
 @group(0) @binding(3) var<storage, read> ways: array<vec4<u32>>; // 32 vec4 for each set, the first 8 of them tags
 

@@ -1,12 +1,7 @@
 // Looks up rows, 32 lanes for each: the lanes of a subgroup hold the 32 tags of one set, compare them at once and
 // ballot. One line of 128 bytes for each row, four lines under way at a time. Only where every subgroup has exactly 32
 // lanes.
-struct Lane {
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(subgroup_invocation_id) invocation: u32,
-}
-
-fn lane_index(lane: Lane) -> u32 { return lane.subgroup * 32u + lane.invocation; }
+#include "shared/lane_subgroup32.wgsl"
 
 @group(0) @binding(3) var<storage, read> ways: array<u32>; // 128 words for each set, the first 32 of them tags
 

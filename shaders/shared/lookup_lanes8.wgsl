@@ -1,9 +1,7 @@
 // Looks up rows, eight neighbouring invocations for each: together they read the 32 tags of a set, 16 bytes each, one
 // line of 128 bytes. In round k the invocations from 8 g on look up the row of invocation 32 k + g. For subgroups of any
 // size.
-struct Lane { @builtin(local_invocation_index) index: u32 }
-
-fn lane_index(lane: Lane) -> u32 { return lane.index; }
+#include "shared/lane_portable.wgsl"
 
 @group(0) @binding(3) var<storage, read> ways: array<vec4<u32>>; // 32 vec4 for each set, the first 8 of them tags
 

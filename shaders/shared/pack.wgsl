@@ -1,12 +1,18 @@
-// Packs an FP32 row into its record (SPEC 2). Needs `records`, `tables`, `params`,
-// shared/shard.wgsl, shared/tables.wgsl, shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/row.wgsl,
-// shared/row_counts.wgsl, shared/slots.wgsl.
+// Packs an FP32 row into its record (SPEC 2). Needs `records`, `tables`, `params`, shared/shard.wgsl, shared/tables.wgsl,
+// shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/row.wgsl, shared/row_counts.wgsl, shared/slots.wgsl.
 
 var<private> pack_bases: u32; // the scales of a row's codes: of its second or only states, and above them of first moments
 var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row's record
 
 #include "shared/codec.wgsl"
 #include "shared/record.wgsl"
+
+// The range of a row's values, as the integers of `ordered`; `bad` is not 0 if a value is not finite.
+struct Extent {
+    low: u32,
+    high: u32,
+    bad: u32,
+}
 
 // Float e of the row, weights first, then state. Weights need no padding, so the state's Quads follow directly.
 fn element_of(place: u32, e: u32) -> f32 {

@@ -20,7 +20,6 @@ struct Robe {
     marks: u32,        // 1: a weight that chunks cover moves even if its gradient is 0
 }
 
-
 const ROBE_PRIME: u32 = 2038074743u;
 const ROBE_R1: u32 = 634329019u;
 const ROBE_R2: u32 = 1825252241u;

@@ -1,6 +1,5 @@
 // Reads a weight of a packed shared array: FP16, two in a word; integers in blocks of scale, bias and codes. Needs
-// `array_word`, `params`, `robe`, shared/half.wgsl,
-// shared/quad1.wgsl.
+// `array_word`, `params`, `robe`, shared/half.wgsl, shared/quad1.wgsl.
 
 fn weight_of(w: u32) -> f32 {
     if (params.bits == 16u) { return f32_from_half((array_word(w / 2u) >> (16u * (w & 1u))) & 0xffffu); }

@@ -1,6 +1,5 @@
 // Sums the gradient of a weight over the starts whose chunks cover it, in ascending order, and over the chunks of a
-// start in batch order. Needs `targets`, `scratch`, `robe`, shared/merge.wgsl, shared/robe_reach.wgsl,
-// shared/robe_sum.wgsl.
+// start in batch order. Needs `targets`, `scratch`, `robe`, shared/robe_sum.wgsl.
 
 var<workgroup> length: u32; // number of starts, read once by the workgroup
 var<workgroup> within: array<u32, 2>; // result of `starts_within`; an array, because two invocations must not write components of one vector

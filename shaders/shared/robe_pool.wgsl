@@ -1,6 +1,19 @@
 // Pools rows of a shared array in bag order, with weights read by `weight_of`: one float for each invocation, because a
-// chunk may begin anywhere. Needs `offsets`, `hashes`, `weights`, `access`, `outputs`, `params`, `robe`.
+// chunk may begin anywhere. Has the bindings of its stages.
+#include "shared/common.wgsl"
+#include "shared/robe.wgsl"
 #include "shared/quad1.wgsl"
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> robe: Robe;
+@group(0) @binding(2) var<storage, read> offsets: array<u32>;
+@group(0) @binding(3) var<storage, read> hashes: array<u32>;
+@group(0) @binding(4) var<storage, read> weights: array<f32>; // one for each index, if params.weighted
+@group(0) @binding(5) var<storage, read> window: array<u32>;  // the first window of the shared array
+@group(0) @binding(6) var<storage, read_write> access: array<vec2<u32>>; // .y: the coefficient for backward, written where it is not 1
+@group(0) @binding(7) var<storage, read_write> outputs: array<f32>;
+
+#include "shared/robe_window.wgsl"
 
 // The current chunk of an invocation: the part of the hash that all rows share, and the weight of the chunk that it
 // reads.

@@ -1,4 +1,9 @@
-// The reach of chunks. Needs `robe`, shared/target.wgsl, shared/merge.wgsl.
+// The reach of chunks. Needs `params`, `robe`, shared/target.wgsl.
+#include "shared/merge.wgsl"
+
+fn weight_quads() -> u32 {
+    return params.dim;
+}
 
 // Number of weights of the chunk whose first gradient is `first`.
 fn reach_of(first: u32) -> u32 {

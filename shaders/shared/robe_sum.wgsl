@@ -1,4 +1,11 @@
-// Sums of the gradients of chunks. Needs `accesses`, `params`, `robe`, shared/gradient1.wgsl, shared/robe_reach.wgsl.
+// Sums of the gradients of chunks. Needs `accesses`, `grad_outputs`, `params`, `robe`.
+#include "shared/common.wgsl"
+#include "shared/quad1.wgsl"
+#include "shared/target.wgsl"
+#include "shared/half.wgsl"
+#include "shared/gradient1.wgsl"
+#include "shared/robe.wgsl"
+#include "shared/robe_reach.wgsl"
 
 var<private> unscale: f32; // 1 / scale of the loss; set before anything is summed
 

@@ -2,13 +2,6 @@
 // function must be called by the whole workgroup, and gives every invocation the value of its row.
 #include "shared/lane.wgsl"
 
-// The range of a row's values, as the integers of `ordered`; `bad` is not 0 if a value is not finite.
-struct Extent {
-    low: u32,
-    high: u32,
-    bad: u32,
-}
-
 var<workgroup> row_lows: array<u32, 256>;
 var<workgroup> row_highs: array<u32, 256>;
 var<workgroup> row_bads: array<u32, 256>;

@@ -3,13 +3,6 @@
 // the lanes of a subgroup together, which may have left a loop of the caller one after another.
 #include "shared/lane.wgsl"
 
-// The range of a row's values, as the integers of `ordered`; `bad` is not 0 if a value is not finite.
-struct Extent {
-    low: u32,
-    high: u32,
-    bad: u32,
-}
-
 fn extent_of_row(own: Extent, lane: Lane) -> Extent {
     workgroupBarrier();
     var all = own;

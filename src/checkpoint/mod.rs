@@ -5,7 +5,7 @@
 //! pieces of 16 MiB (or one record, if that is longer), so the table is never copied in memory as a whole.
 //!
 //! ```
-//! use hotrow::{CpuGroup, Embedding, Error, GroupConfig, checkpoint};
+//! use hotrow::{CpuGroup, Error, GroupConfig, checkpoint, prelude::*};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("table.safetensors");

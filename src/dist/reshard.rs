@@ -12,6 +12,7 @@ use crate::{
     },
     error::Error,
     host::alloc::zeroed,
+    lookup::{Embedding, Lookup},
     table::{
         counters::Counters,
         layout::{DIRTY, Layout, NONE, PINNED},

@@ -547,9 +547,6 @@ macro_rules! front {
         }
 
         #[cfg(not(target_family = "wasm"))]
-        $crate::lookup::methods::own_lookup!($group);
-
-        #[cfg(not(target_family = "wasm"))]
         impl $crate::lookup::Lookup for $group {
             fn pending(&self) -> bool {
                 self.front.state.pending().is_some()

@@ -1,6 +1,4 @@
 //! The calls that every kind of table takes: all that a trainer needs.
-//!
-//! The groups also have these methods as their own, so that a program which names its group imports no trait.
 
 use crate::{
     config::GroupConfig,
@@ -18,7 +16,6 @@ use crate::{
     },
 };
 
-pub(crate) mod methods;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) mod shard;
 
@@ -101,7 +98,7 @@ pub trait Lookup {
     /// half the bytes come to the host; a recorded forward writes halves to an [`OutputBuffer::F16`](crate::OutputBuffer::F16).
     ///
     /// ```
-    /// use hotrow::{CpuGroup, Error, GroupConfig, Init};
+    /// use hotrow::{CpuGroup, Error, GroupConfig, Init, prelude::*};
     ///
     /// let mut group = CpuGroup::new(GroupConfig::new(&[10], 1).with_init(Init::Constant(1.5)))?;
     /// assert_eq!(group.forward_half(&[3, 4, 5], &[0, 2, 3], None)?, [0x4200, 0x3e00]); // 3.0, 1.5
@@ -141,7 +138,7 @@ pub trait Lookup {
     /// As [`backward`](Self::backward), with FP16 gradients, the bits of IEEE binary16: half the bytes from the model. They are summed in FP32.
     ///
     /// ```
-    /// use hotrow::{CpuGroup, Error, GroupConfig, Init, Optimizer};
+    /// use hotrow::{CpuGroup, Error, GroupConfig, Init, Optimizer, prelude::*};
     ///
     /// let config = GroupConfig::new(&[10], 1).with_init(Init::Constant(1.0)).with_optimizer(Optimizer::sgd(0.5));
     /// let mut group = CpuGroup::new(config)?;
@@ -173,7 +170,7 @@ pub trait Lookup {
     /// scaled loss the result is scaled likewise.
     ///
     /// ```
-    /// use hotrow::{CpuGroup, Error, GroupConfig, Init};
+    /// use hotrow::{CpuGroup, Error, GroupConfig, Init, prelude::*};
     ///
     /// let mut group = CpuGroup::new(GroupConfig::new(&[100], 2).with_init(Init::Constant(3.0)))?;
     /// let (indices, offsets) = ([5, 6], [0, 2]);
@@ -255,7 +252,7 @@ pub enum LookupKind<'a> {
 /// A parameter-shared table ([`robe`](crate::robe)), on a GPU or on the CPU.
 ///
 /// ```
-/// use hotrow::{CpuRobeGroup, Error, SharedArray, robe};
+/// use hotrow::{CpuRobeGroup, Error, Lookup, SharedArray, robe};
 ///
 /// fn steps(table: &mut dyn SharedArray) -> Result<u32, Error> {
 ///     Ok(table.snapshot()?.t)

@@ -8,7 +8,7 @@ use crate::{error::Error, host::positioned::read_exact_at, source::Source};
 /// is made.
 ///
 /// ```
-/// use hotrow::{CpuGroup, F32File, GroupConfig};
+/// use hotrow::{CpuGroup, F32File, GroupConfig, prelude::*};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("rows.f32");

@@ -15,7 +15,7 @@ use crate::{
 /// [`Snapshot`](crate::Snapshot).
 ///
 /// ```
-/// use hotrow::{CpuGroup, GroupConfig, Part};
+/// use hotrow::{CpuGroup, GroupConfig, Part, prelude::*};
 ///
 /// let mut group = CpuGroup::new(GroupConfig::new(&[100], 4).with_cache_rows(32))?;
 /// group.forward(&[5], &[0, 1], None)?;

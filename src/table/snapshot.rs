@@ -9,7 +9,7 @@ use crate::{
 /// The state that a group keeps between steps, bit by bit.
 ///
 /// ```
-/// use hotrow::{CpuGroup, Error, GroupConfig};
+/// use hotrow::{CpuGroup, Error, GroupConfig, prelude::*};
 ///
 /// let mut group = CpuGroup::new(GroupConfig::new(&[100], 4).with_cache_rows(32))?;
 /// let before = group.snapshot()?;

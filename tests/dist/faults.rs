@@ -10,8 +10,9 @@ use std::{
 };
 
 use hotrow::{
-    CpuGroup, Error, GroupConfig, Init, Lookup, Optimizer, Part, Precision,
+    CpuGroup, Error, GroupConfig, Init, Optimizer, Part, Precision,
     dist::{Group, Threads},
+    prelude::*,
 };
 use tempfile::tempdir;
 

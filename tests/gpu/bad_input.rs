@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use hotrow::internals::Pieces as _;
-use hotrow::{Batch, Context, Error, Group, GroupConfig, Init, Placement, wgpu};
+use hotrow::{Batch, Context, Error, Group, GroupConfig, Init, Placement, prelude::*, wgpu};
 
 use crate::caller::{self, storage};
 use hotrow_harness::device::with_gpu;
@@ -310,7 +310,7 @@ fn weight_gradients_want_the_last_forwards_batch() {
     with_gpu(|context| {
         let (indices, offsets, grads) = ([1, 2, 3], [0, 2, 3], [1.0; 8]);
         for mut group in both(context, &config()) {
-            let refused = |group: &mut dyn hotrow::Embedding, indices: &[u32], offsets: &[u32], grads: &[f32]| {
+            let refused = |group: &mut dyn Embedding, indices: &[u32], offsets: &[u32], grads: &[f32]| {
                 group.weight_gradient(indices, offsets, grads).unwrap_err()
             };
             let order = refused(&mut *group, &indices, &offsets, &grads);
@@ -351,7 +351,7 @@ fn weight_gradients_want_the_last_forwards_batch() {
 }
 
 /// The same group on both backends, so that one test covers both.
-fn both(context: &Context, config: &GroupConfig) -> [Box<dyn hotrow::Embedding>; 2] {
+fn both(context: &Context, config: &GroupConfig) -> [Box<dyn Embedding>; 2] {
     [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(hotrow::CpuGroup::new(config.clone()).unwrap())]
 }
 

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Placement, Precision, Snapshot, checkpoint,
+    Context, CpuGroup, Error, Group, GroupConfig, Init, Placement, Precision, Snapshot, checkpoint, prelude::*,
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;

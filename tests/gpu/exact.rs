@@ -1,7 +1,7 @@
 //! Results that must be equal bit for bit (SPEC 3, What must hold).
 
 use hotrow::internals::{Pieces as _, rows::correction};
-use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Policy, Precision, wgpu};
+use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Policy, Precision, prelude::*, wgpu};
 use rand::{RngExt, SeedableRng};
 
 use crate::caller::{self, Shader, UNIFORM, WRITE, download, storage};

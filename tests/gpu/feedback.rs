@@ -12,6 +12,7 @@ use hotrow::{
     Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Init, Optimizer, Placement,
     Policy, Precision, RamStore, Reader, RobeGroup, RowReader, SharedStore, adapter,
     internals::{Pieces as _, held_bindings, layout::NONE, objects_made},
+    prelude::*,
     robe, wgpu,
 };
 use hotrow_harness::device::{options, skipped, with_gpu};

@@ -2,7 +2,8 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    CpuGroup, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Precision, SharedStore, store,
+    CpuGroup, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Precision, SharedStore, prelude::*,
+    store,
 };
 
 use hotrow_harness::device::{skipped, with_gpu};

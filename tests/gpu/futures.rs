@@ -12,7 +12,8 @@ use std::{
 
 use crate::caller::{storage, submit};
 use hotrow::{
-    Context, Error, Group, GroupConfig, Init, Optimizer, Part, Placement, Precision, RobeGroup, Scaler, adapter, robe,
+    Context, Error, Group, GroupConfig, Init, Optimizer, Part, Placement, Precision, RobeGroup, Scaler, adapter,
+    prelude::*, robe,
 };
 use hotrow_harness::device::with_gpu;
 

@@ -1,11 +1,11 @@
 //! Hash grids on the device: whole steps beside the CPU's, and bad input.
 
-use hotrow::wgpu;
 use hotrow::{
     Context, CpuGrid, CpuGroup, CpuRobeGroup, Error, Grid, Group, Init, Lookup, Optimizer, OutOfRange, Precision,
     Reader, RobeGroup, RowReader,
     grid::{Config, Outside},
 };
+use hotrow::{prelude::*, wgpu};
 use hotrow_harness::device::with_gpu;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;

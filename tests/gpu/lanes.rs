@@ -16,7 +16,7 @@ use std::{
 };
 
 use hotrow::internals::{self, Pieces as _};
-use hotrow::{Group, GroupConfig, Layout, Optimizer, Precision, Snapshot};
+use hotrow::{Group, GroupConfig, Layout, Optimizer, Precision, Snapshot, prelude::*};
 use hotrow_harness::{
     device::{instead, tell},
     lanes::{

@@ -1,6 +1,6 @@
 //! GPU against CPU, step by step, over random configurations: `tests/harness/src/lockstep.rs`.
 
-use hotrow::{CpuGroup, GroupConfig, Init, Policy, Snapshot};
+use hotrow::{CpuGroup, GroupConfig, Init, Policy, Snapshot, prelude::*};
 use hotrow_harness::{
     device::with_gpu,
     lockstep::{Codes, floats, random_run, snapshots},

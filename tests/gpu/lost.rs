@@ -4,7 +4,7 @@ use std::{cell::RefCell, ops::Range, path::Path};
 
 use hotrow::{
     Context, Error, FileStore, Group, GroupConfig, Layout, Optimizer, Part, Placement, Precision, SharedStore,
-    Snapshot, Store, adapter, checkpoint, internals::context_to_lose,
+    Snapshot, Store, adapter, checkpoint, internals::context_to_lose, prelude::*,
 };
 use hotrow_harness::{device::with_gpu, sample, seed::whole};
 
@@ -217,7 +217,7 @@ fn every_loss_is_named_and_a_load_goes_on_mapped() {
 
 /// Parameter-shared tables. They have no cache, so that nothing is flushed.
 mod shared {
-    use hotrow::{RobeGroup, robe};
+    use hotrow::{RobeGroup, prelude::*, robe};
 
     use super::*;
 

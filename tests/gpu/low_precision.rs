@@ -1,10 +1,10 @@
 //! Low precision on a device: the need for stochastic rounding (Zhang 2018, section 2.1), FP16 gradients, and FP16 outputs.
 
-use hotrow::wgpu;
 use hotrow::{
     Batch, Calls, Context, CpuGroup, CpuRobeGroup, Error, GradBuffer, Group, GroupConfig, Init, Lookup, MemoryReport,
     Optimizer, OutputBuffer, Placement, Pooling, Precision, RobeGroup, robe,
 };
+use hotrow::{prelude::*, wgpu};
 
 use crate::caller::{self, storage, submit};
 use hotrow_harness::{closed_form, device::with_gpu, sample};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hotrow::internals::Pieces as _;
 use hotrow::{
     Allocation, Batch, Calls, Context, CounterBits, Group, GroupConfig, Layout, MemoryReport, Optimizer, Placement,
-    Policy, Precision, adapter, wgpu,
+    Policy, Precision, adapter, prelude::*, wgpu,
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
 use rand_pcg::Pcg64;

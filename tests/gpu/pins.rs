@@ -10,6 +10,7 @@ use hotrow::internals::Pieces as _;
 use hotrow::{
     Context, Counters, FileStore, Group, Layout, Placement, Policy, RamStore, SharedStore,
     internals::layout::{Field, WAYS, way_at},
+    prelude::*,
 };
 
 use crate::staged::{Failing, insist};

@@ -1,7 +1,9 @@
 //! Placement and the number of shards change no result, only the bus traffic.
 
 use hotrow::internals::{Pieces as _, context_with_texts};
-use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot};
+use hotrow::{
+    Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot, prelude::*,
+};
 
 use hotrow_harness::device::{again, options, share, skipped, with_gpu, with_storage_buffers};
 

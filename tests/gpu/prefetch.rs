@@ -1,7 +1,7 @@
 //! A prefetched batch gives the same outputs, tags and tables, bit for bit, as a batch that comes after the backward (SPEC 3, Prefetch).
 //! The configurations are random, and the next batch evicts, admits and misses rows of the last batch.
 
-use hotrow::{CpuGroup, Embedding, Error, Group, GroupConfig, Init, Placement, Policy};
+use hotrow::{CpuGroup, Error, Group, GroupConfig, Init, Placement, Policy, prelude::*};
 use hotrow_harness::{
     device::{share, with_gpu},
     lockstep::Batch,

@@ -1,8 +1,9 @@
 //! Groups over several ranks, on a device: the same bits for every number of ranks, and those of a plain group with one shard.
 
 use hotrow::{
-    CpuGroup, Error, Group, GroupConfig, Init, Lookup, Optimizer, Placement, Policy, Precision, RobeGroup, SharedArray,
+    CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RobeGroup,
     dist::{self, Shard, Threads, WireForm, WireOptions},
+    prelude::*,
     robe,
 };
 use hotrow_harness::{

@@ -7,6 +7,7 @@ use hotrow::{
         layout::{Field, NONE, WAYS, way_at},
         shader::{Bodies, Kernel, compose},
     },
+    prelude::*,
     robe, wgpu,
 };
 use hotrow_harness::{

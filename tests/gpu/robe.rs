@@ -8,6 +8,7 @@ use hotrow::internals::{context_with_texts, layout::Robe};
 use hotrow::{
     Batch, Calls, CpuRobeGroup, Error, Init, MemoryReport, Optimizer, OutOfRange, Pooling, Precision, RankBody,
     RobeGroup, StatePrecision,
+    prelude::*,
     robe::{self, Backward, Config, RobeSnapshot},
 };
 
@@ -62,7 +63,7 @@ fn exact(seed: u64) -> Config {
 }
 
 /// Runs three steps. Returns the bits of their outputs and of the state.
-fn run(group: &mut dyn hotrow::Lookup, config: &Config, seed: u64) -> Vec<Vec<u32>> {
+fn run(group: &mut dyn Lookup, config: &Config, seed: u64) -> Vec<Vec<u32>> {
     let mut seen = Vec::new();
     for step in 0..3 {
         let bags = Bags { weights: None, ..bags(config, seed + step, 12, 60) };
@@ -110,7 +111,7 @@ fn an_array_goes_on_under_another_configuration() {
             ];
             let mut group = RobeGroup::new(context, base.clone()).unwrap();
             let mut mirror = CpuRobeGroup::new(base.clone()).unwrap();
-            let both = |group: &mut dyn hotrow::Lookup, config: &Config| {
+            let both = |group: &mut dyn Lookup, config: &Config| {
                 let bags = Bags { weights: None, ..bags(config, seed, 12, 60) };
                 let found = forward(group, &bags);
                 group.backward(&random_grads(seed, found.len())).unwrap();
@@ -298,7 +299,7 @@ fn an_array_larger_than_a_binding() {
         let mut group = RobeGroup::new(context, config.clone()).unwrap();
         let mut mirror = CpuRobeGroup::new(config).unwrap();
         let indices: Vec<u32> = (0..4000).map(|i| i * 500_009).collect();
-        let groups: [&mut dyn hotrow::Lookup; 2] = [&mut group, &mut mirror];
+        let groups: [&mut dyn Lookup; 2] = [&mut group, &mut mirror];
         let [found, wanted] = groups.map(|group| {
             let found = group.forward(&indices, &[0, 4000], None).unwrap();
             group.backward(&random_grads(1, found.len())).unwrap();

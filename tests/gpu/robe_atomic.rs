@@ -4,6 +4,7 @@
 use hotrow::internals::Pieces as _;
 use hotrow::{
     AddBody, Context, ContextOptions, GradSlice, Optimizer, Pooling, RobeGroup,
+    prelude::*,
     robe::{Backward, Config, Gradient},
 };
 

@@ -3,6 +3,7 @@
 
 use hotrow::{
     Context, CpuRobeGroup, Error, GradSlice, Init, Optimizer, RankBody,
+    prelude::*,
     robe::{Backward, Config, Gradient, hash::PRIME},
 };
 

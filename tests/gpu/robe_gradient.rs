@@ -1,12 +1,12 @@
 //! The gradient by shared weights on the GPU: backward moves by it, it has the CPU's bits and the model's values, and it works
 //! with a caller's own encoder and buffers.
 
-use hotrow::wgpu;
 use hotrow::{
     Batch, Context, CpuRobeGroup, Error, GradBuffer, GradSlice, GradientBuffer, Optimizer, Pooling, RankBody,
     RobeGroup,
     robe::{Backward, Config, Gradient},
 };
+use hotrow::{prelude::*, wgpu};
 
 use crate::caller::{self, download, storage};
 use hotrow_harness::{

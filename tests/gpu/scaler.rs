@@ -2,7 +2,7 @@
 
 use hotrow::{
     Batch, Context, CpuScaler, Error, GradBuffer, GradSlice, Group, GroupConfig, LossScale, Placement, Scaler,
-    ScalerState, wgpu,
+    ScalerState, prelude::*, wgpu,
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;

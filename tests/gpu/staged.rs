@@ -7,7 +7,7 @@ use std::sync::{
 
 use hotrow::{
     Batch, Context, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RamStore,
-    SharedStore, Snapshot, Store, Traffic,
+    SharedStore, Snapshot, Store, Traffic, prelude::*,
 };
 
 use crate::caller::{self, storage, submit};

@@ -10,7 +10,7 @@ use std::{
 
 use hotrow::{
     Context, Error, FileStore, Group, GroupConfig, Layout, Optimizer, Placement, Precision, SharedStore, Snapshot,
-    Store, checkpoint,
+    Store, checkpoint, prelude::*,
 };
 use hotrow_harness::device::with_gpu;
 

@@ -4,7 +4,7 @@
 use hotrow::internals::Pieces as _;
 use hotrow::{
     Batch, Context, Group, GroupConfig, Optimizer, OutputBuffer, Policy, Precision, Resolution, Timeline,
-    TimelineRecord, adapter, requirements, wgpu,
+    TimelineRecord, adapter, prelude::*, requirements, wgpu,
 };
 
 use crate::caller::{self, storage, submit};

@@ -6,6 +6,7 @@ use hotrow::{
     Caps, Context, ContextOptions, Error, Group, GroupConfig, Init, MemoryReport, Optimizer, Part, Policy, Precision,
     Shaders, Snapshot, adapter,
     internals::layout::{Field, WAYS, way_at},
+    prelude::*,
     wgpu,
 };
 

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use hotrow::{
     CpuGroup, Error, F32File, FileStore, GroupConfig, Init, OptimizerKind, Precision, RamStore, SharedStore, Source,
-    Store, store,
+    Store, prelude::*, store,
 };
 
 use super::{child, config, layout};

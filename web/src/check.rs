@@ -3,7 +3,7 @@
 
 use hotrow::{
     Context, CpuGroup, Error, Group, GroupConfig, Init, Layout, Optimizer, OutOfRange, Part, Placement, Policy,
-    Pooling, Precision, Rounding, codec, hash::fmix32,
+    Pooling, Precision, Rounding, codec, hash::fmix32, prelude::*,
 };
 
 /// Difference that floats of one expression may have, relative to its largest term.

@@ -26,10 +26,7 @@ use crate::{
         alloc::{reserved, zeroed},
         pages::smaps,
     },
-    lookup::{
-        Embedding, Lookup, LookupKind,
-        methods::{own_embedding, own_lookup},
-    },
+    lookup::{Embedding, Lookup, LookupKind},
     memory::{Calls, MemoryReport},
     scaler::GradSlice,
     source::Source,
@@ -51,7 +48,7 @@ pub(crate) const SHARD_BYTES: u64 = 2 << 30;
 /// A group of tables on the CPU, on all cores. It needs no GPU. The tests compare the GPU's kernels with it.
 ///
 /// ```
-/// use hotrow::{CpuGroup, Error, GroupConfig, Init};
+/// use hotrow::{CpuGroup, Error, GroupConfig, Init, prelude::*};
 ///
 /// let config = GroupConfig::new(&[100], 4).with_init(Init::Constant(1.0)).with_cache_rows(32);
 /// let mut group = CpuGroup::new(config)?;
@@ -368,9 +365,6 @@ fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32, train:
         }
     }
 }
-
-own_lookup!(CpuGroup);
-own_embedding!(CpuGroup);
 
 impl Lookup for CpuGroup {
     fn pending(&self) -> bool {

@@ -5,7 +5,7 @@
 /// # Example
 ///
 /// ```
-/// use hotrow::{CpuGroup, CpuPath, GroupConfig};
+/// use hotrow::{CpuGroup, CpuPath, GroupConfig, prelude::*};
 ///
 /// let mut group = CpuGroup::new(GroupConfig::new(&[100], 4))?;
 /// let mut reference = CpuGroup::new(GroupConfig::new(&[100], 4))?.with_path(CpuPath::Mirrors);

@@ -4,6 +4,7 @@ use crate::{
     config::Policy,
     cpu::cached::group::{CpuGroup, exchange_all},
     error::Error,
+    lookup::Embedding,
     table::{
         counters::Counters,
         layout::{Shard, Step, count},

@@ -7,6 +7,7 @@ use crate::{
         stages::cached::tables::new_cache,
     },
     error::Error,
+    lookup::Embedding,
     table::layout::Layout,
 };
 

@@ -217,7 +217,10 @@ mod tests {
     use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
     use super::*;
-    use crate::config::{GroupConfig, Pooling, Precision};
+    use crate::{
+        config::{GroupConfig, Pooling, Precision},
+        lookup::Lookup,
+    };
 
     /// The outputs of a forward over records of random halves, infinities and NaN among them. Some rows lie in the cache.
     fn pooled(path: CpuPath, cache: u32, dim: u32, pooling: Pooling, weighted: bool, train: bool) -> Vec<u32> {

@@ -11,7 +11,7 @@ use crate::{
     },
     error::Error,
     host::alloc::{reserved, zeroed},
-    lookup::{Lookup, LookupKind, SharedArray, methods::own_lookup},
+    lookup::{Lookup, LookupKind, SharedArray},
     memory::{Calls, MemoryReport},
     robe::{
         RobeCounters, RobeSnapshot, check_weights,
@@ -36,7 +36,7 @@ use sums::Sums;
 /// Tables that share one array of weights, on the CPU, on all cores.
 ///
 /// ```
-/// use hotrow::{CpuRobeGroup, Error, robe};
+/// use hotrow::{CpuRobeGroup, Error, prelude::*, robe};
 ///
 /// // A million rows x 16 in 4,096 weights, read in chunks of 8.
 /// let mut table = CpuRobeGroup::new(robe::Config::new(&[1_000_000], 16, 4096, 8))?;
@@ -294,8 +294,6 @@ impl CpuRobeGroup {
         Sums::new(params, robe, *n, space, grad_outputs, &ScalerState::unscaled())?.gradient(space, dense)
     }
 }
-
-own_lookup!(CpuRobeGroup);
 
 impl Lookup for CpuRobeGroup {
     fn pending(&self) -> bool {

@@ -14,11 +14,9 @@ use crate::{
         },
     },
     host::alloc::zeroed,
-    lookup::{Embedding, methods::own_embedding},
+    lookup::{Embedding, Lookup},
     table::{batch, layout::Layout, params::Mode, parts::Part, pins, step_state::no_prefetch},
 };
-
-own_embedding!(Group);
 
 impl Embedding for Group {
     fn config(&self) -> &GroupConfig {

@@ -43,7 +43,7 @@ use crate::{
 ///
 /// ```
 /// use hotrow::wgpu::{self, util::DeviceExt as _};
-/// use hotrow::{Batch, Group, GroupConfig, Init, adapter};
+/// use hotrow::{Batch, Group, GroupConfig, Init, adapter, prelude::*};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// // A program that has a device and a queue calls `Context::new`.

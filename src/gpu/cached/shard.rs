@@ -13,7 +13,10 @@ use crate::{
         stages::cached::{send, space::Bound},
     },
     host::alloc::zeroed,
-    lookup::shard::{Shard, check_apply, check_fetch},
+    lookup::{
+        Embedding, Lookup,
+        shard::{Shard, check_apply, check_fetch},
+    },
     record::wire::{Wire, WireForm},
     scaler::GradSlice,
     table::{

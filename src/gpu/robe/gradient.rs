@@ -28,7 +28,7 @@ use crate::{
 ///
 /// ```
 /// use hotrow::wgpu::{self, BufferUsages, util::DeviceExt as _};
-/// use hotrow::{GradBuffer, GradientBuffer, RobeGroup, adapter, robe};
+/// use hotrow::{GradBuffer, GradientBuffer, RobeGroup, adapter, prelude::*, robe};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };

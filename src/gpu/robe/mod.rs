@@ -49,7 +49,7 @@ use crate::{
 /// Tables on the GPU whose rows share an array of weights.
 ///
 /// ```
-/// use hotrow::{GradSlice, RobeGroup, adapter, robe};
+/// use hotrow::{GradSlice, RobeGroup, adapter, prelude::*, robe};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// // A program that has a device and a queue calls `Context::new`.

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use hotrow::robe::Config;
-use hotrow::{CpuRobeGroup, Error, RobeGroup, wgpu};
+use hotrow::{CpuRobeGroup, Error, RobeGroup, prelude::*, wgpu};
 use std::hint::black_box;
 use std::time::Duration;
 

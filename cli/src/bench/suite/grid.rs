@@ -3,8 +3,8 @@
 
 use hotrow::internals::Device as _;
 use hotrow::{
-    CpuGrid, CpuRobeGroup, Grid, Optimizer, Precision, RobeGroup, StatePrecision, grid, hash::fmix32, robe::Backward,
-    wgpu,
+    CpuGrid, CpuRobeGroup, Grid, Optimizer, Precision, RobeGroup, StatePrecision, grid, hash::fmix32, prelude::*,
+    robe::Backward, wgpu,
 };
 
 use super::bench::{Bench, LR};

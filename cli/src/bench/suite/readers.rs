@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, ensure};
 use hotrow::internals::Device as _;
-use hotrow::{Feedback, Group, OptimizerKind, Placement, Precision, Reader, RowReader, internals, wgpu};
+use hotrow::{Feedback, Group, OptimizerKind, Placement, Precision, Reader, RowReader, internals, prelude::*, wgpu};
 
 use super::bench::{Bench, LR};
 use super::cases::in_turn;

@@ -2,7 +2,9 @@
 //! host's clock, since the host gathers rows. On any machine the bytes counted must equal the bytes copied.
 
 use hotrow::wgpu::SubmissionIndex;
-use hotrow::{Counters, Group, Layout, OptimizerKind, Placement, Precision, RamStore, SharedStore, Traffic};
+use hotrow::{
+    Counters, Group, Layout, OptimizerKind, Placement, Precision, RamStore, SharedStore, Traffic, prelude::*,
+};
 
 use super::bench::{Bench, DIM, LR};
 use super::cases::mostly_hits;

@@ -1,7 +1,7 @@
 //! Measures a workload: brings a group of tables into a known state, times forward and backward over batches in turn, and records both.
 
 use hotrow::internals::layout::WAYS;
-use hotrow::{Counters, Group, GroupConfig, Layout, Placement, wgpu};
+use hotrow::{Counters, Group, GroupConfig, Layout, Placement, prelude::*, wgpu};
 
 use super::bench::Bench;
 use super::bytes::{Facts, HEAVY, kernel};

@@ -5,7 +5,7 @@ use crate::plan::amount::{MOST_DIM, count_to};
 use crate::plan::spec::{Kind, Spec};
 use anyhow::Context as _;
 use hotrow::rng::pcg4d;
-use hotrow::{CpuGroup, Error, F32File, Init, Source, checkpoint};
+use hotrow::{CpuGroup, Error, F32File, Init, Source, checkpoint, prelude::*};
 use std::fs::File;
 use std::path::Path;
 

@@ -10,7 +10,7 @@ use web_time::Instant;
 /// The traffic of a staged table between host and device since its group was created.
 ///
 /// ```
-/// use hotrow::{Group, GroupConfig, Placement, adapter};
+/// use hotrow::{Group, GroupConfig, Placement, adapter, prelude::*};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hotrow::{
     AddBody, Context, ContextOptions, CpuGroup, CpuRobeGroup, CpuScaler, GradBuffer, GradSlice, Group, GroupConfig,
     LossScale, Optimizer, Placement, Pooling, RobeGroup, Scaler,
+    prelude::*,
     robe::{Backward, Config as RobeConfig, RobeSnapshot},
 };
 use rand::{RngExt as _, SeedableRng as _};
@@ -75,7 +76,7 @@ fn snapshot(group: &mut RobeGroup) -> RobeSnapshot {
 pub fn array(context: &Context, seed: u64) {
     let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
     let config: RobeConfig = config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5));
-    let run = |group: &mut dyn hotrow::Lookup| {
+    let run = |group: &mut dyn Lookup| {
         for step in 0..2 {
             let bags = Bags { weights: None, ..bags(&config, seed + step, 8, 40) };
             let outputs = forward(group, &bags).len();
