@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hotrow::{
-    CpuGroup, GroupConfig, Init, Optimizer, Part, Precision,
+    CpuGroup, Embedding as _, GroupConfig, Init, Lookup as _, Optimizer, Part, Precision,
     dist::{Comm as _, Group},
-    prelude::*,
 };
 use hotrow_harness::ranks::uniform;
 

@@ -117,7 +117,7 @@ impl Init {
     /// `weights` has dim elements. The values are the same on every machine.
     ///
     /// ```
-    /// # use hotrow::{CpuGroup, Embedding, GroupConfig, Init, Precision};
+    /// # use hotrow::{CpuGroup, GroupConfig, Init, Precision, prelude::*};
     /// let init = Init::Uniform { low: -0.1, high: 0.1 };
     /// let config = GroupConfig::new(&[1000], 16).with_init(init).with_seed(7).with_precision(Precision::Fp32);
     /// let mut weights = [0.0; 16];

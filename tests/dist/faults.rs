@@ -10,9 +10,8 @@ use std::{
 };
 
 use hotrow::{
-    CpuGroup, Error, GroupConfig, Init, Optimizer, Part, Precision,
+    CpuGroup, Embedding, Error, GroupConfig, Init, Lookup, Optimizer, Part, Precision,
     dist::{Group, Threads},
-    prelude::*,
 };
 use tempfile::tempdir;
 

@@ -1,9 +1,8 @@
 //! Groups over several ranks (SPEC 11): the same bits for every number of ranks, and those of a plain group with one shard.
 
 use hotrow::{
-    Counters, CpuGroup, Error, GroupConfig, Precision,
+    Counters, CpuGroup, Embedding, Error, GroupConfig, Lookup, Precision,
     dist::{self, Threads, WireForm, WireOptions},
-    prelude::*,
 };
 use hotrow_harness::ranks::{Batch, alone, configuration, listed, over_ranks, over_wire, runs};
 use rand::{SeedableRng as _, rngs::StdRng};

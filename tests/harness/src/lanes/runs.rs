@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use hotrow::{
     AddBody, Context, ContextOptions, CpuGroup, CpuRobeGroup, CpuScaler, GradBuffer, GradSlice, Group, GroupConfig,
-    LossScale, Optimizer, Placement, Pooling, RobeGroup, Scaler,
-    prelude::*,
+    Lookup, LossScale, Optimizer, Placement, Pooling, RobeGroup, Scaler,
     robe::{Backward, Config as RobeConfig, RobeSnapshot},
 };
 use rand::{RngExt as _, SeedableRng as _};
