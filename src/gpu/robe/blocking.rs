@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl RobeGroup {
-    /// The counters of all steps so far, with those of the array. [`counters`](Self::counters) gives those of each table.
+    /// The counters of all steps so far, with those of the array. [`counters`](crate::Lookup::counters) gives those of each table.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
