@@ -17,7 +17,7 @@ pub(crate) fn random_configurations() {
         let runs = std::env::var("HOTROW_TEST_RUNS").ok();
         let runs = runs.map_or(60, |text| text.parse().expect("HOTROW_TEST_RUNS: wanted a number of runs"));
         let mut codes = Codes::default();
-        for seed in HELD.into_iter().chain(sample(4, seeds("lockstep", runs))) {
+        for seed in HELD.into_iter().chain(sample(16, seeds("lockstep", runs))) {
             if let Err(difference) = random_run(context, seed, &mut codes) {
                 panic!("{difference}");
             }

@@ -195,7 +195,7 @@ fn every_moment(placement: Placement) {
 
 /// Calls `disturbed` for a sample of the moments, one after another, until the run no longer reaches it.
 fn until_undisturbed(mut disturbed: impl FnMut(u64) -> bool) {
-    let faults = sample(8, 1..).take_while(|&moment| disturbed(moment)).count();
+    let faults = sample(16, 1..).take_while(|&moment| disturbed(moment)).count();
     eprintln!("{faults} losses");
     assert!(faults > if whole() { 6 } else { 1 }, "{faults}");
 }

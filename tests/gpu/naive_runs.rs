@@ -4,11 +4,7 @@ use hotrow::internals::Pieces as _;
 use hotrow::{Context, Embedding, Group, GroupConfig, Placement};
 use proptest::test_runner::{TestCaseError, TestRunner};
 
-use hotrow_harness::{
-    device::{share, with_gpu},
-    naive, sample,
-    seed::proptest,
-};
+use hotrow_harness::{device::with_gpu, naive, sample, seed::proptest};
 
 /// Makes a group. Every other group without a given shard size is staged.
 fn group(context: &Context, mut config: GroupConfig) -> Box<dyn Embedding> {
@@ -32,7 +28,7 @@ fn edge_cases() {
 #[test]
 fn random_runs() {
     with_gpu(|context| {
-        let config = proptest("naive runs", share(0..48).count() as u32);
+        let config = proptest("naive runs", sample(4, 0..48).count() as u32);
         let outcome = TestRunner::new(config).run(&naive::runs(), |(config, run)| {
             naive::check_run(&mut |config| group(context, config), &config, &run).map_err(TestCaseError::fail)
         });

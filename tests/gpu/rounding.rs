@@ -146,7 +146,7 @@ const FAIR: f64 = 7.5;
 #[test]
 fn stochastic_is_unbiased_and_nearest_is_not() {
     with_gpu(|context| {
-        for (case, bits) in sample(3, cases().into_iter().zip(RandomBits::ALL.into_iter().cycle())) {
+        for (case, bits) in sample(6, cases().into_iter().zip(RandomBits::ALL.into_iter().cycle())) {
             let what = format!("{:?} {:?} {:e} {bits:?}", case.precision, case.ends, case.x);
             let fair = bias(context, &case, Rounding::Stochastic, bits);
             assert!(fair.abs() <= FAIR, "{what}: {fair} standard deviations");

@@ -39,7 +39,7 @@ fn both_give_the_same_bits() {
 fn both_are_in_lockstep_with_the_cpu() {
     with_gpu(|_| {
         in_each_mode(|context| {
-            for seed in sample(6, seeds("trusted", 12)) {
+            for seed in sample(12, seeds("trusted", 12)) {
                 if let Err(difference) = lockstep::random_run(context, seed, &mut lockstep::Codes::default()) {
                     panic!("{:?}: {difference}", context.shaders());
                 }
