@@ -274,6 +274,7 @@ mod tests {
             ("seeds = 1", "part: wanted at least one table [part.NAME]"),
             ("seed = 1\n[part.a]", "unknown field `seed`"),
             ("[part.a]\nseeds = 0", "nonzero"),
+            ("[part.a]\n[[part.a.chart]]\nwhat = ['loss']", "found loss"),
         ] {
             let error = Experiment::read(text).unwrap_err();
             assert!(format!("{error:#}").contains(wanted), "{text}: {error:#}");

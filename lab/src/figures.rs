@@ -7,6 +7,7 @@ use crate::setting::Setup;
 use hotrow_cli::names;
 use hotrow_cli::report::units::Times;
 use hotrow_cli::report::{Record, Setting, Unit};
+use serde::de::{Deserialize as _, Deserializer, Error as _};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The probability that an interval holds the true mean.
@@ -22,12 +23,15 @@ const TOO_WIDE: f64 = 0.5;
 /// The fewest seeds that are judged. With two seeds Student's t is 12.7.
 const LEAST_SEEDS: usize = 3;
 
-/// A run that ended, or the reason why it failed.
+/// The outcome of a run, or the reason why it failed.
+pub(crate) type Made = Result<Outcome, String>;
+
+/// A run that ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
     pub(crate) setup: Setup,
     pub(crate) seed: u64,
-    pub(crate) outcome: Result<Outcome, String>,
+    pub(crate) outcome: Made,
 }
 
 /// A mean over seeds with its 95 % confidence interval.
@@ -144,6 +148,16 @@ const QUOTIENTS: [(&str, &str); 3] = [
     ("a step", "time a step"),
     ("test at the first's steps", "test after as many steps"),
 ];
+
+/// Reads names of figures. A table or chart of others would be missing without a word.
+pub(crate) fn names<'de, D: Deserializer<'de>>(file: D) -> Result<Vec<String>, D::Error> {
+    let (found, known) = (Vec::<String>::deserialize(file)?, FIGURES.iter().map(|(name, ..)| *name));
+    let known: Vec<&str> = known.chain(QUOTIENTS.map(|(_, name)| name)).chain(["test"]).collect();
+    match found.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(D::Error::custom(format!("wanted figures, which are {}, found {name}", known.join(", ")))),
+        None => Ok(found),
+    }
+}
 
 impl Cell {
     /// The figure of this name over the seeds that have it. Steps to a goal count only if every seed has reached it.

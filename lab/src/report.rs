@@ -1,5 +1,6 @@
 //! Tables and charts of records, as an experiment describes them.
 
+use crate::figures;
 use hotrow_cli::plot::{Chart, Style};
 use hotrow_cli::report::{self, Record, Value};
 use serde::Deserialize;
@@ -16,7 +17,7 @@ const LINE: &str = "line of the chart";
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct TableOf {
     title: String,
-    /// Names of figures.
+    #[serde(deserialize_with = "figures::names")]
     what: Vec<String>,
     /// Conditions on the setting, separated by `; `: `name=value|value`, `name!=value`, or `name` for any value.
     #[serde(default, rename = "where")]
@@ -32,6 +33,7 @@ pub(crate) struct ChartOf {
     /// The name of the pictures without their ending.
     file: String,
     title: String,
+    #[serde(deserialize_with = "figures::names")]
     what: Vec<String>,
     #[serde(rename = "where")]
     filter: String,

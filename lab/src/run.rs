@@ -64,17 +64,11 @@ pub(crate) enum Measure {
 
 impl Measure {
     fn of(self, score: &Score) -> f64 {
-        match self {
-            Self::Loss => score.loss,
-            Self::Auc => score.auc.unwrap_or(f64::NAN),
-        }
+        if self == Self::Loss { score.loss } else { score.auc.unwrap_or(f64::NAN) }
     }
 
     pub(crate) fn is_reached(self, found: f64, best: f64) -> bool {
-        match self {
-            Self::Loss => found <= best,
-            Self::Auc => found >= best,
-        }
+        if self == Self::Loss { found <= best } else { found >= best }
     }
 
     /// The best of the tests of a run.

@@ -2,7 +2,7 @@
 
 use crate::checkpoints::Keep;
 use crate::experiment::Experiment;
-use crate::figures::{self, Done};
+use crate::figures::{self, Done, Made};
 use crate::ranks::Ranks;
 use crate::run::{self, End, Outcome, RunOptions};
 use crate::setting::{SMALL_TABLE, Setup};
@@ -199,13 +199,7 @@ impl<'a> Lab<'a> {
 
     /// The outcome of a run, from its file or made now. A file appears whole or not at all; a run that failed has none. Its name has a hash of
     /// all that the result depends on.
-    fn kept_or_made(
-        &self,
-        setup: &Setup,
-        seed: u64,
-        best: Option<f64>,
-        progress: &Progress,
-    ) -> anyhow::Result<Result<Outcome, String>> {
+    fn kept_or_made(&self, setup: &Setup, seed: u64, best: Option<f64>, progress: &Progress) -> anyhow::Result<Made> {
         let identity = self.identity(setup, seed, best);
         let hash = crc32fast::hash(identity.to_string().as_bytes());
         let name = format!("{}-{hash:08x}.json", run_name(&setup.label(), seed));

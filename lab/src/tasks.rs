@@ -89,7 +89,7 @@ impl TaskArgs {
             ("criteo", self.criteo.is_some(), TaskName::Dlrm),
             ("cardinalities", self.cardinalities.is_some(), TaskName::Dlrm),
         ] {
-            ensure!(!given || task == wanted, "{key}: wanted task {wanted:?}, found {task:?}");
+            ensure!(!given || task == wanted, format!("{key}: wanted task {wanted:?}, found {task:?}").to_lowercase());
         }
         Ok(())
     }
