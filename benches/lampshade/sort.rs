@@ -1,4 +1,5 @@
-//! The sort of (key, position) pairs alone: hotrow's, beside the crate lampshade on the same device. Timestamps measure device time. A device without timestamps is measured by the wall clock, and the output says so.
+//! The sort of (key, position) pairs alone: hotrow's, beside the crate lampshade on the same device. Timestamps measure device time. A device
+//! without timestamps is measured by the wall clock, and the output says so.
 //!
 //! 10^4 to 10^7 pairs; 10^8 on hardware, or if `HOTROW_BENCH_LARGE` is set. At most 10^6 with `--test`, which only checks that the
 //! benchmark works.

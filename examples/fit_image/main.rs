@@ -237,7 +237,11 @@ impl Fit {
         let place = if args.table == "rows" {
             if !matches!(args.precision, Precision::Fp32 | Precision::Fp16) {
                 let found = args.precision;
-                return Err(format!("--precision: wanted fp32 or fp16 with --table rows, found {found}: a scale of its own costs a row of two features more than it saves; take --table array").into());
+                return Err(format!(
+                    "--precision: wanted fp32 or fp16 with --table rows, found {found}: a scale of its own costs a row of two features more than it \
+                     saves; take --table array"
+                )
+                .into());
             }
             let rows = config.group()?.with_precision(args.precision).with_state(args.state);
             let rows =

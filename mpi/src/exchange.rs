@@ -145,7 +145,8 @@ pub(crate) fn run(comm: &mut Mpi, exchange: &Exchange) -> Outcome {
     if rank == 0 {
         fs::write(&exchange.out, format!("{{\"steps\": {steps}, \"pairs\": [{pairs}]}}\n"))?;
         crate::say(&format!(
-            "{steps} steps of {whole:.6} s, rows {sum:08x}, waited at most {waited:.6} s a step, seconds of a step's exchange: {seconds:.6}, bytes from the first half of the ranks to the second: {}, back: {}",
+            "{steps} steps of {whole:.6} s, rows {sum:08x}, waited at most {waited:.6} s a step, seconds of a step's exchange: {seconds:.6}, \
+             bytes from the first half of the ranks to the second: {}, back: {}",
             across[0], across[1]
         ))?;
     }

@@ -1,5 +1,5 @@
-// Hashes the row of each access, or takes its first weight if rows are addressed directly; the place of each of its chunks is then one addition away. One invocation for each
-// access.
+// Hashes the row of each access, or takes its first weight if rows are addressed directly; the place of each of its chunks is then one addition
+// away. One invocation for each access.
 //
 // Bytes moved per access: 4 in, 4 out.
 #include "shared/common.wgsl"

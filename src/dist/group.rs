@@ -23,7 +23,7 @@ use crate::{
     table::{
         batch,
         counters::Counters,
-        layout::{Feature, Layout, ScalerState},
+        layout::{Feature, Layout, ScalerState, features},
         parts::Part,
     },
 };
@@ -336,9 +336,9 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let shape = shape.and_then(|()| self.whole());
         let (requests, outside) = if call == Call::Read {
             let rows = [Feature { rows: self.config.total_rows() as u32, ..Feature::default() }];
-            (Requests::new(&self.config, &rows, self.deal, batch), None)
+            (Requests::new(&self.config, &rows, self.deal, batch).0, None)
         } else {
-            Requests::checked(&self.config, self.deal, batch)
+            Requests::new(&self.config, &features(&self.config), self.deal, batch)
         };
         let result = self.ask(call, &requests, shape.err().or(outside), batch.1, weighted);
         Ok((requests, self.or_abort(result)??))

@@ -20,7 +20,10 @@ use crate::{
         config::{Backward, Config},
     },
     scaler::GradSlice,
-    table::{counters::Counters, layout::ScalerState},
+    table::{
+        counters::Counters,
+        layout::{ScalerState, features},
+    },
 };
 
 /// One rank's indices, offsets and weights.
@@ -99,8 +102,8 @@ impl Whole {
 /// ranks. What a step computes does not shrink with more ranks; only the rest of the model is divided.
 ///
 /// All ranks make the same forwards and backwards, in the same order, on arrays of one configuration and on devices of one kind: they compute the same bits
-/// and have the same limits. An error in a batch is returned on every rank, as in a [`Group`](super::Group). Every other call exchanges nothing, and its result is the same on all ranks. For a
-/// checkpoint one rank saves, and all load.
+/// and have the same limits. An error in a batch is returned on every rank, as in a [`Group`](super::Group). Every other call exchanges nothing, and its
+/// result is the same on all ranks. For a checkpoint one rank saves, and all load.
 ///
 /// ```
 /// use hotrow::{CpuRobeGroup, Error, Init, Lookup, dist::{Phase, Replicated, Threads}, robe};
@@ -216,7 +219,7 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
     /// The error of a batch with an index outside its table: this rank's own, or that of the first rank with one. Each rank has the parts of all.
     fn outside(&self, parts: &[Batch<'_>]) -> Option<Error> {
         let of = |&(indices, offsets, _): &Batch<'_>| {
-            Requests::checked(&self.rows, Deal { shift: 0, ranks: 1 }, (indices, offsets)).1
+            Requests::new(&self.rows, &features(&self.rows), Deal { shift: 0, ranks: 1 }, (indices, offsets)).1
         };
         let rank = self.comm.rank() as usize;
         let first = || (0..).zip(parts).find_map(|(rank, part)| Some((rank, of(part)?)));

@@ -9,7 +9,7 @@ use crate::{
     scaler::GradSlice,
     table::{
         batch,
-        layout::{Feature, NONE, ScalerState, features},
+        layout::{Feature, NONE, ScalerState},
     },
 };
 
@@ -91,24 +91,13 @@ impl Requests {
     }
 
     /// Makes the requests of a batch of legal shape. The error is that of the first index outside its table, where the configuration calls it one.
-    pub(crate) fn checked(config: &GroupConfig, deal: Deal, batch: (&[u32], &[u32])) -> (Self, Option<Error>) {
-        let mut error = None;
-        let this = Self::of_batch(config, &features(config), deal, batch, &mut error);
-        (this, error)
-    }
-
-    /// Makes the requests of a batch whose indices lie in the tables of `features`.
-    pub(crate) fn new(config: &GroupConfig, features: &[Feature], deal: Deal, batch: (&[u32], &[u32])) -> Self {
-        Self::of_batch(config, features, deal, batch, &mut None)
-    }
-
-    fn of_batch(
+    pub(crate) fn new(
         config: &GroupConfig,
         features: &[Feature],
         deal: Deal,
         (indices, offsets): (&[u32], &[u32]),
-        error: &mut Option<Error>,
-    ) -> Self {
+    ) -> (Self, Option<Error>) {
+        let mut error = None;
         let mut this = Self {
             positions: vec![NONE; indices.len()],
             slots: vec![0; indices.len()],
@@ -167,7 +156,7 @@ impl Requests {
             this.counts.push(run.len() as u32);
         }
         this.firsts.resize(deal.shards() + 1, this.rows.len());
-        this
+        (this, error)
     }
 
     /// The coefficients of a backward: 1/n of each output row with mean pooling, else nothing.

@@ -52,8 +52,8 @@ pub struct Resharded {
 /// power of two. Every record (weights and optimiser state), frequency and the step number are kept, byte for byte; the counters are kept as sums.
 ///
 /// The cache is not kept, since the sets of a row depend on the number of shards (SPEC 11): rows that are dirty in it are written back first, with the bits
-/// of a [`CpuGroup::flush`](crate::CpuGroup::flush) at this moment, and the new cache is empty. Training goes on from the same rows, but with other hits and so, below FP32,
-/// with other bits. A checkpoint of one shard is one ordinary [checkpoint](crate::checkpoint) file. The larger of an old and a new shard is in memory.
+/// of a [`CpuGroup::flush`](crate::CpuGroup::flush) at this moment, and the new cache is empty. Training goes on from the same rows, but with other hits and
+/// so, below FP32, with other bits. A checkpoint of one shard is one ordinary [checkpoint](crate::checkpoint). The larger shard, old or new, is in memory.
 ///
 /// ```
 /// use hotrow::{CpuGroup, GroupConfig, Lookup, dist::{self, Group, Solo}};

@@ -104,7 +104,7 @@ impl Default for Reader<'_> {
 /// | `emb_row4(row: u32, quad: u32) -> vec4<f32>` | both at once |
 /// | `emb_value(row: u32, i: u32) -> f32` | value i |
 /// | `emb_contains(row: u32) -> bool` | whether the values can be read: the row is in the table; staged: in the cache |
-/// | `emb_grid(x: vec2<f32>) -> array<f32, L * F>` | the features of a point, `[levels, features]`; `vec3<f32>` in three dimensions. Only with [`Reader::grid`] |
+/// | `emb_grid(x: vec2<f32>) -> array<f32, L * F>` | the features of a point, `[levels, features]`; `vec3<f32>` in 3D. Only with [`Reader::grid`] |
 /// | `emb_want(row: u32)` | nothing; asks for a row. Only with [`Reader::feedback`], in fragment and compute stages |
 ///
 /// The values are those of a frozen forward of that row alone, bit for bit. Values behind the last are 0; so are all values of a row beyond

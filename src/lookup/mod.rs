@@ -42,9 +42,11 @@ pub(crate) mod shard;
 /// ```
 pub trait Lookup {
     /// Whether a forward waits for its backward.
+    #[must_use]
     fn pending(&self) -> bool;
 
     /// Number of floats that a forward of `indices` indices in `bags` bags writes.
+    #[must_use]
     fn output_len(&self, indices: usize, bags: usize) -> usize;
 
     /// Runs one step forward (SPEC 3) into `outputs`, which has [`output_len`](Self::output_len) floats. `weights` has one entry for each
