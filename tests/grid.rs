@@ -204,6 +204,7 @@ fn points_descend_a_learned_field() {
     let mut table =
         CpuGroup::new(config.group().unwrap().with_precision(Precision::Fp32).with_optimizer(Optimizer::sgd(0.005)))
             .unwrap();
+    // Fixed: no bound is known for what a descent reaches.
     let mut source = StdRng::seed_from_u64(3);
     let field = |point: &[f32]| (point[0] - 0.3).powi(2) + (point[1] - 0.6).powi(2);
     // A point's value is the sum of its levels' features.

@@ -501,11 +501,11 @@ fn mutants_are_told() {
     through_wgpu(&device, &queue, &shader("var<workgroup> words: array<u32, 64>;", body));
     let recorded = world.take_recorded();
     assert_eq!(recorded.len(), 1);
-    let tally = hunt(&recorded, &Options::default(), |_| true);
+    let tally = hunt((None, 0), &recorded, &Options::default(), |_| true);
     assert_eq!(tally.told.values().copied().collect::<Vec<_>>(), [true], "one line, so one mutant");
     let body = body.replace("; workgroupBarrier(); out", ";\n workgroupBarrier();\n out");
     through_wgpu(&device, &queue, &shader("var<workgroup> words: array<u32, 64>;", &body));
-    let tally = hunt(&world.take_recorded(), &Options::default(), |_| true);
+    let tally = hunt((None, 0), &world.take_recorded(), &Options::default(), |_| true);
     assert_eq!(tally.count(&Kind::STRICT), (1, 2), "nothing needs the second barrier");
     assert_eq!(tally.survivors(&Kind::STRICT).len(), 1);
 }

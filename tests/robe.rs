@@ -178,6 +178,7 @@ fn coded_record(optimizer: Optimizer, seed: u32) -> CpuGroup {
 fn no_step_is_long_because_states_are_coded() {
     let lr = 2f32.powi(-6);
     for optimizer in [Optimizer::adam(lr), Optimizer::adagrad(lr)] {
+        // Fixed: how far rounded states may carry a step has no proven bound.
         for seed in 0..20 {
             let mut group: Box<dyn Lookup> = match seed % 2 {
                 0 => Box::new(coded(optimizer, Precision::Fp16, seed)),
@@ -232,6 +233,7 @@ fn small_changes_of_coded_states_are_not_lost_on_average() {
     for (optimizer, k) in [(Optimizer::adagrad(0.0), 0), (Optimizer::adam(0.0), 0), (Optimizer::adam(0.0), 1)] {
         let each = if optimizer.kind == OptimizerKind::Adam { 2 } else { 1 };
         let (mut coded_mean, mut stored, mut exact) = (0.0, 0.0, 0.0);
+        // Fixed: the bound below is three deviations, and nine would take in what the companion must see.
         for seed in 0..runs {
             let mut group = coded(optimizer, Precision::Int8, seed);
             let plain = Config::direct(&[1], 64).unwrap().with_optimizer(optimizer);
@@ -305,10 +307,11 @@ fn what_no_array_can_store_is_named() {
 /// Stochastic rounding over whole steps: on average a weight moves as in FP32; rounding to nearest loses a small step.
 #[test]
 fn small_steps_are_not_lost_on_average() {
+    let first = hotrow_harness::seed_for("small steps of arrays") as u32;
     let mean_move = |precision, rounding, backward| {
         let mut moves = vec![0.0; 64];
         let runs = 4000;
-        for seed in 0..runs {
+        for seed in first..first + runs {
             let mut config = Config::new(&[1], 64, 64, 64);
             (config.precision, config.rounding, config.backward, config.seed) = (precision, rounding, backward, seed);
             config.optimizer = Optimizer::sgd(1.0);
@@ -331,8 +334,8 @@ fn small_steps_are_not_lost_on_average() {
     for precision in [Precision::Fp16, Precision::Int8] {
         for backward in WAYS {
             let moves = mean_move(precision, Rounding::Stochastic, backward);
-            // Six standard deviations of a coin toss with probability 1/5.
-            let spread = 6.0 * (0.2f64 * 0.8 / 4000.0).sqrt();
+            // A mean of coin tosses with probability 1/5: by Chernoff's bound each of the 248 is off by 0.05 with a chance below 1e-12.
+            let spread = 0.05;
             let wrong = moves[1..63].iter().position(|by| (by - 0.2).abs() > spread);
             assert!(wrong.is_none() && moves[0] == 0.0, "{precision:?}: {moves:?}");
         }

@@ -270,9 +270,14 @@ mod tests {
 
     #[test]
     fn what_is_no_experiment_is_refused() {
+        let keys = include_str!("../tests/keys.txt"); // for the gate, which compiles no candle
+        let keys: Vec<_> = keys.lines().filter_map(|line| line.split_once(" = ")).collect();
         for (text, wanted) in [
             ("seeds = 1", "part: wanted at least one table [part.NAME]"),
-            ("seed = 1\n[part.a]", "unknown field `seed`"),
+            ("seed = 1\n[part.a]", keys[0].1),
+            ("growth.zz = 1\n[part.a]", keys[1].1),
+            ("table = [{ zz = 1 }]\n[part.a]", keys[2].1),
+            ("chart = [{ zz = 1 }]\n[part.a]", keys[3].1),
             ("[part.a]\nseeds = 0", "nonzero"),
             ("[part.a]\n[[part.a.chart]]\nwhat = ['loss']", "found loss"),
         ] {

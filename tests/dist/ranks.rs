@@ -10,8 +10,8 @@ use rand::{SeedableRng as _, rngs::StdRng};
 #[test]
 fn ranks_change_no_bit() {
     let mut spoiled = 0;
-    // Among the first runs, which are fixed ones, the wrong result below is noticed.
-    for seed in (0..4).chain(hotrow_harness::seeds("ranks", 16)) {
+    // Among the runs whose seeds are held the wrong result below is noticed.
+    for seed in hotrow_harness::seeds("ranks", 16) {
         let random = &mut StdRng::seed_from_u64(seed);
         let config = configuration(random);
         let batches: Vec<Batch> = (0..6).map(|_| Batch::random(random, &config)).collect();

@@ -13,7 +13,7 @@ use tempfile::tempdir;
 use hotrow_harness::{
     device::{skipped, with_gpu},
     prefetch::{Plan, busy_config, play, random_plans},
-    sample, seed_for, seeds,
+    sample_seeds, seed_for,
 };
 
 /// A configuration and two sequences of steps. No backward is pending between the sequences.
@@ -52,7 +52,7 @@ fn a_loaded_group_goes_on_bit_for_bit() {
         }
         let folder = tempdir().unwrap();
         let path = folder.path().join("group.safetensors");
-        for seed in sample(4, seeds("checkpoints", 15)) {
+        for seed in sample_seeds(4, "checkpoints", 15) {
             let (config, first, second) = random_case(seed);
             let from = config.clone().with_placement(if seed % 4 < 2 { Placement::Staged } else { Placement::Device });
             let mut straight = gpu(context, &from);
@@ -82,7 +82,7 @@ fn from_one_backend_to_the_other() {
     with_gpu(|context| {
         let folder = tempdir().unwrap();
         let path = folder.path().join("group.safetensors");
-        for seed in sample(3, seeds("from backend to backend", 8)) {
+        for seed in sample_seeds(3, "from backend to backend", 8) {
             let (config, first, second) = random_case(seed);
             let pair = || -> [Box<dyn Embedding>; 2] {
                 [Box::new(gpu(context, &config)), Box::new(CpuGroup::new(config.clone()).unwrap())]

@@ -4,11 +4,8 @@ use hotrow::{CpuGroup, GroupConfig, Init, Policy, Snapshot, prelude::*};
 use hotrow_harness::{
     device::with_gpu,
     lockstep::{Codes, floats, random_run, snapshots},
-    sample, seeds,
+    sample_seeds,
 };
-
-/// Seeds whose runs have failed once. A seed that fails comes here.
-const HELD: [u64; 0] = [];
 
 #[test]
 pub(crate) fn random_configurations() {
@@ -17,7 +14,7 @@ pub(crate) fn random_configurations() {
         let runs = std::env::var("HOTROW_TEST_RUNS").ok();
         let runs = runs.map_or(60, |text| text.parse().expect("HOTROW_TEST_RUNS: wanted a number of runs"));
         let mut codes = Codes::default();
-        for seed in HELD.into_iter().chain(sample(16, seeds("lockstep", runs))) {
+        for seed in sample_seeds(16, "lockstep", runs) {
             if let Err(difference) = random_run(context, seed, &mut codes) {
                 panic!("{difference}");
             }

@@ -6,14 +6,15 @@ use hotrow_harness::{
     device::{share, with_gpu},
     lockstep::Batch,
     prefetch::{self, REFUSED, When, busy_config, play, random_plans},
+    seed_for, seeds,
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
 use crate::recorded::Recorded;
 
-fn same(make: &dyn Fn(&GroupConfig) -> Box<dyn Embedding>, runs: u64) {
-    for seed in share(0..runs) {
+fn same(name: &str, make: &dyn Fn(&GroupConfig) -> Box<dyn Embedding>, runs: u64) {
+    for seed in share(seeds(name, runs)) {
         let mut source = Pcg64::seed_from_u64(seed);
         let config = busy_config(&mut source);
         let plans = random_plans(&config, &mut source, 10);
@@ -25,7 +26,9 @@ fn same(make: &dyn Fn(&GroupConfig) -> Box<dyn Embedding>, runs: u64) {
 
 #[test]
 fn on_the_gpu() {
-    with_gpu(|context| same(&|config| Box::new(Group::new(context, config.clone()).unwrap()), 15));
+    with_gpu(|context| {
+        same("prefetch on a device", &|config| Box::new(Group::new(context, config.clone()).unwrap()), 15)
+    });
 }
 
 /// A staged table against a table on the device, with and without overlap. Rows are evicted or bypassed and wanted again one step later,
@@ -34,7 +37,8 @@ fn on_the_gpu() {
 fn staged() {
     with_gpu(|context| {
         let (mut forwarded, mut out) = (0, 0);
-        for seed in share(0..24) {
+        // The first four are fixed, and evict and forward as much as is wanted below.
+        for seed in (0..4).chain(share(seeds("prefetch of staged tables", 20))) {
             let mut source = Pcg64::seed_from_u64(seed);
             let config = busy_config(&mut source);
             let plans = random_plans(&config, &mut source, 10);
@@ -55,20 +59,20 @@ fn staged() {
                 out += traffic.records_out;
             }
         }
-        // Met in a share of the runs too.
         assert!(forwarded > 10 && out > 1000, "{forwarded} {out}");
     });
 }
 
 #[test]
 fn on_the_cpu() {
-    same(&|config| Box::new(CpuGroup::new(config.clone()).unwrap()), 150);
+    same("prefetch", &|config| Box::new(CpuGroup::new(config.clone()).unwrap()), 150);
 }
 
 /// The comparison must notice a prefetched batch that is not the next one, and a missing backward.
 #[test]
 fn a_wrong_overlap_is_noticed() {
-    let mut source = Pcg64::seed_from_u64(3);
+    // Both changes pass only if two batches of 30 indices below 60 are equal, or if no later one has a row of a third.
+    let mut source = Pcg64::seed_from_u64(seed_for("a wrong overlap"));
     let mut config = GroupConfig::new(&[400], 8);
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     (config.cache_rows, config.policy) = (32, Policy::Lru);

@@ -5,7 +5,7 @@ use hotrow::{Context, ContextOptions, Policy, Precision, RankBody, Shaders};
 use crate::exact;
 use hotrow_harness::{
     device::{again, with_gpu},
-    lockstep, sample, seeds,
+    lockstep, sample_seeds,
 };
 
 fn in_each_mode(test: impl Fn(&Context)) {
@@ -39,7 +39,7 @@ fn both_give_the_same_bits() {
 fn both_are_in_lockstep_with_the_cpu() {
     with_gpu(|_| {
         in_each_mode(|context| {
-            for seed in sample(12, seeds("trusted", 12)) {
+            for seed in sample_seeds(12, "trusted", 12) {
                 if let Err(difference) = lockstep::random_run(context, seed, &mut lockstep::Codes::default()) {
                     panic!("{:?}: {difference}", context.shaders());
                 }

@@ -108,7 +108,7 @@ pub fn exact_sums_are_the_sorted_ones<T: Array>(new: &dyn Fn(&Config) -> T, seed
     };
     let (plain, found) = (run(way, |_| {}), run(Backward::Atomic, spoil));
     assert!(plain == run(Backward::Atomic, |_| {}) && found == run(way, spoil), "seed {seed}");
-    assert!(found != plain, "the comparison can fail");
+    assert!(found.weight_words != plain.weight_words, "seed {seed}: weights that are left out do not move");
     found.counters.skipped_weights
 }
 

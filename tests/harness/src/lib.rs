@@ -28,4 +28,4 @@ pub mod seed;
 pub mod shared;
 pub mod soak;
 
-pub use seed::{sample, seed, seed_for, seeds};
+pub use seed::{sample, sample_seeds, seed, seed_for, seeds};

@@ -1,6 +1,6 @@
 //! A second implementation of parameter-shared tables: it computes each weight from the formula, in FP64, with maps instead of sorts.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::collections::BTreeMap;
 
 use hotrow::{
     Init, Lookup, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, StatePrecision,
@@ -324,9 +324,9 @@ pub fn close(found: &[f32], wanted: &Sums) -> Result<(), String> {
 }
 
 /// The seeds of `runs` runs of the test `name`, from a multiple of 64: [`config`] and [`packed`] pick by low bits, so that 64 seeds meet all.
-pub fn seeds(name: &str, runs: u64) -> Range<u64> {
+pub fn seeds(name: &str, runs: u64) -> impl Iterator<Item = u64> + Clone + use<> {
     let first = crate::seed_for(name) & !63;
-    first..first + runs
+    crate::seed::held(name).chain(first..first + runs)
 }
 
 /// A random configuration. Chunks have one element, all elements, or a number that does or does not divide dim. In some arrays all chunks

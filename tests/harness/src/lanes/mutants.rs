@@ -162,14 +162,9 @@ fn baseline(recording: &Recording, options: &Options) -> Baseline {
 }
 
 /// Runs every mutant that `wanted` names over the recorded dispatches until one tells it: by a fault that the kernel does not have there,
-/// or by another result.
-pub fn hunt(recordings: &[Recording], options: &Options, wanted: impl Fn(&Mutant) -> bool) -> Tally {
-    hunt_until(None, recordings, options, wanted)
-}
-
-/// As [`hunt`], but begins no mutant behind the time `until`.
-pub fn hunt_until(
-    until: Option<Instant>,
+/// or by another result. Begins none behind the time that comes beside the seed, which says which are first.
+pub fn hunt(
+    (until, seed): (Option<Instant>, u64),
     recordings: &[Recording],
     options: &Options,
     wanted: impl Fn(&Mutant) -> bool,
@@ -191,7 +186,9 @@ pub fn hunt_until(
             }
         }
     }
-    let hunted: Vec<Hunted> = hunted.into_values().collect();
+    let mut hunted: Vec<Hunted> = hunted.into_values().collect();
+    let first = seed as usize % hunted.len().max(1);
+    hunted.rotate_left(first);
     let options = Options { budget: options.budget.min(2_000_000), ..*options };
     // Small dispatches first: most mutants fall there.
     let mut recordings: Vec<&Recording> = recordings.iter().collect();
