@@ -94,7 +94,7 @@ impl<'a> Tables<'a> {
     ) -> anyhow::Result<Self> {
         let fresh = Fresh { specs, hyper, seed };
         let shared =
-            members(specs, choice).into_iter().map(|(setting, tables)| fresh.shared(tables, setting, device, ranks));
+            members(specs, choice).into_iter().map(|(setting, tables)| fresh.shared(tables, setting, (device, ranks)));
         Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len(), ranks })
     }
 
@@ -218,6 +218,9 @@ pub(crate) fn check(specs: &[TableSpec], choice: &[Setting], hyper: &Hyper) -> R
     members(specs, choice).iter().try_for_each(|(setting, tables)| fresh.array(tables, *setting).map(|_| ()))
 }
 
+/// Where groups are made: on a device, if any, and on one or several ranks.
+type Place<'a, 'r> = (&'a Device, Option<Ranks<'r>>);
+
 /// Makes tables before their first step.
 #[derive(Clone, Copy)]
 struct Fresh<'a> {
@@ -232,14 +235,9 @@ impl Fresh<'_> {
     }
 
     /// A group of `tables` with one setting.
-    fn shared<'r>(
-        &self,
-        tables: Vec<usize>,
-        setting: Setting,
-        device: &Device,
-        ranks: Option<Ranks<'r>>,
-    ) -> anyhow::Result<Shared<'r>> {
-        let Some(config) = self.array(&tables, setting)? else { return self.rows(tables, setting, device, ranks) };
+    fn shared<'r>(&self, tables: Vec<usize>, setting: Setting, place: Place<'_, 'r>) -> anyhow::Result<Shared<'r>> {
+        let Some(config) = self.array(&tables, setting)? else { return self.rows(tables, setting, place) };
+        let (device, ranks) = place;
         let group = match device {
             None => replicated(CpuRobeGroup::new(config)?, ranks)?,
             Some(context) => replicated(RobeGroup::new(context, config)?, ranks)?,
@@ -263,13 +261,8 @@ impl Fresh<'_> {
     }
 
     /// A group whose rows have their own memory.
-    fn rows<'r>(
-        &self,
-        tables: Vec<usize>,
-        setting: Setting,
-        device: &Device,
-        ranks: Option<Ranks<'r>>,
-    ) -> anyhow::Result<Shared<'r>> {
+    fn rows<'r>(&self, tables: Vec<usize>, setting: Setting, place: Place<'_, 'r>) -> anyhow::Result<Shared<'r>> {
+        let (device, ranks) = place;
         let (rows, first) = (self.rows_of(&tables), &self.specs[tables[0]]);
         let mut config = GroupConfig::new(&rows, first.dim);
         config.pooling = first.pooling;

@@ -113,8 +113,7 @@ impl Requests {
             let feature = bag / each;
             let Feature { table, base, rows, .. } = features[feature];
             let accesses = offsets[bag] as usize..offsets[bag + 1] as usize;
-            for (access, &index) in accesses.clone().zip(&indices[accesses]) {
-                let mut index = index;
+            for (access, mut index) in accesses.clone().zip(indices[accesses].iter().copied()) {
                 if index >= rows {
                     let outside = this.out_of_range.get_or_insert_with(|| vec![0; config.tables.len()]);
                     outside[table as usize] += 1;
