@@ -6,7 +6,6 @@ mod cases;
 mod copy;
 mod grid;
 mod measure;
-mod readers;
 pub(super) mod shapes;
 mod size;
 mod sort;
@@ -53,7 +52,7 @@ pub(super) struct Args {
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
 /// The parts of the suite. Short parts and parts that decide a goal come first.
-const PARTS: [(&str, &str, Option<Measure>); 20] = [
+const PARTS: [(&str, &str, Option<Measure>); 18] = [
     ("hits", "All rows resident: gather, forward, backward", None),
     ("nvidia", "NVIDIA's shape", None),
     ("bus", "95 % hits, the rest over the bus", None),
@@ -64,26 +63,13 @@ const PARTS: [(&str, &str, Option<Measure>); 20] = [
         Some(staged::run),
     ),
     ("windows", "A cache larger than a binding", None),
-    ("feedback", "The rows that a frame wants; the host's part of a thousand misses", Some(readers::feedback)),
-    (
-        "readers",
-        "A row a pixel read by the caller's own shader, flushed and cached, against a raw read",
-        Some(readers::readers),
-    ),
     (
         "grid",
         "Steps of a hash grid: 2^18 points, tables against arrays, a sort against atomic additions",
         Some(grid::run),
     ),
     ("sort", "The sort alone", Some(sort::run)),
-    (
-        "scaling",
-        "Time against work",
-        Some(|bench| {
-            measure::straight(bench);
-            Ok(())
-        }),
-    ),
+    ("scaling", "Time against work", None),
     ("skew", "One row takes a tenth of the accesses", None),
     ("optimizers", "SGD, row-wise and element-wise AdaGrad", None),
     ("low-precision", "Backward of each precision without a cache, against FP32", None),
@@ -208,7 +194,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-const TABLES: [Table; 11] = [
+const TABLES: [Table; 9] = [
     Table::new("The device's own copies.", "copy", &["path", "how"]),
     Table::new("Whole phases. Logical is TBE's measure; table bytes cross the bus where mapped.", "", &["shape"])
         .only(PHASES, "placement; !kernel"),
@@ -227,12 +213,6 @@ const TABLES: [Table; 11] = [
         "sort",
         &["pairs", "key bits"],
     ),
-    Table::new(
-        "A row a pixel, read by the caller's own shader; raw reads are made for nothing but these bytes.",
-        "readers",
-        &["precision"],
-    ),
-    Table::new("Rows that a frame wants, and the host's part where it misses.", "feedback", &["placement"]),
     Table::new("Steps of a hash grid.", "grid", &["tables"]),
     Table::new("Time against work: whole steps over distinct rows, all resident.", "scaling", &["distinct"]),
 ];

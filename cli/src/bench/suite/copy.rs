@@ -3,8 +3,6 @@
 use hotrow::wgpu;
 
 use super::bench::Bench;
-use crate::kernel::{Kernel, bind, layout};
-use crate::lab::Lab;
 use crate::report::{Setting, Unit};
 
 /// Each invocation copies 16 bytes a turn, in strides of the whole grid; moving rows is not faster.
@@ -27,45 +25,55 @@ pub(super) fn all(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     // 1 GiB: seventeen times the L2 of an H200, the largest there is.
     let bytes = bench.size.of(32u64 << 20, 1 << 30).min(lab.binding()) & !255;
     {
-        let (from, to) = (filled(lab, bytes, none)?, lab.room(bytes, none));
+        let (from, to) = (lab.filled(bytes, none)?, lab.room(bytes, none));
         // Each byte is read and written.
         bench.copy = Some(both(bench, "within device memory", 2, [&from, &to], bytes)?);
     }
     if lab.timed.caps().mappable {
         let bytes = (bytes / 4) & !255;
-        let (host, device) = (filled(lab, bytes, wgpu::BufferUsages::MAP_READ)?, lab.room(bytes, none));
+        let (host, device) = (lab.filled(bytes, wgpu::BufferUsages::MAP_READ)?, lab.room(bytes, none));
         bench.bus = Some(both(bench, "mapped host memory to device", 1, [&host, &device], bytes)?);
         both(bench, "device to mapped host memory", 1, [&device, &host], bytes)?;
     }
     Ok(())
 }
 
-/// Random words: zeros can be faster than data.
-fn filled(lab: &Lab, bytes: u64, usage: wgpu::BufferUsages) -> anyhow::Result<wgpu::Buffer> {
-    let buffer = lab.room(bytes, usage);
-    let words: Vec<u32> = (0..(4u32 << 20)).map(hotrow::hash::fmix32).collect();
-    let mut at = 0;
-    while at < bytes {
-        let some = (bytes - at).min(16 << 20);
-        lab.timed.queue().write_buffer(&buffer, at, &bytemuck::cast_slice(&words)[..some as usize]);
-        lab.submit(lab.encoder())?;
-        at += some;
-    }
-    Ok(buffer)
-}
-
 /// Bytes a second of the better of command and kernel, where each byte counts `times` times.
 fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: [&wgpu::Buffer; 2], bytes: u64) -> anyhow::Result<f64> {
     let (lab, device) = (bench.lab, bench.lab.timed.device());
-    let layout = layout(device, &[true, false]);
-    let (kernel, bound) = (Kernel::new(device, ("copy", KERNEL), &[&layout]), bind(device, &layout, &ends));
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: Some("copy"),
+        source: wgpu::ShaderSource::Wgsl(KERNEL.into()),
+    });
+    let kernel = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some("copy"),
+        layout: None,
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    });
+    let [from, to] = ends.map(wgpu::Buffer::as_entire_binding);
+    let bound = device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: Some("copy"),
+        layout: &kernel.get_bind_group_layout(0),
+        entries: &[
+            wgpu::BindGroupEntry { binding: 0, resource: from },
+            wgpu::BindGroupEntry { binding: 1, resource: to },
+        ],
+    });
     // Four turns an invocation, so that several loads are in flight.
     let groups = (bytes / 16).div_ceil(256 * 4).clamp(1, 65_535) as u32;
     let mut best = 0.0;
     for how in ["command", "kernel"] {
         let record = |encoder: &mut wgpu::CommandEncoder| match how {
             "command" => encoder.copy_buffer_to_buffer(ends[0], 0, ends[1], 0, bytes),
-            _ => kernel.record(encoder, &[&bound], groups),
+            _ => {
+                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+                pass.set_pipeline(&kernel);
+                pass.set_bind_group(0, &bound, &[]);
+                pass.dispatch_workgroups(groups, 1, 1);
+            }
         };
         let mut warm = lab.encoder();
         record(&mut warm);
