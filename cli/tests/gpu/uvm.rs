@@ -63,7 +63,7 @@ fn the_pages_that_are_counted_move() {
                     assert!(others != found || last.back, "a page is missing");
                     let mut others = before.clone();
                     others.carry(&[&[UvmMove { frame: last.frame, ..first }], &moves[1..moves.len() - 1]].concat());
-                    assert!(others != found, "a page is elsewhere");
+                    assert!(others != found || first.frame == last.frame, "a page is elsewhere");
                 }
                 // Where no page passes through, each page that was counted is found in its place, and no other has changed.
                 let counted = UvmTraffic::of(&moves);
