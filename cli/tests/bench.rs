@@ -3,6 +3,7 @@
 
 use crate::common::command::without_drivers;
 use crate::common::records::{broken, number, records};
+#[cfg(unix)]
 use crate::golden;
 use assert_cmd::Command;
 use serde_json::Value;
@@ -88,6 +89,8 @@ fn the_gpu_is_not_replaced_behind_ones_back() {
     }
 }
 
+/// Systems that are no Unix word their errors otherwise.
+#[cfg(unix)]
 #[test]
 fn bad_usage_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! `hotrow plan robe` from outside: bad input, schema, figures computed by hand, and the same table in several files.
 
 use crate::common::{bytes, command::keys, npy, plan as common, records::records};
+#[cfg(unix)]
 use crate::golden;
 use common::{json, outcome, plan};
 use hotrow::robe::Config;
@@ -33,6 +34,8 @@ fn rows() -> Vec<f32> {
     rows
 }
 
+/// Systems that are no Unix word their errors otherwise.
+#[cfg(unix)]
 #[test]
 fn bad_input_is_told_by_name() {
     let folder = TempDir::new().unwrap();

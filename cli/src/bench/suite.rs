@@ -141,7 +141,6 @@ fn measure(bench: &mut Bench<'_>, part: &str, beyond: Option<Measure>) {
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    args.common.make_folder(options)?;
     if options.backend == Backend::Cpu {
         return Err(Failure::Usage(
             "bench suite: wanted a GPU backend, found --backend cpu; the suite measures kernels".into(),
@@ -149,6 +148,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     output::check_files(options.json.as_deref(), None, &[], &args.beside)?;
     let beside = Beside::read(&args.beside)?;
+    args.common.make_folder(options)?;
     let context = match options.backend {
         Backend::Gpu => adapter::open_best(adapter::Wanted::Any)?,
         _ => adapter::open_best(adapter::Wanted::Hardware)

@@ -71,11 +71,11 @@ fn the_pages_that_are_counted_move() {
                 if moves.iter().all(|one| one.frame < spare) {
                     assert_eq!(before.changed(&found), [counted.pages_out, counted.pages_in], "pass {pass}");
                 }
-                // The kernels of a backward would change the pages that are there: each by a word that nothing else has.
-                for one in moves.iter().filter(|one| write && !one.back && one.frame < spare) {
-                    let word = 1 << 31 | pass << 16 | one.frame as u32;
-                    bus.change(one.frame, word);
-                    wanted.0[1][one.frame as usize] = word;
+                // As the kernels of a backward would: each frame gets a word that nothing else has.
+                for frame in (0..spare).filter(|_| write) {
+                    let word = 1 << 31 | pass << 16 | frame as u32;
+                    bus.change(frame, word);
+                    wanted.0[1][frame as usize] = word;
                 }
                 all.pages_in += counted.pages_in;
                 all.pages_out += counted.pages_out;
