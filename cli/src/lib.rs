@@ -8,6 +8,7 @@ mod import;
 mod info;
 #[doc(hidden)]
 pub mod internals;
+mod kernel;
 pub mod lab;
 pub mod names;
 pub mod options;

@@ -1,8 +1,10 @@
-//! Line charts as SVG and PNG, large enough to read in a README.
+//! Line charts and heat maps as SVG and PNG, large enough to read in a README.
 
 mod chart;
 mod draw;
+mod heat;
 mod records;
 
 pub use chart::{Chart, Series};
+pub use heat::{Heat, Panel};
 pub use records::Style;

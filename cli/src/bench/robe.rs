@@ -15,6 +15,7 @@ use crate::lab::{Complaints, Deadline, Lab};
 use crate::names::one_of;
 use crate::options::{Options, whole};
 use crate::plan::robe::arrays::{CHUNK, COMPRESSIONS, arrays, setting};
+use crate::plot::{Heat, Panel};
 use crate::progress::Progress;
 use crate::report::run::{Machine, Run};
 use crate::report::units::{apart, count, decimals};
@@ -115,8 +116,13 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     flat(&mut run);
     let goals = size.is_full() && (plan.dim, plan.batch) == (128, 10_240);
     run.judge(hardware && goals, deadline.seconds());
+    let stem = format!("robe-{backend}");
+    let charts = match heat(&plan, &run) {
+        Some(heat) => vec![heat.write(&args.common.out.join(format!("{stem}-heat")))?],
+        None => Vec::new(),
+    };
     let tables = tables(&run);
-    Ok(args.common.finish(options, &run, &format!("robe-{backend}"), (&tables, tables.len()), &[])?)
+    Ok(args.common.finish(options, &run, &stem, (&tables, tables.len()), &charts)?)
 }
 
 /// 8 GiB, or three quarters of the free memory if that is less.
@@ -251,4 +257,21 @@ fn tables(run: &Run) -> Vec<(String, Option<String>)> {
     let title = "One size of array, several numbers of rows: slowest against fastest.".to_owned();
     tables.push((title, table(run.select(flat), &["chunks of"], "way")));
     tables
+}
+
+/// The times of the arrays: rows down, compression across, a panel for each way and chunk.
+fn heat(plan: &Plan<'_>, run: &Run) -> Option<Heat> {
+    let rows = plan.rows.map(f64::from);
+    let panel = |(chunk, what): (u32, &str)| {
+        let chunks = format!("chunk={chunk}");
+        let select = Select { what, shape: "array", setting: &chunks };
+        let title = format!("{what}, chunks of {chunk}");
+        Panel::of(title, "compression".to_owned(), run.select(select), ("rows", &rows), ("compression", SHARED))
+    };
+    let ways =
+        CHUNKS.into_iter().flat_map(|chunk| ["forward", "dense update", "sparse update"].map(|way| (chunk, way)));
+    let panels: Vec<Panel> = ways.map(panel).collect();
+    let any = panels.iter().any(|panel| panel.values.iter().flatten().any(Option::is_some));
+    let title = format!("Shared tables: milliseconds, rows down, batch {}: {}", plan.batch, run.title());
+    any.then(|| Heat { title, panels })
 }

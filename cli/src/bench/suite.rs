@@ -6,6 +6,7 @@ mod cases;
 mod copy;
 mod grid;
 mod measure;
+mod readers;
 pub(super) mod shapes;
 mod size;
 mod sort;
@@ -52,7 +53,7 @@ pub(super) struct Args {
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
 /// The parts of the suite. Short parts and parts that decide a goal come first.
-const PARTS: [(&str, &str, Option<Measure>); 18] = [
+const PARTS: [(&str, &str, Option<Measure>); 19] = [
     ("hits", "All rows resident: gather, forward, backward", None),
     ("nvidia", "NVIDIA's shape", None),
     ("bus", "95 % hits, the rest over the bus", None),
@@ -63,6 +64,7 @@ const PARTS: [(&str, &str, Option<Measure>); 18] = [
         Some(staged::run),
     ),
     ("windows", "A cache larger than a binding", None),
+    ("readers", "A row a pixel read by the caller's own shader, against a raw read", Some(readers::readers)),
     (
         "grid",
         "Steps of a hash grid: 2^18 points, tables against arrays, a sort against atomic additions",
@@ -194,7 +196,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-const TABLES: [Table; 9] = [
+const TABLES: [Table; 10] = [
     Table::new("The device's own copies.", "copy", &["path", "how"]),
     Table::new("Whole phases. Logical is TBE's measure; table bytes cross the bus where mapped.", "", &["shape"])
         .only(PHASES, "placement; !kernel"),
@@ -212,6 +214,11 @@ const TABLES: [Table; 9] = [
         "Sort of pairs of 32-bit keys and values, and a stable sort on the host's cores.",
         "sort",
         &["pairs", "key bits"],
+    ),
+    Table::new(
+        "A row a pixel, read by the caller's own shader; raw reads are made for nothing but these bytes.",
+        "readers",
+        &["precision"],
     ),
     Table::new("Steps of a hash grid.", "grid", &["tables"]),
     Table::new("Time against work: whole steps over distinct rows, all resident.", "scaling", &["distinct"]),

@@ -1,9 +1,10 @@
-//! Drawing of all charts: colours, numbers and files.
+//! Drawing of all charts: colours, numbers, lines of text, and files.
 
 use crate::output::{self, with_ending};
 use anyhow::anyhow;
 use kuva::backend::svg::SvgBackend;
-use kuva::render::render::Scene;
+use kuva::render::color::Color;
+use kuva::render::render::{Primitive, Scene, TextAnchor};
 use std::path::{Path, PathBuf};
 
 /// Width of the drawing, about that of a README.
@@ -41,6 +42,16 @@ pub(super) fn tick(value: f64) -> String {
 /// Escapes the dollar sign, which begins a formula in kuva.
 pub(super) fn plain(text: &str) -> String {
     text.replace('$', "\\$")
+}
+
+pub(super) fn text(scene: &mut Scene, (x, y): (f64, f64), content: &str, size: u32, anchor: TextAnchor) {
+    let content = plain(content);
+    scene.add(Primitive::Text { x, y, content, size, anchor, rotate: None, bold: false, color: None });
+}
+
+pub(super) fn rect(scene: &mut Scene, (x, y, width, height): (f64, f64, f64, f64), paint: &str) {
+    let fill = Color::from(paint);
+    scene.add(Primitive::Rect { x, y, width, height, fill, stroke: None, stroke_width: None, opacity: None });
 }
 
 #[cfg(test)]

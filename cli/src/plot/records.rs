@@ -1,7 +1,8 @@
-//! Charts of records: lines take figures, labels and units from them.
+//! Charts of records: lines and heat maps take figures, labels and units from them.
 
 use super::chart::{Chart, Series};
-use crate::report::Record;
+use super::heat::Panel;
+use crate::report::{Record, Value};
 
 /// The style of a line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,5 +47,29 @@ impl Chart {
             series.points = places.iter().map(|&at| series.points[at]).collect();
             series.spread = places.iter().filter_map(|&at| series.spread.get(at).copied()).collect();
         }
+    }
+}
+
+impl Panel {
+    /// A heat map of the records that have both names: `line` selects the row, `column` the column.
+    pub fn of<'r>(
+        title: String,
+        label: String,
+        records: impl IntoIterator<Item = &'r Record>,
+        (line, lines): (&str, &[f64]),
+        (column, columns): (&str, &[f64]),
+    ) -> Self {
+        let mut values = vec![vec![None; columns.len()]; lines.len()];
+        for record in records {
+            let place = |name: &str, all: &[f64]| {
+                let value = record.setting.number(name)?;
+                all.iter().position(|&one| one == value)
+            };
+            if let (Some(line), Some(column)) = (place(line, lines), place(column, columns)) {
+                values[line][column] = Some(record.unit.scale().0 * record.value);
+            }
+        }
+        let names = |all: &[f64]| all.iter().map(|&value| Value::Number(value).to_string()).collect();
+        Self { title, label, columns: names(columns), lines: names(lines), values }
     }
 }

@@ -196,6 +196,16 @@ fn figures_wrong(suite: &Value) -> Option<String> {
         let staged = pace["setting"]["placement"] == "staged";
         right.push(("pace", read == 60.0 * 136.0 && written > 0.0 && plausible == staged && of("hits", shape) == 0.95));
     }
+    for precision in ["FP32", "INT8"] {
+        let of = |precision: &str, what| {
+            figure(suite, what, &[("shape", "readers".into()), ("precision", precision.into())]).unwrap_or(f64::NAN)
+        };
+        let flushed = of(precision, "flushed") / of(precision, "raw");
+        // A slot has 256 B, a look-up reads 128 B of tags.
+        let cached = of(precision, "cached") / of("FP32", "raw") / 1.5;
+        right.push(("flushed readers", near(of(precision, "flushed against raw"), flushed)));
+        right.push(("cached readers", near(of(precision, "cached against raw with tags"), cached)));
+    }
     let steps = records(suite, "step", &[("shape", "grid".into())]);
     for step in &steps {
         let place = [("shape", "grid".into()), ("tables", step["setting"]["tables"].clone())];
@@ -215,7 +225,7 @@ fn the_suite_measures_every_kernel() {
             r#"{"sorts": [{"name": "cub", "pairs": 16777216, "pairs_per_second": 1e10}]}"#,
         )
         .unwrap();
-        let parts = "hits,small,sort,uncached,staged,low-precision,pinned,windows,grid";
+        let parts = "hits,small,sort,uncached,staged,low-precision,pinned,windows,readers,grid";
         let args =
             format!("suite --size small --only {parts} --commit abc --out out --seconds 900 --beside beside.json");
         let (out, suite) = bench(folder.path(), &args, "out/suite.json");
@@ -252,6 +262,8 @@ fn the_suite_measures_every_kernel() {
             ("windows", "windows-cut", Some(1.0)),
             ("counted in", "staged-alone", Some(1.0)),
             ("copied", "staged-prefetched", None),
+            ("cached", "readers", None),
+            ("flushed against raw", "readers", Some(0.5)),
             ("backward", "grid", Some(1.0)),
             ("backward against FP32", "update-int8", None),
         ] {

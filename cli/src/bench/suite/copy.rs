@@ -3,6 +3,7 @@
 use hotrow::wgpu;
 
 use super::bench::Bench;
+use crate::kernel::{Kernel, bind, layout};
 use crate::report::{Setting, Unit};
 
 /// Each invocation copies 16 bytes a turn, in strides of the whole grid; moving rows is not faster.
@@ -41,39 +42,15 @@ pub(super) fn all(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 /// Bytes a second of the better of command and kernel, where each byte counts `times` times.
 fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: [&wgpu::Buffer; 2], bytes: u64) -> anyhow::Result<f64> {
     let (lab, device) = (bench.lab, bench.lab.timed.device());
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: Some("copy"),
-        source: wgpu::ShaderSource::Wgsl(KERNEL.into()),
-    });
-    let kernel = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some("copy"),
-        layout: None,
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions::default(),
-        cache: None,
-    });
-    let [from, to] = ends.map(wgpu::Buffer::as_entire_binding);
-    let bound = device.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: Some("copy"),
-        layout: &kernel.get_bind_group_layout(0),
-        entries: &[
-            wgpu::BindGroupEntry { binding: 0, resource: from },
-            wgpu::BindGroupEntry { binding: 1, resource: to },
-        ],
-    });
+    let layout = layout(device, &[true, false]);
+    let (kernel, bound) = (Kernel::new(device, ("copy", KERNEL), &[&layout]), bind(device, &layout, &ends));
     // Four turns an invocation, so that several loads are in flight.
     let groups = (bytes / 16).div_ceil(256 * 4).clamp(1, 65_535) as u32;
     let mut best = 0.0;
     for how in ["command", "kernel"] {
         let record = |encoder: &mut wgpu::CommandEncoder| match how {
             "command" => encoder.copy_buffer_to_buffer(ends[0], 0, ends[1], 0, bytes),
-            _ => {
-                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-                pass.set_pipeline(&kernel);
-                pass.set_bind_group(0, &bound, &[]);
-                pass.dispatch_workgroups(groups, 1, 1);
-            }
+            _ => kernel.record(encoder, &[&bound], groups),
         };
         let mut warm = lab.encoder();
         record(&mut warm);

@@ -1,0 +1,234 @@
+//! A screen whose pixels each read one whole row in the caller's own shader: by a reader of the table, by a reader of the cache, and by a shader that
+//! is made for nothing but these bytes. All must find the same before one of them is timed.
+
+use hotrow::internals::Device as _;
+use hotrow::{Group, OptimizerKind, Precision, Reader, RowReader, internals, prelude::*, wgpu};
+
+use super::bench::{Bench, LR};
+use super::cases::in_turn;
+use super::shapes::{pool, shuffled};
+use crate::kernel::{Kernel, bind, layout};
+use crate::lab::{Inputs, Lab};
+use crate::report::{Setting, Unit};
+
+/// Floats of a row, and quads of four.
+const FLOATS: u32 = 64;
+const QUADS: u32 = FLOATS / 4;
+/// Bytes of a row in FP32, as in a slot.
+const SLOT: u64 = FLOATS as u64 * 4;
+/// Bytes of the tags of a set, which a look-up reads.
+const TAGS: f64 = 128.0;
+
+/// Calls `row_sum` with the word of each invocation in `asked`. The caller's text declares `row_sum` and the bindings of group 1.
+const FRAME: &str = "
+@group(0) @binding(0) var<storage, read> asked: array<u32>;
+@group(0) @binding(1) var<storage, read_write> told: array<f32>;
+@compute @workgroup_size(256)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x < arrayLength(&asked)) { told[id.x] = row_sum(asked[id.x]); }
+}
+";
+
+/// The sum of a row's values, read by a reader. The other texts sum in the same order.
+const READ: &str = "
+fn row_sum(row: u32) -> f32 {
+    let place = emb_find(row);
+    var sum = vec4<f32>();
+    for (var quad = 0u; quad < QUADSu; quad++) { sum += emb_at(place, quad); }
+    return (sum.x + sum.y) + (sum.z + sum.w);
+}
+";
+
+/// Without the reader: one known precision, one buffer, no look-up, and loads as wide as a record allows. FP32 comes first: it reads the same
+/// bytes as the slots of a cache hold, whatever the precision of the table.
+const RAW: [(Precision, &str); 2] = [
+    (
+        Precision::Fp32,
+        "
+@group(1) @binding(0) var<storage, read_write> raw: array<vec4<f32>>;
+fn row_sum(place: u32) -> f32 {
+    var sum = vec4<f32>();
+    for (var quad = 0u; quad < QUADSu; quad++) { sum += raw[place * QUADSu + quad]; }
+    return (sum.x + sum.y) + (sum.z + sum.w);
+}
+",
+    ),
+    (
+        Precision::Int8,
+        "
+@group(1) @binding(0) var<storage, read_write> raw: array<vec2<u32>>;
+fn row_sum(place: u32) -> f32 {
+    let first = place * (QUADSu / 2u + 1u);
+    let scale_bias = bitcast<vec2<f32>>(raw[first]);
+    var sum = vec4<f32>();
+    for (var i = 1u; i <= QUADSu / 2u; i++) {
+        let eight = raw[first + i];
+        sum += vec4<f32>(unpack4xU8(eight.x)) * scale_bias.x + scale_bias.y;
+        sum += vec4<f32>(unpack4xU8(eight.y)) * scale_bias.x + scale_bias.y;
+    }
+    return (sum.x + sum.y) + (sum.z + sum.w);
+}
+",
+    ),
+];
+
+/// The ways that are compared, in the order of their phases.
+const WAYS: [&str; 3] = ["raw", "flushed", "cached"];
+
+/// The screen: its size, and the answer of each pixel.
+struct Screen<'l> {
+    lab: &'l Lab,
+    pixels: u32,
+    told: wgpu::Buffer,
+    layout: wgpu::BindGroupLayout,
+}
+
+/// A shader with what it binds in group 1.
+type Program = (Kernel, wgpu::BindGroup);
+
+impl<'l> Screen<'l> {
+    /// 1080p; at small size a 225th of it.
+    fn new(bench: &Bench<'l>) -> Self {
+        let (width, height) = bench.size.of((128, 72), (1920, 1080));
+        let lab = bench.lab;
+        let told = lab.room(u64::from(width * height) * 4, wgpu::BufferUsages::empty());
+        Self { lab, pixels: width * height, told, layout: layout(lab.timed.device(), &[true, false]) }
+    }
+
+    /// Binds a row for each pixel.
+    fn asks(&self, rows: &wgpu::Buffer) -> wgpu::BindGroup {
+        bind(self.lab.timed.device(), &self.layout, &[rows, &self.told])
+    }
+
+    fn reading(&self, reader: &mut RowReader, row_sum: &str) -> anyhow::Result<Program> {
+        let bound = reader.bind_group()?.clone();
+        Ok((self.kernel(&(reader.wgsl().to_owned() + row_sum), reader.layout()), bound))
+    }
+
+    fn kernel(&self, row_sum: &str, group: &wgpu::BindGroupLayout) -> Kernel {
+        let text = row_sum.replace("QUADS", &QUADS.to_string()) + FRAME;
+        Kernel::new(self.lab.timed.device(), ("screen", &text), &[&self.layout, group])
+    }
+
+    /// Records `n` pixels of a frame.
+    fn draw(&self, encoder: &mut wgpu::CommandEncoder, program: &Program, asked: &wgpu::BindGroup, n: u32) {
+        program.0.record(encoder, &[asked, &program.1], n.div_ceil(256));
+    }
+
+    /// Draws a frame, and returns what each pixel found.
+    fn found(&self, program: &Program, asked: &wgpu::BindGroup) -> anyhow::Result<Vec<f32>> {
+        let mut encoder = self.lab.encoder();
+        self.draw(&mut encoder, program, asked, self.pixels);
+        let words = self.lab.timed.download(encoder, &[(&self.told, u64::from(self.pixels) * 4)])?;
+        Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
+    }
+}
+
+fn emb() -> Reader<'static> {
+    Reader { prefix: "emb", group: 1, ..Reader::default() }
+}
+
+pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let screen = Screen::new(bench);
+    let (lab, pixels) = (bench.lab, screen.pixels);
+    // Sets do not fill evenly, so a cache for all rows is larger than these. If a binding is too small, pixels share rows.
+    let wanted = (pixels + pixels / 4).next_multiple_of(32);
+    let slots = u64::from(wanted).min(lab.binding() / SLOT) as u32 & !31;
+    let resident = pool(slots, slots / 32);
+    // Neighbours far apart; each row once if there are enough.
+    let n = resident.len() as u64;
+    let mut hits: Vec<u32> = (0..pixels).map(|pixel| resident[shuffled(u64::from(pixel) % n, n)]).collect();
+    let asked = screen.asks(&lab.storage(&hits));
+    hits[pixels as usize / 2] = hits[0];
+    let others = screen.asks(&lab.storage(&hits));
+    bench.run.describe(
+        "readers",
+        format!("{pixels} pixels, each reads a whole row x {FLOATS} of its own, scattered, and writes its sum; all rows are in a cache of {slots}"),
+    );
+    let mut slot_seconds = None;
+    for (precision, raw) in RAW {
+        lab.timeline.listen(false);
+        let config = bench.config(&[slots], precision, OptimizerKind::Sgd, slots).with_dim(FLOATS);
+        let mut group = Group::new(&lab.timed, config)?;
+        for batch in in_turn(&resident, bench.size.of(1 << 12, 1 << 18), 1) {
+            let inputs = Inputs::new(lab, &[(batch.indices(), batch.offsets())], FLOATS, LR);
+            let mut encoder = lab.encoder();
+            group.record_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..))?;
+            group.abandon_backward();
+            lab.submit(encoder)?;
+        }
+        group.check()?;
+        let (mut cached, mut flushed) = (group.reader(emb())?, group.reader(Reader { flushed: true, ..emb() })?);
+        // The slots fit one binding, and a record is no larger than a slot.
+        let (device, plain) = (lab.timed.device(), layout(lab.timed.device(), &[false]));
+        let raw = (screen.kernel(raw, &plain), bind(device, &plain, &[&internals::records(&group)[0]]));
+        let programs = [raw, screen.reading(&mut flushed, READ)?, screen.reading(&mut cached, READ)?];
+        // All find the same, and the host finds it too.
+        let sums = screen.found(&programs[0], &asked)?;
+        let rows = group.read_rows(&hits[..64])?;
+        let first: Vec<f32> = rows.chunks_exact(FLOATS as usize).map(|row| row.iter().sum()).collect();
+        let mut checks = vec![("the host", same(&first, &sums[..64]))];
+        for (way, program) in WAYS.iter().zip(&programs) {
+            checks.push((way, same(&sums, &screen.found(program, &asked)?)));
+        }
+        // The companion: one pixel with another row is noticed.
+        let noticed = same(&sums, &screen.found(&programs[1], &others)?).is_err();
+        checks.push(("another row in one pixel", noticed.then_some(()).ok_or_else(|| "it was not noticed".to_owned())));
+        if let Some((what, Err(why))) = checks.into_iter().find(|(_, check)| check.is_err()) {
+            bench.run.wrong.push(format!("readers, {precision}, {what}: {why}"));
+            continue;
+        }
+        let measured = lab.measure(&WAYS, |way, encoder| {
+            screen.draw(encoder, &programs[way], &asked, pixels);
+            Ok(())
+        })?;
+        let times = WAYS.map(|way| measured.phase(way).unwrap_or_default());
+        let of_slots = *slot_seconds.get_or_insert(times[0].median);
+        let setting = Setting::default().with("precision", precision.to_string().to_uppercase());
+        let setting = if n < pixels.into() { setting.with("scaled", "pixels share rows") } else { setting };
+        let mut at = bench.run.at("readers", &setting);
+        WAYS.into_iter().zip(times).for_each(|(way, times)| at.timed(way, times));
+        at.push("flushed against raw", times[1].median / times[0].median, Unit::Times);
+        let with_tags = of_slots * (SLOT as f64 + TAGS) / SLOT as f64;
+        at.push("cached against raw with tags", times[2].median / with_tags, Unit::Times);
+        // The driver frees the group when the device is next polled.
+        drop((group, programs));
+        lab.submit(lab.encoder())?;
+    }
+    Ok(())
+}
+
+/// Refuses sums that are not those of the same rows. Values lie within 0.1, so roundings of 64 of them stay far below the bound, and other rows
+/// far above it.
+fn same(wanted: &[f32], found: &[f32]) -> Result<(), String> {
+    let near = |(wanted, found): (&f32, &f32)| (wanted - found).abs() <= 1e-5;
+    let wrong = wanted.iter().zip(found).filter(|pair| !near(*pair)).count();
+    if wanted.len() != found.len() || wrong > 0 {
+        return Err(format!(
+            "wanted {} sums of the same rows, found {}, {wrong} of them others",
+            wanted.len(),
+            found.len()
+        ));
+    }
+    if wanted.iter().all(|sum| sum.abs() <= 0.01) {
+        return Err("wanted sums of random rows, found zeros".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_sums_are_rejected() {
+        let sums: Vec<f32> = (0..100).map(|i| (i as f32 * 0.7).sin()).collect();
+        assert_eq!(same(&sums, &sums), Ok(()));
+        for other in [sums[8], f32::NAN] {
+            let mut others = sums.clone();
+            others[7] = other;
+            assert!(same(&sums, &others).unwrap_err().contains("found 100, 1 of them others"));
+        }
+        assert!(same(&sums, &sums[1..]).is_err() && same(&[0.0; 9], &[0.0; 9]).is_err());
+    }
+}
