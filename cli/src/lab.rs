@@ -2,8 +2,9 @@
 
 use anyhow::Context as _;
 use hotrow::Resolution;
+use hotrow::internals::Device as _;
 use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Batch, Context, ContextOptions, Timeline};
+use hotrow::{Batch, Context, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -143,25 +144,12 @@ pub struct Round {
     wall: f64,
 }
 
-impl Round {
-    /// Seconds of a stage, if stages are timed.
-    #[must_use]
-    pub fn stage(&self, name: &str) -> Option<f64> {
-        self.stages.iter().find(|(_, stage, ..)| *stage == name)?.3
-    }
-}
-
 impl Lab {
     /// A lab on the device of `context`.
     #[must_use]
     pub fn new(context: &Context, rounds: Rounds) -> Self {
         let timeline = Timeline::new(context);
         Self { timed: context.timed(&timeline), timeline, rounds }
-    }
-
-    /// A lab on the same device with other options of the context: shaders without wgpu's runtime checks, or another body.
-    pub fn with(&self, options: &ContextOptions) -> anyhow::Result<Self> {
-        Ok(Self::new(&Context::with_options(self.timed.device(), self.timed.queue(), options)?, self.rounds))
     }
 
     /// A storage buffer with these words.
@@ -183,6 +171,20 @@ impl Lab {
             usage: usage | wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         })
+    }
+
+    /// A storage buffer of random words, since zeros can be faster than data.
+    pub fn filled(&self, bytes: u64, usage: wgpu::BufferUsages) -> anyhow::Result<wgpu::Buffer> {
+        let buffer = self.timed.guarded(|| Ok(self.room(bytes, usage)))?;
+        let words: Vec<u32> = (0..(4u32 << 20)).map(hotrow::hash::fmix32).collect();
+        let mut at = 0;
+        while at < bytes {
+            let some = (bytes - at).min(16 << 20);
+            self.timed.queue().write_buffer(&buffer, at, &bytemuck::cast_slice(&words)[..some as usize]);
+            self.submit(self.encoder())?;
+            at += some;
+        }
+        Ok(buffer)
     }
 
     /// The most bytes of one binding.

@@ -150,6 +150,14 @@ where
     }
 }
 
+/// Reads a power of two of at most `most`: a number of ranks or of virtual shards.
+pub fn power(most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
+    move |text| {
+        let found = text.trim().parse().ok().filter(|number: &u32| number.is_power_of_two() && *number <= most);
+        found.ok_or_else(|| format!("wanted a power of two from 1 to {most}, such as 8"))
+    }
+}
+
 /// Reads a compression: how many times fewer weights than values.
 pub fn compression(text: &str) -> Result<f64, String> {
     let found = text.trim().parse().ok().filter(|times: &f64| times.is_finite() && *times >= 1.0);

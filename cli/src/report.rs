@@ -6,9 +6,10 @@ pub mod run;
 pub mod units;
 
 use crate::output;
+use indexmap::IndexMap;
 use object::Object;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde::ser::{Serialize, Serializer};
+use serde::de::{Deserialize, Deserializer};
+use serde::ser::Serialize;
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -129,23 +130,23 @@ impl From<&str> for Value {
 }
 
 /// The setting of a figure: names and values, in the order in which they were given.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Setting(Vec<(Cow<'static, str>, Value)>);
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
+pub struct Setting(IndexMap<Cow<'static, str>, Value>);
 
 impl Setting {
     /// Adds a value to the setting, or replaces the value of an existing name.
     #[must_use]
     pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Value>) -> Self {
         let name = name.into();
-        self.0.retain(|(known, _)| *known != name);
-        self.0.push((name, value.into()));
+        self.0.shift_remove(&name);
+        self.0.insert(name, value.into());
         self
     }
 
     /// The value of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+        self.0.get(name)
     }
 
     /// The value of this name, if it is a number.
@@ -162,35 +163,6 @@ impl Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} {value}")).collect();
         f.write_str(&all.join(", "))
-    }
-}
-
-impl Serialize for Setting {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
-}
-
-/// Keeps the order of the text.
-impl<'de> Deserialize<'de> for Setting {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Names;
-        impl<'de> Visitor<'de> for Names {
-            type Value = Setting;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("names and values")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Setting, A::Error> {
-                let mut setting = Setting::default();
-                while let Some((name, value)) = map.next_entry::<String, Value>()? {
-                    setting = setting.with(name, value);
-                }
-                Ok(setting)
-            }
-        }
-        deserializer.deserialize_map(Names)
     }
 }
 
@@ -357,7 +329,7 @@ fn ascending(keys: &mut [Vec<Value>]) {
 impl Record {
     /// The record as a line of CSV, in which the setting is one column of `name=value`.
     fn line(&self) -> Object {
-        let exact = |(name, value): &(Cow<'_, str>, Value)| match value {
+        let exact = |(name, value): (&Cow<'_, str>, &Value)| match value {
             Value::Number(number) => format!("{name}={number}"),
             Value::Text(text) => format!("{name}={text}"),
         };

@@ -1,7 +1,7 @@
 //! `hotrow reshard`: another number of virtual shards for a checkpoint of a group on several ranks (SPEC 11).
 
 use crate::failure::Failure;
-use crate::options::Options;
+use crate::options::{Options, power};
 use crate::output;
 use crate::report::object::Object;
 use hotrow::{Error, dist};
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     #[arg(value_name = "TO")]
     to: PathBuf,
     /// Virtual shards, a power of two
-    #[arg(long, value_name = "V", allow_negative_numbers = true)]
+    #[arg(long, value_name = "V", allow_negative_numbers = true, value_parser = power(1 << 16))]
     shards: u32,
 }
 

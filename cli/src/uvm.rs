@@ -1,15 +1,14 @@
 //! Unified memory as a baseline of benchmarks: whole pages move, least recently used out first, for the same accesses and the same device
 //! bytes as a cache (SPEC 4).
 //!
-//! [`UvmTable`] decides which pages move and counts them. [`UvmModel`] predicts the time of that; [`UvmBus`] moves as many bytes on a device
-//! and is timed.
+//! [`UvmTable`] decides which pages move, and where. [`UvmModel`] predicts the time of that; [`UvmBus`] moves the pages on a device and is timed.
 
 use hotrow::internals::Device as _;
 use hotrow::wgpu::{self, BufferUsages};
-use hotrow::{Context, Error, Resolution, Timeline};
+use hotrow::{Error, Resolution};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::lab::timed;
+use crate::lab::{Lab, timed};
 
 /// The pages and the bus.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +42,18 @@ impl UvmModel {
     }
 }
 
-/// Pages that moved.
+/// A page that moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UvmMove {
+    /// Its number, which is its place in host memory.
+    pub page: u64,
+    /// The number of its place on the device.
+    pub frame: u64,
+    /// Whether it goes back, changed; else it comes by a fault.
+    pub back: bool,
+}
+
+/// Numbers of pages that moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UvmTraffic {
     /// Pages brought to the device, each by a fault.
@@ -52,21 +62,39 @@ pub struct UvmTraffic {
     pub pages_out: u64,
 }
 
+impl UvmTraffic {
+    /// Counts moves.
+    #[must_use]
+    pub fn of(moves: &[UvmMove]) -> Self {
+        let pages_out = moves.iter().filter(|one| one.back).count() as u64;
+        Self { pages_in: moves.len() as u64 - pages_out, pages_out }
+    }
+}
+
 /// The pages of a table that the device holds: least recently used out first, and never more bytes than given.
 ///
 /// A pass goes over a batch once, to read (forward) or to write (backward). All pages of a batch count as used at the same time, so each
-/// comes at most once in a pass; those for which there is no room beside the others of the batch pass through. Real unified memory may fault
-/// a page in twice when a batch needs more pages than the device holds. No row lies across pages unless it is longer than one.
+/// comes at most once in a pass; those for which there is no room beside the others of the batch pass through a frame beyond the given bytes.
+/// Real unified memory may fault a page in twice when a batch needs more pages than the device holds. No row lies across pages unless it is
+/// longer than one.
 #[derive(Clone, Debug)]
 pub struct UvmTable {
     page_bytes: u64,
     row_bytes: u64,
-    /// The most rows of pages, or long rows, that the device holds.
+    /// The most pieces that the device holds: a page with its rows, or a row of several pages.
     room: usize,
-    /// The last use of each piece that is there, and whether it has changed; the pieces by their last use.
-    held: HashMap<u64, (u64, bool)>,
+    /// The pieces that are there, and by their last use.
+    held: HashMap<u64, Held>,
     by_use: BTreeMap<u64, u64>,
     uses: u64,
+}
+
+/// A piece that the device holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    used: u64,
+    changed: bool,
+    place: u64,
 }
 
 impl UvmTable {
@@ -84,98 +112,113 @@ impl UvmTable {
         Ok(Self { page_bytes, row_bytes, room, held: HashMap::new(), by_use: BTreeMap::new(), uses: 0 })
     }
 
-    /// Runs a pass over these linear rows. `write`: their pages must be written back later.
-    pub fn pass(&mut self, rows: &[u32], write: bool) -> UvmTraffic {
-        let each = (self.page_bytes / self.row_bytes).max(1);
+    /// Pages of a piece.
+    const fn pages(&self) -> u64 {
+        self.row_bytes.div_ceil(self.page_bytes)
+    }
+
+    /// Rows of a piece.
+    fn rows(&self) -> u64 {
+        (self.page_bytes / self.row_bytes).max(1)
+    }
+
+    /// Runs a pass over these linear rows. `write`: their pages must be written back later. Returns the moves in their order: a page goes
+    /// before another takes its frame.
+    pub fn pass(&mut self, rows: &[u32], write: bool) -> Vec<UvmMove> {
+        let (each, pages, room) = (self.rows(), self.pages(), self.room as u64);
         let pieces: BTreeSet<u64> = rows.iter().map(|&row| u64::from(row) / each).collect();
         let (here, missing): (Vec<u64>, Vec<u64>) = pieces.into_iter().partition(|piece| self.held.contains_key(piece));
         let begin = self.uses;
-        let [mut coming, mut leaving] = [missing.len() as u64, 0];
+        let mut moves = Vec::new();
+        let mut moving = |piece: u64, place: u64, back: bool| {
+            moves.extend((0..pages).map(|at| UvmMove { page: piece * pages + at, frame: place * pages + at, back }));
+        };
         for piece in here.into_iter().chain(missing) {
             let known = self.held.remove(&piece);
-            if let Some((used, _)) = known {
-                self.by_use.remove(&used);
-            } else if self.held.len() == self.room {
+            let place = if let Some(known) = known {
+                self.by_use.remove(&known.used);
+                known.place
+            } else if self.held.len() < self.room {
+                self.held.len() as u64
+            } else {
                 let oldest = self.by_use.first_key_value().map(|(&used, &piece)| (used, piece));
                 // The rest of a batch that fills the device passes through.
                 let Some((used, old)) = oldest.filter(|(used, _)| *used < begin) else {
-                    leaving += u64::from(write);
+                    moving(piece, room, false);
+                    if write {
+                        moving(piece, room, true);
+                    }
                     continue;
                 };
                 self.by_use.remove(&used);
-                leaving += u64::from(self.held.remove(&old).is_some_and(|(_, changed)| changed));
+                let left = self.held.remove(&old);
+                left.filter(|left| left.changed).into_iter().for_each(|left| moving(old, left.place, true));
+                left.map_or(0, |left| left.place)
+            };
+            if known.is_none() {
+                moving(piece, place, false);
             }
-            self.held.insert(piece, (self.uses, write || known.is_some_and(|(_, changed)| changed)));
+            let changed = write || known.is_some_and(|known| known.changed);
+            self.held.insert(piece, Held { used: self.uses, changed, place });
             self.by_use.insert(self.uses, piece);
             self.uses += 1;
         }
-        let pages = self.row_bytes.div_ceil(self.page_bytes);
-        (coming, leaving) = (coming * pages, leaving * pages);
-        UvmTraffic { pages_in: coming, pages_out: leaving }
+        moves
     }
 }
 
-/// Bytes of the buffers that pages are moved through.
-const STAGING: u64 = 64 << 20;
+/// The most bytes of a buffer of host memory, if a page is not larger.
+const HOME: u64 = 256 << 20;
 
-/// Moves pages between the host's memory and a device's, as far as wgpu allows. There are no page faults, and the host decides in advance
-/// what moves. The pages of a pass cross the bus side by side, as fast as a copy goes, so this is a bound in favour of unified memory.
+/// Moves pages between the host's memory and a device's, as far as wgpu allows: each page by a copy of its own, from its place to its place. There
+/// are no page faults, and the host decides in advance what moves, so in this a bound in favour of unified memory.
 #[derive(Debug)]
-pub struct UvmBus {
-    context: Context,
-    timeline: Timeline,
-    /// Host memory that is copied from, device memory, and host memory that is copied to.
-    up: wgpu::Buffer,
-    pages: wgpu::Buffer,
-    down: wgpu::Buffer,
+pub struct UvmBus<'l> {
+    lab: &'l Lab,
+    page_bytes: u64,
+    /// All pages, in host memory.
+    homes: Vec<wgpu::Buffer>,
+    frames: wgpu::Buffer,
 }
 
-impl UvmBus {
-    /// Buffers on this device.
+impl<'l> UvmBus<'l> {
+    /// Host memory with all pages of a table of `rows` rows, and frames for those that the device holds.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
-    pub fn new(context: &Context) -> Result<Self, Error> {
-        let host = |usage, mapped_at_creation| {
-            let label = Some("uvm");
-            let descriptor = wgpu::BufferDescriptor { label, size: STAGING, usage, mapped_at_creation };
-            context.device().create_buffer(&descriptor)
-        };
-        let bus = Self {
-            timeline: Timeline::new(context),
-            up: host(BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC, true),
-            pages: context.guarded(|| context.buffer("uvm.pages", STAGING, BufferUsages::empty()))?,
-            down: host(BufferUsages::MAP_READ | BufferUsages::COPY_DST, false),
-            context: context.clone(),
-        };
-        // Zeros can be faster than data.
-        let words: Vec<u32> = (0..STAGING as u32 / 4).map(hotrow::hash::fmix32).collect();
-        let mut view = bus.up.get_mapped_range_mut(..).map_err(|error| Error::Device { reason: error.to_string() })?;
-        view.copy_from_slice(bytemuck::cast_slice(&words));
-        drop(view);
-        bus.up.unmap();
-        Ok(bus)
+    /// [`Error::Config`] on a device that maps no memory, [`Error::OutOfMemory`].
+    pub fn new(lab: &'l Lab, table: &UvmTable, rows: u32) -> anyhow::Result<Self> {
+        anyhow::ensure!(
+            lab.timed.caps().mappable,
+            "wanted a device that maps host memory, found one that does not; pages are predicted only"
+        );
+        let page_bytes = table.page_bytes;
+        let all = u64::from(rows).div_ceil(table.rows()) * table.pages() * page_bytes;
+        let each = (HOME / page_bytes).max(1) * page_bytes;
+        let home = |start: u64| lab.filled(each.min(all - start), BufferUsages::MAP_READ);
+        let homes = (0..all.div_ceil(each)).map(|at| home(at * each)).collect::<anyhow::Result<_>>()?;
+        let bytes = (table.room as u64 + 1) * table.pages() * page_bytes;
+        let frames = lab.timed.guarded(|| Ok(lab.room(bytes, BufferUsages::empty())))?;
+        Ok(Self { lab, page_bytes, homes, frames })
     }
 
-    /// Moves pages, each direction for itself, and waits. Returns the seconds of the device, by the wall clock if it has no timestamps.
+    /// Moves pages in their order, and waits. Returns the seconds of the device, by the wall clock if it has no timestamps.
     ///
     /// # Errors
     /// [`Error::Device`].
-    pub fn carry(&self, moved: UvmTraffic, page_bytes: u64) -> Result<f64, Error> {
-        let Self { context, timeline, up, pages, down } = self;
-        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    pub fn carry(&self, moves: &[UvmMove]) -> anyhow::Result<f64> {
+        let Self { lab, page_bytes, homes, frames } = self;
+        let (mut encoder, timeline) = (lab.encoder(), &lab.timeline);
+        let each = (HOME / page_bytes).max(1);
         timeline.around(&mut encoder, "uvm", |encoder| {
-            for (moved, from, to) in [(moved.pages_out, pages, down), (moved.pages_in, up, pages)] {
-                let mut rest = moved * page_bytes;
-                while rest > 0 {
-                    let some = rest.min(STAGING);
-                    encoder.copy_buffer_to_buffer(from, 0, to, 0, some.next_multiple_of(4));
-                    rest -= some;
-                }
+            for &UvmMove { page, frame, back } in moves {
+                let home = (&homes[(page / each) as usize], page % each * page_bytes);
+                let frame = (frames, frame * page_bytes);
+                let (from, to) = if back { (frame, home) } else { (home, frame) };
+                encoder.copy_buffer_to_buffer(from.0, from.1, to.0, to.1, *page_bytes);
             }
         });
         timeline.resolve(&mut encoder);
-        let (finished, wall) = timed(|| context.finish(encoder));
+        let (finished, wall) = timed(|| lab.timed.finish(encoder));
         finished?;
         let spans = timeline.read()?.spans;
         Ok(match timeline.resolution() {
@@ -184,20 +227,23 @@ impl UvmBus {
         })
     }
 
-    /// The first words of the host's memory that pages come from, and of that where they go.
+    /// The first word of each page in host memory, and of each frame.
     ///
     /// # Errors
     /// [`Error::Device`].
-    pub fn ends(&self, words: usize) -> Result<[Vec<u32>; 2], Error> {
-        let fault = |reason: String| Error::Device { reason };
-        self.down.slice(..).map_async(wgpu::MapMode::Read, |_| ());
-        let polled = self.context.device().poll(wgpu::PollType::wait_indefinitely());
-        polled.map_err(|error| fault(error.to_string()))?;
-        let view = self.down.get_mapped_range(..).map_err(|error| fault(error.to_string()))?;
-        let down = bytemuck::pod_collect_to_vec(&view[..4 * words]);
-        drop(view);
-        self.down.unmap();
-        Ok([(0..words as u32).map(hotrow::hash::fmix32).collect(), down])
+    pub fn first_words(&self) -> anyhow::Result<[Vec<u32>; 2]> {
+        let first = |buffers: &[wgpu::Buffer]| -> anyhow::Result<Vec<u32>> {
+            let parts: Vec<_> =
+                buffers.iter().map(|buffer| (buffer, buffer.size() / self.page_bytes * self.page_bytes)).collect();
+            let words = self.lab.timed.download(self.lab.encoder(), &parts)?.concat();
+            Ok(words.chunks_exact(self.page_bytes as usize / 4).map(|page| page[0]).collect())
+        };
+        Ok([first(&self.homes)?, first(std::slice::from_ref(&self.frames))?])
+    }
+
+    /// Changes a page that the device holds: its first word.
+    pub fn change(&self, frame: u64, word: u32) {
+        self.lab.timed.queue().write_buffer(&self.frames, frame * self.page_bytes, &word.to_le_bytes());
     }
 }
 
@@ -209,7 +255,8 @@ mod tests {
     fn passes(row_bytes: u64, frames: u64, passes: &[(&[u32], bool)]) -> Vec<(u64, u64)> {
         let mut table = UvmTable::new(4096, row_bytes, frames * 4096).unwrap();
         let pass = |&(rows, write): &(&[u32], bool)| table.pass(rows, write);
-        passes.iter().map(pass).map(|moved| (moved.pages_in, moved.pages_out)).collect()
+        let counted = passes.iter().map(pass).map(|moves| UvmTraffic::of(&moves));
+        counted.map(|moved| (moved.pages_in, moved.pages_out)).collect()
     }
 
     #[test]

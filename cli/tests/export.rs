@@ -2,6 +2,7 @@
 //! (tests/fixtures, made by `scripts/fbgemm_fixtures.py`), and bad input.
 
 use crate::common::command::{json, outcome};
+use crate::common::{bytes, npy};
 use crate::golden;
 use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Policy, Precision, Rounding, checkpoint, prelude::*};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
@@ -28,10 +29,6 @@ fn tensor(name: &str) -> Vec<u8> {
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect()
-}
-
-fn bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
 /// The values of `rows.npy`, behind its header.
@@ -208,15 +205,6 @@ fn plain_rows_are_the_same_bits_everywhere() {
     assert!(second.ends_with(&data("1.weight")));
     let turned = folder.import(&fixture("torch.safetensors"), &["--tensor", "1.weight,0.weight"]);
     assert_eq!(bytes(&values(&turned)), [data("1.weight"), data("0.weight")].concat());
-}
-
-/// The bytes of a numpy file.
-fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
-    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
-    let room = (10 + header.len() + 1).next_multiple_of(64) - 10;
-    header.push_str(&" ".repeat(room - header.len() - 1));
-    header.push('\n');
-    [b"\x93NUMPY\x01\x00".as_slice(), &(header.len() as u16).to_le_bytes(), header.as_bytes(), data].concat()
 }
 
 /// A trained group of two tables with AdaGrad, whose newest rows are in the cache, saved.

@@ -50,8 +50,9 @@ impl WireOptions {
         if [self.rows, self.gradients].into_iter().all(short) {
             return Ok(());
         }
+        let found = format!("rows in {} and gradients in {} of {dim} floats", self.rows, self.gradients);
         let wanted = "a form that is shorter than FP32: fp16 for at least 2 floats a row, int8 for at least 4".into();
-        Err(Error::Config { field: "wire", wanted, found: format!("{self:?} for {dim}") })
+        Err(Error::Config { field: "wire", wanted, found })
     }
 
     /// A number of its own, below 18.

@@ -144,7 +144,8 @@ fn fault(record: &Record) -> Option<String> {
     let Record { value, unit, spread, setting, .. } = record;
     // A clock may be too coarse for a kernel, but no time is negative.
     if *value < 0.0 && *unit != Unit::Change {
-        return Some(format!("wanted {unit:?} from 0 on, found {value}").to_lowercase());
+        let (factor, name) = unit.scale();
+        return Some(format!("wanted a figure from 0 {name} on, found {} {name}", factor * value));
     }
     if spread.is_some_and(|times| !(times.lowest <= times.median && times.median <= times.highest && times.rounds > 0))
     {

@@ -272,6 +272,6 @@ fn heat(plan: &Plan<'_>, run: &Run) -> Option<Heat> {
         CHUNKS.into_iter().flat_map(|chunk| ["forward", "dense update", "sparse update"].map(|way| (chunk, way)));
     let panels: Vec<Panel> = ways.map(panel).collect();
     let any = panels.iter().any(|panel| panel.values.iter().flatten().any(Option::is_some));
-    let title = format!("Shared tables: rows down, batch {}: {}", plan.batch, run.title());
-    any.then(|| Heat { title, label: "milliseconds".to_owned(), panels })
+    let title = format!("Shared tables: milliseconds, rows down, batch {}: {}", plan.batch, run.title());
+    any.then(|| Heat { title, panels })
 }

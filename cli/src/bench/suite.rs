@@ -53,7 +53,7 @@ pub(super) struct Args {
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
 /// The parts of the suite. Short parts and parts that decide a goal come first.
-const PARTS: [(&str, &str, Option<Measure>); 20] = [
+const PARTS: [(&str, &str, Option<Measure>); 19] = [
     ("hits", "All rows resident: gather, forward, backward", None),
     ("nvidia", "NVIDIA's shape", None),
     ("bus", "95 % hits, the rest over the bus", None),
@@ -64,26 +64,14 @@ const PARTS: [(&str, &str, Option<Measure>); 20] = [
         Some(staged::run),
     ),
     ("windows", "A cache larger than a binding", None),
-    ("feedback", "The rows that a frame wants; the host's part of a thousand misses", Some(readers::feedback)),
-    (
-        "readers",
-        "A row a pixel read by the caller's own shader, flushed and cached, against a raw read",
-        Some(readers::readers),
-    ),
+    ("readers", "A row a pixel read by the caller's own shader, against a raw read", Some(readers::readers)),
     (
         "grid",
         "Steps of a hash grid: 2^18 points, tables against arrays, a sort against atomic additions",
         Some(grid::run),
     ),
     ("sort", "The sort alone", Some(sort::run)),
-    (
-        "scaling",
-        "Time against work",
-        Some(|bench| {
-            measure::straight(bench);
-            Ok(())
-        }),
-    ),
+    ("scaling", "Time against work", None),
     ("skew", "One row takes a tenth of the accesses", None),
     ("optimizers", "SGD, row-wise and element-wise AdaGrad", None),
     ("low-precision", "Backward of each precision without a cache, against FP32", None),
@@ -155,7 +143,6 @@ fn measure(bench: &mut Bench<'_>, part: &str, beyond: Option<Measure>) {
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    args.common.make_folder(options)?;
     if options.backend == Backend::Cpu {
         return Err(Failure::Usage(
             "bench suite: wanted a GPU backend, found --backend cpu; the suite measures kernels".into(),
@@ -163,6 +150,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     output::check_files(options.json.as_deref(), None, &[], &args.beside)?;
     let beside = Beside::read(&args.beside)?;
+    args.common.make_folder(options)?;
     let context = match options.backend {
         Backend::Gpu => adapter::open_best(adapter::Wanted::Any)?,
         _ => adapter::open_best(adapter::Wanted::Hardware)
@@ -208,7 +196,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-const TABLES: [Table; 11] = [
+const TABLES: [Table; 10] = [
     Table::new("The device's own copies.", "copy", &["path", "how"]),
     Table::new("Whole phases. Logical is TBE's measure; table bytes cross the bus where mapped.", "", &["shape"])
         .only(PHASES, "placement; !kernel"),
@@ -232,7 +220,6 @@ const TABLES: [Table; 11] = [
         "readers",
         &["precision"],
     ),
-    Table::new("Rows that a frame wants, and the host's part where it misses.", "feedback", &["placement"]),
     Table::new("Steps of a hash grid.", "grid", &["tables"]),
     Table::new("Time against work: whole steps over distinct rows, all resident.", "scaling", &["distinct"]),
 ];

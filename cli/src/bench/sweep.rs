@@ -304,38 +304,58 @@ impl<'a> Sweep<'a> {
             run.select(select).max_by(|a, b| hits(a).total_cmp(&hits(b))).map(|record| record.value)
         };
         let Some((forward, backward)) = fastest("forward").zip(fastest("backward")) else { return Ok(()) };
-        let bus = self.lab.as_ref().map(|lab| UvmBus::new(&lab.timed)).transpose()?;
-        let kib = Some(model.page_bytes >> 10);
-        let curve = |kind| self.curve(kind, Precision::Fp32, self.placements[0], None, kib);
+        let kib = model.page_bytes >> 10;
+        let bus = self.lab.as_ref().map(|lab| UvmBus::new(lab, &table, self.shape.rows)).transpose();
+        // A device that moves no pages still has their prediction.
+        let bus = bus.unwrap_or_else(|reason| {
+            run.leave_out(format!("moved pages of {kib} KiB"), format!("{reason:#}"));
+            None
+        });
+        let curve = |kind| self.curve(kind, Precision::Fp32, self.placements[0], None, Some(kib));
         let [predicted, carried] = ["uvm model", "uvm pages"].map(curve);
         let mut stream = Stream::new(self.shape, self.seed);
         for &aim in &self.args.hit_rate {
-            let mut step = |hit_rate| {
+            // A step's pages in forward and in backward, and the seconds that they took.
+            let mut step = |hit_rate| -> anyhow::Result<[(UvmTraffic, f64); 2]> {
                 let rows = stream.batch(hit_rate);
-                [false, true].map(|write| table.pass(&rows, write))
+                let mut pass = |write| {
+                    let moves = table.pass(&rows, write);
+                    let seconds = bus.as_ref().map_or(Ok(0.0), |bus| bus.carry(&moves))?;
+                    anyhow::Ok((UvmTraffic::of(&moves), seconds))
+                };
+                Ok([pass(false)?, pass(true)?])
             };
             for _ in 0..WARM {
-                step(1.0);
+                step(1.0)?;
             }
-            step(aim / 100.0);
-            let moved = step(aim / 100.0);
-            let bytes = |pages: u64| (pages * model.page_bytes) as f64;
-            let mut push = |curve: &Curve, [of_forward, of_backward]: [Times; 2]| {
+            step(aim / 100.0)?;
+            // Each round moves the pages of a batch of its own.
+            let mut seen = Vec::new();
+            let rounds = Rounds { whole: if bus.is_some() { MEASURED } else { 1 }, detailed: 0, slice };
+            let times = rounds.repeat(|| {
+                let both = step(aim / 100.0)?;
+                seen.push(both.map(|one| one.0));
+                Ok(both.map(|one| one.1))
+            })?;
+            let mut push = |curve: &Curve, seen: &[[UvmTraffic; 2]], of_pages: [Times; 2]| {
                 let with = |resident: f64, pages: Times| Times::of(vec![resident]).plus(pages);
+                let bytes = |pass: usize, of: fn(&UvmTraffic) -> u64| {
+                    let pages: u64 = seen.iter().map(|both| of(&both[pass])).sum();
+                    (pages * model.page_bytes) as f64 / seen.len() as f64
+                };
+                let [read, written] = [|moved: &UvmTraffic| moved.pages_in, |moved: &UvmTraffic| moved.pages_out]
+                    .map(|of| [0, 1].map(|pass| bytes(pass, of)));
                 let point = Point {
                     hit_rate: aim / 100.0,
-                    seconds: [with(forward, of_forward), with(backward, of_backward)],
-                    table: [|moved: UvmTraffic| moved.pages_in, |moved: UvmTraffic| moved.pages_out]
-                        .map(|of| moved.map(of).map(bytes).iter().sum()),
-                    crossed: moved.map(|moved| bytes(moved.pages_in + moved.pages_out)),
+                    seconds: [with(forward, of_pages[0]), with(backward, of_pages[1])],
+                    table: [read, written].map(|both| both.iter().sum()),
+                    crossed: [0, 1].map(|pass| read[pass] + written[pass]),
                 };
                 self.push(run, curve, aim, &point);
             };
-            push(&predicted, moved.map(|moved| Times::of(vec![model.seconds(moved)])));
-            if let Some(bus) = &bus {
-                let rounds = Rounds { whole: MEASURED, detailed: 0, slice };
-                let carry = |moved| bus.carry(moved, model.page_bytes);
-                push(&carried, rounds.repeat(|| Ok([carry(moved[0])?, carry(moved[1])?]))?);
+            push(&predicted, &seen[..1], seen[0].map(|moved| Times::of(vec![model.seconds(moved)])));
+            if bus.is_some() {
+                push(&carried, &seen, times);
             }
         }
         Ok(())

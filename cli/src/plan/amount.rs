@@ -41,12 +41,6 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     Ok(number(text, legal, "a whole number from 1 to 2^53, such as 4096 or 1e9")? as u64)
 }
 
-/// A power of two: a number of ranks or of virtual shards.
-pub(super) fn power(text: &str) -> Result<u32, String> {
-    let found = text.trim().parse().ok().filter(|number: &u32| number.is_power_of_two() && *number <= 1024);
-    found.ok_or_else(|| "wanted a power of two from 1 to 1024, such as 8".to_owned())
-}
-
 /// A number above 0.
 pub(super) fn positive(text: &str) -> Result<f64, String> {
     number(text, |number| number > 0.0 && number.is_finite(), "a number above 0")

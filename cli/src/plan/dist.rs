@@ -8,7 +8,7 @@ use super::amount::{self, MOST_DIM};
 use super::distribution::Distribution;
 use crate::failure::Failure;
 use crate::names::{ADMITTING, one_of};
-use crate::options::{Options, WireArgs, generated_trace, percent, whole};
+use crate::options::{Options, WireArgs, generated_trace, percent, power, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::report::object::{self, Field, Object};
@@ -42,10 +42,10 @@ pub(crate) struct Args {
     #[arg(long, visible_alias = "dist", value_name = "D")]
     distribution: Vec<Distribution>,
     /// Ranks that share the table, powers of two
-    #[arg(long, value_name = "R[,R]", value_delimiter = ',', default_values_t = [8], allow_negative_numbers = true, value_parser = amount::power)]
+    #[arg(long, value_name = "R[,R]", value_delimiter = ',', default_values_t = [8], allow_negative_numbers = true, value_parser = power(1024))]
     ranks: Vec<u32>,
     /// Virtual shards, a power of two, at least the ranks [default: the most ranks]
-    #[arg(long, value_name = "V", allow_negative_numbers = true, value_parser = amount::power)]
+    #[arg(long, value_name = "V", allow_negative_numbers = true, value_parser = power(1024))]
     shards: Option<u32>,
     /// Bags of a batch of all ranks together
     #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true, value_parser = whole(1u32..=1 << 30))]

@@ -1,4 +1,4 @@
-//! Heat maps side by side on one colour scale. Cells show numbers; a cell without a figure has a stroke.
+//! Heat maps side by side on one logarithmic colour scale. Cells show numbers; a cell without a figure is grey.
 
 use super::draw::{TITLE_LETTERS, WIDTH, rect, text, write};
 use crate::report::units::short;
@@ -41,8 +41,6 @@ pub struct Panel {
 pub struct Heat {
     /// The title.
     pub title: String,
-    /// The title of the colour scale with its unit.
-    pub label: String,
     /// The heat maps.
     pub panels: Vec<Panel>,
 }
@@ -70,7 +68,7 @@ impl Heat {
         // The height of title, column names and label of a panel.
         let height = |panels: &[Panel]| tallest(panels) * CELL + 3.0 * LINE + MARGIN;
         let all: f64 = self.panels.chunks(ACROSS).map(height).sum();
-        let mut scene = Scene::new(WIDTH, top + all + 2.5 * LINE + MARGIN);
+        let mut scene = Scene::new(WIDTH, top + all);
         for (i, line) in title.iter().enumerate() {
             text(&mut scene, (WIDTH / 2.0, MARGIN + (i as f64 + 0.6) * LINE), line, 17, TextAnchor::Middle);
         }
@@ -82,25 +80,7 @@ impl Heat {
             }
             y += height(row);
         }
-        self.scale(&mut scene, y, ends);
         scene
-    }
-
-    /// Draws the colour scale, logarithmically.
-    fn scale(&self, scene: &mut Scene, y: f64, ends: (f64, f64)) {
-        const STEPS: usize = 100;
-        let (left, width) = (WIDTH * 0.25, WIDTH * 0.5);
-        for i in 0..STEPS {
-            let x = left + width * i as f64 / STEPS as f64;
-            // Slightly wider, so that no seam shows.
-            rect(scene, (x, y, width / STEPS as f64 + 0.5, LINE * 0.6), &colour(i as f64 / (STEPS - 1) as f64));
-        }
-        for i in 0..=4 {
-            let share = f64::from(i) / 4.0;
-            let value = ends.0 * (ends.1 / ends.0).powf(share);
-            text(scene, (left + width * share, y + LINE * 1.2), &short(value), TEXT, TextAnchor::Middle);
-        }
-        text(scene, (WIDTH / 2.0, y + LINE * 2.1), &self.label, 14, TextAnchor::Middle);
     }
 }
 
@@ -126,18 +106,7 @@ fn draw(scene: &mut Scene, panel: &Panel, (left, top, width): (f64, f64, f64), (
                     let (size, anchor, color) = (TEXT - 1, TextAnchor::Middle, Some(Color::from(paint)));
                     scene.add(Primitive::Text { x, y, content, size, anchor, rotate: None, bold: false, color });
                 }
-                None => {
-                    rect(scene, place, "#eeeeee");
-                    scene.add(Primitive::Line {
-                        x1: place.0 + 3.0,
-                        y1: y + CELL - 4.0,
-                        x2: place.0 + cell - 4.0,
-                        y2: y + 3.0,
-                        stroke: Color::from("#999999"),
-                        stroke_width: 1.0,
-                        stroke_dasharray: None,
-                    });
-                }
+                None => rect(scene, place, "#eeeeee"),
             }
         }
     }
@@ -165,16 +134,16 @@ mod tests {
             lines: vec!["4 M".into(), "8 M".into()],
             values: vec![vec![Some(0.5), Some(12.0)], vec![None, Some(f64::NAN)]],
         };
-        Heat { title: "a title".into(), label: "milliseconds".into(), panels: vec![panel; 4] }
+        Heat { title: "a title".into(), panels: vec![panel; 4] }
     }
 
     #[test]
-    fn cells_have_numbers_or_a_stroke() {
+    fn cells_have_numbers_or_are_grey() {
         let folder = tempfile::tempdir().unwrap();
         let [svg, png] = heat().write(&folder.path().join("heat")).unwrap();
         let svg = std::fs::read_to_string(svg).unwrap();
         assert!(svg.contains(">0.50<") && svg.contains(">12.0<") && svg.contains("8 M"), "{svg}");
-        assert_eq!(svg.matches("<line").count(), 4 * 2, "a stroke a cell without a number");
+        assert_eq!(svg.matches("#eeeeee").count(), 4 * 2, "a grey cell without a number");
         assert!(std::fs::read(png).unwrap().starts_with(b"\x89PNG"));
         let mut none = heat();
         none.panels.iter_mut().for_each(|panel| panel.values = vec![vec![None]]);

@@ -34,13 +34,6 @@ impl Times {
             rounds: self.rounds.min(other.rounds),
         }
     }
-
-    /// Every figure times `factor`.
-    #[must_use]
-    pub fn scaled(self, factor: f64) -> Self {
-        let [median, lowest, highest] = [self.median, self.lowest, self.highest].map(|value| value * factor);
-        Self { median, lowest, highest, rounds: self.rounds }
-    }
 }
 
 /// The median: the mean of the two middle values if their number is even, not a number for no values.
@@ -131,7 +124,7 @@ mod tests {
         assert!(median(Vec::new()).is_nan());
         let times = Times::of(vec![3.0, 1.0, 5.0]);
         assert_eq!((times.median, times.lowest, times.highest, times.rounds), (3.0, 1.0, 5.0, 3));
-        assert_eq!(times.plus(times), Times { rounds: 3, ..times.scaled(2.0) });
+        assert_eq!(times.plus(times), Times { median: 6.0, lowest: 2.0, highest: 10.0, rounds: 3 });
         assert_eq!(Times::of(Vec::new()), Times::default());
         assert_eq!((apart(&[2.0, 1.0, 1.5]), apart(&[2.0])), (Some(2.0), None));
     }

@@ -120,13 +120,21 @@ fn bench_labels_a_software_adapter() {
             let setting = |name: &str| point["setting"][name].as_f64().unwrap();
             assert!((setting("hits") - setting("aim")).abs() < 5.0, "{point}");
         }
-        // Pages are predicted and moved at every hit rate, and never faster than a step whose rows are all there.
+        // Pages are predicted and moved at every hit rate. Where no row is hot, larger pages bring more bytes, and all take their time.
         let resident =
             figure(&report, "forward", &[("precision", "FP32".into()), ("kind", "cached".into()), ("aim", 100.into())]);
         for kind in ["uvm model", "uvm pages"] {
             let of = |what: &str| records(&report, what, &[("kind", kind.into())]);
             assert_eq!((of("forward").len(), of("table bytes read").len()), (2 * 3, 2 * 3), "{kind}");
-            assert!(of("forward").into_iter().all(|one| number(one) >= resident.unwrap()), "{kind}");
+            let cold = |what: &str| {
+                [4, 64].map(|kib| {
+                    figure(&report, what, &[("kind", kind.into()), ("page KiB", kib.into()), ("aim", 0.into())])
+                        .unwrap()
+                })
+            };
+            let [small, large] = cold("table bytes read");
+            assert!(100.0 * 4096.0 < small && small < large, "{kind}: {small} {large}");
+            assert!(cold("forward").into_iter().all(|seconds| seconds > resident.unwrap()), "{kind}");
         }
         assert!(out.contains("UVM model, 4 KiB, moved"), "{out}");
     });
@@ -192,12 +200,10 @@ fn figures_wrong(suite: &Value) -> Option<String> {
         let of = |precision: &str, what| {
             figure(suite, what, &[("shape", "readers".into()), ("precision", precision.into())]).unwrap_or(f64::NAN)
         };
-        right.push((
-            "readers",
-            near(of(precision, "flushed against raw"), of(precision, "flushed") / of(precision, "raw")),
-        ));
+        let flushed = of(precision, "flushed") / of(precision, "raw");
         // A slot has 256 B, a look-up reads 128 B of tags.
         let cached = of(precision, "cached") / of("FP32", "raw") / 1.5;
+        right.push(("flushed readers", near(of(precision, "flushed against raw"), flushed)));
         right.push(("cached readers", near(of(precision, "cached against raw with tags"), cached)));
     }
     let steps = records(suite, "step", &[("shape", "grid".into())]);
@@ -206,9 +212,7 @@ fn figures_wrong(suite: &Value) -> Option<String> {
         let parts = ["grid", "forward", "coordinates", "backward"].iter().map(|what| figure(suite, what, &place));
         right.push(("grid", parts.sum::<Option<f64>>().is_some_and(|sum| near(sum, number(step)))));
     }
-    let times = ["want", "feedback", "pump"].map(|what| records(suite, what, &[("shape", "feedback".into())]));
-    let counts = [times[0].len(), times[1].len(), times[2].len(), paces.len().min(2), steps.len().min(3)];
-    right.push(("parts", counts == [1, 1, 1, 2, 3] && times.iter().flatten().all(|record| number(record) > 0.0)));
+    right.push(("parts", paces.len() >= 2 && steps.len() == 3));
     right.into_iter().find(|(_, right)| !right).map(|(what, _)| what.to_owned())
 }
 
@@ -221,7 +225,7 @@ fn the_suite_measures_every_kernel() {
             r#"{"sorts": [{"name": "cub", "pairs": 16777216, "pairs_per_second": 1e10}]}"#,
         )
         .unwrap();
-        let parts = "hits,small,sort,uncached,staged,low-precision,pinned,windows,readers,feedback,grid";
+        let parts = "hits,small,sort,uncached,staged,low-precision,pinned,windows,readers,grid";
         let args =
             format!("suite --size small --only {parts} --commit abc --out out --seconds 900 --beside beside.json");
         let (out, suite) = bench(folder.path(), &args, "out/suite.json");
@@ -261,7 +265,6 @@ fn the_suite_measures_every_kernel() {
             ("cached", "readers", None),
             ("flushed against raw", "readers", Some(0.5)),
             ("backward", "grid", Some(1.0)),
-            ("pump", "feedback", Some(0.0)),
             ("backward against FP32", "update-int8", None),
         ] {
             assert!(figures_wrong(&broken(&suite, of(what, shape), value)).is_some(), "{what}");

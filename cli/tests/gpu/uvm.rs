@@ -1,26 +1,86 @@
-//! The unified-memory baseline moves real bytes: what came up and went down again is what the host had.
+//! The unified-memory baseline moves real pages: where each of them lies, and what it holds, is what its moves say.
 
-use hotrow_cli::uvm::{UvmBus, UvmTraffic};
+use hotrow_cli::lab::{Lab, Rounds};
+use hotrow_cli::uvm::{UvmBus, UvmMove, UvmTable, UvmTraffic};
 use hotrow_harness::device::with_gpu;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+use std::time::Duration;
+
+const PAGE: u64 = 4096;
+const ROWS: u32 = 400;
+
+/// What the pages hold in host memory, and what the frames hold on the device.
+#[derive(Clone, PartialEq)]
+struct Places([Vec<u32>; 2]);
+
+impl Places {
+    fn found(bus: &UvmBus<'_>) -> Self {
+        Self(bus.first_words().unwrap())
+    }
+
+    fn carry(&mut self, moves: &[UvmMove]) {
+        let Self([pages, frames]) = self;
+        for &UvmMove { page, frame, back } in moves {
+            let (page, frame) = (&mut pages[page as usize], &mut frames[frame as usize]);
+            if back { *page = *frame } else { *frame = *page }
+        }
+    }
+
+    /// The number of places that hold something else: pages in host memory, and frames.
+    fn changed(&self, other: &Self) -> [u64; 2] {
+        [0, 1].map(|at: usize| self.0[at].iter().zip(&other.0[at]).filter(|(a, b)| a != b).count() as u64)
+    }
+}
 
 #[test]
-fn pages_cross_and_contents_stay_right() {
+fn the_pages_that_are_counted_move() {
     with_gpu(|context| {
-        let bus = UvmBus::new(context).unwrap();
-        let page = 4096;
-        let [up, down] = bus.ends(1024).unwrap();
-        assert!(up != down && down.iter().all(|&word| word == 0), "nothing has moved");
-        // One page and a half of words, since a page is the least that moves.
-        assert!(bus.carry(UvmTraffic { pages_in: 2, pages_out: 0 }, page).unwrap() > 0.0);
-        assert_ne!(bus.ends(1024).unwrap()[0], bus.ends(1024).unwrap()[1], "what only came has not gone back");
-        assert!(bus.carry(UvmTraffic { pages_in: 0, pages_out: 1 }, page).unwrap() > 0.0);
-        let [up, down] = bus.ends(2048).unwrap();
-        assert_eq!(up[..1024], down[..1024]);
-        assert_ne!(up[1024..], down[1024..], "one page went back, not two");
-        // More than the staging buffers hold goes in pieces.
-        let many = UvmTraffic { pages_in: 40, pages_out: 40 };
-        assert!(bus.carry(many, 2 << 20).unwrap() > 0.0);
-        let [up, down] = bus.ends(2048).unwrap();
-        assert_eq!(up, down);
+        let lab = Lab::new(context, Rounds { whole: 1, detailed: 0, slice: Duration::ZERO });
+        if !context.caps().mappable {
+            let refused = UvmBus::new(&lab, &UvmTable::new(PAGE, 512, PAGE).unwrap(), ROWS).unwrap_err();
+            return assert!(refused.to_string().contains("wanted a device that maps host memory"), "{refused}");
+        }
+        let mut random = Pcg64::seed_from_u64(10);
+        // Rows within a page, and rows of two pages; a batch fits beside what is there, or passes through.
+        for (row_bytes, held, most) in [(512, 10, 4), (512, 10, 40), (5000, 16, 4), (5000, 16, 20)] {
+            let mut table = UvmTable::new(PAGE, row_bytes, held * PAGE).unwrap();
+            let bus = UvmBus::new(&lab, &table, ROWS).unwrap();
+            let mut wanted = Places::found(&bus);
+            let mut all = UvmTraffic::default();
+            for pass in 0..40u32 {
+                let write = pass % 2 == 1;
+                let rows: Vec<u32> = (0..most).map(|_| random.random_range(0..ROWS)).collect();
+                let (moves, before) = (table.pass(&rows, write), wanted.clone());
+                assert!(bus.carry(&moves).unwrap() >= 0.0);
+                wanted.carry(&moves);
+                let found = Places::found(&bus);
+                assert!(found == wanted, "rows of {row_bytes} bytes, pass {pass}");
+                // The companion: a page that did not move, or moved to another frame, is noticed.
+                if let [first, .., last] = moves[..] {
+                    let mut others = before.clone();
+                    others.carry(&moves[..moves.len() - 1]);
+                    assert!(others != found || last.back, "a page is missing");
+                    let mut others = before.clone();
+                    others.carry(&[&[UvmMove { frame: last.frame, ..first }], &moves[1..moves.len() - 1]].concat());
+                    assert!(others != found || first.frame == last.frame, "a page is elsewhere");
+                }
+                // Where no page passes through, each page that was counted is found in its place, and no other has changed.
+                let counted = UvmTraffic::of(&moves);
+                let spare = (held / row_bytes.div_ceil(PAGE)) * row_bytes.div_ceil(PAGE);
+                if moves.iter().all(|one| one.frame < spare) {
+                    assert_eq!(before.changed(&found), [counted.pages_out, counted.pages_in], "pass {pass}");
+                }
+                // As the kernels of a backward would: each frame gets a word that nothing else has.
+                for frame in (0..spare).filter(|_| write) {
+                    let word = 1 << 31 | pass << 16 | frame as u32;
+                    bus.change(frame, word);
+                    wanted.0[1][frame as usize] = word;
+                }
+                all.pages_in += counted.pages_in;
+                all.pages_out += counted.pages_out;
+            }
+            assert!(all.pages_in > 40 && all.pages_out > 20, "{all:?}");
+        }
     });
 }

@@ -4,7 +4,6 @@ use hotrow::wgpu;
 
 use super::bench::Bench;
 use crate::kernel::{Kernel, bind, layout};
-use crate::lab::Lab;
 use crate::report::{Setting, Unit};
 
 /// Each invocation copies 16 bytes a turn, in strides of the whole grid; moving rows is not faster.
@@ -27,31 +26,17 @@ pub(super) fn all(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     // 1 GiB: seventeen times the L2 of an H200, the largest there is.
     let bytes = bench.size.of(32u64 << 20, 1 << 30).min(lab.binding()) & !255;
     {
-        let (from, to) = (filled(lab, bytes, none)?, lab.room(bytes, none));
+        let (from, to) = (lab.filled(bytes, none)?, lab.room(bytes, none));
         // Each byte is read and written.
         bench.copy = Some(both(bench, "within device memory", 2, [&from, &to], bytes)?);
     }
     if lab.timed.caps().mappable {
         let bytes = (bytes / 4) & !255;
-        let (host, device) = (filled(lab, bytes, wgpu::BufferUsages::MAP_READ)?, lab.room(bytes, none));
+        let (host, device) = (lab.filled(bytes, wgpu::BufferUsages::MAP_READ)?, lab.room(bytes, none));
         bench.bus = Some(both(bench, "mapped host memory to device", 1, [&host, &device], bytes)?);
         both(bench, "device to mapped host memory", 1, [&device, &host], bytes)?;
     }
     Ok(())
-}
-
-/// Random words: zeros can be faster than data.
-fn filled(lab: &Lab, bytes: u64, usage: wgpu::BufferUsages) -> anyhow::Result<wgpu::Buffer> {
-    let buffer = lab.room(bytes, usage);
-    let words: Vec<u32> = (0..(4u32 << 20)).map(hotrow::hash::fmix32).collect();
-    let mut at = 0;
-    while at < bytes {
-        let some = (bytes - at).min(16 << 20);
-        lab.timed.queue().write_buffer(&buffer, at, &bytemuck::cast_slice(&words)[..some as usize]);
-        lab.submit(lab.encoder())?;
-        at += some;
-    }
-    Ok(buffer)
 }
 
 /// Bytes a second of the better of command and kernel, where each byte counts `times` times.

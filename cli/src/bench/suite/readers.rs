@@ -1,17 +1,14 @@
-//! A screen whose pixels each ask for one row in the caller's own shader: the times of readers, and of feedback.
-//!
-//! Readers: every pixel reads a whole row, by a reader of the table, by a reader of the cache, and by a shader that is made for nothing but
-//! these bytes. All must find the same before one of them is timed. Feedback: every pixel wants a row.
+//! A screen whose pixels each read one whole row in the caller's own shader: by a reader of the table, by a reader of the cache, and by a shader that
+//! is made for nothing but these bytes. All must find the same before one of them is timed.
 
-use anyhow::{Context as _, ensure};
 use hotrow::internals::Device as _;
-use hotrow::{Feedback, Group, OptimizerKind, Placement, Precision, Reader, RowReader, internals, prelude::*, wgpu};
+use hotrow::{Group, OptimizerKind, Precision, Reader, RowReader, internals, prelude::*, wgpu};
 
 use super::bench::{Bench, LR};
 use super::cases::in_turn;
-use super::shapes::{distinct, pool, shuffled};
+use super::shapes::{pool, shuffled};
 use crate::kernel::{Kernel, bind, layout};
-use crate::lab::{Inputs, Lab, timed};
+use crate::lab::{Inputs, Lab};
 use crate::report::{Setting, Unit};
 
 /// Floats of a row, and quads of four.
@@ -75,26 +72,12 @@ fn row_sum(place: u32) -> f32 {
     ),
 ];
 
-/// Wants a pixel's row, and tells whether it can be read.
-const WANT: &str = "
-fn row_sum(row: u32) -> f32 {
-    emb_want(row);
-    return select(0.0, 1.0, emb_contains(row));
-}
-";
-
 /// The ways that are compared, in the order of their phases.
 const WAYS: [&str; 3] = ["raw", "flushed", "cached"];
-
-/// Pixels along the edge of a tile, which is a row that they want.
-const TILE: u32 = 8;
-/// Rows that a frame of feedback misses.
-const MISSES: u32 = 1000;
 
 /// The screen: its size, and the answer of each pixel.
 struct Screen<'l> {
     lab: &'l Lab,
-    width: u32,
     pixels: u32,
     told: wgpu::Buffer,
     layout: wgpu::BindGroupLayout,
@@ -109,7 +92,7 @@ impl<'l> Screen<'l> {
         let (width, height) = bench.size.of((128, 72), (1920, 1080));
         let lab = bench.lab;
         let told = lab.room(u64::from(width * height) * 4, wgpu::BufferUsages::empty());
-        Self { lab, width, pixels: width * height, told, layout: layout(lab.timed.device(), &[true, false]) }
+        Self { lab, pixels: width * height, told, layout: layout(lab.timed.device(), &[true, false]) }
     }
 
     /// Binds a row for each pixel.
@@ -141,18 +124,6 @@ impl<'l> Screen<'l> {
     }
 }
 
-fn group(
-    bench: &Bench<'_>,
-    precision: Precision,
-    placement: Placement,
-    rows: u32,
-    slots: u32,
-) -> anyhow::Result<Group> {
-    let config = bench.config(&[rows], precision, OptimizerKind::Sgd, slots).with_dim(FLOATS).with_placement(placement);
-    bench.lab.timeline.listen(false);
-    Ok(Group::new(&bench.lab.timed, config)?)
-}
-
 fn emb() -> Reader<'static> {
     Reader { prefix: "emb", group: 1, ..Reader::default() }
 }
@@ -176,7 +147,9 @@ pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     );
     let mut slot_seconds = None;
     for (precision, raw) in RAW {
-        let mut group = group(bench, precision, Placement::Device, slots, slots)?;
+        lab.timeline.listen(false);
+        let config = bench.config(&[slots], precision, OptimizerKind::Sgd, slots).with_dim(FLOATS);
+        let mut group = Group::new(&lab.timed, config)?;
         for batch in in_turn(&resident, bench.size.of(1 << 12, 1 << 18), 1) {
             let inputs = Inputs::new(lab, &[(batch.indices(), batch.offsets())], FLOATS, LR);
             let mut encoder = lab.encoder();
@@ -240,117 +213,6 @@ fn same(wanted: &[f32], found: &[f32]) -> Result<(), String> {
     if wanted.iter().all(|sum| sum.abs() <= 0.01) {
         return Err("wanted sums of random rows, found zeros".to_owned());
     }
-    Ok(())
-}
-
-pub(super) fn feedback(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let screen = Screen::new(bench);
-    let tiles = screen.pixels / TILE / TILE;
-    let pixels = screen.pixels;
-    bench.run.describe(
-        "feedback",
-        format!("{pixels} pixels want {tiles} tiles, all in the cache; pump moves {MISSES} missing rows of a staged table in RAM"),
-    );
-    frames(bench, &screen, tiles)?;
-    misses(bench, &screen)
-}
-
-/// A reader whose list has room for `rows` rows.
-fn wanting(rows: u32) -> Reader<'static> {
-    Reader { feedback: Some(Feedback { rows, ..Feedback::default() }), ..emb() }
-}
-
-/// Records the feedback of a frame.
-fn record(group: &mut Group, reader: &RowReader, encoder: &mut wgpu::CommandEncoder) -> anyhow::Result<()> {
-    let recorded = group.record_feedback(encoder, reader)?;
-    ensure!(recorded, "wanted feedback to be recorded, found a list that waits");
-    Ok(())
-}
-
-/// Frames that draw the same: every pixel wants its tile, and every tile is in the cache.
-fn frames(bench: &mut Bench<'_>, screen: &Screen<'_>, tiles: u32) -> anyhow::Result<()> {
-    let (lab, slots) = (bench.lab, bench.size.of(1024, 1 << 16));
-    let mut group = group(bench, Precision::Int8, Placement::Device, bench.size.of(40_000, 1 << 20), slots)?;
-    let rows = distinct(&pool(slots, slots / 32), tiles as usize);
-    let tile = |pixel: u32| (pixel / screen.width / TILE) * (screen.width / TILE) + pixel % screen.width / TILE;
-    let asked: Vec<u32> = (0..screen.pixels).map(|pixel| rows[tile(pixel) as usize]).collect();
-    let asked = screen.asks(&lab.storage(&asked));
-    let mut reader = group.reader(wanting(tiles + tiles / 4))?;
-    let want = screen.reading(&mut reader, WANT)?;
-    let mut phase = |phase: usize, encoder: &mut wgpu::CommandEncoder| -> anyhow::Result<()> {
-        if phase == 1 {
-            return record(&mut group, &reader, encoder);
-        }
-        screen.draw(encoder, &want, &asked, screen.pixels);
-        Ok(())
-    };
-    // The first frame misses all tiles, and the second finds them.
-    for _ in 0..2 {
-        let mut encoder = lab.encoder();
-        (0..2).try_for_each(|part| phase(part, &mut encoder))?;
-        lab.submit(encoder)?;
-    }
-    let measured = lab.measure(&["want", "feedback"], phase)?;
-    let counted = group.counters()?[0];
-    let frames = measured.rounds + 2;
-    let (wanted, hits) = (u64::from(tiles) * frames, u64::from(tiles) * (frames - 1));
-    let here = screen.found(&want, &asked)?.iter().all(|&here| here == 1.0);
-    if (counted.accesses, counted.hits) != (wanted, hits) || !here {
-        bench.run.wrong.push(format!(
-            "feedback: wanted {wanted} rows asked for, {hits} of them in the cache, and in the end all, found {} and {}, {here}",
-            counted.accesses, counted.hits
-        ));
-    }
-    let mut at = bench.run.at("feedback", &Setting::default().with("placement", "device"));
-    at.timed("want", measured.phase("want"));
-    at.timed("feedback", measured.phase("feedback"));
-    at.push("rows wanted", f64::from(tiles), Unit::Count);
-    Ok(())
-}
-
-/// Frames that each want rows that were never asked for: the host's time in `pump` once the list is there.
-fn misses(bench: &mut Bench<'_>, screen: &Screen<'_>) -> anyhow::Result<()> {
-    let (lab, rows) = (bench.lab, bench.size.of(40_000, 1 << 20));
-    let mut group = group(bench, Precision::Int8, Placement::Staged, rows, bench.size.of(8192, 1 << 16))?;
-    let mut reader = group.reader(wanting(MISSES))?;
-    let want = screen.reading(&mut reader, WANT)?;
-    let listed = lab.room(u64::from(MISSES) * 4, wgpu::BufferUsages::empty());
-    let asked = screen.asks(&listed);
-    let all = distinct(&(0..rows).collect::<Vec<_>>(), rows as usize);
-    let mut frames = all.chunks_exact(MISSES as usize);
-    let mut moved = 0;
-    let mut frame = || -> anyhow::Result<f64> {
-        let wanted = frames.next().context("wanted rows that were never asked for, found none left")?;
-        lab.timed.queue().write_buffer(&listed, 0, bytemuck::cast_slice(wanted));
-        let mut encoder = lab.encoder();
-        screen.draw(&mut encoder, &want, &asked, MISSES);
-        record(&mut group, &reader, &mut encoder)?;
-        lab.submit(encoder)?;
-        // The list is there. All calls until the rows are on their way count.
-        let mut all = 0.0;
-        loop {
-            let (done, seconds) = timed(|| group.pump());
-            all += seconds;
-            if done? {
-                break;
-            }
-            // The rest of a frame, in which a thread gathers.
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        lab.submit(lab.encoder())?;
-        let now = group.traffic().map_or(0, |traffic| traffic.records_in);
-        ensure!(now == moved + u64::from(MISSES), "wanted {MISSES} rows moved in, found {}", now - moved);
-        moved = now;
-        Ok(all)
-    };
-    // The first frames make the buffers.
-    for _ in 0..2 {
-        frame()?;
-    }
-    let [times] = lab.rounds.repeat(|| Ok([frame()?]))?;
-    let mut at = bench.run.at("feedback", &Setting::default().with("placement", "staged"));
-    at.timed("pump", times);
-    at.push("rows missed", f64::from(MISSES), Unit::Count);
     Ok(())
 }
 

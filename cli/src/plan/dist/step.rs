@@ -2,6 +2,7 @@
 
 use super::super::amount;
 use super::wire::{Asked, PHASES, Wire};
+use crate::options::power;
 use crate::report::object::{Field, Object};
 use hotrow::Pooling;
 
@@ -47,7 +48,7 @@ pub(super) struct Speed {
     #[arg(long, value_name = "GBIT", default_value_t = 10.0, allow_negative_numbers = true, value_parser = amount::positive)]
     beta: f64,
     /// Ranks on one machine, a power of two; they share its interface and cross none among themselves
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = amount::power)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = power(1024))]
     per_host: u32,
 }
 
