@@ -1,5 +1,7 @@
 //! exchange, and comparisons of records.
 
+use std::ops::Range;
+
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, codec,
@@ -124,11 +126,11 @@ pub(super) fn few_or_many_tables(source: &mut Pcg64) -> Vec<u32> {
     }
 }
 
-/// Every kind of Move that a group makes, over the second of three shards. No row and no place is in two Moves.
-fn some_moves(source: &mut Pcg64, slots: u32, n: usize, per_shard: u32) -> Vec<Move> {
-    let mut rows = distinct_rows(source, 2 * n, 3 * per_shard);
+/// Every kind of Move that a group of 900 rows makes, over a shard with the rows `bound`. No row and no place is in two Moves.
+fn some_moves(source: &mut Pcg64, slots: u32, n: usize, bound: &Range<u32>) -> Vec<Move> {
+    let mut rows = distinct_rows(source, 2 * n, 900);
     // Most rows belong to the bound shard.
-    rows.sort_by_key(|&row| row / per_shard != 1 && row % 3 != 0);
+    rows.sort_by_key(|row| !bound.contains(row) && row % 3 != 0);
     rows.truncate(2 * n);
     rows.shuffle(source);
     let mut free = distinct_rows(source, slots as usize, slots.max(1));
@@ -188,11 +190,12 @@ pub(crate) fn exchange() {
             params(&config, &layout, [TRAIN, FROZEN][source.random_range(0..2)], 2 * source.random_range(0..3));
         let mut data = |rows: usize| slot_rows(&layout, rows, || row_of(&mut source, &layout));
         let (cache, scratch) = (data(slots as usize), data(n));
-        let per_shard = 300;
-        let phases = source.random_range(1..4);
-        let shard = Shard { first_row: per_shard, rows: per_shard, rows_each: per_shard, phases, ..Shard::default() };
-        let moves = some_moves(&mut source, slots, n, per_shard);
-        let stale = some_records(&mut source, &layout, per_shard);
+        // The second of three shards, or the whole table, which a workgroup goes over without a list of its own.
+        let bound = if source.random() { 300..600 } else { 0..900 };
+        let (phases, rows) = (source.random_range(1..4), bound.end - bound.start);
+        let shard = Shard { first_row: bound.start, rows, rows_each: rows, phases, ..Shard::default() };
+        let moves = some_moves(&mut source, slots, n, &bound);
+        let stale = some_records(&mut source, &layout, rows);
         let t = source.random();
         let mut flags = ways(&mut source, layout.sets, 900, 8, 0.9);
         // Some rows are admitted; others, such as pinned ones, come to a slot without that.
@@ -222,7 +225,7 @@ pub(crate) fn exchange() {
         }
         // A kept row has the values of its record, which may differ from the mirror's record by a code.
         let (stride, slot) = (layout.row.record_words as usize, layout.slot_words() as usize);
-        let record = |row: u32| (row - per_shard) as usize * stride..(row - per_shard + 1) as usize * stride;
+        let record = |row: u32| (row - bound.start) as usize * stride..(row - bound.start + 1) as usize * stride;
         let mut wanted = run.wanted[6].clone();
         for (i, one) in moves.iter().enumerate() {
             let comes = shard.phases & Shard::UNPACK != 0 && shard.holds(one.victim) && one.place != NONE;
@@ -234,16 +237,9 @@ pub(crate) fn exchange() {
                 let most = row[..layout.row.dim as usize].iter().fold(0f32, |most, x| most.max(x.abs()));
                 for (e, x) in row.iter().enumerate() {
                     let found = f32::from_bits(run.found[6][i * slot + e]);
-                    let bound = if config.precision.is_integer() {
-                        4.0 * f32::EPSILON * most + 2.0 * f32::MIN_POSITIVE
-                    } else {
-                        0.0
-                    };
-                    assert!(
-                        (found - x).abs() <= bound,
-                        "{case}: kept row {}, element {e}: {found} for {x}",
-                        one.victim
-                    );
+                    let integer = f32::from(u8::from(config.precision.is_integer()));
+                    let near = integer * (4.0 * f32::EPSILON * most + 2.0 * f32::MIN_POSITIVE);
+                    assert!((found - x).abs() <= near, "{case}: kept row {}, element {e}: {found}, {x}", one.victim);
                 }
                 wanted[i * slot..(i + 1) * slot].copy_from_slice(&run.found[6][i * slot..(i + 1) * slot]);
             }
