@@ -6,7 +6,7 @@
 //! Symbols of the paper: `P(e)` is the probability that a lookup asks for row e; b, the lookups of a batch; C, the rows kept on the device;
 //! M, its memory; a, the memory of a sample.
 //!
-//! - [`Profile`]: counts lookups, all of them, by sample, or in bounded memory. [`Ranked`]: the hottest rows and their [`Skew`].
+//! - [`Profile`]: counts lookups, all of them, by sample, or in bounded memory, and gives the hottest rows and their [`Skew`].
 //! - [`Skew`]: P(e), counted or from a [`Formula`], of one table or of several; distinct rows of a batch (eq. 1 and 2); hit rate of pinned rows.
 //! - [`Planner`]: the best split of one memory between whole sets of pinned rows and the batch (eq. 7), for the tables of a group.
 //!   [`PlannedGroup`]: the bytes that it calculates with, from the crate's own memory plan.
@@ -43,18 +43,16 @@ mod law;
 mod pinned;
 mod planner;
 mod profile;
-mod ranked;
 mod skew;
 
 pub use forecast::{Expected, Forecast};
 pub use group::PlannedGroup;
-pub use hot::{HotBatch, HotBatches, HotRows, Samples};
+pub use hot::HotBatches;
 pub use judge::Judgement;
 pub use law::Formula;
 pub use pinned::Pinned;
 pub use planner::{Budget, MoreRows, Plan, Planner, Split, Traffic};
-pub use profile::{Counting, Profile};
-pub use ranked::Ranked;
+pub use profile::Profile;
 pub use skew::{Bin, Skew};
 
 use crate::error::Error;

@@ -227,7 +227,7 @@ impl<'a> Planner<'a> {
         (room / self.budget.set_bytes()).min(self.most.into()) as u32
     }
 
-    /// With known rows in use, hottest first, as of [`Ranked::hottest`](crate::scars::Ranked::hottest): then the plan is for the rows that
+    /// With known rows in use, hottest first, as of [`Profile::hottest`](crate::scars::Profile::hottest): then the plan is for the rows that
     /// find a way, and not for an expected number of them.
     #[must_use]
     pub const fn with_ranked(mut self, ranked: &'a [u32]) -> Self {
