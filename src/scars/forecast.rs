@@ -58,11 +58,11 @@ impl Forecast {
         let mut forecast = Self::default();
         let mut hit_rate = 0.0;
         let seen = skew.seen_by_bin(skew.out_of_epoch(lookups), lookups);
-        for ((bin, &pinned), chance) in skew.bins().iter().zip(pinned.per_bin()).zip(seen) {
+        for ((&(all, probability), &pinned), chance) in skew.bins().iter().zip(pinned.per_bin()).zip(seen) {
             let rows = |rows: f64| Expected { mean: rows * chance, variance: rows * chance * (1.0 - chance) };
-            forecast.misses = forecast.misses + rows(bin.rows as f64 - pinned);
+            forecast.misses = forecast.misses + rows(all as f64 - pinned);
             forecast.touched = forecast.touched + rows(pinned);
-            hit_rate += pinned * bin.probability;
+            hit_rate += pinned * probability;
         }
         let lookups = lookups as f64;
         forecast.distinct = forecast.misses + forecast.touched;
@@ -103,7 +103,7 @@ impl Forecast {
         let per_row = variance_per_row(skew, sizes);
         let rows =
             |rows: &dyn Fn(usize) -> f64| per_row.iter().enumerate().map(|(bin, per_row)| rows(bin) * per_row).sum();
-        let misses: f64 = rows(&|bin| skew.bins()[bin].rows as f64 - pinned.per_bin()[bin]);
+        let misses: f64 = rows(&|bin| skew.bins()[bin].0 as f64 - pinned.per_bin()[bin]);
         let touched: f64 = rows(&|bin| pinned.per_bin()[bin]);
         self.misses.variance = misses;
         self.touched.variance = touched;

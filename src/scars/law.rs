@@ -10,7 +10,7 @@ use libm::{erf, erfc};
 ///
 /// let skew = Skew::of(Formula::Zipf(1.0), 1000)?;
 /// assert_eq!(skew.rows(), 1000);
-/// assert!(skew.distinct(100.0, 0) < 100.0); // hot rows repeat within a batch
+/// assert!(skew.mass(100) > 0.6); // the share of the lookups that go to the 100 hottest rows
 /// # Ok::<(), hotrow::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -32,7 +32,7 @@ impl Pinned {
         let hottest = (sets as usize * ways as usize).min(ranked.len());
         let (mut ranks, mut end) = (seated.iter().map(|&rank| rank as u64).peekable(), 0);
         let per_bin = skew.bins().iter().map(|bin| {
-            end += bin.rows;
+            end += bin.0;
             std::iter::from_fn(|| ranks.next_if(|&rank| rank < end)).count() as f64
         });
         Self {
@@ -50,7 +50,7 @@ impl Pinned {
         let pinned = |rows| if sets == 0 { 0.0 } else { expected_fit(rows, sets, ways) };
         let (mut end, mut before) = (0, 0.0);
         let per_bin = skew.bins().iter().map(|bin| {
-            end += bin.rows;
+            end += bin.0;
             let all = pinned(end);
             let here = all - before;
             before = all;
@@ -83,7 +83,7 @@ impl Pinned {
     /// The share of lookups whose row is pinned, 0 to 1.
     #[must_use]
     pub fn hit_rate(&self, skew: &Skew) -> f64 {
-        skew.bins().iter().zip(&self.per_bin).map(|(bin, rows)| bin.probability * rows).sum()
+        skew.bins().iter().zip(&self.per_bin).map(|(bin, rows)| bin.1 * rows).sum()
     }
 
     /// Slots of the cache: 32 a set.

@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn the_shorter_last_batch_is_one_of_its_own() {
-        let skew = Skew::uniform(1000).unwrap();
+        let skew = Skew::zipf(1000, 0.0).unwrap();
         let budget = Budget { samples: 3000, record: 10, ..budget(40_000, 0.0) };
         let planner = Planner::new(budget, &skew, 1.0).unwrap();
         let pinned = Pinned::by_rank(&skew, 4, 25);
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn why_no_more_rows_are_pinned() {
-        let (skew, few) = (Skew::zipf(1000, 1.0).unwrap(), Skew::uniform(3).unwrap());
+        let (skew, few) = (Skew::zipf(1000, 1.0).unwrap(), Skew::zipf(3, 0.0).unwrap());
         let why = |budget, skew: &Skew| Planner::new(budget, skew, 1.0).unwrap().search().more;
         assert_eq!(why(budget(40_000, 2000.0), &skew), MoreRows::DoesNotPay);
         assert_eq!(why(budget(20_000, 0.0).with_batches(10, 10), &skew), MoreRows::NoRoom);
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_planned_is_refused_by_name() {
-        let (skew, fine) = (Skew::uniform(10).unwrap(), budget(1000, 0.0));
+        let (skew, fine) = (Skew::zipf(10, 0.0).unwrap(), budget(1000, 0.0));
         let refused = [
             (Budget { samples: 0, ..fine }, 1.0, "smallest batch"),
             (Budget { bytes: 999, ..fine }, 1.0, "budget"),

@@ -280,7 +280,7 @@ mod tests {
             };
             wrong(&measures(&skew, &pinning(&[], &cache), &lookups, training), "bytes read");
             wrong(&measures(&skew, &pinning(&cache.rows[1..], &cache), &lookups, training), "hits");
-            let flat = Skew::uniform(ROWS.into()).unwrap();
+            let flat = Skew::zipf(ROWS.into(), 0.0).unwrap();
             let expected = pinning(&cache.rows, &Pinned::expected(&flat, 2, 32));
             wrong(&measures(&flat, &expected, &lookups, training), "distinct rows");
             let mut sorted = lookups.clone();
