@@ -94,7 +94,9 @@ fn repin(group: &mut CpuGroup, profile: &Profile, rows: u32, next: &[[u32; FIELD
     assert_eq!(group.pin(&pinned.rows, WAYS).unwrap(), NONE, "each finds a way");
     let (before, _) = epoch(group, next);
     let counted = total(group) - before;
-    let forecast = Forecast::epoch(&skew, &pinned, (BATCH * FIELDS) as u64, counted.accesses);
+    let batch = (BATCH * FIELDS) as u64;
+    let sizes = [(batch, counted.accesses / batch), (counted.accesses % batch, 1)];
+    let forecast = Forecast::batches(&skew, &pinned, sizes);
     let off = |found: u64, wanted: f64| (found as f64 - wanted).abs() / wanted;
     assert!(off(counted.hits, forecast.hits.mean) < 1e-9, "{counted:?} {forecast:?}");
     assert!(off(counted.unique_misses, forecast.misses.mean) < 0.01, "{counted:?} {forecast:?}");

@@ -70,16 +70,6 @@ impl Forecast {
         forecast
     }
 
-    /// The forecast for an epoch of `lookups` lookups in batches of `batch` lookups, the shorter last batch included.
-    ///
-    /// # Panics
-    /// If `batch` is 0.
-    #[must_use]
-    pub fn epoch(skew: &Skew, pinned: &Pinned, batch: u64, lookups: u64) -> Self {
-        let sizes = [(batch, lookups / batch), (lookups % batch, 1)];
-        Self::batches(skew, pinned, sizes.into_iter().filter(|&(size, times)| times * size > 0))
-    }
-
     /// The forecast for batches of several sizes: pairs of a batch's lookups and the number of such batches.
     #[must_use]
     pub fn batches(skew: &Skew, pinned: &Pinned, sizes: impl IntoIterator<Item = (u64, u64)>) -> Self {

@@ -5,14 +5,7 @@ use libm::{erf, erfc};
 /// A formula for probabilities, most probable row first: the three of SCARS. [`Skew::of`](crate::scars::skew::Skew::of)
 /// makes a distribution of it.
 ///
-/// ```
-/// use hotrow::scars::{Formula, Skew};
-///
-/// let skew = Skew::of(Formula::Zipf(1.0), 1000)?;
-/// assert_eq!(skew.rows(), 1000);
-/// assert!(skew.mass(100) > 0.6); // the share of the lookups that go to the 100 hottest rows
-/// # Ok::<(), hotrow::Error>(())
-/// ```
+/// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Formula {
     /// `(i + 1)^-s`.

@@ -16,19 +16,22 @@
 //! - [`HotBatches`]: batches of samples whose rows are all pinned; they move no row over the bus.
 //!
 //! ```
-//! use hotrow::scars::{Budget, Forecast, MoreRows, PlannedGroup, Planner, Skew};
+//! use hotrow::scars::{Budget, Forecast, Formula, PlannedGroup, Planner, Skew};
 //! use hotrow::GroupConfig;
 //!
-//! // A table of 100,000 rows x 16 in INT8, 26 lookups a sample; 8 MB for pinned rows and batches.
-//! let skew = Skew::zipf(100_000, 1.1)?;
-//! let group = PlannedGroup::new(GroupConfig::new(&[100_000], 16), true, 128 << 20)?;
+//! // Two tables of rows of 16 in INT8 that share a cache, with 20 and 6 lookups a sample; 8 MB for pinned rows and batches.
+//! let (items, users) = (Skew::of(Formula::Zipf(1.1), 100_000)?, Skew::of(Formula::HalfNormal(500.0), 20_000)?);
+//! let both = Skew::mixed(&[(&items, 20.0), (&users, 6.0)])?;
+//! let group = PlannedGroup::new(GroupConfig::new(&[100_000, 20_000], 16), true, 128 << 20)?;
 //! let budget = Budget::new(8_000_000, 26 * group.lookup, 1_000_000, &group).with_batches(64, 1 << 16).with_batch_cost(1e5);
-//! let planner = Planner::new(budget, &skew, 26.0)?;
+//! let planner = Planner::new(budget, &both, 26.0)?;
 //! let plan = planner.search();
-//! assert!(plan.more != MoreRows::Pays && plan.cheapest().batch >= 64 && plan.cheapest().hit_rate > 0.5);
+//! let (best, pinned) = (plan.cheapest(), planner.pinned(plan.best));
+//! assert!(best.batch >= 64 && best.hit_rate > 0.5);
+//! assert_eq!(planner.epoch(&pinned, planner.lookups_of(best.batch)).bytes(), best.epoch_bytes);
 //!
 //! // How many rows 1,000 batches of 1,000 lookups are expected to miss, and whether a count agrees.
-//! let misses = Forecast::batch(&skew, &planner.pinned(100), 1000).misses * 1000.0;
+//! let misses = Forecast::batch(&both, &pinned, 1000).misses * 1000.0;
 //! assert!(misses.judge(1.0, misses.mean.round(), false).within);
 //! # Ok::<(), hotrow::Error>(())
 //! ```

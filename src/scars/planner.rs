@@ -13,9 +13,11 @@ const POINTS: u32 = 50;
 /// The memory to split (SCARS eq. 7: `b = (M - |C| d) / a`), the epoch to serve, and the limits of a split.
 ///
 /// Example: the [module](crate::scars).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Budget {
+    /// The group whose rows are pinned.
+    pub group: PlannedGroup,
     /// Bytes for pinned rows and the batch together: M.
     pub bytes: u64,
     /// Bytes that a sample of a batch takes, activations included: a. With 0 only the epoch bounds a batch.
@@ -30,11 +32,6 @@ pub struct Budget {
     pub batch_cost: f64,
     /// Number of ways of a set that may be pinned, 1 to 32.
     pub pinned_ways: u32,
-    // As in `PlannedGroup`.
-    training: bool,
-    record: u64,
-    slot: u64,
-    most_sets: u32,
 }
 
 setters!(Budget {
@@ -46,22 +43,10 @@ impl Budget {
     /// A split of `bytes`, of which a sample takes `sample`, for epochs of `samples` samples of this group. Every batch that fits is
     /// considered and has no cost of its own, and all ways may be pinned.
     #[must_use]
-    pub const fn new(bytes: u64, sample: u64, samples: u64, group: &PlannedGroup) -> Self {
-        let PlannedGroup { training, record, slot, most_sets, .. } = *group;
+    pub fn new(bytes: u64, sample: u64, samples: u64, group: &PlannedGroup) -> Self {
         let (smallest_batch, largest_batch, pinned_ways) = (1, u64::MAX, WAYS);
-        Self {
-            bytes,
-            sample,
-            samples,
-            smallest_batch,
-            largest_batch,
-            batch_cost: 0.0,
-            training,
-            record,
-            slot,
-            most_sets,
-            pinned_ways,
-        }
+        let group = group.clone();
+        Self { group, bytes, sample, samples, smallest_batch, largest_batch, batch_cost: 0.0, pinned_ways }
     }
 
     /// With batches of `smallest` to `largest` samples.
@@ -72,7 +57,7 @@ impl Budget {
     }
 
     const fn set_bytes(&self) -> u64 {
-        self.slot * WAYS as u64
+        self.group.slot * WAYS as u64
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -147,7 +132,7 @@ pub struct Plan {
     pub splits: BTreeMap<u32, Split>,
     /// The number of sets of the cheapest split; the smallest of equal ones.
     pub best: u32,
-    /// Whether one set more would pay.
+    /// Why one set more does not cost less.
     pub more: MoreRows,
 }
 
@@ -162,13 +147,11 @@ impl Plan {
     }
 }
 
-/// Whether one more set of pinned rows, with a batch that is smaller by its memory, costs less than the cheapest split.
+/// Why one more set of pinned rows, with a batch that is smaller by its memory, costs no less than the cheapest split.
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MoreRows {
-    /// The larger cache costs less.
-    Pays,
     /// The larger cache saves less than the smaller batch loses.
     DoesNotPay,
     /// Every row in use is pinned already.
@@ -184,20 +167,7 @@ pub enum MoreRows {
 /// The tables of a group share one cache, so a plan for several tables is one for all their rows, ranked together: counted by one
 /// [`Profile`](crate::scars::Profile), or mixed by [`Skew::mixed`].
 ///
-/// ```
-/// use hotrow::scars::{Budget, PlannedGroup, Planner, Skew};
-/// use hotrow::GroupConfig;
-///
-/// let (items, users) = (Skew::zipf(100_000, 1.1)?, Skew::zipf(20_000, 0.8)?);
-/// let both = Skew::mixed(&[(&items, 20.0), (&users, 6.0)])?;
-/// let group = PlannedGroup::new(GroupConfig::new(&[100_000, 20_000], 16), true, 128 << 20)?;
-/// let budget = Budget::new(8_000_000, 26 * group.lookup, 1_000_000, &group).with_batches(64, 4096);
-/// let planner = Planner::new(budget, &both, 26.0)?;
-/// let plan = planner.search();
-/// let (best, pinned) = (plan.cheapest(), planner.pinned(plan.best));
-/// assert_eq!(planner.epoch(&pinned, planner.lookups_of(best.batch)).bytes(), best.epoch_bytes);
-/// # Ok::<(), hotrow::Error>(())
-/// ```
+/// Example: the [module](crate::scars).
 #[derive(Clone, Debug)]
 pub struct Planner<'a> {
     budget: Budget,
@@ -216,9 +186,9 @@ impl<'a> Planner<'a> {
     pub fn new(budget: Budget, skew: &'a Skew, per_sample: f64) -> Result<Self, Error> {
         positive("lookups of a sample", per_sample, "give the mean number of rows a sample looks up")?;
         budget.check()?;
-        let most = skew.rows().div_ceil(WAYS.into()).min(budget.most_sets.into()) as u32;
+        let most = skew.rows().div_ceil(WAYS.into()).min(budget.group.most_sets.into()) as u32;
         let planner = Self { budget, skew, ranked: None, per_sample, most };
-        Ok(Self { most: planner.most_beside(budget.smallest_batch), ..planner })
+        Ok(Self { most: planner.most_beside(planner.budget.smallest_batch), ..planner })
     }
 
     /// The number of sets of the largest cache beside a batch of `batch` samples.
@@ -266,18 +236,19 @@ impl<'a> Planner<'a> {
     #[must_use]
     pub fn epoch(&self, pinned: &Pinned, batch: u64) -> Traffic {
         let lookups = self.lookups_of(self.budget.samples);
-        let Forecast { distinct, misses, .. } = Forecast::epoch(self.skew, pinned, batch, lookups);
+        let sizes = [(batch, lookups / batch), (lookups % batch, 1)];
+        let Forecast { distinct, misses, .. } = Forecast::batches(self.skew, pinned, sizes);
         let mut traffic = self.traffic(lookups, distinct.mean, misses.mean);
-        if self.budget.training {
+        if self.budget.group.training {
             let touched = Forecast::batch(self.skew, pinned, lookups).touched;
-            traffic.written += touched.mean * self.budget.record as f64;
+            traffic.written += touched.mean * self.budget.group.record as f64;
         }
         traffic
     }
 
     fn traffic(&self, lookups: u64, distinct_rows: f64, crossing_rows: f64) -> Traffic {
-        let read = crossing_rows * self.budget.record as f64;
-        let written = if self.budget.training { read } else { 0.0 };
+        let read = crossing_rows * self.budget.group.record as f64;
+        let written = if self.budget.group.training { read } else { 0.0 };
         Traffic { distinct_rows, index: 4.0 * lookups as f64, read, written }
     }
 
@@ -311,13 +282,12 @@ impl<'a> Planner<'a> {
         let used = self.ranked.map_or(self.skew.rows() as f64, |ranked| ranked.len() as f64);
         if best.pinned_rows >= used {
             MoreRows::AllRows
-        } else if sets == self.budget.most_sets {
+        } else if sets == self.budget.group.most_sets {
             MoreRows::AllWays
         } else if sets == self.most {
             MoreRows::NoRoom
-        } else if self.split(sets + 1).cost < best.cost {
-            MoreRows::Pays
         } else {
+            // The search has tried it.
             MoreRows::DoesNotPay
         }
     }
@@ -352,23 +322,13 @@ impl<'a> Planner<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::GroupConfig;
 
     fn budget(bytes: u64, batch_cost: f64) -> Budget {
-        let (training, record, slot, most_sets, pinned_ways) = (true, 24, 40, 32, 32);
-        let (smallest_batch, largest_batch) = (10, 1 << 30);
-        Budget {
-            bytes,
-            sample: 100,
-            samples: 100_000,
-            smallest_batch,
-            largest_batch,
-            batch_cost,
-            training,
-            record,
-            slot,
-            most_sets,
-            pinned_ways,
-        }
+        let config = GroupConfig::new(&[1000], 4);
+        let group =
+            PlannedGroup { config, training: true, binding: 1 << 30, record: 24, slot: 40, lookup: 0, most_sets: 32 };
+        Budget::new(bytes, 100, 100_000, &group).with_batches(10, 1 << 30).with_batch_cost(batch_cost)
     }
 
     #[test]
@@ -400,8 +360,9 @@ mod tests {
     #[test]
     fn the_shorter_last_batch_is_one_of_its_own() {
         let skew = Skew::zipf(1000, 0.0).unwrap();
-        let budget = Budget { samples: 3000, record: 10, ..budget(40_000, 0.0) };
-        let planner = Planner::new(budget, &skew, 1.0).unwrap();
+        let mut budget = Budget { samples: 3000, ..budget(40_000, 0.0) };
+        budget.group.record = 10;
+        let planner = Planner::new(budget.clone(), &skew, 1.0).unwrap();
         let pinned = Pinned::by_rank(&skew, 4, 25);
         assert_eq!(pinned.count(), 100.0);
         let seen = |lookups: i32| 1.0 - 0.999_f64.powi(lookups);
@@ -412,7 +373,8 @@ mod tests {
         assert!((found.written - read - 1000.0 * seen(3000)).abs() < 1e-6, "{found:?}");
         assert_eq!(found.index, 12_000.0);
         assert!((planner.batch(&pinned, 2000).read * 1.5 / read - 1.0).abs() > 0.05, "no one and a half batches");
-        let reading = Planner::new(Budget { training: false, ..budget }, &skew, 1.0).unwrap();
+        budget.group.training = false;
+        let reading = Planner::new(budget, &skew, 1.0).unwrap();
         assert_eq!(reading.epoch(&pinned, 2000).written, 0.0);
     }
 
@@ -423,7 +385,6 @@ mod tests {
         assert_eq!(why(budget(40_000, 2000.0), &skew), MoreRows::DoesNotPay);
         assert_eq!(why(budget(20_000, 0.0).with_batches(10, 10), &skew), MoreRows::NoRoom);
         assert_eq!(why(budget(1 << 30, 0.0), &skew), MoreRows::AllWays);
-        assert_eq!(why(Budget { most_sets: 4, ..budget(1 << 30, 0.0) }, &skew), MoreRows::AllWays);
         assert_eq!(why(budget(1 << 20, 0.0), &few), MoreRows::AllRows);
     }
 
@@ -431,12 +392,12 @@ mod tests {
     fn what_cannot_be_planned_is_refused_by_name() {
         let (skew, fine) = (Skew::zipf(10, 0.0).unwrap(), budget(1000, 0.0));
         let refused = [
-            (Budget { samples: 0, ..fine }, 1.0, "smallest batch"),
-            (Budget { bytes: 999, ..fine }, 1.0, "budget"),
-            (fine.with_batches(0, 9), 1.0, "smallest batch"),
-            (fine.with_batch_cost(f64::NAN), 1.0, "cost of a batch"),
-            (fine.with_batch_cost(-1.0), 1.0, "cost of a batch"),
-            (fine, 0.0, "lookups of a sample"),
+            (Budget { samples: 0, ..fine.clone() }, 1.0, "smallest batch"),
+            (Budget { bytes: 999, ..fine.clone() }, 1.0, "budget"),
+            (fine.clone().with_batches(0, 9), 1.0, "smallest batch"),
+            (fine.clone().with_batch_cost(f64::NAN), 1.0, "cost of a batch"),
+            (fine.clone().with_batch_cost(-1.0), 1.0, "cost of a batch"),
+            (fine.clone(), 0.0, "lookups of a sample"),
         ];
         for (budget, per_sample, wanted) in refused {
             let Err(Error::Scars { what, .. }) = Planner::new(budget, &skew, per_sample) else {

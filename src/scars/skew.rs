@@ -106,15 +106,6 @@ impl Skew {
     /// The lookups of several tables that share a cache: pairs of a table's distribution and the mean lookups that a sample makes of it.
     /// Rows are ranked over all tables. Counted tables are better counted by one [`Profile`](crate::scars::Profile) of all.
     ///
-    /// ```
-    /// # use hotrow::scars::Skew;
-    /// let (items, users) = (Skew::zipf(1_000_000, 1.1)?, Skew::zipf(1000, 0.0)?);
-    /// let both = Skew::mixed(&[(&items, 20.0), (&users, 1.0)])?;
-    /// assert_eq!(both.rows(), 1_001_000);
-    /// assert!((both.mass(1) - items.mass(1) * 20.0 / 21.0).abs() < 1e-12);
-    /// # Ok::<(), hotrow::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// [`Error::Scars`] without tables, for more than 2^53 rows, and for lookups that are not a finite number above 0.
     pub fn mixed(tables: &[(&Self, f64)]) -> Result<Self, Error> {

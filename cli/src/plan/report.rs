@@ -190,13 +190,12 @@ fn crossing(traffic: &Traffic) -> Object {
         .with("written_bytes", traffic.written)
 }
 
-/// Whether one more set of rows, and a batch that is smaller by as much, would cost less; else the reason.
+/// The reason why one more set of rows, and a batch that is smaller by as much, would not cost less.
 const fn more_rows(more: MoreRows) -> &'static str {
     match more {
-        MoreRows::Pays => "pays",
-        MoreRows::DoesNotPay => "does-not-pay",
         MoreRows::AllRows => "all-rows",
         MoreRows::AllWays => "all-ways",
         MoreRows::NoRoom => "no-room",
+        _ => "does-not-pay",
     }
 }
