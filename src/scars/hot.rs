@@ -1,16 +1,14 @@
 //! Batches of hot samples, whose rows are all pinned (SCARS, section III).
 //!
-//! A batch of hot samples finds every row in the cache, so no row crosses the bus. All other samples are *normal* and
-//! are batched separately.
+//! A batch of hot samples finds every row in the cache, so no row crosses the bus. All other samples are *normal* and are batched separately.
 
-/// Packs a stream of samples into batches of one kind: pairs of whether all rows of each sample are pinned, and the samples. Each sample comes
-/// once, and within a kind the order is the stream's.
+/// Packs a stream of samples into batches of one kind: pairs of whether all rows of each sample are pinned, and the samples. Each sample comes once,
+/// and within a kind the order is the stream's.
 ///
-/// A batch is returned when it is full; the incomplete ones, never empty, come at the end, hot first. At most `2 batch - 1` samples are held, however long
-/// the stream.
+/// A batch is returned when it is full; the incomplete ones, never empty, come at the end, hot first. At most `2 batch - 1` samples are held, however
+/// long the stream.
 ///
-/// A sample is any item of the stream. If the stream yields `Result`s, treat errors as normal: then each error comes
-/// out with a batch.
+/// A sample is any item of the stream. If the stream yields `Result`s, treat errors as normal: then each error comes out with a batch.
 ///
 /// ```
 /// use hotrow::scars::HotBatches;
@@ -24,8 +22,7 @@
 /// assert_eq!(batches.count(), 2);
 /// ```
 ///
-/// A batch of one kind is not a random sample of the data: training sees the hot samples together. Over an epoch each
-/// sample still counts once.
+/// A batch of one kind is not a random sample of the data: training sees the hot samples together. Over an epoch each sample still counts once.
 #[derive(Clone, Debug)]
 pub struct HotBatches<I: Iterator, F> {
     samples: std::iter::Fuse<I>,
@@ -36,8 +33,8 @@ pub struct HotBatches<I: Iterator, F> {
 }
 
 impl<I: Iterator, F: FnMut(&I::Item) -> bool> HotBatches<I, F> {
-    /// Packs `samples` into batches of `batch` samples (at least one). `is_hot` says whether a sample is hot: whether all its linear rows are
-    /// among those of [`Embedding::pinned`](crate::Embedding::pinned).
+    /// Packs `samples` into batches of `batch` samples (at least one). `is_hot` says whether a sample is hot: whether all its linear rows are among
+    /// those of [`Embedding::pinned`](crate::Embedding::pinned).
     pub fn new(samples: impl IntoIterator<IntoIter = I>, batch: usize, is_hot: F) -> Self {
         let samples = samples.into_iter().fuse();
         Self { samples, is_hot, batch: batch.max(1), waiting: [Vec::new(), Vec::new()] }

@@ -2,8 +2,7 @@
 
 use libm::{erf, erfc};
 
-/// A formula for probabilities, most probable row first: the three of SCARS. [`Skew::of`](crate::scars::skew::Skew::of)
-/// makes a distribution of it.
+/// A formula for probabilities, most probable row first: the three of SCARS. [`Skew::of`](crate::scars::skew::Skew::of) makes a distribution of it.
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,9 +41,8 @@ impl Formula {
 
     /// The sum of the weights of the rows `from .. to`. The relative error is about 1e-11.
     ///
-    /// Exponential: the geometric series. Others, where weights are smooth on the scale of a row: Euler and Maclaurin's
-    /// sum about the middles of rows, `integral from a-1/2 to b-1/2 of w, - [w']/24 + 7 [w''']/5760`. Elsewhere they
-    /// are added term by term.
+    /// Exponential: the geometric series. Others, where weights are smooth on the scale of a row: Euler and Maclaurin's sum about the middles of
+    /// rows, `integral from a-1/2 to b-1/2 of w, - [w']/24 + 7 [w''']/5760`. Elsewhere they are added term by term.
     pub(crate) fn sum(self, from: u64, to: u64) -> f64 {
         if from >= to {
             return 0.0;
@@ -116,8 +114,7 @@ impl Formula {
     }
 }
 
-/// The integral of `e^(-x^2/2)` over a short interval, by Gauss's rule of five points. A difference of two error
-/// functions would lose digits there.
+/// The integral of `e^(-x^2/2)` over a short interval, by Gauss's rule of five points. A difference of two error functions would lose digits there.
 fn short_bell(x: f64, y: f64) -> f64 {
     const POINTS: [(f64, f64); 3] = [
         (0.0, 128.0 / 225.0),

@@ -1,10 +1,10 @@
-//! Predicts how much must cross the bus and what to keep on the GPU: the model of SCARS (docs/references.md), in the bytes of this crate.
-//! It needs no device.
+//! Predicts how much must cross the bus and what to keep on the GPU: the model of SCARS (docs/references.md), in the bytes of this crate. It needs no
+//! device.
 //!
 //! A [`Skew`] tells how often each row is looked up; all other results are sums over it. Rows are numbered by rank, the most probable first.
 //!
-//! Symbols of the paper: `P(e)` is the probability that a lookup asks for row e; b, the lookups of a batch; C, the rows kept on the device;
-//! M, its memory; a, the memory of a sample.
+//! Symbols of the paper: `P(e)` is the probability that a lookup asks for row e; b, the lookups of a batch; C, the rows kept on the device; M, its
+//! memory; a, the memory of a sample.
 //!
 //! - [`Profile`]: counts lookups, all of them, by sample, or in bounded memory, and gives the hottest rows and their [`Skew`].
 //! - [`Skew`]: P(e), counted or from a [`Formula`], of one table or of several; the hit rate of pinned rows.
@@ -41,17 +41,15 @@ mod distinct;
 mod forecast;
 mod group;
 mod hot;
-mod judge;
 mod law;
 mod pinned;
 mod planner;
 mod profile;
 mod skew;
 
-pub use forecast::{Expected, Forecast};
+pub use forecast::{Expected, Forecast, Judgement};
 pub use group::PlannedGroup;
 pub use hot::HotBatches;
-pub use judge::Judgement;
 pub use law::Formula;
 pub use pinned::Pinned;
 pub use planner::{Budget, MoreRows, Plan, Planner, Split, Traffic};

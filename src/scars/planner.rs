@@ -40,8 +40,8 @@ setters!(Budget {
 });
 
 impl Budget {
-    /// A split of `bytes`, of which a sample takes `sample`, for epochs of `samples` samples of this group. Every batch that fits is
-    /// considered and has no cost of its own, and all ways may be pinned.
+    /// A split of `bytes`, of which a sample takes `sample`, for epochs of `samples` samples of this group. Every batch that fits is considered and
+    /// has no cost of its own, and all ways may be pinned.
     #[must_use]
     pub fn new(bytes: u64, sample: u64, samples: u64, group: &PlannedGroup) -> Self {
         let (smallest_batch, largest_batch, pinned_ways) = (1, u64::MAX, WAYS);
@@ -197,8 +197,8 @@ impl<'a> Planner<'a> {
         (room / self.budget.set_bytes()).min(self.most.into()) as u32
     }
 
-    /// With known rows in use, hottest first, as of [`Profile::hottest`](crate::scars::Profile::hottest): then the plan is for the rows that
-    /// find a way, and not for an expected number of them.
+    /// With known rows in use, hottest first, as of [`Profile::hottest`](crate::scars::Profile::hottest): then the plan is for the rows that find a
+    /// way, and not for an expected number of them.
     #[must_use]
     pub const fn with_ranked(mut self, ranked: &'a [u32]) -> Self {
         self.ranked = Some(ranked);
@@ -220,16 +220,14 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The traffic of a batch of `lookups` lookups: its indices, and each distinct row that is not pinned, read and in training also
-    /// written.
+    /// The traffic of a batch of `lookups` lookups: its indices, and each distinct row that is not pinned, read and in training also written.
     #[must_use]
     pub fn batch(&self, pinned: &Pinned, lookups: u64) -> Traffic {
         let Forecast { distinct, misses, .. } = Forecast::batch(self.skew, pinned, lookups);
         self.traffic(lookups, distinct.mean, misses.mean)
     }
 
-    /// The traffic of the epoch in batches of `batch` lookups, the shorter last batch included, and of one flush of the updated pinned
-    /// rows.
+    /// The traffic of the epoch in batches of `batch` lookups, the shorter last batch included, and of one flush of the updated pinned rows.
     ///
     /// # Panics
     /// If `batch` is 0.
@@ -252,9 +250,9 @@ impl<'a> Planner<'a> {
         Traffic { distinct_rows, index: 4.0 * lookups as f64, read, written }
     }
 
-    /// Searches caches from no set to all sets that leave room for the smallest batch, then halves the gaps beside the cheapest, until its
-    /// neighbours have been considered: one set more and one less, and the largest cache beside a batch of one sample more and less, and beside
-    /// batches of which an epoch takes one more and one less.
+    /// Searches caches from no set to all sets that leave room for the smallest batch, then halves the gaps beside the cheapest, until its neighbours
+    /// have been considered: one set more and one less, and the largest cache beside a batch of one sample more and less, and beside batches of which
+    /// an epoch takes one more and one less.
     #[must_use]
     pub fn search(&self) -> Plan {
         let split = |sets| (sets, self.split(sets));
@@ -322,7 +320,7 @@ impl<'a> Planner<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::GroupConfig;
+    use crate::{config::GroupConfig, scars::law::Formula};
 
     fn budget(bytes: u64, batch_cost: f64) -> Budget {
         let config = GroupConfig::new(&[1000], 4);
@@ -331,17 +329,35 @@ mod tests {
         Budget::new(bytes, 100, 100_000, &group).with_batches(10, 1 << 30).with_batch_cost(batch_cost)
     }
 
+    /// The number of sets of the cheapest split, which is that of all sizes.
+    fn cheapest_of_all(budget: Budget, skew: &Skew) -> (u32, Vec<f64>) {
+        let planner = Planner::new(budget, skew, 1.0).unwrap();
+        let (found, all) = (planner.search(), (0..=planner.most).map(|sets| planner.split(sets).cost));
+        let all: Vec<f64> = all.collect();
+        let slow = all.iter().copied().fold(f64::INFINITY, f64::min);
+        assert_eq!(found.cheapest().cost, slow, "{} sets, of {}", found.best, planner.most);
+        assert!(all.iter().filter(|&&cost| cost == slow).count() == 1, "a size that is not the best is dearer");
+        (found.best, all)
+    }
+
     #[test]
     fn the_cheapest_of_all_sizes_is_found() {
-        let skew = Skew::zipf(1000, 1.0).unwrap();
-        for (batch_cost, ends) in [(0.0, (20, 31)), (2000.0, (1, 30))] {
-            let planner = Planner::new(budget(40_000, batch_cost), &skew, 1.0).unwrap();
-            let found = planner.search();
-            let slow = (0..=planner.most).map(|sets| planner.split(sets).cost).fold(f64::INFINITY, f64::min);
-            assert_eq!(found.cheapest().cost, slow, "{batch_cost}");
-            assert!((ends.0..=ends.1).contains(&found.best), "{batch_cost}: {}", found.best);
-            assert!(planner.split(ends.0 - 1).cost > slow, "a size that is not the best is dearer");
-        }
+        let skew = Skew::of(Formula::Zipf(1.0), 1000).unwrap();
+        let best = [0.0, 2000.0].map(|batch_cost| cheapest_of_all(budget(40_000, batch_cost), &skew).0);
+        assert!((20..=31).contains(&best[0]) && (1..=30).contains(&best[1]), "{best:?}");
+
+        // Thousands of sets, of which few are tried: the cost has a step for each batch of an epoch.
+        let skew = Skew::from_bins([(2000, 3000), (40, 30_000), (1, 100_000)]).unwrap();
+        let mut large = Budget { samples: 1_000_000, ..budget(3000 * 1280 + 100_000, 1e4) }.with_batches(1000, 1 << 30);
+        large.group.most_sets = 1 << 20;
+        let (best, costs) = cheapest_of_all(large.clone(), &skew);
+        assert_eq!((best, costs.len()), (1450, 3001));
+
+        // Where rows are used evenly and batches hold nearly all, a cache first costs more than it saves: the search must not stay at 0 sets.
+        let even = Skew::of(Formula::Zipf(0.0), 100_000).unwrap();
+        let two = Budget { sample: 4, bytes: 2800 * 1280 + 4000, batch_cost: 0.0, ..large };
+        let (best, costs) = cheapest_of_all(two, &even);
+        assert!(costs[..400].iter().all(|&cost| cost >= costs[0]) && costs[best as usize] < 0.91 * costs[0]);
     }
 
     #[test]
@@ -359,7 +375,7 @@ mod tests {
 
     #[test]
     fn the_shorter_last_batch_is_one_of_its_own() {
-        let skew = Skew::zipf(1000, 0.0).unwrap();
+        let skew = Skew::of(Formula::Zipf(0.0), 1000).unwrap();
         let mut budget = Budget { samples: 3000, ..budget(40_000, 0.0) };
         budget.group.record = 10;
         let planner = Planner::new(budget.clone(), &skew, 1.0).unwrap();
@@ -380,7 +396,7 @@ mod tests {
 
     #[test]
     fn why_no_more_rows_are_pinned() {
-        let (skew, few) = (Skew::zipf(1000, 1.0).unwrap(), Skew::zipf(3, 0.0).unwrap());
+        let (skew, few) = (Skew::of(Formula::Zipf(1.0), 1000).unwrap(), Skew::of(Formula::Zipf(0.0), 3).unwrap());
         let why = |budget, skew: &Skew| Planner::new(budget, skew, 1.0).unwrap().search().more;
         assert_eq!(why(budget(40_000, 2000.0), &skew), MoreRows::DoesNotPay);
         assert_eq!(why(budget(20_000, 0.0).with_batches(10, 10), &skew), MoreRows::NoRoom);
@@ -390,7 +406,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_planned_is_refused_by_name() {
-        let (skew, fine) = (Skew::zipf(10, 0.0).unwrap(), budget(1000, 0.0));
+        let (skew, fine) = (Skew::of(Formula::Zipf(0.0), 10).unwrap(), budget(1000, 0.0));
         let refused = [
             (Budget { samples: 0, ..fine.clone() }, 1.0, "smallest batch"),
             (Budget { bytes: 999, ..fine.clone() }, 1.0, "budget"),

@@ -50,8 +50,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Counts every access to tables of these numbers of rows: [`GroupConfig::tables`](crate::GroupConfig::tables), or one table of all linear
-    /// rows. Takes 8 bytes for each row of tables of up to 2^26 rows together, else up to about 40 for each row used.
+    /// Counts every access to tables of these numbers of rows: [`GroupConfig::tables`](crate::GroupConfig::tables), or one table of all linear rows.
+    /// Takes 8 bytes for each row of tables of up to 2^26 rows together, else up to about 40 for each row used.
     ///
     /// # Panics
     /// If the tables have more than 2^32 - 2 rows together, which no group has.
@@ -60,9 +60,9 @@ impl Profile {
         Self::sampled(tables, NonZeroU32::MIN, 0)
     }
 
-    /// Counts one access of each run of `one_in`, drawn at random, as `one_in` accesses. The same seed draws the same accesses. In any order,
-    /// the expected count of a row is its true count, and the standard error is at most `sqrt(n (one_in - 1))` for a row used n times; that is
-    /// the standard error of drawing each access with probability 1 / `one_in`.
+    /// Counts one access of each run of `one_in`, drawn at random, as `one_in` accesses. The same seed draws the same accesses. In any order, the
+    /// expected count of a row is its true count, and the standard error is at most `sqrt(n (one_in - 1))` for a row used n times; that is the
+    /// standard error of drawing each access with probability 1 / `one_in`.
     ///
     /// # Panics
     /// As [`Profile::exact`].
@@ -74,16 +74,15 @@ impl Profile {
         Self { bases, counter, one_in, seed, seen: 0, drawn: drawn(one_in, seed, 0) }
     }
 
-    /// Counts every access, but keeps only the counts of the most used rows. Of n accesses, every row used more than
-    /// `n / rows` times is listed. There are fewer than `rows` of these; if accesses are even there may be none, and
-    /// then few rows or none are listed ([`Profile::ranked`]). Usually far more are. No count is above the true one or
-    /// below it by more than [`Profile::most_below`]; a row that is not listed was used at most that often. That error is
-    /// at most `3.5 n / places` (Anderson 2017; from 1024 places on, with near certainty), and much less where accesses
-    /// are skewed. The places are a power of two, 4 to 8 for each of `rows`, at most 2^30, and take 18 bytes each.
-    /// While at most 3/4 of them are taken, all counts are exact.
+    /// Counts every access, but keeps only the counts of the most used rows. Of n accesses, every row used more than `n / rows` times is listed.
+    /// There are fewer than `rows` of these; if accesses are even there may be none, and then few rows or none are listed ([`Profile::ranked`]).
+    /// Usually far more are. No count is above the true one or below it by more than [`Profile::most_below`]; a row that is not listed was used at
+    /// most that often. That error is at most `3.5 n / places` (Anderson 2017; from 1024 places on, with near certainty), and much less where
+    /// accesses are skewed. The places are a power of two, 4 to 8 for each of `rows`, at most 2^30, and take 18 bytes each. While at most 3/4 of them
+    /// are taken, all counts are exact.
     ///
-    /// The algorithm is Misra & Gries 1982 in the fast form of Anderson 2017: when its map is full, it subtracts a median of the counts from
-    /// all of them and drops those that reach 0.
+    /// The algorithm is Misra & Gries 1982 in the fast form of Anderson 2017: when its map is full, it subtracts a median of the counts from all of
+    /// them and drops those that reach 0.
     ///
     /// # Panics
     /// As [`Profile::exact`].
@@ -150,8 +149,8 @@ impl Profile {
         self.seen = end;
     }
 
-    /// The linear rows that were used, each with its count, most used first; rows with equal counts ascend. A sample lists the rows that it
-    /// met, and bounded counts those that they keep. Counting may continue afterwards.
+    /// The linear rows that were used, each with its count, most used first; rows with equal counts ascend. A sample lists the rows that it met, and
+    /// bounded counts those that they keep. Counting may continue afterwards.
     #[must_use]
     pub fn ranked(&self) -> Vec<(u32, u64)> {
         let mut used = self.counter.used();
@@ -165,19 +164,19 @@ impl Profile {
         self.ranked().into_iter().take(rows).map(|(row, _)| row).collect()
     }
 
-    /// The most by which a bounded count may be below the true one; a row that is not listed was used at most this often. 0 where counts are
-    /// exact or sampled.
+    /// The most by which a bounded count may be below the true one; a row that is not listed was used at most this often. 0 where counts are exact or
+    /// sampled.
     #[cfg(feature = "sketch")]
     #[must_use]
     pub fn most_below(&self) -> u64 {
         if let Counter::Bounded(sketch) = &self.counter { sketch.maximum_error() } else { 0 }
     }
 
-    /// The probability of each row, unused rows included: the input of the model. Accesses that bounded counts dropped are shared out evenly
-    /// among the rows not listed.
+    /// The probability of each row, unused rows included: the input of the model. Accesses that bounded counts dropped are shared out evenly among
+    /// the rows not listed.
     ///
     /// # Errors
-    /// The errors of [`Skew::from_counts`]: no accesses, for example.
+    /// The errors of [`Skew::from_bins`]: no accesses, for example.
     pub fn skew(&self) -> Result<Skew, Error> {
         let used = self.counter.used();
         let kept: u64 = used.iter().map(|&(_, count)| count).sum();

@@ -45,8 +45,8 @@ proptest! {
         let wanted = ordered(&plain(&linear));
         prop_assert_eq!(profile.hottest(n), wanted.iter().take(n).map(|&(row, _)| row).collect::<Vec<_>>());
         prop_assert_eq!(profile.ranked(), wanted);
-        let counts = (0..65).map(|row| linear.iter().filter(|&&other| other == row).count() as u64);
-        prop_assert!(profile.skew().unwrap().bins() == Skew::from_counts(counts).unwrap().bins());
+        let counts = (0..65).map(|row| (linear.iter().filter(|&&other| other == row).count() as u64, 1));
+        prop_assert!(profile.skew().unwrap().bins() == Skew::from_bins(counts).unwrap().bins());
     }
 
     #[test]
@@ -85,6 +85,7 @@ proptest! {
         let mut profile = Profile::bounded(&[1500, 500], kept);
         profile.count_rows(&stream).unwrap();
         bounds(&profile, &plain(&stream))?;
+        prop_assert!(profile.most_below() * u64::from(kept) <= n as u64, "what takes more than its share is listed");
         // What was dropped is shared out.
         let skew = profile.skew().unwrap();
         prop_assert_eq!((skew.accesses(), skew.rows()), (Some(n as u64), 2000));
@@ -125,17 +126,6 @@ fn bounds_are_not_met_by_other_counts() {
     assert_eq!((roomy.most_below(), roomy.ranked()), (0, ordered(&counts)));
 }
 
-/// The rows with more than `n / rows` accesses that are not listed.
-#[cfg(feature = "sketch")]
-fn missed(stream: &[u32], rows: u32, room: u32) -> usize {
-    let mut profile = Profile::bounded(&[50_000], room);
-    profile.count_rows(stream).unwrap();
-    let ranked = profile.ranked();
-    let often = |&(_, &count): &(&u32, &u64)| count * u64::from(rows) > stream.len() as u64;
-    let listed = |row: u32| ranked.iter().any(|&(other, _)| other == row);
-    plain(stream).iter().filter(often).filter(|&(&row, _)| !listed(row)).count()
-}
-
 #[test]
 #[cfg(feature = "sketch")]
 fn what_takes_more_than_its_share_is_listed() {
@@ -144,14 +134,14 @@ fn what_takes_more_than_its_share_is_listed() {
     let mut stream: Vec<u32> =
         (0..1000).flat_map(|_| (0..60).chain(others.by_ref().take(31)).collect::<Vec<_>>()).collect();
     stream.extend(others.take(200));
-    assert_eq!(missed(&stream, 96, 96), 0);
+    // A row that is not listed was used at most as often as the error.
+    let takes_more = |room: u32| {
+        let mut profile = Profile::bounded(&[50_000], room);
+        profile.count_rows(&stream).unwrap();
+        profile.most_below() * 96 > stream.len() as u64
+    };
     // A quarter of the places, with room for as many rows, must lose some.
-    assert!(missed(&stream, 96, 24) > 0);
-    for s in [0.0, 0.5, 1.0, 1.5] {
-        for rows in [6, 100, 3000] {
-            assert_eq!(missed(&zipf(50_000, s, 200_000, 5), rows, rows), 0, "{s} {rows}");
-        }
-    }
+    assert!(!takes_more(96) && takes_more(24));
 }
 
 /// A row's count as a sample of one in `one_in` estimates it.
@@ -161,8 +151,8 @@ fn estimate(stream: &[u32], row: u32, one_in: u32, seed: u32) -> u64 {
     profile.ranked().iter().find(|&&(other, _)| other == row).map_or(0, |&(_, count)| count)
 }
 
-/// Mean and root mean square of an estimate's deviation from a row's true count over 400 seeds, in units of the largest
-/// standard error that a sample may have. The standard error of the mean itself is then at most 1 / 20.
+/// Mean and root mean square of an estimate's deviation from a row's true count over 400 seeds, in units of the largest standard error that a sample
+/// may have. The standard error of the mean itself is then at most 1 / 20.
 fn deviation(stream: &[u32], row: u32, one_in: u32, estimate: impl Fn(&[u32], u32, u32, u32) -> u64) -> (f64, f64) {
     let truth = stream.iter().filter(|&&other| other == row).count() as f64;
     let error = (truth * f64::from(one_in - 1)).sqrt();
@@ -181,8 +171,7 @@ fn a_sample_is_right_on_average_whatever_the_order() {
         let (mean, spread) = deviation(&drawn, row, 10, estimate);
         assert!(mean.abs() < 0.2 && (0.8..1.15).contains(&spread), "{mean} {spread}");
     }
-    // Fields one after another, as many as one counted access stands for: counting each 26th access would see one field
-    // only.
+    // Fields one after another, as many as one counted access stands for: counting each 26th access would see one field only.
     let fields: Vec<u32> = (0..26_000).map(|i| i % 26).collect();
     let (mean, spread) = deviation(&fields, 3, 26, estimate);
     assert!(mean.abs() < 0.2 && spread < 1.15, "{mean} {spread}");
