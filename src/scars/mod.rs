@@ -37,7 +37,6 @@
 //! ```
 
 mod bins;
-mod distinct;
 mod forecast;
 mod group;
 mod hot;
