@@ -1,7 +1,8 @@
 //! Runs with pinned rows on the CPU backend: hot batches move no rows, and a changed choice of pinned rows reaches the predicted rates.
 
-use hotrow::scars::{Counting, Forecast, HotBatches, HotRows, Pinned, Profile, Ranked, Samples};
+use hotrow::scars::{Forecast, HotBatches, Pinned, Profile};
 use hotrow::{Counters, CpuGroup, GroupConfig, Optimizer, Policy, Precision, prelude::*, rng::pcg4d};
+use std::collections::HashSet;
 
 const DIM: u32 = 4;
 const ROWS: u32 = 4000;
@@ -38,62 +39,64 @@ fn step(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) {
 }
 
 /// Runs an epoch. Returns the counters before it, and how often each row was used.
-fn epoch(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) -> (Counters, Ranked) {
+fn epoch(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) -> (Counters, Profile) {
     let before = total(group);
-    let mut profile = Profile::new(&[ROWS], Counting::Exact);
+    let mut profile = Profile::exact(&[ROWS]);
     for batch in samples.chunks(BATCH) {
         profile.count_rows(batch.as_flattened()).unwrap();
         step(group, batch);
     }
-    (before, profile.ranked())
+    (before, profile)
 }
 
 #[test]
 fn a_hot_batch_moves_no_row_over_the_bus() {
     let samples = samples(6000, 1, 0);
-    let mut profile = Profile::new(&[ROWS], Counting::Exact);
+    let mut profile = Profile::exact(&[ROWS]);
     profile.count_rows(samples.as_flattened()).unwrap();
-    let hottest = profile.ranked().hottest(400);
+    let hottest = profile.hottest(400);
     let mut group = group(512);
     let left_out = group.pin(&hottest, WAYS).unwrap();
     let pinned = group.pinned().unwrap();
     assert_eq!(pinned.len() + left_out.len(), 400);
 
-    let hot = HotRows::new(&pinned);
-    let mut batches = HotBatches::new(samples.iter().copied(), BATCH, |sample| hot.has_all(sample.iter().copied()));
-    let mut counted = Samples::default();
-    for batch in batches.by_ref() {
+    let pinned: HashSet<u32> = pinned.into_iter().collect();
+    let (mut all, mut in_hot) = (0, 0);
+    for (hot, batch) in HotBatches::new(samples, BATCH, |sample| sample.iter().all(|row| pinned.contains(row))) {
         let before = total(&mut group);
-        step(&mut group, &batch.samples);
+        step(&mut group, &batch);
+        all += batch.len();
         let moved = total(&mut group) - before;
-        if batch.hot {
+        if hot {
             assert_eq!((moved.bus_bytes(), moved.unique_misses), (0, 0), "nothing crosses");
             assert_eq!(moved.hits, moved.accesses, "all of it hits");
-            assert_eq!(moved.accesses as usize, FIELDS * batch.samples.len());
-            counted.hot += batch.samples.len() as u64;
+            assert_eq!(moved.accesses as usize, FIELDS * batch.len());
+            in_hot += batch.len();
         } else {
             // A normal sample has a row that must be read and written.
             assert!(moved.bytes_read > 0 && moved.bytes_read == moved.bytes_written, "{moved:?}");
             assert_eq!(moved.bytes_read, moved.unique_misses * group.layout().stride());
-            counted.normal += batch.samples.len() as u64;
         }
     }
-    assert_eq!((counted, counted.hot + counted.normal), (batches.samples(), 6000));
+    assert_eq!(all, 6000);
     // If rows were drawn independently, a sample of two would be hot with the square of the hit rate.
     let rate = total(&mut group).hit_rate();
-    assert!((counted.hot_share() - rate * rate).abs() < 0.03, "{} {rate}", counted.hot_share());
+    let share = in_hot as f64 / all as f64;
+    assert!((share - rate * rate).abs() < 0.03, "{share} {rate}");
 }
 
 /// Pins what an epoch ranked hottest in a cache of `rows` rows, and compares the counters of another epoch of the same lookups with the forecast.
-fn repin(group: &mut CpuGroup, ranked: &Ranked, rows: u32, next: &[[u32; FIELDS]]) -> f64 {
+fn repin(group: &mut CpuGroup, profile: &Profile, rows: u32, next: &[[u32; FIELDS]]) -> f64 {
     group.pin(&[], WAYS).unwrap();
     group.resize_cache(rows).unwrap();
-    let (skew, sets) = (ranked.skew().unwrap(), group.layout().sets);
-    let pinned = Pinned::known(&skew, &ranked.hottest(usize::MAX), sets, WAYS);
+    let (skew, sets) = (profile.skew().unwrap(), group.layout().sets);
+    let pinned = Pinned::known(&skew, &profile.hottest(usize::MAX), sets, WAYS);
     assert_eq!(group.pin(&pinned.rows, WAYS).unwrap(), NONE, "each finds a way");
     let (before, _) = epoch(group, next);
     let counted = total(group) - before;
-    let forecast = Forecast::epoch(&skew, &pinned, (BATCH * FIELDS) as u64, counted.accesses);
+    let batch = (BATCH * FIELDS) as u64;
+    let sizes = [(batch, counted.accesses / batch), (counted.accesses % batch, 1)];
+    let forecast = Forecast::batches(&skew, &pinned, sizes);
     let off = |found: u64, wanted: f64| (found as f64 - wanted).abs() / wanted;
     assert!(off(counted.hits, forecast.hits.mean) < 1e-9, "{counted:?} {forecast:?}");
     assert!(off(counted.unique_misses, forecast.misses.mean) < 0.01, "{counted:?} {forecast:?}");

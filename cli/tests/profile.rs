@@ -1,7 +1,7 @@
 //! Profiles of the real traces: shares of the hottest rows, samples, and counts in bounded memory.
 
 use crate::common::trace;
-use hotrow::scars::{Counting, Profile};
+use hotrow::scars::{Profile, Skew};
 use hotrow_cli::trace::Trace;
 use std::num::NonZeroU32;
 
@@ -19,20 +19,29 @@ const TABLE: [Line; 8] = [
     ("goemotions_words", 669_894, 27_290, [69.9, 85.4, 90.4]),
 ];
 
-fn profile(trace: &Trace, counting: Counting) -> Profile {
-    let rows = trace.ids.iter().max().unwrap() + 1;
-    let mut profile = Profile::new(&[rows], counting);
+/// Number of rows of a trace's table.
+fn rows_of(trace: &Trace) -> u32 {
+    trace.ids.iter().max().unwrap() + 1
+}
+
+fn counted(mut profile: Profile, trace: &Trace) -> Profile {
     trace.ids.chunks(100_000).for_each(|ids| profile.count_rows(ids).unwrap());
     profile
+}
+
+fn exact(trace: &Trace) -> (Profile, Skew) {
+    let profile = counted(Profile::exact(&[rows_of(trace)]), trace);
+    let skew = profile.skew().unwrap();
+    (profile, skew)
 }
 
 #[test]
 fn shares_are_those_of_the_data_folder() {
     for (name, accesses, distinct, top) in TABLE {
         let Some(trace) = trace(name) else { continue };
-        let ranked = profile(&trace, Counting::Exact).ranked();
-        assert_eq!((ranked.accesses(), ranked.used().len()), (accesses, distinct), "{name}");
-        let off = |percent: usize, wanted: f64| 100.0 * ranked.share_of((distinct * percent).div_ceil(100)) - wanted;
+        let (profile, skew) = exact(&trace);
+        assert_eq!((skew.accesses(), profile.ranked().len()), (Some(accesses), distinct), "{name}");
+        let off = |percent: usize, wanted: f64| 100.0 * skew.mass((distinct * percent).div_ceil(100) as u64) - wanted;
         for (percent, wanted) in [1, 5, 10].into_iter().zip(top) {
             // Twice as many rows have another share, also where the curve is flat.
             assert!(off(percent, wanted).abs() < 0.0501 && off(2 * percent, wanted).abs() > 0.0501, "{name} {percent}");
@@ -44,23 +53,23 @@ fn shares_are_those_of_the_data_folder() {
 fn bounded_counts_keep_their_bounds_on_real_traces() {
     for (name, ..) in TABLE {
         let Some(trace) = trace(name) else { continue };
-        let exact = profile(&trace, Counting::Exact).ranked();
-        let kept = (exact.used().len() / 20) as u32;
-        let bounded = profile(&trace, Counting::Bounded { rows: kept });
-        let ranked = bounded.ranked();
-        let error = ranked.most_below();
+        let (exact, skew) = exact(&trace);
+        let exact = exact.ranked();
+        let kept = (exact.len() / 20) as u32;
+        let bounded = counted(Profile::bounded(&[rows_of(&trace)], kept), &trace);
+        let error = bounded.most_below();
         assert!(error > 0, "{name}: a twentieth of the rows is not all");
-        let mut counts = vec![0; exact.rows() as usize];
-        exact.used().iter().for_each(|&(row, count)| counts[row as usize] = count);
+        let mut counts = vec![0; rows_of(&trace) as usize];
+        exact.iter().for_each(|&(row, count)| counts[row as usize] = count);
         let mut found = vec![0; counts.len()];
-        ranked.used().iter().for_each(|&(row, count)| found[row as usize] = count);
+        bounded.ranked().iter().for_each(|&(row, count)| found[row as usize] = count);
         let within = |error: u64| counts.iter().zip(&found).all(|(&n, &kept)| kept <= n && n <= kept + error);
         assert!(within(error), "{name}");
         assert!(!within(error / 4), "{name}: the bound is not loose by 4");
         // The share of accesses of the profile's hottest rows, against the share of the truly hottest rows.
         let rows = kept as usize / 4;
-        let carried: u64 = ranked.hottest(rows).iter().map(|&row| counts[row as usize]).sum();
-        let (carried, best) = (carried as f64 / exact.accesses() as f64, exact.share_of(rows));
+        let carried: u64 = bounded.hottest(rows).iter().map(|&row| counts[row as usize]).sum();
+        let (carried, best) = (carried as f64 / trace.ids.len() as f64, skew.mass(rows as u64));
         assert!(carried <= best && best - carried < 0.05, "{name}: {carried} of {best}");
     }
 }
@@ -69,19 +78,20 @@ fn bounded_counts_keep_their_bounds_on_real_traces() {
 fn samples_of_real_traces_find_their_skew() {
     for (name, ..) in TABLE {
         let Some(trace) = trace(name) else { continue };
-        let exact = profile(&trace, Counting::Exact).ranked();
+        let (exact, skew) = exact(&trace);
+        let exact = exact.ranked();
         let one_in = NonZeroU32::new(16).unwrap();
-        let ranked = profile(&trace, Counting::Sampled { one_in, seed: 1 }).ranked();
-        assert!(ranked.accesses().abs_diff(exact.accesses()) < 16);
+        let sample = counted(Profile::sampled(&[rows_of(&trace)], one_in, 1), &trace);
+        assert!(sample.skew().unwrap().accesses().unwrap().abs_diff(trace.ids.len() as u64) < 16);
         // The count of the hottest row is within 5 standard errors, and the hottest hundredth of the rows is picked nearly as well.
-        let (row, count) = ranked.used()[0];
-        let truth = exact.used().iter().find(|&&(other, _)| other == row).unwrap().1;
-        let off = (count as f64 - truth as f64).abs() / ranked.standard_error(truth);
+        let (row, count) = sample.ranked()[0];
+        let truth = exact.iter().find(|&&(other, _)| other == row).unwrap().1;
+        let off = (count as f64 - truth as f64).abs() / (truth as f64 * 15.0).sqrt();
         assert!(off < 5.0, "{name}: {off}");
-        let rows = exact.used().len() / 100;
-        let picked: std::collections::HashSet<u32> = ranked.hottest(rows).into_iter().collect();
-        let carried: u64 = exact.used().iter().filter(|(row, _)| picked.contains(row)).map(|&(_, count)| count).sum();
-        let (carried, best) = (carried as f64 / exact.accesses() as f64, exact.share_of(rows));
+        let rows = exact.len() / 100;
+        let picked: std::collections::HashSet<u32> = sample.hottest(rows).into_iter().collect();
+        let carried: u64 = exact.iter().filter(|(row, _)| picked.contains(row)).map(|&(_, count)| count).sum();
+        let (carried, best) = (carried as f64 / trace.ids.len() as f64, skew.mass(rows as u64));
         // A sixteenth says least about bigrams: 619,592 rows with 3.4 accesses each.
         assert!(carried <= best && best - carried < 0.03, "{name}: {carried} of {best}");
     }

@@ -1,25 +1,22 @@
 //! Puts rows of nearly equal probability into bins, so that a sum over 10^9 rows has some thousand terms.
 //!
-//! The rows of a bin get their mean probability m, so the bin's mass is right. For `f(p) = 1 - (1-p)^b` the sum over
-//! the bin is then off by half the second derivative times the variance. With `y = -b ln(1-p)`,
-//! `|f''| p^2 <= f (1-p)^-2 y^2 / (e^y - 1) <= 0.648 f (1-p)^-2` for any b >= 1. Probabilities between q and `q e^w`
-//! have a variance of at most `m^2 (e^w - 1)^2 / 4` (a third of it where they are spread evenly). So the relative
-//! error, which is never downward, is at most `0.648/8 (1-p)^-2 e^(2w) (e^w - 1)^2`: 2.2e-5 for `w = 1/64`, and about
-//! 7e-6 for smooth laws.
+//! The rows of a bin get their mean probability m, so the bin's mass is right. For `f(p) = 1 - (1-p)^b` the sum over the bin is then off by half the
+//! second derivative times the variance. With `y = -b ln(1-p)`, `|f''| p^2 <= f (1-p)^-2 y^2 / (e^y - 1) <= 0.648 f (1-p)^-2` for any b >= 1.
+//! Probabilities between q and `q e^w` have a variance of at most `m^2 (e^w - 1)^2 / 4` (a third of it where they are spread evenly). So the relative
+//! error, which is never downward, is at most `0.648/8 (1-p)^-2 e^(2w) (e^w - 1)^2`: 2.2e-5 for `w = 1/64`, and about 7e-6 for smooth laws.
 
 use crate::scars::law::Formula;
 
 /// The most by which the logarithm of a probability falls within a bin.
 const WIDTH: f64 = 1.0 / 64.0;
-/// A bin holds at most this share of the rows before it, plus one. So the first 64 rows have bins of their own, and the
-/// rows that share a bin have probabilities of at most 1/65.
+/// A bin holds at most this share of the rows before it, plus one. So the first 64 rows have bins of their own, and the rows that share a bin have
+/// probabilities of at most 1/65.
 const SHARE: u64 = 64;
-/// Rows of less weight than `e^-84` (2^-121) of the first row's weight share one bin. For them the model is linear,
-/// `1 - (1-p)^b = b p`, for any b below 2^64, and the mean is exact.
+/// Rows of less weight than `e^-84` (2^-121) of the first row's weight share one bin. For them the model is linear, `1 - (1-p)^b = b p`, for any b
+/// below 2^64, and the mean is exact.
 const LAST: f64 = -84.0;
 
-/// Cuts the rows into bins. Returns where each bin begins, followed by the number of rows, and the widest bin's fall of
-/// the logarithm.
+/// Cuts the rows into bins. Returns where each bin begins, followed by the number of rows, and the widest bin's fall of the logarithm.
 pub(crate) fn cut(law: Formula, rows: u64) -> (Vec<u64>, f64) {
     let (mut starts, mut widest) = (vec![0], 0f64);
     let mut row = 0;

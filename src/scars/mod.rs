@@ -1,61 +1,59 @@
-//! Predicts how much must cross the bus and what to keep on the GPU: the model of SCARS (docs/references.md), in the bytes of this crate.
-//! It needs no device.
+//! Predicts how much must cross the bus and what to keep on the GPU: the model of SCARS (docs/references.md), in the bytes of this crate. It needs no
+//! device.
 //!
 //! A [`Skew`] tells how often each row is looked up; all other results are sums over it. Rows are numbered by rank, the most probable first.
 //!
-//! Symbols of the paper: `P(e)` is the probability that a lookup asks for row e; b, the lookups of a batch; C, the rows kept on the device;
-//! M, its memory; a, the memory of a sample.
+//! Symbols of the paper: `P(e)` is the probability that a lookup asks for row e; b, the lookups of a batch; C, the rows kept on the device; M, its
+//! memory; a, the memory of a sample.
 //!
-//! - [`Profile`]: counts lookups, all of them, by sample, or in bounded memory. [`Ranked`]: the hottest rows and their [`Skew`].
-//! - [`Skew`]: P(e), counted or from a [`Formula`], of one table or of several; distinct rows of a batch (eq. 1 and 2); hit rate of pinned rows.
+//! - [`Profile`]: counts lookups, all of them, by sample, or in bounded memory, and gives the hottest rows and their [`Skew`].
+//! - [`Skew`]: P(e), counted or from a [`Formula`], of one table or of several; the hit rate of pinned rows.
 //! - [`Planner`]: the best split of one memory between whole sets of pinned rows and the batch (eq. 7), for the tables of a group.
 //!   [`PlannedGroup`]: the bytes that it calculates with, from the crate's own memory plan.
 //! - [`Pinned`]: the rows that find a way in a cache of sets. Some hot rows find their set full, and colder rows take free ways of other sets.
-//! - [`Forecast`]: distinct rows, misses and hits of batches, with their variance. [`Expected::judge`]: whether a count is as close to it as
+//! - [`Forecast`]: distinct rows (eq. 1 and 2), misses and hits of batches, with their variance. [`Expected::judge`]: whether a count is as close to it as
 //!   chance allows.
 //! - [`HotBatches`]: batches of samples whose rows are all pinned; they move no row over the bus.
 //!
 //! ```
-//! use hotrow::scars::{Budget, Forecast, MoreRows, PlannedGroup, Planner, Skew};
+//! use hotrow::scars::{Budget, Forecast, Formula, PlannedGroup, Planner, Skew};
 //! use hotrow::GroupConfig;
 //!
-//! // A table of 100,000 rows x 16 in INT8, 26 lookups a sample; 8 MB for pinned rows and batches.
-//! let skew = Skew::zipf(100_000, 1.1)?;
-//! let group = PlannedGroup::new(GroupConfig::new(&[100_000], 16), true, 128 << 20)?;
+//! // Two tables of rows of 16 in INT8 that share a cache, with 20 and 6 lookups a sample; 8 MB for pinned rows and batches.
+//! let (items, users) = (Skew::of(Formula::Zipf(1.1), 100_000)?, Skew::of(Formula::HalfNormal(500.0), 20_000)?);
+//! let both = Skew::mixed(&[(&items, 20.0), (&users, 6.0)])?;
+//! let group = PlannedGroup::new(GroupConfig::new(&[100_000, 20_000], 16), true, 128 << 20)?;
 //! let budget = Budget::new(8_000_000, 26 * group.lookup, 1_000_000, &group).with_batches(64, 1 << 16).with_batch_cost(1e5);
-//! let planner = Planner::new(budget, &skew, 26.0)?;
+//! let planner = Planner::new(budget, &both, 26.0)?;
 //! let plan = planner.search();
-//! assert!(plan.more != MoreRows::Pays && plan.cheapest().batch >= 64 && plan.cheapest().hit_rate > 0.5);
+//! let (best, pinned) = (plan.cheapest(), planner.pinned(plan.best));
+//! assert!(best.batch >= 64 && best.hit_rate > 0.5);
+//! assert_eq!(planner.epoch(&pinned, planner.lookups_of(best.batch)).bytes(), best.epoch_bytes);
 //!
 //! // How many rows 1,000 batches of 1,000 lookups are expected to miss, and whether a count agrees.
-//! let misses = Forecast::batch(&skew, &planner.pinned(100), 1000).misses * 1000.0;
+//! let misses = Forecast::batch(&both, &pinned, 1000).misses * 1000.0;
 //! assert!(misses.judge(1.0, misses.mean.round(), false).within);
 //! # Ok::<(), hotrow::Error>(())
 //! ```
 
 mod bins;
-mod distinct;
 mod forecast;
 mod group;
 mod hot;
-mod judge;
 mod law;
 mod pinned;
 mod planner;
 mod profile;
-mod ranked;
 mod skew;
 
-pub use forecast::{Expected, Forecast};
+pub use forecast::{Expected, Forecast, Judgement};
 pub use group::PlannedGroup;
-pub use hot::{HotBatch, HotBatches, HotRows, Samples};
-pub use judge::Judgement;
+pub use hot::HotBatches;
 pub use law::Formula;
 pub use pinned::Pinned;
 pub use planner::{Budget, MoreRows, Plan, Planner, Split, Traffic};
-pub use profile::{Counting, Profile};
-pub use ranked::Ranked;
-pub use skew::{Bin, Skew};
+pub use profile::Profile;
+pub use skew::Skew;
 
 use crate::error::Error;
 

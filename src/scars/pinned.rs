@@ -1,5 +1,5 @@
-//! The rows that are pinned. They are hashed into sets of the cache, which hold a limited number of them: some rows find no way, and colder
-//! rows take the free ways of other sets.
+//! The rows that are pinned. They are hashed into sets of the cache, which hold a limited number of them: some rows find no way, and colder rows take
+//! the free ways of other sets.
 
 use crate::{config::WAYS, scars::skew::Skew, table::hash::fmix32};
 
@@ -32,7 +32,7 @@ impl Pinned {
         let hottest = (sets as usize * ways as usize).min(ranked.len());
         let (mut ranks, mut end) = (seated.iter().map(|&rank| rank as u64).peekable(), 0);
         let per_bin = skew.bins().iter().map(|bin| {
-            end += bin.rows;
+            end += bin.0;
             std::iter::from_fn(|| ranks.next_if(|&rank| rank < end)).count() as f64
         });
         Self {
@@ -50,7 +50,7 @@ impl Pinned {
         let pinned = |rows| if sets == 0 { 0.0 } else { expected_fit(rows, sets, ways) };
         let (mut end, mut before) = (0, 0.0);
         let per_bin = skew.bins().iter().map(|bin| {
-            end += bin.rows;
+            end += bin.0;
             let all = pinned(end);
             let here = all - before;
             before = all;
@@ -83,7 +83,7 @@ impl Pinned {
     /// The share of lookups whose row is pinned, 0 to 1.
     #[must_use]
     pub fn hit_rate(&self, skew: &Skew) -> f64 {
-        skew.bins().iter().zip(&self.per_bin).map(|(bin, rows)| bin.probability * rows).sum()
+        skew.bins().iter().zip(&self.per_bin).map(|(bin, rows)| bin.1 * rows).sum()
     }
 
     /// Slots of the cache: 32 a set.
@@ -93,8 +93,8 @@ impl Pinned {
     }
 }
 
-/// The ranks of those `rows`, hottest first, that find a way in a cache of `sets` sets: each set takes its first `ways` rows. The cache's own
-/// hash, `set = fmix32(row) mod sets`.
+/// The ranks of those `rows`, hottest first, that find a way in a cache of `sets` sets: each set takes its first `ways` rows. The cache's own hash,
+/// `set = fmix32(row) mod sets`.
 fn seated(rows: &[u32], sets: u32, ways: u32) -> Vec<usize> {
     let mut taken = vec![0u32; sets as usize];
     let finds_way = |rank: &usize| {
@@ -106,8 +106,8 @@ fn seated(rows: &[u32], sets: u32, ways: u32) -> Vec<usize> {
     (0..rows.len()).filter(finds_way).collect()
 }
 
-/// The expected number of `rows` rows that find a way: `sets E[min(X, ways)]`, where X, the rows of a set, is `Binomial(rows, 1/sets)`.
-/// Hashes are taken as independent and uniform over the sets.
+/// The expected number of `rows` rows that find a way: `sets E[min(X, ways)]`, where X, the rows of a set, is `Binomial(rows, 1/sets)`. Hashes are
+/// taken as independent and uniform over the sets.
 fn expected_fit(rows: u64, sets: u32, ways: u32) -> f64 {
     if sets < 2 {
         return (u64::from(sets) * u64::from(ways)).min(rows) as f64;
@@ -125,6 +125,7 @@ fn expected_fit(rows: u64, sets: u32, ways: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scars::law::Formula;
 
     /// The expected fit from the distribution of one set's load, updated row by row.
     fn slow(rows: usize, sets: u32, ways: u32) -> f64 {
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_hottest_that_find_a_way_are_pinned() {
-        let skew = Skew::from_counts((1..=1000).rev()).unwrap();
+        let skew = Skew::from_bins((1..=1000).map(|count| (count, 1))).unwrap();
         let ranked: Vec<u32> = (0..1000).map(|row| row * 7).collect();
         let cache = Pinned::known(&skew, &ranked, 20, 16);
         assert_eq!((cache.sets, cache.slots()), (20, 640));
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn expectations_are_near_what_is_known() {
-        let skew = Skew::zipf(100_000, 1.0).unwrap();
+        let skew = Skew::of(Formula::Zipf(1.0), 100_000).unwrap();
         let (expected, known) = (Pinned::expected(&skew, 250, 32), Pinned::by_rank(&skew, 250, 32));
         assert_eq!((expected.slots(), known.rows.len()), (8000, 8000));
         assert!((expected.count() - 8000.0).abs() < 1e-6);
@@ -194,11 +195,11 @@ mod tests {
 
     #[test]
     fn no_cache_pins_nothing_and_a_small_table_fits_whole() {
-        let skew = Skew::from_counts([5, 3, 1]).unwrap();
+        let skew = Skew::from_bins([(5, 1), (3, 1), (1, 1)]).unwrap();
         assert_eq!(Pinned::known(&skew, &[9, 4, 2], 0, 32), Pinned::none(&skew));
         let all = Pinned::known(&skew, &[9, 4, 2], 1, 32);
         assert_eq!((all.slots(), all.rows.as_slice(), all.left_out, all.count()), (32, &[9, 4, 2][..], 0.0, 3.0));
-        let law = Skew::zipf(50, 1.0).unwrap();
+        let law = Skew::of(Formula::Zipf(1.0), 50).unwrap();
         assert_eq!((Pinned::expected(&law, 0, 32).count(), Pinned::by_rank(&law, 0, 32).rows.len()), (0.0, 0));
     }
 }

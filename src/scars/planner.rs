@@ -13,9 +13,11 @@ const POINTS: u32 = 50;
 /// The memory to split (SCARS eq. 7: `b = (M - |C| d) / a`), the epoch to serve, and the limits of a split.
 ///
 /// Example: the [module](crate::scars).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Budget {
+    /// The group whose rows are pinned.
+    pub group: PlannedGroup,
     /// Bytes for pinned rows and the batch together: M.
     pub bytes: u64,
     /// Bytes that a sample of a batch takes, activations included: a. With 0 only the epoch bounds a batch.
@@ -30,11 +32,6 @@ pub struct Budget {
     pub batch_cost: f64,
     /// Number of ways of a set that may be pinned, 1 to 32.
     pub pinned_ways: u32,
-    // As in `PlannedGroup`.
-    training: bool,
-    record: u64,
-    slot: u64,
-    most_sets: u32,
 }
 
 setters!(Budget {
@@ -43,25 +40,13 @@ setters!(Budget {
 });
 
 impl Budget {
-    /// A split of `bytes`, of which a sample takes `sample`, for epochs of `samples` samples of this group. Every batch that fits is
-    /// considered and has no cost of its own, and all ways may be pinned.
+    /// A split of `bytes`, of which a sample takes `sample`, for epochs of `samples` samples of this group. Every batch that fits is considered and
+    /// has no cost of its own, and all ways may be pinned.
     #[must_use]
-    pub const fn new(bytes: u64, sample: u64, samples: u64, group: &PlannedGroup) -> Self {
-        let PlannedGroup { training, record, slot, most_sets, .. } = *group;
+    pub fn new(bytes: u64, sample: u64, samples: u64, group: &PlannedGroup) -> Self {
         let (smallest_batch, largest_batch, pinned_ways) = (1, u64::MAX, WAYS);
-        Self {
-            bytes,
-            sample,
-            samples,
-            smallest_batch,
-            largest_batch,
-            batch_cost: 0.0,
-            training,
-            record,
-            slot,
-            most_sets,
-            pinned_ways,
-        }
+        let group = group.clone();
+        Self { group, bytes, sample, samples, smallest_batch, largest_batch, batch_cost: 0.0, pinned_ways }
     }
 
     /// With batches of `smallest` to `largest` samples.
@@ -72,7 +57,7 @@ impl Budget {
     }
 
     const fn set_bytes(&self) -> u64 {
-        self.slot * WAYS as u64
+        self.group.slot * WAYS as u64
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -147,7 +132,7 @@ pub struct Plan {
     pub splits: BTreeMap<u32, Split>,
     /// The number of sets of the cheapest split; the smallest of equal ones.
     pub best: u32,
-    /// Whether one set more would pay.
+    /// Why one set more does not cost less.
     pub more: MoreRows,
 }
 
@@ -162,13 +147,11 @@ impl Plan {
     }
 }
 
-/// Whether one more set of pinned rows, with a batch that is smaller by its memory, costs less than the cheapest split.
+/// Why one more set of pinned rows, with a batch that is smaller by its memory, costs no less than the cheapest split.
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MoreRows {
-    /// The larger cache costs less.
-    Pays,
     /// The larger cache saves less than the smaller batch loses.
     DoesNotPay,
     /// Every row in use is pinned already.
@@ -184,20 +167,7 @@ pub enum MoreRows {
 /// The tables of a group share one cache, so a plan for several tables is one for all their rows, ranked together: counted by one
 /// [`Profile`](crate::scars::Profile), or mixed by [`Skew::mixed`].
 ///
-/// ```
-/// use hotrow::scars::{Budget, PlannedGroup, Planner, Skew};
-/// use hotrow::GroupConfig;
-///
-/// let (items, users) = (Skew::zipf(100_000, 1.1)?, Skew::zipf(20_000, 0.8)?);
-/// let both = Skew::mixed(&[(&items, 20.0), (&users, 6.0)])?;
-/// let group = PlannedGroup::new(GroupConfig::new(&[100_000, 20_000], 16), true, 128 << 20)?;
-/// let budget = Budget::new(8_000_000, 26 * group.lookup, 1_000_000, &group).with_batches(64, 4096);
-/// let planner = Planner::new(budget, &both, 26.0)?;
-/// let plan = planner.search();
-/// let (best, pinned) = (plan.cheapest(), planner.pinned(plan.best));
-/// assert_eq!(planner.epoch(&pinned, planner.lookups_of(best.batch)).bytes(), best.epoch_bytes);
-/// # Ok::<(), hotrow::Error>(())
-/// ```
+/// Example: the [module](crate::scars).
 #[derive(Clone, Debug)]
 pub struct Planner<'a> {
     budget: Budget,
@@ -216,9 +186,9 @@ impl<'a> Planner<'a> {
     pub fn new(budget: Budget, skew: &'a Skew, per_sample: f64) -> Result<Self, Error> {
         positive("lookups of a sample", per_sample, "give the mean number of rows a sample looks up")?;
         budget.check()?;
-        let most = skew.rows().div_ceil(WAYS.into()).min(budget.most_sets.into()) as u32;
+        let most = skew.rows().div_ceil(WAYS.into()).min(budget.group.most_sets.into()) as u32;
         let planner = Self { budget, skew, ranked: None, per_sample, most };
-        Ok(Self { most: planner.most_beside(budget.smallest_batch), ..planner })
+        Ok(Self { most: planner.most_beside(planner.budget.smallest_batch), ..planner })
     }
 
     /// The number of sets of the largest cache beside a batch of `batch` samples.
@@ -227,8 +197,8 @@ impl<'a> Planner<'a> {
         (room / self.budget.set_bytes()).min(self.most.into()) as u32
     }
 
-    /// With known rows in use, hottest first, as of [`Ranked::hottest`](crate::scars::Ranked::hottest): then the plan is for the rows that
-    /// find a way, and not for an expected number of them.
+    /// With known rows in use, hottest first, as of [`Profile::hottest`](crate::scars::Profile::hottest): then the plan is for the rows that find a
+    /// way, and not for an expected number of them.
     #[must_use]
     pub const fn with_ranked(mut self, ranked: &'a [u32]) -> Self {
         self.ranked = Some(ranked);
@@ -250,40 +220,39 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The traffic of a batch of `lookups` lookups: its indices, and each distinct row that is not pinned, read and in training also
-    /// written.
+    /// The traffic of a batch of `lookups` lookups: its indices, and each distinct row that is not pinned, read and in training also written.
     #[must_use]
     pub fn batch(&self, pinned: &Pinned, lookups: u64) -> Traffic {
         let Forecast { distinct, misses, .. } = Forecast::batch(self.skew, pinned, lookups);
         self.traffic(lookups, distinct.mean, misses.mean)
     }
 
-    /// The traffic of the epoch in batches of `batch` lookups, the shorter last batch included, and of one flush of the updated pinned
-    /// rows.
+    /// The traffic of the epoch in batches of `batch` lookups, the shorter last batch included, and of one flush of the updated pinned rows.
     ///
     /// # Panics
     /// If `batch` is 0.
     #[must_use]
     pub fn epoch(&self, pinned: &Pinned, batch: u64) -> Traffic {
         let lookups = self.lookups_of(self.budget.samples);
-        let Forecast { distinct, misses, .. } = Forecast::epoch(self.skew, pinned, batch, lookups);
+        let sizes = [(batch, lookups / batch), (lookups % batch, 1)];
+        let Forecast { distinct, misses, .. } = Forecast::batches(self.skew, pinned, sizes);
         let mut traffic = self.traffic(lookups, distinct.mean, misses.mean);
-        if self.budget.training {
+        if self.budget.group.training {
             let touched = Forecast::batch(self.skew, pinned, lookups).touched;
-            traffic.written += touched.mean * self.budget.record as f64;
+            traffic.written += touched.mean * self.budget.group.record as f64;
         }
         traffic
     }
 
     fn traffic(&self, lookups: u64, distinct_rows: f64, crossing_rows: f64) -> Traffic {
-        let read = crossing_rows * self.budget.record as f64;
-        let written = if self.budget.training { read } else { 0.0 };
+        let read = crossing_rows * self.budget.group.record as f64;
+        let written = if self.budget.group.training { read } else { 0.0 };
         Traffic { distinct_rows, index: 4.0 * lookups as f64, read, written }
     }
 
-    /// Searches caches from no set to all sets that leave room for the smallest batch, then halves the gaps beside the cheapest, until its
-    /// neighbours have been considered: one set more and one less, and the largest cache beside a batch of one sample more and less, and beside
-    /// batches of which an epoch takes one more and one less.
+    /// Searches caches from no set to all sets that leave room for the smallest batch, then halves the gaps beside the cheapest, until its neighbours
+    /// have been considered: one set more and one less, and the largest cache beside a batch of one sample more and less, and beside batches of which
+    /// an epoch takes one more and one less.
     #[must_use]
     pub fn search(&self) -> Plan {
         let split = |sets| (sets, self.split(sets));
@@ -311,13 +280,12 @@ impl<'a> Planner<'a> {
         let used = self.ranked.map_or(self.skew.rows() as f64, |ranked| ranked.len() as f64);
         if best.pinned_rows >= used {
             MoreRows::AllRows
-        } else if sets == self.budget.most_sets {
+        } else if sets == self.budget.group.most_sets {
             MoreRows::AllWays
         } else if sets == self.most {
             MoreRows::NoRoom
-        } else if self.split(sets + 1).cost < best.cost {
-            MoreRows::Pays
         } else {
+            // The search has tried it.
             MoreRows::DoesNotPay
         }
     }
@@ -352,36 +320,44 @@ impl<'a> Planner<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{config::GroupConfig, scars::law::Formula};
 
     fn budget(bytes: u64, batch_cost: f64) -> Budget {
-        let (training, record, slot, most_sets, pinned_ways) = (true, 24, 40, 32, 32);
-        let (smallest_batch, largest_batch) = (10, 1 << 30);
-        Budget {
-            bytes,
-            sample: 100,
-            samples: 100_000,
-            smallest_batch,
-            largest_batch,
-            batch_cost,
-            training,
-            record,
-            slot,
-            most_sets,
-            pinned_ways,
-        }
+        let config = GroupConfig::new(&[1000], 4);
+        let group =
+            PlannedGroup { config, training: true, binding: 1 << 30, record: 24, slot: 40, lookup: 0, most_sets: 32 };
+        Budget::new(bytes, 100, 100_000, &group).with_batches(10, 1 << 30).with_batch_cost(batch_cost)
+    }
+
+    /// The number of sets of the cheapest split, which is that of all sizes.
+    fn cheapest_of_all(budget: Budget, skew: &Skew) -> (u32, Vec<f64>) {
+        let planner = Planner::new(budget, skew, 1.0).unwrap();
+        let (found, all) = (planner.search(), (0..=planner.most).map(|sets| planner.split(sets).cost));
+        let all: Vec<f64> = all.collect();
+        let slow = all.iter().copied().fold(f64::INFINITY, f64::min);
+        assert_eq!(found.cheapest().cost, slow, "{} sets, of {}", found.best, planner.most);
+        assert!(all.iter().filter(|&&cost| cost == slow).count() == 1, "a size that is not the best is dearer");
+        (found.best, all)
     }
 
     #[test]
     fn the_cheapest_of_all_sizes_is_found() {
-        let skew = Skew::zipf(1000, 1.0).unwrap();
-        for (batch_cost, ends) in [(0.0, (20, 31)), (2000.0, (1, 30))] {
-            let planner = Planner::new(budget(40_000, batch_cost), &skew, 1.0).unwrap();
-            let found = planner.search();
-            let slow = (0..=planner.most).map(|sets| planner.split(sets).cost).fold(f64::INFINITY, f64::min);
-            assert_eq!(found.cheapest().cost, slow, "{batch_cost}");
-            assert!((ends.0..=ends.1).contains(&found.best), "{batch_cost}: {}", found.best);
-            assert!(planner.split(ends.0 - 1).cost > slow, "a size that is not the best is dearer");
-        }
+        let skew = Skew::of(Formula::Zipf(1.0), 1000).unwrap();
+        let best = [0.0, 2000.0].map(|batch_cost| cheapest_of_all(budget(40_000, batch_cost), &skew).0);
+        assert!((20..=31).contains(&best[0]) && (1..=30).contains(&best[1]), "{best:?}");
+
+        // Thousands of sets, of which few are tried: the cost has a step for each batch of an epoch.
+        let skew = Skew::from_bins([(2000, 3000), (40, 30_000), (1, 100_000)]).unwrap();
+        let mut large = Budget { samples: 1_000_000, ..budget(3000 * 1280 + 100_000, 1e4) }.with_batches(1000, 1 << 30);
+        large.group.most_sets = 1 << 20;
+        let (best, costs) = cheapest_of_all(large.clone(), &skew);
+        assert_eq!((best, costs.len()), (1450, 3001));
+
+        // Where rows are used evenly and batches hold nearly all, a cache first costs more than it saves: the search must not stay at 0 sets.
+        let even = Skew::of(Formula::Zipf(0.0), 100_000).unwrap();
+        let two = Budget { sample: 4, bytes: 2800 * 1280 + 4000, batch_cost: 0.0, ..large };
+        let (best, costs) = cheapest_of_all(two, &even);
+        assert!(costs[..400].iter().all(|&cost| cost >= costs[0]) && costs[best as usize] < 0.91 * costs[0]);
     }
 
     #[test]
@@ -399,9 +375,10 @@ mod tests {
 
     #[test]
     fn the_shorter_last_batch_is_one_of_its_own() {
-        let skew = Skew::uniform(1000).unwrap();
-        let budget = Budget { samples: 3000, record: 10, ..budget(40_000, 0.0) };
-        let planner = Planner::new(budget, &skew, 1.0).unwrap();
+        let skew = Skew::of(Formula::Zipf(0.0), 1000).unwrap();
+        let mut budget = Budget { samples: 3000, ..budget(40_000, 0.0) };
+        budget.group.record = 10;
+        let planner = Planner::new(budget.clone(), &skew, 1.0).unwrap();
         let pinned = Pinned::by_rank(&skew, 4, 25);
         assert_eq!(pinned.count(), 100.0);
         let seen = |lookups: i32| 1.0 - 0.999_f64.powi(lookups);
@@ -412,31 +389,31 @@ mod tests {
         assert!((found.written - read - 1000.0 * seen(3000)).abs() < 1e-6, "{found:?}");
         assert_eq!(found.index, 12_000.0);
         assert!((planner.batch(&pinned, 2000).read * 1.5 / read - 1.0).abs() > 0.05, "no one and a half batches");
-        let reading = Planner::new(Budget { training: false, ..budget }, &skew, 1.0).unwrap();
+        budget.group.training = false;
+        let reading = Planner::new(budget, &skew, 1.0).unwrap();
         assert_eq!(reading.epoch(&pinned, 2000).written, 0.0);
     }
 
     #[test]
     fn why_no_more_rows_are_pinned() {
-        let (skew, few) = (Skew::zipf(1000, 1.0).unwrap(), Skew::uniform(3).unwrap());
+        let (skew, few) = (Skew::of(Formula::Zipf(1.0), 1000).unwrap(), Skew::of(Formula::Zipf(0.0), 3).unwrap());
         let why = |budget, skew: &Skew| Planner::new(budget, skew, 1.0).unwrap().search().more;
         assert_eq!(why(budget(40_000, 2000.0), &skew), MoreRows::DoesNotPay);
         assert_eq!(why(budget(20_000, 0.0).with_batches(10, 10), &skew), MoreRows::NoRoom);
         assert_eq!(why(budget(1 << 30, 0.0), &skew), MoreRows::AllWays);
-        assert_eq!(why(Budget { most_sets: 4, ..budget(1 << 30, 0.0) }, &skew), MoreRows::AllWays);
         assert_eq!(why(budget(1 << 20, 0.0), &few), MoreRows::AllRows);
     }
 
     #[test]
     fn what_cannot_be_planned_is_refused_by_name() {
-        let (skew, fine) = (Skew::uniform(10).unwrap(), budget(1000, 0.0));
+        let (skew, fine) = (Skew::of(Formula::Zipf(0.0), 10).unwrap(), budget(1000, 0.0));
         let refused = [
-            (Budget { samples: 0, ..fine }, 1.0, "smallest batch"),
-            (Budget { bytes: 999, ..fine }, 1.0, "budget"),
-            (fine.with_batches(0, 9), 1.0, "smallest batch"),
-            (fine.with_batch_cost(f64::NAN), 1.0, "cost of a batch"),
-            (fine.with_batch_cost(-1.0), 1.0, "cost of a batch"),
-            (fine, 0.0, "lookups of a sample"),
+            (Budget { samples: 0, ..fine.clone() }, 1.0, "smallest batch"),
+            (Budget { bytes: 999, ..fine.clone() }, 1.0, "budget"),
+            (fine.clone().with_batches(0, 9), 1.0, "smallest batch"),
+            (fine.clone().with_batch_cost(f64::NAN), 1.0, "cost of a batch"),
+            (fine.clone().with_batch_cost(-1.0), 1.0, "cost of a batch"),
+            (fine.clone(), 0.0, "lookups of a sample"),
         ];
         for (budget, per_sample, wanted) in refused {
             let Err(Error::Scars { what, .. }) = Planner::new(budget, &skew, per_sample) else {

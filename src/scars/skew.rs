@@ -10,41 +10,26 @@ use crate::{
 /// The most rows of a distribution: their numbers are exact in a 64-bit float.
 const MOST_ROWS: u64 = 1 << 53;
 
-/// Rows that share one probability.
-///
-/// Example: [`Skew`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Bin {
-    /// Number of rows.
-    pub rows: u64,
-    /// The probability that a lookup asks for one given row of the bin: the mean over the bin.
-    pub probability: f64,
-}
-
 /// The distribution of lookups over rows: `P(e)` of SCARS, eq. 1, as bins of rows that share a probability, most probable first.
 ///
-/// Row numbers are ranks: row 0 is the hottest. Measured counts are kept exactly, in one bin for each count that occurs
-/// (at most `sqrt(2 n)` bins for n lookups). Rows of a formula share a bin where their probabilities lie within 1/64 of
-/// each other (some thousand bins for 10^9 rows); [`Skew::error`] bounds the effect.
+/// Row numbers are ranks: row 0 is the hottest. Measured counts are kept exactly, in one bin for each count that occurs (at most `sqrt(2 n)` bins for
+/// n lookups). Rows of a formula share a bin where their probabilities lie within 1/64 of each other (some thousand bins for 10^9 rows);
+/// [`Skew::error`] bounds the effect.
 ///
 /// ```
 /// use hotrow::scars::Skew;
 ///
-/// let skew = Skew::from_counts([3, 1, 1])?;
-/// let found: Vec<_> = skew.bins().iter().map(|bin| (bin.rows, bin.probability)).collect();
-/// assert_eq!(found, [(1, 0.6), (2, 0.2)]);
+/// let skew = Skew::from_bins([(3, 1), (1, 2)])?;
+/// assert_eq!(skew.bins(), [(1, 0.6), (2, 0.2)]);
 /// # Ok::<(), hotrow::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Skew {
-    bins: Vec<Bin>,
+    bins: Vec<(u64, f64)>,
     /// Where each bin begins, followed by the number of rows.
     starts: Vec<u64>,
     /// The weight before each bin, followed by the total. Weights are counts where measured.
     before: Vec<f64>,
-    /// For each bin, `ln(1 - P)`.
-    logs: Vec<f64>,
     /// The formula of the weights within a bin, where they differ.
     law: Option<Formula>,
     accesses: Option<u64>,
@@ -52,20 +37,11 @@ pub struct Skew {
 }
 
 impl Skew {
-    /// A distribution from measured counts, one for each row, in any order. A count of 0 is a row that is never looked
-    /// up.
+    /// A distribution from pairs of a measured count and the number of rows that have it, in any order; counts may repeat. All rows that were never
+    /// looked up are one such pair, (0, rows).
     ///
     /// # Errors
-    /// [`Error::Scars`] without rows, if all counts are 0, or if they add up to more than 2^53.
-    pub fn from_counts(counts: impl IntoIterator<Item = u64>) -> Result<Self, Error> {
-        Self::from_bins(counts.into_iter().map(|count| (count, 1)))
-    }
-
-    /// A distribution from pairs of a measured count and the number of rows that have it, in any order; counts may
-    /// repeat. All rows that were never looked up are one such pair, (0, rows).
-    ///
-    /// # Errors
-    /// The errors of [`Skew::from_counts`]; also for more than 2^53 rows.
+    /// [`Error::Scars`] without rows, if all counts are 0, if they add up to more than 2^53, and for more than 2^53 rows.
     pub fn from_bins(bins: impl IntoIterator<Item = (u64, u64)>) -> Result<Self, Error> {
         let (mut rows_of, mut rows, mut accesses) = (HashMap::<u64, u64>::new(), 0u64, 0u64);
         for (count, more) in bins.into_iter().filter(|&(_, more)| more > 0) {
@@ -93,24 +69,15 @@ impl Skew {
         Ok(Self::new(bins, None, Some(accesses), 0.0))
     }
 
-    /// The uniform distribution.
+    /// A distribution by a formula: Zipf (SCARS takes s = 1; with s = 0 all rows are looked up evenly), exponential or half-normal. The scales are
+    /// in rows.
     ///
     /// # Errors
-    /// [`Error::Scars`] for 0 rows or more than 2^53.
-    pub fn uniform(rows: u64) -> Result<Self, Error> {
-        check_rows(rows)?;
-        Ok(Self::new([(rows, rows as f64)], None, None, 0.0))
-    }
-
-    /// A distribution by a formula: Zipf, exponential or half-normal. The scales are in rows.
-    ///
-    /// # Errors
-    /// [`Error::Scars`] for 0 rows or more than 2^53, for an `s` that is negative or not finite, and for a scale that
-    /// is not a finite number above 0.
+    /// [`Error::Scars`] for 0 rows or more than 2^53, for an `s` that is negative or not finite, and for a scale that is not a finite number above 0.
     pub fn of(formula: Formula, rows: u64) -> Result<Self, Error> {
         check_rows(rows)?;
         match formula {
-            Formula::Zipf(0.0) => return Self::uniform(rows),
+            Formula::Zipf(0.0) => return Ok(Self::new([(rows, rows as f64)], None, None, 0.0)),
             Formula::Zipf(s) => positive("Zipf's s", s, "give the slope of the logarithms, such as 1")?,
             Formula::Exponential(scale) | Formula::HalfNormal(scale) => positive("scale", scale, SCALE)?,
         };
@@ -119,25 +86,8 @@ impl Skew {
         Ok(Self::new(bins, Some(formula), None, bins::error(widest)))
     }
 
-    /// Zipf: `P(i)` is proportional to `(i + 1)^-s`; row 0 is the hottest. SCARS takes s = 1; s = 0 is uniform.
-    ///
-    /// # Errors
-    /// The errors of [`Skew::of`].
-    pub fn zipf(rows: u64, s: f64) -> Result<Self, Error> {
-        Self::of(Formula::Zipf(s), rows)
-    }
-
-    /// The lookups of several tables that share a cache: pairs of a table's distribution and the mean lookups that a sample makes of it.
-    /// Rows are ranked over all tables. Counted tables are better counted by one [`Profile`](crate::scars::Profile) of all.
-    ///
-    /// ```
-    /// # use hotrow::scars::Skew;
-    /// let (items, users) = (Skew::zipf(1_000_000, 1.1)?, Skew::uniform(1000)?);
-    /// let both = Skew::mixed(&[(&items, 20.0), (&users, 1.0)])?;
-    /// assert_eq!(both.rows(), 1_001_000);
-    /// assert!((both.probability(0) - items.probability(0) * 20.0 / 21.0).abs() < 1e-12);
-    /// # Ok::<(), hotrow::Error>(())
-    /// ```
+    /// The lookups of several tables that share a cache: pairs of a table's distribution and the mean lookups that a sample makes of it. Rows are
+    /// ranked over all tables. Counted tables are better counted by one [`Profile`](crate::scars::Profile) of all.
     ///
     /// # Errors
     /// [`Error::Scars`] without tables, for more than 2^53 rows, and for lookups that are not a finite number above 0.
@@ -146,7 +96,7 @@ impl Skew {
         let mut bins = Vec::new();
         for &(skew, lookups) in tables {
             let lookups = positive("lookups of a sample", lookups, "give the mean number of rows a sample looks up")?;
-            bins.extend(skew.bins.iter().map(|bin| (bin.probability * lookups, bin.rows)));
+            bins.extend(skew.bins.iter().map(|&(rows, probability)| (probability * lookups, rows)));
         }
         bins.sort_by(|a, b| b.0.total_cmp(&a.0));
         let error = tables.iter().map(|(skew, _)| skew.error).fold(0.0, f64::max);
@@ -170,10 +120,8 @@ impl Skew {
             before.push(weight);
         }
         let probability = |(rows, more): (u64, f64)| (more / rows as f64 / weight).min(1.0);
-        let bins: Vec<Bin> =
-            weighed.into_iter().map(|bin| Bin { rows: bin.0, probability: probability(bin) }).collect();
-        let logs = bins.iter().map(|bin| (-bin.probability).ln_1p()).collect();
-        Self { bins, starts, before, logs, law, accesses, error }
+        let bins = weighed.into_iter().map(|bin| (bin.0, probability(bin))).collect();
+        Self { bins, starts, before, law, accesses, error }
     }
 
     /// Number of rows, those included that are never looked up.
@@ -188,14 +136,15 @@ impl Skew {
         self.accesses
     }
 
-    /// The bins, most probable first. Their `rows * probability` add up to 1.
+    /// The bins, most probable first: pairs of a number of rows, and the probability that a lookup asks for one given row of them, the mean over the
+    /// bin. The products of the pairs add up to 1.
     #[must_use]
-    pub fn bins(&self) -> &[Bin] {
+    pub fn bins(&self) -> &[(u64, f64)] {
         &self.bins
     }
 
-    /// The largest relative error that binning causes in [`Skew::distinct`]: 0 for measured counts, 2.2e-5 for a
-    /// formula. The error is upward.
+    /// The largest relative error that binning causes in the expected distinct rows of a batch: 0 for measured counts, 2.2e-5 for a formula. The
+    /// error is upward.
     #[must_use]
     pub const fn error(&self) -> f64 {
         self.error
@@ -211,7 +160,7 @@ impl Skew {
     #[must_use]
     pub fn rows_for(&self, share: f64) -> u64 {
         // Rounding must not lose rows that are used.
-        let used = self.bins.partition_point(|bin| bin.probability > 0.0);
+        let used = self.bins.partition_point(|bin| bin.1 > 0.0);
         let share = share.min(self.mass(self.starts[used]));
         let (mut few, mut enough) = (0, self.starts[used]);
         if share.is_nan() || share <= 0.0 {
@@ -226,66 +175,20 @@ impl Skew {
 
     /// The weight of the `hottest` rows together.
     fn weight(&self, hottest: u64) -> f64 {
-        let (bin, rows) = self.find(hottest);
-        self.before[bin] + if rows == 0 { 0.0 } else { self.part(bin, 0, rows) }
-    }
-
-    /// The bin that contains `row`, and the number of the bin's rows before it. For a row past the last: the number of
-    /// bins, and 0.
-    fn find(&self, row: u64) -> (usize, u64) {
-        let bin = self.starts.partition_point(|&start| start <= row) - 1;
-        if bin == self.bins.len() { (bin, 0) } else { (bin, row - self.starts[bin]) }
-    }
-
-    /// The weight of the rows `from .. to` of a bin.
-    fn part(&self, bin: usize, from: u64, to: u64) -> f64 {
-        let start = self.starts[bin];
-        match self.law {
-            Some(law) => law.sum(start + from, start + to),
-            None => {
-                let whole = self.before[bin + 1] - self.before[bin];
-                whole / self.bins[bin].rows as f64 * (to - from) as f64
-            }
+        let bin = self.starts.partition_point(|&start| start <= hottest) - 1;
+        let (start, before) = (self.starts[bin], self.before[bin]);
+        if hottest <= start || bin == self.bins.len() {
+            return before;
         }
-    }
-
-    /// The rows after the `pinned` hottest, bin by bin. A bin that is cut gives the rows after the cut, with their mean probability.
-    pub(crate) fn rest(&self, pinned: u64) -> impl Iterator<Item = Part> {
-        let (first, _) = self.find(pinned);
-        (first..self.bins.len()).map(move |bin| {
-            let (start, whole) = (self.starts[bin], self.bins[bin]);
-            let from = pinned.max(start) - start;
-            if from == 0 {
-                return Part { rows: whole.rows as f64, probability: whole.probability, log: self.logs[bin] };
+        before
+            + match self.law {
+                Some(law) => law.sum(start, hottest),
+                None => (self.before[bin + 1] - before) / self.bins[bin].0 as f64 * (hottest - start) as f64,
             }
-            let rows = (whole.rows - from) as f64;
-            let weight = self.part(bin, from, whole.rows) / self.before[self.bins.len()];
-            let probability = (weight / rows).min(1.0);
-            Part { rows, probability, log: (-probability).ln_1p() }
-        })
-    }
-
-    /// The probability of row `row`; 0 for a row past the last.
-    #[must_use]
-    pub fn probability(&self, row: u64) -> f64 {
-        let (bin, at) = self.find(row);
-        if bin == self.bins.len() {
-            return 0.0;
-        }
-        self.part(bin, at, at + 1) / self.before[self.bins.len()]
     }
 }
 
 const SCALE: &str = "give the rows over which the probability falls by 1/e (half-normal: the standard deviation)";
-
-/// Rows of one probability.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
-    pub(crate) rows: f64,
-    pub(crate) probability: f64,
-    /// `ln(1 - probability)`.
-    pub(crate) log: f64,
-}
 
 fn check_rows(rows: u64) -> Result<(), Error> {
     if (1..=MOST_ROWS).contains(&rows) {
@@ -296,8 +199,6 @@ fn check_rows(rows: u64) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn laws(rows: u64) -> impl Iterator<Item = Skew> {
@@ -312,13 +213,13 @@ mod tests {
         for rows in [1, 2, 65, 1000, 1_000_000_000, MOST_ROWS] {
             for skew in laws(rows) {
                 assert_eq!(skew.rows(), rows);
-                assert_eq!(skew.bins().iter().map(|bin| bin.rows).sum::<u64>(), rows);
-                let mass: f64 = skew.bins().iter().map(|bin| bin.rows as f64 * bin.probability).sum();
+                assert_eq!(skew.bins().iter().map(|bin| bin.0).sum::<u64>(), rows);
+                let mass: f64 = skew.bins().iter().map(|&(rows, probability)| rows as f64 * probability).sum();
                 assert!((mass - 1.0).abs() < 1e-9, "{mass}");
                 assert!((skew.mass(rows) - 1.0).abs() < 1e-15 && skew.mass(0) == 0.0);
-                let sound = |bins: &[Bin]| bins[0].probability >= bins[1].probability * (1.0 - 1e-9);
+                let sound = |bins: &[(u64, f64)]| bins[0].1 >= bins[1].1 * (1.0 - 1e-9);
                 assert!(skew.bins().windows(2).all(sound), "descending");
-                assert!(skew.bins().iter().all(|bin| (0.0..=1.0).contains(&bin.probability)));
+                assert!(skew.bins().iter().all(|bin| (0.0..=1.0).contains(&bin.1)));
                 assert!(skew.bins().len() < 8000, "{}", skew.bins().len());
                 assert!(skew.error() < 2.2e-5 && (rows > 65 || skew.error() == 0.0), "{}", skew.error());
             }
@@ -337,21 +238,18 @@ mod tests {
                 if row % 37 == 0 {
                     // Within a bin too.
                     assert!((skew.mass(row) - mass).abs() < 1e-10, "{row}");
-                    assert!((skew.probability(row) - weight / all).abs() <= 1e-8 * weight / all, "{row}");
                 }
                 mass += weight / all;
             }
             assert!((skew.mass(100) - skew.mass(101)).abs() > 1e-5, "one row is seen");
-            assert_eq!(skew.probability(rows), 0.0);
         }
     }
 
     #[test]
     fn counts_are_kept_exactly() {
-        let skew = Skew::from_counts([3, 0, 7, 3, 0, 1]).unwrap();
+        let skew = Skew::from_bins([(3, 1), (0, 2), (7, 1), (3, 1), (1, 1)]).unwrap();
         assert_eq!((skew.rows(), skew.accesses(), skew.error()), (6, Some(14), 0.0));
-        let bins: Vec<(u64, f64)> = skew.bins().iter().map(|bin| (bin.rows, bin.probability)).collect();
-        assert_eq!(bins, [(1, 7.0 / 14.0), (2, 3.0 / 14.0), (1, 1.0 / 14.0), (2, 0.0)]);
+        assert_eq!(skew.bins(), [(1, 7.0 / 14.0), (2, 3.0 / 14.0), (1, 1.0 / 14.0), (2, 0.0)]);
         assert_eq!(
             [0, 1, 2, 3, 4, 6, 99].map(|rows| (skew.mass(rows) * 14.0).round()),
             [0.0, 7.0, 10.0, 13.0, 14.0, 14.0, 14.0]
@@ -362,36 +260,18 @@ mod tests {
         );
     }
 
-    proptest! {
-        #[test]
-        fn any_counts(counts in prop::collection::vec(prop_oneof![0u64..20, 0u64..1_000_000], 1..300)) {
-            let mut sorted = counts.clone();
-            sorted.sort_unstable_by(|a, b| b.cmp(a));
-            let all: u64 = counts.iter().sum();
-            prop_assume!(all > 0);
-            let skew = Skew::from_counts(counts).unwrap();
-            let mut carried = 0;
-            for (row, &count) in (0..).zip(&sorted) {
-                prop_assert!((skew.mass(row) - carried as f64 / all as f64).abs() < 1e-12);
-                prop_assert_eq!((skew.probability(row) * all as f64).round() as u64, count);
-                carried += count;
-            }
-        }
-    }
-
     #[test]
     fn what_is_no_distribution_is_refused_by_name() {
         let refused = [
             (Skew::from_bins([(5, 0)]), "counts"),
             (Skew::from_bins([(1 << 40, 1 << 40)]), "counts"),
             (Skew::from_bins([(0, u64::MAX), (0, u64::MAX), (1, 1)]), "rows"),
-            (Skew::from_counts([]), "counts"),
-            (Skew::from_counts([0, 0]), "counts"),
-            (Skew::from_counts([u64::MAX, 5]), "counts"),
-            (Skew::uniform(0), "rows"),
-            (Skew::uniform(u64::MAX), "rows"),
-            (Skew::zipf(10, -0.5), "Zipf's s"),
-            (Skew::zipf(10, f64::NAN), "Zipf's s"),
+            (Skew::from_bins([(0, 2)]), "counts"),
+            (Skew::from_bins([(u64::MAX, 1), (5, 1)]), "counts"),
+            (Skew::of(Formula::Zipf(0.0), 0), "rows"),
+            (Skew::of(Formula::Zipf(0.0), u64::MAX), "rows"),
+            (Skew::of(Formula::Zipf(-0.5), 10), "Zipf's s"),
+            (Skew::of(Formula::Zipf(f64::NAN), 10), "Zipf's s"),
             (Skew::of(Formula::Exponential(0.0), 10), "scale"),
             (Skew::of(Formula::HalfNormal(f64::NAN), 10), "scale"),
         ];

@@ -208,7 +208,7 @@ fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
         .with_batches(smallest, largest)
         .with_batch_cost(args.batch_cost as f64)
         .with_pinned_ways(args.pinned_ways);
-    let planner = input.planner(budget)?;
+    let planner = input.planner(budget.clone())?;
     Ok(Job { input, group, budget, planner, memory })
 }
 

@@ -16,7 +16,6 @@ use crate::report::{Record, Setting, Unit};
 use crate::trace::{Trace, split_list};
 use anyhow::anyhow;
 use hotrow::dist::WireForm;
-use hotrow::scars::Bin;
 use hotrow::{Policy, Pooling, Precision};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -176,9 +175,9 @@ impl Args {
             )));
         }
         let mut first = 0;
-        let class = |bin: &Bin| {
-            first += bin.rows;
-            Class { first: first - bin.rows, rows: bin.rows, probability: bin.probability }
+        let class = |&(rows, probability): &(u64, f64)| {
+            first += rows;
+            Class { first: first - rows, rows, probability }
         };
         let classes = from.skew().map_err(Failure::usage)?.bins().iter().map(class).collect();
         let ids = from.draw(accesses as usize, &mut Pcg64::seed_from_u64(seed))?;

@@ -4,7 +4,7 @@ use super::distribution::Distribution;
 use crate::failure::Failure;
 use crate::trace::Trace;
 use hotrow::Error;
-use hotrow::scars::{Budget, Counting, Planner, Profile, Skew};
+use hotrow::scars::{Budget, Planner, Profile, Skew};
 
 /// The lookups of a plan.
 pub(super) struct Input {
@@ -78,17 +78,16 @@ impl Input {
             }
         };
         let rows = ids.iter().max().map_or(1, |&id| id + 1);
-        let mut profile = Profile::new(&[rows], Counting::Exact);
+        let mut profile = Profile::exact(&[rows]);
         profile.count_rows(&ids)?;
-        let ranked = profile.ranked();
         let samples = offsets.len() as u64 - 1;
         Ok(Self {
             name,
             rows,
-            skew: ranked.skew()?,
+            skew: profile.skew()?,
             samples,
             per_sample: ids.len() as f64 / samples as f64,
-            source: Source::Trace(Samples { ids, offsets, ranked: ranked.hottest(usize::MAX) }),
+            source: Source::Trace(Samples { ids, offsets, ranked: profile.hottest(usize::MAX) }),
         })
     }
 

@@ -224,6 +224,7 @@ fn compare(job: &Job<'_>, expected: &Forecast, counted: &Counters, record: u64, 
 mod tests {
     use super::*;
     use hotrow::Policy;
+    use hotrow::scars::Formula;
     use rand::seq::SliceRandom;
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
@@ -248,9 +249,9 @@ mod tests {
     #[test]
     fn a_right_prediction_is_within_and_a_wrong_one_is_not() {
         let lookups = lookups();
-        let mut counts = vec![0; ROWS as usize];
-        lookups.iter().for_each(|&row| counts[row as usize] += 1);
-        let skew = Skew::from_counts(counts).unwrap();
+        let mut counts = vec![(0, 1); ROWS as usize];
+        lookups.iter().for_each(|&row| counts[row as usize].0 += 1);
+        let skew = Skew::from_bins(counts).unwrap();
         // Row r is the r-th hottest, apart from ties.
         let ranked: Vec<u32> = (0..ROWS).collect();
         let cache = Pinned::known(&skew, &ranked, 2, 32);
@@ -280,7 +281,7 @@ mod tests {
             };
             wrong(&measures(&skew, &pinning(&[], &cache), &lookups, training), "bytes read");
             wrong(&measures(&skew, &pinning(&cache.rows[1..], &cache), &lookups, training), "hits");
-            let flat = Skew::uniform(ROWS.into()).unwrap();
+            let flat = Skew::of(Formula::Zipf(0.0), ROWS.into()).unwrap();
             let expected = pinning(&cache.rows, &Pinned::expected(&flat, 2, 32));
             wrong(&measures(&flat, &expected, &lookups, training), "distinct rows");
             let mut sorted = lookups.clone();
