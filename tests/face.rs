@@ -3,8 +3,7 @@
 fn shared_between_threads<T: Send + Sync>() {}
 
 /// A trainer may move a group to another thread, and threads may share a group behind a lock. The list, of the types that hold a device's handles, memory
-/// of their own or a caller's functions, passes if it compiles. It is kept by hand: most public types are plain numbers, generic ones need an argument,
-/// and no test can read from the source alone what a type holds.
+/// of their own or a caller's functions, passes if it compiles. It is kept by hand, since the source alone does not tell what a type holds.
 #[test]
 fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::Context>();

@@ -2,7 +2,6 @@
 
 use hotrow::scars::{Forecast, HotBatches, Pinned, Profile};
 use hotrow::{Counters, CpuGroup, GroupConfig, Optimizer, Policy, Precision, prelude::*, rng::pcg4d};
-use std::collections::HashSet;
 
 const DIM: u32 = 4;
 const ROWS: u32 = 4000;
@@ -60,7 +59,6 @@ fn a_hot_batch_moves_no_row_over_the_bus() {
     let pinned = group.pinned().unwrap();
     assert_eq!(pinned.len() + left_out.len(), 400);
 
-    let pinned: HashSet<u32> = pinned.into_iter().collect();
     let (mut all, mut in_hot) = (0, 0);
     for (hot, batch) in HotBatches::new(samples, BATCH, |sample| sample.iter().all(|row| pinned.contains(row))) {
         let before = total(&mut group);

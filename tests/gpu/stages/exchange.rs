@@ -1,7 +1,5 @@
 //! exchange, and comparisons of records.
 
-use std::ops::Range;
-
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, codec,
@@ -127,7 +125,7 @@ pub(super) fn few_or_many_tables(source: &mut Pcg64) -> Vec<u32> {
 }
 
 /// Every kind of Move that a group of 900 rows makes, over a shard with the rows `bound`. No row and no place is in two Moves.
-fn some_moves(source: &mut Pcg64, slots: u32, n: usize, bound: &Range<u32>) -> Vec<Move> {
+fn some_moves(source: &mut Pcg64, slots: u32, n: usize, bound: &std::ops::Range<u32>) -> Vec<Move> {
     let mut rows = distinct_rows(source, 2 * n, 900);
     // Most rows belong to the bound shard.
     rows.sort_by_key(|row| !bound.contains(row) && row % 3 != 0);
