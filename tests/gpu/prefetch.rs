@@ -27,7 +27,7 @@ fn same(name: &str, make: &dyn Fn(&GroupConfig) -> Box<dyn Embedding>, runs: u64
 #[test]
 fn on_the_gpu() {
     with_gpu(|context| {
-        same("prefetch on a device", &|config| Box::new(Group::new(context, config.clone()).unwrap()), 15)
+        same("prefetch on a device", &|config| Box::new(Group::new(context, config.clone()).unwrap()), 15);
     });
 }
 

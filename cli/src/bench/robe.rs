@@ -273,5 +273,5 @@ fn heat(plan: &Plan<'_>, run: &Run) -> Option<Heat> {
     let panels: Vec<Panel> = ways.map(panel).collect();
     let any = panels.iter().any(|panel| panel.values.iter().flatten().any(Option::is_some));
     let title = format!("Shared tables: milliseconds, rows down, batch {}: {}", plan.batch, run.title());
-    any.then(|| Heat { title, panels })
+    any.then_some(Heat { title, panels })
 }
