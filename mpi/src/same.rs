@@ -52,7 +52,6 @@ pub(crate) fn run(comm: &mut Mpi, same: &Same) -> Outcome {
             }
         }
         text += &format!("{counters:#?}\n{rows:08x?}\n");
-        // All ranks have the same.
         let own = folder.join(format!("all-of-{}", comm.rank()));
         fs::write(&own, &text)?;
         comm.max(0)?;

@@ -80,7 +80,7 @@ impl Budget {
 
 /// Expected traffic of a batch or an epoch.
 ///
-/// Example: [`Planner`].
+/// Example: the [module](crate::scars).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Traffic {
@@ -104,7 +104,7 @@ impl Traffic {
 
 /// A split of the memory, and its cost.
 ///
-/// Example: [`Planner`].
+/// Example: the [module](crate::scars).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Split {
@@ -124,7 +124,7 @@ pub struct Split {
 
 /// The splits that a search has considered.
 ///
-/// Example: [`Planner`].
+/// Example: the [module](crate::scars).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
