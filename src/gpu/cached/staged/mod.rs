@@ -135,11 +135,12 @@ impl Staged {
         // Two batches can be under way. Each has its list, its arriving and its leaving records. The largest buffer of each kind may serve
         // a flush or a frozen step, too.
         let landing = |moves: Option<u32>| moves.map_or(0, |moves| Landing::bytes(moves.into(), layout.stride()));
-        let list = |moves: Option<u32>| moves.map_or(0, list_bytes);
+        // A batch without rows has an empty list.
+        let list = |indices: Option<u32>| indices.map_or(0, |indices| list_bytes(layout.most_distinct(indices)));
         let upload =
             |moves: Option<u32>, kept: u32| moves.map_or(0, |n| Fetch::bytes(n.into(), kept.into(), layout.stride()));
-        let down = landing(train).max(list(train));
-        let once = down.max(landing(side_flight)).max(list(most(calls.frozen)));
+        let down = landing(train).max(list(calls.train));
+        let once = down.max(landing(side_flight)).max(list(calls.frozen));
         let up = upload(train, train.map_or(0, kept));
         let up_once = up.max(upload(most(calls.frozen), 0));
         let ring = 3 * down.next_multiple_of(64) + pool::size(once) + up.next_multiple_of(64) + pool::size(up_once);
