@@ -311,7 +311,7 @@ fn small_steps_are_not_lost_on_average() {
     let mean_move = |precision, rounding, backward| {
         let mut moves = vec![0.0; 64];
         let runs = 4000;
-        for seed in first..first + runs {
+        for seed in (0..runs).map(|run| first.wrapping_add(run)) {
             let mut config = Config::new(&[1], 64, 64, 64);
             (config.precision, config.rounding, config.backward, config.seed) = (precision, rounding, backward, seed);
             config.optimizer = Optimizer::sgd(1.0);

@@ -261,10 +261,7 @@ fn machines_are_compared() {
         (set("/self_test", Value::Null), "wanted a passed self-test, found 0 of 0"),
         (set("/machines", serde_json::json!([])), "wanted the machine that measured"),
         (set("/records", serde_json::json!([])), "wanted figures, found none"),
-        (
-            set("/records/2/value", (-1.0).into()),
-            "figure 3, forward of page: wanted a figure from 0 ms on, found -1000 ms",
-        ),
+        (set("/records/2/value", (-1.0).into()), "figure 3, forward of page: wanted no figure below 0, found -1000 ms"),
         (set("/records/1/setting/hits", 101.into()), "figure 2, forward logical of page: wanted a hit rate"),
         (set("/records/0/unit", "parsecs".into()), "wanted all fields of a report, found"),
         (set("/records/0/spread", spread), "figure 1"),

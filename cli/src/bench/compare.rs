@@ -145,7 +145,7 @@ fn fault(record: &Record) -> Option<String> {
     // A clock may be too coarse for a kernel, but no time is negative.
     if *value < 0.0 && *unit != Unit::Change {
         let (factor, name) = unit.scale();
-        return Some(format!("wanted a figure from 0 {name} on, found {} {name}", factor * value));
+        return Some(format!("wanted no figure below 0, found {} {name}", factor * value).trim_end().to_owned());
     }
     if spread.is_some_and(|times| !(times.lowest <= times.median && times.median <= times.highest && times.rounds > 0))
     {

@@ -196,6 +196,6 @@ const fn more_rows(more: MoreRows) -> &'static str {
         MoreRows::AllRows => "all-rows",
         MoreRows::AllWays => "all-ways",
         MoreRows::NoRoom => "no-room",
-        _ => "does-not-pay",
+        MoreRows::DoesNotPay => "does-not-pay",
     }
 }

@@ -135,7 +135,7 @@ impl Staged {
         // Two batches can be under way. Each has its list, its arriving and its leaving records. The largest buffer of each kind may serve
         // a flush or a frozen step, too.
         let landing = |moves: Option<u32>| moves.map_or(0, |moves| Landing::bytes(moves.into(), layout.stride()));
-        // A batch without rows has an empty list.
+        // The list of a batch without rows still has its head.
         let list = |indices: Option<u32>| indices.map_or(0, |indices| list_bytes(layout.most_distinct(indices)));
         let upload =
             |moves: Option<u32>, kept: u32| moves.map_or(0, |n| Fetch::bytes(n.into(), kept.into(), layout.stride()));
