@@ -222,7 +222,7 @@ impl Record {
     /// Shape and setting as text: `hits-uniform: precision FP32, kernel gather`.
     #[must_use]
     pub fn place(&self) -> String {
-        format!("{}: {}", self.shape, self.setting)
+        format!("{}: {}", self.shape, self.setting).trim_end_matches(": ").to_owned()
     }
 
     /// The value with its unit, followed by its spread: the interval, or the distance of the slowest and the fastest round in percent of

@@ -346,17 +346,28 @@ mod tests {
         let best = [0.0, 2000.0].map(|batch_cost| cheapest_of_all(budget(40_000, batch_cost), &skew).0);
         assert!((20..=31).contains(&best[0]) && (1..=30).contains(&best[1]), "{best:?}");
 
-        // Thousands of sets, of which few are tried: the cost has a step for each batch of an epoch.
-        let skew = Skew::from_bins([(2000, 3000), (40, 30_000), (1, 100_000)]).unwrap();
-        let mut large = Budget { samples: 1_000_000, ..budget(3000 * 1280 + 100_000, 1e4) }.with_batches(1000, 1 << 30);
-        large.group.most_sets = 1 << 20;
-        let (best, costs) = cheapest_of_all(large.clone(), &skew);
-        assert_eq!((best, costs.len()), (1450, 3001));
+        let large = |sets, [sample, smallest, samples]: [u64; 3], batch_cost| {
+            let mut budget = budget(sets * 1280 + sample * smallest, batch_cost).with_batches(smallest, 1 << 30);
+            budget.group.most_sets = 1 << 20;
+            Budget { sample, samples, ..budget }
+        };
+        // The search tries 60 to 100 sizes. Each case needs one of its parts, without which it finds a dearer size: first sizes near both ends,
+        // halved gaps, a batch of one sample more or less, as many even batches as the best, one more or one less.
+        type Case<'a> = (&'a [(u64, u64)], u64, [u64; 3], f64);
+        let cases: [Case<'_>; 4] = [
+            (&[(12, 102_197), (202, 3492)], 122, [4, 25, 27_350], 0.0),
+            (&[(2, 9546)], 274, [4, 392, 313_992], 0.0),
+            (&[(9862, 24_395), (7, 416), (752, 10)], 357, [10_000, 36, 57_960], 704.0),
+            (&[(17, 3269), (8, 45), (2186, 154), (1463, 4582)], 415, [100, 225, 21_375], 33_406.0),
+        ];
+        for (bins, sets, [sample, smallest, samples], batch_cost) in cases {
+            let skew = Skew::from_bins(bins.iter().copied()).unwrap();
+            cheapest_of_all(large(sets, [sample, smallest, samples], batch_cost), &skew);
+        }
 
         // Where rows are used evenly and batches hold nearly all, a cache first costs more than it saves: the search must not stay at 0 sets.
         let even = Skew::of(Formula::Zipf(0.0), 100_000).unwrap();
-        let two = Budget { sample: 4, bytes: 2800 * 1280 + 4000, batch_cost: 0.0, ..large };
-        let (best, costs) = cheapest_of_all(two, &even);
+        let (best, costs) = cheapest_of_all(large(2800, [4, 1000, 1_000_000], 0.0), &even);
         assert!(costs[..400].iter().all(|&cost| cost >= costs[0]) && costs[best as usize] < 0.91 * costs[0]);
     }
 

@@ -8,7 +8,7 @@ use crate::report::{Select, table};
 use std::path::PathBuf;
 
 /// Options of every mode.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct Common {
     /// Folder for JSON, CSV, tables and plots
     #[arg(long, value_name = "DIR", default_value = "results")]

@@ -22,7 +22,7 @@ impl Shape {
     /// The same shape, small enough for a sweep of 20 seconds on two cores, and larger than their caches.
     pub(super) const CPU: Self = Self { rows: 200_000, dim: 128, batch: 4_000, bag: 20 };
     /// Small enough for a software driver in the same time.
-    pub(super) const SOFTWARE: Self = Self { rows: 50_000, dim: 128, batch: 1_000, bag: 20 };
+    pub(super) const SOFTWARE: Self = Self { rows: 50_000, dim: 128, batch: 400, bag: 20 };
 
     pub(super) const fn cache_rows(&self) -> u32 {
         self.rows / 10
