@@ -284,8 +284,8 @@ mod tests {
     #[test]
     fn shuffles_vary_as_much_as_is_said() {
         let counts: Vec<u64> = (1..=40).map(|row| 60 / row).collect();
-        let mut ids: Vec<usize> =
-            counts.iter().enumerate().flat_map(|(row, &count)| vec![row; count as usize]).collect();
+        let of_row = |(row, &count): (usize, &u64)| vec![row; count as usize];
+        let mut ids: Vec<usize> = counts.iter().enumerate().flat_map(of_row).collect();
         let (full, rest) = (ids.len() / 10, ids.len() % 10);
         let found = drawn(&counts, &[(10, full as u64), (rest as u64, 1)]).distinct;
         let mut random = Pcg64::seed_from_u64(5);
@@ -311,9 +311,8 @@ mod tests {
     #[test]
     fn one_percent_is_the_bound_and_chance_is_allowed_for() {
         // A standard deviation of 0, and of half a percent: five rows of a thousand.
-        for (variance, right, wrong) in
-            [(0.0, [1010.0, 990.0], [1010.1, 989.9]), (25.0, [1019.0, 981.0], [1021.0, 979.0])]
-        {
+        let cases = [(0.0, [1010.0, 990.0], [1010.1, 989.9]), (25.0, [1019.0, 981.0], [1021.0, 979.0])];
+        for (variance, right, wrong) in cases {
             assert_eq!(right.map(|counted| judged(false, 1000.0, variance, counted).within), [true; 2]);
             assert_eq!(wrong.map(|counted| judged(false, 1000.0, variance, counted).within), [false; 2]);
         }
