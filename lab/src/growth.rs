@@ -34,7 +34,8 @@ impl Growth {
         let (scale, large, mut records) = (rows as f64 / 100.0, (rows as f64 * times).round() as u64, Vec::new());
         for (name, claimed, law, grows) in LAWS {
             let after = Skew::of(law(if grows { scale * times } else { scale }), large)?;
-            let distinct = |skew, of: f64| Forecast::batch(skew, &Pinned::none(skew), of.round() as u64).distinct.mean;
+            let distinct =
+                |skew: &Skew, of: f64| Forecast::batch(skew, &Pinned::none(skew), of.round() as u64).distinct.mean;
             let [before, after] = [(Skew::of(law(scale), rows)?, lookups), (after, lookups * times)]
                 .map(|(skew, lookups)| [distinct(&skew, lookups), lookups + words * distinct(&skew, lookups)]);
             let holds = if after[0] / before[0] < claimed { "yes" } else { "no" };

@@ -190,7 +190,7 @@ impl<'a> Planner<'a> {
     /// The number of sets of the largest cache beside a batch of `batch` samples.
     fn most_beside(&self, batch: u64) -> u32 {
         let room = self.budget.bytes.saturating_sub(self.budget.sample.saturating_mul(batch));
-        (room / (self.budget.group.slot * WAYS as u64)).min(self.most.into()) as u32
+        (room / (self.budget.group.slot * u64::from(WAYS))).min(self.most.into()) as u32
     }
 
     /// With known rows in use, hottest first, as of [`Profile::hottest`](crate::scars::Profile::hottest): then the plan is for the rows that find a
@@ -296,7 +296,7 @@ impl<'a> Planner<'a> {
     /// The split with `sets` sets and the largest batch that fits, because a larger batch never costs more.
     fn split(&self, sets: u32) -> Split {
         let Budget { bytes, sample, samples, smallest_batch, largest_batch, batch_cost, .. } = self.budget;
-        let cache_bytes = u64::from(sets) * self.budget.group.slot * WAYS as u64;
+        let cache_bytes = u64::from(sets) * self.budget.group.slot * u64::from(WAYS);
         let beside = bytes.saturating_sub(cache_bytes).checked_div(sample).unwrap_or(u64::MAX);
         let batch = beside.min(samples).min(largest_batch).max(smallest_batch);
         let pinned = self.pinned(sets);
