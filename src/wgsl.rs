@@ -101,7 +101,7 @@ pub enum Access {
     ReadWrite,
 }
 
-/// The host's description of a stage: its workgroup size and its bindings in order, as `kernel!` (`gpu/engine/call.rs`) declares them.
+/// The host's description of a stage: its workgroup size and its bindings in order, as the table in `gpu/stages/mod.rs` declares them.
 /// `tests/shaders.rs` compares it with the WGSL.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {

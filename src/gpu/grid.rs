@@ -3,8 +3,12 @@
 use crate::{
     error::Error,
     gpu::{
-        engine::{bind::Batch, call::Call, context::Context},
-        stages::grid::{grid, grid_gradient},
+        engine::{
+            bind::Batch,
+            call::{Call, Groups, Named, named},
+            context::Context,
+        },
+        stages::{GRID, GRID_GRADIENT},
     },
     grid::Config,
     table::layout,
@@ -62,6 +66,8 @@ pub struct GridBags {
     offsets: wgpu::Buffer,
     weights: wgpu::Buffer,
 }
+
+named!(GridBags: indices, weights);
 
 impl Drop for Grid {
     fn drop(&mut self) {
@@ -135,7 +141,11 @@ impl Grid {
             if uniform.points > 0 {
                 let bound = self.context.bind("coordinates", coordinates, 0)?;
                 let call = &mut Call::begin(&self.context, encoder, "hotrow.grid");
-                grid::record(call, &uniform, &self.levels, bound, [&bags.indices, &bags.weights]);
+                let groups = Groups::of(uniform.points * uniform.levels, 256);
+                let uniform = self.context.uniform(&uniform);
+                let from: &[&dyn Named] =
+                    &[&("grid", uniform), &("levels", &self.levels), &("coordinates", bound), bags];
+                call.run(&GRID, from, &groups);
             }
             Ok(())
         })
@@ -165,13 +175,16 @@ impl Grid {
             let uniform = self.uniform(coordinates)?;
             if uniform.points > 0 {
                 let (_, weights) = self.config.points(uniform.points.into())?;
-                let bound = [
-                    context.bind("coordinates", coordinates, 0)?,
-                    context.bind("grad_weights", grad_weights, weights * 4)?,
-                    context.bind("grad_coordinates", grad_coordinates, coordinates.size())?,
+                let bind = |what, slice, bytes| Ok::<_, Error>((what, context.bind(what, slice, bytes)?));
+                let from: &[&dyn Named] = &[
+                    &("grid", context.uniform(&uniform)),
+                    &("levels", &self.levels),
+                    &bind("coordinates", coordinates, 0)?,
+                    &bind("grad_weights", grad_weights, weights * 4)?,
+                    &bind("grad_coordinates", grad_coordinates, coordinates.size())?,
                 ];
                 let call = &mut Call::begin(context, encoder, "hotrow.grid.gradient");
-                grid_gradient::record(call, &uniform, &self.levels, bound);
+                call.run(&GRID_GRADIENT, from, &Groups::of(uniform.points, 256));
             }
             Ok(())
         })

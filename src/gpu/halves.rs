@@ -3,9 +3,15 @@
 use crate::{
     error::Error,
     gpu::{
-        engine::{bind::Batch, call::Call, context::Context, scratch},
-        stages::cached::halves,
+        engine::{
+            bind::Batch,
+            call::{Call, Groups},
+            context::Context,
+            scratch,
+        },
+        stages::HALVES,
     },
+    table::layout,
 };
 
 /// Where a forward writes FP32 outputs that are then rounded.
@@ -65,7 +71,10 @@ impl Halves<'_> {
     pub(crate) fn record(&self, encoder: &mut wgpu::CommandEncoder) {
         if let Some(outputs) = &self.outputs {
             let call = &mut Call::begin(&self.context, encoder, "hotrow.halves");
-            halves::record(call, self.elements, &self.sums, outputs);
+            let uniform =
+                self.context.uniform(&layout::Halves { elements: self.elements, ..layout::Halves::default() });
+            let groups = Groups::of(self.elements.div_ceil(2), 256);
+            call.run(&HALVES, &[&("halves", uniform), &("sums", &self.sums), &("outputs", outputs)], &groups);
         }
     }
 }

@@ -3,8 +3,12 @@
 use crate::{
     error::Error,
     gpu::{
-        engine::{bind::GradBuffer, call::Call, context::Context},
-        stages::scaler::{inspect, rescale},
+        engine::{
+            bind::GradBuffer,
+            call::{Call, Groups, Named},
+            context::Context,
+        },
+        stages::{INSPECT, RESCALE},
     },
     scaler::{LossScale, Phase},
     table::layout::{Inspected, ScaleRule, ScalerState},
@@ -116,7 +120,11 @@ impl Scaler {
                 // A buffer that can be bound has fewer than 2^31 bytes.
                 let inspected = Inspected { elements: elements as u32, half, ..Inspected::default() };
                 let call = &mut Call::begin(&context, encoder, "hotrow.inspect");
-                inspect::record(call, &context, &inspected, &bound, &self.greatest);
+                let uniform = context.uniform(&inspected);
+                let from: &[&dyn Named] =
+                    &[&("inspected", uniform), &("gradients", bound), &("greatest", &self.greatest)];
+                // An invocation reads four words in each loop.
+                call.run(&INSPECT, from, &Groups::capped(inspected.elements.div_ceil(1 + half), 1024));
             }
             self.phase = Phase::Inspected;
             Ok(())
@@ -132,7 +140,8 @@ impl Scaler {
         context.guarded(|| {
             self.phase.decide()?;
             let call = &mut Call::begin(&context, encoder, "hotrow.rescale");
-            rescale::record(call, &self.rule, &self.greatest, &self.state);
+            let from: &[&dyn Named] = &[&("rule", &self.rule), &("greatest", &self.greatest), &("state", &self.state)];
+            call.run(&RESCALE, from, &Groups::Direct(1));
             Ok(())
         })
     }

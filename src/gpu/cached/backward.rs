@@ -3,9 +3,13 @@
 
 use crate::{
     gpu::{
-        engine::{call::Call, context::Context},
+        engine::{
+            call::{Call, Groups, Named},
+            context::Context,
+        },
         stages::{
-            cached::{arrange, combine, exchange::Records, merge, space::Space, tables::Tables, update},
+            ARRANGE, COMBINE, MERGE,
+            cached::{exchange::Records, space::Space, tables::Tables, update},
             sort::{
                 dedup,
                 space::{DedupTo, SortJob},
@@ -13,7 +17,6 @@ use crate::{
         },
     },
     table::layout::{MERGE_CHUNK, Params, count},
-    wgsl::Cut,
 };
 
 /// The inputs of a backward beside the step's own lists.
@@ -47,22 +50,21 @@ pub(crate) fn record_backward(
     let job = SortJob { keys, values: None, capacity: indices, count: count::INDICES, key_bits };
     let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::UNIQUE, valid: count::VALID };
     let sorted = dedup::record(call, &space.step, &job, &space.sorted, &space.sort, &to);
-    let Space { step, segment, keys, places, access, accesses, targets, scratch, .. } = space;
-    let arranged = arrange::Arranged { step, order: sorted.values, segment, keys, places, access, accesses, targets };
-    arrange::record(call, &arranged, gradients.scaler, indices);
-    // A batch of one chunk has no row with more than one chunk.
-    if indices > MERGE_CHUNK {
-        merge::record(call, &uniform, tables, space, indices, &gradients.outputs);
-        let partial = combine::Partial { targets, segment, scratch };
-        combine::record(call, &uniform, Cut { width: layout.width(), ..Cut::ONE }, &partial, indices);
-    }
-    update::record(
-        call,
-        (&uniform, gradients.rate),
+    let from: &[&dyn Named] = &[
+        &("params", &uniform),
+        &("order", sorted.values),
+        &("scaler", gradients.scaler),
+        &("rate", gradients.rate),
+        &("grad_outputs", &gradients.outputs),
         tables,
         space,
-        layout.most_distinct(indices),
-        &gradients.outputs,
-        records,
-    );
+    ];
+    call.run(&ARRANGE, from, &Groups::of(indices, 256));
+    // A batch of one chunk has no row with more than one chunk.
+    if indices > MERGE_CHUNK {
+        let tiles = indices.div_ceil(MERGE_CHUNK);
+        call.run_rows(&MERGE, from, tables, &Groups::capped(2 * tiles, layout.at_once()));
+        call.run_rows(&COMBINE, from, tables, &Groups::capped(tiles, 1));
+    }
+    update::record(call, from, tables, layout.most_distinct(indices), records);
 }

@@ -5,12 +5,15 @@ use crate::{
     error::Error,
     gpu::{
         cached::{forward::moves, group::Group},
-        engine::call::Call,
+        engine::{
+            bind_cache::passing,
+            call::{Call, Groups, Named},
+        },
         front::Kind,
         slices::{OutputSlice, new_outputs},
-        stages::cached::{
-            assign,
-            exchange::{self, Records},
+        stages::{
+            ASSIGN,
+            cached::exchange::{self, Records},
         },
     },
     host::alloc::zeroed,
@@ -110,8 +113,10 @@ impl Embedding for Group {
             let records = side_flight.as_ref().map_or(Records::Table, |side_flight| side_flight.records());
             let uniform = this.front.context.uniform(&params);
             let mut call = Call::begin(&this.front.context, &mut encoder, "hotrow.write_rows");
-            assign::record(&mut call, &uniform, &this.tables, space, &values, params.indices);
-            exchange::record(&mut call, &uniform, &this.tables, &moves(space, most, records), exchange::Phases::Pack);
+            let tables = &this.tables;
+            let from: &[&dyn Named] = &[&("params", &uniform), &("values", passing(&values)), tables, space];
+            call.run_rows(&ASSIGN, from, tables, &Groups::of(params.indices, tables.layout.at_once()));
+            exchange::record(&mut call, &uniform, tables, &moves(space, most, records), exchange::Phases::Pack);
             drop(call);
             match &mut this.staged {
                 None => this.front.context.finish(encoder),

@@ -2,15 +2,16 @@
 
 use crate::{
     gpu::{
-        engine::{call::Call, context::Context},
+        engine::{
+            call::{Call, Groups, Named},
+            context::Context,
+        },
         stages::{
+            ADMIT, BEGIN, CLAIM, GATHER, LINEARIZE, LOCATE, PROBE, TOUCH, WANTED,
             cached::{
-                admit, begin, claim,
                 exchange::{self, Records},
-                gather, linearize, locate, probe,
                 space::{Bound, Space},
                 tables::Tables,
-                touch, wanted,
             },
             sort::{
                 dedup,
@@ -19,7 +20,7 @@ use crate::{
         },
     },
     table::{
-        layout::{Params, count},
+        layout::{POOL_NONE, Params, count},
         params::Mode,
     },
 };
@@ -75,32 +76,24 @@ pub(crate) fn record_carry(
 
 /// Decides the step (SPEC 3, steps 1 to 4): stages that read and write metadata only, in order. No row moves.
 fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tables, space: &Space) {
-    let layout = &tables.layout;
-    let uniform = &call.context.uniform(params);
-    let Space { step, keys, access, .. } = space;
+    let (layout, indices) = (&tables.layout, params.indices);
+    let from: &[&dyn Named] = &[&("params", call.context.uniform(params)), batch, tables, space];
     match batch.wanted {
-        None => {
-            linearize::record(
-                call,
-                params,
-                uniform,
-                batch,
-                tables.numbering(),
-                linearize::Lists { step, keys, access },
-            );
-        }
-        Some(list) => wanted::record(call, params, uniform, list, space),
+        // One invocation for each index, and one for each offset.
+        None => call.run(&LINEARIZE, from, &Groups::of(indices.max(params.bags + 1), 256)),
+        Some(list) => call.run(&WANTED, &[&("feedback", list), &from], &Groups::of(indices, 256)),
     }
-    begin::record(call, uniform, batch, tables.numbering(), step);
-    let indices = params.indices;
+    call.run(&BEGIN, from, &Groups::Direct(1));
     if indices == 0 {
         return;
     }
     // An upper bound on the distinct rows; only the device knows their number.
     let distinct = layout.most_distinct(indices);
-    probe::record(call, uniform, tables, space, indices);
+    call.run(&PROBE, from, &Groups::of(indices, 256));
     if params.mode == Mode::Train as u32 && params.sets > 0 {
-        touch::record(call, uniform, tables, space, indices);
+        for freqs in &tables.freqs {
+            call.run(&TOUCH, &[freqs, &from], &Groups::of(indices, 256));
+        }
     }
     let missed = SortJob {
         keys: space.miss_keys.as_entire_binding(),
@@ -111,11 +104,14 @@ fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tabl
     };
     let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::MOVES, valid: count::VALID };
     let missed = dedup::record(call, &space.step, &missed, &space.sorted, &space.sort, &to);
-    claim::record(call, uniform, tables, space, &missed, distinct);
-    if params.admits() {
-        admit::record(call, uniform, tables, space, distinct);
+    let from: &[&dyn Named] = &[&("order", missed.values), &from];
+    for freqs in &tables.freqs {
+        call.run(&CLAIM, &[freqs, &from], &Groups::capped(distinct, 256));
     }
-    locate::record(call, uniform, tables, space, &missed, indices);
+    if params.admits() {
+        call.run(&ADMIT, from, &Groups::capped(distinct, 256));
+    }
+    call.run(&LOCATE, from, &Groups::capped(indices, 256));
 }
 
 /// Carries the decisions out (SPEC 3, steps 5 and 6): moves rows, and pools bags.
@@ -133,8 +129,11 @@ fn carry(
         let list = moves(space, tables.layout.most_distinct(params.indices), records);
         exchange::record(call, uniform, tables, &list, phases);
     }
-    if let Some(outputs) = outputs {
-        gather::record(call, params, uniform, batch, tables, space, outputs);
+    if let Some((outputs, rows)) = outputs {
+        // With pooling none each share of a workgroup takes four rows.
+        let per_group = tables.layout.at_once() * if params.pooling == POOL_NONE { 4 } else { 1 };
+        let from: &[&dyn Named] = &[&("params", uniform), batch, tables, space, &("outputs", outputs)];
+        call.run_rows(&GATHER, from, tables, &Groups::of(rows, per_group));
     }
 }
 

@@ -12,19 +12,19 @@ use crate::{
         },
         engine::{
             bind::{Batch, GradBuffer, WeightGradient},
-            call::Call,
+            call::{Call, Groups},
             context::Context,
             scratch,
         },
         front::{Front, Kind, front},
         reader::Readable,
-        stages::cached::{
-            collect,
-            exchange::{self, Records},
-            reset,
-            space::{Bound, FlushSpace, Space},
-            tables::Tables,
-            weight_gradient,
+        stages::{
+            COLLECT, RESET, WEIGHT_GRADIENT,
+            cached::{
+                exchange::{self, Records},
+                space::{Bound, FlushSpace, Space},
+                tables::Tables,
+            },
         },
     },
     source::Source,
@@ -318,7 +318,7 @@ impl Group {
             let uniform =
                 self.front.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
             let call = &mut Call::begin(&self.front.context, encoder, "hotrow.flush");
-            collect::record(call, &uniform, &self.tables, space);
+            record_collect(call, &uniform, &self.tables, space);
             let FlushSpace { step, moves, no_scratch } = space;
             let list =
                 exchange::List { step, moves, capacity: layout.slots(), scratch: no_scratch, records: Records::Table };
@@ -339,10 +339,16 @@ impl Group {
             let layout = &self.tables.layout;
             let uniform =
                 self.front.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
-            reset::record(&mut Call::begin(&self.front.context, encoder, "hotrow.reset"), &uniform, &self.tables);
+            let call = &mut Call::begin(&self.front.context, encoder, "hotrow.reset");
+            call.run(&RESET, &[&("params", uniform), &self.tables], &Groups::of(layout.slots(), 256));
             Ok(())
         })
     }
+}
+
+/// Records the listing of dirty slots, with which each flush begins.
+pub(crate) fn record_collect(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &FlushSpace) {
+    call.run(&COLLECT, &[&("params", uniform), tables, space], &Groups::of(tables.layout.slots(), 256));
 }
 
 front!(Group, Rows);
@@ -498,7 +504,9 @@ impl Kind for Group {
             Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update).batch(indices, bags, weighted);
         let params = Params { half_grads: bound.half_grads, ..params };
         let call = &mut Call::begin(&self.front.context, encoder, "hotrow.weight_gradient");
-        weight_gradient::record(call, &params, &self.tables, space, bound);
+        let (uniform, tables) = (self.front.context.uniform(&params), &self.tables);
+        let groups = Groups::of(params.indices, tables.layout.at_once());
+        call.run_rows(&WEIGHT_GRADIENT, &[&("params", uniform), bound, tables, space], tables, &groups);
         Ok(())
     }
 

@@ -6,12 +6,11 @@ use crate::{
     gpu::{
         cached::{
             forward::{StepTargets, record_carry, record_decisions, record_step},
-            group::{Group, grown},
+            group::{Group, grown, record_collect},
             staged::piece,
         },
         engine::{bind::Batch, call::Call},
         stages::cached::{
-            collect,
             exchange::{self, Records},
             space::{Bound, FlushSpace},
         },
@@ -85,7 +84,7 @@ impl Group {
             let mut encoder = context.new_encoder();
             encoder.clear_buffer(&space.step, 0, None);
             let uniform = context.uniform(&Params::new(&self.config, &tables.layout, Mode::Train, Purpose::WriteBack));
-            collect::record(&mut Call::begin(context, &mut encoder, "hotrow.flush"), &uniform, tables, space);
+            record_collect(&mut Call::begin(context, &mut encoder, "hotrow.flush"), &uniform, tables, space);
             let words = context.download_async(encoder, &[(&space.step, size_of::<Step>() as u64)]).await?;
             let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[0]));
             let piece = piece(&tables.layout);

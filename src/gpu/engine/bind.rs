@@ -3,7 +3,7 @@
 use crate::{
     config::GroupConfig,
     error::Error,
-    gpu::engine::context::Context,
+    gpu::engine::{call::named, context::Context},
     table::{batch, layout::Params},
 };
 
@@ -84,6 +84,8 @@ pub(crate) struct WeightGradient<'b> {
     /// One float for each index.
     pub(crate) grad_weights: wgpu::BindingResource<'b>,
 }
+
+named!(WeightGradient<'_>: offsets, grad_outputs, grad_weights);
 
 impl Batch<'_> {
     /// The numbers of indices and bags, if the shape is legal.

@@ -34,40 +34,73 @@ impl Groups {
     }
 }
 
-/// Declares a stage: its name, the size of its workgroups, and its bindings in the order of `@binding`, each with its access.
-///
-/// Makes `KERNEL`, from which pipelines are built and which `tests/shaders.rs` compares with the WGSL, and `Bindings`, a struct with a
-/// field for each binding. A stage fills it by name and passes it to [`Call::dispatch`].
-macro_rules! kernel {
-    ($name:literal, workgroup $workgroup:literal, $($binding:ident: $access:ident,)+) => {
-        pub(crate) const KERNEL: $crate::wgsl::Kernel = $crate::wgsl::Kernel {
-            name: $name,
-            workgroup: $workgroup,
-            bindings: &[$(($crate::wgsl::Access::$access, stringify!($binding))),+],
-        };
+/// What a stage can bind.
+pub(crate) trait Bindable {
+    fn binding(&self) -> wgpu::BindingResource<'_>;
+}
 
-        struct Bindings<'b> {
-            $($binding: wgpu::BindingResource<'b>,)+
-        }
+impl Bindable for wgpu::Buffer {
+    fn binding(&self) -> wgpu::BindingResource<'_> {
+        self.as_entire_binding()
+    }
+}
 
-        impl<'b> $crate::gpu::engine::call::StageBindings<'b> for Bindings<'b> {
-            const KERNEL: &'static $crate::wgsl::Kernel = &KERNEL;
+impl Bindable for wgpu::BindingResource<'_> {
+    fn binding(&self) -> wgpu::BindingResource<'_> {
+        self.clone()
+    }
+}
 
-            fn list(self) -> impl AsRef<[wgpu::BindingResource<'b>]> {
-                [$(self.$binding),+]
+impl<B: Bindable> Bindable for &B {
+    fn binding(&self) -> wgpu::BindingResource<'_> {
+        (**self).binding()
+    }
+}
+
+/// Buffers by the names under which stages bind them.
+pub(crate) trait Named {
+    fn named(&self, name: &str) -> Option<wgpu::BindingResource<'_>>;
+}
+
+impl<B: Bindable> Named for (&str, B) {
+    fn named(&self, name: &str) -> Option<wgpu::BindingResource<'_>> {
+        (self.0 == name).then(|| self.1.binding())
+    }
+}
+
+/// The first that has the name.
+impl Named for &[&dyn Named] {
+    fn named(&self, name: &str) -> Option<wgpu::BindingResource<'_>> {
+        self.iter().find_map(|from| from.named(name))
+    }
+}
+
+/// Gives fields of a type the names under which stages bind them: their own, or the one behind `as`.
+macro_rules! named {
+    ($type:ty: $($field:ident $(as $name:literal)?),+) => {
+        impl $crate::gpu::engine::call::Named for $type {
+            fn named(&self, name: &str) -> Option<wgpu::BindingResource<'_>> {
+                $(if name == named!($field $($name)?) {
+                    return Some($crate::gpu::engine::call::Bindable::binding(&self.$field));
+                })+
+                None
             }
         }
     };
+    ($field:ident) => { stringify!($field) };
+    ($field:ident $name:literal) => { $name };
 }
-pub(crate) use kernel;
+pub(crate) use named;
 
-/// The bindings of a stage by name, as [`kernel!`] declares them.
-pub(crate) trait StageBindings<'b> {
-    /// The stage.
-    const KERNEL: &'static Kernel;
-
-    /// The bindings in the order of the declaration.
-    fn list(self) -> impl AsRef<[wgpu::BindingResource<'b>]>;
+/// The buffers of a stage in the order of its bindings.
+///
+/// # Panics
+/// If none has a name. Tests run every stage.
+pub(crate) fn bind<'b>(kernel: &Kernel, from: &'b [&dyn Named]) -> Vec<wgpu::BindingResource<'b>> {
+    let find = |name| from.iter().find_map(|from| from.named(name));
+    let bind =
+        |&(_, name)| find(name).unwrap_or_else(|| panic!("stage {}: no buffer has the name {name}", kernel.name));
+    kernel.bindings.iter().map(bind).collect()
 }
 
 pub(crate) struct Call<'a> {
@@ -97,8 +130,9 @@ impl<'a> Call<'a> {
         Self { context, timeline, recorder: Recorder::Pass(pass) }
     }
 
-    pub(crate) fn dispatch<'b, B: StageBindings<'b>>(&mut self, bindings: B, groups: &Groups) {
-        self.launch(B::KERNEL, Cut::ONE, bindings.list().as_ref(), groups);
+    /// Records a dispatch of a stage that binds buffers of `from`.
+    pub(crate) fn run(&mut self, kernel: &Kernel, from: &[&dyn Named], groups: &Groups) {
+        self.launch(kernel, Cut::ONE, &bind(kernel, from), groups);
     }
 
     /// Records a dispatch of the pipeline for `cut`, with all its bindings.

@@ -3,14 +3,15 @@
 use crate::{
     error::Error,
     gpu::{
-        engine::{bind::GradBuffer, call::Call, context::Context},
+        engine::{
+            bind::GradBuffer,
+            call::{Call, Groups, Named},
+            context::Context,
+        },
         robe::RobeGroup,
         stages::{
-            cached::{arrange, combine},
-            robe::{
-                robe_keys, robe_merge,
-                space::{Chunks, Due, Space, Uniforms},
-            },
+            ARRANGE, COMBINE, ROBE_KEYS, ROBE_MERGE,
+            robe::space::{Chunks, Due, Space, Uniforms},
             sort::{
                 dedup,
                 space::{DedupTo, SortJob},
@@ -24,7 +25,6 @@ use crate::{
         rng::Purpose,
         step_state::Pending,
     },
-    wgsl::Cut,
 };
 
 /// A forward that waits for its backward, and the sizes and parameters of that backward.
@@ -67,20 +67,28 @@ impl<'a> Due<'a> {
     /// Records the stages of a backward, in order, up to the one that sums by weight.
     pub(crate) fn sort(&self, call: &mut Call<'_>, space: &Space, scaler: &wgpu::Buffer) {
         let (step, n) = (&space.step, self.chunks);
-        robe_keys::record(call, &self.uniforms, space, (self.scratch, n));
-        let Chunks { keys, access, segment, starts, accesses, targets, scratch, sorted, sort, .. } = self.scratch;
+        call.run(&ROBE_KEYS, &[self, space], &Groups::of(n, 256));
+        let Chunks { keys, access, segment, starts, sorted, sort, .. } = self.scratch;
         // Enough bits to order every start, with NONE behind them all.
         let key_bits = u32::BITS - self.robe.starts.leading_zeros();
         let job = SortJob { keys: keys.as_entire_binding(), values: None, capacity: n, count: count::CHUNKS, key_bits };
         let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID };
         let order = dedup::record(call, step, &job, sorted, sort, &to).values;
-        let arranged = arrange::Arranged { step, order, segment, keys, places: keys, access, accesses, targets };
-        arrange::record(call, &arranged, scaler, n);
+        let from: &[&dyn Named] = &[
+            &("step", step),
+            &("order", order),
+            &("keys", keys),
+            &("places", keys),
+            &("access", access),
+            &("scaler", scaler),
+            self,
+        ];
+        call.run(&ARRANGE, from, &Groups::of(n, 256));
         // A batch of one chunk of sums has no partial rows.
         if n > MERGE_CHUNK {
-            robe_merge::record(call, &self.uniforms, self.params.lanes, (self.scratch, n), &self.grad_outputs);
-            let partial = combine::Partial { targets, segment, scratch };
-            combine::record(call, &self.uniforms.params, Cut::ONE, &partial, n);
+            let tiles = n.div_ceil(MERGE_CHUNK);
+            call.run(&ROBE_MERGE, &[self], &Groups::capped(2 * tiles, 256 / self.params.lanes));
+            call.run(&COMBINE, &[self], &Groups::capped(tiles, 1));
         }
     }
 }

@@ -3,16 +3,17 @@
 use crate::{
     error::Error,
     gpu::{
-        engine::{bind::GradBuffer, call::Call},
+        engine::{
+            bind::GradBuffer,
+            call::{Call, Groups, Named},
+        },
         front::Kind,
         robe::RobeGroup,
         slices::{UploadedGrads, floats},
         stages::{
-            robe::{
-                robe_covered, robe_gradient, robe_runs,
-                space::{Due, RUNS_BLOCK, Runs},
-            },
-            sort::scan,
+            ROBE_COVERED, ROBE_GRADIENT, ROBE_RUNS,
+            robe::space::{Due, RUNS_BLOCK, Runs},
+            sort::radix::record_scan,
         },
     },
     robe::gradient::Gradient,
@@ -95,7 +96,7 @@ impl RobeGroup {
                     let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
                     let call = &mut Call::begin(&context, encoder, "hotrow.robe.gradient");
                     due.sort(call, space, &context.uniform(&ScalerState::unscaled()));
-                    robe_gradient::record(call, &due, &bound);
+                    call.run(&ROBE_GRADIENT, &[&due, &("sums", bound)], &Groups::capped(due.robe.weights, 256));
                 }
                 GradientBuffer::Sparse { locations, sums, count: counted } => {
                     let [locations, sums] =
@@ -111,7 +112,8 @@ impl RobeGroup {
                     let runs = Runs::grown(&mut self.runs, &context, due.starts())?;
                     let mut call = Call::begin(&context, encoder, "hotrow.robe.gradient");
                     due.sort(&mut call, space, &context.uniform(&ScalerState::unscaled()));
-                    robe_runs::record(&mut call, &due, runs);
+                    let from: &[&dyn Named] = &[&due, runs, &("locations", locations), &("sums", sums)];
+                    call.run(&ROBE_RUNS, from, &Groups::capped(due.starts(), RUNS_BLOCK));
                     let info = ScanInfo {
                         count: count::UNIQUE as u32,
                         capacity: due.starts(),
@@ -119,8 +121,9 @@ impl RobeGroup {
                         rows: 1,
                         clears: 0,
                     };
-                    scan::record(&mut call, &info, &space.step, &runs.blocks, &runs.total, &self.front.dummy);
-                    robe_covered::record(&mut call, &due, runs, [&locations, &sums]);
+                    record_scan(&mut call, &info, &space.step, &runs.blocks, &runs.total, &self.front.dummy);
+                    let covered = (due.starts() * due.robe.reach).min(due.robe.weights);
+                    call.run(&ROBE_COVERED, from, &Groups::capped(covered, 256));
                     drop(call);
                     encoder.copy_buffer_to_buffer(&runs.total, 0, counted.buffer(), counted.offset(), 4);
                 }

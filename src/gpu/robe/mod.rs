@@ -17,17 +17,18 @@ use crate::{
         engine::{
             bind::{Batch, GradBuffer, WeightGradient},
             bind_cache::passing,
-            call::Call,
+            call::{Call, Groups, Named},
             context::Context,
         },
         front::{Front, Kind, front},
         reader::Readable,
         slices::Uploaded,
         stages::{
-            cached::{begin, linearize, space::Bound},
+            BEGIN, LINEARIZE, ROBE_DECODE, ROBE_GATHER, ROBE_HASH, ROBE_WEIGHT_GRADIENT,
+            cached::space::Bound,
             robe::{
                 array::Array,
-                robe_blocks, robe_decode, robe_gather, robe_hash, robe_update, robe_weight_gradient,
+                robe_update,
                 space::{Chunks, Due, Runs, Scattered, Space, Uniforms},
             },
         },
@@ -38,7 +39,7 @@ use crate::{
     },
     table::{
         counters::Counters,
-        layout::{Layout, Params, Rate, Robe, ScalerState},
+        layout::{Layout, POOL_NONE, Params, Rate, Robe, ScalerState},
         params::Mode,
         rng::Purpose,
         step_state::Pending,
@@ -230,8 +231,7 @@ impl Kind for RobeGroup {
                 let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
                 let call = &mut Call::begin(&context, encoder, "hotrow.robe.backward");
                 due.sort(call, space, scaler);
-                let kernel = if self.array.storage.plain() { &robe_update::KERNEL } else { &robe_blocks::KERNEL };
-                robe_update::record(call, kernel, &due, &self.array, rate);
+                robe_update::record(call, &due, &self.array, rate);
             }
             self.front.state.end_forward();
             Ok(())
@@ -249,7 +249,9 @@ impl Kind for RobeGroup {
         let params = self.params(Mode::Train).batch(indices, bags, weighted);
         let params = Params { half_grads: bound.half_grads, ..params };
         let call = &mut Call::begin(&self.front.context, encoder, "hotrow.robe.weight_gradient");
-        robe_weight_gradient::record(call, &params, &self.array, space, bound);
+        let uniforms = Uniforms::new(&self.front.context, &params, &self.array.robe);
+        let groups = Groups::of(params.indices, 256 / params.lanes);
+        call.run_windows(&ROBE_WEIGHT_GRADIENT, &[&uniforms, bound, space, &self.array], &self.array, &groups);
         Ok(())
     }
 
@@ -295,17 +297,13 @@ fn forward(
     encoder.clear_buffer(&space.step, 0, None);
     let call = &mut Call::begin(context, encoder, "hotrow.robe.forward");
     let uniforms = &Uniforms::new(context, params, robe);
-    let Space { step, keys, access, .. } = space;
-    linearize::record(
-        call,
-        params,
-        &uniforms.params,
-        batch,
-        array.numbering(),
-        linearize::Lists { step, keys, access },
-    );
-    begin::record(call, &uniforms.params, batch, array.numbering(), step);
-    robe_hash::record(call, uniforms, array, space, params.indices);
-    let kernel = if array.storage.plain() { &robe_gather::KERNEL } else { &robe_decode::KERNEL };
-    robe_gather::record(call, kernel, (params, uniforms), batch, array, space, outputs);
+    let from: &[&dyn Named] = &[uniforms, batch, array, space, &("outputs", outputs.0)];
+    // One invocation for each index, and one for each offset.
+    call.run(&LINEARIZE, from, &Groups::of(params.indices.max(params.bags + 1), 256));
+    call.run(&BEGIN, from, &Groups::Direct(1));
+    call.run(&ROBE_HASH, from, &Groups::of(params.indices, 256));
+    let kernel = if array.storage.plain() { &ROBE_GATHER } else { &ROBE_DECODE };
+    // With pooling none each share of a workgroup takes four rows.
+    let per_group = 256 / params.lanes * if params.pooling == POOL_NONE { 4 } else { 1 };
+    call.run_windows(kernel, from, array, &Groups::of(outputs.1, per_group));
 }

@@ -3,15 +3,21 @@
 use crate::{
     error::Error,
     gpu::{
-        engine::{bind::GradBuffer, call::Call, context::Context},
+        engine::{
+            bind::GradBuffer,
+            call::{Call, Groups, Named},
+            context::Context,
+        },
         robe::backward::Waiting,
-        stages::robe::{
-            array::Array,
-            robe_scatter, robe_step,
-            space::{Scattered, Space, Uniforms},
+        stages::{
+            ROBE_SCATTER, ROBE_STEP,
+            robe::{
+                array::Array,
+                space::{Scattered, Space, Uniforms},
+            },
         },
     },
-    table::layout::Params,
+    table::layout::{Params, Robe},
 };
 
 impl Scattered {
@@ -30,8 +36,25 @@ impl Scattered {
         let uniforms = &Uniforms::new(context, &params, &waiting.robe);
         let call = &mut Call::begin(context, encoder, "hotrow.robe.backward");
         let elements = waiting.indices * waiting.robe.dim;
-        robe_scatter::record(call, uniforms, scaler, space, &bound, self, elements);
-        robe_step::record(call, (uniforms, rate), &waiting.robe, self, array);
+        let from: &[&dyn Named] = &[uniforms, &("scaler", scaler), &("grad_outputs", bound), space, self];
+        call.run(&ROBE_SCATTER, from, &Groups::capped(elements, 256));
+        // A dispatch for each window of the array.
+        for (k, (memory, states)) in (0..).zip(array.memory.iter().zip(&array.states)) {
+            let robe = Robe { first: k * waiting.robe.window, ..waiting.robe };
+            let other = (k > 0).then(|| context.uniform(&robe));
+            let from: &[&dyn Named] = &[
+                &("robe", other.as_ref().unwrap_or(&uniforms.robe)),
+                &("memory", memory),
+                &("states", states),
+                &("rate", rate),
+                uniforms,
+                self,
+                array,
+            ];
+            // A window may begin within a word of marks.
+            let weights = robe.window.min(robe.weights - robe.first) + robe.first % 32;
+            call.run(&ROBE_STEP, from, &Groups::capped(weights, 256));
+        }
         Ok(())
     }
 }

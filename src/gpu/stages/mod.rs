@@ -1,63 +1,117 @@
-//! Every stage: one file for each kernel, named like its shader, its CPU mirror and its test.
+//! Every stage: its name, which its shader, its CPU mirror and its test have too, the size of its workgroups, and its bindings in the order of
+//! `@binding`. [`Call::run`](crate::gpu::engine::call::Call::run) finds their buffers by name. A stage that decides something has a file of its own.
 
 pub(crate) mod cached;
-pub(crate) mod grid;
 pub(crate) mod robe;
-pub(crate) mod scaler;
 pub(crate) mod sort;
 
 use crate::{
     error::Error,
     gpu::engine::{context::Context, options::ContextOptions},
-    wgsl::Kernel,
+    wgsl::{Access, Kernel},
 };
 
-/// Every stage, in the order in which a step runs them.
-pub(crate) const KERNELS: &[&Kernel] = &[
-    &cached::linearize::KERNEL,
-    &cached::wanted::KERNEL,
-    &cached::begin::KERNEL,
-    &cached::probe::KERNEL,
-    &cached::touch::KERNEL,
-    &sort::histogram::KERNEL,
-    &sort::scan::KERNEL,
-    &sort::scatter::KERNEL,
-    &sort::heads::KERNEL,
-    &sort::segments::KERNEL,
-    &sort::sort_small::KERNEL,
-    &cached::claim::KERNEL,
-    &cached::admit::KERNEL,
-    &cached::exchange::KERNEL,
-    &cached::locate::KERNEL,
-    &cached::gather::KERNEL,
-    &cached::halves::KERNEL,
-    &cached::weight_gradient::KERNEL,
-    &cached::arrange::KERNEL,
-    &cached::merge::KERNEL,
-    &cached::combine::KERNEL,
-    &cached::update::KERNEL,
-    &scaler::inspect::KERNEL,
-    &scaler::rescale::KERNEL,
-    &cached::collect::KERNEL,
-    &cached::reset::KERNEL,
-    &cached::assign::KERNEL,
-    &cached::send::KERNEL,
-    &robe::robe_hash::KERNEL,
-    &robe::robe_gather::KERNEL,
-    &robe::robe_decode::KERNEL,
-    &robe::robe_weight_gradient::KERNEL,
-    &robe::robe_keys::KERNEL,
-    &robe::robe_merge::KERNEL,
-    &robe::robe_update::KERNEL,
-    &robe::robe_gradient::KERNEL,
-    &robe::robe_runs::KERNEL,
-    &robe::robe_covered::KERNEL,
-    &robe::robe_scatter::KERNEL,
-    &robe::robe_step::KERNEL,
-    &robe::robe_blocks::KERNEL,
-    &grid::grid::KERNEL,
-    &grid::grid_gradient::KERNEL,
-];
+macro_rules! stages {
+    ($($(#[$doc:meta])+ $stage:ident $name:literal $workgroup:literal $($access:ident: $($binding:ident)+),+;)+) => {
+        $($(#[$doc])+ pub(crate) const $stage: Kernel = Kernel {
+            name: $name,
+            workgroup: $workgroup,
+            bindings: &[$($((Access::$access, stringify!($binding))),+),+],
+        };)+
+
+        /// Every stage, in the order in which a step runs them.
+        pub(crate) const KERNELS: &[&Kernel] = &[$(&$stage),+];
+    };
+}
+
+stages! {
+    /// Turns indices into linear rows, and checks indices and offsets.
+    LINEARIZE "linearize" 256 Uniform: params, Read: indices offsets features, ReadWrite: tables step keys access;
+    /// The rows that a caller's shaders want become the accesses of a step.
+    WANTED "wanted" 256 Uniform: params, ReadWrite: feedback step keys;
+    /// Decides whether the step takes place.
+    BEGIN "begin" 1 Uniform: params, Read: indices offsets features, ReadWrite: tables step;
+    /// Finds the slot of each access, and lists the misses.
+    PROBE "probe" 256 Uniform: params, ReadWrite: step, Read: keys ways, ReadWrite: places miss_keys miss_index tables;
+    /// Updates the stamps of hit rows and the frequencies of all rows.
+    TOUCH "touch" 256 Uniform: params shard, ReadWrite: step, Read: keys places, ReadWrite: ways freqs tables;
+    /// Counts the digits of each block of keys.
+    HISTOGRAM "histogram" 256 Uniform: pass_info, ReadWrite: step, Read: keys, ReadWrite: digits;
+    /// Exclusive prefix sums of rows.
+    SCAN "scan" 256 Uniform: info, ReadWrite: step data totals cleared;
+    /// Moves keys and values to their sorted places.
+    SCATTER "scatter" 256 Uniform: pass_info, ReadWrite: step, Read: keys_in values_in digits totals, ReadWrite: keys_out values_out next_digits;
+    /// Counts the distinct keys that begin in each block.
+    HEADS "heads" 256 Uniform: info, ReadWrite: step, Read: keys, ReadWrite: heads;
+    /// Numbers runs of equal keys.
+    SEGMENTS "segments" 256 Uniform: info, ReadWrite: step, Read: keys heads, ReadWrite: segment starts;
+    /// Sorts, and dedups, few keys in one dispatch.
+    SORT_SMALL "sort_small" 256 Uniform: info, ReadWrite: step, Read: keys_in values_in, ReadWrite: keys_out values_out segment starts;
+    /// Lists the distinct missing rows.
+    CLAIM "claim" 256 Uniform: params shard, ReadWrite: step, Read: keys order starts, ReadWrite: unique moves freqs tables;
+    /// Admits missing rows, set by set.
+    ADMIT "admit" 256 Uniform: params, ReadWrite: step unique moves ways tables;
+    /// Moves rows between table and FP32, as many shards at a time as the device binds.
+    EXCHANGE "exchange" 256 Uniform: params shard, ReadWrite: step, Read: moves, ReadWrite: records cache scratch ways tables;
+    /// Finds the places of the missed accesses' rows.
+    LOCATE "locate" 256 Uniform: params, ReadWrite: step, Read: keys order segment unique ways, ReadWrite: places;
+    /// Pools bags; a workgroup writes several output rows.
+    GATHER "gather" 256 Uniform: params, Read: offsets places weights cache scratch, ReadWrite: access outputs;
+    /// Rounds the outputs of a forward to FP16.
+    HALVES "halves" 256 Uniform: halves, Read: sums, ReadWrite: outputs;
+    /// The gradient of each index's weight; a workgroup has several indices.
+    WEIGHT_GRADIENT "weight_gradient" 256 Uniform: params, Read: offsets access places cache scratch grad_outputs, ReadWrite: grad_weights;
+    /// Turns a dedup of the accesses into the lists that backward reads.
+    ARRANGE "arrange" 256 ReadWrite: step, Read: order segment keys places access, ReadWrite: accesses targets, Uniform: scaler;
+    /// Sums the chunks of heavy rows.
+    MERGE "merge" 256 Uniform: params, Read: targets segment accesses grad_outputs, ReadWrite: scratch;
+    /// One workgroup for each tile adds up the heavy row that begins there.
+    COMBINE "combine" 256 Uniform: params, Read: targets segment, ReadWrite: scratch;
+    /// Updates the distinct rows, as many shards at a time as the device binds.
+    UPDATE "update" 256 Uniform: params shard, Read: targets accesses grad_outputs, ReadWrite: records cache scratch ways tables, Uniform: rate;
+    /// Finds the greatest magnitude among scaled gradients.
+    INSPECT "inspect" 256 Uniform: inspected, Read: gradients, ReadWrite: greatest;
+    /// The decision of a loss scaler.
+    RESCALE "rescale" 1 Uniform: rule, ReadWrite: greatest state;
+    /// Lists the dirty slots.
+    COLLECT "collect" 256 Uniform: params, ReadWrite: step, Read: ways, ReadWrite: moves tables;
+    /// Empties the cache.
+    RESET "reset" 256 Uniform: params, ReadWrite: ways;
+    /// Writes the caller's values to rows.
+    ASSIGN "assign" 256 Uniform: params, Read: keys places values, ReadWrite: cache scratch ways moves tables;
+    /// Lists rows for another rank.
+    SEND "send" 256 Uniform: params shard, Read: keys places records cache scratch ways, ReadWrite: sent;
+    /// Hashes the row of each access.
+    ROBE_HASH "robe_hash" 256 Uniform: params robe, ReadWrite: step, Read: keys, ReadWrite: hashes tables;
+    /// Pools bags; a workgroup writes several output rows.
+    ROBE_GATHER "robe_gather" 256 Uniform: params robe, Read: offsets hashes weights window, ReadWrite: access outputs;
+    /// `robe_gather` for a packed array.
+    ROBE_DECODE "robe_decode" 256 Uniform: params robe, Read: offsets hashes weights window, ReadWrite: access outputs;
+    /// The gradient of each index's weight; a workgroup has several indices.
+    ROBE_WEIGHT_GRADIENT "robe_weight_gradient" 256 Uniform: params robe, Read: offsets access hashes window grad_outputs, ReadWrite: grad_weights;
+    /// Lists every chunk of a batch.
+    ROBE_KEYS "robe_keys" 256 Uniform: params robe, ReadWrite: step, Read: hashes access, ReadWrite: chunk_keys chunk_access;
+    /// Sums the chunks of starts with many chunks.
+    ROBE_MERGE "robe_merge" 256 Uniform: params robe, Read: targets segment accesses grad_outputs, ReadWrite: scratch;
+    /// Updates the weights that chunks cover.
+    ROBE_UPDATE "robe_update" 256 Uniform: params robe, Read: targets accesses grad_outputs scratch, ReadWrite: memory states tables, Uniform: rate;
+    /// The gradient of all shared weights.
+    ROBE_GRADIENT "robe_gradient" 256 Uniform: params robe, Read: targets accesses grad_outputs scratch, ReadWrite: sums;
+    /// Finds the weights of a sparse gradient.
+    ROBE_RUNS "robe_runs" 256 Uniform: params robe, Read: targets accesses scratch, ReadWrite: runs blocks;
+    /// Lists the weights that chunks cover, and the gradient of each.
+    ROBE_COVERED "robe_covered" 256 Uniform: params robe, Read: targets accesses grad_outputs scratch runs blocks, ReadWrite: locations sums;
+    /// Adds every gradient to its weight's sum, atomically.
+    ROBE_SCATTER "robe_scatter" 256 Uniform: params robe scaler, Read: hashes access grad_outputs, ReadWrite: sums covered;
+    /// The optimiser on scattered sums.
+    ROBE_STEP "robe_step" 256 Uniform: params robe, ReadWrite: sums covered memory states tables, Uniform: rate;
+    /// `robe_update` for a packed array.
+    ROBE_BLOCKS "robe_blocks" 256 Uniform: params robe, Read: targets accesses grad_outputs scratch, ReadWrite: memory states tables, Uniform: rate;
+    /// Batches of weighted indices from points; an invocation writes a bag.
+    GRID "grid" 256 Uniform: grid, Read: levels coordinates, ReadWrite: indices weights;
+    /// Gradients of coordinates from those of the corners' weights; an invocation has a point.
+    GRID_GRADIENT "grid_gradient" 256 Uniform: grid, Read: levels coordinates grad_weights, ReadWrite: grad_coordinates;
+}
 
 impl Context {
     /// Compiles the crate's shaders on `device`. It installs nothing global on the device, such as an error handler.

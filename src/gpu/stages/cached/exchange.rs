@@ -2,24 +2,14 @@
 
 use crate::{
     gpu::{
-        engine::call::{Call, Groups, kernel},
-        stages::cached::tables::{BoundShards, RecordBuffers, Tables},
+        engine::call::{Call, Groups, Named},
+        stages::{
+            EXCHANGE,
+            cached::tables::{BoundShards, RecordBuffers, Tables},
+        },
     },
     table::layout::Shard,
 };
-
-kernel! {
-    "exchange", workgroup 256,
-    params: Uniform,
-    shard: Uniform,
-    step: ReadWrite,
-    moves: Read,
-    records: ReadWrite,
-    cache: ReadWrite,
-    scratch: ReadWrite,
-    ways: ReadWrite,
-    tables: ReadWrite,
-}
 
 /// The records that an exchange binds.
 #[derive(Clone, Copy)]
@@ -57,18 +47,17 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
     let layout = &tables.layout;
     let context = call.context;
     let mut over = |shard: &wgpu::Buffer, records: RecordBuffers<'_>| {
-        let bindings = Bindings {
-            params: uniform.as_entire_binding(),
-            shard: shard.as_entire_binding(),
-            step: list.step.as_entire_binding(),
-            moves: list.moves.as_entire_binding(),
-            records: records.as_entire_binding(),
-            cache: tables.cache.as_entire_binding(),
-            scratch: list.scratch.as_entire_binding(),
-            ways: tables.ways.as_entire_binding(),
-            tables: tables.tables.as_entire_binding(),
-        };
-        call.dispatch_records(bindings, tables, records, &Groups::capped(list.capacity, records.block(layout)));
+        let List { step, moves, scratch, .. } = list;
+        let from: &[&dyn Named] = &[
+            &("params", uniform),
+            &("shard", shard),
+            &("step", step),
+            &("moves", moves),
+            &("scratch", scratch),
+            tables,
+        ];
+        let groups = Groups::capped(list.capacity, records.block(layout));
+        call.run_records(&EXCHANGE, from, tables, records, &groups);
     };
     match list.records {
         Records::Table => {}

@@ -8,6 +8,7 @@ use crate::{
     gpu::{
         engine::{
             bind::Batch,
+            call::named,
             context::Context,
             scratch::{Make, in_context},
         },
@@ -24,6 +25,8 @@ pub(crate) struct Bound<'a> {
     /// The list of wanted rows in the place of indices and offsets.
     pub(crate) wanted: Option<&'a wgpu::Buffer>,
 }
+
+named!(Bound<'_>: indices, offsets, weights);
 
 impl<'a> Bound<'a> {
     /// Checks and binds the caller's buffers; binds `dummy` for a buffer that is missing.
@@ -76,6 +79,8 @@ pub(crate) struct Space<B = wgpu::Buffer> {
     pub(crate) partials: u32,
 }
 
+named!(Space: step, keys, access, segment, starts, miss_keys, miss_index, moves, unique, places, accesses, targets, scratch);
+
 impl Space {
     /// Allocates scratch for `indices` indices. With `train` it includes what admission and backward need.
     pub(crate) fn new(context: &Context, layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
@@ -122,6 +127,8 @@ pub(crate) struct FlushSpace<B = wgpu::Buffer> {
     /// Bound in place of step scratch. A flush has no rows in it.
     pub(crate) no_scratch: B,
 }
+
+named!(FlushSpace: step, moves, no_scratch as "scratch");
 
 impl FlushSpace {
     pub(crate) fn new(context: &Context, layout: &Layout) -> Result<Self, Error> {

@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     gpu::{
         engine::{
-            call::{Call, Groups, StageBindings},
+            call::{Call, Groups, Named, bind, named},
             caps::Caps,
             context::Context,
         },
@@ -15,7 +15,7 @@ use crate::{
     source::Source,
     store::SharedStore,
     table::layout::{Layout, NONE, Shard, features, table_words},
-    wgsl::{self, Cut},
+    wgsl::{self, Cut, Kernel},
 };
 
 /// The frequencies of neighbouring rows, and the uniform that says of which rows.
@@ -24,15 +24,6 @@ pub(crate) struct Freqs {
     pub(crate) rows: u32,
     pub(crate) shard: wgpu::Buffer,
     pub(crate) counters: wgpu::Buffer,
-}
-
-/// The buffers with the bases of the tables and with their counters.
-#[derive(Clone, Copy)]
-pub(crate) struct Numbering<'a> {
-    /// Step number, then for each table its base, its rows and its counters.
-    pub(crate) tables: &'a wgpu::Buffer,
-    /// The table of each feature, with its base and rows.
-    pub(crate) features: &'a wgpu::Buffer,
 }
 
 /// Neighbouring shards of a table that one dispatch binds.
@@ -69,11 +60,10 @@ pub(crate) struct Tables {
     pub(crate) freqs: Vec<Freqs>,
 }
 
-impl Tables {
-    pub(crate) fn numbering(&self) -> Numbering<'_> {
-        Numbering { tables: &self.tables, features: &self.features }
-    }
+named!(Freqs: shard, counters as "freqs");
+named!(Tables: tables, features, ways, cache);
 
+impl Tables {
     /// The records that each dispatch over the table binds.
     pub(crate) fn bound(&self, caps: &Caps) -> impl Iterator<Item = BoundShards<'_>> {
         let at_once = caps.choose_shards(&self.layout) as usize;
@@ -220,18 +210,19 @@ impl BoundShards<'_> {
 }
 
 impl Call<'_> {
-    /// As `dispatch`, for a stage that moves rows of `tables`. `bindings` has the first window of the cache; this function adds the others.
-    pub(crate) fn dispatch_rows<'b, B: StageBindings<'b>>(&mut self, bindings: B, tables: &'b Tables, groups: &Groups) {
+    /// As `run`, for a stage that moves rows of `tables`. `from` has the first window of the cache; this function adds the others.
+    pub(crate) fn run_rows(&mut self, kernel: &Kernel, from: &[&dyn Named], tables: &Tables, groups: &Groups) {
         let cut = Cut { width: tables.layout.width(), windows: tables.cache.count(), ..Cut::ONE };
-        self.dispatch_cut(bindings, tables, cut, &[], groups);
+        self.run_cut(kernel, from, tables, cut, &[], groups);
     }
 
-    /// As `dispatch_rows`, for a stage that reads or writes records. `bindings` has the first buffer of `records`.
-    pub(crate) fn dispatch_records<'b, B: StageBindings<'b>>(
+    /// As `run_rows`, for a stage that reads or writes `records`.
+    pub(crate) fn run_records(
         &mut self,
-        bindings: B,
-        tables: &'b Tables,
-        records: RecordBuffers<'b>,
+        kernel: &Kernel,
+        from: &[&dyn Named],
+        tables: &Tables,
+        records: RecordBuffers<'_>,
         groups: &Groups,
     ) {
         let item = match records {
@@ -241,22 +232,23 @@ impl Call<'_> {
         let others = records.others();
         let (width, windows) = (tables.layout.width(), tables.cache.count());
         let cut = Cut { width, windows, shards: others.len() as u32 + 1, item };
-        self.dispatch_cut(bindings, tables, cut, others, groups);
+        self.run_cut(kernel, &[&("records", records.as_entire_binding()), &from], tables, cut, others, groups);
     }
 
-    fn dispatch_cut<'b, B: StageBindings<'b>>(
+    fn run_cut(
         &mut self,
-        bindings: B,
-        tables: &'b Tables,
+        kernel: &Kernel,
+        from: &[&dyn Named],
+        tables: &Tables,
         cut: Cut,
-        shards: &'b [wgpu::Buffer],
+        shards: &[wgpu::Buffer],
         groups: &Groups,
     ) {
-        let mut all = bindings.list().as_ref().to_vec();
-        if wgsl::has_windows(B::KERNEL) {
+        let mut all = bind(kernel, from);
+        if wgsl::has_windows(kernel) {
             all.extend(tables.cache.others());
         }
         all.extend(shards.iter().map(wgpu::Buffer::as_entire_binding));
-        self.launch(B::KERNEL, cut, &all, groups);
+        self.launch(kernel, cut, &all, groups);
     }
 }

@@ -1,11 +1,22 @@
 //! The cache on the device: one buffer for each window, so that the cache can be larger than a binding. Stages list the first window among
-//! their bindings; `Call::dispatch_rows` adds the others, and `shaders/shared/slots.wgsl` finds the window of a slot.
+//! their bindings; `Call::run_rows` adds the others, and `shaders/shared/slots.wgsl` finds the window of a slot.
 
-use crate::{error::Error, gpu::engine::context::Context, table::layout::Layout};
+use crate::{
+    error::Error,
+    gpu::engine::{call::Bindable, context::Context},
+    table::layout::Layout,
+};
 
 /// The buffers of the windows, at least one; it is a placeholder if there is no cache.
 #[derive(Debug)]
 pub(crate) struct Windows(Vec<wgpu::Buffer>);
+
+/// The first window.
+impl Bindable for Windows {
+    fn binding(&self) -> wgpu::BindingResource<'_> {
+        self.0[0].as_entire_binding()
+    }
+}
 
 impl Windows {
     pub(crate) fn new(context: &Context, layout: &Layout) -> Result<Self, Error> {
@@ -21,11 +32,6 @@ impl Windows {
 
     pub(crate) fn count(&self) -> u32 {
         self.0.len() as u32
-    }
-
-    /// The binding of the first window.
-    pub(crate) fn as_entire_binding(&self) -> wgpu::BindingResource<'_> {
-        self.0[0].as_entire_binding()
     }
 
     /// The bindings of the other windows.

@@ -3,12 +3,15 @@
 use crate::{
     error::Error,
     gpu::{
-        engine::context::Context,
-        stages::cached::tables::{Numbering, host_can_hold},
+        engine::{
+            call::{Call, Groups, Named, bind},
+            context::Context,
+        },
+        stages::cached::tables::host_can_hold,
     },
     robe::{config::Config, storage::Storage},
     table::layout::{Robe, features, table_words},
-    wgsl::Cut,
+    wgsl::{Cut, Kernel},
 };
 
 #[derive(Debug)]
@@ -26,6 +29,28 @@ pub(crate) struct Array {
     pub(crate) robe: Robe,
     /// Words of each window, of weights and of states; the last window may have fewer.
     pub(crate) window: [usize; 2],
+}
+
+/// `window` is the first window of the weights.
+impl Named for Array {
+    fn named(&self, name: &str) -> Option<wgpu::BindingResource<'_>> {
+        let buffer = match name {
+            "tables" => &self.tables,
+            "features" => &self.features,
+            "window" => &self.memory[0],
+            _ => return None,
+        };
+        Some(buffer.as_entire_binding())
+    }
+}
+
+impl Call<'_> {
+    /// As `run`, for a stage that reads all windows of `array`.
+    pub(crate) fn run_windows(&mut self, kernel: &Kernel, from: &[&dyn Named], array: &Array, groups: &Groups) {
+        let mut all = bind(kernel, from);
+        all.extend(array.memory[1..].iter().map(wgpu::Buffer::as_entire_binding));
+        self.launch(kernel, Cut { windows: array.memory.len() as u32, ..Cut::ONE }, &all, groups);
+    }
 }
 
 impl Array {
@@ -74,10 +99,6 @@ impl Array {
     /// Writes all states.
     pub(crate) fn write_states(&self, context: &Context, words: &[u32]) {
         write(context, &self.states, self.window[1], 0, words);
-    }
-
-    pub(crate) fn numbering(&self) -> Numbering<'_> {
-        Numbering { tables: &self.tables, features: &self.features }
     }
 }
 

@@ -2,44 +2,29 @@
 
 use crate::{
     gpu::{
-        engine::call::{Call, Groups, StageBindings, kernel},
-        stages::robe::{array::Array, space::Due},
+        engine::call::{Call, Groups, Named},
+        stages::{
+            ROBE_BLOCKS, ROBE_UPDATE,
+            robe::{array::Array, space::Due},
+        },
     },
     table::layout::Robe,
-    wgsl::{Cut, Kernel},
 };
 
-kernel! {
-    "robe_update", workgroup 256,
-    params: Uniform,
-    robe: Uniform,
-    targets: Read,
-    accesses: Read,
-    grad_outputs: Read,
-    scratch: Read,
-    memory: ReadWrite,
-    states: ReadWrite,
-    tables: ReadWrite,
-    rate: Uniform,
-}
-
-/// Records a dispatch for each window of the array. `kernel` is this stage, or `robe_blocks` for a packed array.
-pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array: &Array, rate: &wgpu::Buffer) {
+/// Records a dispatch for each window of the array.
+pub(crate) fn record(call: &mut Call<'_>, due: &Due<'_>, array: &Array, rate: &wgpu::Buffer) {
+    let kernel = if array.storage.plain() { &ROBE_UPDATE } else { &ROBE_BLOCKS };
     for (k, (memory, states)) in (0..).zip(array.memory.iter().zip(&array.states)) {
         let robe = Robe { first: k * due.robe.window, ..due.robe };
         let other = (k > 0).then(|| call.context.uniform(&robe));
-        let bindings = Bindings {
-            params: due.uniforms.params.as_entire_binding(),
-            robe: other.as_ref().unwrap_or(&due.uniforms.robe).as_entire_binding(),
-            targets: due.scratch.targets.as_entire_binding(),
-            accesses: due.scratch.accesses.as_entire_binding(),
-            grad_outputs: due.grad_outputs.clone(),
-            scratch: due.scratch.scratch.as_entire_binding(),
-            memory: memory.as_entire_binding(),
-            states: states.as_entire_binding(),
-            tables: array.tables.as_entire_binding(),
-            rate: rate.as_entire_binding(),
-        };
+        let from: &[&dyn Named] = &[
+            &("robe", other.as_ref().unwrap_or(&due.uniforms.robe)),
+            &("memory", memory),
+            &("states", states),
+            &("rate", rate),
+            due,
+            array,
+        ];
         // If there may be so many starts that all weights are visited, which only the device knows: one invocation for each weight of the
         // window, enough for the starts as well. Else enough for the starts, or for the blocks that their chunks can reach.
         let starts = due.starts();
@@ -52,7 +37,7 @@ pub(crate) fn record(call: &mut Call<'_>, kernel: &Kernel, due: &Due<'_>, array:
             let reached = u64::from(starts) * u64::from(((robe.reach + unit - 2) / unit + 1) * unit);
             Groups::Capped(reached.div_ceil(256))
         };
-        call.launch(kernel, Cut::ONE, bindings.list().as_ref(), &groups);
+        call.run(kernel, from, &groups);
     }
 }
 

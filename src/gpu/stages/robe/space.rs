@@ -5,6 +5,7 @@ use crate::{
     error::Error,
     gpu::{
         engine::{
+            call::{Named, named},
             context::Context,
             scratch::{Make, grown, in_context},
         },
@@ -23,6 +24,8 @@ pub(crate) struct Uniforms {
     pub(crate) robe: wgpu::Buffer,
 }
 
+named!(Uniforms: params, robe);
+
 impl Uniforms {
     pub(crate) fn new(context: &Context, params: &Params, robe: &Robe) -> Self {
         Self { params: context.uniform(params), robe: context.uniform(robe) }
@@ -39,6 +42,8 @@ pub(crate) struct Space<B = wgpu::Buffer> {
     pub(crate) access: B,
     pub(crate) hashes: B,
 }
+
+named!(Space: step, keys, access, hashes);
 
 impl Space {
     /// The scratch in `space` if it has room for `indices` indices; else new scratch.
@@ -79,6 +84,8 @@ pub(crate) struct Chunks<B = wgpu::Buffer> {
     /// Two partial rows for each 128 chunks.
     pub(crate) scratch: B,
 }
+
+named!(Chunks: keys as "chunk_keys", access as "chunk_access", segment, starts, accesses, targets, scratch);
 
 impl Chunks {
     /// The scratch in `chunks` if it has room for `count` chunks; else new scratch.
@@ -123,6 +130,8 @@ pub(crate) struct Runs {
     pub(crate) total: wgpu::Buffer,
 }
 
+named!(Runs: runs, blocks);
+
 impl Runs {
     /// The scratch in `runs` if it has room for `starts` starts; else new scratch.
     pub(crate) fn grown<'s>(runs: &'s mut Option<Self>, context: &Context, starts: u32) -> Result<&'s Self, Error> {
@@ -152,6 +161,13 @@ pub(crate) struct Due<'a> {
     pub(crate) grad_outputs: wgpu::BindingResource<'a>,
 }
 
+impl Named for Due<'_> {
+    fn named(&self, name: &str) -> Option<wgpu::BindingResource<'_>> {
+        let own = || (name == "grad_outputs").then(|| self.grad_outputs.clone());
+        own().or_else(|| self.uniforms.named(name)).or_else(|| self.scratch.named(name))
+    }
+}
+
 impl Due<'_> {
     /// Most distinct starts.
     pub(crate) fn starts(&self) -> u32 {
@@ -167,6 +183,8 @@ pub(crate) struct Scattered<B = wgpu::Buffer> {
     /// One bit for each weight if covered weights move without a gradient: 1 if a chunk covers it.
     pub(crate) covered: B,
 }
+
+named!(Scattered: sums, covered);
 
 impl<B> Scattered<B> {
     /// Makes the buffers from the list of their names and sizes.

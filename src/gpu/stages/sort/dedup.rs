@@ -3,14 +3,20 @@
 
 use crate::{
     gpu::{
-        engine::call::Call,
-        stages::sort::{
-            heads, segments, sort_small,
-            space::{DedupTo, SortJob, SortScratch, SortSpace, Sorted},
+        engine::call::{Call, Groups, Named},
+        stages::{
+            HEADS, SEGMENTS,
+            sort::{
+                radix::{SMALL, record_small},
+                space::{DedupTo, SortJob, SortScratch, SortSpace, Sorted},
+            },
         },
     },
     table::layout::DedupInfo,
 };
+
+/// Sorted keys of a block: `DEDUP_BLOCK` in `shaders/shared/dedup.wgsl`.
+pub(crate) const BLOCK: u32 = 2048;
 
 pub(crate) fn record<'s>(
     call: &mut Call<'_>,
@@ -20,9 +26,9 @@ pub(crate) fn record<'s>(
     scratch: &SortScratch,
     to: &DedupTo<'_>,
 ) -> Sorted<'s> {
-    if job.capacity <= sort_small::MOST {
+    if job.capacity <= SMALL {
         let sorted = space.sorted(job.key_bits);
-        sort_small::record(call, step, job, &sorted, Some(to), scratch);
+        record_small(call, step, job, &sorted, Some(to), scratch);
         return sorted;
     }
     record_large(call, step, job, space, scratch, to)
@@ -40,9 +46,16 @@ pub(crate) fn record_large<'s>(
     let sorted = space.record_large(call, step, job, scratch);
     let (capacity, count) = (job.capacity, job.count as u32);
     let info = DedupInfo { capacity, count, segments: to.segments as u32, valid: to.valid as u32 };
-    let info = call.context.uniform(&info);
-    let heads = &scratch.digits[0];
-    heads::record(call, &info, step, sorted.keys, heads, capacity);
-    segments::record(call, &info, step, sorted.keys, heads, to, capacity);
+    let from: &[&dyn Named] = &[
+        &("info", call.context.uniform(&info)),
+        &("step", step),
+        &("keys", sorted.keys),
+        &("heads", &scratch.digits[0]),
+        &("segment", to.segment),
+        &("starts", to.starts),
+    ];
+    for stage in [&HEADS, &SEGMENTS] {
+        call.run(stage, from, &Groups::capped(capacity, BLOCK));
+    }
     sorted
 }

@@ -15,17 +15,21 @@
 
 use crate::{
     gpu::{
-        engine::call::Call,
-        stages::sort::{
-            histogram, scan, scatter, sort_small,
-            space::{BLOCK, SortJob, SortScratch, SortSpace, Sorted, Source, passes},
+        engine::call::{Call, Groups, Named},
+        stages::{
+            HISTOGRAM, SCAN, SCATTER, SORT_SMALL,
+            sort::space::{BLOCK, DedupTo, Pairs, SortJob, SortScratch, SortSpace, Sorted, Source, passes},
         },
     },
-    table::layout::{Pass, ScanInfo},
+    table::layout::{Pass, ScanInfo, SmallInfo},
 };
 
 /// The most keys of which scatter counts the digits of the next pass.
 const COUNTED_AHEAD: u32 = 1 << 21;
+/// Most keys that the stage `sort_small` takes: `SMALL` in `shaders/shared/sort_small.wgsl`.
+pub(crate) const SMALL: u32 = 1024;
+/// Number of blocks of a row that one invocation of scan takes: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
+const SHORT: u32 = 16;
 
 impl SortSpace {
     /// Records the sort. Its result stays valid until the next sort into this space.
@@ -36,9 +40,9 @@ impl SortSpace {
         job: &SortJob<'_>,
         scratch: &SortScratch,
     ) -> Sorted<'_> {
-        if job.capacity <= sort_small::MOST {
+        if job.capacity <= SMALL {
             let sorted = self.sorted(job.key_bits);
-            sort_small::record(call, step, job, &sorted, None, scratch);
+            record_small(call, step, job, &sorted, None, scratch);
             return sorted;
         }
         self.record_large(call, step, job, scratch)
@@ -64,14 +68,77 @@ impl SortSpace {
             let info = call.context.uniform(&Pass { shift, mask, count, capacity, positions, next_mask });
             let turn = pass as usize & 1;
             let (to, digits, next) = (self.pairs(turn), &scratch.digits[turn], &scratch.digits[1 - turn]);
+            let groups = Groups::capped(capacity, BLOCK);
+            let both: &[&dyn Named] = &[&("pass_info", info), &("step", step), &("digits", digits)];
             if pass == 0 || !ahead {
-                histogram::record(call, &info, step, &from.keys, digits, capacity);
+                call.run(&HISTOGRAM, &[&("keys", &from.keys), &both], &groups);
             }
             let rows = ScanInfo { count, capacity, per_block: BLOCK, rows: 256, clears: u32::from(next_mask != 0) };
-            scan::record(call, &rows, step, digits, &scratch.totals, next);
-            scatter::record(call, &info, step, &from, (scratch, turn), &to, capacity);
+            record_scan(call, &rows, step, digits, &scratch.totals, next);
+            let scatter: &[&dyn Named] = &[
+                &("keys_in", &from.keys),
+                &("values_in", &from.values),
+                &("totals", &scratch.totals),
+                &("keys_out", to.keys),
+                &("values_out", to.values),
+                &("next_digits", next),
+                &both,
+            ];
+            call.run(&SCATTER, scatter, &groups);
             from = Source { keys: to.keys.as_entire_binding(), values: to.values.as_entire_binding() };
         }
         self.sorted(job.key_bits)
     }
+}
+
+/// Scans the rows of `data` in place, and writes the sum of each row to `totals`. Clears as many rows of `cleared` if `info` says so; it must
+/// be another buffer than `data` in any case.
+pub(crate) fn record_scan(
+    call: &mut Call<'_>,
+    info: &ScanInfo,
+    step: &wgpu::Buffer,
+    data: &wgpu::Buffer,
+    totals: &wgpu::Buffer,
+    cleared: &wgpu::Buffer,
+) {
+    let uniform = call.context.uniform(info);
+    let short = info.capacity.div_ceil(info.per_block) <= SHORT;
+    let from: &[&dyn Named] =
+        &[&("info", uniform), &("step", step), &("data", data), &("totals", totals), &("cleared", cleared)];
+    call.run(&SCAN, from, &Groups::of(info.rows, if short { 256 } else { 1 }));
+}
+
+/// Sorts few keys in one dispatch, and dedups them into `dedup` if there is one.
+pub(crate) fn record_small(
+    call: &mut Call<'_>,
+    step: &wgpu::Buffer,
+    job: &SortJob<'_>,
+    to: &Pairs<'_>,
+    dedup: Option<&DedupTo<'_>>,
+    scratch: &SortScratch,
+) {
+    let info = SmallInfo {
+        capacity: job.capacity,
+        count: job.count as u32,
+        mask: job.mask(),
+        positions: u32::from(job.values.is_none()),
+        dedup: u32::from(dedup.is_some()),
+        segments: dedup.map_or(0, |dedup| dedup.segments as u32),
+        valid: dedup.map_or(0, |dedup| dedup.valid as u32),
+        pad0: 0,
+    };
+    let uniform = call.context.uniform(&info);
+    // Without a dedup the kernel does not write to the last two bindings.
+    let (segment, starts) = dedup.map_or((&scratch.digits[0], &scratch.totals), |dedup| (dedup.segment, dedup.starts));
+    let from: &[&dyn Named] = &[
+        &("info", uniform),
+        &("step", step),
+        &("keys_in", &job.keys),
+        &("values_in", job.values.as_ref().unwrap_or(&job.keys)),
+        &("keys_out", to.keys),
+        &("values_out", to.values),
+        &("segment", segment),
+        &("starts", starts),
+    ];
+    call.run(&SORT_SMALL, from, &Groups::of(job.capacity, SMALL));
 }

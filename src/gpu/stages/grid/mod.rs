@@ -1,5 +1,0 @@
-//! The stages of a hash grid.
-
-#[allow(clippy::module_inception, reason = "the stage has the name of its folder")]
-pub(crate) mod grid;
-pub(crate) mod grid_gradient;

@@ -1,4 +1,0 @@
-//! The stages of loss scaling.
-
-pub(crate) mod inspect;
-pub(crate) mod rescale;
