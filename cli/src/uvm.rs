@@ -171,7 +171,7 @@ impl UvmTable {
 const HOME: u64 = 256 << 20;
 
 /// Moves pages between the host's memory and a device's, as far as wgpu allows: each page by a copy of its own, from its place to its place. There
-/// are no page faults, and the host decides in advance what moves, so in this a bound in favour of unified memory.
+/// are no page faults, and the host decides in advance what moves, so its time is a bound in favour of unified memory.
 #[derive(Debug)]
 pub struct UvmBus<'l> {
     lab: &'l Lab,
@@ -185,7 +185,7 @@ impl<'l> UvmBus<'l> {
     /// Host memory with all pages of a table of `rows` rows, and frames for those that the device holds.
     ///
     /// # Errors
-    /// [`Error::Config`] on a device that maps no memory, [`Error::OutOfMemory`].
+    /// On a device that maps no host memory, and [`Error::OutOfMemory`].
     pub fn new(lab: &'l Lab, table: &UvmTable, rows: u32) -> anyhow::Result<Self> {
         anyhow::ensure!(
             lab.timed.caps().mappable,

@@ -139,7 +139,7 @@ fn shared_tables_are_measured() {
     let folder = tempfile::tempdir().unwrap();
     let (out, report) = robe(folder.path(), &[]);
     assert_eq!(robe_wrong(&report), None);
-    for file in ["robe-cpu.json", "robe-cpu.csv", "robe-cpu.md"] {
+    for file in ["robe-cpu.json", "robe-cpu.csv", "robe-cpu.md", "robe-cpu-heat.png", "robe-cpu-heat.svg"] {
         assert!(folder.path().join("out").join(file).is_file() && out.contains(file), "{file}:\n{out}");
     }
     // 10 K rows x 16 at 10,000x give 16 weights, fewer than a chunk of 32.
