@@ -10,8 +10,15 @@ fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed={}", root.display());
     let mut files = BTreeMap::new();
     for stages in fs::read_dir(&root)? {
-        for file in fs::read_dir(stages?.path())? {
+        let stages = stages?.path();
+        if !stages.is_dir() {
+            continue;
+        }
+        for file in fs::read_dir(stages)? {
             let path = file?.path();
+            if path.extension().is_none_or(|extension| extension != "wgsl") {
+                continue;
+            }
             let name = path.strip_prefix(&root).map_err(io::Error::other)?.to_string_lossy().replace('\\', "/");
             files.insert(name, path);
         }

@@ -21,7 +21,7 @@ impl Shape {
     pub(super) const GPU: Self = Self { rows: 4_000_000, dim: 128, batch: 160_000, bag: 20 };
     /// The same shape, small enough for a sweep of 20 seconds on two cores, and larger than their caches.
     pub(super) const CPU: Self = Self { rows: 200_000, dim: 128, batch: 4_000, bag: 20 };
-    /// Small enough for a software driver in the same time.
+    /// Small enough for a software driver, whose step shall take milliseconds too.
     pub(super) const SOFTWARE: Self = Self { rows: 50_000, dim: 128, batch: 400, bag: 20 };
 
     pub(super) const fn cache_rows(&self) -> u32 {
