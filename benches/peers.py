@@ -127,10 +127,10 @@ class Hotrow:
         np.asarray(values, dtype="<u4").tofile(path)
         return path
 
-    def table(self, np, rows, made, dim, precision, optimizer, cache, threads, path="direct"):
+    def table(self, np, rows, made, dim, precision, optimizer, cache, threads):
         self.ask(
             f"group t rows={rows} dim={dim} precision={precision} optimizer={optimizer} cache={rows * cache // 100} "
-            f"policy={'lfu' if cache else 'lru'} threads={threads} path={path}"
+            f"policy={'lfu' if cache else 'lru'} threads={threads}"
         )
         for offsets, indices in made:
             self.ask("batch t " + self.words(np, np.concatenate([[len(offsets) - 1], offsets, indices])))
@@ -309,7 +309,6 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a few cells")
     parser.add_argument("--data", default=os.environ.get("HOTROW_DATA"))
     parser.add_argument("--program")
-    parser.add_argument("--path", default="direct", choices=("direct", "mirrors"))
     options = parser.parse_args()
     import numpy as np
 
@@ -376,7 +375,7 @@ def main():
             hotrow = Hotrow(program, folder)
             other = Hotrow(program, folder) if cache else None
             for threads in (int(count) for count in options.threads.split(",")):
-                runs = {"hotrow": hotrow.table(np, rows, made, dim, precision, optimizer, cache, threads, options.path)}
+                runs = {"hotrow": hotrow.table(np, rows, made, dim, precision, optimizer, cache, threads)}
                 if cache:
                     # Beside our own uncached FP32.
                     runs["hotrow fp32"] = other.table(np, rows, made, dim, "fp32", optimizer, 0, threads)

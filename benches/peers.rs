@@ -1,7 +1,7 @@
 //! The CPU backend's side of `benches/peers.py`, which starts this program and talks to it in lines:
 //!
 //! ```text
-//! group  NAME key=value...     makes a group; keys: rows, dim, precision, optimizer, cache (rows), policy, path, threads
+//! group  NAME key=value...     makes a group; keys: rows, dim, precision, optimizer, cache (rows), policy, threads
 //! batch  NAME FILE             gives it a batch: words of 4 bytes, the number of bags, the offsets, the indices
 //! run    NAME frozen|forward|step ROUNDS    runs all batches ROUNDS times; answers with nanoseconds a look-up
 //! rows   NAME FILE OUT         reads the rows that FILE lists, and writes their floats to OUT
@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-use hotrow::{CpuGroup, CpuPath, GroupConfig, Init, Optimizer, Policy, prelude::*};
+use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Policy, prelude::*};
 
 struct Batch {
     offsets: Vec<u32>,
@@ -52,7 +52,6 @@ fn table(keys: &[&str]) -> Table {
     };
     config.policy = if keys.get("policy") == Some(&"lfu") { Policy::Lfu } else { Policy::Lru };
     config.init = Init::Uniform { low: -0.1, high: 0.1 };
-    let path = if keys.get("path") == Some(&"mirrors") { CpuPath::Mirrors } else { CpuPath::Direct };
     // Each thread has its core. Otherwise Linux leaves two of them on one core for many calls: a thread of rayon that waits for work yields
     // instead of sleeping, and a thread that ran within the last half millisecond is not moved to another core.
     let cores = core_affinity::get_core_ids().unwrap_or_default();
@@ -65,7 +64,7 @@ fn table(keys: &[&str]) -> Table {
         })
         .build()
         .unwrap();
-    Table { group: CpuGroup::new(config).unwrap().with_path(path), batches: Vec::new(), pool }
+    Table { group: CpuGroup::new(config).unwrap(), batches: Vec::new(), pool }
 }
 
 impl Table {

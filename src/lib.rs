@@ -114,12 +114,7 @@ pub mod prelude {
 }
 
 pub use config::*;
-pub use cpu::{
-    cached::{group::CpuGroup, path::CpuPath},
-    grid::CpuGrid,
-    robe::CpuRobeGroup,
-    scaler::CpuScaler,
-};
+pub use cpu::{cached::group::CpuGroup, grid::CpuGrid, robe::CpuRobeGroup, scaler::CpuScaler};
 pub use error::{Error, IoError};
 pub use gpu::{
     adapter,

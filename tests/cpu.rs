@@ -1,9 +1,9 @@
-//! The CPU group alone: policies, reading, flushing, bad input. `naive.rs` checks each call against the FP64 model, `paths.rs` with 1, 2 and 5 threads.
+//! The CPU group alone: policies, reading, flushing, bad input. `naive.rs` checks each call against the FP64 model, `threads.rs` with 1, 2 and 5 threads.
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Calls, CounterBits, Counters, CpuGroup, CpuPath, Error, GroupConfig, Init, MemoryReport, Optimizer, Part, Policy,
-    Pooling, Precision,
+    Calls, CounterBits, Counters, CpuGroup, Error, GroupConfig, Init, MemoryReport, Optimizer, Part, Policy, Pooling,
+    Precision,
     internals::layout::{Field, way_at},
     prelude::*,
     simulate::Simulator,
@@ -180,33 +180,31 @@ fn narrow_counters_are_those_of_the_simulator() {
 #[test]
 fn narrow_counters_change_admissions_once_they_are_full() {
     for (bits, most) in [(CounterBits::Eight, 255), (CounterBits::Sixteen, 65_535)] {
-        for path in [CpuPath::Direct, CpuPath::Mirrors] {
-            let config = config().with_cache_rows(16).with_ways(8).with_policy(Policy::Lfu);
-            let [mut narrow, mut wide] = [bits, CounterBits::ThirtyTwo].map(|bits| {
-                let mut group = CpuGroup::new(config.clone().with_counter_bits(bits)).unwrap().with_path(path);
-                group.write_part(Part::Frequencies, 0, &[most - 255; ROWS as usize]).unwrap();
-                group
-            });
-            // Fixed: after how many steps a counter is full, and admissions differ, is known of this run only.
-            let mut rng = StdRng::seed_from_u64(2);
-            let (mut equal, mut other) = (0, 0);
-            for step in 0..300 {
-                let (indices, offsets) = drifting(&mut rng, step);
-                for group in [&mut narrow, &mut wide] {
-                    group.forward(&indices, &offsets, None).unwrap();
-                }
-                let (narrow, wide) = (narrow.snapshot().unwrap(), wide.snapshot().unwrap());
-                let capped: Vec<u32> = wide.freqs.iter().map(|&freq| freq.min(most)).collect();
-                assert_eq!(narrow.freqs, capped);
-                if wide.freqs.iter().all(|&freq| freq <= most) {
-                    assert_eq!(narrow, wide);
-                    equal += 1;
-                } else {
-                    other += u32::from(narrow.counters[0].admitted != wide.counters[0].admitted);
-                }
+        let config = config().with_cache_rows(16).with_ways(8).with_policy(Policy::Lfu);
+        let [mut narrow, mut wide] = [bits, CounterBits::ThirtyTwo].map(|bits| {
+            let mut group = CpuGroup::new(config.clone().with_counter_bits(bits)).unwrap();
+            group.write_part(Part::Frequencies, 0, &[most - 255; ROWS as usize]).unwrap();
+            group
+        });
+        // Fixed: after how many steps a counter is full, and admissions differ, is known of this run only.
+        let mut rng = StdRng::seed_from_u64(2);
+        let (mut equal, mut other) = (0, 0);
+        for step in 0..300 {
+            let (indices, offsets) = drifting(&mut rng, step);
+            for group in [&mut narrow, &mut wide] {
+                group.forward(&indices, &offsets, None).unwrap();
             }
-            assert!(equal > 5 && other > 100, "{bits} bits, {path:?}: {equal} steps equal, {other} not");
+            let (narrow, wide) = (narrow.snapshot().unwrap(), wide.snapshot().unwrap());
+            let capped: Vec<u32> = wide.freqs.iter().map(|&freq| freq.min(most)).collect();
+            assert_eq!(narrow.freqs, capped);
+            if wide.freqs.iter().all(|&freq| freq <= most) {
+                assert_eq!(narrow, wide);
+                equal += 1;
+            } else {
+                other += u32::from(narrow.counters[0].admitted != wide.counters[0].admitted);
+            }
         }
+        assert!(equal > 5 && other > 100, "{bits} bits: {equal} steps equal, {other} not");
     }
 }
 

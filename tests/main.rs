@@ -14,7 +14,6 @@ mod layers;
 mod low_precision;
 mod naive;
 mod optimisers;
-mod paths;
 mod pins;
 mod public_docs;
 mod robe;
@@ -24,6 +23,7 @@ mod robe_gradient;
 mod scaler;
 mod shaders;
 mod store;
+mod threads;
 
 #[test]
 fn every_file_of_tests_is_a_module() {

@@ -2,8 +2,8 @@
 //! batches against plain steps, bit for bit.
 
 use hotrow::{
-    CounterBits, CpuGroup, CpuPath, GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling,
-    Precision, RandomBits, Rounding, StatePrecision,
+    CounterBits, CpuGroup, GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Precision,
+    RandomBits, Rounding, StatePrecision,
 };
 use hotrow_harness::{
     lockstep::Batch,
@@ -157,14 +157,13 @@ pub(crate) fn run(data: &[u8]) -> bool {
     }
     let run: Vec<BatchData> = (0..1 + bytes.below(5)).map(|_| batch(&mut bytes, &config)).collect();
     let plans: Vec<Plan> = run.iter().map(|batch| plan(&mut bytes, batch)).collect();
-    let path = bytes.one_of(&[CpuPath::Direct, CpuPath::Mirrors]);
-    let made = |config, path| CpuGroup::new(config).unwrap().with_path(path);
-    if let Err(difference) = check_run(&mut |config| Box::new(made(config, path)), &config, &run) {
+    let made = |config| CpuGroup::new(config).unwrap();
+    if let Err(difference) = check_run(&mut |config| Box::new(made(config)), &config, &run) {
         panic!("{difference}\n{config:?}\n{run:?}");
     }
     // As texts: floats that are not numbers differ from themselves.
-    let played = |path, overlap| format!("{:?}", play(&mut made(config.clone(), path), &plans, overlap));
-    let (plain, ahead) = (played(CpuPath::Direct, false), played(path, true));
+    let played = |overlap| format!("{:?}", play(&mut made(config.clone()), &plans, overlap));
+    let (plain, ahead) = (played(false), played(true));
     assert!(plain == ahead, "prefetched steps differ from plain ones\n{config:?}\n{run:?}");
     true
 }

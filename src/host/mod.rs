@@ -1,7 +1,6 @@
 //! The machine under the crate: memory, files, threads. `trusted.rs` is the only file with `unsafe`.
 
 pub(crate) mod alloc;
-pub(crate) mod disjoint;
 pub(crate) mod pages;
 pub(crate) mod positioned;
 pub(crate) mod spread;

@@ -1,16 +1,11 @@
-//! The only unsafe code of the crate, behind safe functions that check what the unsafe code needs: rows of one slice
-//! handed to several threads, words that several threads write, columns of rows that are checked once, prefetches of
+//! The only unsafe code of the crate, behind safe functions that check what the unsafe code needs: words that several
+//! threads write, columns of rows that are checked once, prefetches of
 //! memory, instructions that the compiler does not find by itself, the crate's own shaders compiled without runtime
 //! checks, and bytes copied out of a mapped file.
 
 #![allow(unsafe_code, reason = "the only file of the library with unsafe code")]
 
-use std::{
-    marker::PhantomData,
-    sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
-};
-
-use rayon::prelude::*;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Number of rows ahead of the current one whose memory is prefetched: about as many as a processor fetches while it waits for one.
 pub(crate) const AHEAD: usize = 32;
@@ -107,28 +102,6 @@ pub(crate) fn shared<W: Word>(words: &mut [W]) -> &[W::Shared] {
     // SAFETY: by the contract of `Word` every bit pattern of the atomic type is valid; size and alignment are checked above. The slice is
     // borrowed mutably, so that nobody reads or writes its words otherwise while the result lives.
     unsafe { &*(std::ptr::from_mut(words) as *const [W::Shared]) }
-}
-
-/// Calls `work(item, row)` on all cores, in the order of `targets` (pairs of item and row). Rows are `width` values of
-/// `data`. Returns `None` and does nothing if a row comes twice or does not exist.
-pub(crate) fn map_rows<T: Send, R: Send>(
-    data: &mut [T],
-    width: usize,
-    targets: &[(usize, usize)],
-    work: impl Fn(usize, &mut [T]) -> R + Sync,
-) -> Option<Vec<R>> {
-    let rows = Rows::new(data, width);
-    if !distinct(targets, rows.rows) {
-        return None;
-    }
-    let one = |(k, &(item, row)): (usize, &(usize, usize))| {
-        if let Some(&(_, next)) = targets.get(k + AHEAD) {
-            rows.prefetch(next);
-        }
-        // SAFETY: `distinct` has checked that every target is below `rows.rows` and occurs once.
-        work(item, unsafe { rows.row(row) })
-    };
-    Some(targets.par_iter().enumerate().map(one).collect())
 }
 
 /// A bit for each word that equals `wanted`, the first word's lowest.
@@ -255,53 +228,6 @@ impl<const WIDE: bool> Widener<WIDE> {
     }
 }
 
-/// Rows of `width` values, each of which can be borrowed mutably by itself.
-struct Rows<'a, T> {
-    data: *mut T,
-    width: usize,
-    rows: usize,
-    whole: PhantomData<&'a mut [T]>,
-}
-
-// SAFETY: `Rows` is a mutable borrow of a slice and hands out disjoint parts of it (the contract of `Rows::row`).
-// Sharing it is as safe as sending the parts, which `T: Send` allows.
-unsafe impl<T: Send> Sync for Rows<'_, T> {}
-
-impl<'a, T> Rows<'a, T> {
-    fn new(data: &'a mut [T], width: usize) -> Self {
-        Self { width, rows: data.len() / width, data: data.as_mut_ptr(), whole: PhantomData }
-    }
-
-    /// Prefetches a row.
-    fn prefetch(&self, row: usize) {
-        prefetch_bytes::<0>(self.data.wrapping_add(row * self.width).cast_const().cast(), self.width * size_of::<T>());
-    }
-
-    /// Borrows row `row`.
-    ///
-    /// # Safety
-    /// `row` is below `self.rows`, and no row is requested twice from one `Rows`.
-    #[allow(clippy::mut_from_ref, reason = "the safety contract keeps the borrowed rows disjoint")]
-    unsafe fn row(&self, row: usize) -> &mut [T] {
-        // SAFETY: rows * width values lie behind `data`, borrowed mutably for as long as `self` lives; by the contract this
-        // row lies within them and nobody else holds it.
-        unsafe { std::slice::from_raw_parts_mut(self.data.add(row * self.width), self.width) }
-    }
-}
-
-/// Whether every row is below `rows` and none comes twice.
-fn distinct(targets: &[(usize, usize)], rows: usize) -> bool {
-    // The system zeroes large allocations lazily: pages that are not touched cost nothing.
-    let mut seen = vec![0u64; rows.div_ceil(64)];
-    targets.iter().all(|&(_, row)| {
-        let new = row < rows && seen[row / 64] >> (row % 64) & 1 == 0;
-        if new {
-            seen[row / 64] |= 1 << (row % 64);
-        }
-        new
-    })
-}
-
 /// Prefetches the memory of `data`, where the processor has such an instruction. It waits for nothing and changes nothing. Rows go into the
 /// first-level cache. Into the second level, Zen 4 fetched rows of 256 bytes 1.7 times as fast, but Zen 5 lost some of them again: FP16 rows
 /// with AdaGrad then took 2.5 times as long.
@@ -412,26 +338,5 @@ mod tests {
         let mut twice = words;
         twice[31] = words[3];
         assert_eq!(equal(&twice, words[3]), 1 << 3 | 1 << 31);
-    }
-
-    #[test]
-    fn a_repeated_row_is_seen() {
-        assert!(distinct(&[(0, 3), (1, 64), (2, 0)], 65));
-        assert!(!distinct(&[(0, 3), (1, 64), (2, 3)], 65));
-        assert!(!distinct(&[(0, 65)], 65));
-    }
-
-    #[test]
-    fn nothing_is_done_where_rows_are_not_distinct() {
-        let mut data = [0u32; 8];
-        let work = |item: usize, row: &mut [u32]| {
-            row.fill(item as u32 + 1);
-            item
-        };
-        assert_eq!(map_rows(&mut data, 2, &[(0, 3), (1, 3)], work), None);
-        assert_eq!(map_rows(&mut data, 2, &[(0, 4)], work), None);
-        assert_eq!(data, [0; 8]);
-        assert_eq!(map_rows(&mut data, 2, &[(5, 3), (1, 0)], work), Some(vec![5, 1]));
-        assert_eq!(data, [2, 2, 0, 0, 0, 0, 6, 6]);
     }
 }

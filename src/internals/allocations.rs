@@ -6,10 +6,7 @@ use std::{io::Write as _, path::PathBuf};
 use crate::{
     checkpoint,
     config::{GroupConfig, Init, Optimizer, Placement, Policy, Precision},
-    cpu::{
-        cached::{group::CpuGroup, path::CpuPath},
-        robe::CpuRobeGroup,
-    },
+    cpu::{cached::group::CpuGroup, robe::CpuRobeGroup},
     dist::{self, Solo},
     error::Error,
     gpu::{adapter, cached::group::Group, engine::context::Context},
@@ -138,9 +135,8 @@ fn cached_groups_go_on() {
         let config = config().with_precision(Precision::Int8).with_policy(Policy::Lfu);
         Ok(Box::new(CpuGroup::new(config)?))
     };
-    let mirrors: &'static Open = &|| Ok(Box::new(CpuGroup::new(config())?.with_path(CpuPath::Mirrors)));
     let plain: &'static Open = &|| Ok(Box::new(CpuGroup::new(config().with_cache_rows(0))?));
-    for open in [lfu, mirrors, plain] {
+    for open in [lfu, plain] {
         let failed = every_allocation(open);
         println!("{failed} allocations failed, one in each run");
         assert!(failed > 20, "{failed}");

@@ -1,4 +1,4 @@
-//! Runs single stages on host data, which tests compare with the CPU mirrors. Not part of the public interface.
+//! Runs single stages on host data, which tests compare with plain functions. Not part of the public interface.
 
 use crate::{
     error::Error,

@@ -43,15 +43,10 @@ pub mod shader {
     };
 }
 
-/// The CPU mirror of each stage, by the name of its shader.
+/// The CPU mirrors of stages, by the names of their shaders.
 pub mod stages {
     pub use crate::cpu::stages::{
-        cached::{
-            admit::admit, arrange::arrange, assign::assign, begin::begin, claim::claim, collect::collect,
-            combine::combine, exchange::exchange, gather::gather, halves::halves, linearize::linearize, locate::locate,
-            merge::merge, probe::probe, reset::reset, send::send, touch::touch, update::update, wanted::wanted,
-            weight_gradient::weight_gradient,
-        },
+        cached::{arrange::arrange, begin::begin, combine::combine, linearize::linearize},
         grid::{grid::grid, grid_gradient::grid_gradient},
         robe::{
             robe_blocks::robe_blocks, robe_covered::robe_covered, robe_gather::robe_gather,

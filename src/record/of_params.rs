@@ -5,7 +5,7 @@ use crate::{
     record::{codec::Noise, rows::optimise::Rule},
     table::{
         layout::{Params, Rate},
-        row::{RowLayout, quad_width},
+        row::quad_width,
     },
 };
 
@@ -13,24 +13,6 @@ pub(crate) const MODE_TRAIN: u32 = 0;
 pub(crate) const MODE_ROWS: u32 = 2;
 pub(crate) const LFU: u32 = 1;
 pub(crate) const MEAN: u32 = 1;
-
-/// The layout of a row that `params` describes.
-pub(crate) fn row(params: &Params) -> RowLayout {
-    RowLayout {
-        dim: params.dim,
-        precision: precision(params),
-        state: params.state,
-        scalars: params.scalars,
-        state_bits: params.state_bits,
-        moments: params.optimizer > 2,
-        state_word: params.state_word,
-        payload_half: params.payload_half,
-        record_words: params.record_words,
-        row_words: params.dim + params.state,
-        row_quads: params.row_quads,
-        lanes: params.lanes,
-    }
-}
 
 /// The type in which a weight is stored.
 pub(crate) fn precision(params: &Params) -> Precision {

@@ -6,10 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::{
     config::{GroupConfig, Placement, Policy, Stripe},
     error::Error,
-    table::{
-        hash::{fmix32, miss_key},
-        row::RowLayout,
-    },
+    table::{hash::fmix32, row::RowLayout},
 };
 
 /// Stands for no row, no slot and no key.
@@ -370,11 +367,6 @@ impl Params {
     #[inline(always)]
     pub(crate) const fn set_of(&self, row: u32) -> u32 {
         fmix32(self.stripe().whole(row)) % self.sets
-    }
-
-    /// The sort key of a missing row.
-    pub(crate) const fn miss_key(&self, row: u32) -> u32 {
-        if self.sets == 0 { row } else { miss_key(self.stripe().whole(row), self.sets) }
     }
 
     /// The rows that the group has of a whole one.
@@ -802,7 +794,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_set_and_the_key_of_its_whole_group() {
+    fn a_row_has_the_set_of_its_whole_group() {
         let (mut config, layout) = cut();
         config.stripe = Stripe { shift: 2, first: 3 };
         let striped = Layout::new(&config, u64::MAX).unwrap();
@@ -814,8 +806,6 @@ mod tests {
                 (striped.set_of(row), part.set_of(row)),
                 (layout.set_of(4 * row + 3), layout.set_of(4 * row + 3))
             );
-            assert_eq!((plain.miss_key(row), part.miss_key(row)), (miss_key(row, 3), miss_key(4 * row + 3, 3)));
-            assert_eq!(none.miss_key(row), row);
         }
         assert_eq!((part.stripe(), plain.ways(), none.ways()), (config.stripe, 8, 0));
     }

@@ -1,8 +1,8 @@
 //! GPU against CPU, step by step, over random configurations: `tests/harness/src/lockstep.rs`.
 
-use hotrow::{CpuGroup, GroupConfig, Init, Policy, Snapshot, prelude::*};
+use hotrow::{CpuGroup, GroupConfig, Init, LookupBody, Policy, RankBody, Snapshot, prelude::*};
 use hotrow_harness::{
-    device::with_gpu,
+    device::{again, options, with_gpu},
     lockstep::{Codes, floats, random_run, snapshots},
     sample_seeds,
 };
@@ -14,7 +14,12 @@ pub(crate) fn random_configurations() {
         let runs = std::env::var("HOTROW_TEST_RUNS").ok();
         let runs = runs.map_or(60, |text| text.parse().expect("HOTROW_TEST_RUNS: wanted a number of runs"));
         let mut codes = Codes::default();
-        for seed in sample_seeds(16, "lockstep", runs) {
+        // Each body that looks up rows and that the device runs; and three workgroups in x, so that small inputs fill a second dimension.
+        let has_32 = context.caps().subgroup == Some((32, 32));
+        let bodies = LookupBody::ALL.into_iter().filter(|&body| has_32 || body != LookupBody::Lanes32);
+        let mut contexts: Vec<_> = bodies.map(|body| again(&options().lookup(body))).collect();
+        contexts.extend([context.clone(), again(&options().rank(RankBody::Portable).max_groups(3))]);
+        for (context, seed) in contexts.iter().cycle().zip(sample_seeds(16, "lockstep", runs)) {
             if let Err(difference) = random_run(context, seed, &mut codes) {
                 panic!("{difference}");
             }

@@ -1,25 +1,10 @@
-//! A group of tables on the CPU: the calls of `gpu/cached/group.rs` as plain functions.
+//! A group of tables on the CPU.
 
 use crate::{
-    config::{GroupConfig, Policy},
-    cpu::{
-        cached::path::{CpuPath, SPACE},
-        direct,
-        stages::{
-            cached::{
-                admit, arrange, assign, begin, claim, collect, combine, exchange,
-                freqs::in_any_width,
-                gather, linearize, locate, merge, probe, reset,
-                space::{FlushSpace, Space},
-                tables::{Tables, freq_shards, shards},
-                touch, update,
-                weight_gradient::weight_gradient,
-            },
-            sort::{
-                dedup::{DedupTo, dedup},
-                radix::SortJob,
-            },
-        },
+    config::GroupConfig,
+    cpu::cached::{
+        space::Space,
+        tables::{Tables, empty},
     },
     error::Error,
     host::{
@@ -33,7 +18,7 @@ use crate::{
     table::{
         batch,
         counters::Counters,
-        layout::{Layout, Move, Params, Rate, ScalerState, Shard, Step, count},
+        layout::{Layout, Params, Rate, ScalerState},
         params::Mode,
         parts::Part,
         pins,
@@ -70,33 +55,22 @@ pub(crate) const SHARD_BYTES: u64 = 2 << 30;
 pub struct CpuGroup {
     pub(crate) config: GroupConfig,
     pub(crate) tables: Tables,
-    /// Step scratch of training steps. There are two, so that a batch can be prefetched while the last one waits for its backward.
-    train: [Option<Space>; 2],
-    frozen: Option<Space>,
-    /// Step scratch of the direct path.
-    pub(crate) direct: Option<direct::space::Space>,
-    /// The linear rows of a batch on the direct path, if some index lies outside its table.
+    /// Step scratch of a forward and its backward.
+    pub(crate) space: Option<Space>,
+    /// The linear rows of a batch, if some index lies outside its table.
     pub(crate) linear: Vec<u32>,
-    pub(crate) path: CpuPath,
-    pub(crate) flush: Option<FlushSpace>,
     pub(crate) state: StepState<Prefetched>,
 }
 
-/// A batch whose step is decided and not yet carried out.
+/// A prefetched batch. Nothing can be seen of a step between its prefetch and its forward, and nothing is slow to fetch on the CPU: the
+/// forward does all.
 #[derive(Debug)]
 pub(crate) struct Prefetched {
     params: Params,
+    indices: Vec<u32>,
     offsets: Vec<u32>,
-    weights: Option<Vec<f32>>,
-    /// The index of the batch's step scratch.
-    space: usize,
-}
-
-/// A batch in the caller's slices. `weights` is empty if the batch has none.
-struct Batch<'a> {
-    indices: &'a [u32],
-    offsets: &'a [u32],
-    weights: &'a [f32],
+    /// Empty if the batch has none.
+    weights: Vec<f32>,
 }
 
 impl CpuGroup {
@@ -119,17 +93,7 @@ impl CpuGroup {
     fn of(config: GroupConfig, source: Option<&dyn Source>) -> Result<Self, Error> {
         let layout = Layout::new(&config, SHARD_BYTES)?;
         let tables = Tables::new(&config, layout, source)?;
-        Ok(Self {
-            config,
-            tables,
-            train: [None, None],
-            frozen: None,
-            direct: None,
-            linear: Vec::new(),
-            path: CpuPath::default(),
-            flush: None,
-            state: StepState::Idle,
-        })
+        Ok(Self { config, tables, space: None, linear: Vec::new(), state: StepState::Idle })
     }
 
     /// The configuration.
@@ -146,14 +110,6 @@ impl CpuGroup {
         let freq_bytes = u64::from(self.config.counter_bits.bits() / 8);
         let report = MemoryReport::plan_of(&self.config, &self.tables.layout, Calls::default(), freq_bytes);
         MemoryReport { huge_pages, ..report }
-    }
-
-    /// Chooses how the group computes from its next forward on. The results are the same bits.
-    #[must_use]
-    pub fn with_path(mut self, path: CpuPath) -> Self {
-        self.count_distinct();
-        self.path = path;
-        self
     }
 
     /// Gives up the backward of the last forward, so that rows can be written or the cache reset.
@@ -178,192 +134,37 @@ impl CpuGroup {
         Ok(self.params(mode, Purpose::WriteBack).batch(indices.len() as u32, bags, weights.is_some()))
     }
 
-    fn check_outputs(&self, params: &Params, outputs: &[f32]) -> Result<(), Error> {
-        batch::check_outputs(&self.config, params.indices, params.bags, outputs.len())
-    }
-
-    /// Carries out the step that was decided in scratch `space`.
-    fn carry_out(
-        &mut self,
-        space: usize,
-        params: &Params,
-        batch: &Batch<'_>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        self.state.end_forward();
-        let Some(lists) = &mut self.train[space] else { return Ok(()) };
-        carry(&mut self.tables, lists, params, batch, Some(outputs));
-        match batch::fault(&self.config, &lists.step, params.indices) {
-            Some(error) => Err(error),
-            None => {
-                self.state.forward(Pending::new(params, space));
-                Ok(())
-            }
-        }
-    }
-
     /// Runs the backward of the last forward with the decision of a scaler.
     fn move_rows(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let forward = self.state.wants_forward("backward")?;
         batch::check_grads(&self.config, forward, grad_outputs.len())?;
-        let Pending { indices, bags, weighted, space } = forward;
+        let Pending { indices, bags, weighted, .. } = forward;
         let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
-        if space == SPACE {
+        if indices > 0 {
             self.update_rows(&params, &Rate::new(&self.config.optimizer), grad_outputs, scaler);
-        } else if let Some(space) = self.train[space].as_mut().filter(|_| indices > 0) {
-            backward(&mut self.tables, space, (params, &Rate::new(&self.config.optimizer)), grad_outputs, scaler);
         }
         self.state.end_forward();
         Ok(())
     }
 
-    /// Looks up linear rows with the frozen step scratch, one output row for each.
-    fn look_up(&mut self, rows: &[u32], outputs: Option<&mut [f32]>) -> Result<Params, Error> {
-        batch::check_shape(&self.config, rows.len() as u64, 0, None)?;
-        let n = rows.len() as u32;
-        let params = self.params(Mode::Rows, Purpose::Write).rows(n);
-        let mut offsets = reserved("offsets", rows.len() + 1)?;
-        offsets.extend(0..=n);
-        let space = grown(&mut self.frozen, &self.tables.layout, n, false)?;
-        let batch = Batch { indices: rows, offsets: &offsets, weights: &[] };
-        decide(&mut self.tables, space, &params, &batch);
-        carry(&mut self.tables, space, &params, &batch, outputs);
-        Ok(params)
+    /// Runs a forward of a batch.
+    fn run(
+        &mut self,
+        (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
+        mode: Mode,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        let params = self.batch_params(indices, offsets, weights, mode)?;
+        batch::check_outputs(&self.config, params.indices, params.bags, outputs.len())?;
+        self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)
     }
 }
 
-/// Decides the step (SPEC 3, steps 1 to 4), stage by stage. No row moves.
-fn decide(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<'_>) {
-    let Batch { indices, offsets, .. } = *batch;
-    space.step = Step::default();
-    let step = &mut space.step;
-    let (layout, features) = (&tables.layout, &tables.features);
-    let policy = if tables.freqs.is_empty() { Policy::Lru } else { Policy::Lfu };
-    linearize(params, indices, offsets, features, &mut tables.tables, step, &mut space.keys, &mut space.access);
-    begin(params, indices, offsets, features, &mut tables.tables, step);
-    if step.error != 0 {
-        return;
-    }
-    if params.indices > 0 {
-        let train = params.mode == Mode::Train as u32;
-        probe(
-            params,
-            step,
-            &space.keys,
-            &tables.ways,
-            &mut space.places,
-            &mut space.miss_keys,
-            &mut space.miss_index,
-            &mut tables.tables,
-        );
-        if train && layout.sets > 0 {
-            in_any_width!(&mut tables.freqs, freqs => for (shard, freqs) in freq_shards(layout, policy, freqs) {
-                let (ways, counters) = (&mut tables.ways, &mut tables.tables);
-                touch(params, &shard, step, &space.keys, &space.places, ways, freqs, counters);
-            });
-        }
-        let missed = SortJob {
-            keys: &space.miss_keys,
-            values: Some(&space.miss_index),
-            count: count::MISSED,
-            key_bits: layout.miss_key_bits(),
-        };
-        let to = &mut DedupTo {
-            segment: &mut space.segment,
-            starts: &mut space.starts,
-            segments: count::MOVES,
-            valid: count::VALID,
-        };
-        let (_, order) = dedup(step, &missed, &mut space.sorted, &mut space.sort, to);
-        in_any_width!(&mut tables.freqs, freqs => for (shard, freqs) in freq_shards(layout, policy, freqs) {
-            let (unique, moves) = (&mut space.unique, &mut space.moves);
-            let counters = &mut tables.tables;
-            claim(params, &shard, step, &space.keys, order, &space.starts, unique, moves, freqs, counters);
-        });
-        if params.admits() {
-            admit(params, step, &mut space.unique, &mut space.moves, &mut tables.ways, &mut tables.tables);
-        }
-        let (ways, places) = (&tables.ways, &mut space.places);
-        locate(params, step, &space.keys, order, &space.segment, &space.unique, ways, places);
-    }
-}
-
-/// Carries the decisions out (SPEC 3, steps 5 and 6): moves rows, and pools bags.
-fn carry(tables: &mut Tables, space: &mut Space, params: &Params, batch: &Batch<'_>, outputs: Option<&mut [f32]>) {
-    let Batch { offsets, weights, .. } = *batch;
-    let step = &space.step;
-    if step.error != 0 {
-        return;
-    }
-    if params.indices > 0 {
-        let phases = Shard::UNPACK | if params.admits() { Shard::PACK } else { 0 };
-        exchange_all(tables, params, step, &space.moves, &mut space.scratch, phases);
-    }
-    if let Some(outputs) = outputs {
-        gather(params, offsets, &space.places, weights, &tables.cache, &space.scratch, &mut space.access, outputs);
-    }
-}
-
-/// Carries out a list of Moves in every shard. If there are several shards, all of them pack before any unpacks.
-pub(crate) fn exchange_all(
-    tables: &mut Tables,
-    params: &Params,
-    step: &Step,
-    moves: &[Move],
-    scratch: &mut [f32],
-    phases: u32,
-) {
-    let Tables { layout, records, cache, ways, tables, .. } = tables;
-    let rounds = if layout.shards == 1 { [phases, 0] } else { [phases & Shard::PACK, phases & Shard::UNPACK] };
-    for phases in rounds.into_iter().filter(|&phases| phases != 0) {
-        for (shard, records) in shards(layout, records) {
-            exchange(params, &layout.shard(shard, phases), step, moves, records, cache, scratch, ways, tables);
-        }
-    }
-}
-
-/// The stages of backward, in order (SPEC 3).
-fn backward(
-    tables: &mut Tables,
-    space: &mut Space,
-    (params, rate): (Params, &Rate),
-    grad_outputs: GradSlice<'_>,
-    scaler: &ScalerState,
-) {
-    let params = &Params { partials: space.partials, ..params };
-    let layout = &tables.layout;
-    // Each row has one place and each place one row, so either can be the sort key. The one that takes fewer passes is sorted.
-    let (by_row, by_place) = (layout.row_bits(), layout.place_bits(params.indices));
-    let (keys, key_bits) =
-        if by_place.div_ceil(8) < by_row.div_ceil(8) { (&space.places, by_place) } else { (&space.keys, by_row) };
-    let job = SortJob { keys, values: None, count: count::INDICES, key_bits };
-    let to = &mut DedupTo {
-        segment: &mut space.segment,
-        starts: &mut space.starts,
-        segments: count::UNIQUE,
-        valid: count::VALID,
-    };
-    let (_, order) = dedup(&mut space.step, &job, &mut space.sorted, &mut space.sort, to);
-    let Space { segment, accesses, targets, scratch, .. } = space;
-    arrange(&space.step, order, segment, &space.keys, &space.places, &space.access, accesses, targets, scaler);
-    merge(params, targets, segment, accesses, grad_outputs, scratch);
-    combine(params, targets, segment, scratch);
-    let Tables { records, cache, ways, tables: counters, .. } = tables;
-    for (shard, records) in shards(layout, records) {
-        let shard = layout.shard(shard, Shard::PACK);
-        update(params, &shard, targets, accesses, grad_outputs, records, cache, scratch, ways, counters, rate);
-    }
-}
-
-fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: u32, train: bool) -> Result<&'s mut Space, Error> {
-    // The smaller scratch is freed before the larger one is allocated.
-    match space.take_if(|space| space.capacity >= indices) {
-        Some(enough) => Ok(space.insert(enough)),
-        None => {
-            *space = None;
-            Ok(space.insert(Space::new(layout, indices, train)?))
-        }
-    }
+/// A copy of a list, if the host has room for it.
+fn copied<T: Copy>(what: &'static str, list: &[T]) -> Result<Vec<T>, Error> {
+    let mut copy = reserved(what, list.len())?;
+    copy.extend_from_slice(list);
+    Ok(copy)
 }
 
 impl Lookup for CpuGroup {
@@ -383,17 +184,7 @@ impl Lookup for CpuGroup {
         outputs: &mut [f32],
     ) -> Result<(), Error> {
         self.state.not_prefetched("forward")?;
-        let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
-        self.check_outputs(&params, outputs)?;
-        self.count_distinct();
-        self.state.end_forward(); // its step scratch is overwritten
-        if self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)? {
-            return Ok(());
-        }
-        let space = grown(&mut self.train[0], &self.tables.layout, params.indices, true)?;
-        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
-        decide(&mut self.tables, space, &params, &batch);
-        self.carry_out(0, &params, &batch, outputs)
+        self.run((indices, offsets, weights), Mode::Train, outputs)
     }
 
     fn forward_frozen_into(
@@ -404,16 +195,7 @@ impl Lookup for CpuGroup {
         outputs: &mut [f32],
     ) -> Result<(), Error> {
         self.state.not_prefetched("forward_frozen")?;
-        let params = self.batch_params(indices, offsets, weights, Mode::Frozen)?;
-        self.check_outputs(&params, outputs)?;
-        if self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)? {
-            return Ok(());
-        }
-        let space = grown(&mut self.frozen, &self.tables.layout, params.indices, false)?;
-        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
-        decide(&mut self.tables, space, &params, &batch);
-        carry(&mut self.tables, space, &params, &batch, Some(outputs));
-        batch::fault(&self.config, &space.step, params.indices).map_or(Ok(()), Err)
+        self.run((indices, offsets, weights), Mode::Frozen, outputs)
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
@@ -430,7 +212,7 @@ impl Lookup for CpuGroup {
         batch::check_rows(&self.tables.layout, rows, "read_rows")?;
         let mut outputs = zeroed("outputs", rows.len() * self.tables.layout.row.dim as usize)?;
         if !rows.is_empty() {
-            self.look_up(rows, Some(&mut outputs))?;
+            self.pool_rows(rows, &mut outputs);
         }
         Ok(outputs)
     }
@@ -448,12 +230,7 @@ impl Lookup for CpuGroup {
         batch::check_grads(&self.config, forward, grad_outputs.len())?;
         let mut found = zeroed("grad_weights", indices.len())?;
         let params = self.params(Mode::Frozen, Purpose::Update).batch(forward.indices, bags, forward.weighted);
-        if forward.space == SPACE {
-            self.weight_gradient_of(&params, (indices, offsets), grad_outputs, &mut found)?;
-        } else if let Some(space) = self.train[forward.space].as_ref().filter(|_| forward.indices > 0) {
-            let Space { access, places, scratch, .. } = space;
-            weight_gradient(&params, offsets, access, places, &self.tables.cache, scratch, grad_outputs, &mut found);
-        }
+        self.weight_gradient_of(&params, (indices, offsets), grad_outputs, &mut found)?;
         Ok(found)
     }
 
@@ -481,43 +258,28 @@ impl Embedding for CpuGroup {
 
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
         self.state.not_prefetched("prefetch")?;
-        self.count_distinct();
         let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
-        let space = self.state.next_space();
-        let lists = grown(&mut self.train[space], &self.tables.layout, params.indices, true)?;
-        decide(&mut self.tables, lists, &params, &Batch { indices, offsets, weights: &[] });
-        let (offsets, weights) = (offsets.to_vec(), weights.map(<[f32]>::to_vec));
-        self.state.prefetch(Prefetched { params, offsets, weights, space });
+        let (indices, offsets) = (copied("indices", indices)?, copied("offsets", offsets)?);
+        let weights = copied("weights", weights.unwrap_or_default())?;
+        self.state.prefetch(Prefetched { params, indices, offsets, weights });
         Ok(())
     }
 
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-        // Before the batch is taken: a call that finds no memory for its outputs may be repeated.
         let Prefetched { params, .. } = self.state.prefetched().ok_or_else(no_prefetch)?;
         let mut outputs = zeroed("outputs", self.output_len(params.indices as usize, params.bags as usize))?;
-        let Prefetched { params, offsets, weights, space } = self.state.take_prefetched().ok_or_else(no_prefetch)?;
-        let batch = Batch { indices: &[], offsets: &offsets, weights: weights.as_deref().unwrap_or_default() };
-        self.carry_out(space, &params, &batch, &mut outputs)?;
-        Ok(outputs)
+        let batch = self.state.take_prefetched().ok_or_else(no_prefetch)?;
+        let Prefetched { params, indices, offsets, weights } = &batch;
+        let found = self.pooled(params, (indices, offsets, weights), &mut outputs);
+        if matches!(found, Err(Error::OutOfMemory { .. })) {
+            self.state.prefetch(batch); // the call may be repeated
+        }
+        found.map(|()| outputs)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
         self.state.not_prefetched("flush")?;
-        let params = self.params(Mode::Train, Purpose::WriteBack);
-        let tables = &mut self.tables;
-        let layout = &tables.layout;
-        if layout.sets == 0 {
-            return Ok(());
-        }
-        let space = match &mut self.flush {
-            Some(space) => space,
-            none => none.insert(FlushSpace::new(layout)?),
-        };
-        space.step = Step::default();
-        collect(&params, &mut space.step, &tables.ways, &mut space.moves, &tables.tables);
-        let FlushSpace { step, moves } = space;
-        exchange_all(tables, &params, step, moves, &mut [], Shard::PACK);
-        Ok(())
+        self.write_back()
     }
 
     fn reset(&mut self) -> Result<(), Error> {
@@ -530,7 +292,7 @@ impl Embedding for CpuGroup {
     fn reset_discarding(&mut self) -> Result<(), Error> {
         self.state.not_prefetched("reset")?;
         self.state.not_pending("reset")?;
-        reset(&self.params(Mode::Train, Purpose::WriteBack), &mut self.tables.ways);
+        empty(&self.tables.layout, &mut self.tables.ways);
         Ok(())
     }
 
@@ -538,24 +300,7 @@ impl Embedding for CpuGroup {
         self.state.not_prefetched("write_rows")?;
         self.state.not_pending("write_rows")?;
         let (ascending, values) = batch::rows_to_write(&self.tables.layout, rows, values)?;
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let params = self.look_up(&ascending, None)?;
-        let (tables, Some(space)) = (&mut self.tables, &mut self.frozen) else { return Ok(()) };
-        assign(
-            &params,
-            &space.keys,
-            &space.places,
-            &values,
-            &mut tables.cache,
-            &mut space.scratch,
-            &mut tables.ways,
-            &mut space.moves,
-            &mut tables.tables,
-        );
-        exchange_all(tables, &params, &space.step, &space.moves, &mut space.scratch, Shard::PACK);
-        Ok(())
+        self.assign(&ascending, &values)
     }
 
     fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {

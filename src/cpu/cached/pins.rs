@@ -2,17 +2,10 @@
 
 use crate::{
     config::Policy,
-    cpu::cached::group::{CpuGroup, exchange_all},
+    cpu::cached::{group::CpuGroup, settle::load_row, tables::Tables},
     error::Error,
     lookup::Embedding,
-    table::{
-        counters::Counters,
-        layout::{Shard, Step, count},
-        params::Mode,
-        parts::Part,
-        pins,
-        rng::Purpose,
-    },
+    table::{counters::Counters, layout::Layout, parts::Part, pins},
 };
 
 impl CpuGroup {
@@ -39,11 +32,12 @@ impl CpuGroup {
         plan.count_evicted(&self.config, &mut counters);
         plan.count_loaded(&self.config, &mut counters);
 
-        let params = self.params(Mode::Train, Purpose::WriteBack);
-        let moves = plan.moves();
-        let mut step = Step { t, ..Step::default() };
-        step.counts[count::MOVES] = moves.len() as u32;
-        exchange_all(&mut self.tables, &params, &step, &moves, &mut [], Shard::UNPACK);
+        let Tables { layout: Layout { row: layout, .. }, cache, records, .. } = &mut self.tables;
+        let (words, slot_words) = (layout.record_words as usize, layout.slot_words() as usize);
+        for &(slot, row) in &plan.loads {
+            let slot = &mut cache[slot as usize * slot_words..][..slot_words];
+            load_row(layout, &records[row as usize * words..][..words], slot);
+        }
         self.tables.ways = plan.ways;
         self.write_words(Part::Counters, 0, &Counters::to_part(&counters))?;
         Ok(plan.left_out)

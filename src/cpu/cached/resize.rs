@@ -2,9 +2,9 @@
 
 use crate::{
     config::GroupConfig,
-    cpu::{
-        cached::group::{CpuGroup, SHARD_BYTES},
-        stages::cached::tables::new_cache,
+    cpu::cached::{
+        group::{CpuGroup, SHARD_BYTES},
+        tables::new_cache,
     },
     error::Error,
     lookup::Embedding,
@@ -20,7 +20,7 @@ impl CpuGroup {
         self.flush()?;
         let pinned = self.pinned()?;
         (self.tables.ways, self.tables.cache) = (ways, cache);
-        (self.tables.layout, self.config, self.flush) = (layout, config, None);
+        (self.tables.layout, self.config) = (layout, config);
         if cache_rows == 0 {
             return Ok(pinned);
         }

@@ -1,18 +1,16 @@
-//! A group on the CPU as a virtual shard (SPEC 11). It takes the direct path.
+//! A group on the CPU as a virtual shard (SPEC 11).
 
 use crate::{
     cpu::{
         cached::{
             group::CpuGroup,
-            path::SPACE,
-            steps::{grown, inside},
-        },
-        direct::{
             lookup::find,
             settle::settle,
             share::{self, keyed},
+            steps::{grown, inside},
+            tables::Tables,
         },
-        stages::cached::tables::{Tables, Tally, counter},
+        stages::counters::{Tally, counter},
     },
     error::Error,
     lookup::shard::{Shard, check_apply, check_fetch},
@@ -39,7 +37,7 @@ impl Shard for CpuGroup {
         let params = &self.params(Mode::Train, Purpose::WriteBack).batch(accesses, 0, false);
         let Tables { layout, tables, ways, cache, records, freqs, .. } = &mut self.tables;
         let n = accesses as usize;
-        let space = grown(&mut self.direct, layout, accesses)?;
+        let space = grown(&mut self.space, layout, accesses)?;
         tables[0] = tables[0].wrapping_add(1);
         let mut tally = Tally::default();
         for (&row, &count) in rows.iter().zip(counts) {
@@ -64,7 +62,7 @@ impl Shard for CpuGroup {
             });
             space.settled = true;
         }
-        self.state.forward(Pending::new(params, SPACE));
+        self.state.forward(Pending::new(params, 0));
         Ok(())
     }
 
@@ -104,15 +102,11 @@ impl Shard for CpuGroup {
         gradients: &[f32],
         scaler: &ScalerState,
     ) -> Result<(), Error> {
-        let Pending { indices, space, .. } = self.state.wants_forward("apply")?;
-        if space != SPACE {
-            let (wanted, found) = ("a fetch before each apply", "another forward");
-            return Err(Error::Order { call: "apply", wanted, found });
-        }
+        let indices = self.state.wants_forward("apply")?.indices;
         check_apply(indices, self.tables.layout.row.dim, accesses, gradients.len())?;
         scaler.decided()?;
         let params = self.params(Mode::Train, Purpose::Update).batch(indices, 0, factors);
-        if let Some(space) = &mut self.direct
+        if let Some(space) = &mut self.space
             && indices > 0
         {
             space.factors[..indices as usize].copy_from_slice(accesses);

@@ -1,26 +1,21 @@
-//! The steps of a group on the direct path (`cpu/direct`), and when a batch has to take the mirrors instead.
+//! Forward and backward of a group.
 
 use std::sync::Mutex;
 
 use crate::{
     cpu::{
         cached::{
-            group::CpuGroup,
-            path::{CpuPath, SPACE},
-        },
-        direct::{
             batch::{self, Batch},
+            group::CpuGroup,
             pool::{Source, Written, list_all, pool},
             settle::settle,
             share::{self, key},
             space::Space,
+            tables::Tables,
             update::{Moves, move_all, move_distinct},
             weight_gradient::weight_gradient,
         },
-        stages::cached::{
-            merge::Gradients,
-            tables::{Tables, Tally},
-        },
+        stages::{cached::gradients::Gradients, counters::Tally},
     },
     error::Error,
     host::alloc::zeroed,
@@ -35,17 +30,13 @@ use crate::{
 };
 
 impl CpuGroup {
-    /// Runs a forward on the direct path. Returns false, and does nothing, if the batch has to take the mirrors: it has no index, or an
-    /// index that makes the step fail.
+    /// Runs a forward whose shape is checked.
     pub(crate) fn pooled(
         &mut self,
         params: &Params,
         batch: (&[u32], &[u32], &[f32]),
         outputs: &mut [f32],
-    ) -> Result<bool, Error> {
-        if self.path == CpuPath::Mirrors || batch.0.is_empty() {
-            return Ok(false);
-        }
+    ) -> Result<(), Error> {
         inside(batch.0.len(), || self.pool_batch(params, batch, outputs))
     }
 
@@ -54,31 +45,40 @@ impl CpuGroup {
         params: &Params,
         (indices, offsets, weights): (&[u32], &[u32], &[f32]),
         outputs: &mut [f32],
-    ) -> Result<bool, Error> {
+    ) -> Result<(), Error> {
         let train = params.mode == Mode::Train as u32;
         if train {
             self.count_distinct();
+            self.state.end_forward(); // its step scratch is overwritten
         }
         let Tables { layout, tables, features, ways, cache, records, freqs } = &mut self.tables;
         let plain = batch::all_inside(params, features, offsets, indices);
         let n = indices.len();
         // Everything is allocated before anything is counted.
-        let space = if train { Some(grown(&mut self.direct, layout, params.indices)?) } else { None };
+        let space = if train { Some(grown(&mut self.space, layout, params.indices)?) } else { None };
+        let mut takes_place = n > 0;
         if !plain {
             if self.linear.len() < n {
                 self.linear = Vec::new(); // freed before the larger list is allocated
                 self.linear = zeroed("keys", n)?;
             }
-            if !batch::linear_rows(params, features, offsets, indices, tables, &mut self.linear[..n]) {
-                return Ok(false);
+            let indices = (&features[..], offsets, indices);
+            takes_place = batch::linear_rows(&self.config, params, indices, tables, &mut self.linear[..n])?;
+        }
+        if !takes_place {
+            outputs.fill(0.0);
+            if let Some(space) = space {
+                space.clear();
+                self.state.forward(Pending::new(params, 0));
             }
+            return Ok(());
         }
         let rows = if plain { indices } else { &self.linear[..n] };
         let batch = Batch { params, offsets, weights, features, rows, plain };
         let Some(space) = space else {
             let source = Source { layout: &layout.row, records, ways, cache, slots: &[] };
             pool(&batch, &source, Written { outputs, sort: &mut [], factors: &mut [] });
-            return Ok(true);
+            return Ok(());
         };
         tables[0] = tables[0].wrapping_add(1);
         batch.count_accesses(tables);
@@ -97,11 +97,11 @@ impl CpuGroup {
         }
         let source = Source { layout: &layout.row, records, ways, cache, slots };
         pool(&batch, &source, Written { outputs, sort, factors });
-        self.state.forward(Pending::new(params, SPACE));
-        Ok(true)
+        self.state.forward(Pending::new(params, 0));
+        Ok(())
     }
 
-    /// Writes the gradients of the per-index weights of the last forward, which was on the direct path.
+    /// Writes the gradients of the per-index weights of the last forward.
     pub(crate) fn weight_gradient_of(
         &self,
         params: &Params,
@@ -109,18 +109,22 @@ impl CpuGroup {
         grad_outputs: &[f32],
         grad_weights: &mut [f32],
     ) -> Result<(), Error> {
+        let Some(space) = self.space.as_ref().filter(|space| space.accesses > 0) else { return Ok(()) };
         let Tables { layout, features, ways, cache, records, .. } = &self.tables;
         let plain = batch::all_inside(params, features, offsets, indices);
         let mut linear = zeroed("keys", if plain { 0 } else { indices.len() })?;
-        // A frozen batch counts nothing.
-        if !plain && !batch::linear_rows(params, features, offsets, indices, &mut [], &mut linear) {
-            let (wanted, found) = ("the indices of the last forward", "an index outside its table");
-            return Err(Error::Order { call: "weight_gradient", wanted, found });
+        if !plain {
+            // A frozen batch counts nothing.
+            batch::linear_rows(&self.config, params, (features, offsets, indices), &mut [], &mut linear).map_err(
+                |_| {
+                    let (wanted, found) = ("the indices of the last forward", "an index outside its table");
+                    Error::Order { call: "weight_gradient", wanted, found }
+                },
+            )?;
         }
         let rows = if plain { indices } else { &linear };
         let batch = Batch { params, offsets, weights: &[], features, rows, plain };
-        let distinct = self.direct.as_ref().and_then(|space| space.distinct.as_ref());
-        let slots = distinct.map_or(&[][..], |distinct| &distinct.slots[..indices.len()]);
+        let slots = space.distinct.as_ref().map_or(&[][..], |distinct| &distinct.slots[..indices.len()]);
         let source = Source { layout: &layout.row, records, ways, cache, slots };
         inside(indices.len(), || weight_gradient(&batch, &source, grad_outputs, grad_weights));
         Ok(())
@@ -128,7 +132,7 @@ impl CpuGroup {
 
     /// Counts the distinct rows of the last forward, if nobody has.
     pub(crate) fn count_distinct(&mut self) {
-        let Some(space) = self.direct.as_mut().filter(|space| !space.settled) else { return };
+        let Some(space) = self.space.as_mut().filter(|space| !space.settled) else { return };
         space.settled = true;
         let tables = &mut self.tables;
         let params = Params::new(&self.config, &tables.layout, Mode::Train, Purpose::Update);
@@ -145,7 +149,7 @@ impl CpuGroup {
         tally.end(&mut tables.tables);
     }
 
-    /// Runs the backward of a forward on the direct path.
+    /// Runs the backward of the last forward.
     pub(crate) fn update_rows(
         &mut self,
         params: &Params,
@@ -161,7 +165,7 @@ impl CpuGroup {
         if !self.tables.freqs.is_empty() || scaler.overflow != 0 {
             self.count_distinct();
         }
-        let (Some(space), Tables { layout, tables, ways, cache, records, .. }) = (&mut self.direct, &mut self.tables)
+        let (Some(space), Tables { layout, tables, ways, cache, records, .. }) = (&mut self.space, &mut self.tables)
         else {
             return;
         };
@@ -208,61 +212,6 @@ pub(crate) fn grown<'s>(space: &'s mut Option<Space>, layout: &Layout, indices: 
         None => {
             *space = None;
             Ok(space.insert(Space::new(layout, indices)?))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-
-    use super::*;
-    use crate::{
-        config::{GroupConfig, Pooling, Precision},
-        lookup::Lookup,
-    };
-
-    /// The outputs of a forward over records of random halves, infinities and NaN among them. Some rows lie in the cache.
-    fn pooled(path: CpuPath, cache: u32, dim: u32, pooling: Pooling, weighted: bool, train: bool) -> Vec<u32> {
-        let mut config = GroupConfig::new(&[500], dim).with_cache_rows(cache);
-        config.pooling = pooling;
-        config.precision = Precision::Fp16;
-        let mut group = CpuGroup::new(config).unwrap().with_path(path);
-        let mut random = StdRng::seed_from_u64(17);
-        let indices: Vec<u32> = (0..3000).map(|_| random.random_range(0..500)).collect();
-        let offsets: Vec<u32> = (0..=1500).map(|bag| bag * 2).collect();
-        let weights: Vec<f32> = (0..3000).map(|_| random.random_range(0..3) as f32).collect();
-        let weights = weighted.then_some(&weights[..]);
-        group.forward(&indices, &offsets, weights).unwrap();
-        group.abandon_backward();
-        group.tables.records.iter_mut().for_each(|word| {
-            // In half of the words no exponent is the largest.
-            *word = if random.random() { random.random() } else { random.random::<u32>() & 0xbbff_bbff };
-        });
-        let outputs = if train {
-            group.forward(&indices, &offsets, weights).unwrap()
-        } else {
-            group.forward_frozen(&indices, &offsets, weights).unwrap()
-        };
-        outputs.iter().map(|x| x.to_bits()).collect()
-    }
-
-    #[test]
-    fn any_halves_are_pooled_as_the_mirrors_pool_them() {
-        for (cache, dim) in [(0, 64), (0, 19), (64, 128)] {
-            for (pooling, weighted, train) in [
-                (Pooling::Sum, false, false),
-                (Pooling::Sum, true, true),
-                (Pooling::Mean, false, true),
-                (Pooling::Mean, true, false),
-            ] {
-                let wanted = pooled(CpuPath::Mirrors, cache, dim, pooling, weighted, train);
-                let found = pooled(CpuPath::Direct, cache, dim, pooling, weighted, train);
-                assert!(found == wanted, "{cache} {dim} {pooling:?} {weighted} {train}");
-                // Halves that a processor takes for infinity or NaN are finite.
-                assert!(wanted.iter().all(|&x| f32::from_bits(x).is_finite()));
-                assert!(wanted.iter().any(|&x| f32::from_bits(x).abs() > 65504.0));
-            }
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     cpu::{
         robe::space::Space,
         stages::{
-            cached::{arrange, combine, merge::CHUNK},
+            cached::{arrange, combine, gradients::CHUNK},
             robe::{
                 robe_covered, robe_gradient, robe_keys, robe_merge,
                 robe_runs::{self, BLOCK},

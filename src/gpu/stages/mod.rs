@@ -1,4 +1,4 @@
-//! Every stage: its name, which its shader, its CPU mirror and its test have too, the size of its workgroups, and its bindings in the order of
+//! Every stage: its name, which its shader and its CPU mirror have too, the size of its workgroups, and its bindings in the order of
 //! `@binding`. [`Call::run`](crate::gpu::engine::call::Call::run) finds their buffers by name. A stage that decides something has a file of its own.
 
 pub(crate) mod cached;

@@ -4,8 +4,8 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, codec,
     internals::layout::{COMING, DIRTY, Field, Move, NONE, PINNED, Shard, WAYS, count, way_at},
-    internals::stages,
 };
+use hotrow_harness::oracle;
 use rand::{RngExt as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
 
@@ -157,10 +157,12 @@ struct Seen {
     codes: Codes,
 }
 
-/// The mirror of exchange on its bindings.
-fn mirror([params, shard, step, moves, records, cache, scratch, ways, tables]: &mut [Vec<u32>; 9]) {
-    let (cache, scratch, moves) = (cast_slice_mut(cache), cast_slice_mut(scratch), cast_slice(moves));
-    stages::exchange(&read(params), &read(shard), of(step), moves, records, cache, scratch, ways, tables);
+/// The oracle of exchange on its bindings.
+fn mirror(layout: &Layout) -> impl Fn(&mut [Vec<u32>; 9]) {
+    |[params, shard, step, moves, records, cache, scratch, ways, tables]| {
+        let (floats, moves) = ([cast_slice_mut(cache), cast_slice_mut(scratch)], cast_slice(moves));
+        oracle::exchange(layout, (&read(params), &read(shard), of(step)), moves, records, floats, ways, tables);
+    }
 }
 
 /// The rounding of a group: to nearest, or stochastic with each number of random bits.
@@ -217,7 +219,7 @@ pub(crate) fn exchange() {
         // q * scale + bias, below 27, rounds once or twice: two ULP. The other precisions copy bits.
         let like = if config.precision.is_integer() { Like::Within(2.0 * f32::EPSILON) } else { Like::Bits };
         let rules = [("records", Like::Elsewhere), ("cache", like), ("scratch", Like::Elsewhere)];
-        let run = check(case, "exchange", &bindings, groups, &rules, mirror);
+        let run = check(case, "exchange", &bindings, groups, &rules, mirror(&layout));
         if let Err(difference) = records(&layout, &run.found[4], &run.wanted[4], &mut seen.codes) {
             panic!("{case}: {difference}");
         }
@@ -316,7 +318,7 @@ pub(crate) fn lists_of_several_blocks() {
             guarded(&ways(&mut source, 1, 900, 8, 0.9)),
             guarded(&tables(&mut source, &config.tables, 1)),
         ];
-        check(case, "exchange", &bindings, 1, &[], mirror);
+        check(case, "exchange", &bindings, 1, &[], mirror(&layout));
     });
 }
 

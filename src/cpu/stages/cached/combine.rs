@@ -1,7 +1,7 @@
 //! CPU mirror of `shaders/cached/combine.wgsl`: one workgroup for each tile adds up the heavy row that begins there.
 
 use crate::{
-    cpu::stages::cached::merge::CHUNK,
+    cpu::stages::cached::gradients::CHUNK,
     record::of_params as record,
     table::layout::{Params, Target},
 };

@@ -1,7 +1,7 @@
 //! CPU mirror of `shaders/cached/linearize.wgsl`: turns indices into linear rows, and checks indices and offsets.
 
 use crate::{
-    cpu::stages::cached::tables::{count, counter::OUT_OF_RANGE},
+    cpu::stages::counters::{count, counter::OUT_OF_RANGE},
     record::of_params::{MODE_ROWS, MODE_TRAIN},
     table::layout::{Feature, NONE, POOL_NONE, Params, Step},
 };

@@ -1,29 +1,6 @@
-//! CPU mirror of `shaders/cached/weight_gradient.wgsl`: the gradient of each index's weight; a workgroup has several indices.
+//! Gradients of the per-index weights.
 
-use crate::{
-    cpu::stages::cached::{bags::Bags, gather::Placed},
-    host::spread::each_row,
-    table::layout::{NONE, Params},
-};
-
-/// The gradient of the loss with respect to each index's weight: the dot product of its row and the gradient of its output row; with mean
-/// pooling divided by the number of rows of its bag. Mirror of `shaders/cached/weight_gradient.wgsl`.
-pub fn weight_gradient(
-    params: &Params,
-    offsets: &[u32],
-    access: &[[u32; 2]],
-    places: &[u32],
-    cache: &[f32],
-    scratch: &[f32],
-    grad_outputs: &[f32],
-    grad_weights: &mut [f32],
-) {
-    let dim = params.dim as usize;
-    let placed = Placed::new(params, places, cache, scratch);
-    each_weight(&Bags { params, offsets, places, weights: &[] }, access, grad_weights, dim, |place, output| {
-        placed.at(place).map_or(0.0, |row| dot(row, &grad_outputs[output * dim..][..dim]))
-    });
-}
+use crate::{cpu::stages::cached::bags::Bags, host::spread::each_row, table::layout::NONE};
 
 /// Writes the gradient of each index's weight. `dot` gives the dot product of the row at a place and the gradient of an output row.
 pub(crate) fn each_weight(

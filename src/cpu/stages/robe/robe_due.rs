@@ -2,7 +2,7 @@
 
 use crate::{
     cpu::stages::{
-        cached::merge::CHUNK,
+        cached::gradients::CHUNK,
         robe::robe_merge::{Gradients, Sum},
     },
     scaler::GradSlice,

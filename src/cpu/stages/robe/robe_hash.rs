@@ -1,7 +1,7 @@
 //! CPU mirror of `shaders/robe/robe_hash.wgsl`: hashes the row of each access.
 
 use crate::{
-    cpu::stages::cached::tables::{Tally, counter::ACCESSES},
+    cpu::stages::counters::{Tally, counter::ACCESSES},
     record::of_params::MODE_TRAIN,
     robe::hash::row_place,
     table::layout::{NONE, Params, Robe, Step, count},

@@ -1,7 +1,7 @@
 //! CPU mirror of `shaders/robe/robe_merge.wgsl`: sums the chunks of starts with many chunks.
 
 use crate::{
-    cpu::stages::cached::merge::CHUNK,
+    cpu::stages::cached::gradients::CHUNK,
     host::spread::each_row,
     record::{of_params::MEAN, rows::gradients::Gradient as _},
     scaler::GradSlice,

@@ -2,7 +2,7 @@
 
 use crate::{
     cpu::stages::{
-        cached::tables::{count, counter::SKIPPED_ROWS},
+        counters::{count, counter::SKIPPED_ROWS},
         robe::robe_move::Mover,
     },
     record::of_params as record,

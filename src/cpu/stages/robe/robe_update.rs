@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{
     cpu::stages::{
-        cached::tables::{count, counter::SKIPPED_ROWS},
+        counters::{count, counter::SKIPPED_ROWS},
         robe::{
             robe_due::{Due, SHARE},
             robe_move::Mover,

@@ -1,7 +1,7 @@
-//! Step scratch of the direct path, reused from step to step.
+//! Step scratch, reused from step to step.
 
 use crate::{
-    cpu::direct::{share, sort::Sorter},
+    cpu::cached::{share, sort::Sorter},
     error::Error,
     host::alloc::zeroed,
     table::layout::Layout,
@@ -42,6 +42,13 @@ impl Space {
             numbered: false,
             settled: true,
         })
+    }
+
+    /// Empties the lists: the step reads no row.
+    pub(crate) fn clear(&mut self) {
+        (self.accesses, self.numbered, self.settled) = (0, false, true);
+        self.sorter.sort(0, 1);
+        self.distinct.iter_mut().for_each(|distinct| distinct.listed = [0; 2]);
     }
 }
 

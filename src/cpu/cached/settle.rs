@@ -13,32 +13,33 @@ use multiversion::multiversion;
 
 use crate::{
     cpu::{
-        direct::{
+        cached::{
             counts::{enter, locked},
+            freqs::{Freqs, Frequency, in_any_width},
             lookup::find,
             share::{Rows, collect, each, each_run, key, keyed, number, run_end},
             space::Distinct,
         },
-        stages::cached::{
-            freqs::{Freqs, Frequency, in_any_width},
-            tables::{Tally, counter},
-        },
+        stages::counters::{Tally, counter},
     },
     host::trusted::{AHEAD, Word, prefetch, shared},
     record::{
         of_params::{self as record, LFU},
         rows,
     },
-    table::layout::{DIRTY, Field, Layout, NONE, PINNED, Params, way_at},
+    table::{
+        layout::{DIRTY, Field, Layout, NONE, PINNED, Params, way_at},
+        row::RowLayout,
+    },
 };
 
 /// What all parts of a step read.
-struct Call<'a> {
-    params: &'a Params,
-    layout: &'a Layout,
-    t: u32,
-    tables: Mutex<&'a mut [u32]>,
-    parts: usize,
+pub(crate) struct Call<'a> {
+    pub(crate) params: &'a Params,
+    pub(crate) layout: &'a Layout,
+    pub(crate) t: u32,
+    pub(crate) tables: Mutex<&'a mut [u32]>,
+    pub(crate) parts: usize,
 }
 
 /// Decides the step by its sorted accesses, and moves the rows that come and leave (SPEC 3, steps 2 to 5). The accesses carry their numbers.
@@ -63,7 +64,7 @@ pub(crate) fn settle(
         distinct.misses.sort(misses, 32 - (params.sets - 1).leading_zeros());
         admit(&call, accesses, ways, distinct);
         distinct.victims.sort(misses, layout.row_bits());
-        pack_victims(&call, distinct.victims.sorted(), cache, records);
+        pack_rows(&call, distinct.victims.sorted(), cache, records);
         load(&call, distinct.misses.sorted(), &distinct.loads, accesses, cache, records);
     }
     locate(&call, accesses, outputs, distinct);
@@ -286,7 +287,7 @@ impl Set<'_, '_> {
                     if self.accesses.get(start).is_some_and(|&access| key(access) == victim) {
                         self.places[start].store(NONE, Relaxed);
                     } else {
-                        // The batch does not use it: the step number was set back. The mirrors read its record all the same.
+                        // The batch does not use it: the step number was set back. A GPU reads its record all the same.
                         leaving.add(counter::BYPASS_READS);
                     }
                 }
@@ -300,22 +301,22 @@ impl Set<'_, '_> {
     }
 }
 
-/// Packs the dirty rows that leave into their records.
-fn pack_victims(call: &Call<'_>, victims: &[u64], cache: &[f32], records: &mut [u32]) {
+/// Packs dirty rows into their records: `list` has each row with its slot, ascending.
+pub(crate) fn pack_rows(call: &Call<'_>, list: &[u64], cache: &[f32], records: &mut [u32]) {
     let (params, layout) = (call.params, &call.layout.row);
     let (noise, words) = (record::noise(params, call.t), record::slot_words(params));
     let row_at = |slot: u32| &cache[slot as usize * words..][..layout.row_words as usize];
     let records = Rows::all(records, layout.record_words as usize);
-    each_run(call.parts, victims, 0..victims.len(), records, &|range, mut records| {
+    each_run(call.parts, list, 0..list.len(), records, &|range, mut records| {
         let mut tally = Tally::default();
         for k in range.clone() {
             if k + AHEAD < range.end {
-                let next = victims[k + AHEAD];
+                let next = list[k + AHEAD];
                 prefetch(row_at(number(next)));
                 prefetch(records.peek(key(next)));
             }
-            let row = key(victims[k]);
-            let (weights, state) = row_at(number(victims[k])).split_at(params.dim as usize);
+            let row = key(list[k]);
+            let (weights, state) = row_at(number(list[k])).split_at(params.dim as usize);
             let packed = rows::pack(layout, &noise, row, weights, state, records.row(row));
             enter(params, &call.tables, &mut tally, row);
             tally.add(if packed { counter::WRITE_BACKS } else { counter::SKIPPED_ROWS });
@@ -338,13 +339,18 @@ fn load(call: &Call<'_>, misses: &[u64], loads: &[u32], accesses: &[u64], cache:
             }
             if loads[k] != NONE {
                 let slot = &mut sets.row(key(misses[k]))[(loads[k] % width) as usize * slot_words..][..slot_words];
-                let (weights, rest) = slot.split_at_mut(layout.dim as usize);
-                let (states, padding) = rest.split_at_mut(layout.state as usize);
-                rows::unpack(layout, record(k), weights, states);
-                padding.fill(0.0);
+                load_row(layout, record(k), slot);
             }
         }
     });
+}
+
+/// Unpacks a record into a slot.
+pub(crate) fn load_row(layout: &RowLayout, record: &[u32], slot: &mut [f32]) {
+    let (weights, rest) = slot.split_at_mut(layout.dim as usize);
+    let (states, padding) = rest.split_at_mut(layout.state as usize);
+    rows::unpack(layout, record, weights, states);
+    padding.fill(0.0);
 }
 
 /// Notes the slot of each access for the pooling, and lets accesses carry output rows besides their rows. Lists the resident and the bypassed

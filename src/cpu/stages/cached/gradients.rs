@@ -1,9 +1,9 @@
-//! CPU mirror of `shaders/cached/merge.wgsl`: sums the chunks of heavy rows.
+//! The gradients that a backward sums. Twin of `shaders/shared/sum.wgsl`.
 
 use std::{marker::PhantomData, ops::Range};
 
 use crate::{
-    host::{spread::each_row, trusted},
+    host::trusted,
     record::{
         of_params as record,
         rows::{
@@ -13,17 +13,17 @@ use crate::{
         },
     },
     scaler::GradSlice,
-    table::layout::{MERGE_CHUNK, Params, Target},
+    table::layout::{MERGE_CHUNK, Params},
 };
 
 /// Number of accesses in a chunk, and in a tile.
 pub(crate) const CHUNK: usize = MERGE_CHUNK as usize;
 
-/// The gradients that a backward sums. Twin of `shaders/shared/sum.wgsl`.
+/// The gradients that a backward sums.
 #[derive(Clone, Copy)]
 pub(crate) struct Gradients<'a> {
     pub(crate) params: &'a Params,
-    /// The output row and the factor of each access. With `factors`, the access in that list, and its row. On the direct path without
+    /// The output row and the factor of each access. With `factors`, the access in that list, and its row. In a cached table without
     /// factors, the output row and the row.
     pub(crate) accesses: &'a [[u32; 2]],
     /// The output rows and factors of accesses in another order; empty if `accesses` has them.
@@ -138,35 +138,4 @@ impl<'a, K: Kind, const FACTORS: bool> Rows for Outputs<'a, K, FACTORS> {
         let at = (self.access(access)[0] as usize).wrapping_mul(dim);
         prefetch_row(self.grads, at, dim, N * size_of::<K::Stored>());
     }
-}
-
-/// Sums each chunk of the heavy rows' gradients. Mirror of `shaders/cached/merge.wgsl`.
-pub fn merge(
-    params: &Params,
-    targets: &[Target],
-    segment: &[u32],
-    accesses: &[[u32; 2]],
-    grad_outputs: GradSlice<'_>,
-    scratch: &mut [f32],
-) {
-    let dim = params.dim as usize;
-    let valid = targets[0].place as usize;
-    let rows = 2 * valid.div_ceil(CHUNK);
-    let inverse = f32::from_bits(targets[0].end);
-    let gradients = Gradients { params, accesses: &accesses[..valid], factors: &[], grad_outputs, inverse };
-    let partials = &mut record::partials(params, scratch)[..rows * dim];
-    each_row(partials, dim, valid * dim, |row, sums| {
-        let tile = row / 2 * CHUNK;
-        let begins = row % 2 == 1;
-        let at = if begins { (tile + CHUNK).min(valid) - 1 } else { tile };
-        let one = targets[segment[at] as usize + 1];
-        let (start, end) = (one.start as usize, one.end as usize);
-        if end - start <= CHUNK || (start >= tile) != begins {
-            return;
-        }
-        let first = if begins { start } else { start + (tile - start).next_multiple_of(CHUNK) };
-        if first < end {
-            gradients.sum(first..(first + CHUNK).min(end), sums);
-        }
-    });
 }

@@ -1,17 +1,6 @@
-//! The state that a group keeps between steps, and the twins of `shaders/shared/tables.wgsl`.
+//! The counters of each table. Twin of `shaders/shared/tables.wgsl`.
 
-use crate::{
-    config::{GroupConfig, Policy},
-    cpu::stages::cached::freqs::Freqs,
-    error::Error,
-    host::{
-        alloc::{check, zeroed},
-        pages::Pages,
-    },
-    record::init::Filler,
-    source::Source,
-    table::layout::{CLOCK_WORDS, Feature, Layout, NONE, Params, Shard, TABLE_WORDS, features, table_words},
-};
+use crate::table::layout::{CLOCK_WORDS, Params, TABLE_WORDS};
 
 /// Positions of the counters, as in `shaders/shared/common.wgsl`.
 pub(crate) mod counter {
@@ -28,15 +17,15 @@ pub(crate) mod counter {
     pub(crate) const OUT_OF_RANGE: usize = 10;
 }
 
-pub(crate) fn table_base(tables: &[u32], table: u32) -> u32 {
+fn table_base(tables: &[u32], table: u32) -> u32 {
     tables[CLOCK_WORDS + table as usize * TABLE_WORDS]
 }
 
-pub(crate) fn table_rows(tables: &[u32], table: u32) -> u32 {
+fn table_rows(tables: &[u32], table: u32) -> u32 {
     tables[CLOCK_WORDS + table as usize * TABLE_WORDS + 1]
 }
 
-pub(crate) fn table_of(params: &Params, tables: &[u32], row: u32) -> u32 {
+fn table_of(params: &Params, tables: &[u32], row: u32) -> u32 {
     let (mut low, mut high) = (0, params.tables);
     while high - low > 1 {
         let middle = (low + high) / 2;
@@ -110,57 +99,4 @@ impl Tally {
             }
         }
     }
-}
-
-/// The arrays of `gpu::stages::cached::tables::Tables`.
-#[derive(Debug)]
-pub(crate) struct Tables {
-    pub(crate) layout: Layout,
-    pub(crate) tables: Vec<u32>,
-    pub(crate) features: Vec<Feature>,
-    pub(crate) ways: Vec<u32>,
-    pub(crate) cache: Pages<f32>,
-    /// The records of all rows; [`shards`] cuts them.
-    pub(crate) records: Pages<u32>,
-    /// [`freq_shards`] cuts them.
-    pub(crate) freqs: Freqs,
-}
-
-impl Tables {
-    pub(crate) fn new(config: &GroupConfig, layout: Layout, source: Option<&dyn Source>) -> Result<Self, Error> {
-        check("records", layout.table_bytes() + Freqs::bytes(config))?;
-        let (ways, cache) = new_cache(&layout)?;
-        let filler = Filler::new(config, &layout, source)?;
-        let mut records = Pages::zeroed("records", layout.total_rows as usize * layout.row.record_words as usize)?;
-        filler.pack(0, &mut records)?;
-        let freqs = Freqs::new(config)?;
-        let (tables, features) = (table_words(config), features(config));
-        Ok(Self { layout, tables, features, ways, cache, records, freqs })
-    }
-}
-
-/// The records of each shard, in order.
-pub(crate) fn shards<'r>(layout: &Layout, records: &'r mut [u32]) -> impl Iterator<Item = (u32, &'r mut [u32])> {
-    (0..).zip(records.chunks_mut(layout.rows_per_shard as usize * layout.row.record_words as usize))
-}
-
-/// The rows of each piece of frequencies, and the piece. Under other policies than LFU there is one piece of all rows, and it is empty.
-pub(crate) fn freq_shards<'f, F>(
-    layout: &Layout,
-    policy: Policy,
-    mut freqs: &'f mut [F],
-) -> impl Iterator<Item = (Shard, &'f mut [F])> {
-    layout.freq_shards(policy).map(move |shard| {
-        let rows = freqs.len().min(shard.rows as usize);
-        (shard, freqs.split_off_mut(..rows).unwrap_or_default())
-    })
-}
-
-/// The metadata of empty ways, and their slots.
-pub(crate) fn new_cache(layout: &Layout) -> Result<(Vec<u32>, Pages<f32>), Error> {
-    let slots = layout.slots() as usize;
-    let mut ways = zeroed("ways", slots * 4)?;
-    let width = layout.ways as usize;
-    ways.chunks_exact_mut(4 * width).for_each(|set| set[..width].fill(NONE));
-    Ok((ways, Pages::zeroed("cache", slots * layout.slot_words() as usize)?))
 }

@@ -4,7 +4,7 @@ use std::{cell::Cell, marker::PhantomData, ops::Range};
 
 use crate::{
     config::Precision,
-    cpu::direct::{
+    cpu::cached::{
         batch::Batch,
         lookup::{find, find_in},
         share::keyed,

@@ -11,14 +11,14 @@ use std::{
 
 use crate::{
     cpu::{
-        direct::{
+        cached::{
             counts::{enter, locked},
             share::{Rows, each_run, key, number, run_end},
             space::Distinct,
         },
-        stages::cached::{
-            merge::{CHUNK, Gradients},
-            tables::{Tally, counter},
+        stages::{
+            cached::gradients::{CHUNK, Gradients},
+            counters::{Tally, counter},
         },
     },
     host::{

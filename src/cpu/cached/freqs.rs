@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// A word that holds a frequency, of 8, 16 or 32 bits.
-pub trait Frequency: Copy {
+pub(crate) trait Frequency: Copy {
     /// The frequency.
     fn get(self) -> u32;
 
@@ -16,7 +16,6 @@ pub trait Frequency: Copy {
 
     /// The frequency after `count` more uses: at most `most`, which the word can hold.
     #[inline]
-    #[must_use]
     fn plus(self, count: u32, most: u32) -> Self {
         Self::of(self.get().saturating_add(count).min(most))
     }
@@ -70,9 +69,9 @@ pub(crate) enum Freqs {
 macro_rules! in_any_width {
     ($freqs:expr, $words:ident => $body:expr) => {
         match $freqs {
-            $crate::cpu::stages::cached::freqs::Freqs::Eight($words) => $body,
-            $crate::cpu::stages::cached::freqs::Freqs::Sixteen($words) => $body,
-            $crate::cpu::stages::cached::freqs::Freqs::ThirtyTwo($words) => $body,
+            $crate::cpu::cached::freqs::Freqs::Eight($words) => $body,
+            $crate::cpu::cached::freqs::Freqs::Sixteen($words) => $body,
+            $crate::cpu::cached::freqs::Freqs::ThirtyTwo($words) => $body,
         }
     };
 }

@@ -1,10 +1,10 @@
-//! The gradients of the per-index weights on the direct path: each row is read again where forward read it.
+//! The gradients of the per-index weights of a forward: each row is read again where forward read it.
 
 use rayon::prelude::*;
 
 use crate::{
     cpu::{
-        direct::{
+        cached::{
             batch::Batch,
             pool::{Source, bag_of, copy, next_bag, scale},
         },

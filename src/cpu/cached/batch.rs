@@ -1,18 +1,19 @@
-//! A batch on the direct path.
+//! A batch, and the check of its indices.
 
 use multiversion::multiversion;
 
 use crate::{
+    config::{GroupConfig, OutOfRange},
     cpu::{
-        direct::share,
-        stages::cached::tables::{count, counter},
+        cached::share,
+        stages::counters::{count, counter},
     },
+    error::Error,
     record::of_params::{MEAN, MODE_TRAIN},
     table::layout::{Feature, NONE, POOL_NONE, Params},
 };
 
 const CLAMP: u32 = 1;
-const SKIP: u32 = 2;
 
 /// A batch whose indices are checked.
 #[derive(Clone, Copy, Debug)]
@@ -87,40 +88,44 @@ fn greatest(indices: &[u32]) -> u32 {
     indices.iter().fold(0, |most, &index| most.max(index))
 }
 
-/// Writes the linear row of each index, NONE for an index that is skipped. Returns false if the batch has to be refused or has no valid
-/// index; nothing is counted then.
+/// Writes the linear row of each index, NONE for one that is left out; a training step counts the indices outside their tables. Returns whether
+/// any index is valid.
+///
+/// # Errors
+/// [`Error::IndexOutOfRange`] for the first index outside its table, if the group refuses such a batch.
 pub(crate) fn linear_rows(
+    config: &GroupConfig,
     params: &Params,
-    features: &[Feature],
-    offsets: &[u32],
-    indices: &[u32],
+    (features, offsets, indices): (&[Feature], &[u32], &[u32]),
     tables: &mut [u32],
     rows: &mut [u32],
-) -> bool {
-    let inside = |(feature, accesses): (&Feature, std::ops::Range<usize>)| {
-        indices[accesses].iter().any(|&index| index < feature.rows)
-    };
-    let takes_place = match params.out_of_range {
-        CLAMP => !indices.is_empty(),
-        SKIP => by_feature(params, features, offsets).any(inside),
-        _ => false,
-    };
-    if !takes_place {
-        return false;
-    }
+) -> Result<bool, Error> {
+    let (mut refused, mut valid) = (None, false);
     for (feature, accesses) in by_feature(params, features, offsets) {
+        let &Feature { table, base, rows: end, .. } = feature;
         let mut outside = 0;
-        for (row, &index) in rows[accesses.clone()].iter_mut().zip(&indices[accesses]) {
-            *row = if index < feature.rows {
-                feature.base + index
-            } else {
-                outside += 1;
-                if params.out_of_range == CLAMP { feature.base + feature.rows - 1 } else { NONE }
+        for ((row, &index), position) in rows[accesses.clone()].iter_mut().zip(&indices[accesses.clone()]).zip(accesses)
+        {
+            *row = match params.out_of_range {
+                _ if index < end => base + index,
+                CLAMP => base + end - 1,
+                _ => NONE,
             };
+            valid |= *row != NONE;
+            if index >= end {
+                outside += 1;
+                refused.get_or_insert((table, position, index));
+            }
         }
         if params.mode == MODE_TRAIN {
-            count(tables, feature.table, counter::OUT_OF_RANGE, outside);
+            count(tables, table, counter::OUT_OF_RANGE, outside);
         }
     }
-    true
+    match refused.filter(|_| config.out_of_range == OutOfRange::Error) {
+        None => Ok(valid),
+        Some((table, position, value)) => {
+            let rows = config.tables[table as usize];
+            Err(Error::IndexOutOfRange { table, rows, position: position as u32, value })
+        }
+    }
 }
