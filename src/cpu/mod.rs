@@ -6,4 +6,6 @@ pub(crate) mod cached;
 pub(crate) mod grid;
 pub(crate) mod robe;
 pub(crate) mod scaler;
+pub(crate) mod share;
+pub(crate) mod sort;
 pub(crate) mod stages;

@@ -55,10 +55,6 @@ pub mod stages {
             robe_weight_gradient::robe_weight_gradient,
         },
         scaler::{inspect::inspect, rescale::rescale},
-        sort::{
-            heads::heads, histogram::histogram, scan::scan, scatter::scatter, segments::segments,
-            sort_small::sort_small,
-        },
     };
 }
 

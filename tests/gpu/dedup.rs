@@ -73,7 +73,7 @@ fn more_than_are_counted_ahead() {
 }
 
 #[test]
-fn shapes() {
+pub(crate) fn shapes() {
     with_gpu(|context| {
         let zipf = rand_distr::Zipf::new(5000.0, 1.05).unwrap();
         let mut source = rng(1);

@@ -16,10 +16,7 @@ use hotrow_harness::lanes::{
 };
 use rand::RngExt as _;
 
-use crate::{
-    dedup::{check, expected, rng},
-    stages::sort,
-};
+use crate::dedup::{check, expected, rng};
 
 /// A context with a subgroup body, changed by `spoil`, on a device whose subgroups have so many lanes and run in an order.
 fn context(
@@ -48,7 +45,6 @@ fn sorts_and_dedups() {
         ((RankBody::Subgroup64, 32), Order::Random, 3),
     ] {
         let (context, world) = context(body, order, seed, |text| text);
-        sort::passes(std::slice::from_ref(&context));
         for n in [0, 1, 31, 33, 1000, 1025, 3072, 3073, 13 * 3072 + 5] {
             let mut source = rng(n as u64 + seed);
             for reach in [1, 3, 300, u32::MAX] {

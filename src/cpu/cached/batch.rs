@@ -5,7 +5,7 @@ use multiversion::multiversion;
 use crate::{
     config::{GroupConfig, OutOfRange},
     cpu::{
-        cached::share,
+        share,
         stages::counters::{count, counter},
     },
     error::Error,

@@ -21,8 +21,6 @@ pub(crate) mod rows;
 pub(crate) mod settle;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) mod shard;
-pub(crate) mod share;
-pub(crate) mod sort;
 pub(crate) mod space;
 pub(crate) mod steps;
 pub(crate) mod tables;

@@ -4,9 +4,11 @@ use std::{cell::Cell, marker::PhantomData, ops::Range};
 
 use crate::{
     config::Precision,
-    cpu::cached::{
-        batch::Batch,
-        lookup::{find, find_in},
+    cpu::{
+        cached::{
+            batch::Batch,
+            lookup::{find, find_in},
+        },
         share::keyed,
     },
     host::trusted::{self, AHEAD, Widener, prefetch, prefetch_lines},

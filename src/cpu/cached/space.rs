@@ -1,7 +1,7 @@
 //! Step scratch, reused from step to step.
 
 use crate::{
-    cpu::cached::{share, sort::Sorter},
+    cpu::{share, sort::Sorter},
     error::Error,
     host::alloc::zeroed,
     table::layout::Layout,

@@ -13,9 +13,9 @@ use crate::{
     cpu::{
         cached::{
             counts::{enter, locked},
-            share::{Rows, each_run, key, number, run_end},
             space::Distinct,
         },
+        share::{Rows, each_run, key, number, run_end},
         stages::{
             cached::gradients::{CHUNK, Gradients},
             counters::{Tally, counter},

@@ -291,7 +291,7 @@ impl CpuRobeGroup {
                 false => Gradient::Sparse { locations: Vec::new(), sums: Vec::new() },
             });
         };
-        Sums::new(params, robe, *n, space, grad_outputs, &ScalerState::unscaled())?.gradient(space, dense)
+        Sums::new(params, robe, *n, space, grad_outputs, &ScalerState::unscaled())?.gradient(dense)
     }
 }
 

@@ -4,16 +4,13 @@
 use crate::{
     cpu::{
         robe::space::Space,
+        share::{key, keyed, number},
+        sort::Sorter,
         stages::{
             cached::{arrange, combine, gradients::CHUNK},
             robe::{
                 robe_covered, robe_gradient, robe_keys, robe_merge,
                 robe_runs::{self, BLOCK},
-            },
-            sort::{
-                dedup::{DedupTo, dedup},
-                radix::{SortJob, SortScratch, SortSpace},
-                scan,
             },
         },
     },
@@ -21,7 +18,7 @@ use crate::{
     host::alloc::zeroed,
     robe::gradient::Gradient,
     scaler::GradSlice,
-    table::layout::{Params, Robe, ScalerState, ScanInfo, Target, count},
+    table::layout::{Params, Robe, ScalerState, Target, count},
 };
 
 /// The sorted chunks of a batch, as the last stage of a backward reads them.
@@ -47,8 +44,8 @@ impl<'a> Sums<'a> {
         let chunks = n as usize;
         let mut keys = zeroed("chunk_keys", chunks)?;
         let mut access = zeroed("chunk_access", chunks)?;
-        let (mut segment, mut starts) = (zeroed("segment", chunks)?, zeroed("starts", chunks)?);
-        let (mut sorted, mut sort) = (SortSpace::new(chunks)?, SortScratch::new(chunks)?);
+        let (mut segment, mut order) = (zeroed("segment", chunks)?, zeroed("sorted", chunks)?);
+        let mut sorter = Sorter::new(chunks)?;
         let mut accesses = zeroed("accesses", chunks)?;
         let distinct = chunks.min(robe.starts as usize);
         let mut targets: Vec<Target> = zeroed("targets", distinct + 1)?;
@@ -56,18 +53,27 @@ impl<'a> Sums<'a> {
         let Space { step, hashes, access: by_index } = space;
         robe_keys(params, robe, step, hashes, by_index, &mut keys, &mut access);
         let key_bits = u32::BITS - robe.starts.leading_zeros();
-        let job = SortJob { keys: &keys, values: None, count: count::CHUNKS, key_bits };
-        let to =
-            &mut DedupTo { segment: &mut segment, starts: &mut starts, segments: count::UNIQUE, valid: count::VALID };
-        let (_, order) = dedup(step, &job, &mut sorted, &mut sort, to);
-        arrange(step, order, &segment, &keys, &keys, &access, &mut accesses, &mut targets, scaler);
+        for ((entry, &key), position) in sorter.input(chunks).iter_mut().zip(&keys).zip(0..) {
+            *entry = keyed(key, position);
+        }
+        sorter.sort(chunks, key_bits);
+        let mut starts = 0;
+        for (at, run) in sorter.sorted().chunk_by(|&a, &b| key(a) == key(b)).enumerate() {
+            for &entry in run {
+                (order[starts], segment[starts]) = (number(entry), at as u32);
+                starts += 1;
+            }
+            step.counts[count::UNIQUE] = at as u32 + 1;
+        }
+        step.counts[count::VALID] = starts as u32;
+        arrange(step, &order, &segment, &keys, &keys, &access, &mut accesses, &mut targets, scaler);
         robe_merge(params, robe, &targets, &segment, &accesses, grad_outputs, &mut scratch);
         combine(params, &targets, &segment, &mut scratch);
         Ok(Self { params, robe, targets, accesses, grad_outputs, scratch })
     }
 
     /// The gradient of all weights, or of those that chunks cover.
-    pub(crate) fn gradient(&self, space: &Space, dense: bool) -> Result<Gradient, Error> {
+    pub(crate) fn gradient(&self, dense: bool) -> Result<Gradient, Error> {
         let Self { params, robe, targets, accesses, grad_outputs, scratch } = self;
         if dense {
             let mut sums = zeroed("sums", robe.weights as usize)?;
@@ -78,12 +84,10 @@ impl<'a> Sums<'a> {
         let mut runs = zeroed("runs", starts as usize)?;
         let mut blocks = zeroed("blocks", (starts as usize).div_ceil(BLOCK))?;
         robe_runs::robe_runs(params, robe, targets, accesses, scratch, &mut runs, &mut blocks);
-        let info =
-            ScanInfo { count: count::UNIQUE as u32, capacity: starts, per_block: BLOCK as u32, rows: 1, clears: 0 };
-        let mut total = [0];
-        scan(&info, &space.step, &mut blocks, &mut total, &mut []);
-        let mut locations = zeroed("locations", total[0] as usize)?;
-        let mut sums = zeroed("sums", total[0] as usize)?;
+        let mut total = 0u32;
+        blocks.iter_mut().for_each(|block| (*block, total) = (total, total + *block));
+        let mut locations = zeroed("locations", total as usize)?;
+        let mut sums = zeroed("sums", total as usize)?;
         robe_covered(
             params,
             robe,

@@ -12,9 +12,7 @@ mod lookup;
 pub(crate) mod robe;
 mod robe_stages;
 mod scaler;
-pub(crate) mod sort;
-
-use std::{cell::Cell, fmt};
+pub(crate) use std::{cell::Cell, fmt};
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 pub(crate) use hotrow::internals::params;
@@ -40,6 +38,8 @@ use rand::{
 };
 use rand_pcg::Pcg64;
 
+use crate::dedup;
+
 macro_rules! named {
     ($($stage:ident::$test:ident),* $(,)?) => { &[$((concat!(stringify!($stage), "::", stringify!($test)), $stage::$test)),*] };
 }
@@ -55,6 +55,7 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     lookup::linearize,
     lookup::begin,
     lookup::halves,
+    dedup::shapes,
     robe_stages::robe_hash,
     robe_stages::robe_keys,
     robe_stages::robe_gather_and_robe_decode,
@@ -66,10 +67,6 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     robe_stages::robe_step,
     scaler::inspect,
     scaler::rescale,
-    sort::histogram_and_scatter,
-    sort::scan,
-    sort::heads_and_segments,
-    sort::sort_small,
 ];
 
 /// Fills the guard words behind every array. As an index it is far out of range, as a float it is close to 0.
@@ -436,11 +433,17 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
     (segment, targets)
 }
 
-/// Stages that only whole runs check.
+/// Stages that only whole runs check: those of a sort in `dedup.rs`, the others in `lockstep.rs` and its like.
 const IN_WHOLE_RUNS: &[&str] = &[
     "wanted",
     "probe",
     "touch",
+    "histogram",
+    "scan",
+    "scatter",
+    "heads",
+    "segments",
+    "sort_small",
     "claim",
     "locate",
     "gather",
@@ -463,7 +466,6 @@ fn every_stage_is_checked() {
         ("lookup", include_str!("lookup.rs")),
         ("robe_stages", include_str!("robe_stages.rs")),
         ("scaler", include_str!("scaler.rs")),
-        ("sort", include_str!("sort.rs")),
     ];
     let checked = |stage: &str| files.iter().any(|(_, text)| text.contains(&format!("\"{stage}\"")));
     let unchecked: Vec<_> =

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
-    cpu::cached::share::{self, key},
+    cpu::share::{self, key},
     error::Error,
     host::{alloc::zeroed, trusted::shared},
     table::layout::NONE,
@@ -94,7 +94,7 @@ fn scatter(from: &[u64], to: &mut [u64], digits: &mut [u32], shift: u32, bits: u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::cached::share::keyed;
+    use crate::cpu::share::keyed;
 
     #[test]
     fn entries_are_sorted_by_their_keys_and_equal_keys_keep_their_order() {
