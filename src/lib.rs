@@ -124,6 +124,7 @@ pub use error::{Error, IoError};
 pub use gpu::{
     adapter,
     cached::{group::Group, staged::traffic::Traffic},
+    device::DeviceGroup,
     engine::{
         bind::{Batch, GradBuffer, OutputBuffer},
         caps::{Caps, requirements},

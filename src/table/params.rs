@@ -11,7 +11,7 @@ use crate::{
 /// The kind of a forward; `MODE_*` in `shaders/shared/common.wgsl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Mode {
+pub enum Mode {
     Train = 0,
     Frozen = 1,
     Rows = 2,
