@@ -138,7 +138,7 @@ pub use gpu::{
     scaler::Scaler,
     sorter::{Count, Distinct, SortedPairs, Sorter},
 };
-pub use lookup::{Embedding, Lookup, LookupKind, SharedArray};
+pub use lookup::{Embedding, Lookup, LookupKind, SharedArray, outputs::OutputSlice};
 pub use memory::{Allocation, Calls, MemoryReport, TableMemory, memory_factor};
 pub use record::codec;
 pub use scaler::{GradSlice, LossScale};
@@ -152,6 +152,7 @@ pub use table::{
     counters::Counters,
     hash,
     layout::{Layout, ScalerState},
+    params::Mode,
     parts::Part,
     rng,
     row::RowLayout,

@@ -19,7 +19,6 @@ const INTERNAL: &[&str] = &[
     "Kernel",
     "Kind",
     "List",
-    "Mode",
     "Noise",
     "Pieces",
     "Prefetched",

@@ -17,10 +17,9 @@ use crate::{
         reader::{Readable, ReadableBuffers, Reader, RowReader},
         scaler::Scaler,
         seen::Seen,
-        slices::{OutputSlice, Uploaded, UploadedGrads, await_outputs, floats},
+        slices::{Uploaded, UploadedGrads, await_outputs, floats},
     },
-    host::alloc::zeroed,
-    lookup::{Lookup, LookupKind},
+    lookup::{Lookup, LookupKind, outputs::OutputSlice},
     memory::MemoryReport,
     scaler::GradSlice,
     table::{
@@ -480,7 +479,7 @@ impl<K: Kind> DeviceGroup<K> {
         self.check()
     }
 
-    /// Uploads a batch, records its forward in `mode`, and awaits its outputs.
+    /// As [`Lookup::run`], as a future: uploads a batch, records its forward, and awaits its outputs.
     async fn run_async(
         &mut self,
         (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
@@ -539,26 +538,6 @@ impl<K: Kind> DeviceGroup<K> {
         };
         context.guard(moved).await
     }
-
-    /// Awaits a forward with FP32 outputs.
-    #[cfg(not(target_family = "wasm"))]
-    fn run_floats(
-        &mut self,
-        batch: (&[u32], &[u32], Option<&[f32]>),
-        mode: Mode,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        self.block_on(async |this| this.run_async(batch, mode, OutputSlice::F32(outputs)).await)
-    }
-
-    /// Awaits a forward with FP16 outputs.
-    #[cfg(not(target_family = "wasm"))]
-    fn run_half(&mut self, batch: (&[u32], &[u32], Option<&[f32]>), mode: Mode) -> Result<Vec<u16>, Error> {
-        let elements = batch::output_len(self.kind.rows(), batch.0.len(), batch.1.len().saturating_sub(1));
-        let mut outputs = zeroed("outputs", elements)?;
-        self.block_on(async |this| this.run_async(batch, mode, OutputSlice::F16(&mut outputs)).await)?;
-        Ok(outputs)
-    }
 }
 
 #[cfg(not(target_family = "wasm"))]
@@ -571,37 +550,15 @@ impl<K: Kind> Lookup for DeviceGroup<K> {
         batch::output_len(self.kind.rows(), indices, bags)
     }
 
-    fn forward_into(
+    fn run(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
-        outputs: &mut [f32],
+        mode: Mode,
+        outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
-        self.run_floats((indices, offsets, weights), Mode::Train, outputs)
-    }
-
-    fn forward_frozen_into(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        self.run_floats((indices, offsets, weights), Mode::Frozen, outputs)
-    }
-
-    fn forward_half(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<u16>, Error> {
-        self.run_half((indices, offsets, weights), Mode::Train)
-    }
-
-    fn forward_frozen_half(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-    ) -> Result<Vec<u16>, Error> {
-        self.run_half((indices, offsets, weights), Mode::Frozen)
+        self.block_on(async |this| this.run_async((indices, offsets, weights), mode, outputs).await)
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {

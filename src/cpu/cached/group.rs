@@ -26,7 +26,7 @@ use crate::{
         alloc::{reserved, zeroed},
         pages::smaps,
     },
-    lookup::{Embedding, Lookup, LookupKind},
+    lookup::{Embedding, Lookup, LookupKind, outputs::OutputSlice},
     memory::{Calls, MemoryReport},
     scaler::GradSlice,
     source::Source,
@@ -221,7 +221,7 @@ impl CpuGroup {
     fn look_up(&mut self, rows: &[u32], outputs: Option<&mut [f32]>) -> Result<Params, Error> {
         batch::check_shape(&self.config, rows.len() as u64, 0, None)?;
         let n = rows.len() as u32;
-        let params = self.params(Mode::Rows, Purpose::Write).rows(n);
+        let params = self.params(Mode::Frozen, Purpose::Write).rows(n);
         let mut offsets = reserved("offsets", rows.len() + 1)?;
         offsets.extend(0..=n);
         let space = grown(&mut self.frozen, &self.tables.layout, n, false)?;
@@ -375,45 +375,36 @@ impl Lookup for CpuGroup {
         batch::output_len(&self.config, indices, bags)
     }
 
-    fn forward_into(
+    fn run(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
-        outputs: &mut [f32],
+        mode: Mode,
+        outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
-        self.state.not_prefetched("forward")?;
-        let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
-        self.check_outputs(&params, outputs)?;
-        self.count_distinct();
-        self.state.end_forward(); // its step scratch is overwritten
-        if self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)? {
-            return Ok(());
-        }
-        let space = grown(&mut self.train[0], &self.tables.layout, params.indices, true)?;
-        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
-        decide(&mut self.tables, space, &params, &batch);
-        self.carry_out(0, &params, &batch, outputs)
-    }
-
-    fn forward_frozen_into(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        self.state.not_prefetched("forward_frozen")?;
-        let params = self.batch_params(indices, offsets, weights, Mode::Frozen)?;
-        self.check_outputs(&params, outputs)?;
-        if self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)? {
-            return Ok(());
-        }
-        let space = grown(&mut self.frozen, &self.tables.layout, params.indices, false)?;
-        let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
-        decide(&mut self.tables, space, &params, &batch);
-        carry(&mut self.tables, space, &params, &batch, Some(outputs));
-        batch::fault(&self.config, &space.step, params.indices).map_or(Ok(()), Err)
+        outputs.with_floats(|outputs| {
+            let train = mode == Mode::Train;
+            self.state.not_prefetched(if train { "forward" } else { "forward_frozen" })?;
+            let params = self.batch_params(indices, offsets, weights, mode)?;
+            self.check_outputs(&params, outputs)?;
+            if train {
+                self.count_distinct();
+                self.state.end_forward(); // its step scratch is overwritten
+            }
+            let batch = Batch { indices, offsets, weights: weights.unwrap_or_default() };
+            if self.pooled(&params, (indices, offsets, batch.weights), outputs)? {
+                return Ok(());
+            }
+            let space = if train { &mut self.train[0] } else { &mut self.frozen };
+            let space = grown(space, &self.tables.layout, params.indices, train)?;
+            decide(&mut self.tables, space, &params, &batch);
+            if train {
+                return self.carry_out(0, &params, &batch, outputs);
+            }
+            carry(&mut self.tables, space, &params, &batch, Some(outputs));
+            batch::fault(&self.config, &space.step, params.indices).map_or(Ok(()), Err)
+        })
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {

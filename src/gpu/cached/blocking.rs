@@ -9,14 +9,14 @@ use crate::{
             bind_cache::passing,
             call::{Call, Groups, Named},
         },
-        slices::{OutputSlice, new_outputs},
+        slices::new_outputs,
         stages::{
             ASSIGN,
             cached::exchange::{self, Records},
         },
     },
     host::alloc::zeroed,
-    lookup::{Embedding, Lookup},
+    lookup::{Embedding, Lookup, outputs::OutputSlice},
     table::{batch, layout::Layout, params::Mode, parts::Part, pins, step_state::no_prefetch},
 };
 

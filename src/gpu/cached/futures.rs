@@ -51,7 +51,7 @@ impl Group {
         outputs: Option<&wgpu::Buffer>,
     ) -> Result<(Params, u32), Error> {
         let n = rows.len() as u32;
-        let params = Params::new(&self.kind.config, &self.kind.tables.layout, Mode::Rows, Purpose::Write).rows(n);
+        let params = Params::new(&self.kind.config, &self.kind.tables.layout, Mode::Frozen, Purpose::Write).rows(n);
         let (batch, dummy) = (Uploaded::rows(&self.context, rows)?, self.dummy.clone());
         let bound = Bound::of(&self.context, &dummy, &batch.batch(), &params)?;
         grown(&mut self.kind.frozen, &self.context, &self.kind.tables.layout, n, false)?;

@@ -122,7 +122,7 @@ impl Group {
     async fn rows_to_send(&mut self, rows: &[u32]) -> Result<Vec<u32>, Error> {
         let context = self.context.clone();
         let n = rows.len() as u32;
-        let params = Params::new(&self.kind.config, &self.kind.tables.layout, Mode::Rows, Purpose::Write).rows(n);
+        let params = Params::new(&self.kind.config, &self.kind.tables.layout, Mode::Frozen, Purpose::Write).rows(n);
         let (batch, dummy) = (Uploaded::rows(&context, rows)?, self.dummy.clone());
         let bound = Bound::of(&context, &dummy, &batch.batch(), &params)?;
         let tables = &self.kind.tables;

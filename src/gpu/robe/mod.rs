@@ -264,7 +264,7 @@ impl Kind for Shared {
     ) -> Result<(), Error> {
         let n = rows.len() as u32;
         let DeviceGroup { context, dummy, kind, .. } = group;
-        let params = kind.params(Mode::Rows).rows(n);
+        let params = kind.params(Mode::Frozen).rows(n);
         let batch = Uploaded::rows(context, rows)?;
         let bound = Bound::of(context, dummy, &batch.batch(), &params)?;
         let space = Space::grown(&mut kind.frozen, context, n)?;
