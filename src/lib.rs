@@ -119,6 +119,7 @@ pub use error::{Error, IoError};
 pub use gpu::{
     adapter,
     cached::{group::Group, staged::traffic::Traffic},
+    device::DeviceGroup,
     engine::{
         bind::{Batch, GradBuffer, OutputBuffer},
         caps::{Caps, requirements},
@@ -132,7 +133,7 @@ pub use gpu::{
     scaler::Scaler,
     sorter::{Count, Distinct, SortedPairs, Sorter},
 };
-pub use lookup::{Embedding, Lookup, LookupKind, SharedArray};
+pub use lookup::{Embedding, Lookup, LookupKind, SharedArray, outputs::OutputSlice};
 pub use memory::{Allocation, Calls, MemoryReport, TableMemory, memory_factor};
 pub use record::codec;
 pub use scaler::{GradSlice, LossScale};
@@ -146,6 +147,7 @@ pub use table::{
     counters::Counters,
     hash,
     layout::{Layout, ScalerState},
+    params::Mode,
     parts::Part,
     rng,
     row::RowLayout,

@@ -2,8 +2,9 @@
 //! CPU groups with one deliberate fault each, which it must reject.
 
 use hotrow::{
-    Counters, CpuGroup, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Lookup, LookupKind, MemoryReport,
-    Optimizer, OutOfRange, Part, Policy, Pooling, Precision, Rounding, ScalerState, Snapshot, StatePrecision,
+    Counters, CpuGroup, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Lookup, LookupKind, MemoryReport, Mode,
+    Optimizer, OutOfRange, OutputSlice, Part, Policy, Pooling, Precision, Rounding, ScalerState, Snapshot,
+    StatePrecision,
 };
 use hotrow_harness::{
     lockstep::{Codes, Pair},
@@ -354,19 +355,8 @@ impl Bent {
         let inner = CpuGroup::new(inner).expect("the configuration is fine");
         Self { inner, bend, config, before: None, done: false, indices: Vec::new(), freqs }
     }
-}
 
-impl Lookup for Bent {
-    fn output_len(&self, indices: usize, bags: usize) -> usize {
-        let config = self.config();
-        config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
-    }
-
-    fn pending(&self) -> bool {
-        self.inner.pending()
-    }
-
-    fn forward_into(
+    fn step(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
@@ -390,22 +380,39 @@ impl Lookup for Bent {
         }
         done
     }
+}
 
-    fn forward_frozen_into(
+impl Lookup for Bent {
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        let config = self.config();
+        config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
+    }
+
+    fn pending(&self) -> bool {
+        self.inner.pending()
+    }
+
+    fn run(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
-        outputs: &mut [f32],
+        mode: Mode,
+        outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
-        if let Bend::FrozenSteps = self.bend {
-            return self.inner.forward_into(indices, offsets, weights, outputs);
-        }
-        self.inner.forward_frozen_into(indices, offsets, weights, outputs)?;
-        if let Bend::FrozenOutput = self.bend {
-            outputs[0] *= 1.001;
-        }
-        Ok(())
+        outputs.with_floats(|outputs| match mode {
+            Mode::Train => self.step(indices, offsets, weights, outputs),
+            Mode::Frozen if matches!(self.bend, Bend::FrozenSteps) => {
+                self.inner.forward_into(indices, offsets, weights, outputs)
+            }
+            Mode::Frozen => {
+                self.inner.forward_frozen_into(indices, offsets, weights, outputs)?;
+                if let Bend::FrozenOutput = self.bend {
+                    outputs[0] *= 1.001;
+                }
+                Ok(())
+            }
+        })
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {

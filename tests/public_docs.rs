@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use syn::{Attribute, Item, Visibility};
 
-/// Types that only `internals` exports.
+/// Types that only `internals` exports, or nothing: those are in the signatures of a trait that no other crate can name.
 const INTERNAL: &[&str] = &[
     "Access",
     "Bodies",
@@ -17,14 +17,20 @@ const INTERNAL: &[&str] = &[
     "Held",
     "HostStruct",
     "Kernel",
+    "Kind",
     "List",
     "Noise",
     "Pieces",
+    "Prefetched",
+    "ReadableBuffers",
     "ReaderKind",
     "ReaderText",
     "Records",
+    "Rows",
     "Rule",
+    "Shared",
     "WantedList",
+    "WeightGradient",
 ];
 
 fn documentation(attributes: &[Attribute]) -> String {
@@ -38,7 +44,7 @@ fn documentation(attributes: &[Attribute]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A public type or trait, and its documentation.
+/// A public type, alias or trait, and its documentation.
 struct Public {
     name: String,
     text: String,
@@ -64,6 +70,8 @@ fn of_file(text: &str) -> Vec<Public> {
         Item::Struct(one) => Some((one.vis, one.ident, one.attrs)),
         Item::Enum(one) => Some((one.vis, one.ident, one.attrs)),
         Item::Trait(one) => Some((one.vis, one.ident, one.attrs)),
+        // An alias of a tuple shows by itself what it is.
+        Item::Type(one) if matches!(*one.ty, syn::Type::Path(_)) => Some((one.vis, one.ident, one.attrs)),
         _ => None,
     });
     let public = types.filter(|(visibility, name, _)| {

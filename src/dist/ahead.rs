@@ -5,12 +5,12 @@ use crate::{
     dist::{
         asked::{Ahead, Asked, Early, Stage},
         comm::Comm,
-        group::{Call, Group, merged, split},
+        group::{Call, Group, merged},
         requests,
         traffic::Phase,
     },
     error::Error,
-    host::alloc::zeroed,
+    host::alloc::room,
     lookup::{Lookup as _, shard::Shard},
     record::wire::{Wire, cut},
     table::step_state::no_prefetch,
@@ -51,8 +51,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// the counters of indices outside their tables has changed then, and the last forward still waits for its backward.
     pub fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
         let wanted = self.output_len(indices.len(), offsets.len().saturating_sub(1));
-        let (outputs, room) = split(zeroed("outputs", wanted));
-        let shape = requests::check(&self.config, indices, offsets, weights, wanted).and(room);
+        let (outputs, found) = room("outputs", wanted);
+        let shape = requests::check(&self.config, indices, offsets, weights, wanted).and(found);
         let shape = shape.and_then(|()| self.not_prefetched("prefetch"));
         let step = self.step_of_wire();
         let step = self.or_abort(step)?;

@@ -15,8 +15,8 @@ use crate::{
         traffic::{Phase, RankTraffic},
     },
     error::Error,
-    host::alloc::zeroed,
-    lookup::{Lookup, LookupKind, shard::Shard},
+    host::alloc::room,
+    lookup::{Lookup, LookupKind, outputs::OutputSlice, shard::Shard},
     memory::MemoryReport,
     record::wire::{Vectors, Wire, WireForm, cut},
     scaler::GradSlice,
@@ -24,6 +24,7 @@ use crate::{
         batch,
         counters::Counters,
         layout::{Feature, Layout, ScalerState, features},
+        params::Mode,
         parts::Part,
     },
 };
@@ -459,21 +460,6 @@ impl<C: Comm, S: Shard> Group<C, S> {
         Ok(Asked { rows, outputs, weighted, sent_sums, sums, share, valid })
     }
 
-    /// A forward whose outputs are allocated here. If there is no room for them, all ranks refuse the call.
-    fn outputs_of(
-        &mut self,
-        call: Call,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-    ) -> Result<Vec<f32>, Error> {
-        let wanted = self.output_len(indices.len(), offsets.len().saturating_sub(1));
-        let (mut outputs, room) = split(zeroed("outputs", wanted));
-        let shape = requests::check(&self.config, indices, offsets, weights, wanted).and(room);
-        self.look_up(call, (indices, offsets, weights), &mut outputs, shape)?;
-        Ok(outputs)
-    }
-
     /// Whether a part of a call that all ranks make worked on all of them. Returns this rank's error, or that of the first rank that has one.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn agree(&mut self, result: Result<(), Error>) -> Result<(), Error> {
@@ -803,34 +789,19 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         batch::output_len(&self.config, indices, bags)
     }
 
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.outputs_of(Call::Forward, indices, offsets, weights)
-    }
-
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        self.outputs_of(Call::Frozen, indices, offsets, weights)
-    }
-
-    fn forward_into(
+    fn run(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
-        outputs: &mut [f32],
+        mode: Mode,
+        outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
-        let shape = requests::check(&self.config, indices, offsets, weights, outputs.len());
-        self.look_up(Call::Forward, (indices, offsets, weights), outputs, shape)
-    }
-
-    fn forward_frozen_into(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        let shape = requests::check(&self.config, indices, offsets, weights, outputs.len());
-        self.look_up(Call::Frozen, (indices, offsets, weights), outputs, shape)
+        let call = if mode == Mode::Train { Call::Forward } else { Call::Frozen };
+        outputs.with_floats(|outputs| {
+            let shape = requests::check(&self.config, indices, offsets, weights, outputs.len());
+            self.look_up(call, (indices, offsets, weights), outputs, shape)
+        })
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
@@ -871,14 +842,14 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
     /// Each rank reads rows of its own choice.
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         let total = self.config.total_rows() as u32;
-        let (mut outputs, room) = split(zeroed("outputs", rows.len().saturating_mul(self.config.dim as usize)));
+        let (mut outputs, found) = room("outputs", rows.len().saturating_mul(self.config.dim as usize));
         let checked = match rows.iter().position(|&row| row >= total) {
             None => Ok(()),
             Some(at) => {
                 Err(Error::RowOutOfRange { call: "read_rows", rows: total, position: at as u32, row: rows[at] })
             }
         };
-        self.look_up(Call::Read, (rows, &[0, rows.len() as u32], None), &mut outputs, checked.and(room))?;
+        self.look_up(Call::Read, (rows, &[0, rows.len() as u32], None), &mut outputs, checked.and(found))?;
         Ok(outputs)
     }
 
@@ -913,14 +884,6 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
 
     fn kind(&mut self) -> LookupKind<'_> {
         LookupKind::Ranks
-    }
-}
-
-/// Outputs, or none and the error.
-pub(super) fn split(outputs: Result<Vec<f32>, Error>) -> (Vec<f32>, Result<(), Error>) {
-    match outputs {
-        Ok(outputs) => (outputs, Ok(())),
-        Err(error) => (Vec::new(), Err(error)),
     }
 }
 

@@ -7,13 +7,12 @@ use crate::{
     dist::{
         agree,
         comm::{Comm, Parcels},
-        group::split,
         requests::{self, Deal, Requests},
         traffic::{Phase, RankTraffic},
     },
     error::Error,
     host::alloc::zeroed,
-    lookup::{Lookup, LookupKind, SharedArray},
+    lookup::{Lookup, LookupKind, SharedArray, outputs::OutputSlice},
     memory::MemoryReport,
     robe::{
         RobeSnapshot,
@@ -23,6 +22,7 @@ use crate::{
     table::{
         counters::Counters,
         layout::{ScalerState, features},
+        params::Mode,
     },
 };
 
@@ -250,11 +250,6 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
         }
         Ok(all)
     }
-
-    /// Room for the outputs of a batch, and whether there is some.
-    fn room(&self, indices: &[u32], offsets: &[u32]) -> (Vec<f32>, Result<(), Error>) {
-        split(zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1))))
-    }
 }
 
 impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
@@ -266,41 +261,23 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
         self.array.output_len(indices, bags)
     }
 
-    fn forward_into(
+    /// With [`Mode::Frozen`] each rank reads its own copy; all learn of an error.
+    fn run(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
-        outputs: &mut [f32],
+        mode: Mode,
+        outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
-        let checked = requests::check(&self.rows, indices, offsets, weights, outputs.len());
-        self.step((indices, offsets, weights), outputs, checked)
-    }
-
-    /// Each rank reads its own copy; all learn of an error.
-    fn forward_frozen_into(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        let found = self.array.forward_frozen_into(indices, offsets, weights, outputs);
-        agree::agree(&mut self.comm, found)
-    }
-
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        let (mut outputs, room) = self.room(indices, offsets);
-        let checked = room.and_then(|()| requests::check(&self.rows, indices, offsets, weights, outputs.len()));
-        self.step((indices, offsets, weights), &mut outputs, checked)?;
-        Ok(outputs)
-    }
-
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        let (mut outputs, room) = self.room(indices, offsets);
-        let found = room.and_then(|()| self.array.forward_frozen_into(indices, offsets, weights, &mut outputs));
-        agree::agree(&mut self.comm, found)?;
-        Ok(outputs)
+        if mode == Mode::Frozen {
+            let found = self.array.run(indices, offsets, weights, mode, outputs);
+            return agree::agree(&mut self.comm, found);
+        }
+        outputs.with_floats(|outputs| {
+            let checked = requests::check(&self.rows, indices, offsets, weights, outputs.len());
+            self.step((indices, offsets, weights), outputs, checked)
+        })
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {

@@ -2,8 +2,8 @@
 
 pub mod adapter;
 pub(crate) mod cached;
+pub(crate) mod device;
 pub(crate) mod engine;
-pub(crate) mod front;
 pub(crate) mod grid;
 pub(crate) mod halves;
 pub(crate) mod memory;

@@ -166,7 +166,7 @@ pub(crate) struct Shape {
 
 /// The buffers of a group that readers bind.
 #[derive(Debug)]
-pub(crate) struct ReadableBuffers {
+pub struct ReadableBuffers {
     /// The shape of a reader that binds all of them.
     pub(crate) shape: Shape,
     /// By the names of [`ReaderText::buffers`].

@@ -7,6 +7,7 @@ use crate::{
         bind::{Batch, GradBuffer},
         context::Context,
     },
+    lookup::outputs::OutputSlice,
     scaler::GradSlice,
     table::{batch, layout::Step},
 };
@@ -80,27 +81,7 @@ impl UploadedGrads {
     }
 }
 
-/// Where the outputs of a call that waits go.
-pub(crate) enum OutputSlice<'a> {
-    F32(&'a mut [f32]),
-    /// The bits of IEEE binary16.
-    #[cfg(not(target_family = "wasm"))]
-    F16(&'a mut [u16]),
-}
-
 impl OutputSlice<'_> {
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::F32(outputs) => outputs.len(),
-            #[cfg(not(target_family = "wasm"))]
-            Self::F16(outputs) => outputs.len(),
-        }
-    }
-
-    pub(crate) fn is_half(&self) -> bool {
-        !matches!(self, Self::F32(_))
-    }
-
     /// The bytes of the outputs on the device.
     pub(crate) fn bytes(&self) -> u64 {
         if self.is_half() { self.len().div_ceil(2) as u64 * 4 } else { self.len() as u64 * 4 }
@@ -110,7 +91,6 @@ impl OutputSlice<'_> {
     fn fill(&mut self, found: &[u8]) {
         match self {
             Self::F32(outputs) => bytemuck::cast_slice_mut(outputs).copy_from_slice(found),
-            #[cfg(not(target_family = "wasm"))]
             Self::F16(outputs) => {
                 let outputs: &mut [u8] = bytemuck::cast_slice_mut(outputs);
                 outputs.copy_from_slice(&found[..outputs.len()]);

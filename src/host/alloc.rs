@@ -9,6 +9,14 @@ pub(crate) fn zeroed<T: Copy + Default>(what: &'static str, n: usize) -> Result<
     Ok(data)
 }
 
+/// As [`zeroed`], or an empty vector and the error.
+pub(crate) fn room<T: Copy + Default>(what: &'static str, n: usize) -> (Vec<T>, Result<(), Error>) {
+    match zeroed(what, n) {
+        Ok(data) => (data, Ok(())),
+        Err(error) => (Vec::new(), Err(error)),
+    }
+}
+
 /// Allocates an empty vector with room for `n` values. The error names `what`.
 pub(crate) fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     #[cfg(test)]

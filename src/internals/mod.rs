@@ -114,7 +114,7 @@ pub fn context_to_lose(device: &wgpu::Device, queue: &wgpu::Queue, moment: u64) 
 /// The packed table of a group, a buffer for each shard; empty for a staged table. Rows that are in the cache may be newer there.
 #[must_use]
 pub fn records(group: &Group) -> &[wgpu::Buffer] {
-    &group.tables.records
+    &group.kind.tables.records
 }
 
 /// The device calls that a group uses, for the baselines that the command measures.

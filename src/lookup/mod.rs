@@ -3,19 +3,21 @@
 use crate::{
     config::GroupConfig,
     error::Error,
-    host::alloc::zeroed,
+    host::alloc::{room, zeroed},
+    lookup::outputs::OutputSlice,
     memory::MemoryReport,
-    record::rows::half::round_outputs,
     robe::{RobeSnapshot, config::Config},
     scaler::GradSlice,
     table::{
         counters::Counters,
         layout::{Layout, ScalerState},
+        params::Mode,
         parts::Part,
         snapshot::Snapshot,
     },
 };
 
+pub(crate) mod outputs;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) mod shard;
 
@@ -49,40 +51,58 @@ pub trait Lookup {
     #[must_use]
     fn output_len(&self, indices: usize, bags: usize) -> usize;
 
-    /// Runs one step forward (SPEC 3) into `outputs`, which has [`output_len`](Self::output_len) floats. `weights` has one entry for each
-    /// index; `None` stands for weights of 1.
+    /// Runs a forward (SPEC 3) into `outputs`, which has [`output_len`](Self::output_len) of them: with [`Mode::Train`] one step, with
+    /// [`Mode::Frozen`] nothing changes. `weights` has one entry for each index; `None` stands for weights of 1.
+    ///
+    /// The other forwards make this call. [`OutputSlice::with_floats`] gives a kind of table FP16 outputs.
     ///
     /// # Errors
     /// [`Error::Length`] for outputs of another length; [`Error::BadOffsets`] and [`Error::IndexOutOfRange`]. After an error tables and
     /// outputs are as they were.
+    fn run(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        mode: Mode,
+        outputs: OutputSlice<'_>,
+    ) -> Result<(), Error>;
+
+    /// Runs one step forward (SPEC 3) into `outputs`, which has [`output_len`](Self::output_len) floats. `weights` has one entry for each
+    /// index; `None` stands for weights of 1.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
     fn forward_into(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
         outputs: &mut [f32],
-    ) -> Result<(), Error>;
+    ) -> Result<(), Error> {
+        self.run(indices, offsets, weights, Mode::Train, outputs.into())
+    }
 
     /// The outputs of [`forward_into`](Self::forward_into), but nothing changes: no step, stamp, frequency, admission or counter.
     ///
     /// # Errors
-    /// As [`forward_into`](Self::forward_into).
+    /// As [`run`](Self::run).
     fn forward_frozen_into(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
         outputs: &mut [f32],
-    ) -> Result<(), Error>;
+    ) -> Result<(), Error> {
+        self.run(indices, offsets, weights, Mode::Frozen, outputs.into())
+    }
 
     /// Runs one step forward (SPEC 3). `weights` has one entry for each index; `None` stands for weights of 1.
     ///
     /// # Errors
-    /// As [`forward_into`](Self::forward_into); [`Error::OutOfMemory`] if the host has no room for the outputs.
+    /// As [`run`](Self::run); [`Error::OutOfMemory`] if the host has no room for the outputs.
     fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        let mut outputs = zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1)))?;
-        self.forward_into(indices, offsets, weights, &mut outputs)?;
-        Ok(outputs)
+        outputs_of(self, (indices, offsets, weights), Mode::Train)
     }
 
     /// The outputs of [`forward`](Self::forward), but nothing changes: no step, stamp, frequency, admission or counter.
@@ -90,9 +110,7 @@ pub trait Lookup {
     /// # Errors
     /// As [`forward`](Self::forward).
     fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        let mut outputs = zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1)))?;
-        self.forward_frozen_into(indices, offsets, weights, &mut outputs)?;
-        Ok(outputs)
+        outputs_of(self, (indices, offsets, weights), Mode::Frozen)
     }
 
     /// As [`forward`](Self::forward), with FP16 outputs, the bits of IEEE binary16. Each output is rounded to the nearest half, ties to
@@ -110,9 +128,7 @@ pub trait Lookup {
     /// # Errors
     /// As [`forward`](Self::forward).
     fn forward_half(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<u16>, Error> {
-        let mut halves = zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1)))?;
-        round_outputs(&self.forward(indices, offsets, weights)?, &mut halves);
-        Ok(halves)
+        outputs_of(self, (indices, offsets, weights), Mode::Train)
     }
 
     /// As [`forward_half`](Self::forward_half), but nothing changes: no step, stamp, frequency, admission or counter.
@@ -125,9 +141,7 @@ pub trait Lookup {
         offsets: &[u32],
         weights: Option<&[f32]>,
     ) -> Result<Vec<u16>, Error> {
-        let mut halves = zeroed("outputs", self.output_len(indices.len(), offsets.len().saturating_sub(1)))?;
-        round_outputs(&self.forward_frozen(indices, offsets, weights)?, &mut halves);
-        Ok(halves)
+        outputs_of(self, (indices, offsets, weights), Mode::Frozen)
     }
 
     /// Updates each row that the last forward has read (in a shared array: each weight) once, with the sum of its gradients. `grad_outputs`
@@ -224,6 +238,21 @@ pub trait Lookup {
 
     /// The kind of the table, with the calls of that kind.
     fn kind(&mut self) -> LookupKind<'_>;
+}
+
+/// The outputs of a forward, newly allocated.
+fn outputs_of<T: Copy + Default>(
+    table: &mut (impl Lookup + ?Sized),
+    (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
+    mode: Mode,
+) -> Result<Vec<T>, Error>
+where
+    for<'o> OutputSlice<'o>: From<&'o mut [T]>,
+{
+    let (mut outputs, found) = room("outputs", table.output_len(indices.len(), offsets.len().saturating_sub(1)));
+    // A call without room is refused; over several ranks the others wait for it.
+    let done = table.run(indices, offsets, weights, mode, OutputSlice::from(&mut outputs[..]));
+    found.and(done).map(|()| outputs)
 }
 
 /// The two kinds of tables.

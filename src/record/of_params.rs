@@ -9,8 +9,9 @@ use crate::{
     },
 };
 
+pub(crate) use crate::table::params::MODE_ROWS;
+
 pub(crate) const MODE_TRAIN: u32 = 0;
-pub(crate) const MODE_ROWS: u32 = 2;
 pub(crate) const LFU: u32 = 1;
 pub(crate) const MEAN: u32 = 1;
 

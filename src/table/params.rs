@@ -8,14 +8,21 @@ use crate::{
     },
 };
 
-/// The kind of a forward; `MODE_*` in `shaders/shared/common.wgsl`.
+/// What a forward changes.
+///
+/// Example: [`OutputSlice`](crate::OutputSlice).
+// `MODE_*` in `shaders/shared/common.wgsl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Mode {
+pub enum Mode {
+    /// A step of training, which may be followed by its backward.
     Train = 0,
+    /// Nothing: evaluation, inference.
     Frozen = 1,
-    Rows = 2,
 }
+
+/// The value of [`Params::mode`] for a frozen forward whose indices are linear rows.
+pub(crate) const MODE_ROWS: u32 = 2;
 
 /// The value of [`Params::policy`] for [`Policy::Static`].
 const STATIC: u32 = 2;
@@ -114,7 +121,8 @@ impl Params {
 
     /// The parameters for reading and writing rows: one row for each index, and one output for each row.
     pub(crate) fn rows(self, indices: u32) -> Self {
-        Self { indices, bags: indices, bags_per_feature: indices.max(1), pooling: 2, weighted: 0, ..self }
+        let (mode, bags_per_feature) = (MODE_ROWS, indices.max(1));
+        Self { mode, indices, bags: indices, bags_per_feature, pooling: 2, weighted: 0, ..self }
     }
 }
 

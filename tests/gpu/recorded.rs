@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use hotrow::{
     Batch, Context, Counters, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, Layout, Lookup, LookupKind,
-    LossScale, MemoryReport, Part, Pooling, Scaler, ScalerState, wgpu,
+    LossScale, MemoryReport, Mode, OutputSlice, Part, Pooling, Scaler, ScalerState, wgpu,
 };
 
 use crate::caller;
@@ -77,28 +77,25 @@ impl Lookup for Recorded {
     fn pending(&self) -> bool {
         self.group.pending()
     }
-    fn forward_into(
+    fn run(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
-        outputs: &mut [f32],
+        mode: Mode,
+        outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
-        if self.asked.is_none() {
-            self.group.abandon_backward(); // a forward does this too, unless it is refused
+        if mode == Mode::Frozen {
+            return self.group.run(indices, offsets, weights, mode, outputs);
         }
-        self.prefetch(indices, offsets, weights)?;
-        outputs.copy_from_slice(&self.forward_prefetched()?);
-        Ok(())
-    }
-    fn forward_frozen_into(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        self.group.forward_frozen_into(indices, offsets, weights, outputs)
+        outputs.with_floats(|outputs| {
+            if self.asked.is_none() {
+                self.group.abandon_backward(); // a forward does this too, unless it is refused
+            }
+            self.prefetch(indices, offsets, weights)?;
+            outputs.copy_from_slice(&self.forward_prefetched()?);
+            Ok(())
+        })
     }
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
         let grads = self.buffer(bytemuck::cast_slice(grad_outputs));

@@ -11,7 +11,7 @@ use crate::{
         alloc::{reserved, zeroed},
         pages::smaps,
     },
-    lookup::{Embedding, Lookup, LookupKind},
+    lookup::{Embedding, Lookup, LookupKind, outputs::OutputSlice},
     memory::{Calls, MemoryReport},
     scaler::GradSlice,
     source::Source,
@@ -146,18 +146,6 @@ impl CpuGroup {
         self.state.end_forward();
         Ok(())
     }
-
-    /// Runs a forward of a batch.
-    fn run(
-        &mut self,
-        (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
-        mode: Mode,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        let params = self.batch_params(indices, offsets, weights, mode)?;
-        batch::check_outputs(&self.config, params.indices, params.bags, outputs.len())?;
-        self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)
-    }
 }
 
 /// A copy of a list, if the host has room for it.
@@ -176,26 +164,20 @@ impl Lookup for CpuGroup {
         batch::output_len(&self.config, indices, bags)
     }
 
-    fn forward_into(
+    fn run(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
-        outputs: &mut [f32],
+        mode: Mode,
+        outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
-        self.state.not_prefetched("forward")?;
-        self.run((indices, offsets, weights), Mode::Train, outputs)
-    }
-
-    fn forward_frozen_into(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        self.state.not_prefetched("forward_frozen")?;
-        self.run((indices, offsets, weights), Mode::Frozen, outputs)
+        outputs.with_floats(|outputs| {
+            self.state.not_prefetched(if mode == Mode::Train { "forward" } else { "forward_frozen" })?;
+            let params = self.batch_params(indices, offsets, weights, mode)?;
+            batch::check_outputs(&self.config, params.indices, params.bags, outputs.len())?;
+            self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)
+        })
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {

@@ -31,7 +31,7 @@ use crate::{
 impl CpuGroup {
     /// Reads linear rows that exist: an output row for each.
     pub(crate) fn pool_rows(&self, list: &[u32], outputs: &mut [f32]) {
-        let params = &self.params(Mode::Rows, Purpose::Write).rows(list.len() as u32);
+        let params = &self.params(Mode::Frozen, Purpose::Write).rows(list.len() as u32);
         let Tables { layout, features, ways, cache, records, .. } = &self.tables;
         let offsets = &[0, list.len() as u32];
         let batch = Batch { params, offsets, weights: &[], features, rows: list, plain: false };
@@ -41,7 +41,7 @@ impl CpuGroup {
 
     /// Replaces the weights of ascending rows with `values`; a row whose values are not finite is counted as skipped.
     pub(crate) fn assign(&mut self, list: &[u32], values: &[f32]) -> Result<(), Error> {
-        let params = &self.params(Mode::Rows, Purpose::Write);
+        let params = &self.params(Mode::Frozen, Purpose::Write);
         let mut bypassed = reserved("moves", list.len())?;
         let Tables { layout, tables, ways, cache, records, .. } = &mut self.tables;
         let layout = &layout.row;

@@ -11,7 +11,7 @@ use crate::{
     },
     error::Error,
     host::alloc::{reserved, zeroed},
-    lookup::{Lookup, LookupKind, SharedArray},
+    lookup::{Lookup, LookupKind, SharedArray, outputs::OutputSlice},
     memory::{Calls, MemoryReport},
     robe::{
         RobeCounters, RobeSnapshot, check_weights,
@@ -204,7 +204,7 @@ impl CpuRobeGroup {
         Params::new(&self.rows, &self.layout, mode, Purpose::Update).floats()
     }
 
-    fn run(
+    fn look_up(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
@@ -304,29 +304,24 @@ impl Lookup for CpuRobeGroup {
         batch::output_len(&self.rows, indices, bags)
     }
 
-    fn forward_into(
+    fn run(
         &mut self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
-        outputs: &mut [f32],
+        mode: Mode,
+        outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
-        let space = self.run(indices, offsets, weights, Mode::Train, outputs)?;
-        self.train = Some(space);
-        let bags = offsets.len() as u32 - 1;
-        let (indices, weighted) = (indices.len() as u32, weights.is_some());
-        self.state.forward(Pending { indices, bags, weighted, space: 0 });
-        Ok(())
-    }
-
-    fn forward_frozen_into(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        self.run(indices, offsets, weights, Mode::Frozen, outputs).map(drop)
+        outputs.with_floats(|outputs| {
+            let space = self.look_up(indices, offsets, weights, mode, outputs)?;
+            if mode == Mode::Train {
+                self.train = Some(space);
+                let bags = offsets.len() as u32 - 1;
+                let (indices, weighted) = (indices.len() as u32, weights.is_some());
+                self.state.forward(Pending { indices, bags, weighted, space: 0 });
+            }
+            Ok(())
+        })
     }
 
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
@@ -354,7 +349,7 @@ impl Lookup for CpuRobeGroup {
         let n = rows.len() as u32;
         let mut offsets = reserved("offsets", rows.len() + 1)?;
         offsets.extend(0..=n);
-        let params = self.params(Mode::Rows).rows(n);
+        let params = self.params(Mode::Frozen).rows(n);
         let mut outputs = zeroed("outputs", rows.len() * self.config.dim as usize)?;
         self.carry(&params, rows, &offsets, &[], &mut outputs)?;
         Ok(outputs)

@@ -17,7 +17,9 @@ use crate::{
 impl Group {
     /// Refuses feedback for a group that admits no rows.
     pub(crate) fn check_feedback(&self, feedback: Option<Feedback>, flushed: bool) -> Result<(), Error> {
-        if feedback.is_none() || (self.tables.layout.sets > 0 && self.config.policy != Policy::Static && !flushed) {
+        if feedback.is_none()
+            || (self.kind.tables.layout.sets > 0 && self.kind.config.policy != Policy::Static && !flushed)
+        {
             return Ok(());
         }
         Err(Error::Reader {
@@ -25,8 +27,8 @@ impl Group {
             wanted: "a cache that admits rows, and Reader::flushed unset".into(),
             found: format!(
                 "{} cache rows, policy {}, flushed {flushed}",
-                self.config.cache_rows,
-                self.config.policy.name()
+                self.kind.config.cache_rows,
+                self.kind.config.policy.name()
             ),
             remedy: "give the group cache rows and a policy other than static, or leave Reader::feedback unset",
         })
@@ -53,25 +55,25 @@ impl Group {
     /// step. After an error nothing is recorded, and the list is as it was.
     pub fn record_feedback(&mut self, encoder: &mut wgpu::CommandEncoder, reader: &RowReader) -> Result<bool, Error> {
         let wanted = reader.wanted_of(&self.readable)?;
-        let context = self.front.context.clone();
+        let context = self.context.clone();
         context.guarded(|| {
             self.check()?;
-            let free = self.front.state.prefetched().is_none_or(|prefetched| prefetched.batch.is_some());
-            if self.staged.is_some() && !reader.has_turn(free) {
+            let free = self.state.prefetched().is_none_or(|prefetched| prefetched.batch.is_some());
+            if self.kind.staged.is_some() && !reader.has_turn(free) {
                 return Ok(false);
             }
-            self.front.not_prefetched("record_feedback")?;
-            self.front.state.not_pending("record_feedback")?;
-            let layout = &self.tables.layout;
+            self.not_prefetched("record_feedback")?;
+            self.state.not_pending("record_feedback")?;
+            let layout = &self.kind.tables.layout;
             let rows = wanted.list.rows;
-            let params = Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack).batch(rows, 0, false);
-            let dummy = self.front.dummy.clone();
+            let params = Params::new(&self.kind.config, layout, Mode::Train, Purpose::WriteBack).batch(rows, 0, false);
+            let dummy = self.dummy.clone();
             let bound = Bound::of_wanted(&dummy, &wanted.buffer);
-            if self.staged.is_some() {
+            if self.kind.staged.is_some() {
                 self.decide_bound(encoder, params, &bound, None)?;
             } else {
-                let space = grown(&mut self.train[0], &context, layout, rows, true)?;
-                record_step(&context, encoder, &self.tables, space, &params, &bound, None);
+                let space = grown(&mut self.kind.train[0], &context, layout, rows, true)?;
+                record_step(&context, encoder, &self.kind.tables, space, &params, &bound, None);
             }
             wanted.clear(encoder);
             Ok(true)
@@ -87,26 +89,26 @@ impl Group {
     /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. After an error nothing is lost, and `pump` may be called
     /// again.
     pub fn pump(&mut self) -> Result<bool, Error> {
-        let context = self.front.context.clone();
+        let context = self.context.clone();
         context.guarded(|| {
-            if self.front.state.prefetched().is_none_or(|prefetched| prefetched.batch.is_some()) {
+            if self.state.prefetched().is_none_or(|prefetched| prefetched.batch.is_some()) {
                 return Ok(false);
             }
             match self.all_here() {
                 Ok(true) => {}
                 // The encoder was dropped, so the list is as it was.
-                Err(Error::Order { .. }) if self.front.state.prefetched().is_none() => return Ok(false),
+                Err(Error::Order { .. }) if self.state.prefetched().is_none() => return Ok(false),
                 other => return other,
             }
-            let Some(prefetched) = self.front.state.prefetched_mut() else { return Ok(false) };
+            let Some(prefetched) = self.state.prefetched_mut() else { return Ok(false) };
             if prefetched.coming.gather_aside() {
                 return Ok(false);
             }
             prefetched.coming.arrive_at_once()?;
-            let Some(prefetched) = self.front.state.take_prefetched() else { return Ok(false) };
+            let Some(prefetched) = self.state.take_prefetched() else { return Ok(false) };
             let mut encoder = context.new_encoder();
             if let Err(error) = self.carry_out(&mut encoder, None, &prefetched) {
-                self.front.state.prefetch(prefetched);
+                self.state.prefetch(prefetched);
                 return Err(error);
             }
             context.submit(encoder);

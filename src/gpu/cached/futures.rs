@@ -7,7 +7,6 @@ use crate::{
     gpu::{
         cached::group::{Group, grown},
         engine::{bind::Batch, bind_cache::passing, wait::driven},
-        front::Kind,
         slices::Uploaded,
         stages::cached::space::Bound,
     },
@@ -16,7 +15,7 @@ use crate::{
 
 impl Group {
     pub(crate) fn encoder(&self) -> wgpu::CommandEncoder {
-        self.front.context.new_encoder()
+        self.context.new_encoder()
     }
 
     /// Uploads a batch.
@@ -26,20 +25,20 @@ impl Group {
         offsets: &[u32],
         weights: Option<&[f32]>,
     ) -> Result<Uploaded, Error> {
-        Uploaded::new(&self.front.context, &self.config, indices, offsets, weights)
+        Uploaded::new(&self.context, &self.kind.config, indices, offsets, weights)
     }
 
     /// Decides a staged step and fetches its missing records. If the host fails, the batch stays prefetched.
     pub(crate) async fn record_staged(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
-        self.front.not_prefetched("forward")?;
-        self.front.state.end_forward(); // its step scratch is overwritten
+        self.not_prefetched("forward")?;
+        self.state.end_forward(); // its step scratch is overwritten
         // A failing store must be reported here: after `decide` the tags are a step ahead of the rows.
-        if let Some(staged) = &mut self.staged {
-            staged.settle(&self.front.context, &self.tables, false).await?;
+        if let Some(staged) = &mut self.kind.staged {
+            staged.settle(&self.context, &self.kind.tables, false).await?;
         }
         let mut encoder = self.encoder();
         self.decide(&mut encoder, batch)?;
-        self.front.context.submit(encoder);
+        self.context.submit(encoder);
         self.fetched().await
     }
 
@@ -52,22 +51,22 @@ impl Group {
         outputs: Option<&wgpu::Buffer>,
     ) -> Result<(Params, u32), Error> {
         let n = rows.len() as u32;
-        let params = Params::new(&self.config, &self.tables.layout, Mode::Rows, Purpose::Write).rows(n);
-        let (batch, dummy) = (Uploaded::rows(&self.front.context, rows)?, self.front.dummy.clone());
-        let bound = Bound::of(&self.front.context, &dummy, &batch.batch(), &params)?;
-        grown(&mut self.frozen, &self.front.context, &self.tables.layout, n, false)?;
+        let params = Params::new(&self.kind.config, &self.kind.tables.layout, Mode::Frozen, Purpose::Write).rows(n);
+        let (batch, dummy) = (Uploaded::rows(&self.context, rows)?, self.dummy.clone());
+        let bound = Bound::of(&self.context, &dummy, &batch.batch(), &params)?;
+        grown(&mut self.kind.frozen, &self.context, &self.kind.tables.layout, n, false)?;
         let binding = outputs.map(passing);
         let outputs = binding.as_ref().map(|binding| (binding, n));
         Ok((params, self.record_look_up(encoder, &params, &bound, outputs).await?))
     }
 
     pub(crate) async fn flushed(&mut self) -> Result<(), Error> {
-        if self.staged.is_some() {
+        if self.kind.staged.is_some() {
             return self.flush_staged().await;
         }
         let mut encoder = self.encoder();
         self.record_flush(&mut encoder)?;
-        self.front.context.finish_async(encoder).await
+        self.context.finish_async(encoder).await
     }
 
     /// As [`Embedding::flush`](crate::Embedding::flush), as a future.
@@ -75,8 +74,8 @@ impl Group {
     /// # Errors
     /// As [`Embedding::flush`](crate::Embedding::flush).
     pub async fn flush_async(&mut self) -> Result<(), Error> {
-        self.front.not_prefetched("flush")?;
-        let context = self.front.context.clone();
+        self.not_prefetched("flush")?;
+        let context = self.context.clone();
         let flushed = async {
             self.quiet().await?;
             self.flushed().await
@@ -89,8 +88,8 @@ impl Group {
     /// # Errors
     /// As [`Embedding::read_part`](crate::Embedding::read_part).
     pub async fn read_part_async(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
-        self.front.not_prefetched("read_part")?;
-        let context = self.front.context.clone();
+        self.not_prefetched("read_part")?;
+        let context = self.context.clone();
         let read = async {
             self.quiet().await?;
             self.read_words(part, first_word, out).await
@@ -104,12 +103,12 @@ impl Group {
     /// # Errors
     /// As [`fetch`](Self::fetch).
     pub async fn fetch_async(&mut self) -> Result<(), Error> {
-        let context = self.front.context.clone();
+        let context = self.context.clone();
         context.guard(self.fetched()).await
     }
 
     pub(crate) async fn fetched(&mut self) -> Result<(), Error> {
-        let context = self.front.context.clone();
+        let context = self.context.clone();
         let fetched = std::future::poll_fn(|cx| match self.try_fetch() {
             Ok(false) => {
                 self.wake_when_fetched(cx.waker());

@@ -10,14 +10,14 @@ use crate::{
             prefetched::Prefetched,
             staged::{Staged, traffic::Traffic},
         },
+        device::{DeviceGroup, Kind},
         engine::{
             bind::{Batch, GradBuffer, WeightGradient},
             call::{Call, Groups},
             context::Context,
             scratch,
         },
-        front::{Front, Kind, front},
-        reader::Readable,
+        reader::ReadableBuffers,
         stages::{
             COLLECT, RESET, WEIGHT_GRADIENT,
             cached::{
@@ -27,12 +27,14 @@ use crate::{
             },
         },
     },
+    lookup::LookupKind,
+    memory::MemoryReport,
     source::Source,
     store::{self, SharedStore, ram::RamStore},
     table::{
         batch,
         counters::Counters,
-        layout::{Layout, Params, Rate, ScalerState},
+        layout::{Layout, Params, Rate},
         params::Mode,
         rng::Purpose,
         step_state::Pending,
@@ -73,9 +75,11 @@ use crate::{
 ///
 /// The `record_*` methods put a step into the caller's encoder and never wait. The [`Embedding`](crate::Embedding) methods upload, submit
 /// and wait.
+pub type Group = DeviceGroup<Rows>;
+
+/// The tables of a [`Group`], and the scratch of its steps.
 #[derive(Debug)]
-pub struct Group {
-    pub(crate) front: Front<Prefetched>,
+pub struct Rows {
     pub(crate) config: GroupConfig,
     pub(crate) tables: Tables,
     /// Step scratch of training steps. There are two, so that a batch can be prefetched while the last one waits for its backward.
@@ -83,23 +87,12 @@ pub struct Group {
     pub(crate) frozen: Option<Space>,
     pub(crate) flush: Option<FlushSpace>,
     pub(crate) staged: Option<Staged>,
-    /// The buffers that readers bind.
-    pub(crate) readable: Readable,
     /// The reason for the table's placement.
     reason: &'static str,
 }
 
 /// The reason for a table on the device that was not asked for.
 const HAS_MEMORY: &str = "the device has the memory for it";
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Waits for a thread that still gathers for a prefetched batch, because the thread holds the store.
-        drop(self.front.state.take_prefetched());
-        self.readable.close();
-        self.front.context.forget_bindings();
-    }
-}
 
 impl Group {
     /// Allocates and fills the tables.
@@ -181,7 +174,7 @@ impl Group {
     }
 
     fn with_reason(mut self, reason: &'static str) -> Self {
-        self.reason = reason;
+        self.kind.reason = reason;
         self
     }
 
@@ -222,68 +215,48 @@ impl Group {
         let hold = store.as_ref().map(SharedStore::hold).transpose()?;
         let tables = context.guarded(|| Tables::new(context, &config, layout, source, store.as_ref()))?;
         let staged = store.zip(hold).map(|(store, hold)| Staged::new(store, hold, &tables.layout, config.policy));
-        let front = Front::new(context)?;
+        let (train, reason) = ([None, None], "it was asked for");
+        let rows = Rows { config, tables, train, frozen: None, flush: None, staged, reason };
+        let group = Self::with_kind(context, rows)?;
         // Last, so that a group that cannot be built leaves the store as it was.
-        if let Some(staged) = &staged {
+        let Rows { config, tables, staged, .. } = &group.kind;
+        if let Some(staged) = staged {
             let mut store = staged.store().write();
             if !store.filled() {
-                store::fill(&mut **store, &config, &tables.layout, source)?;
+                store::fill(&mut **store, config, &tables.layout, source)?;
             }
         }
-        Ok(Self {
-            front,
-            config,
-            tables,
-            train: [None, None],
-            frozen: None,
-            flush: None,
-            staged,
-            readable: Readable::default(),
-            reason: "it was asked for",
-        })
+        Ok(group)
     }
 
     /// The placement of the table, and the reason for it.
     #[must_use]
     pub fn placed(&self) -> (Placement, &'static str) {
-        (self.config.placement, self.reason)
+        (self.kind.config.placement, self.kind.reason)
     }
 
     /// The store of a staged table, `None` for other placements. The store lacks changes that the cache has not flushed.
     #[must_use]
     pub fn store(&self) -> Option<&SharedStore> {
-        self.staged.as_ref().map(Staged::store)
+        self.kind.staged.as_ref().map(Staged::store)
     }
 
     /// The traffic between device and host of a staged table, `None` for other placements.
     #[must_use]
     pub fn traffic(&self) -> Option<Traffic> {
-        self.staged.as_ref().map(Staged::traffic)
-    }
-
-    /// Refuses `call` for a staged table, whose steps need host work and cannot be recorded in one piece.
-    pub(crate) fn not_staged(&self, call: &'static str, remedy: &'static str) -> Result<(), Error> {
-        if self.staged.is_none() {
-            return Ok(());
-        }
-        Err(Error::Unsupported {
-            what: call,
-            wanted: "a device or mapped table".into(),
-            found: "a staged one".into(),
-            remedy,
-        })
+        self.kind.staged.as_ref().map(Staged::traffic)
     }
 
     /// The configuration.
     #[must_use]
     pub fn config(&self) -> &GroupConfig {
-        &self.config
+        &self.kind.config
     }
 
     /// The parameters of a batch, after its shape and buffers are checked.
     pub(crate) fn batch_params(&self, batch: &Batch<'_>, mode: Mode) -> Result<Params, Error> {
-        let (indices, bags) = batch.shape(&self.config)?;
-        let params = Params::new(&self.config, &self.tables.layout, mode, Purpose::WriteBack);
+        let (indices, bags) = batch.shape(&self.kind.config)?;
+        let params = Params::new(&self.kind.config, &self.kind.tables.layout, mode, Purpose::WriteBack);
         Ok(params.batch(indices, bags, batch.weights.is_some()))
     }
 
@@ -294,7 +267,7 @@ impl Group {
         params: &Params,
         outputs: wgpu::BufferSlice<'b>,
     ) -> Result<(wgpu::BindingResource<'b>, u32), Error> {
-        self.front.context.bind_outputs(&self.config, &self.front.dummy, batch, params, outputs)
+        self.context.bind_outputs(&self.kind.config, &self.dummy, batch, params, outputs)
     }
 
     /// Records the write-back of every dirty row. A second flush writes nothing.
@@ -302,27 +275,27 @@ impl Group {
     /// # Errors
     /// [`Error::OutOfMemory`] if the list of dirty rows cannot be allocated.
     pub fn record_flush(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
-        let context = self.front.context.clone();
+        let context = self.context.clone();
         context.guarded(|| {
-            self.front.not_prefetched("flush")?;
-            self.not_staged("recording a flush", "call Embedding::flush, which waits")?;
-            let layout = &self.tables.layout;
+            self.not_prefetched("flush")?;
+            self.kind.not_staged("recording a flush", "call Embedding::flush, which waits")?;
+            let layout = &self.kind.tables.layout;
             if layout.sets == 0 {
                 return Ok(());
             }
-            let space = match &mut self.flush {
+            let space = match &mut self.kind.flush {
                 Some(space) => space,
-                none => none.insert(FlushSpace::new(&self.front.context, layout)?),
+                none => none.insert(FlushSpace::new(&self.context, layout)?),
             };
             encoder.clear_buffer(&space.step, 0, None);
             let uniform =
-                self.front.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
-            let call = &mut Call::begin(&self.front.context, encoder, "hotrow.flush");
-            record_collect(call, &uniform, &self.tables, space);
+                self.context.uniform(&Params::new(&self.kind.config, layout, Mode::Train, Purpose::WriteBack));
+            let call = &mut Call::begin(&self.context, encoder, "hotrow.flush");
+            record_collect(call, &uniform, &self.kind.tables, space);
             let FlushSpace { step, moves, no_scratch } = space;
             let list =
                 exchange::List { step, moves, capacity: layout.slots(), scratch: no_scratch, records: Records::Table };
-            exchange::record(call, &uniform, &self.tables, &list, exchange::Phases::Pack);
+            exchange::record(call, &uniform, &self.kind.tables, &list, exchange::Phases::Pack);
             Ok(())
         })
     }
@@ -332,15 +305,15 @@ impl Group {
     /// # Errors
     /// [`Error::Order`] between forward and backward.
     pub fn record_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
-        let context = self.front.context.clone();
+        let context = self.context.clone();
         context.guarded(|| {
-            self.front.not_prefetched("reset")?;
-            self.front.state.not_pending("reset")?;
-            let layout = &self.tables.layout;
+            self.not_prefetched("reset")?;
+            self.state.not_pending("reset")?;
+            let layout = &self.kind.tables.layout;
             let uniform =
-                self.front.context.uniform(&Params::new(&self.config, layout, Mode::Train, Purpose::WriteBack));
-            let call = &mut Call::begin(&self.front.context, encoder, "hotrow.reset");
-            call.run(&RESET, &[&("params", uniform), &self.tables], &Groups::of(layout.slots(), 256));
+                self.context.uniform(&Params::new(&self.kind.config, layout, Mode::Train, Purpose::WriteBack));
+            let call = &mut Call::begin(&self.context, encoder, "hotrow.reset");
+            call.run(&RESET, &[&("params", uniform), &self.kind.tables], &Groups::of(layout.slots(), 256));
             Ok(())
         })
     }
@@ -351,18 +324,23 @@ pub(crate) fn record_collect(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables
     call.run(&COLLECT, &[&("params", uniform), tables, space], &Groups::of(tables.layout.slots(), 256));
 }
 
-front!(Group, Rows);
+impl Rows {
+    /// Refuses `call` for a staged table, whose steps need host work and cannot be recorded in one piece.
+    fn not_staged(&self, call: &'static str, remedy: &'static str) -> Result<(), Error> {
+        if self.staged.is_none() {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            what: call,
+            wanted: "a device or mapped table".into(),
+            found: "a staged one".into(),
+            remedy,
+        })
+    }
+}
 
-impl Kind for Group {
+impl Kind for Rows {
     type Prefetched = Prefetched;
-
-    fn front(&self) -> &Front<Prefetched> {
-        &self.front
-    }
-
-    fn front_mut(&mut self) -> &mut Front<Prefetched> {
-        &mut self.front
-    }
 
     fn rows(&self) -> &GroupConfig {
         &self.config
@@ -391,29 +369,39 @@ impl Kind for Group {
         self.not_staged("recording a whole forward", remedy)
     }
 
+    fn outcome(group: &Group, mode: Mode) -> Option<&wgpu::Buffer> {
+        let Self { train, frozen, .. } = &group.kind;
+        let space = if mode == Mode::Train { &train[group.state.pending()?.space] } else { frozen };
+        space.as_ref().map(|space| &space.step)
+    }
+
+    fn readable(&self, context: &Context) -> ReadableBuffers {
+        self.readable_buffers(context)
+    }
+
     fn record(
-        &mut self,
+        group: &mut Group,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
     ) -> Result<u32, Error> {
-        self.front.not_prefetched("forward")?;
-        let params = self.batch_params(batch, mode)?;
+        group.not_prefetched("forward")?;
+        let params = group.batch_params(batch, mode)?;
         let indices = params.indices;
         // Checks the batch before the scratch of the last forward is overwritten.
-        self.bound_outputs(batch, &params, outputs)?;
-        Bound::of(&self.front.context, &self.front.dummy, batch, &params)?;
+        group.bound_outputs(batch, &params, outputs)?;
+        Bound::of(&group.context, &group.dummy, batch, &params)?;
         let train = mode == Mode::Train;
         if train {
-            self.front.state.end_forward(); // its step scratch is overwritten
+            group.state.end_forward(); // its step scratch is overwritten
         }
-        let Front { context, state, dummy, .. } = &mut self.front;
-        let space = if train { &mut self.train[0] } else { &mut self.frozen };
-        let space = grown(space, context, &self.tables.layout, indices, train)?;
-        let (binding, rows) = context.bind_outputs(&self.config, dummy, batch, &params, outputs)?;
+        let DeviceGroup { context, state, dummy, kind, .. } = group;
+        let space = if train { &mut kind.train[0] } else { &mut kind.frozen };
+        let space = grown(space, context, &kind.tables.layout, indices, train)?;
+        let (binding, rows) = context.bind_outputs(&kind.config, dummy, batch, &params, outputs)?;
         let bound = Bound::of(context, dummy, batch, &params)?;
-        record_step(context, encoder, &self.tables, space, &params, &bound, Some((&binding, rows)));
+        record_step(context, encoder, &kind.tables, space, &params, &bound, Some((&binding, rows)));
         if train {
             state.forward(Pending::new(&params, 0));
         }
@@ -421,102 +409,103 @@ impl Kind for Group {
     }
 
     async fn record_waiting(
-        &mut self,
+        group: &mut Group,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
     ) -> Result<(), Error> {
-        match (mode, &self.staged) {
-            (_, None) => self.record(encoder, batch, outputs, mode).map(drop),
+        match (mode, &group.kind.staged) {
+            (_, None) => Self::record(group, encoder, batch, outputs, mode).map(drop),
             (Mode::Train, Some(_)) => {
-                self.record_staged(batch).await?;
-                self.carry(encoder, outputs).map(drop)
+                group.record_staged(batch).await?;
+                group.carry(encoder, outputs).map(drop)
             }
-            (_, Some(_)) => self.record_frozen_staged(encoder, batch, outputs).await,
+            (_, Some(_)) => group.record_frozen_staged(encoder, batch, outputs).await,
         }
     }
 
-    fn outcome(&self, mode: Mode) -> Option<&wgpu::Buffer> {
-        let space = match (mode, self.front.state.pending()) {
-            (Mode::Train, pending) => self.train[pending?.space].as_ref(),
-            _ => self.frozen.as_ref(),
-        };
-        space.map(|space| &space.step)
-    }
-
-    fn record_backward_by(
-        &mut self,
+    fn record_backward(
+        group: &mut Group,
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: GradBuffer<'_>,
         scaler: &wgpu::Buffer,
     ) -> Result<(), Error> {
-        let context = self.front.context.clone();
+        let context = group.context.clone();
         context.guarded(|| {
-            let Pending { indices, bags, weighted, space } = self.front.state.wants_forward("backward")?;
-            let rows = batch::output_rows(&self.config, indices, bags);
-            let landing = match &mut self.staged {
+            let DeviceGroup { state, rate, kind, .. } = group;
+            let Pending { indices, bags, weighted, space } = state.wants_forward("backward")?;
+            let rows = batch::output_rows(&kind.config, indices, bags);
+            let landing = match &mut kind.staged {
                 None => None,
                 Some(staged) => {
                     staged.unflushed()?;
-                    staged.reserve_close(&self.front.context)?
+                    staged.reserve_close(&context)?
                 }
             };
-            if let Some(space) = self.train[space].as_ref().filter(|_| indices > 0) {
-                let (slice, wanted) = grad_outputs.wanted(u64::from(rows) * u64::from(self.tables.layout.row.dim));
-                let outputs = self.front.context.bind("grad_outputs", slice, wanted)?;
-                let params = Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update)
+            if let Some(space) = kind.train[space].as_ref().filter(|_| indices > 0) {
+                let (slice, wanted) = grad_outputs.wanted(u64::from(rows) * u64::from(kind.tables.layout.row.dim));
+                let outputs = context.bind("grad_outputs", slice, wanted)?;
+                let params = Params::new(&kind.config, &kind.tables.layout, Mode::Train, Purpose::Update)
                     .batch(indices, bags, weighted);
                 let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
-                let rate = self.front.rate.record(&self.front.context, encoder, &Rate::new(&self.config.optimizer));
-                let shard = self.staged.as_ref().and_then(|staged| staged.packing(&self.front.context));
-                let records = match (&self.staged, &shard) {
+                let rate = rate.record(&context, encoder, &Rate::new(&kind.config.optimizer));
+                let shard = kind.staged.as_ref().and_then(|staged| staged.packing(&context));
+                let records = match (&kind.staged, &shard) {
                     (Some(staged), Some(shard)) => staged.records(shard),
                     _ => Records::Table,
                 };
                 record_backward(
-                    &self.front.context,
+                    &context,
                     encoder,
-                    &self.tables,
+                    &kind.tables,
                     space,
                     params,
                     &Gradients { outputs, scaler, rate },
                     records,
                 );
             }
-            if let Some(staged) = &mut self.staged {
-                staged.close(encoder, &self.tables, landing);
+            if let Some(staged) = &mut kind.staged {
+                staged.close(encoder, &kind.tables, landing);
             }
-            self.front.state.end_forward();
+            state.end_forward();
             Ok(())
         })
     }
 
-    fn record_weight_gradient_of(
-        &mut self,
+    fn record_weight_gradient(
+        group: &mut Group,
         encoder: &mut wgpu::CommandEncoder,
-        forward: Pending,
         bound: &WeightGradient<'_>,
     ) -> Result<(), Error> {
-        let Pending { indices, bags, weighted, space } = forward;
-        let Some(space) = &self.train[space] else { return Ok(()) };
-        let params =
-            Params::new(&self.config, &self.tables.layout, Mode::Train, Purpose::Update).batch(indices, bags, weighted);
+        let Pending { indices, bags, weighted, space } = group.state.wants_forward("weight_gradient")?;
+        let DeviceGroup { context, kind: Self { config, tables, train, .. }, .. } = group;
+        let Some(space) = &train[space] else { return Ok(()) };
+        let params = Params::new(config, &tables.layout, Mode::Train, Purpose::Update).batch(indices, bags, weighted);
         let params = Params { half_grads: bound.half_grads, ..params };
-        let call = &mut Call::begin(&self.front.context, encoder, "hotrow.weight_gradient");
-        let (uniform, tables) = (self.front.context.uniform(&params), &self.tables);
+        let call = &mut Call::begin(context, encoder, "hotrow.weight_gradient");
+        let uniform = context.uniform(&params);
         let groups = Groups::of(params.indices, tables.layout.at_once());
         call.run_rows(&WEIGHT_GRADIENT, &[&("params", uniform), bound, tables, space], tables, &groups);
         Ok(())
     }
 
     async fn record_read_rows(
-        &mut self,
+        group: &mut Group,
         encoder: &mut wgpu::CommandEncoder,
         rows: &[u32],
         outputs: &wgpu::Buffer,
     ) -> Result<(), Error> {
-        self.record_rows(encoder, rows, Some(outputs)).await.map(drop)
+        group.record_rows(encoder, rows, Some(outputs)).await.map(drop)
+    }
+
+    fn memory(group: &Group) -> MemoryReport {
+        group.memory()
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn lookup_kind(group: &mut Group) -> LookupKind<'_> {
+        LookupKind::Rows(group)
     }
 }
 

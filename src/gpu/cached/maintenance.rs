@@ -33,14 +33,14 @@ impl Group {
         bound: &Bound<'_>,
         outputs: Option<(&wgpu::BindingResource<'_>, u32)>,
     ) -> Result<u32, Error> {
-        let (context, tables) = (&self.front.context, &self.tables);
+        let (context, tables) = (&self.context, &self.kind.tables);
         let most = tables.layout.most_distinct(params.indices);
-        let Some(space) = &self.frozen else { return Ok(0) };
-        let Some(staged) = &mut self.staged else {
+        let Some(space) = &self.kind.frozen else { return Ok(0) };
+        let Some(staged) = &mut self.kind.staged else {
             record_step(context, encoder, tables, space, params, bound, outputs);
             return Ok(most);
         };
-        staged.settle(context, tables, self.front.state.pending().is_some()).await?;
+        staged.settle(context, tables, self.state.pending().is_some()).await?;
         let room = staged.reserve_look_up(context, most)?;
         let mut first = context.new_encoder();
         record_decisions(context, &mut first, tables, space, params, bound);
@@ -60,30 +60,30 @@ impl Group {
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
-        self.front.not_prefetched("forward_frozen")?;
+        self.not_prefetched("forward_frozen")?;
         let params = self.batch_params(batch, Mode::Frozen)?;
-        let dummy = self.front.dummy.clone();
-        let bound = Bound::of(&self.front.context, &dummy, batch, &params)?;
+        let dummy = self.dummy.clone();
+        let bound = Bound::of(&self.context, &dummy, batch, &params)?;
         let rows = self.bound_outputs(batch, &params, outputs)?.1;
-        grown(&mut self.frozen, &self.front.context, &self.tables.layout, params.indices, false)?;
-        let binding =
-            if rows == 0 { dummy.as_entire_binding() } else { self.front.context.bind("outputs", outputs, 0)? };
+        grown(&mut self.kind.frozen, &self.context, &self.kind.tables.layout, params.indices, false)?;
+        let binding = if rows == 0 { dummy.as_entire_binding() } else { self.context.bind("outputs", outputs, 0)? };
         self.record_look_up(encoder, &params, &bound, Some((&binding, rows))).await.map(drop)
     }
 
     /// Writes every dirty row of a staged table to its store, piece by piece.
     pub(crate) async fn flush_staged(&mut self) -> Result<(), Error> {
-        let (context, tables) = (&self.front.context, &self.tables);
-        let Some(staged) = &mut self.staged else { return Ok(()) };
-        staged.settle(context, tables, self.front.state.pending().is_some()).await?;
+        let (context, tables) = (&self.context, &self.kind.tables);
+        let Some(staged) = &mut self.kind.staged else { return Ok(()) };
+        staged.settle(context, tables, self.state.pending().is_some()).await?;
         if tables.layout.sets > 0 {
-            let space = match &mut self.flush {
+            let space = match &mut self.kind.flush {
                 Some(space) => space,
                 none => none.insert(FlushSpace::new(context, &tables.layout)?),
             };
             let mut encoder = context.new_encoder();
             encoder.clear_buffer(&space.step, 0, None);
-            let uniform = context.uniform(&Params::new(&self.config, &tables.layout, Mode::Train, Purpose::WriteBack));
+            let uniform =
+                context.uniform(&Params::new(&self.kind.config, &tables.layout, Mode::Train, Purpose::WriteBack));
             record_collect(&mut Call::begin(context, &mut encoder, "hotrow.flush"), &uniform, tables, space);
             let words = context.download_async(encoder, &[(&space.step, size_of::<Step>() as u64)]).await?;
             let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[0]));

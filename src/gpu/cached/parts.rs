@@ -18,9 +18,9 @@ const CHUNK: u64 = 4 << 20;
 impl Group {
     /// The buffers that hold a part, in order, and the number of the part's words in each.
     fn buffers(&self, part: Part) -> Vec<(u64, &wgpu::Buffer)> {
-        let tables = &self.tables;
+        let tables = &self.kind.tables;
         let layout = &tables.layout;
-        let words = part.words(&self.config, layout);
+        let words = part.words(&self.kind.config, layout);
         match part {
             Part::Clock | Part::Counters => vec![(words, &tables.tables)],
             Part::Ways => vec![(words, &tables.ways)],
@@ -48,12 +48,12 @@ impl Group {
     }
 
     pub(crate) async fn read_words(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
-        let range = part.range(&self.config, &self.tables.layout, first_word, out.len())?;
-        if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
-            let more = self.front.state.pending().is_some();
-            return staged.read_newest(&self.front.context, &self.tables, more, first_word, out).await;
+        let range = part.range(&self.kind.config, &self.kind.tables.layout, first_word, out.len())?;
+        if let (Part::Records, Some(staged)) = (part, &mut self.kind.staged) {
+            let more = self.state.pending().is_some();
+            return staged.read_newest(&self.context, &self.kind.tables, more, first_word, out).await;
         }
-        let spacing = part.spacing(&self.tables.layout);
+        let spacing = part.spacing(&self.kind.tables.layout);
         let mut kept: Option<wgpu::Buffer> = None;
         let mut rest = out;
         for (buffer, words) in self.pieces(part, range) {
@@ -63,7 +63,7 @@ impl Group {
             let bytes = (span.end - span.start) * 4;
             let target = match kept.take() {
                 Some(enough) if enough.size() >= bytes => enough,
-                _ => self.front.context.download_buffer(bytes),
+                _ => self.context.download_buffer(bytes),
             };
             let mut encoder = self.encoder();
             encoder.copy_buffer_to_buffer(buffer, span.start * 4, &target, 0, bytes);
@@ -77,7 +77,7 @@ impl Group {
                     }
                 }
             };
-            self.front.context.read_async(encoder, &targets, each).await?;
+            self.context.read_async(encoder, &targets, each).await?;
             let [(target, _)] = targets;
             kept = Some(target);
         }
@@ -86,32 +86,30 @@ impl Group {
 
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn write_words(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
-        let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
-        if let Some(staged) = &mut self.staged {
+        let range = part.range(&self.kind.config, &self.kind.tables.layout, first_word, words.len())?;
+        if let Some(staged) = &mut self.kind.staged {
             staged.unflushed()?; // after this write the cache may be newer than the store
         }
         if part == Part::Ways {
             let mut t = [0];
-            let context = self.front.context.clone();
-            context.block_on(self.read_words(Part::Clock, 0, &mut t))?;
-            let first_set = whole_sets(&self.tables.layout, &range)?.start;
-            ways::check(&self.config, &self.tables.layout, t[0], first_set, words)?;
+            self.block_on(async |this| this.read_words(Part::Clock, 0, &mut t).await)?;
+            let first_set = whole_sets(&self.kind.tables.layout, &range)?.start;
+            ways::check(&self.kind.config, &self.kind.tables.layout, t[0], first_set, words)?;
         }
         if part == Part::Frequencies {
-            ways::check_frequencies(&self.config, first_word, words)?;
+            ways::check_frequencies(&self.kind.config, first_word, words)?;
         }
-        if self.front.state.pending().is_some() && matches!(part, Part::Clock | Part::Ways) {
+        if self.state.pending().is_some() && matches!(part, Part::Clock | Part::Ways) {
             let mut now = vec![0; words.len()];
-            let context = self.front.context.clone();
-            context.block_on(self.read_words(part, first_word, &mut now))?;
+            self.block_on(async |this| this.read_words(part, first_word, &mut now).await)?;
             if now != words {
-                self.front.state.end_forward(); // its rows may have other slots now
+                self.state.end_forward(); // its rows may have other slots now
             }
         }
         self.renew_readers();
-        if let (Part::Records, Some(staged)) = (part, &mut self.staged) {
-            let (context, more) = (&self.front.context, self.front.state.pending().is_some());
-            context.block_on(staged.settle(context, &self.tables, more))?;
+        if let (Part::Records, Some(staged)) = (part, &mut self.kind.staged) {
+            let (context, more) = (&self.context, self.state.pending().is_some());
+            context.block_on(staged.settle(context, &self.kind.tables, more))?;
             return staged.write_words(first_word, words);
         }
         self.put_words(part, first_word, words)
@@ -120,8 +118,8 @@ impl Group {
     /// Replaces words of a part that is in device memory, without checking them.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn put_words(&self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
-        let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
-        let spacing = part.spacing(&self.tables.layout);
+        let range = part.range(&self.kind.config, &self.kind.tables.layout, first_word, words.len())?;
+        let spacing = part.spacing(&self.kind.tables.layout);
         let mut rest = words;
         for (buffer, words) in self.pieces(part, range) {
             let (mine, others) = rest.split_at((words.end - words.start) as usize);
@@ -131,7 +129,7 @@ impl Group {
             if span.end - span.start > mine.len() as u64 {
                 spaced = match part {
                     // The bases and sizes of the tables.
-                    Part::Counters => table_words(&self.config)[span.start as usize..span.end as usize].to_vec(),
+                    Part::Counters => table_words(&self.kind.config)[span.start as usize..span.end as usize].to_vec(),
                     _ => vec![0; (span.end - span.start) as usize],
                 };
                 for (run, at) in spacing.runs(words.clone()) {
@@ -140,9 +138,9 @@ impl Group {
                 }
             }
             let upload = if spaced.is_empty() { mine } else { &spaced };
-            self.front.context.queue().write_buffer(buffer, span.start * 4, bytemuck::cast_slice(upload));
+            self.context.queue().write_buffer(buffer, span.start * 4, bytemuck::cast_slice(upload));
             // Waits, so that the queue never holds more than one piece.
-            self.front.context.finish(self.encoder())?;
+            self.context.finish(self.encoder())?;
         }
         Ok(())
     }

@@ -28,37 +28,35 @@ const FREQS: u64 = 1 << 20;
 impl Group {
     /// Reads all words of a part.
     pub(crate) fn part(&mut self, part: Part) -> Result<Vec<u32>, Error> {
-        let mut words = zeroed("pins", part.words(&self.config, &self.tables.layout) as usize)?;
-        let context = self.front.context.clone();
-        context.block_on(self.read_words(part, 0, &mut words))?;
+        let mut words = zeroed("pins", part.words(&self.kind.config, &self.kind.tables.layout) as usize)?;
+        self.block_on(async |this| this.read_words(part, 0, &mut words).await)?;
         Ok(words)
     }
 
     /// `Embedding::pin`, for rows that exist, with no step under way.
     pub(crate) fn pin_rows(&mut self, rows: &[u32], share: u32) -> Result<Vec<u32>, Error> {
-        pins::check(&self.tables.layout, rows, share)?;
-        let context = self.front.context.clone();
-        context.block_on(self.flushed())?;
-        if self.tables.layout.sets == 0 {
+        pins::check(&self.kind.tables.layout, rows, share)?;
+        self.block_on(async |this| this.flushed().await)?;
+        if self.kind.tables.layout.sets == 0 {
             return Ok(Vec::new());
         }
         let (ways, t) = (self.part(Part::Ways)?, self.part(Part::Clock)?[0]);
-        let mut plan = pins::plan(&self.tables.layout, self.config.policy, &ways, t, rows, share);
+        let mut plan = pins::plan(&self.kind.tables.layout, self.kind.config.policy, &ways, t, rows, share);
         if plan.ways == ways {
             return Ok(plan.left_out);
         }
-        let (width, stride) = (self.tables.layout.ways, self.tables.layout.stride());
-        if self.config.policy == Policy::Lfu {
+        let (width, stride) = (self.kind.tables.layout.ways, self.kind.tables.layout.stride());
+        if self.kind.config.policy == Policy::Lfu {
             self.frequencies(&mut plan)?;
         }
         let mut counters = Counters::from_part(&self.part(Part::Counters)?, stride);
         // The evictions are counted first: they stand even if the loading fails.
-        plan.count_evicted(&self.config, &mut counters);
+        plan.count_evicted(&self.kind.config, &mut counters);
         self.put_words(Part::Counters, 0, &Counters::to_part(&counters))?;
         self.put_words(Part::Ways, 0, &plan.meanwhile(width))?;
 
         self.load(&plan.moves())?;
-        plan.count_loaded(&self.config, &mut counters);
+        plan.count_loaded(&self.kind.config, &mut counters);
         self.put_words(Part::Ways, 0, &plan.ways)?;
         self.put_words(Part::Counters, 0, &Counters::to_part(&counters))?;
         Ok(plan.left_out)
@@ -68,14 +66,13 @@ impl Group {
     fn frequencies(&mut self, plan: &mut pins::Plan) -> Result<(), Error> {
         let mut loads = plan.loads.clone();
         loads.sort_unstable_by_key(|&(_, row)| row);
-        let all = Part::Frequencies.words(&self.config, &self.tables.layout);
+        let all = Part::Frequencies.words(&self.kind.config, &self.kind.tables.layout);
         for some in loads.chunk_by(|a, b| u64::from(a.1) / FREQS == u64::from(b.1) / FREQS) {
             let first = u64::from(some[0].1) / FREQS * FREQS;
             let mut freqs = zeroed("frequencies", FREQS.min(all - first) as usize)?;
-            let context = self.front.context.clone();
-            context.block_on(self.read_words(Part::Frequencies, first, &mut freqs))?;
+            self.block_on(async |this| this.read_words(Part::Frequencies, first, &mut freqs).await)?;
             for &(slot, row) in some {
-                plan.set_frequency(self.tables.layout.ways, slot, freqs[(u64::from(row) - first) as usize]);
+                plan.set_frequency(self.kind.tables.layout.ways, slot, freqs[(u64::from(row) - first) as usize]);
             }
         }
         Ok(())
@@ -83,19 +80,19 @@ impl Group {
 
     /// Loads rows from the table into empty slots. A staged table's rows come piece by piece, as in a flush.
     fn load(&mut self, moves: &[Move]) -> Result<(), Error> {
-        let (context, tables) = (&self.front.context, &self.tables);
+        let (context, tables) = (&self.context, &self.kind.tables);
         // The flush before this call has allocated the list.
-        let Some(FlushSpace { step, moves: list, no_scratch }) = &self.flush else { return Ok(()) };
-        let params = Params::new(&self.config, &tables.layout, Mode::Train, Purpose::WriteBack);
+        let Some(FlushSpace { step, moves: list, no_scratch }) = &self.kind.flush else { return Ok(()) };
+        let params = Params::new(&self.kind.config, &tables.layout, Mode::Train, Purpose::WriteBack);
         let uniform = context.uniform(&params);
-        let most = if self.staged.is_some() { piece(&tables.layout) as usize } else { moves.len().max(1) };
+        let most = if self.kind.staged.is_some() { piece(&tables.layout) as usize } else { moves.len().max(1) };
         for some in moves.chunks(most) {
             let mut head = Step::default();
             head.counts[count::MOVES] = some.len() as u32;
             context.queue().write_buffer(step, 0, bytemuck::bytes_of(&head));
             context.queue().write_buffer(list, 0, bytemuck::cast_slice(some));
             let mut encoder = context.new_encoder();
-            let side_flight = match &mut self.staged {
+            let side_flight = match &mut self.kind.staged {
                 None => None,
                 Some(staged) => staged.bring_aside(context, &mut encoder, tables, some, most as u32)?,
             };

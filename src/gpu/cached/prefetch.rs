@@ -14,7 +14,6 @@ use crate::{
             prefetched::{Coming, HeldBatch, Prefetched},
         },
         engine::bind::{Batch, OutputBuffer},
-        front::Kind,
         halves::Halves,
         stages::cached::{exchange::Records, space::Bound},
     },
@@ -33,7 +32,7 @@ impl Group {
     /// # Errors
     /// As [`Group::record_forward`], and [`Error::Order`] if another prefetched batch waits for its forward.
     pub fn record_prefetch(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
-        let context = self.front.context.clone();
+        let context = self.context.clone();
         context.guarded(|| {
             self.check()?;
             self.decide(encoder, batch)
@@ -41,10 +40,10 @@ impl Group {
     }
 
     pub(crate) fn decide(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
-        self.front.not_prefetched("prefetch")?;
+        self.not_prefetched("prefetch")?;
         let params = self.batch_params(batch, Mode::Train)?;
-        let dummy = self.front.dummy.clone();
-        let bound = Bound::of(&self.front.context, &dummy, batch, &params)?;
+        let dummy = self.dummy.clone();
+        let bound = Bound::of(&self.context, &dummy, batch, &params)?;
         self.decide_bound(encoder, params, &bound, Some(HeldBatch::new(batch)))
     }
 
@@ -56,27 +55,27 @@ impl Group {
         bound: &Bound<'_>,
         batch: Option<HeldBatch>,
     ) -> Result<(), Error> {
-        let next = self.front.state.next_space();
-        let (context, layout) = (&self.front.context, &self.tables.layout);
+        let next = self.state.next_space();
+        let (context, layout) = (&self.context, &self.kind.tables.layout);
         let most = layout.most_distinct(params.indices);
-        let space = grown(&mut self.train[next], context, layout, params.indices, true)?;
+        let space = grown(&mut self.kind.train[next], context, layout, params.indices, true)?;
         // Every allocation that can fail comes before the first command.
-        let more = self.front.state.pending().is_some();
-        let staged = self.staged.as_mut();
+        let more = self.state.pending().is_some();
+        let staged = self.kind.staged.as_mut();
         let reads = batch.is_none();
         let room = staged.map(|staged| staged.reserve(context, layout, most, more, reads)).transpose()?;
-        let coming = match (&mut self.staged, room) {
+        let coming = match (&mut self.kind.staged, room) {
             (Some(staged), Some(mut room)) => {
-                staged.move_in(context, encoder, &self.tables, &mut room);
-                record_decisions(context, encoder, &self.tables, space, &params, bound);
+                staged.move_in(context, encoder, &self.kind.tables, &mut room);
+                record_decisions(context, encoder, &self.kind.tables, space, &params, bound);
                 Coming::Asked(staged.ask(context, encoder, space, room))
             }
             _ => {
-                record_decisions(context, encoder, &self.tables, space, &params, bound);
+                record_decisions(context, encoder, &self.kind.tables, space, &params, bound);
                 Coming::Nothing
             }
         };
-        self.front.state.prefetch(Prefetched { params, batch, space: next, coming });
+        self.state.prefetch(Prefetched { params, batch, space: next, coming });
         Ok(())
     }
 
@@ -90,7 +89,7 @@ impl Group {
     /// called again.
     #[cfg(not(target_family = "wasm"))]
     pub fn fetch(&mut self, after: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
-        let prefetched = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?;
+        let prefetched = self.state.prefetched_mut().ok_or_else(no_prefetch)?;
         if let Coming::Asked(fetch) = &mut prefetched.coming {
             fetch.after = after;
         }
@@ -103,12 +102,12 @@ impl Group {
 
     /// Undoes the prefetch if its encoder was dropped, so that it has had no effect. Returns whether it was.
     pub(crate) fn undo_dropped(&mut self) -> bool {
-        let asked = self.front.state.prefetched().map(|prefetched| &prefetched.coming);
+        let asked = self.state.prefetched().map(|prefetched| &prefetched.coming);
         if !matches!(asked, Some(Coming::Asked(fetch)) if fetch.dropped()) {
             return false;
         }
         if let (Some(Prefetched { coming: Coming::Asked(fetch), .. }), Some(staged)) =
-            (self.front.state.take_prefetched(), &mut self.staged)
+            (self.state.take_prefetched(), &mut self.kind.staged)
         {
             staged.take_back(fetch);
         }
@@ -118,7 +117,7 @@ impl Group {
     /// As [`fetch`](Self::fetch), on a thread of its own: returns at once. The next `fetch` waits for the thread and returns its error. In a
     /// browser, which has no thread, the next `try_fetch` or `fetch_async` gathers the records.
     pub fn fetch_meanwhile(&mut self, after: wgpu::SubmissionIndex) {
-        let Some(prefetched) = self.front.state.prefetched_mut() else { return };
+        let Some(prefetched) = self.state.prefetched_mut() else { return };
         if let Coming::Asked(fetch) = &mut prefetched.coming {
             fetch.after = Some(after);
         }
@@ -131,12 +130,12 @@ impl Group {
     /// # Errors
     /// As [`fetch`](Self::fetch).
     pub fn try_fetch(&mut self) -> Result<bool, Error> {
-        let context = self.front.context.clone();
+        let context = self.context.clone();
         context.guarded(|| {
             if !self.all_here()? {
                 return Ok(false);
             }
-            let prefetched = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?;
+            let prefetched = self.state.prefetched_mut().ok_or_else(no_prefetch)?;
             prefetched.coming.arrive_at_once().map(|()| true)
         })
     }
@@ -144,8 +143,8 @@ impl Group {
     /// Whether all that the host needs for the prefetched batch has come. It does not wait. If the batch's encoder was dropped, it is an
     /// error, and the prefetch is undone.
     pub(crate) fn all_here(&mut self) -> Result<bool, Error> {
-        self.front.context.poll()?;
-        let here = self.front.state.prefetched_mut().ok_or_else(no_prefetch)?.coming.all_here();
+        self.context.poll()?;
+        let here = self.state.prefetched_mut().ok_or_else(no_prefetch)?.coming.all_here();
         if here.is_err() {
             self.undo_dropped();
         }
@@ -153,7 +152,7 @@ impl Group {
     }
 
     pub(crate) fn wake_when_fetched(&self, waker: &Waker) {
-        if let Some(prefetched) = self.front.state.prefetched() {
+        if let Some(prefetched) = self.state.prefetched() {
             prefetched.coming.wake(waker);
         }
     }
@@ -168,7 +167,7 @@ impl Group {
         encoder: &mut wgpu::CommandEncoder,
         outputs: impl Into<OutputBuffer<'o>>,
     ) -> Result<(), Error> {
-        let (context, outputs) = (self.front.context.clone(), outputs.into());
+        let (context, outputs) = (self.context.clone(), outputs.into());
         context.guarded(|| {
             let indices = self.carry_to(encoder, outputs)?;
             self.report(encoder, Mode::Train, indices);
@@ -178,7 +177,7 @@ impl Group {
 
     /// The numbers of indices and bags of the prefetched batch.
     pub(crate) fn prefetched_shape(&self) -> Option<(u32, u32)> {
-        self.front.state.prefetched().map(|prefetched| (prefetched.params.indices, prefetched.params.bags))
+        self.state.prefetched().map(|prefetched| (prefetched.params.indices, prefetched.params.bags))
     }
 
     /// As [`carry`](Self::carry), with outputs of either type.
@@ -187,10 +186,10 @@ impl Group {
             OutputBuffer::F32(outputs) => return self.carry(encoder, outputs),
             OutputBuffer::F16(outputs) => outputs,
         };
-        let prefetched = self.front.state.take_prefetched().ok_or_else(no_prefetch)?;
+        let prefetched = self.state.take_prefetched().ok_or_else(no_prefetch)?;
         let shape = (prefetched.params.indices, prefetched.params.bags);
         let halves = prefetched.batch.as_ref().map(|batch| self.halves(&batch.batch(), shape, outputs)).transpose();
-        self.front.state.prefetch(prefetched);
+        self.state.prefetch(prefetched);
         let halves = halves?;
         let indices = self.carry(encoder, halves.as_ref().map_or(outputs, Halves::sums))?;
         if let Some(halves) = &halves {
@@ -205,7 +204,7 @@ impl Group {
         encoder: &mut wgpu::CommandEncoder,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<u32, Error> {
-        let prefetched = self.front.state.take_prefetched().ok_or_else(no_prefetch)?;
+        let prefetched = self.state.take_prefetched().ok_or_else(no_prefetch)?;
         let carried = match &prefetched.batch {
             Some(batch) => self.carry_out(encoder, Some((&batch.batch(), outputs)), &prefetched),
             None => {
@@ -214,10 +213,10 @@ impl Group {
             }
         };
         if let Err(error) = carried {
-            self.front.state.prefetch(prefetched);
+            self.state.prefetch(prefetched);
             return Err(error);
         }
-        self.front.state.forward(Pending::new(&prefetched.params, prefetched.space));
+        self.state.forward(Pending::new(&prefetched.params, prefetched.space));
         Ok(prefetched.params.indices)
     }
 
@@ -229,13 +228,13 @@ impl Group {
         prefetched: &Prefetched,
     ) -> Result<(), Error> {
         let params = &prefetched.params;
-        let dummy = self.front.dummy.clone();
+        let dummy = self.dummy.clone();
         if let Some((batch, outputs)) = outputs {
             self.bound_outputs(batch, params, outputs)?;
         }
-        let shard = match (&mut self.staged, &prefetched.coming) {
+        let shard = match (&mut self.kind.staged, &prefetched.coming) {
             (Some(staged), Coming::Here(arrivals)) => {
-                staged.arrive(&self.front.context, encoder, &self.tables, arrivals, outputs.is_some())?
+                staged.arrive(&self.context, encoder, &self.kind.tables, arrivals, outputs.is_some())?
             }
             (Some(_), _) => {
                 let (call, wanted) = ("record_forward_prefetched", "a fetch after the prefetch has been submitted");
@@ -243,19 +242,19 @@ impl Group {
             }
             (None, _) => None,
         };
-        let records = match (&self.staged, &shard) {
+        let records = match (&self.kind.staged, &shard) {
             (None, _) => Records::Table,
             (Some(_), None) => Records::Nothing,
             (Some(staged), Some(shard)) => staged.records(shard),
         };
-        if let Some(space) = &self.train[prefetched.space] {
+        if let Some(space) = &self.kind.train[prefetched.space] {
             let binding = outputs.map(|(batch, outputs)| self.bound_outputs(batch, params, outputs)).transpose()?;
             let bound = match outputs {
-                Some((batch, _)) => Bound::of(&self.front.context, &dummy, batch, params)?,
+                Some((batch, _)) => Bound::of(&self.context, &dummy, batch, params)?,
                 None => Bound::of_wanted(&dummy, &dummy),
             };
             let targets = StepTargets { outputs: binding.as_ref().map(|(binding, rows)| (binding, *rows)), records };
-            record_carry(&self.front.context, encoder, &self.tables, space, params, &bound, targets);
+            record_carry(&self.context, encoder, &self.kind.tables, space, params, &bound, targets);
         }
         Ok(())
     }

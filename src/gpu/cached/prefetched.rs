@@ -40,7 +40,7 @@ pub(crate) struct HeldBatch {
 
 /// A batch whose step is decided and not yet carried out.
 #[derive(Debug)]
-pub(crate) struct Prefetched {
+pub struct Prefetched {
     pub(crate) params: Params,
     /// `None` for rows that a caller's shaders want: their step has no outputs.
     pub(crate) batch: Option<HeldBatch>,

@@ -3,7 +3,8 @@
 use crate::{
     error::Error,
     gpu::{
-        cached::group::Group,
+        cached::group::{Group, Rows},
+        engine::context::Context,
         reader::{ReadableBuffers, Reader, RowReader, Shape},
     },
     table::{layout::Params, params::Mode, rng::Purpose},
@@ -20,30 +21,22 @@ impl Group {
     /// the tags, one for each window of
     /// the cache, one for each shard of the table.
     pub fn reader(&self, wanted: Reader<'_>) -> Result<RowReader, Error> {
-        if self.staged.is_some() && (wanted.flushed || self.tables.layout.sets == 0) {
+        if self.kind.staged.is_some() && (wanted.flushed || self.kind.tables.layout.sets == 0) {
             return Err(Error::Reader {
                 what: "a staged table",
                 wanted: "a cache, and Reader::flushed unset: the host has the records".into(),
-                found: format!("{} cache rows, flushed {}", self.config.cache_rows, wanted.flushed),
+                found: format!("{} cache rows, flushed {}", self.kind.config.cache_rows, wanted.flushed),
                 remedy: "give the group cache rows, or another placement",
             });
         }
         self.check_feedback(wanted.feedback, wanted.flushed)?;
-        if !self.readable.in_use() {
-            self.readable.renew(self.readable_buffers());
-        }
-        RowReader::new(&self.front.context, &wanted, &self.readable, (&self.config.tables, self.config.dim))
+        self.new_reader(&wanted)
     }
+}
 
-    /// Has every reader bind anew, because other buffers hold the rows, or other rows are in them.
-    pub(crate) fn renew_readers(&self) {
-        if self.readable.in_use() {
-            self.readable.renew(self.readable_buffers());
-        }
-    }
-
-    fn readable_buffers(&self) -> ReadableBuffers {
-        let (context, tables) = (&self.front.context, &self.tables);
+impl Rows {
+    pub(crate) fn readable_buffers(&self, context: &Context) -> ReadableBuffers {
+        let tables = &self.tables;
         let layout = &tables.layout;
         let table = self.staged.is_none();
         let cut = Cut {

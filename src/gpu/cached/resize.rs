@@ -13,25 +13,25 @@ use crate::{
 impl Group {
     /// `Embedding::resize_cache`, with no step under way.
     pub(crate) fn resize(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
-        let config = GroupConfig { cache_rows, ..self.config.clone() };
-        let context = self.front.context.clone();
+        let config = GroupConfig { cache_rows, ..self.kind.config.clone() };
+        let context = self.context.clone();
         let layout = Layout::new(&config, context.caps().choose_shard_bytes())?;
         context.caps().check_cache(&layout)?;
         context.prepare(&Tables::cuts(context.caps(), &layout, config.placement))?;
         let (ways, cache) = new_cache(&context, &layout)?;
-        context.block_on(self.flushed())?;
+        self.block_on(async |this| this.flushed().await)?;
         let now = self.part(Part::Ways)?;
-        let pinned = pins::pinned(&self.tables.layout, &now);
-        (self.tables.ways, self.tables.cache) = (ways, cache);
-        (self.tables.layout, self.config, self.flush) = (layout, config, None);
-        if let Some(staged) = &mut self.staged {
-            staged.resized(&self.tables.layout, self.config.policy);
+        let pinned = pins::pinned(&self.kind.tables.layout, &now);
+        (self.kind.tables.ways, self.kind.tables.cache) = (ways, cache);
+        (self.kind.tables.layout, self.kind.config, self.kind.flush) = (layout, config, None);
+        if let Some(staged) = &mut self.kind.staged {
+            staged.resized(&self.kind.tables.layout, self.kind.config.policy);
         }
         context.forget_bindings();
         self.renew_readers();
         if cache_rows == 0 {
             return Ok(pinned);
         }
-        self.pin_rows(&pinned, self.tables.layout.ways)
+        self.pin_rows(&pinned, self.kind.tables.layout.ways)
     }
 }

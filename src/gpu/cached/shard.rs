@@ -8,7 +8,6 @@ use crate::{
             group::{Group, grown},
         },
         engine::call::Call,
-        front::Kind as _,
         slices::Uploaded,
         stages::cached::{send, space::Bound},
     },
@@ -39,12 +38,12 @@ impl Shard for Group {
             let mut t = [0];
             self.read_part(Part::Clock, 0, &mut t)?;
             self.write_part(Part::Clock, 0, &[t[0].wrapping_add(1)])?;
-            self.front_mut().state.forward(Pending { indices: 0, bags: 0, weighted: false, space: 0 });
+            self.state.forward(Pending { indices: 0, bags: 0, weighted: false, space: 0 });
             return Ok(());
         }
         let (mut indices, mut offsets) = (Vec::with_capacity(accesses as usize), vec![0]);
         let (mut base, mut rest) = (0, rows.iter().zip(counts).peekable());
-        for &rows in &self.config.tables {
+        for &rows in &self.kind.config.tables {
             while let Some((&row, &count)) = rest.next_if(|&(&row, _)| row - base < rows) {
                 indices.extend(std::iter::repeat_n(row - base, count as usize));
             }
@@ -61,21 +60,18 @@ impl Shard for Group {
         step: u32,
         message: &mut Vec<u32>,
     ) -> Result<Vec<bool>, Error> {
-        self.front.not_prefetched("send_rows")?;
-        batch::check_rows(&self.tables.layout, rows, "send_rows")?;
-        let layout = self.tables.layout.row;
+        self.not_prefetched("send_rows")?;
+        batch::check_rows(&self.kind.tables.layout, rows, "send_rows")?;
+        let layout = self.kind.tables.layout.row;
         let words = entry_words(&layout);
-        let (seed, stripe) = (self.config.seed, self.config.stripe);
+        let (seed, stripe) = (self.kind.config.seed, self.kind.config.stripe);
         let wire = Wire::new(layout.dim, layout.precision, form, (seed, step), stripe);
         let mut list = wire.begin(rows.len(), message);
         let mut stored = Vec::with_capacity(rows.len());
         // The list of each piece fits into a buffer.
         let most = (self.most_bytes() as usize / 4 / words).max(1);
         for piece in rows.chunks(most) {
-            let entries = self.waiting(|this| {
-                let context = this.front.context.clone();
-                context.block_on(this.rows_to_send(piece))
-            })?;
+            let entries = self.waiting(|this| this.block_on(async |this| this.rows_to_send(piece).await))?;
             for (&row, entry) in piece.iter().zip(entries.chunks_exact(words)) {
                 stored.push(entry[0] == 1);
                 if entry[0] == 1 {
@@ -96,19 +92,19 @@ impl Shard for Group {
         gradients: &[f32],
         scaler: &ScalerState,
     ) -> Result<(), Error> {
-        let pending = self.front.state.wants_forward("apply")?;
-        let dim = self.tables.layout.row.dim;
+        let pending = self.state.wants_forward("apply")?;
+        let dim = self.kind.tables.layout.row.dim;
         check_apply(pending.indices, dim, accesses, gradients.len())?;
-        if let Some(space) = self.train[pending.space].as_ref().filter(|_| pending.indices > 0) {
-            self.front.context.queue().write_buffer(&space.access, 0, bytemuck::cast_slice(accesses));
+        if let Some(space) = self.kind.train[pending.space].as_ref().filter(|_| pending.indices > 0) {
+            self.context.queue().write_buffer(&space.access, 0, bytemuck::cast_slice(accesses));
         }
         let bags = (gradients.len() / dim as usize) as u32;
-        self.front.state.forward(Pending { bags, weighted: factors, ..pending });
+        self.state.forward(Pending { bags, weighted: factors, ..pending });
         self.backward_scaled(GradSlice::F32(gradients), scaler)
     }
 
     fn most_bytes(&self) -> u64 {
-        self.front.context.caps().choose_shard_bytes()
+        self.context.caps().choose_shard_bytes()
     }
 
     fn give_up(&mut self) {
@@ -124,16 +120,16 @@ const fn entry_words(row: &RowLayout) -> usize {
 impl Group {
     /// The list of the stage send. The records of a staged table come from its store.
     async fn rows_to_send(&mut self, rows: &[u32]) -> Result<Vec<u32>, Error> {
-        let context = self.front.context.clone();
+        let context = self.context.clone();
         let n = rows.len() as u32;
-        let params = Params::new(&self.config, &self.tables.layout, Mode::Rows, Purpose::Write).rows(n);
-        let (batch, dummy) = (Uploaded::rows(&context, rows)?, self.front.dummy.clone());
+        let params = Params::new(&self.kind.config, &self.kind.tables.layout, Mode::Frozen, Purpose::Write).rows(n);
+        let (batch, dummy) = (Uploaded::rows(&context, rows)?, self.dummy.clone());
         let bound = Bound::of(&context, &dummy, &batch.batch(), &params)?;
-        let tables = &self.tables;
-        if let Some(staged) = &mut self.staged {
-            staged.settle(&context, tables, self.front.state.pending().is_some()).await?;
+        let tables = &self.kind.tables;
+        if let Some(staged) = &mut self.kind.staged {
+            staged.settle(&context, tables, self.state.pending().is_some()).await?;
         }
-        let space = grown(&mut self.frozen, &context, &tables.layout, n, false)?;
+        let space = grown(&mut self.kind.frozen, &context, &tables.layout, n, false)?;
         let words = entry_words(&tables.layout.row);
         let bytes = rows.len() as u64 * words as u64 * 4;
         let sent = context.buffer("rows to send", bytes, wgpu::BufferUsages::empty())?;
@@ -144,7 +140,7 @@ impl Group {
         send::record(&mut call, &uniform, tables, space, &dummy, &sent, n);
         drop(call);
         let mut entries = context.download_async(encoder, &[(&sent, bytes)]).await?.swap_remove(0);
-        if let Some(staged) = &self.staged {
+        if let Some(staged) = &self.kind.staged {
             let stored = entries.chunks_exact(words).zip(rows).filter(|(entry, _)| entry[0] == 1);
             let rows: Vec<u32> = stored.map(|(_, &row)| row).collect();
             let record_words = tables.layout.row.record_words as usize;

@@ -76,7 +76,8 @@ impl<'a> From<wgpu::BufferSlice<'a>> for OutputBuffer<'a> {
 }
 
 /// The caller's buffers of a call for the gradients of the per-index weights, checked and bound.
-pub(crate) struct WeightGradient<'b> {
+#[derive(Debug)]
+pub struct WeightGradient<'b> {
     pub(crate) offsets: wgpu::BindingResource<'b>,
     pub(crate) grad_outputs: wgpu::BindingResource<'b>,
     /// 1 if `grad_outputs` are FP16.

@@ -18,18 +18,18 @@ impl Group {
     /// The bytes that the group has allocated, by purpose. Scratch is as large as the batches and flushes so far have made it.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
-        let spaces = self.train.iter().chain([&self.frozen]).flatten().flat_map(space);
-        let staged = self.staged.iter().flat_map(|staged| staged.allocations());
-        let store = self.staged.iter().map(|_| ("store", self.tables.layout.table_bytes()));
+        let spaces = self.kind.train.iter().chain([&self.kind.frozen]).flatten().flat_map(space);
+        let staged = self.kind.staged.iter().flat_map(|staged| staged.allocations());
+        let store = self.kind.staged.iter().map(|_| ("store", self.kind.tables.layout.table_bytes()));
         let buffers = Allocated {
-            kept: tables(&self.tables).chain([("dummy", self.front.dummy.size())]).chain(store).collect(),
-            staging: self.front.reports.allocations().into_iter().chain(staged).collect(),
+            kept: tables(&self.kind.tables).chain([("dummy", self.dummy.size())]).chain(store).collect(),
+            staging: self.reports.allocations().into_iter().chain(staged).collect(),
             scratch: spaces
-                .chain(self.flush.iter().flat_map(flush))
-                .chain(sizes("outputs", self.front.sums.buffer()))
+                .chain(self.kind.flush.iter().flat_map(flush))
+                .chain(sizes("outputs", self.sums.buffer()))
                 .collect(),
         };
-        MemoryReport::new(&self.config, &self.tables.layout, buffers, FREQ_BYTES)
+        MemoryReport::new(&self.kind.config, &self.kind.tables.layout, buffers, FREQ_BYTES)
     }
 }
 

@@ -19,23 +19,23 @@ impl RobeGroup {
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
         // Destructured without `..`, so that a new buffer must be added here.
-        let Array { tables, features, memory, states, storage: _, robe: _, window: _ } = &self.array;
+        let Array { tables, features, memory, states, storage: _, robe: _, window: _ } = &self.kind.array;
         let windows =
             memory.iter().map(|buffer| ("weights", buffer)).chain(states.iter().map(|buffer| ("states", buffer)));
-        let kept = windows.chain([("tables", tables), ("features", features), ("dummy", &self.front.dummy)]);
+        let kept = windows.chain([("tables", tables), ("features", features), ("dummy", &self.dummy)]);
         let kept = kept.map(|(what, buffer)| (what, buffer.size()));
-        let spaces = [&self.train, &self.frozen].into_iter().flatten().flat_map(space);
-        let backward = self.chunks.iter().flat_map(chunks).chain(self.runs.iter().flat_map(runs));
+        let spaces = [&self.kind.train, &self.kind.frozen].into_iter().flatten().flat_map(space);
+        let backward = self.kind.chunks.iter().flat_map(chunks).chain(self.kind.runs.iter().flat_map(runs));
         let buffers = Allocated {
             kept: kept.collect(),
-            staging: self.front.reports.allocations(),
+            staging: self.reports.allocations(),
             scratch: spaces
                 .chain(backward)
-                .chain(self.scattered.iter().flat_map(scattered))
-                .chain(self.front.sums.buffer().map(|buffer| ("outputs", buffer.size())))
+                .chain(self.kind.scattered.iter().flat_map(scattered))
+                .chain(self.sums.buffer().map(|buffer| ("outputs", buffer.size())))
                 .collect(),
         };
-        MemoryReport::of_robe(&self.config, buffers)
+        MemoryReport::of_robe(&self.kind.config, buffers)
     }
 }
 

@@ -96,11 +96,11 @@ impl<'a> Due<'a> {
 impl RobeGroup {
     /// Prepares the backward of the last forward for `call`; an error if no forward waits.
     pub(crate) fn waiting_for(&self, call: &'static str) -> Result<Waiting, Error> {
-        let Pending { indices, bags, weighted, .. } = self.front.state.wants_forward(call)?;
-        let chunks = self.config.batch_chunks(indices, bags)?;
-        let robe = Robe { dense_from: self.dense_from(), ..self.array.robe };
-        let gradients = u64::from(batch::output_rows(&self.rows, indices, bags)) * u64::from(self.config.dim);
-        let params = Params::new(&self.rows, &self.layout, Mode::Train, Purpose::Update);
+        let Pending { indices, bags, weighted, .. } = self.state.wants_forward(call)?;
+        let chunks = self.kind.config.batch_chunks(indices, bags)?;
+        let robe = Robe { dense_from: self.dense_from(), ..self.kind.array.robe };
+        let gradients = u64::from(batch::output_rows(&self.kind.rows, indices, bags)) * u64::from(self.kind.config.dim);
+        let params = Params::new(&self.kind.rows, &self.kind.layout, Mode::Train, Purpose::Update);
         let params = params.batch(indices, bags, weighted).chunk_sums(&robe);
         Ok(Waiting { params, robe, indices, gradients, chunks })
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     error::Error,
-    gpu::{front::Kind, robe::RobeGroup, seen::Seen},
+    gpu::{robe::RobeGroup, seen::Seen},
     host::alloc::zeroed,
     lookup::SharedArray,
     robe::{RobeCounters, RobeSnapshot, check_weights, config::Config},
@@ -19,8 +19,8 @@ impl RobeGroup {
     /// [`Error::Device`] if the device is lost.
     pub fn robe_counters(&mut self) -> Result<RobeCounters, Error> {
         self.waiting(|this| {
-            let tables = &this.array.tables;
-            Ok(RobeCounters::from_words(&this.front.context.download_part(tables, 0..tables.size())?))
+            let tables = &this.kind.array.tables;
+            Ok(RobeCounters::from_words(&this.context.download_part(tables, 0..tables.size())?))
         })
     }
 
@@ -30,7 +30,7 @@ impl RobeGroup {
     /// [`Error::Device`] if the device is lost.
     pub fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
         self.waiting(|this| {
-            let array = &this.array;
+            let array = &this.kind.array;
             let all = array.storage.all();
             let mut parts = vec![(&array.tables, array.tables.size())];
             let sizes = [all.memory, all.states].into_iter().zip(array.window);
@@ -38,7 +38,7 @@ impl RobeGroup {
                 let of = |k| 4 * words.saturating_sub(k * each).min(each) as u64;
                 parts.extend(windows.iter().enumerate().map(|(k, window)| (window, of(k))));
             }
-            let mut words = this.front.context.download(this.front.context.new_encoder(), &parts)?;
+            let mut words = this.context.download(this.context.new_encoder(), &parts)?;
             let states = words.split_off(1 + array.memory.len());
             Ok(RobeSnapshot {
                 t: words[0][0],
@@ -56,14 +56,14 @@ impl RobeGroup {
     /// nothing has changed. [`Error::Device`] if the device is lost.
     pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.waiting(|this| {
-            snapshot.check(&this.config)?;
-            this.front.state.end_forward();
-            let (queue, array) = (this.front.context.queue(), &this.array);
-            let words = snapshot.counters.words(&this.config, snapshot.t);
+            snapshot.check(&this.kind.config)?;
+            this.state.end_forward();
+            let (queue, array) = (this.context.queue(), &this.kind.array);
+            let words = snapshot.counters.words(&this.kind.config, snapshot.t);
             queue.write_buffer(&array.tables, 0, bytemuck::cast_slice(&words));
-            array.write_memory(&this.front.context, 0, &snapshot.weight_words);
-            array.write_states(&this.front.context, &snapshot.state_words);
-            this.front.context.check_lost("nothing written")?;
+            array.write_memory(&this.context, 0, &snapshot.weight_words);
+            array.write_states(&this.context, &snapshot.state_words);
+            this.context.check_lost("nothing written")?;
             this.renew_readers();
             Ok(())
         })
@@ -77,27 +77,27 @@ impl RobeGroup {
     /// after these errors nothing has changed. [`Error::Device`] if the device is lost.
     pub fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
         self.waiting(|this| {
-            this.front.state.not_pending("reconfigure")?;
+            this.state.not_pending("reconfigure")?;
             config.check()?;
-            let most = this.front.context.caps().choose_shard_bytes();
-            this.config.bound(most).same_array(&config.bound(most))?;
+            let most = this.context.caps().choose_shard_bytes();
+            this.kind.config.bound(most).same_array(&config.bound(most))?;
             let rows = config.rows();
             let layout = Layout::new(&rows, u64::MAX)?;
-            let scattered = crate::gpu::stages::robe::space::Scattered::new(&this.front.context, &config)?;
-            let features = this.front.context.upload("features", bytemuck::cast_slice(&features(&rows)))?;
-            if config.tables != this.config.tables {
+            let scattered = crate::gpu::stages::robe::space::Scattered::new(&this.context, &config)?;
+            let features = this.context.upload("features", bytemuck::cast_slice(&features(&rows)))?;
+            if config.tables != this.kind.config.tables {
                 let mut words = table_words(&rows);
-                words[0] = this.front.context.download_part(&this.array.tables, 0..4)?[0];
-                this.front.seen = Seen::default();
-                this.array.tables = this.front.context.upload("tables", bytemuck::cast_slice(&words))?;
+                words[0] = this.context.download_part(&this.kind.array.tables, 0..4)?[0];
+                this.seen = Seen::default();
+                this.kind.array.tables = this.context.upload("tables", bytemuck::cast_slice(&words))?;
             }
-            this.array.features = features;
-            this.array.robe = config.bound(most).robe();
-            (this.config, this.rows, this.layout) = (config, rows, layout);
+            this.kind.array.features = features;
+            this.kind.array.robe = config.bound(most).robe();
+            (this.kind.config, this.kind.rows, this.kind.layout) = (config, rows, layout);
             // The size of the scratch depends on the chunk.
-            (this.train, this.frozen, this.chunks, this.runs) = (None, None, None, None);
-            this.scattered = scattered;
-            this.front.context.forget_bindings();
+            (this.kind.train, this.kind.frozen, this.kind.chunks, this.kind.runs) = (None, None, None, None);
+            this.kind.scattered = scattered;
+            this.context.forget_bindings();
             this.renew_readers();
             Ok(())
         })
@@ -110,13 +110,13 @@ impl RobeGroup {
     /// whose range has no finite scale; [`Error::Order`] between forward and backward. After these errors nothing has changed.
     pub fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
         self.waiting(|this| {
-            this.front.state.not_pending("write_weights")?;
-            check_weights(&this.config, weights)?;
-            let step = this.front.context.download_part(&this.array.tables, 0..4)?[0];
-            let storage = &this.array.storage;
+            this.state.not_pending("write_weights")?;
+            check_weights(&this.kind.config, weights)?;
+            let step = this.context.download_part(&this.kind.array.tables, 0..4)?[0];
+            let storage = &this.kind.array.storage;
             let mut words = zeroed("weights", storage.all().memory)?;
-            storage.pack(&this.config.noise(step, Purpose::Write), 0, weights, &mut words)?;
-            this.array.write_memory(&this.front.context, 0, &words);
+            storage.pack(&this.kind.config.noise(step, Purpose::Write), 0, weights, &mut words)?;
+            this.kind.array.write_memory(&this.context, 0, &words);
             Ok(())
         })
     }

@@ -7,7 +7,6 @@ use crate::{
             bind::GradBuffer,
             call::{Call, Groups, Named},
         },
-        front::Kind,
         robe::RobeGroup,
         slices::{UploadedGrads, floats},
         stages::{
@@ -80,36 +79,38 @@ impl RobeGroup {
         grad_outputs: GradBuffer<'_>,
         into: GradientBuffer<'_>,
     ) -> Result<(), Error> {
-        let context = self.front.context.clone();
+        let context = self.context.clone();
         context.guarded(|| {
             let waiting = self.waiting_for("record_gradient")?;
             into.check(grad_outputs.slice())?;
-            let most = 4 * u64::from(self.config.most_covered(waiting.indices));
-            let space = self.train.as_ref().filter(|_| waiting.chunks > 0);
+            let most = 4 * u64::from(self.kind.config.most_covered(waiting.indices));
+            let space = self.kind.train.as_ref().filter(|_| waiting.chunks > 0);
             match into {
                 GradientBuffer::Dense(sums) => {
-                    let bound = context.bind("gradient's sums", sums, 4 * u64::from(self.config.weights))?;
+                    let bound = context.bind("gradient's sums", sums, 4 * u64::from(self.kind.config.weights))?;
                     let Some(space) = space else {
-                        encoder.clear_buffer(sums.buffer(), sums.offset(), Some(4 * u64::from(self.config.weights)));
+                        encoder.clear_buffer(
+                            sums.buffer(),
+                            sums.offset(),
+                            Some(4 * u64::from(self.kind.config.weights)),
+                        );
                         return Ok(());
                     };
-                    let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
+                    let due = Due::new(&context, &waiting, &mut self.kind.chunks, grad_outputs)?;
                     let call = &mut Call::begin(&context, encoder, "hotrow.robe.gradient");
                     due.sort(call, space, &context.uniform(&ScalerState::unscaled()));
                     call.run(&ROBE_GRADIENT, &[&due, &("sums", bound)], &Groups::capped(due.robe.weights, 256));
                 }
                 GradientBuffer::Sparse { locations, sums, count: counted } => {
-                    let [locations, sums] =
-                        [("gradient's locations", locations), ("gradient's sums", sums)].map(|(what, slice)| {
-                            context.bind_or(what, Some(slice), most, &self.front.dummy.as_entire_binding())
-                        });
+                    let [locations, sums] = [("gradient's locations", locations), ("gradient's sums", sums)]
+                        .map(|(what, slice)| context.bind_or(what, Some(slice), most, &self.dummy.as_entire_binding()));
                     let (locations, sums) = (locations?, sums?);
                     let Some(space) = space else {
                         encoder.clear_buffer(counted.buffer(), counted.offset(), Some(4));
                         return Ok(());
                     };
-                    let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
-                    let runs = Runs::grown(&mut self.runs, &context, due.starts())?;
+                    let due = Due::new(&context, &waiting, &mut self.kind.chunks, grad_outputs)?;
+                    let runs = Runs::grown(&mut self.kind.runs, &context, due.starts())?;
                     let mut call = Call::begin(&context, encoder, "hotrow.robe.gradient");
                     due.sort(&mut call, space, &context.uniform(&ScalerState::unscaled()));
                     let from: &[&dyn Named] = &[&due, runs, &("locations", locations), &("sums", sums)];
@@ -121,7 +122,7 @@ impl RobeGroup {
                         rows: 1,
                         clears: 0,
                     };
-                    record_scan(&mut call, &info, &space.step, &runs.blocks, &runs.total, &self.front.dummy);
+                    record_scan(&mut call, &info, &space.step, &runs.blocks, &runs.total, &self.dummy);
                     let covered = (due.starts() * due.robe.reach).min(due.robe.weights);
                     call.run(&ROBE_COVERED, from, &Groups::capped(covered, 256));
                     drop(call);
@@ -142,18 +143,18 @@ impl RobeGroup {
     pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
         self.waiting(|this| {
             let waiting = this.waiting_for("gradient")?;
-            batch::check_grads(&this.rows, this.front.state.wants_forward("gradient")?, grad_outputs.len())?;
-            let context = this.front.context.clone();
+            batch::check_grads(&this.kind.rows, this.state.wants_forward("gradient")?, grad_outputs.len())?;
+            let context = this.context.clone();
             let uploaded = UploadedGrads::new(&context, grad_outputs)?;
             let (mut encoder, grads) = (context.new_encoder(), uploaded.buffer());
             let make = |what, n: u32| context.buffer(what, 4 * u64::from(n), wgpu::BufferUsages::empty());
-            if this.config.is_dense(waiting.indices) {
-                let sums = make("sums", this.config.weights)?;
+            if this.kind.config.is_dense(waiting.indices) {
+                let sums = make("sums", this.kind.config.weights)?;
                 this.record_gradient(&mut encoder, grads, GradientBuffer::Dense(sums.slice(..)))?;
-                let bytes = 4 * u64::from(this.config.weights);
+                let bytes = 4 * u64::from(this.kind.config.weights);
                 return Ok(Gradient::Dense(floats(&context.download(encoder, &[(&sums, bytes)])?[0])));
             }
-            let most = this.config.most_covered(waiting.indices);
+            let most = this.kind.config.most_covered(waiting.indices);
             let (locations, sums, count) = (make("locations", most)?, make("sums", most)?, make("count", 1)?);
             let into =
                 GradientBuffer::Sparse { locations: locations.slice(..), sums: sums.slice(..), count: count.slice(..) };

@@ -14,14 +14,14 @@ use crate::{
     config::GroupConfig,
     error::Error,
     gpu::{
+        device::{DeviceGroup, Kind},
         engine::{
             bind::{Batch, GradBuffer, WeightGradient},
             bind_cache::passing,
             call::{Call, Groups, Named},
             context::Context,
         },
-        front::{Front, Kind, front},
-        reader::Readable,
+        reader::ReadableBuffers,
         slices::Uploaded,
         stages::{
             BEGIN, LINEARIZE, ROBE_DECODE, ROBE_GATHER, ROBE_HASH, ROBE_WEIGHT_GRADIENT,
@@ -33,13 +33,15 @@ use crate::{
             },
         },
     },
+    lookup::LookupKind,
+    memory::MemoryReport,
     robe::{
         RobeCounters,
         config::{Backward, Config},
     },
     table::{
         counters::Counters,
-        layout::{Layout, POOL_NONE, Params, Rate, Robe, ScalerState},
+        layout::{Layout, POOL_NONE, Params, Rate},
         params::Mode,
         rng::Purpose,
         step_state::Pending,
@@ -68,9 +70,11 @@ use crate::{
 ///
 /// The `record_*` methods put a step into the caller's encoder and never wait. The [`Lookup`](crate::Lookup) methods upload, submit and
 /// wait.
+pub type RobeGroup = DeviceGroup<Shared>;
+
+/// The array of a [`RobeGroup`], and the scratch of its steps.
 #[derive(Debug)]
-pub struct RobeGroup {
-    pub(crate) front: Front<Infallible>,
+pub struct Shared {
     pub(crate) config: Config,
     /// The configuration of the rows that the array stands for.
     pub(crate) rows: GroupConfig,
@@ -81,15 +85,6 @@ pub struct RobeGroup {
     pub(crate) chunks: Option<Chunks>,
     pub(crate) runs: Option<Runs>,
     pub(crate) scattered: Option<Scattered>,
-    /// The buffers that readers bind.
-    pub(crate) readable: Readable,
-}
-
-impl Drop for RobeGroup {
-    fn drop(&mut self) {
-        self.readable.close();
-        self.front.context.forget_bindings();
-    }
 }
 
 impl RobeGroup {
@@ -105,10 +100,8 @@ impl RobeGroup {
         context.prepare(&[Cut::ONE])?; // for the stage combine
         let array = context.guarded(|| Array::new(context, &config))?;
         let scattered = Scattered::new(context, &config)?;
-        let front = Front::new(context)?;
         let (train, frozen, chunks, runs) = (None, None, None, None);
-        let readable = Readable::default();
-        Ok(Self { front, config, rows, layout, array, train, frozen, chunks, runs, scattered, readable })
+        Self::with_kind(context, Shared { config, rows, layout, array, train, frozen, chunks, runs, scattered })
     }
 
     /// As [`RobeGroup::new`], as a future. In a browser only this one knows whether the device has the memory.
@@ -123,39 +116,31 @@ impl RobeGroup {
     /// The configuration, with the learning rate that is set now.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.kind.config
     }
 
     /// Number of distinct places where chunks begin from which on a batch's backward visits all weights (see [`Backward`]).
     #[must_use]
     pub fn dense_from(&self) -> u32 {
-        match self.config.backward {
+        match self.kind.config.backward {
             Backward::Dense | Backward::Atomic => 0,
             // The units that so many starts reach would cover the array, laid side by side.
             Backward::Sparse | Backward::Auto => {
-                let (reach, unit) = (self.array.robe.reach, self.array.storage.unit());
-                self.config.weights / if unit == 1 { reach } else { ((reach + unit - 2) / unit + 1) * unit }
+                let (reach, unit) = (self.kind.array.robe.reach, self.kind.array.storage.unit());
+                self.kind.config.weights / if unit == 1 { reach } else { ((reach + unit - 2) / unit + 1) * unit }
             }
         }
     }
+}
 
+impl Shared {
     pub(crate) fn params(&self, mode: Mode) -> Params {
         Params::new(&self.rows, &self.layout, mode, Purpose::Update).floats()
     }
 }
 
-front!(RobeGroup, Shared);
-
-impl Kind for RobeGroup {
+impl Kind for Shared {
     type Prefetched = Infallible;
-
-    fn front(&self) -> &Front<Infallible> {
-        &self.front
-    }
-
-    fn front_mut(&mut self) -> &mut Front<Infallible> {
-        &mut self.front
-    }
 
     fn rows(&self) -> &GroupConfig {
         &self.rows
@@ -183,120 +168,133 @@ impl Kind for RobeGroup {
         self.config.batch_chunks(indices, bags).map(drop)
     }
 
+    fn outcome(group: &RobeGroup, mode: Mode) -> Option<&wgpu::Buffer> {
+        let space = if mode == Mode::Train { &group.kind.train } else { &group.kind.frozen };
+        space.as_ref().map(|space| &space.step)
+    }
+
+    fn readable(&self, context: &Context) -> ReadableBuffers {
+        self.readable_buffers(context)
+    }
+
     fn record(
-        &mut self,
+        group: &mut RobeGroup,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
     ) -> Result<u32, Error> {
-        let (indices, bags) = batch.shape(&self.rows)?;
-        self.check_batch(indices, bags)?;
-        let params = self.params(mode).batch(indices, bags, batch.weights.is_some());
-        let bound = Bound::of(&self.front.context, &self.front.dummy, batch, &params)?;
-        let (outputs, rows) =
-            self.front.context.bind_outputs(&self.rows, &self.front.dummy, batch, &params, outputs)?;
+        let DeviceGroup { context, state, dummy, kind, .. } = group;
+        let (indices, bags) = batch.shape(&kind.rows)?;
+        kind.check_batch(indices, bags)?;
+        let params = kind.params(mode).batch(indices, bags, batch.weights.is_some());
+        let bound = Bound::of(context, dummy, batch, &params)?;
+        let (outputs, rows) = context.bind_outputs(&kind.rows, dummy, batch, &params, outputs)?;
         let space = if mode == Mode::Train {
-            self.front.state.end_forward(); // its step scratch is overwritten
-            Space::grown(&mut self.train, &self.front.context, indices)?
+            state.end_forward(); // its step scratch is overwritten
+            Space::grown(&mut kind.train, context, indices)?
         } else {
-            Space::grown(&mut self.frozen, &self.front.context, indices)?
+            Space::grown(&mut kind.frozen, context, indices)?
         };
-        forward(&self.front.context, encoder, &self.array, space, &params, &self.array.robe, &bound, (&outputs, rows));
+        forward(context, encoder, &kind.array, space, &params, &bound, (&outputs, rows));
         if mode == Mode::Train {
-            self.front.state.forward(Pending::new(&params, 0));
+            state.forward(Pending::new(&params, 0));
         }
         Ok(indices)
     }
 
-    fn outcome(&self, mode: Mode) -> Option<&wgpu::Buffer> {
-        let space = if mode == Mode::Train { &self.train } else { &self.frozen };
-        space.as_ref().map(|space| &space.step)
-    }
-
-    fn record_backward_by(
-        &mut self,
+    fn record_backward(
+        group: &mut RobeGroup,
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: GradBuffer<'_>,
         scaler: &wgpu::Buffer,
     ) -> Result<(), Error> {
-        let context = self.front.context.clone();
+        let context = group.context.clone();
         context.guarded(|| {
-            let waiting = self.waiting_for("backward")?;
-            let space = self.train.as_ref().filter(|_| waiting.chunks > 0);
-            let rate = self.front.rate.record(&context, encoder, &Rate::new(&self.config.optimizer));
-            if let (Some(space), Some(scattered)) = (space, &self.scattered) {
-                scattered.record(&context, encoder, &waiting, (&self.array, space), grad_outputs, (scaler, rate))?;
+            let waiting = group.waiting_for("backward")?;
+            let DeviceGroup { state, rate, kind, .. } = group;
+            let space = kind.train.as_ref().filter(|_| waiting.chunks > 0);
+            let rate = rate.record(&context, encoder, &Rate::new(&kind.config.optimizer));
+            if let (Some(space), Some(scattered)) = (space, &kind.scattered) {
+                scattered.record(&context, encoder, &waiting, (&kind.array, space), grad_outputs, (scaler, rate))?;
             } else if let Some(space) = space {
-                let due = Due::new(&context, &waiting, &mut self.chunks, grad_outputs)?;
+                let due = Due::new(&context, &waiting, &mut kind.chunks, grad_outputs)?;
                 let call = &mut Call::begin(&context, encoder, "hotrow.robe.backward");
                 due.sort(call, space, scaler);
-                robe_update::record(call, &due, &self.array, rate);
+                robe_update::record(call, &due, &kind.array, rate);
             }
-            self.front.state.end_forward();
+            state.end_forward();
             Ok(())
         })
     }
 
-    fn record_weight_gradient_of(
-        &mut self,
+    fn record_weight_gradient(
+        group: &mut RobeGroup,
         encoder: &mut wgpu::CommandEncoder,
-        forward: Pending,
         bound: &WeightGradient<'_>,
     ) -> Result<(), Error> {
-        let Pending { indices, bags, weighted, .. } = forward;
-        let Some(space) = &self.train else { return Ok(()) };
-        let params = self.params(Mode::Train).batch(indices, bags, weighted);
+        let Pending { indices, bags, weighted, .. } = group.state.wants_forward("weight_gradient")?;
+        let DeviceGroup { context, kind, .. } = group;
+        let Some(space) = &kind.train else { return Ok(()) };
+        let params = kind.params(Mode::Train).batch(indices, bags, weighted);
         let params = Params { half_grads: bound.half_grads, ..params };
-        let call = &mut Call::begin(&self.front.context, encoder, "hotrow.robe.weight_gradient");
-        let uniforms = Uniforms::new(&self.front.context, &params, &self.array.robe);
+        let call = &mut Call::begin(context, encoder, "hotrow.robe.weight_gradient");
+        let uniforms = Uniforms::new(context, &params, &kind.array.robe);
         let groups = Groups::of(params.indices, 256 / params.lanes);
-        call.run_windows(&ROBE_WEIGHT_GRADIENT, &[&uniforms, bound, space, &self.array], &self.array, &groups);
+        let from: &[&dyn Named] = &[&uniforms, bound, space, &kind.array];
+        call.run_windows(&ROBE_WEIGHT_GRADIENT, from, &kind.array, &groups);
         Ok(())
     }
 
     async fn record_waiting(
-        &mut self,
+        group: &mut RobeGroup,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
     ) -> Result<(), Error> {
-        self.record(encoder, batch, outputs, mode).map(drop)
+        Self::record(group, encoder, batch, outputs, mode).map(drop)
     }
 
     async fn record_read_rows(
-        &mut self,
+        group: &mut RobeGroup,
         encoder: &mut wgpu::CommandEncoder,
         rows: &[u32],
         outputs: &wgpu::Buffer,
     ) -> Result<(), Error> {
         let n = rows.len() as u32;
-        let params = self.params(Mode::Rows).rows(n);
-        let Front { context, dummy, .. } = &self.front;
+        let DeviceGroup { context, dummy, kind, .. } = group;
+        let params = kind.params(Mode::Frozen).rows(n);
         let batch = Uploaded::rows(context, rows)?;
         let bound = Bound::of(context, dummy, &batch.batch(), &params)?;
-        let space = Space::grown(&mut self.frozen, context, n)?;
-        forward(context, encoder, &self.array, space, &params, &self.array.robe, &bound, (&passing(outputs), n));
+        let space = Space::grown(&mut kind.frozen, context, n)?;
+        forward(context, encoder, &kind.array, space, &params, &bound, (&passing(outputs), n));
         Ok(())
+    }
+
+    fn memory(group: &RobeGroup) -> MemoryReport {
+        group.memory()
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn lookup_kind(group: &mut RobeGroup) -> LookupKind<'_> {
+        LookupKind::Shared(group)
     }
 }
 
 /// Records the stages of a forward, in order.
-#[allow(clippy::too_many_arguments, reason = "the arguments are what the stages of a forward bind")]
 fn forward(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,
     array: &Array,
     space: &Space,
     params: &Params,
-    robe: &Robe,
     batch: &Bound<'_>,
     outputs: (&wgpu::BindingResource<'_>, u32),
 ) {
     encoder.clear_buffer(&space.step, 0, None);
     let call = &mut Call::begin(context, encoder, "hotrow.robe.forward");
-    let uniforms = &Uniforms::new(context, params, robe);
+    let uniforms = &Uniforms::new(context, params, &array.robe);
     let from: &[&dyn Named] = &[uniforms, batch, array, space, &("outputs", outputs.0)];
     // One invocation for each index, and one for each offset.
     call.run(&LINEARIZE, from, &Groups::of(params.indices.max(params.bags + 1), 256));

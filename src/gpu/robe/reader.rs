@@ -3,8 +3,9 @@
 use crate::{
     error::Error,
     gpu::{
+        engine::context::Context,
         reader::{ReadableBuffers, Reader, RowReader, Shape},
-        robe::RobeGroup,
+        robe::{RobeGroup, Shared},
     },
     table::params::Mode,
     wgsl::{Cut, reader::ReaderKind},
@@ -24,21 +25,13 @@ impl RobeGroup {
                 remedy: "leave Reader::feedback unset",
             });
         }
-        if !self.readable.in_use() {
-            self.readable.renew(self.readable_buffers());
-        }
-        RowReader::new(&self.front.context, &wanted, &self.readable, (&self.config.tables, self.config.dim))
+        self.new_reader(&wanted)
     }
+}
 
-    /// Has every reader bind anew, because the array has other values or another configuration.
-    pub(crate) fn renew_readers(&self) {
-        if self.readable.in_use() {
-            self.readable.renew(self.readable_buffers());
-        }
-    }
-
-    fn readable_buffers(&self) -> ReadableBuffers {
-        let (context, array) = (&self.front.context, &self.array);
+impl Shared {
+    pub(crate) fn readable_buffers(&self, context: &Context) -> ReadableBuffers {
+        let array = &self.array;
         let kind = ReaderKind::Shared { plain: array.storage.plain() };
         ReadableBuffers {
             shape: Shape { cut: Cut { windows: array.memory.len() as u32, ..Cut::ONE }, kind },

@@ -1,0 +1,600 @@
+//! Groups on a device: calls that record, calls that wait, the state of a step, and the reports of skipped steps. Cached groups and shared
+//! arrays have all this in common. A [`Kind`] of table records its own stages.
+
+use std::fmt::Debug;
+
+use crate::{
+    config::GroupConfig,
+    error::Error,
+    gpu::{
+        engine::{
+            bind::{Batch, GradBuffer, OutputBuffer, WeightGradient},
+            changing::Changing,
+            context::Context,
+            readback::Reports,
+        },
+        halves::{Halves, Sums},
+        reader::{Readable, ReadableBuffers, Reader, RowReader},
+        scaler::Scaler,
+        seen::Seen,
+        slices::{Uploaded, UploadedGrads, await_outputs, floats},
+    },
+    lookup::{Lookup, LookupKind, outputs::OutputSlice},
+    memory::MemoryReport,
+    scaler::GradSlice,
+    table::{
+        batch,
+        counters::Counters,
+        layout::{Layout, Rate, ScalerState},
+        params::Mode,
+        step_state::StepState,
+    },
+};
+
+/// What [`Group`](crate::Group) and [`RobeGroup`](crate::RobeGroup) have in common. Programs use these two names; this one is public because
+/// both are aliases of it.
+///
+/// Example: [`Group`](crate::Group).
+#[derive(Debug)]
+pub struct DeviceGroup<K: Kind> {
+    pub(crate) context: Context,
+    pub(crate) state: StepState<K::Prefetched>,
+    /// The uniform of the learning rate.
+    pub(crate) rate: Changing,
+    /// A small buffer that is bound where a batch has no weights or no indices.
+    pub(crate) dummy: wgpu::Buffer,
+    pub(crate) reports: Reports,
+    pub(crate) seen: Seen,
+    /// FP32 outputs of forwards whose caller wants FP16.
+    pub(crate) sums: Sums,
+    /// The buffers that readers bind.
+    pub(crate) readable: Readable,
+    /// The tables, and what their kind keeps beside them.
+    pub(crate) kind: K,
+}
+
+/// The tables of a group on a device, and the stages that they record. No module outside this crate can name it.
+pub trait Kind: Debug + Send + Sync + Sized {
+    /// The record of a prefetched batch.
+    type Prefetched: Debug + Send + Sync;
+
+    /// The group's configuration. A shared array returns that of the rows it stands for.
+    fn rows(&self) -> &GroupConfig;
+
+    fn layout(&self) -> &Layout;
+
+    /// The buffer with the step number and the counters.
+    fn tables(&self) -> &wgpu::Buffer;
+
+    /// Reads the counters of each table from the words of [`Self::tables`].
+    fn counted(&self, words: &[u32]) -> Vec<Counters>;
+
+    fn set_rate(&mut self, lr: f32) -> Result<(), Error>;
+
+    /// Refuses a batch size that only this kind of table refuses.
+    fn check_batch(&self, _indices: u32, _bags: u32) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Refuses a forward that cannot be recorded in one piece.
+    fn check_recordable(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// The buffer in which the last forward in `mode` leaves its outcome, a [`Step`](crate::table::layout::Step).
+    fn outcome(group: &DeviceGroup<Self>, mode: Mode) -> Option<&wgpu::Buffer>;
+
+    /// The buffers that readers bind.
+    fn readable(&self, context: &Context) -> ReadableBuffers;
+
+    /// Records the stages of a forward and returns its number of indices. A refused batch changes nothing.
+    fn record(
+        group: &mut DeviceGroup<Self>,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
+    ) -> Result<u32, Error>;
+
+    /// Records a forward for a call that waits. A staged table submits work of its own in between.
+    fn record_waiting(
+        group: &mut DeviceGroup<Self>,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: wgpu::BufferSlice<'_>,
+        mode: Mode,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Records the backward of the last forward. When the device executes it, `scaler` must hold a [`ScalerState`], which says whether
+    /// gradients overflowed.
+    fn record_backward(
+        group: &mut DeviceGroup<Self>,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &wgpu::Buffer,
+    ) -> Result<(), Error>;
+
+    /// Records the gradients of the per-index weights of the last forward, which has indices and waits for its backward.
+    fn record_weight_gradient(
+        group: &mut DeviceGroup<Self>,
+        encoder: &mut wgpu::CommandEncoder,
+        bound: &WeightGradient<'_>,
+    ) -> Result<(), Error>;
+
+    /// Records the copy of linear rows to `outputs`. The rows must exist. A staged table submits work of its own in between.
+    fn record_read_rows(
+        group: &mut DeviceGroup<Self>,
+        encoder: &mut wgpu::CommandEncoder,
+        rows: &[u32],
+        outputs: &wgpu::Buffer,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    fn memory(group: &DeviceGroup<Self>) -> MemoryReport;
+
+    #[cfg(not(target_family = "wasm"))]
+    fn lookup_kind(group: &mut DeviceGroup<Self>) -> LookupKind<'_>;
+}
+
+impl<K: Kind> Drop for DeviceGroup<K> {
+    fn drop(&mut self) {
+        // Waits for a thread that still gathers for a prefetched batch, because the thread holds the store.
+        drop(self.state.take_prefetched());
+        self.readable.close();
+        self.context.forget_bindings();
+    }
+}
+
+impl<K: Kind> DeviceGroup<K> {
+    /// A group that has had no step.
+    pub(crate) fn with_kind(context: &Context, kind: K) -> Result<Self, Error> {
+        Ok(Self {
+            context: context.clone(),
+            state: StepState::Idle,
+            rate: Changing::new::<Rate>(context),
+            dummy: context.buffer("dummy", 16, wgpu::BufferUsages::empty())?,
+            reports: Reports::new(context),
+            seen: Seen::default(),
+            sums: Sums::default(),
+            readable: Readable::default(),
+            kind,
+        })
+    }
+
+    /// The context the group lives in.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Returns the error of an earlier skipped step, once its report has arrived: the device skips a step with a bad index or
+    /// offset. Each error is returned once. Every `record_forward` calls this before it records.
+    ///
+    /// # Errors
+    /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the earliest such step not returned yet.
+    pub fn check(&mut self) -> Result<(), Error> {
+        self.reports.check(&self.context, self.kind.rows())
+    }
+
+    /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none: FP32 in a slice, or FP16
+    /// in [`OutputBuffer::F16`]. `outputs` must lie in a buffer that holds none of the call's inputs.
+    ///
+    /// Submit the recorded commands in the order of the calls, because a backward builds on the state that its forward leaves on
+    /// the device.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Bags`], [`Error::Buffer`] and [`Error::TooLarge`] for illegal shapes, buffers and sizes; the
+    /// error of an earlier skipped step ([`check`](Self::check)). After an error nothing is recorded.
+    pub fn record_forward<'o>(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: impl Into<OutputBuffer<'o>>,
+    ) -> Result<(), Error> {
+        self.record_and_report(encoder, batch, outputs.into(), Mode::Train)
+    }
+
+    /// Records a forward that changes nothing (evaluation, inference). A forward that waits for its backward goes on waiting.
+    ///
+    /// # Errors
+    /// As [`record_forward`](Self::record_forward).
+    pub fn record_forward_frozen<'o>(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: impl Into<OutputBuffer<'o>>,
+    ) -> Result<(), Error> {
+        self.record_and_report(encoder, batch, outputs.into(), Mode::Frozen)
+    }
+
+    /// Records the backward of the last recorded forward. `grad_outputs` has the shape of its outputs: FP32 in a slice, or FP16 in
+    /// [`GradBuffer::F16`], which are summed in FP32. Each row, or each shared weight, is updated once, with the sum of its gradients.
+    ///
+    /// # Errors
+    /// [`Error::Order`] without a forward before it, [`Error::Buffer`] for gradients that cannot be bound, [`Error::TooLarge`],
+    /// [`Error::OutOfMemory`].
+    pub fn record_backward<'g>(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: impl Into<GradBuffer<'g>>,
+    ) -> Result<(), Error> {
+        let unscaled = self.context.uniform(&ScalerState::unscaled());
+        K::record_backward(self, encoder, grad_outputs.into(), &unscaled)
+    }
+
+    /// As [`record_backward`](Self::record_backward), with gradients, FP32 or FP16, of a loss that was multiplied by a scale (SPEC
+    /// 8). Each gradient is multiplied in FP32 by the inverse scale that `scaler` decided on, before gradients are added. If
+    /// gradients overflowed, which only the device knows, no weight, state, dirty flag or counter changes. The forward's work (step
+    /// number, stamps, frequencies, admissions) remains.
+    ///
+    /// # Errors
+    /// As [`record_backward`](Self::record_backward); [`Error::Order`] before [`Scaler::record_decide`].
+    pub fn record_backward_scaled(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &Scaler,
+    ) -> Result<(), Error> {
+        let verdict = scaler.decided("record_backward_scaled")?;
+        K::record_backward(self, encoder, grad_outputs, verdict)
+    }
+
+    /// Records the gradients of the per-index weights of the last recorded forward: `grad_weights` gets a float for each index.
+    /// `batch` is that forward's, `grad_outputs` has the shape of its outputs, FP32 or FP16. [`Lookup::weight_gradient`] says what
+    /// they are. A prefetch may stand between the two calls. After a forward that the device skipped the gradients are 0.
+    ///
+    /// # Errors
+    /// [`Error::Order`] unless a forward waits for its backward, [`Error::Length`] for a batch of another shape, [`Error::Buffer`]
+    /// for buffers that cannot be bound, and for gradients in a buffer of the inputs; [`Error::TooLarge`].
+    pub fn record_weight_gradient<'g>(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        grad_outputs: impl Into<GradBuffer<'g>>,
+        grad_weights: wgpu::BufferSlice<'_>,
+    ) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            let forward = self.state.wants_forward("weight_gradient")?;
+            let rows = self.kind.rows();
+            let shape = batch.shape(rows)?;
+            batch::check_same(forward, shape.0.into(), shape.1.into())?;
+            if shape.0 == 0 {
+                return Ok(());
+            }
+            let bound = context.bind_weight_gradient(rows, shape, batch.offsets, grad_outputs.into(), grad_weights)?;
+            K::record_weight_gradient(self, encoder, &bound)
+        })
+    }
+
+    /// As [`Lookup::weight_gradient`], as a future.
+    ///
+    /// # Errors
+    /// As [`Lookup::weight_gradient`].
+    pub async fn weight_gradient_async(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        grad_outputs: &[f32],
+    ) -> Result<Vec<f32>, Error> {
+        let context = self.context.clone();
+        let found = async {
+            self.quiet().await?;
+            let forward = self.state.wants_forward("weight_gradient")?;
+            let batch = Uploaded::new(&context, self.kind.rows(), indices, offsets, None)?;
+            batch::check_same(forward, indices.len() as u64, offsets.len() as u64 - 1)?;
+            batch::check_grads(self.kind.rows(), forward, grad_outputs.len())?;
+            if indices.is_empty() {
+                return Ok(Vec::new());
+            }
+            let grads = UploadedGrads::new(&context, GradSlice::F32(grad_outputs))?;
+            let bytes = indices.len() as u64 * 4;
+            let found = context.buffer("grad_weights", bytes, wgpu::BufferUsages::empty())?;
+            let mut encoder = context.new_encoder();
+            self.record_weight_gradient(&mut encoder, &batch.batch(), grads.buffer(), found.slice(..))?;
+            Ok(floats(&context.download_async(encoder, &[(&found, bytes)]).await?[0]))
+        };
+        context.guard(found).await
+    }
+
+    /// As [`Lookup::forward_into`], as a future: in a browser a call cannot wait.
+    ///
+    /// # Errors
+    /// As [`Lookup::forward_into`].
+    pub async fn forward_async(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        self.run_async((indices, offsets, weights), Mode::Train, OutputSlice::F32(outputs)).await
+    }
+
+    /// As [`Lookup::backward`], as a future.
+    ///
+    /// # Errors
+    /// As [`Lookup::backward`].
+    pub async fn backward_async(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+        self.move_weights(GradSlice::F32(grad_outputs), &ScalerState::unscaled()).await
+    }
+
+    /// As [`Lookup::read_rows`], as a future.
+    ///
+    /// # Errors
+    /// As [`Lookup::read_rows`].
+    pub async fn read_rows_async(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        self.not_prefetched("read_rows")?;
+        let context = self.context.clone();
+        let read = async {
+            self.quiet().await?;
+            batch::check_rows(self.kind.layout(), rows, "read_rows")?;
+            if rows.is_empty() {
+                return Ok(Vec::new());
+            }
+            let bytes = rows.len() as u64 * u64::from(self.kind.rows().dim) * 4;
+            let outputs = context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
+            let mut encoder = context.new_encoder();
+            K::record_read_rows(self, &mut encoder, rows, &outputs).await?;
+            Ok(floats(&context.download_async(encoder, &[(&outputs, bytes)]).await?[0]))
+        };
+        context.guard(read).await
+    }
+
+    /// As [`Lookup::counters`], as a future.
+    ///
+    /// # Errors
+    /// As [`Lookup::counters`].
+    pub async fn counters_async(&mut self) -> Result<Vec<Counters>, Error> {
+        self.not_prefetched("counters")?;
+        let context = self.context.clone();
+        let read = async {
+            self.quiet().await?;
+            let tables = self.kind.tables();
+            let words = context.download_part_async(tables, 0..tables.size()).await?;
+            Ok(self.kind.counted(&words))
+        };
+        context.guard(read).await
+    }
+
+    /// As [`Lookup::counters_seen`], for programs for a browser, which have no [`Lookup`] of this group.
+    ///
+    /// # Errors
+    /// As [`Lookup::counters_seen`].
+    #[cfg(target_family = "wasm")]
+    pub fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+        self.counters_arrived()
+    }
+
+    /// Gives up the backward of the last forward.
+    pub fn abandon_backward(&mut self) {
+        self.state.end_forward();
+    }
+
+    fn counters_arrived(&self) -> Result<Option<Vec<Counters>>, Error> {
+        let tables = self.kind.tables();
+        let words = self.seen.ask(&self.context, tables, tables.size())?;
+        Ok(words.map(|words| self.kind.counted(&words)))
+    }
+
+    /// As [`StepState::not_prefetched`]; a lost device is named instead.
+    pub(crate) fn not_prefetched(&self, call: &'static str) -> Result<(), Error> {
+        self.state.not_prefetched(call).map_err(|error| self.context.or_lost(error))
+    }
+
+    pub(crate) fn new_reader(&self, wanted: &Reader<'_>) -> Result<RowReader, Error> {
+        if !self.readable.in_use() {
+            self.readable.renew(self.kind.readable(&self.context));
+        }
+        let rows = self.kind.rows();
+        RowReader::new(&self.context, wanted, &self.readable, (&rows.tables, rows.dim))
+    }
+
+    /// Has every reader bind anew, because other buffers hold the rows, or other rows are in them.
+    pub(crate) fn renew_readers(&self) {
+        if self.readable.in_use() {
+            self.readable.renew(self.kind.readable(&self.context));
+        }
+    }
+
+    /// Provides for the FP16 outputs of a batch of `indices` indices in `bags` bags.
+    pub(crate) fn halves<'b>(
+        &mut self,
+        batch: &Batch<'_>,
+        (indices, bags): (u32, u32),
+        outputs: wgpu::BufferSlice<'b>,
+    ) -> Result<Halves<'b>, Error> {
+        let elements = batch::output_len(self.kind.rows(), indices as usize, bags as usize) as u64;
+        self.sums.provide(&self.context, &self.dummy, batch, elements, outputs)
+    }
+
+    /// Records a forward with outputs of either type.
+    fn record_to(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: OutputBuffer<'_>,
+        mode: Mode,
+    ) -> Result<u32, Error> {
+        let outputs = match outputs {
+            OutputBuffer::F32(outputs) => return K::record(self, encoder, batch, outputs, mode),
+            OutputBuffer::F16(outputs) => outputs,
+        };
+        let shape = batch.shape(self.kind.rows())?;
+        let halves = self.halves(batch, shape, outputs)?;
+        let indices = K::record(self, encoder, batch, halves.sums(), mode)?;
+        halves.record(encoder);
+        Ok(indices)
+    }
+
+    /// Records the report of the last forward's outcome in `mode`. It is read once the caller's submission is done.
+    pub(crate) fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
+        if let Some(outcome) = K::outcome(self, mode) {
+            self.reports.record(&self.context, encoder, outcome, indices);
+        }
+    }
+
+    fn record_and_report(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch<'_>,
+        outputs: OutputBuffer<'_>,
+        mode: Mode,
+    ) -> Result<(), Error> {
+        let context = self.context.clone();
+        let recorded = context.guarded(|| {
+            self.check()?;
+            let indices = self.kind.check_recordable().and_then(|()| self.record_to(encoder, batch, outputs, mode));
+            Ok(indices.map(|indices| self.report(encoder, mode, indices)))
+        });
+        // A refused batch leaves a forward waiting for its backward; an error of the device or of an earlier step ends that forward.
+        if recorded.is_err() && mode == Mode::Train {
+            self.state.end_forward();
+        }
+        recorded.flatten()
+    }
+
+    /// Waits until the device has executed all submissions, then calls `work`. Returns the error of an earlier skipped step, if there is
+    /// one, instead of calling `work`.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn waiting<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            context.wait(None)?;
+            self.check()?;
+            work(self)
+        })
+    }
+
+    /// Runs `work` to its end.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn block_on<T>(&mut self, work: impl AsyncFnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        let context = self.context.clone();
+        context.block_on(work(self))
+    }
+
+    /// Waits until the device has executed all submissions. Returns the error of an earlier skipped step, if there is one.
+    pub(crate) async fn quiet(&mut self) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.idle().await?;
+        self.check()
+    }
+
+    /// As [`Lookup::run`], as a future: uploads a batch, records its forward, and awaits its outputs.
+    async fn run_async(
+        &mut self,
+        (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
+        mode: Mode,
+        mut outputs: OutputSlice<'_>,
+    ) -> Result<(), Error> {
+        let context = self.context.clone();
+        let run = async {
+            self.quiet().await?;
+            let batch = Uploaded::new(&context, self.kind.rows(), indices, offsets, weights)?;
+            let (n, bags) = (indices.len() as u32, offsets.len() as u32 - 1);
+            self.kind.check_batch(n, bags)?;
+            batch::check_outputs(self.kind.rows(), n, bags, outputs.len())?;
+            let buffer = context.buffer("outputs", outputs.bytes(), wgpu::BufferUsages::empty())?;
+            let (batch, all) = (batch.batch(), buffer.slice(..));
+            let halves = outputs.is_half().then(|| self.halves(&batch, (n, bags), all)).transpose()?;
+            let mut encoder = context.new_encoder();
+            let sums = halves.as_ref().map_or(all, Halves::sums);
+            K::record_waiting(self, &mut encoder, &batch, sums, mode).await?;
+            if let Some(halves) = &halves {
+                halves.record(&mut encoder);
+            }
+            self.await_outputs(encoder, &buffer, mode, n, &mut outputs).await
+        };
+        context.guard(run).await
+    }
+
+    /// Submits a recorded forward and awaits its outputs.
+    pub(crate) async fn await_outputs(
+        &mut self,
+        encoder: wgpu::CommandEncoder,
+        buffer: &wgpu::Buffer,
+        mode: Mode,
+        indices: u32,
+        outputs: &mut OutputSlice<'_>,
+    ) -> Result<(), Error> {
+        let Some(outcome) = K::outcome(self, mode) else { return Ok(()) };
+        let found = await_outputs(&self.context, encoder, self.kind.rows(), outcome, buffer, indices, outputs).await;
+        if found.is_err() && mode == Mode::Train {
+            self.state.end_forward();
+        }
+        found
+    }
+
+    /// Runs the backward of the last forward with the decision of a scaler, and waits for it.
+    async fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        let context = self.context.clone();
+        let moved = async {
+            self.quiet().await?;
+            let forward = self.state.wants_forward("backward")?;
+            batch::check_grads(self.kind.rows(), forward, grad_outputs.len())?;
+            let (grads, verdict) = (UploadedGrads::new(&context, grad_outputs)?, context.uniform(scaler));
+            let mut encoder = context.new_encoder();
+            K::record_backward(self, &mut encoder, grads.buffer(), &verdict)?;
+            context.finish_async(encoder).await
+        };
+        context.guard(moved).await
+    }
+}
+
+#[cfg(not(target_family = "wasm"))]
+impl<K: Kind> Lookup for DeviceGroup<K> {
+    fn pending(&self) -> bool {
+        self.state.pending().is_some()
+    }
+
+    fn output_len(&self, indices: usize, bags: usize) -> usize {
+        batch::output_len(self.kind.rows(), indices, bags)
+    }
+
+    fn run(
+        &mut self,
+        indices: &[u32],
+        offsets: &[u32],
+        weights: Option<&[f32]>,
+        mode: Mode,
+        outputs: OutputSlice<'_>,
+    ) -> Result<(), Error> {
+        self.block_on(async |this| this.run_async((indices, offsets, weights), mode, outputs).await)
+    }
+
+    fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
+        self.block_on(async |this| this.backward_async(grad_outputs).await)
+    }
+
+    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
+        scaler.decided()?;
+        self.block_on(async |this| this.move_weights(grad_outputs, &scaler.verdict()).await)
+    }
+
+    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+        self.block_on(async |this| this.weight_gradient_async(indices, offsets, grad_outputs).await)
+    }
+
+    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        self.block_on(async |this| this.read_rows_async(rows).await)
+    }
+
+    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+        self.kind.set_rate(lr)
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
+        self.block_on(async |this| this.counters_async().await)
+    }
+
+    fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+        self.counters_arrived()
+    }
+
+    fn memory(&self) -> MemoryReport {
+        K::memory(self)
+    }
+
+    fn kind(&mut self) -> LookupKind<'_> {
+        K::lookup_kind(self)
+    }
+}
