@@ -14,7 +14,7 @@ pub const WAYS: u32 = 32;
 pub(crate) const MOST_WAYS: u32 = 1024;
 
 /// Lists the variants of an enum, `ALL`, and gives each its name in options, files and messages: `name`, `Display` and `FromStr`, which takes
-/// `_` for `-`.
+/// `_` for `-`. Serde has the same names with `_`.
 macro_rules! named {
     ($type:ident, $field:literal: $($variant:ident = $name:literal),+) => {
         impl $type {
@@ -44,6 +44,20 @@ macro_rules! named {
                     $($name => Ok(Self::$variant),)+
                     _ => Err(Error::Config { field: $field, wanted: [$($name),+].join(", "), found: name.to_owned() }),
                 }
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&self.name().replace('-', "_"))
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                <String as serde::Deserialize>::deserialize(from)?.parse().map_err(serde::de::Error::custom)
             }
         }
     };
@@ -305,7 +319,9 @@ pub enum OutOfRange {
 /// assert_eq!([0, 1, 2].map(|row| odd.whole(row)), [1, 3, 5]);
 /// assert_eq!(odd.below(8), 4); // 1, 3, 5 and 7
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(into = "[u32; 2]", try_from = "[u32; 2]"))]
 pub struct Stripe {
     /// The base-2 logarithm of the distance between two rows.
     pub shift: u32,
@@ -332,12 +348,33 @@ impl Stripe {
     }
 }
 
+impl From<Stripe> for [u32; 2] {
+    fn from(Stripe { shift, first }: Stripe) -> Self {
+        [shift, first]
+    }
+}
+
+impl TryFrom<[u32; 2]> for Stripe {
+    type Error = Error;
+
+    /// # Errors
+    /// [`Error::Config`] unless `first` is below 2^shift, and `shift` below 32.
+    fn try_from([shift, first]: [u32; 2]) -> Result<Self, Error> {
+        if shift < 32 && first < 1 << shift {
+            return Ok(Self { shift, first });
+        }
+        let wanted = "a shift below 32, and a first row below 2^shift".into();
+        Err(Error::Config { field: "stripe", wanted, found: format!("{shift} and {first}") })
+    }
+}
+
 /// The memory in which the low-precision table lives (SPEC 4).
 ///
 /// Example: [`GroupConfig`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Placement {
     /// In GPU memory.
+    #[default]
     Device,
     /// In host memory that the shaders read and write over the bus. Needs `MAPPABLE_PRIMARY_BUFFERS`.
     Mapped,
@@ -358,6 +395,7 @@ pub enum Placement {
 /// assert_eq!((rule.kind, rule.lr, rule.eps), (OptimizerKind::AdaGrad, 0.05, 1e-8));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Optimizer {
     /// The update rule. It decides how much state a row has.
@@ -371,19 +409,33 @@ pub struct Optimizer {
     pub weight_decay: f32,
     /// Whether weight decay is decoupled: `w -= lr * weight_decay * w` beside the rule, and nothing is added to the gradient (`AdamW`;
     /// [Loshchilov & Hutter 2019](https://arxiv.org/abs/1711.05101), algorithm 2).
+    #[cfg_attr(feature = "serde", serde(default))]
     pub decoupled: bool,
     /// The decay of the first moment (Adam), or the momentum: 0 or more, below 1.
+    #[cfg_attr(feature = "serde", serde(default = "beta1"))]
     pub beta1: f32,
     /// The decay of Adam's second moment: 0 or more, below 1.
+    #[cfg_attr(feature = "serde", serde(default = "beta2"))]
     pub beta2: f32,
     /// Whether Adam corrects a row's moments by the number of the row's own updates, which takes 4 bytes more a row, and not by the group's
     /// step number.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub own_count: bool,
     /// The largest magnitude of a gradient's element: larger ones are cut to it, before weight decay. `None`: no bound.
     pub clip_value: Option<f32>,
     /// The largest Euclidean norm of a row's gradient: a longer one is scaled to it, after `clip_value` and before weight decay. `None`: no
     /// bound.
     pub clip_norm: Option<f32>,
+}
+
+/// The usual [`Optimizer::beta1`].
+const fn beta1() -> f32 {
+    0.9
+}
+
+/// The usual [`Optimizer::beta2`].
+const fn beta2() -> f32 {
+    0.999
 }
 
 /// The update rules.
@@ -429,8 +481,8 @@ impl Optimizer {
             eps: 1e-8,
             weight_decay: 0.0,
             decoupled: false,
-            beta1: 0.9,
-            beta2: 0.999,
+            beta1: beta1(),
+            beta2: beta2(),
             own_count: false,
             clip_value: None,
             clip_norm: None,
@@ -515,6 +567,8 @@ impl Optimizer {
 ///
 /// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Init {
     /// The same value in every element.
     Constant(f32),
@@ -532,6 +586,13 @@ pub enum Init {
         /// Standard deviation, 0 or more.
         std: f32,
     },
+}
+
+impl Default for Init {
+    /// Zeros.
+    fn default() -> Self {
+        Self::Constant(0.0)
+    }
 }
 
 /// A group: tables of one dim and precision that share a cache. Rows are numbered across tables: `linear row = table base + index`.
@@ -556,7 +617,10 @@ pub enum Init {
 /// assert_eq!(config.total_rows(), 1_000_500);
 /// assert!(config.check().is_ok());
 /// ```
+///
+/// With the feature `serde` it is read and written in any of serde's formats, under the names of its fields; enums have their names with `_` for `-`.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct GroupConfig {
     /// Rows of each table.
@@ -590,16 +654,21 @@ pub struct GroupConfig {
     /// The effect of an index outside its table.
     pub out_of_range: OutOfRange,
     /// The memory in which the table lives.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub placement: Placement,
     /// The initial values of a new table.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub init: Init,
     /// The seed of all random bits: rounding and initial values.
     pub seed: u32,
     /// The rows that the group has of a whole one, whose configuration but for `tables` and `cache_rows` this is.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub(crate) stripe: Stripe,
     /// Most bytes of one shard of the table; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) shard_bytes: Option<u64>,
     /// Most bytes of one window of the cache; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) window_bytes: Option<u64>,
 }
 
@@ -656,8 +725,8 @@ impl GroupConfig {
             pooling: Pooling::Sum,
             optimizer: Optimizer::sgd(0.01),
             out_of_range: OutOfRange::Error,
-            placement: Placement::Device,
-            init: Init::Constant(0.0),
+            placement: Placement::default(),
+            init: Init::default(),
             seed: 0,
             stripe: Stripe::ALL,
             shard_bytes: None,

@@ -41,7 +41,7 @@ pub fn memory_factor(dim: u32, precision: Precision, cache_fraction: f64, policy
 /// assert!(busy.total() > idle.total());
 /// # Ok::<(), hotrow::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Calls {
     /// Indices of the largest forward, with or without its backward; `None` if there is none.
@@ -67,24 +67,23 @@ setters!(Calls {
     with_in_flight in_flight: u32,
 });
 
-impl Default for Calls {
-    /// No call.
-    fn default() -> Self {
-        Self { train: None, prefetch: false, frozen: None, flush: false, half_outputs: None, in_flight: 0 }
+impl Calls {
+    /// The FP32 outputs that are rounded.
+    pub(crate) fn outputs(&self) -> Option<Allocation> {
+        self.half_outputs.map(|outputs| ("outputs", buffer_bytes(u64::from(outputs) * 4)))
     }
 }
 
 impl From<u32> for Calls {
     fn from(indices: u32) -> Self {
-        let (train, frozen) = (Some(indices), Some(indices));
-        Self { train, prefetch: false, frozen, flush: true, half_outputs: None, in_flight: 1 }
+        Self { train: Some(indices), frozen: Some(indices), flush: true, in_flight: 1, ..Self::default() }
     }
 }
 
 /// Bytes of the rows of one table. The tables of a group share all other memory.
 ///
 /// Example: [`MemoryReport`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableMemory {
     /// Rows of the table.
@@ -216,21 +215,23 @@ pub(crate) fn sum(allocations: &[Allocation]) -> u64 {
 }
 
 impl MemoryReport {
-    /// Divides the bytes of the buffers by purpose. Bytes that no purpose explains are padding. Under LFU a frequency takes `freq_bytes`.
-    pub(crate) fn new(config: &GroupConfig, layout: &Layout, buffers: Allocated, freq_bytes: u64) -> Self {
+    /// Divides the bytes of the buffers by purpose. Under LFU a frequency takes `freq_bytes`.
+    pub(crate) fn new(config: &GroupConfig, layout: &Layout, mut buffers: Allocated, freq_bytes: u64) -> Self {
         let slots = u64::from(layout.slots());
         let freq_bytes = if config.policy == Policy::Lfu { freq_bytes } else { 0 };
         let tables: Vec<_> =
             config.tables.iter().map(|&rows| TableMemory::of(u64::from(rows), layout, freq_bytes)).collect();
         let over = |of: fn(&TableMemory) -> u64| tables.iter().map(of).sum::<u64>();
-        let Allocated { kept, staging, scratch } = buffers;
+        if config.placement == Placement::Staged {
+            buffers.kept.push(("store", layout.table_bytes())); // the host's own memory, or a file
+        }
         let in_host = |what| match config.placement {
             Placement::Device | Placement::Auto => false,
             Placement::Mapped => what == "records",
             Placement::Staged => what == "store",
         };
         let rows = over(|table| table.rows);
-        let mut report = Self {
+        let report = Self {
             rows,
             dim: layout.row.dim,
             state: layout.row.state,
@@ -242,26 +243,30 @@ impl MemoryReport {
             tags: slots * 4,
             stamps: slots * 12,
             frequencies: over(|table| table.frequencies),
-            counters: counters(config, layout),
-            staging: sum(&staging),
-            scratch: sum(&scratch),
-            padding: 0,
-            host: staging.iter().filter(|(what, _)| *what != "flight").map(|(_, bytes)| bytes).sum::<u64>()
-                + kept.iter().filter(|(what, _)| in_host(*what)).map(|(_, bytes)| bytes).sum::<u64>(),
-            huge_pages: 0,
+            counters: table_bytes(config).iter().sum::<u64>()
+                + SHARD_UNIFORM * layout.freq_shards(config.policy).count() as u64,
+            host: buffers.staging.iter().filter(|(what, _)| *what != "flight").map(|(_, bytes)| bytes).sum::<u64>()
+                + buffers.kept.iter().filter(|(what, _)| in_host(*what)).map(|(_, bytes)| bytes).sum::<u64>(),
             formula: memory_factor(
                 layout.row.dim,
                 layout.row.precision,
                 f64::from(config.cache_rows) / rows as f64,
                 config.policy,
             ),
-            allocations: Vec::new(),
             tables,
+            ..Self::default()
         };
-        report.padding = sum(&kept).saturating_sub(report.kept());
-        report.allocations = [kept, staging, scratch].concat();
-        report.allocations.sort_unstable();
-        report
+        report.with(buffers)
+    }
+
+    /// With these buffers, whose kept bytes that no purpose explains are padding.
+    pub(crate) fn with(mut self, buffers: Allocated) -> Self {
+        let Allocated { kept, staging, scratch } = buffers;
+        self.padding = sum(&kept).saturating_sub(self.total());
+        (self.staging, self.scratch) = (sum(&staging), sum(&scratch));
+        self.allocations = [kept, staging, scratch].concat();
+        self.allocations.sort_unstable();
+        self
     }
 
     /// The report of two groups of one layout, whose tables are parts of the same.
@@ -386,16 +391,6 @@ pub(crate) fn table_bytes(config: &GroupConfig) -> [u64; 2] {
 
 /// Bytes of a frequency on a GPU, whatever the width of the counters.
 pub(crate) const FREQ_BYTES: u64 = 4;
-
-/// Number of the uniforms of the buffers of frequencies.
-pub(crate) fn uniforms(config: &GroupConfig, layout: &Layout) -> usize {
-    layout.freq_shards(config.policy).count()
-}
-
-/// Bytes of step number, bases, counters, features and shard uniforms, before buffers are rounded up.
-pub(crate) fn counters(config: &GroupConfig, layout: &Layout) -> u64 {
-    table_bytes(config).iter().sum::<u64>() + SHARD_UNIFORM * uniforms(config, layout) as u64
-}
 
 #[cfg(test)]
 mod tests {

@@ -7,15 +7,25 @@ use safetensors::tensor::{Dtype, Metadata};
 use crate::{
     checkpoint::{
         fault,
-        fields::{self, Fields},
+        fields::{self, Texts},
     },
     config::GroupConfig,
     error::Error,
     table::{layout::Layout, parts::Part},
 };
 
-const FORMAT: &str = "hotrow checkpoint";
 const VERSION: &str = "1";
+
+/// A kind of file: its format, and the remedy if a file is of none.
+pub(crate) struct Kind {
+    pub(crate) format: &'static str,
+    pub(crate) foreign: &'static str,
+}
+
+/// The file of a group.
+pub(crate) const ROWS: Kind =
+    Kind { format: "hotrow checkpoint", foreign: "give the path of a file that checkpoint::save wrote, unchanged" };
+
 /// Name of the last tensor.
 pub(crate) const CHECKSUMS: &str = "checksums";
 
@@ -83,16 +93,15 @@ fn places(tensors: &[Tensor]) -> Vec<Place> {
 
 /// Returns the first bytes of the file: the header's length, then the header.
 pub(crate) fn write(contents: &Contents, tensors: &[Tensor]) -> Vec<u8> {
-    let own = [("format", FORMAT.into()), ("version", VERSION.into()), ("step", contents.step.to_string())];
-    compose(own.into_iter().chain(fields::of(&contents.config)), &places(tensors))
+    compose(&ROWS, contents.step, fields::of(&contents.config), &places(tensors))
 }
 
-/// Composes a header with this metadata and these tensors, preceded by its length.
-pub(crate) fn compose(metadata: impl IntoIterator<Item = (&'static str, String)>, places: &[Place]) -> Vec<u8> {
-    let metadata: serde_json::Map<String, serde_json::Value> =
-        metadata.into_iter().map(|(field, value)| (field.into(), value.into())).collect();
+/// Composes a header with the texts of a configuration and these tensors, preceded by its length.
+pub(crate) fn compose(kind: &Kind, step: u32, mut texts: Texts, places: &[Place]) -> Vec<u8> {
+    let own = [("format", kind.format.into()), ("version", VERSION.into()), ("step", step.to_string())];
+    texts.extend(own.map(|(field, text)| (field.to_owned(), text)));
     let mut header = serde_json::Map::new();
-    header.insert("__metadata__".into(), metadata.into());
+    header.insert("__metadata__".into(), serde_json::json!(texts));
     for (name, dtype, shape, offsets) in places {
         let info = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": offsets });
         header.insert((*name).into(), info);
@@ -104,75 +113,86 @@ pub(crate) fn compose(metadata: impl IntoIterator<Item = (&'static str, String)>
 }
 
 /// A header as read from a file, not checked yet.
-pub(crate) struct Found(Metadata);
+pub(crate) struct Found {
+    tensors: Metadata,
+    texts: Texts,
+}
 
 impl Found {
-    /// Reads the header, without its length.
-    pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Self, Error> {
-        let metadata: Metadata = serde_json::from_slice(text).map_err(|error| foreign(path, "header", &error))?;
-        let found = Self(metadata);
+    /// Reads the header of a file of this kind, without its length.
+    pub(crate) fn parse(kind: &Kind, path: &Path, text: &[u8]) -> Result<Self, Error> {
+        let foreign = |what, found: &dyn std::fmt::Display| foreign(kind, path, what, found);
+        let tensors: Metadata = serde_json::from_slice(text).map_err(|error| foreign("header", &error))?;
+        let texts = tensors.metadata().clone().into_iter().flatten().collect();
+        let found = Self { tensors, texts };
         let format = found.text("format");
-        if format != Some(FORMAT) {
-            return Err(foreign(path, "format", format.unwrap_or("none")));
+        if format != kind.format {
+            return Err(foreign("format", &format));
         }
+        let remedy = "read it with the version of hotrow that wrote it, or a newer one";
         match found.text("version") {
-            Some(VERSION) => Ok(found),
-            version => {
-                let remedy = "read it with the version of hotrow that wrote it, or a newer one";
-                Err(fault(path, "version", VERSION, version.unwrap_or("none"), remedy))
-            }
+            VERSION => Ok(found),
+            version => Err(fault(path, "version", VERSION, version, remedy)),
         }
     }
 
-    fn text(&self, field: &str) -> Option<&str> {
-        self.0.metadata().as_ref()?.get(field).map(String::as_str)
+    pub(crate) fn text(&self, field: &str) -> &str {
+        self.texts.get(field).map_or("none", String::as_str)
     }
 
     /// Number of bytes behind the header.
     pub(crate) fn data_bytes(&self) -> u64 {
-        self.0.data_len() as u64
+        self.tensors.data_len() as u64
     }
 
     /// Number of bytes of the checksums, which end the file.
     pub(crate) fn checksum_bytes(&self, path: &Path) -> Result<u64, Error> {
-        let found = self.0.info(CHECKSUMS).filter(|info| info.dtype == Dtype::U32);
+        let found = self.tensors.info(CHECKSUMS).filter(|info| info.dtype == Dtype::U32);
         match found.map(|info| (info.data_offsets.1 - info.data_offsets.0) as u64) {
             Some(bytes) if bytes >= 4 => Ok(bytes),
-            _ => Err(foreign(path, CHECKSUMS, "none")),
+            _ => Err(foreign(&ROWS, path, CHECKSUMS, "none")),
         }
     }
 
     /// Checks that the tensors are those that a group of this configuration writes. Returns configuration, layout and
     /// tensors.
     pub(crate) fn understand(&self, path: &Path) -> Result<(Contents, Layout, Vec<Tensor>), Error> {
-        let fields = Fields { path, text: &|field| self.text(field) };
-        let (config, step) = (fields.config()?, fields.parsed("step")?);
-        let layout = Layout::new(&config, u64::MAX).map_err(|error| foreign(path, "configuration", &error))?;
+        let config = fields::config(path, &self.texts)?;
+        let step = self.text("step").parse().map_err(|_| fields::unread(path, "step", &self.texts))?;
+        let layout = Layout::new(&config, u64::MAX).map_err(|error| foreign(&ROWS, path, "configuration", &error))?;
         let tensors = tensors(&config, &layout);
         let places = places(&tensors);
-        for (name, dtype, shape, [begin, end]) in &places {
+        self.check(&ROWS, path, &places)?;
+        let extra = self.tensors.offset_keys().into_iter().find(|name| places.iter().all(|(known, ..)| known != name));
+        match extra {
+            None => Ok((Contents { config, step }, layout, tensors)),
+            Some(name) => Err(fault(path, "tensors", "those of a checkpoint", &name, ROWS.foreign)),
+        }
+    }
+
+    /// Checks that these tensors lie where they would have been written.
+    pub(crate) fn check(&self, kind: &Kind, path: &Path, places: &[Place]) -> Result<(), Error> {
+        for (name, dtype, shape, [begin, end]) in places {
             let wanted = format!("{dtype:?} {shape:?} at {begin} to {end}");
-            let found = self.0.info(name).map_or("none".into(), |info| {
+            let found = self.tensors.info(name).map_or("none".into(), |info| {
                 format!("{:?} {:?} at {} to {}", info.dtype, info.shape, info.data_offsets.0, info.data_offsets.1)
             });
             if wanted != found {
-                return Err(fault(path, name, wanted, &found, FOREIGN));
+                return Err(fault(path, name, wanted, &found, kind.foreign));
             }
         }
-        let extra = self.0.offset_keys().into_iter().find(|name| places.iter().all(|(known, ..)| known != name));
-        match extra {
-            None => Ok((Contents { config, step }, layout, tensors)),
-            Some(name) => Err(fault(path, "tensors", "those of a checkpoint", &name, FOREIGN)),
-        }
+        Ok(())
     }
 }
 
-const FOREIGN: &str = "give the path of a file that checkpoint::save wrote, unchanged";
-
-/// The error for a file that is no checkpoint, or too damaged to tell.
-pub(crate) fn foreign(path: &Path, what: &'static str, found: &(impl std::fmt::Display + ?Sized)) -> Error {
-    let wanted = format!("a safetensors file of format {FORMAT:?}");
-    fault(path, what, wanted, found, FOREIGN)
+/// The error for a file that is no checkpoint of this kind, or too damaged to tell.
+pub(crate) fn foreign(
+    kind: &Kind,
+    path: &Path,
+    what: &'static str,
+    found: &(impl std::fmt::Display + ?Sized),
+) -> Error {
+    fault(path, what, format!("a safetensors file of format {:?}", kind.format), found, kind.foreign)
 }
 
 #[cfg(test)]
@@ -206,7 +226,7 @@ mod tests {
     }
 
     fn parse(header: &Value) -> Result<Found, Error> {
-        Found::parse(Path::new("file"), header.to_string().as_bytes())
+        Found::parse(&ROWS, Path::new("file"), header.to_string().as_bytes())
     }
 
     /// The field that an error names.
@@ -256,7 +276,7 @@ mod tests {
         assert!(length.is_multiple_of(8) && bytes[8] == b'{' && bytes[bytes.len() - 8..].contains(&b'}'));
         // Padding is less than 8 spaces, at every length of the text.
         for n in 0..8 {
-            let bytes = compose([("n", "x".repeat(n))], &[]);
+            let bytes = compose(&ROWS, 0, Texts::from([("n".into(), "x".repeat(n))]), &[]);
             let text = std::str::from_utf8(&bytes[8..]).unwrap();
             assert_eq!(text.len(), text.trim_end().len().next_multiple_of(8), "{n}");
         }
@@ -268,9 +288,8 @@ mod tests {
     #[test]
     fn a_header_of_something_else_is_named() {
         type Change = fn(&mut Value);
-        let parsed: [(&str, Change); 5] = [
+        let parsed: [(&str, Change); 4] = [
             ("", |_| ()),
-            ("format", |header| header["__metadata__"]["format"] = "pt".into()),
             ("format", |header| drop(header.as_object_mut().unwrap().remove("__metadata__"))),
             ("version", |header| header["__metadata__"]["version"] = "2".into()),
             ("version", |header| drop(header["__metadata__"].as_object_mut().unwrap().remove("version"))),
@@ -280,12 +299,10 @@ mod tests {
             change(&mut header);
             assert_eq!(named(parse(&header)), what);
         }
-        assert_eq!(named(Found::parse(Path::new("file"), b"{")), "header");
+        assert_eq!(named(Found::parse(&ROWS, Path::new("file"), b"{")), "header");
 
-        let wrong: [(&str, Change); 7] = [
+        let wrong: [(&str, Change); 5] = [
             ("", |_| ()),
-            ("step", |header| header["__metadata__"]["step"] = "-1".into()),
-            ("dim", |header| drop(header["__metadata__"].as_object_mut().unwrap().remove("dim"))),
             ("configuration", |header| header["__metadata__"]["cache_rows"] = "121".into()),
             ("records", |header| header["records"]["shape"] = json!([24, 120])),
             ("cache", |header| header["cache"]["dtype"] = "I32".into()),

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     checkpoint::{
         chunk_words, fault,
-        header::{Contents, Found, Tensor, foreign},
+        header::{Contents, Found, ROWS, Tensor, foreign},
         little_endian, refused,
     },
     error::Error,
@@ -19,7 +19,7 @@ use crate::{
 
 /// Longest header that the format allows.
 const MAX_HEADER: u64 = 100_000_000;
-const DAMAGED: &str = "the file is damaged: get another copy, or take an older checkpoint";
+pub(super) const DAMAGED: &str = "the file is damaged: get another copy, or take an older checkpoint";
 
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -42,16 +42,16 @@ impl Reader {
         let length = file.metadata().map_err(failed)?.len();
         let mut head = vec![0; 8];
         file.read_exact(&mut head).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => foreign(path, "length", &format!("{length} bytes")),
+            io::ErrorKind::UnexpectedEof => foreign(&ROWS, path, "length", &format!("{length} bytes")),
             _ => unreadable(path, &error),
         })?;
         let text = head.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte));
         if text > MAX_HEADER || 8 + text > length {
-            return Err(foreign(path, "header", &format!("one of {text} bytes in a file of {length}")));
+            return Err(foreign(&ROWS, path, "header", &format!("one of {text} bytes in a file of {length}")));
         }
         head.resize(8 + text as usize, 0);
         file.read_exact(&mut head[8..]).map_err(failed)?;
-        let found = Found::parse(path, &head[8..])?;
+        let found = Found::parse(&ROWS, path, &head[8..])?;
         let wanted = (8 + text).saturating_add(found.data_bytes());
         if length != wanted {
             let remedy = "the file is cut off or something follows it: get it again, or take an older checkpoint";
@@ -101,11 +101,17 @@ impl Reader {
     }
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Error {
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Error {
     refused(path, "file", "one that can be read", error, "check the path and its permissions")
 }
 
-fn check_sum(path: &Path, what: &'static str, wanted: u32, found: u32, remedy: &'static str) -> Result<(), Error> {
+pub(super) fn check_sum(
+    path: &Path,
+    what: &'static str,
+    wanted: u32,
+    found: u32,
+    remedy: &'static str,
+) -> Result<(), Error> {
     if wanted == found {
         return Ok(());
     }

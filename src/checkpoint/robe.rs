@@ -3,14 +3,15 @@
 
 use std::{fs, path::Path};
 
-use safetensors::tensor::{Dtype, Metadata};
+use safetensors::tensor::Dtype;
 
 use crate::{
     checkpoint::{
         beside::Beside,
-        fault, fields,
-        header::{CHECKSUMS, Place, compose, in_order},
-        refused,
+        fault,
+        fields::{self, Texts},
+        header::{CHECKSUMS, Found, Kind, Place, compose, foreign, in_order},
+        reader::{DAMAGED, check_sum, unreadable},
     },
     config::Precision,
     error::Error,
@@ -19,10 +20,21 @@ use crate::{
     table::step_state,
 };
 
-const FORMAT: &str = "hotrow robe checkpoint";
-const VERSION: &str = "1";
-const DAMAGED: &str = "the file is damaged: get another copy, or take an older checkpoint";
-const FOREIGN: &str = "give the path of a file that checkpoint::save_lookup wrote of a shared array, unchanged";
+const ARRAY: Kind = Kind {
+    format: "hotrow robe checkpoint",
+    foreign: "give the path of a file that checkpoint::save_lookup wrote of a shared array, unchanged",
+};
+/// What a group must have in common with its checkpoint, and the states if there are any.
+const SAME: [&str; 11] =
+    ["tables", "dim", "weights", "chunk", "addressing", "precision", "rounding", "block", "optimizer", "seed", "state"];
+
+/// The texts that a checkpoint keeps of a configuration.
+fn texts(config: &Config) -> Texts {
+    const LEFT_OUT: [&str; 7] = ["backward", "decoupled", "beta1", "beta2", "own_count", "clip_value", "clip_norm"];
+    let mut texts = fields::texts(&config.clone().with_state(Some(config.state_precision())));
+    texts.retain(|field, _| !LEFT_OUT.contains(&&**field));
+    texts
+}
 
 /// The tensors of such a group, in file order: FP32 weights as floats, other precisions as the words that hold them.
 fn places(config: &Config) -> Vec<Place> {
@@ -42,9 +54,7 @@ pub(crate) fn save(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
     }
     let RobeSnapshot { t, weight_words, state_words, counters } = group.snapshot()?;
     let config = group.config();
-    let own = [("format", FORMAT.into()), ("version", VERSION.into()), ("step", t.to_string())];
-    let metadata = own.into_iter().chain(fields::of_robe(config).into_iter().map(|(field, value, _)| (field, value)));
-    let head = compose(metadata, &places(config));
+    let head = compose(&ARRAY, t, texts(config), &places(config));
     let mut file = Beside::create(path)?;
     let mut checksums = Vec::new();
     for bytes in [head, counted(&counters), bytes_of(&weight_words), bytes_of(&state_words)]
@@ -62,41 +72,18 @@ pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
     if group.pending() {
         return Err(step_state::backward_first("checkpoint::load_lookup"));
     }
-    let bytes = fs::read(path)
-        .map_err(|error| refused(path, "file", "one that can be read", &error, "check the path and its permissions"))?;
-    let foreign = |what, found: &dyn std::fmt::Display| {
-        fault(path, what, format!("a safetensors file of format {FORMAT:?}"), &found, FOREIGN)
-    };
+    let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
     let text = bytes.first_chunk().map(|&length| u64::from_le_bytes(length));
     let text = text.and_then(|text| bytes.get(8..usize::try_from(text).ok()?.checked_add(8)?));
-    let text = text.ok_or_else(|| foreign("header", &format!("a file of {} bytes", bytes.len())))?;
-    let found: Metadata = serde_json::from_slice(text).map_err(|error| foreign("header", &error))?;
-    let field = |field: &str| found.metadata().as_ref().and_then(|all| all.get(field)).map_or("none", String::as_str);
-    if field("format") != FORMAT {
-        return Err(foreign("format", &field("format")));
-    }
-    if field("version") != VERSION {
-        let remedy = "read it with the version of hotrow that wrote it, or a newer one";
-        return Err(fault(path, "version", VERSION, &field("version"), remedy));
-    }
-    for (name, wanted, must) in fields::of_robe(group.config()) {
-        let found = field(name);
-        if must && found != wanted {
-            let remedy = "load it into a group of the same configuration, or take another file";
-            return Err(fault(path, name, wanted, &found, remedy));
-        }
-    }
+    let text = text.ok_or_else(|| foreign(&ARRAY, path, "header", &format!("a file of {} bytes", bytes.len())))?;
+    let found = Found::parse(&ARRAY, path, text)?;
+    let config = group.config();
+    let fields = if config.states() > 0 { &SAME[..] } else { &SAME[..10] };
+    let remedy = "load it into a group of the same configuration, or take another file";
+    fields::same(path, fields, &texts(config), |field| found.text(field), remedy)?;
     // The configuration decides the tensors; they must lie where they would have been written.
-    let places = places(group.config());
-    for (name, dtype, shape, [begin, end]) in &places {
-        let wanted = format!("{dtype:?} {shape:?} at {begin} to {end}");
-        let found = found.info(name).map_or("none".into(), |info| {
-            format!("{:?} {:?} at {} to {}", info.dtype, info.shape, info.data_offsets.0, info.data_offsets.1)
-        });
-        if wanted != found {
-            return Err(fault(path, name, wanted, &found, FOREIGN));
-        }
-    }
+    let places = places(config);
+    found.check(&ARRAY, path, &places)?;
     let (head, data) = bytes.split_at(8 + text.len());
     let wanted = places.last().map_or(0, |(.., [_, end])| *end);
     if data.len() as u64 != wanted {
@@ -107,12 +94,9 @@ pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
     let checksums = parts.pop().unwrap_or_default();
     let names = ["header"].into_iter().chain(places.iter().map(|(name, ..)| *name).filter(|name| *name != CHECKSUMS));
     for ((name, part), wanted) in names.zip([head].iter().chain(&parts)).zip(words(checksums)) {
-        let found = crc32fast::hash(part);
-        if found != wanted {
-            return Err(fault(path, name, format!("checksum {wanted:08x}"), &format!("{found:08x}"), DAMAGED));
-        }
+        check_sum(path, name, wanted, crc32fast::hash(part), DAMAGED)?;
     }
-    let step = field("step");
+    let step = found.text("step");
     let t = step.parse().map_err(|_| fault(path, "step", "a whole number", &step, DAMAGED))?;
     let part = |at: usize| parts.get(at).map_or_else(Vec::new, |part| words(part).collect());
     let snapshot = RobeSnapshot { t, weight_words: part(1), state_words: part(2), counters: uncounted(parts[0]) };

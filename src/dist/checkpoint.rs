@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::Deserialize as _;
+
 use crate::{
     checkpoint::{self, Beside, fault, refused},
     config::GroupConfig,
@@ -48,11 +50,9 @@ impl List {
         if format != FORMAT {
             return Err(fault(&path, "format", FORMAT, format, FOREIGN));
         }
-        let word = |value: &serde_json::Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
         let wrong = |field: &'static str, wanted| fault(&path, field, wanted, &list[field], FOREIGN);
-        let number = |field: &'static str| word(&list[field]).ok_or_else(|| wrong(field, "a number"));
-        let tables = list["tables"].as_array().and_then(|tables| tables.iter().map(word).collect());
-        let tables = tables.ok_or_else(|| wrong("tables", "a list of numbers"))?;
+        let number = |field: &'static str| u32::deserialize(&list[field]).map_err(|_| wrong(field, "a number"));
+        let tables = Vec::deserialize(&list["tables"]).map_err(|_| wrong("tables", "a list of numbers"))?;
         Ok(Self { save: number("save")?, shards: number("shards")?, tables, cache_rows: number("cache_rows")? })
     }
 

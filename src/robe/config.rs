@@ -17,6 +17,7 @@ use crate::{
 };
 
 named!(Addressing, "addressing": Hashed = "hashed", Direct = "direct");
+named!(Backward, "backward": Dense = "dense", Sparse = "sparse", Auto = "auto", Atomic = "atomic");
 
 /// Where the weights of a row lie in the array.
 ///
@@ -76,6 +77,7 @@ pub enum Backward {
 /// # Ok::<(), hotrow::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Config {
     /// Rows of each table; they take no memory.
@@ -115,6 +117,7 @@ pub struct Config {
     /// The seed of the initial values and of stochastic rounding. The hash has constants of its own.
     pub seed: u32,
     /// Most bytes of a window of the array; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) window_bytes: Option<u64>,
 }
 
@@ -299,7 +302,7 @@ impl Config {
         }
         if self.backward == Backward::Atomic && self.precision != Precision::Fp32 {
             let wanted = "dense, sparse or auto beside packed weights: atomics add to FP32".into();
-            return fail("backward", wanted, "atomic".into());
+            return fail("backward", wanted, self.backward.to_string());
         }
         if self.window() == 0 {
             let found = format!("{} window_bytes", self.window_bytes.unwrap_or(0));

@@ -1,7 +1,11 @@
-//! Scratch that grows with the batches. It is made of whatever `make` returns for a name and a number of bytes: buffers of a context, or
-//! lines of a memory plan. So there is one list of names and sizes, and the plan equals the later allocations.
+//! Scratch that grows with the batches. It is made of what a [`Make`] returns for a name and a number of bytes: buffers of a context, or nothing. The list
+//! of names and bytes that it keeps is the memory plan of the second, and the report of the first.
 
-use crate::{error::Error, gpu::engine::context::Context};
+use crate::{
+    error::Error,
+    gpu::engine::context::Context,
+    memory::{Allocation, buffer_bytes},
+};
 
 /// The scratch in `kept` if `room` says that it is large enough; else new scratch, allocated after the smaller one is freed.
 pub(crate) fn grown<'s, T>(
@@ -20,10 +24,43 @@ pub(crate) fn grown<'s, T>(
     }
 }
 
-/// Makes a buffer, or its line in a plan, from a name and a number of bytes.
-pub(crate) type Make<'m, B> = dyn FnMut(&'static str, u64) -> Result<B, Error> + 'm;
+/// Makes something and says its bytes, from a name and a number of bytes.
+type Each<'m, B> = dyn Fn(&'static str, u64) -> Result<(B, u64), Error> + 'm;
 
-/// Makes buffers of `context`.
-pub(crate) fn in_context(context: &Context) -> impl FnMut(&'static str, u64) -> Result<wgpu::Buffer, Error> {
-    |what, bytes| context.buffer(what, bytes, wgpu::BufferUsages::empty())
+/// Makes buffers, and the list of what it has made.
+pub(crate) struct Make<'m, B> {
+    each: Box<Each<'m, B>>,
+    made: Vec<Allocation>,
+}
+
+impl<'m> Make<'m, wgpu::Buffer> {
+    /// Makes buffers of `context`.
+    pub(crate) fn buffers(context: &'m Context) -> Self {
+        let each = |what, bytes| {
+            let buffer = context.buffer(what, bytes, wgpu::BufferUsages::empty())?;
+            let size = buffer.size();
+            Ok((buffer, size))
+        };
+        Self { each: Box::new(each), made: Vec::new() }
+    }
+}
+
+impl Make<'_, ()> {
+    /// Makes the list alone, which cannot fail.
+    pub(crate) fn plan() -> Self {
+        Self { each: Box::new(|_, bytes| Ok(((), buffer_bytes(bytes)))), made: Vec::new() }
+    }
+}
+
+impl<B> Make<'_, B> {
+    pub(crate) fn one(&mut self, what: &'static str, bytes: u64) -> Result<B, Error> {
+        let (buffer, size) = (self.each)(what, bytes)?;
+        self.made.push((what, size));
+        Ok(buffer)
+    }
+
+    /// What was made since the last call.
+    pub(crate) fn made(&mut self) -> Vec<Allocation> {
+        std::mem::take(&mut self.made)
+    }
 }

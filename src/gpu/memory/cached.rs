@@ -1,104 +1,99 @@
-//! The memory of a cached group, read off its buffers.
+//! The memory of a cached group.
 
 use crate::{
+    config::{GroupConfig, Placement, Policy},
     gpu::{
-        cached::group::Group,
-        stages::{
-            cached::{
-                space::{FlushSpace, Space},
-                tables::{Freqs, Tables},
-            },
-            sort::space::{SortScratch, SortSpace},
+        cached::{group::Group, staged::Staged},
+        engine::{readback::REPORT_BYTES, scratch::Make},
+        memory::sizes,
+        stages::cached::{
+            space::{FlushSpace, Space},
+            tables::{Freqs, Tables},
         },
     },
-    memory::{Allocated, Allocation, FREQ_BYTES, MemoryReport},
+    memory::{Allocated, Allocation, Calls, FREQ_BYTES, MemoryReport, SHARD_UNIFORM, buffer_bytes, table_bytes},
+    table::layout::Layout,
 };
 
 impl Group {
     /// The bytes that the group has allocated, by purpose. Scratch is as large as the batches and flushes so far have made it.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
-        let spaces = self.kind.train.iter().chain([&self.kind.frozen]).flatten().flat_map(space);
-        let staged = self.kind.staged.iter().flat_map(|staged| staged.allocations());
-        let store = self.kind.staged.iter().map(|_| ("store", self.kind.tables.layout.table_bytes()));
+        // Destructured without `..`, so that a new buffer must be added here.
+        let Tables { layout, tables, features, ways, cache, records, freqs } = &self.kind.tables;
+        let freqs = freqs.iter().flat_map(|Freqs { rows: _, shard, counters }| [counters, shard]);
+        let kept = [tables, features, ways, &self.dummy].into_iter().chain(cache.buffers()).chain(records);
+        let spaces = self.kind.train.iter().chain([&self.kind.frozen]).flatten().map(|space| &space.made);
+        let flush = self.kind.flush.iter().flat_map(|FlushSpace { step, moves, no_scratch }| {
+            sizes(flush(layout), [step, moves, no_scratch].into_iter())
+        });
+        let staged = self.kind.staged.iter().flat_map(Staged::allocations);
         let buffers = Allocated {
-            kept: tables(&self.kind.tables).chain([("dummy", self.dummy.size())]).chain(store).collect(),
+            kept: sizes(list(&self.kind.config, layout, FREQ_BYTES), kept.chain(freqs)),
             staging: self.reports.allocations().into_iter().chain(staged).collect(),
             scratch: spaces
-                .chain(self.kind.flush.iter().flat_map(flush))
-                .chain(sizes("outputs", self.sums.buffer()))
+                .flatten()
+                .copied()
+                .chain(flush)
+                .chain(self.sums.buffer().map(|sums| ("outputs", sums.size())))
                 .collect(),
         };
-        MemoryReport::new(&self.kind.config, &self.kind.tables.layout, buffers, FREQ_BYTES)
+        MemoryReport::new(&self.kind.config, layout, buffers, FREQ_BYTES)
     }
 }
 
-fn sizes<'b>(
-    what: &'static str,
-    buffers: impl IntoIterator<Item = &'b wgpu::Buffer>,
-) -> impl Iterator<Item = Allocation> {
-    buffers.into_iter().map(move |buffer| (what, buffer.size()))
+impl MemoryReport {
+    /// The bytes of a group of this configuration once all `calls` have been made. No device is needed. The plan is exact to the byte,
+    /// because it uses the lists from which [`Group`](crate::Group) allocates. Only the ring of a staged table depends on the missing rows;
+    /// the plan has its largest size. A frequency takes 4 bytes, as on a GPU; [`CpuGroup::memory`](crate::CpuGroup::memory) has the 1, 2 or 4
+    /// bytes of the configuration's counters.
+    #[must_use]
+    pub fn plan(config: &GroupConfig, layout: &Layout, calls: impl Into<Calls>) -> Self {
+        Self::plan_of(config, layout, calls.into(), FREQ_BYTES)
+    }
+
+    /// As [`plan`](Self::plan), with frequencies of `freq_bytes`.
+    pub(crate) fn plan_of(config: &GroupConfig, layout: &Layout, calls: Calls, freq_bytes: u64) -> Self {
+        let make = &mut Make::plan();
+        let ahead = calls.train.filter(|_| calls.prefetch);
+        let spaces = [(calls.train, true), (ahead, true), (calls.frozen, false)].into_iter();
+        let spaces = spaces.filter_map(|(indices, train)| Some(Space::of(make, layout, indices?, train).ok()?.made));
+        let mut scratch: Vec<_> = spaces.flatten().collect();
+        if calls.flush && layout.sets > 0 {
+            scratch.extend(flush(layout));
+        }
+        scratch.extend(calls.outputs());
+        let mut staging = vec![("report", REPORT_BYTES); calls.in_flight.max(1) as usize];
+        if config.placement == Placement::Staged {
+            staging.extend(Staged::plan(config, layout, &calls));
+        }
+        let kept = list(config, layout, freq_bytes);
+        Self::new(config, layout, Allocated { kept, staging, scratch }, freq_bytes)
+    }
 }
 
-// Destructured without `..`, so that a new buffer must be added here.
-
-fn tables(tables: &Tables) -> impl Iterator<Item = Allocation> {
-    let Tables { layout: _, tables, features, ways, cache, records, freqs } = tables;
-    let single = [("tables", tables), ("features", features), ("ways", ways)];
-    let (freqs, uniforms): (Vec<_>, Vec<_>) =
-        freqs.iter().map(|Freqs { rows: _, shard, counters }| (counters, shard)).unzip();
-    single
-        .map(|(what, buffer)| (what, buffer.size()))
-        .into_iter()
-        .chain(sizes("cache", cache.buffers()))
-        .chain(sizes("records", records))
-        .chain(sizes("freqs", freqs))
-        .chain(sizes("uniform", uniforms))
+/// The scratch of a flush.
+fn flush(layout: &Layout) -> Vec<Allocation> {
+    let mut make = Make::plan();
+    let _space = FlushSpace::of(&mut make, layout);
+    make.made()
 }
 
-fn space(space: &Space) -> impl Iterator<Item = Allocation> {
-    let Space {
-        capacity: _,
-        step,
-        keys,
-        access,
-        sorted: SortSpace { arrays },
-        sort: SortScratch { digits, totals },
-        segment,
-        starts,
-        miss_keys,
-        miss_index,
-        moves,
-        unique,
-        places,
-        accesses,
-        targets,
-        scratch,
-        partials: _,
-    } = space;
-    let single = [
-        ("step", step),
-        ("keys", keys),
-        ("access", access),
-        ("segment", segment),
-        ("starts", starts),
-        ("miss_keys", miss_keys),
-        ("miss_index", miss_index),
-        ("moves", moves),
-        ("unique", unique),
-        ("places", places),
-        ("accesses", accesses),
-        ("targets", targets),
-        ("scratch", scratch),
-    ];
-    let single = single.map(|(what, buffer)| (what, buffer.size()));
-    single
-        .into_iter()
-        .chain(sizes("sorted", arrays.iter().flatten()))
-        .chain(sizes("scan", digits.iter().chain([totals])))
-}
-
-fn flush(space: &FlushSpace) -> [Allocation; 3] {
-    let FlushSpace { step, moves, no_scratch } = space;
-    [("step", step), ("moves", moves), ("scratch", no_scratch)].map(|(what, buffer)| (what, buffer.size()))
+/// The buffers that stay between steps: those of [`Tables`], and one that only fills bindings.
+fn list(config: &GroupConfig, layout: &Layout, freq_bytes: u64) -> Vec<Allocation> {
+    let [tables, features] = table_bytes(config);
+    let ways = 16 * u64::from(layout.slots().max(layout.ways));
+    let mut list = vec![("tables", tables), ("features", features), ("ways", ways), ("dummy", 16)];
+    list.extend(layout.windows_bytes().map(|bytes| ("cache", bytes)));
+    // A staged table has its records in the store.
+    let shards = if config.placement == Placement::Staged { 0 } else { layout.shards };
+    list.extend((0..shards).map(|shard| ("records", u64::from(layout.shard_rows(shard)) * layout.stride())));
+    let mut list: Vec<_> = list.into_iter().map(|(what, bytes)| (what, buffer_bytes(bytes))).collect();
+    let freq_bytes = if config.policy == Policy::Lfu { freq_bytes } else { 0 };
+    list.extend(
+        layout.freq_shards(config.policy).flat_map(|shard| {
+            [("freqs", buffer_bytes(u64::from(shard.rows) * freq_bytes)), ("uniform", SHARD_UNIFORM)]
+        }),
+    );
+    list
 }

@@ -1,19 +1,14 @@
 //! Step scratch: the buffers that a batch needs from its first stage to its last. Its size follows the largest batch.
 //!
-//! Scratch is made of whatever `make` returns for a name and a number of bytes: buffers of a context, or lines of a memory plan
-//! (`src/gpu/memory/plan.rs`). So there is one list of names and sizes, and the plan equals the later allocations.
+//! There is one list of names and sizes: `make` makes buffers from it, or lines of a memory plan (`src/gpu/memory/cached.rs`).
 
 use crate::{
     error::Error,
     gpu::{
-        engine::{
-            bind::Batch,
-            call::named,
-            context::Context,
-            scratch::{Make, in_context},
-        },
+        engine::{bind::Batch, call::named, context::Context, scratch::Make},
         stages::sort::space::{SortScratch, SortSpace},
     },
+    memory::Allocation,
     table::layout::{Layout, MERGE_CHUNK, Params},
 };
 
@@ -77,6 +72,8 @@ pub(crate) struct Space<B = wgpu::Buffer> {
     pub(crate) scratch: B,
     /// First Quad of the partial rows.
     pub(crate) partials: u32,
+    /// The names and bytes of all these buffers.
+    pub(crate) made: Vec<Allocation>,
 }
 
 named!(Space: step, keys, access, segment, starts, miss_keys, miss_index, moves, unique, places, accesses, targets, scratch);
@@ -84,7 +81,7 @@ named!(Space: step, keys, access, segment, starts, miss_keys, miss_index, moves,
 impl Space {
     /// Allocates scratch for `indices` indices. With `train` it includes what admission and backward need.
     pub(crate) fn new(context: &Context, layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
-        Self::of(&mut in_context(context), layout, indices, train)
+        Self::of(&mut Make::buffers(context), layout, indices, train)
     }
 }
 
@@ -98,23 +95,24 @@ impl<B> Space<B> {
         let dim = u64::from(layout.row.dim);
         Ok(Self {
             capacity,
-            step: make("step", 64)?,
-            keys: make("keys", n * 4)?,
-            access: make("access", n * 8)?,
-            segment: make("segment", n * 4)?,
-            starts: make("starts", r * 4)?,
-            miss_keys: make("miss_keys", n * 4)?,
-            miss_index: make("miss_index", n * 4)?,
-            moves: make("moves", r * 16)?,
-            unique: make("unique", r * 16)?,
-            places: make("places", n * 4)?,
-            accesses: make("accesses", if train { n * 8 } else { 0 })?,
-            targets: make("targets", if train { (r + 1) * 16 } else { 0 })?,
-            scratch: make("scratch", (r * u64::from(layout.slot_words()) + tiles * 2 * dim) * 4)?,
+            step: make.one("step", 64)?,
+            keys: make.one("keys", n * 4)?,
+            access: make.one("access", n * 8)?,
+            segment: make.one("segment", n * 4)?,
+            starts: make.one("starts", r * 4)?,
+            miss_keys: make.one("miss_keys", n * 4)?,
+            miss_index: make.one("miss_index", n * 4)?,
+            moves: make.one("moves", r * 16)?,
+            unique: make.one("unique", r * 16)?,
+            places: make.one("places", n * 4)?,
+            accesses: make.one("accesses", if train { n * 8 } else { 0 })?,
+            targets: make.one("targets", if train { (r + 1) * 16 } else { 0 })?,
+            scratch: make.one("scratch", (r * u64::from(layout.slot_words()) + tiles * 2 * dim) * 4)?,
             // This fits in 32 bits, because the buffer above has been made.
             partials: (r * u64::from(layout.row.row_quads)) as u32,
             sorted: SortSpace::of(make, capacity)?,
             sort: SortScratch::of(make, capacity)?,
+            made: make.made(),
         })
     }
 }
@@ -132,7 +130,7 @@ named!(FlushSpace: step, moves, no_scratch as "scratch");
 
 impl FlushSpace {
     pub(crate) fn new(context: &Context, layout: &Layout) -> Result<Self, Error> {
-        Self::of(&mut in_context(context), layout)
+        Self::of(&mut Make::buffers(context), layout)
     }
 }
 
@@ -140,9 +138,9 @@ impl<B> FlushSpace<B> {
     /// Makes the buffers from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, layout: &Layout) -> Result<Self, Error> {
         Ok(Self {
-            step: make("step", 64)?,
-            moves: make("moves", u64::from(layout.slots()) * 16)?,
-            no_scratch: make("scratch", 16)?,
+            step: make.one("step", 64)?,
+            moves: make.one("moves", u64::from(layout.slots()) * 16)?,
+            no_scratch: make.one("scratch", 16)?,
         })
     }
 }

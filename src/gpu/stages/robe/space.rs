@@ -7,10 +7,11 @@ use crate::{
         engine::{
             call::{Named, named},
             context::Context,
-            scratch::{Make, grown, in_context},
+            scratch::{Make, grown},
         },
         stages::sort::space::{SortScratch, SortSpace},
     },
+    memory::Allocation,
     robe::config::{Backward, Config},
     table::layout::{MERGE_CHUNK, Params, Robe, Step},
 };
@@ -41,6 +42,8 @@ pub(crate) struct Space<B = wgpu::Buffer> {
     pub(crate) keys: B,
     pub(crate) access: B,
     pub(crate) hashes: B,
+    /// The names and bytes of all these buffers.
+    pub(crate) made: Vec<Allocation>,
 }
 
 named!(Space: step, keys, access, hashes);
@@ -48,7 +51,7 @@ named!(Space: step, keys, access, hashes);
 impl Space {
     /// The scratch in `space` if it has room for `indices` indices; else new scratch.
     pub(crate) fn grown<'s>(space: &'s mut Option<Self>, context: &Context, indices: u32) -> Result<&'s Self, Error> {
-        grown(space, context, |space| space.capacity >= indices, || Self::of(&mut in_context(context), indices))
+        grown(space, context, |space| space.capacity >= indices, || Self::of(&mut Make::buffers(context), indices))
     }
 }
 
@@ -59,10 +62,11 @@ impl<B> Space<B> {
         let n = u64::from(capacity);
         Ok(Self {
             capacity,
-            step: make("step", size_of::<Step>() as u64)?,
-            keys: make("keys", n * 4)?,
-            access: make("access", n * 8)?,
-            hashes: make("hashes", n * 4)?,
+            step: make.one("step", size_of::<Step>() as u64)?,
+            keys: make.one("keys", n * 4)?,
+            access: make.one("access", n * 8)?,
+            hashes: make.one("hashes", n * 4)?,
+            made: make.made(),
         })
     }
 }
@@ -83,6 +87,8 @@ pub(crate) struct Chunks<B = wgpu::Buffer> {
     pub(crate) targets: B,
     /// Two partial rows for each 128 chunks.
     pub(crate) scratch: B,
+    /// The names and bytes of all these buffers.
+    pub(crate) made: Vec<Allocation>,
 }
 
 named!(Chunks: keys as "chunk_keys", access as "chunk_access", segment, starts, accesses, targets, scratch);
@@ -95,7 +101,7 @@ impl Chunks {
         robe: &Robe,
         count: u32,
     ) -> Result<&'s Self, Error> {
-        grown(chunks, context, |chunks| chunks.capacity >= count, || Self::of(&mut in_context(context), robe, count))
+        grown(chunks, context, |chunks| chunks.capacity >= count, || Self::of(&mut Make::buffers(context), robe, count))
     }
 }
 
@@ -106,15 +112,16 @@ impl<B> Chunks<B> {
         let starts = u64::from(capacity.min(robe.starts));
         Ok(Self {
             capacity,
-            keys: make("chunk_keys", n * 4)?,
-            access: make("chunk_access", n * 8)?,
+            keys: make.one("chunk_keys", n * 4)?,
+            access: make.one("chunk_access", n * 8)?,
             sorted: SortSpace::of(make, capacity)?,
             sort: SortScratch::of(make, capacity)?,
-            segment: make("segment", n * 4)?,
-            starts: make("starts", starts * 4)?,
-            accesses: make("accesses", n * 8)?,
-            targets: make("targets", (starts + 1) * 16)?,
-            scratch: make("scratch", 2 * n.div_ceil(u64::from(MERGE_CHUNK)) * u64::from(robe.reach + 1) * 4)?,
+            segment: make.one("segment", n * 4)?,
+            starts: make.one("starts", starts * 4)?,
+            accesses: make.one("accesses", n * 8)?,
+            targets: make.one("targets", (starts + 1) * 16)?,
+            scratch: make.one("scratch", 2 * n.div_ceil(u64::from(MERGE_CHUNK)) * u64::from(robe.reach + 1) * 4)?,
+            made: make.made(),
         })
     }
 }
@@ -128,6 +135,8 @@ pub(crate) struct Runs {
     /// Number of weights in each block of starts, then of those before it; and of all.
     pub(crate) blocks: wgpu::Buffer,
     pub(crate) total: wgpu::Buffer,
+    /// The names and bytes of all these buffers.
+    pub(crate) made: Vec<Allocation>,
 }
 
 named!(Runs: runs, blocks);
@@ -139,13 +148,14 @@ impl Runs {
     }
 
     fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
-        let make = |what, words: u64| context.buffer(what, 4 * words, wgpu::BufferUsages::empty());
+        let mut make = Make::buffers(context);
         let blocks = u64::from(capacity.div_ceil(RUNS_BLOCK));
         Ok(Self {
             capacity,
-            runs: make("runs", 2 * u64::from(capacity))?,
-            blocks: make("blocks", blocks)?,
-            total: make("total", 1)?,
+            runs: make.one("runs", 8 * u64::from(capacity))?,
+            blocks: make.one("blocks", 4 * blocks)?,
+            total: make.one("total", 4)?,
+            made: make.made(),
         })
     }
 }
@@ -182,6 +192,8 @@ pub(crate) struct Scattered<B = wgpu::Buffer> {
     pub(crate) sums: B,
     /// One bit for each weight if covered weights move without a gradient: 1 if a chunk covers it.
     pub(crate) covered: B,
+    /// The names and bytes of all these buffers.
+    pub(crate) made: Vec<Allocation>,
 }
 
 named!(Scattered: sums, covered);
@@ -190,8 +202,9 @@ impl<B> Scattered<B> {
     /// Makes the buffers from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, config: &Config) -> Result<Self, Error> {
         let marks = if config.marks() { config.weights.div_ceil(32) } else { 0 };
-        let sums = make("sums", 4 * u64::from(config.weights))?;
-        Ok(Self { sums, covered: make("covered", 4 * u64::from(marks))? })
+        let sums = make.one("sums", 4 * u64::from(config.weights))?;
+        let covered = make.one("covered", 4 * u64::from(marks))?;
+        Ok(Self { sums, covered, made: make.made() })
     }
 }
 
@@ -206,6 +219,6 @@ impl Scattered {
             let remedy = "compress more, or take Backward::Sparse: Backward::Atomic's sums are one binding";
             return Err(Error::TooLarge { what: "sums", wanted, limit, remedy });
         }
-        Self::of(&mut in_context(context), config).map(Some)
+        Self::of(&mut Make::buffers(context), config).map(Some)
     }
 }

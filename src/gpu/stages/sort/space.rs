@@ -2,10 +2,7 @@
 
 use crate::{
     error::Error,
-    gpu::engine::{
-        context::Context,
-        scratch::{Make, in_context},
-    },
+    gpu::engine::{context::Context, scratch::Make},
 };
 
 /// Keys of a block: `SORT_BLOCK` in `shaders/shared/sort.wgsl`.
@@ -81,7 +78,7 @@ pub(crate) struct DedupTo<'a> {
 
 impl SortSpace {
     pub(crate) fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
-        Self::of(&mut in_context(context), capacity)
+        Self::of(&mut Make::buffers(context), capacity)
     }
 
     pub(crate) fn pairs(&self, which: usize) -> Pairs<'_> {
@@ -97,14 +94,14 @@ impl SortSpace {
 impl<B> SortSpace<B> {
     /// Makes the buffers from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, capacity: u32) -> Result<Self, Error> {
-        let mut array = || make("sorted", u64::from(capacity) * 4);
+        let mut array = || make.one("sorted", u64::from(capacity) * 4);
         Ok(Self { arrays: [[array()?, array()?], [array()?, array()?]] })
     }
 }
 
 impl SortScratch {
     pub(crate) fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
-        Self::of(&mut in_context(context), capacity)
+        Self::of(&mut Make::buffers(context), capacity)
     }
 }
 
@@ -113,7 +110,7 @@ impl<B> SortScratch<B> {
     pub(crate) fn of(make: &mut Make<'_, B>, capacity: u32) -> Result<Self, Error> {
         // 256 counts for each block of the sort, more than the one count for each block that dedup needs.
         let digits = 256 * u64::from(capacity.div_ceil(BLOCK).max(1));
-        let mut make = |words: u64| make("scan", words * 4);
+        let mut make = |words: u64| make.one("scan", words * 4);
         Ok(Self { digits: [make(digits)?, make(digits)?], totals: make(256)? })
     }
 }
