@@ -62,13 +62,13 @@
 //! futures. Any executor may poll these. Tables live on the device or, [`Staged`](Placement::Staged), in the page's memory.
 
 #![cfg_attr(
-    target_family = "wasm",
+    any(target_family = "wasm", not(feature = "internals")),
     allow(
         dead_code,
         unreachable_pub,
         unused_imports,
         unused_variables,
-        reason = "calls that wait, files and mapped memory have no place in a browser"
+        reason = "only `internals` names some items; calls that wait, files and mapped memory have no place in a browser"
     )
 )]
 
@@ -84,7 +84,7 @@ mod error;
 mod gpu;
 pub mod grid;
 mod host;
-#[cfg(not(target_family = "wasm"))]
+#[cfg(all(feature = "internals", not(target_family = "wasm")))]
 #[doc(hidden)]
 pub mod internals;
 mod lookup;

@@ -883,7 +883,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
     }
 
     fn kind(&mut self) -> LookupKind<'_> {
-        LookupKind::Ranks
+        LookupKind::Other
     }
 }
 

@@ -276,8 +276,8 @@ pub enum LookupKind<'a> {
     Rows(&'a mut dyn Embedding),
     /// A shared array.
     Shared(&'a mut dyn SharedArray),
-    /// Rows on several ranks: a [`dist::Group`](crate::dist::Group), whose own methods flush, save and load.
-    Ranks,
+    /// A table of another kind, such as rows on several ranks, whose own methods flush, save and load.
+    Other,
 }
 
 /// A parameter-shared table ([`robe`](crate::robe)), on a GPU or on the CPU.
@@ -316,7 +316,7 @@ impl std::fmt::Debug for LookupKind<'_> {
         f.write_str(match self {
             Self::Rows(_) => "Rows",
             Self::Shared(_) => "Shared",
-            Self::Ranks => "Ranks",
+            Self::Other => "Other",
         })
     }
 }
