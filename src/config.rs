@@ -310,7 +310,7 @@ pub enum OutOfRange {
     Skip,
 }
 
-/// The rows that a group has of a whole one (SPEC 11): every 2^shift-th linear row, from `first` on. A group that is whole has all.
+/// The share of a distributed table that this group stores (SPEC 11): every 2^shift-th row, from `first` on. A group that is not distributed has all.
 ///
 /// ```
 /// use hotrow::Stripe;

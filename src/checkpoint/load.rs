@@ -7,7 +7,7 @@ use crate::{
     error::Error,
     lookup::Embedding,
     lookup::{Lookup, LookupKind},
-    table::{counters::Counters, parts::Part, step_state, ways},
+    table::{counters::Counters, metadata, parts::Part, step_state},
 };
 
 /// Reads the configuration and the step number of a checkpoint. Of the tables only the length is checked.
@@ -46,10 +46,10 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
         let (what, checked) = match part {
             Part::Ways => {
                 let first_set = (first / layout.set_words()) as u32;
-                ("ways", ways::check(&config, &layout, step, first_set, words).map_err(|error| error.to_string()))
+                ("ways", metadata::check(&config, &layout, step, first_set, words).map_err(|error| error.to_string()))
             }
             Part::Frequencies => {
-                let checked = ways::check_frequencies(&config, first, words);
+                let checked = metadata::check_frequencies(&config, first, words);
                 ("frequencies", checked.map_err(|error| error.to_string()))
             }
             Part::Counters => ("counters", Counters::check_part(words)),

@@ -6,10 +6,10 @@ use crate::{
     config::{GroupConfig, Pooling},
     dist::{
         agree,
-        asked::{Ahead, Asked, Asking, Early, Waiting},
         comm::{Comm, Parcels, Ticket},
         options::WireOptions,
         requests::{self, Deal, Requests},
+        step::{Ahead, Asked, Asking, Early, Waiting},
         stripes::{rows_table, shards},
         sums::{Share, Sums},
         traffic::{Phase, RankTraffic},

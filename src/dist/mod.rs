@@ -5,17 +5,17 @@
 //! over MPI.
 
 mod agree;
-mod ahead;
-mod asked;
 #[cfg(feature = "checkpoint")]
 mod checkpoint;
 mod comm;
 mod group;
 mod options;
+mod prefetch;
 mod replicated;
 mod requests;
 #[cfg(feature = "checkpoint")]
 mod reshard;
+mod step;
 mod stripes;
 mod sums;
 mod threads;

@@ -7,17 +7,17 @@ use crate::{
     config::GroupConfig,
     error::Error,
     gpu::{
+        counters_async::LatestCopy,
         engine::{
             bind::{Batch, GradBuffer, OutputBuffer, WeightGradient},
             changing::Changing,
             context::Context,
             readback::Reports,
         },
-        halves::{Halves, Sums},
+        fp16_outputs::{Halves, Sums},
         reader::{Readable, ReadableBuffers, Reader, RowReader},
         scaler::Scaler,
-        seen::Seen,
-        slices::{Uploaded, UploadedGrads, await_outputs, floats},
+        upload::{Uploaded, UploadedGrads, await_outputs, floats},
     },
     lookup::{Lookup, LookupKind, outputs::OutputSlice},
     memory::MemoryReport,
@@ -44,7 +44,7 @@ pub struct DeviceGroup<K: Kind> {
     /// A small buffer that is bound where a batch has no weights or no indices.
     pub(crate) dummy: wgpu::Buffer,
     pub(crate) reports: Reports,
-    pub(crate) seen: Seen,
+    pub(crate) seen: LatestCopy,
     /// FP32 outputs of forwards whose caller wants FP16.
     pub(crate) sums: Sums,
     /// The buffers that readers bind.
@@ -153,7 +153,7 @@ impl<K: Kind> DeviceGroup<K> {
             rate: Changing::new::<Rate>(context),
             dummy: context.buffer("dummy", 16, wgpu::BufferUsages::empty())?,
             reports: Reports::new(context),
-            seen: Seen::default(),
+            seen: LatestCopy::default(),
             sums: Sums::default(),
             readable: Readable::default(),
             kind,

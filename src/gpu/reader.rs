@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     error::Error,
-    gpu::{engine::context::Context, seen::Seen},
+    gpu::{counters_async::LatestCopy, engine::context::Context},
     grid,
     table::layout::feedback,
     wgsl::{
@@ -30,7 +30,7 @@ pub struct Reader<'a> {
     /// Reads the table alone, without a look-up in the cache: faster, and fewer bindings. It gives the newest rows only as long as the cache
     /// is clean, that is from a flush to the next backward or written row. Not for a staged table.
     pub flushed: bool,
-    /// Also gives the shaders `P_want`, which asks for rows: [`Group::record_feedback`](crate::Group::record_feedback) then brings them into
+    /// Also gives the shaders `P_want` (P is the reader's prefix), which asks the group for rows: [`Group::record_feedback`](crate::Group::record_feedback) then brings them into
     /// the cache. One more storage buffer, which fragment and compute stages write.
     pub feedback: Option<Feedback>,
     /// Also gives the shaders `P_grid`: the features of a point of this hash grid, whose levels are the tables of the group. In a staged group
@@ -151,7 +151,7 @@ pub struct RowReader {
 pub(crate) struct WantedRows {
     pub(crate) list: WantedList,
     pub(crate) buffer: wgpu::Buffer,
-    seen: Seen,
+    seen: LatestCopy,
 }
 
 /// Access, name and number of a binding, as [`ReaderText::buffers`] has them.
@@ -263,7 +263,7 @@ impl WantedRows {
             }
             error => error,
         })?;
-        Ok(Self { list, buffer, seen: Seen::default() })
+        Ok(Self { list, buffer, seen: LatestCopy::default() })
     }
 
     /// Records the end of a frame: an empty list, and a filter that no row has passed.

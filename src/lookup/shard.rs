@@ -38,7 +38,7 @@ pub trait Shard: Embedding {
     ) -> Result<Vec<bool>, Error>;
 
     /// Runs the backward of the last [`fetch`](Self::fetch). `accesses` has one entry for each access, in the order of the fetched rows: its row of
-    /// `gradients`, and the bits of its factor. `gradients` is `[.., dim]`. Factors are not looked at unless `factors` is set: then they are 1.
+    /// `gradients`, and the bits of its factor. `gradients` is `[.., dim]`. Without `factors` every factor counts as 1, whatever its bits.
     ///
     /// # Errors
     /// As [`Lookup::backward_scaled`](crate::Lookup::backward_scaled).

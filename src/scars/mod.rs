@@ -10,7 +10,7 @@
 //! - [`Skew`]: P(e), counted or from a [`Formula`], of one table or of several; the hit rate of pinned rows.
 //! - [`Planner`]: the best split of one memory between whole sets of pinned rows and the batch (eq. 7), for the tables of a group.
 //!   [`PlannedGroup`]: the bytes that it calculates with, from the crate's own memory plan.
-//! - [`Pinned`]: the rows that find a way in a cache of sets. Some hot rows find their set full, and colder rows take free ways of other sets.
+//! - [`Pinned`]: the rows that fit into their cache sets. Some hot rows find their set full, and colder rows take free ways of other sets.
 //! - [`Forecast`]: distinct rows (eq. 1 and 2), misses and hits of batches, with their variance. [`Expected::judge`]: whether a count is as close to it as
 //!   chance allows.
 //! - [`HotBatches`]: batches of samples whose rows are all pinned; they move no row over the bus.

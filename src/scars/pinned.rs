@@ -93,7 +93,7 @@ impl Pinned {
     }
 }
 
-/// The ranks of those `rows`, hottest first, that find a way in a cache of `sets` sets: each set takes its first `ways` rows. The cache's own hash,
+/// The ranks of those `rows`, hottest first, that fit into a cache of `sets` sets: each set takes its first `ways` rows. The cache's own hash,
 /// `set = fmix32(row) mod sets`.
 fn seated(rows: &[u32], sets: u32, ways: u32) -> Vec<usize> {
     let mut taken = vec![0u32; sets as usize];
@@ -106,7 +106,7 @@ fn seated(rows: &[u32], sets: u32, ways: u32) -> Vec<usize> {
     (0..rows.len()).filter(finds_way).collect()
 }
 
-/// The expected number of `rows` rows that find a way: `sets E[min(X, ways)]`, where X, the rows of a set, is `Binomial(rows, 1/sets)`. Hashes are
+/// The expected number of `rows` rows that fit into their sets: `sets E[min(X, ways)]`, where X, the rows of a set, is `Binomial(rows, 1/sets)`. Hashes are
 /// taken as independent and uniform over the sets.
 fn expected_fit(rows: u64, sets: u32, ways: u32) -> f64 {
     if sets < 2 {

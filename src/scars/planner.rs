@@ -158,7 +158,7 @@ pub enum MoreRows {
     NoRoom,
 }
 
-/// Searches the split with the lowest cost. Each size of the cache is judged by the rows that find a way in it.
+/// Searches the split with the lowest cost. Each size of the cache is judged by the rows that fit into its sets.
 ///
 /// The tables of a group share one cache, so a plan for several tables is one for all their rows, ranked together: counted by one
 /// [`Profile`](crate::scars::Profile), or mixed by [`Skew::mixed`].
@@ -207,7 +207,7 @@ impl<'a> Planner<'a> {
         ((samples as f64 * self.per_sample).round() as u64).max(1)
     }
 
-    /// The rows that find a way in a cache of `sets` sets.
+    /// The rows that fit into a cache of `sets` sets.
     #[must_use]
     pub fn pinned(&self, sets: u32) -> Pinned {
         match self.ranked {

@@ -3,7 +3,7 @@
 use crate::{
     config::{GroupConfig, Policy},
     error::Error,
-    table::{counters::Counters, layout::Layout, ways},
+    table::{counters::Counters, layout::Layout, metadata},
 };
 
 /// The state that a group keeps between steps, bit by bit.
@@ -51,7 +51,7 @@ impl Snapshot {
         if let Some((what, wanted, found)) = parts.into_iter().find(|(_, wanted, found)| wanted != found) {
             return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
         }
-        ways::check(config, layout, self.t, 0, &self.ways)?;
-        ways::check_frequencies(config, 0, &self.freqs)
+        metadata::check(config, layout, self.t, 0, &self.ways)?;
+        metadata::check_frequencies(config, 0, &self.freqs)
     }
 }

@@ -4,8 +4,8 @@ use crate::{
     cpu::cached::group::CpuGroup,
     error::Error,
     table::{
+        metadata,
         parts::{Part, cut, whole_sets},
-        ways,
     },
 };
 
@@ -62,7 +62,7 @@ impl CpuGroup {
     pub(crate) fn write_words(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         let range = part.range(&self.config, &self.tables.layout, first_word, words.len())?;
         if part == Part::Ways {
-            ways::check(
+            metadata::check(
                 &self.config,
                 &self.tables.layout,
                 self.tables.tables[0],
@@ -71,7 +71,7 @@ impl CpuGroup {
             )?;
         }
         if part == Part::Frequencies {
-            ways::check_frequencies(&self.config, first_word, words)?;
+            metadata::check_frequencies(&self.config, first_word, words)?;
             self.count_distinct();
             self.tables.freqs.write(range.start as usize, words);
             return Ok(());

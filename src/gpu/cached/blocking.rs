@@ -9,11 +9,11 @@ use crate::{
             bind_cache::passing,
             call::{Call, Groups, Named},
         },
-        slices::new_outputs,
         stages::{
             ASSIGN,
             cached::exchange::{self, Records},
         },
+        upload::new_outputs,
     },
     host::alloc::zeroed,
     lookup::{Embedding, Lookup, outputs::OutputSlice},
@@ -110,9 +110,12 @@ impl Embedding for Group {
             drop(call);
             match &mut this.kind.staged {
                 None => this.context.finish(encoder),
-                Some(staged) => {
-                    this.context.block_on(staged.land_side_flight(&this.context, encoder, &this.kind.tables, most))
-                }
+                Some(staged) => this.context.block_on(staged.write_back_side_flight(
+                    &this.context,
+                    encoder,
+                    &this.kind.tables,
+                    most,
+                )),
             }
         })
     }

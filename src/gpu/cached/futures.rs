@@ -7,8 +7,8 @@ use crate::{
     gpu::{
         cached::group::{Group, grown},
         engine::{bind::Batch, bind_cache::passing, wait::driven},
-        slices::Uploaded,
         stages::cached::space::Bound,
+        upload::Uploaded,
     },
     table::{layout::Params, params::Mode, parts::Part, rng::Purpose},
 };

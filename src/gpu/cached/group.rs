@@ -436,7 +436,7 @@ impl Kind for Rows {
             let DeviceGroup { state, rate, kind, .. } = group;
             let Pending { indices, bags, weighted, space } = state.wants_forward("backward")?;
             let rows = batch::output_rows(&kind.config, indices, bags);
-            let landing = match &mut kind.staged {
+            let write_back = match &mut kind.staged {
                 None => None,
                 Some(staged) => {
                     staged.unflushed()?;
@@ -466,7 +466,7 @@ impl Kind for Rows {
                 );
             }
             if let Some(staged) = &mut kind.staged {
-                staged.close(encoder, &kind.tables, landing);
+                staged.close(encoder, &kind.tables, write_back);
             }
             state.end_forward();
             Ok(())

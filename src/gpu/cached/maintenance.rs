@@ -105,7 +105,7 @@ impl Group {
                 let mut call = Call::begin(context, &mut encoder, "hotrow.flush");
                 exchange::record(&mut call, &uniform, tables, &list, exchange::Phases::Pack);
                 drop(call);
-                staged.land_side_flight(context, encoder, tables, moves).await?;
+                staged.write_back_side_flight(context, encoder, tables, moves).await?;
             }
         }
         let clock = context.download_part_async(&tables.tables, 0..4).await?;

@@ -7,12 +7,12 @@ use crate::{
     gpu::cached::group::Group,
     table::{
         layout::table_words,
+        metadata,
         parts::{Part, cut, whole_sets},
-        ways,
     },
 };
 
-/// Most words copied at once: 16 MiB, and the padding between them.
+/// The largest number of words that one copy takes: 16 MiB, with the padding between rows of slots.
 const CHUNK: u64 = 4 << 20;
 
 impl Group {
@@ -94,10 +94,10 @@ impl Group {
             let mut t = [0];
             self.block_on(async |this| this.read_words(Part::Clock, 0, &mut t).await)?;
             let first_set = whole_sets(&self.kind.tables.layout, &range)?.start;
-            ways::check(&self.kind.config, &self.kind.tables.layout, t[0], first_set, words)?;
+            metadata::check(&self.kind.config, &self.kind.tables.layout, t[0], first_set, words)?;
         }
         if part == Part::Frequencies {
-            ways::check_frequencies(&self.kind.config, first_word, words)?;
+            metadata::check_frequencies(&self.kind.config, first_word, words)?;
         }
         if self.state.pending().is_some() && matches!(part, Part::Clock | Part::Ways) {
             let mut now = vec![0; words.len()];

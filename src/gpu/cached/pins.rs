@@ -94,7 +94,7 @@ impl Group {
             let mut encoder = context.new_encoder();
             let side_flight = match &mut self.kind.staged {
                 None => None,
-                Some(staged) => staged.bring_aside(context, &mut encoder, tables, some, most as u32)?,
+                Some(staged) => staged.bring_to_side(context, &mut encoder, tables, some, most as u32)?,
             };
             let records = side_flight.as_ref().map_or(Records::Table, |side_flight| side_flight.records());
             let list = exchange::List { step, moves: list, capacity: some.len() as u32, scratch: no_scratch, records };

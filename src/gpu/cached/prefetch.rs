@@ -14,7 +14,7 @@ use crate::{
             prefetched::{Coming, HeldBatch, Prefetched},
         },
         engine::bind::{Batch, OutputBuffer},
-        halves::Halves,
+        fp16_outputs::Halves,
         stages::cached::{exchange::Records, space::Bound},
     },
     table::{

@@ -111,7 +111,7 @@ impl Coming {
         }
     }
 
-    /// Has a thread gather the records. In a browser, which has none, they are gathered once they are asked for.
+    /// Starts a thread that gathers the records. A browser has no threads: there the forward gathers them.
     pub(crate) fn gather_meanwhile(&mut self) {
         if !CALLS_WAIT {
             return;

@@ -8,8 +8,8 @@ use crate::{
             group::{Group, grown},
         },
         engine::call::Call,
-        slices::Uploaded,
         stages::cached::{send, space::Bound},
+        upload::Uploaded,
     },
     host::alloc::zeroed,
     lookup::{

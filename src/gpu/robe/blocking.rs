@@ -2,7 +2,7 @@
 
 use crate::{
     error::Error,
-    gpu::{robe::RobeGroup, seen::Seen},
+    gpu::{counters_async::LatestCopy, robe::RobeGroup},
     host::alloc::zeroed,
     lookup::SharedArray,
     robe::{RobeCounters, RobeSnapshot, check_weights, config::Config},
@@ -88,7 +88,7 @@ impl RobeGroup {
             if config.tables != this.kind.config.tables {
                 let mut words = table_words(&rows);
                 words[0] = this.context.download_part(&this.kind.array.tables, 0..4)?[0];
-                this.seen = Seen::default();
+                this.seen = LatestCopy::default();
                 this.kind.array.tables = this.context.upload("tables", bytemuck::cast_slice(&words))?;
             }
             this.kind.array.features = features;

@@ -8,12 +8,12 @@ use crate::{
             call::{Call, Groups, Named},
         },
         robe::RobeGroup,
-        slices::{UploadedGrads, floats},
         stages::{
             ROBE_COVERED, ROBE_GRADIENT, ROBE_RUNS,
             robe::space::{Due, RUNS_BLOCK, Runs},
             sort::radix::record_scan,
         },
+        upload::{UploadedGrads, floats},
     },
     robe::gradient::Gradient,
     scaler::GradSlice,

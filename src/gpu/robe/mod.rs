@@ -22,7 +22,6 @@ use crate::{
             context::Context,
         },
         reader::ReadableBuffers,
-        slices::Uploaded,
         stages::{
             BEGIN, LINEARIZE, ROBE_DECODE, ROBE_GATHER, ROBE_HASH, ROBE_WEIGHT_GRADIENT,
             cached::space::Bound,
@@ -32,6 +31,7 @@ use crate::{
                 space::{Chunks, Due, Runs, Scattered, Space, Uniforms},
             },
         },
+        upload::Uploaded,
     },
     lookup::LookupKind,
     memory::MemoryReport,

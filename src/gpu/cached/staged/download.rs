@@ -17,31 +17,31 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The end of the encoder that fills a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Outcome {
     /// The device has executed the encoder.
-    Here,
+    Executed,
     /// The device is lost.
     Lost,
     /// The encoder was dropped without being submitted.
     Dropped,
 }
 
-/// The encoder's fate, once it is known, and the signal that it is: for the threads that wait, and for a future.
-type Told = Arc<(Mutex<Known>, Condvar)>;
+/// The outcome of an encoder, once it is known, and the signal that it is: for the threads that wait, and for a future.
+type Signal = Arc<(Mutex<Known>, Condvar)>;
 
 #[derive(Debug, Default)]
 struct Known {
-    fate: Option<Fate>,
+    outcome: Option<Outcome>,
     waker: Option<Waker>,
 }
 
-/// Sets the fate, at the latest when it is dropped: wgpu drops it with its encoder.
-struct Teller(Told);
+/// Sets the outcome. If it is dropped before, as wgpu does with an encoder that is never submitted, the outcome is `Dropped`.
+struct Sender(Signal);
 
-impl Teller {
-    fn tell(&self, fate: Fate) {
+impl Sender {
+    fn send(&self, outcome: Outcome) {
         let mut known = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.fate.get_or_insert(fate);
+        known.outcome.get_or_insert(outcome);
         let waker = known.waker.take();
         drop(known);
         self.0.1.notify_all();
@@ -49,9 +49,9 @@ impl Teller {
     }
 }
 
-impl Drop for Teller {
+impl Drop for Sender {
     fn drop(&mut self) {
-        self.tell(Fate::Dropped);
+        self.send(Outcome::Dropped);
     }
 }
 
@@ -59,42 +59,42 @@ impl Drop for Teller {
 #[derive(Debug)]
 pub(crate) struct Download {
     buffer: wgpu::Buffer,
-    told: Told,
+    signal: Signal,
 }
 
 impl Download {
     /// Has `buffer` mapped once the device has executed `encoder`, which fills it. The caller submits `encoder`.
     pub(crate) fn record(encoder: &wgpu::CommandEncoder, buffer: wgpu::Buffer) -> Self {
-        let told = Told::default();
-        let teller = Teller(told.clone());
+        let signal = Signal::default();
+        let sender = Sender(signal.clone());
         encoder.map_buffer_on_submit(&buffer, wgpu::MapMode::Read, .., move |result| {
-            teller.tell(if result.is_ok() { Fate::Here } else { Fate::Lost });
+            sender.send(if result.is_ok() { Outcome::Executed } else { Outcome::Lost });
         });
-        Self { buffer, told }
+        Self { buffer, signal }
     }
 
-    /// Whether the encoder's fate is known.
-    pub(crate) fn told(&self) -> bool {
-        self.lock().fate.is_some()
+    /// Whether it is known if the encoder was executed, was dropped, or was lost with its device.
+    pub(crate) fn known(&self) -> bool {
+        self.lock().outcome.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.told.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.signal.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `waker` woken when the encoder's fate is known.
+    /// Has `waker` woken when the encoder's outcome is known.
     pub(crate) fn wake(&self, waker: &Waker) {
         let mut known = self.lock();
-        if known.fate.is_none() {
+        if known.outcome.is_none() {
             known.waker = Some(waker.clone());
         }
     }
 
-    /// Waits in a browser until the encoder's fate is known. Elsewhere [`read`](Self::read) waits for the moment between the device's answer and
+    /// Waits in a browser until the encoder's outcome is known. Elsewhere [`read`](Self::read) waits for the moment between the device's answer and
     /// the callback of another thread.
     pub(crate) async fn arrived(&self) {
         std::future::poll_fn(|cx| {
-            if CALLS_WAIT || self.told() {
+            if CALLS_WAIT || self.known() {
                 return Poll::Ready(());
             }
             self.wake(cx.waker());
@@ -105,26 +105,26 @@ impl Download {
 
     /// Whether the encoder was dropped without being submitted.
     pub(crate) fn dropped(&self) -> bool {
-        self.lock().fate == Some(Fate::Dropped)
+        self.lock().outcome == Some(Outcome::Dropped)
     }
 
     /// Reads the first `bytes` bytes, after the device has been waited for. Fails if the encoder was dropped or not submitted.
     pub(crate) fn read<T>(&self, call: &'static str, bytes: u64, work: impl FnOnce(&[u8]) -> T) -> Result<T, Error> {
         let mut known = self.lock();
         if CALLS_WAIT {
-            let waited = self.told.1.wait_timeout_while(known, PATIENCE, |known| known.fate.is_none());
+            let waited = self.signal.1.wait_timeout_while(known, PATIENCE, |known| known.outcome.is_none());
             known = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let order = |found| {
             let wanted = "the encoder of the earlier call submitted first";
             Err(Error::Order { call, wanted, found })
         };
-        match known.fate {
-            Some(Fate::Here) => {}
-            Some(Fate::Lost) => {
+        match known.outcome {
+            Some(Outcome::Executed) => {}
+            Some(Outcome::Lost) => {
                 return Err(Error::Device { reason: "device lost (a buffer could not be mapped)".into() });
             }
-            Some(Fate::Dropped) => return order("an encoder that was dropped"),
+            Some(Outcome::Dropped) => return order("an encoder that was dropped"),
             None => return order("an encoder that has not been submitted"),
         }
         drop(known);

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use crate::{
     error::Error,
     gpu::{
-        cached::staged::{download::Download, host::Host, landing::Landing},
+        cached::staged::{download::Download, host::Host, write_back::WriteBack},
         engine::context::Context,
     },
     table::{
@@ -46,7 +46,7 @@ pub(crate) struct Fetch {
     pub(crate) listing: Option<Listing>,
     pub(crate) list: Arc<[Move]>,
     /// Records that must be in the store before rows are gathered.
-    pub(crate) landings: Vec<Landing>,
+    pub(crate) write_backs: Vec<WriteBack>,
     /// Moves of the last step, if records that left in it may still be on the device.
     pub(crate) before: Option<Arc<[Move]>>,
     pub(crate) slots: u32,
@@ -89,20 +89,20 @@ impl Fetch {
         self
     }
 
-    /// Whether the prefetch's encoder was dropped, so that the prefetch has had no effect. Its landings still belong in the store.
+    /// Whether the prefetch's encoder was dropped, so that the prefetch has had no effect. Its write-backs still belong in the store.
     pub(crate) fn dropped(&self) -> bool {
         self.listing.as_ref().is_some_and(|listing| listing.download.dropped())
     }
 
     /// True if every download has come, or never will.
     pub(crate) fn ready(&self) -> bool {
-        self.downloads().all(Download::told) && self.landings.iter().all(Landing::told)
+        self.downloads().all(Download::known) && self.write_backs.iter().all(WriteBack::known)
     }
 
     /// Has `waker` woken when another download has come.
     pub(crate) fn wake(&self, waker: &Waker) {
         self.downloads().for_each(|download| download.wake(waker));
-        self.landings.iter().for_each(|landing| landing.wake(waker));
+        self.write_backs.iter().for_each(|write_back| write_back.wake(waker));
     }
 
     fn downloads(&self) -> impl Iterator<Item = &Download> {
@@ -127,8 +127,8 @@ impl Fetch {
                 asked = true;
             }
         }
-        for landing in &mut self.landings {
-            asked |= landing.asked_again(&self.context, &self.host)?;
+        for write_back in &mut self.write_backs {
+            asked |= write_back.asked_again(&self.context, &self.host)?;
         }
         Ok(asked)
     }
@@ -140,7 +140,7 @@ impl Fetch {
             Some(listing) => listing.download.read("fetch", size_of::<Step>() as u64, none) != Ok(true),
             None => !self.list.is_empty(),
         };
-        !missing && self.landings.iter().all(|landing| landing.read(|rows, _| rows.is_empty()) == Ok(true))
+        !missing && self.write_backs.iter().all(|write_back| write_back.read(|rows, _| rows.is_empty()) == Ok(true))
     }
 
     /// As [`Self::run`], as a future.
@@ -151,8 +151,8 @@ impl Fetch {
             for download in self.downloads() {
                 download.arrived().await;
             }
-            for landing in &mut self.landings {
-                landing.renewed(&context, &self.host).await?;
+            for write_back in &mut self.write_backs {
+                write_back.renewed(&context, &self.host).await?;
             }
             if !self.asked_more()? {
                 break;
@@ -185,9 +185,9 @@ impl Fetch {
             self.read_list()?;
             let host = self.host.clone();
             let (found, took) = host.traffic.timed(|| {
-                while let Some(landing) = self.landings.first() {
-                    landing.land(&host)?;
-                    self.landings.remove(0).end(&host);
+                while let Some(write_back) = self.write_backs.first() {
+                    write_back.write(&host)?;
+                    self.write_backs.remove(0).end(&host);
                 }
                 self.gather(&left)
             });

@@ -2,17 +2,17 @@
 //! records, still packed, and takes back the packed records that leave. No optional feature of a device is needed.
 //!
 //! In a step, `decide` makes a list of Moves. [`Fetch`] reads the list and gathers the missing records. `carry` copies them into the
-//! [`Flight`], from which exchange unpacks them. Exchange and update pack the leaving records into the flight, too, and a [`Landing`] takes
-//! them to the store. A prefetched batch is gathered before the last step's records have landed; the records of these that it needs are
+//! [`Flight`], from which exchange unpacks them. Exchange and update pack the leaving records into the flight, too, and a [`WriteBack`] takes
+//! them to the store. A prefetched batch is gathered before the last step's records are in the store; the records of these that it needs are
 //! forwarded within the flight.
 
 pub(crate) mod download;
 pub(crate) mod fetch;
 pub(crate) mod flight;
 pub(crate) mod host;
-pub(crate) mod landing;
 pub(crate) mod pool;
 pub(crate) mod traffic;
+pub(crate) mod write_back;
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -37,10 +37,10 @@ use crate::{
 use download::Download;
 use fetch::Listing;
 use host::Host;
-use landing::Landing;
 use pool::Pool;
+use write_back::WriteBack;
 
-/// The Moves of the last step that was carried out, until the download of its leaving records is recorded.
+/// Rows that the last step evicted, and whose records have still to be copied back to the host.
 #[derive(Debug)]
 struct Leaving {
     list: Arc<[Move]>,
@@ -64,8 +64,8 @@ pub(crate) struct Staged {
     parity: u32,
     leaving: Option<Leaving>,
     /// Leaving records of steps that have ended, oldest first.
-    landings: Vec<Landing>,
-    /// Whether the store has been told, since the last flush, that the cache may be newer.
+    write_backs: Vec<WriteBack>,
+    /// Whether the store knows, since the last flush, that the cache may be newer.
     unflushed: bool,
     slots: u32,
     stride: u64,
@@ -86,7 +86,7 @@ impl Staged {
             side_flight: None,
             parity: 0,
             leaving: None,
-            landings: Vec::new(),
+            write_backs: Vec::new(),
             unflushed: false,
             slots: layout.slots(),
             stride: layout.stride(),
@@ -94,7 +94,7 @@ impl Staged {
         }
     }
 
-    /// Adapts to a cache of another size. Every leaving record must have landed.
+    /// Adapts to a cache of another size. Every leaving record must be in the store.
     pub(crate) fn resized(&mut self, layout: &Layout, policy: Policy) {
         (self.slots, self.keeps) = (layout.slots(), keeps(policy, layout));
         (self.flight, self.outgrown, self.side_flight) = (None, None, None);
@@ -134,13 +134,13 @@ impl Staged {
         flight(side_flight, flight::Purpose::Side);
         // Two batches can be under way. Each has its list, its arriving and its leaving records. The largest buffer of each kind may serve
         // a flush or a frozen step, too.
-        let landing = |moves: Option<u32>| moves.map_or(0, |moves| Landing::bytes(moves.into(), layout.stride()));
+        let write_back = |moves: Option<u32>| moves.map_or(0, |moves| WriteBack::bytes(moves.into(), layout.stride()));
         // The list of a batch without rows still has its head.
         let list = |indices: Option<u32>| indices.map_or(0, |indices| list_bytes(layout.most_distinct(indices)));
         let upload =
             |moves: Option<u32>, kept: u32| moves.map_or(0, |n| Fetch::bytes(n.into(), kept.into(), layout.stride()));
-        let down = landing(train).max(list(calls.train));
-        let once = down.max(landing(side_flight)).max(list(calls.frozen));
+        let down = write_back(train).max(list(calls.train));
+        let once = down.max(write_back(side_flight)).max(list(calls.frozen));
         let up = upload(train, train.map_or(0, kept));
         let up_once = up.max(upload(most(calls.frozen), 0));
         let ring = 3 * down.next_multiple_of(64) + pool::size(once) + up.next_multiple_of(64) + pool::size(up_once);
@@ -155,7 +155,7 @@ impl Staged {
         if self.keeps { moves.min(self.slots) } else { 0 }
     }
 
-    /// Tells the store that the cache will be newer, unless the store has been told since the last flush.
+    /// Tells the store that the cache will be newer, unless it knows since the last flush.
     pub(crate) fn unflushed(&mut self) -> Result<(), Error> {
         if !self.unflushed {
             self.host.store.write().unflushed()?;
@@ -175,7 +175,7 @@ impl Staged {
     pub(crate) fn reserve_close(&self, context: &Context) -> Result<Option<wgpu::Buffer>, Error> {
         match &self.leaving {
             Some(leaving) if leaving.most > 0 => {
-                let bytes = Landing::bytes(leaving.most.into(), self.stride);
+                let bytes = WriteBack::bytes(leaving.most.into(), self.stride);
                 self.host.downloads.take(context, bytes).map(Some)
             }
             _ => Ok(None),
@@ -189,20 +189,20 @@ impl Staged {
         tables: &Tables,
         reserved: Option<wgpu::Buffer>,
     ) {
-        let landing = self.landing(encoder, tables, reserved);
-        self.landings.extend(landing);
+        let write_back = self.write_back(encoder, tables, reserved);
+        self.write_backs.extend(write_back);
         self.leaving = None;
     }
 
-    fn landing(
+    fn write_back(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         tables: &Tables,
         reserved: Option<wgpu::Buffer>,
-    ) -> Option<Landing> {
+    ) -> Option<WriteBack> {
         let (leaving, flight, buffer) = (self.leaving.as_ref()?, self.flight.as_ref()?, reserved?);
         let from = (flight, self.parity);
-        Some(Landing::record(encoder, &self.host, buffer, &tables.tables, from, leaving.most, self.stride))
+        Some(WriteBack::record(encoder, &self.host, buffer, &tables.tables, from, leaving.most, self.stride))
     }
 
     /// Reserves the buffers of a training step of up to `most` Moves, before any of it is recorded. `more`: the backward of the last step
@@ -221,20 +221,20 @@ impl Staged {
         let flight = if enough { None } else { Some(Flight::new(context, layout, most, purpose)?) };
         let copied = if reads { most } else { self.host.guess(most) };
         let listing = self.host.downloads.take(context, list_bytes(copied))?;
-        let landing = if more { None } else { self.reserve_close(context)? };
-        let told = if reads { Ok(()) } else { self.unflushed() };
-        if let Err(error) = told {
-            [Some(listing), landing].into_iter().flatten().for_each(|buffer| self.host.downloads.give(buffer));
+        let write_back = if more { None } else { self.reserve_close(context)? };
+        let noted = if reads { Ok(()) } else { self.unflushed() };
+        if let Err(error) = noted {
+            [Some(listing), write_back].into_iter().flatten().for_each(|buffer| self.host.downloads.give(buffer));
             return Err(error);
         }
-        Ok(Room { flight, listing, copied, landing, more })
+        Ok(Room { flight, listing, copied, write_back, more })
     }
 
     /// Reserves the buffers of a frozen step of up to `most` Moves.
     pub(crate) fn reserve_look_up(&self, context: &Context, most: u32) -> Result<Room, Error> {
         let copied = self.host.guess(most);
         let listing = self.host.downloads.take(context, list_bytes(copied))?;
-        Ok(Room { flight: None, listing, copied, landing: None, more: true })
+        Ok(Room { flight: None, listing, copied, write_back: None, more: true })
     }
 
     /// Ends the last step, unless its backward may still come, and takes the larger flight of `room` into use. Cannot fail.
@@ -246,7 +246,7 @@ impl Staged {
         room: &mut Room,
     ) {
         if !room.more {
-            self.close(encoder, tables, room.landing.take());
+            self.close(encoder, tables, room.write_back.take());
         }
         if let Some(larger) = room.flight.take() {
             if let (Some(smaller), true) = (&self.flight, self.leaving.is_some()) {
@@ -277,7 +277,7 @@ impl Staged {
             host: self.host.clone(),
             listing: Some(listing),
             list: Arc::new([]),
-            landings: std::mem::take(&mut self.landings),
+            write_backs: std::mem::take(&mut self.write_backs),
             before: self.leaving.as_ref().map(|leaving| leaving.list.clone()),
             slots: self.slots,
             stride: self.stride,
@@ -289,7 +289,7 @@ impl Staged {
 
     /// Undoes a prefetch whose encoder was dropped.
     pub(crate) fn take_back(&mut self, fetch: Fetch) {
-        self.landings.splice(0..0, fetch.landings);
+        self.write_backs.splice(0..0, fetch.write_backs);
         if let Some(flight) = self.outgrown.take() {
             self.flight = Some(flight);
         }
@@ -306,10 +306,10 @@ impl Staged {
         updates: bool,
     ) -> Result<Option<wgpu::Buffer>, Error> {
         let reserved = self.reserve_close(context)?;
-        // A landing whose encoder was dropped is recorded again, before this step overwrites its records in the flight.
-        for landing in &mut self.landings {
-            if landing.dropped() {
-                landing.record_again(context, encoder, &self.host)?;
+        // A write_back whose encoder was dropped is recorded again, before this step overwrites its records in the flight.
+        for write_back in &mut self.write_backs {
+            if write_back.dropped() {
+                write_back.record_again(context, encoder, &self.host)?;
             }
         }
         self.close(encoder, tables, reserved);
@@ -342,7 +342,7 @@ impl Staged {
     /// Brings every record that has left to the store. `more`: the last step's backward may still come, and more records may leave then.
     pub(crate) async fn settle(&mut self, context: &Context, tables: &Tables, more: bool) -> Result<(), Error> {
         self.bring(context, tables, more).await?;
-        self.land(context).await
+        self.write_all(context).await
     }
 
     /// Downloads every record that has left. `more`: as for [`Self::settle`].
@@ -350,13 +350,13 @@ impl Staged {
         context.idle().await?;
         let reserved = self.reserve_close(context)?;
         let mut encoder = context.new_encoder();
-        if let Some(landing) = self.landing(&mut encoder, tables, reserved) {
+        if let Some(write_back) = self.write_back(&mut encoder, tables, reserved) {
             // The records that leave from here on are counted from zero, so that no record comes to the store twice.
             if let (Some(flight), Some(leaving)) = (&self.flight, &self.leaving) {
                 flight.forget(&mut encoder, &tables.tables, self.parity, leaving.list.len() as u32);
             }
             // Before the wait: whoever drops the future must not lose the records.
-            self.landings.push(landing);
+            self.write_backs.push(write_back);
             context.finish_async(encoder).await?;
         }
         if !more {
@@ -366,11 +366,11 @@ impl Staged {
     }
 
     /// Writes the downloaded records to the store. Records that the store refuses go on waiting.
-    async fn land(&mut self, context: &Context) -> Result<(), Error> {
-        while let Some(landing) = self.landings.first_mut() {
-            landing.renewed(context, &self.host).await?;
-            landing.land(&self.host)?;
-            self.landings.remove(0).end(&self.host);
+    async fn write_all(&mut self, context: &Context) -> Result<(), Error> {
+        while let Some(write_back) = self.write_backs.first_mut() {
+            write_back.renewed(context, &self.host).await?;
+            write_back.write(&self.host)?;
+            self.write_backs.remove(0).end(&self.host);
         }
         Ok(())
     }
@@ -385,16 +385,16 @@ impl Staged {
         out: &mut [u32],
     ) -> Result<(), Error> {
         self.bring(context, tables, more).await?;
-        match self.land(context).await {
+        match self.write_all(context).await {
             Ok(()) | Err(Error::Store { .. }) => {}
             Err(error) => return Err(error),
         }
         self.read_words(first_word, out)?;
         let words = self.stride / 4;
         let (first, end) = (first_word, first_word + out.len() as u64);
-        for landing in &mut self.landings {
-            landing.renewed(context, &self.host).await?;
-            landing.read(|rows, records| {
+        for write_back in &mut self.write_backs {
+            write_back.renewed(context, &self.host).await?;
+            write_back.read(|rows, records| {
                 for (&row, record) in rows.iter().zip(records.chunks_exact(self.stride as usize)) {
                     let start = u64::from(row) * words;
                     let (from, to) = (start.max(first), (start + words).min(end));
@@ -454,14 +454,14 @@ impl Staged {
 
     /// Gathers the rows of `list`, which the host has made, and records their copy into the side flight with room for `most` Moves. No
     /// flight may be under way. Returns the binding for exchange; `None` if no row is to come.
-    pub(crate) fn bring_aside(
+    pub(crate) fn bring_to_side(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
         tables: &Tables,
         list: &[Move],
         most: u32,
-    ) -> Result<Option<Aside>, Error> {
+    ) -> Result<Option<SideFlight>, Error> {
         // A pool of its own, so that the ring of the training steps keeps its size.
         let host = Host { uploads: Pool::uploads(), ..self.host.clone() };
         let mut fetch = Fetch {
@@ -469,7 +469,7 @@ impl Staged {
             host: host.clone(),
             listing: None,
             list: list.into(),
-            landings: Vec::new(),
+            write_backs: Vec::new(),
             before: None,
             slots: self.slots,
             stride: self.stride,
@@ -478,7 +478,7 @@ impl Staged {
             took: Duration::ZERO,
         };
         let arrivals = fetch.run()?;
-        self.receive_aside(context, encoder, tables, &arrivals, most, &host)
+        self.receive_side(context, encoder, tables, &arrivals, most, &host)
     }
 
     /// Records the copy of a frozen step's missing records into the side flight with room for `most` Moves. Returns the binding for
@@ -490,12 +490,12 @@ impl Staged {
         tables: &Tables,
         arrivals: &Arrivals,
         most: u32,
-    ) -> Result<Option<Aside>, Error> {
+    ) -> Result<Option<SideFlight>, Error> {
         let host = self.host.clone();
-        self.receive_aside(context, encoder, tables, arrivals, most, &host)
+        self.receive_side(context, encoder, tables, arrivals, most, &host)
     }
 
-    fn receive_aside(
+    fn receive_side(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
@@ -503,7 +503,7 @@ impl Staged {
         arrivals: &Arrivals,
         most: u32,
         host: &Host,
-    ) -> Result<Option<Aside>, Error> {
+    ) -> Result<Option<SideFlight>, Error> {
         if most == 0 {
             return Ok(None);
         }
@@ -513,7 +513,7 @@ impl Staged {
         }
         receive(host, encoder, tables, flight, 0, arrivals);
         let shard = context.uniform(&flight.shard(Shard::UNPACK, 0, 0, flight.capacity));
-        Ok(Some(Aside { flight: flight.buffer.clone(), shard }))
+        Ok(Some(SideFlight { flight: flight.buffer.clone(), shard }))
     }
 
     /// Prepares the side flight, with room for `room` Moves, for packing up to `moves` Moves from number `first` on.
@@ -524,15 +524,15 @@ impl Staged {
         tables: &Tables,
         (first, moves): (u32, u32),
         room: u32,
-    ) -> Result<Aside, Error> {
+    ) -> Result<SideFlight, Error> {
         let flight = self.side_flight(context, &tables.layout, room)?;
         flight.clear(encoder, &tables.tables, 0, moves);
         let shard = context.uniform(&flight.shard(Shard::PACK, 0, first, moves));
-        Ok(Aside { flight: flight.buffer.clone(), shard })
+        Ok(SideFlight { flight: flight.buffer.clone(), shard })
     }
 
     /// Submits `encoder`, which packs up to `moves` Moves into the side flight, and brings their records to the store.
-    pub(crate) async fn land_side_flight(
+    pub(crate) async fn write_back_side_flight(
         &mut self,
         context: &Context,
         mut encoder: wgpu::CommandEncoder,
@@ -542,13 +542,13 @@ impl Staged {
         let Some(flight) = self.side_flight.as_ref().filter(|_| moves > 0) else {
             return context.finish_async(encoder).await;
         };
-        let buffer = self.host.downloads.take(context, Landing::bytes(moves.into(), self.stride))?;
-        let landing =
-            Landing::record(&mut encoder, &self.host, buffer, &tables.tables, (flight, 0), moves, self.stride);
+        let buffer = self.host.downloads.take(context, WriteBack::bytes(moves.into(), self.stride))?;
+        let write_back =
+            WriteBack::record(&mut encoder, &self.host, buffer, &tables.tables, (flight, 0), moves, self.stride);
         // Records that the store refuses, or whose future is dropped, go on waiting, because their slots are already marked clean.
-        self.landings.push(landing);
+        self.write_backs.push(write_back);
         context.finish_async(encoder).await?;
-        self.land(context).await
+        self.write_all(context).await
     }
 }
 
@@ -560,7 +560,7 @@ pub(crate) struct Room {
     listing: wgpu::Buffer,
     copied: u32,
     /// The download of the last step's leaving records.
-    landing: Option<wgpu::Buffer>,
+    write_back: Option<wgpu::Buffer>,
     more: bool,
 }
 
@@ -581,12 +581,12 @@ const fn list_bytes(moves: u32) -> u64 {
 
 /// The side flight and its uniform, as exchange binds them.
 #[derive(Debug)]
-pub(crate) struct Aside {
+pub(crate) struct SideFlight {
     flight: wgpu::Buffer,
     shard: wgpu::Buffer,
 }
 
-impl Aside {
+impl SideFlight {
     pub(crate) fn records(&self) -> Records<'_> {
         Records::Flight { flight: &self.flight, shard: &self.shard }
     }

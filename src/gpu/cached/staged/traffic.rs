@@ -74,7 +74,7 @@ impl Counting {
         self.forwarded.fetch_add(forwarded as u64, Relaxed);
     }
 
-    pub(crate) fn landed(&self, records: u64, bytes: u64) {
+    pub(crate) fn written(&self, records: u64, bytes: u64) {
         self.records_out.fetch_add(records, Relaxed);
         self.bytes_out.fetch_add(bytes, Relaxed);
     }

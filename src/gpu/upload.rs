@@ -1,4 +1,4 @@
-//! The host slices of calls that wait, kept on the device while the call lasts.
+//! Uploads the slices of a blocking call: batch, gradients, outputs.
 
 use crate::{
     config::GroupConfig,

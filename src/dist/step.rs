@@ -1,4 +1,4 @@
-//! The records of a step between ranks: what is asked, what is known, what waits.
+//! What a rank keeps of a step: the rows that others want of it, and the calls whose messages are under way.
 
 use crate::dist::{
     comm::Ticket,

@@ -1,12 +1,12 @@
-//! Counters of a GPU group, read without waiting.
+//! Counters of a GPU group, read back without waiting: each call returns the newest copy that has arrived, and starts another.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{error::Error, gpu::engine::context::Context};
 
-/// The newest copy of a group's `tables` buffer, or of other counts, that has arrived. At most one more is under way.
+/// The newest copy of a buffer that has arrived on the host. At most one more copy is under way.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(Arc<Mutex<Copies>>);
+pub(crate) struct LatestCopy(Arc<Mutex<Copies>>);
 
 #[derive(Debug, Default)]
 struct Copies {
@@ -22,7 +22,7 @@ struct Target {
     mapped: bool,
 }
 
-impl Seen {
+impl LatestCopy {
     /// Returns the first `bytes` of `tables` that arrived last, and requests newer ones unless a request is under way.
     pub(crate) fn ask(&self, context: &Context, tables: &wgpu::Buffer, bytes: u64) -> Result<Option<Vec<u32>>, Error> {
         context.guarded(|| {

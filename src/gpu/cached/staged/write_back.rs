@@ -24,7 +24,7 @@ struct From {
 
 /// The records that left in one step, or in one piece of a flush, on their way to the store.
 #[derive(Debug)]
-pub(crate) struct Landing {
+pub(crate) struct WriteBack {
     download: Download,
     from: From,
     /// Most records that can have left.
@@ -34,7 +34,7 @@ pub(crate) struct Landing {
     step: u32,
 }
 
-impl Landing {
+impl WriteBack {
     /// Bytes of the download of `most` records.
     pub(crate) const fn bytes(most: u64, stride: u64) -> u64 {
         HEAD + most * (4 + stride)
@@ -63,8 +63,8 @@ impl Landing {
     }
 
     /// Whether the download has come, or never will.
-    pub(crate) fn told(&self) -> bool {
-        self.download.told()
+    pub(crate) fn known(&self) -> bool {
+        self.download.known()
     }
 
     /// Records the download again, if the records are still in the flight. Returns whether they are.
@@ -127,13 +127,13 @@ impl Landing {
     }
 
     /// Writes the records to the store. May be called again after an error.
-    pub(crate) fn land(&self, host: &Host) -> Result<(), Error> {
+    pub(crate) fn write(&self, host: &Host) -> Result<(), Error> {
         let written = self.read(|rows, records| {
             // A write of nothing would mark a file as not flushed.
             let written = if rows.is_empty() { Ok(()) } else { host.store.write().write(rows, records) };
             written.map(|()| rows.len() as u64)
         })?;
-        host.traffic.landed(written?, Self::bytes(self.most, self.stride));
+        host.traffic.written(written?, Self::bytes(self.most, self.stride));
         Ok(())
     }
 

@@ -3,10 +3,10 @@
 use crate::{
     config::{Policy, Precision},
     dist::{
-        asked::{Ahead, Asked, Early, Stage},
         comm::Comm,
         group::{Call, Group, merged},
         requests,
+        step::{Ahead, Asked, Early, Stage},
         traffic::Phase,
     },
     error::Error,

@@ -1,4 +1,4 @@
-//! Checks the cache's metadata before a group loads it.
+//! Checks the cache's metadata (tags, stamps, frequencies, flags) before a group loads it.
 
 use crate::{
     config::{GroupConfig, Policy},
