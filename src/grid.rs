@@ -11,8 +11,8 @@ use crate::{
     error::Error,
     robe,
     table::{
+        abi::{Grid, Level},
         batch::MAX_INDICES,
-        layout::{Grid, Level},
     },
 };
 

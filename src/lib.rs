@@ -144,13 +144,7 @@ pub use source::Source;
 pub use store::FileStore;
 pub use store::{RamStore, SharedStore, Store};
 pub use table::{
-    counters::Counters,
-    hash,
-    layout::{Layout, ScalerState},
-    params::Mode,
-    parts::Part,
-    rng,
-    row::RowLayout,
+    abi::ScalerState, counters::Counters, hash, layout::Layout, params::Mode, parts::Part, rng, row::RowLayout,
     snapshot::Snapshot,
 };
 pub use wgsl::{AddBody, LookupBody, RankBody};

@@ -4,7 +4,10 @@ use std::fmt;
 
 use crate::{
     config::{GroupConfig, Placement, Policy, Precision, setters},
-    table::layout::{Feature, Layout, Shard, table_words},
+    table::{
+        abi::{Feature, Shard, table_words},
+        layout::Layout,
+    },
 };
 
 /// Memory of a table as a share of its size in FP32, by the formula of Yang 2020, appendix A: `k/32`; plus `64/(32 d)` for the scale and

@@ -6,7 +6,7 @@
 
 use crate::{
     error::Error,
-    table::layout::{ScaleRule, ScalerState},
+    table::abi::{ScaleRule, ScalerState},
 };
 
 /// The legal scales. The inverse of each is a normal float, too.

@@ -405,7 +405,7 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
 /// The constants that host and shaders share, by name.
 #[must_use]
 pub fn constants() -> Vec<(&'static str, u32)> {
-    use crate::table::layout::{
+    use crate::table::abi::{
         CLOCK_WORDS, COMING, DIRTY, Field, Move, NONE, PINNED, Shard, TABLE_WORDS, count, feedback,
     };
     vec![

@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     grid::{Bags, Config},
     host::alloc::{reserved, zeroed},
-    table::layout::Level,
+    table::abi::Level,
 };
 
 /// The hash grid of a [`Config`](crate::grid::Config) for points on the host, for tables on any backend. [`Grid`](crate::Grid) does the same on

@@ -4,7 +4,7 @@ use crate::{
     cpu::stages::scaler::{inspect, rescale},
     error::Error,
     scaler::{GradSlice, LossScale, Phase},
-    table::layout::{ScaleRule, ScalerState},
+    table::abi::{ScaleRule, ScalerState},
 };
 
 /// The loss scaler for gradients on the host, for tables on any backend. [`crate::Scaler`] does the same on the device.

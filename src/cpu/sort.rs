@@ -6,7 +6,7 @@ use crate::{
     cpu::share::{self, key},
     error::Error,
     host::{alloc::zeroed, trusted::shared},
-    table::layout::NONE,
+    table::abi::NONE,
 };
 
 /// Most bits of a digit: the counts of 4,096 digits fit a first-level cache, and 24 bits take two passes.

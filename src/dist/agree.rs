@@ -1,6 +1,6 @@
 //! Agreements of all ranks about a call: whether it worked everywhere, and whose error it is if not.
 
-use crate::{dist::comm::Comm, error::Error, table::layout::ScalerState};
+use crate::{dist::comm::Comm, error::Error, table::abi::ScalerState};
 
 /// Ends the job after an error that the other ranks do not know of. A rank that is alone goes on.
 pub(super) fn or_abort<T>(comm: &mut impl Comm, result: Result<T, Error>) -> Result<T, Error> {

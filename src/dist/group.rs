@@ -21,9 +21,10 @@ use crate::{
     record::wire::{Vectors, Wire, WireForm, cut},
     scaler::GradSlice,
     table::{
+        abi::{Feature, ScalerState, features},
         batch,
         counters::Counters,
-        layout::{Feature, Layout, ScalerState, features},
+        layout::Layout,
         params::Mode,
         parts::Part,
     },

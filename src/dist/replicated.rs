@@ -20,8 +20,8 @@ use crate::{
     },
     scaler::GradSlice,
     table::{
+        abi::{ScalerState, features},
         counters::Counters,
-        layout::{ScalerState, features},
         params::Mode,
     },
 };

@@ -8,8 +8,8 @@ use crate::{
     record::codec::f32_from_half,
     scaler::GradSlice,
     table::{
+        abi::{Feature, NONE, ScalerState},
         batch,
-        layout::{Feature, NONE, ScalerState},
     },
 };
 

@@ -14,8 +14,9 @@ use crate::{
     host::alloc::zeroed,
     lookup::{Embedding, Lookup},
     table::{
+        abi::{DIRTY, NONE, PINNED},
         counters::Counters,
-        layout::{DIRTY, Layout, NONE, PINNED},
+        layout::Layout,
         parts::Part,
     },
 };

@@ -23,9 +23,10 @@ use crate::{
     memory::MemoryReport,
     scaler::GradSlice,
     table::{
+        abi::{Rate, ScalerState},
         batch,
         counters::Counters,
-        layout::{Layout, Rate, ScalerState},
+        layout::Layout,
         params::Mode,
         step_state::StepState,
     },
@@ -81,7 +82,7 @@ pub trait Kind: Debug + Send + Sync + Sized {
         Ok(())
     }
 
-    /// The buffer in which the last forward in `mode` leaves its outcome, a [`Step`](crate::table::layout::Step).
+    /// The buffer in which the last forward in `mode` leaves its outcome, a [`Step`](crate::table::abi::Step).
     fn outcome(group: &DeviceGroup<Self>, mode: Mode) -> Option<&wgpu::Buffer>;
 
     /// The buffers that readers bind.

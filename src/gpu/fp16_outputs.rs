@@ -11,7 +11,7 @@ use crate::{
         },
         stages::HALVES,
     },
-    table::layout,
+    table::abi,
 };
 
 /// Where a forward writes FP32 outputs that are then rounded.
@@ -71,8 +71,7 @@ impl Halves<'_> {
     pub(crate) fn record(&self, encoder: &mut wgpu::CommandEncoder) {
         if let Some(outputs) = &self.outputs {
             let call = &mut Call::begin(&self.context, encoder, "hotrow.halves");
-            let uniform =
-                self.context.uniform(&layout::Halves { elements: self.elements, ..layout::Halves::default() });
+            let uniform = self.context.uniform(&abi::Halves { elements: self.elements, ..abi::Halves::default() });
             let groups = Groups::of(self.elements.div_ceil(2), 256);
             call.run(&HALVES, &[&("halves", uniform), &("sums", &self.sums), &("outputs", outputs)], &groups);
         }

@@ -11,7 +11,7 @@ use crate::{
         stages::{GRID, GRID_GRADIENT},
     },
     grid::Config,
-    table::layout,
+    table::abi,
 };
 
 /// The hash grid of a [`Config`](crate::grid::Config) for points in the caller's buffers. [`CpuGrid`](crate::CpuGrid) does the same on the host,
@@ -190,7 +190,7 @@ impl Grid {
         })
     }
 
-    fn uniform(&self, coordinates: wgpu::BufferSlice<'_>) -> Result<layout::Grid, Error> {
+    fn uniform(&self, coordinates: wgpu::BufferSlice<'_>) -> Result<abi::Grid, Error> {
         let points = self.config.points_of(coordinates.size() / 4)?;
         Ok(self.config.points(points)?.0)
     }

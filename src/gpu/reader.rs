@@ -9,7 +9,7 @@ use crate::{
     error::Error,
     gpu::{counters_async::LatestCopy, engine::context::Context},
     grid,
-    table::layout::feedback,
+    table::abi::feedback,
     wgsl::{
         Access, Cut,
         reader::{ReaderKind, ReaderText, WantedList},
@@ -30,8 +30,8 @@ pub struct Reader<'a> {
     /// Reads the table alone, without a look-up in the cache: faster, and fewer bindings. It gives the newest rows only as long as the cache
     /// is clean, that is from a flush to the next backward or written row. Not for a staged table.
     pub flushed: bool,
-    /// Also gives the shaders `P_want` (P is the reader's prefix), which asks the group for rows: [`Group::record_feedback`](crate::Group::record_feedback) then brings them into
-    /// the cache. One more storage buffer, which fragment and compute stages write.
+    /// Also gives the shaders `P_want` (P is the reader's prefix), which asks the group for rows:
+    /// [`Group::record_feedback`](crate::Group::record_feedback) then brings them into the cache. One more storage buffer, which fragment and compute stages write.
     pub feedback: Option<Feedback>,
     /// Also gives the shaders `P_grid`: the features of a point of this hash grid, whose levels are the tables of the group. In a staged group
     /// corners that are not in the cache count as 0.

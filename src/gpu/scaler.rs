@@ -11,7 +11,7 @@ use crate::{
         stages::{INSPECT, RESCALE},
     },
     scaler::{LossScale, Phase},
-    table::layout::{Inspected, ScaleRule, ScalerState},
+    table::abi::{Inspected, ScaleRule, ScalerState},
 };
 
 /// A loss scaler whose state is on the device (OpenSeq2Seq), so that a step needs no answer from the device.

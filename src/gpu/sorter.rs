@@ -9,7 +9,7 @@ use crate::{
             space::{DedupTo, Pairs, SortJob, SortScratch, SortSpace},
         },
     },
-    table::layout::{Step, count},
+    table::abi::{Step, count},
 };
 
 /// Stable sort and dedup of `u32` keys with `u32` values, recorded into the caller's encoder, on the caller's buffers.
@@ -77,7 +77,7 @@ pub struct SortedPairs<'a> {
     pub values: &'a wgpu::Buffer,
 }
 
-/// The result of a dedup of `n` keys, `valid` of which are not [`layout::NONE`](crate::table::layout::NONE).
+/// The result of a dedup of `n` keys, `valid` of which are not [`layout::NONE`](crate::table::abi::NONE).
 ///
 /// Example: [`Sorter`].
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +151,7 @@ impl Sorter {
 
     /// Records a sort as [`Sorter::record_sort`] does, and then finds the distinct keys.
     ///
-    /// The key [`layout::NONE`](crate::table::layout::NONE) is left out: it sorts last and counts as no key. If `key_bits` is below 32 and
+    /// The key [`layout::NONE`](crate::table::abi::NONE) is left out: it sorts last and counts as no key. If `key_bits` is below 32 and
     /// NONE occurs, all other keys must be below `2^key_bits - 1`.
     ///
     /// # Errors

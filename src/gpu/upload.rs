@@ -9,7 +9,7 @@ use crate::{
     },
     lookup::outputs::OutputSlice,
     scaler::GradSlice,
-    table::{batch, layout::Step},
+    table::{abi::Step, batch},
 };
 
 /// A batch of the caller's slices, on the device.

@@ -102,7 +102,8 @@ fn run(open: &'static Open, n: u64, repeat: bool) -> Result<(Vec<u32>, bool), Er
     for call in calls(open) {
         match call(&mut run) {
             Err(Error::OutOfMemory { .. }) if repeat => call(&mut run)?,
-            Err(Error::OutOfMemory { .. }) => {}
+            // A backward is refused where its forward was left out.
+            Err(Error::OutOfMemory { .. } | Error::Order { .. }) if !repeat => {}
             done => done?,
         }
     }
@@ -186,8 +187,10 @@ fn shared_arrays_go_on() {
 fn a_call_that_is_not_repeated_is_noticed() {
     let open: &'static Open = &|| Ok(Box::new(CpuGroup::new(config())?));
     let (wanted, _) = run(open, u64::MAX, true).unwrap();
-    let others = (8..40).filter_map(|n| run(open, n, false).ok()).filter(|(found, failed)| *failed && *found != wanted);
-    assert!(others.count() > 5);
+    let others =
+        (8..120).filter_map(|n| run(open, n, false).ok()).filter(|(found, failed)| *failed && *found != wanted);
+    let others = others.count();
+    assert!(others > 5, "{others}");
 }
 
 /// What a group over ranks does after the allocation behind the first `n` fails.

@@ -14,7 +14,7 @@ use crate::{
         },
     },
     table::{
-        layout::{Params, Robe, Shard, Step, count},
+        abi::{Params, Robe, Shard, Step, count},
         row::quad_width,
     },
     wgsl as shader,

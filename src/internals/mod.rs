@@ -31,7 +31,7 @@ pub fn npy_shape(start: &[u8]) -> Option<Vec<u64>> {
 pub mod layout {
     pub use crate::{
         config::WAYS,
-        table::{layout::*, row::*},
+        table::{abi::*, layout::*, row::*},
     };
 }
 

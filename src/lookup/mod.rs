@@ -8,13 +8,7 @@ use crate::{
     memory::MemoryReport,
     robe::{RobeSnapshot, config::Config},
     scaler::GradSlice,
-    table::{
-        counters::Counters,
-        layout::{Layout, ScalerState},
-        params::Mode,
-        parts::Part,
-        snapshot::Snapshot,
-    },
+    table::{abi::ScalerState, counters::Counters, layout::Layout, params::Mode, parts::Part, snapshot::Snapshot},
 };
 
 pub(crate) mod outputs;

@@ -1,6 +1,6 @@
 //! What a cached group does as one part of a group over several ranks (SPEC 11).
 
-use crate::{error::Error, lookup::Embedding, record::wire::WireForm, table::layout::ScalerState};
+use crate::{error::Error, lookup::Embedding, record::wire::WireForm, table::abi::ScalerState};
 
 /// A cached group that can be a virtual shard of a [`dist::Group`](crate::dist::Group). Programs do not call these methods; they make the shards.
 ///

@@ -4,7 +4,7 @@ use crate::{
     config::{OptimizerKind, Precision, RandomBits, Rounding},
     record::{codec::Noise, rows::optimise::Rule},
     table::{
-        layout::{Params, Rate},
+        abi::{Params, Rate},
         row::quad_width,
     },
 };

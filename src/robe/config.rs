@@ -13,7 +13,7 @@ use crate::{
         hash::{PRIME, chunk_start, row_place},
         storage::{BLOCKS, Storage, Words, block_words, state_words, states_of},
     },
-    table::{batch, layout, rng::Purpose},
+    table::{abi, batch, rng::Purpose},
 };
 
 named!(Addressing, "addressing": Hashed = "hashed", Direct = "direct");
@@ -368,14 +368,14 @@ impl Config {
     }
 
     /// The uniform of the stages.
-    pub(crate) const fn robe(&self) -> layout::Robe {
+    pub(crate) const fn robe(&self) -> abi::Robe {
         let chunks = self.chunks();
         let window = self.window();
         let window_words = match self.precision {
             Precision::Fp32 => window,
             _ => window.div_ceil(self.block) * block_words(self.precision, self.block),
         };
-        layout::Robe {
+        abi::Robe {
             dim: self.dim,
             chunk: self.chunk,
             chunks,
@@ -402,8 +402,8 @@ impl Config {
     }
 
     /// The uniform for an array in one piece, whatever its windows on a device.
-    pub(crate) const fn undivided(&self) -> layout::Robe {
-        layout::Robe { window: self.weights, ..self.robe() }
+    pub(crate) const fn undivided(&self) -> abi::Robe {
+        abi::Robe { window: self.weights, ..self.robe() }
     }
 
     /// Weights of a window: all, or as many whole blocks as its bytes hold, of weights as well as of states; 0 if no block fits.

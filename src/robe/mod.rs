@@ -17,8 +17,8 @@ use crate::{
     error::Error,
     robe::storage::Storage,
     table::{
+        abi::{CLOCK_WORDS, TABLE_WORDS, table_words},
         counters::Counters,
-        layout::{CLOCK_WORDS, TABLE_WORDS, table_words},
     },
 };
 pub use config::{Addressing, Backward, Config};

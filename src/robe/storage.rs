@@ -9,7 +9,7 @@ use crate::{
         codec::{self, Noise},
         rows, state_code,
     },
-    table::{layout::Robe, row::RowLayout},
+    table::{abi::Robe, row::RowLayout},
 };
 
 /// The smallest and the largest block, in weights. A block is a power of two.

@@ -3,10 +3,7 @@
 use crate::{
     config::{GroupConfig, Pooling},
     error::Error,
-    table::{
-        layout::{Layout, Step},
-        step_state::Pending,
-    },
+    table::{abi::Step, layout::Layout, step_state::Pending},
 };
 
 /// Most indices that a batch may have (SPEC 3).

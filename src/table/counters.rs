@@ -1,6 +1,6 @@
 //! Counters of steps (SPEC 6).
 
-use crate::table::layout::{CLOCK_WORDS, TABLE_WORDS};
+use crate::table::abi::{CLOCK_WORDS, TABLE_WORDS};
 
 /// Words of a table's counters: 11 of two words.
 pub(crate) const COUNTER_WORDS: usize = 22;

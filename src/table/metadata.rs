@@ -3,7 +3,10 @@
 use crate::{
     config::{GroupConfig, Policy},
     error::Error,
-    table::layout::{DIRTY, Field, Layout, NONE, PINNED, way_at},
+    table::{
+        abi::{DIRTY, Field, NONE, PINNED, way_at},
+        layout::Layout,
+    },
 };
 
 /// Checks neighbouring sets, from `first_set` on, of a group at step `t`: each slot is empty, or holds a row of its set

@@ -1,5 +1,6 @@
 //! Tables without a device: layout, checks of a batch, hashes, random bits, counters, parts, pins.
 
+pub(crate) mod abi;
 pub(crate) mod batch;
 pub(crate) mod counters;
 pub mod hash;

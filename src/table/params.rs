@@ -3,7 +3,8 @@
 use crate::{
     config::{GroupConfig, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Rounding},
     table::{
-        layout::{Layout, Params, Rate, Robe},
+        abi::{Params, Rate, Robe},
+        layout::Layout,
         rng::Purpose,
     },
 };

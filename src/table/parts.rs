@@ -6,8 +6,9 @@ use crate::{
     config::{GroupConfig, Policy},
     error::Error,
     table::{
+        abi::{CLOCK_WORDS, TABLE_WORDS},
         counters::COUNTER_WORDS,
-        layout::{CLOCK_WORDS, Layout, TABLE_WORDS},
+        layout::Layout,
     },
 };
 
@@ -32,7 +33,7 @@ pub enum Part {
     /// evictions, write-backs, bypass reads, bypass writes, skipped rows, out of range.
     Counters,
     /// The cache's metadata, set by set: a tag for each way, then a stamp for each, a frequency for each, a word of
-    /// flags for each ([`DIRTY`](crate::table::layout::DIRTY), [`PINNED`](crate::table::layout::PINNED)).
+    /// flags for each ([`DIRTY`](crate::table::abi::DIRTY), [`PINNED`](crate::table::abi::PINNED)).
     Ways,
     /// The slots: dim weights, then the state, as the bits of FP32 values.
     Cache,

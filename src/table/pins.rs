@@ -7,8 +7,9 @@ use crate::{
     config::{GroupConfig, Policy},
     error::Error,
     table::{
+        abi::{Field, Move, NONE, PINNED, way_at},
         counters::Counters,
-        layout::{Field, Layout, Move, NONE, PINNED, way_at},
+        layout::Layout,
     },
 };
 

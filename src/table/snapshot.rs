@@ -24,7 +24,7 @@ pub struct Snapshot {
     /// The step number.
     pub t: u32,
     /// The cache's metadata, set by set: a tag for each way, then a stamp, a frequency and a word of flags
-    /// ([`DIRTY`](crate::table::layout::DIRTY), [`PINNED`](crate::table::layout::PINNED)) for each.
+    /// ([`DIRTY`](crate::table::abi::DIRTY), [`PINNED`](crate::table::abi::PINNED)) for each.
     pub ways: Vec<u32>,
     /// Slots: dim weights, then the state.
     pub cache: Vec<f32>,

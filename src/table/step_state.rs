@@ -1,6 +1,6 @@
 //! The state of a group between the calls of a step, and the calls that each state allows. Both backends use it.
 
-use crate::{error::Error, table::layout::Params};
+use crate::{error::Error, table::abi::Params};
 
 /// A forward that waits for its backward.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::{Access, Bodies, Cut, include};
 use crate::{
     grid,
-    table::layout::{Level, feedback},
+    table::abi::{Level, feedback},
 };
 
 /// The functions that a caller's shader may call, without their prefix; `want` only with feedback, `grid` only with a grid.

@@ -10,7 +10,7 @@ use crate::{
     },
     error::Error,
     record::of_params::{MEAN, MODE_TRAIN},
-    table::layout::{Feature, NONE, POOL_NONE, Params},
+    table::abi::{Feature, NONE, POOL_NONE, Params},
 };
 
 const CLAMP: u32 = 1;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{cpu::stages::counters::Tally, table::layout::Params};
+use crate::{cpu::stages::counters::Tally, table::abi::Params};
 
 /// Prepares a tally for a row. The counters of all tables are locked only where another table begins.
 pub(crate) fn enter(params: &Params, tables: &Mutex<&mut [u32]>, tally: &mut Tally, row: u32) {

@@ -16,9 +16,10 @@ use crate::{
     scaler::GradSlice,
     source::Source,
     table::{
+        abi::{Params, Rate, ScalerState},
         batch,
         counters::Counters,
-        layout::{Layout, Params, Rate, ScalerState},
+        layout::Layout,
         params::Mode,
         parts::Part,
         pins,

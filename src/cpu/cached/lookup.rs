@@ -2,7 +2,7 @@
 
 use crate::{
     host::trusted::equal,
-    table::layout::{Field, NONE, Params, way_at},
+    table::abi::{Field, NONE, Params, way_at},
 };
 
 /// The set of a row, and its slot, or NONE.

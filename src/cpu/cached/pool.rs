@@ -21,7 +21,7 @@ use crate::{
         },
     },
     table::{
-        layout::{Field, NONE, POOL_NONE, Params, way_at},
+        abi::{Field, NONE, POOL_NONE, Params, way_at},
         row::RowLayout,
     },
 };

@@ -22,7 +22,7 @@ use crate::{
     host::alloc::reserved,
     record::{of_params as record, rows},
     table::{
-        layout::{DIRTY, Field, NONE, way_at},
+        abi::{DIRTY, Field, NONE, way_at},
         params::Mode,
         rng::Purpose,
     },

@@ -28,7 +28,8 @@ use crate::{
         rows,
     },
     table::{
-        layout::{DIRTY, Field, Layout, NONE, PINNED, Params, way_at},
+        abi::{DIRTY, Field, NONE, PINNED, Params, way_at},
+        layout::Layout,
         row::RowLayout,
     },
 };

@@ -20,8 +20,8 @@ use crate::{
     },
     scaler::GradSlice,
     table::{
+        abi::{DIRTY, Field, NONE, Rate, ScalerState, way_at},
         batch,
-        layout::{DIRTY, Field, NONE, Rate, ScalerState, way_at},
         params::Mode,
         rng::Purpose,
         step_state::Pending,

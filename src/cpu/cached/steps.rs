@@ -22,7 +22,8 @@ use crate::{
     record::of_params as record,
     scaler::GradSlice,
     table::{
-        layout::{Layout, Params, Rate, ScalerState},
+        abi::{Params, Rate, ScalerState},
+        layout::Layout,
         params::Mode,
         rng::Purpose,
         step_state::Pending,

@@ -10,7 +10,10 @@ use crate::{
     },
     record::init::Filler,
     source::Source,
-    table::layout::{Feature, Layout, NONE, features, table_words},
+    table::{
+        abi::{Feature, NONE, features, table_words},
+        layout::Layout,
+    },
 };
 
 /// What a group keeps from step to step.

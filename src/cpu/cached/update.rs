@@ -27,7 +27,7 @@ use crate::{
     },
     record::{codec::Noise, rows},
     table::{
-        layout::{DIRTY, Field, Params, way_at},
+        abi::{DIRTY, Field, Params, way_at},
         row::RowLayout,
     },
 };

@@ -10,7 +10,7 @@ use crate::{
         },
         stages::cached::weight_gradient::dot,
     },
-    table::layout::{NONE, POOL_NONE, Params},
+    table::abi::{NONE, POOL_NONE, Params},
 };
 
 /// Number of accesses whose rows are read at once.

@@ -21,9 +21,10 @@ use crate::{
     },
     scaler::GradSlice,
     table::{
+        abi::{Feature, Params, Rate, Robe, ScalerState, features, table_words},
         batch,
         counters::Counters,
-        layout::{Feature, Layout, Params, Rate, Robe, ScalerState, features, table_words},
+        layout::Layout,
         params::Mode,
         rng::Purpose,
         step_state::{Pending, StepState},

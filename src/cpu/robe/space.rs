@@ -1,6 +1,6 @@
 //! The state that a forward keeps for its backward.
 
-use crate::{error::Error, host::alloc::zeroed, table::layout::Step};
+use crate::{error::Error, host::alloc::zeroed, table::abi::Step};
 
 /// The lists that a forward leaves for its backward.
 #[derive(Debug)]

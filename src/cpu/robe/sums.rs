@@ -18,7 +18,7 @@ use crate::{
     host::alloc::zeroed,
     robe::gradient::Gradient,
     scaler::GradSlice,
-    table::layout::{Params, Robe, ScalerState, Target, count},
+    table::abi::{Params, Robe, ScalerState, Target, count},
 };
 
 /// The sorted chunks of a batch, as the last stage of a backward reads them.

@@ -1,6 +1,6 @@
 //! The counters of each table. Twin of `shaders/shared/tables.wgsl`.
 
-use crate::table::layout::{CLOCK_WORDS, Params, TABLE_WORDS};
+use crate::table::abi::{CLOCK_WORDS, Params, TABLE_WORDS};
 
 /// Positions of the counters, as in `shaders/shared/common.wgsl`.
 pub(crate) mod counter {

@@ -16,7 +16,7 @@ use crate::{
             },
         },
     },
-    table::layout::{MERGE_CHUNK, Params, count},
+    table::abi::{MERGE_CHUNK, Params, count},
 };
 
 /// The inputs of a backward beside the step's own lists.

@@ -11,7 +11,7 @@ use crate::{
         reader::{Feedback, RowReader},
         stages::cached::space::Bound,
     },
-    table::{layout::Params, params::Mode, rng::Purpose},
+    table::{abi::Params, params::Mode, rng::Purpose},
 };
 
 impl Group {

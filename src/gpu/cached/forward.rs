@@ -20,7 +20,7 @@ use crate::{
         },
     },
     table::{
-        layout::{POOL_NONE, Params, count},
+        abi::{POOL_NONE, Params, count},
         params::Mode,
     },
 };

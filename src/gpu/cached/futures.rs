@@ -10,7 +10,7 @@ use crate::{
         stages::cached::space::Bound,
         upload::Uploaded,
     },
-    table::{layout::Params, params::Mode, parts::Part, rng::Purpose},
+    table::{abi::Params, params::Mode, parts::Part, rng::Purpose},
 };
 
 impl Group {

@@ -32,9 +32,10 @@ use crate::{
     source::Source,
     store::{self, SharedStore, ram::RamStore},
     table::{
+        abi::{Params, Rate},
         batch,
         counters::Counters,
-        layout::{Layout, Params, Rate},
+        layout::Layout,
         params::Mode,
         rng::Purpose,
         step_state::Pending,

@@ -16,7 +16,7 @@ use crate::{
         },
     },
     table::{
-        layout::{Params, Step, count},
+        abi::{Params, Step, count},
         params::Mode,
         rng::Purpose,
     },

@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     gpu::cached::group::Group,
     table::{
-        layout::table_words,
+        abi::table_words,
         metadata,
         parts::{Part, cut, whole_sets},
     },

@@ -13,8 +13,8 @@ use crate::{
     },
     host::alloc::zeroed,
     table::{
+        abi::{Move, Params, Step, count},
         counters::Counters,
-        layout::{Move, Params, Step, count},
         params::Mode,
         parts::Part,
         pins,

@@ -18,7 +18,7 @@ use crate::{
         stages::cached::{exchange::Records, space::Bound},
     },
     table::{
-        layout::Params,
+        abi::Params,
         params::Mode,
         step_state::{Pending, no_prefetch},
     },

@@ -10,7 +10,7 @@ use crate::{
         cached::staged::fetch::{Arrivals, Fetch},
         engine::{bind::Batch, wait::CALLS_WAIT},
     },
-    table::layout::Params,
+    table::abi::Params,
 };
 
 /// Part of a buffer of the caller's.

@@ -7,7 +7,7 @@ use crate::{
         engine::context::Context,
         reader::{ReadableBuffers, Reader, RowReader, Shape},
     },
-    table::{layout::Params, params::Mode, rng::Purpose},
+    table::{abi::Params, params::Mode, rng::Purpose},
     wgsl::{Cut, reader::ReaderKind},
 };
 

@@ -19,8 +19,8 @@ use crate::{
     record::wire::{Wire, WireForm},
     scaler::GradSlice,
     table::{
+        abi::{Params, ScalerState},
         batch,
-        layout::{Params, ScalerState},
         params::Mode,
         parts::Part,
         rng::Purpose,

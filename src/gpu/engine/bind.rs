@@ -4,7 +4,7 @@ use crate::{
     config::GroupConfig,
     error::Error,
     gpu::engine::{call::named, context::Context},
-    table::{batch, layout::Params},
+    table::{abi::Params, batch},
 };
 
 /// A batch in the caller's buffers, all with `STORAGE` usage.

@@ -14,7 +14,7 @@ use crate::{
         wait::{CALLS_WAIT, driven},
     },
     memory::Allocation,
-    table::{batch, layout::Step},
+    table::{abi::Step, batch},
 };
 
 impl Context {

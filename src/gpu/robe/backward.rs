@@ -19,8 +19,8 @@ use crate::{
         },
     },
     table::{
+        abi::{MERGE_CHUNK, Params, Robe, count},
         batch,
-        layout::{MERGE_CHUNK, Params, Robe, count},
         params::Mode,
         rng::Purpose,
         step_state::Pending,

@@ -7,7 +7,8 @@ use crate::{
     lookup::SharedArray,
     robe::{RobeCounters, RobeSnapshot, check_weights, config::Config},
     table::{
-        layout::{Layout, features, table_words},
+        abi::{features, table_words},
+        layout::Layout,
         rng::Purpose,
     },
 };

@@ -18,8 +18,8 @@ use crate::{
     robe::gradient::Gradient,
     scaler::GradSlice,
     table::{
+        abi::{ScalerState, ScanInfo, count},
         batch,
-        layout::{ScalerState, ScanInfo, count},
     },
 };
 

@@ -40,8 +40,9 @@ use crate::{
         config::{Backward, Config},
     },
     table::{
+        abi::{POOL_NONE, Params, Rate},
         counters::Counters,
-        layout::{Layout, POOL_NONE, Params, Rate},
+        layout::Layout,
         params::Mode,
         rng::Purpose,
         step_state::Pending,

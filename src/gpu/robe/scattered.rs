@@ -17,7 +17,7 @@ use crate::{
             },
         },
     },
-    table::layout::{Params, Robe},
+    table::abi::{Params, Robe},
 };
 
 impl Scattered {

@@ -1,6 +1,6 @@
 //! CPU mirror of `shaders/cached/arrange.wgsl`: turns a dedup of the accesses into the lists that backward reads.
 
-use crate::table::layout::{ScalerState, Step, Target, count};
+use crate::table::abi::{ScalerState, Step, Target, count};
 
 /// Writes the accesses in sorted order, and each distinct row with the range of its accesses. No rows if gradients
 /// overflowed. Mirror of `shaders/cached/arrange.wgsl`.

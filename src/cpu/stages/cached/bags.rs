@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{
     record::of_params::MEAN,
-    table::layout::{NONE, POOL_NONE, Params},
+    table::abi::{NONE, POOL_NONE, Params},
 };
 
 /// The bags of a batch.

@@ -3,7 +3,7 @@
 use crate::{
     cpu::stages::cached::linearize::bag_between,
     record::of_params::MODE_TRAIN,
-    table::layout::{Feature, NONE, Params, Step, count},
+    table::abi::{Feature, NONE, Params, Step, count},
 };
 
 /// Decides whether the step takes place; if so, advances the clock (SPEC 3, step 1). Mirror of

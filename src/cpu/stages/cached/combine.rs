@@ -3,7 +3,7 @@
 use crate::{
     cpu::stages::cached::gradients::CHUNK,
     record::of_params as record,
-    table::layout::{Params, Target},
+    table::abi::{Params, Target},
 };
 
 /// Adds the chunk sums of each heavy row: eight strided sums, then these in order. Mirror of

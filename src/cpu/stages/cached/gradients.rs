@@ -13,7 +13,7 @@ use crate::{
         },
     },
     scaler::GradSlice,
-    table::layout::{MERGE_CHUNK, Params},
+    table::abi::{MERGE_CHUNK, Params},
 };
 
 /// Number of accesses in a chunk, and in a tile.

@@ -3,7 +3,7 @@
 use crate::{
     cpu::stages::counters::{count, counter::OUT_OF_RANGE},
     record::of_params::{MODE_ROWS, MODE_TRAIN},
-    table::layout::{Feature, NONE, POOL_NONE, Params, Step},
+    table::abi::{Feature, NONE, POOL_NONE, Params, Step},
 };
 
 const CLAMP: u32 = 1;

@@ -1,6 +1,6 @@
 //! Gradients of the per-index weights.
 
-use crate::{cpu::stages::cached::bags::Bags, host::spread::each_row, table::layout::NONE};
+use crate::{cpu::stages::cached::bags::Bags, host::spread::each_row, table::abi::NONE};
 
 /// Writes the gradient of each index's weight. `dot` gives the dot product of the row at a place and the gradient of an output row.
 pub(crate) fn each_weight(

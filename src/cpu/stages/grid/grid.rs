@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::table::layout::{Grid, Level, NONE};
+use crate::table::abi::{Grid, Level, NONE};
 
 const PI: [u32; 3] = [1, 2_654_435_761, 805_459_861];
 

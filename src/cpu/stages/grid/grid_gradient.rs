@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::{
     cpu::stages::grid::grid::{cell_of, corner_weight},
-    table::layout::{Grid, Level},
+    table::abi::{Grid, Level},
 };
 
 /// The gradient of the loss with respect to the coordinates of points. A coordinate outside [0, 1] that is clamped has gradient 0, and so has a

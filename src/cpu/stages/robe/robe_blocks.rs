@@ -14,7 +14,7 @@ use crate::{
     record::{codec::Noise, of_params as record},
     robe::storage::Storage,
     scaler::GradSlice,
-    table::layout::{Params, Rate, Robe, Target},
+    table::abi::{Params, Rate, Robe, Target},
 };
 
 /// `robe_update` for a packed array: the covered weights of a block move in FP32 and the block is packed again. If a

@@ -8,7 +8,7 @@ use crate::{
         robe_runs::BLOCK,
     },
     scaler::GradSlice,
-    table::layout::{Params, Robe, Target},
+    table::abi::{Params, Robe, Target},
 };
 
 /// Lists the covered weights in ascending order, each with its gradient. `blocks` holds how many covered weights

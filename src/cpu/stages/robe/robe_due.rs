@@ -6,7 +6,7 @@ use crate::{
         robe::robe_merge::{Gradients, Sum},
     },
     scaler::GradSlice,
-    table::layout::{Params, Robe, Target},
+    table::abi::{Params, Robe, Target},
 };
 
 /// Number of weights below which one thread does all.

@@ -5,7 +5,7 @@ use crate::{
     host::spread::each_row,
     record::of_params as record,
     robe::{hash::chunk_start, storage::Storage},
-    table::layout::{NONE, POOL_NONE, Params, Robe},
+    table::abi::{NONE, POOL_NONE, Params, Robe},
 };
 
 /// Reads the rows of each bag from the shared array, in bag order, and pools them. Mirror of

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::{
     cpu::stages::robe::robe_due::{Due, SHARE},
     scaler::GradSlice,
-    table::layout::{Params, Robe, Target},
+    table::abi::{Params, Robe, Target},
 };
 
 /// The gradient at every weight; 0 where no chunk lies. Mirror of `shaders/robe/robe_gradient.wgsl`.

@@ -4,7 +4,7 @@ use crate::{
     cpu::stages::counters::{Tally, counter::ACCESSES},
     record::of_params::MODE_TRAIN,
     robe::hash::row_place,
-    table::layout::{NONE, Params, Robe, Step, count},
+    table::abi::{NONE, Params, Robe, Step, count},
 };
 
 /// Hashes the row of each access. Mirror of `shaders/robe/robe_hash.wgsl`.

@@ -2,7 +2,7 @@
 
 use crate::{
     robe::hash::chunk_start,
-    table::layout::{NONE, Params, Robe, Step, count},
+    table::abi::{NONE, Params, Robe, Step, count},
 };
 
 /// Lists every chunk of the batch: the first weight, the position of its first gradient among the outputs' gradients,

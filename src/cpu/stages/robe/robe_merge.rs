@@ -5,7 +5,7 @@ use crate::{
     host::spread::each_row,
     record::{of_params::MEAN, rows::gradients::Gradient as _},
     scaler::GradSlice,
-    table::layout::{Params, Robe, Target},
+    table::abi::{Params, Robe, Target},
 };
 
 /// The gradients that a backward sums. Twin of `shaders/shared/robe_sum.wgsl`.

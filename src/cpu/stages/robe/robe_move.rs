@@ -6,7 +6,7 @@ use crate::{
         of_params,
         rows::optimise::{Rule, correction},
     },
-    table::layout::{Params, Rate},
+    table::abi::{Params, Rate},
 };
 
 /// The optimiser of a step. Twin of `shaders/shared/robe_move.wgsl`.

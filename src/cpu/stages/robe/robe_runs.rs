@@ -3,7 +3,7 @@
 use crate::{
     cpu::stages::robe::robe_merge::Gradients,
     scaler::GradSlice,
-    table::layout::{Params, Robe, Target},
+    table::abi::{Params, Robe, Target},
 };
 
 /// Starts of a block: one GPU workgroup.

@@ -4,7 +4,7 @@ use crate::{
     record::{of_params::MEAN, rows::gradients::Gradient as _},
     robe::hash::chunk_start,
     scaler::GradSlice,
-    table::layout::{NONE, Params, Robe, ScalerState},
+    table::abi::{NONE, Params, Robe, ScalerState},
 };
 
 /// Adds the gradient of each element to its weight's sum, index by index, and marks the weight if weights decay. Mirror

@@ -7,7 +7,7 @@ use crate::{
     },
     record::of_params as record,
     robe::storage::states_of,
-    table::layout::{Params, Rate, Robe},
+    table::abi::{Params, Rate, Robe},
 };
 
 /// Moves each covered weight by its sum, once, and clears sums and marks. Mirror of `shaders/robe/robe_step.wgsl`.

@@ -13,7 +13,7 @@ use crate::{
     record::of_params as record,
     robe::storage::states_of,
     scaler::GradSlice,
-    table::layout::{Params, Rate, Robe, Target},
+    table::abi::{Params, Rate, Robe, Target},
 };
 
 /// Sums what each weight is due, over ascending starts, and moves it once. Going over all weights or over the starts

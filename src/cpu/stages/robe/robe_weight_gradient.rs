@@ -7,7 +7,7 @@ use crate::{
     },
     record::of_params as record,
     robe::{hash::chunk_start, storage::Storage},
-    table::layout::{Params, Robe},
+    table::abi::{Params, Robe},
 };
 
 /// As [`weight_gradient`](crate::cpu::stages::cached::weight_gradient::weight_gradient), for a shared array. Mirror of

@@ -2,7 +2,7 @@
 
 use crate::{
     cpu::stages::scaler::exact::{logarithm, power, reciprocal, root},
-    table::layout::{ScaleRule, ScalerState},
+    table::abi::{ScaleRule, ScalerState},
 };
 
 const INFINITE: u32 = 0x7f80_0000;

@@ -19,8 +19,8 @@ use crate::{
         engine::context::Context,
     },
     table::{
+        abi::{Move, Step, count},
         hash::fmix32,
-        layout::{Move, Step, count},
     },
 };
 

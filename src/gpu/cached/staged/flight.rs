@@ -3,7 +3,10 @@
 use crate::{
     error::Error,
     gpu::engine::context::Context,
-    table::layout::{Layout, NONE, Shard},
+    table::{
+        abi::{NONE, Shard},
+        layout::Layout,
+    },
 };
 
 /// The use of a flight.

@@ -32,7 +32,10 @@ use crate::{
     },
     memory::{Allocation, Calls, buffer_bytes},
     store::{Hold, SharedStore},
-    table::layout::{Layout, Move, Shard, Step},
+    table::{
+        abi::{Move, Shard, Step},
+        layout::Layout,
+    },
 };
 use download::Download;
 use fetch::Listing;

@@ -8,7 +8,7 @@ use crate::{
             cached::tables::{BoundShards, RecordBuffers, Tables},
         },
     },
-    table::layout::Shard,
+    table::abi::Shard,
 };
 
 /// The records that an exchange binds.

@@ -14,7 +14,7 @@ use crate::{
             },
         },
     },
-    table::layout::Shard,
+    table::abi::Shard,
 };
 
 /// `space` has the rows and their places. A staged table has no records on the device: `none` is bound in their place.

@@ -9,7 +9,10 @@ use crate::{
         stages::sort::space::{SortScratch, SortSpace},
     },
     memory::Allocation,
-    table::layout::{Layout, MERGE_CHUNK, Params},
+    table::{
+        abi::{MERGE_CHUNK, Params},
+        layout::Layout,
+    },
 };
 
 /// A batch's buffers, ready to bind. A batch without weights or without indices has the dummy buffer in their place.

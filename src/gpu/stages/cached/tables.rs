@@ -14,7 +14,10 @@ use crate::{
     record::init::Filler,
     source::Source,
     store::SharedStore,
-    table::layout::{Layout, NONE, Shard, features, table_words},
+    table::{
+        abi::{NONE, Shard, features, table_words},
+        layout::Layout,
+    },
     wgsl::{self, Cut, Kernel},
 };
 

@@ -11,7 +11,7 @@ use crate::{
             },
         },
     },
-    table::layout::Shard,
+    table::abi::Shard,
 };
 
 pub(crate) fn record(call: &mut Call<'_>, from: &[&dyn Named], tables: &Tables, rows: u32, records: Records<'_>) {

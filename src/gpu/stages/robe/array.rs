@@ -10,7 +10,7 @@ use crate::{
         stages::cached::tables::host_can_hold,
     },
     robe::{config::Config, storage::Storage},
-    table::layout::{Robe, features, table_words},
+    table::abi::{Robe, features, table_words},
     wgsl::{Cut, Kernel},
 };
 

@@ -8,7 +8,7 @@ use crate::{
             robe::{array::Array, space::Due},
         },
     },
-    table::layout::Robe,
+    table::abi::Robe,
 };
 
 /// Records a dispatch for each window of the array.

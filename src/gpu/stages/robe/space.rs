@@ -13,7 +13,7 @@ use crate::{
     },
     memory::Allocation,
     robe::config::{Backward, Config},
-    table::layout::{MERGE_CHUNK, Params, Robe, Step},
+    table::abi::{MERGE_CHUNK, Params, Robe, Step},
 };
 
 /// Number of starts in a block.

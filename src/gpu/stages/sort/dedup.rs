@@ -12,7 +12,7 @@ use crate::{
             },
         },
     },
-    table::layout::DedupInfo,
+    table::abi::DedupInfo,
 };
 
 /// Sorted keys of a block: `DEDUP_BLOCK` in `shaders/shared/dedup.wgsl`.

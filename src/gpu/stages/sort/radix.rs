@@ -21,7 +21,7 @@ use crate::{
             sort::space::{BLOCK, DedupTo, Pairs, SortJob, SortScratch, SortSpace, Sorted, Source, passes},
         },
     },
-    table::layout::{Pass, ScanInfo, SmallInfo},
+    table::abi::{Pass, ScanInfo, SmallInfo},
 };
 
 /// The most keys of which scatter counts the digits of the next pass.
