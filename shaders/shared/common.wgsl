@@ -1,4 +1,4 @@
-// Constants and structs that all stages share. The host's structs are in src/table/layout.rs; tests/shaders.rs compares
+// Constants and structs that all stages share. The host's structs are in src/table/abi.rs; tests/shaders.rs compares
 // them.
 
 const NONE: u32 = 0xffffffffu; // no row, no slot, no key; sorts after every real one
