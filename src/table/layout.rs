@@ -188,14 +188,14 @@ impl Layout {
         u64::from(self.rows_per_shard).min(u64::from(self.total_rows) - first) as u32
     }
 
-    /// Number of key bits that order every linear row and put [`NONE`] behind all of them.
+    /// Number of key bits that order every linear row and put [`NONE`](crate::table::abi::NONE) behind all of them.
     #[must_use]
     pub const fn row_bits(&self) -> u32 {
         32 - self.total_rows.leading_zeros()
     }
 
-    /// Number of key bits that order the places of a batch of `indices` indices, slots and scratch rows, and put [`NONE`] behind all of
-    /// them.
+    /// Number of key bits that order the places of a batch of `indices` indices, slots and scratch rows, and put
+    /// [`NONE`](crate::table::abi::NONE) behind all of them.
     #[must_use]
     pub const fn place_bits(&self, indices: u32) -> u32 {
         u32::BITS - (self.slots() + self.most_distinct(indices)).leading_zeros()

@@ -10,8 +10,8 @@ use crate::{
     table::abi::{Params, Robe},
 };
 
-/// As [`weight_gradient`](crate::cpu::stages::cached::weight_gradient::weight_gradient), for a shared array. Mirror of
-/// `shaders/robe/robe_weight_gradient.wgsl`.
+/// The gradient of the loss with respect to each index's weight: the dot product of its row and the gradient of its output row; with mean pooling
+/// divided by the number of rows of its bag. Mirror of `shaders/robe/robe_weight_gradient.wgsl`.
 pub fn robe_weight_gradient(
     params: &Params,
     robe: &Robe,
