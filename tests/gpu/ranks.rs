@@ -65,7 +65,7 @@ fn ranks_change_no_bit() {
 
 /// A group on a device sends the words that one on the CPU sends from the same state: packed records, dirty rows in FP32, and rounded rows.
 #[test]
-fn messages_are_those_of_the_cpu() {
+pub(crate) fn messages_are_those_of_the_cpu() {
     with_gpu(|context| {
         let (mut stored, mut dirty, mut differ) = (0, 0, 0);
         for precision in Precision::ALL {

@@ -38,7 +38,7 @@ use rand::{
 };
 use rand_pcg::Pcg64;
 
-use crate::dedup;
+use crate::{dedup, feedback, ranks};
 
 macro_rules! named {
     ($($stage:ident::$test:ident),* $(,)?) => { &[$((concat!(stringify!($stage), "::", stringify!($test)), $stage::$test)),*] };
@@ -56,6 +56,10 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     lookup::begin,
     lookup::halves,
     dedup::shapes,
+    feedback::a_frame_is_a_step_of_each_wanted_row,
+    feedback::a_short_list_takes_missing_rows_first,
+    feedback::two_readers_have_two_lists,
+    ranks::messages_are_those_of_the_cpu,
     robe_stages::robe_hash,
     robe_stages::robe_keys,
     robe_stages::robe_gather_and_robe_decode,
