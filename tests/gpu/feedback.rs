@@ -105,7 +105,7 @@ fn distinct(rows: &[u32]) -> Vec<u32> {
 
 /// The step of a feedback is that of a training forward of each wanted row, once, bit for bit.
 #[test]
-pub(crate) fn a_frame_is_a_step_of_each_wanted_row() {
+fn a_frame_is_a_step_of_each_wanted_row() {
     with_gpu(|context| {
         for placement in PLACEMENTS {
             for policy in [Policy::Lru, Policy::Lfu] {
@@ -172,7 +172,7 @@ fn a_still_picture_is_all_there_after_three_frames() {
 
 /// A list that is too short for a frame takes the rows that are not in the cache first, so the picture is whole in the end.
 #[test]
-pub(crate) fn a_short_list_takes_missing_rows_first() {
+fn a_short_list_takes_missing_rows_first() {
     with_gpu(|context| {
         let feedback = Some(Feedback { rows: 10, ..Feedback::default() });
         for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
@@ -600,7 +600,7 @@ fn two_readers_of_a_staged_group_take_turns() {
 
 /// Two readers of a group have a list each.
 #[test]
-pub(crate) fn two_readers_have_two_lists() {
+fn two_readers_have_two_lists() {
     with_gpu(|context| {
         let config = GroupConfig::new(&[100], 4)
             .with_cache_rows(64)

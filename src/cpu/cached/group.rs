@@ -31,6 +31,9 @@ use crate::{
 /// Most bytes of a shard if the configuration does not say.
 pub(crate) const SHARD_BYTES: u64 = 2 << 30;
 
+/// Stands in a [`Pending`] for a fetch: only `apply` brings the output rows of its accesses.
+pub(crate) const FETCHED: usize = 1;
+
 /// A group of tables on the CPU, on all cores. It needs no GPU. The tests compare the GPU's kernels with it.
 ///
 /// ```
@@ -139,7 +142,11 @@ impl CpuGroup {
     fn move_rows(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let forward = self.state.wants_forward("backward")?;
         batch::check_grads(&self.config, forward, grad_outputs.len())?;
-        let Pending { indices, bags, weighted, .. } = forward;
+        let Pending { indices, bags, weighted, space } = forward;
+        if space == FETCHED {
+            let (wanted, found) = ("apply after a fetch", "the rows of a fetch");
+            return Err(Error::Order { call: "backward", wanted, found });
+        }
         let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
         if indices > 0 {
             self.update_rows(&params, &Rate::new(&self.config.optimizer), grad_outputs, scaler);

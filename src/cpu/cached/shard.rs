@@ -3,7 +3,7 @@
 use crate::{
     cpu::{
         cached::{
-            group::CpuGroup,
+            group::{CpuGroup, FETCHED},
             lookup::find,
             settle::settle,
             steps::{grown, inside},
@@ -62,7 +62,7 @@ impl Shard for CpuGroup {
             });
             space.settled = true;
         }
-        self.state.forward(Pending::new(params, 0));
+        self.state.forward(Pending::new(params, FETCHED));
         Ok(())
     }
 
@@ -102,7 +102,11 @@ impl Shard for CpuGroup {
         gradients: &[f32],
         scaler: &ScalerState,
     ) -> Result<(), Error> {
-        let indices = self.state.wants_forward("apply")?.indices;
+        let Pending { indices, space, .. } = self.state.wants_forward("apply")?;
+        if space != FETCHED {
+            let (wanted, found) = ("a fetch before each apply", "another forward");
+            return Err(Error::Order { call: "apply", wanted, found });
+        }
         check_apply(indices, self.tables.layout.row.dim, accesses, gradients.len())?;
         scaler.decided()?;
         let params = self.params(Mode::Train, Purpose::Update).batch(indices, 0, factors);
@@ -118,5 +122,24 @@ impl Shard for CpuGroup {
 
     fn give_up(&mut self) {
         self.abandon_backward();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::GroupConfig, lookup::Lookup as _};
+
+    #[test]
+    fn a_fetch_ends_with_apply_and_a_forward_with_backward() {
+        let mut group = CpuGroup::new(GroupConfig::new(&[10], 2).with_cache_rows(0)).unwrap();
+        let order = |found| matches!(found, Err(Error::Order { .. }));
+        let apply = |group: &mut CpuGroup| group.apply(&[[0, 0]], false, &[1.0; 2], &ScalerState::unscaled_decision());
+        group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+        assert!(order(apply(&mut group)));
+        assert_eq!(group.backward(&[1.0; 4]), Ok(()));
+        group.fetch(&[1], &[1]).unwrap();
+        assert!(order(group.backward(&[])));
+        assert_eq!(apply(&mut group), Ok(()));
     }
 }

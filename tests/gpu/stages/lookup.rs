@@ -1,16 +1,17 @@
-//! The stages before a forward looks rows up, and the one behind it that rounds.
+//! The stages before a forward looks rows up, those that list what readers want, and the one behind it that rounds.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     GroupConfig, OutOfRange, Pooling,
-    internals::layout::{Feature, Halves, NONE, Params, Step},
+    internals::layout::{Feature, Halves, NONE, Params, Step, feedback as at},
     internals::stages,
 };
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
 use super::{
-    FROZEN, Like, ROWS, TRAIN, check, each, floats, guarded, junk, layout_of, of, one_of, params, read, tables, words,
+    FROZEN, Like, ROWS, TRAIN, check, each, floats, guarded, junk, layout_of, of, one_of, params, read, step, tables,
+    words,
 };
 
 const POOLINGS: [Pooling; 3] = [Pooling::Sum, Pooling::Mean, Pooling::None];
@@ -210,6 +211,39 @@ pub(crate) fn halves() {
             let outputs: &mut [u16] = cast_slice_mut(outputs);
             outputs.iter_mut().zip(&sums[..elements]).for_each(|(half, &sum)| *half = half_of(sum));
             outputs[elements..elements.next_multiple_of(2)].fill(0);
+        });
+    });
+}
+
+/// Lists of a reader that are empty, filled in part or whole, and asked for more than they hold.
+#[test]
+pub(crate) fn wanted() {
+    each("wanted", [6, 4, 4], |case, mut source, [rows, missing, present]| {
+        let config = GroupConfig::new(&[700], 4);
+        let rows = [1, 2, 255, 256, 257, 900][rows];
+        let mut listed = |kind: usize| [0, source.random_range(0..=rows), rows, rows + 77][kind];
+        let (missing, present) = (listed(missing), listed(present));
+        let mut feedback = junk(&mut source, at::HEAD + 2 * rows as usize);
+        feedback[at::MISSING] = missing;
+        feedback[at::PRESENT] = present;
+        feedback[at::WANTED] = u32::MAX - 3; // its sum may wrap
+        let bindings = [
+            words(&Params { indices: rows, ..params(&config, &layout_of(&config), TRAIN, 0) }),
+            guarded(&feedback),
+            words(&step(&mut source, 5, &[])),
+            guarded(&junk(&mut source, rows as usize)),
+        ];
+        check(case, "wanted", &bindings, rows.div_ceil(256), &[], |[_, feedback, step, keys]| {
+            let (head, lists) = feedback.split_at_mut(at::HEAD);
+            let (first, second) = lists.split_at(rows as usize);
+            let lists = first[..missing.min(rows) as usize].iter().chain(&second[..present.min(rows) as usize]);
+            let all = lists.chain(std::iter::repeat(&NONE));
+            keys.iter_mut().zip(all.take(rows as usize)).for_each(|(key, row)| *key = *row);
+            let here = (missing + present).min(rows);
+            of::<Step>(step).accesses = here;
+            for (field, more) in [(at::FRAME, 1), (at::WANTED, here), (at::LOST, missing + present - here)] {
+                head[field] = head[field].wrapping_add(more);
+            }
         });
     });
 }

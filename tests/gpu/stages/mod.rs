@@ -38,7 +38,7 @@ use rand::{
 };
 use rand_pcg::Pcg64;
 
-use crate::{dedup, feedback, ranks};
+use crate::{dedup, ranks};
 
 macro_rules! named {
     ($($stage:ident::$test:ident),* $(,)?) => { &[$((concat!(stringify!($stage), "::", stringify!($test)), $stage::$test)),*] };
@@ -55,10 +55,8 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     lookup::linearize,
     lookup::begin,
     lookup::halves,
+    lookup::wanted,
     dedup::shapes,
-    feedback::a_frame_is_a_step_of_each_wanted_row,
-    feedback::a_short_list_takes_missing_rows_first,
-    feedback::two_readers_have_two_lists,
     ranks::messages_are_those_of_the_cpu,
     robe_stages::robe_hash,
     robe_stages::robe_keys,
@@ -439,7 +437,6 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
 
 /// Stages that only whole runs check: those of a sort in `dedup.rs`, the others in `lockstep.rs` and its like.
 const IN_WHOLE_RUNS: &[&str] = &[
-    "wanted",
     "probe",
     "touch",
     "histogram",
