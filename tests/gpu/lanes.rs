@@ -61,7 +61,7 @@ struct Sum {
 /// Runs every stage's tests, and whole runs with some seeds, on a device.
 fn run(config: &Config, sum: &Mutex<Sum>) {
     let start = Instant::now();
-    let (context, world) = runs::context(config, None);
+    let (context, world) = runs::context(config);
     instead(&context, || {
         for seed in 0..12 {
             runs::all(&context, seed);
@@ -134,7 +134,7 @@ fn some(time: Option<Duration>, kernels: &BTreeSet<&str>) -> (usize, usize) {
     let seed = seed_for("lanes");
     let (subgroup, subgroups) = [(4, false), (8, false), (16, false), (32, true), (64, true)][seed as usize % 5];
     let config = device(subgroup, subgroups, Order::Random, if kernels.is_empty() { 0 } else { 16 });
-    let (context, world) = runs::context(&config, None);
+    let (context, world) = runs::context(&config);
     let start = Instant::now();
     let in_time = || time.is_none_or(|time| start.elapsed() < time / 2);
     instead(&context, || {
@@ -237,7 +237,7 @@ fn everything() {
 fn counts_of(shards: u32, storage_buffers: u32) -> ([Counts; 2], Snapshot) {
     let mut config = Config { storage_buffers, card: true, ..device(32, true, Order::Ascending, 0) };
     config.options.counting = true;
-    let (context, world) = runs::context(&config, None);
+    let (context, world) = runs::context(&config);
     let rows = 9000u32;
     let mut table = GroupConfig::new(&[rows], 128)
         .with_precision(Precision::Int8)

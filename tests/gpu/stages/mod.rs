@@ -12,6 +12,7 @@ mod lookup;
 pub(crate) mod robe;
 mod robe_stages;
 mod scaler;
+mod sort;
 pub(crate) use std::{cell::Cell, fmt};
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
@@ -69,6 +70,7 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     robe_stages::robe_step,
     scaler::inspect,
     scaler::rescale,
+    sort::scan,
 ];
 
 /// Fills the guard words behind every array. As an index it is far out of range, as a float it is close to 0.
@@ -435,12 +437,11 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
     (segment, targets)
 }
 
-/// Stages that only whole runs check: those of a sort in `dedup.rs`, the others in `lockstep.rs` and its like.
+/// Stages that only whole runs check: the other stages of a sort in `dedup.rs`, the rest in `lockstep.rs` and its like.
 const IN_WHOLE_RUNS: &[&str] = &[
     "probe",
     "touch",
     "histogram",
-    "scan",
     "scatter",
     "heads",
     "segments",
@@ -467,6 +468,7 @@ fn every_stage_is_checked() {
         ("lookup", include_str!("lookup.rs")),
         ("robe_stages", include_str!("robe_stages.rs")),
         ("scaler", include_str!("scaler.rs")),
+        ("sort", include_str!("sort.rs")),
     ];
     let checked = |stage: &str| files.iter().any(|(_, text)| text.contains(&format!("\"{stage}\"")));
     let unchecked: Vec<_> =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hotrow::{
     AddBody, Context, ContextOptions, CpuGroup, CpuRobeGroup, CpuScaler, GradBuffer, GradSlice, Group, GroupConfig,
-    Lookup, LossScale, Optimizer, Placement, Pooling, RobeGroup, Scaler,
+    Lookup, LossScale, Optimizer, Placement, Policy, Pooling, RobeGroup, Scaler,
     robe::{Backward, Config as RobeConfig, RobeSnapshot},
 };
 use rand::{RngExt as _, SeedableRng as _};
@@ -18,16 +18,15 @@ use crate::{
     shared::{Bags, any_order, bags, close, config, forward, moved_within, outputs, packed, random_grads, weights},
 };
 
-/// A context on a device of the executor. `most` limits the workgroups of a dispatch in x, so that small inputs make them loop.
-pub fn context(device: &Config, most: Option<u32>) -> (Context, Arc<World>) {
+/// A context on a device of the executor.
+pub fn context(device: &Config) -> (Context, Arc<World>) {
     let (wgpu_device, queue, world) = open(device);
-    let mut options = ContextOptions::default().add(AddBody::Exchange);
-    if let Some(most) = most {
-        options = options.max_groups(most);
-    }
-    let context =
-        Context::with_options(&wgpu_device, &queue, &options).unwrap_or_else(|error| panic!("{device:?}: {error}"));
-    (context, world)
+    let context = Context::with_options(&wgpu_device, &queue, &options());
+    (context.unwrap_or_else(|error| panic!("{device:?}: {error}")), world)
+}
+
+fn options() -> ContextOptions {
+    ContextOptions::default().add(AddBody::Exchange)
 }
 
 /// Steps of a group of a random configuration, each from the device's state.
@@ -36,7 +35,7 @@ pub fn group(context: &Context, seed: u64) {
     random_run(context, seed, &mut codes).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Steps with one bag, or with few of many indices: the search for an index's bag ends at once, or takes several rounds.
+/// Steps with one bag, or with few of many indices: the search for an index's bag ends at once, or takes several rounds. Then the same with bad indices.
 pub fn one_bag(context: &Context, seed: u64) {
     let fail = |error: hotrow::Error| -> ! { panic!("one bag, seed {seed}: {error}") };
     let config = GroupConfig::new(&[1000], 4).with_cache_rows(64);
@@ -47,10 +46,57 @@ pub fn one_bag(context: &Context, seed: u64) {
     for bags in [1, 2, 700] {
         let indices: Vec<u32> = (0..900).map(|_| source.random_range(0..1000)).collect();
         let offsets = (0..=bags).map(|bag| bag * 900 / bags).collect();
-        let batch = Batch { indices, offsets, weights: None };
-        pair.step(&batch, |i| (i % 7) as f32 / 4.0 - 0.5)
-            .unwrap_or_else(|error| panic!("one bag, seed {seed}: {error}"));
+        let mut batch = Batch { indices, offsets, weights: None };
+        let mut step = |batch: &Batch| {
+            pair.step(batch, |i| (i % 7) as f32 / 4.0 - 0.5)
+                .unwrap_or_else(|error| panic!("one bag, seed {seed}: {error}"));
+        };
+        step(&batch);
+        // Refused, for the first of several bad indices.
+        batch.indices[source.random_range(0..450)..][..450].fill(1000);
+        step(&batch);
     }
+}
+
+/// The same device with at most 4 workgroups in a dispatch, so that they loop over blocks of rows and keys.
+fn few_groups(context: &Context) -> Context {
+    Context::with_options(context.device(), context.queue(), &options().max_groups(1))
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Steps with more missing rows than the workgroups take at once, and of rows that several subgroups share: two means in turn, gradients and
+/// written values that are not finite. 70 tables are more than a workgroup counts by itself.
+pub fn blocks(context: &Context, seed: u64) {
+    let mut source = Pcg64::seed_from_u64(seed);
+    for (dim, accesses) in [(2, 2500), ([65, 128, 130, 260][seed as usize % 4], 150)] {
+        let mut config = GroupConfig::new(&[60; 70], dim).with_cache_rows(512).with_precision(hotrow::Precision::Fp16);
+        config.policy = [Policy::Lru, Policy::Lfu][source.random_range(0..2)];
+        config.optimizer = [Optimizer::row_wise_adagrad(0.1), Optimizer::row_wise_adam(0.1)][source.random_range(0..2)];
+        config.optimizer.clip_norm = Some(0.5);
+        step_and_write(context, &config, accesses, &mut source)
+            .unwrap_or_else(|error| panic!("blocks, seed {seed}, {config:?}: {error}"));
+    }
+}
+
+fn step_and_write(context: &Context, config: &GroupConfig, n: u32, source: &mut Pcg64) -> Result<(), String> {
+    let text = |error: hotrow::Error| error.to_string();
+    let mut gpu = Group::new(context, config.clone()).map_err(text)?;
+    let mut cpu = CpuGroup::new(config.clone()).map_err(text)?;
+    let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
+    let (tables, rows) = (config.tables.len() as u32, config.tables[0]);
+    let indices: Vec<u32> = (0..n).map(|_| source.random_range(0..rows)).collect();
+    let offsets = (0..=tables).map(|bag| bag * n / tables).collect();
+    let bad = source.random_range(0..(tables * config.dim) as usize);
+    let grad = |i: usize| if i == bad { f32::NAN } else { (i % 17) as f32 / 8.0 - 1.0 };
+    pair.step(&Batch { indices, offsets, weights: None }, grad)?;
+    let rows: Vec<u32> = (0..20).map(|_| source.random_range(0..tables * rows)).collect();
+    let mut values: Vec<f32> = (0..20 * config.dim).map(|i| i as f32 / 100.0).collect();
+    for _ in 0..5 {
+        let at = source.random_range(0..values.len());
+        values[at] = f32::INFINITY;
+    }
+    pair.both("write_rows", |group| group.write_rows(&rows, &values))?;
+    pair.compare("after write_rows")
 }
 
 /// A staged table whose next batch is fetched ahead, so that rows are forwarded from flight to flight, against one on the device.
@@ -179,5 +225,8 @@ pub fn all(context: &Context, seed: u64) {
     array(context, seed);
     model(context, seed);
     sort(context, seed);
+    let few = few_groups(context);
+    blocks(&few, seed);
+    sort(&few, seed);
     scaler(context, seed);
 }
