@@ -1,4 +1,4 @@
-//! Every stage on the lane executor (`tests/harness/src/lanes`): its tests' own inputs and whole runs, against the CPU; and mutants of every
+//! Every stage on the lane executor (`wgsl-lanes`): its tests' own inputs and whole runs, against the CPU; and mutants of every
 //! kernel over the same inputs. Needs no GPU.
 //!
 //! A run of everything (`scripts/lanes`, which sets `HOTROW_TEST_SHARE=1`) takes all sizes of subgroups and all orders, prints the table, and keeps in
@@ -15,27 +15,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hotrow::internals::{self, Pieces as _};
+use hotrow::internals::{
+    self, Pieces as _,
+    shader::{self, Bodies, Cut},
+};
 use hotrow::{Group, GroupConfig, Layout, Optimizer, Precision, Snapshot, prelude::*};
 use hotrow_harness::{
     device::{instead, tell},
     lanes::{
-        Options, Order,
-        device::{Config, Findings},
-        findings::{Counts, Finding, Report},
-        known::{KNOWN, REDUNDANT, UNNOTICED, known, redundant},
-        mutants::{Kind, Mutant, Tally, hunt},
+        self,
+        known::{KNOWN, REDUNDANT, known, redundant, unnoticed},
         runs,
     },
     seed::{hash, seed_for, whole},
 };
+use wgsl_lanes::{Config, Counts, Finding, Findings, Kind, Mutant, Options, Order, Report, Tally, hunt};
 
 use crate::stages;
 
 /// A device to run on: its subgroups, whether it has their operations, the order, and the number of recorded dispatches of each text.
 fn device(subgroup: u32, subgroups: bool, order: Order, record: usize) -> Config {
     let options = Options { subgroup, order, ..Options::default() };
-    Config { options, subgroups, record, findings: Findings::Keep, ..Config::default() }
+    Config { options, subgroups, record, findings: Findings::Keep, ..lanes::config() }
 }
 
 fn devices() -> Vec<Config> {
@@ -167,6 +168,27 @@ fn some(time: Option<Duration>, kernels: &BTreeSet<&str>) -> (usize, usize) {
     (found, tried)
 }
 
+#[test]
+fn a_line_s_place_is_in_its_file() {
+    let kernel = internals::kernels().iter().find(|kernel| kernel.name == "gather").unwrap();
+    let text = shader::compose(kernel, Bodies::PLAIN.cut(Cut { windows: 2, ..Cut::ONE }));
+    let mut files = BTreeSet::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let place = lanes::files().place(&text, number);
+        let Some((file, at)) = place.rsplit_once(':') else {
+            // The declarations of further windows are in no file.
+            assert!(line.contains("cache1"), "{place}: {line}");
+            continue;
+        };
+        let path = format!("{}/shaders/{file}", env!("CARGO_MANIFEST_DIR"));
+        let there = std::fs::read_to_string(path).unwrap();
+        let there = there.lines().nth(at.parse::<usize>().unwrap() - 1).unwrap().to_owned();
+        assert!(there == line || there.trim_start().starts_with("#window "), "{place}: {line}");
+        files.insert(file.to_owned());
+    }
+    assert!(files.len() > 4 && files.contains("cached/gather.wgsl"), "{files:?}");
+}
+
 /// The hunt after a kernel that has changed finds mutants, and a kernel's hash is its own.
 #[test]
 fn a_kernel_that_changed_is_hunted() {
@@ -217,9 +239,10 @@ fn everything() {
     }
     eprintln!("atomic operations made plain and storageBarriers made workgroupBarriers that no run notices:");
     let listed = tally.survivors(&Kind::LISTED);
-    let of = |mutant: &Mutant| UNNOTICED.iter().find(|known| known.is(mutant));
-    listed.iter().for_each(|mutant| eprintln!("  {mutant}: {}", of(mutant).map_or("NO REASON", |known| known.proof)));
-    let without: Vec<String> = listed.iter().filter(|mutant| of(mutant).is_none()).map(ToString::to_string).collect();
+    let proof = |mutant: &Mutant| unnoticed(mutant).map_or("NO REASON", |known| known.proof);
+    listed.iter().for_each(|mutant| eprintln!("  {mutant}: {}", proof(mutant)));
+    let without = listed.iter().filter(|mutant| unnoticed(mutant).is_none());
+    let without: Vec<String> = without.map(ToString::to_string).collect();
     assert!(without.is_empty(), "mutants that no run notices, without a reason:\n{}", without.join("\n"));
     let unused: Vec<_> = REDUNDANT
         .iter()

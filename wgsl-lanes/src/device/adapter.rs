@@ -104,8 +104,8 @@ impl DeviceInterface for LaneDevice {
     fn create_compute_pipeline(&self, descriptor: &wgpu::ComputePipelineDescriptor<'_>) -> DispatchComputePipeline {
         let module: &LaneModule =
             descriptor.module.as_custom().unwrap_or_else(|| panic!("a shader module of another device"));
-        let name = descriptor.label.unwrap_or("").trim_start_matches("hotrow.");
-        let code = code(name, &module.text, descriptor.compilation_options.constants);
+        let name = self.world.config.project.kernel(descriptor.label.unwrap_or("without a label"));
+        let code = code(name, descriptor.entry_point, &module.text, descriptor.compilation_options.constants);
         DispatchComputePipeline::custom(LanePipeline { code })
     }
 

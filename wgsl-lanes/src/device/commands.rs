@@ -13,7 +13,7 @@ use super::{
     kernel::{Code, Entry, LaneBindGroup, LanePipeline},
     lock,
 };
-use crate::lanes::program::number;
+use crate::program::number;
 
 /// A recorded command.
 #[derive(Clone, Debug)]

@@ -8,17 +8,15 @@ use wgpu::custom::{
 };
 
 use super::{
-    Findings, Recording, World,
+    Config, Findings, Recording, World,
     buffer::Words,
     commands::{Command, LaneCommands, buffer},
     kernel::{Code, Entry},
     lock,
 };
-use crate::lanes::{
+use crate::{
     findings::{Fault, Finding, Raw},
-    known::{known, may_vary},
-    schedule::{Options, Order, dispatch},
-    state::Bound,
+    run::{Bound, Options, Order, dispatch},
 };
 
 #[derive(Debug)]
@@ -74,7 +72,8 @@ impl LaneQueue {
         let options = Options { seed: config.options.seed ^ submitted.wrapping_mul(0x9E37_79B9), ..config.options };
         let outcome = dispatch(program, &mut buffers, &bindings, groups, &options);
         if let Some(buffers) = recorded {
-            let recording = Recording { code: code.clone(), buffers, bindings: bindings.clone(), groups };
+            let (code, bindings) = (code.clone(), bindings.clone());
+            let recording = Recording { project: config.project, code, buffers, bindings, groups };
             self.world.record(recording, &outcome.pairs);
         }
         let mut found = outcome.found;
@@ -88,9 +87,11 @@ impl LaneQueue {
                 let name = declared.map_or("", |declared| &declared.name);
                 let (a, b) = (&buffers[bound.buffer], &again[bound.buffer]);
                 let differs = (bound.first..bound.first + bound.words).find(|&at| a[at] != b[at]);
-                if let Some(at) = differs.filter(|_| !may_vary(&code.name, name)) {
-                    let results: Vec<String> =
-                        program.used_results.iter().map(|&line| code.source().place(line)).collect();
+                let ordered = config.project.ordered();
+                let may_vary = ordered.iter().any(|ordered| ordered.kernel == code.name && ordered.binding == name);
+                if let Some(at) = differs.filter(|_| !may_vary) {
+                    let place = |&line: &u32| config.project.files().place(&code.text, line);
+                    let results: Vec<String> = program.used_results.iter().map(place).collect();
                     let detail = format!(
                         "word {} of {name} is {} or {}, by the order; results of atomic operations are used at {}",
                         at - bound.first,
@@ -112,27 +113,26 @@ impl LaneQueue {
 
     /// Adds findings to the report, and does with them what the test wants.
     fn report(&self, code: &Code, found: &[Raw]) {
+        let Config { project, findings, .. } = self.world.config;
+        let known = |finding: &Finding| project.known().iter().any(|known| known.is(finding));
         let mut new = Vec::new();
         for raw in found {
-            let finding = Finding::of(code.source(), raw);
-            let expected = known(&finding).is_some();
-            if lock(&self.world.report).add(finding.clone()) && !expected {
+            let finding = Finding::of(code.source(), project.files(), raw);
+            if lock(&self.world.report).add(finding.clone()) && !known(&finding) {
                 new.push(finding.to_string());
             }
         }
-        match self.world.config.findings {
-            // A test that spoils a text compares its results, and says itself whether that is noticed.
-            _ if new.is_empty() || !code.own() => {}
-            // In each test, not only in the first that meets it.
-            Findings::Fail => {
-                lock(&self.world.report).findings.retain(|finding| known(finding).is_some());
-                panic!("the lane executor found:\n{}", new.join("\n"));
-            }
-            Findings::Print => {
-                let _shown = writeln!(std::io::stderr().lock(), "{}", new.join("\n"));
-            }
-            Findings::Keep => {}
+        // A test that spoils a text compares its results, and says itself whether that is noticed.
+        if new.is_empty() || findings == Findings::Keep || !project.own(&code.name, &code.text) {
+            return;
         }
+        if findings == Findings::Print {
+            let _shown = writeln!(std::io::stderr().lock(), "{}", new.join("\n"));
+            return;
+        }
+        // In each test, not only in the first that meets it.
+        lock(&self.world.report).findings.retain(known);
+        panic!("the lane executor found:\n{}", new.join("\n"));
     }
 }
 
