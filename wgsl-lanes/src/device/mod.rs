@@ -1,6 +1,15 @@
 //! A device of wgpu whose kernels the lane executor runs. Commands are recorded and run at `submit`, on the caller's thread. It does what
 //! compute kernels on buffers ask of a device and panics, with the name, at everything else.
 
+/// Methods that panic with their name: what a kernel on buffers does not need.
+macro_rules! absent {
+    ($(fn $name:ident $arguments:tt $(-> $result:ty)?;)*) => {
+        $(fn $name $arguments $(-> $result)? {
+            panic!(concat!("the lane executor has no ", stringify!($name)))
+        })*
+    };
+}
+
 mod adapter;
 mod buffer;
 mod commands;

@@ -146,28 +146,6 @@ impl QueueInterface for LaneQueue {
         bytemuck::cast_slice_mut::<u32, u8>(words)[offset as usize..][..data.len()].copy_from_slice(data);
     }
 
-    fn create_staging_buffer(&self, _: wgpu::BufferSize) -> Option<DispatchQueueWriteBuffer> {
-        panic!("the lane executor has no create_staging_buffer");
-    }
-
-    fn validate_write_buffer(&self, _: &DispatchBuffer, _: u64, _: wgpu::BufferSize) -> Option<()> {
-        panic!("the lane executor has no validate_write_buffer");
-    }
-
-    fn write_staging_buffer(&self, _: &DispatchBuffer, _: u64, _: &DispatchQueueWriteBuffer) {
-        panic!("the lane executor has no write_staging_buffer");
-    }
-
-    fn write_texture(
-        &self,
-        _: wgpu::TexelCopyTextureInfo<'_>,
-        _: &[u8],
-        _: wgpu::TexelCopyBufferLayout,
-        _: wgpu::Extent3d,
-    ) {
-        panic!("the lane executor has no write_texture");
-    }
-
     fn submit(&self, buffers: &mut dyn Iterator<Item = DispatchCommandBuffer>) -> u64 {
         for buffer in buffers {
             let buffer: &LaneCommands = buffer.as_custom().unwrap_or_else(|| panic!("commands of another device"));
@@ -187,11 +165,12 @@ impl QueueInterface for LaneQueue {
         callback();
     }
 
-    fn compact_blas(&self, _: &DispatchBlas) -> (Option<u64>, DispatchBlas) {
-        panic!("the lane executor has no compact_blas");
-    }
-
-    fn present(&self, _: &DispatchSurfaceOutputDetail) {
-        panic!("the lane executor has no present");
+    absent! {
+        fn create_staging_buffer(&self, _: wgpu::BufferSize) -> Option<DispatchQueueWriteBuffer>;
+        fn validate_write_buffer(&self, _: &DispatchBuffer, _: u64, _: wgpu::BufferSize) -> Option<()>;
+        fn write_staging_buffer(&self, _: &DispatchBuffer, _: u64, _: &DispatchQueueWriteBuffer);
+        fn write_texture(&self, _: wgpu::TexelCopyTextureInfo<'_>, _: &[u8], _: wgpu::TexelCopyBufferLayout, _: wgpu::Extent3d);
+        fn compact_blas(&self, _: &DispatchBlas) -> (Option<u64>, DispatchBlas);
+        fn present(&self, _: &DispatchSurfaceOutputDetail);
     }
 }
