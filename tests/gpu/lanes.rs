@@ -15,18 +15,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hotrow::internals::{
-    self, Pieces as _,
-    shader::{self, Bodies, Cut},
-};
+use hotrow::internals::shader::{self, Bodies, Cut};
+use hotrow::internals::{self, Pieces as _};
 use hotrow::{Group, GroupConfig, Layout, Optimizer, Precision, Snapshot, prelude::*};
 use hotrow_harness::{
     device::{instead, tell},
-    lanes::{
-        self,
-        known::{KNOWN, REDUNDANT, known, redundant, unnoticed},
-        runs,
-    },
+    lanes::known::{KNOWN, REDUNDANT, UNNOTICED, known, redundant},
+    lanes::{self, runs},
     seed::{hash, seed_for, whole},
 };
 use wgsl_lanes::{Config, Counts, Finding, Findings, Kind, Mutant, Options, Order, Report, Tally, hunt};
@@ -73,7 +68,7 @@ fn run(config: &Config, sum: &Mutex<Sum>) {
     });
     let (ran, start) = (start.elapsed(), Instant::now());
     let report = world.take_report();
-    let tally = hunt((None, 0), &world.take_recorded(), &config.options, |_| true);
+    let tally = hunt(&world.take_recorded(), &config.options, None, 0, |_| true);
     let (found, mutants) = tally.count(&Kind::STRICT);
     let mut sum = sum.lock().unwrap();
     let Config { options, subgroups, twice, .. } = config;
@@ -148,7 +143,7 @@ fn some(time: Option<Duration>, kernels: &BTreeSet<&str>) -> (usize, usize) {
     none_is_new(&report);
     let strict = |mutant: &Mutant| Kind::STRICT.contains(&mutant.kind) && kernels.contains(&*mutant.kernel);
     let until = time.map(|time| Instant::now() + time / 2);
-    let tally = hunt((until, seed), &world.take_recorded(), &config.options, strict);
+    let tally = hunt(&world.take_recorded(), &config.options, until, seed, strict);
     let found = tally.count(&Kind::STRICT).0;
     let mut open = tally.survivors(&Kind::STRICT);
     open.retain(|mutant| redundant(mutant).is_none());
@@ -239,10 +234,9 @@ fn everything() {
     }
     eprintln!("atomic operations made plain and storageBarriers made workgroupBarriers that no run notices:");
     let listed = tally.survivors(&Kind::LISTED);
-    let proof = |mutant: &Mutant| unnoticed(mutant).map_or("NO REASON", |known| known.proof);
-    listed.iter().for_each(|mutant| eprintln!("  {mutant}: {}", proof(mutant)));
-    let without = listed.iter().filter(|mutant| unnoticed(mutant).is_none());
-    let without: Vec<String> = without.map(ToString::to_string).collect();
+    let of = |mutant: &Mutant| UNNOTICED.iter().find(|known| known.is(mutant, lanes::files()));
+    listed.iter().for_each(|mutant| eprintln!("  {mutant}: {}", of(mutant).map_or("NO REASON", |known| known.proof)));
+    let without: Vec<String> = listed.iter().filter(|mutant| of(mutant).is_none()).map(ToString::to_string).collect();
     assert!(without.is_empty(), "mutants that no run notices, without a reason:\n{}", without.join("\n"));
     let unused: Vec<_> = REDUNDANT
         .iter()

@@ -157,28 +157,28 @@ fn orders(options: &Options) -> [Options; 3] {
 
 fn baseline(recording: &Recording, options: &Options) -> Baseline {
     let runs: Vec<Sound> =
-        orders(options).iter().map(|options| replay(recording.code.program(), recording, options)).collect();
+        orders(options).iter().map(|options| replay(&recording.code.made().1, recording, options)).collect();
     let settled = runs.iter().all(|run| run.buffers == runs[0].buffers);
     Baseline { runs, settled }
 }
 
-/// Runs every mutant that `wanted` names over the recorded dispatches until one tells it: by a fault that the kernel does not have there,
-/// or by another result. Begins none behind the time that comes beside the seed, which says which are first.
+/// Runs every mutant that `wanted` names over the recorded dispatches, on all cores, until one tells it: by a fault that the kernel does not have there, or
+/// by another result. Begins none behind the time `until`; `seed` says which are first.
 pub fn hunt(
-    (until, seed): (Option<Instant>, u64),
     recordings: &[Recording],
     options: &Options,
+    until: Option<Instant>,
+    seed: u64,
     wanted: impl Fn(&Mutant) -> bool,
 ) -> Tally {
     let mut hunted: BTreeMap<Mutant, Hunted> = BTreeMap::new();
-    let mut texts: Vec<&Recording> = Vec::new();
-    for recording in recordings {
-        if !texts.iter().any(|text| Arc::ptr_eq(&text.code, &recording.code)) {
-            texts.push(recording);
+    let mut texts: Vec<&Arc<Code>> = Vec::new();
+    for Recording { code, project, .. } in recordings {
+        if texts.iter().any(|text| Arc::ptr_eq(text, code)) {
+            continue;
         }
-    }
-    for Recording { code, project, .. } in texts {
-        let source = code.source();
+        texts.push(code);
+        let (source, _) = code.made();
         for (kind, mutation, line) in mutations(source) {
             let mutant = Mutant { kernel: code.name.clone(), kind, place: project.files().place(&source.text, line) };
             if wanted(&mutant) {
@@ -207,7 +207,7 @@ pub fn hunt(
                         continue;
                     }
                     let told = made.iter().any(|(code, mutation)| {
-                        let program = compile(code.source(), Some(*mutation));
+                        let program = compile(&code.made().0, Some(*mutation));
                         recordings.iter().zip(&sound).any(|(recording, sound)| {
                             Arc::ptr_eq(&recording.code, code) && differs(&program, recording, sound, &options)
                         })

@@ -111,108 +111,41 @@ pub(crate) type Slot = u32;
 pub(crate) enum Op {
     Unary(Unary, Reg, Reg),
     Binary(Binary, Reg, Reg, Reg),
-    Select {
-        to: Reg,
-        when: Reg,
-        yes: Reg,
-        no: Reg,
-    },
-    /// `a * b + c`, rounded once.
+    Select { to: Reg, when: Reg, yes: Reg, no: Reg },
+    // `a * b + c`, rounded once.
     Fused(Reg, [Reg; 3]),
-    /// For every lane, active or not.
-    Copy {
-        to: Reg,
-        from: Reg,
-    },
-    /// For the active lanes.
-    Move {
-        to: Reg,
-        from: Reg,
-    },
-    Builtin {
-        to: Reg,
-        what: Builtin,
-    },
-    /// The length of an array of which the buffer sets the length.
-    Length {
-        to: Reg,
-        binding: u32,
-        first: u32,
-        stride: u32,
-    },
-    /// An element of a list of registers, chosen by a register.
+    // For every lane, active or not.
+    Copy { to: Reg, from: Reg },
+    // For the active lanes.
+    Move { to: Reg, from: Reg },
+    Builtin { to: Reg, what: Builtin },
+    // The length of an array of which the buffer sets the length.
+    Length { to: Reg, binding: u32, first: u32, stride: u32 },
+    // An element of a list of registers, chosen by a register.
     Pick(u32),
     Load(u32),
     Store(u32),
     Atomic(u32),
     Barrier(u32),
     Subgroup(u32),
-    If {
-        when: Reg,
-        slot: Slot,
-        otherwise: Target,
-    },
-    Else {
-        slot: Slot,
-        end: Target,
-    },
-    EndIf {
-        slot: Slot,
-        join: Target,
-    },
-    LoopBegin {
-        slot: Slot,
-    },
-    Continuing {
-        slot: Slot,
-        end: Target,
-    },
-    BreakIf {
-        slot: Slot,
-        when: Reg,
-    },
-    LoopBack {
-        head: Target,
-    },
-    LoopEnd {
-        slot: Slot,
-        join: Target,
-    },
-    Break {
-        slot: Slot,
-        join: Target,
-    },
-    Continue {
-        slot: Slot,
-        join: Target,
-    },
-    SwitchBegin {
-        slot: Slot,
-    },
-    /// Turns to the lanes that take a case; `cases` says which.
-    Case {
-        slot: Slot,
-        case: u32,
-        next: Target,
-    },
-    EndCase {
-        slot: Slot,
-    },
-    SwitchEnd {
-        slot: Slot,
-        join: Target,
-    },
-    CallBegin {
-        slot: Slot,
-    },
-    Return {
-        slot: Slot,
-        join: Target,
-    },
-    CallEnd {
-        slot: Slot,
-        join: Target,
-    },
+    If { when: Reg, slot: Slot, otherwise: Target },
+    Else { slot: Slot, end: Target },
+    EndIf { slot: Slot, join: Target },
+    LoopBegin { slot: Slot },
+    Continuing { slot: Slot, end: Target },
+    BreakIf { slot: Slot, when: Reg },
+    LoopBack { head: Target },
+    LoopEnd { slot: Slot, join: Target },
+    Break { slot: Slot, join: Target },
+    Continue { slot: Slot, join: Target },
+    SwitchBegin { slot: Slot },
+    // Turns to the lanes that take a case; `cases` says which.
+    Case { slot: Slot, case: u32, next: Target },
+    EndCase { slot: Slot },
+    SwitchEnd { slot: Slot, join: Target },
+    CallBegin { slot: Slot },
+    Return { slot: Slot, join: Target },
+    CallEnd { slot: Slot, join: Target },
     Exit,
 }
 
@@ -231,10 +164,8 @@ pub(crate) enum Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     Fixed(u32),
-    /// As many as lie behind word `first` of the binding.
-    Runtime {
-        first: u32,
-    },
+    // As many as lie behind word `first` of the binding.
+    Runtime { first: u32 },
 }
 
 /// An index that is known only when the code runs.

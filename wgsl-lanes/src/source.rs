@@ -51,7 +51,7 @@ impl Source {
     ///
     /// # Panics
     ///
-    /// At what the executor has no code for: textures, samplers, matrices, scalars of other sizes than 4 bytes, pointers to functions' arguments.
+    /// At what the executor has no code for: textures, samplers, matrices, scalars of other sizes than 4 bytes.
     #[must_use]
     pub fn program(&self) -> Program {
         compile(self, None)

@@ -525,7 +525,7 @@ fn a_project_says_what_is_expected() {
     let begin = "if (me == 0u) { atomicStore(&next, 0u); }\nworkgroupBarrier();\n";
     let (varies, recorded) = ran(&format!("{begin}out[atomicAdd(&next, 1u)] = me;\nworkgroupBarrier();"));
     assert_eq!(varies, []);
-    let tally = hunt((None, 0), &recorded, &Options::default(), |_| true);
+    let tally = hunt(&recorded, &Options::default(), None, 0, |_| true);
     let [mutant] = tally.survivors(&Kind::STRICT)[..] else { panic!("{tally:?}") };
     let entry = |near| Redundant { kernel: "", file: "race.wgsl", near, proof: "a test" };
     assert!(!entry("out").is(mutant, Small.files()), "its line is in no file");
@@ -552,9 +552,7 @@ fn a_device_in_words() {
     let config = Config::default().with("subgroup=8,order=ascending,twice=on,findings=print").unwrap();
     assert_eq!((config.options.subgroup, config.options.order), (8, Order::Ascending));
     assert_eq!((config.twice, config.findings), (true, Findings::Print));
-    for (wrong, wanted) in
-        [("subgroup=x", "subgroup=<number>"), ("twice", "twice=on or twice=off"), ("size=8", "wanted subgroup")]
-    {
+    for (wrong, wanted) in [("subgroup=x", "=<number>"), ("twice", "twice=on or twice=off"), ("size=8", "subgroup,")] {
         let error = Config::default().with(wrong).unwrap_err();
         assert!(error.contains(wanted) && error.ends_with(&format!("found {wrong}")), "{error}");
     }
@@ -581,11 +579,11 @@ fn mutants_are_told() {
     through_wgpu(&device, &queue, &shader("var<workgroup> words: array<u32, 64>;", body));
     let recorded = world.take_recorded();
     assert_eq!(recorded.len(), 1);
-    let tally = hunt((None, 0), &recorded, &Options::default(), |_| true);
+    let tally = hunt(&recorded, &Options::default(), None, 0, |_| true);
     assert_eq!(tally.told.values().copied().collect::<Vec<_>>(), [true], "one line, so one mutant");
     let body = body.replace("; workgroupBarrier(); out", ";\n workgroupBarrier();\n out");
     through_wgpu(&device, &queue, &shader("var<workgroup> words: array<u32, 64>;", &body));
-    let tally = hunt((None, 0), &world.take_recorded(), &Options::default(), |_| true);
+    let tally = hunt(&world.take_recorded(), &Options::default(), None, 0, |_| true);
     assert_eq!(tally.count(&Kind::STRICT), (1, 2), "nothing needs the second barrier");
     assert_eq!(tally.survivors(&Kind::STRICT).len(), 1);
 }

@@ -21,21 +21,18 @@ pub(crate) struct Code {
     pub(super) text: String,
     entry: Option<String>,
     constants: Vec<(String, f64)>,
-    source: OnceLock<Source>,
-    program: OnceLock<Program>,
+    made: OnceLock<(Source, Program)>,
 }
 
 impl Code {
-    pub(crate) fn source(&self) -> &Source {
-        self.source.get_or_init(|| {
+    pub(crate) fn made(&self) -> &(Source, Program) {
+        self.made.get_or_init(|| {
             let constants: Vec<(&str, f64)> = self.constants.iter().map(|(name, value)| (&**name, *value)).collect();
-            Source::new(&self.name, self.entry.as_deref(), &self.text, &constants)
-                .unwrap_or_else(|error| panic!("{}: {error}", self.name))
+            let source = Source::new(&self.name, self.entry.as_deref(), &self.text, &constants);
+            let source = source.unwrap_or_else(|error| panic!("{}: {error}", self.name));
+            let program = source.program();
+            (source, program)
         })
-    }
-
-    pub(crate) fn program(&self) -> &Program {
-        self.program.get_or_init(|| self.source().program())
     }
 }
 
@@ -48,7 +45,7 @@ pub(super) fn code(name: &str, entry: Option<&str>, text: &str, constants: &[(&s
     let mut known = lock(KNOWN.get_or_init(Mutex::default));
     let made = known.entry((name.clone(), entry.clone(), text.clone(), bits)).or_insert_with(|| {
         let constants = constants.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
-        Arc::new(Code { name, text, entry, constants, source: OnceLock::new(), program: OnceLock::new() })
+        Arc::new(Code { name, text, entry, constants, made: OnceLock::new() })
     });
     made.clone()
 }

@@ -54,7 +54,7 @@ impl LaneQueue {
             }
             bindings.push(Bound { binding: entry.binding, buffer, first: entry.first, words: entry.count });
         }
-        let program = code.program();
+        let (_, program) = code.made();
         let writes = |buffer: usize| {
             let bound = program.bindings.iter().filter(|declared| declared.writes);
             let mut bound =
@@ -117,7 +117,7 @@ impl LaneQueue {
         let known = |finding: &Finding| project.known().iter().any(|known| known.is(finding));
         let mut new = Vec::new();
         for raw in found {
-            let finding = Finding::of(code.source(), project.files(), raw);
+            let finding = Finding::of(&code.made().0, project.files(), raw);
             if lock(&self.world.report).add(finding.clone()) && !known(&finding) {
                 new.push(finding.to_string());
             }

@@ -127,8 +127,3 @@ pub static UNNOTICED: &[Redundant] = &[
 pub fn redundant(mutant: &Mutant) -> Option<&'static Redundant> {
     REDUNDANT.iter().find(|known| known.is(mutant, files()))
 }
-
-/// The entry for a mutant of the other kinds, if it is one that no run notices.
-pub fn unnoticed(mutant: &Mutant) -> Option<&'static Redundant> {
-    UNNOTICED.iter().find(|known| known.is(mutant, files()))
-}
