@@ -87,6 +87,17 @@ fn an_arrow_up_and_a_circle_are_found() {
     assert_eq!(spoiled("table::hash", tests), before, "tests may name anything");
 }
 
+/// The lane executor is any project's: neither its code nor its manifest names another package of this one.
+#[test]
+fn the_lane_executor_knows_no_tables() {
+    let root = format!("{ROOT}/wgsl-lanes");
+    let mut texts: Vec<String> = sources(&root).into_values().collect();
+    assert!(texts.len() > 15, "{} files", texts.len());
+    texts.push(fs::read_to_string(format!("{root}/Cargo.toml")).unwrap());
+    let names = |text: &String| ["hotrow", "embedding"].into_iter().find(|name| text.to_lowercase().contains(name));
+    assert_eq!(texts.iter().find_map(names), None);
+}
+
 /// Calls that make an object of the device.
 const MAKERS: [&str; 3] = [".create_buffer(", ".create_bind_group(", ".create_compute_pipeline("];
 

@@ -9,7 +9,6 @@ mod dist;
 mod face;
 mod grid;
 mod hot;
-mod lanes;
 mod layers;
 mod low_precision;
 mod naive;

@@ -1,4 +1,4 @@
-//! Every stage on the lane executor (`tests/harness/src/lanes`): its tests' own inputs and whole runs, against the CPU; and mutants of every
+//! Every stage on the lane executor (`wgsl-lanes`): its tests' own inputs and whole runs, against the CPU; and mutants of every
 //! kernel over the same inputs. Needs no GPU.
 //!
 //! A run of everything (`scripts/lanes`, which sets `HOTROW_TEST_SHARE=1`) takes all sizes of subgroups and all orders, prints the table, and keeps in
@@ -15,27 +15,23 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hotrow::internals::shader::{self, Bodies, Cut};
 use hotrow::internals::{self, Pieces as _};
 use hotrow::{Group, GroupConfig, Layout, Optimizer, Precision, Snapshot, prelude::*};
 use hotrow_harness::{
     device::{instead, tell},
-    lanes::{
-        Options, Order,
-        device::{Config, Findings},
-        findings::{Counts, Finding, Report},
-        known::{KNOWN, REDUNDANT, UNNOTICED, known, redundant},
-        mutants::{Kind, Mutant, Tally, hunt},
-        runs,
-    },
+    lanes::known::{KNOWN, REDUNDANT, UNNOTICED, known, redundant},
+    lanes::{self, runs},
     seed::{hash, seed_for, whole},
 };
+use wgsl_lanes::{Config, Counts, Finding, Findings, Kind, Mutant, Options, Order, Report, Tally, hunt};
 
 use crate::stages;
 
 /// A device to run on: its subgroups, whether it has their operations, the order, and the number of recorded dispatches of each text.
 fn device(subgroup: u32, subgroups: bool, order: Order, record: usize) -> Config {
     let options = Options { subgroup, order, ..Options::default() };
-    Config { options, subgroups, record, findings: Findings::Keep, ..Config::default() }
+    Config { options, subgroups, record, findings: Findings::Keep, ..lanes::config() }
 }
 
 fn devices() -> Vec<Config> {
@@ -72,7 +68,7 @@ fn run(config: &Config, sum: &Mutex<Sum>) {
     });
     let (ran, start) = (start.elapsed(), Instant::now());
     let report = world.take_report();
-    let tally = hunt((None, 0), &world.take_recorded(), &config.options, |_| true);
+    let tally = hunt(&world.take_recorded(), &config.options, None, 0, |_| true);
     let (found, mutants) = tally.count(&Kind::STRICT);
     let mut sum = sum.lock().unwrap();
     let Config { options, subgroups, twice, .. } = config;
@@ -147,7 +143,7 @@ fn some(time: Option<Duration>, kernels: &BTreeSet<&str>) -> (usize, usize) {
     none_is_new(&report);
     let strict = |mutant: &Mutant| Kind::STRICT.contains(&mutant.kind) && kernels.contains(&*mutant.kernel);
     let until = time.map(|time| Instant::now() + time / 2);
-    let tally = hunt((until, seed), &world.take_recorded(), &config.options, strict);
+    let tally = hunt(&world.take_recorded(), &config.options, until, seed, strict);
     let found = tally.count(&Kind::STRICT).0;
     let mut open = tally.survivors(&Kind::STRICT);
     open.retain(|mutant| redundant(mutant).is_none());
@@ -165,6 +161,27 @@ fn some(time: Option<Duration>, kernels: &BTreeSet<&str>) -> (usize, usize) {
     // One device and one run miss some. All devices together may miss none.
     assert!(open.len() <= tried / 2, "wanted at least half of the mutants found:\n{text}");
     (found, tried)
+}
+
+#[test]
+fn a_line_s_place_is_in_its_file() {
+    let kernel = internals::kernels().iter().find(|kernel| kernel.name == "gather").unwrap();
+    let text = shader::compose(kernel, Bodies::PLAIN.cut(Cut { windows: 2, ..Cut::ONE }));
+    let mut files = BTreeSet::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let place = lanes::files().place(&text, number);
+        let Some((file, at)) = place.rsplit_once(':') else {
+            // The declarations of further windows are in no file.
+            assert!(line.contains("cache1"), "{place}: {line}");
+            continue;
+        };
+        let path = format!("{}/shaders/{file}", env!("CARGO_MANIFEST_DIR"));
+        let there = std::fs::read_to_string(path).unwrap();
+        let there = there.lines().nth(at.parse::<usize>().unwrap() - 1).unwrap().to_owned();
+        assert!(there == line || there.trim_start().starts_with("#window "), "{place}: {line}");
+        files.insert(file.to_owned());
+    }
+    assert!(files.len() > 4 && files.contains("cached/gather.wgsl"), "{files:?}");
 }
 
 /// The hunt after a kernel that has changed finds mutants, and a kernel's hash is its own.
@@ -217,7 +234,7 @@ fn everything() {
     }
     eprintln!("atomic operations made plain and storageBarriers made workgroupBarriers that no run notices:");
     let listed = tally.survivors(&Kind::LISTED);
-    let of = |mutant: &Mutant| UNNOTICED.iter().find(|known| known.is(mutant));
+    let of = |mutant: &Mutant| UNNOTICED.iter().find(|known| known.is(mutant, lanes::files()));
     listed.iter().for_each(|mutant| eprintln!("  {mutant}: {}", of(mutant).map_or("NO REASON", |known| known.proof)));
     let without: Vec<String> = listed.iter().filter(|mutant| of(mutant).is_none()).map(ToString::to_string).collect();
     assert!(without.is_empty(), "mutants that no run notices, without a reason:\n{}", without.join("\n"));

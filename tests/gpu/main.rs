@@ -1,5 +1,5 @@
 //! Tests of the kernels on every Vulkan driver at hand. `HOTROW_TEST_GPU=require|allow|off`: a missing adapter fails the tests, skips them
-//! with a printed reason, or is not looked for. `HOTROW_TEST_GPU=lanes` runs them on the lane executor instead (`tests/harness/src/lanes`), as
+//! with a printed reason, or is not looked for. `HOTROW_TEST_GPU=lanes` runs them on the lane executor instead (`wgsl-lanes`), as
 //! `HOTROW_TEST_LANES` describes it; a test fails at a submission in which the executor finds a fault.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]

@@ -10,11 +10,9 @@ use hotrow::{
         shader::{self, Bodies},
     },
 };
-use hotrow_harness::lanes::{
-    Options, Order,
-    device::{Config, Findings, World, open},
-};
+use hotrow_harness::lanes;
 use rand::RngExt as _;
+use wgsl_lanes::{Config, Findings, Options, Order, World, open};
 
 use crate::dedup::{check, expected, rng};
 
@@ -26,7 +24,7 @@ fn context(
     spoil: impl Fn(String) -> String + Send + Sync + 'static,
 ) -> (Context, Arc<World>) {
     let options = Options { subgroup, order, seed, ..Options::default() };
-    let (device, queue, world) = open(&Config { options, findings: Findings::Keep, ..Config::default() });
+    let (device, queue, world) = open(&Config { options, findings: Findings::Keep, ..lanes::config() });
     let text = move |kernel: &shader::Kernel, bodies: Bodies| spoil(shader::compose(kernel, Bodies { rank, ..bodies }));
     (context_with_texts(&device, &queue, 3, text).unwrap(), world)
 }

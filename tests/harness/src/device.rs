@@ -10,7 +10,7 @@ use hotrow::{Context, ContextOptions, Error, Shaders, adapter};
 
 pub use crate::seed::share;
 
-use crate::lanes::device::Config;
+use crate::lanes;
 
 /// The shader mode of `HOTROW_TEST_SHADERS=checked|trusted`: the suite passes in both.
 pub fn options() -> ContextOptions {
@@ -86,7 +86,7 @@ fn context() -> Result<&'static Context, &'static str> {
             return Err("HOTROW_TEST_GPU=off".into());
         }
         if mode == "lanes" {
-            return Ok(lanes());
+            return Ok(on_lanes());
         }
         assert!(
             mode == "allow" || mode == "require",
@@ -113,9 +113,10 @@ fn context() -> Result<&'static Context, &'static str> {
 }
 
 /// The lane executor as a device, as `HOTROW_TEST_LANES` describes it.
-fn lanes() -> Context {
-    let config = Config::parse(&std::env::var("HOTROW_TEST_LANES").unwrap_or_default());
-    let (device, queue, _) = crate::lanes::device::open(&config);
+fn on_lanes() -> Context {
+    let asked = std::env::var("HOTROW_TEST_LANES").unwrap_or_default();
+    let config = lanes::config().with(&asked).unwrap_or_else(|error| panic!("HOTROW_TEST_LANES: {error}"));
+    let (device, queue, _) = wgsl_lanes::open(&config);
     let context = Context::with_options(&device, &queue, &options()).unwrap_or_else(|error| panic!("{error}"));
     tell(&format!("GPU tests on the lane executor: {config:?}"));
     context

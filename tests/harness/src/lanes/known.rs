@@ -1,37 +1,16 @@
 //! What is expected: findings, results that depend on the order of atomic operations, and mutants that no run notices. Each has its reason,
 //! and the run of everything (`scripts/lanes`) fails at an entry that is no longer met.
 
-use super::{
-    findings::{Fault, Finding},
-    mutants::Mutant,
-};
+use wgsl_lanes::{Finding, Known, Mutant, Ordered, Redundant};
 
-/// An expected finding.
-#[derive(Clone, Copy, Debug)]
-pub struct Known {
-    pub fault: Fault,
-    pub kernel: &'static str,
-    /// A part of the line at which it is found, which stays when other lines move.
-    pub text: &'static str,
-    pub reason: &'static str,
-}
+use super::files;
 
 /// Every expected finding: none.
 pub static KNOWN: &[Known] = &[];
 
 /// The entry for a finding, if it is expected.
 pub fn known(finding: &Finding) -> Option<&'static Known> {
-    KNOWN.iter().find(|known| {
-        known.fault == finding.fault && known.kernel == finding.kernel && finding.detail.contains(known.text)
-    })
-}
-
-/// A binding whose words depend on the order of atomic operations.
-#[derive(Clone, Copy, Debug)]
-pub struct Ordered {
-    pub kernel: &'static str,
-    pub binding: &'static str,
-    pub reason: &'static str,
+    KNOWN.iter().find(|known| known.is(finding))
 }
 
 /// Every binding whose words may depend on the order.
@@ -51,21 +30,6 @@ pub static ORDERED: &[Ordered] = &[
         reason: "the atomic backward adds floats in any order (SPEC 7)",
     },
 ];
-
-/// True if the words of a binding may depend on the order.
-pub fn may_vary(kernel: &str, binding: &str) -> bool {
-    ORDERED.iter().any(|ordered| ordered.kernel == kernel && ordered.binding == binding)
-}
-
-/// A barrier whose removal changes nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct Redundant {
-    pub kernel: &'static str,
-    pub file: &'static str,
-    /// A part of the barrier's line, or of the line before or behind it.
-    pub near: &'static str,
-    pub proof: &'static str,
-}
 
 /// Why a scan's first barrier may be needed elsewhere.
 const ONE_SCAN: &str =
@@ -159,20 +123,7 @@ pub static UNNOTICED: &[Redundant] = &[
     },
 ];
 
-impl Redundant {
-    /// True if this entry is about the line of `mutant`. An entry without a kernel is about any.
-    pub fn is(&self, mutant: &Mutant) -> bool {
-        let place = mutant.place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<usize>().ok()?)));
-        let Some((file, line)) = place else { return false };
-        let Some(lines) = super::source::lines(file) else { return false };
-        let near = &lines[line.saturating_sub(2)..lines.len().min(line + 1)];
-        (self.kernel.is_empty() || self.kernel == mutant.kernel)
-            && self.file == file
-            && near.iter().any(|line| line.contains(self.near))
-    }
-}
-
 /// The entry for a mutant, if it is a barrier whose removal no run notices.
 pub fn redundant(mutant: &Mutant) -> Option<&'static Redundant> {
-    REDUNDANT.iter().find(|known| known.is(mutant))
+    REDUNDANT.iter().find(|known| known.is(mutant, files()))
 }

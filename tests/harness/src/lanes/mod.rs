@@ -1,24 +1,98 @@
-//! The lane executor: runs a kernel lane by lane as hardware might, and reports what hardware could do wrong with it.
-//!
-//! [`source`] parses a composed text, [`compile`] makes code of it, [`schedule`] runs a dispatch on buffers, and [`device`] is a device of
-//! wgpu made of all this, on which the tests of the kernels run unchanged.
+//! hotrow on the lane executor (`wgsl-lanes`): what the executor must know of the kernels, whole runs that meet all of them, and what is expected.
 
-mod arithmetic;
-pub mod compile;
-pub mod device;
-pub mod findings;
 pub mod known;
-pub mod mutants;
-pub mod program;
-mod run;
 pub mod runs;
-pub mod schedule;
-mod shadow;
-pub mod source;
-mod state;
 
-pub use compile::{Mutation, compile};
-pub use findings::{Counts, Fault, Finding, Raw, Report};
-pub use schedule::{Options, Order, Outcome, dispatch};
-pub use source::Source;
-pub use state::Bound;
+use std::{collections::HashSet, fs, path::Path, sync::OnceLock};
+
+use hotrow::{
+    AddBody, LookupBody, RankBody,
+    internals::{
+        self,
+        shader::{self, Bodies, Cut},
+    },
+};
+use wgsl_lanes::{Config, Files, Known, Ordered, Project};
+
+/// A device of the executor that knows hotrow's kernels.
+pub fn config() -> Config {
+    // Three windows of a cache, or three shards at once.
+    Config { project: &Hotrow, storage_buffers: 10, ..Config::default() }
+}
+
+#[derive(Debug)]
+struct Hotrow;
+
+impl Project for Hotrow {
+    fn kernel<'a>(&self, label: &'a str) -> &'a str {
+        label.trim_start_matches("hotrow.")
+    }
+
+    /// True for a text that the crate composes itself.
+    fn own(&self, kernel: &str, text: &str) -> bool {
+        let Some(kernel) = internals::kernels().iter().find(|known| known.name == kernel) else { return false };
+        // One line declares each further window, one each further shard.
+        let number = |name: &str| {
+            let declares = |line: &&str| {
+                let after = line.split_once(&format!("> {name}")).map(|(_, rest)| rest);
+                after.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+            };
+            1 + text.lines().filter(declares).count() as u32
+        };
+        let (windows, shards) = (number("cache").max(number("window")), number("records"));
+        let cuts: HashSet<Cut> = [(1, 1), (4, 1), (4, 4)]
+            .map(|(width, item)| Cut { width, windows, shards, item }.of(kernel))
+            .into_iter()
+            .collect();
+        let mut bodies = Vec::new();
+        for rank in RankBody::ALL {
+            for lookup in LookupBody::ALL {
+                for add in [AddBody::Exchange, AddBody::Native] {
+                    bodies.extend(cuts.iter().map(|&cut| Bodies { rank, add, lookup, cut }));
+                }
+            }
+        }
+        bodies.into_iter().any(|bodies| shader::compose(kernel, bodies) == text)
+    }
+
+    fn files(&self) -> &Files {
+        files()
+    }
+
+    fn known(&self) -> &[Known] {
+        known::KNOWN
+    }
+
+    fn ordered(&self) -> &[Ordered] {
+        known::ORDERED
+    }
+}
+
+/// The files under `shaders/`. Without the sources, as on a bare machine, there are none, and places are lines of the composed text.
+pub fn files() -> &'static Files {
+    static FILES: OnceLock<Files> = OnceLock::new();
+    let paths = |folder: &Path| {
+        let mut paths: Vec<_> = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    };
+    FILES.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shaders");
+        let folders = paths(&root).into_iter().filter(|folder| folder.is_dir());
+        let files = folders.flat_map(|folder| paths(&folder));
+        let named = files.map(|path| {
+            let name = path.strip_prefix(&root).unwrap().display().to_string();
+            (name, fs::read_to_string(&path).unwrap())
+        });
+        Files::new(named, copies)
+    })
+}
+
+/// The lines that a line of a file becomes for each window or shard.
+fn copies(line: &str) -> Vec<String> {
+    let marked = |mark| line.trim_start().strip_prefix(mark);
+    let shard = marked("#shard ").and_then(|rest: &str| rest.split_once(": "));
+    let Some(text) = marked("#window ").or(shard.map(|(_, text)| text)) else { return Vec::new() };
+    let digits = |number: u32| if number == 0 { String::new() } else { number.to_string() };
+    (0..32).map(|number| format!("    {}", text.replace('$', &digits(number)))).collect()
+}

@@ -10,8 +10,8 @@ use hotrow::{
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use wgpu::util::DeviceExt as _;
+use wgsl_lanes::{Config, World, open};
 
-use super::device::{Config, World, open};
 use crate::{
     lockstep::{Batch, Codes, Pair, random_run},
     prefetch::{busy_config, play, random_plans},

@@ -7,13 +7,14 @@ use wgpu::custom::{
     DispatchCommandBuffer, DispatchComputePass, DispatchComputePipeline, DispatchQuerySet, DispatchRenderPass,
     DispatchTexture, DispatchTextureView,
 };
+use wgpu::wgt::{BufferTransition, TextureTransition};
 
 use super::{
     buffer::{LaneBuffer, Words, words_of},
     kernel::{Code, Entry, LaneBindGroup, LanePipeline},
     lock,
 };
-use crate::lanes::program::number;
+use crate::program::number;
 
 /// A recorded command.
 #[derive(Clone, Debug)]
@@ -22,6 +23,9 @@ pub(super) enum Command {
     Clear { words: Words, first: usize, count: usize },
     Dispatch { code: Arc<Code>, entries: Arc<[Entry]>, groups: [u32; 3] },
 }
+
+/// What wgpu hands over one by one.
+type Each<'i, T> = &'i mut (dyn Iterator<Item = T> + 'i);
 
 type Commands = Arc<Mutex<Vec<Command>>>;
 
@@ -64,48 +68,13 @@ impl CommandEncoderInterface for LaneEncoder {
         });
     }
 
-    fn copy_buffer_to_texture(
-        &self,
-        _: wgpu::TexelCopyBufferInfo<'_>,
-        _: wgpu::TexelCopyTextureInfo<'_>,
-        _: wgpu::Extent3d,
-    ) {
-        panic!("the lane executor has no copy_buffer_to_texture");
-    }
-
-    fn copy_texture_to_buffer(
-        &self,
-        _: wgpu::TexelCopyTextureInfo<'_>,
-        _: wgpu::TexelCopyBufferInfo<'_>,
-        _: wgpu::Extent3d,
-    ) {
-        panic!("the lane executor has no copy_texture_to_buffer");
-    }
-
-    fn copy_texture_to_texture(
-        &self,
-        _: wgpu::TexelCopyTextureInfo<'_>,
-        _: wgpu::TexelCopyTextureInfo<'_>,
-        _: wgpu::Extent3d,
-    ) {
-        panic!("the lane executor has no copy_texture_to_texture");
-    }
-
     fn begin_compute_pass(&self, descriptor: &wgpu::ComputePassDescriptor<'_>) -> DispatchComputePass {
         assert!(descriptor.timestamp_writes.is_none(), "the lane executor has no timestamps");
         DispatchComputePass::custom(LanePass { commands: self.commands.clone(), code: None, groups: Vec::new() })
     }
 
-    fn begin_render_pass(&self, _: &wgpu::RenderPassDescriptor<'_>) -> DispatchRenderPass {
-        panic!("the lane executor has no begin_render_pass");
-    }
-
     fn finish(&mut self) -> DispatchCommandBuffer {
         DispatchCommandBuffer::custom(LaneCommands { commands: std::mem::take(&mut self.commands) })
-    }
-
-    fn clear_texture(&self, _: &DispatchTexture, _: &wgpu::ImageSubresourceRange) {
-        panic!("the lane executor has no clear_texture");
     }
 
     fn clear_buffer(&self, target: &DispatchBuffer, offset: u64, size: Option<u64>) {
@@ -124,36 +93,17 @@ impl CommandEncoderInterface for LaneEncoder {
 
     fn pop_debug_group(&self) {}
 
-    fn write_timestamp(&self, _: &DispatchQuerySet, _: u32) {
-        panic!("the lane executor has no write_timestamp");
-    }
-
-    fn resolve_query_set(&self, _: &DispatchQuerySet, _: u32, _: u32, _: &DispatchBuffer, _: u64) {
-        panic!("the lane executor has no resolve_query_set");
-    }
-
-    fn mark_acceleration_structures_built<'a>(
-        &self,
-        _: &mut dyn Iterator<Item = &'a wgpu::Blas>,
-        _: &mut dyn Iterator<Item = &'a wgpu::Tlas>,
-    ) {
-        panic!("the lane executor has no mark_acceleration_structures_built");
-    }
-
-    fn build_acceleration_structures<'a>(
-        &self,
-        _: &mut dyn Iterator<Item = &'a wgpu::BlasBuildEntry<'a>>,
-        _: &mut dyn Iterator<Item = &'a wgpu::Tlas>,
-    ) {
-        panic!("the lane executor has no build_acceleration_structures");
-    }
-
-    fn transition_resources<'a>(
-        &mut self,
-        _: &mut dyn Iterator<Item = wgpu::wgt::BufferTransition<&'a DispatchBuffer>>,
-        _: &mut dyn Iterator<Item = wgpu::wgt::TextureTransition<&'a DispatchTexture>>,
-    ) {
-        panic!("the lane executor has no transition_resources");
+    absent! {
+        fn copy_buffer_to_texture(&self, _: wgpu::TexelCopyBufferInfo<'_>, _: wgpu::TexelCopyTextureInfo<'_>, _: wgpu::Extent3d);
+        fn copy_texture_to_buffer(&self, _: wgpu::TexelCopyTextureInfo<'_>, _: wgpu::TexelCopyBufferInfo<'_>, _: wgpu::Extent3d);
+        fn copy_texture_to_texture(&self, _: wgpu::TexelCopyTextureInfo<'_>, _: wgpu::TexelCopyTextureInfo<'_>, _: wgpu::Extent3d);
+        fn begin_render_pass(&self, _: &wgpu::RenderPassDescriptor<'_>) -> DispatchRenderPass;
+        fn clear_texture(&self, _: &DispatchTexture, _: &wgpu::ImageSubresourceRange);
+        fn write_timestamp(&self, _: &DispatchQuerySet, _: u32);
+        fn resolve_query_set(&self, _: &DispatchQuerySet, _: u32, _: u32, _: &DispatchBuffer, _: u64);
+        fn mark_acceleration_structures_built(&self, _: Each<'_, &wgpu::Blas>, _: Each<'_, &wgpu::Tlas>);
+        fn build_acceleration_structures(&self, _: Each<'_, &wgpu::BlasBuildEntry<'_>>, _: Each<'_, &wgpu::Tlas>);
+        fn transition_resources(&mut self, _: Each<'_, BufferTransition<&DispatchBuffer>>, _: Each<'_, TextureTransition<&DispatchTexture>>);
     }
 }
 
@@ -182,27 +132,11 @@ impl ComputePassInterface for LanePass {
         self.groups[index as usize] = group.map(|group| group.entries.clone());
     }
 
-    fn set_immediates(&mut self, _: u32, _: &[u8]) {
-        panic!("the lane executor has no set_immediates");
-    }
-
     fn insert_debug_marker(&mut self, _: &str) {}
 
     fn push_debug_group(&mut self, _: &str) {}
 
     fn pop_debug_group(&mut self) {}
-
-    fn write_timestamp(&mut self, _: &DispatchQuerySet, _: u32) {
-        panic!("the lane executor has no write_timestamp");
-    }
-
-    fn begin_pipeline_statistics_query(&mut self, _: &DispatchQuerySet, _: u32) {
-        panic!("the lane executor has no begin_pipeline_statistics_query");
-    }
-
-    fn end_pipeline_statistics_query(&mut self) {
-        panic!("the lane executor has no end_pipeline_statistics_query");
-    }
 
     fn dispatch_workgroups(&mut self, x: u32, y: u32, z: u32) {
         let code = self.code.clone().unwrap_or_else(|| panic!("a dispatch without a pipeline"));
@@ -220,15 +154,12 @@ impl ComputePassInterface for LanePass {
         lock(&self.commands).push(Command::Dispatch { code, entries, groups: [x, y, z] });
     }
 
-    fn dispatch_workgroups_indirect(&mut self, _: &DispatchBuffer, _: u64) {
-        panic!("the lane executor has no dispatch_workgroups_indirect");
-    }
-
-    fn transition_resources<'a>(
-        &mut self,
-        _: &mut dyn Iterator<Item = wgpu::wgt::BufferTransition<&'a DispatchBuffer>>,
-        _: &mut dyn Iterator<Item = wgpu::wgt::TextureTransition<&'a DispatchTextureView>>,
-    ) {
-        panic!("the lane executor has no transition_resources");
+    absent! {
+        fn set_immediates(&mut self, _: u32, _: &[u8]);
+        fn write_timestamp(&mut self, _: &DispatchQuerySet, _: u32);
+        fn begin_pipeline_statistics_query(&mut self, _: &DispatchQuerySet, _: u32);
+        fn end_pipeline_statistics_query(&mut self);
+        fn dispatch_workgroups_indirect(&mut self, _: &DispatchBuffer, _: u64);
+        fn transition_resources(&mut self, _: Each<'_, BufferTransition<&DispatchBuffer>>, _: Each<'_, TextureTransition<&DispatchTextureView>>);
     }
 }

@@ -22,12 +22,6 @@ pub(super) struct LaneDevice {
     pub(super) world: Arc<World>,
 }
 
-macro_rules! absent {
-    ($name:literal) => {
-        panic!(concat!("the lane executor has no ", $name))
-    };
-}
-
 impl DeviceInterface for LaneDevice {
     fn features(&self) -> wgpu::Features {
         let mut features = wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
@@ -68,7 +62,7 @@ impl DeviceInterface for LaneDevice {
         &self,
         _: &wgpu::ShaderModuleDescriptorPassthrough<'_>,
     ) -> DispatchShaderModule {
-        absent!("create_shader_module_passthrough")
+        panic!("the lane executor has no create_shader_module_passthrough")
     }
 
     fn create_bind_group_layout(&self, _: &wgpu::BindGroupLayoutDescriptor<'_>) -> DispatchBindGroupLayout {
@@ -93,69 +87,25 @@ impl DeviceInterface for LaneDevice {
         DispatchPipelineLayout::custom(LaneLayout)
     }
 
-    fn create_render_pipeline(&self, _: &wgpu::RenderPipelineDescriptor<'_>) -> DispatchRenderPipeline {
-        absent!("create_render_pipeline")
-    }
-
-    fn create_mesh_pipeline(&self, _: &wgpu::MeshPipelineDescriptor<'_>) -> DispatchRenderPipeline {
-        absent!("create_mesh_pipeline")
-    }
-
     fn create_compute_pipeline(&self, descriptor: &wgpu::ComputePipelineDescriptor<'_>) -> DispatchComputePipeline {
         let module: &LaneModule =
             descriptor.module.as_custom().unwrap_or_else(|| panic!("a shader module of another device"));
-        let name = descriptor.label.unwrap_or("").trim_start_matches("hotrow.");
-        let code = code(name, &module.text, descriptor.compilation_options.constants);
+        let name = self.world.config.project.kernel(descriptor.label.unwrap_or("without a label"));
+        let code = code(name, descriptor.entry_point, &module.text, descriptor.compilation_options.constants);
         DispatchComputePipeline::custom(LanePipeline { code })
     }
 
     #[allow(unsafe_code, reason = "wgpu declares the method so; its body is safe")]
     unsafe fn create_pipeline_cache(&self, _: &wgpu::PipelineCacheDescriptor<'_>) -> DispatchPipelineCache {
-        absent!("create_pipeline_cache")
+        panic!("the lane executor has no create_pipeline_cache")
     }
 
     fn create_buffer(&self, descriptor: &wgpu::BufferDescriptor<'_>) -> DispatchBuffer {
         DispatchBuffer::custom(LaneBuffer::new(&self.world, descriptor.size))
     }
 
-    fn create_texture(&self, _: &wgpu::TextureDescriptor<'_>) -> DispatchTexture {
-        absent!("create_texture")
-    }
-
-    fn create_external_texture(
-        &self,
-        _: &wgpu::ExternalTextureDescriptor<'_>,
-        _: &[&wgpu::TextureView],
-    ) -> DispatchExternalTexture {
-        absent!("create_external_texture")
-    }
-
-    fn create_blas(
-        &self,
-        _: &wgpu::CreateBlasDescriptor<'_>,
-        _: wgpu::BlasGeometrySizeDescriptors,
-    ) -> (Option<u64>, DispatchBlas) {
-        absent!("create_blas")
-    }
-
-    fn create_tlas(&self, _: &wgpu::CreateTlasDescriptor<'_>) -> DispatchTlas {
-        absent!("create_tlas")
-    }
-
-    fn create_sampler(&self, _: &wgpu::SamplerDescriptor<'_>) -> DispatchSampler {
-        absent!("create_sampler")
-    }
-
-    fn create_query_set(&self, _: &wgpu::QuerySetDescriptor<'_>) -> DispatchQuerySet {
-        absent!("create_query_set")
-    }
-
     fn create_command_encoder(&self, _: &wgpu::CommandEncoderDescriptor<'_>) -> DispatchCommandEncoder {
         DispatchCommandEncoder::custom(LaneEncoder::default())
-    }
-
-    fn create_render_bundle_encoder(&self, _: &wgpu::RenderBundleEncoderDescriptor<'_>) -> DispatchRenderBundleEncoder {
-        absent!("create_render_bundle_encoder")
     }
 
     fn set_device_lost_callback(&self, _: BoxDeviceLostCallback) {}
@@ -172,12 +122,12 @@ impl DeviceInterface for LaneDevice {
 
     #[allow(unsafe_code, reason = "wgpu declares the method so; its body is safe")]
     unsafe fn start_graphics_debugger_capture(&self) {
-        absent!("start_graphics_debugger_capture")
+        panic!("the lane executor has no start_graphics_debugger_capture")
     }
 
     #[allow(unsafe_code, reason = "wgpu declares the method so; its body is safe")]
     unsafe fn stop_graphics_debugger_capture(&self) {
-        absent!("stop_graphics_debugger_capture")
+        panic!("the lane executor has no stop_graphics_debugger_capture")
     }
 
     fn poll(&self, wait: wgpu::wgt::PollType<u64>) -> Result<wgpu::PollStatus, wgpu::PollError> {
@@ -201,4 +151,16 @@ impl DeviceInterface for LaneDevice {
     }
 
     fn destroy(&self) {}
+
+    absent! {
+        fn create_render_pipeline(&self, _: &wgpu::RenderPipelineDescriptor<'_>) -> DispatchRenderPipeline;
+        fn create_mesh_pipeline(&self, _: &wgpu::MeshPipelineDescriptor<'_>) -> DispatchRenderPipeline;
+        fn create_texture(&self, _: &wgpu::TextureDescriptor<'_>) -> DispatchTexture;
+        fn create_external_texture(&self, _: &wgpu::ExternalTextureDescriptor<'_>, _: &[&wgpu::TextureView]) -> DispatchExternalTexture;
+        fn create_blas(&self, _: &wgpu::CreateBlasDescriptor<'_>, _: wgpu::BlasGeometrySizeDescriptors) -> (Option<u64>, DispatchBlas);
+        fn create_tlas(&self, _: &wgpu::CreateTlasDescriptor<'_>) -> DispatchTlas;
+        fn create_sampler(&self, _: &wgpu::SamplerDescriptor<'_>) -> DispatchSampler;
+        fn create_query_set(&self, _: &wgpu::QuerySetDescriptor<'_>) -> DispatchQuerySet;
+        fn create_render_bundle_encoder(&self, _: &wgpu::RenderBundleEncoderDescriptor<'_>) -> DispatchRenderBundleEncoder;
+    }
 }

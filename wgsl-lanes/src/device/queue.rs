@@ -8,17 +8,15 @@ use wgpu::custom::{
 };
 
 use super::{
-    Findings, Recording, World,
+    Config, Findings, Recording, World,
     buffer::Words,
     commands::{Command, LaneCommands, buffer},
     kernel::{Code, Entry},
     lock,
 };
-use crate::lanes::{
+use crate::{
     findings::{Fault, Finding, Raw},
-    known::{known, may_vary},
-    schedule::{Options, Order, dispatch},
-    state::Bound,
+    run::{Bound, Options, Order, dispatch},
 };
 
 #[derive(Debug)]
@@ -56,7 +54,7 @@ impl LaneQueue {
             }
             bindings.push(Bound { binding: entry.binding, buffer, first: entry.first, words: entry.count });
         }
-        let program = code.program();
+        let (_, program) = code.made();
         let writes = |buffer: usize| {
             let bound = program.bindings.iter().filter(|declared| declared.writes);
             let mut bound =
@@ -74,7 +72,8 @@ impl LaneQueue {
         let options = Options { seed: config.options.seed ^ submitted.wrapping_mul(0x9E37_79B9), ..config.options };
         let outcome = dispatch(program, &mut buffers, &bindings, groups, &options);
         if let Some(buffers) = recorded {
-            let recording = Recording { code: code.clone(), buffers, bindings: bindings.clone(), groups };
+            let (code, bindings) = (code.clone(), bindings.clone());
+            let recording = Recording { project: config.project, code, buffers, bindings, groups };
             self.world.record(recording, &outcome.pairs);
         }
         let mut found = outcome.found;
@@ -88,9 +87,11 @@ impl LaneQueue {
                 let name = declared.map_or("", |declared| &declared.name);
                 let (a, b) = (&buffers[bound.buffer], &again[bound.buffer]);
                 let differs = (bound.first..bound.first + bound.words).find(|&at| a[at] != b[at]);
-                if let Some(at) = differs.filter(|_| !may_vary(&code.name, name)) {
-                    let results: Vec<String> =
-                        program.used_results.iter().map(|&line| code.source().place(line)).collect();
+                let ordered = config.project.ordered();
+                let may_vary = ordered.iter().any(|ordered| ordered.kernel == code.name && ordered.binding == name);
+                if let Some(at) = differs.filter(|_| !may_vary) {
+                    let place = |&line: &u32| config.project.files().place(&code.text, line);
+                    let results: Vec<String> = program.used_results.iter().map(place).collect();
                     let detail = format!(
                         "word {} of {name} is {} or {}, by the order; results of atomic operations are used at {}",
                         at - bound.first,
@@ -112,27 +113,26 @@ impl LaneQueue {
 
     /// Adds findings to the report, and does with them what the test wants.
     fn report(&self, code: &Code, found: &[Raw]) {
+        let Config { project, findings, .. } = self.world.config;
+        let known = |finding: &Finding| project.known().iter().any(|known| known.is(finding));
         let mut new = Vec::new();
         for raw in found {
-            let finding = Finding::of(code.source(), raw);
-            let expected = known(&finding).is_some();
-            if lock(&self.world.report).add(finding.clone()) && !expected {
+            let finding = Finding::of(&code.made().0, project.files(), raw);
+            if lock(&self.world.report).add(finding.clone()) && !known(&finding) {
                 new.push(finding.to_string());
             }
         }
-        match self.world.config.findings {
-            // A test that spoils a text compares its results, and says itself whether that is noticed.
-            _ if new.is_empty() || !code.own() => {}
-            // In each test, not only in the first that meets it.
-            Findings::Fail => {
-                lock(&self.world.report).findings.retain(|finding| known(finding).is_some());
-                panic!("the lane executor found:\n{}", new.join("\n"));
-            }
-            Findings::Print => {
-                let _shown = writeln!(std::io::stderr().lock(), "{}", new.join("\n"));
-            }
-            Findings::Keep => {}
+        // A test that spoils a text compares its results, and says itself whether that is noticed.
+        if new.is_empty() || findings == Findings::Keep || !project.own(&code.name, &code.text) {
+            return;
         }
+        if findings == Findings::Print {
+            let _shown = writeln!(std::io::stderr().lock(), "{}", new.join("\n"));
+            return;
+        }
+        // In each test, not only in the first that meets it.
+        lock(&self.world.report).findings.retain(known);
+        panic!("the lane executor found:\n{}", new.join("\n"));
     }
 }
 
@@ -144,28 +144,6 @@ impl QueueInterface for LaneQueue {
         let mut words = lock(&target.words);
         let words: &mut Vec<u32> = Arc::make_mut(&mut words);
         bytemuck::cast_slice_mut::<u32, u8>(words)[offset as usize..][..data.len()].copy_from_slice(data);
-    }
-
-    fn create_staging_buffer(&self, _: wgpu::BufferSize) -> Option<DispatchQueueWriteBuffer> {
-        panic!("the lane executor has no create_staging_buffer");
-    }
-
-    fn validate_write_buffer(&self, _: &DispatchBuffer, _: u64, _: wgpu::BufferSize) -> Option<()> {
-        panic!("the lane executor has no validate_write_buffer");
-    }
-
-    fn write_staging_buffer(&self, _: &DispatchBuffer, _: u64, _: &DispatchQueueWriteBuffer) {
-        panic!("the lane executor has no write_staging_buffer");
-    }
-
-    fn write_texture(
-        &self,
-        _: wgpu::TexelCopyTextureInfo<'_>,
-        _: &[u8],
-        _: wgpu::TexelCopyBufferLayout,
-        _: wgpu::Extent3d,
-    ) {
-        panic!("the lane executor has no write_texture");
     }
 
     fn submit(&self, buffers: &mut dyn Iterator<Item = DispatchCommandBuffer>) -> u64 {
@@ -187,11 +165,12 @@ impl QueueInterface for LaneQueue {
         callback();
     }
 
-    fn compact_blas(&self, _: &DispatchBlas) -> (Option<u64>, DispatchBlas) {
-        panic!("the lane executor has no compact_blas");
-    }
-
-    fn present(&self, _: &DispatchSurfaceOutputDetail) {
-        panic!("the lane executor has no present");
+    absent! {
+        fn create_staging_buffer(&self, _: wgpu::BufferSize) -> Option<DispatchQueueWriteBuffer>;
+        fn validate_write_buffer(&self, _: &DispatchBuffer, _: u64, _: wgpu::BufferSize) -> Option<()>;
+        fn write_staging_buffer(&self, _: &DispatchBuffer, _: u64, _: &DispatchQueueWriteBuffer);
+        fn write_texture(&self, _: wgpu::TexelCopyTextureInfo<'_>, _: &[u8], _: wgpu::TexelCopyBufferLayout, _: wgpu::Extent3d);
+        fn compact_blas(&self, _: &DispatchBlas) -> (Option<u64>, DispatchBlas);
+        fn present(&self, _: &DispatchSurfaceOutputDetail);
     }
 }

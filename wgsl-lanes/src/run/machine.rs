@@ -7,10 +7,12 @@ use std::{
 
 use super::{
     arithmetic,
-    findings::{Counts, Fault, Raw},
-    program::{Access, Atomic, AtomicOp, Fold, Length, Memory, Op, Over, Pick, Program, Reg, SubgroupOp},
     shadow::{Cell, How, Who, note},
     state::{Bound, MOST, Shared, Subgroup, Wait, builtin},
+};
+use crate::{
+    findings::{Counts, Fault, Raw},
+    program::{self, Access, Atomic, AtomicOp, Fold, Length, Memory, Op, Over, Pick, Program, Reg, SubgroupOp},
 };
 
 /// Why a subgroup stopped.
@@ -60,7 +62,7 @@ fn each(mut mask: u64, mut f: impl FnMut(usize)) {
     }
 }
 
-/// A buffer that the dispatch may write: [`dispatch`](super::schedule::dispatch) holds it alone.
+/// A buffer that the dispatch may write: [`dispatch`](super::dispatch) holds it alone.
 fn owned(buffer: &mut Arc<Vec<u32>>) -> &mut Vec<u32> {
     Arc::get_mut(buffer).unwrap_or_else(|| panic!("a write to a buffer that is bound for reading"))
 }
@@ -427,7 +429,7 @@ impl Machine<'_> {
         self.hit(hit, pick.line, shared, subgroup);
     }
 
-    fn together(&mut self, op: &super::program::Subgroup, subgroup: &mut Subgroup) {
+    fn together(&mut self, op: &program::Subgroup, subgroup: &mut Subgroup) {
         let width = self.width;
         let mask = subgroup.mask;
         if op.op == SubgroupOp::Ballot {

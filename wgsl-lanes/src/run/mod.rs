@@ -1,16 +1,22 @@
 //! Runs a dispatch: which workgroup and which of its subgroups runs next, and what a barrier waits for.
 
+mod arithmetic;
+mod machine;
+mod shadow;
+mod state;
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
-use super::{
+use machine::{Machine, Stop};
+pub use state::Bound;
+use state::{Wait, Workgroup};
+
+use crate::{
     findings::{Counts, Fault, Raw},
     program::Program,
-    run::{Machine, Stop},
-    shadow,
-    state::{Bound, Wait, Workgroup},
 };
 
 /// The order in which workgroups and their subgroups run.
@@ -29,13 +35,15 @@ pub enum Order {
 pub struct Options {
     /// Lanes of a subgroup: 4, 8, 16, 32 or 64.
     pub subgroup: u32,
+    /// Which workgroup and which of its subgroups runs next.
     pub order: Order,
+    /// What everything random depends on: the same seed gives the same run.
     pub seed: u64,
     /// One in so many weak compare-exchanges fails without a reason; 0: none.
     pub spurious: u32,
-    /// Most operations of one subgroup.
+    /// Most operations of one subgroup; then a loop counts as endless.
     pub budget: u64,
-    /// Most workgroups that run at once.
+    /// Most workgroups that run at once, in random order.
     pub flying: usize,
     /// Whether sectors, lines and atomic operations are counted.
     pub counting: bool,
@@ -58,13 +66,19 @@ impl Default for Options {
 /// What a dispatch gave.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
+    /// The faults, each at the lines of the text where it was met first.
     pub found: Vec<Raw>,
+    /// What it asked of the device; sectors, lines and atomic operations only if [`Options::counting`] says so.
     pub counts: Counts,
     /// Which barrier came behind which in any workgroup, by their positions plus one; 0 is the beginning.
-    pub pairs: BTreeSet<(u32, u32)>,
+    pub(crate) pairs: BTreeSet<(u32, u32)>,
 }
 
 /// Runs `groups` workgroups of a program on buffers. Those that it may write become its own; the others may be shared.
+///
+/// # Panics
+///
+/// Where no `bindings` has a buffer for a binding that the program declares, or a range ends behind its buffer.
 pub fn dispatch(
     program: &Program,
     buffers: &mut [Arc<Vec<u32>>],

@@ -1,21 +1,17 @@
-//! The lane executor: each detector on a small shader with a fault and on its sound neighbour.
+//! Each detector on a small shader with a fault and on its sound neighbour.
 
-use std::sync::Arc;
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use hotrow::internals::{
-    self,
-    shader::{self as composed, Bodies, Cut},
-};
-use hotrow_harness::lanes::{
-    Bound, Fault, Options, Order, Outcome, Source,
-    device::{Config, open},
-    dispatch,
-    mutants::{Kind, hunt},
+use std::sync::{Arc, LazyLock};
+
+use wgsl_lanes::{
+    Bound, Config, Fault, Files, Findings, Kind, Known, Mutant, Options, Order, Ordered, Outcome, Project, Redundant,
+    Source, dispatch, hunt, open,
 };
 
 /// Runs `groups` workgroups of a shader whose storage buffers are `buffers`, one behind another.
 fn run(text: &str, buffers: &mut [Vec<u32>], groups: u32, options: &Options) -> Outcome {
-    let source = Source::new("test", text, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let source = Source::new("test", None, text, &[]).unwrap_or_else(|error| panic!("{error}"));
     let bindings: Vec<Bound> = (0..)
         .zip(buffers.iter())
         .map(|(binding, words)| Bound { binding, buffer: binding as usize, first: 0, words: words.len() })
@@ -202,7 +198,7 @@ fn main(@builtin(local_invocation_index) me: u32) {{
     if (me == 3u) {{ out[0] = 1u; }}
 }}"
     );
-    let source = Source::new("test", &text, &[]).unwrap();
+    let source = Source::new("test", None, &text, &[]).unwrap();
     // Both bindings are one buffer; then each has its own.
     for (buffer, races) in [(0, true), (1, false)] {
         let bindings =
@@ -263,7 +259,7 @@ fn barriers_in_non_uniform_flow() {
     // naga's validator refuses the plain cases, so the condition comes from memory.
     for (condition, wanted) in [("out[0] == 0u", vec![]), ("out[me] == me", vec![Fault::NonUniform])] {
         let text = shader("", &format!("if ({condition}) {{ workgroupBarrier(); }} out[64u + me] = 1u;"));
-        if let Ok(source) = Source::new("test", &text, &[]) {
+        if let Ok(source) = Source::new("test", None, &text, &[]) {
             let bindings = [Bound { binding: 0, buffer: 0, first: 0, words: 128 }];
             for subgroup in [4, 64] {
                 let options = Options { subgroup, ..Options::default() };
@@ -278,7 +274,7 @@ fn barriers_in_non_uniform_flow() {
         "if (me >= 32u + out[0]) { workgroupBarrier(); } else { storageBarrier(); }",
     ] {
         let text = shader("", body);
-        if let Ok(source) = Source::new("test", &text, &[]) {
+        if let Ok(source) = Source::new("test", None, &text, &[]) {
             let bindings = [Bound { binding: 0, buffer: 0, first: 0, words: 128 }];
             let outcome = on(&source, &mut [vec![0; 128]], &bindings, 1, &Options::default());
             assert_eq!(outcome.found.len(), 1, "{body}");
@@ -310,7 +306,7 @@ fn words_out_of_bounds() {
     assert_eq!(faults(&text("var x: array<u32, 4>; x[me] = 1u; out[me] = x[0];"), 64, 1), [Fault::OutOfBounds]);
     assert_eq!(faults(&text("let v = vec4<u32>(me); out[me] = v[me];"), 64, 1), [Fault::OutOfBounds]);
     // Only the bound range counts, not the buffer.
-    let source = Source::new("test", &text("out[me] = 1u;"), &[]).unwrap();
+    let source = Source::new("test", None, &text("out[me] = 1u;"), &[]).unwrap();
     let bindings = [Bound { binding: 0, buffer: 0, first: 8, words: 63 }];
     let mut buffers = [vec![0; 100]];
     let outcome = on(&source, &mut buffers, &bindings, 1, &Options::default());
@@ -343,7 +339,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{ {body} }}"
     };
     assert_eq!(results("out[id.x] = id.x; atomicAdd(&next, id.x);"), 1);
     assert_eq!(results("out[atomicAdd(&next, 1u)] = id.x;"), 4);
-    let used = |body: &str| Source::new("test", &text(body), &[]).unwrap().program().used_results.len();
+    let used = |body: &str| Source::new("test", None, &text(body), &[]).unwrap().program().used_results.len();
     assert_eq!((used("atomicAdd(&next, 1u);"), used("out[id.x] = atomicAdd(&next, 1u);")), (0, 1));
 }
 
@@ -456,23 +452,21 @@ fn a_device_of_wgpu() {
     let config = Config { options: Options { counting: true, ..Options::default() }, ..Config::default() };
     let (device, queue, world) = open(&config);
     let words = through_wgpu(&device, &queue, &shader("", "if (me < 63u) { out[me] = me + 1u; }"));
-    let wanted: Vec<u32> = (0..128)
-        .map(|i| {
-            if i == 0 || i > 63 {
-                0
-            } else if i == 63 {
-                7
-            } else {
-                i + 1
-            }
-        })
-        .collect();
-    assert_eq!(words, wanted);
+    let wanted = (0..128).map(|i| match i {
+        1..63 => i + 1,
+        63 => 7,
+        _ => 0,
+    });
+    assert!(words.iter().copied().eq(wanted), "{words:?}");
     let report = world.take_report();
     assert_eq!(report.findings, []);
     assert_eq!((report.counts["test"].dispatches, report.counts["test"].accesses), (1, 2));
-    // The crate's own texts fail at once. Others, which tests spoil, only tell.
-    through_wgpu(&device, &queue, &shader("", "out[me / 2u] = me;"));
+    // A submission with a fault fails, unless the findings are only kept.
+    let text = shader("", "out[me / 2u] = me;");
+    let failed = panic_of(|| through_wgpu(&device, &queue, &text));
+    assert!(failed.contains("test: Race at line 9 with line 9"), "{failed}");
+    let (device, queue, world) = open(&Config { findings: Findings::Keep, ..Config::default() });
+    through_wgpu(&device, &queue, &text);
     let findings = world.take_report().findings;
     assert_eq!(findings.len(), 1);
     assert_eq!((findings[0].fault, &*findings[0].kernel), (Fault::Race, "test"));
@@ -480,10 +474,94 @@ fn a_device_of_wgpu() {
     assert!(world.take_report().findings.is_empty());
 }
 
+/// The message with which `f` panics.
+fn panic_of<T>(f: impl FnOnce() -> T) -> String {
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).map(drop).unwrap_err();
+    failed.downcast_ref::<String>().unwrap().clone()
+}
+
+/// A project that calls the kernel of label `test` by another name, knows one finding, lets `out` vary, and has one file with each line once.
+#[derive(Debug)]
+struct Small;
+
+impl Project for Small {
+    fn kernel<'a>(&self, label: &'a str) -> &'a str {
+        label.trim_start_matches("te")
+    }
+
+    fn own(&self, _: &str, text: &str) -> bool {
+        !text.contains("spoiled")
+    }
+
+    fn files(&self) -> &Files {
+        static FILES: LazyLock<Files> = LazyLock::new(|| {
+            let text = "// A file.\nout[$] = me;\nout[me / 2u] = me;".to_owned();
+            Files::new([("race.wgsl".to_owned(), text)], |line| vec![line.replace('$', "0")])
+        });
+        &FILES
+    }
+
+    fn known(&self) -> &[Known] {
+        &[Known { fault: Fault::Race, kernel: "st", text: "out[me / 2u]", reason: "a test" }]
+    }
+
+    fn ordered(&self) -> &[Ordered] {
+        &[Ordered { kernel: "st", binding: "out", reason: "a test" }]
+    }
+}
+
+#[test]
+fn a_project_says_what_is_expected() {
+    let ran = |body: &str| {
+        let (device, queue, world) = open(&Config { project: &Small, twice: true, record: 1, ..Config::default() });
+        through_wgpu(&device, &queue, &shader("var<workgroup> next: atomic<u32>;", body));
+        (world.take_report().findings, world.take_recorded())
+    };
+    // Expected; in a text that is not the project's own; not expected.
+    let (known, _) = ran("\nout[me / 2u] = me;");
+    assert!(known.len() == 1 && known[0].place == "race.wgsl:3" && known[0].kernel == "st", "{known:?}");
+    assert_eq!(ran("\nout[0] = me; // spoiled").0[0].place, "line 10");
+    assert!(panic_of(|| ran("\nout[0] = me;")).contains("st: Race at race.wgsl:2 with race.wgsl:2"));
+    let begin = "if (me == 0u) { atomicStore(&next, 0u); }\nworkgroupBarrier();\n";
+    let (varies, recorded) = ran(&format!("{begin}out[atomicAdd(&next, 1u)] = me;\nworkgroupBarrier();"));
+    assert_eq!(varies, []);
+    let tally = hunt(&recorded, &Options::default(), None, 0, |_| true);
+    let [mutant] = tally.survivors(&Kind::STRICT)[..] else { panic!("{tally:?}") };
+    let entry = |near| Redundant { kernel: "", file: "race.wgsl", near, proof: "a test" };
+    assert!(!entry("out").is(mutant, Small.files()), "its line is in no file");
+    let there = Mutant { place: "race.wgsl:1".into(), ..mutant.clone() };
+    assert!(entry("out[$]").is(&there, Small.files()) && !entry("/ 2u").is(&there, Small.files()));
+}
+
+#[test]
+fn an_entry_point_is_chosen_by_name() {
+    let text = "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(1) fn one() { out[0] = 1u; }
+@compute @workgroup_size(1) fn two() { out[0] = 2u; }";
+    assert!(Source::new("test", None, text, &[]).unwrap_err().contains("wanted one compute entry point"));
+    for (entry, wanted) in [("one", 1), ("two", 2)] {
+        let source = Source::new("test", Some(entry), text, &[]).unwrap();
+        let mut buffers = [vec![0]];
+        on(&source, &mut buffers, &[Bound { binding: 0, buffer: 0, first: 0, words: 1 }], 1, &Options::default());
+        assert_eq!(buffers[0], [wanted]);
+    }
+}
+
+#[test]
+fn a_device_in_words() {
+    let config = Config::default().with("subgroup=8,order=ascending,twice=on,findings=print").unwrap();
+    assert_eq!((config.options.subgroup, config.options.order), (8, Order::Ascending));
+    assert_eq!((config.twice, config.findings), (true, Findings::Print));
+    for (wrong, wanted) in [("subgroup=x", "=<number>"), ("twice", "twice=on or twice=off"), ("size=8", "subgroup,")] {
+        let error = Config::default().with(wrong).unwrap_err();
+        assert!(error.contains(wanted) && error.ends_with(&format!("found {wrong}")), "{error}");
+    }
+}
+
 #[test]
 fn both_orders_are_compared() {
     let found = |twice, body: &str| {
-        let (device, queue, world) = open(&Config { twice, ..Config::default() });
+        let (device, queue, world) = open(&Config { twice, findings: Findings::Keep, ..Config::default() });
         let text = shader("var<workgroup> next: atomic<u32>;", "")
             .replace("\n}", &format!("if (me == 0u) {{ atomicStore(&next, 0u); }} workgroupBarrier(); {body} }}"));
         through_wgpu(&device, &queue, &text);
@@ -501,33 +579,11 @@ fn mutants_are_told() {
     through_wgpu(&device, &queue, &shader("var<workgroup> words: array<u32, 64>;", body));
     let recorded = world.take_recorded();
     assert_eq!(recorded.len(), 1);
-    let tally = hunt((None, 0), &recorded, &Options::default(), |_| true);
+    let tally = hunt(&recorded, &Options::default(), None, 0, |_| true);
     assert_eq!(tally.told.values().copied().collect::<Vec<_>>(), [true], "one line, so one mutant");
     let body = body.replace("; workgroupBarrier(); out", ";\n workgroupBarrier();\n out");
     through_wgpu(&device, &queue, &shader("var<workgroup> words: array<u32, 64>;", &body));
-    let tally = hunt((None, 0), &world.take_recorded(), &Options::default(), |_| true);
+    let tally = hunt(&world.take_recorded(), &Options::default(), None, 0, |_| true);
     assert_eq!(tally.count(&Kind::STRICT), (1, 2), "nothing needs the second barrier");
     assert_eq!(tally.survivors(&Kind::STRICT).len(), 1);
-}
-
-#[test]
-fn a_line_s_place_is_in_its_file() {
-    let kernel = internals::kernels().iter().find(|kernel| kernel.name == "gather").unwrap();
-    let text = composed::compose(kernel, Bodies::PLAIN.cut(Cut { windows: 2, ..Cut::ONE }));
-    let source = Source::new("gather", &text, &[]).unwrap();
-    let mut files = std::collections::BTreeSet::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let place = source.place(number);
-        let Some((file, at)) = place.rsplit_once(':') else {
-            // The declarations of further windows are in no file.
-            assert!(line.contains("cache1"), "{place}: {line}");
-            continue;
-        };
-        let path = format!("{}/shaders/{file}", env!("CARGO_MANIFEST_DIR"));
-        let there = std::fs::read_to_string(path).unwrap();
-        let there = there.lines().nth(at.parse::<usize>().unwrap() - 1).unwrap().to_owned();
-        assert!(there == line || there.trim_start().starts_with("#window "), "{place}: {line}");
-        files.insert(file.to_owned());
-    }
-    assert!(files.len() > 4 && files.contains("cached/gather.wgsl"), "{files:?}");
 }

@@ -11,11 +11,14 @@ use naga::{
     valid::{FunctionInfo, ModuleInfo},
 };
 
-use super::program::{Builtin, Declared, Memory, Op, Program, Reg, Slot, Step, Target, number};
+use crate::{
+    program::{Builtin, Declared, Memory, Op, Program, Reg, Slot, Step, Target, number},
+    source::Source,
+};
 
 /// A change of the text, by the statement's span.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Mutation {
+pub(crate) enum Mutation {
     /// A barrier is left out.
     Remove(Span),
     /// `workgroupUniformLoad` becomes a plain load.
@@ -70,27 +73,16 @@ struct Compiler<'m> {
     globals: HashMap<Handle<naga::GlobalVariable>, (Memory, u32)>,
 }
 
-/// Makes the code of the entry point `main`, with a mutation if there is one. `module` has no overrides left.
-pub fn compile(module: &Module, info: &ModuleInfo, text: &str, mutation: Option<Mutation>) -> Program {
+/// Makes the code of the entry point, with a mutation if there is one.
+pub(crate) fn compile(source: &Source, mutation: Option<Mutation>) -> Program {
     // Constants have the first registers, so their number must be known: the first round counts them.
-    let counted = compile_with(module, info, text, mutation, Vec::new(), false);
-    compile_with(module, info, text, mutation, counted.constants, true)
+    let counted = compile_with(source, mutation, Vec::new(), false);
+    compile_with(source, mutation, counted.constants, true)
 }
 
-fn compile_with(
-    module: &Module,
-    info: &ModuleInfo,
-    text: &str,
-    mutation: Option<Mutation>,
-    constants: Vec<u32>,
-    last: bool,
-) -> Program {
-    let index = module
-        .entry_points
-        .iter()
-        .position(|entry| entry.name == "main")
-        .unwrap_or_else(|| panic!("wanted an entry point main, found none"));
-    let entry = &module.entry_points[index];
+fn compile_with(source: &Source, mutation: Option<Mutation>, constants: Vec<u32>, last: bool) -> Program {
+    let Source { module, info, text, .. } = source;
+    let entry = &module.entry_points[0];
     let known = (0..).zip(&constants).map(|(reg, &word)| (word, reg)).collect();
     let mut compiler = Compiler {
         module,
@@ -106,7 +98,7 @@ fn compile_with(
     };
     let before = compiler.program.constants.len();
     compiler.globals();
-    compiler.entry(&entry.function, info.get_entry_point(index));
+    compiler.entry(&entry.function, info.get_entry_point(0));
     assert!(!last || compiler.program.constants.len() == before, "the second round found more constants");
     compiler.finish()
 }

@@ -1,6 +1,6 @@
 //! The operations on words, for all lanes of a subgroup.
 
-use super::program::{Binary, Reg, Unary};
+use crate::program::{Binary, Reg, Unary};
 
 fn float(word: u32) -> f32 {
     f32::from_bits(word)

@@ -8,7 +8,7 @@ use naga::{
 };
 
 use super::{Compiler, Frame, Pointer, Value, types};
-use crate::lanes::program::{Access, Binary, Length, Memory, Op, Pick, Reg, Step, Unary};
+use crate::program::{Access, Binary, Length, Memory, Op, Pick, Reg, Step, Unary};
 
 /// The word of a literal.
 pub(super) fn word_of(literal: Literal) -> u32 {

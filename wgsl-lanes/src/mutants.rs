@@ -12,11 +12,11 @@ use std::{
 
 use naga::{Block, Function, Statement};
 
-use super::{
-    Mutation, compile,
+use crate::{
+    compile::{Mutation, compile},
     device::{Code, Recording},
     program::Program,
-    schedule::{Options, Order, dispatch},
+    run::{Options, Order, dispatch},
     source::Source,
 };
 
@@ -43,9 +43,11 @@ impl Kind {
 /// A mutant of a kernel, whatever variant of its text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mutant {
+    /// The kernel's name.
     pub kernel: String,
+    /// What is changed.
     pub kind: Kind,
-    /// `file:line`.
+    /// `file:line`, or `line N` of a text of which no file is known.
     pub place: String,
 }
 
@@ -59,8 +61,7 @@ impl std::fmt::Display for Mutant {
 /// Every mutant of a text's entry point, with the mutation that makes it.
 fn mutations(source: &Source) -> Vec<(Kind, Mutation, u32)> {
     let mut found = Vec::new();
-    let entry = source.module.entry_points.iter().find(|entry| entry.name == "main");
-    let mut functions: Vec<&Function> = entry.iter().map(|entry| &entry.function).collect();
+    let mut functions: Vec<&Function> = vec![&source.module.entry_points[0].function];
     let mut seen = BTreeSet::new();
     while let Some(function) = functions.pop() {
         let mut blocks: Vec<&Block> = vec![&function.body];
@@ -156,30 +157,30 @@ fn orders(options: &Options) -> [Options; 3] {
 
 fn baseline(recording: &Recording, options: &Options) -> Baseline {
     let runs: Vec<Sound> =
-        orders(options).iter().map(|options| replay(recording.code.program(), recording, options)).collect();
+        orders(options).iter().map(|options| replay(&recording.code.made().1, recording, options)).collect();
     let settled = runs.iter().all(|run| run.buffers == runs[0].buffers);
     Baseline { runs, settled }
 }
 
-/// Runs every mutant that `wanted` names over the recorded dispatches until one tells it: by a fault that the kernel does not have there,
-/// or by another result. Begins none behind the time that comes beside the seed, which says which are first.
+/// Runs every mutant that `wanted` names over the recorded dispatches, on all cores, until one tells it: by a fault that the kernel does not have there, or
+/// by another result. Begins none behind the time `until`; `seed` says which are first.
 pub fn hunt(
-    (until, seed): (Option<Instant>, u64),
     recordings: &[Recording],
     options: &Options,
+    until: Option<Instant>,
+    seed: u64,
     wanted: impl Fn(&Mutant) -> bool,
 ) -> Tally {
     let mut hunted: BTreeMap<Mutant, Hunted> = BTreeMap::new();
     let mut texts: Vec<&Arc<Code>> = Vec::new();
-    for recording in recordings {
-        if !texts.iter().any(|text| Arc::ptr_eq(text, &recording.code)) {
-            texts.push(&recording.code);
+    for Recording { code, project, .. } in recordings {
+        if texts.iter().any(|text| Arc::ptr_eq(text, code)) {
+            continue;
         }
-    }
-    for code in texts {
-        let source = code.source();
+        texts.push(code);
+        let (source, _) = code.made();
         for (kind, mutation, line) in mutations(source) {
-            let mutant = Mutant { kernel: code.name.clone(), kind, place: source.place(line) };
+            let mutant = Mutant { kernel: code.name.clone(), kind, place: project.files().place(&source.text, line) };
             if wanted(&mutant) {
                 let made = hunted.entry(mutant.clone()).or_insert(Hunted { mutant, made: Vec::new() });
                 made.made.push((code.clone(), mutation));
@@ -206,8 +207,7 @@ pub fn hunt(
                         continue;
                     }
                     let told = made.iter().any(|(code, mutation)| {
-                        let source = code.source();
-                        let program = compile(&source.module, &source.info, &source.text, Some(*mutation));
+                        let program = compile(&code.made().0, Some(*mutation));
                         recordings.iter().zip(&sound).any(|(recording, sound)| {
                             Arc::ptr_eq(&recording.code, code) && differs(&program, recording, sound, &options)
                         })

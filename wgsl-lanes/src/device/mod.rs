@@ -1,5 +1,14 @@
 //! A device of wgpu whose kernels the lane executor runs. Commands are recorded and run at `submit`, on the caller's thread. It does what
-//! hotrow asks of a device and panics, with the name, at everything else.
+//! compute kernels on buffers ask of a device and panics, with the name, at everything else.
+
+/// Methods that panic with their name: what a kernel on buffers does not need.
+macro_rules! absent {
+    ($(fn $name:ident $arguments:tt $(-> $result:ty)?;)*) => {
+        $(fn $name $arguments $(-> $result)? {
+            panic!(concat!("the lane executor has no ", stringify!($name)))
+        })*
+    };
+}
 
 mod adapter;
 mod buffer;
@@ -14,18 +23,19 @@ use std::{
 };
 
 pub use config::{Config, Findings};
-pub use kernel::Code;
+pub(crate) use kernel::Code;
 
-use super::findings::Report;
+use crate::{findings::Report, project::Project, run::Bound};
 
-/// A dispatch as it was submitted.
+/// A dispatch as it was submitted, for [`hunt`](crate::hunt).
 #[derive(Clone, Debug)]
 pub struct Recording {
-    pub code: Arc<Code>,
+    pub(crate) project: &'static dyn Project,
+    pub(crate) code: Arc<Code>,
     /// The buffers before the dispatch.
-    pub buffers: Vec<Arc<Vec<u32>>>,
-    pub bindings: Vec<super::Bound>,
-    pub groups: [u32; 3],
+    pub(crate) buffers: Vec<Arc<Vec<u32>>>,
+    pub(crate) bindings: Vec<Bound>,
+    pub(crate) groups: [u32; 3],
 }
 
 /// The recorded dispatches of a text: those in which a barrier came behind another for the first few times, and some of the others.
@@ -42,7 +52,7 @@ struct Recorded {
 /// What the parts of a device share, and what a test asks of it.
 #[derive(Debug)]
 pub struct World {
-    pub config: Config,
+    config: Config,
     report: Mutex<Report>,
     recorded: Mutex<Vec<Recorded>>,
     pending: Mutex<Vec<buffer::Pending>>,
@@ -102,7 +112,8 @@ impl World {
     }
 }
 
-/// A device and its queue.
+/// A device and its queue, for a program to use in place of a card's, and what they share, which has the findings.
+#[must_use]
 pub fn open(config: &Config) -> (wgpu::Device, wgpu::Queue, Arc<World>) {
     let world = Arc::new(World {
         config: config.clone(),

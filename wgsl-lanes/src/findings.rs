@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::{project::Files, source::Source};
+
 /// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
@@ -22,27 +24,36 @@ pub enum Fault {
 /// A fault, at lines of the composed text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raw {
+    /// What it is.
     pub fault: Fault,
+    /// The line, from 1; 0 where there is none.
     pub line: u32,
-    /// The line of the other access of a race.
+    /// The line of the other access of a race, else 0.
     pub other: u32,
+    /// The number of the workgroup.
     pub workgroup: u32,
     /// The invocation in its workgroup.
     pub lane: u32,
+    /// Which word of which binding, or what is not reached.
     pub detail: String,
 }
 
 /// A fault of a kernel, at lines of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
+    /// What it is.
     pub fault: Fault,
+    /// The kernel's name.
     pub kernel: String,
-    /// `file:line`.
+    /// `file:line`, or `line N` of a text of which no file is known.
     pub place: String,
-    /// The place of the other access of a race.
+    /// The place of the other access of a race, else empty.
     pub other: String,
+    /// The number of the workgroup.
     pub workgroup: u32,
+    /// The invocation in its workgroup.
     pub lane: u32,
+    /// Which word of which binding, or what is not reached, and the line's text.
     pub detail: String,
 }
 
@@ -60,7 +71,9 @@ impl std::fmt::Display for Finding {
 /// What a dispatch asked of the device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Dispatches.
     pub dispatches: u64,
+    /// Workgroups.
     pub workgroups: u64,
     /// Workgroups with work: those that came past their first `workgroupUniformLoad`, which is two barriers, to another barrier.
     pub busy: u64,
@@ -79,6 +92,7 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Adds those of other dispatches.
     pub fn add(&mut self, other: &Self) {
         self.dispatches += other.dispatches;
         self.workgroups += other.workgroups;
@@ -95,7 +109,9 @@ impl Counts {
 /// Findings and counts of many dispatches.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
+    /// The findings, each once.
     pub findings: Vec<Finding>,
+    /// The counts of each kernel, by its name.
     pub counts: BTreeMap<String, Counts>,
 }
 
@@ -117,15 +133,15 @@ impl Report {
 
 impl Finding {
     /// A fault of `source`, with its places in the files.
-    pub fn of(source: &super::source::Source, raw: &Raw) -> Self {
+    pub(crate) fn of(source: &Source, files: &Files, raw: &Raw) -> Self {
         let &Raw { fault, line, other, workgroup, lane, ref detail } = raw;
         let text = line.checked_sub(1).and_then(|line| source.text.lines().nth(line as usize));
         let detail = text.map_or(detail.clone(), |text| format!("{detail}: `{}`", text.trim()));
         Self {
             fault,
             kernel: source.name.clone(),
-            place: source.place(line),
-            other: source.place(other),
+            place: files.place(&source.text, line),
+            other: files.place(&source.text, other),
             workgroup,
             lane,
             detail,

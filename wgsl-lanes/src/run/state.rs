@@ -1,9 +1,7 @@
 //! What a dispatch under way consists of: bound memory, workgroups and their subgroups.
 
-use super::{
-    program::{Builtin, Program},
-    shadow::{Cell, fresh},
-};
+use super::shadow::{Cell, fresh};
+use crate::program::{Builtin, Program};
 
 /// The most lanes of a subgroup.
 pub(super) const MOST: usize = 64;
@@ -11,7 +9,7 @@ pub(super) const MOST: usize = 64;
 /// A range of a buffer that is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The number in the shader.
+    /// The number in the shader, plus 65,536 times the number of its bind group.
     pub binding: u32,
     /// The position in the list of buffers. One buffer may be bound twice.
     pub buffer: usize,

@@ -6,9 +6,7 @@ use naga::{
 };
 
 use super::{Compiler, Frame, Mutation, Value, types};
-use crate::lanes::program::{
-    Atomic, AtomicOp, Barrier, BarrierKind, Case, Fold, Memory, Op, Over, Reg, Subgroup, SubgroupOp, Target,
-};
+use crate::program::{Atomic, AtomicOp, Barrier, Case, Fold, Memory, Op, Over, Reg, Subgroup, SubgroupOp, Target};
 
 impl<'m> Compiler<'m> {
     /// Code for a block. Where no lane goes on, the code goes on at `join`.
@@ -96,8 +94,7 @@ impl<'m> Compiler<'m> {
                     _ => {}
                 }
                 assert!(storage || workgroup, "no code for the barrier {flags:?}");
-                let kind = if storage { BarrierKind::Storage } else { BarrierKind::Workgroup };
-                self.barrier(Barrier { kind, storage, workgroup, line });
+                self.barrier(Barrier { storage, workgroup, line });
             }
             Statement::Store { pointer, value } => self.store(frame, *pointer, *value, line),
             Statement::Atomic { pointer, fun, value, result } => {
@@ -105,7 +102,7 @@ impl<'m> Compiler<'m> {
                 self.atomic(frame, *pointer, fun, *value, *result, plain, line);
             }
             Statement::WorkGroupUniformLoad { pointer, result } => {
-                let around = Barrier { kind: BarrierKind::UniformLoad, storage: false, workgroup: true, line };
+                let around = Barrier { storage: false, workgroup: true, line };
                 let demoted = self.mutation == Some(Mutation::Demote(span));
                 if !demoted {
                     self.barrier(around);
