@@ -44,16 +44,15 @@
 //! - **Larger than the GPU, or than RAM**: [`Placement::Staged`] with a [`SharedStore`] of a [`RamStore`], a `FileStore` (feature `file`) or
 //!   your own [`Store`].
 //! - **Save**: `checkpoint` (feature `checkpoint`), or a [`Snapshot`] in memory.
-//! - **Plan**: [`MemoryReport`] counts bytes before anything is allocated; [`simulate`] replays a trace; [`scars`] finds the cache and the
-//!   pinned rows that suit a trace; [`robe::fidelity`] measures what a table would lose in a shared array.
+//! - **Plan**: [`MemoryReport`] counts bytes before anything is allocated. The package `hotrow-plan` replays traces, finds the cache and the
+//!   pinned rows that suit a trace, and measures what a table would lose in a shared array.
 //! - **Several machines**: [`dist`] divides a group among ranks.
 //! - **Errors**: every call returns [`Error`], whose message names the wanted value, the found value and the remedy.
 //!
 //! # Features
 //!
 //! `vulkan`, `metal`, `dx12` (all by default): wgpu's backends. `checkpoint`: saving and loading. `file`: tables in memory-mapped files. `npy`:
-//! tables filled from numpy's arrays. `sketch`: access counts in bounded memory. `webgpu`: a browser's device, for the target
-//! `wasm32-unknown-unknown`.
+//! tables filled from numpy's arrays. `webgpu`: a browser's device, for the target `wasm32-unknown-unknown`.
 //!
 //! # In a browser, and in asynchronous programs
 //!
@@ -92,8 +91,6 @@ mod memory;
 mod record;
 pub mod robe;
 mod scaler;
-pub mod scars;
-pub mod simulate;
 mod source;
 pub mod store;
 mod table;

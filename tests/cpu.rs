@@ -6,8 +6,8 @@ use hotrow::{
     Precision,
     internals::layout::{Field, way_at},
     prelude::*,
-    simulate::Simulator,
 };
+use hotrow_plan::simulate::Simulator;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 const ROWS: u32 = 700;

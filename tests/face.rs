@@ -22,7 +22,7 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::Sorter>();
     shared_between_threads::<hotrow::Grid>();
     shared_between_threads::<hotrow::CpuGrid>();
-    shared_between_threads::<hotrow::simulate::Simulator>();
+    shared_between_threads::<hotrow_plan::simulate::Simulator>();
     shared_between_threads::<hotrow::Timeline>();
     shared_between_threads::<hotrow::RamStore>();
     shared_between_threads::<hotrow::SharedStore>();

@@ -1,7 +1,8 @@
 //! Pinned rows on the CPU backend and in the simulator. `naive.rs` checks each call against the FP64 model.
 
-use hotrow::{CpuGroup, Error, GroupConfig, Policy, prelude::*, simulate::Simulator};
+use hotrow::{CpuGroup, Error, GroupConfig, Policy, prelude::*};
 use hotrow_harness::pins;
+use hotrow_plan::simulate::Simulator;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 

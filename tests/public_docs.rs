@@ -101,7 +101,9 @@ fn all() -> Vec<Public> {
         }
     }
     let mut found = Vec::new();
-    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    for folder in ["src", "plan/src"] {
+        walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found);
+    }
     found
 }
 

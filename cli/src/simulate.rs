@@ -9,8 +9,8 @@ use crate::progress::Progress;
 use crate::report::object::{self, Object};
 use crate::simulate_gpu::gpu;
 use crate::trace::{self, Trace};
-use hotrow::simulate::{Geometry, SimulatedCounters, Simulator};
 use hotrow::{Context, Policy, adapter};
+use hotrow_plan::simulate::{Geometry, SimulatedCounters, Simulator};
 use rayon::prelude::*;
 use std::path::PathBuf;
 

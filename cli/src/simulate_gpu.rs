@@ -3,9 +3,9 @@
 use crate::progress::Progress;
 use crate::trace::Trace;
 use anyhow::ensure;
-use hotrow::simulate::{Geometry, SimulatedCounters};
 use hotrow::wgpu::util::DeviceExt as _;
 use hotrow::{Batch, Context, Group, GroupConfig, Policy, Pooling, Precision, prelude::*, wgpu};
+use hotrow_plan::simulate::{Geometry, SimulatedCounters};
 
 /// Number of steps submitted at a time, so that the device neither waits for the host nor falls far behind.
 const STEPS: usize = 32;

@@ -2,8 +2,8 @@
 
 use crate::common::trace;
 use hotrow::Policy::{self, Lfu, Lru, Static};
-use hotrow::simulate::{Geometry, Simulator};
 use hotrow_cli::trace::Trace;
+use hotrow_plan::simulate::{Geometry, Simulator};
 
 /// The hits of a trace in batches of one access. `ways = 0` is fully associative.
 fn hits(trace: &Trace, policy: Policy, ways: u32, percent: f64) -> u64 {

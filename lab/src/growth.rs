@@ -2,8 +2,8 @@
 //! half-normal) or 2 times (Zipf). The paper does not say whether the scale of a distribution grows with the rows, whether indices count, or
 //! whether a batch or an epoch is meant; all are shown, with nothing pinned.
 
-use hotrow::scars::{Forecast, Formula, Pinned, Skew};
 use hotrow_cli::report::{self, Record, Setting, Unit};
+use hotrow_plan::scars::{Forecast, Formula, Pinned, Skew};
 use serde::Deserialize;
 
 /// A table and a batch, and how many times as many rows and lookups there are afterwards.

@@ -3,9 +3,9 @@
 
 use crate::task::{Hyper, TableSpec};
 use anyhow::{Context as _, bail, ensure};
-use hotrow::simulate::Geometry;
 use hotrow::{Error, GroupConfig, Policy, Precision, Rounding, robe};
 use hotrow_cli::names;
+use hotrow_plan::simulate::Geometry;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toml::{Table, Value};

@@ -216,7 +216,8 @@ impl Config {
     }
 
     /// The place of an element of a linear row in the array.
-    pub(crate) const fn location(&self, row: u32, element: u32) -> usize {
+    #[must_use]
+    pub const fn location(&self, row: u32, element: u32) -> usize {
         let robe = self.robe();
         (chunk_start(row_place(row, robe.stride), element / self.chunk, robe.starts) + element % self.chunk) as usize
     }

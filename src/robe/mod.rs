@@ -5,10 +5,9 @@
 //! cached table. An array larger than a device can bind lies in several buffers, the windows, which change no bit.
 //!
 //! [`RobeGroup`](crate::RobeGroup) is on a GPU, [`CpuRobeGroup`](crate::CpuRobeGroup) on the CPU; both implement [`Lookup`](crate::Lookup).
-//! [`fidelity`] measures what a given table would lose in such an array.
+//! The package `hotrow-plan` measures what a given table would lose in such an array.
 
 pub(crate) mod config;
-pub mod fidelity;
 pub(crate) mod gradient;
 pub mod hash;
 pub(crate) mod storage;
@@ -101,7 +100,10 @@ impl RobeSnapshot {
 }
 
 /// Checks that there are as many weights as the array has, all finite.
-pub(crate) fn check_weights(config: &Config, weights: &[f32]) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::Length`]; [`Error::Source`] for the first weight that is not finite.
+pub fn check_weights(config: &Config, weights: &[f32]) -> Result<(), Error> {
     let (wanted, found) = (u64::from(config.weights), weights.len() as u64);
     if wanted != found {
         return Err(Error::Length { what: "weights", wanted, found });

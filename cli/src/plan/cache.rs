@@ -11,8 +11,8 @@ use crate::names::one_of;
 use crate::options::{Backend, Options, generated_trace, whole};
 use crate::output;
 use crate::report::object::in_units;
-use hotrow::scars::{Budget, Forecast, Pinned, PlannedGroup};
 use hotrow::{GroupConfig, Optimizer, OptimizerKind, Precision, WAYS};
+use hotrow_plan::scars::{Budget, Forecast, Pinned, PlannedGroup};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -204,10 +204,13 @@ fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
     };
     let left = memory.saturating_sub(fixed).max(smallest * sample);
     let largest = args.batch.map_or_else(|| largest_batch(input), u64::from);
-    let budget = Budget::new(left, sample, input.samples, &group)
-        .with_batches(smallest, largest)
-        .with_batch_cost(args.batch_cost as f64)
-        .with_pinned_ways(args.pinned_ways);
+    let budget = Budget {
+        smallest_batch: smallest,
+        largest_batch: largest,
+        batch_cost: args.batch_cost as f64,
+        pinned_ways: args.pinned_ways,
+        ..Budget::new(left, sample, input.samples, &group)
+    };
     let planner = input.planner(budget.clone())?;
     Ok(Job { input, group, budget, planner, memory })
 }

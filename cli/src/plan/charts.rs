@@ -3,7 +3,7 @@
 use super::report::Answer;
 use crate::plot::{Chart, Series};
 use crate::report::object::in_units;
-use hotrow::scars::Split;
+use hotrow_plan::scars::Split;
 
 const MIB: f64 = (1 << 20) as f64;
 

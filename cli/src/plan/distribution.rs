@@ -4,7 +4,7 @@ use super::amount;
 use super::spec::{Kind, Spec};
 use crate::failure::Failure;
 use hotrow::Error;
-use hotrow::scars::{Formula, Skew};
+use hotrow_plan::scars::{Formula, Skew};
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution as _, StandardNormal, Zipf};
 

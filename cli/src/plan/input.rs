@@ -4,7 +4,7 @@ use super::distribution::Distribution;
 use crate::failure::Failure;
 use crate::trace::Trace;
 use hotrow::Error;
-use hotrow::scars::{Budget, Planner, Profile, Skew};
+use hotrow_plan::scars::{Budget, Planner, Profile, Skew};
 
 /// The lookups of a plan.
 pub(super) struct Input {

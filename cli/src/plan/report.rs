@@ -4,7 +4,7 @@ use super::input::{Input, Source};
 use super::verify::{Run, form};
 use crate::report::object::{self, Field, Object, digits, in_units};
 use hotrow::WAYS;
-use hotrow::scars::{Budget, MoreRows, Pinned, Plan, PlannedGroup, Planner, Split, Traffic};
+use hotrow_plan::scars::{Budget, MoreRows, Pinned, Plan, PlannedGroup, Planner, Split, Traffic};
 
 /// The shares of the lookups in the table of the skew, in percent.
 const SHARES: [f64; 5] = [50.0, 80.0, 90.0, 95.0, 99.0];

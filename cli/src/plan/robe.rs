@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::options::{Options, compression, whole};
 use crate::output;
 use hotrow::robe::Config;
-use hotrow::robe::fidelity::{Fidelity, Fit, Size, WantedEps, size_for};
+use hotrow_plan::fidelity::{Fidelity, Fit, Size, WantedEps, size_for};
 use rand::SeedableRng;
 use rand::seq::index;
 use rand_pcg::Pcg64;
@@ -130,7 +130,7 @@ impl Job {
         let configs = self.configs(args)?;
         let one_weight = Config::new(&table.tables, table.dim, 1, 1);
         let (constant, _) = self.measured(&one_weight)?;
-        let wanted = args.eps.map(|eps| eps.with_quantile(args.quantile.unwrap_or(1.0)));
+        let wanted = args.eps.map(|eps| WantedEps { quantile: args.quantile.unwrap_or(1.0), ..eps });
         let by = uses.as_ref().map_or("row", |uses| &uses.name);
         let mut answer =
             Answer { table, rows: rows.len(), by, constant: constant.clone(), wanted, records: Vec::new() };

@@ -7,8 +7,8 @@ use crate::options::Backend;
 use crate::progress::Progress;
 use crate::report::object::{self, Field, Object};
 use anyhow::anyhow;
-use hotrow::scars::{Expected, Forecast, Judgement, Pinned, Skew};
 use hotrow::{Context, Counters, CpuGroup, Embedding, Group, GroupConfig, Placement};
+use hotrow_plan::scars::{Expected, Forecast, Judgement, Pinned, Skew};
 
 pub(super) use order::Order;
 
@@ -224,7 +224,7 @@ fn compare(job: &Job<'_>, expected: &Forecast, counted: &Counters, record: u64, 
 mod tests {
     use super::*;
     use hotrow::Policy;
-    use hotrow::scars::Formula;
+    use hotrow_plan::scars::Formula;
     use rand::seq::SliceRandom;
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;

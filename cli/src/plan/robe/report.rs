@@ -4,7 +4,7 @@ use super::arrays::setting;
 use super::table::Table;
 use crate::report::{self, Record, Setting, Unit, table};
 use hotrow::robe::Config;
-use hotrow::robe::fidelity::{Fidelity, Size, WantedEps};
+use hotrow_plan::fidelity::{Fidelity, Size, WantedEps};
 use std::path::Path;
 
 /// The answer, which is filled record by record.

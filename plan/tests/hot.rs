@@ -1,7 +1,7 @@
 //! Runs with pinned rows on the CPU backend: hot batches move no rows, and a changed choice of pinned rows reaches the predicted rates.
 
-use hotrow::scars::{Forecast, HotBatches, Pinned, Profile};
 use hotrow::{Counters, CpuGroup, GroupConfig, Optimizer, Policy, Precision, prelude::*, rng::pcg4d};
+use hotrow_plan::scars::{Forecast, HotBatches, Pinned, Profile};
 
 const DIM: u32 = 4;
 const ROWS: u32 = 4000;

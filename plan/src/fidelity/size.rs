@@ -1,35 +1,30 @@
 //! Searches the number of weights for a wanted eps.
 
-use crate::{
-    config::setters,
-    error::Error,
-    robe::{
-        config::Config,
-        fidelity::{
-            fit::Fit,
-            measure::{Fidelity, check_quantile},
-            rows::checked,
-        },
-        hash::PRIME,
-    },
-    source::Source,
+use crate::fidelity::{
+    fit::Fit,
+    measure::{Fidelity, check_quantile},
+    rows::checked,
+};
+use hotrow::{
+    Error, Source,
+    robe::{Config, hash::PRIME},
 };
 
 /// The eps that is wanted.
 ///
 /// ```
-/// use hotrow::robe::{Config, fidelity::{WantedEps, size_for}};
+/// use hotrow::robe::Config;
+/// use hotrow_plan::fidelity::{WantedEps, size_for};
 ///
 /// // How many weights keep half of the rows within nine tenths of their length?
 /// let rows: Vec<f32> = (0..200 * 8).map(|k| (k as f32).sin()).collect();
 /// let config = Config::compressed(&[200], 8, 1.0, 4)?;
-/// let wanted = WantedEps::relative(0.9).with_quantile(0.5);
+/// let wanted = WantedEps { quantile: 0.5, ..WantedEps::relative(0.9) };
 /// let size = size_for(&config, &rows, None, &(0..200).collect::<Vec<_>>(), wanted)?;
 /// assert!(size.found().is_some_and(|tried| tried.eps <= 0.9));
 /// # Ok::<(), hotrow::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct WantedEps {
     /// The largest eps allowed, above 0.
     pub eps: f64,
@@ -38,8 +33,6 @@ pub struct WantedEps {
     /// The share of the rows that must have it, 0 to 1. 1 means each of them, as in definition 2.
     pub quantile: f64,
 }
-
-setters!(WantedEps { with_quantile quantile: f64, });
 
 impl WantedEps {
     /// A length that each row must keep to.
@@ -135,12 +128,14 @@ pub fn size_for(
     wanted: WantedEps,
 ) -> Result<Size, Error> {
     wanted.check()?;
-    let smallest = Config { weights: config.chunk, ..config.clone() };
+    let mut smallest = config.clone();
+    smallest.weights = config.chunk;
     let total = checked(&smallest, table)?;
     let values = u64::from(total) * u64::from(config.dim);
     let mut size = Size { weights: None, tried: Vec::new() };
     let mut does = |weights: u32| -> Result<bool, Error> {
-        let config = Config { weights, ..config.clone() };
+        let mut config = config.clone();
+        config.weights = weights;
         let eps = wanted.of(&Fit::new(&config, table, uses)?.fidelity(table, rows)?)?;
         size.tried.push(Tried { weights, eps });
         Ok(eps <= wanted.eps)

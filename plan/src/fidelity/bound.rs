@@ -2,16 +2,8 @@
 
 use rayon::prelude::*;
 
-use crate::{
-    error::Error,
-    host::alloc::zeroed,
-    robe::{
-        config::Config,
-        fidelity::rows::{blocks, checked},
-    },
-    source::Source,
-    table::rng::pcg4d,
-};
+use crate::fidelity::rows::{blocks, checked, zeroed};
+use hotrow::{Error, Source, rng::pcg4d, robe::Config};
 
 /// ROBE, corollary 6: with probability 1 - delta, `M = S E` of k normal projections is a (1 ± eps) setup for a table E
 /// of `rows` x `dim` if `k = Omega(sigma^2 / eps^2 (ln(1 / delta) + max(dim, ln rows)))`; `|M| = k dim`. The paper does
@@ -26,7 +18,7 @@ use crate::{
 /// on average.
 ///
 /// ```
-/// use hotrow::robe::fidelity::Bound;
+/// use hotrow_plan::fidelity::Bound;
 ///
 /// let bound = Bound::new(50.0, 1_000_000, 16, 0.5, 0.01)?;
 /// assert_eq!(bound.weights, bound.k * 16.0);
@@ -78,7 +70,8 @@ const STEPS: usize = 10_000;
 /// [`Error::Config`]; the errors of `table`; [`Error::Source`] for the first row with a value that is not finite;
 /// [`Error::OutOfMemory`].
 pub fn largest_singular_value(config: &Config, table: &dyn Source) -> Result<f64, Error> {
-    let config = Config { weights: 1, chunk: 1, ..config.clone() };
+    let mut config = config.clone();
+    (config.weights, config.chunk) = (1, 1);
     let rows = checked(&config, table)?;
     let dim = config.dim as usize;
     let mut gram: Vec<f64> = zeroed("E^T E", dim * dim)?;

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::{error::Error, host::alloc::zeroed, robe::config::Config, source::Source};
+use hotrow::{Error, Source, robe::Config};
 
 /// Floats of a block of rows, and of the part that one thread reads at once.
 const BLOCK: usize = 1 << 20;
@@ -11,17 +11,25 @@ const PART: usize = 1 << 14;
 /// Checks that such tables can exist and that the source has their rows. Returns the number of rows.
 pub(crate) fn checked(config: &Config, source: &dyn Source) -> Result<u32, Error> {
     config.check()?;
-    let rows = config.rows().total_rows() as u32;
+    let rows = config.tables.iter().sum();
     source.check(rows, config.dim as usize)?;
     Ok(rows)
 }
 
 pub(crate) fn check_rows(config: &Config, given: &[u32], call: &'static str) -> Result<(), Error> {
-    let rows = config.rows().total_rows() as u32;
+    let rows = config.tables.iter().sum();
     match given.iter().position(|&row| row >= rows) {
         None => Ok(()),
         Some(place) => Err(Error::RowOutOfRange { call, rows, position: place as u32, row: given[place] }),
     }
+}
+
+/// Allocates `n` zeros.
+pub(crate) fn zeroed<T: Copy + Default>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
+    let mut data = Vec::new();
+    data.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { what, bytes: n as u64 * size_of::<T>() as u64 })?;
+    data.resize(n, T::default());
+    Ok(data)
 }
 
 /// Calls `take` with all rows, block by block, in order: first row, values `[rows, dim]`.

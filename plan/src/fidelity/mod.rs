@@ -38,8 +38,8 @@
 //! start for that, and these figures do not forecast the quality of training shared.
 //!
 //! ```
-//! use hotrow::robe::{Config, fidelity::{Fit, unlike_share}};
-//! use hotrow::Init;
+//! use hotrow::{Init, robe::Config};
+//! use hotrow_plan::fidelity::{Fit, unlike_share};
 //!
 //! // 2,000 rows of independent normal numbers, in a tenth of their size.
 //! let (rows, dim) = (2000, 16);

@@ -1,15 +1,9 @@
 //! The loss of a table in a shared array: against the formula with its matrix written out in FP64, against the expected loss of random
 //! tables, and bad input.
 
-use hotrow::{
-    CpuRobeGroup, Error, Init, Source,
-    prelude::*,
-    robe::{
-        Config,
-        fidelity::{Fidelity, Fit, WantedEps, largest_singular_value, size_for, unlike_share},
-    },
-};
+use hotrow::{CpuRobeGroup, Error, Init, Source, prelude::*, robe::Config};
 use hotrow_harness::shared;
+use hotrow_plan::fidelity::{Fidelity, Fit, WantedEps, largest_singular_value, size_for, unlike_share};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -300,8 +294,7 @@ fn the_size_found_does_and_the_next_does_not() {
             (0.01, false, 0.5),
             (5.0, true, 0.9),
         ] {
-            let wanted =
-                if relative { WantedEps::relative(eps) } else { WantedEps::absolute(eps) }.with_quantile(quantile);
+            let wanted = WantedEps { eps, relative, quantile };
             let eps_of = |weights| {
                 let config = config.clone().with_weights(weights);
                 let fit = Fit::new(&config, &table, None).unwrap();
@@ -376,7 +369,7 @@ fn bad_input_is_named() {
     assert_eq!(Fit::new(&config, &good, Some(&[2; 10])).unwrap().unlike_share(&[1]).unwrap(), None);
     for (eps, quantile, what) in [(0.0, 0.5, "eps"), (f64::NAN, 0.5, "eps"), (-1.0, 0.5, "eps"), (1.0, 2.0, "quantile")]
     {
-        match size_for(&config, &good, None, &[1], WantedEps::absolute(eps).with_quantile(quantile)) {
+        match size_for(&config, &good, None, &[1], WantedEps { quantile, ..WantedEps::absolute(eps) }) {
             Err(Error::Fidelity { what: found, .. }) => assert_eq!(found, what),
             other => panic!("{other:?}"),
         }

@@ -11,13 +11,7 @@ mod set;
 
 pub use geometry::{Geometry, GeometryError};
 
-use crate::{
-    config::{CounterBits, Policy},
-    table::{
-        hash::fmix32,
-        pins::{Seat, seats},
-    },
-};
+use hotrow::{CounterBits, Policy, hash::fmix32};
 use rows::{Home, Row, Rows};
 use set::Set;
 use std::{cmp::Reverse, collections::HashSet};
@@ -57,13 +51,14 @@ impl SimulatedCounters {
 /// A set-associative cache that holds row numbers only.
 ///
 /// ```
-/// use hotrow::{Policy, simulate::Simulator};
+/// use hotrow::Policy;
+/// use hotrow_plan::simulate::Simulator;
 ///
 /// let mut cache = Simulator::new(4, 32, Policy::Lru)?;
 /// cache.step(&[1, 2, 2]);
 /// cache.step(&[2, 3]);
 /// assert_eq!((cache.counters().accesses, cache.counters().hits), (5, 1));
-/// # Ok::<(), hotrow::simulate::GeometryError>(())
+/// # Ok::<(), hotrow_plan::simulate::GeometryError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Simulator {
@@ -152,7 +147,7 @@ impl Simulator {
 
     /// Pins exactly `rows`, hottest first, at most `ways` (or all) of each set: they are loaded and are never victims. The cache is flushed
     /// first, so no slot stays dirty.
-    /// Returns the rows that found no way, in the order given. Counts as [`Embedding::pin`](crate::Embedding::pin)
+    /// Returns the rows that found no way, in the order given. Counts as [`Embedding::pin`](hotrow::Embedding::pin)
     /// does: a loaded row is unique, missed and admitted, a row that leaves for it is evicted.
     pub fn pin(&mut self, rows: &[u32], ways: u32) -> Vec<u32> {
         let (seats, left_out) = self.seats(rows, ways.min(self.ways));
@@ -162,7 +157,7 @@ impl Simulator {
         for (home, set) in (0..).zip(sets) {
             let (here, others) = rest.split_at(rest.partition_point(|seat| seat.0 == home));
             rest = others;
-            let wanted: Vec<u32> = here.iter().map(|&(.., id)| known.number(id, |_| home)).collect();
+            let wanted: Vec<u32> = here.iter().map(|&(_, id)| known.number(id, |_| home)).collect();
             let (came, left) = set.pin(*width, *policy, &wanted, *step, known);
             counters.unique += came;
             counters.unique_misses += came;
@@ -172,22 +167,28 @@ impl Simulator {
         left_out
     }
 
-    /// Picks the rows to pin, at most `share` of a set, shard by shard; also returns the rows that are left out, in the order given.
-    fn seats(&self, rows: &[u32], share: u32) -> (Vec<Seat>, Vec<u32>) {
+    /// The set of a row.
+    fn set_of(&self, row: u32) -> u32 {
         let each = self.sets.len() as u32 / self.shards;
-        if self.shards == 1 {
-            return seats(|row| fmix32(row) % each, rows, share);
+        row % self.shards * each + fmix32(row) % each
+    }
+
+    /// The first `share` of the rows of each set, with their sets, set by set; and the rows that are left out, in the order given. A row that is listed twice
+    /// counts once.
+    fn seats(&self, rows: &[u32], share: u32) -> (Vec<(u32, u32)>, Vec<u32>) {
+        let (mut known, mut taken) = (HashSet::new(), vec![0; self.sets.len()]);
+        let (mut seats, mut left_out) = (Vec::new(), Vec::new());
+        for &row in rows.iter().filter(|&&row| known.insert(row)) {
+            let set = self.set_of(row);
+            if taken[set as usize] < share {
+                taken[set as usize] += 1;
+                seats.push((set, row));
+            } else {
+                left_out.push(row);
+            }
         }
-        let mut of_shard = vec![Vec::new(); self.shards as usize];
-        rows.iter().for_each(|&row| of_shard[(row % self.shards) as usize].push(row));
-        let (mut all, mut left_out) = (Vec::new(), HashSet::new());
-        for (shard, rows) in (0..).zip(&of_shard) {
-            let (seats, left) = seats(|row| fmix32(row) % each, rows, share);
-            all.extend(seats.into_iter().map(|(set, at, row)| (shard * each + set, at, row)));
-            left_out.extend(left);
-        }
-        // Removal keeps a row that is listed twice from being returned twice.
-        (all, rows.iter().copied().filter(|row| left_out.remove(row)).collect())
+        seats.sort_by_key(|&(set, _)| set); // keeps the order within a set
+        (seats, left_out)
     }
 
     /// Marks the slots of the last step's rows dirty, as the backward of a training step does (SPEC 3). Without it no slot is ever dirty.
@@ -217,10 +218,10 @@ impl Simulator {
 
     /// Counts how often each row occurs in the batch, and lists its distinct rows.
     fn count(&mut self, batch: &[u32]) {
-        let (shards, each) = (self.shards, self.sets.len() as u32 / self.shards);
         self.touched.clear();
         for &id in batch {
-            let number = self.rows.number(id, |id| id % shards * each + fmix32(id) % each);
+            let set = self.set_of(id);
+            let number = self.rows.number(id, |_| set);
             let row = &mut self.rows[number];
             if row.count == 0 {
                 self.touched.push(number);

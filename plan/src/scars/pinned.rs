@@ -1,9 +1,10 @@
 //! The rows that are pinned. They are hashed into sets of the cache, which hold a limited number of them: some rows find no way, and colder rows take
 //! the free ways of other sets.
 
-use crate::{config::WAYS, scars::skew::Skew, table::hash::fmix32};
+use crate::scars::skew::Skew;
+use hotrow::{WAYS, hash::fmix32};
 
-/// The pinned rows of a cache of sets of 32 ways that holds no others ([`Policy::Static`](crate::Policy::Static)), known or expected.
+/// The pinned rows of a cache of sets of 32 ways that holds no others ([`Policy::Static`](hotrow::Policy::Static)), known or expected.
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Debug, PartialEq)]

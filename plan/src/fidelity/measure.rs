@@ -2,19 +2,15 @@
 
 use rayon::prelude::*;
 
-use crate::{
-    error::Error,
-    robe::{
-        check_weights,
-        config::Config,
-        fidelity::rows::{check_rows, checked, read},
-    },
-    source::Source,
+use crate::fidelity::rows::{check_rows, checked, read};
+use hotrow::{
+    Error, Source,
+    robe::{Config, check_weights},
 };
 
 /// The error of one row in the array.
 ///
-/// Example: the [module](crate::robe::fidelity).
+/// Example: the [module](crate::fidelity).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// The linear row.
@@ -35,7 +31,7 @@ impl Row {
 
 /// Two rows i and j, as definition 2 and theorem 3 compare them.
 ///
-/// Example: the [module](crate::robe::fidelity).
+/// Example: the [module](crate::fidelity).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
     /// The linear rows.
@@ -66,7 +62,7 @@ impl Pair {
 
 /// Errors of pairs of rows, in root mean square.
 ///
-/// Example: the [module](crate::robe::fidelity).
+/// Example: the [module](crate::fidelity).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PairErrors {
@@ -84,7 +80,7 @@ pub struct PairErrors {
 
 /// The distance of a shared array from a table, measured on some rows.
 ///
-/// Example: the [module](crate::robe::fidelity).
+/// Example: the [module](crate::fidelity).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fidelity {
     /// The rows, in the order given.

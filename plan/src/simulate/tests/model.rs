@@ -1,7 +1,8 @@
 //! SPEC 3, steps 1 to 5, written as it reads, without regard to speed. Shares only the hash with the simulator; the
 //! hash has its own known answers.
 
-use crate::{config::Policy, simulate::SimulatedCounters, table::hash::fmix32};
+use crate::simulate::SimulatedCounters;
+use hotrow::{Policy, hash::fmix32};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A wrong reading of the rules, which the comparison must notice.

@@ -1,10 +1,7 @@
 //! The best split of a memory budget between whole sets of pinned rows and the batch.
 
-use crate::{
-    config::{WAYS, setters},
-    error::Error,
-    scars::{forecast::Forecast, group::PlannedGroup, pinned::Pinned, positive, refused, skew::Skew},
-};
+use crate::scars::{forecast::Forecast, group::PlannedGroup, pinned::Pinned, positive, refused, skew::Skew};
+use hotrow::{Error, WAYS};
 use std::collections::BTreeMap;
 
 /// Number of points in each half of the curve.
@@ -14,7 +11,6 @@ const POINTS: u32 = 50;
 ///
 /// Example: the [module](crate::scars).
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Budget {
     /// The group whose rows are pinned.
     pub group: PlannedGroup,
@@ -34,11 +30,6 @@ pub struct Budget {
     pub pinned_ways: u32,
 }
 
-setters!(Budget {
-    with_batch_cost batch_cost: f64,
-    with_pinned_ways pinned_ways: u32,
-});
-
 impl Budget {
     /// A split of `bytes`, of which a sample takes `sample`, for epochs of `samples` samples of this group. Every batch that fits is considered and
     /// has no cost of its own, and all ways may be pinned.
@@ -47,13 +38,6 @@ impl Budget {
         let (smallest_batch, largest_batch, pinned_ways) = (1, u64::MAX, WAYS);
         let group = group.clone();
         Self { group, bytes, sample, samples, smallest_batch, largest_batch, batch_cost: 0.0, pinned_ways }
-    }
-
-    /// With batches of `smallest` to `largest` samples.
-    #[must_use]
-    pub const fn with_batches(mut self, smallest: u64, largest: u64) -> Self {
-        (self.smallest_batch, self.largest_batch) = (smallest, largest);
-        self
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -316,13 +300,15 @@ impl<'a> Planner<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::GroupConfig, scars::law::Formula};
+    use crate::scars::law::Formula;
+    use hotrow::GroupConfig;
 
     fn budget(bytes: u64, batch_cost: f64) -> Budget {
         let config = GroupConfig::new(&[1000], 4);
         let group =
             PlannedGroup { config, training: true, binding: 1 << 30, record: 24, slot: 40, lookup: 0, most_sets: 32 };
-        Budget::new(bytes, 100, 100_000, &group).with_batches(10, 1 << 30).with_batch_cost(batch_cost)
+        let budget = Budget::new(bytes, 100, 100_000, &group);
+        Budget { smallest_batch: 10, largest_batch: 1 << 30, batch_cost, ..budget }
     }
 
     /// The number of sets of the cheapest split, which is that of all sizes.
@@ -343,7 +329,8 @@ mod tests {
         assert!((20..=31).contains(&best[0]) && (1..=30).contains(&best[1]), "{best:?}");
 
         let large = |sets, [sample, smallest, samples]: [u64; 3], batch_cost| {
-            let mut budget = budget(sets * 1280 + sample * smallest, batch_cost).with_batches(smallest, 1 << 30);
+            let mut budget = budget(sets * 1280 + sample * smallest, batch_cost);
+            budget.smallest_batch = smallest;
             budget.group.most_sets = 1 << 20;
             Budget { sample, samples, ..budget }
         };
@@ -406,7 +393,7 @@ mod tests {
         let (skew, few) = (Skew::of(Formula::Zipf(1.0), 1000).unwrap(), Skew::of(Formula::Zipf(0.0), 3).unwrap());
         let why = |budget, skew: &Skew| Planner::new(budget, skew, 1.0).unwrap().search().more;
         assert_eq!(why(budget(40_000, 2000.0), &skew), MoreRows::DoesNotPay);
-        assert_eq!(why(budget(20_000, 0.0).with_batches(10, 10), &skew), MoreRows::NoRoom);
+        assert_eq!(why(Budget { largest_batch: 10, ..budget(20_000, 0.0) }, &skew), MoreRows::NoRoom);
         assert_eq!(why(budget(1 << 30, 0.0), &skew), MoreRows::AllWays);
         assert_eq!(why(budget(1 << 20, 0.0), &few), MoreRows::AllRows);
     }
@@ -417,9 +404,9 @@ mod tests {
         let refused = [
             (Budget { samples: 0, ..fine.clone() }, 1.0, "smallest batch"),
             (Budget { bytes: 999, ..fine.clone() }, 1.0, "budget"),
-            (fine.clone().with_batches(0, 9), 1.0, "smallest batch"),
-            (fine.clone().with_batch_cost(f64::NAN), 1.0, "cost of a batch"),
-            (fine.clone().with_batch_cost(-1.0), 1.0, "cost of a batch"),
+            (Budget { smallest_batch: 0, ..fine.clone() }, 1.0, "smallest batch"),
+            (Budget { batch_cost: f64::NAN, ..fine.clone() }, 1.0, "cost of a batch"),
+            (Budget { batch_cost: -1.0, ..fine.clone() }, 1.0, "cost of a batch"),
             (fine.clone(), 0.0, "lookups of a sample"),
         ];
         for (budget, per_sample, wanted) in refused {

@@ -74,7 +74,6 @@ proptest! {
     }
 
     #[test]
-    #[cfg(feature = "sketch")]
     fn bounded_counts_keep_their_bounds(
         s in 0.0..2.0_f64,
         kept in 1..300_u32,
@@ -92,7 +91,6 @@ proptest! {
     }
 }
 
-#[cfg(feature = "sketch")]
 fn bounds(profile: &Profile, plain: &BTreeMap<u32, u64>) -> Result<(), TestCaseError> {
     let error = profile.most_below();
     let found: BTreeMap<u32, u64> = profile.ranked().into_iter().collect();
@@ -105,7 +103,6 @@ fn bounds(profile: &Profile, plain: &BTreeMap<u32, u64>) -> Result<(), TestCaseE
 }
 
 #[test]
-#[cfg(feature = "sketch")]
 fn bounds_are_not_met_by_other_counts() {
     let stream = zipf(2000, 1.0, 20_000, 3);
     let mut profile = Profile::bounded(&[2000], 100);
@@ -123,7 +120,6 @@ fn bounds_are_not_met_by_other_counts() {
 }
 
 #[test]
-#[cfg(feature = "sketch")]
 fn what_takes_more_than_its_share_is_listed() {
     // In each 91 accesses 60 go to the same 60 rows, the others to rows that occur once. Then there are only rows that occur once.
     let mut others = 60..;

@@ -1,9 +1,7 @@
 //! One set of the cache: its ways and the order in which they are evicted.
 
-use crate::{
-    config::Policy,
-    simulate::rows::{Home, Rows},
-};
+use crate::simulate::rows::{Home, Rows};
+use hotrow::Policy;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;

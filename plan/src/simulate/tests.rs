@@ -2,12 +2,10 @@
 
 mod model;
 
-use crate::{
-    config::{
-        CounterBits,
-        Policy::{self, Lfu, Lru},
-    },
-    simulate::{FREQ_CAP, SimulatedCounters, Simulator},
+use crate::simulate::{FREQ_CAP, SimulatedCounters, Simulator};
+use hotrow::{
+    CounterBits,
+    Policy::{self, Lfu, Lru},
 };
 use model::{Fault, Model};
 use proptest::prelude::*;
@@ -159,7 +157,7 @@ fn sparse_ids_are_rows_like_others() {
     let mut cache = Simulator::new(3, 2, Lru).unwrap();
     let seen = play(&mut cache, &[&[last], &[1 << 24], &[last], &[(1 << 24) - 1]]);
     assert_eq!((seen.hits, seen.unique_misses), (1, 3));
-    let set = crate::table::hash::fmix32(last) % 3;
+    let set = hotrow::hash::fmix32(last) % 3;
     assert!((0..2).any(|way| cache.resident(set, way) == Some(last)));
 }
 
@@ -167,7 +165,7 @@ fn sparse_ids_are_rows_like_others() {
 fn shards_have_equal_parts_of_the_sets() {
     let mut cache = Simulator::new(12, 1, Lru).unwrap().with_shards(4).unwrap();
     play(&mut cache, &[&[6]]);
-    let set = 2 * 3 + crate::table::hash::fmix32(6) % 3;
+    let set = 2 * 3 + hotrow::hash::fmix32(6) % 3;
     assert_eq!(cache.resident(set, 0), Some(6));
     // Pins go by the same sets; rows of one set that are left out are returned once, in the order given.
     let rows: Vec<u32> = (0..400).chain(0..400).collect();

@@ -3,13 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{
-    error::Error,
-    scars::skew::Skew,
-    table::rng::{Purpose, pcg4d},
-};
-#[cfg(feature = "sketch")]
+use crate::scars::skew::Skew;
 use datasketches::frequencies::{ErrorType::NoFalseNegatives, FrequentItemsSketch};
+use hotrow::{
+    Error,
+    rng::{Purpose, pcg4d},
+};
 use std::{collections::HashMap, num::NonZeroU32};
 
 /// Up to so many rows get a count each from the start: 512 MiB of memory, which the system provides where rows are used.
@@ -19,14 +18,13 @@ const DENSE: u64 = 1 << 26;
 enum Counter {
     Dense(Vec<u64>),
     Map(HashMap<u32, u64>),
-    #[cfg(feature = "sketch")]
     Bounded(FrequentItemsSketch<u32>),
 }
 
 /// Counts accesses to the rows of one or several tables.
 ///
 /// ```
-/// use hotrow::scars::Profile;
+/// use hotrow_plan::scars::Profile;
 ///
 /// let mut profile = Profile::exact(&[100, 50]);
 /// profile.count(0, &[7, 7, 9])?;
@@ -86,7 +84,6 @@ impl Profile {
     ///
     /// # Panics
     /// As [`Profile::exact`].
-    #[cfg(feature = "sketch")]
     #[must_use]
     pub fn bounded(tables: &[u32], rows: u32) -> Self {
         let places = (u64::from(rows) * 4).next_power_of_two().clamp(8, 1 << 30);
@@ -166,7 +163,6 @@ impl Profile {
 
     /// The most by which a bounded count may be below the true one; a row that is not listed was used at most this often. 0 where counts are exact or
     /// sampled.
-    #[cfg(feature = "sketch")]
     #[must_use]
     pub fn most_below(&self) -> u64 {
         if let Counter::Bounded(sketch) = &self.counter { sketch.maximum_error() } else { 0 }
@@ -217,7 +213,6 @@ impl Counter {
         match self {
             Self::Dense(counts) => counts[row as usize] += times,
             Self::Map(counts) => *counts.entry(row).or_default() += times,
-            #[cfg(feature = "sketch")]
             Self::Bounded(sketch) => sketch.update_with_count(row, times),
         }
     }
@@ -226,7 +221,6 @@ impl Counter {
         match self {
             Self::Dense(counts) => (0..).zip(counts).filter(|&(_, &n)| n > 0).map(|(row, &n)| (row, n)).collect(),
             Self::Map(counts) => counts.iter().map(|(&row, &count)| (row, count)).collect(),
-            #[cfg(feature = "sketch")]
             Self::Bounded(sketch) => {
                 // `NoFalseNegatives` returns every row that the sketch keeps; no lower bound is above the true count.
                 let kept = sketch.frequent_items(NoFalseNegatives);

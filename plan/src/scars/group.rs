@@ -1,11 +1,6 @@
 //! Bytes of a record, a slot and a lookup, computed by the crate's own layout and memory plan, so that no second formula can become wrong.
 
-use crate::{
-    config::{GroupConfig, Placement, Policy, WAYS},
-    error::Error,
-    memory::{Calls, MemoryReport},
-    table::layout::Layout,
-};
+use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport, Placement, Policy, WAYS};
 
 /// A group that a plan is made for, and the bytes that it takes. Its records are in host memory, and its cache holds pinned rows only.
 ///
@@ -43,8 +38,8 @@ impl PlannedGroup {
         let bare = Self { config, training, binding, record: stride, slot: 0, lookup: 0, most_sets: 0 };
         // A table so large that each lookup can have a row of its own.
         let rows = bare.rows().max(2 * MANY);
-        let large =
-            Self { config: GroupConfig { tables: vec![rows], features: vec![0], ..bare.config.clone() }, ..bare };
+        let mut large = bare.clone();
+        (large.config.tables, large.config.features) = (vec![rows], vec![0]);
         let fixed = large.device_bytes(0, 0)?;
         let share = |bytes: u64| (bytes - fixed).div_ceil(u64::from(MANY));
         let (slot, lookup) = (share(large.device_bytes(MANY, 0)?), share(large.device_bytes(0, MANY)?));
@@ -71,11 +66,12 @@ impl PlannedGroup {
         let config = self.with_cache(cache_rows);
         let layout = Layout::new(&config, self.binding)?;
         let lookups = (lookups > 0).then_some(lookups);
-        let calls = if self.training {
-            Calls { train: lookups, flush: true, in_flight: 1, ..Calls::default() }
+        let mut calls = Calls::default().with_in_flight(1);
+        if self.training {
+            (calls.train, calls.flush) = (lookups, true);
         } else {
-            Calls { frozen: lookups, in_flight: 1, ..Calls::default() }
-        };
+            calls.frozen = lookups;
+        }
         Ok(MemoryReport::plan(&config, &layout, calls).device())
     }
 

@@ -2,23 +2,15 @@
 
 use rayon::prelude::*;
 
-use crate::{
-    error::Error,
-    host::alloc::zeroed,
-    robe::{
-        config::Config,
-        fidelity::{
-            measure::Fidelity,
-            rows::{blocks, check_rows, checked},
-        },
-        hash::{chunk_start, row_place},
-    },
-    source::Source,
+use crate::fidelity::{
+    measure::Fidelity,
+    rows::{blocks, check_rows, checked, zeroed},
 };
+use hotrow::{Error, Source, robe::Config};
 
 /// The shared array that is nearest to a table in least squares: each weight is the mean of the elements that read it.
 ///
-/// Example: the [module](crate::robe::fidelity).
+/// Example: the [module](crate::fidelity).
 #[derive(Clone, Debug)]
 pub struct Fit {
     config: Config,
@@ -53,8 +45,7 @@ impl Fit {
                 });
             }
         }
-        let robe = config.robe();
-        let (dim, chunks) = (config.dim as usize, robe.chunks as usize);
+        let (dim, chunks) = (config.dim as usize, config.dim.div_ceil(config.chunk) as usize);
         // For each weight: the sum of the elements that read it, and their number.
         let n = config.weights as usize;
         let (mut sums, mut reads): (Vec<f64>, Vec<f64>) = (zeroed("sums", n)?, zeroed("reads", n)?);
@@ -64,8 +55,8 @@ impl Fit {
         blocks(rows, dim, total, |first_row, values| {
             starts.resize(values.len() / dim * chunks, 0);
             starts.par_chunks_mut(chunks).enumerate().for_each(|(k, starts)| {
-                let place = row_place(first_row + k as u32, robe.stride);
-                (0..).zip(starts).for_each(|(j, start)| *start = chunk_start(place, j, robe.starts));
+                let start_of = |j| config.location(first_row + k as u32, j * config.chunk) as u32;
+                (0..).zip(starts).for_each(|(j, start)| *start = start_of(j));
             });
             let shares = sums.par_chunks_mut(share).zip(reads.par_chunks_mut(share));
             shares.enumerate().for_each(|(k, (sums, reads))| {
@@ -101,7 +92,7 @@ impl Fit {
         &self.config
     }
 
-    /// The weights, |M| of them, as [`write_weights`](crate::CpuRobeGroup::write_weights) takes them.
+    /// The weights, |M| of them, as [`write_weights`](hotrow::CpuRobeGroup::write_weights) takes them.
     #[must_use]
     pub fn weights(&self) -> &[f32] {
         &self.weights

@@ -1,5 +1,4 @@
-//! Predicts how much must cross the bus and what to keep on the GPU: the model of SCARS (docs/references.md), in the bytes of this crate. It needs no
-//! device.
+//! Predicts how much must cross the bus and what to keep on the GPU: the model of SCARS (docs/references.md), in the bytes of hotrow. It needs no device.
 //!
 //! A [`Skew`] tells how often each row is looked up; all other results are sums over it. Rows are numbered by rank, the most probable first.
 //!
@@ -9,21 +8,22 @@
 //! - [`Profile`]: counts lookups, all of them, by sample, or in bounded memory, and gives the hottest rows and their [`Skew`].
 //! - [`Skew`]: P(e), counted or from a [`Formula`], of one table or of several; the hit rate of pinned rows.
 //! - [`Planner`]: the best split of one memory between whole sets of pinned rows and the batch (eq. 7), for the tables of a group.
-//!   [`PlannedGroup`]: the bytes that it calculates with, from the crate's own memory plan.
+//!   [`PlannedGroup`]: the bytes that it calculates with, from hotrow's own memory plan.
 //! - [`Pinned`]: the rows that fit into their cache sets. Some hot rows find their set full, and colder rows take free ways of other sets.
 //! - [`Forecast`]: distinct rows (eq. 1 and 2), misses and hits of batches, with their variance. [`Expected::judge`]: whether a count is as close to it as
 //!   chance allows.
 //! - [`HotBatches`]: batches of samples whose rows are all pinned; they move no row over the bus.
 //!
 //! ```
-//! use hotrow::scars::{Budget, Forecast, Formula, PlannedGroup, Planner, Skew};
 //! use hotrow::GroupConfig;
+//! use hotrow_plan::scars::{Budget, Forecast, Formula, PlannedGroup, Planner, Skew};
 //!
 //! // Two tables of rows of 16 in INT8 that share a cache, with 20 and 6 lookups a sample; 8 MB for pinned rows and batches.
 //! let (items, users) = (Skew::of(Formula::Zipf(1.1), 100_000)?, Skew::of(Formula::HalfNormal(500.0), 20_000)?);
 //! let both = Skew::mixed(&[(&items, 20.0), (&users, 6.0)])?;
 //! let group = PlannedGroup::new(GroupConfig::new(&[100_000, 20_000], 16), true, 128 << 20)?;
-//! let budget = Budget::new(8_000_000, 26 * group.lookup, 1_000_000, &group).with_batches(64, 1 << 16).with_batch_cost(1e5);
+//! let budget = Budget::new(8_000_000, 26 * group.lookup, 1_000_000, &group);
+//! let budget = Budget { smallest_batch: 64, largest_batch: 1 << 16, batch_cost: 1e5, ..budget };
 //! let planner = Planner::new(budget, &both, 26.0)?;
 //! let plan = planner.search();
 //! let (best, pinned) = (plan.cheapest(), planner.pinned(plan.best));
@@ -55,7 +55,7 @@ pub use planner::{Budget, MoreRows, Plan, Planner, Split, Traffic};
 pub use profile::Profile;
 pub use skew::Skew;
 
-use crate::error::Error;
+use hotrow::Error;
 
 /// The error that refuses an argument.
 fn refused(

@@ -11,7 +11,7 @@
 /// A sample is any item of the stream. If the stream yields `Result`s, treat errors as normal: then each error comes out with a batch.
 ///
 /// ```
-/// use hotrow::scars::HotBatches;
+/// use hotrow_plan::scars::HotBatches;
 /// use std::collections::HashSet;
 ///
 /// let pinned = HashSet::from([1, 2, 3]);

@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    error::Error,
-    scars::{bins, law::Formula, positive, refused},
-};
+use crate::scars::{bins, law::Formula, positive, refused};
+use hotrow::Error;
 
 /// The most rows of a distribution: their numbers are exact in a 64-bit float.
 const MOST_ROWS: u64 = 1 << 53;
@@ -17,7 +15,7 @@ const MOST_ROWS: u64 = 1 << 53;
 /// [`Skew::error`] bounds the effect.
 ///
 /// ```
-/// use hotrow::scars::Skew;
+/// use hotrow_plan::scars::Skew;
 ///
 /// let skew = Skew::from_bins([(3, 1), (1, 2)])?;
 /// assert_eq!(skew.bins(), [(1, 0.6), (2, 0.2)]);

@@ -1,0 +1,5 @@
+#![doc = include_str!("../README.md")]
+
+pub mod fidelity;
+pub mod scars;
+pub mod simulate;
