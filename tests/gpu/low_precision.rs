@@ -162,7 +162,7 @@ fn outputs_in_halves_are_the_floats_rounded() {
 
 /// Records forwards with FP16 outputs.
 #[test]
-fn recorded_outputs_in_halves() {
+pub(crate) fn recorded_outputs_in_halves() {
     with_gpu(|context| {
         let buffer = |words: &[u32]| storage(context, words);
         let (indices, offsets) = (buffer(&INDICES), buffer(&OFFSETS));
@@ -221,6 +221,11 @@ fn recorded_outputs_in_halves() {
         let wanted = group.weight_gradient(&INDICES, &OFFSETS, &floats).unwrap();
         assert_eq!(found, wanted.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
         assert!(wanted.iter().all(|&slope| slope != 0.0), "each gradient counts");
+        let mut encoder = new();
+        array.record_weight_gradient(&mut encoder, &batch, half, slopes.slice(..)).unwrap();
+        let found = caller::download(context, encoder, &slopes);
+        let wanted = array.weight_gradient(&INDICES, &OFFSETS, &floats).unwrap();
+        assert_eq!(found, wanted.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
         group.backward(&[0.0; 9]).unwrap();
 
         // Wrong buffers are named, and nothing is recorded.

@@ -10,8 +10,7 @@ use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
 use super::{
-    FROZEN, Like, ROWS, TRAIN, check, each, floats, guarded, junk, layout_of, of, one_of, params, read, step, tables,
-    words,
+    FROZEN, ROWS, TRAIN, check, each, floats, guarded, junk, layout_of, of, one_of, params, read, step, tables, words,
 };
 
 const POOLINGS: [Pooling; 3] = [Pooling::Sum, Pooling::Mean, Pooling::None];
@@ -126,30 +125,6 @@ pub(crate) fn begin() {
 pub(super) fn weights(source: &mut Pcg64, n: usize, exact: bool) -> Vec<f32> {
     let weight = |_| if exact { one_of(source, &[0.5, -1.0, 2.0, 4.0]) } else { source.random_range(-2.0..2.0) };
     (0..n).map(weight).collect()
-}
-
-/// How outputs and coefficients of pooled rows may differ.
-pub(super) fn pooled(offsets: &[u32], indices: u32, exact: bool, mean: bool) -> [(&'static str, Like); 2] {
-    // In a sum of m terms below 2, each rounding is off by at most half an ULP of 2 m, on either side. Mean divides once more.
-    let longest = offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap_or(0).min(indices) as f32;
-    let (rounded, divided) = (f32::EPSILON * (longest + 2.0) * longest.max(1.0) * 2.0, 4.0 * f32::EPSILON);
-    let outputs = if exact && !mean { Like::Bits } else { Like::Within(rounded) };
-    [("outputs", outputs), ("access", if mean { Like::Pairs(divided) } else { Like::Bits })]
-}
-
-/// For each index its output row, and a coefficient that the stage does not read.
-pub(super) fn access(source: &mut Pcg64, pooling: Pooling, offsets: &[u32]) -> Vec<u32> {
-    let bags = (0..).zip(offsets.windows(2));
-    let bag_of = bags.flat_map(|(bag, pair)| (pair[0]..pair[1]).map(move |_| bag));
-    (0..).zip(bag_of).flat_map(|(i, bag)| [if pooling == Pooling::None { i } else { bag }, source.random()]).collect()
-}
-
-/// The floats of words that [`gradients`] made, for a mirror that takes floats. Halves stand for themselves.
-pub(super) fn as_floats(words: &[u32], params: &Params) -> Vec<f32> {
-    match params.half_grads {
-        1 => cast_slice::<u32, u16>(words).iter().map(|&half| half::f16::from_bits(half).to_f32()).collect(),
-        _ => cast_slice(words).to_vec(),
-    }
 }
 
 /// Floats whose halves are known: their bits, and those of the half.
