@@ -221,24 +221,6 @@ fn missing_features_and_limits() {
 }
 
 #[test]
-fn a_lost_device_is_a_named_error() {
-    with_gpu(|_| {
-        // A device of its own: losing the shared one would end the other tests.
-        let context = hotrow::adapter::open_best(hotrow::adapter::Wanted::Any).unwrap();
-        let mut group = Group::new(&context, config()).unwrap();
-        group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-        context.device().destroy();
-        let lost = |result: Result<(), Error>| assert!(matches!(result, Err(Error::Device { .. })), "{result:?}");
-        lost(group.backward(&[1.0; 8]));
-        lost(group.forward(&[1, 2], &[0, 1, 2], None).map(drop));
-        lost(group.read_rows(&[1]).map(drop));
-        lost(group.flush());
-        lost(group.snapshot().map(drop));
-        lost(Group::new(&context, config()).map(drop));
-    });
-}
-
-#[test]
 fn a_table_that_does_not_fit_is_a_named_error() {
     with_gpu(|context| {
         // A table of 2 TB.

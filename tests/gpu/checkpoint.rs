@@ -132,30 +132,6 @@ fn damage_changes_nothing_on_the_device() {
     });
 }
 
-#[test]
-fn a_lost_device_leaves_the_old_file_whole() {
-    with_gpu(|_| {
-        // A device of its own: losing the shared one would end the other tests.
-        let context = hotrow::adapter::open_best(hotrow::adapter::Wanted::Any).unwrap();
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("group.safetensors");
-        let (config, first, _) = random_case(4);
-        let mut group = gpu(&context, &config);
-        play(&mut group, &first, false);
-        checkpoint::save(&mut group, &path).unwrap();
-        let saved = group.snapshot().unwrap();
-        context.device().destroy();
-        for result in [checkpoint::save(&mut group, &path), checkpoint::load(&mut group, &path)] {
-            assert!(matches!(result, Err(Error::Device { .. })), "{result:?}");
-        }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        // The checkpoint loads on another backend.
-        let mut cpu = CpuGroup::new(checkpoint::contents(&path).unwrap().config).unwrap();
-        checkpoint::load(&mut cpu, &path).unwrap();
-        assert_eq!(cpu.snapshot().unwrap(), saved);
-    });
-}
-
 const CHILD: &str = "HOTROW_TEST_CHECKPOINT";
 
 /// The figure in a line of `/proc/self/status`, in bytes.

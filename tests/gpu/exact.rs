@@ -1,7 +1,7 @@
 //! Results that must be equal bit for bit (SPEC 3, What must hold).
 
 use hotrow::internals::{Pieces as _, rows::correction};
-use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Policy, Precision, prelude::*, wgpu};
+use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Precision, prelude::*, wgpu};
 use rand::{RngExt, SeedableRng};
 
 use crate::caller::{self, Shader, UNIFORM, WRITE, download, storage};
@@ -35,23 +35,6 @@ pub(crate) fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
     group.flush().unwrap();
     seen.extend(group.read_rows(&rows).unwrap().iter().map(|x| x.to_bits()));
     seen
-}
-
-#[test]
-fn an_fp32_table_is_the_same_with_and_without_a_cache() {
-    with_gpu(|context| {
-        let without = run(context, config(Precision::Fp32, 0));
-        let policies = [Policy::Lru, Policy::Lfu];
-        for (cache_rows, policy) in
-            share([1, 32, 64, 200, 600].into_iter().flat_map(|rows| policies.map(|p| (rows, p))))
-        {
-            let mut with = config(Precision::Fp32, cache_rows);
-            with.policy = policy;
-            assert!(run(context, with) == without, "{cache_rows} rows, {policy:?}");
-        }
-        // The comparison must notice a narrower table.
-        assert!(run(context, config(Precision::Fp16, 64)) != without);
-    });
 }
 
 #[test]

@@ -1,10 +1,7 @@
 //! Feedback: rows that a caller's shaders want come into the cache.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering::Relaxed},
-    },
+    sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 
@@ -15,11 +12,13 @@ use hotrow::{
     prelude::*,
     robe, wgpu,
 };
-use hotrow_harness::device::{options, skipped, with_gpu};
+use hotrow_harness::{
+    device::{options, skipped, with_gpu},
+    failing::{Failing, insist},
+};
 
 use crate::caller::{self, submit};
 use crate::reader::{Program, Seen, all_rows, config, draws, emb, resident, train};
-use crate::staged::{Failing, insist};
 
 const PLACEMENTS: [Placement; 2] = [Placement::Device, Placement::Staged];
 
@@ -625,10 +624,9 @@ fn a_store_that_fails_loses_no_row() {
     with_gpu(|context| {
         let config = config(Precision::Int8, 8).with_placement(Placement::Staged).with_cache_rows(320);
         let layout = hotrow::Layout::new(&config, u64::MAX).unwrap();
-        let left = Arc::new(AtomicI64::new(i64::MAX));
-        let inner = RamStore::new(&layout).unwrap();
-        let store = SharedStore::new(Failing { inner, patience: left.clone(), full: Arc::default() });
-        let mut group = Group::with_store(context, config, store).unwrap();
+        let store = Failing::new(RamStore::new(&layout).unwrap());
+        let left = store.patience.clone();
+        let mut group = Group::with_store(context, config, SharedStore::new(store)).unwrap();
         let mut reader = group.reader(wanting()).unwrap();
         let program = Program::new(context, &reader, "emb", 8);
         let mut failures = 0;

@@ -13,6 +13,7 @@ pub mod comm;
 pub mod data;
 pub mod device;
 pub mod face;
+pub mod failing;
 pub mod gradient;
 pub mod lanes;
 pub mod layers;
