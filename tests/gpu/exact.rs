@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use crate::caller::{self, Shader, UNIFORM, WRITE, download, storage};
 use hotrow_harness::device::{share, with_gpu};
 
-pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
+fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
     let mut config = GroupConfig::new(&[400, 200], 33);
     config.precision = precision;
     config.cache_rows = cache_rows;
@@ -18,7 +18,7 @@ pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
 }
 
 /// Runs ten skewed steps. Returns the bits of all outputs, and of all rows after the last step.
-pub(crate) fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
+fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
     let mut source = rand_pcg::Pcg64::seed_from_u64(hotrow_harness::seed_for("exact"));
     let mut group = Group::new(context, config).unwrap();
     let mut seen = Vec::new();

@@ -6,9 +6,9 @@ use std::{
 };
 
 use hotrow::{
-    Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Init, Optimizer, Placement,
-    Policy, Precision, RamStore, Reader, RobeGroup, RowReader, SharedStore, adapter,
-    internals::{Pieces as _, held_bindings, layout::NONE, objects_made},
+    Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Placement, Policy, Precision,
+    RamStore, Reader, RobeGroup, RowReader, SharedStore, adapter,
+    internals::{held_bindings, layout::NONE, objects_made},
     prelude::*,
     robe, wgpu,
 };
@@ -201,34 +201,6 @@ fn a_short_list_takes_missing_rows_first() {
     });
 }
 
-/// A cache of several windows, a table of several shards, pinned rows: the wanted rows come, and pinned rows stay.
-#[test]
-fn feedback_of_large_caches_and_pinned_rows() {
-    with_gpu(|context| {
-        for placement in PLACEMENTS {
-            let config = config(Precision::Int8, 8).with_placement(placement);
-            let layout = hotrow::Layout::new(&config, u64::MAX).unwrap();
-            let windows = if context.caps().choose_windows() >= 3 { Some(32 * layout.slot_bytes()) } else { None };
-            let cut = config.clone().with_window_bytes(windows).with_shard_bytes(Some(300 * layout.stride()));
-            for config in [config, cut] {
-                let mut scene = Scene::new(context, config, wanting());
-                let pins = [3, 300, 650];
-                assert_eq!(scene.group.pin(&pins, 2).unwrap(), [0; 0], "rows without room");
-                train(&mut scene.group, 0..3);
-                let rows = distinct(&some_rows());
-                for _ in 0..3 {
-                    scene.draw(&rows);
-                    scene.record_feedback();
-                    scene.settle();
-                }
-                let here = resident(&mut scene.group);
-                assert!(pins.iter().all(|row| here.contains(row)), "{placement:?}");
-                assert!(rows.iter().all(|row| here.contains(row)), "{placement:?}");
-            }
-        }
-    });
-}
-
 /// Between the decision and the moving in, a row on its way reads zeros; all others read as before or not at all.
 #[test]
 fn a_wanted_row_is_not_shown_before_it_is_moved_in() {
@@ -257,30 +229,6 @@ fn a_wanted_row_is_not_shown_before_it_is_moved_in() {
             assert!(missing > 20, "{missing}");
             scene.settle();
             assert!(scene.draw(&rows).iter().all(|seen| seen.contains));
-        }
-    });
-}
-
-/// Rows of an FP32 table have the same bits whatever the cache holds, so feedback between training steps changes none.
-#[test]
-fn feedback_between_training_steps_changes_no_value() {
-    with_gpu(|context| {
-        for placement in PLACEMENTS {
-            let config = config(Precision::Fp32, 8).with_placement(placement);
-            let mut scene = Scene::new(context, config.clone(), wanting());
-            let mut other = Group::new(context, config).unwrap();
-            for step in 0..5 {
-                scene.draw(&some_rows().iter().map(|row| (row + 31 * step) % 700).collect::<Vec<_>>());
-                scene.record_feedback();
-                scene.settle();
-                train(&mut scene.group, step..step + 1);
-                train(&mut other, step..step + 1);
-            }
-            let rows: Vec<u32> = (0..700).collect();
-            let wanted = other.read_rows(&rows).unwrap();
-            assert!(scene.group.read_rows(&rows).unwrap() == wanted);
-            train(&mut other, 9..10);
-            assert!(other.read_rows(&rows).unwrap() != wanted, "the comparison can fail");
         }
     });
 }
@@ -593,27 +541,6 @@ fn two_readers_of_a_staged_group_take_turns() {
             scene.settle();
         }
         assert_eq!(taken, [(true, false), (false, true), (true, false), (false, true)]);
-        assert_eq!(distinct(&resident(&mut scene.group)), [1, 2, 3, 4, 5]);
-    });
-}
-
-/// Two readers of a group have a list each.
-#[test]
-fn two_readers_have_two_lists() {
-    with_gpu(|context| {
-        let config = GroupConfig::new(&[100], 4)
-            .with_cache_rows(64)
-            .with_optimizer(Optimizer::sgd(0.1))
-            .with_init(Init::Constant(1.0));
-        let mut scene = Scene::new(context, config, wanting());
-        let mut other = scene.group.reader(wanting()).unwrap();
-        scene.draw(&[1, 2, 3]);
-        scene.program.read(other.bind_group().unwrap(), &[4, 5]);
-        let mut encoder = caller::encoder(&scene.context);
-        scene.group.record_feedback(&mut encoder, &other).unwrap();
-        context.queue().submit([encoder.finish()]);
-        assert_eq!(distinct(&resident(&mut scene.group)), [4, 5]);
-        scene.record_feedback();
         assert_eq!(distinct(&resident(&mut scene.group)), [1, 2, 3, 4, 5]);
     });
 }

@@ -8,8 +8,8 @@ use hotrow::{
 };
 
 use crate::caller::{self, storage, submit};
-use crate::child::{self, Waiting};
 use hotrow_harness::{
+    child::{self, Waiting},
     device::{options, with_gpu},
     failing::Failing,
 };

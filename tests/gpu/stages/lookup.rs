@@ -86,41 +86,6 @@ pub(crate) fn linearize() {
     });
 }
 
-/// Every mixture of bad and good offsets and indices, at random places.
-#[test]
-pub(crate) fn begin() {
-    each("begin", [8, 3, 3], |case, mut source, [bad, mode, t]| {
-        let features: Vec<u32> = (0..source.random_range(1..6)).map(|_| source.random_range(0..3)).collect();
-        let per_feature = source.random_range(1..20);
-        let (bags, indices) = (per_feature * features.len() as u32, source.random_range(1..400));
-        let config = GroupConfig::new(&[7, 8, 9], 4);
-        let params = params(&config, &layout_of(&config), [TRAIN, FROZEN, ROWS][mode], 0);
-        let at = |bit: u32, place: u32| if bad >> bit & 1 == 1 { NONE - place } else { 0 };
-        let offsets = offsets(&mut source, bags, indices);
-        let bad_index = match source.random_bool(0.5) {
-            true => offsets[source.random_range(0..bags) as usize].min(indices - 1), // the first of its bag
-            false => source.random_range(0..indices),
-        };
-        let step = Step {
-            bad_offset: at(0, source.random_range(0..=bags)),
-            bad_index: at(1, bad_index),
-            accesses: at(2, NONE - source.random_range(1..=indices)),
-            ..Step::default()
-        };
-        let bindings = [
-            words(&Params { indices, bags, bags_per_feature: per_feature, ..params }),
-            guarded(&junk(&mut source, indices as usize)),
-            guarded(&offsets),
-            guarded(&features_of(&[7, 8, 9], &features)),
-            guarded(&tables(&mut source, &[7, 8, 9], [0, 77, u32::MAX][t])),
-            words(&step),
-        ];
-        check(case, "begin", &bindings, 1, &[], |[params, indices, offsets, features, tables, step]| {
-            stages::begin(&read(params), indices, offsets, cast_slice(features), tables, of(step));
-        });
-    });
-}
-
 /// Weights; `exact` ones are powers of two, so products are exact and the bits of a sum show its order.
 pub(super) fn weights(source: &mut Pcg64, n: usize, exact: bool) -> Vec<f32> {
     let weight = |_| if exact { one_of(source, &[0.5, -1.0, 2.0, 4.0]) } else { source.random_range(-2.0..2.0) };

@@ -1,5 +1,5 @@
-//! Stages alone, on random valid inputs: integer stages of a cached table against `hotrow_harness::oracle`, those of a shared array, of a grid and of a
-//! scaler against their mirrors in `src/cpu/stages/`. The other stages run in whole runs beside the CPU ([`IN_WHOLE_RUNS`]).
+//! Stages alone, on random valid inputs: integer stages of a cached table against `hotrow_harness::oracle`, those of a shared array and of a grid
+//! against their mirrors in `src/cpu/stages/`. The other stages run in whole runs beside the CPU ([`IN_WHOLE_RUNS`]).
 //!
 //! A test draws pairwise settings from the run's seed ([`each`]) and lays out the bindings of one dispatch as words. [`check`] runs the kernel on one
 //! copy and the mirror on another, and compares every binding, read-only ones included. Arrays end in guard words that neither side may touch.
@@ -10,7 +10,6 @@ pub(crate) mod exchange;
 mod grid;
 mod lookup;
 mod robe_stages;
-mod scaler;
 pub(crate) use std::{cell::Cell, fmt};
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
@@ -50,7 +49,6 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     exchange::lists_of_several_blocks,
     grid::grid_and_grid_gradient,
     lookup::linearize,
-    lookup::begin,
     lookup::halves,
     lookup::wanted,
     dedup::shapes,
@@ -59,8 +57,6 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     robe_stages::robe_hash,
     robe_stages::robe_keys,
     robe_stages::robe_merge_to_robe_gradient,
-    scaler::inspect,
-    scaler::rescale,
 ];
 
 /// Fills the guard words behind every array. As an index it is far out of range, as a float it is close to 0.
@@ -396,8 +392,9 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
     (segment, targets)
 }
 
-/// Stages that only whole runs check: those of a sort in `dedup.rs`, of a shared array in `robe.rs` and its like, the others in `lockstep.rs`.
+/// Stages that only whole runs check: those of a sort in `dedup.rs`, of a shared array in `robe.rs` and its like, of a scaler in `scaler.rs`, the others in `lockstep.rs`.
 const IN_WHOLE_RUNS: &[&str] = &[
+    "begin",
     "probe",
     "touch",
     "histogram",
@@ -411,6 +408,8 @@ const IN_WHOLE_RUNS: &[&str] = &[
     "gather",
     "weight_gradient",
     "update",
+    "inspect",
+    "rescale",
     "collect",
     "reset",
     "assign",
@@ -434,7 +433,6 @@ fn every_stage_is_checked() {
         ("grid", include_str!("grid.rs")),
         ("lookup", include_str!("lookup.rs")),
         ("robe_stages", include_str!("robe_stages.rs")),
-        ("scaler", include_str!("scaler.rs")),
     ];
     let checked = |stage: &str| files.iter().any(|(_, text)| text.contains(&format!("\"{stage}\"")));
     let unchecked: Vec<_> =

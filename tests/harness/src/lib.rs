@@ -8,6 +8,7 @@
 )]
 
 pub mod arrays;
+pub mod child;
 pub mod closed_form;
 pub mod comm;
 pub mod data;
