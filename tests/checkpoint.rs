@@ -18,7 +18,7 @@ use hotrow::{
     prelude::*,
     robe::Config,
 };
-use hotrow_harness::child;
+use hotrow_harness::{child, lockstep::counts};
 use proptest::test_runner::TestRunner;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use safetensors::{Dtype, SafeTensors};
@@ -222,13 +222,7 @@ fn others_can_read_the_file() {
     let Snapshot { t, ways, cache, records, freqs, counters } = group.snapshot().unwrap();
     let file = fs::read(&path).unwrap();
     let tensors = SafeTensors::deserialize(&file).unwrap();
-    let counters: Vec<u64> = counters
-        .iter()
-        .flat_map(|c| {
-            let cache = [c.accesses, c.hits, c.unique, c.unique_misses, c.admitted, c.evictions, c.write_backs];
-            cache.into_iter().chain([c.bypass_reads, c.bypass_writes, c.skipped_rows, c.out_of_range])
-        })
-        .collect();
+    let counters: Vec<u64> = counters.iter().flat_map(counts).collect();
     let wanted = [
         ("counters", Dtype::U64, vec![2, 11], bytes(&counters, u64::to_le_bytes)),
         ("ways", Dtype::U32, vec![2, 4, 32], bytes(&ways, u32::to_le_bytes)),

@@ -36,7 +36,10 @@ struct Scene {
 
 impl Scene {
     fn new(context: &Context, config: GroupConfig, wanted: Reader<'_>) -> Self {
-        let group = Group::new(context, config).unwrap();
+        Self::of(context, Group::new(context, config).unwrap(), wanted)
+    }
+
+    fn of(context: &Context, group: Group, wanted: Reader<'_>) -> Self {
         let reader = group.reader(wanted).unwrap();
         let program = Program::new(context, &reader, "emb", group.config().dim);
         Self { context: context.clone(), group, reader, program }
@@ -553,23 +556,22 @@ fn a_store_that_fails_loses_no_row() {
         let layout = hotrow::Layout::new(&config, u64::MAX).unwrap();
         let store = Failing::new(RamStore::new(&layout).unwrap());
         let left = store.patience.clone();
-        let mut group = Group::with_store(context, config, SharedStore::new(store)).unwrap();
-        let mut reader = group.reader(wanting()).unwrap();
-        let program = Program::new(context, &reader, "emb", 8);
+        let group = Group::with_store(context, config, SharedStore::new(store)).unwrap();
+        let mut scene = Scene::of(context, group, wanting());
         let mut failures = 0;
         for frame in 0..3 {
             let rows: Vec<u32> = some_rows().iter().map(|row| (row + 100 * frame) % 700).collect();
-            program.read(reader.bind_group().unwrap(), &rows);
-            submit(context, |encoder| group.record_feedback(encoder, &reader).unwrap());
+            scene.draw(&rows);
+            scene.record_feedback();
             context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             left.store(0, Relaxed);
-            while !insist(&mut failures, || group.pump()) {
+            while !insist(&mut failures, || scene.group.pump()) {
                 std::thread::yield_now(); // the poll of another test's thread may not have delivered the list yet
             }
             left.store(i64::MAX, Relaxed);
             assert_eq!(failures, frame + 1);
-            let seen = program.read(reader.bind_group().unwrap(), &rows);
-            let wanted = group.read_rows(&rows).unwrap();
+            let seen = scene.draw(&rows);
+            let wanted = scene.group.read_rows(&rows).unwrap();
             for (seen, row) in seen.iter().zip(wanted.chunks(8)) {
                 assert!(seen.contains && seen.values.iter().zip(row).all(|(&bits, value)| bits == value.to_bits()));
             }
@@ -592,20 +594,14 @@ fn a_viewer_leaves_a_file_flushed() {
         for trains in [false, true] {
             let store = FileStore::open(&path, &config).unwrap();
             assert!(store.was_flushed(), "before training {trains}");
-            let mut group = Group::with_store(context, config.clone(), SharedStore::new(store)).unwrap();
-            let mut reader = group.reader(wanting()).unwrap();
-            let program = Program::new(context, &reader, "emb", 8);
+            let group = Group::with_store(context, config.clone(), SharedStore::new(store)).unwrap();
+            let mut scene = Scene::of(context, group, wanting());
             for frame in 0..4 {
-                group.pump().unwrap();
-                let rows: Vec<u32> = some_rows().iter().map(|row| (row + 100 * frame) % 700).collect();
-                program.read(reader.bind_group().unwrap(), &rows);
-                submit(context, |encoder| group.record_feedback(encoder, &reader).unwrap());
-                context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+                scene.frame(&some_rows().iter().map(|row| (row + 100 * frame) % 700).collect::<Vec<_>>());
             }
-            group.fetch(None).unwrap();
-            assert!(group.pump().unwrap());
+            scene.settle();
             if trains {
-                train(&mut group, 2..3);
+                train(&mut scene.group, 2..3);
             }
         }
         assert!(!FileStore::open(&path, &config).unwrap().was_flushed());

@@ -33,12 +33,14 @@ impl<S: Store> Failing<S> {
 }
 
 impl<S: Store> Store for Failing<S> {
-    fn rows(&self) -> u32 {
-        self.inner.rows()
+    crate::goes_on! { inner;
+        fn rows(self: &Self) -> u32;
+        fn stride(self: &Self) -> u64;
+        fn step(self: &Self) -> u32;
+        fn filled(self: &Self) -> bool;
+        fn check(self: &Self, config: &GroupConfig, layout: &Layout) -> Result<(), Error>;
     }
-    fn stride(&self) -> u64 {
-        self.inner.stride()
-    }
+
     fn read(&self, rows: &[u32], out: &mut [u8]) -> Result<(), Error> {
         self.attempt()?;
         self.inner.read(rows, out)
@@ -68,15 +70,6 @@ impl<S: Store> Store for Failing<S> {
     fn flushed(&mut self, step: u32) -> Result<(), Error> {
         self.attempt()?;
         self.inner.flushed(step)
-    }
-    fn step(&self) -> u32 {
-        self.inner.step()
-    }
-    fn check(&self, config: &GroupConfig, layout: &Layout) -> Result<(), Error> {
-        self.inner.check(config, layout)
-    }
-    fn filled(&self) -> bool {
-        self.inner.filled()
     }
 }
 
