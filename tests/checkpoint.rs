@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     path::Path,
-    process::{Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
@@ -18,6 +18,7 @@ use hotrow::{
     prelude::*,
     robe::Config,
 };
+use hotrow_harness::{child, lockstep::counts};
 use proptest::test_runner::TestRunner;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use safetensors::{Dtype, SafeTensors};
@@ -221,13 +222,7 @@ fn others_can_read_the_file() {
     let Snapshot { t, ways, cache, records, freqs, counters } = group.snapshot().unwrap();
     let file = fs::read(&path).unwrap();
     let tensors = SafeTensors::deserialize(&file).unwrap();
-    let counters: Vec<u64> = counters
-        .iter()
-        .flat_map(|c| {
-            let cache = [c.accesses, c.hits, c.unique, c.unique_misses, c.admitted, c.evictions, c.write_backs];
-            cache.into_iter().chain([c.bypass_reads, c.bypass_writes, c.skipped_rows, c.out_of_range])
-        })
-        .collect();
+    let counters: Vec<u64> = counters.iter().flat_map(counts).collect();
     let wanted = [
         ("counters", Dtype::U64, vec![2, 11], bytes(&counters, u64::to_le_bytes)),
         ("ways", Dtype::U32, vec![2, 4, 32], bytes(&ways, u32::to_le_bytes)),
@@ -294,7 +289,7 @@ fn no_flipped_bit_passes() {
         refused(&mut group.borrow_mut(), &path)
     };
     // Flips a bit in each byte of the header, then in random bytes of the rest.
-    let header = 8 + u64::from_le_bytes(right[..8].try_into().unwrap()) as usize;
+    let header = header_of(&right);
     for at in 0..header {
         flip(at, at as u32 % 8);
     }
@@ -317,7 +312,7 @@ fn cut_off_and_longer_files_are_named() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("cut.safetensors");
     let (mut group, right) = saved(&folder);
-    let header = 8 + u64::from_le_bytes(right[..8].try_into().unwrap()) as usize;
+    let header = header_of(&right);
     for length in (0..right.len()).step_by(53).chain([7, 8, header - 1, header, right.len() - 1]) {
         fs::write(&path, &right[..length]).unwrap();
         let what = refused(&mut group, &path);
@@ -333,9 +328,14 @@ fn cut_off_and_longer_files_are_named() {
     assert_eq!(refused(&mut group, &path), "counters");
 }
 
+/// The length of a file's header, with the word of its length.
+fn header_of(file: &[u8]) -> usize {
+    8 + u64::from_le_bytes(file[..8].try_into().unwrap()) as usize
+}
+
 /// The file with a changed header and the right checksum of that header.
 fn with_header(right: &[u8], change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
-    let header = 8 + u64::from_le_bytes(right[..8].try_into().unwrap()) as usize;
+    let header = header_of(right);
     let mut value: serde_json::Value = serde_json::from_slice(&right[8..header]).unwrap();
     let sums = value["checksums"]["shape"][0].as_u64().unwrap() as usize;
     change(&mut value);
@@ -417,7 +417,7 @@ fn counters_that_no_group_has_are_refused() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("counters.safetensors");
     let (mut group, right) = saved(&folder);
-    let header = 8 + u64::from_le_bytes(right[..8].try_into().unwrap()) as usize;
+    let header = header_of(&right);
     let (counters, sums) = (2 * 11 * 8, right.len() - 24);
     for (at, count, refusal) in [(4, 1_u64 << 50, true), (0, 1 << 63, true), (0, 12, false)] {
         let mut file = right.clone();
@@ -554,21 +554,6 @@ fn a_save_that_fails_leaves_the_old_file_and_nothing_else() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Child processes run this program again, with the name of one test and a path in the environment.
-
-const CHILD: &str = "HOTROW_TEST_CHECKPOINT";
-
-fn child(test: &str, path: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(CHILD, path).stdin(Stdio::null());
-    command
-}
-
-fn child_path() -> Option<std::path::PathBuf> {
-    std::env::var_os(CHILD).map(Into::into)
-}
-
 /// A group of 16 MiB in which every value depends on the step.
 fn large() -> CpuGroup {
     let config = config()
@@ -601,15 +586,6 @@ fn whole(group: &mut CpuGroup, path: &Path) -> u32 {
 
 #[test]
 fn a_killed_save_leaves_the_old_file_whole() {
-    if let Some(path) = child_path() {
-        let mut group = large();
-        for t in checkpoint::contents(&path).unwrap().step + 1.. {
-            at_step(&mut group, t);
-            println!("saving {t}");
-            checkpoint::save(&mut group, &path).unwrap();
-            println!("saved {t}");
-        }
-    }
     let folder = tempdir().unwrap();
     let path = folder.path().join("group.safetensors");
     let mut group = large();
@@ -620,8 +596,7 @@ fn a_killed_save_leaves_the_old_file_whole() {
     let wanted = hotrow_harness::data::kills();
     while kills < wanted || left_over < 5 {
         assert!(kills < wanted.max(60), "{kills} kills, and only {left_over} in the middle of a save");
-        let mut child =
-            child("checkpoint::a_killed_save_leaves_the_old_file_whole", &path).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = child::command("checkpoint::saves_until_killed", &path).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let (mut saving, mut saved) = (0, whole(&mut group, &path));
         // The process is killed at a random time after the start of a save.
@@ -652,6 +627,18 @@ fn a_killed_save_leaves_the_old_file_whole() {
     checkpoint::save(&mut group, &path).unwrap();
     assert_eq!(whole(&mut group, &path), 999_999);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+#[ignore = "run, and killed, by a_killed_save_leaves_the_old_file_whole"]
+fn saves_until_killed() {
+    let mut group = large();
+    for t in checkpoint::contents(child::path()).unwrap().step + 1.. {
+        at_step(&mut group, t);
+        println!("\nsaving {t}");
+        checkpoint::save(&mut group, child::path()).unwrap();
+        println!("saved {t}");
+    }
 }
 
 #[test]
@@ -709,68 +696,42 @@ fn a_pipe_is_refused_and_a_link_is_followed() {
     assert_eq!((found("."), found("inner")), (4, 1), "no temporary file is left");
 }
 
-/// This process can write no file beyond 8 MiB, as on a full disk: a write fails in the middle.
+/// A process that can write no file beyond 8 MiB: a write fails in the middle.
 #[cfg(unix)]
 #[test]
 fn a_full_disk_leaves_the_old_file_whole() {
-    if let Some(path) = child_path() {
-        let mut group = large();
-        at_step(&mut group, 2);
-        println!("{}", checkpoint::save(&mut group, &path).unwrap_err());
-        return;
-    }
     let folder = tempdir().unwrap();
     let path = folder.path().join("group.safetensors");
     let mut group = large();
     at_step(&mut group, 1);
     checkpoint::save(&mut group, &path).unwrap();
-    let limited = "trap '' XFSZ; ulimit -f 16384; exec \"$0\" \"$@\""; // in blocks of 512 bytes
-    let mut command = Command::new("sh");
-    command.args(["-c", limited]).arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "checkpoint::a_full_disk_leaves_the_old_file_whole", "--nocapture"]).env(CHILD, &path);
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("file: wanted to write it whole, found File too large"), "{text}");
+    let text = child::passed("checkpoint::saves_without_room", &path, Some(8192));
+    assert!(text.contains("file: wanted to write it whole, found File too large"), "{text}");
     assert_eq!(whole(&mut group, &path), 1);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "what was begun is gone");
 }
 
-/// The figure in a line of `/proc/self/status`, in bytes.
-#[cfg(target_os = "linux")]
-fn memory(line: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let value = status.lines().find_map(|text| text.strip_prefix(line)).unwrap();
-    value.trim_start_matches(':').trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
+#[test]
+#[ignore = "run by a_full_disk_leaves_the_old_file_whole"]
+fn saves_without_room() {
+    let mut group = large();
+    at_step(&mut group, 2);
+    println!("{}", checkpoint::save(&mut group, child::path()).unwrap_err());
 }
 
 /// Saving and loading a table of 1 GiB takes at most 64 MiB of further memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn no_second_copy_in_memory() {
-    let Some(path) = child_path() else {
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("group.safetensors");
-        let output = child("checkpoint::no_second_copy_in_memory", &path).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-        let added: Vec<u64> = text.lines().filter_map(|line| line.strip_prefix("added ")?.parse().ok()).collect();
-        let [save, load, snapshot] = added[..] else { panic!("{text}") };
-        assert!(save <= 64 << 20, "saving added {save} bytes");
-        assert!(load <= 64 << 20, "loading added {load} bytes");
-        assert!(snapshot > 1000 << 20, "a copy would have been seen: {snapshot} bytes");
-        return;
-    };
+    child::no_second_copy("checkpoint::copies_are_measured", 64 << 20, 1000 << 20);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "run by no_second_copy_in_memory"]
+fn copies_are_measured() {
     let config = GroupConfig::new(&[1 << 21], 128).with_precision(Precision::Fp32);
-    let mut group = CpuGroup::new(config).unwrap();
-    let mut measure = |work: &mut dyn FnMut(&mut CpuGroup)| {
-        fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak starts again from now
-        let before = memory("VmRSS");
-        work(&mut group);
-        println!("added {}", memory("VmHWM").saturating_sub(before));
-    };
-    measure(&mut |group| checkpoint::save(group, &path).unwrap());
-    measure(&mut |group| checkpoint::load(group, &path).unwrap());
-    measure(&mut |group| drop(group.snapshot().unwrap()));
+    child::copies(&mut CpuGroup::new(config).unwrap());
 }
 
 mod robe {

@@ -1,9 +1,7 @@
 //! The CPU group alone: policies, reading, flushing, bad input. `naive.rs` checks each call against the FP64 model, `threads.rs` with 1, 2 and 5 threads.
 
-use hotrow::internals::Pieces as _;
 use hotrow::{
-    Calls, CounterBits, Counters, CpuGroup, Error, GroupConfig, Init, MemoryReport, Optimizer, Part, Policy, Pooling,
-    Precision,
+    Calls, CounterBits, Counters, CpuGroup, Error, GroupConfig, Init, MemoryReport, Part, Policy, Precision,
     internals::layout::{Field, way_at},
     prelude::*,
 };
@@ -34,72 +32,8 @@ fn batch(rng: &mut StdRng, bags: usize) -> (Vec<u32>, Vec<u32>) {
     (indices, offsets)
 }
 
-fn grads(rng: &mut StdRng, n: usize) -> Vec<f32> {
-    (0..n).map(|_| rng.random_range(-1.0..1.0)).collect()
-}
-
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|x| x.to_bits()).collect()
-}
-
 fn total(group: &mut CpuGroup) -> Counters {
     group.counters().unwrap().into_iter().sum()
-}
-
-/// Runs steps. Returns the outputs of each step, then all rows.
-fn play(group: &mut CpuGroup, steps: usize, bags: usize) -> Vec<Vec<u32>> {
-    let mut rng = StdRng::seed_from_u64(hotrow_harness::seed_for("caches on the CPU"));
-    let every: Vec<u32> = (0..ROWS).collect();
-    let mut seen = Vec::new();
-    for _ in 0..steps {
-        let (indices, offsets) = batch(&mut rng, bags);
-        let frozen = group.forward_frozen(&indices, &offsets, None).unwrap();
-        let outputs = group.forward(&indices, &offsets, None).unwrap();
-        assert_eq!(bits(&frozen), bits(&outputs));
-        seen.push(bits(&outputs));
-        group.backward(&grads(&mut rng, outputs.len())).unwrap();
-        seen.push(bits(&group.read_rows(&every).unwrap()));
-    }
-    seen
-}
-
-#[test]
-fn fp32_cache_changes_no_bit() {
-    for optimizer in [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)] {
-        for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
-            let optimizer = optimizer.with_weight_decay(0.01);
-            let plain = config().with_optimizer(optimizer).with_pooling(pooling);
-            let expected = play(&mut CpuGroup::new(plain.clone()).unwrap(), 12, 40);
-            for (cache_rows, policy, ways) in [
-                (1, Policy::Lru, 32),
-                (1, Policy::Lfu, 1),
-                (64, Policy::Lru, 32),
-                (64, Policy::Lru, 1),
-                (90, Policy::Lfu, 3),
-                (100, Policy::Lfu, 32),
-                (ROWS, Policy::Lru, 64),
-            ] {
-                // Shards of about 37 records, so rows of one batch lie in several shards.
-                let cached = plain
-                    .clone()
-                    .with_cache_rows(cache_rows)
-                    .with_policy(policy)
-                    .with_ways(ways)
-                    .with_shard_bytes(Some(2048));
-                assert_eq!(
-                    play(&mut CpuGroup::new(cached).unwrap(), 12, 40),
-                    expected,
-                    "{pooling:?} {optimizer:?} {cache_rows} {policy:?} {ways}"
-                );
-            }
-            // The comparison must notice a cache: INT8 rows are rounded when they leave it.
-            let int8 =
-                |cache_rows| plain.clone().with_precision(Precision::Int8).with_cache_rows(cache_rows).with_ways(1);
-            let [cached, uncached] =
-                [64, 0].map(|cache_rows| play(&mut CpuGroup::new(int8(cache_rows)).unwrap(), 12, 40));
-            assert!(cached != uncached);
-        }
-    }
 }
 
 /// The first step after which the group's residents or counters differ from the simulator's.
@@ -174,38 +108,6 @@ fn narrow_counters_are_those_of_the_simulator() {
         }
     }
     assert_eq!(unlike, 6, "of 6 simulators with other counters");
-}
-
-/// Narrow counters decide as wide ones do until a frequency reaches the greatest one, and then otherwise.
-#[test]
-fn narrow_counters_change_admissions_once_they_are_full() {
-    for (bits, most) in [(CounterBits::Eight, 255), (CounterBits::Sixteen, 65_535)] {
-        let config = config().with_cache_rows(16).with_ways(8).with_policy(Policy::Lfu);
-        let [mut narrow, mut wide] = [bits, CounterBits::ThirtyTwo].map(|bits| {
-            let mut group = CpuGroup::new(config.clone().with_counter_bits(bits)).unwrap();
-            group.write_part(Part::Frequencies, 0, &[most - 255; ROWS as usize]).unwrap();
-            group
-        });
-        // Fixed: after how many steps a counter is full, and admissions differ, is known of this run only.
-        let mut rng = StdRng::seed_from_u64(2);
-        let (mut equal, mut other) = (0, 0);
-        for step in 0..300 {
-            let (indices, offsets) = drifting(&mut rng, step);
-            for group in [&mut narrow, &mut wide] {
-                group.forward(&indices, &offsets, None).unwrap();
-            }
-            let (narrow, wide) = (narrow.snapshot().unwrap(), wide.snapshot().unwrap());
-            let capped: Vec<u32> = wide.freqs.iter().map(|&freq| freq.min(most)).collect();
-            assert_eq!(narrow.freqs, capped);
-            if wide.freqs.iter().all(|&freq| freq <= most) {
-                assert_eq!(narrow, wide);
-                equal += 1;
-            } else {
-                other += u32::from(narrow.counters[0].admitted != wide.counters[0].admitted);
-            }
-        }
-        assert!(equal > 5 && other > 100, "{bits} bits: {equal} steps equal, {other} not");
-    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Hash grids on the CPU: known answers, a second program in FP64 by the definitions, gradients against differences, and bad input.
 
 use hotrow::{
-    CpuGrid, CpuGroup, CpuRobeGroup, Error, Init, Lookup, Optimizer, Precision,
+    CpuGrid, CpuGroup, CpuRobeGroup, Error, Init, Lookup, Precision,
     grid::{Bags, Config, Outside},
 };
 use hotrow_harness::seed_for;
@@ -194,43 +194,6 @@ fn gradients_of_coordinates_are_the_differences() {
             "{compared} compared, {wrong} that cannot tell"
         );
     }
-}
-
-/// A field is learned with its grid, and points move to where it is low.
-#[test]
-fn points_descend_a_learned_field() {
-    let config = Config::new(2).with_levels(4).with_coarsest(4).with_features(1).with_most_rows(1 << 8);
-    let grid = CpuGrid::new(config.clone()).unwrap();
-    let mut table =
-        CpuGroup::new(config.group().unwrap().with_precision(Precision::Fp32).with_optimizer(Optimizer::sgd(0.005)))
-            .unwrap();
-    // Fixed: no bound is known for what a descent reaches.
-    let mut source = StdRng::seed_from_u64(3);
-    let field = |point: &[f32]| (point[0] - 0.3).powi(2) + (point[1] - 0.6).powi(2);
-    // A point's value is the sum of its levels' features.
-    let values =
-        |outputs: &[f32], n: usize| -> Vec<f32> { (0..n).map(|i| (0..4).map(|l| outputs[l * n + i]).sum()).collect() };
-    for _ in 0..600 {
-        let points: Vec<f32> = (0..512).map(|_| source.random_range(0.0..1.0)).collect();
-        let bags = grid.bags(&points).unwrap();
-        let outputs = table.forward(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
-        let found = values(&outputs, 256);
-        let off: Vec<f32> = found.iter().zip(points.chunks(2)).map(|(x, point)| x - field(point)).collect();
-        table.backward(&off.repeat(4)).unwrap();
-    }
-    let mut points: Vec<f32> = (0..64).map(|_| source.random_range(0.05..0.95)).collect();
-    // The mean distance from the lowest place.
-    let away = |points: &[f32]| points.chunks(2).map(|point| field(point).sqrt()).sum::<f32>() / 32.0;
-    let before = away(&points);
-    for _ in 0..200 {
-        let bags = grid.bags(&points).unwrap();
-        table.forward(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
-        let slopes = table.weight_gradient(&bags.indices, &bags.offsets, &[1.0; 128]).unwrap();
-        let moves = grid.coordinate_gradient(&points, &slopes).unwrap();
-        points.iter_mut().zip(moves).for_each(|(x, by)| *x -= 0.02 * by);
-    }
-    let after = away(&points);
-    assert!(before > 0.25 && after < 0.1, "{before} before, {after} after");
 }
 
 #[test]

@@ -383,13 +383,16 @@ impl Bent {
 }
 
 impl Lookup for Bent {
+    hotrow_harness::goes_on! { inner;
+        fn pending(self: &Self) -> bool;
+        fn backward_scaled(self: &mut Self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error>;
+        fn set_learning_rate(self: &mut Self, lr: f32) -> Result<(), Error>;
+        fn memory(self: &Self) -> MemoryReport;
+    }
+
     fn output_len(&self, indices: usize, bags: usize) -> usize {
         let config = self.config();
         config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
-    }
-
-    fn pending(&self) -> bool {
-        self.inner.pending()
     }
 
     fn run(
@@ -432,10 +435,6 @@ impl Lookup for Bent {
         self.inner.backward(&gradient)
     }
 
-    fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
-        self.inner.backward_scaled(grad_outputs, scaler)
-    }
-
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
         let mut found = self.inner.weight_gradient(indices, offsets, grad_outputs)?;
         if let Bend::WeightGradient = self.bend {
@@ -460,30 +459,20 @@ impl Lookup for Bent {
         Ok(counters)
     }
 
-    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        self.inner.set_learning_rate(lr)
-    }
-
-    fn memory(&self) -> MemoryReport {
-        self.inner.memory()
-    }
-
     fn kind(&mut self) -> LookupKind<'_> {
         LookupKind::Rows(self)
     }
 }
 
 impl Embedding for Bent {
-    fn config(&self) -> &GroupConfig {
-        self.inner.config()
-    }
-
-    fn layout(&self) -> &Layout {
-        self.inner.layout()
-    }
-
-    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
-        self.inner.prefetch(indices, offsets, weights)
+    hotrow_harness::goes_on! { inner;
+        fn config(self: &Self) -> &GroupConfig;
+        fn layout(self: &Self) -> &Layout;
+        fn prefetch(self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error>;
+        fn reset_discarding(self: &mut Self) -> Result<(), Error>;
+        fn pinned(self: &mut Self) -> Result<Vec<u32>, Error>;
+        fn read_part(self: &mut Self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error>;
+        fn write_part(self: &mut Self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error>;
     }
 
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
@@ -501,10 +490,6 @@ impl Embedding for Bent {
     fn reset(&mut self) -> Result<(), Error> {
         let result = self.inner.reset();
         if let Bend::NoOrder = self.bend { Ok(()) } else { result }
-    }
-
-    fn reset_discarding(&mut self) -> Result<(), Error> {
-        self.inner.reset_discarding()
     }
 
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
@@ -530,10 +515,6 @@ impl Embedding for Bent {
             }
             _ => self.inner.pin(rows, ways),
         }
-    }
-
-    fn pinned(&mut self) -> Result<Vec<u32>, Error> {
-        self.inner.pinned()
     }
 
     fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
@@ -566,14 +547,6 @@ impl Embedding for Bent {
         }
         self.before = Some(snapshot.clone());
         Ok(snapshot)
-    }
-
-    fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
-        self.inner.read_part(part, first_word, out)
-    }
-
-    fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
-        self.inner.write_part(part, first_word, words)
     }
 }
 

@@ -92,7 +92,7 @@ fn the_simulator_pins_as_a_group_does() {
     }
 }
 
-/// Metadata that no group writes is refused: an unpinned row under Static, and any unknown flag.
+/// Metadata that no group writes is refused: an unpinned row under Static. (`gpu/bad_input.rs` has other flags.)
 #[test]
 fn foreign_flags_are_refused() {
     for policy in pins::POLICIES {
@@ -102,49 +102,11 @@ fn foreign_flags_are_refused() {
         let right = group.snapshot().unwrap();
         let at = right.ways.iter().position(|&word| word == 5).unwrap() + 96;
         assert_eq!(right.ways[at], 3, "dirty and pinned");
-        let empty = (0..128).find(|&slot| right.ways[slot / 32 * 128 + slot % 32] == u32::MAX).unwrap();
-        let empty = empty / 32 * 128 + empty % 32 + 96;
-        for (at, word) in [(at, 4), (at, 7), (empty, 1), (empty, 2), (empty, 3)] {
-            let mut wrong = right.clone();
-            wrong.ways[at] = word;
-            let found = group.restore(&wrong);
-            assert!(matches!(found, Err(Error::Snapshot { what: "flags", .. })), "{word}: {found:?}");
-        }
-        for word in [0, 1] {
+        for (word, refused) in [(0, policy == Policy::Static), (1, policy == Policy::Static), (4, true), (7, true)] {
             let mut other = right.clone();
             other.ways[at] = word;
-            assert_eq!(group.restore(&other).is_err(), policy == Policy::Static, "{word}");
-        }
-    }
-}
-
-/// A group with pins continues from a checkpoint bit for bit.
-#[cfg(feature = "checkpoint")]
-#[test]
-fn a_checkpoint_keeps_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pins.safetensors");
-    for policy in pins::POLICIES {
-        let mut straight = group(pins::config(policy));
-        pins::step(&mut *straight, &pins::some(1));
-        straight.pin(&pins::some(2), 5).unwrap();
-        pins::step(&mut *straight, &pins::some(2));
-        hotrow::checkpoint::save(&mut *straight, &path).unwrap();
-        let contents = hotrow::checkpoint::contents(&path).unwrap();
-        assert_eq!(contents.config.policy, policy);
-        let mut loaded = group(contents.config);
-        assert_ne!(loaded.snapshot().unwrap(), straight.snapshot().unwrap());
-        hotrow::checkpoint::load(&mut *loaded, &path).unwrap();
-        assert_eq!(loaded.pinned().unwrap(), straight.pinned().unwrap());
-        assert!(loaded.pinned().unwrap().len() > 10);
-        for seed in 3..6 {
-            let outputs = [&mut straight, &mut loaded].map(|group| {
-                let outputs = pins::step(&mut **group, &pins::some(seed));
-                group.pin(&pins::some(seed), 7).unwrap();
-                outputs
-            });
-            assert_eq!(outputs[0], outputs[1], "{policy:?}");
-            assert_eq!(loaded.snapshot().unwrap(), straight.snapshot().unwrap(), "{policy:?}");
+            let found = group.restore(&other);
+            assert_eq!(matches!(found, Err(Error::Snapshot { what: "flags", .. })), refused, "{word}: {found:?}");
         }
     }
 }

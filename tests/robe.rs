@@ -5,7 +5,7 @@ use hotrow::{
     CpuGroup, CpuRobeGroup, Error, GroupConfig, Init, LookupKind, Optimizer, OptimizerKind, OutOfRange, Pooling,
     Precision, Rounding, StatePrecision,
     prelude::*,
-    robe::{self, Backward, Config},
+    robe::{self, Backward, Config, RobeSnapshot},
 };
 use hotrow_harness::{arrays, shared};
 use shared::{
@@ -29,17 +29,22 @@ fn steps_are_the_model_s() {
     assert!(seen > 10_000, "{seen} weights moved");
 }
 
+/// A step of a new array: its bags and gradients, its outputs, and the state before and after it.
+fn stepped(config: &Config, seed: u64) -> (CpuRobeGroup, Bags, Vec<f32>, Vec<f32>, [RobeSnapshot; 2]) {
+    let (mut group, bags) = (new(config), bags(config, seed, 5, 12));
+    let before = group.snapshot();
+    let found = forward(&mut group, &bags);
+    let grads = random_grads(seed, found.len());
+    group.backward(&grads).unwrap();
+    let after = group.snapshot();
+    moved(config, &bags, &grads, &before, &after).unwrap();
+    (group, bags, grads, found, [before, after])
+}
+
 #[test]
 fn a_wrong_step_is_noticed() {
     let config = config(3).with_optimizer(Optimizer::sgd(0.1));
-    let mut group = CpuRobeGroup::new(config.clone()).unwrap();
-    let bags = bags(&config, 3, 5, 12);
-    let before = group.snapshot();
-    let mut found = forward(&mut group, &bags);
-    let grads = random_grads(3, found.len());
-    group.backward(&grads).unwrap();
-    let after = group.snapshot();
-    moved(&config, &bags, &grads, &before, &after).unwrap();
+    let (mut group, bags, grads, mut found, [before, after]) = stepped(&config, 3);
     let &w = gradients(&config, &bags, &grads).keys().next().unwrap();
     let mut wrong = after.clone();
     wrong.weight_words[w] = (f32::from_bits(wrong.weight_words[w]) + 1e-4).to_bits();
@@ -61,14 +66,7 @@ fn a_wrong_packed_step_is_noticed() {
     let mut noticed = 0;
     for seed in shared::seeds("wrong packed steps", 32) {
         let config = packed(seed);
-        let mut group = CpuRobeGroup::new(config.clone()).unwrap();
-        let bags = bags(&config, seed, 5, 12);
-        let before = group.snapshot();
-        let found = forward(&mut group, &bags);
-        let grads = random_grads(seed, found.len());
-        group.backward(&grads).unwrap();
-        let after = group.snapshot();
-        moved(&config, &bags, &grads, &before, &after).unwrap();
+        let (_, bags, grads, _, [before, after]) = stepped(&config, seed);
         let mut wrong = after.clone();
         // The highest bit of a half's fraction, or of a code.
         let highest = if config.precision == Precision::Fp16 { 9 } else { config.precision.bits() - 1 };
@@ -90,14 +88,7 @@ fn a_wrong_state_is_noticed() {
     let types = [(Precision::Fp32, None), (Precision::Int4, None), (Precision::Fp16, Some(StatePrecision::Int8))];
     for (optimizer, (precision, state)) in rules.into_iter().flat_map(|rule| types.map(|types| (rule, types))) {
         let config = config(3).with_optimizer(optimizer).with_precision(precision).with_state(state);
-        let mut group = CpuRobeGroup::new(config.clone()).unwrap();
-        let bags = bags(&config, 3, 5, 12);
-        let before = group.snapshot();
-        let found = forward(&mut group, &bags);
-        let grads = random_grads(3, found.len());
-        group.backward(&grads).unwrap();
-        let after = group.snapshot();
-        moved(&config, &bags, &grads, &before, &after).unwrap();
+        let (_, bags, grads, _, [before, after]) = stepped(&config, 3);
         for (at, (old, new)) in before.state_words.iter().zip(&after.state_words).enumerate().step_by(7) {
             // The states rest though a chunk covers their weights; a code moves by two; a state moves without a gradient.
             for word in [*old, new ^ 0x0201_0402, new ^ 0x0840_8402] {
@@ -112,50 +103,6 @@ fn a_wrong_state_is_noticed() {
                 let refused = bad.is_err() || moved(&config, &bags, &grads, &before, &wrong).is_err();
                 assert!(refused || !far, "{optimizer:?}, {precision:?}, {state:?}, word {at}: {new:x} as {word:x}");
             }
-        }
-    }
-}
-
-/// Rows that lie one behind the other move as the rows of a cached table do.
-#[test]
-fn direct_rows_move_as_cached_rows() {
-    let rules = [
-        Optimizer::adam(0.01),
-        Optimizer::adam(0.01).with_decoupled(true).with_weight_decay(0.1),
-        Optimizer::adam(0.01).with_weight_decay(0.1).with_clip_value(Some(0.25)),
-        Optimizer::momentum(0.01),
-        Optimizer::adagrad(0.01).with_clip_value(Some(0.25)),
-        Optimizer::sgd(0.1).with_decoupled(true).with_weight_decay(0.1),
-    ];
-    let all: Vec<u32> = (0..40).collect();
-    // The first value that is not the table's after 20 steps.
-    let far = |config: Config, backward| {
-        let config = config.with_backward(backward);
-        let rows = GroupConfig::new(&[40], 2).with_precision(Precision::Fp32).with_optimizer(config.optimizer);
-        let mut array = new(&config);
-        let mut table = CpuGroup::new(rows.with_cache_rows(32)).unwrap();
-        let start = array.read_rows(&all).unwrap();
-        table.write_rows(&all, &start).unwrap();
-        for step in 0..20 {
-            // Two indices of three bags; some rows rest, and some sums are zero.
-            let indices: Vec<u32> = (0..6).map(|k| (step * 7 + k * 5) % 40).collect();
-            let grads: Vec<f32> =
-                random_grads(u64::from(step), 6).iter().map(|g| if *g < -0.7 { 0.0 } else { *g }).collect();
-            for table in [&mut array as &mut dyn Lookup, &mut table] {
-                table.forward(&indices, &[0, 2, 4, 6], None).unwrap();
-                table.backward(&grads).unwrap();
-            }
-        }
-        let [found, wanted] = [array.read_rows(&all).unwrap(), table.read_rows(&all).unwrap()];
-        assert_ne!(found, start, "{config:?}");
-        found.iter().zip(&wanted).position(|(a, b)| (a - b).abs() > 1e-6)
-    };
-    for optimizer in rules {
-        for backward in [Backward::Dense, Backward::Sparse, Backward::Atomic] {
-            let direct = Config::direct(&[40], 2).unwrap().with_optimizer(optimizer);
-            assert_eq!(far(direct, backward), None, "{optimizer:?}, {backward:?}");
-            // Rows that share weights do not.
-            assert!(far(Config::new(&[40], 2, 20, 2).with_optimizer(optimizer), backward).is_some());
         }
     }
 }
@@ -457,30 +404,6 @@ fn counters_and_frozen_steps() {
 }
 
 #[test]
-fn what_is_not_finite_is_left_out_and_counted() {
-    for backward in WAYS {
-        let mut config = Config::new(&[100], 4, 40, 4);
-        (config.backward, config.init) = (backward, Init::Constant(1.0));
-        let mut group = CpuRobeGroup::new(config.clone()).unwrap();
-        let before = group.snapshot();
-        let bags = Bags { indices: vec![3, 50], offsets: vec![0, 1, 2], weights: None };
-        forward(&mut group, &bags);
-        let mut grads = vec![1.0; 8];
-        grads[1] = f32::NAN;
-        grads[6] = f32::INFINITY;
-        group.backward(&grads).unwrap();
-        let after = group.snapshot();
-        let bad = [(3, 1), (50, 2)].map(|(row, e)| robe::hash::location(row, e, 40, 4) as usize);
-        let read = gradients(&config, &bags, &grads);
-        for w in 0..40 {
-            let moves = read.contains_key(&w) && !bad.contains(&w);
-            assert_eq!(before.weight_words[w] != after.weight_words[w], moves, "{backward:?}, weight {w}");
-        }
-        assert_eq!(after.counters.skipped_weights, 2);
-    }
-}
-
-#[test]
 fn a_scaled_loss_and_an_overflow() {
     for optimizer in [Optimizer::sgd(0.5), Optimizer::adagrad(0.1)] {
         arrays::a_scaled_loss_and_an_overflow(&new, &config(11).with_optimizer(optimizer));
@@ -488,46 +411,13 @@ fn a_scaled_loss_and_an_overflow() {
 }
 
 #[test]
-fn bad_batches_leave_everything_as_it_was() {
-    let mut group = CpuRobeGroup::new(Config::new(&[10, 5], 4, 64, 4)).unwrap();
-    let before = group.snapshot();
-    let mut refused = |indices: &[u32], offsets: &[u32], weights: Option<&[f32]>| {
-        group.forward(indices, offsets, weights).unwrap_err()
-    };
-    assert!(matches!(
-        refused(&[1, 5], &[0, 1, 2], None),
-        Error::IndexOutOfRange { table: 1, rows: 5, position: 1, value: 5 }
-    ));
-    assert!(matches!(refused(&[1, 2], &[0, 3, 2], None), Error::BadOffsets { position: 1, .. }));
-    assert!(matches!(refused(&[1, 2], &[], None), Error::Length { what: "offsets", .. }));
-    assert!(matches!(refused(&[1, 2], &[0, 2], None), Error::Bags { features: 2, bags: 1 }));
-    assert!(matches!(refused(&[1, 2], &[0, 1, 2], Some(&[1.0])), Error::Length { what: "weights", .. }));
-    assert!(matches!(group.backward(&[]), Err(Error::Order { .. })));
-    let mut after = group.snapshot();
-    assert_eq!(std::mem::take(&mut after.counters.out_of_range), [0, 1], "counted, and no more");
-    after.counters.out_of_range = vec![0, 0];
-    assert_eq!(after, before);
-    group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-    assert!(matches!(group.backward(&[1.0; 7]), Err(Error::Length { what: "grad_outputs", wanted: 8, found: 7 })));
-    assert!(matches!(group.write_weights(&[0.0; 64]), Err(Error::Order { .. })));
-    group.backward(&[1.0; 8]).unwrap();
-    assert!(matches!(group.write_weights(&[0.0; 63]), Err(Error::Length { wanted: 64, found: 63, .. })));
-    let before = group.snapshot();
-    let mut weights = [0.0; 64];
-    weights[5] = f32::NAN;
-    assert!(matches!(group.write_weights(&weights), Err(Error::Source { row: 5, .. })));
-    let restored = |change: fn(&mut robe::RobeSnapshot)| {
-        let mut snapshot = before.clone();
-        change(&mut snapshot);
-        CpuRobeGroup::new(group.config().clone()).unwrap().restore(&snapshot)
-    };
-    assert!(matches!(restored(|s| s.weight_words[7] = f32::INFINITY.to_bits()), Err(Error::Source { row: 7, .. })));
-    assert!(matches!(restored(|s| s.weight_words.truncate(63)), Err(Error::Length { wanted: 64, found: 63, .. })));
-    assert!(matches!(restored(|s| s.state_words.push(0)), Err(Error::Length { wanted: 0, found: 1, .. })));
-    assert!(matches!(restored(|s| s.counters.accesses.push(0)), Err(Error::Length { wanted: 2, found: 3, .. })));
-    assert_eq!((restored(|_| {}), group.snapshot()), (Ok(()), before));
-    assert!(matches!(group.read_rows(&[14, 15]), Err(Error::RowOutOfRange { position: 1, row: 15, .. })));
-    assert!(matches!(group.set_learning_rate(f32::NAN), Err(Error::Config { field: "lr", .. })));
+fn what_is_not_finite_is_left_out_and_counted() {
+    arrays::what_is_not_finite_is_left_out_and_counted(&new);
+}
+
+#[test]
+fn bad_calls_leave_everything_as_it_was() {
+    arrays::bad_calls_leave_everything_as_it_was(&new);
 }
 
 #[test]
@@ -538,7 +428,7 @@ fn packed_snapshots_are_checked() {
         let mut group = CpuRobeGroup::new(config.clone()).unwrap();
         let good = group.snapshot();
         assert_eq!((good.weight_words.len(), good.state_words.len()), (words, 128));
-        let mut restored = |change: fn(&mut robe::RobeSnapshot)| {
+        let mut restored = |change: fn(&mut RobeSnapshot)| {
             let mut snapshot = good.clone();
             change(&mut snapshot);
             group.restore(&snapshot)
@@ -572,67 +462,30 @@ fn one_row_a_hundred_thousand_times() {
     }
 }
 
-/// A snapshot is complete: another group continues from it with the same bits.
+/// Random bits depend on the step: a snapshot with another step rounds differently.
 #[test]
-fn a_restored_group_goes_on() {
+fn another_step_rounds_differently() {
     for config in [config(5), packed(4), packed(5), packed(6)] {
-        restored_group_goes_on(&config.with_optimizer(Optimizer::adagrad(0.1)));
+        let config = config.with_optimizer(Optimizer::adagrad(0.1));
+        let step = |group: &mut CpuRobeGroup, seed| {
+            let found = forward(group, &bags(&config, seed, 6, 10));
+            group.backward(&random_grads(seed, found.len())).unwrap();
+            CpuRobeGroup::snapshot(group)
+        };
+        let mut group = new(&config);
+        let first = step(&mut group, 1);
+        let words = [0, 1].map(|later| {
+            group.restore(&RobeSnapshot { t: first.t + later, ..first.clone() }).unwrap();
+            step(&mut group, 2).weight_words
+        });
+        let exact = config.precision == Precision::Fp32 || config.rounding == Rounding::Nearest;
+        assert_eq!(words[0] == words[1], exact, "{config:?}");
     }
 }
 
-fn restored_group_goes_on(config: &Config) {
-    let mut first = CpuRobeGroup::new(config.clone()).unwrap();
-    let step = |group: &mut CpuRobeGroup, seed| {
-        let found = forward(group, &bags(config, seed, 6, 10));
-        group.backward(&random_grads(seed, found.len())).unwrap();
-    };
-    step(&mut first, 1);
-    let mut second = CpuRobeGroup::new(config.clone().with_init(Init::Constant(0.5))).unwrap();
-    second.restore(&first.snapshot()).unwrap();
-    assert_eq!(second.snapshot(), first.snapshot());
-    [&mut first, &mut second].into_iter().for_each(|group| step(group, 2));
-    assert_eq!(second.snapshot(), first.snapshot());
-    assert_eq!(
-        4 * (second.snapshot().weight_words.len() + second.snapshot().state_words.len()) as u64,
-        config.table_bytes()
-    );
-    // Random bits depend on the step, so another step rounds differently.
-    let mut late = first.snapshot();
-    late.t += 1;
-    second.restore(&late).unwrap();
-    [&mut first, &mut second].into_iter().for_each(|group| step(group, 3));
-    let same = first.snapshot().weight_words == second.snapshot().weight_words;
-    assert_eq!(same, config.precision == Precision::Fp32 || config.rounding == Rounding::Nearest);
-    assert!(first.snapshot().t == 3 && first.robe_counters().accesses.iter().sum::<u64>() > 0);
-}
-
-/// An array restored under another chunk length reads like a group made with that length. A configuration that does not fit the array
-/// changes nothing.
 #[test]
 fn an_array_goes_on_under_another_configuration() {
-    let base = config(3).with_tables(vec![50, 30]).with_features(Vec::new()).with_weights(300).with_chunk(7);
-    let config = base.with_optimizer(Optimizer::sgd(0.1));
-    let mut group = CpuRobeGroup::new(config.clone()).unwrap();
-    let found = forward(&mut group, &bags(&config, 3, 5, 12));
-    assert!(matches!(group.reconfigure(config.clone()), Err(Error::Order { call: "reconfigure", .. })));
-    group.backward(&random_grads(3, found.len())).unwrap();
-    let before = group.snapshot();
-    let other = config.clone().with_chunk(config.chunk + 1).with_tables(vec![200, 4, 60]);
-    group.reconfigure(other.clone()).unwrap();
-    let after = group.snapshot();
-    assert_eq!((after.t, &after.weight_words), (before.t, &before.weight_words));
-    assert_eq!(after.counters.accesses, [0, 0, 0], "other tables count anew");
-    let bags = bags(&other, 4, 5, 12);
-    let mut fresh = CpuRobeGroup::new(other.clone()).unwrap();
-    fresh.restore(&after).unwrap();
-    assert_eq!(forward(&mut group, &bags), forward(&mut fresh, &bags));
-    group.abandon_backward();
-    let chunk = other.clone().with_chunk(config.chunk + 2);
-    group.reconfigure(chunk).unwrap();
-    assert!(group.snapshot().counters.accesses.iter().sum::<u64>() > 0, "the same tables count on");
-    assert_ne!(forward(&mut group, &bags), forward(&mut fresh, &bags), "the comparison can fail");
-    group.abandon_backward();
-    let weights = other.weights + 1;
-    let larger = other.with_weights(weights);
-    assert!(matches!(group.reconfigure(larger), Err(Error::Config { field: "weights", .. })));
+    for config in [config(3), packed(4), packed(5), packed(7)] {
+        arrays::an_array_goes_on_under_another_configuration(&new, &config);
+    }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hotrow::internals::{
     layout::HostStruct,
-    shader::{Access, Cut},
+    shader::{Access, ComposedShader, Cut, Kernel},
 };
 use naga::back::spv::Capability;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
@@ -381,21 +381,29 @@ fn check_workgroup_size(module: &Module, expected: [u32; 3]) -> Result<(), Strin
 // ---------------------------------------------------------------------------------------------------------------------
 // The crate's shaders
 
-#[test]
-fn every_shader_passes_every_check() {
+/// Runs `check` on every shader, and fails with all that it finds.
+fn on_each(mut check: impl FnMut(&ComposedShader) -> Result<(), String>) {
     let sources = hotrow::internals::sources();
-    let mut failures = Vec::new();
-    for source in &sources {
-        let passed = match source.float_atomics {
-            true => check_float_atomics(&source.wgsl),
-            false => check_all(&source.wgsl, source.subgroups, &source.constants, most_buffers(source.cut)),
-        };
-        if let Err(error) = passed {
-            failures.push(format!("{}/{}: {error}", source.name, source.variant));
-        }
-    }
+    let failed =
+        |source: &ComposedShader| Some(format!("{}/{}: {}", source.name, source.variant, check(source).err()?));
+    let failures: Vec<String> = sources.iter().filter_map(failed).collect();
     assert!(failures.is_empty(), "{} of {} shaders:\n{}", failures.len(), sources.len(), failures.join("\n"));
     println!("{} shaders passed", sources.len());
+}
+
+/// Compares the bindings of a kernel with this cut in the host's table with the shader's.
+fn check_bound(module: &Module, kernel: &Kernel, cut: Cut) -> Result<(), String> {
+    let bindings = hotrow::internals::shader::bindings(kernel, cut);
+    let bindings: Vec<_> = (0..).zip(&bindings).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
+    check_bindings(module, &bindings)
+}
+
+#[test]
+fn every_shader_passes_every_check() {
+    on_each(|source| match source.float_atomics {
+        true => check_float_atomics(&source.wgsl),
+        false => check_all(&source.wgsl, source.subgroups, &source.constants, most_buffers(source.cut)),
+    });
 }
 
 /// A cache in as many windows as any device may bind, and as many shards. `sources` has up to three of both.
@@ -438,10 +446,7 @@ fn the_most_windows_and_shards_pass_every_check() {
             assert!(text.contains(first), "{}", kernel.name);
             assert_eq!(text.matches(each).count(), text.matches(first).count() * 24);
             check_all(&text, false, &[], most_buffers(cut)).unwrap();
-            let bindings = hotrow::internals::shader::bindings(kernel, cut);
-            let bindings: Vec<_> =
-                (0..).zip(&bindings).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
-            check_bindings(&parse(&text).unwrap(), &bindings).unwrap();
+            check_bound(&parse(&text).unwrap(), kernel, cut).unwrap();
         }
         for (width, item) in [(1, 1), (4, 1), (4, 4)] {
             let cut = Cut { width, item, shards: windows, ..Cut::ONE };
@@ -497,7 +502,7 @@ fn every_shader_file_is_listed() {
         .collect();
     assert!(!files.is_empty(), "no shaders in {folder}");
     let sources = hotrow::internals::sources();
-    let special = |source: &hotrow::internals::shader::ComposedShader| source.subgroups || source.float_atomics;
+    let special = |source: &ComposedShader| source.subgroups || source.float_atomics;
     let listed: Vec<_> = sources.iter().map(|source| (source.name, source.variant, special(source))).collect();
     check_complete(&files, &listed).unwrap();
 }
@@ -507,30 +512,17 @@ fn structs_agree_with_the_host() {
     let structs = hotrow::internals::layout::structs();
     let names: Vec<_> = structs.iter().map(|one| one.name).collect();
     let mut unseen: BTreeSet<_> = names.iter().copied().collect();
-    let mut failures = Vec::new();
-    for source in hotrow::internals::sources() {
-        let module = match parse(&source.wgsl) {
-            Ok(module) => module,
-            Err(error) => {
-                failures.push(format!("{}/{}: {error}", source.name, source.variant));
-                continue;
-            }
-        };
-        if let Err(error) = check_known_structs(&module, &names) {
-            failures.push(format!("{}/{}: {error}", source.name, source.variant));
-        }
-        for HostStruct { name, size, fields } in &structs {
-            if !module.types.iter().any(|(_, ty)| ty.name.as_deref() == Some(name)) {
-                continue;
-            }
+    on_each(|source| {
+        let module = parse(&source.wgsl)?;
+        check_known_structs(&module, &names)?;
+        let there = |name: &str| module.types.iter().any(|(_, ty)| ty.name.as_deref() == Some(name));
+        for HostStruct { name, size, fields } in structs.iter().filter(|one| there(one.name)) {
             unseen.remove(name);
             let members: Vec<_> = fields.iter().map(|&(member, offset)| (member, as_u32(offset))).collect();
-            if let Err(error) = check_struct(&module, name, as_u32(*size), &members) {
-                failures.push(format!("{}/{}: {error}", source.name, source.variant));
-            }
+            check_struct(&module, name, as_u32(*size), &members)?;
         }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+        Ok(())
+    });
     assert!(unseen.is_empty(), "in no shader: {unseen:?}");
 }
 
@@ -538,48 +530,35 @@ fn structs_agree_with_the_host() {
 fn constants_agree_with_the_host() {
     let constants = hotrow::internals::shader::constants();
     let mut unseen: BTreeSet<_> = constants.iter().map(|&(name, _)| name).collect();
-    for source in hotrow::internals::sources() {
-        let module = parse(&source.wgsl).unwrap();
+    on_each(|source| {
+        let module = parse(&source.wgsl)?;
         for &(name, value) in &constants {
-            match check_constant(&module, name, value) {
-                Ok(true) => drop(unseen.remove(name)),
-                Ok(false) => {}
-                Err(error) => panic!("{}/{}: {error}", source.name, source.variant),
+            if check_constant(&module, name, value)? {
+                unseen.remove(name);
             }
         }
-    }
+        Ok(())
+    });
     assert!(unseen.is_empty(), "in no shader: {unseen:?}");
 }
 
 #[test]
 fn bindings_and_workgroups_agree_with_the_host() {
     let kernels = hotrow::internals::kernels();
-    let mut failures = Vec::new();
-    for source in hotrow::internals::sources() {
-        let Some(kernel) = kernels.iter().find(|kernel| kernel.name == source.name) else {
-            failures.push(format!("{}: not in the host's table", source.name));
-            continue;
-        };
-        let bindings = hotrow::internals::shader::bindings(kernel, source.cut);
-        let bindings: Vec<_> = (0..).zip(&bindings).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
-        let check = parse(&source.wgsl).and_then(|module| {
-            check_bindings(&module, &bindings)?;
-            let mut more = Capabilities::empty();
-            more.set(Capabilities::SUBGROUP, source.subgroups);
-            more.set(Capabilities::SHADER_FLOAT32_ATOMIC, source.float_atomics);
-            let info = validate_with(&module, &source.wgsl, more)?;
-            let (module, _) = specialise(&module, &info, &source.constants)?;
-            check_workgroup_size(&module, [kernel.workgroup, 1, 1])
-        });
-        if let Err(error) = check {
-            failures.push(format!("{}/{}: {error}", source.name, source.variant));
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-    for kernel in kernels {
-        let compiled = hotrow::internals::sources().iter().any(|source| source.name == kernel.name);
-        assert!(compiled, "{}: in the host's table only", kernel.name);
-    }
+    let mut idle: BTreeSet<_> = kernels.iter().map(|kernel| kernel.name).collect();
+    on_each(|source| {
+        idle.remove(source.name);
+        let kernel = kernels.iter().find(|kernel| kernel.name == source.name).ok_or("not in the host's table")?;
+        let module = parse(&source.wgsl)?;
+        check_bound(&module, kernel, source.cut)?;
+        let mut more = Capabilities::empty();
+        more.set(Capabilities::SUBGROUP, source.subgroups);
+        more.set(Capabilities::SHADER_FLOAT32_ATOMIC, source.float_atomics);
+        let info = validate_with(&module, &source.wgsl, more)?;
+        let (module, _) = specialise(&module, &info, &source.constants)?;
+        check_workgroup_size(&module, [kernel.workgroup, 1, 1])
+    });
+    assert!(idle.is_empty(), "in the host's table only: {idle:?}");
 }
 
 fn as_u32(bytes: usize) -> u32 {

@@ -1,19 +1,16 @@
 //! Checkpoints of a group on the GPU, and from one backend to the other.
 
-use std::process::Command;
-
 use hotrow::internals::Pieces as _;
-use hotrow::{
-    Context, CpuGroup, Error, Group, GroupConfig, Init, Placement, Precision, Snapshot, checkpoint, prelude::*,
-};
-use rand::{RngExt as _, SeedableRng as _};
+use hotrow::{Context, CpuGroup, Group, GroupConfig, Init, Placement, Precision, Snapshot, checkpoint, prelude::*};
+use rand::SeedableRng as _;
 use rand_pcg::Pcg64;
 use tempfile::tempdir;
 
 use hotrow_harness::{
+    child,
     device::{skipped, with_gpu},
     prefetch::{Plan, busy_config, play, random_plans},
-    sample_seeds, seed_for,
+    sample_seeds,
 };
 
 /// A configuration and two sequences of steps. No backward is pending between the sequences.
@@ -103,100 +100,21 @@ fn from_one_backend_to_the_other() {
     });
 }
 
-#[test]
-fn damage_changes_nothing_on_the_device() {
-    with_gpu(|context| {
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("group.safetensors");
-        let (config, first, second) = random_case(3);
-        let mut group = gpu(context, &config);
-        play(&mut group, &first, false);
-        checkpoint::save(&mut group, &path).unwrap();
-        let (_, before) = play(&mut group, &second, false);
-        if group.pending() {
-            group.abandon_backward();
-        }
-        let right = std::fs::read(&path).unwrap();
-        let mut source = Pcg64::seed_from_u64(seed_for("damage"));
-        for _ in 0..50 {
-            let mut wrong = right.clone();
-            wrong[source.random_range(0..right.len())] ^= 1 << source.random_range(0..8);
-            std::fs::write(&path, wrong).unwrap();
-            let result = checkpoint::load(&mut group, &path);
-            assert!(matches!(result, Err(Error::Checkpoint { .. })), "{result:?}");
-            assert_eq!(group.snapshot().unwrap(), before);
-        }
-        std::fs::write(&path, right).unwrap();
-        checkpoint::load(&mut group, &path).unwrap();
-        assert_ne!(group.snapshot().unwrap(), before);
-    });
-}
-
-#[test]
-fn a_lost_device_leaves_the_old_file_whole() {
-    with_gpu(|_| {
-        // A device of its own: losing the shared one would end the other tests.
-        let context = hotrow::adapter::open_best(hotrow::adapter::Wanted::Any).unwrap();
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("group.safetensors");
-        let (config, first, _) = random_case(4);
-        let mut group = gpu(&context, &config);
-        play(&mut group, &first, false);
-        checkpoint::save(&mut group, &path).unwrap();
-        let saved = group.snapshot().unwrap();
-        context.device().destroy();
-        for result in [checkpoint::save(&mut group, &path), checkpoint::load(&mut group, &path)] {
-            assert!(matches!(result, Err(Error::Device { .. })), "{result:?}");
-        }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        // The checkpoint loads on another backend.
-        let mut cpu = CpuGroup::new(checkpoint::contents(&path).unwrap().config).unwrap();
-        checkpoint::load(&mut cpu, &path).unwrap();
-        assert_eq!(cpu.snapshot().unwrap(), saved);
-    });
-}
-
-const CHILD: &str = "HOTROW_TEST_CHECKPOINT";
-
-/// The figure in a line of `/proc/self/status`, in bytes.
-#[cfg(target_os = "linux")]
-fn memory(line: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let value = status.lines().find_map(|text| text.strip_prefix(line)).unwrap();
-    value.trim_start_matches(':').trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
-}
-
 /// Saving and loading a table of 0.5 GiB takes at most 96 MiB of further host memory, for transfers and the driver.
 #[cfg(target_os = "linux")]
 #[test]
 fn no_second_copy_in_memory() {
+    with_gpu(|_| child::no_second_copy("checkpoint::copies_are_measured", 96 << 20, 500 << 20));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "run by no_second_copy_in_memory"]
+fn copies_are_measured() {
     with_gpu(|context| {
-        let Some(path) = std::env::var_os(CHILD) else {
-            let folder = tempdir().unwrap();
-            let mut child = Command::new(std::env::current_exe().unwrap());
-            child.args(["--exact", "checkpoint::no_second_copy_in_memory", "--nocapture"]);
-            let output = child.env(CHILD, folder.path().join("group.safetensors")).output().unwrap();
-            let text = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-            let added: Vec<u64> = text.lines().filter_map(|line| line.strip_prefix("added ")?.parse().ok()).collect();
-            let [save, load, snapshot] = added[..] else { panic!("{text}") };
-            assert!(save <= 96 << 20, "saving added {save} bytes");
-            assert!(load <= 96 << 20, "loading added {load} bytes");
-            assert!(snapshot > 500 << 20, "a copy would have been seen: {snapshot} bytes");
-            return;
-        };
-        let config = GroupConfig::new(&[1 << 20], 128).with_precision(Precision::Fp32);
-        let mut group = gpu(context, &config);
+        let mut group = gpu(context, &GroupConfig::new(&[1 << 20], 128).with_precision(Precision::Fp32));
         // Waits until the table is cleared, so that its own memory is there before the first measurement.
         group.read_rows(&[0]).unwrap();
-        let mut measure = |work: &mut dyn FnMut(&mut Group)| {
-            std::fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak starts again from now
-            let before = memory("VmRSS");
-            work(&mut group);
-            println!("added {}", memory("VmHWM").saturating_sub(before));
-        };
-        measure(&mut |group| checkpoint::save(group, &path).unwrap());
-        measure(&mut |group| checkpoint::load(group, &path).unwrap());
-        measure(&mut |group| drop(group.snapshot().unwrap()));
+        child::copies(&mut group);
     });
 }

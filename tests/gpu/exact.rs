@@ -1,13 +1,13 @@
 //! Results that must be equal bit for bit (SPEC 3, What must hold).
 
 use hotrow::internals::{Pieces as _, rows::correction};
-use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Policy, Precision, prelude::*, wgpu};
+use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Precision, prelude::*, wgpu};
 use rand::{RngExt, SeedableRng};
 
 use crate::caller::{self, Shader, UNIFORM, WRITE, download, storage};
 use hotrow_harness::device::{share, with_gpu};
 
-pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
+fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
     let mut config = GroupConfig::new(&[400, 200], 33);
     config.precision = precision;
     config.cache_rows = cache_rows;
@@ -18,7 +18,7 @@ pub(crate) fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
 }
 
 /// Runs ten skewed steps. Returns the bits of all outputs, and of all rows after the last step.
-pub(crate) fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
+fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
     let mut source = rand_pcg::Pcg64::seed_from_u64(hotrow_harness::seed_for("exact"));
     let mut group = Group::new(context, config).unwrap();
     let mut seen = Vec::new();
@@ -35,23 +35,6 @@ pub(crate) fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
     group.flush().unwrap();
     seen.extend(group.read_rows(&rows).unwrap().iter().map(|x| x.to_bits()));
     seen
-}
-
-#[test]
-fn an_fp32_table_is_the_same_with_and_without_a_cache() {
-    with_gpu(|context| {
-        let without = run(context, config(Precision::Fp32, 0));
-        let policies = [Policy::Lru, Policy::Lfu];
-        for (cache_rows, policy) in
-            share([1, 32, 64, 200, 600].into_iter().flat_map(|rows| policies.map(|p| (rows, p))))
-        {
-            let mut with = config(Precision::Fp32, cache_rows);
-            with.policy = policy;
-            assert!(run(context, with) == without, "{cache_rows} rows, {policy:?}");
-        }
-        // The comparison must notice a narrower table.
-        assert!(run(context, config(Precision::Fp16, 64)) != without);
-    });
 }
 
 #[test]

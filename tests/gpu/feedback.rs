@@ -1,25 +1,24 @@
 //! Feedback: rows that a caller's shaders want come into the cache.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering::Relaxed},
-    },
+    sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 
 use hotrow::{
-    Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Init, Optimizer, Placement,
-    Policy, Precision, RamStore, Reader, RobeGroup, RowReader, SharedStore, adapter,
-    internals::{Pieces as _, held_bindings, layout::NONE, objects_made},
+    Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Placement, Policy, Precision,
+    RamStore, Reader, RobeGroup, RowReader, SharedStore, adapter,
+    internals::{held_bindings, layout::NONE, objects_made},
     prelude::*,
     robe, wgpu,
 };
-use hotrow_harness::device::{options, skipped, with_gpu};
+use hotrow_harness::{
+    device::{options, skipped, with_gpu},
+    failing::{Failing, insist},
+};
 
 use crate::caller::{self, submit};
 use crate::reader::{Program, Seen, all_rows, config, draws, emb, resident, train};
-use crate::staged::{Failing, insist};
 
 const PLACEMENTS: [Placement; 2] = [Placement::Device, Placement::Staged];
 
@@ -37,7 +36,10 @@ struct Scene {
 
 impl Scene {
     fn new(context: &Context, config: GroupConfig, wanted: Reader<'_>) -> Self {
-        let group = Group::new(context, config).unwrap();
+        Self::of(context, Group::new(context, config).unwrap(), wanted)
+    }
+
+    fn of(context: &Context, group: Group, wanted: Reader<'_>) -> Self {
         let reader = group.reader(wanted).unwrap();
         let program = Program::new(context, &reader, "emb", group.config().dim);
         Self { context: context.clone(), group, reader, program }
@@ -202,34 +204,6 @@ fn a_short_list_takes_missing_rows_first() {
     });
 }
 
-/// A cache of several windows, a table of several shards, pinned rows: the wanted rows come, and pinned rows stay.
-#[test]
-fn feedback_of_large_caches_and_pinned_rows() {
-    with_gpu(|context| {
-        for placement in PLACEMENTS {
-            let config = config(Precision::Int8, 8).with_placement(placement);
-            let layout = hotrow::Layout::new(&config, u64::MAX).unwrap();
-            let windows = if context.caps().choose_windows() >= 3 { Some(32 * layout.slot_bytes()) } else { None };
-            let cut = config.clone().with_window_bytes(windows).with_shard_bytes(Some(300 * layout.stride()));
-            for config in [config, cut] {
-                let mut scene = Scene::new(context, config, wanting());
-                let pins = [3, 300, 650];
-                assert_eq!(scene.group.pin(&pins, 2).unwrap(), [0; 0], "rows without room");
-                train(&mut scene.group, 0..3);
-                let rows = distinct(&some_rows());
-                for _ in 0..3 {
-                    scene.draw(&rows);
-                    scene.record_feedback();
-                    scene.settle();
-                }
-                let here = resident(&mut scene.group);
-                assert!(pins.iter().all(|row| here.contains(row)), "{placement:?}");
-                assert!(rows.iter().all(|row| here.contains(row)), "{placement:?}");
-            }
-        }
-    });
-}
-
 /// Between the decision and the moving in, a row on its way reads zeros; all others read as before or not at all.
 #[test]
 fn a_wanted_row_is_not_shown_before_it_is_moved_in() {
@@ -258,30 +232,6 @@ fn a_wanted_row_is_not_shown_before_it_is_moved_in() {
             assert!(missing > 20, "{missing}");
             scene.settle();
             assert!(scene.draw(&rows).iter().all(|seen| seen.contains));
-        }
-    });
-}
-
-/// Rows of an FP32 table have the same bits whatever the cache holds, so feedback between training steps changes none.
-#[test]
-fn feedback_between_training_steps_changes_no_value() {
-    with_gpu(|context| {
-        for placement in PLACEMENTS {
-            let config = config(Precision::Fp32, 8).with_placement(placement);
-            let mut scene = Scene::new(context, config.clone(), wanting());
-            let mut other = Group::new(context, config).unwrap();
-            for step in 0..5 {
-                scene.draw(&some_rows().iter().map(|row| (row + 31 * step) % 700).collect::<Vec<_>>());
-                scene.record_feedback();
-                scene.settle();
-                train(&mut scene.group, step..step + 1);
-                train(&mut other, step..step + 1);
-            }
-            let rows: Vec<u32> = (0..700).collect();
-            let wanted = other.read_rows(&rows).unwrap();
-            assert!(scene.group.read_rows(&rows).unwrap() == wanted);
-            train(&mut other, 9..10);
-            assert!(other.read_rows(&rows).unwrap() != wanted, "the comparison can fail");
         }
     });
 }
@@ -598,53 +548,30 @@ fn two_readers_of_a_staged_group_take_turns() {
     });
 }
 
-/// Two readers of a group have a list each.
-#[test]
-fn two_readers_have_two_lists() {
-    with_gpu(|context| {
-        let config = GroupConfig::new(&[100], 4)
-            .with_cache_rows(64)
-            .with_optimizer(Optimizer::sgd(0.1))
-            .with_init(Init::Constant(1.0));
-        let mut scene = Scene::new(context, config, wanting());
-        let mut other = scene.group.reader(wanting()).unwrap();
-        scene.draw(&[1, 2, 3]);
-        scene.program.read(other.bind_group().unwrap(), &[4, 5]);
-        let mut encoder = caller::encoder(&scene.context);
-        scene.group.record_feedback(&mut encoder, &other).unwrap();
-        context.queue().submit([encoder.finish()]);
-        assert_eq!(distinct(&resident(&mut scene.group)), [4, 5]);
-        scene.record_feedback();
-        assert_eq!(distinct(&resident(&mut scene.group)), [1, 2, 3, 4, 5]);
-    });
-}
-
 /// A store that fails: the error is named, and the same call brings the rows later.
 #[test]
 fn a_store_that_fails_loses_no_row() {
     with_gpu(|context| {
         let config = config(Precision::Int8, 8).with_placement(Placement::Staged).with_cache_rows(320);
         let layout = hotrow::Layout::new(&config, u64::MAX).unwrap();
-        let left = Arc::new(AtomicI64::new(i64::MAX));
-        let inner = RamStore::new(&layout).unwrap();
-        let store = SharedStore::new(Failing { inner, patience: left.clone(), full: Arc::default() });
-        let mut group = Group::with_store(context, config, store).unwrap();
-        let mut reader = group.reader(wanting()).unwrap();
-        let program = Program::new(context, &reader, "emb", 8);
+        let store = Failing::new(RamStore::new(&layout).unwrap());
+        let left = store.patience.clone();
+        let group = Group::with_store(context, config, SharedStore::new(store)).unwrap();
+        let mut scene = Scene::of(context, group, wanting());
         let mut failures = 0;
         for frame in 0..3 {
             let rows: Vec<u32> = some_rows().iter().map(|row| (row + 100 * frame) % 700).collect();
-            program.read(reader.bind_group().unwrap(), &rows);
-            submit(context, |encoder| group.record_feedback(encoder, &reader).unwrap());
+            scene.draw(&rows);
+            scene.record_feedback();
             context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             left.store(0, Relaxed);
-            while !insist(&mut failures, || group.pump()) {
+            while !insist(&mut failures, || scene.group.pump()) {
                 std::thread::yield_now(); // the poll of another test's thread may not have delivered the list yet
             }
             left.store(i64::MAX, Relaxed);
             assert_eq!(failures, frame + 1);
-            let seen = program.read(reader.bind_group().unwrap(), &rows);
-            let wanted = group.read_rows(&rows).unwrap();
+            let seen = scene.draw(&rows);
+            let wanted = scene.group.read_rows(&rows).unwrap();
             for (seen, row) in seen.iter().zip(wanted.chunks(8)) {
                 assert!(seen.contains && seen.values.iter().zip(row).all(|(&bits, value)| bits == value.to_bits()));
             }
@@ -667,20 +594,14 @@ fn a_viewer_leaves_a_file_flushed() {
         for trains in [false, true] {
             let store = FileStore::open(&path, &config).unwrap();
             assert!(store.was_flushed(), "before training {trains}");
-            let mut group = Group::with_store(context, config.clone(), SharedStore::new(store)).unwrap();
-            let mut reader = group.reader(wanting()).unwrap();
-            let program = Program::new(context, &reader, "emb", 8);
+            let group = Group::with_store(context, config.clone(), SharedStore::new(store)).unwrap();
+            let mut scene = Scene::of(context, group, wanting());
             for frame in 0..4 {
-                group.pump().unwrap();
-                let rows: Vec<u32> = some_rows().iter().map(|row| (row + 100 * frame) % 700).collect();
-                program.read(reader.bind_group().unwrap(), &rows);
-                submit(context, |encoder| group.record_feedback(encoder, &reader).unwrap());
-                context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+                scene.frame(&some_rows().iter().map(|row| (row + 100 * frame) % 700).collect::<Vec<_>>());
             }
-            group.fetch(None).unwrap();
-            assert!(group.pump().unwrap());
+            scene.settle();
             if trains {
-                train(&mut group, 2..3);
+                train(&mut scene.group, 2..3);
             }
         }
         assert!(!FileStore::open(&path, &config).unwrap().was_flushed());

@@ -1,10 +1,7 @@
 //! Tables filled from given rows have the records of the CPU backend in every placement.
 
 use hotrow::internals::Pieces as _;
-use hotrow::{
-    CpuGroup, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Precision, SharedStore, prelude::*,
-    store,
-};
+use hotrow::{CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Precision, prelude::*};
 
 use hotrow_harness::device::{skipped, with_gpu};
 
@@ -41,22 +38,6 @@ fn the_same_records_everywhere() {
             let mut other = Group::filled(context, config(precision, Placement::Device), &other).unwrap();
             assert!(other.snapshot().unwrap() != expected, "the comparison can fail");
         }
-    });
-}
-
-#[test]
-fn a_filled_file_keeps_its_values() {
-    with_gpu(|context| {
-        let config = config(Precision::Int4, Placement::Staged);
-        let expected = CpuGroup::filled(config.clone(), &source).unwrap().snapshot().unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("table");
-        let mut file = FileStore::create(&path, &config).unwrap();
-        store::fill(&mut file, &config, &hotrow::Layout::new(&config, u64::MAX).unwrap(), Some(&source)).unwrap();
-        drop(file);
-        let file = FileStore::open(&path, &config).unwrap();
-        let mut group = Group::with_store(context, config, SharedStore::new(file)).unwrap();
-        assert!(group.snapshot().unwrap().records == expected.records);
     });
 }
 

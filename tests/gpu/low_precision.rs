@@ -70,13 +70,63 @@ fn halves_are_summed_as_the_floats_that_they_stand_for() {
     });
 }
 
-/// An output as FP16, by the crate `half`.
+/// Floats whose halves are known: their bits, and those of the half.
+const KNOWN: [(u32, u16); 22] = [
+    (0x0000_0000, 0x0000),
+    (0x8000_0000, 0x8000),
+    (0x3f80_0000, 0x3c00),
+    (0x3f80_1000, 0x3c00), // half way between two halves: to the even one below
+    (0x3f80_3000, 0x3c02), // half way: to the even one above
+    (0x3f80_1001, 0x3c01),
+    (0xbf80_0fff, 0xbc00),
+    (0x3880_0000, 0x0400), // 2^-14, the smallest normal half
+    (0x387f_ffff, 0x0400),
+    (0x3380_0000, 0x0001), // 2^-24, the smallest half
+    (0x3300_0000, 0x0000), // half of it
+    (0x3300_0001, 0x0001),
+    (0xb340_0000, 0x8001),
+    (0x0000_0001, 0x0000), // subnormal as a float
+    (0x477f_e000, 0x7bff), // 65504
+    (0x477f_f000, 0x7bff), // 65520 saturates
+    (0xff7f_ffff, 0xfbff), // the largest float
+    (0x7f80_0000, 0x7c00), // infinity
+    (0xff80_0000, 0xfc00),
+    (0x7f80_0001, 0x7e00), // NaN
+    (0xffc0_1234, 0x7e00),
+    (0x7fff_ffff, 0x7e00),
+];
+
+/// An output as FP16, by the crate `half`, and saturated.
 fn half_of(output: f32) -> u16 {
-    match output.is_nan() {
-        true => 0x7e00,
-        false if output.is_infinite() => half::f16::from_f32(output).to_bits(),
-        false => half::f16::from_f32(output.clamp(-65504.0, 65504.0)).to_bits(),
+    match output {
+        x if x.is_nan() => 0x7e00,
+        x if x.is_infinite() => half::f16::from_f32(x).to_bits(),
+        x => half::f16::from_f32(x.clamp(-65504.0, 65504.0)).to_bits(),
     }
+}
+
+/// Rows of an FP32 table that are known floats, and the same times an infinite weight.
+#[test]
+fn known_outputs_have_known_halves() {
+    for (bits, half) in KNOWN {
+        assert_eq!(half_of(f32::from_bits(bits)), half, "{bits:#x}");
+    }
+    let finite: Vec<_> = KNOWN.into_iter().filter(|&(bits, _)| f32::from_bits(bits).is_finite()).collect();
+    let values: Vec<f32> = finite.iter().map(|&(bits, _)| f32::from_bits(bits)).collect();
+    let mut wanted: Vec<u16> = finite.iter().map(|&(_, half)| half).collect();
+    wanted.extend(values.iter().map(|x| half_of(x * f32::INFINITY)));
+    with_gpu(|context| {
+        // More outputs than a workgroup rounds.
+        let config = GroupConfig::new(&[200], values.len() as u32).with_precision(Precision::Fp32);
+        let config = config.with_cache_rows(32).with_pooling(Pooling::None);
+        let mut group = Group::new(context, config).unwrap();
+        group.write_rows(&[7], &values).unwrap();
+        let rows: Vec<u32> = (0..200).map(|i| if i < 2 { 7 } else { i }).collect();
+        let weights: Vec<f32> = (0..200).map(|i| if i == 1 { f32::INFINITY } else { 0.0 }).collect();
+        let weights = [&[1.0], &weights[1..]].concat();
+        let found = group.forward_half(&rows, &(0..=200).collect::<Vec<_>>(), Some(&weights)).unwrap();
+        assert_eq!(found[..wanted.len()], wanted);
+    });
 }
 
 /// The first output that is not the float rounded.
@@ -162,7 +212,7 @@ fn outputs_in_halves_are_the_floats_rounded() {
 
 /// Records forwards with FP16 outputs.
 #[test]
-fn recorded_outputs_in_halves() {
+pub(crate) fn recorded_outputs_in_halves() {
     with_gpu(|context| {
         let buffer = |words: &[u32]| storage(context, words);
         let (indices, offsets) = (buffer(&INDICES), buffer(&OFFSETS));
@@ -221,6 +271,11 @@ fn recorded_outputs_in_halves() {
         let wanted = group.weight_gradient(&INDICES, &OFFSETS, &floats).unwrap();
         assert_eq!(found, wanted.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
         assert!(wanted.iter().all(|&slope| slope != 0.0), "each gradient counts");
+        let mut encoder = new();
+        array.record_weight_gradient(&mut encoder, &batch, half, slopes.slice(..)).unwrap();
+        let found = caller::download(context, encoder, &slopes);
+        let wanted = array.weight_gradient(&INDICES, &OFFSETS, &floats).unwrap();
+        assert_eq!(found, wanted.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
         group.backward(&[0.0; 9]).unwrap();
 
         // Wrong buffers are named, and nothing is recorded.

@@ -7,8 +7,6 @@
 mod bad_input;
 mod caller;
 mod checkpoint;
-#[path = "../store/child.rs"]
-mod child;
 mod dedup;
 mod exact;
 mod face;

@@ -7,7 +7,7 @@ use hotrow::{
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-use hotrow_harness::{device::with_gpu, sample, seed_for};
+use hotrow_harness::{device::with_gpu, lockstep::counts, sample, seed_for};
 
 /// Two tables in many shards, and slots with padding.
 fn config() -> GroupConfig {
@@ -39,26 +39,9 @@ fn read(group: &mut dyn Embedding, part: Part) -> Vec<u32> {
 fn of(snapshot: &Snapshot, part: Part) -> Vec<u32> {
     match part {
         Part::Clock => vec![snapshot.t],
-        Part::Counters => snapshot
-            .counters
-            .iter()
-            .flat_map(|c| {
-                [
-                    c.accesses,
-                    c.hits,
-                    c.unique,
-                    c.unique_misses,
-                    c.admitted,
-                    c.evictions,
-                    c.write_backs,
-                    c.bypass_reads,
-                    c.bypass_writes,
-                    c.skipped_rows,
-                    c.out_of_range,
-                ]
-            })
-            .flat_map(|count| [count as u32, (count >> 32) as u32])
-            .collect(),
+        Part::Counters => {
+            snapshot.counters.iter().flat_map(counts).flat_map(|count| [count as u32, (count >> 32) as u32]).collect()
+        }
         Part::Ways => snapshot.ways.clone(),
         Part::Cache => snapshot.cache.iter().map(|x| x.to_bits()).collect(),
         Part::Records => snapshot.records.clone(),

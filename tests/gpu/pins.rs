@@ -1,10 +1,7 @@
 //! Pinned rows on a device, in every placement. `lockstep.rs` and `naive_runs.rs` check each call; `prefetch.rs` checks
 //! prefetched batches and staged tables.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering::Relaxed},
-};
+use std::sync::atomic::Ordering::Relaxed;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
@@ -13,9 +10,9 @@ use hotrow::{
     prelude::*,
 };
 
-use crate::staged::{Failing, insist};
 use hotrow_harness::{
     device::{skipped, with_gpu},
+    failing::{Failing, insist},
     pins::{self as common, POLICIES, some, step},
 };
 
@@ -148,10 +145,9 @@ fn a_store_that_fails_loses_nothing() {
             let mut wanted = None;
             let (mut failures, mut loading) = (0, 0);
             for patience in [i64::MAX].into_iter().chain(0..20) {
-                let left = Arc::new(AtomicI64::new(i64::MAX));
-                let inner = RamStore::new(&layout).unwrap();
-                let store = SharedStore::new(Failing { inner, patience: left.clone(), full: Arc::default() });
-                let mut group = Group::with_store(context, config.clone(), store).unwrap();
+                let store = Failing::new(RamStore::new(&layout).unwrap());
+                let left = store.patience.clone();
+                let mut group = Group::with_store(context, config.clone(), SharedStore::new(store)).unwrap();
                 group.pin(&some(3), 9).unwrap();
                 (0..3).for_each(|seed| drop(step(&mut group, &some(seed))));
                 let before = failures;

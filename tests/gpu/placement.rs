@@ -1,12 +1,10 @@
 //! Placement and the number of shards change no result, only the bus traffic.
 
 use hotrow::internals::{Pieces as _, context_with_texts};
-use hotrow::{
-    Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RankBody, Snapshot, prelude::*,
-};
+use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, Snapshot, prelude::*};
 
 use hotrow_harness::{
-    device::{again, options, share, skipped, with_gpu, with_storage_buffers},
+    device::{share, skipped, with_gpu, with_storage_buffers},
     sample,
 };
 
@@ -20,28 +18,6 @@ fn run(context: &Context, config: &GroupConfig) -> (Vec<f32>, Snapshot) {
     }
     group.flush().unwrap();
     (outputs, group.snapshot().unwrap())
-}
-
-/// Records of floats are read four words at a time. Records one word longer hold the same weights, and are read word by word.
-#[test]
-fn records_read_by_fours_are_those_read_by_words() {
-    with_gpu(|context| {
-        for (precision, policy) in [(Precision::Fp32, Policy::Lru), (Precision::Fp16, Policy::Lfu)] {
-            for optimizer in [Optimizer::sgd(0.05), Optimizer::adagrad(0.05)] {
-                let mut fours = config().with_precision(precision).with_policy(policy).with_optimizer(optimizer);
-                (fours.dim, fours.init) = (24, Init::Uniform { low: -1.0, high: 1.0 });
-                let layout = hotrow::Layout::new(&fours, u64::MAX).unwrap();
-                assert_eq!(layout.row.item(), 4, "{precision:?}");
-                let one = run(context, &fours);
-                fours.set_shard_bytes(Some(layout.stride() * 700));
-                assert_eq!(run(context, &fours), one, "{precision:?}, 5 shards");
-                // A staged table's flights are read word by word.
-                let mut staged = fours.clone();
-                staged.placement = Placement::Staged;
-                assert_eq!(run(context, &staged), one, "{precision:?}, staged");
-            }
-        }
-    });
 }
 
 /// A shader that takes a record from the wrong shard, or from the wrong place of the right one, is noticed.
@@ -112,14 +88,6 @@ fn any_number_of_shards_gives_the_same_bits() {
         let mut other = config();
         other.seed += 1;
         assert_ne!(run(context, &other), one, "the comparison can fail");
-    });
-}
-
-#[test]
-fn a_dispatch_too_wide_for_one_dimension_gives_the_same_bits() {
-    with_gpu(|context| {
-        let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
-        assert_eq!(run(&narrow, &config()), run(context, &config()));
     });
 }
 

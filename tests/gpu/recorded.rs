@@ -69,14 +69,19 @@ impl Recorded {
 }
 
 impl Lookup for Recorded {
+    hotrow_harness::goes_on! { group;
+        fn pending(self: &Self) -> bool;
+        fn read_rows(self: &mut Self, rows: &[u32]) -> Result<Vec<f32>, Error>;
+        fn counters(self: &mut Self) -> Result<Vec<Counters>, Error>;
+        fn set_learning_rate(self: &mut Self, lr: f32) -> Result<(), Error>;
+        fn memory(self: &Self) -> MemoryReport;
+    }
+
     fn output_len(&self, indices: usize, bags: usize) -> usize {
         let config = self.config();
         config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
     }
 
-    fn pending(&self) -> bool {
-        self.group.pending()
-    }
     fn run(
         &mut self,
         indices: &[u32],
@@ -145,32 +150,26 @@ impl Lookup for Recorded {
         let range = back.get_mapped_range(..bytes).unwrap();
         Ok(bytemuck::pod_collect_to_vec(&range))
     }
-    fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        self.group.read_rows(rows)
-    }
-    fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        self.group.counters()
-    }
-    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        self.group.set_learning_rate(lr)
-    }
-
-    fn memory(&self) -> MemoryReport {
-        self.group.memory()
-    }
-
     fn kind(&mut self) -> LookupKind<'_> {
         LookupKind::Rows(self)
     }
 }
 
 impl Embedding for Recorded {
-    fn config(&self) -> &GroupConfig {
-        self.group.config()
+    hotrow_harness::goes_on! { group;
+        fn config(self: &Self) -> &GroupConfig;
+        fn layout(self: &Self) -> &Layout;
+        fn flush(self: &mut Self) -> Result<(), Error>;
+        fn reset(self: &mut Self) -> Result<(), Error>;
+        fn reset_discarding(self: &mut Self) -> Result<(), Error>;
+        fn write_rows(self: &mut Self, rows: &[u32], values: &[f32]) -> Result<(), Error>;
+        fn pin(self: &mut Self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error>;
+        fn pinned(self: &mut Self) -> Result<Vec<u32>, Error>;
+        fn resize_cache(self: &mut Self, cache_rows: u32) -> Result<Vec<u32>, Error>;
+        fn read_part(self: &mut Self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error>;
+        fn write_part(self: &mut Self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error>;
     }
-    fn layout(&self) -> &Layout {
-        self.group.layout()
-    }
+
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
         let index_buffer = self.buffer(bytemuck::cast_slice(indices));
         let offset_buffer = self.buffer(bytemuck::cast_slice(offsets));
@@ -214,32 +213,5 @@ impl Embedding for Recorded {
         drop(range);
         self.group.check().inspect_err(|_| self.group.abandon_backward())?;
         Ok(found)
-    }
-    fn flush(&mut self) -> Result<(), Error> {
-        self.group.flush()
-    }
-    fn reset(&mut self) -> Result<(), Error> {
-        self.group.reset()
-    }
-    fn reset_discarding(&mut self) -> Result<(), Error> {
-        self.group.reset_discarding()
-    }
-    fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
-        self.group.write_rows(rows, values)
-    }
-    fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
-        self.group.pin(rows, ways)
-    }
-    fn pinned(&mut self) -> Result<Vec<u32>, Error> {
-        self.group.pinned()
-    }
-    fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
-        self.group.resize_cache(cache_rows)
-    }
-    fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
-        self.group.read_part(part, first_word, out)
-    }
-    fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
-        self.group.write_part(part, first_word, words)
     }
 }

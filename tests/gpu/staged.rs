@@ -1,18 +1,18 @@
-//! Staged tables: copied bytes, a caller's own encoders, stores that fail. (Every other test of a group also covers staged tables.)
+//! Staged tables: copied bytes, a caller's own encoders, files. (Every other test of a group also covers staged tables.)
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
-};
+use std::sync::atomic::Ordering::Relaxed;
 
 use hotrow::{
     Batch, Context, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RamStore,
-    SharedStore, Snapshot, Store, Traffic, prelude::*,
+    SharedStore, Snapshot, Store as _, Traffic, prelude::*,
 };
 
 use crate::caller::{self, storage, submit};
-use crate::child::{self, Waiting};
-use hotrow_harness::device::{options, with_gpu};
+use hotrow_harness::{
+    child::{self, Waiting},
+    device::{options, with_gpu},
+    failing::Failing,
+};
 
 fn config() -> GroupConfig {
     let mut config = GroupConfig::new(&[3000], 20);
@@ -147,133 +147,6 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece() {
         let device = config().with_placement(Placement::Device);
         let store = SharedStore::new(RamStore::new(group.layout()).unwrap());
         assert!(matches!(Group::with_store(context, device, store), Err(Error::Config { field: "placement", .. })));
-    });
-}
-
-/// A store that fails from time to time, like a disk that is full for a while.
-#[derive(Debug)]
-pub(crate) struct Failing {
-    pub(crate) inner: RamStore,
-    /// Number of calls until the next failure.
-    pub(crate) patience: Arc<AtomicI64>,
-    /// Whether the store refuses all writes.
-    pub(crate) full: Arc<AtomicBool>,
-}
-
-impl Failing {
-    fn attempt(&self) -> Result<(), Error> {
-        if self.patience.fetch_sub(1, Relaxed) != 0 {
-            return Ok(());
-        }
-        Self::no_room()
-    }
-
-    fn no_room() -> Result<(), Error> {
-        let (wanted, found) = ("room".into(), "none".into());
-        Err(Error::Store { store: "test".into(), what: "disk", wanted, found, remedy: "wait", source: None })
-    }
-}
-
-impl Store for Failing {
-    fn rows(&self) -> u32 {
-        self.inner.rows()
-    }
-    fn stride(&self) -> u64 {
-        self.inner.stride()
-    }
-    fn read(&self, rows: &[u32], out: &mut [u8]) -> Result<(), Error> {
-        self.attempt()?;
-        self.inner.read(rows, out)
-    }
-    fn write(&mut self, rows: &[u32], records: &[u8]) -> Result<(), Error> {
-        if self.full.load(Relaxed) {
-            return Self::no_room();
-        }
-        // Half of the records are written before the failure; the caller repeats the call.
-        let half = rows.len() / 2;
-        self.inner.write(&rows[..half], &records[..half * self.inner.stride() as usize])?;
-        self.attempt()?;
-        self.inner.write(rows, records)
-    }
-    fn read_range(&self, first_row: u32, out: &mut [u8]) -> Result<(), Error> {
-        self.inner.read_range(first_row, out)
-    }
-    fn write_range(&mut self, first_row: u32, records: &[u8]) -> Result<(), Error> {
-        self.inner.write_range(first_row, records)
-    }
-    fn unflushed(&mut self) -> Result<(), Error> {
-        self.attempt()?;
-        self.inner.unflushed()
-    }
-    fn flushed(&mut self, step: u32) -> Result<(), Error> {
-        self.attempt()?;
-        self.inner.flushed(step)
-    }
-    fn step(&self) -> u32 {
-        self.inner.step()
-    }
-    fn filled(&self) -> bool {
-        self.inner.filled()
-    }
-}
-
-/// Repeats a call until it succeeds, and counts the failures.
-pub(crate) fn insist<T>(failures: &mut u32, mut call: impl FnMut() -> Result<T, Error>) -> T {
-    for _ in 0..3 {
-        match call() {
-            Ok(done) => return done,
-            Err(Error::Store { what: "disk", .. }) => *failures += 1,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    panic!("it failed again and again");
-}
-
-/// Any call to the store may fail: the error is named, and nothing is lost when the call is repeated.
-#[test]
-fn a_store_that_fails_loses_nothing() {
-    with_gpu(|context| {
-        let wanted = on_the_device(context, 0..4);
-        for overlap in [false, true] {
-            let mut failures = 0;
-            for patience in 1..40 {
-                let left = Arc::new(AtomicI64::new(i64::MAX));
-                let layout = hotrow::Layout::new(&config(), u64::MAX).unwrap();
-                let inner = RamStore::new(&layout).unwrap();
-                let store = SharedStore::new(Failing { inner, patience: left.clone(), full: Arc::default() });
-                let mut group = Group::with_store(context, config(), store).unwrap();
-                left.store(patience, Relaxed);
-                let before = failures;
-                let mut ahead = false;
-                for step in 0..4 {
-                    let (indices, offsets) = batch(step);
-                    let outputs = insist(&mut failures, || {
-                        // After a failure the batch waits like a prefetched batch.
-                        if std::mem::replace(&mut ahead, true) {
-                            let again = group.forward_prefetched();
-                            if !matches!(again, Err(Error::Order { .. })) {
-                                return again;
-                            }
-                        }
-                        group.forward(&indices, &offsets, None)
-                    });
-                    ahead = false;
-                    if overlap && step < 3 {
-                        let (indices, offsets) = batch(step + 1);
-                        insist(&mut failures, || group.prefetch(&indices, &offsets, None));
-                        ahead = true;
-                    }
-                    insist(&mut failures, || group.backward(&outputs));
-                }
-                insist(&mut failures, || group.flush());
-                assert_eq!(group.snapshot().unwrap(), wanted.1, "patience {patience}, overlap {overlap}");
-                assert!(failures <= before + 1);
-                if failures == before {
-                    break; // the patience was longer than all calls
-                }
-            }
-            assert!(failures >= 8, "{failures}");
-        }
     });
 }
 
@@ -419,11 +292,7 @@ fn encoders_that_are_dropped() {
 fn a_full_store_can_be_saved_elsewhere() {
     with_gpu(|context| {
         let layout = hotrow::Layout::new(&config(), u64::MAX).unwrap();
-        let failing = Failing {
-            inner: RamStore::new(&layout).unwrap(),
-            patience: Arc::new(AtomicI64::new(i64::MAX)),
-            full: Arc::default(),
-        };
+        let failing = Failing::new(RamStore::new(&layout).unwrap());
         let full = failing.full.clone();
         let mut group = Group::with_store(context, config(), SharedStore::new(failing)).unwrap();
         let mut other = Group::new(context, config()).unwrap();

@@ -15,7 +15,9 @@ use std::{
 use hotrow::{Error, FileStore, GroupConfig, OptimizerKind, Precision, SharedStore, Store, store};
 use tempfile::TempDir;
 
-use super::{child, config, layout};
+use hotrow_harness::child;
+
+use super::{config, layout};
 
 const HEADER: u64 = 4096;
 const STRIDE: usize = 20;
@@ -315,17 +317,7 @@ fn disk_full() {
     let mut made = FileStore::create(&place.path, &config).unwrap();
     store::fill(&mut made, &config, &layout(&config), None).unwrap();
     drop(made);
-    let child = |name: &str, path: &std::path::Path| {
-        let plain = child::command(name, path);
-        let mut limited = std::process::Command::new("bash");
-        // The limit is in KiB. Without the signal, the write returns an error.
-        limited.args(["-c", "trap '' XFSZ; ulimit -f 256; exec \"$0\" \"$@\""]).arg(plain.get_program());
-        limited.args(plain.get_args()).env("HOTROW_TEST_CHILD", path);
-        let output = limited.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
-    };
-    child("store::faults::writes_without_room", &place.path);
+    child::passed("store::faults::writes_without_room", &place.path, Some(256));
     // The call that failed in the child succeeds now that there is room.
     let mut store = FileStore::open(&place.path, &config).unwrap();
     assert!(!store.was_flushed());
@@ -336,7 +328,7 @@ fn disk_full() {
     store.flushed(1).unwrap();
     // Creating a table without room fails as well, and leaves no partial file.
     let fresh = place.path.with_file_name("fresh");
-    child("store::faults::creates_without_room", &fresh);
+    child::passed("store::faults::creates_without_room", &fresh, Some(256));
     assert!(!fresh.exists());
 }
 

@@ -7,7 +7,9 @@ use hotrow::{
     Store, prelude::*, store,
 };
 
-use super::{child, config, layout};
+use hotrow_harness::child;
+
+use super::{config, layout};
 
 fn records(store: &dyn Store) -> Vec<u8> {
     let mut all = vec![0; store.rows() as usize * store.stride() as usize];
@@ -208,13 +210,6 @@ mod memory {
         GroupConfig::new(&[1_864_135], 128).with_precision(Precision::Int4)
     }
 
-    /// The most memory that this process has had, in bytes.
-    fn peak() -> u64 {
-        let status = fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-    }
-
     fn source(first: u32, _: usize, out: &mut [f32]) -> Result<(), Error> {
         for (i, x) in out.iter_mut().enumerate() {
             *x = (first as usize + i) as f32;
@@ -222,18 +217,12 @@ mod memory {
         Ok(())
     }
 
-    fn measured(name: &str, path: &Path) {
-        let output = child::command(name, path).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("1 passed"), "{text}");
-    }
-
     #[test]
     fn never_in_fp32() {
         let folder = tempfile::tempdir().unwrap();
-        measured("store::fill::memory::of_ram", folder.path());
-        measured("store::fill::memory::of_a_file", &folder.path().join("table"));
-        measured("store::fill::memory::of_a_group", folder.path());
+        for name in ["of_ram", "of_a_file", "of_a_group"] {
+            child::passed(&format!("store::fill::memory::{name}"), &folder.path().join("table"), None);
+        }
     }
 
     #[test]
@@ -241,11 +230,11 @@ mod memory {
     fn of_ram() {
         let store = filled(&large(), Some(&source)).unwrap();
         let table = u64::from(store.rows()) * store.stride();
-        assert!((table..table + LIMIT).contains(&peak()), "{} for {table}", peak());
+        assert!((table..table + LIMIT).contains(&child::memory("VmHWM")), "{} for {table}", child::memory("VmHWM"));
         // The companion: the measurement shows a table in FP32.
         let whole = vec![1f32; store.rows() as usize * 128];
-        assert!(whole.len() as u64 * 4 + table < peak());
-        assert!(peak() > table + LIMIT);
+        assert!(whole.len() as u64 * 4 + table < child::memory("VmHWM"));
+        assert!(child::memory("VmHWM") > table + LIMIT);
     }
 
     #[test]
@@ -253,7 +242,7 @@ mod memory {
     fn of_a_file() {
         let mut file = FileStore::create(child::path(), &large()).unwrap();
         store::fill(&mut file, &large(), &layout(&large()), Some(&source)).unwrap();
-        assert!(peak() < LIMIT, "{}", peak());
+        assert!(child::memory("VmHWM") < LIMIT, "{}", child::memory("VmHWM"));
     }
 
     #[test]
@@ -262,6 +251,6 @@ mod memory {
         let mut group = CpuGroup::filled(large(), &source).unwrap();
         let table = group.layout().table_bytes();
         assert!(group.read_rows(&[5]).is_ok());
-        assert!((table..table + LIMIT).contains(&peak()), "{} for {table}", peak());
+        assert!((table..table + LIMIT).contains(&child::memory("VmHWM")), "{} for {table}", child::memory("VmHWM"));
     }
 }

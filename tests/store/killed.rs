@@ -8,10 +8,8 @@ use std::{
 };
 
 use hotrow::{FileStore, GroupConfig, Store as _};
-use hotrow_harness::data::kills;
+use hotrow_harness::{child, data::kills};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-
-use super::child;
 
 const ROWS: u32 = 5000;
 

@@ -1,6 +1,5 @@
 //! Stores of staged tables, and filling of tables. No GPU.
 
-mod child;
 mod faults;
 mod fill;
 mod killed;

@@ -127,12 +127,15 @@ struct Wrong(RamStore, &'static str);
 impl Subject for Wrong {}
 
 impl Store for Wrong {
-    fn rows(&self) -> u32 {
-        self.0.rows()
+    hotrow_harness::goes_on! { 0;
+        fn rows(self: &Self) -> u32;
+        fn stride(self: &Self) -> u64;
+        fn step(self: &Self) -> u32;
+        fn filled(self: &Self) -> bool;
+        fn read_range(self: &Self, first_row: u32, out: &mut [u8]) -> Result<(), Error>;
+        fn unflushed(self: &mut Self) -> Result<(), Error>;
     }
-    fn stride(&self) -> u64 {
-        self.0.stride()
-    }
+
     fn read(&self, rows: &[u32], out: &mut [u8]) -> Result<(), Error> {
         let mut rows = rows.to_vec();
         if self.1 == "order" {
@@ -147,23 +150,11 @@ impl Store for Wrong {
             _ => self.0.write(rows, records),
         }
     }
-    fn read_range(&self, first_row: u32, out: &mut [u8]) -> Result<(), Error> {
-        self.0.read_range(first_row, out)
-    }
     fn write_range(&mut self, first_row: u32, records: &[u8]) -> Result<(), Error> {
         if self.1 == "range" { Ok(()) } else { self.0.write_range(first_row, records) }
     }
-    fn unflushed(&mut self) -> Result<(), Error> {
-        self.0.unflushed()
-    }
     fn flushed(&mut self, step: u32) -> Result<(), Error> {
         self.0.flushed(if self.1 == "step" { step + 1 } else { step })
-    }
-    fn step(&self) -> u32 {
-        self.0.step()
-    }
-    fn filled(&self) -> bool {
-        self.0.filled()
     }
 }
 

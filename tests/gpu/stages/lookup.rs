@@ -1,17 +1,16 @@
-//! The stages before a forward looks rows up, those that list what readers want, and the one behind it that rounds.
+//! The stage before a forward looks rows up, and the one that lists what readers want.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     GroupConfig, OutOfRange, Pooling,
-    internals::layout::{Feature, Halves, NONE, Params, Step, feedback as at},
+    internals::layout::{Feature, NONE, Params, Step, feedback as at},
     internals::stages,
 };
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
 use super::{
-    FROZEN, Like, ROWS, TRAIN, check, each, floats, guarded, junk, layout_of, of, one_of, params, read, step, tables,
-    words,
+    FROZEN, ROWS, TRAIN, check, each, guarded, junk, layout_of, of, one_of, params, read, step, tables, words,
 };
 
 const POOLINGS: [Pooling; 3] = [Pooling::Sum, Pooling::Mean, Pooling::None];
@@ -87,132 +86,10 @@ pub(crate) fn linearize() {
     });
 }
 
-/// Every mixture of bad and good offsets and indices, at random places.
-#[test]
-pub(crate) fn begin() {
-    each("begin", [8, 3, 3], |case, mut source, [bad, mode, t]| {
-        let features: Vec<u32> = (0..source.random_range(1..6)).map(|_| source.random_range(0..3)).collect();
-        let per_feature = source.random_range(1..20);
-        let (bags, indices) = (per_feature * features.len() as u32, source.random_range(1..400));
-        let config = GroupConfig::new(&[7, 8, 9], 4);
-        let params = params(&config, &layout_of(&config), [TRAIN, FROZEN, ROWS][mode], 0);
-        let at = |bit: u32, place: u32| if bad >> bit & 1 == 1 { NONE - place } else { 0 };
-        let offsets = offsets(&mut source, bags, indices);
-        let bad_index = match source.random_bool(0.5) {
-            true => offsets[source.random_range(0..bags) as usize].min(indices - 1), // the first of its bag
-            false => source.random_range(0..indices),
-        };
-        let step = Step {
-            bad_offset: at(0, source.random_range(0..=bags)),
-            bad_index: at(1, bad_index),
-            accesses: at(2, NONE - source.random_range(1..=indices)),
-            ..Step::default()
-        };
-        let bindings = [
-            words(&Params { indices, bags, bags_per_feature: per_feature, ..params }),
-            guarded(&junk(&mut source, indices as usize)),
-            guarded(&offsets),
-            guarded(&features_of(&[7, 8, 9], &features)),
-            guarded(&tables(&mut source, &[7, 8, 9], [0, 77, u32::MAX][t])),
-            words(&step),
-        ];
-        check(case, "begin", &bindings, 1, &[], |[params, indices, offsets, features, tables, step]| {
-            stages::begin(&read(params), indices, offsets, cast_slice(features), tables, of(step));
-        });
-    });
-}
-
 /// Weights; `exact` ones are powers of two, so products are exact and the bits of a sum show its order.
 pub(super) fn weights(source: &mut Pcg64, n: usize, exact: bool) -> Vec<f32> {
     let weight = |_| if exact { one_of(source, &[0.5, -1.0, 2.0, 4.0]) } else { source.random_range(-2.0..2.0) };
     (0..n).map(weight).collect()
-}
-
-/// How outputs and coefficients of pooled rows may differ.
-pub(super) fn pooled(offsets: &[u32], indices: u32, exact: bool, mean: bool) -> [(&'static str, Like); 2] {
-    // In a sum of m terms below 2, each rounding is off by at most half an ULP of 2 m, on either side. Mean divides once more.
-    let longest = offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap_or(0).min(indices) as f32;
-    let (rounded, divided) = (f32::EPSILON * (longest + 2.0) * longest.max(1.0) * 2.0, 4.0 * f32::EPSILON);
-    let outputs = if exact && !mean { Like::Bits } else { Like::Within(rounded) };
-    [("outputs", outputs), ("access", if mean { Like::Pairs(divided) } else { Like::Bits })]
-}
-
-/// For each index its output row, and a coefficient that the stage does not read.
-pub(super) fn access(source: &mut Pcg64, pooling: Pooling, offsets: &[u32]) -> Vec<u32> {
-    let bags = (0..).zip(offsets.windows(2));
-    let bag_of = bags.flat_map(|(bag, pair)| (pair[0]..pair[1]).map(move |_| bag));
-    (0..).zip(bag_of).flat_map(|(i, bag)| [if pooling == Pooling::None { i } else { bag }, source.random()]).collect()
-}
-
-/// The floats of words that [`gradients`] made, for a mirror that takes floats. Halves stand for themselves.
-pub(super) fn as_floats(words: &[u32], params: &Params) -> Vec<f32> {
-    match params.half_grads {
-        1 => cast_slice::<u32, u16>(words).iter().map(|&half| half::f16::from_bits(half).to_f32()).collect(),
-        _ => cast_slice(words).to_vec(),
-    }
-}
-
-/// Floats whose halves are known: their bits, and those of the half.
-const KNOWN: [(u32, u16); 22] = [
-    (0x0000_0000, 0x0000),
-    (0x8000_0000, 0x8000),
-    (0x3f80_0000, 0x3c00),
-    (0x3f80_1000, 0x3c00), // half way between two halves: to the even one below
-    (0x3f80_3000, 0x3c02), // half way: to the even one above
-    (0x3f80_1001, 0x3c01),
-    (0xbf80_0fff, 0xbc00),
-    (0x3880_0000, 0x0400), // 2^-14, the smallest normal half
-    (0x387f_ffff, 0x0400),
-    (0x3380_0000, 0x0001), // 2^-24, the smallest half
-    (0x3300_0000, 0x0000), // half of it
-    (0x3300_0001, 0x0001),
-    (0xb340_0000, 0x8001),
-    (0x0000_0001, 0x0000), // subnormal as a float
-    (0x477f_e000, 0x7bff), // 65504
-    (0x477f_f000, 0x7bff), // 65520 saturates
-    (0xff7f_ffff, 0xfbff), // the largest float
-    (0x7f80_0000, 0x7c00), // infinity
-    (0xff80_0000, 0xfc00),
-    (0x7f80_0001, 0x7e00), // NaN
-    (0xffc0_1234, 0x7e00),
-    (0x7fff_ffff, 0x7e00),
-];
-
-/// The half as the crate `half` rounds, and saturated.
-fn half_of(bits: u32) -> u16 {
-    let x = f32::from_bits(bits);
-    if x.is_nan() {
-        return 0x7e00;
-    }
-    half::f16::from_f32(if x.is_infinite() { x } else { x.clamp(-65504.0, 65504.0) }).to_bits()
-}
-
-#[test]
-pub(crate) fn halves() {
-    for (bits, half) in KNOWN {
-        assert_eq!(half_of(bits), half, "{bits:#x}");
-    }
-    each("halves", [10, 3], |case, mut source, [elements, kind]| {
-        let elements = [0, 1, 2, 7, 64, 255, 511, 512, 1025, 5000][elements];
-        let n = elements as usize;
-        let mut sums: Vec<u32> = match kind {
-            0 => junk(&mut source, n), // any bits
-            1 => floats(&mut source, n, 70_000.0).into_iter().map(f32::to_bits).collect(),
-            _ => floats(&mut source, n, 1e-4).into_iter().map(f32::to_bits).collect(),
-        };
-        for (sum, (bits, _)) in sums.iter_mut().skip(source.random_range(0..3)).step_by(2).zip(KNOWN) {
-            *sum = bits;
-        }
-        let before = guarded(&junk(&mut source, n.div_ceil(2)));
-        let bindings = [words(&Halves { elements, ..Halves::default() }), guarded(&sums), before];
-        let groups = elements.div_ceil(512).max(1);
-        check(case, "halves", &bindings, groups, &[], |[halves, sums, outputs]| {
-            let elements = read::<Halves>(halves).elements as usize;
-            let outputs: &mut [u16] = cast_slice_mut(outputs);
-            outputs.iter_mut().zip(&sums[..elements]).for_each(|(half, &sum)| *half = half_of(sum));
-            outputs[elements..elements.next_multiple_of(2)].fill(0);
-        });
-    });
 }
 
 /// Lists of a reader that are empty, filled in part or whole, and asked for more than they hold.

@@ -1,5 +1,5 @@
-//! Stages alone, on random valid inputs: integer stages of a cached table against `hotrow_harness::oracle`, those of a shared array and of a scaler
-//! against their mirrors in `src/cpu/stages/`. The other stages of a cached table run in `lockstep.rs` and in its like, bit for bit with the CPU.
+//! Stages alone, on random valid inputs: integer stages of a cached table against `hotrow_harness::oracle`, those of a shared array and of a grid
+//! against their mirrors in `src/cpu/stages/`. The other stages run in whole runs beside the CPU ([`IN_WHOLE_RUNS`]).
 //!
 //! A test draws pairwise settings from the run's seed ([`each`]) and lays out the bindings of one dispatch as words. [`check`] runs the kernel on one
 //! copy and the mirror on another, and compares every binding, read-only ones included. Arrays end in guard words that neither side may touch.
@@ -9,9 +9,7 @@ mod backward;
 pub(crate) mod exchange;
 mod grid;
 mod lookup;
-pub(crate) mod robe;
 mod robe_stages;
-mod scaler;
 mod sort;
 pub(crate) use std::{cell::Cell, fmt};
 
@@ -22,9 +20,7 @@ use hotrow::{
     hash::fmix32,
     internals::{
         self,
-        layout::{
-            CLOCK_WORDS, COMING, Field, NONE, Params, Rate, Robe, Shard, Step, TABLE_WORDS, Target, WAYS, way_at,
-        },
+        layout::{CLOCK_WORDS, COMING, Field, NONE, Params, Shard, Step, TABLE_WORDS, Target, WAYS, way_at},
         shader::{self, Access, Kernel},
     },
 };
@@ -39,7 +35,7 @@ use rand::{
 };
 use rand_pcg::Pcg64;
 
-use crate::{dedup, ranks};
+use crate::{dedup, low_precision, ranks};
 
 macro_rules! named {
     ($($stage:ident::$test:ident),* $(,)?) => { &[$((concat!(stringify!($stage), "::", stringify!($test)), $stage::$test)),*] };
@@ -54,22 +50,13 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     exchange::lists_of_several_blocks,
     grid::grid_and_grid_gradient,
     lookup::linearize,
-    lookup::begin,
-    lookup::halves,
     lookup::wanted,
     dedup::shapes,
+    low_precision::recorded_outputs_in_halves,
     ranks::messages_are_those_of_the_cpu,
     robe_stages::robe_hash,
     robe_stages::robe_keys,
-    robe_stages::robe_gather_and_robe_decode,
-    robe_stages::robe_weight_gradient,
     robe_stages::robe_merge_to_robe_gradient,
-    robe_stages::robe_update_and_robe_blocks,
-    robe_stages::many_starts,
-    robe_stages::robe_scatter,
-    robe_stages::robe_step,
-    scaler::inspect,
-    scaler::rescale,
     sort::scan,
 ];
 
@@ -90,8 +77,6 @@ pub(crate) enum Like {
     Bits,
     /// Floats that differ by at most this share of the larger of 1 and the values, or are equal bit for bit.
     Within(f32),
-    /// Pairs of an integer (as `Bits`) and a float (as `Within`).
-    Pairs(f32),
     /// The test compares the binding itself.
     Elsewhere,
 }
@@ -113,13 +98,6 @@ pub(crate) fn same(what: &str, found: &[u32], wanted: &[u32], like: Like) -> Res
         match like {
             Like::Bits => a != b,
             Like::Within(bound) => !close(a, b, bound),
-            Like::Pairs(bound) => {
-                if i.is_multiple_of(2) {
-                    a != b
-                } else {
-                    !close(a, b, bound)
-                }
-            }
             Like::Elsewhere => false,
         }
     };
@@ -143,7 +121,7 @@ pub(crate) struct Case<'a> {
     pub(crate) seed: u64,
     test: &'a str,
     setting: &'a [usize],
-    /// How the device gets the cache, the shared array and the records, if the stage binds them: whole, in two or three windows, in three shards.
+    /// How the device gets the cache and the records, if the stage binds them: whole, in two or three windows, in three shards.
     pieces: usize,
     /// Number of words that kernels have changed.
     changed: Cell<usize>,
@@ -157,31 +135,21 @@ impl fmt::Display for Case<'_> {
 
 /// Runs `case` with pairwise settings of factors with so many values each, on the device of all tests or with at most three workgroups in x, so that
 /// small inputs fill a second dimension.
-pub(crate) fn each<const N: usize>(test: &str, sizes: [usize; N], case: impl FnMut(&Case<'_>, Pcg64, [usize; N])) {
+pub(crate) fn each<const N: usize>(test: &str, sizes: [usize; N], mut case: impl FnMut(&Case<'_>, Pcg64, [usize; N])) {
     with_gpu(|context| {
-        let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
-        each_on(&[context.clone(), narrow], test, sizes, case);
+        let contexts = [context.clone(), again(&options().rank(RankBody::Portable).max_groups(3))];
+        let first = seed_for(test);
+        let mut changed = 0;
+        let settings = pairwise(&mut rng(first), &[&sizes[..], &[4, 2]].concat());
+        for (seed, setting) in (first..).zip(&settings) {
+            let (mine, device) = setting.split_at(N);
+            let (pieces, context) = (device[0], &contexts[device[1]]);
+            let one = Case { context, seed, test, setting: mine, pieces, changed: Cell::new(0) };
+            case(&one, rng(seed), mine.try_into().expect("N factors"));
+            changed += one.changed.get();
+        }
+        assert!(changed > 0, "{test}: no kernel changed a word");
     });
-}
-
-/// Runs `case` with pairwise settings on some of `contexts`.
-pub(crate) fn each_on<const N: usize>(
-    contexts: &[Context],
-    test: &str,
-    sizes: [usize; N],
-    mut case: impl FnMut(&Case<'_>, Pcg64, [usize; N]),
-) {
-    let first = seed_for(test);
-    let mut changed = 0;
-    let settings = pairwise(&mut rng(first), &[&sizes[..], &[4, contexts.len()]].concat());
-    for (seed, setting) in (first..).zip(&settings) {
-        let (mine, device) = setting.split_at(N);
-        let (pieces, context) = (device[0], &contexts[device[1]]);
-        let one = Case { context, seed, test, setting: mine, pieces, changed: Cell::new(0) };
-        case(&one, rng(seed), mine.try_into().expect("N factors"));
-        changed += one.changed.get();
-    }
-    assert!(changed > 0, "{test}: no kernel changed a word");
 }
 
 /// The bindings after the kernel (`found`) and after the mirror (`wanted`).
@@ -198,15 +166,9 @@ fn sharded(kernel: &Kernel, bindings: &[Vec<u32>], shards: u32) -> Option<Vec<Ve
     (shard.moves == 0 && shard.rows > shard.rows_each).then_some(bindings)
 }
 
-/// The same bindings with the cache or the shared array in `windows` windows. `None` if it has fewer, or if the stage does not bind it.
+/// The same bindings with the cache in `windows` windows. `None` if it has fewer, or if the stage does not bind it.
 fn windowed(kernel: &Kernel, bindings: &[Vec<u32>], windows: u32) -> Option<Vec<Vec<u32>>> {
     let mut bindings = shader::has_windows(kernel).then(|| bindings.to_vec())?;
-    if !shader::moves_rows(kernel) {
-        let bits = read::<Params>(&bindings[0]).bits;
-        let robe: &mut Robe = of(&mut bindings[1]);
-        robe::cut(bits, robe, windows);
-        return (robe.weights > robe.window).then_some(bindings);
-    }
     let params: &mut Params = of(&mut bindings[0]);
     params.window_slots = params.slots.div_ceil(windows);
     (params.slots.checked_div(params.window_slots)? > 1).then_some(bindings)
@@ -255,9 +217,8 @@ pub(crate) fn check<const N: usize>(
 /// Checks that the comparison notices a wrong first, middle or last word of the mirror's result.
 fn spoiled(found: &[u32], wanted: &[u32], like: Like) {
     for at in [0, wanted.len() / 2, wanted.len() - 1] {
-        let float = matches!(like, Like::Within(_)) || (matches!(like, Like::Pairs(_)) && at % 2 == 1);
         let mut wrong = wanted.to_vec();
-        wrong[at] ^= if float { 1 << 30 } else { 1 };
+        wrong[at] ^= if matches!(like, Like::Within(_)) { 1 << 30 } else { 1 };
         assert!(same("", found, &wrong, like).is_err(), "word {at}: {:#x} for {:#x}", wrong[at], wanted[at]);
     }
 }
@@ -342,11 +303,6 @@ pub(crate) fn step(source: &mut Pcg64, t: u32, counts: &[(usize, u32)]) -> Step 
 /// The layout of a group in one shard. Stages that bind shards get theirs from the test.
 pub(crate) fn layout_of(config: &GroupConfig) -> Layout {
     Layout::new(config, u64::MAX).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// The uniform of a configuration's learning rate.
-pub(crate) fn rate(config: &GroupConfig) -> Rate {
-    Rate { lr: config.optimizer.lr, ..Rate::default() }
 }
 
 /// A `tables` buffer: clock, bases and rows of tables, and counters. Some counters are about to carry into their high word.
@@ -437,8 +393,10 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
     (segment, targets)
 }
 
-/// Stages that only whole runs check: the other stages of a sort in `dedup.rs`, the rest in `lockstep.rs` and its like.
+/// Stages that only whole runs check: the other stages of a sort in `dedup.rs`, of a shared array in `robe.rs` and its like, of a scaler in `scaler.rs`, the rest in
+/// `lockstep.rs`.
 const IN_WHOLE_RUNS: &[&str] = &[
+    "begin",
     "probe",
     "touch",
     "histogram",
@@ -449,12 +407,22 @@ const IN_WHOLE_RUNS: &[&str] = &[
     "claim",
     "locate",
     "gather",
+    "halves",
     "weight_gradient",
     "update",
+    "inspect",
+    "rescale",
     "collect",
     "reset",
     "assign",
     "send",
+    "robe_gather",
+    "robe_decode",
+    "robe_weight_gradient",
+    "robe_update",
+    "robe_scatter",
+    "robe_step",
+    "robe_blocks",
 ];
 
 /// Every other stage is checked in a file, and every test is in the list for other devices.
@@ -467,7 +435,6 @@ fn every_stage_is_checked() {
         ("grid", include_str!("grid.rs")),
         ("lookup", include_str!("lookup.rs")),
         ("robe_stages", include_str!("robe_stages.rs")),
-        ("scaler", include_str!("scaler.rs")),
         ("sort", include_str!("sort.rs")),
     ];
     let checked = |stage: &str| files.iter().any(|(_, text)| text.contains(&format!("\"{stage}\"")));
@@ -510,7 +477,4 @@ fn differences_are_noticed() {
     assert!(float(1.0, 1.000_000_5) && float(f32::NAN, f32::NAN) && float(f32::INFINITY, f32::INFINITY));
     assert!(!float(1.0, 1.000_01) && !float(0.0, 1e-5) && !float(f32::NAN, 1.0) && !float(1.0, f32::NAN));
     assert!(!float(f32::INFINITY, f32::NEG_INFINITY) && !float(f32::INFINITY, f32::MAX));
-    let pair = |a: [u32; 2], b: [u32; 2]| same("", &a, &b, Like::Pairs(1e-6)).is_ok();
-    let one = 1.0f32.to_bits();
-    assert!(pair([7, one], [7, one + 1]) && !pair([7, one], [8, one]) && !pair([7, one], [7, one + 100]));
 }

@@ -1,30 +1,150 @@
-//! The stages of parameter-shared tables.
+//! The integer stages of parameter-shared tables, and those of a sorted backward that only add. The others round, and run in `robe.rs`, `robe_atomic.rs`
+//! and `robe_gradient.rs`: against the FP64 model, and bit for bit with the CPU.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    AddBody, GroupConfig, Optimizer, Pooling, Precision, RankBody, Rounding, ScalerState,
+    GroupConfig, Pooling,
     internals::layout::{NONE, Params, Robe, Target, count},
     internals::stages,
     robe::hash::{PRIME, chunk_start, row_hash, row_place},
 };
-use hotrow_harness::device::{again, options, with_gpu};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
 use super::{
-    Case, FROZEN, Like, ROWS, TRAIN,
+    FROZEN, ROWS, TRAIN,
     backward::{CHUNK, LENGTHS, lengths},
-    check, each, each_on, floats, gradients, gradients_of, guarded, junk, layout_of,
-    lookup::{access, as_floats, offsets, pooled, weights},
-    of, one_of, params, rate, read,
-    robe::{
-        SHAPES, SOME, Sorted, alike, alike_states, cut, few, hashes, kept, lanes, packed, robe, some_lengths, states,
-        with_states,
-    },
-    step, tables, words,
+    check, each, floats, gradients, gradients_of, guarded, junk, layout_of, of, one_of, params, read, step, tables,
+    targets_of, words,
 };
 
-const POOLINGS: [Pooling; 3] = [Pooling::Sum, Pooling::Mean, Pooling::None];
+/// Dim, chunk and weights: rows of one chunk and of several, with and without a shorter last chunk; arrays that one chunk fills.
+const SHAPES: [[u32; 3]; 9] = [
+    [1, 1, 1],
+    [4, 1, 50],
+    [8, 3, 40],
+    [17, 32, 90],
+    [33, 33, 33],
+    [64, 32, 1000],
+    [100, 7, 5000],
+    [128, 32, 300_000],
+    [130, 50, 2_038_074_743],
+];
+
+fn robe([dim, chunk, weights]: [u32; 3]) -> Robe {
+    let chunks = dim.div_ceil(chunk);
+    let starts = weights - chunk + 1;
+    let tail = dim - (chunks - 1) * chunk;
+    let (block, block_words) = (64, 64);
+    let reach = chunk.min(dim);
+    let (window, window_words) = (weights, weights);
+    Robe {
+        dim,
+        chunk,
+        chunks,
+        starts,
+        weights,
+        reach,
+        tail,
+        dense_from: weights / reach,
+        block,
+        block_words,
+        window,
+        window_words,
+        first: 0,
+        stride: 0,
+        state_bits: 0,
+        state_words: 0,
+        marks: 0,
+    }
+}
+
+/// Number of invocations that share a row of `floats` floats.
+fn lanes(floats: u32) -> u32 {
+    [4, 8, 16, 32].into_iter().find(|&lanes| lanes >= floats).unwrap_or(32)
+}
+
+/// Hashes of rows; a tenth are NONE, for indices that are left out.
+fn hashes(source: &mut Pcg64, n: usize) -> Vec<u32> {
+    let hash = |_| if source.random_bool(0.1) { NONE } else { source.random_range(0..2_038_074_743) };
+    (0..n).map(hash).collect()
+}
+
+/// A sorted backward: what its stages read.
+struct Sorted {
+    robe: Robe,
+    params: Params,
+    segment: Vec<u32>,
+    targets: Vec<Target>,
+    /// The first gradient and the coefficient of each chunk.
+    accesses: Vec<[u32; 2]>,
+    /// FP32 gradients of the outputs.
+    grads: Vec<f32>,
+    /// Partial sums, as `robe_merge` leaves them.
+    scratch: Vec<f32>,
+    half: bool,
+}
+
+impl Sorted {
+    /// Chunks at distinct ascending starts, `lengths[i]` at the i-th start; fewer starts if the array lacks room. Coefficients are powers of
+    /// two, so that the bits of a sum show its order.
+    fn new(source: &mut Pcg64, lengths: &[u32], robe: Robe, half: bool) -> Self {
+        let outputs = source.random_range(1..20);
+        let side_by_side = robe.chunk * lengths.len() as u32;
+        let mut starts: Vec<u32> = match robe.starts > side_by_side.max(1000) && source.random_bool(0.5) {
+            true => lengths.iter().map(|_| source.random_range(0..robe.starts)).collect(),
+            // Starts side by side, up to the end of the array.
+            false => (robe.starts - robe.starts.min(lengths.len() as u32)..robe.starts).collect(),
+        };
+        starts.sort_unstable();
+        starts.dedup();
+        let rows: Vec<_> = starts.iter().map(|&start| (start, start)).collect();
+        let (segment, mut targets) = targets_of(&lengths[..starts.len()], &rows);
+        let inverse: f32 = one_of(source, &[1.0, 0.5, 2f32.powi(-10)]);
+        targets[0].end = inverse.to_bits();
+        let access = |_| {
+            let coefficient: f32 = one_of(source, &[0.5, -1.0, 2.0, 4.0]);
+            let first = source.random_range(0..outputs) * robe.dim + source.random_range(0..robe.chunks) * robe.chunk;
+            [first, coefficient.to_bits()]
+        };
+        let accesses = segment.iter().map(access).collect();
+        let pooling = one_of(source, &[Pooling::Sum, Pooling::None, Pooling::Mean]);
+        let config = GroupConfig::new(&[1500], robe.dim).with_pooling(pooling);
+        let width = robe.reach + 1;
+        let params = Params {
+            dim: width,
+            lanes: lanes(width),
+            weighted: source.random_range(0..2),
+            half_grads: u32::from(half),
+            ..params(&config, &layout_of(&config), TRAIN, 2)
+        };
+        let grads = floats(source, (outputs * robe.dim) as usize, 1.0 / inverse);
+        let mut scratch = floats(source, (2 * (segment.len() as u32).div_ceil(CHUNK) * width) as usize, 1.0);
+        // The word behind a partial row's sums says whether any of its chunks reaches the last weight.
+        scratch
+            .chunks_exact_mut(width as usize)
+            .for_each(|row| row[width as usize - 1] = source.random_range(0..2) as f32);
+        Self { robe, params, segment, targets, accesses, grads, scratch, half }
+    }
+
+    /// The first bindings of the stages behind `robe_merge`: params, robe, targets, accesses, gradients, scratch.
+    fn bindings(&self) -> [Vec<u32>; 6] {
+        let (params, robe) = (words(&self.params), words(&self.robe));
+        let (targets, accesses, scratch) = (guarded(&self.targets), guarded(&self.accesses), guarded(&self.scratch));
+        [params, robe, targets, accesses, gradients(&self.grads, self.half), scratch]
+    }
+}
+
+/// Number of kinds of [`some_lengths`].
+const SOME: usize = LENGTHS + 3;
+
+/// Lengths as cached tables have them, or many starts of one chunk.
+fn some_lengths(source: &mut Pcg64, kind: usize) -> Vec<u32> {
+    if kind < LENGTHS {
+        return lengths(source, kind);
+    }
+    vec![1; [one_of(source, &[255, 256]), 257, 3000][kind - LENGTHS]]
+}
 
 /// Many rows next to multiples of the prime and to the ends of 32 bits, where the product comes closest to its bounds.
 #[test]
@@ -97,90 +217,6 @@ pub(crate) fn robe_keys() {
             let wanted = if hash == NONE { NONE } else { chunk_start(hash, j, robe.starts) };
             assert_eq!(key, wanted, "{case}: chunk {k}");
         }
-    });
-}
-
-/// An array in blocks of any size, its group, and the lanes of a row.
-fn array(source: &mut Pcg64, precision: Precision, shape: [u32; 3], pooling: Pooling) -> (Robe, GroupConfig) {
-    let robe = packed(precision, one_of(source, &[16, 64, 256]), robe(shape));
-    (robe, GroupConfig::new(&[1500], robe.dim).with_precision(precision).with_pooling(pooling))
-}
-
-#[test]
-pub(crate) fn robe_gather_and_robe_decode() {
-    // The last shape has too large an array for this test.
-    each("robe_gather", [5, 3, 3, 8, 4], |case, mut source, [precision, pooling, weighting, shape, size]| {
-        let (precision, pooling) = (Precision::ALL[precision], POOLINGS[pooling]);
-        // With products that are exact the bits of a sum show its order.
-        let (weighted, exact) = [(false, true), (true, true), (true, false)][weighting];
-        let (indices, bags) = [(0, 1), (1, 1), (7, 9), (300, 4)][size];
-        let (robe, config) = array(&mut source, precision, SHAPES[shape], pooling);
-        let lanes = lanes(robe.dim);
-        let params = Params {
-            indices,
-            bags,
-            lanes,
-            weighted: u32::from(weighted),
-            ..params(&config, &layout_of(&config), TRAIN, 0)
-        };
-        let n = indices as usize;
-        let weights = weights(&mut source, n, exact);
-        let offsets = offsets(&mut source, bags, indices);
-        let rows = if pooling == Pooling::None { indices } else { bags };
-        let bindings = [
-            words(&params),
-            words(&robe),
-            guarded(&offsets),
-            guarded(&hashes(&mut source, n)),
-            guarded(&weights),
-            guarded(&kept(&mut source, precision.bits(), &robe)),
-            guarded(&junk(&mut source, 2 * n)),
-            guarded(&junk(&mut source, (rows * robe.dim) as usize)),
-        ];
-        let rules = pooled(&offsets, indices, exact, pooling == Pooling::Mean);
-        let groups = rows.div_ceil(256 / lanes * if pooling == Pooling::None { 4 } else { 1 }) + 1;
-        let stage = if precision == Precision::Fp32 { "robe_gather" } else { "robe_decode" };
-        check(case, stage, &bindings, groups, &rules, |b| {
-            let [params, robe, offsets, hashes, weights, memory, access, outputs] = b;
-            let (access, outputs, weights) = (cast_slice_mut(access), cast_slice_mut(outputs), cast_slice(weights));
-            stages::robe_gather(&read(params), &read(robe), offsets, hashes, weights, memory, access, outputs);
-        });
-    });
-}
-
-#[test]
-pub(crate) fn robe_weight_gradient() {
-    // The last shape has too large an array for this test.
-    each("robe_weight_gradient", [5, 3, 8, 3, 2], |case, mut source, [precision, pooling, shape, size, half]| {
-        let (precision, pooling) = (Precision::ALL[precision], POOLINGS[pooling]);
-        let (indices, bags) = [(0, 1), (7, 9), (300, 4)][size];
-        let (robe, config) = array(&mut source, precision, SHAPES[shape], pooling);
-        let lanes = lanes(robe.dim);
-        let params =
-            Params { indices, bags, lanes, half_grads: half as u32, ..params(&config, &layout_of(&config), TRAIN, 0) };
-        let n = indices as usize;
-        let offsets = offsets(&mut source, bags, indices);
-        let access = access(&mut source, pooling, &offsets);
-        let rows = if pooling == Pooling::None { indices } else { bags };
-        let bindings = [
-            words(&params),
-            words(&robe),
-            guarded(&offsets),
-            guarded(&access),
-            guarded(&hashes(&mut source, n)),
-            guarded(&kept(&mut source, precision.bits(), &robe)),
-            gradients(&floats(&mut source, (rows * robe.dim) as usize, 1.0), half == 1),
-            guarded(&junk(&mut source, n)),
-        ];
-        // Products below 4, each rounded once, and once in each sum that it is part of.
-        let rules = [("grad_weights", Like::Within(f32::EPSILON * (robe.dim as f32 + 4.0) * robe.dim as f32))];
-        let groups = indices.div_ceil(256 / lanes) + 1;
-        check(case, "robe_weight_gradient", &bindings, groups, &rules, |b| {
-            let [params, robe, offsets, access, hashes, memory, grads, found] = b;
-            let (access, params, found) = (cast_slice(access), &read(params), cast_slice_mut(found));
-            let grads = as_floats(grads, params);
-            stages::robe_weight_gradient(params, &read(robe), offsets, access, hashes, memory, &grads, found);
-        });
     });
 }
 
@@ -261,294 +297,6 @@ pub(crate) fn robe_merge_to_robe_gradient() {
             });
             // Checked without the mirror: without a start the gradient is 0.
             assert!(n > 0 || run.found[6][..robe.weights as usize].iter().all(|&sum| sum == 0), "{case}");
-        }
-    });
-}
-
-/// What an update starts from.
-struct Update {
-    precision: Precision,
-    /// Bits of a state.
-    state: u32,
-    rounding: Rounding,
-    lengths: Vec<u32>,
-    shape: [u32; 3],
-    optimizer: Optimizer,
-    /// Whether some gradients are not finite.
-    broken: bool,
-    half: bool,
-}
-
-/// Updates an array in `windows` windows, each a dispatch. Returns the weights, states and counters that the kernel left.
-fn left(case: &Case<'_>, mut source: Pcg64, update: &Update, dense: bool, windows: u32) -> [Vec<u32>; 3] {
-    let &Update { precision, state, rounding, ref lengths, shape, optimizer, broken, half } = update;
-    let (bits, block) = (precision.bits(), one_of(&mut source, &[64, 16, 256, 32]));
-    let all = robe(shape);
-    let mut robe = packed(precision, block, Robe { dense_from: if dense { 0 } else { all.dense_from }, ..all });
-    cut(bits, &mut robe, windows);
-    let robe = with_states(state, optimizer, robe);
-    let mut sorted = Sorted::new(&mut source, lengths, robe, half);
-    (sorted.targets[0].start, sorted.targets[0].end) = (source.random(), 0.5f32.to_bits());
-    let config = GroupConfig::new(&[7, 1500], robe.dim)
-        .with_precision(precision)
-        .with_rounding(rounding)
-        .with_optimizer(optimizer);
-    let Params { pooling, dim, lanes, weighted, half_grads, .. } = sorted.params;
-    sorted.params =
-        Params { pooling, dim, lanes, weighted, half_grads, ..params(&config, &layout_of(&config), TRAIN, 2) };
-    sorted.grads = floats(&mut source, sorted.grads.len(), 1.0);
-    if broken {
-        for g in &mut sorted.grads {
-            if source.random_bool(0.05) {
-                *g = one_of(&mut source, &[f32::NAN, f32::INFINITY, 3e38, -3e38]);
-            }
-        }
-    }
-    let memory = kept(&mut source, bits, &robe);
-    let states = states(&mut source, optimizer, &robe);
-    let mut counters = guarded(&tables(&mut source, &config.tables, 3));
-    // SGD at a power of two without decay rounds once, at the end, so the bits show the order of the sums. The other cases have some
-    // hundred terms below 4, and a division.
-    let exact = optimizer == Optimizer::sgd(0.5);
-    let plain = precision == Precision::Fp32;
-    let like = match (plain, exact) {
-        (true, true) => Like::Bits,
-        (true, false) => Like::Within(f32::EPSILON * 128.0 * 512.0),
-        (false, _) => Like::Elsewhere,
-    };
-    let units = robe.weights.div_ceil(16) + 2;
-    let items =
-        if dense { robe.weights } else { sorted.targets[0].row * robe.reach * if plain { 1 } else { units.min(64) } };
-    let groups = one_of(&mut source, &[1, items.div_ceil(256).clamp(1, 300)]);
-    let state_words = robe.window as usize * robe.state_words as usize / robe.block as usize;
-    let mut left = [Vec::new(), Vec::new()];
-    for (k, memory) in (0..).zip(memory.chunks(robe.window_words as usize)) {
-        // Without states there is a dummy.
-        let window = (k as usize * state_words).min(states.len());
-        let states = if state_words == 0 { &states } else { &states[window..states.len().min(window + state_words)] };
-        let robe = Robe { first: k * robe.window, ..robe };
-        let [params, _, targets, accesses, grads, scratch] = sorted.bindings();
-        let (memory_in, states_in, rate) = (guarded(memory), guarded(states), words(&rate(&config)));
-        let bindings = [params, words(&robe), targets, accesses, grads, scratch, memory_in, states_in, counters, rate];
-        let stage = if plain { "robe_update" } else { "robe_blocks" };
-        let rules = [("memory", like), ("states", like)];
-        let run = check(case, stage, &bindings, groups, &rules, |b| {
-            let [params, robe, targets, accesses, grads, scratch, memory, states, tables, rate] = b;
-            let (targets, accesses, scratch) = (cast_slice(targets), cast_slice(accesses), cast_slice(scratch));
-            let params = read(params);
-            let grads = gradients_of(grads, &params);
-            let mirror = if plain { stages::robe_update } else { stages::robe_blocks };
-            mirror(&params, &read(robe), targets, accesses, grads, scratch, memory, states, tables, &read(rate));
-        });
-        if !plain {
-            let every = if exact { 10_000 } else { 200 };
-            let sides = |binding: usize| [&run.found[binding][..], &run.wanted[binding][..]];
-            let [found, wanted] = sides(6);
-            alike(bits, &robe, found, wanted)
-                .and_then(|apart| few(apart, every))
-                .unwrap_or_else(|error| panic!("{case}: weights, {error}"));
-            let [found, wanted] = sides(7);
-            let halves = Robe { block_words: robe.state_words.max(1), ..robe };
-            let apart = match robe.state_bits {
-                8 => {
-                    let [found, wanted] = [found, wanted].map(|words| &words[..states.len()]);
-                    alike_states(&robe, optimizer.kind.has_moments(), found, wanted)
-                }
-                _ => alike(16, &halves, found, wanted),
-            };
-            apart.and_then(|apart| few(apart, every)).unwrap_or_else(|error| panic!("{case}: states, {error}"));
-        }
-        left[0].extend_from_slice(&run.found[6][..memory.len()]);
-        if state_words > 0 {
-            left[1].extend_from_slice(&run.found[7][..states.len()]);
-        }
-        counters = run.found[8].clone();
-    }
-    let [memory, states] = left;
-    [memory, states, counters]
-}
-
-/// Updates dense in one window, and in another way, which must give the same bits.
-fn two_ways(case: &Case<'_>, source: &Pcg64, update: &Update, way: usize) {
-    let left = |dense, windows| left(case, source.clone(), update, dense, windows);
-    let (dense, windows) = [(false, 1), (true, 3), (false, 2)][way];
-    assert!(left(dense, windows) == left(true, 1), "{case}: dense {dense}, {windows} windows differ");
-}
-
-/// Each precision with its bits of a state.
-const STORED: [(Precision, u32); 9] = [
-    (Precision::Fp32, 32),
-    (Precision::Fp16, 16),
-    (Precision::Fp16, 8),
-    (Precision::Int8, 16),
-    (Precision::Int8, 8),
-    (Precision::Int4, 16),
-    (Precision::Int4, 8),
-    (Precision::Int2, 16),
-    (Precision::Int2, 8),
-];
-
-/// Every rule that a shared array takes.
-fn rules() -> [Optimizer; 7] {
-    [
-        Optimizer::sgd(0.5),
-        Optimizer::adagrad(0.1),
-        Optimizer::adam(0.1),
-        Optimizer::adagrad(0.1).with_weight_decay(0.1),
-        Optimizer::momentum(0.1).with_clip_value(Some(0.5)),
-        Optimizer::adam(0.1).with_decoupled(true).with_weight_decay(0.1),
-        Optimizer::sgd(0.1).with_decoupled(true).with_weight_decay(0.1),
-    ]
-}
-
-#[test]
-pub(crate) fn robe_update_and_robe_blocks() {
-    // The last two shapes have too large an array for this test.
-    each("robe_update", [9, 7, LENGTHS, 7, 3, 2, 5, 2], |case, mut source, setting| {
-        let [stored, rule, kind, shape, way, rounding, broken, half] = setting;
-        let (precision, state) = STORED[stored];
-        let update = Update {
-            precision,
-            state,
-            rounding: [Rounding::Nearest, Rounding::Stochastic][rounding],
-            lengths: lengths(&mut source, kind),
-            shape: SHAPES[shape],
-            optimizer: rules()[rule],
-            broken: broken == 0,
-            half: half == 1,
-        };
-        two_ways(case, &source, &update, way);
-    });
-}
-
-/// More starts than a workgroup takes at once, in arrays that their chunks would cover and in larger ones: a sparse update visits all
-/// weights of the first, and only covered weights of the second.
-#[test]
-pub(crate) fn many_starts() {
-    each("many starts", [4, 2, 9, 3, 3], |case, source, [shape, small, stored, rule, way]| {
-        let ([dim, chunk, weights], starts) =
-            [([4, 1, 2000], 700), ([6, 3, 4000], 600), ([100, 7, 5000], 400), ([64, 32, 20_000], 300)][shape];
-        // The array has room for all chunks side by side, so no start is dropped.
-        let shape = [dim, chunk, if small == 1 { starts * chunk } else { weights }];
-        let mut lengths = vec![1; starts as usize];
-        (lengths[3], lengths[starts as usize - 2]) = (5, 300);
-        let (precision, state) = STORED[stored];
-        let (optimizer, rounding) = (rules()[rule], Rounding::Nearest);
-        let update = Update { precision, state, rounding, lengths, shape, optimizer, broken: false, half: false };
-        two_ways(case, &source, &update, way);
-    });
-}
-
-/// With each body that adds.
-#[test]
-pub(crate) fn robe_scatter() {
-    with_gpu(|context| {
-        let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
-        let contexts = [context.clone(), narrow, again(&options().add(AddBody::Exchange))];
-        // The last two shapes have too large an array for this test.
-        each_on(
-            &contexts,
-            "robe_scatter",
-            [5, 7, 3, 2, 2, 2],
-            |case, mut source, [n, shape, pooling, exact, half, decay]| {
-                let (n, exact) = ([0, 1, 3, 40, 300][n], exact == 1);
-                let outputs = source.random_range(1..20);
-                let optimizer = Optimizer::sgd(0.1).with_weight_decay([0.0, 0.1][decay]);
-                let robe = with_states(32, optimizer, robe(SHAPES[shape]));
-                let config =
-                    GroupConfig::new(&[1500], robe.dim).with_pooling(POOLINGS[pooling]).with_optimizer(optimizer);
-                let params = Params {
-                    indices: n,
-                    weighted: source.random_range(0..2),
-                    half_grads: half as u32,
-                    ..params(&config, &layout_of(&config), TRAIN, 0)
-                };
-                let coefficients = [0.5f32, -1.0, 2.0].map(f32::to_bits);
-                let access: Vec<[u32; 2]> =
-                    (0..n).map(|_| [source.random_range(0..outputs), one_of(&mut source, &coefficients)]).collect();
-                let mut grads = floats(&mut source, (outputs * robe.dim) as usize, 2.0);
-                if exact {
-                    // Sums of whole numbers times powers of two have the same bits in any order.
-                    grads.iter_mut().for_each(|g| *g = (*g * 8.0).round());
-                }
-                let mut rows = hashes(&mut source, n as usize);
-                // Every other access goes to one row.
-                let hot = rows.first().copied();
-                rows.iter_mut().step_by(2).zip(hot.iter().cycle()).for_each(|(row, &hot)| *row = hot);
-                let overflow = u32::from(source.random_bool(0.1));
-                let bindings = [
-                    words(&params),
-                    words(&robe),
-                    words(&ScalerState { inverse: 0.5, overflow, ..ScalerState::default() }),
-                    guarded(&rows),
-                    guarded(&access),
-                    gradients(&grads, half == 1),
-                    guarded(&vec![0.0f32; robe.weights as usize]),
-                    guarded(&vec![0u32; robe.weights.div_ceil(32) as usize]),
-                ];
-                // A weight's sum has some 300 terms below 4: 300 roundings of numbers below 1200.
-                let rules = [("sums", if exact { Like::Bits } else { Like::Within(0.03) })];
-                let groups = one_of(&mut source, &[1, (n * robe.dim).div_ceil(256).max(1)]);
-                check(case, "robe_scatter", &bindings, groups, &rules, |b| {
-                    let [params, robe, scaler, hashes, access, grads, sums, covered] = b;
-                    let params = read(params);
-                    let (grads, access, sums) =
-                        (gradients_of(grads, &params), cast_slice(access), cast_slice_mut(sums));
-                    stages::robe_scatter(&params, &read(robe), &read(scaler), hashes, access, grads, sums, covered);
-                });
-            },
-        );
-    });
-}
-
-#[test]
-pub(crate) fn robe_step() {
-    each("robe_step", [7, 7], |case, mut source, [rule, shape]| {
-        let decayed = |optimizer: Optimizer| optimizer.with_weight_decay(0.1);
-        let (adagrad, adam) = (Optimizer::adagrad(0.1), Optimizer::adam(0.1));
-        let (sgd, momentum) = (Optimizer::sgd(0.5), Optimizer::momentum(0.1));
-        let adamw = decayed(adam).with_decoupled(true);
-        let optimizer = [sgd, adagrad, adam, decayed(sgd), decayed(adagrad), momentum, adamw][rule];
-        let robe = with_states(32, optimizer, robe(SHAPES[shape]));
-        let weights = robe.weights as usize;
-        let config = GroupConfig::new(&[7, 1500], robe.dim).with_optimizer(optimizer);
-        let mut sums = floats(&mut source, weights, 1.0);
-        for sum in &mut sums {
-            match source.random_range(0..10) {
-                0 => *sum = one_of(&mut source, &[f32::NAN, f32::INFINITY, -0.0, 1e-45]),
-                1..5 => *sum = 0.0,
-                _ => {}
-            }
-        }
-        let some = |_| if source.random_bool(0.5) { 0 } else { source.random() };
-        let marks: Vec<u32> = (0..weights.div_ceil(32)).map(some).collect();
-        let memory = floats(&mut source, weights, 1.0);
-        let bindings = [
-            words(&params(&config, &layout_of(&config), TRAIN, 0)),
-            words(&robe),
-            guarded(&sums),
-            guarded(&marks),
-            guarded(&memory),
-            guarded(&states(&mut source, optimizer, &robe)),
-            guarded(&tables(&mut source, &config.tables, 3)),
-            words(&rate(&config)),
-        ];
-        // SGD at a power of two without decay rounds once. The other optimisers round a few times and divide.
-        let like = if optimizer == sgd { Like::Bits } else { Like::Within(f32::EPSILON * 16.0) };
-        let groups = one_of(&mut source, &[1, robe.weights.div_ceil(256)]);
-        let rules = [("memory", like), ("states", like)];
-        let run = check(case, "robe_step", &bindings, groups, &rules, |b| {
-            let [params, robe, sums, covered, memory, states, tables, rate] = b;
-            let (sums, memory, states) = (cast_slice_mut(sums), cast_slice_mut(memory), cast_slice_mut(states));
-            stages::robe_step(&read(params), &read(robe), sums, covered, memory, states, tables, &read(rate));
-        });
-        // Checked without the mirror: sums and marks are cleared, and only covered weights have changed.
-        let marked = robe.marks == 1;
-        assert!(run.found[2][..weights].iter().all(|&sum| sum == 0), "{case}");
-        assert!(!marked || run.found[3][..marks.len()].iter().all(|&marks| marks == 0), "{case}");
-        for w in 0..weights {
-            let covered = if marked { marks[w / 32] >> (w % 32) & 1 == 1 } else { sums[w].to_bits() != 0 };
-            assert!(covered || run.found[4][w] == memory[w].to_bits(), "{case}, weight {w}");
         }
     });
 }

@@ -8,7 +8,7 @@ use hotrow::{
 use crate::{
     gradient::{dense, halved, is_model},
     shared::{
-        Bags, WAYS, any_order, bags, close, forward, fp32, moved_within, nudge, outputs, random_grads,
+        Bags, WAYS, any_order, bags, close, forward, fp32, gradients, moved_within, nudge, outputs, random_grads,
         weight_gradients, weights,
     },
 };
@@ -17,6 +17,7 @@ use crate::{
 pub trait Array: SharedArray {
     fn gradient(&mut self, grads: GradSlice<'_>) -> Result<Gradient, Error>;
     fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error>;
+    fn reconfigure(&mut self, config: Config) -> Result<(), Error>;
 }
 
 macro_rules! arrays {
@@ -27,6 +28,9 @@ macro_rules! arrays {
             }
             fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
                 Self::write_weights(self, weights)
+            }
+            fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
+                Self::reconfigure(self, config)
             }
         }
     )*};
@@ -117,7 +121,9 @@ pub fn what_is_covered_decays<T: Array>(new: &dyn Fn(&Config) -> T) {
     let config = Config::new(&[1000], 6, 500, 4).with_backward(Backward::Atomic).with_optimizer(optimizer);
     let mut array = new(&config.with_init(Init::Constant(1.0)));
     let mut wanted = vec![1.0; 500];
-    for row in [3, 77] {
+    // The first reads weights of the last word of marks.
+    let last = (0..1000).find(|&row| robe::hash::location(row, 0, 500, 4) > 490).unwrap();
+    for row in [last, 3, 77] {
         array.forward(&[row, row], &[0, 1, 2], None).unwrap();
         array.backward(&[2.0, 2.0, 2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0, -2.0, -2.0]).unwrap();
         let mut read: Vec<u32> = (0..6).map(|e| robe::hash::location(row, e, 500, 4)).collect();
@@ -211,4 +217,102 @@ pub fn halves_give_what_their_floats_give<T: Array>(new: &dyn Fn(&Config) -> T, 
     assert!(found != array.gradient(GradSlice::F32(&exact)).unwrap(), "the comparison can fail");
     let short = array.gradient(GradSlice::F16(&halves[1..]));
     assert!(matches!(short, Err(Error::Length { what: "grad_outputs", .. })));
+}
+
+/// What is not finite moves no weight, and is counted.
+pub fn what_is_not_finite_is_left_out_and_counted<T: Array>(new: &dyn Fn(&Config) -> T) {
+    for backward in WAYS {
+        let config = Config::new(&[100], 4, 40, 4).with_backward(backward).with_init(Init::Constant(1.0));
+        let mut array = new(&config);
+        let before = snapshot(&mut array);
+        let bags = Bags { indices: vec![3, 50], offsets: vec![0, 1, 2], weights: None };
+        forward(&mut array, &bags);
+        let mut grads = vec![1.0; 8];
+        (grads[1], grads[6]) = (f32::NAN, f32::INFINITY);
+        array.backward(&grads).unwrap();
+        let after = snapshot(&mut array);
+        let bad = [(3, 1), (50, 2)].map(|(row, e)| robe::hash::location(row, e, 40, 4) as usize);
+        let read = gradients(&config, &bags, &grads);
+        for w in 0..40 {
+            let moves = read.contains_key(&w) && !bad.contains(&w);
+            assert_eq!(before.weight_words[w] != after.weight_words[w], moves, "{backward:?}, weight {w}");
+        }
+        assert_eq!(after.counters.skipped_weights, 2);
+    }
+}
+
+/// Every wrong call has a named error and moves nothing.
+pub fn bad_calls_leave_everything_as_it_was<T: Array>(new: &dyn Fn(&Config) -> T) {
+    let config = Config::new(&[10, 5], 4, 64, 4);
+    let mut array = new(&config);
+    let before = snapshot(&mut array);
+    let mut refused = |indices: &[u32], offsets: &[u32], weights: Option<&[f32]>| {
+        array.forward(indices, offsets, weights).unwrap_err()
+    };
+    let beyond = Error::IndexOutOfRange { table: 1, rows: 5, position: 1, value: 5 };
+    assert_eq!(refused(&[1, 5], &[0, 1, 2], None), beyond);
+    assert!(matches!(refused(&[1, 2], &[0, 3, 2], None), Error::BadOffsets { position: 1, .. }));
+    assert!(matches!(refused(&[1, 2], &[], None), Error::Length { what: "offsets", .. }));
+    assert!(matches!(refused(&[1, 2], &[0, 2], None), Error::Bags { features: 2, bags: 1 }));
+    assert!(matches!(refused(&[1, 2], &[0, 1, 2], Some(&[1.0])), Error::Length { what: "weights", .. }));
+    assert!(matches!(array.backward(&[]), Err(Error::Order { .. })));
+    let mut after = snapshot(&mut array);
+    assert_eq!(std::mem::take(&mut after.counters.out_of_range), [0, 1], "counted, and no more");
+    after.counters.out_of_range = vec![0, 0];
+    assert_eq!(after, before);
+    array.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+    assert!(matches!(array.backward(&[1.0; 7]), Err(Error::Length { what: "grad_outputs", wanted: 8, found: 7 })));
+    assert!(matches!(array.write_weights(&[0.0; 64]), Err(Error::Order { .. })));
+    array.backward(&[1.0; 8]).unwrap();
+    assert!(matches!(array.write_weights(&[0.0; 63]), Err(Error::Length { wanted: 64, found: 63, .. })));
+    let before = snapshot(&mut array);
+    let mut weights = [0.0; 64];
+    weights[5] = f32::NAN;
+    assert!(matches!(array.write_weights(&weights), Err(Error::Source { row: 5, .. })));
+    let restored = |change: fn(&mut RobeSnapshot)| {
+        let mut snapshot = before.clone();
+        change(&mut snapshot);
+        new(&config).restore(&snapshot)
+    };
+    assert!(matches!(restored(|s| s.weight_words[7] = f32::INFINITY.to_bits()), Err(Error::Source { row: 7, .. })));
+    assert!(matches!(restored(|s| s.weight_words.truncate(63)), Err(Error::Length { wanted: 64, found: 63, .. })));
+    assert!(matches!(restored(|s| s.state_words.push(0)), Err(Error::Length { wanted: 0, found: 1, .. })));
+    assert!(matches!(restored(|s| s.counters.accesses.push(0)), Err(Error::Length { wanted: 2, found: 3, .. })));
+    assert_eq!((restored(|_| {}), snapshot(&mut array)), (Ok(()), before));
+    assert!(matches!(array.read_rows(&[14, 15]), Err(Error::RowOutOfRange { position: 1, row: 15, .. })));
+    assert!(matches!(array.set_learning_rate(f32::NAN), Err(Error::Config { field: "lr", .. })));
+}
+
+/// An array runs under several configurations in turn, with other tables, chunks and ways: each time as one that was made with the configuration and
+/// has the same weights. What does not fit is refused.
+pub fn an_array_goes_on_under_another_configuration<T: Array>(new: &dyn Fn(&Config) -> T, base: &Config) {
+    let base = base.clone().with_tables(vec![5000, 307]).with_features(Vec::new()).with_weights(3000).with_chunk(16);
+    let mut array = new(&base);
+    let step = |array: &mut T, config: &Config| {
+        let found = forward(array, &bags(config, 4, 12, 60));
+        array.backward(&random_grads(4, found.len())).unwrap();
+        found
+    };
+    step(&mut array, &base);
+    let others = [
+        base.clone().with_chunk(1).with_backward(Backward::Sparse),
+        base.clone().with_chunk(5).with_backward(Backward::Dense).with_tables(vec![400, 7, 60]),
+    ];
+    for (other, kept) in others.iter().zip([true, false]) {
+        let before = snapshot(&mut array);
+        array.reconfigure(other.clone()).unwrap();
+        let begins = snapshot(&mut array);
+        assert_eq!((begins.t, &begins.weight_words), (before.t, &before.weight_words));
+        assert_eq!(begins.counters.accesses.iter().sum::<u64>() > 0, kept, "other tables count anew");
+        let mut fresh = new(other);
+        fresh.restore(&begins).unwrap();
+        assert_eq!(step(&mut array, other), step(&mut fresh, other));
+        let after = snapshot(&mut array);
+        assert!(after == snapshot(&mut fresh), "{other:?}");
+        assert!(after.weight_words != before.weight_words, "the comparison can fail");
+    }
+    let n = forward(&mut array, &bags(&others[1], 4, 5, 12)).len();
+    assert!(matches!(array.reconfigure(base.clone()), Err(Error::Order { call: "reconfigure", .. })));
+    array.backward(&vec![0.0; n]).unwrap();
+    assert!(matches!(array.reconfigure(base.with_weights(3001)), Err(Error::Config { field: "weights", .. })));
 }

@@ -8,11 +8,13 @@
 )]
 
 pub mod arrays;
+pub mod child;
 pub mod closed_form;
 pub mod comm;
 pub mod data;
 pub mod device;
 pub mod face;
+pub mod failing;
 pub mod gradient;
 pub mod lanes;
 pub mod layers;
@@ -30,3 +32,13 @@ pub mod shared;
 pub mod soak;
 
 pub use seed::{sample, sample_seeds, seed, seed_for, seeds};
+
+/// Calls of `Lookup`, `Embedding` or `Store` that a wrapper hands to its field `$to` as they are.
+#[macro_export]
+macro_rules! goes_on {
+    ($to:tt; $(fn $call:ident($me:ident: $own:ty $(, $arg:ident: $kind:ty)*) -> $out:ty;)*) => {$(
+        fn $call($me: $own $(, $arg: $kind)*) -> $out {
+            $me.$to.$call($($arg),*)
+        }
+    )*};
+}

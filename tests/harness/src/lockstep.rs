@@ -3,7 +3,7 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Part, Snapshot, codec,
+    Context, Counters, CpuGroup, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Part, Snapshot, codec,
     internals::layout::Field,
 };
 use hotrow::{
@@ -108,6 +108,13 @@ pub fn snapshots(layout: &Layout, gpu: &Snapshot, cpu: &Snapshot, size: f32, cod
     }
     floats("cache", &gpu.cache, &cpu.cache, size)?;
     records(layout, &gpu.records, &cpu.records, size, codes)
+}
+
+/// The counts of a table in the order of checkpoints and parts.
+pub fn counts(c: &Counters) -> [u64; 11] {
+    let cache = [c.accesses, c.hits, c.unique, c.unique_misses, c.admitted, c.evictions, c.write_backs];
+    let rest = [c.bypass_reads, c.bypass_writes, c.skipped_rows, c.out_of_range];
+    std::array::from_fn(|i| if i < 7 { cache[i] } else { rest[i - 7] })
 }
 
 #[derive(Debug)]

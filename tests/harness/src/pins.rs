@@ -1,6 +1,7 @@
 //! Properties of pins on any backend and placement. `naive.rs` checks each call.
 
-use hotrow::{Counters, Embedding, Error, GroupConfig, Init, Optimizer, Part, Policy, Precision};
+use hotrow::internals::Pieces as _;
+use hotrow::{Counters, Embedding, Error, GroupConfig, Init, Optimizer, Part, Policy, Pooling, Precision};
 
 pub const POLICIES: [Policy; 3] = [Policy::Lru, Policy::Lfu, Policy::Static];
 
@@ -89,15 +90,20 @@ fn outputs(group: &mut dyn Embedding, pins: bool) -> Vec<u32> {
     all.into_iter().map(f32::to_bits).collect()
 }
 
-/// Pins change no bit of an FP32 table: a group with pins equals a group without pins and a group without a cache.
+/// Pins and a cache change no bit of an FP32 table: a group with pins equals a group without a cache.
 pub fn fp32_shows_nothing(make: Make<'_>) {
-    let config = |policy| config(policy).with_precision(Precision::Fp32);
-    let wanted = outputs(&mut *make(config(Policy::Lru).with_cache_rows(0)), false);
-    for policy in POLICIES {
-        let mut group = make(config(policy));
-        assert_eq!(outputs(&mut *group, true), wanted, "{policy:?}");
-        let seen = total(&mut *group);
-        assert!(seen.hits > 10 && seen.evictions > 10, "{policy:?}: {seen:?}");
+    let optimizers = [Optimizer::adagrad(0.05), Optimizer::sgd(0.05), Optimizer::row_wise_adagrad(0.05)];
+    let poolings = [Pooling::Sum, Pooling::Mean, Pooling::None];
+    for (policy, (optimizer, pooling)) in POLICIES.into_iter().zip(optimizers.into_iter().zip(poolings)) {
+        let config = config(policy).with_precision(Precision::Fp32).with_pooling(pooling);
+        let config = config.with_optimizer(optimizer.with_weight_decay(0.01)).with_shard_bytes(Some(20_000));
+        let wanted = outputs(&mut *make(config.clone().with_cache_rows(0)), false);
+        for (pins, cache_rows) in [(true, 128), (false, 128), (false, 801)] {
+            let mut group = make(config.clone().with_cache_rows(cache_rows));
+            assert_eq!(outputs(&mut *group, pins), wanted, "{policy:?}, pins {pins}, {cache_rows} rows");
+            let seen = total(&mut *group);
+            assert!(!pins || seen.hits > 10 && seen.evictions > 10, "{policy:?}: {seen:?}");
+        }
     }
     // The companion: the same run in INT4 shows the pins.
     let int4 = |policy| config(policy).with_precision(Precision::Int4);
