@@ -1,7 +1,7 @@
 //! The ranks that train a model together: who has which samples, and sums in an order that the number of ranks does not change.
 
 use hotrow::Error;
-use hotrow::dist::{Comm, Parcels, Ticket, WireOptions};
+use hotrow_dist::{Comm, Parcels, Ticket, WireOptions};
 use std::cell::RefCell;
 use std::ops::Range;
 

@@ -1,11 +1,9 @@
 //! Groups over several ranks, on a device: the same bits for every number of ranks, and those of a plain group with one shard.
 
 use hotrow::{
-    CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RobeGroup,
-    dist::{self, Shard, Threads, WireForm, WireOptions},
-    prelude::*,
-    robe,
+    CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RobeGroup, prelude::*, robe,
 };
+use hotrow_dist::{self as dist, Shard, Threads, WireForm, WireOptions};
 use hotrow_harness::{
     device::{share, with_gpu},
     ranks::{Batch, alone, configuration, over_ahead, over_ranks, over_wire},

@@ -5,8 +5,8 @@ use std::{ops::Range, path::Path};
 use hotrow::{
     Counters, Embedding, Error, GroupConfig, Init, Lookup, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
     ScalerState, Snapshot, StatePrecision,
-    dist::{self, Comm, Shard, Threads, WireForm, WireOptions},
 };
+use hotrow_dist::{self as dist, Comm, Shard, Threads, WireForm, WireOptions};
 use proptest::prelude::{Strategy, any};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 

@@ -3,9 +3,9 @@
 use super::wire::{PHASES, Wire};
 use crate::lab::timed;
 use crate::report::object::Object;
-use hotrow::dist::{self, Comm as _, Threads};
 use hotrow::simulate::{GeometryError, Simulator};
 use hotrow::{CpuGroup, GroupConfig, Lookup as _, Policy, WAYS};
+use hotrow_dist::{self as dist, Comm as _, Threads};
 use std::collections::BTreeMap;
 
 /// The cache of a group over all ranks.

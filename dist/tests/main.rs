@@ -1,0 +1,18 @@
+//! Several ranks. No GPU: `tests/gpu/ranks.rs` has the tests with one.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod ahead;
+mod allocations;
+mod comm;
+mod faults;
+mod ranks;
+mod replicated;
+mod reshard;
+
+#[test]
+fn every_file_is_a_module_and_none_name_each_other_in_a_circle() {
+    use hotrow_harness::layers::{arrows, circles, sources};
+    hotrow_harness::modules::all_named(env!("CARGO_MANIFEST_DIR"), "tests");
+    assert_eq!(circles(&arrows(&sources(env!("CARGO_MANIFEST_DIR")))), [""; 0]);
+}
