@@ -123,7 +123,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let remove = |save, shards: &mut dyn Iterator<Item = u32>| {
             shards.for_each(|shard| drop(fs::remove_file(List::file(folder, save, shard))));
         };
-        if let Err(error) = self.agree(saved) {
+        if let Err(error) = self.link.agree(saved) {
             // No list names these files, and a full disk needs their room.
             remove(save, &mut own.into_iter());
             return Err(error);
@@ -131,7 +131,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let (tables, cache_rows) = (self.config().tables.clone(), self.config().cache_rows);
         let list = List { save, shards: self.shard_count(), tables, cache_rows };
         let listed = if self.rank() == 0 { list.write(folder) } else { Ok(()) };
-        if let Err(error) = self.agree(listed) {
+        if let Err(error) = self.link.agree(listed) {
             // The list may have taken its place before the error.
             let old = List::read(folder).map_or(!List::path(folder).is_file(), |list| list.save == before);
             if old {
@@ -165,11 +165,11 @@ impl<C: Comm, S: Shard> Group<C, S> {
             Ok(list.save)
         });
         let save = read.as_ref().copied().unwrap_or_default();
-        self.agree(read.map(drop))?;
+        self.link.agree(read.map(drop))?;
         let shards = self.shards().filter_map(|(number, shard)| Some((number, shard?)));
         let load = |(number, shard)| checkpoint::load(shard, List::file(folder, save, number));
         let loaded = shards.into_iter().try_for_each(load);
-        let loaded = self.agree(loaded).and_then(|()| self.same_step(folder));
+        let loaded = self.link.agree(loaded).and_then(|()| self.same_step(folder));
         self.loaded(loaded)
     }
 

@@ -247,48 +247,75 @@ impl Comm for Solo {
     fn abort(&mut self, _reason: &str) {}
 }
 
-/// Hands each call on.
+/// Implements methods of [`Comm`] by those of another connection: for one that counts, measures or shares it. It stands in the implementation, with the
+/// connection and the methods that are handed on.
+///
+/// ```
+/// use hotrow::Error;
+/// use hotrow_dist::{Comm, Parcels, Solo, Ticket, hand_on};
+///
+/// /// Counts the exchanges.
+/// #[derive(Debug)]
+/// struct Counted(Solo, u32);
+///
+/// impl Comm for Counted {
+///     hand_on!(self, self.0; rank size poll finish all_gather max abort);
+///
+///     fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
+///         self.1 += 1;
+///         self.0.start(send, receive)
+///     }
+/// }
+/// ```
+#[macro_export]
 macro_rules! hand_on {
-    ($type:ty) => {
-        impl<C: Comm + ?Sized> Comm for $type {
-            fn rank(&self) -> u32 {
-                (**self).rank()
-            }
-
-            fn size(&self) -> u32 {
-                (**self).size()
-            }
-
-            fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
-                (**self).start(send, receive)
-            }
-
-            fn poll(&mut self, ticket: &Ticket) -> Result<bool, Error> {
-                (**self).poll(ticket)
-            }
-
-            fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
-                (**self).finish(ticket)
-            }
-
-            fn all_to_all(&mut self, send: Parcels, receive: &[usize]) -> Result<Parcels, Error> {
-                (**self).all_to_all(send, receive)
-            }
-
-            fn all_gather(&mut self, words: &[u32]) -> Result<Vec<u32>, Error> {
-                (**self).all_gather(words)
-            }
-
-            fn max(&mut self, value: u32) -> Result<u32, Error> {
-                (**self).max(value)
-            }
-
-            fn abort(&mut self, reason: &str) {
-                (**self).abort(reason);
-            }
+    ($self:ident, $to:expr; $($method:ident)+) => { $($crate::hand_on!(@$method $self $to);)+ };
+    (@rank $self:ident $to:expr) => {
+        fn rank(&$self) -> u32 {
+            ($to).rank()
+        }
+    };
+    (@size $self:ident $to:expr) => {
+        fn size(&$self) -> u32 {
+            ($to).size()
+        }
+    };
+    (@start $self:ident $to:expr) => {
+        fn start(&mut $self, send: $crate::Parcels, receive: &[usize]) -> Result<$crate::Ticket, hotrow::Error> {
+            ($to).start(send, receive)
+        }
+    };
+    (@poll $self:ident $to:expr) => {
+        fn poll(&mut $self, ticket: &$crate::Ticket) -> Result<bool, hotrow::Error> {
+            ($to).poll(ticket)
+        }
+    };
+    (@finish $self:ident $to:expr) => {
+        fn finish(&mut $self, ticket: $crate::Ticket) -> Result<$crate::Parcels, hotrow::Error> {
+            ($to).finish(ticket)
+        }
+    };
+    (@all_gather $self:ident $to:expr) => {
+        fn all_gather(&mut $self, words: &[u32]) -> Result<Vec<u32>, hotrow::Error> {
+            ($to).all_gather(words)
+        }
+    };
+    (@max $self:ident $to:expr) => {
+        fn max(&mut $self, value: u32) -> Result<u32, hotrow::Error> {
+            ($to).max(value)
+        }
+    };
+    (@abort $self:ident $to:expr) => {
+        fn abort(&mut $self, reason: &str) {
+            ($to).abort(reason);
         }
     };
 }
 
-hand_on!(&mut C);
-hand_on!(Box<C>);
+impl<C: Comm + ?Sized> Comm for &mut C {
+    hand_on!(self, **self; rank size start poll finish all_gather max abort);
+}
+
+impl<C: Comm + ?Sized> Comm for Box<C> {
+    hand_on!(self, **self; rank size start poll finish all_gather max abort);
+}

@@ -1,6 +1,6 @@
 //! A group whose rows lie on several ranks (SPEC 11).
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use hotrow::{
     Counters, Error, GradSlice, GroupConfig, Layout, Lookup, LookupKind, MemoryReport, Mode, OutOfRange, OutputSlice,
@@ -9,11 +9,11 @@ use hotrow::{
 };
 
 use crate::{
-    agree,
-    comm::{Comm, Parcels, Ticket},
+    comm::{Comm, Parcels},
+    link::Link,
     options::WireOptions,
     requests::{self, Deal, Feature, Requests},
-    step::{Ahead, Asked, Asking, Early, Waiting},
+    step::{Ahead, Asked, Asking, Early, Stage, Waiting},
     sums::{Share, Sums},
     traffic::{Phase, RankTraffic},
 };
@@ -82,7 +82,7 @@ type Make<S> = Box<dyn FnMut(GroupConfig) -> Result<S, Error>>;
 /// error in the middle of a step ends the job, since the ranks would no longer agree: the rank that has it calls [`Comm::abort`]. A job of one rank goes on,
 /// and its group refuses steps, reads and saves until a checkpoint is loaded.
 pub struct Group<C, S> {
-    pub(crate) comm: C,
+    pub(crate) link: Link<C>,
     pub(crate) config: GroupConfig,
     pub(crate) deal: Deal,
     make: Make<S>,
@@ -97,16 +97,12 @@ pub struct Group<C, S> {
     pub(crate) ahead: Option<Ahead>,
     /// Why the shards may be of different steps.
     broken: Option<String>,
-    traffic: RankTraffic,
 }
 
 impl<C: Comm, S> fmt::Debug for Group<C, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Group")
-            .field("comm", &self.comm)
-            .field("config", &self.config)
-            .field("deal", &self.deal)
-            .finish()
+        let Self { link, config, deal, .. } = self;
+        f.debug_struct("Group").field("link", link).field("config", config).field("deal", deal).finish_non_exhaustive()
     }
 }
 
@@ -132,10 +128,10 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let mut make: Make<S> = Box::new(make);
         let mine = configs.drain(deal.of(comm.rank() as usize));
         let shards = mine.map(|config| config.map(&mut make).transpose()).collect::<Result<_, _>>()?;
-        let traffic = RankTraffic::new(comm.size());
+        let link = Link::new(comm);
         let wire = WireOptions::default();
         let (table, frozen_table, waiting, ahead, broken) = (None, None, None, None, None);
-        Ok(Self { comm, config, deal, make, shards, table, frozen_table, wire, waiting, ahead, broken, traffic })
+        Ok(Self { link, config, deal, make, shards, table, frozen_table, wire, waiting, ahead, broken })
     }
 
     /// With another form of rows and gradients between ranks: the same on all of them.
@@ -153,12 +149,12 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// The number of this rank.
     #[must_use]
     pub fn rank(&self) -> u32 {
-        self.comm.rank()
+        self.link.comm.rank()
     }
 
     /// The connection to the other ranks, for what a program exchanges beside the group. All ranks make the same calls on it.
     pub fn comm(&mut self) -> &mut C {
-        &mut self.comm
+        &mut self.link.comm
     }
 
     /// The configuration of the whole group.
@@ -176,14 +172,14 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// This rank's shards, each with its number; `None` for a shard without a row. No call of a shard may come between a forward and its
     /// backward, nor between a prefetch and its forward.
     pub fn shards(&mut self) -> impl Iterator<Item = (u32, Option<&mut S>)> {
-        let first = self.deal.of(self.comm.rank() as usize).start as u32;
+        let first = self.deal.of(self.link.own()).start as u32;
         (first..).zip(self.shards.iter_mut().map(Option::as_mut))
     }
 
     /// What this rank has sent to others since it was made.
     #[must_use]
     pub fn traffic(&self) -> &RankTraffic {
-        &self.traffic
+        &self.link.traffic
     }
 
     /// Gives up the backward of the last forward.
@@ -215,22 +211,17 @@ impl<C: Comm, S: Shard> Group<C, S> {
         Ok(sums)
     }
 
-    /// Ends the job after an error that the other ranks do not know of.
-    pub(crate) fn or_abort<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
-        agree::or_abort(&mut self.comm, result)
-    }
-
-    /// As [`or_abort`](Self::or_abort), where some shards may have taken a step that others have not. A job of one rank goes on after that: it loads a
+    /// As [`or_abort`](Link::or_abort), where some shards may have taken a step that others have not. A job of one rank goes on after that: it loads a
     /// checkpoint, for which no forward may wait.
     pub(crate) fn or_break<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &result {
             self.broken = Some(format!("an error in the middle of one: {error}"));
             self.abandon_backward();
         }
-        let result = self.or_abort(result);
+        let result = self.link.or_abort(result);
         if let Some(ticket) = self.ahead.take_if(|_| result.is_err()).map(Ahead::into_ticket) {
             // The job is over, or this rank is alone in it.
-            drop(self.comm.finish(ticket));
+            drop(self.link.comm.finish(ticket));
         }
         result
     }
@@ -272,16 +263,6 @@ impl<C: Comm, S: Shard> Group<C, S> {
         result
     }
 
-    pub(crate) fn exchange(&mut self, phase: Phase, parts: Vec<Vec<u32>>, receive: &[usize]) -> Result<Parcels, Error> {
-        self.traffic.count(phase, self.comm.rank(), &parts);
-        self.comm.all_to_all(Parcels::new(parts), receive)
-    }
-
-    pub(crate) fn start(&mut self, phase: Phase, parts: Vec<Vec<u32>>, receive: &[usize]) -> Result<Ticket, Error> {
-        self.traffic.count(phase, self.comm.rank(), &parts);
-        self.comm.start(Parcels::new(parts), receive)
-    }
-
     /// Runs a forward, or reads rows.
     fn look_up(
         &mut self,
@@ -302,17 +283,10 @@ impl<C: Comm, S: Shard> Group<C, S> {
                 return Err(refused);
             }
         };
-        let asked = self.asked(asking);
-        let asked = self.or_abort(asked)?;
         let step = if call == Call::Read { Ok(0) } else { self.step_of_wire() };
-        let step = self.or_abort(step)?;
-        let result = self.answer((call, step), &requests, &asked, None);
-        let result = result.and_then(|rows| self.pool(call, &requests, &rows, (offsets, weights), outputs));
-        self.or_break(result)?;
-        if call == Call::Forward {
-            self.wait(requests, asked, indices.len(), (offsets, weights.map(<[f32]>::to_vec)), step);
-        }
-        Ok(())
+        let step = self.link.or_abort(step)?;
+        let batch = (indices.len(), offsets, weights.map(Cow::from));
+        self.complete((call, step), requests, Stage::Asking(asking), batch, outputs)
     }
 
     /// Exchanges counts and starts to exchange requests. An error that all ranks know of ends nothing.
@@ -332,23 +306,36 @@ impl<C: Comm, S: Shard> Group<C, S> {
             Requests::new(&self.config, &Feature::all(&self.config), self.deal, batch)
         };
         let result = self.ask(call, &requests, shape.err().or(outside), batch.1, weighted);
-        Ok((requests, self.or_abort(result)??))
+        Ok((requests, self.link.or_abort(result)??))
     }
 
-    /// Notes a forward that waits for its backward.
-    pub(crate) fn wait(
+    /// Ends a call whose requests, or whose early rows, are under way: answers, pools what has come, and notes a forward that waits for its backward.
+    pub(crate) fn complete(
         &mut self,
+        (call, step): (Call, u32),
         requests: Requests,
-        asked: Asked,
-        indices: usize,
-        (offsets, weights): (&[u32], Option<Vec<f32>>),
-        step: u32,
-    ) {
-        let scales = requests.scales(&self.config, offsets);
-        let rounded = self.wire.gradients != WireForm::Exact && !self.wire.summed;
-        let numbers = if rounded { asked.share.numbers(&self.config, offsets) } else { Vec::new() };
-        let bags = offsets.len() - 1;
-        self.waiting = Some(Waiting { requests, asked, indices, bags, weights, scales, numbers, step });
+        stage: Stage,
+        (indices, offsets, weights): (usize, &[u32], Option<Cow<'_, [f32]>>),
+        outputs: &mut [f32],
+    ) -> Result<(), Error> {
+        let found = match stage {
+            Stage::Asking(asking) => self.asked(asking).map(|asked| (asked, None)),
+            Stage::Sending { asked, early, ticket } => self.came(early, ticket).map(|early| (asked, Some(early))),
+        };
+        let pooled = found.and_then(|(asked, early)| {
+            let rows = self.answer((call, step), &requests, &asked, early.as_ref())?;
+            self.pool(call, &requests, &rows, (offsets, weights.as_deref()), outputs)?;
+            Ok(asked)
+        });
+        let asked = self.or_break(pooled)?;
+        if call == Call::Forward {
+            let scales = requests.scales(&self.config, offsets);
+            let rounded = self.wire.gradients != WireForm::Exact && !self.wire.summed;
+            let numbers = if rounded { asked.share.numbers(&self.config, offsets) } else { Vec::new() };
+            let (bags, weights) = (offsets.len() - 1, weights.map(Cow::into_owned));
+            self.waiting = Some(Waiting { requests, asked, indices, bags, weights, scales, numbers, step });
+        }
+        Ok(())
     }
 
     /// Exchanges counts and starts to exchange requests, or returns the error that made all ranks refuse the call.
@@ -360,7 +347,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         offsets: &[u32],
         weighted: bool,
     ) -> Result<Result<Asking, Error>, Error> {
-        let (deal, ranks) = (self.deal, self.comm.size() as usize);
+        let (deal, ranks) = (self.deal, self.link.ranks());
         let outside = if requests.out_of_range.is_some() { OUTSIDE } else { 0 };
         let code = call as u32 | self.wire.code() << WIRE;
         let status = outside | if weighted { WEIGHTED } else { 0 } | if refused.is_some() { REFUSED } else { 0 } | code;
@@ -373,7 +360,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
             header.into_iter().chain(deal.of(rank).map(|shard| requests.of(shard).len() as u32)).collect()
         });
         let counts = counts.collect();
-        let received = self.exchange(Phase::Counts, counts, &vec![HEADER + deal.each(); ranks])?;
+        let received = self.link.exchange(Phase::Counts, counts, &vec![HEADER + deal.each(); ranks])?;
         let heads: Vec<&[u32]> = received.iter().collect();
         if let Some(rank) = heads.iter().position(|head| head[0] & CALL != code) {
             let other = heads[rank][0] & CALL;
@@ -388,7 +375,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
             self.count_out_of_range(requests)?;
         }
         if let Some(rank) = heads.iter().position(|head| head[0] & REFUSED != 0) {
-            return agree::refusal(&mut self.comm, rank as u32, refused).map(Err);
+            return self.link.refusal(rank as u32, refused).map(Err);
         }
         let all_outputs: u64 = heads.iter().map(|head| u64::from(head[if alone { 1 } else { 2 }])).sum();
         if call != Call::Read && all_outputs * row_bytes > SMALL {
@@ -396,18 +383,18 @@ impl<C: Comm, S: Shard> Group<C, S> {
             let gradients = heads.iter().map(|head| u64::from(head[3])).sum::<u64>();
             let wanted = own_outputs.max(if call.steps() { gradients } else { 0 }) * row_bytes;
             let fits = self.fits(wanted);
-            if let Err(error) = agree::agree(&mut self.comm, fits) {
+            if let Err(error) = self.link.agree(fits) {
                 return Ok(Err(error));
             }
         }
         let features = u64::from(self.config.feature_count());
         let bags: Vec<u64> = heads.iter().map(|head| u64::from(head[2]) / features).collect();
-        let share = Share::new(&bags, self.comm.rank() as usize);
+        let share = Share::new(&bags, self.link.own());
         let sums = if call.steps() && self.wire.summed {
             if let Err(uneven) = Share::check(&bags) {
                 return Ok(Err(uneven));
             }
-            let slices = deal.of(self.comm.rank() as usize);
+            let slices = deal.of(self.link.own());
             Some(Sums::new(requests, offsets, &share, slices, deal.shards()))
         } else {
             None
@@ -415,7 +402,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let valid = heads.iter().any(|head| head[1] > 0);
         let outputs = heads.iter().map(|head| head[3] as usize).collect();
         let weighted = heads.iter().map(|head| head[0] & WEIGHTED != 0).collect();
-        let asked: Vec<Vec<usize>> =
+        let rows: Vec<Vec<usize>> =
             heads.iter().map(|head| head[HEADER..].iter().map(|&rows| rows as usize).collect()).collect();
         // A rank with one slice has one sum of each row.
         let counts_sums = sums.is_some() && deal.each() > 1;
@@ -430,38 +417,32 @@ impl<C: Comm, S: Shard> Group<C, S> {
         };
         let messages = (0..ranks).map(message).collect();
         let words = |rows: usize| 2 * rows + usize::from(counts_sums && rows > 0);
-        let receive: Vec<usize> = asked.iter().map(|shards| words(shards.iter().sum())).collect();
-        let ticket = self.start(Phase::Requests, messages, &receive)?;
-        Ok(Ok(Asking { ticket, rows: asked, counts_sums, outputs, weighted, sums, share, valid }))
+        let receive: Vec<usize> = rows.iter().map(|shards| words(shards.iter().sum())).collect();
+        let ticket = self.link.start(Phase::Requests, messages, &receive)?;
+        let asked = Asked { outputs, weighted, sums, share, valid, ..Asked::default() };
+        Ok(Ok(Asking { ticket, rows, counts_sums, asked }))
     }
 
     /// Waits for the requests of all ranks.
     pub(crate) fn asked(&mut self, asking: Asking) -> Result<Asked, Error> {
-        let Asking { ticket, rows: asked, counts_sums, outputs, weighted, sums, share, valid } = asking;
-        let received = self.comm.finish(ticket)?;
-        let (mut rows, mut sent_sums) = (Vec::with_capacity(asked.len()), Vec::with_capacity(asked.len()));
-        for (mut message, shards) in received.iter().zip(&asked) {
+        let Asking { ticket, rows, counts_sums, mut asked } = asking;
+        let received = self.link.comm.finish(ticket)?;
+        for (mut message, shards) in received.iter().zip(&rows) {
             let wanted: usize = shards.iter().sum();
             let counted = usize::from(counts_sums && wanted > 0);
-            sent_sums.push(cut(&mut message, counted)?.first().map_or(wanted, |&sums| sums as usize));
+            asked.sent_sums.push(cut(&mut message, counted)?.first().map_or(wanted, |&sums| sums as usize));
             let mut of = |&rows: &usize| Ok((cut(&mut message, rows)?.to_vec(), cut(&mut message, rows)?.to_vec()));
-            rows.push(shards.iter().map(&mut of).collect::<Result<_, Error>>()?);
+            asked.rows.push(shards.iter().map(&mut of).collect::<Result<_, Error>>()?);
         }
-        Ok(Asked { rows, outputs, weighted, sent_sums, sums, share, valid })
-    }
-
-    /// Whether a part of a call that all ranks make worked on all of them. Returns this rank's error, or that of the first rank that has one.
-    #[cfg(feature = "checkpoint")]
-    pub(crate) fn agree(&mut self, result: Result<(), Error>) -> Result<(), Error> {
-        agree::agree(&mut self.comm, result)
+        Ok(asked)
     }
 
     /// Adds the indices outside their tables, of all ranks, to the counters of the first shard. All ranks call this.
     fn count_out_of_range(&mut self, requests: &Requests) -> Result<(), Error> {
         let tables = self.config.tables.len();
         let own = requests.out_of_range.clone().unwrap_or_else(|| vec![0; tables]);
-        let all = self.comm.all_gather(&own)?;
-        let first = self.comm.rank() == 0;
+        let all = self.link.comm.all_gather(&own)?;
+        let first = self.link.comm.rank() == 0;
         let Some(shard) = self.shards[0].as_mut().filter(|_| first) else { return Ok(()) };
         let mut words = vec![0; Part::Counters.words(shard.config(), shard.layout()) as usize];
         shard.read_part(Part::Counters, 0, &mut words)?;
@@ -488,7 +469,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         if let Some(shard) = self.shards.iter_mut().flatten().next() {
             shard.read_part(Part::Clock, 0, &mut clock)?;
         }
-        self.comm.max(clock[0])
+        self.link.comm.max(clock[0])
     }
 
     /// Answers the requests of all ranks and returns the rows that this rank asked for. Some may have come early.
@@ -499,7 +480,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         asked: &Asked,
         early: Option<&Early>,
     ) -> Result<Vec<u32>, Error> {
-        let (deal, ranks) = (self.deal, self.comm.size() as usize);
+        let (deal, ranks) = (self.deal, self.link.ranks());
         if call.steps() && asked.valid {
             for (k, shard) in self.shards.iter_mut().enumerate() {
                 let Some(shard) = shard else { continue };
@@ -524,11 +505,16 @@ impl<C: Comm, S: Shard> Group<C, S> {
             (0..deal.shards()).map(|shard| requests.of(shard).filter(|&row| left(row)).count()).collect();
         let sizes: Vec<usize> = if wire.packs() {
             let own = answers.iter().map(|answer| vec![answer.len() as u32]).collect();
-            self.exchange(Phase::Sizes, own, &vec![1; ranks])?.words.into_iter().map(|size| size as usize).collect()
+            self.link
+                .exchange(Phase::Sizes, own, &vec![1; ranks])?
+                .words
+                .into_iter()
+                .map(|size| size as usize)
+                .collect()
         } else {
             (0..ranks).map(|rank| lists[deal.of(rank)].iter().sum::<usize>() * wire.plain_words()).collect()
         };
-        let received = self.exchange(Phase::Rows, answers, &sizes)?;
+        let received = self.link.exchange(Phase::Rows, answers, &sizes)?;
         let rows = self.taken(&wire, &received, &lists)?;
         let Some(early) = early else { return Ok(rows) };
         let dim = self.config.dim as usize;
@@ -584,7 +570,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
 
     /// Sends the gradients to the owners of the rows, and updates this rank's rows.
     fn update(&mut self, waiting: &Waiting, grads: &[f32], scaler: &ScalerState) -> Result<(), Error> {
-        let (deal, ranks, dim) = (self.deal, self.comm.size() as usize, self.config.dim as usize);
+        let (deal, ranks, dim) = (self.deal, self.link.ranks(), self.config.dim as usize);
         let Waiting { requests, asked, weights, scales, numbers, step, .. } = waiting;
         let mean = self.config.pooling == Pooling::Mean;
         let vectors = Vectors::gradients(self.config.dim, self.wire.gradients, (self.config.seed, *step));
@@ -624,8 +610,9 @@ impl<C: Comm, S: Shard> Group<C, S> {
             let numbers = |rows| if deal.each() > 1 { place_words(rows, NARROW) } else { 0 };
             let receive: Vec<usize> =
                 (0..ranks).map(|rank| numbers(rows_of(rank)) + asked.sent_sums[rank] * vectors.words()).collect();
-            let received = self.exchange(Phase::Gradients, messages, &receive)?;
-            return self.apply_sums(asked, &received, &vectors, scaler);
+            let received = self.link.exchange(Phase::Gradients, messages, &receive)?;
+            let (lists, gradients) = self.summed(asked, &received, &vectors)?;
+            return self.apply(lists, false, &gradients, scaler);
         }
         let mut first = 0;
         let message = |rank: usize| {
@@ -660,115 +647,94 @@ impl<C: Comm, S: Shard> Group<C, S> {
                 requests.by_feature[rank].len() + outputs * vectors.words() + place_words(accesses, outputs) + factors
             })
             .collect();
-        let received = self.exchange(Phase::Gradients, messages, &receive)?;
-        self.apply(asked, &received, &vectors, scaler)
+        let received = self.link.exchange(Phase::Gradients, messages, &receive)?;
+        let (lists, gradients) = self.separate(asked, &received, &vectors)?;
+        self.apply(lists, mean || asked.weighted.contains(&true), &gradients, scaler)
     }
 
-    /// Applies the sums that have come to this rank's shards.
-    fn apply_sums(
-        &mut self,
-        asked: &Asked,
-        received: &Parcels,
-        vectors: &Vectors,
-        scaler: &ScalerState,
-    ) -> Result<(), Error> {
+    /// Reads the sums that have come to this rank's shards. They have factors of 1.
+    fn summed(&self, asked: &Asked, received: &Parcels, vectors: &Vectors) -> Result<Listed, Error> {
         let dim = self.config.dim as usize;
-        let mut gradients: Vec<u32> = Vec::new();
-        // For each shard and row, the rank's sums in order of the ranks: so of the slices.
-        let mut lists: Vec<Vec<(u32, u32)>> = vec![Vec::new(); self.shards.len()];
+        // The first gradient is zero.
+        let mut gradients: Vec<u32> = vec![0; dim];
+        let mut lists: Vec<Vec<Access>> = vec![Vec::new(); self.shards.len()];
         for (mut message, shards) in received.iter().zip(&asked.rows) {
             let rows = shards.iter().map(|(rows, _)| rows.len()).sum();
             let numbers = cut(&mut message, if self.deal.each() > 1 { place_words(rows, NARROW) } else { 0 })?;
             let (mut row_number, mut next) = (0, (gradients.len() / dim) as u32);
-            for ((rows, _), list) in shards.iter().zip(&mut lists) {
-                for &row in rows {
+            for ((rows, counts), list) in shards.iter().zip(&mut lists) {
+                for (&row, &count) in rows.iter().zip(counts) {
                     let sums = if numbers.is_empty() { 1 } else { place(numbers, row_number, NARROW) + 1 };
-                    list.extend((next..next + sums).map(|sum| (row, sum)));
+                    // The sums of a row in order of the ranks: so of the slices. There are fewer than accesses, and behind all of them zeros for the others.
+                    list.extend((next..next + sums).map(|sum| (u64::from(row) << 32, [sum, 1f32.to_bits()])));
+                    list.extend((sums..count).map(|_| (u64::from(row) << 32 | 1, [0, 1f32.to_bits()])));
                     (row_number, next) = (row_number + 1, next + sums);
                 }
             }
             vectors.take(next as usize - gradients.len() / dim, &mut message, &mut gradients)?;
         }
-        // An access has an entry. A row has fewer sums than accesses, and zeros for the others.
-        let zero = (gradients.len() / dim) as u32;
-        gradients.resize(gradients.len() + dim, 0);
-        for (k, mut list) in lists.into_iter().enumerate() {
-            let Some(shard) = &mut self.shards[k] else { continue };
-            let (rows, counts) = merged(asked.rows.iter().map(|shards| &shards[k]));
-            list.sort_by_key(|&(row, _)| row);
-            let mut sums = list.into_iter().peekable();
-            let mut accesses = Vec::new();
-            for (row, count) in rows.into_iter().zip(counts) {
-                let end = accesses.len() + count as usize;
-                while let Some((_, sum)) = sums.next_if(|&(other, _)| other == row) {
-                    accesses.push([sum, 1f32.to_bits()]);
-                }
-                accesses.resize(end, [zero, 1f32.to_bits()]);
-            }
-            shard.apply(&accesses, false, bytemuck::cast_slice(&gradients), scaler)?;
-        }
-        Ok(())
+        Ok((lists, gradients))
     }
 
-    /// Applies the gradients that have come to this rank's shards.
-    fn apply(
-        &mut self,
-        asked: &Asked,
-        received: &Parcels,
-        vectors: &Vectors,
-        scaler: &ScalerState,
-    ) -> Result<(), Error> {
+    /// Reads the gradients that have come to this rank's shards.
+    fn separate(&self, asked: &Asked, received: &Parcels, vectors: &Vectors) -> Result<Listed, Error> {
         let dim = self.config.dim as usize;
         let features = self.config.feature_count() as usize;
         let mean = self.config.pooling == Pooling::Mean;
         let mut gradients: Vec<u32> = Vec::new();
-        // For each shard, the accesses in the order of their rows; their keys have row and feature.
-        let mut lists: Vec<Vec<(u64, [u32; 2])>> = vec![Vec::new(); self.shards.len()];
-        let all = |k| merged(asked.rows.iter().map(|shards: &Vec<_>| &shards[k])).0;
-        let merged: Vec<Vec<u32>> = (0..self.shards.len()).map(all).collect();
+        let mut lists: Vec<Vec<Access>> = vec![Vec::new(); self.shards.len()];
         let ranks = received.iter().zip(&asked.rows).zip(asked.outputs.iter().zip(&asked.weighted));
         for ((mut message, shards), (&outputs, &weighted)) in ranks {
             let before = (gradients.len() / dim) as u32;
-            let mut end = 0;
-            let ends: Vec<u32> = cut(&mut message, features)?
-                .iter()
-                .map(|&outputs| {
-                    end += outputs;
-                    end
-                })
-                .collect();
+            let mut ends = cut(&mut message, features)?.to_vec();
+            (1..features).for_each(|feature| ends[feature] += ends[feature - 1]);
             vectors.take(outputs, &mut message, &mut gradients)?;
             let scales = cut(&mut message, if mean && !weighted { outputs } else { 0 })?;
             let accesses = shards.iter().flat_map(|(_, counts)| counts).map(|&count| count as usize).sum();
             let places = cut(&mut message, place_words(accesses, outputs))?;
             let factors = cut(&mut message, if weighted { accesses } else { 0 })?;
             let mut access = 0;
-            for (((rows, counts), list), all) in shards.iter().zip(&mut lists).zip(&merged) {
-                let mut at = 0;
+            for ((rows, counts), list) in shards.iter().zip(&mut lists) {
                 for (&row, &count) in rows.iter().zip(counts) {
-                    at += all[at..].partition_point(|&other| other < row);
                     for _ in 0..count {
                         let place = place(places, access, outputs);
                         let feature = ends.partition_point(|&end| end <= place) as u64;
                         let scale = scales.get(place as usize).copied();
                         let factor = factors.get(access).copied().or(scale).unwrap_or(1f32.to_bits());
-                        list.push(((at as u64) << 32 | feature, [before + place, factor]));
+                        list.push((u64::from(row) << 32 | feature, [before + place, factor]));
                         access += 1;
                     }
                 }
             }
         }
-        let factors = mean || asked.weighted.contains(&true);
+        Ok((lists, gradients))
+    }
+
+    /// Runs the backward of this rank's shards: `lists` has the accesses of each, those of a rank before those of the next.
+    fn apply(
+        &mut self,
+        lists: Vec<Vec<Access>>,
+        factors: bool,
+        gradients: &[u32],
+        scaler: &ScalerState,
+    ) -> Result<(), Error> {
         for (shard, mut list) in self.shards.iter_mut().zip(lists) {
             let Some(shard) = shard else { continue };
             // Stable: within a row and a feature the ranks' accesses stay in order.
             list.sort_by_key(|&(key, _)| key);
             let accesses: Vec<[u32; 2]> = list.into_iter().map(|(_, access)| access).collect();
-            shard.apply(&accesses, factors, bytemuck::cast_slice(&gradients), scaler)?;
+            shard.apply(&accesses, factors, bytemuck::cast_slice(gradients), scaler)?;
         }
         Ok(())
     }
 }
+
+/// An access to a row: its row in the upper half of the key, in the lower one its feature, by which accesses of one row are ordered; then the number of its
+/// gradient, and the bits of its factor.
+type Access = (u64, [u32; 2]);
+
+/// The accesses of each shard, and the bits of the gradients.
+type Listed = (Vec<Vec<Access>>, Vec<u32>);
 
 impl<C: Comm, S: Shard> Lookup for Group<C, S> {
     fn pending(&self) -> bool {
@@ -803,7 +769,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         let wanted = self.waiting.as_ref().map(|waiting| self.output_len(waiting.indices, waiting.bags));
         let checked = self.whole().and_then(|()| requests::check_backward(wanted, grad_outputs.len(), scaler));
         let waiting = self.waiting.take();
-        if let Err(error) = agree::agree_scaled(&mut self.comm, checked, scaler) {
+        if let Err(error) = self.link.agree_scaled(checked, scaler) {
             self.waiting = waiting;
             return Err(error);
         }
@@ -819,10 +785,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
     }
 
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
-        let (Some(waiting), Some(table)) = (&self.waiting, &mut self.table) else {
-            let (wanted, found) = ("a forward that waits for its backward", "none");
-            return Err(Error::Order { call: "weight_gradient", wanted, found });
-        };
+        let (waiting, table) = self.waiting.as_ref().zip(self.table.as_mut()).ok_or(requests::NO_FORWARD)?;
         let found = [indices.len(), offsets.len(), grad_outputs.len()];
         requests::check_weight_gradient(&self.config, waiting.indices, waiting.bags, found)?;
         table.forward(&waiting.requests.positions, offsets, None)?;
@@ -851,10 +814,10 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
     /// The sums over all ranks.
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         let own = self.own_counters();
-        let own = self.or_abort(own)?;
+        let own = self.link.or_abort(own)?;
         let stride = Layout::new(&self.config, u64::MAX)?.stride();
         let words = Counters::to_part(&own);
-        let all = self.comm.all_gather(&words)?;
+        let all = self.link.comm.all_gather(&words)?;
         let mut sums = vec![Counters::default(); own.len()];
         for rank in all.chunks_exact(words.len()) {
             for (sum, counters) in sums.iter_mut().zip(Counters::from_part(rank, stride)) {

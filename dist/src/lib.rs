@@ -6,11 +6,11 @@
 //!
 //! Features: `checkpoint` (by default): saving, loading, `reshard`. `mpi`: the module `mpi`, which needs an installation of MPI.
 
-mod agree;
 #[cfg(feature = "checkpoint")]
 mod checkpoint;
 mod comm;
 mod group;
+mod link;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 mod options;

@@ -1,15 +1,17 @@
 //! The next batch, asked for ahead: its rows travel while this batch computes (SPEC 11, Prefetch).
 
+use std::borrow::Cow;
+
 use hotrow::{
     Error, Lookup as _, Policy, Precision,
     ranks::{Shard, Wire, check_batch, cut, room},
 };
 
 use crate::{
-    comm::Comm,
+    comm::{Comm, Ticket},
     group::{Call, Group, merged},
     requests::Requests,
-    step::{Ahead, Asked, Early, Stage},
+    step::{Ahead, Asking, Early, Stage},
     traffic::Phase,
 };
 
@@ -57,7 +59,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let shape = check_batch(&self.config, (indices, offsets, weights), wanted).and(found);
         let shape = shape.and_then(|()| self.not_prefetched("prefetch"));
         let step = self.step_of_wire();
-        let step = self.or_abort(step)?;
+        let step = self.link.or_abort(step)?;
         let (requests, asking) = self.begin(Call::Prefetch, (indices, offsets), weights.is_some(), shape)?;
         let (offsets, weights) = (offsets.to_vec(), weights.map(<[f32]>::to_vec));
         let stage = Stage::Asking(asking);
@@ -71,8 +73,13 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// # Errors
     /// Those of an exchange, and of a shard that cannot read its rows: as in the middle of a step.
     pub fn advance(&mut self) -> Result<(), Error> {
-        let result = self.send_early();
-        self.or_break(result)
+        let Some(mut ahead) = self.ahead.take() else { return Ok(()) };
+        if let Stage::Asking(asking) = ahead.stage {
+            let sending = self.send_early(&ahead.requests, ahead.step, asking);
+            ahead.stage = self.or_break(sending)?;
+        }
+        self.ahead = Some(ahead);
+        Ok(())
     }
 
     /// Whether everything has come that is under way for the prefetched batch. It moves the messages on: many networks do so only while a program calls them.
@@ -81,7 +88,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// # Errors
     /// Those of [`Comm::poll`].
     pub fn poll(&mut self) -> Result<bool, Error> {
-        self.ahead.as_ref().map_or(Ok(true), |ahead| self.comm.poll(ahead.ticket()))
+        self.ahead.as_ref().map_or(Ok(true), |ahead| self.link.comm.poll(ahead.ticket()))
     }
 
     /// Runs the forward of the prefetched batch.
@@ -92,13 +99,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
         self.whole()?;
         let ahead = self.ahead.take().ok_or(NO_PREFETCH)?;
         let Ahead { indices, offsets, weights, mut outputs, requests, step, stage } = ahead;
-        let call = Call::Forward;
-        let result = self.all_rows(step, &requests, stage).and_then(|(asked, rows)| {
-            self.pool(call, &requests, &rows, (&offsets, weights.as_deref()), &mut outputs)?;
-            Ok(asked)
-        });
-        let asked = self.or_break(result)?;
-        self.wait(requests, asked, indices, (&offsets, weights), step);
+        let batch = (indices, &offsets[..], weights.map(Cow::from));
+        self.complete((Call::Forward, step), requests, stage, batch, &mut outputs)?;
         Ok(outputs)
     }
 
@@ -108,22 +110,15 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// Those of [`Comm::finish`].
     pub fn abandon_prefetched(&mut self) -> Result<(), Error> {
         let Some(ahead) = self.ahead.take() else { return Ok(()) };
-        let ended = self.comm.finish(ahead.into_ticket()).map(drop);
-        self.or_abort(ended)
+        let ended = self.link.comm.finish(ahead.into_ticket()).map(drop);
+        self.link.or_abort(ended)
     }
 
-    /// The rows of a prefetched batch, early and late ones, after their owners' forward.
-    fn all_rows(&mut self, step: u32, requests: &Requests, stage: Stage) -> Result<(Asked, Vec<u32>), Error> {
-        let (asked, early) = match stage {
-            Stage::Asking(asking) => (self.asked(asking)?, None),
-            Stage::Sending { asked, mut early, ticket } => {
-                let received = self.comm.finish(ticket)?;
-                early.rows = self.taken(&self.wire_of_rows(), &received, &early.lists)?;
-                (asked, Some(early))
-            }
-        };
-        let rows = self.answer((Call::Forward, step), requests, &asked, early.as_ref())?;
-        Ok((asked, rows))
+    /// Waits for the early rows.
+    pub(crate) fn came(&mut self, mut early: Early, ticket: Ticket) -> Result<Early, Error> {
+        let received = self.link.comm.finish(ticket)?;
+        early.rows = self.taken(&self.wire_of_rows(), &received, &early.lists)?;
+        Ok(early)
     }
 
     fn wire_of_rows(&self) -> Wire {
@@ -132,15 +127,9 @@ impl<C: Comm, S: Shard> Group<C, S> {
 
     /// Chooses and sends the early rows. In place of the sizes goes, for each shard, one bit for each row of the request, in whole words; behind them the
     /// size where rows may be packed.
-    fn send_early(&mut self) -> Result<(), Error> {
-        let Some(Ahead { stage: Stage::Asking(_), .. }) = &self.ahead else { return Ok(()) };
-        let Some(Ahead { indices, offsets, weights, outputs, requests, step, stage: Stage::Asking(asking) }) =
-            self.ahead.take()
-        else {
-            return Ok(());
-        };
+    fn send_early(&mut self, requests: &Requests, step: u32, asking: Asking) -> Result<Stage, Error> {
         let asked = self.asked(asking)?;
-        let (deal, ranks, wire) = (self.deal, self.comm.size() as usize, self.wire_of_rows());
+        let (deal, ranks, wire) = (self.deal, self.link.ranks(), self.wire_of_rows());
         // The rows of the last batch, which its backward will change.
         let last = self.waiting.as_ref().filter(|waiting| waiting.asked.valid);
         let touched: Vec<Vec<u32>> = (0..self.shards.len())
@@ -176,7 +165,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let words = |shard: usize| requests.of(shard).len().div_ceil(32);
         let receive: Vec<usize> =
             (0..ranks).map(|rank| deal.of(rank).map(words).sum::<usize>() + usize::from(wire.packs())).collect();
-        let received = self.exchange(Phase::Sizes, messages, &receive)?;
+        let received = self.link.exchange(Phase::Sizes, messages, &receive)?;
         let (mut mine, mut lists, mut sizes) = (Vec::with_capacity(requests.rows.len()), Vec::new(), Vec::new());
         for (rank, mut message) in received.iter().enumerate() {
             let mut all = 0;
@@ -191,11 +180,9 @@ impl<C: Comm, S: Shard> Group<C, S> {
             let packed = cut(&mut message, usize::from(wire.packs()))?.first();
             sizes.push(packed.map_or(all * wire.plain_words(), |&size| size as usize));
         }
-        let ticket = self.start(Phase::Rows, answers, &sizes)?;
+        let ticket = self.link.start(Phase::Rows, answers, &sizes)?;
         let early = Early { sent, mine, lists, rows: Vec::new() };
-        let stage = Stage::Sending { asked, early, ticket };
-        self.ahead = Some(Ahead { indices, offsets, weights, outputs, requests, step, stage });
-        Ok(())
+        Ok(Stage::Sending { asked, early, ticket })
     }
 }
 

@@ -10,8 +10,8 @@ use hotrow::{
 };
 
 use crate::{
-    agree,
     comm::{Comm, Parcels},
+    link::Link,
     requests::{self, Deal, Feature, Requests},
     traffic::{Phase, RankTraffic},
 };
@@ -118,13 +118,12 @@ impl Whole {
 /// ```
 #[derive(Debug)]
 pub struct Replicated<C, L> {
-    comm: C,
+    link: Link<C>,
     array: L,
     /// The configuration of the rows that the array stands for.
     rows: GroupConfig,
     /// The batch of the forward that waits for its backward.
     waiting: Option<Whole>,
-    traffic: RankTraffic,
 }
 
 impl<C: Comm, L: SharedArray> Replicated<C, L> {
@@ -138,33 +137,30 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
             let wanted = "over ranks a backward that adds in a fixed order: auto, dense or sparse".into();
             return Err(Error::Config { field: "backward", wanted, found: "atomic".into() });
         }
-        let (rows, traffic) = (config.rows(), RankTraffic::new(comm.size()));
-        Ok(Self { comm, array, rows, waiting: None, traffic })
+        Ok(Self { link: Link::new(comm), rows: config.rows(), array, waiting: None })
     }
 
     /// The number of this rank.
     #[must_use]
     pub fn rank(&self) -> u32 {
-        self.comm.rank()
+        self.link.comm.rank()
     }
 
     /// The connection to the other ranks, for what a program exchanges beside the array. All ranks make the same calls on it.
     pub fn comm(&mut self) -> &mut C {
-        &mut self.comm
+        &mut self.link.comm
     }
 
     /// What this rank has sent to others since it was made: batches as [`Phase::Requests`], and gradients.
     #[must_use]
     pub fn traffic(&self) -> &RankTraffic {
-        &self.traffic
+        &self.link.traffic
     }
 
     /// Sends the same words to every rank. Returns those of each.
     fn exchange(&mut self, phase: Phase, words: Vec<u32>, receive: &[usize]) -> Result<Parcels, Error> {
-        let parts = vec![words; self.comm.size() as usize];
-        self.traffic.count(phase, self.comm.rank(), &parts);
-        let received = self.comm.all_to_all(Parcels::new(parts), receive);
-        agree::or_abort(&mut self.comm, received)
+        let received = self.link.exchange(phase, vec![words; self.link.ranks()], receive);
+        self.link.or_abort(received)
     }
 
     /// Runs a forward of a batch, if it was legal on every rank.
@@ -172,11 +168,11 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
         let (indices, offsets, weights) = if checked.is_ok() { own } else { (&[][..], &[0][..], None) };
         let counts = [indices.len(), offsets.len() - 1].map(|count| count as u32);
         let head = [u32::from(checked.is_err()), counts[0], counts[1], u32::from(weights.is_some())];
-        let heads = self.comm.all_gather(&head);
-        let heads = agree::or_abort(&mut self.comm, heads)?;
+        let heads = self.link.comm.all_gather(&head);
+        let heads = self.link.or_abort(heads)?;
         let heads: Vec<&[u32]> = heads.chunks_exact(head.len()).collect();
         if heads.iter().any(|head| head[0] != 0) {
-            return agree::all_fail(&mut self.comm, checked);
+            return self.link.all_fail(checked);
         }
         let words = indices.iter().chain(offsets).copied();
         let words = words.chain(weights.unwrap_or_default().iter().map(|weight| weight.to_bits())).collect();
@@ -198,9 +194,9 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
             }
             _ => {}
         }
-        let all = agree::or_abort(&mut self.comm, all)?;
+        let all = self.link.or_abort(all)?;
         let dim = self.rows.dim as usize;
-        for (from, to) in whole.places(self.comm.rank() as usize, self.output_rows()) {
+        for (from, to) in whole.places(self.link.own(), self.output_rows()) {
             outputs[to.start * dim..to.end * dim].copy_from_slice(&all[from.start * dim..from.end * dim]);
         }
         self.waiting = Some(whole);
@@ -212,7 +208,7 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
         let of = |&(indices, offsets, _): &Batch<'_>| {
             Requests::new(&self.rows, &Feature::all(&self.rows), Deal { shift: 0, ranks: 1 }, (indices, offsets)).1
         };
-        let rank = self.comm.rank() as usize;
+        let rank = self.link.own();
         let first = || (0..).zip(parts).find_map(|(rank, part)| Some((rank, of(part)?)));
         of(&parts[rank]).or_else(|| first().map(|(rank, error)| Error::Rank { rank, reason: error.to_string() }))
     }
@@ -225,18 +221,15 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
     /// The gradients of all ranks' outputs, in global order; `own` are this rank's.
     fn gather(&mut self, whole: &Whole, own: &[f32]) -> Result<Vec<f32>, Error> {
         let (dim, of) = (self.rows.dim as usize, self.output_rows());
-        let mut receive = vec![0; self.comm.size() as usize];
+        let mut receive = vec![0; self.link.ranks()];
         whole.pieces.iter().for_each(|piece| receive[piece.rank] += dim * of(piece).len());
         let words = own.iter().map(|gradient| gradient.to_bits()).collect();
         let received = self.exchange(Phase::Gradients, words, &receive)?;
         let mut all = zeroed("gradients", received.words.len())?;
         for (rank, words) in received.iter().enumerate() {
             for (to, from) in whole.places(rank, of) {
-                let words = words[from.start * dim..from.end * dim].iter();
-                all[to.start * dim..to.end * dim]
-                    .iter_mut()
-                    .zip(words)
-                    .for_each(|(to, &word)| *to = f32::from_bits(word));
+                let words = &words[from.start * dim..from.end * dim];
+                all[to.start * dim..to.end * dim].copy_from_slice(bytemuck::cast_slice(words));
             }
         }
         Ok(all)
@@ -263,7 +256,7 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
     ) -> Result<(), Error> {
         if mode == Mode::Frozen {
             let found = self.array.run(indices, offsets, weights, mode, outputs);
-            return agree::agree(&mut self.comm, found);
+            return self.link.agree(found);
         }
         outputs.with_floats(|outputs| {
             let checked = check_batch(&self.rows, (indices, offsets, weights), outputs.len());
@@ -277,11 +270,11 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
 
     /// The scaler's decision is one on the gradients of all ranks, as in a [`Group`](super::Group).
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
-        let rank = self.comm.rank() as usize;
+        let rank = self.link.own();
         let own = |whole: &Whole| whole.places(rank, self.output_rows()).map(|(_, own)| own.len()).sum::<usize>();
         let wanted = self.waiting.as_ref().map(|whole| own(whole) * self.rows.dim as usize);
         let checked = requests::check_backward(wanted, grad_outputs.len(), scaler);
-        agree::agree_scaled(&mut self.comm, checked, scaler)?;
+        self.link.agree_scaled(checked, scaler)?;
         let Some(whole) = self.waiting.take() else { return Ok(()) };
         let all = if scaler.overflow != 0 {
             // Nothing changes, so nothing is sent.
@@ -290,16 +283,13 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
             self.gather(&whole, &requests::floats(grad_outputs))
         };
         let done = all.and_then(|all| self.array.backward_scaled(GradSlice::F32(&all), scaler));
-        agree::or_abort(&mut self.comm, done)
+        self.link.or_abort(done)
     }
 
     /// Each rank computes that of its own weights.
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
-        let (rank, dim, of) = (self.comm.rank() as usize, self.rows.dim as usize, self.output_rows());
-        let Some(whole) = &self.waiting else {
-            let (wanted, found) = ("a forward that waits for its backward", "none");
-            return Err(Error::Order { call: "weight_gradient", wanted, found });
-        };
+        let (rank, dim, of) = (self.link.own(), self.rows.dim as usize, self.output_rows());
+        let whole = self.waiting.as_ref().ok_or(requests::NO_FORWARD)?;
         let count = |of: fn(&Piece) -> Range<usize>| whole.places(rank, of).map(|(_, own)| own.len()).sum::<usize>();
         let (accesses, bags) = (count(|piece| piece.accesses.clone()), count(|piece| piece.bags.clone()));
         let found = [indices.len(), offsets.len(), grad_outputs.len()];

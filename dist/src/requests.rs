@@ -196,6 +196,10 @@ pub(crate) fn check_backward(wanted: Option<usize>, found: usize, scaler: &Scale
     scaler.decided()
 }
 
+/// The error of a gradient of the weights without a forward.
+pub(crate) const NO_FORWARD: Error =
+    Error::Order { call: "weight_gradient", wanted: "a forward that waits for its backward", found: "none" };
+
 /// Checks the lengths of the indices, offsets and gradients of a forward's `accesses` and `bags`.
 pub(crate) fn check_weight_gradient(
     config: &GroupConfig,

@@ -14,11 +14,8 @@ pub(crate) struct Asking {
     pub(crate) rows: Vec<Vec<usize>>,
     /// Whether a message begins with the number of its sums.
     pub(crate) counts_sums: bool,
-    pub(crate) outputs: Vec<usize>,
-    pub(crate) weighted: Vec<bool>,
-    pub(crate) sums: Option<Sums>,
-    pub(crate) share: Share,
-    pub(crate) valid: bool,
+    /// What is known; the rows come with the requests.
+    pub(crate) asked: Asked,
 }
 
 /// What a rank's own shards are asked for in a step, and what the backward needs of it.

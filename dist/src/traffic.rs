@@ -35,18 +35,7 @@ impl Phase {
 
 /// What one rank has sent to each other rank. What it keeps for itself is not counted.
 ///
-/// ```
-/// use hotrow::{CpuGroup, Error, GroupConfig, Lookup};
-/// use hotrow_dist::{Group, Phase, Threads};
-///
-/// let bytes = Threads::run(2, |comm: &mut Threads| {
-///     let mut group = Group::new(comm, GroupConfig::new(&[10], 8), 2, CpuGroup::new)?;
-///     group.forward(&[1, 2, 3], &[0, 3], None)?;
-///     Ok(group.traffic().bytes(Phase::Requests))
-/// })?;
-/// assert_eq!(bytes, [16, 8]); // rank 0 asks for rows 1 and 3, rank 1 for row 2: eight bytes each
-/// # Ok::<(), Error>(())
-/// ```
+/// Example: [`WireOptions`](crate::WireOptions).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankTraffic {
     words: Vec<[u64; 5]>,

@@ -3,35 +3,9 @@
 use std::{cell::RefCell, rc::Rc};
 
 use hotrow::{CpuGroup, Error, GroupConfig, Init, Lookup, Optimizer, Policy, Precision};
-use hotrow_dist::{Comm, Group, Parcels, Phase, Threads, Ticket, WireForm, WireOptions};
-use hotrow_harness::ranks::{Batch, listed, over_ahead, over_wire, runs};
+use hotrow_dist::{Comm, Group, Parcels, Phase, Threads, Ticket, WireForm, WireOptions, hand_on};
 
-proptest::proptest! {
-    #![proptest_config(hotrow_harness::seed::proptest("ranks ahead", 64))]
-
-    #[test]
-    fn prefetching_changes_no_bit((config, batches) in runs(), rows in 0..3_usize, gradients in 0..3_usize, summed: bool) {
-        let wire = WireOptions { rows: WireForm::ALL[rows], gradients: WireForm::ALL[gradients], summed };
-        let batches: Vec<Batch> = batches.into_iter().map(|batch| if summed { batch.even() } else { batch }).collect();
-        let plain = over_wire(wire, &config, (8, 1), &batches, false, CpuGroup::new);
-        for ranks in [1, 2, 8] {
-            let ahead = over_ahead(wire, &config, (8, ranks), &batches, false, CpuGroup::new);
-            proptest::prop_assert!(ahead == plain, "{ranks} ranks, {wire:?}");
-        }
-    }
-}
-
-#[test]
-fn prefetching_changes_no_bit_of_the_listed_runs() {
-    for run in listed() {
-        let plain = over_wire(run.wire, &run.config, (8, 1), &run.batches, false, CpuGroup::new);
-        let ahead = |ranks, spoil| over_ahead(run.wire, &run.config, (8, ranks), &run.batches, spoil, CpuGroup::new);
-        for ranks in [2, 4] {
-            assert!(ahead(ranks, false) == plain, "{}, {ranks} ranks", run.name);
-        }
-        assert!(ahead(4, true) != plain, "{}: the comparison can fail", run.name);
-    }
-}
+use crate::on;
 
 /// A rank that notes its exchanges as they start and as they are finished.
 #[derive(Debug)]
@@ -41,13 +15,7 @@ struct Noted<'c> {
 }
 
 impl Comm for Noted<'_> {
-    fn rank(&self) -> u32 {
-        self.comm.rank()
-    }
-
-    fn size(&self) -> u32 {
-        self.comm.size()
-    }
+    hand_on!(self, self.comm; rank size poll all_gather max abort);
 
     fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
         let ticket = self.comm.start(send, receive)?;
@@ -55,25 +23,9 @@ impl Comm for Noted<'_> {
         Ok(ticket)
     }
 
-    fn poll(&mut self, ticket: &Ticket) -> Result<bool, Error> {
-        self.comm.poll(ticket)
-    }
-
     fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
         self.notes.borrow_mut().push(('f', ticket.number()));
         self.comm.finish(ticket)
-    }
-
-    fn all_gather(&mut self, words: &[u32]) -> Result<Vec<u32>, Error> {
-        self.comm.all_gather(words)
-    }
-
-    fn max(&mut self, value: u32) -> Result<u32, Error> {
-        self.comm.max(value)
-    }
-
-    fn abort(&mut self, reason: &str) {
-        self.comm.abort(reason);
     }
 }
 
@@ -126,8 +78,7 @@ fn a_row_that_may_be_rounded_goes_late() {
     {
         let mut config = GroupConfig::new(&[100], 32).with_precision(precision).with_cache_rows(64);
         config.policy = policy;
-        let sent = Threads::run(2, |comm: &mut Threads| {
-            let mut group = Group::new(comm, config.clone(), 2, CpuGroup::new)?;
+        let sent = on((2, 2), &config, |group| {
             let empty = group.rank() == 0;
             let mut batch = |rows: &'static [u32], prefetch: bool| {
                 let (indices, offsets) = if empty { (&[][..], &[0][..]) } else { (rows, &[0, 1, 2][..rows.len() + 1]) };
@@ -141,8 +92,7 @@ fn a_row_that_may_be_rounded_goes_late() {
             batch(&[2], false)?;
             batch(&[2, 4], true)?;
             Ok(group.traffic().clone())
-        })
-        .unwrap();
+        });
         // A packed row has 10 words and the list one; a row in FP32 has 32.
         let first = if precision == Precision::Int8 { 11 } else { 32 };
         let rest = sent[0].bytes(Phase::Rows) / 4 - first;
@@ -160,8 +110,7 @@ fn a_row_that_may_be_rounded_goes_late() {
 fn a_prefetched_step_sends_one_bit_a_row_more() {
     let config = GroupConfig::new(&[1000], 4).with_precision(Precision::Fp32);
     let sent = |ahead: bool| {
-        Threads::run(4, |comm: &mut Threads| {
-            let mut group = Group::new(comm, config.clone(), 4, CpuGroup::new)?;
+        on((4, 4), &config, |group| {
             let of = |step: u32| (0..70).map(|i| (i * (step + 3) * 4 + i % 7 + 4) % 1000).collect::<Vec<u32>>();
             let offsets: Vec<u32> = (0..=70).collect();
             let first = group.forward(&of(0), &offsets, None)?;
@@ -179,7 +128,6 @@ fn a_prefetched_step_sends_one_bit_a_row_more() {
             });
             Ok((group.traffic().clone(), asked.sum::<u64>()))
         })
-        .unwrap()
     };
     let (plain, ahead) = (sent(false), sent(true));
     let all = |of: &[(hotrow_dist::RankTraffic, u64)], phase| of.iter().map(|(sent, _)| sent.bytes(phase)).sum::<u64>();
@@ -194,8 +142,7 @@ fn a_prefetched_step_sends_one_bit_a_row_more() {
 fn calls_out_of_order_are_refused_on_every_rank() {
     let folder = tempfile::tempdir().unwrap();
     let config = GroupConfig::new(&[100], 4).with_cache_rows(32).with_init(Init::Constant(1.0));
-    Threads::run(2, |comm: &mut Threads| {
-        let mut group = Group::new(comm, config.clone(), 2, CpuGroup::new)?;
+    on((2, 2), &config, |group| {
         let first = group.rank() == 0;
         let order = |found: Result<Vec<f32>, Error>| assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
         order(group.forward_prefetched());
@@ -235,8 +182,7 @@ fn calls_out_of_order_are_refused_on_every_rank() {
         };
         assert!(matches!(both, Err(Error::Exchange { what: "call", .. })), "{both:?}");
         group.forward(&[1], &[0, 1], None).map(drop)
-    })
-    .unwrap();
+    });
     let group = Group::new(hotrow_dist::Solo::default(), config, 2, CpuGroup::new).unwrap();
     let wire = WireOptions { rows: WireForm::Fp16, ..WireOptions::default() };
     let mut group = group.with_wire(WireOptions::default()).unwrap();
@@ -249,8 +195,7 @@ fn calls_out_of_order_are_refused_on_every_rank() {
 fn what_comes_between_counts_as_it_does_in_turn() {
     let config = GroupConfig::new(&[100], 8).with_cache_rows(32).with_init(Init::Uniform { low: -1.0, high: 1.0 });
     let run = |ahead: bool, rate: f32| {
-        Threads::run(2, |comm: &mut Threads| {
-            let mut group = Group::new(comm, config.clone(), 2, CpuGroup::new)?;
+        on((2, 2), &config, |group| {
             let mut seen = Vec::new();
             let batch = |step: u32| [step, step + 1, 7];
             for step in 0..6 {
@@ -282,7 +227,6 @@ fn what_comes_between_counts_as_it_does_in_turn() {
             seen.extend(group.read_rows(&Vec::from_iter(0..100))?.iter().map(|x| x.to_bits()));
             Ok((seen, group.counters()?))
         })
-        .unwrap()
     };
     assert!(run(true, 0.1) == run(false, 0.1));
     assert!(run(true, 0.1) != run(false, 0.2), "the comparison can fail");

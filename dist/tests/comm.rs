@@ -3,7 +3,7 @@
 use std::{sync::mpsc, thread, time::Duration};
 
 use hotrow::Error;
-use hotrow_dist::{Comm, Parcels, Solo, Threads, Ticket};
+use hotrow_dist::{Comm, Parcels, Solo, Threads, Ticket, hand_on};
 use hotrow_harness::comm::{CHECKS, Outcome};
 
 /// The results of `work` on each rank. A rank that still waits after ten seconds fails the test.
@@ -80,9 +80,7 @@ impl Comm for Faulty {
         if self.fault == Fault::Rank { 0 } else { self.comm.rank() }
     }
 
-    fn size(&self) -> u32 {
-        self.comm.size()
-    }
+    hand_on!(self, self.comm; size abort);
 
     fn start(&mut self, mut send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
         let ticket = match self.comm.start(send.clone(), receive) {
@@ -141,10 +139,6 @@ impl Comm for Faulty {
             _ => values.into_iter().max().unwrap(),
         })
     }
-
-    fn abort(&mut self, reason: &str) {
-        self.comm.abort(reason);
-    }
 }
 
 /// The tests above can fail: each fault is found by one of them.
@@ -194,50 +188,31 @@ const WAITS: [Wait; 4] = [
 ];
 
 #[test]
-fn an_abort_fails_the_calls_of_all_ranks() {
+fn a_rank_that_ends_fails_the_calls_of_all() {
     for wait in WAITS {
-        let outcomes = each(4, move |mut comm| {
-            if comm.rank() == 2 {
-                thread::sleep(Duration::from_millis(10));
-                comm.abort("the disk is full");
-                comm.abort("a second reason");
+        for (end, reason) in
+            [("abort", "the disk is full"), ("panic", "it panicked"), ("return", "it ended while others waited for it")]
+        {
+            let outcomes = each(4, move |mut comm| {
+                // What a rank sent before it ended arrives.
+                wait(&mut comm).unwrap();
+                match end {
+                    _ if comm.rank() != 2 => {}
+                    "abort" => {
+                        thread::sleep(Duration::from_millis(10));
+                        comm.abort(reason);
+                        comm.abort("a second reason");
+                    }
+                    "panic" => panic!("a panic of this test"),
+                    _ => return None,
+                }
+                Some((wait(&mut comm), wait(&mut comm)))
+            });
+            let error = Err(Error::Rank { rank: 2, reason: reason.into() });
+            for (rank, outcome) in outcomes.into_iter().enumerate() {
+                let wanted = (rank != 2 || end == "abort").then(|| (error.clone(), error.clone()));
+                assert_eq!(outcome.ok().flatten(), wanted, "rank {rank}, {end}");
             }
-            (wait(&mut comm), wait(&mut comm))
-        });
-        let error = Error::Rank { rank: 2, reason: "the disk is full".into() };
-        for outcome in outcomes {
-            assert_eq!(outcome.unwrap(), (Err(error.clone()), Err(error.clone())));
-        }
-    }
-}
-
-#[test]
-fn a_panic_fails_the_calls_of_the_others() {
-    for wait in WAITS {
-        let outcomes = each(4, move |mut comm| {
-            assert!(comm.rank() != 1, "a panic of this test");
-            wait(&mut comm)
-        });
-        for (rank, outcome) in outcomes.into_iter().enumerate() {
-            match outcome {
-                Ok(result) => assert_eq!(result, Err(Error::Rank { rank: 1, reason: "it panicked".into() })),
-                Err(_) => assert_eq!(rank, 1),
-            }
-        }
-    }
-}
-
-#[test]
-fn a_rank_that_ends_fails_the_calls_that_need_it() {
-    for wait in WAITS {
-        let outcomes = each(4, move |mut comm| {
-            // What a rank sent before it ended arrives.
-            wait(&mut comm).unwrap();
-            if comm.rank() == 3 { Ok(()) } else { wait(&mut comm) }
-        });
-        let ended = Err(Error::Rank { rank: 3, reason: "it ended while others waited for it".into() });
-        for (rank, outcome) in outcomes.into_iter().enumerate() {
-            assert_eq!(outcome.unwrap(), if rank == 3 { Ok(()) } else { ended.clone() });
         }
     }
 }

@@ -9,8 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hotrow::{CpuGroup, Embedding, Error, GroupConfig, Init, Lookup, Optimizer, Part, Precision};
-use hotrow_dist::{Group, Threads};
+use hotrow::Error;
+use hotrow_dist::Threads;
+use hotrow_harness::ranks::saving;
 use tempfile::tempdir;
 
 /// Names the folder of the checkpoint in a process that a test starts.
@@ -44,34 +45,10 @@ fn files(folder: &Path) -> Vec<Vec<u8>> {
     (0..8).map(|shard| fs::read(folder.join(format!("save-{save}-shard-{shard}.safetensors"))).unwrap()).collect()
 }
 
-/// Runs a job on some ranks from the last checkpoint in the folder to step `end`, and saves after every step. 16 MiB a save.
+/// Runs a job on some ranks from the last checkpoint in the folder to step `end`, and returns the errors of saves.
 fn run(ranks: u32, folder: &Path, end: u32) -> Result<Vec<Error>, Error> {
-    let mut config = GroupConfig::new(&[60_000], 64).with_precision(Precision::Fp16).with_cache_rows(2048);
-    config.optimizer = Optimizer::adagrad(0.05);
-    config.init = Init::Uniform { low: -1.0, high: 1.0 };
-    let found = Threads::run(ranks, |comm: &mut Threads| {
-        let mut group = Group::new(comm, config.clone(), 8, CpuGroup::new)?;
-        if number(folder).is_some() {
-            group.load(folder)?;
-        }
-        let mut step = [0];
-        group.shards().next().unwrap().1.unwrap().read_part(Part::Clock, 0, &mut step)?;
-        for step in step[0]..end {
-            // Bags of all ranks: eight a step, of 100 rows.
-            let bags = 8 / ranks;
-            let first = group.rank() * bags * 100;
-            let row = |access: u32| (access * access + 7919 * step) % 60_000;
-            let indices: Vec<u32> = (first..first + bags * 100).map(row).collect();
-            let offsets: Vec<u32> = (0..=bags).map(|bag| 100 * bag).collect();
-            let outputs = group.forward(&indices, &offsets, None)?;
-            group.backward(&outputs)?;
-            if let Err(error) = group.save(folder) {
-                return Ok(Some(error));
-            }
-        }
-        Ok(None)
-    })?;
-    Ok(found.into_iter().flatten().collect())
+    let found = Threads::run(ranks, |comm: &mut Threads| saving(comm, folder, end))?;
+    Ok(found.into_iter().filter_map(|(_, error)| error).collect())
 }
 
 fn straight(folder: &Path) -> Vec<Vec<u8>> {

@@ -2,35 +2,10 @@
 
 use hotrow::{Counters, CpuGroup, Embedding, Error, GroupConfig, Lookup, Precision};
 use hotrow_dist::{self as dist, Threads, WireForm, WireOptions};
-use hotrow_harness::ranks::{Batch, alone, configuration, listed, over_ranks, over_wire, runs};
+use hotrow_harness::ranks::{Batch, How, alone, configuration, listed, over, runs};
 use rand::{SeedableRng as _, rngs::StdRng};
 
-#[test]
-fn ranks_change_no_bit() {
-    let mut spoiled = 0;
-    // Among the runs whose seeds are held the wrong result below is noticed.
-    for seed in hotrow_harness::seeds("ranks", 16) {
-        let random = &mut StdRng::seed_from_u64(seed);
-        let config = configuration(random);
-        let batches: Vec<Batch> = (0..6).map(|_| Batch::random(random, &config)).collect();
-        let one = over_ranks(&config, 8, 1, &batches, false, CpuGroup::new);
-        for ranks in [2, 4, 8] {
-            let more = over_ranks(&config, 8, ranks, &batches, false, CpuGroup::new);
-            assert!(more == one, "seed {seed}, {ranks} ranks, {config:?}");
-        }
-        let plain = alone(CpuGroup::new(config.clone()).unwrap(), &batches);
-        assert!(
-            over_ranks(&config, 1, 1, &batches, false, CpuGroup::new) == plain,
-            "seed {seed}, one shard, {config:?}"
-        );
-        // Shards change neither FP32 rows without evictions to lose, nor what is counted of accesses.
-        if config.precision == Precision::Fp32 && config.cache_rows == 0 {
-            assert_eq!(plain.outputs, one.outputs, "seed {seed}");
-        }
-        spoiled += u32::from(over_ranks(&config, 8, 4, &batches, true, CpuGroup::new) != one);
-    }
-    assert!(spoiled > 0, "the comparison can fail");
-}
+use crate::on;
 
 /// A wire by its number, below 18.
 fn wire(number: usize) -> WireOptions {
@@ -41,17 +16,23 @@ fn wire(number: usize) -> WireOptions {
 proptest::proptest! {
     #![proptest_config(hotrow_harness::seed::proptest("wires", 64))]
 
+    /// Nor does prefetching. One shard is a plain group.
     #[test]
-    fn ranks_change_no_bit_whatever_the_wire((config, batches) in runs(), number in 0..18_usize) {
-        let wire = wire(number);
+    fn ranks_change_no_bit((config, batches) in runs(), number in 0..18_usize) {
+        // A lossy wire wants four floats a row.
+        let wire = if config.dim < 4 { WireOptions::default() } else { wire(number) };
         let batches: Vec<Batch> = batches.into_iter().map(|batch| if wire.summed { batch.even() } else { batch }).collect();
-        let over = |ranks| over_wire(wire, &config, (8, ranks), &batches, false, CpuGroup::new);
-        let one = over(1);
-        for ranks in [2, 4, 8] {
-            proptest::prop_assert!(over(ranks) == one, "{ranks} ranks, {wire:?}");
+        let on = |ranks, ahead| over(How { ahead, ..wire.into() }, &config, (8, ranks), &batches, CpuGroup::new);
+        let one = on(1, false);
+        for (ranks, ahead) in [(1, true), (2, false), (2, true), (4, false), (8, false), (8, true)] {
+            proptest::prop_assert!(on(ranks, ahead) == one, "{ranks} ranks, {wire:?}, ahead: {ahead}");
         }
         let plain = alone(CpuGroup::new(config.clone()).unwrap(), &batches);
-        proptest::prop_assert!(over_ranks(&config, 1, 1, &batches, false, CpuGroup::new) == plain, "one shard");
+        let exact = |shards| over(WireOptions::default(), &config, (shards, 1), &batches, CpuGroup::new);
+        proptest::prop_assert!(exact(1) == plain, "one shard");
+        // Shards change no FP32 rows without a cache.
+        let same = config.precision != Precision::Fp32 || config.cache_rows > 0;
+        proptest::prop_assert!(same || exact(8).steps.outputs == plain.steps.outputs);
     }
 }
 
@@ -64,7 +45,8 @@ fn each_wire_has_bits_of_its_own() {
         config.init = hotrow::Init::Uniform { low: -1.0, high: 1.0 };
         config.optimizer = hotrow::Optimizer::adagrad(0.05);
         let batches: Vec<Batch> = (0..4).map(|_| Batch::random(random, &config).even()).collect();
-        let over = |number, ranks, spoil| over_wire(wire(number), &config, (8, ranks), &batches, spoil, CpuGroup::new);
+        let how = |number, spoil| How { spoil, ..wire(number).into() };
+        let over = |number, ranks, spoil| over(how(number, spoil), &config, (8, ranks), &batches, CpuGroup::new);
         let seen: Vec<_> = (0..18).map(|number| over(number, 1, false)).collect();
         for a in 0..18 {
             for b in 0..a {
@@ -182,13 +164,17 @@ fn a_gradient_that_is_not_finite_changes_no_row() {
 #[test]
 fn the_listed_runs_have_the_same_bits_on_threads() {
     for run in listed() {
-        let over = |ranks, spoil| over_wire(run.wire, &run.config, (8, ranks), &run.batches, spoil, CpuGroup::new);
-        let one = over(1, false);
-        for ranks in [2, 4, 8] {
-            assert!(over(ranks, false) == one, "{}, {ranks} ranks", run.name);
+        let on = |ranks, ahead, spoil| {
+            over(How { wire: run.wire, ahead, spoil }, &run.config, (8, ranks), &run.batches, CpuGroup::new)
+        };
+        let one = on(1, false, false);
+        for (ranks, ahead) in [(2, false), (2, true), (4, false), (4, true), (8, false)] {
+            assert!(on(ranks, ahead, false) == one, "{}, {ranks} ranks, ahead: {ahead}", run.name);
         }
-        assert!(over(8, true) != one, "{}: the comparison can fail", run.name);
-        let refused = one.outputs.iter().filter(|outputs| outputs.is_empty()).count();
+        for ahead in [false, true] {
+            assert!(on(4, ahead, true) != one, "{}: the comparison can fail", run.name);
+        }
+        let refused = one.steps.outputs.iter().filter(|outputs| outputs.is_empty()).count();
         assert_eq!(refused, usize::from(run.name.contains("refused")), "{}", run.name);
         let evicted = one.counters.iter().map(|counters| counters.evictions).sum::<u64>();
         let evicts = !["static", "no-cache"].iter().any(|part| run.name.contains(part));
@@ -201,8 +187,7 @@ fn the_listed_runs_have_the_same_bits_on_threads() {
 fn a_frozen_forward_keeps_the_rows_of_the_one_that_waits() {
     let config = GroupConfig::new(&[100], 4).with_init(hotrow::Init::Uniform { low: -1.0, high: 1.0 });
     let gradients = |frozen: Option<[u32; 3]>| {
-        Threads::run(2, |comm: &mut Threads| {
-            let mut group = dist::Group::new(comm, config.clone(), 2, CpuGroup::new)?;
+        on((2, 2), &config, |group| {
             let (indices, offsets) = ([7 + group.rank(), 3, 60], [0, 2, 3]);
             let outputs = group.forward(&indices, &offsets, None)?;
             if let Some(frozen) = frozen {
@@ -210,7 +195,6 @@ fn a_frozen_forward_keeps_the_rows_of_the_one_that_waits() {
             }
             group.weight_gradient(&indices, &offsets, &outputs)
         })
-        .unwrap()
     };
     let wanted = gradients(None);
     assert_eq!(gradients(Some([90, 91, 92])), wanted);
@@ -225,8 +209,7 @@ fn a_step_without_a_backward_ends() {
     overflow.inspect(hotrow::GradSlice::F32(&[f32::INFINITY]));
     let overflow = overflow.decide().unwrap();
     let config = GroupConfig::new(&[100], 4).with_cache_rows(32);
-    Threads::run(2, |comm: &mut Threads| {
-        let mut group = dist::Group::new(comm, config.clone(), 2, CpuGroup::new)?;
+    on((2, 2), &config, |group| {
         let first = group.forward(&[1, 2], &[0, 2], None)?;
         // The comparison can fail: between forward and backward nothing is saved.
         let early = group.save(folder.path().join("early")).unwrap_err();
@@ -240,8 +223,7 @@ fn a_step_without_a_backward_ends() {
         group.save(folder.path().join("abandoned"))?;
         assert_eq!(group.forward(&[1, 2], &[0, 2], None)?, first, "no row has changed");
         Ok(())
-    })
-    .unwrap();
+    });
 }
 
 /// A save removes the files of the save before, of as many shards as that had.
@@ -250,10 +232,7 @@ fn a_save_leaves_its_own_files_alone() {
     let folder = tempfile::tempdir().unwrap();
     let config = GroupConfig::new(&[100], 4);
     for shards in [8, 2, 4] {
-        Threads::run(2, |comm: &mut Threads| {
-            dist::Group::new(comm, config.clone(), shards, CpuGroup::new)?.save(folder.path())
-        })
-        .unwrap();
+        on((2, shards), &config, |group| group.save(folder.path()));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1 + shards as usize, "a file each, and the list");
     }
 }
@@ -263,19 +242,15 @@ fn a_save_leaves_its_own_files_alone() {
 fn a_save_whose_list_cannot_be_written_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("shards.json/full")).unwrap();
-    let found = Threads::run(2, |comm: &mut Threads| {
-        let saved = dist::Group::new(comm, GroupConfig::new(&[100], 4), 4, CpuGroup::new)?.save(folder.path());
-        Ok(saved.unwrap_err())
-    });
-    assert!(matches!(&found.unwrap()[1], Error::Rank { rank: 0, .. }));
+    let found = on((2, 4), &GroupConfig::new(&[100], 4), |group| Ok(group.save(folder.path()).unwrap_err()));
+    assert!(matches!(found[1], Error::Rank { rank: 0, .. }));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the folder alone");
 }
 
 #[test]
 fn a_bad_index_on_one_rank_refuses_the_step_on_all() {
     let config = GroupConfig::new(&[100, 50], 4).with_cache_rows(32);
-    let found = Threads::run(4, |comm: &mut Threads| {
-        let mut group = dist::Group::new(comm, config.clone(), 4, CpuGroup::new)?;
+    let found = on((4, 4), &config, |group| {
         let rank = group.rank();
         let bad = [[7, 3], [99, 50], [0, 0], [1, 90]][rank as usize];
         let before = group.counters()?;
@@ -287,8 +262,7 @@ fn a_bad_index_on_one_rank_refuses_the_step_on_all() {
         let good = group.forward(&[rank, rank], &[0, 1, 2], None)?;
         group.backward(&good)?;
         Ok((error, before, after, t?, group.counters()?))
-    })
-    .unwrap();
+    });
     for (rank, (error, before, after, t, last)) in found.iter().enumerate() {
         match rank {
             1 | 3 => {
@@ -320,8 +294,7 @@ fn bad_calls_are_named() {
         assert!(error.contains("shards"), "{error}");
     }
     // A shape that is wrong on one rank, and another call on one rank.
-    let found = Threads::run(2, |comm: &mut Threads| {
-        let mut group = dist::Group::new(comm, config.clone(), 2, CpuGroup::new)?;
+    let found = on((2, 2), &config, |group| {
         let first = group.rank() == 0;
         let shape = group.forward(&[1, 2], if first { &[0, 3] } else { &[0, 2] }, None).unwrap_err();
         let call = if first { group.forward(&[1], &[0, 1], None) } else { group.read_rows(&[1]) }.unwrap_err();
@@ -343,8 +316,7 @@ fn bad_calls_are_named() {
         let length = group.backward(if first { &output } else { &output[1..] }).unwrap_err();
         group.backward(&output)?;
         Ok([shape, call, row, length])
-    })
-    .unwrap();
+    });
     let [shape, call, row, length] = &found[0];
     assert!(matches!(shape, Error::BadOffsets { .. }) && matches!(call, Error::Exchange { what: "call", .. }));
     assert!(matches!(row, Error::RowOutOfRange { row: 100, .. }) && matches!(length, Error::Rank { rank: 1, .. }));
@@ -369,19 +341,17 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
         group.backward(&outputs)
     };
     let run = |ranks: u32, steps: std::ops::Range<usize>, from: Option<&str>, to: &str| {
-        Threads::run(ranks, |comm: &mut Threads| {
-            let mut group = dist::Group::new(comm, config.clone(), 8, CpuGroup::new)?;
+        on((ranks, 8), &config, |group| {
             from.map_or(Ok(()), |from| group.load(folder.path().join(from)))?;
             let each = 8 / ranks as usize;
             let first = group.rank() as usize * each;
             for batch in &batches[steps.clone()] {
-                step(&mut group, batch, first..first + each)?;
+                step(group, batch, first..first + each)?;
             }
             // Saved twice: the files of the first are removed.
             group.save(folder.path().join(to))?;
             group.save(folder.path().join(to))
-        })
-        .unwrap();
+        });
     };
     let files = |name: &str| -> Vec<(String, Vec<u8>)> {
         let mut files: Vec<_> =
@@ -402,12 +372,7 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
     hotrow::checkpoint::load(&mut shard, &path).unwrap();
     // Bad input: another number of shards, no list, a file too few on one rank.
     let load = |shards: u32, name: &str| {
-        Threads::run(2, |comm: &mut Threads| {
-            Ok(dist::Group::new(comm, config.clone(), shards, CpuGroup::new)?
-                .load(folder.path().join(name))
-                .unwrap_err())
-        })
-        .unwrap()
+        on((2, shards), &config, |group| Ok(group.load(folder.path().join(name)).unwrap_err()))
     };
     assert!(load(4, "whole")[0].to_string().contains("shards: wanted 4, found 8"), "{}", load(4, "whole")[0]);
     assert!(matches!(load(8, "none")[1], Error::Checkpoint { what: "file", .. }));
@@ -417,8 +382,7 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
     // A shard of another step: the group refuses steps until a checkpoint is loaded. Where there is none at all, it goes on.
     let other = folder.path().join("half/save-2-shard-3.safetensors");
     std::fs::copy(other, folder.path().join("whole/save-2-shard-3.safetensors")).unwrap();
-    Threads::run(2, |comm: &mut Threads| {
-        let mut group = dist::Group::new(comm, config.clone(), 8, CpuGroup::new)?;
+    on((2, 8), &config, |group| {
         assert!(group.load(folder.path().join("none")).is_err());
         group.forward(&[], &[0], None)?;
         assert!(matches!(group.load(folder.path().join("half")), Err(Error::Order { call: "load", .. })));
@@ -429,15 +393,11 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
         assert!(error.contains("a checkpoint that was not loaded"), "{error}");
         group.load(folder.path().join("half"))?;
         group.forward(&[], &[0], None).map(drop)
-    })
-    .unwrap();
+    });
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let saved = Threads::run(2, |comm: &mut Threads| {
-        let mut group = dist::Group::new(comm, config.clone(), 8, CpuGroup::new)?;
-        Ok(group.save(file.join("folder")).unwrap_err())
-    });
-    assert!(saved.unwrap().iter().all(|error| matches!(error, Error::Checkpoint { what: "folder", .. })));
+    let saved = on((2, 8), &config, |group| Ok(group.save(file.join("folder")).unwrap_err()));
+    assert!(saved.iter().all(|error| matches!(error, Error::Checkpoint { what: "folder", .. })));
     let mut group = dist::Group::new(dist::Solo::default(), config.clone(), 2, CpuGroup::new).unwrap();
     assert!(hotrow::checkpoint::save_lookup(&mut group, "x").unwrap_err().to_string().contains("dist::Group::save"));
 }

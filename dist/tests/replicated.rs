@@ -8,7 +8,7 @@ use hotrow::{
     robe::{Backward, Config, RobeSnapshot},
 };
 use hotrow_dist::{Phase, Replicated, Threads};
-use hotrow_harness::ranks::{Batch, Output, PIECES, scaler};
+use hotrow_harness::ranks::{Batch, PIECES, Steps, scaler, train};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 /// A random array, and the configuration of its rows, of which batches are drawn.
@@ -37,60 +37,45 @@ fn drawn(random: &mut StdRng) -> (Config, GroupConfig) {
 /// Everything that a run shows.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
-    /// Outputs and gradients of weights of each step, by piece and feature.
-    pieces: Vec<Vec<Output>>,
+    steps: Steps,
     snapshot: RobeSnapshot,
     counters: Vec<Counters>,
 }
 
-/// Trains with the part of a rank; with `spoil` the gradients have the wrong sign. A step that was refused has no outputs.
-fn train(
+/// Trains with the part of a rank; with `spoil` the gradients have the wrong sign.
+fn seen(
     array: &mut impl SharedArray,
     rows: &GroupConfig,
     batches: &[Batch],
     pieces: &Range<usize>,
     spoil: bool,
 ) -> Result<Seen, Error> {
-    let mut seen = Vec::new();
-    for (step, batch) in batches.iter().enumerate() {
-        let part = batch.part(rows, pieces.clone());
-        let frozen = array.forward_frozen(&part.indices, &part.offsets, part.weights.as_deref());
-        let found = match array.forward(&part.indices, &part.offsets, part.weights.as_deref()) {
-            Err(Error::IndexOutOfRange { .. } | Error::Rank { .. }) => {
-                assert!(frozen.is_err() && !array.pending());
-                seen.push(Vec::new());
-                continue;
-            }
-            found => found?,
-        };
-        assert_eq!(frozen?, found);
-        let mut gradients = part.gradients(step);
-        let of_weights = array.weight_gradient(&part.indices, &part.offsets, &gradients)?;
-        seen.push([part.pieces(&found), part.of_weights(&of_weights)].concat());
-        if spoil {
-            gradients.iter_mut().for_each(|gradient| *gradient = -*gradient);
-        }
-        array.backward_scaled(GradSlice::F32(&gradients), &scaler(step))?;
-    }
-    Ok(Seen { pieces: seen, snapshot: array.snapshot()?, counters: array.counters()? })
+    let steps = train(array, rows, batches, pieces, spoil)?;
+    Ok(Seen { steps, snapshot: array.snapshot()?, counters: array.counters()? })
+}
+
+/// One rank with the whole batch.
+fn alone(config: &Config, rows: &GroupConfig, batches: &[Batch]) -> Seen {
+    let mut array = CpuRobeGroup::new(config.clone()).unwrap();
+    let Seen { steps, snapshot, counters } = seen(&mut array, rows, batches, &(0..PIECES), false).unwrap();
+    Seen { steps: Steps::together(vec![steps]), snapshot, counters }
+}
+
+/// The pieces of a rank.
+fn part(ranks: usize, rank: usize) -> Range<usize> {
+    rank * PIECES / ranks..(rank + 1) * PIECES / ranks
 }
 
 fn over(ranks: u32, config: &Config, rows: &GroupConfig, batches: &[Batch], spoil: bool) -> Seen {
-    let each = PIECES / ranks as usize;
     let parts = Threads::run(ranks, |comm: &mut Threads| {
         let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;
         let rank = array.rank() as usize;
-        train(&mut array, rows, batches, &(rank * each..(rank + 1) * each), spoil)
+        seen(&mut array, rows, batches, &part(ranks as usize, rank), spoil)
     });
     let parts = parts.unwrap_or_else(|error| panic!("{error}"));
     assert!(parts.iter().all(|part| (&part.snapshot, &part.counters) == (&parts[0].snapshot, &parts[0].counters)));
-    let step = |step: usize| parts.iter().flat_map(|part| part.pieces[step].clone()).collect();
-    sorted(Seen { pieces: (0..batches.len()).map(step).collect(), ..parts[0].clone() })
-}
-
-fn sorted(mut seen: Seen) -> Seen {
-    seen.pieces.iter_mut().for_each(|pieces| pieces.sort_unstable());
-    seen
+    let steps = Steps::together(parts.iter().map(|part| part.steps.clone()).collect());
+    Seen { steps, ..parts[0].clone() }
 }
 
 #[test]
@@ -103,15 +88,14 @@ fn every_number_of_ranks_has_the_bits_of_the_whole_batch() {
         if rows.out_of_range == OutOfRange::Error {
             batches[2] = batches[2].clone().with_bad_index(5);
         }
-        let mut plain = CpuRobeGroup::new(config.clone()).unwrap();
-        let wanted = sorted(train(&mut plain, &rows, &batches, &(0..PIECES), false).unwrap());
-        assert!(wanted.pieces[2].is_empty() == (rows.out_of_range == OutOfRange::Error), "seed {seed}");
+        let wanted = alone(&config, &rows, &batches);
+        assert!(wanted.steps.outputs[2].is_empty() == (rows.out_of_range == OutOfRange::Error), "seed {seed}");
         for ranks in [1, 2, 4, 8] {
             let found = over(ranks, &config, &rows, &batches, false);
             assert!(found == wanted, "seed {seed}, {ranks} ranks, {config:?}");
         }
         let wrong = over(4, &config, &rows, &batches, true);
-        spoiled += u32::from(wrong.pieces != wanted.pieces && wrong.snapshot != wanted.snapshot);
+        spoiled += u32::from(wrong.steps != wanted.steps && wrong.snapshot != wanted.snapshot);
     }
     assert!(spoiled > 0, "the comparison can fail");
 }
@@ -222,9 +206,7 @@ fn one_rank_saves_and_all_load() {
     let random = &mut StdRng::seed_from_u64(1);
     let (config, rows) = drawn(random);
     let batches: Vec<Batch> = (0..4).map(|_| Batch::random(random, &rows)).collect();
-    let mut plain = CpuRobeGroup::new(config.clone()).unwrap();
-    let wanted = train(&mut plain, &rows, &batches, &(0..PIECES), false).unwrap();
-    let part = |ranks: usize, rank: usize| rank * PIECES / ranks..(rank + 1) * PIECES / ranks;
+    let wanted = alone(&config, &rows, &batches);
     let path = folder.path().join("array");
     Threads::run(2, |comm: &mut Threads| {
         let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;

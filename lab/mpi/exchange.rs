@@ -1,11 +1,12 @@
 //! Steps of a group whose bytes and seconds between the ranks are counted, for comparisons with `hotrow plan dist` and with a network's own counters.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf, time::Instant};
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 
 use clap::Args;
 use hotrow::{CpuGroup, Error, GroupConfig, Init, Lookup as _, Precision};
-use hotrow_dist::{Comm, Group, Parcels, Phase, RankTraffic, Ticket};
+use hotrow_dist::{Comm, Group, Parcels, Phase, RankTraffic, Ticket, hand_on};
 use hotrow_harness::ranks::uniform;
+use serde_json::{Value, json};
 
 use hotrow_dist::mpi::{Mpi, Outcome};
 
@@ -59,13 +60,7 @@ impl Timed<'_> {
 }
 
 impl Comm for Timed<'_> {
-    fn rank(&self) -> u32 {
-        self.comm.rank()
-    }
-
-    fn size(&self) -> u32 {
-        self.comm.size()
-    }
+    hand_on!(self, self.comm; rank size poll abort);
 
     fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
         self.max(0)?;
@@ -73,10 +68,6 @@ impl Comm for Timed<'_> {
         let ticket = self.comm.start(send, receive)?;
         self.starts.insert(ticket.number(), start);
         Ok(ticket)
-    }
-
-    fn poll(&mut self, ticket: &Ticket) -> Result<bool, Error> {
-        self.comm.poll(ticket)
     }
 
     fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
@@ -92,10 +83,6 @@ impl Comm for Timed<'_> {
 
     fn max(&mut self, value: u32) -> Result<u32, Error> {
         self.waits(|comm| comm.max(value))
-    }
-
-    fn abort(&mut self, reason: &str) {
-        self.comm.abort(reason);
     }
 }
 
@@ -141,7 +128,7 @@ pub(crate) fn run(comm: &mut Mpi, exchange: &Exchange) -> Outcome {
     let seconds = (0..own.len()).map(slowest).sum::<u64>() as f64 * 1e-6 / f64::from(steps);
     let (pairs, across) = pairs(comm, &traffic)?;
     if rank == 0 {
-        fs::write(&exchange.out, format!("{{\"steps\": {steps}, \"pairs\": [{pairs}]}}\n"))?;
+        fs::write(&exchange.out, format!("{}\n", json!({ "steps": steps, "pairs": pairs })))?;
         crate::say(&format!(
             "{steps} steps of {whole:.6} s, rows {sum:08x}, waited at most {waited:.6} s a step, seconds of a step's exchange: {seconds:.6}, \
              bytes from the first half of the ranks to the second: {}, back: {}",
@@ -166,32 +153,30 @@ fn dense(outputs: &mut [f32], dim: usize) {
 }
 
 /// The bytes of every pair of ranks, as JSON, and those from the first half of the ranks to the second and back.
-fn pairs(comm: &mut Mpi, traffic: &RankTraffic) -> Result<(String, [u64; 2]), Error> {
+fn pairs(comm: &mut Mpi, traffic: &RankTraffic) -> Result<(Vec<Value>, [u64; 2]), Error> {
     let ranks = comm.size();
     let own: Vec<u32> = (0..ranks)
         .flat_map(|to| Phase::ALL.map(|phase| traffic.bytes_to(phase, to)))
         .flat_map(|bytes| [bytes as u32, (bytes >> 32) as u32])
         .collect();
     let all = comm.all_gather(&own)?;
-    let (mut text, mut across) = (String::new(), [0; 2]);
+    let (mut pairs, mut across) = (Vec::new(), [0; 2]);
     for (pair, words) in (0..).zip(all.chunks_exact(2 * Phase::ALL.len())) {
         let (from, to) = (pair / ranks, pair % ranks);
         if from == to {
             continue;
         }
-        let separator = if text.is_empty() { "" } else { ", " };
-        // Writing to a text cannot fail.
-        let _ = write!(text, "{separator}{{\"from\": {from}, \"to\": {to}");
+        let mut object = json!({ "from": from, "to": to });
         for (phase, words) in Phase::ALL.iter().zip(words.chunks_exact(2)) {
             let bytes = u64::from(words[0]) | u64::from(words[1]) << 32;
-            let _ = write!(text, ", \"{}\": {bytes}", phase.name());
+            object[phase.name()] = bytes.into();
             match (from < ranks / 2, to < ranks / 2) {
                 (true, false) => across[0] += bytes,
                 (false, true) => across[1] += bytes,
                 _ => {}
             }
         }
-        text.push('}');
+        pairs.push(object);
     }
-    Ok((text, across))
+    Ok((pairs, across))
 }

@@ -1,9 +1,10 @@
-//! A rank that fails, for tests of how a job ends.
+//! For tests of how a job ends: a rank that fails, and steps that are saved.
 
-use std::{process, thread, time::Duration};
+use std::{path::PathBuf, process, thread, time::Duration};
 
 use clap::{Args, ValueEnum};
 use hotrow_dist::{Comm, Parcels};
+use hotrow_harness::ranks::saving;
 
 use hotrow_dist::mpi::{Mpi, Outcome};
 
@@ -18,6 +19,26 @@ pub(crate) struct Fault {
     /// The call in which the others wait.
     #[arg(long, default_value = "exchange")]
     wait: Wait,
+}
+
+/// Trains a small table from its last checkpoint, and saves it after every step.
+#[derive(Debug, Args)]
+pub(crate) struct Steps {
+    /// The folder of the checkpoint.
+    #[arg(long)]
+    folder: PathBuf,
+    /// The step after which it ends.
+    #[arg(long)]
+    end: u32,
+}
+
+pub(crate) fn steps(comm: &mut Mpi, steps: &Steps) -> Outcome {
+    let (begun, failed) = saving(&mut *comm, &steps.folder, steps.end)?;
+    failed.map_or(Ok(()), Err)?;
+    if comm.rank() == 0 {
+        crate::say(&format!("from step {begun} to {}", steps.end))?;
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

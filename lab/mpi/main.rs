@@ -3,7 +3,6 @@
 mod exchange;
 mod fault;
 mod same;
-mod steps;
 
 use std::{
     collections::BTreeSet,
@@ -46,7 +45,7 @@ enum Command {
     #[command(hide = true)]
     Start,
     #[command(hide = true)]
-    Steps(steps::Steps),
+    Steps(fault::Steps),
     Train(Box<hotrow_lab::OverRanks>),
 }
 
@@ -68,7 +67,7 @@ fn main() -> ExitCode {
         Command::Fault(fault) => mpi::run(|comm| fault::run(comm, &fault)),
         Command::Same(same) => mpi::run(|comm| same::run(comm, &same)),
         Command::Start => mpi::run(|_| Ok(())),
-        Command::Steps(steps) => mpi::run(|comm| steps::run(comm, &steps)),
+        Command::Steps(steps) => mpi::run(|comm| fault::steps(comm, &steps)),
         Command::Train(train) => match train.check() {
             Ok(()) => mpi::run(|comm| train.run(comm)),
             Err(refused) => refused,

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use clap::Args;
 use hotrow::CpuGroup;
 use hotrow_dist::Comm as _;
-use hotrow_harness::ranks::{Listed, Share, listed, on_rank, on_rank_ahead};
+use hotrow_harness::ranks::{How, Listed, Share, listed, on_rank};
 
 use hotrow_dist::mpi::{Mpi, Outcome};
 
@@ -34,15 +34,11 @@ pub(crate) fn run(comm: &mut Mpi, same: &Same) -> Outcome {
         let folder = same.out.join(name);
         fs::create_dir_all(&folder)?;
         let save = folder.join("checkpoint");
-        let (shape, save) = ((config, SHARDS, *wire), Some(save.as_path()));
-        let found = if same.ahead {
-            on_rank_ahead(&mut *comm, shape, batches, same.spoil, CpuGroup::new, save)
-        } else {
-            on_rank(&mut *comm, shape, batches, same.spoil, CpuGroup::new, save)
-        };
-        let Share { outputs, of_weights, counters, rows, .. } = found.map_err(|error| format!("{name}: {error}"))?;
+        let how = How { wire: *wire, ahead: same.ahead, spoil: same.spoil };
+        let found = on_rank(&mut *comm, (config, SHARDS, how), batches, CpuGroup::new, Some(&save));
+        let Share { steps, counters, rows, .. } = found.map_err(|error| format!("{name}: {error}"))?;
         let mut text = String::new();
-        for (what, steps) in [("outputs", &outputs), ("weight-gradients", &of_weights)] {
+        for (what, steps) in [("outputs", &steps.outputs), ("weight-gradients", &steps.of_weights)] {
             for (step, pieces) in steps.iter().enumerate() {
                 for ((piece, feature), bits) in pieces {
                     fs::write(folder.join(format!("{what}-{step}-{piece}-{feature}")), format!("{bits:08x?}\n"))?;

@@ -7,8 +7,7 @@ use crate::{error::Error, lookup::Embedding, record::wire::WireForm, table::abi:
 ///
 /// A step is `fetch`, then `send_rows` as often as ranks ask for rows, then `apply` or `give_up`. As to order, a `fetch` is a forward and `apply` its
 /// backward: calls that a group refuses between these two are refused between those. A `backward` after a `fetch`, and an `apply` after a `forward`, are
-/// refused on the CPU. `send_rows` may be called at any other time, too, but not between `prefetch` and `forward_prefetched`. After an error nothing has
-/// changed.
+/// refused on the CPU. `send_rows` may be called at any other time, too, but not between `prefetch` and `forward_prefetched`.
 ///
 /// ```
 /// use hotrow::{CpuGroup, Error, GroupConfig, Init, Optimizer, Precision, ScalerState, prelude::*, ranks::{Shard, Wire, WireForm, shards}};
