@@ -57,8 +57,10 @@ impl<C: Comm> Link<C> {
 
     /// The error of a part of a call that did not work on all ranks. All ranks call this.
     pub(crate) fn all_fail(&mut self, result: Result<(), Error>) -> Result<(), Error> {
-        let first = self.first_refused(result.is_err());
-        let rank = self.or_abort(first)?;
+        // The first rank that refused has the greatest distance to the last.
+        let last = self.comm.size() - 1;
+        let most = self.comm.max(if result.is_err() { last - self.comm.rank() } else { 0 });
+        let rank = last - self.or_abort(most)?;
         let error = self.refusal(rank, result.err());
         Err(self.or_abort(error)?)
     }
@@ -79,13 +81,6 @@ impl<C: Comm> Link<C> {
             found: format!("{} on rank {rank}", shown(&all[own.len() * rank..])),
             remedy: "let each rank's scaler inspect the greatest magnitude of all ranks: Comm::max of its bits",
         })
-    }
-
-    /// The first rank that refused a call. All ranks call this.
-    fn first_refused(&mut self, own: bool) -> Result<u32, Error> {
-        let last = self.comm.size() - 1;
-        let rank = if own { last - self.comm.rank() } else { 0 };
-        Ok(last - self.comm.max(rank)?)
     }
 
     /// The error of a batch that `rank`, the first of perhaps several, refused. All ranks call this.

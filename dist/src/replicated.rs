@@ -70,6 +70,11 @@ impl Whole {
         whole
     }
 
+    /// The number of a rank's things; `of` says which things.
+    fn count(&self, rank: usize, of: impl Fn(&Piece) -> Range<usize>) -> usize {
+        self.places(rank, of).map(|(_, own)| own.len()).sum()
+    }
+
     /// The places of a rank's things in those of all ranks, and in its own; `of` says which things.
     fn places<'a>(
         &'a self,
@@ -271,8 +276,7 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
     /// The scaler's decision is one on the gradients of all ranks, as in a [`Group`](super::Group).
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let rank = self.link.own();
-        let own = |whole: &Whole| whole.places(rank, self.output_rows()).map(|(_, own)| own.len()).sum::<usize>();
-        let wanted = self.waiting.as_ref().map(|whole| own(whole) * self.rows.dim as usize);
+        let wanted = self.waiting.as_ref().map(|whole| whole.count(rank, self.output_rows()) * self.rows.dim as usize);
         let checked = requests::check_backward(wanted, grad_outputs.len(), scaler);
         self.link.agree_scaled(checked, scaler)?;
         let Some(whole) = self.waiting.take() else { return Ok(()) };
@@ -290,8 +294,8 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
         let (rank, dim, of) = (self.link.own(), self.rows.dim as usize, self.output_rows());
         let whole = self.waiting.as_ref().ok_or(requests::NO_FORWARD)?;
-        let count = |of: fn(&Piece) -> Range<usize>| whole.places(rank, of).map(|(_, own)| own.len()).sum::<usize>();
-        let (accesses, bags) = (count(|piece| piece.accesses.clone()), count(|piece| piece.bags.clone()));
+        let accesses = whole.count(rank, |piece| piece.accesses.clone());
+        let bags = whole.count(rank, |piece| piece.bags.clone());
         let found = [indices.len(), offsets.len(), grad_outputs.len()];
         requests::check_weight_gradient(&self.rows, accesses, bags, found)?;
         // Other ranks' outputs have gradients of 0.

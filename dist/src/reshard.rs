@@ -17,17 +17,7 @@ const EMPTY: u32 = u32::MAX;
 
 /// What [`reshard`] has done.
 ///
-/// ```
-/// use hotrow::{CpuGroup, GroupConfig};
-/// use hotrow_dist::{Group, Solo, reshard};
-///
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let (from, to) = (folder.path().join("from"), folder.path().join("to"));
-/// Group::new(Solo::default(), GroupConfig::new(&[100], 4), 4, CpuGroup::new)?.save(&from)?;
-/// let done = reshard(&from, &to, 16)?;
-/// assert_eq!((done.before, done.rows, done.written_back, done.unpinned), (4, 100, 0, 0)); // it has no cache
-/// # Ok::<(), hotrow::Error>(())
-/// ```
+/// Example: [`reshard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resharded {

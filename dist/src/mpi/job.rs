@@ -9,7 +9,10 @@ use std::{
 
 use mpi::{Threading, topology::SimpleCommunicator, traits::Communicator as _};
 
-use crate::mpi::{Mpi, abort};
+use crate::{
+    mpi::{Mpi, abort},
+    threads::message,
+};
 
 /// The exit code of a program that panics.
 const PANICKED: i32 = 101;
@@ -50,10 +53,6 @@ fn end_with_panics() {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         before(panic);
-        let payload = panic.payload();
-        let text =
-            payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
-        let text = text.unwrap_or("no message");
-        abort(&SimpleCommunicator::world(), PANICKED, &format!("it panicked: {text}"));
+        abort(&SimpleCommunicator::world(), PANICKED, &format!("it panicked: {}", message(panic.payload())));
     }));
 }
