@@ -734,8 +734,11 @@ impl GroupConfig {
         }
     }
 
-    /// Sets the learning rate, if the new one is finite.
-    pub(crate) fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
+    /// Sets the learning rate.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a rate that is not finite; the old one stays.
+    pub fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
         if !lr.is_finite() {
             return Err(Error::Config { field: "lr", wanted: "a finite number".into(), found: lr.to_string() });
         }
@@ -755,7 +758,7 @@ impl GroupConfig {
         if self.features.is_empty() { self.tables.len() as u32 } else { self.features.len() as u32 }
     }
 
-    /// The linear row, in the whole group, of linear row `row` of this one: another one only in a [virtual shard](crate::dist::shards()).
+    /// The linear row, in the whole group, of linear row `row` of this one: another one only in a virtual shard of a group over several ranks.
     #[must_use]
     pub const fn whole_row(&self, row: u32) -> u32 {
         self.stripe.whole(row)

@@ -322,7 +322,7 @@ pub enum Error {
         /// The state in which the call came.
         found: &'static str,
     },
-    /// Another rank of the job refused the call, failed, or ended while this one waited for it ([`dist`](crate::dist)).
+    /// Another rank of the job refused the call, failed, or ended while this one waited for it (the package `hotrow-dist`).
     #[error("rank {rank}: wanted its part of the call, found: {reason}; correct the cause on that rank")]
     Rank {
         /// The rank that is the cause.
@@ -330,7 +330,7 @@ pub enum Error {
         /// Its reason: the message of its error or panic.
         reason: String,
     },
-    /// Calls of a [`Comm`](crate::dist::Comm) that do not fit together: counts and words, or the calls of two ranks.
+    /// Calls of a `hotrow_dist::Comm` that do not fit together: counts and words, or the calls of two ranks.
     #[error("exchange, {what}: wanted {wanted}, found {found}; {remedy}")]
     Exchange {
         /// The part that is wrong.

@@ -46,13 +46,14 @@
 //! - **Save**: `checkpoint` (feature `checkpoint`), or a [`Snapshot`] in memory.
 //! - **Plan**: [`MemoryReport`] counts bytes before anything is allocated. The package `hotrow-plan` replays traces, finds the cache and the
 //!   pinned rows that suit a trace, and measures what a table would lose in a shared array.
-//! - **Several machines**: [`dist`] divides a group among ranks.
+//! - **Several machines**: the package `hotrow-dist` divides a group among ranks.
 //! - **Errors**: every call returns [`Error`], whose message names the wanted value, the found value and the remedy.
 //!
 //! # Features
 //!
 //! `vulkan`, `metal`, `dx12` (all by default): wgpu's backends. `checkpoint`: saving and loading. `file`: tables in memory-mapped files. `npy`:
-//! tables filled from numpy's arrays. `webgpu`: a browser's device, for the target `wasm32-unknown-unknown`.
+//! tables filled from numpy's arrays. `ranks`: what the package `hotrow-dist` asks of a group. `webgpu`: a browser's device, for the target
+//! `wasm32-unknown-unknown`.
 //!
 //! # In a browser, and in asynchronous programs
 //!
@@ -77,8 +78,6 @@ pub use wgpu;
 pub mod checkpoint;
 mod config;
 mod cpu;
-#[cfg(not(target_family = "wasm"))]
-pub mod dist;
 mod error;
 mod gpu;
 pub mod grid;
@@ -88,6 +87,8 @@ mod host;
 pub mod internals;
 mod lookup;
 mod memory;
+#[cfg(all(feature = "ranks", not(target_family = "wasm")))]
+pub mod ranks;
 mod record;
 pub mod robe;
 mod scaler;
@@ -159,10 +160,6 @@ struct Placements;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/renderers.md")]
 struct Renderers;
-
-#[cfg(all(doctest, feature = "checkpoint"))]
-#[doc = include_str!("../docs/scale-out.md")]
-struct ScaleOut;
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/shared-tables.md")]

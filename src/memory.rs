@@ -273,7 +273,8 @@ impl MemoryReport {
     }
 
     /// The report of two groups of one layout, whose tables are parts of the same.
-    pub(crate) fn and(mut self, other: Self) -> Self {
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
         let sums: [(&mut u64, u64); 12] = [
             (&mut self.payload, other.payload),
             (&mut self.scales, other.scales),

@@ -180,7 +180,8 @@ impl ScalerState {
     }
 
     /// As [`unscaled`](Self::unscaled), as a decision.
-    pub(crate) fn unscaled_decision() -> Self {
+    #[must_use]
+    pub fn unscaled_decision() -> Self {
         Self { iteration: 1, ..Self::unscaled() }
     }
 
@@ -258,7 +259,10 @@ impl ScalerState {
     }
 
     /// Checks that a decision has been made, which a backward needs.
-    pub(crate) fn decided(&self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Order`] for the state of a scaler that has decided nothing.
+    pub fn decided(&self) -> Result<(), Error> {
         if self.iteration > 0 && SCALES.contains(&self.inverse) {
             return Ok(());
         }

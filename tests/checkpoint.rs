@@ -13,11 +13,9 @@ use std::{
 use hotrow::internals::Pieces as _;
 use hotrow::{
     CounterBits, CpuGroup, CpuRobeGroup, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling,
-    Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint,
-    dist::{self, Threads},
-    prelude::*,
-    robe::Config,
+    Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint, prelude::*, robe::Config,
 };
+use hotrow_dist::{self as dist, Threads};
 use hotrow_harness::{child, lockstep::counts};
 use proptest::test_runner::TestRunner;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};

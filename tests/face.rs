@@ -30,7 +30,7 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::F32File>();
     #[cfg(feature = "file")]
     shared_between_threads::<hotrow::FileStore>();
-    shared_between_threads::<hotrow::dist::Threads>();
-    shared_between_threads::<hotrow::dist::Replicated<hotrow::dist::Solo, hotrow::CpuRobeGroup>>();
+    shared_between_threads::<hotrow_dist::Threads>();
+    shared_between_threads::<hotrow_dist::Replicated<hotrow_dist::Solo, hotrow::CpuRobeGroup>>();
     shared_between_threads::<hotrow::Error>();
 }

@@ -5,7 +5,6 @@
 mod caps;
 mod checkpoint;
 mod cpu;
-mod dist;
 mod face;
 mod grid;
 mod layers;
@@ -24,7 +23,7 @@ mod threads;
 
 #[test]
 fn every_file_of_tests_is_a_module() {
-    for program in ["tests", "tests/gpu", "tests/gpu/stages", "tests/dist", "tests/store"] {
+    for program in ["tests", "tests/gpu", "tests/gpu/stages", "tests/store"] {
         hotrow_harness::modules::all_named(env!("CARGO_MANIFEST_DIR"), program);
     }
 }

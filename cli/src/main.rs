@@ -3,6 +3,8 @@
 fn main() -> std::process::ExitCode {
     match hotrow_cli::ranks::launched() {
         None => hotrow_cli::main(),
-        Some(launched) => launched.refuse("hotrow", "start hotrow-mpi in its place (cargo build -p hotrow-mpi)"),
+        Some(launched) => {
+            launched.refuse("hotrow", "start hotrow-mpi in its place (cargo build -p hotrow-lab --features mpi)")
+        }
     }
 }

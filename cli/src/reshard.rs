@@ -4,7 +4,8 @@ use crate::failure::Failure;
 use crate::options::{Options, power};
 use crate::output;
 use crate::report::object::Object;
-use hotrow::{Error, dist};
+use hotrow::Error;
+use hotrow_dist as dist;
 use std::path::PathBuf;
 
 /// Write a checkpoint of a table on several ranks with another number of virtual shards

@@ -156,7 +156,7 @@ fn a_rank_of_many_is_refused() {
         assert!(refused.stdout.is_empty(), "{refused:?}");
         let wanted = format!(
             "error: hotrow: wanted one rank, found 4 ({variable}), each of which would do the whole job; start hotrow-mpi in its \
-             place (cargo build -p hotrow-mpi), or unset {variable}\n"
+             place (cargo build -p hotrow-lab --features mpi), or unset {variable}\n"
         );
         assert_eq!(String::from_utf8(refused.stderr).unwrap(), wanted);
         for ranks in ["1", "", "four"] {

@@ -3,10 +3,8 @@
 use crate::common::command::outcome;
 #[cfg(unix)]
 use crate::golden;
-use hotrow::{
-    CpuGroup, GroupConfig, Lookup, Precision,
-    dist::{Group, Solo},
-};
+use hotrow::{CpuGroup, GroupConfig, Lookup, Precision};
+use hotrow_dist::{Group, Solo};
 use serde_json::Value;
 use std::fs;
 use tempfile::TempDir;

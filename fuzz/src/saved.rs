@@ -3,11 +3,9 @@
 use std::fs;
 
 use hotrow::{
-    Counters, CpuGroup, CpuRobeGroup, Error, GroupConfig, Optimizer, Policy, Precision, checkpoint,
-    dist::{Group, Threads, reshard},
-    prelude::*,
-    robe,
+    Counters, CpuGroup, CpuRobeGroup, Error, GroupConfig, Optimizer, Policy, Precision, checkpoint, prelude::*, robe,
 };
+use hotrow_dist::{Group, Threads, reshard};
 use safetensors::tensor::Metadata;
 
 use crate::folder;

@@ -10,7 +10,7 @@ use crate::ranks::Ranks;
 use crate::tables::Tables;
 use anyhow::{Context as _, bail, ensure};
 use candle_core::{Device, Tensor};
-use hotrow::dist::Comm as _;
+use hotrow_dist::Comm as _;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fs;

@@ -3,9 +3,9 @@
 use crate::experiment::Experiment;
 use crate::ranks::Ranks;
 use crate::runs::{Lab, RunArgs};
-use hotrow::dist::Comm;
 use hotrow_cli::failure::Failure;
 use hotrow_cli::options::{Options, WireArgs, whole};
+use hotrow_dist::Comm;
 use std::cell::RefCell;
 use std::process::ExitCode;
 

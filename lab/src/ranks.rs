@@ -1,7 +1,7 @@
 //! The ranks that train a model together: who has which samples, and sums in an order that the number of ranks does not change.
 
 use hotrow::Error;
-use hotrow::dist::{Comm, Parcels, Ticket, WireOptions};
+use hotrow_dist::{Comm, WireOptions, hand_on};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -73,35 +73,5 @@ fn tree(mut vectors: Vec<Vec<f32>>) -> Vec<f32> {
 
 /// The ranks' connection is shared by the groups of a model, which take turns.
 impl Comm for Ranks<'_> {
-    fn rank(&self) -> u32 {
-        self.comm.borrow().rank()
-    }
-
-    fn size(&self) -> u32 {
-        self.comm.borrow().size()
-    }
-
-    fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
-        self.comm.borrow_mut().start(send, receive)
-    }
-
-    fn poll(&mut self, ticket: &Ticket) -> Result<bool, Error> {
-        self.comm.borrow_mut().poll(ticket)
-    }
-
-    fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
-        self.comm.borrow_mut().finish(ticket)
-    }
-
-    fn all_gather(&mut self, words: &[u32]) -> Result<Vec<u32>, Error> {
-        self.comm.borrow_mut().all_gather(words)
-    }
-
-    fn max(&mut self, value: u32) -> Result<u32, Error> {
-        self.comm.borrow_mut().max(value)
-    }
-
-    fn abort(&mut self, reason: &str) {
-        self.comm.borrow_mut().abort(reason);
-    }
+    hand_on!(self, self.comm.borrow_mut(); rank size start poll finish all_gather max abort);
 }

@@ -477,8 +477,8 @@ mod tests {
     use crate::runs::fingerprint;
     use crate::scaling::Scaling;
     use crate::tasks::small;
-    use hotrow::dist::{Comm, Threads, WireForm, WireOptions};
     use hotrow::{LossScale, Policy, Precision, Rounding};
+    use hotrow_dist::{Comm, Threads, WireForm, WireOptions};
     use std::cell::RefCell;
     use std::collections::BTreeMap;
     use std::sync::Mutex;

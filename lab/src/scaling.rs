@@ -3,8 +3,8 @@
 use crate::ranks::Ranks;
 use candle_core::{Result, Tensor};
 use half::f16;
-use hotrow::dist::Comm as _;
 use hotrow::{CpuScaler, GradSlice, LossScale, ScalerState};
+use hotrow_dist::Comm as _;
 use serde::{Deserialize, Serialize};
 
 /// The value of `loss-scale`.

@@ -6,10 +6,9 @@ use crate::task::{Bags, Hyper, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{
     Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, RobeGroup,
-    ScalerState, SharedArray, checkpoint,
-    dist::{self, Comm as _, Shard},
-    memory_factor, robe,
+    ScalerState, SharedArray, checkpoint, memory_factor, robe,
 };
+use hotrow_dist::{self as dist, Comm as _, Shard};
 use std::path::Path;
 
 /// The device that computes the embeddings; without one the CPU does.

@@ -87,6 +87,17 @@ impl Beside {
     }
 }
 
+/// Writes a file as a checkpoint is written: whoever opens `path` finds the old file or the new one, whole.
+///
+/// # Errors
+/// [`Error::Checkpoint`] if it cannot be written; what stood there before still does.
+#[cfg(feature = "ranks")]
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let mut file = Beside::create(path)?;
+    file.write(bytes)?;
+    file.replace()
+}
+
 const REMEDY: &str = "make room or give another path; what stood there before still does";
 
 impl Drop for Beside {

@@ -138,7 +138,10 @@ impl<'de> Deserializer<'de> for Source<'de> {
 
 /// Checks that a group configured as `ours` can continue a checkpoint of `theirs` bit for bit: shapes, packing and
 /// random bits are the same. Optimiser settings, pooling and the handling of bad indices may differ.
-pub(crate) fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::Checkpoint`] names the first field that differs.
+pub fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Result<(), Error> {
     let [tables, their_tables] = differing_tables(&ours.tables, &theirs.tables);
     let shown = |config: &GroupConfig, tables| {
         let sets = config.cache_rows.div_ceil(config.ways);

@@ -43,21 +43,18 @@
 //!
 //! After [`Embedding::flush`](crate::Embedding::flush) `records` holds the newest values of all rows.
 
-mod beside;
+pub(crate) mod beside;
+pub(crate) mod errors;
 pub(crate) mod fields;
 mod header;
 mod load;
 mod reader;
 mod robe;
-mod save;
+pub(crate) mod save;
 
-use std::{io, path::Path};
-
-pub(crate) use beside::Beside;
+pub(crate) use errors::{fault, refused};
 pub use header::Contents;
 pub use load::{contents, load, load_lookup};
-#[cfg(not(target_family = "wasm"))]
-pub(crate) use save::write;
 pub use save::{save, save_lookup};
 
 use crate::{
@@ -80,12 +77,6 @@ fn chunk_words(part: Part, layout: &Layout) -> u64 {
     (CHUNK / 4 / whole).max(1) * whole
 }
 
-/// The error for a file at `path` that the operating system refuses.
-pub(crate) fn refused(path: &Path, what: &'static str, wanted: &str, error: &io::Error, remedy: &'static str) -> Error {
-    let (path, wanted, found) = (path.display().to_string(), wanted.into(), error.to_string());
-    Error::Checkpoint { path, what, wanted, found, remedy, source: Some(error.into()) }
-}
-
 /// The error for a group whose rows lie on several ranks.
 fn on_ranks(remedy: &'static str) -> Error {
     let (what, wanted, found) = ("one checkpoint file", "a group on one machine".into(), "one on several ranks".into());
@@ -95,22 +86,4 @@ fn on_ranks(remedy: &'static str) -> Error {
 /// Converts words to the file's little-endian order, or back.
 fn little_endian(words: &mut [u32]) {
     words.iter_mut().for_each(|word| *word = word.to_le());
-}
-
-/// Makes the error for a fault of the file at `path`.
-pub(crate) fn fault(
-    path: &Path,
-    what: &'static str,
-    wanted: impl Into<String>,
-    found: &(impl std::fmt::Display + ?Sized),
-    remedy: &'static str,
-) -> Error {
-    Error::Checkpoint {
-        path: path.display().to_string(),
-        what,
-        wanted: wanted.into(),
-        found: found.to_string(),
-        remedy,
-        source: None,
-    }
 }

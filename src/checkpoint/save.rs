@@ -36,7 +36,10 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
 }
 
 /// Writes a checkpoint whose parts `read` gives in pieces: a part, its first word, the words to fill.
-pub(crate) fn write(
+///
+/// # Errors
+/// Those of `read`; [`Error::Checkpoint`] if the file cannot be written.
+pub fn write(
     path: &Path,
     contents: &Contents,
     layout: &Layout,

@@ -2,24 +2,30 @@
 
 use crate::error::Error;
 
-/// Allocates `n` default values (zeros). The error names `what`.
-pub(crate) fn zeroed<T: Copy + Default>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
+/// Allocates `n` default values (zeros).
+///
+/// # Errors
+/// [`Error::OutOfMemory`] names `what`.
+pub fn zeroed<T: Copy + Default>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     let mut data = reserved(what, n)?;
     data.resize(n, T::default());
     Ok(data)
 }
 
 /// As [`zeroed`], or an empty vector and the error.
-pub(crate) fn room<T: Copy + Default>(what: &'static str, n: usize) -> (Vec<T>, Result<(), Error>) {
+pub fn room<T: Copy + Default>(what: &'static str, n: usize) -> (Vec<T>, Result<(), Error>) {
     match zeroed(what, n) {
         Ok(data) => (data, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
     }
 }
 
-/// Allocates an empty vector with room for `n` values. The error names `what`.
-pub(crate) fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
-    #[cfg(test)]
+/// Allocates an empty vector with room for `n` values.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] names `what`.
+pub fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
+    #[cfg(any(test, feature = "internals"))]
     if fault::due() {
         return Err(Error::OutOfMemory { what, bytes: n as u64 * size_of::<T>() as u64 });
     }
@@ -39,19 +45,20 @@ pub(crate) fn check(what: &'static str, bytes: u64) -> Result<(), Error> {
 }
 
 /// Lets an allocation of this thread fail.
-#[cfg(test)]
-pub(crate) mod fault {
+#[cfg(any(test, feature = "internals"))]
+pub mod fault {
     use std::cell::Cell;
 
     thread_local!(static LEFT: Cell<Option<u64>> = const { Cell::new(None) });
 
     /// The allocation after the next `n` fails, once.
-    pub(crate) fn after(n: u64) {
+    pub fn after(n: u64) {
         LEFT.set(Some(n));
     }
 
     /// Whether the fault is still to come. It comes no more.
-    pub(crate) fn withdraw() -> bool {
+    #[must_use]
+    pub fn withdraw() -> bool {
         LEFT.take().is_some()
     }
 

@@ -16,7 +16,7 @@ use crate::{
     table::{layout::Layout, params::Mode, rng::Purpose},
     wgsl::{Bodies, ComposedShader, Kernel},
 };
-pub use crate::{record::rows, table::batch::check_offsets};
+pub use crate::{host::alloc::fault, record::rows, table::batch::check_offsets};
 pub use harness::Deduped;
 pub use pieces::Pieces;
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(crate) mod outputs;
-#[cfg(not(target_family = "wasm"))]
+#[cfg(all(feature = "ranks", not(target_family = "wasm")))]
 pub(crate) mod shard;
 
 /// Tables that are looked up and trained, whether rows with a cache ([`Embedding`]) or one shared array ([`SharedArray`]) hold their

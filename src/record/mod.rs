@@ -5,5 +5,5 @@ pub(crate) mod init;
 pub(crate) mod of_params;
 pub mod rows;
 pub(crate) mod state_code;
-#[cfg(not(target_family = "wasm"))]
+#[cfg(all(feature = "ranks", not(target_family = "wasm")))]
 pub(crate) mod wire;

@@ -11,7 +11,7 @@ use crate::{
 
 /// The form of vectors of floats between ranks.
 ///
-/// Example: [`WireOptions`](crate::dist::WireOptions).
+/// Example: [`Shard`](crate::ranks::Shard).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WireForm {
     /// Nothing is lost.
@@ -39,16 +39,19 @@ impl WireForm {
 /// A half that no finite value has: it marks an FP16 vector that could not be rounded.
 const NO_HALF: u32 = 0x7e00;
 
-/// Vectors on their way between ranks, and their rounding.
+/// Vectors of `dim` floats on their way between ranks, and their rounding.
+///
+/// Example: [`Shard`](crate::ranks::Shard).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Vectors {
+pub struct Vectors {
     layout: RowLayout,
     noise: Noise,
 }
 
 impl Vectors {
     /// Vectors of gradients. The random bits are those of the group's seed and a step.
-    pub(crate) const fn gradients(dim: u32, form: WireForm, (seed, step): (u32, u32)) -> Self {
+    #[must_use]
+    pub const fn gradients(dim: u32, form: WireForm, (seed, step): (u32, u32)) -> Self {
         Self::new(dim, form, (seed, step), Purpose::Wire as u32 + 1, Stripe::ALL)
     }
 
@@ -59,7 +62,8 @@ impl Vectors {
     }
 
     /// Words of a vector.
-    pub(crate) const fn words(&self) -> usize {
+    #[must_use]
+    pub const fn words(&self) -> usize {
         self.layout.record_words as usize
     }
 
@@ -69,7 +73,7 @@ impl Vectors {
 
     /// Adds a vector. `number` and `part` make its random bits its own. A vector that has no rounded form (a value is not finite, or its range overflows)
     /// arrives as NaN.
-    pub(crate) fn push(&self, [number, part]: [u32; 2], values: &[f32], out: &mut Vec<u32>) {
+    pub fn push(&self, [number, part]: [u32; 2], values: &[f32], out: &mut Vec<u32>) {
         if self.is_exact() {
             return out.extend(values.iter().map(|value| value.to_bits()));
         }
@@ -82,8 +86,11 @@ impl Vectors {
         }
     }
 
-    /// Takes `vectors` vectors off the list's front, as the bits of floats.
-    pub(crate) fn take(&self, vectors: usize, list: &mut &[u32], out: &mut Vec<u32>) -> Result<(), Error> {
+    /// Takes `vectors` vectors off the list's front, as the bits of floats: `[vectors, dim]`.
+    ///
+    /// # Errors
+    /// [`Error::Exchange`] if the list is shorter.
+    pub fn take(&self, vectors: usize, list: &mut &[u32], out: &mut Vec<u32>) -> Result<(), Error> {
         if self.is_exact() {
             out.extend(cut(list, vectors * self.words())?);
             return Ok(());
@@ -102,9 +109,11 @@ impl Vectors {
     }
 }
 
-/// The form of rows between ranks.
+/// The form of rows between ranks: what [`send_rows`](crate::ranks::Shard::send_rows) writes.
+///
+/// Example: [`Shard`](crate::ranks::Shard).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wire {
+pub struct Wire {
     /// A packed row: a record without state.
     packed: RowLayout,
     /// Any other row.
@@ -124,18 +133,21 @@ impl Wire {
         Self { packed, plain: Vectors::new(dim, form, (seed, step), Purpose::Wire as u32, stripe) }
     }
 
-    /// Rows that this rank takes off a message. They are rounded already.
-    pub(crate) const fn received(dim: u32, precision: Precision, form: WireForm) -> Self {
+    /// Rows of `dim` floats, in records of `precision`, that this rank takes off a message. They are rounded already.
+    #[must_use]
+    pub const fn received(dim: u32, precision: Precision, form: WireForm) -> Self {
         Self::new(dim, precision, form, (0, 0), Stripe::ALL)
     }
 
     /// Whether a packed row is shorter than another one. Else all rows go in the form of the others.
-    pub(crate) const fn packs(&self) -> bool {
+    #[must_use]
+    pub const fn packs(&self) -> bool {
         self.packed.record_words < self.plain.layout.record_words
     }
 
     /// Words of a row that is not packed.
-    pub(crate) const fn plain_words(&self) -> usize {
+    #[must_use]
+    pub const fn plain_words(&self) -> usize {
         self.plain.words()
     }
 
@@ -184,8 +196,11 @@ impl Wire {
         self.plain.push([row, 0], weights, out);
     }
 
-    /// Takes `rows` rows off the list's front, as the bits of FP32 weights.
-    pub(crate) fn take(&self, rows: usize, list: &mut &[u32], out: &mut Vec<u32>) -> Result<(), Error> {
+    /// Takes `rows` rows off the list's front, as the bits of FP32 weights: `[rows, dim]`.
+    ///
+    /// # Errors
+    /// [`Error::Exchange`] if the list is shorter.
+    pub fn take(&self, rows: usize, list: &mut &[u32], out: &mut Vec<u32>) -> Result<(), Error> {
         let bits = cut(list, self.bit_words(rows))?;
         let mut weights = vec![0.0; self.packed.dim as usize];
         for row in 0..rows {
@@ -208,7 +223,10 @@ pub(crate) struct Rows {
 }
 
 /// Cuts `words` words off the front of a message.
-pub(crate) fn cut<'w>(message: &mut &'w [u32], words: usize) -> Result<&'w [u32], Error> {
+///
+/// # Errors
+/// [`Error::Exchange`] if the message is shorter.
+pub fn cut<'w>(message: &mut &'w [u32], words: usize) -> Result<&'w [u32], Error> {
     let found = message.len();
     message.split_off(..words).ok_or_else(|| Error::Exchange {
         what: "message",

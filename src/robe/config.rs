@@ -347,7 +347,8 @@ impl Config {
     }
 
     /// The configuration of the rows that the array stands for, by which batches are checked, numbered and looked up.
-    pub(crate) fn rows(&self) -> GroupConfig {
+    #[must_use]
+    pub fn rows(&self) -> GroupConfig {
         GroupConfig {
             features: self.features.clone(),
             precision: self.precision,

@@ -33,6 +33,20 @@ fn check_length(indices: u64) -> Result<(), Error> {
     Ok(())
 }
 
+/// Checks the shape of a batch, and the number of its outputs, as a forward does before it looks at an index.
+///
+/// # Errors
+/// [`Error::Bags`], [`Error::Length`], [`Error::BadOffsets`], [`Error::TooLarge`].
+#[cfg(feature = "ranks")]
+pub fn check_batch(
+    config: &GroupConfig,
+    (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
+    outputs: usize,
+) -> Result<(), Error> {
+    let bags = check_slices(config, indices, offsets, weights)?;
+    check_outputs(config, indices.len() as u32, bags, outputs)
+}
+
 /// Checks a batch given as slices and returns its number of bags.
 pub(crate) fn check_slices(
     config: &GroupConfig,
@@ -116,7 +130,7 @@ pub(crate) fn rows_to_write(layout: &Layout, rows: &[u32], values: &[f32]) -> Re
 }
 
 /// Number of floats of a batch's outputs.
-pub(crate) fn output_len(config: &GroupConfig, indices: usize, bags: usize) -> usize {
+pub fn output_len(config: &GroupConfig, indices: usize, bags: usize) -> usize {
     let rows = if config.pooling == Pooling::None { indices } else { bags };
     rows.saturating_mul(config.dim as usize)
 }

@@ -58,8 +58,9 @@ impl Counters {
         words[CLOCK_WORDS..].chunks_exact(TABLE_WORDS).map(|table| Self::from_table(&table[2..], stride)).collect()
     }
 
-    /// Reads the counters of every table from [`Part::Counters`](crate::Part::Counters).
-    pub(crate) fn from_part(words: &[u32], stride: u64) -> Vec<Self> {
+    /// Reads the counters of every table from the words of [`Part::Counters`](crate::Part::Counters); `stride` is the bytes of a record.
+    #[must_use]
+    pub fn from_part(words: &[u32], stride: u64) -> Vec<Self> {
         words.chunks_exact(COUNTER_WORDS).map(|table| Self::from_table(table, stride)).collect()
     }
 
@@ -81,7 +82,8 @@ impl Counters {
     }
 
     /// The words of [`Part::Counters`](crate::Part::Counters).
-    pub(crate) fn to_part(counters: &[Self]) -> Vec<u32> {
+    #[must_use]
+    pub fn to_part(counters: &[Self]) -> Vec<u32> {
         let mut words = Vec::with_capacity(counters.len() * COUNTER_WORDS);
         for c in counters {
             let values = [

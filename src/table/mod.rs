@@ -13,3 +13,5 @@ pub mod rng;
 pub(crate) mod row;
 pub(crate) mod snapshot;
 pub(crate) mod step_state;
+#[cfg(all(feature = "ranks", not(target_family = "wasm")))]
+pub(crate) mod stripes;

@@ -1,14 +1,12 @@
 //! Groups over several ranks, on a device: the same bits for every number of ranks, and those of a plain group with one shard.
 
 use hotrow::{
-    CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RobeGroup,
-    dist::{self, Shard, Threads, WireForm, WireOptions},
-    prelude::*,
-    robe,
+    CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RobeGroup, prelude::*, robe,
 };
+use hotrow_dist::{self as dist, Shard, Threads, WireForm, WireOptions};
 use hotrow_harness::{
     device::{share, with_gpu},
-    ranks::{Batch, alone, configuration, over_ahead, over_ranks, over_wire},
+    ranks::{Batch, How, alone, configuration, over},
     seeds,
 };
 use rand::{SeedableRng as _, rngs::StdRng};
@@ -35,13 +33,14 @@ fn ranks_change_no_bit() {
                 let context = context.clone();
                 move |config| Group::new(&context, config)
             };
-            let one = over_ranks(&config, 4, 1, &batches, false, make.clone());
-            let more = over_ranks(&config, 4, 2, &batches, false, make.clone());
+            let exact = How::default();
+            let one = over(exact, &config, (4, 1), &batches, make.clone());
+            let more = over(exact, &config, (4, 2), &batches, make.clone());
             assert!(more == one, "seed {seed}, {config:?}");
             let plain = alone(Group::new(context, config.clone()).unwrap(), &batches);
-            assert!(over_ranks(&config, 1, 1, &batches, false, make.clone()) == plain, "seed {seed}, {config:?}");
+            assert!(over(exact, &config, (1, 1), &batches, make.clone()) == plain, "seed {seed}, {config:?}");
             assert!(
-                over_ahead(WireOptions::default(), &config, (4, 2), &batches, false, make.clone()) == one,
+                over(How { ahead: true, ..exact }, &config, (4, 2), &batches, make.clone()) == one,
                 "seed {seed}, ahead, {config:?}"
             );
             // A lossy wire wants four floats a row.
@@ -49,15 +48,12 @@ fn ranks_change_no_bit() {
             wide.dim = wide.dim.max(4);
             let even: Vec<Batch> = batches.iter().map(|batch| batch.clone().even()).collect();
             let wire = WireOptions { rows: WireForm::Int8, gradients: WireForm::Fp16, summed: true };
-            let over = |wire, ranks| over_wire(wire, &wide, (4, ranks), &even, false, make.clone());
-            let lossy = over(wire, 1);
-            assert!(over(wire, 2) == lossy, "seed {seed}, lossy, {wide:?}");
-            assert!(
-                over_ahead(wire, &wide, (4, 2), &even, false, make.clone()) == lossy,
-                "seed {seed}, ahead, {wide:?}"
-            );
-            rounded += u32::from(over(WireOptions::default(), 1) != lossy);
-            spoiled += u32::from(over_ranks(&config, 4, 2, &batches, true, make) != one);
+            let lossily = |how: How, ranks| over(how, &wide, (4, ranks), &even, make.clone());
+            let lossy = lossily(wire.into(), 1);
+            assert!(lossily(wire.into(), 2) == lossy, "seed {seed}, lossy, {wide:?}");
+            assert!(lossily(How { ahead: true, ..wire.into() }, 2) == lossy, "seed {seed}, ahead, {wide:?}");
+            rounded += u32::from(lossily(exact, 1) != lossy);
+            spoiled += u32::from(over(How { spoil: true, ..exact }, &config, (4, 2), &batches, make) != one);
         }
         assert!(spoiled > 0 && rounded > 0, "the comparison can fail: {spoiled}, {rounded} lossy");
     });

@@ -11,8 +11,8 @@ use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};
 use crate::trace::Trace;
-use hotrow::dist::{Group, Phase, Threads};
 use hotrow::{CpuGroup, GroupConfig, Optimizer, OptimizerKind, Precision};
+use hotrow_dist::{Group, Phase, Threads};
 use std::time::Instant;
 
 /// Measure groups over ranks, in threads of this machine: bytes, messages and seconds of a step

@@ -19,7 +19,7 @@ pub(crate) mod pool;
 pub(crate) mod resize;
 pub(crate) mod rows;
 pub(crate) mod settle;
-#[cfg(not(target_family = "wasm"))]
+#[cfg(all(feature = "ranks", not(target_family = "wasm")))]
 pub(crate) mod shard;
 pub(crate) mod space;
 pub(crate) mod steps;

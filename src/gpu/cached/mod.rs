@@ -16,6 +16,6 @@ pub(crate) mod prefetched;
 pub(crate) mod reader;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) mod resize;
-#[cfg(not(target_family = "wasm"))]
+#[cfg(all(feature = "ranks", not(target_family = "wasm")))]
 pub(crate) mod shard;
 pub(crate) mod staged;

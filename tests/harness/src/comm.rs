@@ -2,11 +2,8 @@
 
 use std::{error, thread, time::Duration};
 
-use hotrow::{
-    Error,
-    dist::{Comm, Parcels, Ticket},
-    hash::fmix32,
-};
+use hotrow::{Error, hash::fmix32};
+use hotrow_dist::{Comm, Parcels, Ticket};
 
 /// What went wrong on this rank.
 pub type Outcome = Result<(), Box<dyn error::Error + Send + Sync>>;

@@ -3,10 +3,10 @@
 use std::{ops::Range, path::Path};
 
 use hotrow::{
-    Counters, Embedding, Error, GroupConfig, Init, Lookup, Optimizer, OutOfRange, Policy, Pooling, Precision, Rounding,
-    ScalerState, Snapshot, StatePrecision,
-    dist::{self, Comm, Shard, Threads, WireForm, WireOptions},
+    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Lookup, Optimizer, OutOfRange, Policy, Pooling, Precision,
+    Rounding, ScalerState, Snapshot, StatePrecision,
 };
+use hotrow_dist::{self as dist, Comm, Shard, Threads, WireForm, WireOptions};
 use proptest::prelude::{Strategy, any};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
@@ -179,7 +179,7 @@ pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
     let tables = proptest::collection::vec(1_u32..300, 1..4);
     let features = proptest::collection::vec(any::<proptest::sample::Index>(), 0..4);
     let kinds = (0..5_usize, 0..2_usize, 0..3_usize, 0..3_usize, 0..3_usize, 0..6_usize);
-    let shape = (select(&[4, 5, 8, 17]), select(&[1, 3, 32]), 0..=100_u32, any::<bool>(), any::<u32>());
+    let shape = (select(&[1, 2, 3, 4, 5, 8, 12, 17]), select(&[1, 3, 32]), 0..=100_u32, any::<bool>(), any::<u32>());
     // An access is a number, of which the table's rows are taken, and a weight.
     let bag = proptest::collection::vec((0..1000_u32, -2.0..2.0_f32), 0..4);
     let sample = proptest::array::uniform4(bag);
@@ -239,13 +239,33 @@ fn rule(number: usize) -> Optimizer {
 /// The bits of the outputs of a piece and a feature.
 pub type Output = ((usize, usize), Vec<u32>);
 
+/// The bits of the outputs of each step, by piece and feature, and of the gradients of the weights. A step that was refused has none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steps {
+    pub outputs: Vec<Vec<Output>>,
+    pub of_weights: Vec<Vec<Output>>,
+}
+
+impl Steps {
+    /// Those of all ranks, in order of the pieces.
+    #[must_use]
+    pub fn together(parts: Vec<Self>) -> Self {
+        let mut all = Self::default();
+        for part in parts {
+            for (all, steps) in [(&mut all.outputs, part.outputs), (&mut all.of_weights, part.of_weights)] {
+                all.resize(steps.len(), Vec::new());
+                all.iter_mut().zip(steps).for_each(|(all, step)| all.extend(step));
+            }
+        }
+        all.outputs.iter_mut().chain(&mut all.of_weights).for_each(|pieces| pieces.sort_unstable());
+        all
+    }
+}
+
 /// Everything that a run shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// The bits of the outputs of each step, by piece and feature.
-    pub outputs: Vec<Vec<Output>>,
-    /// The gradients of the weights, likewise.
-    pub of_weights: Vec<Vec<Output>>,
+    pub steps: Steps,
     pub shards: Vec<Option<Snapshot>>,
     pub counters: Vec<Counters>,
     pub rows: Vec<u32>,
@@ -267,15 +287,28 @@ pub fn scaler(step: usize) -> ScalerState {
 /// What one rank of a run shows.
 #[derive(Clone, Debug)]
 pub struct Share {
-    /// The bits of the outputs of each step, by piece and feature. A step that was refused has none.
-    pub outputs: Vec<Vec<Output>>,
-    /// The gradients of the weights, likewise.
-    pub of_weights: Vec<Vec<Output>>,
+    pub steps: Steps,
     pub shards: Vec<(u32, Option<Snapshot>)>,
     /// Of all ranks.
     pub counters: Vec<Counters>,
     /// Every row, the last first.
     pub rows: Vec<u32>,
+}
+
+/// How batches run over ranks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    pub wire: WireOptions,
+    /// Each batch is prefetched while the one before waits for its backward.
+    pub ahead: bool,
+    /// The gradients have the wrong sign.
+    pub spoil: bool,
+}
+
+impl From<WireOptions> for How {
+    fn from(wire: WireOptions) -> Self {
+        Self { wire, ..Self::default() }
+    }
 }
 
 /// The rows that a run under [`Policy::Static`] pins.
@@ -284,60 +317,59 @@ fn hottest(config: &GroupConfig) -> Range<u32> {
     0..if pins { (config.total_rows() as u32).div_ceil(3) } else { 0 }
 }
 
-/// Runs batches as one rank of a job. `make` makes a shard; with `spoil` the gradients have the wrong sign; the checkpoint at the end goes to `save`.
+/// Trains with a rank's pieces of batches; with `spoil` the gradients have the wrong sign. `config` is that of the rows.
 ///
 /// # Errors
-/// Those of the group, except an index outside its table of some rank.
-pub fn on_rank<S: Shard>(
-    comm: impl Comm,
-    (config, shards, wire): (&GroupConfig, u32, WireOptions),
+/// Those of the table, except an index outside its table of some rank.
+pub fn train(
+    table: &mut (impl Lookup + ?Sized),
+    config: &GroupConfig,
     batches: &[Batch],
+    pieces: &Range<usize>,
     spoil: bool,
-    make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
-    save: Option<&Path>,
-) -> Result<Share, Error> {
-    let (mut group, pieces) = begun(comm, (config, shards, wire), make)?;
-    let (mut outputs, mut of_weights) = (Vec::new(), Vec::new());
+) -> Result<Steps, Error> {
+    let mut steps = Steps::default();
     for (step, batch) in batches.iter().enumerate() {
         let part = batch.part(config, pieces.clone());
-        let frozen = group.forward_frozen(&part.indices, &part.offsets, part.weights.as_deref());
-        let found = match group.forward(&part.indices, &part.offsets, part.weights.as_deref()) {
+        let frozen = table.forward_frozen(&part.indices, &part.offsets, part.weights.as_deref());
+        let found = match table.forward(&part.indices, &part.offsets, part.weights.as_deref()) {
             Err(Error::IndexOutOfRange { .. } | Error::Rank { .. }) => {
-                outputs.push(Vec::new());
-                of_weights.push(Vec::new());
+                assert!(frozen.is_err() && !table.pending());
+                steps.outputs.push(Vec::new());
+                steps.of_weights.push(Vec::new());
                 continue;
             }
             found => found?,
         };
         // Under LFU a row of the batch may be written back, and rounded, before it is read.
         assert!(config.policy == Policy::Lfu || bits(&frozen?) == bits(&found), "frozen");
-        let mut gradients = part.gradients(step);
-        let found_of_weights = group.weight_gradient(&part.indices, &part.offsets, &gradients)?;
-        assert_eq!(found_of_weights.len(), part.indices.len());
-        of_weights.push(part.of_weights(&found_of_weights));
-        if spoil {
-            gradients.iter_mut().for_each(|gradient| *gradient = -*gradient);
-        }
-        group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step))?;
-        outputs.push(part.pieces(&found));
+        steps.of_weights.push(back(table, &part, step, spoil)?);
+        steps.outputs.push(part.pieces(&found));
     }
-    ended(group, outputs, of_weights, save)
+    Ok(steps)
 }
 
-/// As [`on_rank`], with each batch prefetched while the one before waits for its backward.
-///
-/// # Errors
-/// Those of the group, except an index outside its table of some rank.
-pub fn on_rank_ahead<S: Shard>(
-    comm: impl Comm,
-    (config, shards, wire): (&GroupConfig, u32, WireOptions),
+/// The backward of a step. Returns the gradients of the weights.
+fn back(table: &mut (impl Lookup + ?Sized), part: &Part, step: usize, spoil: bool) -> Result<Vec<Output>, Error> {
+    let mut gradients = part.gradients(step);
+    let of_weights = table.weight_gradient(&part.indices, &part.offsets, &gradients)?;
+    assert_eq!(of_weights.len(), part.indices.len());
+    if spoil {
+        gradients.iter_mut().for_each(|gradient| *gradient = -*gradient);
+    }
+    table.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step))?;
+    Ok(part.of_weights(&of_weights))
+}
+
+/// As [`train`], with each batch prefetched while the one before waits for its backward.
+fn train_ahead<C: Comm, S: Shard>(
+    group: &mut dist::Group<C, S>,
+    config: &GroupConfig,
     batches: &[Batch],
+    pieces: &Range<usize>,
     spoil: bool,
-    make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
-    save: Option<&Path>,
-) -> Result<Share, Error> {
-    let (mut group, pieces) = begun(comm, (config, shards, wire), make)?;
-    let (mut outputs, mut of_weights) = (Vec::new(), vec![Vec::new(); batches.len()]);
+) -> Result<Steps, Error> {
+    let mut steps = Steps { outputs: Vec::new(), of_weights: vec![Vec::new(); batches.len()] };
     // The part whose forward waits, and its step.
     let mut last: Option<(Part, usize)> = None;
     for step in 0..=batches.len() {
@@ -355,145 +387,117 @@ pub fn on_rank_ahead<S: Shard>(
         }
         group.poll()?;
         if let Some((part, step)) = last.take() {
-            let mut gradients = part.gradients(step);
-            let found = group.weight_gradient(&part.indices, &part.offsets, &gradients)?;
-            of_weights[step] = part.of_weights(&found);
-            if spoil {
-                gradients.iter_mut().for_each(|gradient| *gradient = -*gradient);
-            }
-            group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step))?;
+            steps.of_weights[step] = back(group, &part, step, spoil)?;
         }
         let Some(part) = part else { break };
-        outputs.push(if asked { part.pieces(&group.forward_prefetched()?) } else { Vec::new() });
+        steps.outputs.push(if asked { part.pieces(&group.forward_prefetched()?) } else { Vec::new() });
         last = asked.then_some((part, step));
     }
-    ended(group, outputs, of_weights, save)
+    Ok(steps)
 }
 
-/// A group with its pinned rows, and the pieces of this rank.
-fn begun<C: Comm, S: Shard>(
-    comm: C,
-    (config, shards, wire): (&GroupConfig, u32, WireOptions),
+/// Pins rows in a shard, of the `shards` shards the one with this number, and in a plain group.
+fn pin(shard: &mut dyn Embedding, config: &GroupConfig, shards: u32, number: u32) -> Result<(), Error> {
+    let rows: Vec<u32> = hottest(config).filter(|row| row % shards == number).map(|row| row / shards).collect();
+    let ways = shard.layout().ways.div_ceil(2);
+    if rows.is_empty() { Ok(()) } else { shard.pin(&rows, ways).map(drop) }
+}
+
+/// Runs batches as one rank of a job. `make` makes a shard; the checkpoint at the end goes to `save`.
+///
+/// # Errors
+/// Those of the group, except an index outside its table of some rank.
+pub fn on_rank<S: Shard>(
+    comm: impl Comm,
+    (config, shards, how): (&GroupConfig, u32, How),
+    batches: &[Batch],
     make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
-) -> Result<(dist::Group<C, S>, Range<usize>), Error> {
-    let each = PIECES / comm.size() as usize;
-    let pieces = comm.rank() as usize * each..(comm.rank() as usize + 1) * each;
-    let mut group = dist::Group::new(comm, config.clone(), shards, make)?.with_wire(wire)?;
-    for (number, shard) in group.shards() {
-        let rows: Vec<u32> = hottest(config).filter(|row| row % shards == number).map(|row| row / shards).collect();
-        if let Some(shard) = shard.filter(|_| !rows.is_empty()) {
-            let ways = shard.layout().ways.div_ceil(2);
-            shard.pin(&rows, ways)?;
-        }
-    }
-    Ok((group, pieces))
-}
-
-/// What a rank shows at the end of a run.
-fn ended<C: Comm, S: Shard>(
-    mut group: dist::Group<C, S>,
-    outputs: Vec<Vec<Output>>,
-    of_weights: Vec<Vec<Output>>,
     save: Option<&Path>,
 ) -> Result<Share, Error> {
-    let config = group.config().clone();
+    let each = PIECES / comm.size() as usize;
+    let pieces = comm.rank() as usize * each..(comm.rank() as usize + 1) * each;
+    let mut group = dist::Group::new(comm, config.clone(), shards, make)?.with_wire(how.wire)?;
+    for (number, shard) in group.shards() {
+        shard.map_or(Ok(()), |shard| pin(shard, config, shards, number))?;
+    }
+    let steps = match how.ahead {
+        true => train_ahead(&mut group, config, batches, &pieces, how.spoil)?,
+        false => train(&mut group, config, batches, &pieces, how.spoil)?,
+    };
     let counters = group.counters()?;
     let rows: Vec<u32> = (0..config.total_rows() as u32).rev().collect();
     let rows = bits(&group.read_rows(&rows)?);
     save.map_or(Ok(()), |folder| group.save(folder))?;
     let snapshot = |(number, shard): (u32, Option<&mut S>)| Ok((number, shard.map(|s| s.snapshot()).transpose()?));
     let shards = group.shards().map(snapshot).collect::<Result<_, Error>>()?;
-    Ok(Share { outputs, of_weights, shards, counters, rows })
-}
-
-/// Runs batches over ranks, without loss on the wire. `make` makes a shard; with `spoil` the gradients have the wrong sign.
-pub fn over_ranks<S: Shard>(
-    config: &GroupConfig,
-    shards: u32,
-    ranks: u32,
-    batches: &[Batch],
-    spoil: bool,
-    make: impl Fn(GroupConfig) -> Result<S, Error> + Sync + Clone + 'static,
-) -> Seen {
-    over_wire(WireOptions::default(), config, (shards, ranks), batches, spoil, make)
+    Ok(Share { steps, shards, counters, rows })
 }
 
 /// Runs batches over ranks.
-pub fn over_wire<S: Shard>(
-    wire: WireOptions,
+pub fn over<S: Shard>(
+    how: impl Into<How>,
     config: &GroupConfig,
     (shards, ranks): (u32, u32),
     batches: &[Batch],
-    spoil: bool,
     make: impl Fn(GroupConfig) -> Result<S, Error> + Sync + Clone + 'static,
 ) -> Seen {
-    let parts = Threads::run(ranks, |comm: &mut Threads| {
-        on_rank(comm, (config, shards, wire), batches, spoil, make.clone(), None)
-    });
-    together(&parts.unwrap_or_else(|error| panic!("{error}")), batches.len())
-}
-
-/// As [`over_wire`], with each batch prefetched while the one before waits for its backward.
-pub fn over_ahead<S: Shard>(
-    wire: WireOptions,
-    config: &GroupConfig,
-    (shards, ranks): (u32, u32),
-    batches: &[Batch],
-    spoil: bool,
-    make: impl Fn(GroupConfig) -> Result<S, Error> + Sync + Clone + 'static,
-) -> Seen {
-    let parts = Threads::run(ranks, |comm: &mut Threads| {
-        on_rank_ahead(comm, (config, shards, wire), batches, spoil, make.clone(), None)
-    });
-    together(&parts.unwrap_or_else(|error| panic!("{error}")), batches.len())
-}
-
-/// What all ranks show, together.
-fn together(parts: &[Share], steps: usize) -> Seen {
+    let how = how.into();
+    let parts =
+        Threads::run(ranks, |comm: &mut Threads| on_rank(comm, (config, shards, how), batches, make.clone(), None));
+    let parts = parts.unwrap_or_else(|error| panic!("{error}"));
     assert!(parts.iter().all(|part| part.rows == parts[0].rows && part.counters == parts[0].counters));
-    let steps = |of: fn(&Share) -> &Vec<Vec<Output>>| {
-        let step = |step: usize| {
-            let mut pieces: Vec<_> = parts.iter().flat_map(|part| of(part)[step].clone()).collect();
-            pieces.sort_unstable();
-            pieces
-        };
-        (0..steps).map(step).collect()
-    };
-    let (outputs, of_weights) = (steps(|part| &part.outputs), steps(|part| &part.of_weights));
+    let (counters, rows) = (parts[0].counters.clone(), parts[0].rows.clone());
     let shards = parts.iter().flat_map(|part| part.shards.iter().map(|(_, shard)| shard.clone())).collect();
-    Seen { outputs, of_weights, shards, counters: parts[0].counters.clone(), rows: parts[0].rows.clone() }
+    let steps = Steps::together(parts.into_iter().map(|part| part.steps).collect());
+    Seen { steps, shards, counters, rows }
 }
 
 /// The same run on a plain group.
 pub fn alone(mut group: impl Embedding, batches: &[Batch]) -> Seen {
     let config = &Embedding::config(&group).clone();
-    let rows: Vec<u32> = hottest(config).collect();
-    if !rows.is_empty() {
-        let ways = group.layout().ways.div_ceil(2);
-        group.pin(&rows, ways).unwrap();
-    }
-    let (mut outputs, mut of_weights) = (Vec::new(), Vec::new());
-    for (step, batch) in batches.iter().enumerate() {
-        let part = batch.part(config, 0..PIECES);
-        let found = group.forward(&part.indices, &part.offsets, part.weights.as_deref()).unwrap();
-        let gradients = part.gradients(step);
-        let found_of_weights = group.weight_gradient(&part.indices, &part.offsets, &gradients).unwrap();
-        group.backward_scaled(hotrow::GradSlice::F32(&gradients), &scaler(step)).unwrap();
-        for (steps, mut pieces) in
-            [(&mut outputs, part.pieces(&found)), (&mut of_weights, part.of_weights(&found_of_weights))]
-        {
-            pieces.sort_unstable();
-            steps.push(pieces);
-        }
-    }
+    pin(&mut group, config, 1, 0).unwrap();
+    let steps = Steps::together(vec![train(&mut group, config, batches, &(0..PIECES), false).unwrap()]);
     let rows: Vec<u32> = (0..config.total_rows() as u32).rev().collect();
     Seen {
-        outputs,
-        of_weights,
+        steps,
         shards: vec![Some(group.snapshot().unwrap())],
         counters: group.counters().unwrap(),
         rows: bits(&group.read_rows(&rows).unwrap()),
     }
+}
+
+/// A training that saves after every step and goes on from the last checkpoint in `folder`, to step `end`: for tests of faults. A checkpoint has 16 MiB.
+/// Returns the step from which it went on, and the error of a save.
+///
+/// # Errors
+/// Those of the group, but for its saves.
+pub fn saving(comm: impl Comm, folder: &Path, end: u32) -> Result<(u32, Option<Error>), Error> {
+    const ROWS: u32 = 60_000;
+    let mut config = GroupConfig::new(&[ROWS], 64).with_precision(Precision::Fp16).with_cache_rows(2048);
+    config.optimizer = Optimizer::adagrad(0.05);
+    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    let bags = PIECES as u32 / comm.size();
+    let mut group = dist::Group::new(comm, config, PIECES as u32, CpuGroup::new)?;
+    if folder.join("shards.json").exists() {
+        group.load(folder)?;
+    }
+    let mut begun = [0];
+    if let Some((_, Some(shard))) = group.shards().next() {
+        shard.read_part(hotrow::Part::Clock, 0, &mut begun)?;
+    }
+    for step in begun[0]..end {
+        // The bags of all ranks are the same for every number of ranks.
+        let first = group.rank() * bags;
+        let rows = |bag| uniform(ROWS, 100, u64::from(step * PIECES as u32 + bag));
+        let indices: Vec<u32> = (first..first + bags).flat_map(rows).collect();
+        let offsets: Vec<u32> = (0..=bags).map(|bag| 100 * bag).collect();
+        let outputs = group.forward(&indices, &offsets, None)?;
+        group.backward(&outputs)?;
+        if let Err(error) = group.save(folder) {
+            return Ok((begun[0], Some(error)));
+        }
+    }
+    Ok((begun[0], None))
 }
 
 /// A run whose bits are compared between numbers of ranks.

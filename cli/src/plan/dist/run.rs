@@ -3,8 +3,8 @@
 use super::wire::{PHASES, Wire};
 use crate::lab::timed;
 use crate::report::object::Object;
-use hotrow::dist::{self, Comm as _, Threads};
 use hotrow::{CpuGroup, GroupConfig, Lookup as _, Policy, WAYS};
+use hotrow_dist::{self as dist, Comm as _, Threads};
 use hotrow_plan::simulate::{GeometryError, Simulator};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The sizes of the messages between two ranks, by the table of SPEC 11, for expected counts.
 
-use hotrow::dist::{WireForm, WireOptions};
 use hotrow::{Pooling, Precision};
+use hotrow_dist::{WireForm, WireOptions};
 
 /// Bytes of a word.
 const WORD: f64 = 4.0;

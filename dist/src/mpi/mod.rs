@@ -1,0 +1,224 @@
+//! Ranks of an MPI job.
+//!
+//! ```no_run
+//! use hotrow::{CpuGroup, GroupConfig, Lookup};
+//! use hotrow_dist::{Group, mpi};
+//!
+//! // Started by `mpirun -n 4 PROGRAM`, on each rank:
+//! fn main() -> std::process::ExitCode {
+//!     mpi::run(|comm| {
+//!         let mut group = Group::new(comm, GroupConfig::new(&[1000], 4), 4, CpuGroup::new)?;
+//!         let outputs = group.forward(&[7, 3], &[0, 2], None)?;
+//!         Ok(group.backward(&outputs)?)
+//!     })
+//! }
+//! ```
+
+mod flight;
+mod job;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    io::{self, Write as _},
+    thread,
+};
+
+use hotrow::{Error, ranks::zeroed};
+/// The crate that calls MPI.
+pub use mpi as calls;
+use mpi::{
+    Count, Rank,
+    topology::SimpleCommunicator,
+    traits::{Communicator as _, Destination as _, Source as _},
+};
+
+use crate::{
+    comm::{Comm, Parcels, Ticket},
+    mpi::flight::{Buffers, Flight, Places},
+};
+pub use job::{Outcome, run};
+
+/// The exit code of a rank that ends the job.
+const ABORTED: i32 = 1;
+
+/// A rank of an MPI job. One thread owns it, and every call of MPI is made in its methods.
+pub struct Mpi {
+    world: SimpleCommunicator,
+    /// For the ranks that end: a message says how many calls the rank has made.
+    ends: SimpleCommunicator,
+    /// The calls that all ranks make together, so far.
+    calls: u64,
+    open: BTreeMap<u64, Open>,
+    /// The number of calls of each rank that has ended.
+    ended: Vec<Option<u64>>,
+}
+
+/// An exchange under way.
+#[derive(Debug)]
+struct Open {
+    flight: Flight,
+    counts: Vec<usize>,
+}
+
+impl fmt::Debug for Mpi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { calls, open, ended, .. } = self;
+        f.debug_struct("Mpi").field("calls", calls).field("open", open).field("ended", ended).finish_non_exhaustive()
+    }
+}
+
+impl Mpi {
+    fn new(world: SimpleCommunicator) -> Self {
+        let ended = vec![None; world.size().cast_unsigned() as usize];
+        Self { ends: world.duplicate(), world, calls: 0, open: BTreeMap::new(), ended }
+    }
+
+    /// Ends this rank's part of the job: waits until all ranks have ended theirs. A rank that still waits for this one gets an error.
+    ///
+    /// # Errors
+    /// [`Error::Exchange`] if an exchange was not finished.
+    fn end(mut self) -> Result<(), Error> {
+        if !self.open.is_empty() {
+            let found = format!("{} on rank {}", self.open.len(), self.rank());
+            let (wanted, remedy) = ("none under way".into(), "finish every exchange");
+            return Err(Error::Exchange { what: "end of the job", wanted, found, remedy });
+        }
+        let own = self.rank();
+        for rank in (0..self.size()).filter(|&rank| rank != own) {
+            self.ends.process_at_rank(rank.cast_signed()).send(&self.calls);
+        }
+        self.ended[own as usize] = Some(self.calls);
+        while self.ended.contains(&None) {
+            self.hear();
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Takes in the message of a rank that ended, if there is one.
+    fn hear(&mut self) {
+        if let Some((message, status)) = self.ends.any_process().immediate_matched_probe() {
+            let (calls, _) = message.matched_receive::<u64>();
+            self.ended[status.source_rank().cast_unsigned() as usize] = Some(calls);
+        }
+    }
+
+    /// The error of a call, if a rank has ended without it.
+    fn missing(&mut self, number: u64) -> Option<Error> {
+        self.hear();
+        let rank = self.ended.iter().position(|ended| ended.is_some_and(|calls| calls <= number))?;
+        Some(Error::Rank { rank: rank as u32, reason: "it ended while others waited for it".into() })
+    }
+
+    /// The number of the next call.
+    fn next(&mut self) -> u64 {
+        self.calls += 1;
+        self.calls - 1
+    }
+
+    /// Waits for a call.
+    fn wait(&mut self, number: u64, mut flight: Flight) -> Result<Buffers, Error> {
+        loop {
+            flight = match flight.buffers() {
+                Ok(buffers) => return Ok(buffers),
+                Err(flight) => flight,
+            };
+            if let Some(error) = self.missing(number) {
+                return Err(error);
+            }
+            // Ranks may share a core.
+            thread::yield_now();
+        }
+    }
+}
+
+/// The places of the words of each rank. MPI is told nothing of those of rank `own`. MPI counts in 31 bits.
+fn places(what: &'static str, counts: &[usize], own: usize) -> Result<Places, Error> {
+    let mut places = Places::default();
+    let mut total = 0_usize;
+    let short = |count: usize| {
+        Count::try_from(count).map_err(|_| Error::Exchange {
+            what,
+            wanted: format!("at most {} words of all ranks together, as MPI counts", Count::MAX),
+            found: format!("{count} or more"),
+            remedy: "take smaller batches, or more ranks",
+        })
+    };
+    for (rank, &count) in counts.iter().enumerate() {
+        places.starts.push(short(total)?);
+        places.counts.push(if rank == own { 0 } else { short(count)? });
+        total = total.saturating_add(count);
+    }
+    short(total).map(|_| places)
+}
+
+impl Comm for Mpi {
+    fn rank(&self) -> u32 {
+        self.world.rank().cast_unsigned()
+    }
+
+    fn size(&self) -> u32 {
+        self.world.size().cast_unsigned()
+    }
+
+    fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
+        send.check(self.rank(), self.size(), receive)?;
+        let own = self.rank() as usize;
+        let send_places = places("words to send", &send.counts, own)?;
+        let receive_places = places("words to receive", receive, own)?;
+        let mut received = zeroed::<u32>("received words", receive.iter().sum())?;
+        let (from, to) = (send.counts[..own].iter().sum::<usize>(), receive[..own].iter().sum::<usize>());
+        received[to..to + receive[own]].copy_from_slice(&send.words[from..from + receive[own]]);
+        let buffers = Buffers { send: send.words, send_places, receive: received, receive_places };
+        let number = self.next();
+        let flight = Flight::all_to_all(&self.world, buffers);
+        self.open.insert(number, Open { flight, counts: receive.to_vec() });
+        Ok(Ticket::new(number))
+    }
+
+    fn poll(&mut self, ticket: &Ticket) -> Result<bool, Error> {
+        let open = self.open.get_mut(&ticket.number()).ok_or_else(|| ticket.unknown())?;
+        if open.flight.test() {
+            return Ok(true);
+        }
+        self.missing(ticket.number()).map_or(Ok(false), Err)
+    }
+
+    fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
+        let Open { flight, counts } = self.open.remove(&ticket.number()).ok_or_else(|| ticket.unknown())?;
+        let words = self.wait(ticket.number(), flight)?.receive;
+        Ok(Parcels { words, counts })
+    }
+
+    fn all_gather(&mut self, words: &[u32]) -> Result<Vec<u32>, Error> {
+        // Counts fit here if they fit the answer.
+        places("words to gather", &vec![words.len(); self.size() as usize], 0)?;
+        let receive = zeroed("received words", words.len() * self.size() as usize)?;
+        let buffers = Buffers { send: words.to_vec(), receive, ..Buffers::default() };
+        let number = self.next();
+        let flight = Flight::all_gather(&self.world, buffers);
+        Ok(self.wait(number, flight)?.receive)
+    }
+
+    fn max(&mut self, value: u32) -> Result<u32, Error> {
+        let buffers = Buffers { send: vec![value], receive: vec![value], ..Buffers::default() };
+        let number = self.next();
+        let flight = Flight::max(&self.world, buffers);
+        Ok(self.wait(number, flight)?.receive[0])
+    }
+
+    /// Writes the reason to standard error and ends every rank, this one included.
+    fn abort(&mut self, reason: &str) {
+        abort(&self.world, ABORTED, reason);
+    }
+}
+
+/// Names this rank and the reason, and ends every rank of the job.
+fn abort(world: &SimpleCommunicator, code: i32, reason: &str) -> ! {
+    let (rank, size): (Rank, Rank) = (world.rank(), world.size());
+    // In one piece, because the launcher mixes what its ranks and itself write. If standard error is closed, the exit code still tells.
+    let line = format!("error: rank {rank} of {size}: {reason}\n");
+    let _ = io::stderr().lock().write_all(line.as_bytes());
+    world.abort(code)
+}

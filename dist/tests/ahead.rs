@@ -1,0 +1,233 @@
+//! Prefetched batches over several ranks (SPEC 11): the bits of plain forwards, and rows that travel before the backward.
+
+use std::{cell::RefCell, rc::Rc};
+
+use hotrow::{CpuGroup, Error, GroupConfig, Init, Lookup, Optimizer, Policy, Precision};
+use hotrow_dist::{Comm, Group, Parcels, Phase, Threads, Ticket, WireForm, WireOptions, hand_on};
+
+use crate::on;
+
+/// A rank that notes its exchanges as they start and as they are finished.
+#[derive(Debug)]
+struct Noted<'c> {
+    comm: &'c mut Threads,
+    notes: Rc<RefCell<Vec<(char, u64)>>>,
+}
+
+impl Comm for Noted<'_> {
+    hand_on!(self, self.comm; rank size poll all_gather max abort);
+
+    fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
+        let ticket = self.comm.start(send, receive)?;
+        self.notes.borrow_mut().push(('s', ticket.number()));
+        Ok(ticket)
+    }
+
+    fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
+        self.notes.borrow_mut().push(('f', ticket.number()));
+        self.comm.finish(ticket)
+    }
+}
+
+/// Row 2 is in both batches, row 4 and row 6 in the second alone. All are rank 0's, and rank 1 asks for them.
+#[test]
+fn rows_that_the_last_batch_leaves_alone_travel_before_its_backward() {
+    let mut config = GroupConfig::new(&[100], 8).with_precision(Precision::Fp32).with_optimizer(Optimizer::sgd(1.0));
+    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    let found = Threads::run(2, |comm: &mut Threads| {
+        let notes = Rc::default();
+        let mut group = Group::new(Noted { comm, notes: Rc::clone(&notes) }, config.clone(), 2, CpuGroup::new)?;
+        let first = group.rank() == 0;
+        let batch =
+            |rows: &'static [u32]| if first { (&[][..], &[0, 0][..]) } else { (rows, &[0, 1, 2, 3][..rows.len() + 1]) };
+        let rows_sent = |group: &Group<Noted<'_>, CpuGroup>| group.traffic().bytes(Phase::Rows) / 32;
+        let (indices, offsets) = batch(&[2, 8]);
+        let outputs = group.forward(indices, offsets, None)?;
+        let before = rows_sent(&group);
+        let (indices, offsets) = batch(&[2, 4, 6]);
+        group.prefetch(indices, offsets, None)?;
+        group.advance()?;
+        let early = rows_sent(&group) - before;
+        let ticket = notes.borrow().last().copied();
+        notes.borrow_mut().clear();
+        group.backward(&vec![1.0; outputs.len()])?;
+        let in_backward = notes.borrow().clone();
+        assert_eq!(rows_sent(&group) - before, early, "the backward sends no rows");
+        let second = group.forward_prefetched()?;
+        let late = rows_sent(&group) - before - early;
+        let finished = notes.borrow().iter().position(|&note| Some(note) == ticket.map(|(_, number)| ('f', number)));
+        group.abandon_backward();
+        Ok((outputs, second, early, late, ticket, in_backward, finished, group.read_rows(&[2, 4, 6])?))
+    })
+    .unwrap();
+    let [_, (outputs, second, _, _, ticket, in_backward, finished, rows)] = &found[..] else { panic!("two ranks") };
+    assert_eq!((found[0].2, found[0].3), (2, 1), "rows 4 and 6 early, row 2 late");
+    assert_eq!(second, rows, "and all are those after the backward");
+    assert!(outputs[..8] != second[..8], "a row 2 that had gone early would be seen");
+    // The exchange of the early rows begins before the backward, and nothing waits for it until the gradients have been exchanged and applied.
+    assert!(matches!(ticket, Some(('s', _))), "{ticket:?}");
+    assert!(in_backward.len() >= 2 && in_backward.iter().all(|(_, number)| Some(*number) != ticket.map(|(_, n)| n)));
+    assert!(finished.is_some_and(|at| at >= in_backward.len()), "finished by forward_prefetched: {finished:?}");
+}
+
+/// Under LFU a dirty row of an INT8 table may be written back before its own batch reads it, so it is not sent early; a clean one is.
+#[test]
+fn a_row_that_may_be_rounded_goes_late() {
+    for (policy, precision, early) in
+        [(Policy::Lfu, Precision::Int8, 1), (Policy::Lru, Precision::Int8, 2), (Policy::Lfu, Precision::Fp32, 2)]
+    {
+        let mut config = GroupConfig::new(&[100], 32).with_precision(precision).with_cache_rows(64);
+        config.policy = policy;
+        let sent = on((2, 2), &config, |group| {
+            let empty = group.rank() == 0;
+            let mut batch = |rows: &'static [u32], prefetch: bool| {
+                let (indices, offsets) = if empty { (&[][..], &[0][..]) } else { (rows, &[0, 1, 2][..rows.len() + 1]) };
+                if prefetch {
+                    group.prefetch(indices, offsets, None)?;
+                    return group.advance();
+                }
+                let outputs = group.forward(indices, offsets, None)?;
+                group.backward(&outputs)
+            };
+            batch(&[2], false)?;
+            batch(&[2, 4], true)?;
+            Ok(group.traffic().clone())
+        });
+        // A packed row has 10 words and the list one; a row in FP32 has 32.
+        let first = if precision == Precision::Int8 { 11 } else { 32 };
+        let rest = sent[0].bytes(Phase::Rows) / 4 - first;
+        let wanted = match (precision, early) {
+            (Precision::Int8, 1) => 11,
+            (Precision::Int8, _) => 1 + 10 + 32,
+            _ => 64,
+        };
+        assert_eq!(rest, wanted, "{policy}, {precision}");
+    }
+}
+
+/// The bytes of a prefetched step are those of a plain one, and one bit for each row asked for.
+#[test]
+fn a_prefetched_step_sends_one_bit_a_row_more() {
+    let config = GroupConfig::new(&[1000], 4).with_precision(Precision::Fp32);
+    let sent = |ahead: bool| {
+        on((4, 4), &config, |group| {
+            let of = |step: u32| (0..70).map(|i| (i * (step + 3) * 4 + i % 7 + 4) % 1000).collect::<Vec<u32>>();
+            let offsets: Vec<u32> = (0..=70).collect();
+            let first = group.forward(&of(0), &offsets, None)?;
+            if ahead {
+                group.prefetch(&of(1), &offsets, None)?;
+            }
+            group.backward(&first)?;
+            let second = if ahead { group.forward_prefetched()? } else { group.forward(&of(1), &offsets, None)? };
+            group.backward(&second)?;
+            let asked = (0..4).filter(|&rank| rank != group.rank()).map(|rank| {
+                let mut rows: Vec<u32> = of(1).into_iter().filter(|row| row % 4 == rank).collect();
+                rows.sort_unstable();
+                rows.dedup();
+                4 * rows.len().div_ceil(32) as u64
+            });
+            Ok((group.traffic().clone(), asked.sum::<u64>()))
+        })
+    };
+    let (plain, ahead) = (sent(false), sent(true));
+    let all = |of: &[(hotrow_dist::RankTraffic, u64)], phase| of.iter().map(|(sent, _)| sent.bytes(phase)).sum::<u64>();
+    for phase in Phase::ALL {
+        let more = if phase == Phase::Sizes { plain.iter().map(|&(_, bits)| bits).sum() } else { 0 };
+        assert_eq!(all(&ahead, phase), all(&plain, phase) + more, "{}", phase.name());
+    }
+    assert!(all(&ahead, Phase::Sizes) > 0, "the comparison can fail");
+}
+
+#[test]
+fn calls_out_of_order_are_refused_on_every_rank() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = GroupConfig::new(&[100], 4).with_cache_rows(32).with_init(Init::Constant(1.0));
+    on((2, 2), &config, |group| {
+        let first = group.rank() == 0;
+        let order = |found: Result<Vec<f32>, Error>| assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
+        order(group.forward_prefetched());
+        group.advance()?;
+        assert!(group.poll()?, "nothing is under way");
+        let outputs = group.forward(&[1, 2], &[0, 2], None)?;
+        // A bad index on one rank: refused on both, and the forward goes on waiting.
+        let bad = group.prefetch(&[if first { 100 } else { 3 }], &[0, 1], None).unwrap_err();
+        assert!(matches!(bad, Error::IndexOutOfRange { .. } | Error::Rank { rank: 0, .. }), "{bad}");
+        let shape = group.prefetch(&[3], if first { &[0, 1] } else { &[0, 9] }, None).unwrap_err();
+        assert!(matches!(shape, Error::BadOffsets { .. } | Error::Rank { rank: 1, .. }), "{shape}");
+        assert!(group.pending());
+        order(group.forward_prefetched());
+        group.prefetch(&[3, 1], &[0, 2], None)?;
+        order(group.forward(&[1], &[0, 1], None));
+        order(group.forward_frozen(&[1], &[0, 1], None));
+        order(group.read_rows(&[1]));
+        order(group.prefetch(&[3], &[0, 1], None).map(|()| Vec::new()));
+        order(group.flush().map(|()| Vec::new()));
+        for found in [group.save(folder.path()), group.load(folder.path())] {
+            order(found.map(|()| Vec::new()));
+        }
+        assert_eq!(group.counters()?[0].accesses, 4);
+        // A row of ones, and the gradient of a bag of two such rows.
+        assert_eq!(group.weight_gradient(&[1, 2], &[0, 2], &outputs)?, [8.0; 2]);
+        // A backward that is refused may be made again, with the early rows under way.
+        let length = group.backward(if first { &outputs } else { &outputs[1..] }).unwrap_err();
+        assert!(matches!(length, Error::Length { .. } | Error::Rank { rank: 1, .. }), "{length}");
+        group.backward(&outputs)?;
+        group.forward_prefetched()?;
+        group.abandon_backward();
+        // One rank prefetches, the other does not.
+        let both = if first {
+            group.prefetch(&[1], &[0, 1], None).map(|()| Vec::new())
+        } else {
+            group.forward(&[1], &[0, 1], None)
+        };
+        assert!(matches!(both, Err(Error::Exchange { what: "call", .. })), "{both:?}");
+        group.forward(&[1], &[0, 1], None).map(drop)
+    });
+    let group = Group::new(hotrow_dist::Solo::default(), config, 2, CpuGroup::new).unwrap();
+    let wire = WireOptions { rows: WireForm::Fp16, ..WireOptions::default() };
+    let mut group = group.with_wire(WireOptions::default()).unwrap();
+    group.prefetch(&[1], &[0, 1], None).unwrap();
+    assert!(matches!(group.with_wire(wire).map(drop), Err(Error::Order { call: "with_wire", .. })));
+}
+
+/// What may come between a prefetch and its forward: another learning rate, and no backward at all. A batch that is given up takes no step.
+#[test]
+fn what_comes_between_counts_as_it_does_in_turn() {
+    let config = GroupConfig::new(&[100], 8).with_cache_rows(32).with_init(Init::Uniform { low: -1.0, high: 1.0 });
+    let run = |ahead: bool, rate: f32| {
+        on((2, 2), &config, |group| {
+            let mut seen = Vec::new();
+            let batch = |step: u32| [step, step + 1, 7];
+            for step in 0..6 {
+                let outputs = if ahead && step > 0 {
+                    group.forward_prefetched()?
+                } else {
+                    group.forward(&batch(step), &[0, 2, 3], None)?
+                };
+                seen.extend(outputs.iter().map(|x| x.to_bits()));
+                if ahead {
+                    group.prefetch(&[50 + step], &[0, 1], None)?;
+                    if step % 2 == 0 {
+                        group.advance()?;
+                    }
+                    group.abandon_prefetched()?;
+                    group.abandon_prefetched()?;
+                    group.prefetch(&batch(step + 1), &[0, 2, 3], None)?;
+                    group.advance()?;
+                }
+                group.set_learning_rate(rate * step as f32)?;
+                if step % 3 == 1 {
+                    group.abandon_backward();
+                } else if step % 3 == 0 {
+                    group.backward(&outputs)?;
+                }
+            }
+            group.abandon_prefetched()?;
+            group.abandon_backward();
+            seen.extend(group.read_rows(&Vec::from_iter(0..100))?.iter().map(|x| x.to_bits()));
+            Ok((seen, group.counters()?))
+        })
+    };
+    assert!(run(true, 0.1) == run(false, 0.1));
+    assert!(run(true, 0.1) != run(false, 0.2), "the comparison can fail");
+}

@@ -1,0 +1,31 @@
+//! Several ranks. No GPU: `tests/gpu/ranks.rs` has the tests with one.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod ahead;
+mod allocations;
+mod comm;
+mod faults;
+mod ranks;
+mod replicated;
+mod reshard;
+
+use hotrow::{CpuGroup, Error, GroupConfig};
+use hotrow_dist::{Group, Threads};
+
+/// What `work` returns on each of some ranks, with a group of `config` in `shards` virtual shards.
+fn on<T: Send>(
+    (ranks, shards): (u32, u32),
+    config: &GroupConfig,
+    work: impl Fn(&mut Group<&mut Threads, CpuGroup>) -> Result<T, Error> + Sync,
+) -> Vec<T> {
+    let found = Threads::run(ranks, |comm| work(&mut Group::new(comm, config.clone(), shards, CpuGroup::new)?));
+    found.unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn every_file_is_a_module_and_none_name_each_other_in_a_circle() {
+    use hotrow_harness::layers::{arrows, circles, sources};
+    hotrow_harness::modules::all_named(env!("CARGO_MANIFEST_DIR"), "tests");
+    assert_eq!(circles(&arrows(&sources(env!("CARGO_MANIFEST_DIR")))), [""; 0]);
+}

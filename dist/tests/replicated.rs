@@ -1,0 +1,280 @@
+//! Shared arrays over several ranks (SPEC 11): the bits of one rank that has the whole batch.
+
+use std::ops::Range;
+
+use hotrow::{
+    Counters, CpuRobeGroup, CpuScaler, Error, GradSlice, GroupConfig, Init, Lookup, LossScale, Optimizer, OutOfRange,
+    Pooling, Precision, ScalerState, SharedArray, checkpoint,
+    robe::{Backward, Config, RobeSnapshot},
+};
+use hotrow_dist::{Phase, Replicated, Threads};
+use hotrow_harness::ranks::{Batch, PIECES, Steps, scaler, train};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+/// A random array, and the configuration of its rows, of which batches are drawn.
+fn drawn(random: &mut StdRng) -> (Config, GroupConfig) {
+    let tables: Vec<u32> = (0..random.random_range(1..4)).map(|_| random.random_range(1..400)).collect();
+    let dim = [4, 8, 12][random.random_range(0..3)];
+    let mut rows = GroupConfig::new(&tables, dim);
+    if random.random_bool(0.5) {
+        rows.features = (0..random.random_range(1..5)).map(|_| random.random_range(0..tables.len() as u32)).collect();
+    }
+    rows.pooling = Pooling::ALL[random.random_range(0..3)];
+    rows.out_of_range = OutOfRange::ALL[random.random_range(0..3)];
+    let optimizer = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::momentum(0.05), Optimizer::adam(0.05)];
+    let config = Config::new(&tables, dim, random.random_range(64..600), random.random_range(1..5))
+        .with_features(rows.features.clone())
+        .with_pooling(rows.pooling)
+        .with_out_of_range(rows.out_of_range)
+        .with_precision(Precision::ALL[random.random_range(0..5)])
+        .with_backward([Backward::Auto, Backward::Dense, Backward::Sparse][random.random_range(0..3)])
+        .with_optimizer(optimizer[random.random_range(0..4)])
+        .with_init(Init::Uniform { low: -1.0, high: 1.0 })
+        .with_seed(random.random());
+    (config, rows)
+}
+
+/// Everything that a run shows.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    steps: Steps,
+    snapshot: RobeSnapshot,
+    counters: Vec<Counters>,
+}
+
+/// Trains with the part of a rank; with `spoil` the gradients have the wrong sign.
+fn seen(
+    array: &mut impl SharedArray,
+    rows: &GroupConfig,
+    batches: &[Batch],
+    pieces: &Range<usize>,
+    spoil: bool,
+) -> Result<Seen, Error> {
+    let steps = train(array, rows, batches, pieces, spoil)?;
+    Ok(Seen { steps, snapshot: array.snapshot()?, counters: array.counters()? })
+}
+
+/// One rank with the whole batch.
+fn alone(config: &Config, rows: &GroupConfig, batches: &[Batch]) -> Seen {
+    let mut array = CpuRobeGroup::new(config.clone()).unwrap();
+    let Seen { steps, snapshot, counters } = seen(&mut array, rows, batches, &(0..PIECES), false).unwrap();
+    Seen { steps: Steps::together(vec![steps]), snapshot, counters }
+}
+
+/// The pieces of a rank.
+fn part(ranks: usize, rank: usize) -> Range<usize> {
+    rank * PIECES / ranks..(rank + 1) * PIECES / ranks
+}
+
+fn over(ranks: u32, config: &Config, rows: &GroupConfig, batches: &[Batch], spoil: bool) -> Seen {
+    let parts = Threads::run(ranks, |comm: &mut Threads| {
+        let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;
+        let rank = array.rank() as usize;
+        seen(&mut array, rows, batches, &part(ranks as usize, rank), spoil)
+    });
+    let parts = parts.unwrap_or_else(|error| panic!("{error}"));
+    assert!(parts.iter().all(|part| (&part.snapshot, &part.counters) == (&parts[0].snapshot, &parts[0].counters)));
+    let steps = Steps::together(parts.iter().map(|part| part.steps.clone()).collect());
+    Seen { steps, ..parts[0].clone() }
+}
+
+#[test]
+fn every_number_of_ranks_has_the_bits_of_the_whole_batch() {
+    let mut spoiled = 0;
+    for seed in hotrow_harness::seeds("replicated", 16) {
+        let random = &mut StdRng::seed_from_u64(seed);
+        let (config, rows) = drawn(random);
+        let mut batches: Vec<Batch> = (0..5).map(|_| Batch::random(random, &rows)).collect();
+        if rows.out_of_range == OutOfRange::Error {
+            batches[2] = batches[2].clone().with_bad_index(5);
+        }
+        let wanted = alone(&config, &rows, &batches);
+        assert!(wanted.steps.outputs[2].is_empty() == (rows.out_of_range == OutOfRange::Error), "seed {seed}");
+        for ranks in [1, 2, 4, 8] {
+            let found = over(ranks, &config, &rows, &batches, false);
+            assert!(found == wanted, "seed {seed}, {ranks} ranks, {config:?}");
+        }
+        let wrong = over(4, &config, &rows, &batches, true);
+        spoiled += u32::from(wrong.steps != wanted.steps && wrong.snapshot != wanted.snapshot);
+    }
+    assert!(spoiled > 0, "the comparison can fail");
+}
+
+/// A pair of ranks, each with two bags of a feature. `call` gets the number of the rank.
+fn pair<T: Send>(call: impl Fn(u32, &mut Replicated<&mut Threads, CpuRobeGroup>) -> Result<T, Error> + Sync) -> Vec<T> {
+    Threads::run(2, |comm: &mut Threads| {
+        let config = Config::new(&[50], 4, 64, 4).with_optimizer(Optimizer::sgd(1.0));
+        let mut array = Replicated::new(comm, CpuRobeGroup::new(config)?)?;
+        call(array.rank(), &mut array)
+    })
+    .unwrap_or_else(|error| panic!("{error}"))
+}
+
+const BAGS: (&[u32], &[u32]) = (&[1, 2, 3], &[0, 2, 3]);
+
+#[test]
+fn what_one_rank_refuses_all_refuse() {
+    let refused = |indices: &'static [u32], offsets: &'static [u32], frozen: bool| {
+        let errors = pair(|rank, array| {
+            let (indices, offsets) = if rank == 1 { (indices, offsets) } else { BAGS };
+            let forward = if frozen { Replicated::forward_frozen } else { Replicated::forward };
+            let error = forward(array, indices, offsets, None).map_err(|error| error.to_string()).unwrap_err();
+            // The next step goes on.
+            let outputs = array.forward(BAGS.0, BAGS.1, None)?;
+            array.backward(&outputs)?;
+            Ok(error)
+        });
+        assert!(errors[0].starts_with("rank 1: ") && errors[0].contains(&errors[1]), "{errors:?}");
+        errors[1].clone()
+    };
+    for frozen in [false, true] {
+        assert!(refused(&[1, 50, 3], &[0, 2, 3], frozen).contains("position 1"));
+        assert!(refused(&[1, 2, 3], &[0, 2, 4], frozen).contains("offsets"));
+    }
+    // A shape leaves the forward before it, an index does not.
+    for (indices, kept) in [(&[1, 2][..], true), (&[1, 2, 50], false)] {
+        let waits = pair(|rank, array| {
+            let outputs = array.forward(BAGS.0, BAGS.1, None)?;
+            let indices = if rank == 0 { indices } else { BAGS.0 };
+            assert!(array.forward(indices, BAGS.1, None).is_err() && array.pending() == kept);
+            Ok(array.backward(&outputs).is_ok())
+        });
+        assert_eq!(waits, [kept; 2]);
+    }
+}
+
+#[test]
+fn gradients_and_decisions_that_do_not_fit_are_refused_on_all() {
+    let decided = |overflows: bool| -> ScalerState {
+        let mut scaler = CpuScaler::new(LossScale::BACKOFF).unwrap();
+        scaler.inspect(GradSlice::F32(&[if overflows { f32::INFINITY } else { 1.0 }]));
+        scaler.decide().unwrap()
+    };
+    let errors = pair(|rank, array| {
+        let before = array.forward_frozen(BAGS.0, BAGS.1, None)?;
+        let none = array.backward(&before).unwrap_err().to_string();
+        let outputs = array.forward(BAGS.0, BAGS.1, None)?;
+        let short = array.backward(&outputs[rank as usize..]).unwrap_err().to_string();
+        let other = array.backward_scaled(GradSlice::F32(&outputs), &decided(rank == 1)).unwrap_err().to_string();
+        let wrong = array.weight_gradient(&BAGS.0[1..], BAGS.1, &outputs).unwrap_err().to_string();
+        // An overflow on all changes nothing and sends nothing.
+        array.backward_scaled(GradSlice::F32(&outputs), &decided(true))?;
+        assert_eq!((array.forward_frozen(BAGS.0, BAGS.1, None)?, array.traffic().bytes(Phase::Gradients)), (before, 0));
+        Ok([none, short, other, wrong])
+    });
+    for (rank, [none, short, other, wrong]) in errors.iter().enumerate() {
+        assert!(none.contains("a forward before each backward"), "{none}");
+        assert!(short.contains("grad_outputs") && short.starts_with("rank 1: ") == (rank == 0), "{short}");
+        assert!(other.contains("one decision on all ranks"), "{other}");
+        assert!(wrong.contains("indices"), "{wrong}");
+    }
+    let atomic = Config::new(&[50], 4, 64, 4).with_backward(Backward::Atomic);
+    let error = Replicated::new(hotrow_dist::Solo::default(), CpuRobeGroup::new(atomic).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("fixed order"), "{error}");
+}
+
+#[test]
+fn halves_are_their_floats_and_bytes_are_those_of_the_parts() {
+    let halves = [0x3c00, 0x4000, 0xb800, 0x0001, 0x3555, 0x3c00, 0x0000, 0xc000]; // two bags
+    let run = |half: bool, weighted: bool| {
+        pair(move |rank, array| {
+            let weights = (weighted && rank == 0).then_some(&[1.0, 1.0, 1.0][..]);
+            array.forward(BAGS.0, BAGS.1, weights)?;
+            if half {
+                array.backward_half(&halves)?;
+            } else {
+                let floats = halves.map(|half| half::f16::from_bits(half).to_f32());
+                array.backward(&floats)?;
+            }
+            let bytes = [Phase::Requests, Phase::Gradients].map(|phase| array.traffic().bytes(phase));
+            Ok((array.snapshot()?.weight_words, bytes))
+        })
+    };
+    let (floats, bytes) = run(false, false).remove(0);
+    assert_eq!(run(true, false)[1].0, floats);
+    let weighted = run(false, true);
+    assert_eq!(weighted[1].0, floats);
+    // Three indices and three offsets; gradients of two bags.
+    assert_eq!((bytes, weighted[0].1, weighted[1].1), ([24, 32], [36, 32], [24, 32]));
+    let first = pair(|_, array| Ok(array.snapshot()?.weight_words)).remove(0);
+    assert_ne!(floats, first, "the comparison can fail");
+}
+
+#[test]
+fn one_rank_saves_and_all_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let random = &mut StdRng::seed_from_u64(1);
+    let (config, rows) = drawn(random);
+    let batches: Vec<Batch> = (0..4).map(|_| Batch::random(random, &rows)).collect();
+    let wanted = alone(&config, &rows, &batches);
+    let path = folder.path().join("array");
+    Threads::run(2, |comm: &mut Threads| {
+        let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;
+        let rank = array.rank() as usize;
+        train(&mut array, &rows, &batches[..2], &part(2, rank), false)?;
+        if rank == 0 { checkpoint::save_lookup(&mut array, &path) } else { Ok(()) }
+    })
+    .unwrap();
+    // The gradients of the later steps are those of steps 2 and 3, so a plain array takes the same.
+    let after = |array: &mut dyn Lookup, pieces: Range<usize>| -> Result<(), Error> {
+        for (step, batch) in batches.iter().enumerate().skip(2) {
+            let part = batch.part(&rows, pieces.clone());
+            array.forward(&part.indices, &part.offsets, part.weights.as_deref())?;
+            array.backward_scaled(GradSlice::F32(&part.gradients(step)), &scaler(step))?;
+        }
+        Ok(())
+    };
+    let found = Threads::run(4, |comm: &mut Threads| {
+        let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;
+        let rank = array.rank() as usize;
+        let fresh = array.snapshot()?;
+        checkpoint::load_lookup(&mut array, &path)?;
+        assert!(fresh != array.snapshot()?);
+        after(&mut array, part(4, rank))?;
+        array.snapshot()
+    })
+    .unwrap();
+    assert!(found.iter().all(|found| *found == wanted.snapshot));
+}
+
+/// Batches that are legal on each rank, and too large together.
+#[test]
+fn a_batch_too_large_together_is_refused_on_all() {
+    let (indices, offsets) = (vec![7; 1 << 23], [0, 1 << 23]);
+    let found = Threads::run(2, |comm: &mut Threads| {
+        let mut array = Replicated::new(comm, CpuRobeGroup::new(Config::new(&[100], 128, 1000, 1))?)?;
+        let error = array.forward(&indices, &offsets, None).unwrap_err();
+        let outputs = array.forward(&[7], &[0, 1], None)?;
+        array.backward(&outputs)?;
+        Ok(error)
+    });
+    assert!(found.unwrap().iter().all(|error| matches!(error, Error::TooLarge { .. })));
+}
+
+/// One rank has weights: those of the other are 1.
+#[test]
+fn weights_of_one_rank_stay_with_its_indices() {
+    let config =
+        Config::new(&[50, 30], 4, 64, 4).with_pooling(Pooling::Mean).with_init(Init::Uniform { low: -1.0, high: 1.0 });
+    // Two features, a bag of each on each rank.
+    let parts: [(&[u32], &[u32]); 2] = [(&[1, 2, 3], &[0, 2, 3]), (&[4, 5, 6], &[0, 1, 3])];
+    let weights = [0.5, -2.0, 3.0];
+    let run = |weights: &[f32]| {
+        Threads::run(2, |comm: &mut Threads| {
+            let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;
+            let rank = array.rank() as usize;
+            let (indices, offsets) = parts[rank];
+            let outputs = array.forward(indices, offsets, (rank == 0).then_some(weights))?;
+            array.backward(&outputs)?;
+            Ok(array.snapshot()?.weight_words)
+        })
+        .unwrap()
+    };
+    // Feature by feature: rank 0, then rank 1.
+    let mut plain = CpuRobeGroup::new(config.clone()).unwrap();
+    let outputs = plain.forward(&[1, 2, 4, 3, 5, 6], &[0, 2, 3, 4, 6], Some(&[0.5, -2.0, 1.0, 3.0, 1.0, 1.0])).unwrap();
+    plain.backward(&outputs).unwrap();
+    let wanted = plain.snapshot().weight_words;
+    assert!(run(&weights).iter().all(|found| *found == wanted));
+    assert!(run(&[0.5, 3.0, -2.0])[0] != wanted, "the comparison can fail");
+}

@@ -1,0 +1,21 @@
+//! What the package `hotrow-dist`, groups over several ranks (SPEC 11), asks of this one. Programs use that package.
+//!
+//! [`Shard`] is the part of such a group on one rank, and [`shards`] divides a group into them. [`Wire`] and [`Vectors`] read and write messages of rows and
+//! gradients. The rest are checks, files and allocations as groups on one machine make them.
+
+#[cfg(feature = "checkpoint")]
+pub use crate::checkpoint::{
+    beside::write_whole,
+    errors::{fault, refused},
+    fields::check_same,
+    save::write as write_parts,
+};
+pub use crate::{
+    host::alloc::{reserved, room, zeroed},
+    lookup::shard::Shard,
+    record::wire::{Vectors, Wire, WireForm, cut},
+    table::{
+        batch::{check_batch, output_len},
+        stripes::shards,
+    },
+};
