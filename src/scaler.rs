@@ -179,7 +179,7 @@ impl ScalerState {
         Self { scale: 1.0, inverse: 1.0, ..Self::default() }
     }
 
-    /// As [`unscaled`](Self::unscaled), as a decision.
+    /// The decision of a step whose loss is not scaled: a factor of 1, no overflow.
     #[must_use]
     pub fn unscaled_decision() -> Self {
         Self { iteration: 1, ..Self::unscaled() }

@@ -69,13 +69,8 @@ impl Parcels {
         let wrong = |what, wanted, found, remedy| Err(Error::Exchange { what, wanted, found, remedy });
         for (what, counts) in [("counts to send", &self.counts[..]), ("counts to receive", receive)] {
             if counts.len() != size as usize {
-                let wanted = format!("one for each of {size} ranks");
-                return wrong(
-                    what,
-                    wanted,
-                    counts.len().to_string(),
-                    "give a count for each rank, 0 where nothing goes",
-                );
+                let (wanted, found) = (format!("one for each of {size} ranks"), counts.len().to_string());
+                return wrong(what, wanted, found, "give a count for each rank, 0 where nothing goes");
             }
         }
         let sum: u128 = self.counts.iter().map(|&count| count as u128).sum();

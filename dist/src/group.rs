@@ -204,9 +204,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     pub fn own_counters(&mut self) -> Result<Vec<Counters>, Error> {
         let mut sums = vec![Counters::default(); self.config.tables.len()];
         for shard in self.shards.iter_mut().flatten() {
-            for (sum, counters) in sums.iter_mut().zip(shard.counters()?) {
-                *sum = [*sum, counters].into_iter().sum();
-            }
+            add(&mut sums, shard.counters()?);
         }
         Ok(sums)
     }
@@ -228,20 +226,14 @@ impl<C: Comm, S: Shard> Group<C, S> {
 
     /// Refuses a call between a forward and its backward.
     pub(crate) fn not_waiting(&self, call: &'static str) -> Result<(), Error> {
-        if self.waiting.is_none() {
-            return Ok(());
-        }
-        let (wanted, found) = ("a backward", "a forward that waits for it");
-        Err(Error::Order { call, wanted, found })
+        let refused = Error::Order { call, wanted: "a backward", found: "a forward that waits for it" };
+        if self.waiting.is_none() { Ok(()) } else { Err(refused) }
     }
 
     /// Refuses a call while a prefetched batch waits for its forward.
     pub(crate) fn not_prefetched(&self, call: &'static str) -> Result<(), Error> {
-        if self.ahead.is_none() {
-            return Ok(());
-        }
         let (wanted, found) = ("forward_prefetched first", "a prefetched batch that waits for it");
-        Err(Error::Order { call, wanted, found })
+        if self.ahead.is_none() { Ok(()) } else { Err(Error::Order { call, wanted, found }) }
     }
 
     /// Refuses a group whose shards may be of different steps.
@@ -505,12 +497,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
             (0..deal.shards()).map(|shard| requests.of(shard).filter(|&row| left(row)).count()).collect();
         let sizes: Vec<usize> = if wire.packs() {
             let own = answers.iter().map(|answer| vec![answer.len() as u32]).collect();
-            self.link
-                .exchange(Phase::Sizes, own, &vec![1; ranks])?
-                .words
-                .into_iter()
-                .map(|size| size as usize)
-                .collect()
+            let sizes = self.link.exchange(Phase::Sizes, own, &vec![1; ranks])?.words;
+            sizes.into_iter().map(|size| size as usize).collect()
         } else {
             (0..ranks).map(|rank| lists[deal.of(rank)].iter().sum::<usize>() * wire.plain_words()).collect()
         };
@@ -820,9 +808,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         let all = self.link.comm.all_gather(&words)?;
         let mut sums = vec![Counters::default(); own.len()];
         for rank in all.chunks_exact(words.len()) {
-            for (sum, counters) in sums.iter_mut().zip(Counters::from_part(rank, stride)) {
-                *sum = [*sum, counters].into_iter().sum();
-            }
+            add(&mut sums, Counters::from_part(rank, stride));
         }
         Ok(sums)
     }
@@ -849,6 +835,11 @@ fn rows_table(config: &GroupConfig, rows: u32) -> GroupConfig {
         .with_placement(Placement::Device);
     table.pooling = config.pooling;
     table
+}
+
+/// Adds the counters of each table.
+pub(crate) fn add(sums: &mut [Counters], more: Vec<Counters>) {
+    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum = [*sum, more].into_iter().sum());
 }
 
 /// The rows of one shard that the ranks ask for, together: ascending and distinct, with their counts.

@@ -1,4 +1,4 @@
-//! Several machines: *ranks* that train one group of [hotrow](hotrow) together (SPEC 11).
+//! Several machines: *ranks* that train one group of [`hotrow`] together (SPEC 11).
 //!
 //! [`Group`] is a group whose rows and batches are divided among ranks, [`Replicated`] a shared array that each rank has whole. [`Comm`] is what a rank
 //! needs of a network. [`Solo`] is a job of one rank, [`Threads`] has its ranks in the threads of one process, and with the feature `mpi` there is a rank of

@@ -21,9 +21,13 @@ pub(crate) struct Feature {
 impl Feature {
     /// The features of a group.
     pub(crate) fn all(config: &GroupConfig) -> Vec<Self> {
-        let base = |table: u32| config.tables[..table as usize].iter().sum();
-        let of = |table| Self { table, base: base(table), rows: config.tables[table as usize] };
-        config.feature_tables().into_iter().map(of).collect()
+        let mut end = 0;
+        let table = |(table, &rows): (u32, &u32)| {
+            end += rows;
+            Self { table, base: end - rows, rows }
+        };
+        let tables: Vec<Self> = (0..).zip(&config.tables).map(table).collect();
+        config.feature_tables().into_iter().map(|table| tables[table as usize]).collect()
     }
 }
 

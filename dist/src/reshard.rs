@@ -8,7 +8,10 @@ use hotrow::{
     ranks::{check_same, fault, refused, shards as shards_of, write_parts, zeroed},
 };
 
-use crate::checkpoint::{FOREIGN, List};
+use crate::{
+    checkpoint::{FOREIGN, List},
+    group::add,
+};
 
 /// The flags of a way in [`Part::Ways`], and the tag of an empty one.
 const DIRTY: u32 = 1;
@@ -121,9 +124,7 @@ impl Job<'_> {
                     .push(self.before[number].as_ref().map(|config| self.load(number, config, &mut done)).transpose()?);
             }
             for group in groups.iter_mut().flatten() {
-                for (sum, counters) in counters.iter_mut().zip(group.counters()?) {
-                    *sum = [*sum, counters].into_iter().sum();
-                }
+                add(&mut counters, group.counters()?);
             }
             let numbers = (rest..self.after.len()).step_by(fewest).rev();
             for number in numbers {

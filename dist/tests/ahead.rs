@@ -78,7 +78,7 @@ fn a_row_that_may_be_rounded_goes_late() {
     {
         let mut config = GroupConfig::new(&[100], 32).with_precision(precision).with_cache_rows(64);
         config.policy = policy;
-        let sent = on((2, 2), &config, |group| {
+        let sent = on((2, 2), &config, |mut group| {
             let empty = group.rank() == 0;
             let mut batch = |rows: &'static [u32], prefetch: bool| {
                 let (indices, offsets) = if empty { (&[][..], &[0][..]) } else { (rows, &[0, 1, 2][..rows.len() + 1]) };
@@ -110,7 +110,7 @@ fn a_row_that_may_be_rounded_goes_late() {
 fn a_prefetched_step_sends_one_bit_a_row_more() {
     let config = GroupConfig::new(&[1000], 4).with_precision(Precision::Fp32);
     let sent = |ahead: bool| {
-        on((4, 4), &config, |group| {
+        on((4, 4), &config, |mut group| {
             let of = |step: u32| (0..70).map(|i| (i * (step + 3) * 4 + i % 7 + 4) % 1000).collect::<Vec<u32>>();
             let offsets: Vec<u32> = (0..=70).collect();
             let first = group.forward(&of(0), &offsets, None)?;
@@ -142,7 +142,7 @@ fn a_prefetched_step_sends_one_bit_a_row_more() {
 fn calls_out_of_order_are_refused_on_every_rank() {
     let folder = tempfile::tempdir().unwrap();
     let config = GroupConfig::new(&[100], 4).with_cache_rows(32).with_init(Init::Constant(1.0));
-    on((2, 2), &config, |group| {
+    on((2, 2), &config, |mut group| {
         let first = group.rank() == 0;
         let order = |found: Result<Vec<f32>, Error>| assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
         order(group.forward_prefetched());
@@ -195,7 +195,7 @@ fn calls_out_of_order_are_refused_on_every_rank() {
 fn what_comes_between_counts_as_it_does_in_turn() {
     let config = GroupConfig::new(&[100], 8).with_cache_rows(32).with_init(Init::Uniform { low: -1.0, high: 1.0 });
     let run = |ahead: bool, rate: f32| {
-        on((2, 2), &config, |group| {
+        on((2, 2), &config, |mut group| {
             let mut seen = Vec::new();
             let batch = |step: u32| [step, step + 1, 7];
             for step in 0..6 {

@@ -17,9 +17,9 @@ use hotrow_dist::{Group, Threads};
 fn on<T: Send>(
     (ranks, shards): (u32, u32),
     config: &GroupConfig,
-    work: impl Fn(&mut Group<&mut Threads, CpuGroup>) -> Result<T, Error> + Sync,
+    work: impl Fn(Group<&mut Threads, CpuGroup>) -> Result<T, Error> + Sync,
 ) -> Vec<T> {
-    let found = Threads::run(ranks, |comm| work(&mut Group::new(comm, config.clone(), shards, CpuGroup::new)?));
+    let found = Threads::run(ranks, |comm| work(Group::new(comm, config.clone(), shards, CpuGroup::new)?));
     found.unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -2,7 +2,7 @@
 
 use hotrow::{Counters, CpuGroup, Embedding, Error, GroupConfig, Lookup, Precision};
 use hotrow_dist::{self as dist, Threads, WireForm, WireOptions};
-use hotrow_harness::ranks::{Batch, How, alone, configuration, listed, over, runs};
+use hotrow_harness::ranks::{Batch, How, alone, configuration, listed, over, runs, train};
 use rand::{SeedableRng as _, rngs::StdRng};
 
 use crate::on;
@@ -69,8 +69,8 @@ fn rounding_on_the_wire_has_no_bias() {
     for (number, range) in [(1, 1.0), (2, 2.0), (3, 1.0), (6, 1.7), (12, 1.0), (15, 1.7)] {
         let wire = wire(number);
         let of_rows = wire.rows != WireForm::Exact;
-        let found = Threads::run(2, |comm: &mut Threads| {
-            let mut group = dist::Group::new(comm, config.clone(), 2, CpuGroup::new)?.with_wire(wire)?;
+        let found = on((2, 2), &config, |group| {
+            let mut group = group.with_wire(wire)?;
             let (mut sum, mut exact, mut differ) = (vec![0.0_f64; 8], vec![0.0_f64; 8], 0);
             for _ in 0..STEPS {
                 let before = group.read_rows(&[3])?;
@@ -95,8 +95,7 @@ fn rounding_on_the_wire_has_no_bias() {
                 }
             }
             Ok((sum, exact, differ))
-        })
-        .unwrap();
+        });
         for (sum, exact, differ) in found {
             assert!(differ > STEPS / 2, "{wire:?}: {differ}");
             for (sum, exact) in sum.iter().zip(&exact) {
@@ -119,8 +118,8 @@ fn rounding_on_the_wire_has_no_bias() {
 fn summed_gradients_want_even_parts_and_one_wire() {
     let config = GroupConfig::new(&[100], 4);
     let summed = WireOptions { summed: true, ..WireOptions::default() };
-    let found = Threads::run(2, |comm: &mut Threads| {
-        let mut group = dist::Group::new(comm, config.clone(), 4, CpuGroup::new)?.with_wire(summed)?;
+    let found = on((2, 4), &config, |group| {
+        let mut group = group.with_wire(summed)?;
         let offsets = if group.rank() == 0 { &[0, 1, 2][..] } else { &[0, 2] };
         let uneven = group.forward(&[1, 2], offsets, None).unwrap_err();
         let output = group.forward(&[1, 2], &[0, 2], None)?;
@@ -128,8 +127,7 @@ fn summed_gradients_want_even_parts_and_one_wire() {
         let other = if group.rank() == 0 { WireOptions::default() } else { summed };
         let mut group = group.with_wire(other)?;
         Ok([uneven, group.forward(&[1], &[0, 1], None).unwrap_err()])
-    })
-    .unwrap();
+    });
     for [uneven, wire] in found {
         assert!(uneven.to_string().contains("on rank 0, for summed gradients, 0 to 1 of 3"), "{uneven}");
         assert!(wire.to_string().contains("wire"), "{wire}");
@@ -146,14 +144,13 @@ fn summed_gradients_want_even_parts_and_one_wire() {
 fn a_gradient_that_is_not_finite_changes_no_row() {
     let config = GroupConfig::new(&[10], 4).with_init(hotrow::Init::Uniform { low: -1.0, high: 1.0 });
     for number in 0..18 {
-        let found = Threads::run(2, |comm: &mut Threads| {
-            let mut group = dist::Group::new(comm, config.clone(), 2, CpuGroup::new)?.with_wire(wire(number))?;
+        let found = on((2, 2), &config, |group| {
+            let mut group = group.with_wire(wire(number))?;
             let before = group.read_rows(&[1, 2])?;
             group.forward(&[1, 2], &[0, 1, 2], None)?;
             group.backward(&[1.0, f32::INFINITY, 1.0, 1.0, 1.0, 2.0, 3.0, 4.0])?;
             Ok((before, group.read_rows(&[1, 2])?))
-        })
-        .unwrap();
+        });
         for (before, after) in found {
             assert!(before[..4] == after[..4] && before[4..] != after[4..], "{:?}", wire(number));
         }
@@ -187,7 +184,7 @@ fn the_listed_runs_have_the_same_bits_on_threads() {
 fn a_frozen_forward_keeps_the_rows_of_the_one_that_waits() {
     let config = GroupConfig::new(&[100], 4).with_init(hotrow::Init::Uniform { low: -1.0, high: 1.0 });
     let gradients = |frozen: Option<[u32; 3]>| {
-        on((2, 2), &config, |group| {
+        on((2, 2), &config, |mut group| {
             let (indices, offsets) = ([7 + group.rank(), 3, 60], [0, 2, 3]);
             let outputs = group.forward(&indices, &offsets, None)?;
             if let Some(frozen) = frozen {
@@ -209,7 +206,7 @@ fn a_step_without_a_backward_ends() {
     overflow.inspect(hotrow::GradSlice::F32(&[f32::INFINITY]));
     let overflow = overflow.decide().unwrap();
     let config = GroupConfig::new(&[100], 4).with_cache_rows(32);
-    on((2, 2), &config, |group| {
+    on((2, 2), &config, |mut group| {
         let first = group.forward(&[1, 2], &[0, 2], None)?;
         // The comparison can fail: between forward and backward nothing is saved.
         let early = group.save(folder.path().join("early")).unwrap_err();
@@ -232,7 +229,7 @@ fn a_save_leaves_its_own_files_alone() {
     let folder = tempfile::tempdir().unwrap();
     let config = GroupConfig::new(&[100], 4);
     for shards in [8, 2, 4] {
-        on((2, shards), &config, |group| group.save(folder.path()));
+        on((2, shards), &config, |mut group| group.save(folder.path()));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1 + shards as usize, "a file each, and the list");
     }
 }
@@ -242,7 +239,7 @@ fn a_save_leaves_its_own_files_alone() {
 fn a_save_whose_list_cannot_be_written_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("shards.json/full")).unwrap();
-    let found = on((2, 4), &GroupConfig::new(&[100], 4), |group| Ok(group.save(folder.path()).unwrap_err()));
+    let found = on((2, 4), &GroupConfig::new(&[100], 4), |mut group| Ok(group.save(folder.path()).unwrap_err()));
     assert!(matches!(found[1], Error::Rank { rank: 0, .. }));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the folder alone");
 }
@@ -250,7 +247,7 @@ fn a_save_whose_list_cannot_be_written_leaves_nothing() {
 #[test]
 fn a_bad_index_on_one_rank_refuses_the_step_on_all() {
     let config = GroupConfig::new(&[100, 50], 4).with_cache_rows(32);
-    let found = on((4, 4), &config, |group| {
+    let found = on((4, 4), &config, |mut group| {
         let rank = group.rank();
         let bad = [[7, 3], [99, 50], [0, 0], [1, 90]][rank as usize];
         let before = group.counters()?;
@@ -294,7 +291,7 @@ fn bad_calls_are_named() {
         assert!(error.contains("shards"), "{error}");
     }
     // A shape that is wrong on one rank, and another call on one rank.
-    let found = on((2, 2), &config, |group| {
+    let found = on((2, 2), &config, |mut group| {
         let first = group.rank() == 0;
         let shape = group.forward(&[1, 2], if first { &[0, 3] } else { &[0, 2] }, None).unwrap_err();
         let call = if first { group.forward(&[1], &[0, 1], None) } else { group.read_rows(&[1]) }.unwrap_err();
@@ -335,19 +332,12 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
     config.features = vec![0, 1, 0];
     config.state = None;
     let batches: Vec<Batch> = (0..4).map(|_| Batch::random(random, &config)).collect();
-    let step = |group: &mut dyn Lookup, batch: &Batch, pieces: std::ops::Range<usize>| {
-        let part = batch.part(&config, pieces);
-        let outputs = group.forward(&part.indices, &part.offsets, part.weights.as_deref())?;
-        group.backward(&outputs)
-    };
     let run = |ranks: u32, steps: std::ops::Range<usize>, from: Option<&str>, to: &str| {
-        on((ranks, 8), &config, |group| {
+        on((ranks, 8), &config, |mut group| {
             from.map_or(Ok(()), |from| group.load(folder.path().join(from)))?;
             let each = 8 / ranks as usize;
             let first = group.rank() as usize * each;
-            for batch in &batches[steps.clone()] {
-                step(group, batch, first..first + each)?;
-            }
+            train(&mut group, &config, &batches, steps.clone(), &(first..first + each), false)?;
             // Saved twice: the files of the first are removed.
             group.save(folder.path().join(to))?;
             group.save(folder.path().join(to))
@@ -372,7 +362,7 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
     hotrow::checkpoint::load(&mut shard, &path).unwrap();
     // Bad input: another number of shards, no list, a file too few on one rank.
     let load = |shards: u32, name: &str| {
-        on((2, shards), &config, |group| Ok(group.load(folder.path().join(name)).unwrap_err()))
+        on((2, shards), &config, |mut group| Ok(group.load(folder.path().join(name)).unwrap_err()))
     };
     assert!(load(4, "whole")[0].to_string().contains("shards: wanted 4, found 8"), "{}", load(4, "whole")[0]);
     assert!(matches!(load(8, "none")[1], Error::Checkpoint { what: "file", .. }));
@@ -382,7 +372,7 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
     // A shard of another step: the group refuses steps until a checkpoint is loaded. Where there is none at all, it goes on.
     let other = folder.path().join("half/save-2-shard-3.safetensors");
     std::fs::copy(other, folder.path().join("whole/save-2-shard-3.safetensors")).unwrap();
-    on((2, 8), &config, |group| {
+    on((2, 8), &config, |mut group| {
         assert!(group.load(folder.path().join("none")).is_err());
         group.forward(&[], &[0], None)?;
         assert!(matches!(group.load(folder.path().join("half")), Err(Error::Order { call: "load", .. })));
@@ -396,7 +386,7 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
     });
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let saved = on((2, 8), &config, |group| Ok(group.save(file.join("folder")).unwrap_err()));
+    let saved = on((2, 8), &config, |mut group| Ok(group.save(file.join("folder")).unwrap_err()));
     assert!(saved.iter().all(|error| matches!(error, Error::Checkpoint { what: "folder", .. })));
     let mut group = dist::Group::new(dist::Solo::default(), config.clone(), 2, CpuGroup::new).unwrap();
     assert!(hotrow::checkpoint::save_lookup(&mut group, "x").unwrap_err().to_string().contains("dist::Group::save"));

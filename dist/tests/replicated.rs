@@ -7,8 +7,8 @@ use hotrow::{
     Pooling, Precision, ScalerState, SharedArray, checkpoint,
     robe::{Backward, Config, RobeSnapshot},
 };
-use hotrow_dist::{Phase, Replicated, Threads};
-use hotrow_harness::ranks::{Batch, PIECES, Steps, scaler, train};
+use hotrow_dist::{Comm as _, Phase, Replicated, Threads};
+use hotrow_harness::ranks::{Batch, PIECES, Steps, train};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 /// A random array, and the configuration of its rows, of which batches are drawn.
@@ -50,7 +50,7 @@ fn seen(
     pieces: &Range<usize>,
     spoil: bool,
 ) -> Result<Seen, Error> {
-    let steps = train(array, rows, batches, pieces, spoil)?;
+    let steps = train(array, rows, batches, 0..batches.len(), pieces, spoil)?;
     Ok(Seen { steps, snapshot: array.snapshot()?, counters: array.counters()? })
 }
 
@@ -61,18 +61,26 @@ fn alone(config: &Config, rows: &GroupConfig, batches: &[Batch]) -> Seen {
     Seen { steps: Steps::together(vec![steps]), snapshot, counters }
 }
 
+/// What `work` returns on each of some ranks, with its number and its copy of an array of `config`.
+fn on<T: Send>(
+    ranks: u32,
+    config: &Config,
+    work: impl Fn(u32, Replicated<&mut Threads, CpuRobeGroup>) -> Result<T, Error> + Sync,
+) -> Vec<T> {
+    let found =
+        Threads::run(ranks, |comm| work(comm.rank(), Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?));
+    found.unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// The pieces of a rank.
 fn part(ranks: usize, rank: usize) -> Range<usize> {
     rank * PIECES / ranks..(rank + 1) * PIECES / ranks
 }
 
 fn over(ranks: u32, config: &Config, rows: &GroupConfig, batches: &[Batch], spoil: bool) -> Seen {
-    let parts = Threads::run(ranks, |comm: &mut Threads| {
-        let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;
-        let rank = array.rank() as usize;
-        seen(&mut array, rows, batches, &part(ranks as usize, rank), spoil)
+    let parts = on(ranks, config, |rank, mut array| {
+        seen(&mut array, rows, batches, &part(ranks as usize, rank as usize), spoil)
     });
-    let parts = parts.unwrap_or_else(|error| panic!("{error}"));
     assert!(parts.iter().all(|part| (&part.snapshot, &part.counters) == (&parts[0].snapshot, &parts[0].counters)));
     let steps = Steps::together(parts.iter().map(|part| part.steps.clone()).collect());
     Seen { steps, ..parts[0].clone() }
@@ -102,12 +110,8 @@ fn every_number_of_ranks_has_the_bits_of_the_whole_batch() {
 
 /// A pair of ranks, each with two bags of a feature. `call` gets the number of the rank.
 fn pair<T: Send>(call: impl Fn(u32, &mut Replicated<&mut Threads, CpuRobeGroup>) -> Result<T, Error> + Sync) -> Vec<T> {
-    Threads::run(2, |comm: &mut Threads| {
-        let config = Config::new(&[50], 4, 64, 4).with_optimizer(Optimizer::sgd(1.0));
-        let mut array = Replicated::new(comm, CpuRobeGroup::new(config)?)?;
-        call(array.rank(), &mut array)
-    })
-    .unwrap_or_else(|error| panic!("{error}"))
+    let config = Config::new(&[50], 4, 64, 4).with_optimizer(Optimizer::sgd(1.0));
+    on(2, &config, |rank, mut array| call(rank, &mut array))
 }
 
 const BAGS: (&[u32], &[u32]) = (&[1, 2, 3], &[0, 2, 3]);
@@ -208,32 +212,17 @@ fn one_rank_saves_and_all_load() {
     let batches: Vec<Batch> = (0..4).map(|_| Batch::random(random, &rows)).collect();
     let wanted = alone(&config, &rows, &batches);
     let path = folder.path().join("array");
-    Threads::run(2, |comm: &mut Threads| {
-        let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;
-        let rank = array.rank() as usize;
-        train(&mut array, &rows, &batches[..2], &part(2, rank), false)?;
+    on(2, &config, |rank, mut array| {
+        train(&mut array, &rows, &batches, 0..2, &part(2, rank as usize), false)?;
         if rank == 0 { checkpoint::save_lookup(&mut array, &path) } else { Ok(()) }
-    })
-    .unwrap();
-    // The gradients of the later steps are those of steps 2 and 3, so a plain array takes the same.
-    let after = |array: &mut dyn Lookup, pieces: Range<usize>| -> Result<(), Error> {
-        for (step, batch) in batches.iter().enumerate().skip(2) {
-            let part = batch.part(&rows, pieces.clone());
-            array.forward(&part.indices, &part.offsets, part.weights.as_deref())?;
-            array.backward_scaled(GradSlice::F32(&part.gradients(step)), &scaler(step))?;
-        }
-        Ok(())
-    };
-    let found = Threads::run(4, |comm: &mut Threads| {
-        let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;
-        let rank = array.rank() as usize;
+    });
+    let found = on(4, &config, |rank, mut array| {
         let fresh = array.snapshot()?;
         checkpoint::load_lookup(&mut array, &path)?;
         assert!(fresh != array.snapshot()?);
-        after(&mut array, part(4, rank))?;
+        train(&mut array, &rows, &batches, 2..4, &part(4, rank as usize), false)?;
         array.snapshot()
-    })
-    .unwrap();
+    });
     assert!(found.iter().all(|found| *found == wanted.snapshot));
 }
 
@@ -241,14 +230,13 @@ fn one_rank_saves_and_all_load() {
 #[test]
 fn a_batch_too_large_together_is_refused_on_all() {
     let (indices, offsets) = (vec![7; 1 << 23], [0, 1 << 23]);
-    let found = Threads::run(2, |comm: &mut Threads| {
-        let mut array = Replicated::new(comm, CpuRobeGroup::new(Config::new(&[100], 128, 1000, 1))?)?;
+    let found = on(2, &Config::new(&[100], 128, 1000, 1), |_, mut array| {
         let error = array.forward(&indices, &offsets, None).unwrap_err();
         let outputs = array.forward(&[7], &[0, 1], None)?;
         array.backward(&outputs)?;
         Ok(error)
     });
-    assert!(found.unwrap().iter().all(|error| matches!(error, Error::TooLarge { .. })));
+    assert!(found.iter().all(|error| matches!(error, Error::TooLarge { .. })));
 }
 
 /// One rank has weights: those of the other are 1.
@@ -260,15 +248,12 @@ fn weights_of_one_rank_stay_with_its_indices() {
     let parts: [(&[u32], &[u32]); 2] = [(&[1, 2, 3], &[0, 2, 3]), (&[4, 5, 6], &[0, 1, 3])];
     let weights = [0.5, -2.0, 3.0];
     let run = |weights: &[f32]| {
-        Threads::run(2, |comm: &mut Threads| {
-            let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;
-            let rank = array.rank() as usize;
-            let (indices, offsets) = parts[rank];
+        on(2, &config, |rank, mut array| {
+            let (indices, offsets) = parts[rank as usize];
             let outputs = array.forward(indices, offsets, (rank == 0).then_some(weights))?;
             array.backward(&outputs)?;
             Ok(array.snapshot()?.weight_words)
         })
-        .unwrap()
     };
     // Feature by feature: rank 0, then rank 1.
     let mut plain = CpuRobeGroup::new(config.clone()).unwrap();

@@ -1,10 +1,10 @@
 //! `dist::reshard`: another number of virtual shards for a checkpoint.
 
-use std::{fs, path::Path};
+use std::{fs, ops::Range, path::Path};
 
 use hotrow::{CpuGroup, Embedding, Error, GroupConfig, Lookup, Policy, Precision};
 use hotrow_dist::{Group, Solo, reshard};
-use hotrow_harness::ranks::{Batch, PIECES, configuration};
+use hotrow_harness::ranks::{self, Batch, PIECES, configuration};
 use rand::{SeedableRng as _, rngs::StdRng};
 
 fn group(config: &GroupConfig, shards: u32) -> Group<Solo, CpuGroup> {
@@ -17,12 +17,8 @@ fn loaded(config: &GroupConfig, shards: u32, folder: &Path) -> Group<Solo, CpuGr
     group
 }
 
-fn train(group: &mut dyn Lookup, config: &GroupConfig, batches: &[Batch]) {
-    for batch in batches {
-        let part = batch.part(config, 0..PIECES);
-        let outputs = group.forward(&part.indices, &part.offsets, part.weights.as_deref()).unwrap();
-        group.backward(&outputs.iter().map(|x| x.clamp(-1.0, 1.0)).collect::<Vec<f32>>()).unwrap();
-    }
+fn train(group: &mut dyn Lookup, config: &GroupConfig, batches: &[Batch], steps: Range<usize>) {
+    ranks::train(group, config, batches, steps, &(0..PIECES), false).unwrap();
 }
 
 /// What does not depend on the number of shards: for each linear row its record and its frequency; the steps; the counters.
@@ -76,7 +72,7 @@ fn every_row_and_its_state_stay() {
                 shard.map_or(Ok(Vec::new()), |shard| shard.pin(&[0], 1)).unwrap();
             }
         }
-        train(&mut old, &config, &batches);
+        train(&mut old, &config, &batches, 0..4);
         old.save(&from).unwrap();
         old.flush().unwrap();
         let wanted = state(&mut old);
@@ -99,7 +95,7 @@ fn every_row_and_its_state_stay() {
             );
         }
         let mut other = loaded(&config, 8, &back);
-        train(&mut other, &config, &batches);
+        train(&mut other, &config, &batches, 0..4);
         other.flush().unwrap();
         let other = state(&mut other);
         differ += u32::from(other.rows != wanted.rows && other.values != wanted.values);
@@ -116,16 +112,16 @@ fn a_run_without_a_cache_goes_on_as_if_it_had_begun_so() {
         let (mut config, batches) = random(seed);
         config.cache_rows = 0;
         let mut old = group(&config, 4);
-        train(&mut old, &config, &batches[..2]);
+        train(&mut old, &config, &batches, 0..2);
         let from = folder.path().join(format!("{seed}"));
         old.save(&from).unwrap();
         for shards in [1, 16] {
             let to = folder.path().join(format!("{seed}-{shards}"));
             reshard(&from, &to, shards).unwrap();
             let mut changed = loaded(&config, shards, &to);
-            train(&mut changed, &config, &batches[2..]);
+            train(&mut changed, &config, &batches, 2..4);
             let mut straight = group(&config, shards);
-            train(&mut straight, &config, &batches);
+            train(&mut straight, &config, &batches, 0..4);
             assert!(state(&mut changed) == state(&mut straight), "seed {seed}, {shards} shards, {config:?}");
         }
     }

@@ -317,7 +317,7 @@ fn hottest(config: &GroupConfig) -> Range<u32> {
     0..if pins { (config.total_rows() as u32).div_ceil(3) } else { 0 }
 }
 
-/// Trains with a rank's pieces of batches; with `spoil` the gradients have the wrong sign. `config` is that of the rows.
+/// Trains with a rank's pieces of batches, in the steps `steps` of them; with `spoil` the gradients have the wrong sign. `config` is that of the rows.
 ///
 /// # Errors
 /// Those of the table, except an index outside its table of some rank.
@@ -325,28 +325,29 @@ pub fn train(
     table: &mut (impl Lookup + ?Sized),
     config: &GroupConfig,
     batches: &[Batch],
+    steps: Range<usize>,
     pieces: &Range<usize>,
     spoil: bool,
 ) -> Result<Steps, Error> {
-    let mut steps = Steps::default();
-    for (step, batch) in batches.iter().enumerate() {
+    let mut seen = Steps::default();
+    for (step, batch) in batches.iter().enumerate().take(steps.end).skip(steps.start) {
         let part = batch.part(config, pieces.clone());
         let frozen = table.forward_frozen(&part.indices, &part.offsets, part.weights.as_deref());
         let found = match table.forward(&part.indices, &part.offsets, part.weights.as_deref()) {
             Err(Error::IndexOutOfRange { .. } | Error::Rank { .. }) => {
                 assert!(frozen.is_err() && !table.pending());
-                steps.outputs.push(Vec::new());
-                steps.of_weights.push(Vec::new());
+                seen.outputs.push(Vec::new());
+                seen.of_weights.push(Vec::new());
                 continue;
             }
             found => found?,
         };
         // Under LFU a row of the batch may be written back, and rounded, before it is read.
         assert!(config.policy == Policy::Lfu || bits(&frozen?) == bits(&found), "frozen");
-        steps.of_weights.push(back(table, &part, step, spoil)?);
-        steps.outputs.push(part.pieces(&found));
+        seen.of_weights.push(back(table, &part, step, spoil)?);
+        seen.outputs.push(part.pieces(&found));
     }
-    Ok(steps)
+    Ok(seen)
 }
 
 /// The backward of a step. Returns the gradients of the weights.
@@ -422,7 +423,7 @@ pub fn on_rank<S: Shard>(
     }
     let steps = match how.ahead {
         true => train_ahead(&mut group, config, batches, &pieces, how.spoil)?,
-        false => train(&mut group, config, batches, &pieces, how.spoil)?,
+        false => train(&mut group, config, batches, 0..batches.len(), &pieces, how.spoil)?,
     };
     let counters = group.counters()?;
     let rows: Vec<u32> = (0..config.total_rows() as u32).rev().collect();
@@ -456,7 +457,8 @@ pub fn over<S: Shard>(
 pub fn alone(mut group: impl Embedding, batches: &[Batch]) -> Seen {
     let config = &Embedding::config(&group).clone();
     pin(&mut group, config, 1, 0).unwrap();
-    let steps = Steps::together(vec![train(&mut group, config, batches, &(0..PIECES), false).unwrap()]);
+    let steps = train(&mut group, config, batches, 0..batches.len(), &(0..PIECES), false).unwrap();
+    let steps = Steps::together(vec![steps]);
     let rows: Vec<u32> = (0..config.total_rows() as u32).rev().collect();
     Seen {
         steps,
