@@ -48,7 +48,6 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     exchange::exchange,
     exchange::lists_of_several_blocks,
     grid::grid_and_grid_gradient,
-    lookup::linearize,
     lookup::wanted,
     dedup::shapes,
     low_precision::recorded_outputs_in_halves,
@@ -393,6 +392,7 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
 
 /// Stages that only whole runs check: those of a sort in `dedup.rs`, of a shared array in `robe.rs` and its like, of a scaler in `scaler.rs`, the others in `lockstep.rs`.
 const IN_WHOLE_RUNS: &[&str] = &[
+    "linearize",
     "begin",
     "probe",
     "touch",
