@@ -388,7 +388,6 @@ fn on_each(mut check: impl FnMut(&ComposedShader) -> Result<(), String>) {
         |source: &ComposedShader| Some(format!("{}/{}: {}", source.name, source.variant, check(source).err()?));
     let failures: Vec<String> = sources.iter().filter_map(failed).collect();
     assert!(failures.is_empty(), "{} of {} shaders:\n{}", failures.len(), sources.len(), failures.join("\n"));
-    println!("{} shaders passed", sources.len());
 }
 
 /// Compares the bindings of a kernel with this cut in the host's table with the shader's.

@@ -43,6 +43,19 @@ fn an_error_names_the_first_offender_and_nothing_moves() {
     });
 }
 
+/// Whichever of many bad indices the device meets first, the error names the first of the batch.
+#[test]
+pub(crate) fn the_first_of_many_bad_indices_is_named() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config()).unwrap();
+        for first in 0..60 {
+            let index = |i| if i >= first && (i - first) % 7 == 0 { 99 } else { i % 10 };
+            let found = group.forward(&(0..600).map(index).collect::<Vec<_>>(), &[0, 300, 600], None);
+            assert_eq!(found, Err(Error::IndexOutOfRange { table: 0, rows: 10, position: first, value: 99 }));
+        }
+    });
+}
+
 #[test]
 fn a_recorded_step_with_a_bad_index_is_told_at_the_next_call() {
     with_gpu(|context| {

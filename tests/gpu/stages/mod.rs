@@ -34,7 +34,7 @@ use rand::{
 };
 use rand_pcg::Pcg64;
 
-use crate::{dedup, low_precision, ranks};
+use crate::{bad_input, dedup, low_precision, ranks};
 
 macro_rules! named {
     ($($stage:ident::$test:ident),* $(,)?) => { &[$((concat!(stringify!($stage), "::", stringify!($test)), $stage::$test)),*] };
@@ -49,6 +49,7 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     exchange::lists_of_several_blocks,
     grid::grid_and_grid_gradient,
     lookup::wanted,
+    bad_input::the_first_of_many_bad_indices_is_named,
     dedup::shapes,
     low_precision::recorded_outputs_in_halves,
     ranks::messages_are_those_of_the_cpu,
