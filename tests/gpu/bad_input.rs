@@ -27,6 +27,7 @@ fn an_error_names_the_first_offender_and_nothing_moves() {
         assert_eq!(error, Error::IndexOutOfRange { table: 1, rows: 20, position: 2, value: 25 });
         let text = error.to_string();
         assert!(text.contains("table 1") && text.contains("25") && text.contains("position 2"), "{text}");
+        group.forward_frozen(&[9, 0, 25, 99], &[0, 2, 4], None).unwrap_err(); // counts nothing
         let mut after = group.snapshot().unwrap();
         assert_eq!(after.counters[1].out_of_range, 2);
         after.counters[1].out_of_range = 0;
@@ -39,6 +40,19 @@ fn an_error_names_the_first_offender_and_nothing_moves() {
         assert!(matches!(group.backward(&[1.0; 8]), Err(Error::Order { .. })));
         group.forward(&[9, 0, 19], &[0, 2, 3], None).unwrap();
         group.backward(&[1.0; 8]).unwrap();
+    });
+}
+
+/// Whichever of many bad indices the device meets first, the error names the first of the batch.
+#[test]
+pub(crate) fn the_first_of_many_bad_indices_is_named() {
+    with_gpu(|context| {
+        let mut group = Group::new(context, config()).unwrap();
+        for first in 0..60 {
+            let index = |i| if i >= first && (i - first) % 7 == 0 { 99 } else { i % 10 };
+            let found = group.forward(&(0..600).map(index).collect::<Vec<_>>(), &[0, 300, 600], None);
+            assert_eq!(found, Err(Error::IndexOutOfRange { table: 0, rows: 10, position: first, value: 99 }));
+        }
     });
 }
 
@@ -73,12 +87,24 @@ fn bad_offsets() {
     with_gpu(|context| {
         let mut group = Group::new(context, config()).unwrap();
         let before = group.snapshot().unwrap();
-        for (offsets, position) in [([1, 2, 3], 0), ([0, 2, 4], 2), ([0, 2, 2], 2), ([0, 9, 3], 1)] {
-            let host = group.forward(&[1, 2, 3], &offsets, None).unwrap_err();
+        // The last two are of more than one bag a feature, and of more bags than a workgroup checks.
+        let mut many = vec![0; 601];
+        (many[555], many[600]) = (2, 3);
+        let cases: [(&[u32], u32); 7] = [
+            (&[1, 2, 3], 0),
+            (&[0, 2, 4], 2),
+            (&[0, 2, 2], 2),
+            (&[0, 9, 3], 1),
+            (&[0, 9, 9], 1),
+            (&[0, 2, 1, 3, 3], 1),
+            (&many, 555),
+        ];
+        for (offsets, position) in cases {
+            let host = group.forward(&[1, 2, 3], offsets, None).unwrap_err();
             assert_eq!(host, Error::BadOffsets { indices: 3, position, value: offsets[position as usize] });
             // The same batch from the caller's buffers, where only the device can see the error.
-            let (indices, buffer) = (storage(context, &[1u32, 2, 3]), storage(context, &offsets));
-            let outputs = storage(context, &[0f32; 8]);
+            let (indices, buffer) = (storage(context, &[1u32, 2, 3]), storage(context, offsets));
+            let outputs = storage(context, &vec![0f32; 4 * (offsets.len() - 1)]);
             let batch = Batch { indices: Some(indices.slice(..)), offsets: buffer.slice(..), weights: None };
             let mut encoder = caller::encoder(context);
             group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
@@ -86,8 +112,6 @@ fn bad_offsets() {
             context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             assert_eq!(group.check(), Err(host));
         }
-        let descending = group.forward(&[1, 2, 3], &[0, 2, 1, 3, 3], None).unwrap_err();
-        assert_eq!(descending, Error::BadOffsets { indices: 3, position: 1, value: 2 });
         assert_eq!(group.forward(&[], &[], None), Err(Error::Length { what: "offsets", wanted: 1, found: 0 }));
         assert_eq!(group.snapshot().unwrap(), before);
     });

@@ -1,57 +1,9 @@
-//! Results that must be equal bit for bit (SPEC 3, What must hold).
+//! The corrections of Adam, which must be equal bit for bit (SPEC 3, What must hold).
 
-use hotrow::internals::{Pieces as _, rows::correction};
-use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Precision, prelude::*, wgpu};
-use rand::{RngExt, SeedableRng};
+use hotrow::{Context, internals::rows::correction, wgpu};
 
 use crate::caller::{self, Shader, UNIFORM, WRITE, download, storage};
-use hotrow_harness::device::{share, with_gpu};
-
-fn config(precision: Precision, cache_rows: u32) -> GroupConfig {
-    let mut config = GroupConfig::new(&[400, 200], 33);
-    config.precision = precision;
-    config.cache_rows = cache_rows;
-    config.optimizer = Optimizer::adagrad(0.1);
-    config.init = Init::Uniform { low: -1.0, high: 1.0 };
-    config.set_shard_bytes(Some(60_000));
-    config
-}
-
-/// Runs ten skewed steps. Returns the bits of all outputs, and of all rows after the last step.
-fn run(context: &Context, config: GroupConfig) -> Vec<u32> {
-    let mut source = rand_pcg::Pcg64::seed_from_u64(hotrow_harness::seed_for("exact"));
-    let mut group = Group::new(context, config).unwrap();
-    let mut seen = Vec::new();
-    for _ in 0..10 {
-        let indices: Vec<u32> = (0..600).map(|_| source.random_range(0..200u32) * source.random_range(0..2)).collect();
-        let offsets: Vec<u32> = (0..=60).map(|bag| bag * 10).collect();
-        let outputs = group.forward(&indices, &offsets, None).unwrap();
-        let grads: Vec<f32> = outputs.iter().map(|x| x * 0.1 + 0.01).collect();
-        group.backward(&grads).unwrap();
-        seen.extend(outputs.iter().map(|x| x.to_bits()));
-    }
-    let rows: Vec<u32> = (0..600).collect();
-    seen.extend(group.read_rows(&rows).unwrap().iter().map(|x| x.to_bits()));
-    group.flush().unwrap();
-    seen.extend(group.read_rows(&rows).unwrap().iter().map(|x| x.to_bits()));
-    seen
-}
-
-#[test]
-fn the_same_seed_gives_the_same_bits_and_another_does_not() {
-    with_gpu(|context| {
-        for precision in share([Precision::Int4, Precision::Fp16]) {
-            let once = run(context, config(precision, 64));
-            assert!(run(context, config(precision, 64)) == once);
-            let mut other = config(precision, 64);
-            other.seed = 1;
-            other.init = Init::Constant(0.3);
-            let mut same_start = config(precision, 64);
-            same_start.init = Init::Constant(0.3);
-            assert!(run(context, other) != run(context, same_start));
-        }
-    });
-}
+use hotrow_harness::device::with_gpu;
 
 /// The corrections of Adam on the GPU, by a shader with this text of `correction`.
 fn corrections(context: &Context, text: &str, cases: &[(f32, u32)]) -> Vec<u32> {

@@ -13,7 +13,7 @@ use hotrow::{
     robe, wgpu,
 };
 use hotrow_harness::{
-    device::{options, skipped, with_gpu},
+    device::{options, placements, with_gpu},
     failing::{Failing, insist},
 };
 
@@ -177,12 +177,8 @@ fn a_still_picture_is_all_there_after_three_frames() {
 fn a_short_list_takes_missing_rows_first() {
     with_gpu(|context| {
         let feedback = Some(Feedback { rows: 10, ..Feedback::default() });
-        for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
+        for placement in placements(context) {
             let config = config(Precision::Int8, 8).with_placement(placement);
-            if placement == Placement::Mapped && !context.caps().mappable {
-                skipped(&format!("mapped placement: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name));
-                continue;
-            }
             let mut scene = Scene::new(context, config, Reader { feedback, ..emb() });
             train(&mut scene.group, 0..3);
             let rows = distinct(&some_rows());

@@ -3,7 +3,7 @@
 use hotrow::internals::Pieces as _;
 use hotrow::{CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Precision, prelude::*};
 
-use hotrow_harness::device::{skipped, with_gpu};
+use hotrow_harness::device::{placements, with_gpu};
 
 /// A table of more than one chunk of 8 MiB, and of two shards.
 fn config(precision: Precision, placement: Placement) -> GroupConfig {
@@ -26,11 +26,7 @@ fn the_same_records_everywhere() {
     with_gpu(|context| {
         for precision in [Precision::Int8, Precision::Fp16] {
             let expected = CpuGroup::filled(config(precision, Placement::Device), &source).unwrap().snapshot().unwrap();
-            for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
-                if placement == Placement::Mapped && !context.caps().mappable {
-                    skipped(&format!("mapped placement: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name));
-                    continue;
-                }
+            for placement in placements(context) {
                 let mut group = Group::filled(context, config(precision, placement), &source).unwrap();
                 assert!(group.snapshot().unwrap() == expected, "{precision:?} {placement:?}");
             }
@@ -67,11 +63,7 @@ fn a_row_that_is_not_finite_is_named() {
 #[test]
 fn a_table_of_zeros_has_zeros_where_another_was() {
     with_gpu(|context| {
-        for placement in [Placement::Device, Placement::Mapped] {
-            if placement == Placement::Mapped && !context.caps().mappable {
-                skipped(&format!("mapped placement: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name));
-                continue;
-            }
+        for placement in placements(context) {
             let config = config(Precision::Int8, placement);
             let mut before = Group::new(context, config.clone().with_init(Init::Constant(0.5))).unwrap();
             assert!(before.snapshot().unwrap().records.iter().any(|&word| word != 0), "the comparison can fail");

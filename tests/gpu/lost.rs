@@ -147,37 +147,40 @@ fn to_lose(moment: u64) -> Context {
     context_to_lose(&device, &queue, moment).unwrap()
 }
 
-/// A run that the `moment`-th submission or map ends. Returns whether it did.
-fn disturbed(context: &Context, place: &Place<'_>, moment: u64, wanted: &Snapshot) -> bool {
-    let _ = std::fs::remove_file(place.saved());
-    let own = to_lose(moment);
-    let done = match place.group(&own) {
-        Ok(mut group) => {
-            let done = place.run(&mut group);
+/// A kind of table: how one is made, the run, every call once the device is lost, and a run that goes on from the checkpoint.
+struct Kind<'k, G, S> {
+    saved: &'k Path,
+    make: &'k dyn Fn(&Context) -> Result<G, Error>,
+    run: &'k dyn Fn(&mut G) -> Result<S, Error>,
+    every_call: &'k dyn Fn(&mut G),
+    go_on: &'k dyn Fn(&mut G) -> Result<S, Error>,
+}
+
+impl<G, S: PartialEq + std::fmt::Debug> Kind<'_, G, S> {
+    /// A run that the `moment`-th submission or map ends. Returns whether it did.
+    fn disturbed(&self, context: &Context, moment: u64, wanted: &S) -> bool {
+        let _ = std::fs::remove_file(self.saved);
+        let done = (self.make)(&to_lose(moment)).and_then(|mut group| {
+            let done = (self.run)(&mut group);
             if done.is_err() {
-                let kept = std::fs::read(place.saved()).ok();
-                every_call(&mut group, place);
-                assert!(kept == std::fs::read(place.saved()).ok(), "a lost device changed the checkpoint");
+                let kept = std::fs::read(self.saved).ok();
+                (self.every_call)(&mut group);
+                assert!(kept == std::fs::read(self.saved).ok(), "a lost device changed the checkpoint");
             }
             done
+        });
+        if let Ok(found) = done {
+            assert!(found == *wanted);
+            return false;
         }
-        Err(error) => Err(error),
-    };
-    if let Ok(found) = done {
-        assert!(found == *wanted);
-        return false;
+        is_lost("the run", done);
+        // A new device goes on from the last checkpoint, or begins anew.
+        let mut group = (self.make)(context).unwrap();
+        if self.saved.exists() {
+            assert!((self.go_on)(&mut group).unwrap() == *wanted, "another end after moment {moment} and a load");
+        }
+        true
     }
-    is_lost("the run", done);
-    let known = |table| place.tables.borrow().contains(&table);
-    assert!(place.file().is_none_or(known), "a file that counts as flushed has other rows than its step");
-    // A new device goes on from the last checkpoint, or begins anew.
-    let mut group = place.group(context).unwrap();
-    if place.saved().exists() {
-        checkpoint::load(&mut group, place.saved()).unwrap();
-        place.train(&mut group, 2..STEPS).unwrap();
-        assert!(group.snapshot().unwrap() == *wanted, "another end after moment {moment} and a load");
-    }
-    true
 }
 
 fn every_moment(placement: Placement) {
@@ -189,7 +192,23 @@ fn every_moment(placement: Placement) {
         let wanted = place.run(&mut group).unwrap();
         place.notes = false;
         drop(group);
-        until_undisturbed(|moment| disturbed(context, &place, moment, &wanted));
+        let saved = place.saved();
+        let kind = Kind {
+            saved: &saved,
+            make: &|context| {
+                let known = |table| place.tables.borrow().contains(&table);
+                assert!(place.file().is_none_or(known), "a file that counts as flushed has other rows than its step");
+                place.group(context)
+            },
+            run: &|group| place.run(group),
+            every_call: &|group| every_call(group, &place),
+            go_on: &|group| {
+                checkpoint::load(group, place.saved())?;
+                place.train(group, 2..STEPS)?;
+                group.snapshot()
+            },
+        };
+        until_undisturbed(|moment| kind.disturbed(context, moment, &wanted));
     });
 }
 
@@ -261,37 +280,6 @@ mod shared {
         is_lost("save again", checkpoint::save_lookup(group, saved));
     }
 
-    fn disturbed(
-        context: &Context,
-        config: &robe::Config,
-        saved: &Path,
-        moment: u64,
-        wanted: &robe::RobeSnapshot,
-    ) -> bool {
-        let _ = std::fs::remove_file(saved);
-        let done = RobeGroup::new(&to_lose(moment), config.clone()).and_then(|mut group| {
-            let done = run(&mut group, saved);
-            if done.is_err() {
-                let kept = std::fs::read(saved).ok();
-                every_call(&mut group, saved, wanted);
-                assert!(kept == std::fs::read(saved).ok(), "a lost device changed the checkpoint");
-            }
-            done
-        });
-        if let Ok(found) = done {
-            assert!(found == *wanted);
-            return false;
-        }
-        is_lost("the run", done);
-        if saved.exists() {
-            let mut group = RobeGroup::new(context, config.clone()).unwrap();
-            checkpoint::load_lookup(&mut group, saved).unwrap();
-            train(&mut group, 2..STEPS, saved).unwrap();
-            assert!(group.snapshot().unwrap() == *wanted, "another end after moment {moment} and a load");
-        }
-        true
-    }
-
     fn every_moment(backward: robe::Backward) {
         with_gpu(|context| {
             let folder = tempfile::tempdir().unwrap();
@@ -303,7 +291,18 @@ mod shared {
             let mut group = RobeGroup::new(context, config.clone()).unwrap();
             let wanted = run(&mut group, &saved).unwrap();
             drop(group);
-            until_undisturbed(|moment| disturbed(context, &config, &saved, moment, &wanted));
+            let kind = Kind {
+                saved: &saved,
+                make: &|context| RobeGroup::new(context, config.clone()),
+                run: &|group| run(group, &saved),
+                every_call: &|group| every_call(group, &saved, &wanted),
+                go_on: &|group| {
+                    checkpoint::load_lookup(group, &saved)?;
+                    train(group, 2..STEPS, &saved)?;
+                    group.snapshot()
+                },
+            };
+            until_undisturbed(|moment| kind.disturbed(context, moment, &wanted));
         });
     }
 

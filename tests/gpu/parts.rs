@@ -2,12 +2,15 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Layout, Optimizer, Part, Placement, Policy,
-    Precision, Snapshot,
+    Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Layout, Optimizer, Part, Policy, Precision, Snapshot,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-use hotrow_harness::{device::with_gpu, lockstep::counts, sample, seed_for};
+use hotrow_harness::{
+    device::{placements, with_gpu},
+    lockstep::counts,
+    sample, seed_for,
+};
 
 /// Two tables in many shards, and slots with padding.
 fn config() -> GroupConfig {
@@ -231,10 +234,7 @@ fn records_of_a_step(group: &mut dyn Embedding, spoil: Spoil) -> [Vec<u32>; 2] {
 fn backward_reads_no_record() {
     with_gpu(|context| {
         let mut cases = Vec::new();
-        for placement in [Placement::Device, Placement::Mapped, Placement::Staged] {
-            if placement == Placement::Mapped && !context.caps().mappable {
-                continue;
-            }
+        for placement in placements(context) {
             for (cache_rows, precision) in
                 [(0, Precision::Fp32), (0, Precision::Int8), (32, Precision::Int4), (64, Precision::Fp16)]
             {

@@ -5,26 +5,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, Counters, FileStore, Group, Layout, Placement, Policy, RamStore, SharedStore,
+    Counters, FileStore, Group, Layout, Placement, Policy, RamStore, SharedStore,
     internals::layout::{Field, WAYS, way_at},
     prelude::*,
 };
 
 use hotrow_harness::{
-    device::{skipped, with_gpu},
+    device::{placements, with_gpu},
     failing::{Failing, insist},
     pins::{self as common, POLICIES, some, step},
 };
-
-fn placements(context: &Context) -> impl Iterator<Item = Placement> {
-    let mappable = context.caps().mappable;
-    if !mappable {
-        skipped(&format!("pins in mapped placement: {} cannot", context.caps().name));
-    }
-    [Placement::Device, Placement::Mapped, Placement::Staged]
-        .into_iter()
-        .filter(move |&placement| mappable || placement != Placement::Mapped)
-}
 
 #[test]
 fn hot_batches_move_nothing() {

@@ -4,7 +4,7 @@ use hotrow::internals::{Pieces as _, context_with_texts};
 use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, Snapshot, prelude::*};
 
 use hotrow_harness::{
-    device::{share, skipped, with_gpu, with_storage_buffers},
+    device::{placements, share, with_gpu, with_storage_buffers},
     sample,
 };
 
@@ -58,15 +58,12 @@ fn config() -> GroupConfig {
 }
 
 #[test]
-fn mapped_gives_the_same_bits() {
+fn every_placement_gives_the_same_bits() {
     with_gpu(|context| {
-        if !context.caps().mappable {
-            skipped(&format!("mapped placement: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name));
-            return;
+        let wanted = run(context, &config());
+        for placement in placements(context) {
+            assert_eq!(run(context, &config().with_placement(placement)), wanted, "{placement:?}");
         }
-        let mut mapped = config();
-        mapped.placement = Placement::Mapped;
-        assert_eq!(run(context, &mapped), run(context, &config()));
     });
 }
 

@@ -35,7 +35,7 @@ use rand::{
 };
 use rand_pcg::Pcg64;
 
-use crate::{dedup, low_precision, ranks};
+use crate::{bad_input, dedup, low_precision, ranks};
 
 macro_rules! named {
     ($($stage:ident::$test:ident),* $(,)?) => { &[$((concat!(stringify!($stage), "::", stringify!($test)), $stage::$test)),*] };
@@ -49,8 +49,8 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     exchange::exchange,
     exchange::lists_of_several_blocks,
     grid::grid_and_grid_gradient,
-    lookup::linearize,
     lookup::wanted,
+    bad_input::the_first_of_many_bad_indices_is_named,
     dedup::shapes,
     low_precision::recorded_outputs_in_halves,
     ranks::messages_are_those_of_the_cpu,
@@ -396,6 +396,7 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
 /// Stages that only whole runs check: the other stages of a sort in `dedup.rs`, of a shared array in `robe.rs` and its like, of a scaler in `scaler.rs`, the rest in
 /// `lockstep.rs`.
 const IN_WHOLE_RUNS: &[&str] = &[
+    "linearize",
     "begin",
     "probe",
     "touch",

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use hotrow::{Context, ContextOptions, Error, Shaders, adapter};
+use hotrow::{Context, ContextOptions, Error, Placement, Shaders, adapter};
 
 pub use crate::seed::share;
 
@@ -131,6 +131,16 @@ pub fn with_gpu(test: impl FnOnce(&Context)) {
         Ok(context) => test(context),
         Err(reason) => skipped(&format!("a GPU test: {reason}")),
     }
+}
+
+/// The placements that the device has; one that it lacks is told of.
+pub fn placements(context: &Context) -> impl Iterator<Item = Placement> + use<> {
+    let mappable = context.caps().mappable;
+    if !mappable {
+        skipped(&format!("mapped placement: {} has no MAPPABLE_PRIMARY_BUFFERS", context.caps().name));
+    }
+    let all = [Placement::Device, Placement::Mapped, Placement::Staged].into_iter();
+    all.filter(move |&placement| mappable || placement != Placement::Mapped)
 }
 
 /// Prints to stderr directly, because libtest hides the output of a passing test.

@@ -2,11 +2,11 @@
 //! scaled or not. So every bit must be equal, and a step with an overflow must equal a step without a backward.
 
 use half::f16;
-use hotrow::{
-    CpuScaler, Embedding, GradSlice, GroupConfig, LossScale, Optimizer, Policy, Pooling, Precision, Rounding,
-};
+use hotrow::{CpuScaler, Embedding, GradSlice, GroupConfig, LossScale, OutOfRange};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
+
+use crate::lockstep::{self, Batch, random_batch};
 
 /// A deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,39 +28,9 @@ pub struct Seen {
     pub scales: std::collections::BTreeSet<u32>,
 }
 
+/// As in lockstep runs; no batch is refused.
 pub fn random_config(source: &mut Pcg64) -> GroupConfig {
-    let dims = [1, 3, 4, 5, 8, 12, 20, 33, 64, 130];
-    let mut config = GroupConfig::new(&[40, 1, 300], dims[source.random_range(0..dims.len())]);
-    config.precision = Precision::ALL[source.random_range(0..5)];
-    config.rounding = [Rounding::Nearest, Rounding::Stochastic][source.random_range(0..2)];
-    config.policy = [Policy::Lru, Policy::Lfu][source.random_range(0..2)];
-    config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][source.random_range(0..3)];
-    config.cache_rows = [0, 32, 96][source.random_range(0..3)];
-    config.seed = source.random();
-    let optimizers = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)];
-    config.optimizer = optimizers[source.random_range(0..3)];
-    config.optimizer.weight_decay = [0.0, 0.01][source.random_range(0..2)];
-    config
-}
-
-struct Batch {
-    indices: Vec<u32>,
-    offsets: Vec<u32>,
-    weights: Option<Vec<f32>>,
-}
-
-fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
-    let bags = [0, 1, 5, 40][source.random_range(0..4)];
-    let (mut indices, mut offsets) = (Vec::new(), vec![0]);
-    for &rows in &config.tables {
-        for _ in 0..bags {
-            let longest = if source.random_bool(0.05) { 200 } else { 4 };
-            indices.extend((0..source.random_range(0..=longest)).map(|_| source.random_range(0..rows)));
-            offsets.push(indices.len() as u32);
-        }
-    }
-    let weights = source.random_bool(0.4).then(|| indices.iter().map(|_| source.random_range(-2.0..2.0)).collect());
-    Batch { indices, offsets, weights }
+    lockstep::random_config(source).with_out_of_range(OutOfRange::Skip)
 }
 
 /// A half between 2^-8 and 4 in magnitude, or zero. Times 64 it is still a half.
