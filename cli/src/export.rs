@@ -6,7 +6,7 @@ use crate::names::value_name;
 use crate::options::Options;
 use crate::output;
 use crate::progress::Progress;
-use crate::report::object::Object;
+use crate::report::object::{Object, fields};
 use crate::tensors;
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -188,11 +188,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     })?;
     let rows: u64 = tables.tables.iter().map(|rows| u64::from(rows.end - rows.start)).sum();
     let rounding = change.map(|change| {
-        Object::default()
-            .with("scale_share", change.scale)
-            .with("bias", change.bias)
-            .with("weight", change.weight)
-            .with("lost_scales", change.lost_scales)
+        Object::default().with("scale_share", change.scale).and(fields!(change; bias, weight, lost_scales))
     });
     if let Some(lost) = change.map(|change| change.lost_scales).filter(|&lost| lost > 0) {
         let rows = if lost == 1 { "1 row has a scale".to_owned() } else { format!("{lost} rows have scales") };

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use hotrow::{Context, Error, adapter};
 use hotrow_dist::{WireForm, WireOptions};
 use serde::Serialize;
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -137,6 +138,11 @@ impl Options {
     }
 }
 
+/// Reads what `legal` accepts; `wanted` says what that is.
+pub fn read<T: FromStr>(text: &str, wanted: impl Display, legal: impl Fn(&T) -> bool) -> Result<T, String> {
+    text.trim().parse().ok().filter(legal).ok_or_else(|| format!("wanted {wanted}"))
+}
+
 /// Reads a whole number in a range.
 pub fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
 where
@@ -145,29 +151,27 @@ where
     move |text| {
         let (first, last) = (Into::<u64>::into(*range.start()), Into::<u64>::into(*range.end()));
         let bounds = if last == u64::MAX { format!("from {first} on") } else { format!("from {first} to {last}") };
-        let found = text.trim().parse().ok().filter(|number| range.contains(number));
-        found.ok_or_else(|| format!("wanted a whole number {bounds}, such as {}", first.max(last.min(32))))
+        let wanted = format_args!("a whole number {bounds}, such as {}", first.max(last.min(32)));
+        read(text, wanted, |number| range.contains(number))
     }
 }
 
 /// Reads a power of two of at most `most`: a number of ranks or of virtual shards.
 pub fn power(most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
-        let found = text.trim().parse().ok().filter(|number: &u32| number.is_power_of_two() && *number <= most);
-        found.ok_or_else(|| format!("wanted a power of two from 1 to {most}, such as 8"))
+        let wanted = format_args!("a power of two from 1 to {most}, such as 8");
+        read(text, wanted, |number: &u32| number.is_power_of_two() && *number <= most)
     }
 }
 
 /// Reads a compression: how many times fewer weights than values.
 pub fn compression(text: &str) -> Result<f64, String> {
-    let found = text.trim().parse().ok().filter(|times: &f64| times.is_finite() && *times >= 1.0);
-    found.ok_or_else(|| "wanted a number from 1 on, such as 100".to_owned())
+    read(text, "a number from 1 on, such as 100", |times: &f64| times.is_finite() && *times >= 1.0)
 }
 
 /// Reads a number in a range.
 pub fn number(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
-    let found = text.trim().parse().ok().filter(|number| range.contains(number));
-    found.ok_or_else(|| format!("wanted a number from {} to {}", range.start(), range.end()))
+    read(text, format_args!("a number from {} to {}", range.start(), range.end()), |number| range.contains(number))
 }
 
 /// Reads a percentage, 0 to 100.

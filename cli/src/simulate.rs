@@ -2,11 +2,11 @@
 
 use crate::failure::Failure;
 use crate::names::{self, ADMITTING, list, one_of};
-use crate::options::{Backend, Options, generated_trace, percent, whole};
+use crate::options::{Backend, Options, generated_trace, read, whole};
 use crate::output;
 use crate::plot::{Chart, Series};
 use crate::progress::Progress;
-use crate::report::object::{self, Object};
+use crate::report::object::{self, Object, fields};
 use crate::simulate_gpu::gpu;
 use crate::trace::{self, Trace};
 use hotrow::{Context, Policy, adapter};
@@ -53,8 +53,7 @@ pub(crate) struct Args {
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    let above_0 = percent(text).ok().filter(|&percent| percent > 0.0);
-    above_0.ok_or_else(|| "wanted a number above 0 and at most 100".to_owned())
+    read(text, "a number above 0 and at most 100", |percent: &f64| *percent > 0.0 && *percent <= 100.0)
 }
 
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
@@ -72,8 +71,8 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--ways: wanted 32 with --backend gpu, found {ways}; its kernels know no other, use --backend cpu"
         )));
     }
-    let read = options.trace_files(&traces);
-    output::check_files(options.json.as_deref(), args.csv.as_deref(), args.plot.as_slice(), &read)?;
+    let files = options.trace_files(&traces);
+    output::check_files(options.json.as_deref(), args.csv.as_deref(), args.plot.as_slice(), &files)?;
     // `auto` means the CPU here, since it simulates any number of ways.
     let context = match options.backend {
         Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
@@ -152,17 +151,11 @@ fn play(
         .with("policy", policy.name())
         .with("ways", ways)
         .with("cache_percent", percent)
-        .with("sets", shape.sets)
-        .with("slots", shape.slots)
+        .and(fields!(shape; sets, slots))
         .with("batch", batch)
-        .with("accesses", seen.accesses)
-        .with("hits", seen.hits)
+        .and(fields!(seen; accesses, hits))
         .with("hit_rate", seen.hit_rate())
-        .with("unique", seen.unique)
-        .with("unique_misses", seen.unique_misses)
-        .with("admitted", seen.admitted)
-        .with("conflicts", seen.conflicts)
-        .with("evictions", seen.evictions))
+        .and(fields!(seen; unique, unique_misses, admitted, conflicts, evictions)))
 }
 
 fn cpu(

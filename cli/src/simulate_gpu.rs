@@ -4,7 +4,7 @@ use crate::progress::Progress;
 use crate::trace::Trace;
 use anyhow::ensure;
 use hotrow::wgpu::util::DeviceExt as _;
-use hotrow::{Batch, Context, Group, GroupConfig, Policy, Pooling, Precision, prelude::*, wgpu};
+use hotrow::{Batch, Context, Counters, Group, GroupConfig, Policy, Pooling, Precision, prelude::*, wgpu};
 use hotrow_plan::simulate::{Geometry, SimulatedCounters};
 
 /// Number of steps submitted at a time, so that the device neither waits for the host nor falls far behind.
@@ -64,14 +64,7 @@ pub(crate) fn gpu(
         progress.advance(stretch.len() as u64);
     }
     group.check()?;
-    let seen: hotrow::Counters = group.counters()?.into_iter().sum();
-    Ok(SimulatedCounters {
-        accesses: seen.accesses,
-        hits: seen.hits,
-        unique: seen.unique,
-        unique_misses: seen.unique_misses,
-        admitted: seen.admitted,
-        conflicts: seen.conflicts,
-        evictions: seen.evictions,
-    })
+    let seen: Counters = group.counters()?.into_iter().sum();
+    let Counters { accesses, hits, unique, unique_misses, admitted, conflicts, evictions, .. } = seen;
+    Ok(SimulatedCounters { accesses, hits, unique, unique_misses, admitted, conflicts, evictions })
 }

@@ -18,7 +18,6 @@ mod error;
 mod find;
 mod generated;
 mod labels;
-mod limits;
 mod meta2021;
 mod npy;
 mod offsets;
@@ -27,10 +26,9 @@ mod text;
 mod words;
 
 pub use criteo::{CRITEO_CATEGORIES, CRITEO_COUNTS, CriteoFile, CriteoLine};
-pub use error::TraceError;
+pub use error::{MAX_ID, TraceError};
 pub use find::{find, split_list};
 pub use labels::{companion, read as read_labels};
-pub use limits::MAX_ID;
 pub use offsets::read as read_offsets;
 
 use crate::failure::Failure;

@@ -1,26 +1,19 @@
 //! `hotrow bench` with its modes from outside, on the CPU: the files they write, and the input they refuse. `cli/tests/gpu/command.rs` runs them
 //! on a GPU.
 
-use crate::common::command::without_drivers;
-use crate::common::records::{broken, number, records};
+use crate::common::command::{ended, hotrow, read, without_drivers};
+use crate::common::records::{broken, goal, number, records};
 #[cfg(unix)]
 use crate::golden;
-use assert_cmd::Command;
 use serde_json::Value;
 use std::path::Path;
 
 /// Runs `bench` without any driver and expects an exit code. Returns stdout and stderr, which is one line after a failure.
 fn bench(folder: &Path, args: &[&str], code: i32) -> (String, String) {
-    let mut command = Command::cargo_bin("hotrow").expect("the command is built with the tests");
-    let done = without_drivers(&mut command).current_dir(folder).arg("bench").args(args).assert().code(code);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&done.get_output().stdout), text(&done.get_output().stderr));
+    let mut command = hotrow(&[&["bench"], args].concat());
+    let (out, err) = ended(without_drivers(&mut command).current_dir(folder), code);
     assert!(code != 1 || err.trim().lines().count() == 1, "{args:?}: {err}");
     (out, err)
-}
-
-fn read(file: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(file).expect("the command names what it wrote")).expect("JSON")
 }
 
 const SMALL: [&str; 8] = ["--rows", "40000", "--dim", "8", "--batch", "100", "--seconds", "1"];
@@ -69,9 +62,7 @@ fn without_a_driver_it_says_so_and_measures_the_cpu() {
         }
     }
     // The hit rates are judged on every device, times never on a CPU.
-    let met =
-        |id: &str| report["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap()["met"].clone();
-    assert_eq!((met("aim"), met("mapped_uvm")), (true.into(), Value::Null));
+    assert_eq!(["aim", "mapped_uvm"].map(|id| &goal(&report, id)["met"]), [&true.into(), &Value::Null]);
     let csv = std::fs::read_to_string(folder.path().join("results/bench.csv")).unwrap();
     assert_eq!(csv.lines().count() - 1, report["records"].as_array().unwrap().len());
 }
@@ -146,8 +137,8 @@ fn shared_tables_are_measured() {
     assert!(out.contains("Left out: 10 K rows at 10000x in chunks of 32: "), "{out}");
     // Three tables share an array of 16 K weights; the goal takes the slowest against the fastest.
     let flat = records(&report, "slowest against fastest", &[("shape", "flat".into()), ("chunks of", 32.into())]);
-    let goal = report["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == "robe_flat").unwrap();
-    assert_eq!(flat.into_iter().map(number).fold(0.0, f64::max), goal["reached"].as_f64().unwrap());
+    let reached = goal(&report, "robe_flat")["reached"].as_f64().unwrap();
+    assert_eq!(flat.into_iter().map(number).fold(0.0, f64::max), reached);
     // Without a GPU no goal is met or missed.
     assert!(report["goals"].as_array().unwrap().iter().all(|goal| goal["met"].is_null()));
     // The companion: missing figures and impossible figures are noticed.
@@ -206,7 +197,7 @@ fn groups_over_ranks_are_counted() {
 }
 
 /// A report of a machine whose forward takes these seconds at hit rates of 0 and 100 %.
-fn made(adapter: &str, command: &str, seconds: [f64; 2]) -> Value {
+fn made(adapter: &str, seconds: [f64; 2]) -> Value {
     let at = |hits: u32, seconds: f64| {
         let setting = serde_json::json!({ "precision": "INT8", "aim": hits, "hits": f64::from(hits) * 0.99 });
         let record = |what, value: f64, unit| {
@@ -216,23 +207,18 @@ fn made(adapter: &str, command: &str, seconds: [f64; 2]) -> Value {
         };
         [record("forward", seconds, "seconds"), record("forward logical", 1e6 / seconds, "bytes_per_second")]
     };
-    serde_json::json!({
-        "schema": 2, "command": command, "version": "0.1.0", "date": "2026-01-01T00:00:00Z", "shapes": { "page": "64 rows" },
-        "machines": [{
-            "adapter": adapter, "backend": "WebGPU", "driver": "", "software": false, "timing": "wall clock", "subgroup": null,
-            "binding_bytes": 0, "threads": 1,
-        }],
-        "self_test": { "cases": 3, "passed": 3 },
-        "records": ([at(0, seconds[0]), at(100, seconds[1])].concat()),
-    })
+    let mut page = hotrow_fuzz::page();
+    page["machines"][0]["adapter"] = adapter.into();
+    page["records"] = [at(0, seconds[0]), at(100, seconds[1])].concat().into();
+    page
 }
 
 #[test]
 fn machines_are_compared() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, value: &Value| std::fs::write(folder.path().join(name), value.to_string()).unwrap();
-    write("a.json", &made("Card A", "web page", [4e-3, 1e-3]));
-    write("b.json", &made("Phone | B", "web page", [8e-3, 5e-4]));
+    write("a.json", &made("Card A", [4e-3, 1e-3]));
+    write("b.json", &made("Phone | B", [8e-3, 5e-4]));
     let (out, _) = bench(folder.path(), &["compare", "a.json", "b.json", "a.json", "--json", "all.json"], 0);
     // 0.5 and 2 times as fast: on the geometric mean as fast.
     assert!(
@@ -250,7 +236,7 @@ fn machines_are_compared() {
 
     // Files that are no reports, impossible figures, and failed self-tests are refused whole, by file and figure.
     let set = |place: &str, to: Value| {
-        let mut value = made("Card A", "web page", [4e-3, 1e-3]);
+        let mut value = made("Card A", [4e-3, 1e-3]);
         *value.pointer_mut(place).unwrap() = to;
         value
     };

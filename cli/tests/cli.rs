@@ -1,18 +1,14 @@
 //! The `hotrow` command from outside: exit codes, messages, files.
 
-use crate::common::command::{hotrow, json, outcome};
+use crate::common::command::{hotrow, outcome, read, value};
+use crate::common::{bytes, plan::words, write};
 use crate::golden;
-use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// A trace of `3 1 3 2`, a thousand times, in which 3 recurs.
-fn small(dir: &TempDir) -> PathBuf {
-    let path = dir.path().join("small.u32");
-    let bytes: Vec<u8> = [3_u32, 1, 3, 2].repeat(1000).iter().flat_map(|id| id.to_le_bytes()).collect();
-    fs::write(&path, bytes).unwrap();
-    path
+fn small(dir: &TempDir) {
+    write(dir, "small.u32", &bytes(&[3_u32, 1, 3, 2].repeat(1000)));
 }
 
 /// Two ways, policies and sizes, one access at a time; and in batches of 1,500, of which the last is shorter: the first misses, and each of the
@@ -56,7 +52,7 @@ fn without_a_trace_it_generates_one_and_says_so() {
             "exchange seconds|the group|distinct rows|gradients",
         ),
     ] {
-        let (stdout, stderr) = outcome(&line.split(' ').collect::<Vec<_>>(), 0);
+        let (stdout, stderr) = outcome(&words(line), 0);
         assert!(said.split('|').all(|text| stderr.contains(text)), "{line}: {stderr}");
         assert!(shown.split('|').all(|text| stdout.contains(text)), "{line}: {stdout}");
     }
@@ -94,13 +90,14 @@ fn help_and_version_succeed() {
 #[test]
 fn plan_knows_the_papers_answers() {
     let line = "plan memory --rows 64000 --dim 128 --batch 0 --precision int8,fp16 --cache-percent 0,10 --policy lru,lfu,static";
-    let list: Vec<Value> = serde_json::from_str(&json(&line.split(' ').collect::<Vec<_>>())).unwrap();
+    let list = value(&words(line));
+    let list = list.as_array().unwrap();
     let factors: Vec<f64> = list.iter().map(|plan| plan["formula_factor"].as_f64().unwrap()).collect();
     // INT8 with 10 % under LFU: Yang 2020, appendix A, prints 0.374.
     let [int8, fp16] = [[0.265625, 0.36640625, 0.37421875], [0.5, 0.60078125, 0.60859375]];
     let wanted = [int8, fp16].map(|[none, lru, lfu]| [none, none, none, lru, lfu, lru]);
     assert_eq!(factors, wanted.concat());
-    for plan in &list {
+    for plan in list {
         // The paper leaves out stamps, dirty flags and a few counters. The crate keeps LFU's frequencies without a cache too.
         let (formula, factor) = (plan["formula_factor"].as_f64().unwrap(), plan["factor"].as_f64().unwrap());
         let formula = formula + if plan["slots"] == 0 && plan["policy"] == "lfu" { 1.0 / 128.0 } else { 0.0 };
@@ -114,8 +111,8 @@ fn plan_memory_writes_what_it_wrote_and_adds_up() {
     let line = "plan memory --rows 1000,30,7 --dim 5 --precision int4 --policy lfu --optimizer adagrad --placement device,mapped --batch 1000 \
                 --shard-bytes 2400 --cache-percent 50 --json out.json";
     golden::written("plan-memory", line, dir.path());
-    let list: Vec<Value> = serde_json::from_slice(&fs::read(dir.path().join("out.json")).unwrap()).unwrap();
-    for plan in &list {
+    let list = read(dir.path().join("out.json"));
+    for plan in list.as_array().unwrap() {
         let parts = plan["bytes"].as_object().unwrap().values();
         assert_eq!(parts.map(|bytes| bytes.as_u64().unwrap()).sum::<u64>(), plan["total_bytes"]);
         assert_eq!(plan["device_bytes"].as_u64().unwrap() + plan["host_bytes"].as_u64().unwrap(), plan["total_bytes"]);

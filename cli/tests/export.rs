@@ -1,12 +1,11 @@
 //! `hotrow export` and `hotrow import` from outside: tables that numpy, torch and FBGEMM wrote, what FBGEMM read from exported bytes
 //! (tests/fixtures, made by `scripts/fbgemm_fixtures.py`), and bad input.
 
-use crate::common::command::{json, outcome};
+use crate::common::command::{outcome, value};
 use crate::common::{bytes, npy};
 use crate::golden;
 use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Policy, Precision, Rounding, checkpoint, prelude::*};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
-use serde_json::Value;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,10 +20,14 @@ fn fixture(name: &str) -> String {
     format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
+/// The bytes of a tensor in a file.
+fn data(file: &[u8], name: &str) -> Vec<u8> {
+    SafeTensors::deserialize(file).unwrap().tensor(name).unwrap().data().to_vec()
+}
+
 /// The bytes of a tensor of FBGEMM's.
 fn tensor(name: &str) -> Vec<u8> {
-    let bytes = fs::read(fixture("fbgemm.safetensors")).unwrap();
-    SafeTensors::deserialize(&bytes).unwrap().tensor(name).unwrap().data().to_vec()
+    data(&fs::read(fixture("fbgemm.safetensors")).unwrap(), name)
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
@@ -116,8 +119,7 @@ fn rows_that_fbgemm_packed_have_the_values_that_fbgemm_reads() {
             let wanted = floats(&tensor(&format!("{name}.values")));
             assert_eq!(wrong(&values(&table), &wanted), None, "{name}");
             // The table takes the codes as they are, so they come out as they went in, but those of a scale of 0.
-            let again = folder.export(&table, form, &[]);
-            let again = SafeTensors::deserialize(&again).unwrap().tensor("weight").unwrap().data().to_vec();
+            let again = data(&folder.export(&table, form, &[]), "weight");
             let width = packed.len() / ROWS;
             let differing = packed.chunks(width).zip(again.chunks(width)).enumerate().filter(|(_, (a, b))| a != b);
             for (row, _) in differing {
@@ -145,14 +147,12 @@ fn fbgemm_reads_exported_rows_as_hotrow_does() {
         for form in FORMS {
             let name = format!("export.{form}.{precision}");
             let file = folder.export(&table, form, &[]);
-            let found = SafeTensors::deserialize(&file).unwrap();
             // These bytes are what FBGEMM has read ...
-            assert!(found.tensor("weight").unwrap().data() == tensor(&name), "{name}");
+            assert!(data(&file, "weight") == tensor(&name), "{name}");
             // ... as these values. In FP16, scale and bias are other numbers.
             let theirs = floats(&tensor(&format!("{name}.values")));
             let again = folder.path("again.safetensors");
-            let report = json(&["export", &table, "--format", form, "--out", &again]);
-            let report: Value = serde_json::from_str(&report).unwrap();
+            let report = value(&["export", &table, "--format", form, "--out", &again]);
             let largest = theirs.iter().zip(&ours).map(|(x, y)| f64::from((x - y).abs())).fold(0.0, f64::max);
             match report["largest_change"]["weight"].as_f64() {
                 // The figure bounds what changed, and is no more than a few times that: row 4's codes are 0 to the greatest.
@@ -189,8 +189,7 @@ fn plain_rows_are_the_same_bits_everywhere() {
     let group = load(&table);
     assert_eq!((&group.config().tables[..], group.config().dim), (&[5, 3][..], 6));
     let file = fs::read(fixture("torch.safetensors")).unwrap();
-    let wanted = SafeTensors::deserialize(&file).unwrap();
-    let data = |name: &str| wanted.tensor(name).unwrap().data().to_vec();
+    let data = |name: &str| data(&file, name);
     assert_eq!(bytes(&values(&table)), [data("0.weight"), data("1.weight")].concat());
     let found = folder.export(&table, "safetensors", &[]);
     let wanted_file = tensor("export.safetensors");
@@ -234,8 +233,7 @@ fn a_trained_table_goes_out_with_its_newest_rows_and_comes_back_trainable() {
         // FP32 rows come out of the cache as they are, not as a flush would round them.
         let newest = group.read_rows(&all).unwrap();
         let file = folder.export(&path, "safetensors", &[]);
-        let found = SafeTensors::deserialize(&file).unwrap();
-        let data = |name: &str| floats(found.tensor(name).unwrap().data());
+        let data = |name: &str| floats(&data(&file, name));
         assert!([data("0.weight"), data("1.weight")].concat() == newest, "{precision}");
         group.flush().unwrap();
         group.reset().unwrap(); // from here on rows are read from their records

@@ -1,7 +1,8 @@
 //! What the command prints and writes, in files: results; refused command lines and their messages: the line, then the exit code and the error's first line.
 //! `HOTROW_GOLDEN=write cargo test` writes what is found into the files.
 
-use crate::common::command::hotrow;
+use crate::common::command::{ended, hotrow};
+use crate::common::plan::words;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -45,9 +46,8 @@ fn same(golden: &str, wanted: &str, found: &str) {
 
 /// Runs a line in the folder. What it prints, and its `out.json` and `out.csv` where it names them, must be the files of this name.
 pub(crate) fn written(name: &str, line: &str, folder: &Path) {
-    let output = hotrow(&line.split(' ').collect::<Vec<_>>()).current_dir(folder).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-    fs::write(folder.join("out.txt"), output.stdout).unwrap();
+    let (stdout, _) = ended(hotrow(&words(line)).current_dir(folder), 0);
+    fs::write(folder.join("out.txt"), stdout).unwrap();
     for ending in
         ["txt", "json", "csv"].into_iter().filter(|ending| *ending == "txt" || line.contains(&format!("out.{ending}")))
     {

@@ -1,26 +1,19 @@
 //! `hotrow info` from outside: exit codes, messages, schema. No GPU is needed.
 
-use crate::common::command::without_drivers;
-use assert_cmd::Command;
+use crate::common::command::{ended, hotrow, read, without_drivers};
 use serde_json::Value;
 use std::io::Write as _;
 use tempfile::TempDir;
 
-/// Runs the command, without any Vulkan driver unless `drivers`. Returns exit code, stdout, stderr and the JSON.
-fn info(arguments: &[&str], drivers: bool) -> (i32, String, String, Value) {
+/// Runs the command, without any Vulkan driver unless `drivers`, and expects an exit code. Returns stdout, stderr and the JSON.
+fn info(arguments: &[&str], drivers: bool, code: i32) -> (String, String, Value) {
     let dir = TempDir::new().unwrap();
-    let json = dir.path().join("info.json");
-    let mut command = Command::cargo_bin("hotrow").unwrap();
-    command.arg("info").args(arguments).arg("--json").arg(&json);
+    let mut command = hotrow(&[&["info", "--json", "info.json"], arguments].concat());
     if !drivers {
         without_drivers(&mut command);
     }
-    let output = command.output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert!(!stderr.contains("panicked"), "{stderr}");
-    let json = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
-    (output.status.code().unwrap(), stdout, stderr, json)
+    let (stdout, stderr) = ended(command.current_dir(&dir), code);
+    (stdout, stderr, read(dir.path().join("info.json")))
 }
 
 fn keys(object: &Value) -> Vec<&str> {
@@ -29,8 +22,7 @@ fn keys(object: &Value) -> Vec<&str> {
 
 #[test]
 fn without_a_driver_it_says_so_and_what_to_do() {
-    let (code, stdout, _, json) = info(&[], false);
-    assert_eq!(code, 0, "{stdout}");
+    let (stdout, _, json) = info(&[], false, 0);
     for wanted in ["No adapter was found", "mesa-vulkan-drivers", "libEGL_nvidia.so.0", "self-test: passed, 2 cases"] {
         assert!(stdout.contains(wanted), "{wanted}: {stdout}");
     }
@@ -40,28 +32,25 @@ fn without_a_driver_it_says_so_and_what_to_do() {
     assert!(json["remedy"].as_str().unwrap().contains("mesa-vulkan-drivers"));
     assert_eq!(keys(&json["cpu"]), ["self_test", "threads"]);
     assert_eq!(json["cpu"]["self_test"][0]["passed"], true);
-    let (code, _, stderr, _) = info(&["--backend", "gpu"], false);
-    assert_eq!(code, 1);
+    let (_, stderr, _) = info(&["--backend", "gpu"], false, 1);
     assert!(stderr.contains("error: --backend gpu: wanted an adapter"), "{stderr}");
     assert!(stderr.contains("install a Vulkan driver"), "{stderr}");
 }
 
 #[test]
 fn backend_cpu_looks_at_no_adapter() {
-    let (code, stdout, _, json) = info(&["--backend", "cpu"], true);
-    assert_eq!(code, 0);
+    let (stdout, _, json) = info(&["--backend", "cpu"], true, 0);
     assert!(!stdout.contains("adapter"), "{stdout}");
     assert_eq!((&json["adapters"], &json["remedy"]), (&Value::Array(Vec::new()), &Value::Null));
-    let (code, stdout, _, json) = info(&["--backend", "cpu", "--no-self-test"], true);
-    assert_eq!((code, &json["cpu"]["self_test"]), (0, &Value::Null));
+    let (stdout, _, json) = info(&["--backend", "cpu", "--no-self-test"], true, 0);
+    assert_eq!(json["cpu"]["self_test"], Value::Null);
     assert!(stdout.contains("self-test: not run"), "{stdout}");
 }
 
 /// Checks every adapter of this machine, if there is one.
 #[test]
 fn every_adapter_passes_its_self_test() {
-    let (code, stdout, stderr, json) = info(&[], true);
-    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    let (stdout, _, json) = info(&[], true, 0);
     let adapters = json["adapters"].as_array().unwrap();
     if adapters.is_empty() {
         // Prints to stderr directly, because libtest hides the output of a passing test.

@@ -1,6 +1,6 @@
 //! `hotrow plan` for cache and batch from outside: bad input, schema, figures computed by hand, and `--verify`.
 
-use crate::common::{command::keys, plan as common};
+use crate::common::{command::keys, plan as common, write};
 use common::{json, outcome, plan, words};
 use hotrow_harness::data;
 use serde_json::Value;
@@ -16,9 +16,7 @@ fn trace(folder: &TempDir, bag: usize) -> String {
     let ids = [3, 1, 3, 2].repeat(1000);
     let lines: Vec<String> =
         ids.chunks(bag).map(|bag| bag.iter().map(|id: &u32| id.to_string()).collect::<Vec<_>>().join(" ")).collect();
-    let path = folder.path().join("small.txt");
-    fs::write(&path, lines.join("\n")).unwrap();
-    path.to_str().unwrap().to_owned()
+    write(folder, "small.txt", lines.join("\n").as_bytes())
 }
 
 #[test]
@@ -276,9 +274,8 @@ fn locality_is_found_where_it_is() {
     let folder = TempDir::new().unwrap();
     let common = ["--dim", "4", "--backend", "cpu"];
     let locality = |name: &str, bytes: &[u8], more: &str, order: &str| {
-        let path = folder.path().join(name);
-        fs::write(&path, bytes).unwrap();
-        let runs = verified(&[&["--trace", path.to_str().unwrap()][..], &common, &words(more)].concat());
+        let path = write(&folder, name, bytes);
+        let runs = verified(&[&["--trace", &path][..], &common, &words(more)].concat());
         assert_eq!(runs[1]["order"], order);
         runs[1]["locality"].as_f64().unwrap()
     };

@@ -1,24 +1,16 @@
 //! `hotrow plan robe` from outside: bad input, schema, figures computed by hand, and the same table in several files.
 
-use crate::common::{bytes, command::keys, npy, plan as common, records::records};
+use crate::common::{bytes, command::keys, npy, plan as common, records::records, write};
 #[cfg(unix)]
 use crate::golden;
 use common::{json, outcome, plan};
 use hotrow::robe::Config;
 use hotrow::{Calls, CpuGroup, GroupConfig, Init, MemoryReport, Optimizer, Precision, checkpoint};
 use serde_json::Value;
-use std::fs;
 use tempfile::TempDir;
 
 fn near(found: &Value, wanted: f64) {
     common::near(found, wanted, 1e-6);
-}
-
-/// Writes a file and returns its path.
-fn write(folder: &TempDir, name: &str, content: &[u8]) -> String {
-    let path = folder.path().join(name);
-    fs::write(&path, content).unwrap();
-    path.to_str().unwrap().to_owned()
 }
 
 /// The figures of a quantity, in the order of the arrays or chunks.

@@ -1,35 +1,25 @@
 //! Every trace format is written and read back, and every fault of a file is found.
 
+use crate::common::{bytes, write};
 use crate::golden;
 use hotrow_cli::trace::{CriteoFile, MAX_ID, Source, Trace, TraceError, load};
 use npyz::WriterBuilder;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const IDS: [u32; 6] = [3, 0, 7, 3, MAX_ID, 65_536];
 const BAGS: [u32; 4] = [0, 2, 2, 6];
 
-fn bytes(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
 fn packed(words: &[u32]) -> Vec<u8> {
     zstd::encode_all(&bytes(words)[..], 3).unwrap()
 }
 
-fn write(dir: &TempDir, name: &str, content: &[u8]) -> PathBuf {
-    let path = dir.path().join(name);
-    fs::write(&path, content).unwrap();
-    path
+fn read(path: &str) -> Result<Trace, TraceError> {
+    load(path, &Source::default())
 }
 
-fn read(path: &Path) -> Result<Trace, TraceError> {
-    load(path.to_str().unwrap(), &Source::default())
-}
-
-fn npy<T: npyz::AutoSerialize + Copy>(dir: &TempDir, name: &str, values: &[T], shape: &[u64]) -> PathBuf {
+fn npy<T: npyz::AutoSerialize + Copy>(dir: &TempDir, name: &str, values: &[T], shape: &[u64]) -> String {
     let mut content = Vec::new();
     let mut writer = npyz::WriteOptions::new().default_dtype().shape(shape).writer(&mut content).begin_nd().unwrap();
     writer.extend(values).unwrap();
@@ -91,7 +81,7 @@ fn criteo_refusals() {
     let line = |label: &str, count: &str, category: &str| criteo(&format!("{label}\t"), count, category, "0");
     let good = line("1", "-2", "ab");
     let refused = |name: &str, content: &[u8]| {
-        let mut file = CriteoFile::open(&write(&dir, name, content)).unwrap();
+        let mut file = CriteoFile::open(write(&dir, name, content).as_ref()).unwrap();
         loop {
             let done = file.next_line().and_then(|line| {
                 let Some(line) = line else { return Ok(None) };
@@ -145,7 +135,7 @@ fn criteo_files_in_every_form() {
         ("two_members.gz", packed, 4),
         ("empty.txt", Vec::new(), 0),
     ] {
-        let mut file = CriteoFile::open(&write(&dir, name, &content)).unwrap();
+        let mut file = CriteoFile::open(write(&dir, name, &content).as_ref()).unwrap();
         let mut found = 0;
         while let Some(line) = file.next_line().unwrap() {
             assert!(line.label().unwrap());

@@ -19,7 +19,7 @@ mod tables;
 mod texts;
 mod traces;
 
-pub use seeds::seeds;
+pub use seeds::{npy, page, seeds};
 
 /// A reader of foreign bytes.
 pub struct Target {

@@ -69,7 +69,8 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// An array of numpy's.
-pub(crate) fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+#[must_use]
+pub fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let mut text = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
     text.extend(std::iter::repeat_n(' ', 117 - text.len()));
     text.push('\n');
@@ -116,13 +117,14 @@ fn import() -> Vec<Vec<u8>> {
 }
 
 /// What `bench` and the measuring page save.
-fn page() -> serde_json::Value {
+#[must_use]
+pub fn page() -> serde_json::Value {
     let record = |what: &str, hits, unit: &str| {
         json!({ "what": what, "shape": "page", "setting": { "precision": "INT8", "aim": hits, "hits": hits }, "value": 0.001,
                 "unit": unit, "spread": { "median": 0.001, "lowest": 0.001, "highest": 0.002, "rounds": 5 } })
     };
     json!({
-        "schema": 2, "command": "web page", "version": "0.1.0", "date": "2026-01-01", "shapes": { "page": "rows" },
+        "schema": 2, "command": "web page", "version": "0.1.0", "date": "2026-01-01T00:00:00Z", "shapes": { "page": "rows" },
         "machines": [{ "adapter": "a", "backend": "webgpu", "driver": "a browser", "software": false, "timing": "wall clock",
                        "subgroup": [4, 32], "binding_bytes": 1024, "threads": 1 }],
         "self_test": { "cases": 3, "passed": 3 },

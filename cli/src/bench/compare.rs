@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::options::Options;
 use crate::output;
 use crate::plot::{Chart, Style};
-use crate::report::run::Machine;
+use crate::report::run::{Machine, SCHEMA};
 use crate::report::{self, Record, Select, Setting, Unit, table};
 use anyhow::ensure;
 use serde::Deserialize;
@@ -24,7 +24,6 @@ pub(super) struct Args {
     out: PathBuf,
 }
 
-const SCHEMA: u64 = 2;
 const PAGE: &str = "web page";
 /// The most bytes of a file; a whole suite has a twentieth of that.
 const MOST_BYTES: u64 = 32 << 20;

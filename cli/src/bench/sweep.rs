@@ -6,7 +6,7 @@ use super::shape::{Shape, Stream};
 use crate::failure::Failure;
 use crate::lab::{Lab, Rounds, timed};
 use crate::names::{self, ADMITTING, PLACES, list, one_of};
-use crate::options::{Backend, Options, number, percent, whole};
+use crate::options::{Backend, Options, number, percent, read, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::progress::Progress;
@@ -62,10 +62,7 @@ pub(super) struct Args {
 }
 
 fn page(text: &str) -> Result<u64, String> {
-    match text.trim().parse::<u64>() {
-        Ok(kib) if kib.is_power_of_two() && kib <= 1 << 20 => Ok(kib),
-        _ => Err("wanted a power of two, 1 to 1048576".to_owned()),
-    }
+    read(text, "a power of two, 1 to 1048576", |kib: &u64| kib.is_power_of_two() && *kib <= 1 << 20)
 }
 
 /// Steps that bring the hot rows in before a point is measured. LFU keeps a row only after several uses.

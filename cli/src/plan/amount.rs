@@ -1,5 +1,6 @@
 //! Sizes and numbers as people write them: 64MiB, 1.5GB, 1e9.
 
+use crate::options::{number, read};
 use bytesize::ByteSize;
 
 /// The largest size, so that sums of a few stay far below 2^64.
@@ -7,10 +8,8 @@ const MOST: u64 = 1 << 60;
 
 /// A size in bytes, with or without a unit.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    match text.trim().parse::<ByteSize>() {
-        Ok(ByteSize(bytes)) if bytes <= MOST => Ok(bytes),
-        _ => Err("wanted a size of at most 1 EiB, such as 65536, 64MiB or 1.5GB".to_owned()),
-    }
+    let wanted = "a size of at most 1 EiB, such as 65536, 64MiB or 1.5GB";
+    read(text, wanted, |size: &ByteSize| size.0 <= MOST).map(|size| size.0)
 }
 
 /// As [`bytes`], without 0.
@@ -19,12 +18,6 @@ pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
         0 => Err("wanted at least one byte".to_owned()),
         bytes => Ok(bytes),
     }
-}
-
-/// A number that `legal` accepts. A text that is no number becomes NaN, which no comparison accepts.
-fn number(text: &str, legal: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
-    let number = text.trim().parse().unwrap_or(f64::NAN);
-    if legal(number) { Ok(number) } else { Err(format!("wanted {wanted}")) }
 }
 
 /// A whole number from 1 to `most`, in digits or as 1e9.
@@ -37,18 +30,18 @@ pub(super) fn count_to(most: u32) -> impl Fn(&str) -> Result<u32, String> {
 
 /// A whole number from 1 to 2^53, in digits or as 1e9.
 pub(super) fn count(text: &str) -> Result<u64, String> {
-    let legal = |number: f64| number.fract() == 0.0 && (1.0..=9_007_199_254_740_992.0).contains(&number);
-    Ok(number(text, legal, "a whole number from 1 to 2^53, such as 4096 or 1e9")? as u64)
+    let legal = |number: &f64| number.fract() == 0.0 && (1.0..=9_007_199_254_740_992.0).contains(number);
+    Ok(read(text, "a whole number from 1 to 2^53, such as 4096 or 1e9", legal)? as u64)
 }
 
 /// A number above 0.
 pub(super) fn positive(text: &str) -> Result<f64, String> {
-    number(text, |number| number > 0.0 && number.is_finite(), "a number above 0")
+    read(text, "a number above 0", |number: &f64| *number > 0.0 && number.is_finite())
 }
 
 /// A share of rows, 0 to 1.
 pub(super) fn share(text: &str) -> Result<f64, String> {
-    number(text, |number| (0.0..=1.0).contains(&number), "a number from 0 to 1")
+    number(text, 0.0..=1.0)
 }
 
 /// The most bytes of one binding on a Vulkan device through wgpu.

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::names::{PLACES, one_of};
 use crate::options::{Options, compression, percent, whole};
 use crate::output;
-use crate::report::object::{self, Field, Object};
+use crate::report::object::{self, Field, Object, fields};
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{
@@ -136,29 +136,12 @@ fn calls_of(batch: u32) -> Calls {
 
 /// An object of the schema of `--json`: the settings of a group, and its memory.
 fn plan(dim: u32, settings: Object, report: &MemoryReport) -> Object {
-    let bytes = Object::default()
-        .with("payload", report.payload)
-        .with("scales", report.scales)
-        .with("record_state", report.record_state)
-        .with("cache_weights", report.cache_weights)
-        .with("cache_state", report.cache_state)
-        .with("tags", report.tags)
-        .with("stamps", report.stamps)
-        .with("frequencies", report.frequencies)
-        .with("counters", report.counters)
-        .with("staging", report.staging)
-        .with("scratch", report.scratch)
-        .with("padding", report.padding);
+    let bytes = fields!(
+        report; payload, scales, record_state, cache_weights, cache_state, tags, stamps, frequencies, counters, staging, scratch, padding
+    );
     let (largest, largest_bytes) = report.largest();
     let tables = report.tables.iter().map(|table| {
-        Object::default()
-            .with("rows", table.rows)
-            .with("payload", table.payload)
-            .with("scales", table.scales)
-            .with("state", table.state)
-            .with("padding", table.padding)
-            .with("frequencies", table.frequencies)
-            .with("total_bytes", table.total())
+        fields!(table; rows, payload, scales, state, padding, frequencies).with("total_bytes", table.total())
     });
     Object::default()
         .with("rows", report.rows)

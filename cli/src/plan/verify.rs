@@ -5,7 +5,7 @@ mod order;
 use crate::failure::Failure;
 use crate::options::Backend;
 use crate::progress::Progress;
-use crate::report::object::{self, Field, Object};
+use crate::report::object::{self, Field, Object, fields};
 use anyhow::anyhow;
 use hotrow::{Context, Counters, CpuGroup, Embedding, Group, GroupConfig, Placement};
 use hotrow_plan::scars::{Expected, Forecast, Judgement, Pinned, Skew};
@@ -47,14 +47,8 @@ impl Run {
     /// `played` describes the run. `locality` is the number of distinct rows counted in a batch for each one predicted.
     fn new(order: &'static str, whole_epoch: bool, played: Object, measures: Vec<Measure>, locality: f64) -> Self {
         let list = measures.iter().map(|(what, one)| {
-            Object::default()
-                .with("what", *what)
-                .with("predicted", one.predicted)
-                .with("counted", one.counted)
-                .with("deviation_percent", one.deviation_percent)
-                .with("allowed_percent", one.allowed_percent)
-                .with("too_short", one.too_short)
-                .with("within", one.within)
+            let judged = fields!(one; predicted, counted, deviation_percent, allowed_percent, too_short, within);
+            Object::default().with("what", *what).and(judged)
         });
         let json = Object::default().with("order", order).and(played).with("measures", list.collect::<Field>());
         let json = json

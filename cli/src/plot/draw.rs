@@ -66,9 +66,4 @@ mod tests {
             assert_eq!(tick(value), wanted);
         }
     }
-
-    #[test]
-    fn endings_are_added() {
-        assert_eq!(with_ending(Path::new("a/run.1"), ".svg"), Path::new("a/run.1.svg"));
-    }
 }

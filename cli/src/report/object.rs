@@ -22,6 +22,12 @@ pub(crate) enum Field {
     List(Vec<Object>),
 }
 
+/// An object of fields of a value, each under its own name.
+macro_rules! fields {
+    ($of:expr; $($name:ident),+) => { $crate::report::object::Object::default()$(.with(stringify!($name), $of.$name))+ };
+}
+pub(crate) use fields;
+
 impl Object {
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<Field>) -> Self {
         self.0.push((name, value.into()));

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The version of the JSON. It grows when a field changes its meaning or is removed.
-const SCHEMA: u32 = 2;
+pub(crate) const SCHEMA: u32 = 2;
 
 /// The machine of a measurement.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -5,8 +5,7 @@
 //! numbered by first appearance over all fields together, so that equal digits in two fields are two rows. An empty category is a value of
 //! its own, as in DLRM.
 
-use super::error::TraceError;
-use super::limits::MAX_ID;
+use super::error::{MAX_ID, TraceError};
 use super::text::quote;
 use flate2::read::MultiGzDecoder;
 use std::collections::HashMap;
@@ -132,17 +131,8 @@ impl CriteoLine<'_> {
     /// # Errors
     /// If a field is no integer of 64 bits.
     pub fn counts(&self) -> Result<[Option<i64>; CRITEO_COUNTS], TraceError> {
-        let mut counts = [None; CRITEO_COUNTS];
-        for (i, (count, &field)) in counts.iter_mut().zip(&self.features).enumerate() {
-            if !field.is_empty() {
-                let number = std::str::from_utf8(field).ok().and_then(|digits| digits.parse().ok());
-                *count = Some(number.ok_or_else(|| {
-                    let wanted = format!("an integer or nothing as count {} of {CRITEO_COUNTS}", i + 1);
-                    self.fail(&wanted, &lossy(field), "repair or remove the line")
-                })?);
-            }
-        }
-        Ok(counts)
+        let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
+        self.fields(0, "an integer or nothing as count", number)
     }
 
     /// The categories; `None` for an empty field.
@@ -150,17 +140,24 @@ impl CriteoLine<'_> {
     /// # Errors
     /// If a field is not 1 to 8 hexadecimal digits.
     pub fn categories(&self) -> Result<[Option<u32>; CRITEO_CATEGORIES], TraceError> {
-        let mut categories = [None; CRITEO_CATEGORIES];
-        for (i, (category, &field)) in categories.iter_mut().zip(&self.features[CRITEO_COUNTS..]).enumerate() {
+        self.fields(CRITEO_COUNTS, "up to 8 hexadecimal digits or nothing as category", hexadecimal)
+    }
+
+    /// The values of `N` fields from `first` on.
+    fn fields<T: Copy, const N: usize>(
+        &self,
+        first: usize,
+        wanted: &str,
+        read: fn(&[u8]) -> Option<T>,
+    ) -> Result<[Option<T>; N], TraceError> {
+        let mut values = [None; N];
+        for ((value, &field), i) in values.iter_mut().zip(&self.features[first..]).zip(1..) {
             if !field.is_empty() {
-                *category = Some(hexadecimal(field).ok_or_else(|| {
-                    let wanted =
-                        format!("up to 8 hexadecimal digits or nothing as category {} of {CRITEO_CATEGORIES}", i + 1);
-                    self.fail(&wanted, &lossy(field), "repair or remove the line")
-                })?);
+                let refused = || self.fail(&format!("{wanted} {i} of {N}"), &lossy(field), "repair or remove the line");
+                *value = Some(read(field).ok_or_else(refused)?);
             }
         }
-        Ok(categories)
+        Ok(values)
     }
 
     fn fail(&self, wanted: &str, found: &str, remedy: &str) -> TraceError {

@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::path::Path;
 
+/// The largest id of a trace, since a group has fewer than 2^32 - 1 rows.
+pub const MAX_ID: u32 = u32::MAX - 2;
+
 /// The reason why a trace could not be read or generated. Each message names the wanted content, the found content and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {

@@ -2,7 +2,6 @@
 //! cache cannot help.
 
 use super::error::TraceError;
-use super::limits::room;
 use super::spec::{DEFAULT_ACCESSES, Spec};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
@@ -13,7 +12,7 @@ pub(super) fn zipf(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
     let s = spec.required("s", spec.exponent()?)?;
     let n = spec.accesses()?.unwrap_or(DEFAULT_ACCESSES);
     let ranks = Zipf::new(rows as f64, s).map_err(|error| spec.fail("a Zipf distribution", &error.to_string()))?;
-    let mut ids = room(spec.text(), n)?;
+    let mut ids = spec.room(n)?;
     let last = (rows - 1) as u32;
     // Ranks run from 1 to `rows`; the minimum guards against rounding.
     ids.extend(ranks.sample_iter(Pcg64::seed_from_u64(seed)).take(n as usize).map(|rank| (rank as u32 - 1).min(last)));
@@ -24,7 +23,7 @@ pub(super) fn uniform(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError
     let rows = spec.required("rows", spec.rows()?)? as u32;
     let n = spec.accesses()?.unwrap_or(DEFAULT_ACCESSES);
     let mut random = Pcg64::seed_from_u64(seed);
-    let mut ids = room(spec.text(), n)?;
+    let mut ids = spec.room(n)?;
     ids.extend((0..n).map(|_| random.random_range(0..rows)));
     Ok(ids)
 }

@@ -7,7 +7,6 @@
 //! the uses, further rounds over the same rows follow, each shuffled again; if it is smaller, the round is cut off.
 
 use super::error::TraceError;
-use super::limits::room;
 use super::spec::Spec;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -92,8 +91,8 @@ pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceErro
     counts.shuffle(&mut random);
     let deal: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let n = wanted.unwrap_or(deal);
-    let mut ids = room(spec.text(), n.max(deal))?;
-    let mut round = room(spec.text(), deal)?;
+    let mut ids = spec.room(n.max(deal))?;
+    let mut round = spec.room(deal)?;
     for (id, &count) in counts.iter().enumerate() {
         round.extend(std::iter::repeat_n(id as u32, count as usize));
     }

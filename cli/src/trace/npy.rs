@@ -1,7 +1,6 @@
 //! `.npy` files: one-dimensional numpy arrays of integers.
 
-use super::error::TraceError;
-use super::limits::MAX_ID;
+use super::error::{MAX_ID, TraceError};
 use npyz::{DType, Deserialize, NpyFile, TypeChar};
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};

@@ -38,9 +38,16 @@ impl<'a> Spec<'a> {
         Ok(spec)
     }
 
-    /// The whole text.
-    pub(super) const fn text(&self) -> &'a str {
-        self.text
+    /// An empty vector with capacity for `n` ids; an error instead of an abort if memory is short.
+    pub(super) fn room(&self, n: u64) -> Result<Vec<u32>, TraceError> {
+        let mut ids = Vec::new();
+        match usize::try_from(n).map(|n| ids.try_reserve_exact(n)) {
+            Ok(Ok(())) => Ok(ids),
+            _ => Err(TraceError::Content(format!(
+                "trace {}: wanted memory for {n} accesses, found too little; ask for fewer with n=",
+                self.text
+            ))),
+        }
     }
 
     /// The table's rows, if given.

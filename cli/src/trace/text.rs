@@ -1,7 +1,6 @@
 //! Text files: one bag a line, ids separated by blanks or commas. An empty line is an empty bag.
 
-use super::error::TraceError;
-use super::limits::MAX_ID;
+use super::error::{MAX_ID, TraceError};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,6 +1,8 @@
 //! The `hotrow` command from outside.
 
 use assert_cmd::Command;
+use serde_json::Value;
+use std::path::Path;
 use tempfile::TempDir;
 
 /// The command, without a data folder and alone.
@@ -17,11 +19,16 @@ pub(crate) fn without_drivers(command: &mut Command) -> &mut Command {
 
 /// Runs the command and expects an exit code. Returns stdout and stderr.
 pub(crate) fn outcome(arguments: &[&str], code: i32) -> (String, String) {
-    let output = hotrow(arguments).output().unwrap();
+    ended(&mut hotrow(arguments), code)
+}
+
+/// As [`outcome`], of a command with further settings.
+pub(crate) fn ended(command: &mut Command, code: i32) -> (String, String) {
+    let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{stdout}\n{stderr}");
-    assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
+    assert_eq!(output.status.code(), Some(code), "{command:?}\n{stdout}\n{stderr}");
+    assert!(!stderr.contains("panicked"), "{command:?}: {stderr}");
     (stdout, stderr)
 }
 
@@ -31,6 +38,16 @@ pub(crate) fn json(arguments: &[&str]) -> String {
     let file = folder.path().join("results.json");
     outcome(&[arguments, &["--json", file.to_str().unwrap()]].concat(), 0);
     std::fs::read_to_string(file).unwrap()
+}
+
+/// The output of `--json`.
+pub(crate) fn value(arguments: &[&str]) -> Value {
+    serde_json::from_str(&json(arguments)).unwrap()
+}
+
+/// The JSON of a file.
+pub(crate) fn read(file: impl AsRef<Path>) -> Value {
+    serde_json::from_slice(&std::fs::read(file).expect("the command names what it wrote")).expect("JSON")
 }
 
 /// Every key of the text in order, without repeats.

@@ -5,7 +5,9 @@ pub(crate) mod plan;
 pub(crate) mod records;
 
 use hotrow_cli::trace::{Source, Trace, load};
+pub(crate) use hotrow_fuzz::npy;
 use hotrow_harness::data;
+use tempfile::TempDir;
 
 /// Loads a trace of the data folder. Without the folder, prints that the test did not run.
 pub(crate) fn trace(name: &str) -> Option<Trace> {
@@ -13,16 +15,14 @@ pub(crate) fn trace(name: &str) -> Option<Trace> {
     Some(load(name, &Source { data: Some(&data), seed: 0 }).unwrap())
 }
 
-/// The bytes of floats in a file.
-pub(crate) fn bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|x| x.to_le_bytes()).collect()
+/// The bytes of floats or words in a file.
+pub(crate) fn bytes(values: &[impl bytemuck::NoUninit]) -> Vec<u8> {
+    bytemuck::cast_slice(values).to_vec()
 }
 
-/// The bytes of a numpy file.
-pub(crate) fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
-    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
-    let room = (10 + header.len() + 1).next_multiple_of(64) - 10;
-    header.push_str(&" ".repeat(room - header.len() - 1));
-    header.push('\n');
-    [b"\x93NUMPY\x01\x00".as_slice(), &(header.len() as u16).to_le_bytes(), header.as_bytes(), data].concat()
+/// Writes a file and returns its path.
+pub(crate) fn write(folder: &TempDir, name: &str, content: &[u8]) -> String {
+    let path = folder.path().join(name);
+    std::fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
 }

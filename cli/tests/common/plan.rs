@@ -19,7 +19,7 @@ pub(crate) fn json(arguments: &[&str]) -> String {
 }
 
 pub(crate) fn plan(arguments: &[&str]) -> Value {
-    serde_json::from_str(&json(arguments)).unwrap()
+    command::value(&[&["plan"], arguments].concat())
 }
 
 /// Within a share of `wanted`.

@@ -15,6 +15,11 @@ pub(crate) fn records<'r>(report: &'r Value, what: &str, wanted: &[(&str, Value)
     all.iter().filter(|record| record["what"] == what && has(record)).collect()
 }
 
+/// The goal of this name.
+pub(crate) fn goal<'r>(report: &'r Value, id: &str) -> &'r Value {
+    report["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap()
+}
+
 pub(crate) fn number(record: &Value) -> f64 {
     record["value"].as_f64().expect("a figure")
 }

@@ -1,23 +1,16 @@
 //! The command on the GPU: the real kernels give the counts of the simulator.
 
-use crate::common::records::{broken, number, records};
-use assert_cmd::Command;
+use crate::common::command::{ended, hotrow, read, value};
+use crate::common::plan::words;
+use crate::common::records::{broken, goal, number, records};
 use serde_json::Value;
 use std::path::Path;
 
 use hotrow_harness::device::with_gpu;
 
-/// What the command writes with `--json`.
-fn written(args: &str) -> Value {
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("out.json");
-    let mut command = Command::cargo_bin("hotrow").unwrap();
-    command.args(args.split(' ')).arg("--json").arg(&json).assert().success();
-    serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap()
-}
-
 fn simulate(backend: &str, trace: &str, batch: &str) -> Value {
-    written(&format!("simulate --trace {trace} --batch {batch} --cache-percent 2,10 --backend {backend}"))
+    let line = format!("simulate --trace {trace} --batch {batch} --cache-percent 2,10 --backend {backend}");
+    value(&words(&line))
 }
 
 #[test]
@@ -40,7 +33,7 @@ fn simulate_counts_the_same_on_both_backends() {
 /// The runs of `plan --verify`: the counted figures, and whether they match the prediction.
 fn verified(backend: &str, trace: &str, seed: &str) -> Vec<(bool, Vec<f64>)> {
     let plan = format!("plan --verify --trace {trace} --backend {backend} --seed {seed} --dim 8 --budget 32KiB");
-    let plan = written(&(plan + " --precision int4 --optimizer adagrad"));
+    let plan = value(&words(&(plan + " --precision int4 --optimizer adagrad")));
     let run = |run: &Value| {
         let measures = run["measures"].as_array().unwrap();
         (run["within"] == true, measures.iter().map(|measure| measure["counted"].as_f64().unwrap()).collect())
@@ -68,17 +61,10 @@ fn figure(report: &Value, what: &str, wanted: &[(&str, Value)]) -> Option<f64> {
     }
 }
 
-fn goal<'r>(report: &'r Value, id: &str) -> &'r Value {
-    report["goals"].as_array().unwrap().iter().find(|goal| goal["id"] == id).unwrap()
-}
-
 /// Runs `hotrow bench` in a folder. Returns what it printed and the report that it wrote.
 fn bench(folder: &Path, args: &str, report: &str) -> (String, Value) {
-    let mut command = Command::cargo_bin("hotrow").unwrap();
-    command.current_dir(folder).arg("bench").args(args.split(' ')).args(["--backend", "gpu"]);
-    let done = command.assert().success();
-    let report = std::fs::read(folder.join(report)).unwrap();
-    (String::from_utf8_lossy(&done.get_output().stdout).into_owned(), serde_json::from_slice(&report).unwrap())
+    let (out, _) = ended(hotrow(&words(&format!("bench {args} --backend gpu"))).current_dir(folder), 0);
+    (out, read(folder.join(report)))
 }
 
 /// Tables in host memory against the table on the device, with the bytes that crossed in each pass. A record of INT4 x 8 has 12 bytes.

@@ -1,18 +1,16 @@
 //! Steps over real traces: GPU against CPU.
 
+use crate::common::trace;
 use hotrow::internals::Pieces as _;
 use hotrow::{Context, CpuGroup, Group, GroupConfig, Init, Optimizer, Policy, Pooling, Precision};
-use hotrow_cli::trace;
 use hotrow_harness::{
-    data,
     device::with_gpu,
     lockstep::{Batch, Codes, Pair},
 };
 
 /// The first steps of a real trace. Without the data, prints that the test did not run.
 fn trace_steps(context: &Context, name: &str, config: &GroupConfig, bags_a_step: usize, steps: usize) {
-    let Some(folder) = data::folder(name) else { return };
-    let trace = trace::load(name, &trace::Source { data: Some(&folder), seed: 0 }).unwrap();
+    let Some(trace) = trace(name) else { return };
     let offsets = trace.offsets.clone().unwrap_or_else(|| (0..=trace.ids.len() as u32).step_by(20).collect());
     let config = config.clone().with_tables(vec![trace.distinct]).with_cache_rows(trace.distinct / 20);
     let mut gpu = Group::new(context, config.clone()).unwrap();

@@ -4,11 +4,12 @@
 use hotrow::internals::Device as _;
 use hotrow::{Group, OptimizerKind, Precision, Reader, RowReader, internals, prelude::*, wgpu};
 
-use super::bench::{Bench, LR};
+use super::bench::Bench;
 use super::cases::in_turn;
 use super::shapes::{pool, shuffled};
+use super::workload::warm;
 use crate::kernel::{Kernel, bind, layout};
-use crate::lab::{Inputs, Lab};
+use crate::lab::Lab;
 use crate::report::{Setting, Unit};
 
 /// Floats of a row, and quads of four.
@@ -150,13 +151,7 @@ pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         lab.timeline.listen(false);
         let config = bench.config(&[slots], precision, OptimizerKind::Sgd, slots).with_dim(FLOATS);
         let mut group = Group::new(&lab.timed, config)?;
-        for batch in in_turn(&resident, bench.size.of(1 << 12, 1 << 18), 1) {
-            let inputs = Inputs::new(lab, &[(batch.indices(), batch.offsets())], FLOATS, LR);
-            let mut encoder = lab.encoder();
-            group.record_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..))?;
-            group.abandon_backward();
-            lab.submit(encoder)?;
-        }
+        warm(lab, &mut group, &in_turn(&resident, bench.size.of(1 << 12, 1 << 18), 1))?;
         group.check()?;
         let (mut cached, mut flushed) = (group.reader(emb())?, group.reader(Reader { flushed: true, ..emb() })?);
         // The slots fit one binding, and a record is no larger than a slot.

@@ -3,7 +3,7 @@
 use hotrow::internals::layout::WAYS;
 use hotrow::{Counters, Group, GroupConfig, Layout, Placement, prelude::*, wgpu};
 
-use super::bench::Bench;
+use super::bench::{Bench, LR};
 use super::bytes::{Facts, HEAVY, kernel};
 use super::shapes::Batch;
 use crate::lab::{Inputs, Lab, Measured, Stage};
@@ -39,22 +39,12 @@ pub(crate) struct Taken {
 impl Workload {
     /// Measures the workload on a group of its configuration.
     pub(crate) fn run(&self, lab: &Lab, group: &mut Group) -> anyhow::Result<Taken> {
-        let upload = |batches: &[Batch]| {
-            let parts: Vec<_> = batches.iter().map(|batch| (batch.indices(), batch.offsets())).collect();
-            Inputs::new(lab, &parts, self.config.dim, 1e-3)
-        };
         lab.timeline.listen(false);
         if !self.pins.is_empty() {
             group.pin(&self.pins, WAYS)?;
         }
-        for batch in &self.warm {
-            let inputs = upload(std::slice::from_ref(batch));
-            let mut encoder = lab.encoder();
-            group.record_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..))?;
-            group.abandon_backward();
-            lab.submit(encoder)?;
-        }
-        let inputs = upload(&self.batches);
+        warm(lab, group, &self.warm)?;
+        let inputs = upload(lab, group, &self.batches);
         let mut turn = 0;
         let mut record = |group: &mut Group, phase: usize, encoder: &mut wgpu::CommandEncoder| {
             if phase == 1 {
@@ -117,6 +107,23 @@ impl Workload {
     fn scaled(&self, setting: Setting) -> Setting {
         self.scaled.iter().fold(setting, |setting, why| setting.with("scaled", why.as_str()))
     }
+}
+
+fn upload(lab: &Lab, group: &Group, batches: &[Batch]) -> Inputs {
+    let parts: Vec<_> = batches.iter().map(|batch| (batch.indices(), batch.offsets())).collect();
+    Inputs::new(lab, &parts, group.config().dim, LR)
+}
+
+/// Brings the rows of these batches into the cache.
+pub(super) fn warm(lab: &Lab, group: &mut Group, batches: &[Batch]) -> anyhow::Result<()> {
+    for batch in batches {
+        let inputs = upload(lab, group, std::slice::from_ref(batch));
+        let mut encoder = lab.encoder();
+        group.record_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..))?;
+        group.abandon_backward();
+        lab.submit(encoder)?;
+    }
+    Ok(())
 }
 
 /// 8-bit passes of the sort of misses in forward, and of the sort of `accesses` in backward: by rows or by places, whichever needs fewer.
