@@ -34,7 +34,7 @@ fn without_a_driver_it_says_so_and_measures_the_cpu() {
         assert!(folder.path().join("results").join(file).is_file(), "{file}");
         assert!(out.contains(file), "{file} is named:\n{out}");
     }
-    let report = read(&folder.path().join("results/bench.json"));
+    let report = read(folder.path().join("results/bench.json"));
     assert_eq!((&report["schema"], &report["command"]), (&2.into(), &"bench".into()));
     let of = |what: &str, kind: &str| records(&report, what, &[("kind", kind.into())]).len();
     // 5 precisions x (2 policies x 7 hit rates, and 1 without a cache), and the model's 7.
@@ -93,7 +93,7 @@ fn bad_usage_is_refused() {
 fn robe(folder: &Path, more: &[&str]) -> (String, Value) {
     let args = ["robe", "--backend", "cpu", "--size", "small", "--dim", "16", "--batch", "32", "--out", "out"];
     let (out, _) = bench(folder, &[&args[..], more].concat(), 0);
-    (out, read(&folder.join("out/robe-cpu.json")))
+    (out, read(folder.join("out/robe-cpu.json")))
 }
 
 const WAYS: [&str; 3] = ["dense update", "sparse update", "atomic update"];
@@ -181,7 +181,7 @@ fn groups_over_ranks_are_counted() {
         let args = [&common[..], &["--batch", "40,81", "--steps", "3", "--json", "run.json"], more].concat();
         let (out, _) = bench(folder.path(), &args, 0);
         assert!(out.contains("Seconds on this machine, whose cores the ranks share"), "{out}");
-        read(&folder.path().join("run.json"))
+        read(folder.path().join("run.json"))
     };
     let [exact, short] = [run(&[]), run(&["--wire-rows", "fp16", "--wire-gradients", "int8", "--summed"])];
     for batch in [40, 81] {
@@ -227,7 +227,7 @@ fn machines_are_compared() {
     );
     assert!(out.contains("8.00 ms / 0.50 x") && out.contains("500.0 us / 2.00 x"), "{out}");
     assert!(out.contains("Card A (a)") && out.contains("Card A (a), file 3"), "names of their own: {out}");
-    let all = read(&folder.path().join("all.json"));
+    let all = read(folder.path().join("all.json"));
     let speed = |aim: u32| number(records(&all, "speed", &[("machine", "Phone / B".into()), ("aim", aim.into())])[0]);
     assert_eq!((speed(0), speed(100)), (0.5, 2.0));
     let svg = std::fs::read_to_string(folder.path().join("results/compare-hits.svg")).unwrap();
