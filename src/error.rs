@@ -148,7 +148,9 @@ pub enum Error {
         found: String,
     },
     /// Something is larger than the device can bind, or than 32 bits can count.
-    #[error("{what}: wanted {wanted} bytes, the most that the device binds or 32 bits count is {limit}; {remedy}")]
+    #[error(
+        "{what}: wanted at most {limit} bytes (a binding of the device, or what 32 bits count), found {wanted}; {remedy}"
+    )]
     TooLarge {
         /// The thing that is too large.
         what: &'static str,
@@ -323,7 +325,7 @@ pub enum Error {
         found: &'static str,
     },
     /// Another rank of the job refused the call, failed, or ended while this one waited for it (the package `hotrow-dist`).
-    #[error("rank {rank}: wanted its part of the call, found: {reason}; correct the cause on that rank")]
+    #[error("rank {rank}: wanted it to take part in the call, found: {reason}; correct the cause on that rank")]
     Rank {
         /// The rank that is the cause.
         rank: u32,

@@ -232,7 +232,7 @@ fn the_first_failure_of_a_run_is_its_error() {
     assert_eq!(error, Error::Rank { rank: 2, reason: bad.to_string() });
     assert_eq!(
         error.to_string(),
-        "rank 2: wanted its part of the call, found: bags: wanted a multiple of the 3 features, found 4; pass the same number of \
+        "rank 2: wanted it to take part in the call, found: bags: wanted a multiple of the 3 features, found 4; pass the same number of \
          bags for each feature; correct the cause on that rank"
     );
     let error = Threads::run(3, |comm| {

@@ -145,7 +145,7 @@ fn measure(bench: &mut Bench<'_>, part: &str, beyond: Option<Measure>) {
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     if options.backend == Backend::Cpu {
         return Err(Failure::Usage(
-            "bench suite: wanted a GPU backend, found --backend cpu; the suite measures kernels".into(),
+            "bench suite: wanted a GPU backend, found --backend cpu; the suite measures kernels: take --backend gpu, or `hotrow bench --backend cpu`".into(),
         ));
     }
     output::check_files(options.json.as_deref(), None, &[], &args.beside)?;

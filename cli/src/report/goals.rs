@@ -17,7 +17,8 @@ pub struct Goal {
     shape: String,
     /// The condition on the setting: `kernel=gather; phase=forward`.
     setting: String,
-    /// If not empty, the goal is judged on every machine and at every size, because its figure is no time; never if the setting has `scaled`.
+    /// `yes` for a goal that is a count and no time: it is judged on every machine and at every size. No goal is judged by a figure whose setting has
+    /// `scaled`, since the machine had to shrink the shape.
     anywhere: String,
 }
 
