@@ -80,8 +80,8 @@ fn on_gpu(criterion: &mut Criterion) {
                 let indices = next.next().unwrap();
                 let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
                 let record = |encoder: &mut wgpu::CommandEncoder| {
-                    table.record_forward(encoder, &batch, outputs.slice(..)).unwrap();
-                    table.record_backward(encoder, grads.slice(..)).unwrap();
+                    table.encode_forward(encoder, &batch, outputs.slice(..)).unwrap();
+                    table.encode_backward(encoder, grads.slice(..)).unwrap();
                 };
                 support::timed(&context, &timeline, |_| {}, record)
             };

@@ -32,9 +32,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-    table.record_forward(&mut encoder, &batch, pooled.slice(..))?;
+    table.encode_forward(&mut encoder, &batch, pooled.slice(..))?;
     // Your own passes that turn `pooled` into `grads` go here, into the same encoder.
-    table.record_backward(&mut encoder, grads.slice(..))?;
+    table.encode_backward(&mut encoder, grads.slice(..))?;
     queue.submit([encoder.finish()]);
 
     println!("on {}: row 3 begins with {}", context.caps().name, table.read_rows(&[3])?[0]);

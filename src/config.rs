@@ -664,9 +664,9 @@ pub struct GroupConfig {
     /// The rows that the group has of a whole one, whose configuration but for `tables` and `cache_rows` this is.
     #[cfg_attr(feature = "serde", serde(default))]
     pub(crate) stripe: Stripe,
-    /// Most bytes of one shard of the table; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
+    /// Most bytes of one piece of the table; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
     #[cfg_attr(feature = "serde", serde(skip))]
-    pub(crate) shard_bytes: Option<u64>,
+    pub(crate) piece_bytes: Option<u64>,
     /// Most bytes of one window of the cache; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) window_bytes: Option<u64>,
@@ -729,7 +729,7 @@ impl GroupConfig {
             init: Init::default(),
             seed: 0,
             stripe: Stripe::ALL,
-            shard_bytes: None,
+            piece_bytes: None,
             window_bytes: None,
         }
     }

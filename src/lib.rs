@@ -23,7 +23,7 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! On a GPU, [`Group`] takes your device and records its kernels into your own command encoder; the
+//! On a GPU, [`Group`] takes your device and encodes its kernels into your own command encoder; the
 //! [README](https://docs.rs/crate/hotrow/latest/source/README.md) shows a training loop.
 //!
 //! # The main types
@@ -31,10 +31,10 @@
 //! | you want | on a GPU | on the CPU |
 //! |---|---|---|
 //! | tables of rows with a cache | [`Group`] | [`CpuGroup`] |
-//! | tables that share one array of weights (ROBE) | [`RobeGroup`] | [`CpuRobeGroup`] |
+//! | tables that share one array of weights (ROBE) | [`SharedGroup`] | [`CpuSharedGroup`] |
 //! | either of them behind one trait | [`Lookup`], [`Embedding`], [`SharedArray`] | the same |
 //! | a loss scale that follows the gradients | [`Scaler`] | [`CpuScaler`] |
-//! | rows in shaders of your own | [`Group::reader`], [`RobeGroup::reader`]: [`Reader`], [`RowReader`] | |
+//! | rows in shaders of your own | [`Group::reader`], [`SharedGroup::reader`]: [`Reader`], [`RowReader`] | |
 //! | pipelines for a device | [`Context`], [`ContextOptions`] | |
 //! | times of the kernels | [`Timeline`] | |
 //!
@@ -57,7 +57,7 @@
 //!
 //! # In a browser, and in asynchronous programs
 //!
-//! No call can wait in a browser. There, [`Group`], [`RobeGroup`], [`Context`] and [`adapter`] have the calls that record and the futures whose
+//! No call can wait in a browser. There, [`Group`], [`SharedGroup`], [`Context`] and [`adapter`] have the calls that encode and the futures whose
 //! names end in `_async`; the calls that wait, [`Lookup`] and [`Embedding`] of groups on a device, exist everywhere else, and run the same
 //! futures. Any executor may poll these. Tables live on the device or, [`Staged`](Placement::Staged), in the page's memory.
 
@@ -112,7 +112,7 @@ pub mod prelude {
 }
 
 pub use config::*;
-pub use cpu::{cached::group::CpuGroup, grid::CpuGrid, robe::CpuRobeGroup, scaler::CpuScaler};
+pub use cpu::{cached::group::CpuGroup, grid::CpuGrid, robe::CpuSharedGroup, scaler::CpuScaler};
 pub use error::{Error, IoError};
 pub use gpu::{
     adapter,
@@ -123,11 +123,11 @@ pub use gpu::{
         caps::{Caps, requirements},
         context::Context,
         options::{ContextOptions, Shaders},
-        timeline::{Resolution, Span, Timeline, TimelineRecord},
+        timeline::{Resolution, Span, Timeline, Timings},
     },
     grid::{Grid, GridBags},
     reader::{Feedback, FeedbackCounts, Reader, RowReader},
-    robe::{RobeGroup, gradient::GradientBuffer},
+    robe::{SharedGroup, gradient::GradientBuffer},
     scaler::Scaler,
     sorter::{Count, Distinct, SortedPairs, Sorter},
 };

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     config::{GroupConfig, Placement, Policy, Precision, setters},
     table::{
-        abi::{Feature, Shard, table_words},
+        abi::{Feature, Piece, table_words},
         layout::Layout,
     },
 };
@@ -57,7 +57,7 @@ pub struct Calls {
     pub flush: bool,
     /// Outputs of the largest forward with FP16 outputs; `None` if there is none. A group on a device rounds them from FP32.
     pub half_outputs: Option<u32>,
-    /// Most recorded forwards at once whose outcome the device has not reported yet; at least one is planned for.
+    /// Most encoded forwards at once whose outcome the device has not reported yet; at least one is planned for.
     pub in_flight: u32,
 }
 
@@ -185,9 +185,9 @@ pub struct MemoryReport {
     pub stamps: u64,
     /// The frequency of each row (LFU).
     pub frequencies: u64,
-    /// Step number, bases, counters, features, shard uniforms.
+    /// Step number, bases, counters, features, piece uniforms.
     pub counters: u64,
-    /// Buffers for transfers between host and device: 64 bytes for the outcome of each step under way; the flights and the ring of a staged
+    /// Buffers for transfers between host and device: 64 bytes for the outcome of each step under way; the transfers and the ring of a staged
     /// table.
     pub staging: u64,
     /// Scratch of steps and flushes. It grows with the largest batch.
@@ -247,8 +247,8 @@ impl MemoryReport {
             stamps: slots * 12,
             frequencies: over(|table| table.frequencies),
             counters: table_bytes(config).iter().sum::<u64>()
-                + SHARD_UNIFORM * layout.freq_shards(config.policy).count() as u64,
-            host: buffers.staging.iter().filter(|(what, _)| *what != "flight").map(|(_, bytes)| bytes).sum::<u64>()
+                + PIECE_UNIFORM * layout.freq_pieces(config.policy).count() as u64,
+            host: buffers.staging.iter().filter(|(what, _)| *what != "transfer").map(|(_, bytes)| bytes).sum::<u64>()
                 + buffers.kept.iter().filter(|(what, _)| in_host(*what)).map(|(_, bytes)| bytes).sum::<u64>(),
             formula: memory_factor(
                 layout.row.dim,
@@ -386,8 +386,8 @@ impl fmt::Display for MemoryReport {
     }
 }
 
-/// Bytes of the uniform that names a shard.
-pub(crate) const SHARD_UNIFORM: u64 = size_of::<Shard>() as u64;
+/// Bytes of the uniform that names a piece.
+pub(crate) const PIECE_UNIFORM: u64 = size_of::<Piece>() as u64;
 
 pub(crate) fn table_bytes(config: &GroupConfig) -> [u64; 2] {
     [4 * table_words(config).len() as u64, size_of::<Feature>() as u64 * u64::from(config.feature_count())]
@@ -441,16 +441,16 @@ mod tests {
         config.precision = Int4;
         config.optimizer = Optimizer::adagrad(0.1);
         config.cache_rows = 1;
-        config.shard_bytes = Some(240);
+        config.piece_bytes = Some(240);
         let layout = Layout::new(&config, 1 << 30).unwrap();
-        // Scale and bias, 5 halves of state, 5 codes: 8 + 10 + 2.5 bytes make records of 24, 10 a shard.
-        assert_eq!((layout.stride(), layout.shards), (24, 2));
+        // Scale and bias, 5 halves of state, 5 codes: 8 + 10 + 2.5 bytes make records of 24, 10 a piece.
+        assert_eq!((layout.stride(), layout.pieces), (24, 2));
         let report = MemoryReport::plan(&config, &layout, Calls::default());
         assert_eq!((report.payload, report.scales, report.record_state), (17 * 3, 17 * 8, 17 * 10));
         assert_eq!((report.cache_weights, report.cache_state, report.tags, report.stamps), (640, 640, 128, 384));
         // The uniform of the frequencies that LRU does not keep.
         assert_eq!(report.counters, 4 * (4 + 2 * 28) + 16 * 2 + 52);
-        // 3 bytes a record; the second shard's 168 bytes up to 176; no weights, and no frequencies.
+        // 3 bytes a record; the second piece's 168 bytes up to 176; no weights, and no frequencies.
         assert_eq!(report.padding, 17 * 3 + 8 + 2 * 16);
         assert_eq!(report.optimizer_state(), 170 + 640);
         let text = report.to_string();

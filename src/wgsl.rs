@@ -5,8 +5,8 @@
 //! `shared/x<width>.wgsl`, with the width that a group's dim allows ([`quad_width`](crate::table::row::quad_width)), or for
 //! `shared/x_items<item>.wgsl`, with the words that a shader reads from a record at once. A line `#window text` is replaced by one copy of the
 //! text for each window of the cache, or of a shared array, except the first window. The copies are in descending order, with the window's number
-//! for every `$`. A line `#shard number: text` is replaced by branches that choose, by the value of `number`, the copy of the text for that bound
-//! shard, with the shard's number for every `$`, and nothing for the first. The bindings of both are declared at the end.
+//! for every `$`. A line `#piece number: text` is replaced by branches that choose, by the value of `number`, the copy of the text for that bound
+//! piece, with the piece's number for every `$`, and nothing for the first. The bindings of both are declared at the end.
 
 use crate::{host::trusted::Composed, robe};
 
@@ -155,25 +155,25 @@ pub struct Cut {
     pub width: u32,
     /// Number of windows of the cache, or of a shared array. Each beyond the first is one more storage buffer.
     pub windows: u32,
-    /// Number of shards of a table that are bound at once. Each beyond the first is one more storage buffer.
-    pub shards: u32,
+    /// Number of pieces of a table that are bound at once. Each beyond the first is one more storage buffer.
+    pub pieces: u32,
     /// Words of a record that are read and written at once: 4 or 1.
     pub item: u32,
 }
 
 impl Cut {
-    /// One float, one word, one window, one shard.
-    pub const ONE: Self = Self { width: 1, windows: 1, shards: 1, item: 1 };
+    /// One float, one word, one window, one piece.
+    pub const ONE: Self = Self { width: 1, windows: 1, pieces: 1, item: 1 };
 
     /// The part of this cut that `kernel` depends on; 1 for every other number.
     #[must_use]
     pub fn of(self, kernel: &Kernel) -> Self {
         let when = |depends: bool, number: u32| if depends { number } else { 1 };
-        let records = bound(kernel, &SHARDED).is_some();
+        let records = bound(kernel, &IN_PIECES).is_some();
         Self {
             width: when(moves_rows(kernel), self.width),
             windows: when(has_windows(kernel), self.windows),
-            shards: when(records, self.shards),
+            pieces: when(records, self.pieces),
             item: when(records, self.item),
         }
     }
@@ -181,7 +181,7 @@ impl Cut {
     /// Number of storage buffers beyond those that a kernel declares.
     #[must_use]
     pub const fn more_buffers(self) -> u32 {
-        self.windows + self.shards - 2
+        self.windows + self.pieces - 2
     }
 }
 
@@ -213,8 +213,8 @@ impl Bodies {
 /// The bindings that may have windows, and their element types: the cache, and the shared array in stages that read all of it.
 const WINDOWED: [(&str, &str); 2] = [("cache", "Quad"), ("window", "u32")];
 
-/// The binding that may have several shards, and its element type (`shaders/shared/record_items*.wgsl`).
-const SHARDED: [(&str, &str); 1] = [("records", "Item")];
+/// The binding that may have several pieces, and its element type (`shaders/shared/record_items*.wgsl`).
+const IN_PIECES: [(&str, &str); 1] = [("records", "Item")];
 
 /// The binding of `kernel` that is one of `names`, if any: its access, name and element type.
 fn bound(kernel: &Kernel, names: &[(&str, &'static str)]) -> Option<(Access, &'static str, &'static str)> {
@@ -230,10 +230,10 @@ pub fn has_windows(kernel: &Kernel) -> bool {
     bound(kernel, &WINDOWED).is_some()
 }
 
-/// True if `kernel` binds the records of a table, and so exists for each number of shards.
+/// True if `kernel` binds the records of a table, and so exists for each number of pieces.
 #[must_use]
-pub fn has_shards(kernel: &Kernel) -> bool {
-    bound(kernel, &SHARDED).is_some()
+pub fn has_pieces(kernel: &Kernel) -> bool {
+    bound(kernel, &IN_PIECES).is_some()
 }
 
 fn position(kernel: &Kernel, names: &[(&str, &'static str)]) -> Option<usize> {
@@ -246,15 +246,15 @@ pub fn window_binding(kernel: &Kernel) -> Option<usize> {
     position(kernel, &WINDOWED)
 }
 
-/// The position of the binding of `kernel` that has further shards.
+/// The position of the binding of `kernel` that has further pieces.
 #[must_use]
-pub fn shard_binding(kernel: &Kernel) -> Option<usize> {
-    position(kernel, &SHARDED)
+pub fn piece_binding(kernel: &Kernel) -> Option<usize> {
+    position(kernel, &IN_PIECES)
 }
 
-/// The bindings of further windows, then of further shards: access, name and element type.
+/// The bindings of further windows, then of further pieces: access, name and element type.
 fn further(kernel: &Kernel, cut: Cut) -> impl Iterator<Item = (Access, String, &'static str)> {
-    let all = [(bound(kernel, &WINDOWED), cut.windows), (bound(kernel, &SHARDED), cut.shards)];
+    let all = [(bound(kernel, &WINDOWED), cut.windows), (bound(kernel, &IN_PIECES), cut.pieces)];
     all.into_iter().flat_map(|(binding, number)| {
         binding
             .into_iter()
@@ -262,7 +262,7 @@ fn further(kernel: &Kernel, cut: Cut) -> impl Iterator<Item = (Access, String, &
     })
 }
 
-/// The bindings of `kernel`: those it declares, then the further windows and the further shards, each with the access of the first.
+/// The bindings of `kernel`: those it declares, then the further windows and the further pieces, each with the access of the first.
 #[must_use]
 pub fn bindings(kernel: &Kernel, cut: Cut) -> Vec<(Access, String)> {
     let own = kernel.bindings.iter().map(|&(access, name)| (access, name.to_owned()));
@@ -301,8 +301,8 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
             for i in (1..bodies.cut.windows).rev() {
                 out.push_str(&format!("    {}\n", text.replace('$', &i.to_string())));
             }
-        } else if let Some((number, text)) = marked("#shard ").and_then(|rest| rest.split_once(": ")) {
-            choose_shard(number, text, 0..bodies.cut.shards, out);
+        } else if let Some((number, text)) = marked("#piece ").and_then(|rest| rest.split_once(": ")) {
+            choose_piece(number, text, 0..bodies.cut.pieces, out);
         } else {
             out.push_str(line);
             out.push('\n');
@@ -310,17 +310,17 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
     }
 }
 
-/// Writes `text` for each of `shards`, chosen by the value of `number`: by halves, so that of 18 shards one is found in five comparisons.
-fn choose_shard(number: &str, text: &str, shards: std::ops::Range<u32>, out: &mut String) {
-    if shards.len() <= 1 {
-        let digits = if shards.start == 0 { String::new() } else { shards.start.to_string() };
+/// Writes `text` for each of `pieces`, chosen by the value of `number`: by halves, so that of 18 pieces one is found in five comparisons.
+fn choose_piece(number: &str, text: &str, pieces: std::ops::Range<u32>, out: &mut String) {
+    if pieces.len() <= 1 {
+        let digits = if pieces.start == 0 { String::new() } else { pieces.start.to_string() };
         return out.push_str(&format!("    {}\n", text.replace('$', &digits)));
     }
-    let middle = shards.start.midpoint(shards.end);
+    let middle = pieces.start.midpoint(pieces.end);
     out.push_str(&format!("    if ({number} < {middle}u) {{\n"));
-    choose_shard(number, text, shards.start..middle, out);
+    choose_piece(number, text, pieces.start..middle, out);
     out.push_str("    } else {\n");
-    choose_shard(number, text, middle..shards.end, out);
+    choose_piece(number, text, middle..pieces.end, out);
     out.push_str("    }\n");
 }
 
@@ -341,7 +341,7 @@ pub(crate) fn composed(kernel: &Kernel, bodies: Bodies) -> Composed {
     Composed { name: kernel.name, wgsl: compose(kernel, bodies) }
 }
 
-/// Every stage in every variant, with one, two and three windows and shards. More of them differ only in number.
+/// Every stage in every variant, with one, two and three windows and pieces. More of them differ only in number.
 #[must_use]
 pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
     let source = |kernel: &Kernel, variant, bodies: Bodies| ComposedShader {
@@ -353,7 +353,7 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
         cut: bodies.cut.of(kernel),
         constants: Vec::new(),
     };
-    let cut = |width, windows, shards, item| Cut { width, windows, shards, item };
+    let cut = |width, windows, pieces, item| Cut { width, windows, pieces, item };
     let cuts = [
         ("quad1", cut(1, 1, 1, 1)),
         ("quad4", cut(4, 1, 1, 1)),
@@ -362,10 +362,10 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
         ("quad1 windows3", cut(1, 3, 1, 1)),
         ("quad4 windows3", cut(4, 3, 1, 1)),
         ("quad4 items4", cut(4, 1, 1, 4)),
-        ("quad4 shards2", cut(4, 1, 2, 1)),
+        ("quad4 pieces2", cut(4, 1, 2, 1)),
         // No text binds more than 10 storage buffers, the most of SwiftShader.
-        ("quad1 shards3", cut(1, 1, 3, 1)),
-        ("quad4 windows2 shards2 items4", cut(4, 2, 2, 4)),
+        ("quad1 pieces3", cut(1, 1, 3, 1)),
+        ("quad4 windows2 pieces2 items4", cut(4, 2, 2, 4)),
     ];
     let windows = [("", 1), ("windows2", 2), ("windows3", 3)].map(|(name, windows)| (name, cut(1, windows, 1, 1)));
     let mut all = Vec::new();
@@ -406,7 +406,7 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
 #[must_use]
 pub fn constants() -> Vec<(&'static str, u32)> {
     use crate::table::abi::{
-        CLOCK_WORDS, COMING, DIRTY, Field, Move, NONE, PINNED, Shard, TABLE_WORDS, count, feedback,
+        CLOCK_WORDS, COMING, DIRTY, Field, NONE, PINNED, Piece, Swap, TABLE_WORDS, count, feedback,
     };
     vec![
         ("NONE", NONE),
@@ -419,15 +419,15 @@ pub fn constants() -> Vec<(&'static str, u32)> {
         ("DIRTY", DIRTY),
         ("PINNED", PINNED),
         ("COMING", COMING),
-        ("WRITE", Move::WRITE),
-        ("KEEP", Move::KEEP),
-        ("PACK", Shard::PACK),
-        ("UNPACK", Shard::UNPACK),
+        ("WRITE", Swap::WRITE),
+        ("KEEP", Swap::KEEP),
+        ("PACK", Piece::PACK),
+        ("UNPACK", Piece::UNPACK),
         ("COUNT_INDICES", count::INDICES as u32),
         ("COUNT_UNIQUE", count::UNIQUE as u32),
         ("COUNT_VALID", count::VALID as u32),
         ("COUNT_MISSED", count::MISSED as u32),
-        ("COUNT_MOVES", count::MOVES as u32),
+        ("COUNT_SWAPS", count::SWAPS as u32),
         ("COUNT_CHUNKS", count::CHUNKS as u32),
         ("FEEDBACK_HEAD", feedback::HEAD as u32),
         ("FEEDBACK_MISSING", feedback::MISSING as u32),

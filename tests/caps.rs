@@ -128,7 +128,7 @@ fn no_decision_looks_at_the_name() {
         let (named, nameless) = (fixture.caps(), Fixture { name: "", ..fixture }.caps());
         assert_eq!(named.choose_rank(), nameless.choose_rank());
         assert_eq!(named.choose_lookup(), nameless.choose_lookup());
-        assert_eq!(named.choose_shard_bytes(), nameless.choose_shard_bytes());
+        assert_eq!(named.choose_piece_bytes(), nameless.choose_piece_bytes());
         assert_eq!(named.is_hardware(), nameless.is_hardware());
     }
 }
@@ -160,19 +160,19 @@ fn floats_are_added_natively_only_where_that_is_enabled() {
 }
 
 #[test]
-fn a_shard_fits_a_binding_and_a_buffer() {
-    assert_eq!(fixture("NVIDIA").choose_shard_bytes(), 2 * GIB - 256, "rounded down to whole 256 bytes");
-    assert_eq!(fixture("Apple").choose_shard_bytes(), 4 * GIB - 256);
-    assert_eq!(fixture("llvmpipe").choose_shard_bytes(), 128 * MIB);
-    // The smaller of binding and buffer limits a shard.
+fn a_piece_fits_a_binding_and_a_buffer() {
+    assert_eq!(fixture("NVIDIA").choose_piece_bytes(), 2 * GIB - 256, "rounded down to whole 256 bytes");
+    assert_eq!(fixture("Apple").choose_piece_bytes(), 4 * GIB - 256);
+    assert_eq!(fixture("llvmpipe").choose_piece_bytes(), 128 * MIB);
+    // The smaller of binding and buffer limits a piece.
     let info = AdapterInfo::new(DeviceType::DiscreteGpu, Backend::Dx12);
     for (binding, buffer) in [(VULKAN, 256 * MIB), (256 * MIB, VULKAN), (256 * MIB + 100, 256 * MIB)] {
         let caps = Caps::from_parts(&info, Features::empty(), &limits(binding, buffer));
-        assert_eq!(caps.choose_shard_bytes(), 256 * MIB);
+        assert_eq!(caps.choose_piece_bytes(), 256 * MIB);
     }
     // The portable path: WebGPU's defaults.
     let caps = Caps::from_parts(&info, Features::empty(), &Limits::default());
-    assert_eq!(caps.choose_shard_bytes(), 128 * MIB);
+    assert_eq!(caps.choose_piece_bytes(), 128 * MIB);
     assert_eq!((caps.storage_buffers, caps.max_groups, caps.offset_alignment), (8, 65_535, 256));
 }
 
@@ -193,26 +193,26 @@ fn windows_are_what_a_stage_can_bind_beyond_the_default() {
 
 /// NVIDIA's tables: 10 of 26.8 M rows x 128 in INT8 with the state of row-wise AdaGrad.
 #[test]
-fn shards_share_the_storage_buffers_that_windows_leave() {
+fn pieces_share_the_storage_buffers_that_windows_leave() {
     let with = |buffers| Caps { storage_buffers: buffers, stage_buffers: u32::MAX, ..fixture("NVIDIA") };
     let layout = |cache_rows| {
         let config = GroupConfig::new(&[26_800_000; 10], 128).with_cache_rows(cache_rows);
         let config = config.with_precision(Precision::Int8).with_optimizer(Optimizer::row_wise_adagrad(0.1));
-        Layout::new(&config, fixture("NVIDIA").choose_shard_bytes()).unwrap()
+        Layout::new(&config, fixture("NVIDIA").choose_piece_bytes()).unwrap()
     };
     // 37.5 GB of records; windows of 2 GiB.
     let (none, large) = (layout(0), layout(13_400_000));
-    assert_eq!((none.shards, none.windows(), large.shards, large.windows()), (18, 1, 18, 4));
+    assert_eq!((none.pieces, none.windows(), large.pieces, large.windows()), (18, 1, 18, 4));
     // As many at once as fit; if these are not all, equally many in each dispatch but the last.
     for (buffers, without_cache, with_cache) in
         [(8, 1, 1), (9, 2, 1), (10, 3, 1), (16, 9, 6), (24, 9, 9), (25, 18, 9), (28, 18, 18), (32, 18, 18)]
     {
         let caps = with(buffers);
-        let found = (caps.choose_shards(&none), caps.choose_shards(&large));
+        let found = (caps.choose_pieces(&none), caps.choose_pieces(&large));
         assert_eq!(found, (without_cache, with_cache), "{buffers} storage buffers");
     }
     let software = Caps { device_type: DeviceType::Cpu, ..with(32) };
-    assert_eq!((software.choose_shards(&none), software.choose_shards(&large)), (4, 4));
+    assert_eq!((software.choose_pieces(&none), software.choose_pieces(&large)), (4, 4));
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_cache_of_more_windows_than_can_be_bound_is_refused() {
     let caps = |buffers| Caps { storage_buffers: buffers, stage_buffers: u32::MAX, ..fixture("NVIDIA") };
     let layout = |cache_rows| {
         let config = GroupConfig::new(&[1 << 30], 128).with_cache_rows(cache_rows);
-        Layout::new(&config, fixture("NVIDIA").choose_shard_bytes()).unwrap()
+        Layout::new(&config, fixture("NVIDIA").choose_piece_bytes()).unwrap()
     };
     // 512 bytes a slot: 2 GiB less 256 bytes hold 4,194,303.
     let one = layout(4_194_272);

@@ -12,7 +12,7 @@ use std::{
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    CounterBits, CpuGroup, CpuRobeGroup, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling,
+    CounterBits, CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling,
     Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint, prelude::*, robe::Config,
 };
 use hotrow_dist::{self as dist, Threads};
@@ -31,7 +31,7 @@ fn config() -> GroupConfig {
         .with_optimizer(Optimizer::row_wise_adagrad(0.1))
         .with_init(Init::Uniform { low: -1.0, high: 1.0 })
         .with_seed(7)
-        .with_shard_bytes(Some(1000))
+        .with_piece_bytes(Some(1000))
 }
 
 /// Runs steps, some followed by a flush. Returns the outputs of all steps.
@@ -59,7 +59,7 @@ fn trained(config: &GroupConfig) -> CpuGroup {
     group
 }
 
-/// Every precision, policy, optimiser and rounding, with a cache and without, in shards of several sizes.
+/// Every precision, policy, optimiser and rounding, with a cache and without, in pieces of several sizes.
 fn configs() -> Vec<GroupConfig> {
     let mut configs = Vec::new();
     for (i, precision) in Precision::ALL.into_iter().enumerate() {
@@ -103,8 +103,8 @@ fn a_loaded_group_goes_on_bit_for_bit() {
         checkpoint::save(&mut first, &path).unwrap();
         let saved = first.snapshot().unwrap();
 
-        // The loading group has another table and other shards at first.
-        let other = config.with_init(Init::Constant(0.5)).with_shard_bytes(None);
+        // The loading group has another table and other pieces at first.
+        let other = config.with_init(Init::Constant(0.5)).with_piece_bytes(None);
         let mut second = CpuGroup::new(other).unwrap();
         train(&mut second, 20..23);
         assert_ne!(second.snapshot().unwrap(), saved, "the comparison can fail");
@@ -129,7 +129,7 @@ fn contents_are_the_configuration() {
         let contents = checkpoint::contents(&path).unwrap();
         assert_eq!(contents.step, 4_000_000_000);
         let optimizer = config.optimizer.with_lr(0.3);
-        let wanted = config.with_optimizer(optimizer).with_init(Init::Constant(0.0)).with_shard_bytes(None);
+        let wanted = config.with_optimizer(optimizer).with_init(Init::Constant(0.0)).with_piece_bytes(None);
         assert_eq!(contents.config, wanted);
         let json = serde_json::to_value(&wanted).unwrap();
         assert_eq!(serde_json::from_value::<GroupConfig>(json).unwrap(), wanted);
@@ -149,7 +149,7 @@ fn old_files_load_and_are_written_alike() {
     let shared = shared.with_rounding(Rounding::Nearest).with_block(16).with_pooling(Pooling::Mean).with_seed(3);
     let shared = shared.with_out_of_range(OutOfRange::Clamp).with_optimizer(Optimizer::adam(0.05).with_beta1(0.8));
     let json = serde_json::to_string(&shared).unwrap();
-    let mut array = CpuRobeGroup::new(serde_json::from_str(&json).unwrap()).unwrap();
+    let mut array = CpuSharedGroup::new(serde_json::from_str(&json).unwrap()).unwrap();
     assert_eq!(array.config(), &shared);
     checkpoint::load_lookup(&mut array, old("shared.safetensors")).unwrap();
     checkpoint::save_lookup(&mut array, new("shared.safetensors")).unwrap();
@@ -500,7 +500,7 @@ fn another_configuration_is_named() {
         |config| config.pooling = Pooling::Mean,
         |config| config.out_of_range = OutOfRange::Skip,
         |config| config.init = Init::Constant(1.0),
-        |config| config.set_shard_bytes(None),
+        |config| config.set_piece_bytes(None),
         |config| config.cache_rows = 33, // both sizes give the same two sets
     ];
     for change in free {
@@ -559,7 +559,7 @@ fn large() -> CpuGroup {
         .with_cache_rows(0)
         .with_optimizer(Optimizer::sgd(0.1))
         .with_policy(Policy::Lru)
-        .with_shard_bytes(None)
+        .with_piece_bytes(None)
         .with_tables(vec![1 << 16])
         .with_dim(64);
     CpuGroup::new(config).unwrap()
@@ -747,8 +747,8 @@ mod robe {
         }
     }
 
-    fn trained(optimizer: Optimizer) -> CpuRobeGroup {
-        let mut group = CpuRobeGroup::new(config(optimizer)).unwrap();
+    fn trained(optimizer: Optimizer) -> CpuSharedGroup {
+        let mut group = CpuSharedGroup::new(config(optimizer)).unwrap();
         train(&mut group, 0..5);
         group
     }
@@ -760,7 +760,7 @@ mod robe {
             let path = folder.path().join(name);
             let mut group = trained(optimizer);
             checkpoint::save_lookup(&mut group, &path).unwrap();
-            let mut again = CpuRobeGroup::new(config(optimizer)).unwrap();
+            let mut again = CpuSharedGroup::new(config(optimizer)).unwrap();
             train(&mut again, 7..8);
             checkpoint::load_lookup(&mut again as &mut dyn Lookup, &path).unwrap();
             assert_eq!(again.snapshot(), group.snapshot());
@@ -786,7 +786,7 @@ mod robe {
         ] {
             let config = config(optimizer).with_precision(precision).with_state(state);
             let (mut group, mut again) =
-                (CpuRobeGroup::new(config.clone()).unwrap(), CpuRobeGroup::new(config.clone()).unwrap());
+                (CpuSharedGroup::new(config.clone()).unwrap(), CpuSharedGroup::new(config.clone()).unwrap());
             train(&mut group, 0..3);
             let path = folder.path().join("packed");
             checkpoint::save_lookup(&mut group, &path).unwrap();
@@ -822,30 +822,30 @@ mod robe {
         // Both arrays have the same size; only the places of the rows differ.
         let direct = Config::direct(&[20], 4).unwrap();
         let hashed = folder.path().join("hashed");
-        let mut group = CpuRobeGroup::new(Config::new(&[20], 4, 80, 4)).unwrap();
+        let mut group = CpuSharedGroup::new(Config::new(&[20], 4, 80, 4)).unwrap();
         checkpoint::save_lookup(&mut group, &hashed).unwrap();
         checkpoint::load_lookup(&mut group, &hashed).unwrap();
-        let refused = checkpoint::load_lookup(&mut CpuRobeGroup::new(direct).unwrap(), &hashed);
+        let refused = checkpoint::load_lookup(&mut CpuSharedGroup::new(direct).unwrap(), &hashed);
         assert!(matches!(refused, Err(Error::Checkpoint { what: "addressing", .. })), "{refused:?}");
         // Coded states go on, and are no states of 16 bits.
         let of = |state| {
             adagrad.clone().with_optimizer(Optimizer::adam(0.1)).with_precision(Precision::Int8).with_state(state)
         };
         let coded = folder.path().join("coded");
-        let mut group = CpuRobeGroup::new(of(Some(StatePrecision::Int8))).unwrap();
+        let mut group = CpuSharedGroup::new(of(Some(StatePrecision::Int8))).unwrap();
         group.forward(&[1], &[0, 1, 1], None).unwrap();
         group.backward(&vec![0.5; group.output_len(1, 2)]).unwrap();
         checkpoint::save_lookup(&mut group, &coded).unwrap();
-        let mut loaded = CpuRobeGroup::new(of(Some(StatePrecision::Int8))).unwrap();
+        let mut loaded = CpuSharedGroup::new(of(Some(StatePrecision::Int8))).unwrap();
         checkpoint::load_lookup(&mut loaded, &coded).unwrap();
         assert_eq!(loaded.snapshot(), group.snapshot());
         assert!(group.snapshot().state_words.iter().any(|&word| word != 0));
-        let refused = checkpoint::load_lookup(&mut CpuRobeGroup::new(of(None)).unwrap(), &coded);
+        let refused = checkpoint::load_lookup(&mut CpuSharedGroup::new(of(None)).unwrap(), &coded);
         assert!(matches!(refused, Err(Error::Checkpoint { what: "state", .. })), "{refused:?}");
         // The settings of the optimiser's step may differ.
         let other = adagrad.clone().with_optimizer(Optimizer::adagrad(0.5));
-        checkpoint::load_lookup(&mut CpuRobeGroup::new(other).unwrap(), &path).unwrap();
-        let mut group = CpuRobeGroup::new(adagrad).unwrap();
+        checkpoint::load_lookup(&mut CpuSharedGroup::new(other).unwrap(), &path).unwrap();
+        let mut group = CpuSharedGroup::new(adagrad).unwrap();
         group.forward(&[1], &[0, 1, 1], None).unwrap();
         assert!(matches!(checkpoint::load_lookup(&mut group, &path), Err(Error::Order { .. })));
         assert!(matches!(checkpoint::save_lookup(&mut group, &path), Err(Error::Order { .. })));

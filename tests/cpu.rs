@@ -218,7 +218,7 @@ fn outputs_fill_the_callers_slice_and_counters_never_wait() {
     hotrow_harness::face::counters_arrive(&mut group());
     let mut shared = hotrow::robe::Config::new(&[ROWS], DIM, 64, 4);
     shared.init = config().init;
-    let group = || hotrow::CpuRobeGroup::new(shared.clone()).unwrap();
+    let group = || hotrow::CpuSharedGroup::new(shared.clone()).unwrap();
     hotrow_harness::face::outputs_in_slices(&mut group(), &mut group());
     hotrow_harness::face::counters_arrive(&mut group());
 }

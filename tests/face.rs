@@ -8,9 +8,9 @@ fn shared_between_threads<T: Send + Sync>() {}
 fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::Context>();
     shared_between_threads::<hotrow::Group>();
-    shared_between_threads::<hotrow::RobeGroup>();
+    shared_between_threads::<hotrow::SharedGroup>();
     shared_between_threads::<hotrow::CpuGroup>();
-    shared_between_threads::<hotrow::CpuRobeGroup>();
+    shared_between_threads::<hotrow::CpuSharedGroup>();
     shared_between_threads::<hotrow::Batch>();
     shared_between_threads::<hotrow::OutputBuffer>();
     shared_between_threads::<hotrow::GradientBuffer>();
@@ -31,6 +31,6 @@ fn public_types_are_send_and_sync() {
     #[cfg(feature = "file")]
     shared_between_threads::<hotrow::FileStore>();
     shared_between_threads::<hotrow_dist::Threads>();
-    shared_between_threads::<hotrow_dist::Replicated<hotrow_dist::Solo, hotrow::CpuRobeGroup>>();
+    shared_between_threads::<hotrow_dist::Replicated<hotrow_dist::Solo, hotrow::CpuSharedGroup>>();
     shared_between_threads::<hotrow::Error>();
 }

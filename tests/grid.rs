@@ -1,7 +1,7 @@
 //! Hash grids on the CPU: known answers, a second program in FP64 by the definitions, gradients against differences, and bad input.
 
 use hotrow::{
-    CpuGrid, CpuGroup, CpuRobeGroup, Error, Init, Lookup, Precision,
+    CpuGrid, CpuGroup, CpuSharedGroup, Error, Init, Lookup, Precision,
     grid::{Bags, Config, Outside},
 };
 use hotrow_harness::seed_for;
@@ -156,7 +156,7 @@ fn gradients_of_coordinates_are_the_differences() {
             0 => Box::new(CpuGroup::new(config.group().unwrap().with_init(init)).unwrap()),
             _ => {
                 let array = config.array().unwrap().with_init(init).with_precision(Precision::Int8);
-                Box::new(CpuRobeGroup::new(array).unwrap())
+                Box::new(CpuSharedGroup::new(array).unwrap())
             }
         };
         let points = random_points(&mut source, 40 * config.dims);

@@ -27,3 +27,4 @@ fn every_file_of_tests_is_a_module() {
         hotrow_harness::modules::all_named(env!("CARGO_MANIFEST_DIR"), program);
     }
 }
+mod words;

@@ -786,12 +786,12 @@ fn random_runs_meet_everything() {
     let counted = |group: &mut CpuGroup| -> Counters { group.counters().expect("no step failed").into_iter().sum() };
     // Fixed, so that each case is met for certain; `cpu_agrees` draws new runs of the same kind.
     let mut runner = TestRunner::deterministic();
-    let (mut total, mut runs_evicting, mut shards) = (Counters::default(), 0, 0);
+    let (mut total, mut runs_evicting, mut pieces) = (Counters::default(), 0, 0);
     let (mut pinned, mut left_out, mut made_way) = (0, 0, 0);
     for _ in 0..128 {
         let (config, run) = naive::runs().new_tree(&mut runner).expect("nothing is filtered out").current();
         let mut group = CpuGroup::new(config).expect("the configuration is fine");
-        shards = shards.max(group.layout().shards);
+        pieces = pieces.max(group.layout().pieces);
         for batch in &run {
             let accepted = group.forward(&batch.indices, &batch.offsets, batch.weights.as_deref()).is_ok();
             if let (true, Some(gradient)) = (accepted, &batch.gradient) {
@@ -813,7 +813,7 @@ fn random_runs_meet_everything() {
     let fewest = [total.hits, total.conflicts, total.bypass_writes, total.skipped_rows, total.out_of_range];
     assert!(fewest.iter().all(|&count| count >= 50), "{total:?}");
     assert!(pinned > 500 && left_out > 50 && made_way > 50, "{pinned} pinned, {left_out} left out, {made_way} evicted");
-    assert!(runs_evicting >= 16 && shards >= 15, "{runs_evicting} runs evicted, {shards} shards at most");
+    assert!(runs_evicting >= 16 && pieces >= 15, "{runs_evicting} runs evicted, {pieces} pieces at most");
 }
 
 /// Direct-mapped, powers of two, other numbers of ways, and more ways than a GPU has.

@@ -2,7 +2,7 @@
 //! other, and bad input.
 
 use hotrow::{
-    CpuGroup, CpuRobeGroup, Error, GroupConfig, Init, LookupKind, Optimizer, OptimizerKind, OutOfRange, Pooling,
+    CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, LookupKind, Optimizer, OptimizerKind, OutOfRange, Pooling,
     Precision, Rounding, StatePrecision,
     prelude::*,
     robe::{self, Backward, Config, RobeSnapshot},
@@ -13,8 +13,8 @@ use shared::{
     weights,
 };
 
-fn new(config: &Config) -> CpuRobeGroup {
-    CpuRobeGroup::new(config.clone()).unwrap()
+fn new(config: &Config) -> CpuSharedGroup {
+    CpuSharedGroup::new(config.clone()).unwrap()
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn steps_are_the_model_s() {
 }
 
 /// A step of a new array: its bags and gradients, its outputs, and the state before and after it.
-fn stepped(config: &Config, seed: u64) -> (CpuRobeGroup, Bags, Vec<f32>, Vec<f32>, [RobeSnapshot; 2]) {
+fn stepped(config: &Config, seed: u64) -> (CpuSharedGroup, Bags, Vec<f32>, Vec<f32>, [RobeSnapshot; 2]) {
     let (mut group, bags) = (new(config), bags(config, seed, 5, 12));
     let before = group.snapshot();
     let found = forward(&mut group, &bags);
@@ -108,9 +108,9 @@ fn a_wrong_state_is_noticed() {
 }
 
 /// A group of one row whose weights share a block of INT8 states.
-fn coded(optimizer: Optimizer, precision: Precision, seed: u32) -> CpuRobeGroup {
+fn coded(optimizer: Optimizer, precision: Precision, seed: u32) -> CpuSharedGroup {
     let config = Config::direct(&[1], 64).unwrap().with_precision(precision).with_state(Some(StatePrecision::Int8));
-    CpuRobeGroup::new(config.with_optimizer(optimizer).with_seed(seed)).unwrap()
+    CpuSharedGroup::new(config.with_optimizer(optimizer).with_seed(seed)).unwrap()
 }
 
 /// A table of the same row in a record, without a cache.
@@ -184,14 +184,14 @@ fn small_changes_of_coded_states_are_not_lost_on_average() {
         for seed in 0..runs {
             let mut group = coded(optimizer, Precision::Int8, seed);
             let plain = Config::direct(&[1], 64).unwrap().with_optimizer(optimizer);
-            let mut fp32 = CpuRobeGroup::new(plain.clone()).unwrap();
+            let mut fp32 = CpuSharedGroup::new(plain.clone()).unwrap();
             for step in 0..6 {
                 let grads: Vec<f32> = (0..64).map(|e| if step == 0 { 1.0 + e as f32 / 64.0 } else { 0.3 }).collect();
                 for group in [&mut group, &mut fp32] {
                     group.forward(&[0], &[0, 1], None).unwrap();
                     group.backward(&grads).unwrap();
                 }
-                let of = |group: &CpuRobeGroup, config| {
+                let of = |group: &CpuSharedGroup, config| {
                     let states = group.snapshot().states(config).unwrap();
                     states.iter().skip(k).step_by(each).map(|&x| f64::from(x)).sum::<f64>() / 64.0
                 };
@@ -214,7 +214,7 @@ fn small_changes_of_coded_states_are_not_lost_on_average() {
 
 #[test]
 fn what_no_array_can_store_is_named() {
-    let refused = |config: Config| match CpuRobeGroup::new(config) {
+    let refused = |config: Config| match CpuSharedGroup::new(config) {
         Err(Error::Config { field, wanted, found }) => format!("{field}: wanted {wanted}, found {found}"),
         other => panic!("{other:?}"),
     };
@@ -262,7 +262,7 @@ fn small_steps_are_not_lost_on_average() {
             let mut config = Config::new(&[1], 64, 64, 64);
             (config.precision, config.rounding, config.backward, config.seed) = (precision, rounding, backward, seed);
             config.optimizer = Optimizer::sgd(1.0);
-            let mut group = CpuRobeGroup::new(config.clone()).unwrap();
+            let mut group = CpuSharedGroup::new(config.clone()).unwrap();
             // The ends of the range stay. Every other weight moves by a fifth of the distance between two codes.
             let start: Vec<f32> = (0..64u8).map(|e| f32::from(e * 4) / 63.0 * 0.25 + 1.0).collect();
             group.write_weights(&start).unwrap();
@@ -298,7 +298,7 @@ fn ranges_that_cannot_be_are_left_out_and_counted() {
         let mut config = Config::new(&[3], 4, 40, 4);
         (config.backward, config.precision, config.optimizer) = (backward, precision, Optimizer::sgd(1.0));
         (config.init, config.block) = (Init::Constant(1.0), 32);
-        let mut group = CpuRobeGroup::new(config.clone()).unwrap();
+        let mut group = CpuSharedGroup::new(config.clone()).unwrap();
         let before = group.snapshot();
         group.forward(&[1], &[0, 1], None).unwrap();
         group.backward(&[3e38, -3e38, 1.0, f32::NAN]).unwrap();
@@ -328,7 +328,7 @@ fn dense_and_sparse_are_the_same_bits() {
     for (seed, config) in plain.chain(shared::seeds("packed, dense and sparse", 64).map(|seed| (seed, packed(seed)))) {
         let run = |backward| {
             let config = config.clone().with_backward(backward);
-            let mut group = CpuRobeGroup::new(config.clone()).unwrap();
+            let mut group = CpuSharedGroup::new(config.clone()).unwrap();
             for step in 0..3 {
                 // The batch has starts of more than 128 chunks.
                 let found = forward(&mut group, &bags(&config, seed + step, 8, 60));
@@ -346,7 +346,7 @@ fn dense_and_sparse_are_the_same_bits() {
 fn auto_goes_dense_from_a_place_for_each_32_weights() {
     let from = |backward, weights, chunk| {
         let config = Config::new(&[1000], 128, weights, chunk).with_backward(backward);
-        CpuRobeGroup::new(config).unwrap().dense_from()
+        CpuSharedGroup::new(config).unwrap().dense_from()
     };
     for chunk in [1, 16, 32, 100] {
         assert_eq!([Backward::Dense, Backward::Sparse].map(|way| from(way, 6400, chunk)), [0, u32::MAX], "{chunk}");
@@ -363,7 +363,7 @@ fn a_trainer_holds_either_kind() {
     let cached = GroupConfig::new(&rows, 8).with_optimizer(optimizer).with_cache_rows(32);
     let shared = Config::new(&rows, 8, 400, 4).with_optimizer(optimizer);
     let mut held: Vec<Box<dyn Lookup>> =
-        vec![Box::new(CpuGroup::new(cached).unwrap()), Box::new(CpuRobeGroup::new(shared.clone()).unwrap())];
+        vec![Box::new(CpuGroup::new(cached).unwrap()), Box::new(CpuSharedGroup::new(shared.clone()).unwrap())];
     for table in &mut held {
         let before = table.forward(&[1, 2, 2, 199], &[0, 3, 4], None).unwrap();
         assert!(table.pending());
@@ -392,7 +392,7 @@ fn a_trainer_holds_either_kind() {
 fn counters_and_frozen_steps() {
     let mut config = Config::new(&[10, 5], 4, 64, 4);
     config.out_of_range = OutOfRange::Skip;
-    let mut group = CpuRobeGroup::new(config).unwrap();
+    let mut group = CpuSharedGroup::new(config).unwrap();
     let bags = Bags { indices: vec![1, 2, 10, 4, 5, 0], offsets: vec![0, 3, 6], weights: None };
     let frozen = group.forward_frozen(&bags.indices, &bags.offsets, None).unwrap();
     assert_eq!(group.robe_counters().accesses, [0, 0]);
@@ -425,7 +425,7 @@ fn packed_snapshots_are_checked() {
     let config = Config::new(&[10], 4, 200, 4).with_optimizer(Optimizer::adagrad(0.1)).with_precision(Precision::Int8);
     let half = config.clone().with_precision(Precision::Fp16);
     for (config, words) in [(config, 4 * 18), (half, 4 * 32)] {
-        let mut group = CpuRobeGroup::new(config.clone()).unwrap();
+        let mut group = CpuSharedGroup::new(config.clone()).unwrap();
         let good = group.snapshot();
         assert_eq!((good.weight_words.len(), good.state_words.len()), (words, 128));
         let mut restored = |change: fn(&mut RobeSnapshot)| {
@@ -446,7 +446,7 @@ fn packed_snapshots_are_checked() {
 #[test]
 fn empty_batches_move_nothing() {
     for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
-        let mut group = CpuRobeGroup::new(Config::new(&[10], 4, 64, 3).with_pooling(pooling)).unwrap();
+        let mut group = CpuSharedGroup::new(Config::new(&[10], 4, 64, 3).with_pooling(pooling)).unwrap();
         let before = group.snapshot();
         let found = group.forward(&[], &[0, 0, 0], None).unwrap();
         assert_eq!(found, vec![0.0; if pooling == Pooling::None { 0 } else { 8 }]);
@@ -467,10 +467,10 @@ fn one_row_a_hundred_thousand_times() {
 fn another_step_rounds_differently() {
     for config in [config(5), packed(4), packed(5), packed(6)] {
         let config = config.with_optimizer(Optimizer::adagrad(0.1));
-        let step = |group: &mut CpuRobeGroup, seed| {
+        let step = |group: &mut CpuSharedGroup, seed| {
             let found = forward(group, &bags(&config, seed, 6, 10));
             group.backward(&random_grads(seed, found.len())).unwrap();
-            CpuRobeGroup::snapshot(group)
+            CpuSharedGroup::snapshot(group)
         };
         let mut group = new(&config);
         let first = step(&mut group, 1);

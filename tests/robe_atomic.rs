@@ -1,7 +1,7 @@
 //! The atomic backward of the CPU backend: the model's steps, the same bits twice, and those of the sorted backward where sums are exact.
 
 use hotrow::{
-    CpuRobeGroup, Optimizer,
+    CpuSharedGroup, Optimizer,
     robe::{Backward, Config},
 };
 use hotrow_harness::{
@@ -9,8 +9,8 @@ use hotrow_harness::{
     shared::{config, seeds},
 };
 
-fn new(config: &Config) -> CpuRobeGroup {
-    CpuRobeGroup::new(config.clone()).unwrap()
+fn new(config: &Config) -> CpuSharedGroup {
+    CpuSharedGroup::new(config.clone()).unwrap()
 }
 
 fn atomic(config: Config) -> Config {

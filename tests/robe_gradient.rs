@@ -2,7 +2,7 @@
 //! the model's forward.
 
 use hotrow::{
-    CpuRobeGroup, Error, GradSlice, Optimizer, Pooling,
+    CpuSharedGroup, Error, GradSlice, Optimizer, Pooling,
     prelude::*,
     robe::{self, Backward, Config, Gradient},
 };
@@ -13,8 +13,8 @@ use hotrow_harness::{
 };
 use proptest::prelude::*;
 
-fn new(config: &Config) -> CpuRobeGroup {
-    CpuRobeGroup::new(config.clone()).unwrap()
+fn new(config: &Config) -> CpuSharedGroup {
+    CpuSharedGroup::new(config.clone()).unwrap()
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn halves_give_what_their_floats_give() {
 #[test]
 fn what_is_not_finite_shows() {
     for backward in WAYS {
-        let mut group = CpuRobeGroup::new(Config::new(&[100], 4, 40, 4).with_backward(backward)).unwrap();
+        let mut group = CpuSharedGroup::new(Config::new(&[100], 4, 40, 4).with_backward(backward)).unwrap();
         group.forward(&[3], &[0, 1], None).unwrap();
         let found = group.gradient(GradSlice::F32(&[1.0, f32::NAN, 2.0, f32::NEG_INFINITY])).unwrap();
         let start = robe::hash::location(3, 0, 40, 4) as usize;
@@ -109,7 +109,7 @@ fn nothing_has_no_gradient() {
     for pooling in [Pooling::Sum, Pooling::None] {
         for backward in WAYS {
             let config = Config::new(&[10], 4, 64, 3).with_pooling(pooling).with_backward(backward);
-            let mut group = CpuRobeGroup::new(config.clone()).unwrap();
+            let mut group = CpuSharedGroup::new(config.clone()).unwrap();
             assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
             let n = group.forward(&[], &[0, 0, 0], None).unwrap().len();
             assert!(matches!(group.gradient(GradSlice::F32(&[1.0])), Err(Error::Length { what: "grad_outputs", .. })));

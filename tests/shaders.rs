@@ -27,7 +27,7 @@ const MAX_WORKGROUP_BYTES: u64 = 16 << 10;
 
 const ENTRY: &str = "main";
 
-/// The most storage buffers of a stage with this cut. Each window and each shard after the first adds one to the default limit.
+/// The most storage buffers of a stage with this cut. Each window and each piece after the first adds one to the default limit.
 fn most_buffers(cut: Cut) -> usize {
     MAX_STORAGE_BUFFERS + cut.more_buffers() as usize
 }
@@ -405,9 +405,9 @@ fn every_shader_passes_every_check() {
     });
 }
 
-/// A cache in as many windows as any device may bind, and as many shards. `sources` has up to three of both.
+/// A cache in as many windows as any device may bind, and as many pieces. `sources` has up to three of both.
 #[test]
-fn the_most_windows_and_shards_pass_every_check() {
+fn the_most_windows_and_pieces_pass_every_check() {
     let caps = hotrow::Caps::from_parts(
         &wgpu::AdapterInfo::new(wgpu::DeviceType::DiscreteGpu, wgpu::Backend::Vulkan),
         wgpu::Features::empty(),
@@ -448,7 +448,7 @@ fn the_most_windows_and_shards_pass_every_check() {
             check_bound(&parse(&text).unwrap(), kernel, cut).unwrap();
         }
         for (width, item) in [(1, 1), (4, 1), (4, 4)] {
-            let cut = Cut { width, item, shards: windows, ..Cut::ONE };
+            let cut = Cut { width, item, pieces: windows, ..Cut::ONE };
             let text = hotrow::internals::shader::compose(kernel, hotrow::internals::shader::Bodies::PLAIN.cut(cut));
             assert_eq!(
                 text.contains("records24["),
@@ -461,12 +461,12 @@ fn the_most_windows_and_shards_pass_every_check() {
     }
 }
 
-/// With one window and one shard the text is the same as without windows.
+/// With one window and one piece the text is the same as without windows.
 #[test]
 fn one_window_leaves_no_trace() {
     for source in hotrow::internals::sources().iter().filter(|source| source.cut.more_buffers() == 0) {
         let code: String = source.wgsl.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-        let traces = ["cache1", "params.window_slots", "window1", "robe.window_words", "records1", "record.shard"];
+        let traces = ["cache1", "params.window_slots", "window1", "robe.window_words", "records1", "record.piece"];
         assert!(traces.iter().all(|trace| !code.contains(trace)), "{}", source.name);
     }
 }
@@ -687,7 +687,7 @@ fn too_many_buffers_are_rejected() {
     rejected(check_buffers(&parse(&with_buffers(9)).unwrap(), MAX_STORAGE_BUFFERS), "9 storage buffers");
     rejected(check_pipeline(&with_buffers(9), false, &[], MAX_STORAGE_BUFFERS), "max_storage_buffers_per_shader_stage");
     // The limit of a windowed cache, and one buffer more.
-    let three = Cut { windows: 2, shards: 2, ..Cut::ONE };
+    let three = Cut { windows: 2, pieces: 2, ..Cut::ONE };
     check_buffers(&parse(&with_buffers(10)).unwrap(), most_buffers(three)).unwrap();
     check_pipeline(&with_buffers(10), false, &[], most_buffers(three)).unwrap();
     rejected(check_buffers(&parse(&with_buffers(11)).unwrap(), most_buffers(three)), "11 storage buffers");

@@ -83,7 +83,7 @@ fn on_device(criterion: &mut Criterion) {
                 let once = || {
                     let record = |encoder: &mut wgpu::CommandEncoder| {
                         sorter
-                            .record_sort(encoder, source.slice(..), Some(values.slice(..)), Count::Host(n), bits)
+                            .encode_sort(encoder, source.slice(..), Some(values.slice(..)), Count::Host(n), bits)
                             .unwrap();
                     };
                     support::timed(&context, &timeline, |_| {}, record)
@@ -105,7 +105,7 @@ fn on_device(criterion: &mut Criterion) {
                     encoder.copy_buffer_to_buffer(&positions, 0, &values, 0, None);
                 };
                 let sort = |encoder: &mut wgpu::CommandEncoder| {
-                    theirs.record_reserved_sort(encoder, &sorted, &values, n).unwrap();
+                    theirs.encode_reserved_sort(encoder, &sorted, &values, n).unwrap();
                 };
                 support::timed(&context, &timeline, restore, sort)
             };

@@ -86,7 +86,7 @@ impl Adapter {
         };
         let test = |context: &Context| self_test::gpu(context, options.group_seed());
         let hardware = adapter::is_hardware(adapter);
-        let shard_bytes = caps.choose_shard_bytes();
+        let piece_bytes = caps.choose_piece_bytes();
         // Limits of the adapter; its device may have lower ones.
         let limits = Object::default()
             .with("binding_bytes", limits.max_storage_buffer_binding_size)
@@ -102,8 +102,8 @@ impl Adapter {
             .with("device", true)
             .with("mapped", caps.mappable)
             .with("mapped_why", format!("it {} MAPPABLE_PRIMARY_BUFFERS", if caps.mappable { "has" } else { "lacks" }))
-            .with("shard_bytes", shard_bytes)
-            .with("cache_bytes", u64::from(caps.choose_windows()) * shard_bytes);
+            .with("piece_bytes", piece_bytes)
+            .with("cache_bytes", u64::from(caps.choose_windows()) * piece_bytes);
         let found = Object::default()
             .with("name", info.name.as_str())
             .with("backend", format!("{:?}", info.backend))

@@ -29,7 +29,7 @@ impl Kernel {
     }
 
     /// Records a dispatch with these bind groups, the first of which is group 0.
-    pub(crate) fn record(&self, encoder: &mut wgpu::CommandEncoder, groups: &[&wgpu::BindGroup], workgroups: u32) {
+    pub(crate) fn encode(&self, encoder: &mut wgpu::CommandEncoder, groups: &[&wgpu::BindGroup], workgroups: u32) {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         pass.set_pipeline(&self.0);
         (0..).zip(groups).for_each(|(index, group)| pass.set_bind_group(index, *group, &[]));

@@ -190,7 +190,7 @@ impl Lab {
     /// The most bytes of one binding.
     #[must_use]
     pub fn binding(&self) -> u64 {
-        self.timed.caps().choose_shard_bytes()
+        self.timed.caps().choose_piece_bytes()
     }
 
     /// A new command encoder.
@@ -217,7 +217,7 @@ impl Lab {
     pub fn measure(
         &self,
         phases: &[&'static str],
-        mut record: impl FnMut(usize, &mut wgpu::CommandEncoder) -> anyhow::Result<()>,
+        mut encode: impl FnMut(usize, &mut wgpu::CommandEncoder) -> anyhow::Result<()>,
     ) -> anyhow::Result<Measured> {
         let Rounds { whole, detailed, slice } = self.rounds;
         let mut seconds = vec![Vec::new(); phases.len()];
@@ -225,14 +225,14 @@ impl Lab {
         let start = Instant::now();
         self.timeline.listen(false);
         while walls.len() < LEAST || (walls.len() < whole && start.elapsed() < slice) {
-            let round = self.round(phases, &mut record)?;
+            let round = self.round(phases, &mut encode)?;
             seconds.iter_mut().zip(round.phases).for_each(|(all, one)| all.push(one));
             walls.push(round.wall);
         }
         self.timeline.listen(true);
         let mut stages: Vec<(Stage, Vec<f64>)> = Vec::new();
         for _ in 0..detailed {
-            for (phase, stage, dispatches, one) in self.round(phases, &mut record)?.stages {
+            for (phase, stage, dispatches, one) in self.round(phases, &mut encode)?.stages {
                 let at = stages.iter().position(|(known, _)| known.phase == phase && known.stage == stage);
                 let at = at.unwrap_or_else(|| {
                     stages.push((Stage { phase, stage, dispatches, times: None }, Vec::new()));
@@ -257,13 +257,13 @@ impl Lab {
     pub fn round(
         &self,
         phases: &[&'static str],
-        mut record: impl FnMut(usize, &mut wgpu::CommandEncoder) -> anyhow::Result<()>,
+        mut encode: impl FnMut(usize, &mut wgpu::CommandEncoder) -> anyhow::Result<()>,
     ) -> anyhow::Result<Round> {
         let mut found = Round::default();
         let mut encoder = self.encoder();
         let stamped = self.timeline.resolution() != Resolution::Count;
         for (i, &phase) in phases.iter().enumerate() {
-            self.timeline.around(&mut encoder, phase, |encoder| record(i, encoder))?;
+            self.timeline.around(&mut encoder, phase, |encoder| encode(i, encoder))?;
             if !stamped {
                 found.phases.push(self.submit(std::mem::replace(&mut encoder, self.encoder()))?);
             }

@@ -173,7 +173,7 @@ fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::
 
 /// A figure: a quantity of a shape under a setting.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
-pub struct Record {
+pub struct Measurement {
     /// The quantity.
     pub what: String,
     /// The shape: the name of a workload.
@@ -190,7 +190,7 @@ pub struct Record {
     pub spread: Option<Times>,
 }
 
-impl Record {
+impl Measurement {
     /// A record of a single figure.
     pub fn new(what: impl Into<String>, shape: impl Into<String>, setting: &Setting, value: f64, unit: Unit) -> Self {
         Self { what: what.into(), shape: shape.into(), setting: setting.clone(), value, unit, spread: None }
@@ -258,7 +258,7 @@ pub struct Select<'s> {
 impl Select<'_> {
     /// Whether the filter accepts this record.
     #[must_use]
-    pub fn has(&self, record: &Record) -> bool {
+    pub fn has(&self, record: &Measurement) -> bool {
         let one_of = |names: &str, name: &str| names.is_empty() || names.split('|').any(|one| one == name);
         let fits = |wanted: &str| match (wanted.split_once('='), wanted.strip_prefix('!')) {
             (Some((name, text)), _) => record.is(name, text),
@@ -272,9 +272,9 @@ impl Select<'_> {
 /// A table in Markdown: a line for each combination of values of the `lines` names, a column for each value of the `across` name. Numbers
 /// are sorted, names keep their order. If all figures have one unit, the head of the first column names it and the figures stand without
 /// unit and spread. `None` if no record has all these names.
-pub fn table<'r>(records: impl IntoIterator<Item = &'r Record>, lines: &[&str], across: &str) -> Option<String> {
-    type Cell<'r> = (Vec<Value>, Value, &'r Record);
-    let place = |record: &'r Record| -> Option<Cell<'r>> {
+pub fn table<'r>(records: impl IntoIterator<Item = &'r Measurement>, lines: &[&str], across: &str) -> Option<String> {
+    type Cell<'r> = (Vec<Value>, Value, &'r Measurement);
+    let place = |record: &'r Measurement| -> Option<Cell<'r>> {
         let line = lines.iter().map(|name| record.key(name)).collect::<Option<Vec<Value>>>()?;
         Some((line, record.key(across)?, record))
     };
@@ -286,7 +286,7 @@ pub fn table<'r>(records: impl IntoIterator<Item = &'r Record>, lines: &[&str], 
     let unit = cells.first()?.2.unit;
     let alike = across != "what" && !unit.has_interval() && cells.iter().all(|cell| cell.2.unit == unit);
     let plain = |value: f64| if value.is_finite() { units::short(unit.scale().0 * value) } else { "-".to_owned() };
-    let text = |record: &Record| if alike { plain(record.value) } else { record.text() };
+    let text = |record: &Measurement| if alike { plain(record.value) } else { record.text() };
     let names = lines.iter().map(|name| (*name).to_owned());
     let mut head: Vec<String> = names.chain(heads.iter().map(|head| head[0].to_string())).collect();
     if alike {
@@ -326,7 +326,7 @@ fn ascending(keys: &mut [Vec<Value>]) {
     }
 }
 
-impl Record {
+impl Measurement {
     /// The record as a line of CSV, in which the setting is one column of `name=value`.
     fn line(&self) -> Object {
         let exact = |(name, value): (&Cow<'_, str>, &Value)| match value {
@@ -347,12 +347,12 @@ impl Record {
 }
 
 /// Writes a line for each record.
-pub fn write_csv(path: &Path, records: &[Record]) -> anyhow::Result<()> {
-    object::write_csv(path, &records.iter().map(Record::line).collect::<Vec<_>>())
+pub fn write_csv(path: &Path, records: &[Measurement]) -> anyhow::Result<()> {
+    object::write_csv(path, &records.iter().map(Measurement::line).collect::<Vec<_>>())
 }
 
 /// Writes a JSON object: the fields of `head`, then the records, one in each line.
-pub fn write_json(path: &Path, head: &impl Serialize, records: &[Record]) -> anyhow::Result<()> {
+pub fn write_json(path: &Path, head: &impl Serialize, records: &[Measurement]) -> anyhow::Result<()> {
     let head = serde_json::to_string_pretty(head)?;
     let head =
         head.strip_suffix("\n}").ok_or_else(|| anyhow::anyhow!("wanted fields above the records, found none"))?;
@@ -365,14 +365,14 @@ pub fn write_json(path: &Path, head: &impl Serialize, records: &[Record]) -> any
 mod tests {
     use super::*;
 
-    fn records() -> Vec<Record> {
+    fn records() -> Vec<Measurement> {
         let setting = |rate: f64| Setting::default().with("precision", "INT8").with("hit rate", rate);
         let times = Times { median: 0.002, lowest: 0.001, highest: 0.003, rounds: 5 };
         vec![
-            Record::timed("forward", "small", &setting(50.0), times),
-            Record::new("forward", "small", &setting(0.0), 0.004, Unit::Seconds),
-            Record::new("hits", "small", &setting(0.0), 0.25, Unit::Share),
-            Record::new("other", "small", &Setting::default(), 9.0, Unit::Count),
+            Measurement::timed("forward", "small", &setting(50.0), times),
+            Measurement::new("forward", "small", &setting(0.0), 0.004, Unit::Seconds),
+            Measurement::new("hits", "small", &setting(0.0), 0.25, Unit::Share),
+            Measurement::new("other", "small", &Setting::default(), 9.0, Unit::Count),
         ]
     }
 
@@ -392,12 +392,12 @@ mod tests {
         let (json, csv) = (folder.path().join("a.json"), folder.path().join("a.csv"));
         write_json(&json, &serde_json::json!({"schema": 2}), &records()).unwrap();
         let read: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
-        let back: Vec<Record> = serde_json::from_value(read["records"].clone()).unwrap();
+        let back: Vec<Measurement> = serde_json::from_value(read["records"].clone()).unwrap();
         assert_eq!(
             (&back[0].what, back[0].spread, back[2].unit),
             (&"forward".into(), records()[0].spread, Unit::Share)
         );
-        let missing: Record =
+        let missing: Measurement =
             serde_json::from_str(r#"{"what":"a","shape":"","setting":{"z":1,"a":"b"},"value":null,"unit":"bytes"}"#)
                 .unwrap();
         assert!(missing.value.is_nan() && missing.setting.to_string() == "z 1, a b", "the order stays: {missing:?}");

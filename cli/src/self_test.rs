@@ -89,7 +89,7 @@ pub(crate) fn cpu(seed: u32) -> Vec<Case> {
         .into()
 }
 
-/// A small configuration with two tables, several shards, and two sets that overflow.
+/// A small configuration with two tables, several pieces, and two sets that overflow.
 fn config(precision: Precision, policy: Policy, placement: Placement, seed: u32) -> GroupConfig {
     GroupConfig::new(&TABLES, DIM)
         .with_precision(precision)
@@ -100,7 +100,7 @@ fn config(precision: Precision, policy: Policy, placement: Placement, seed: u32)
         .with_optimizer(Optimizer::adagrad(0.05))
         .with_init(Init::Uniform { low: -1.0, high: 1.0 })
         .with_seed(seed)
-        .with_shard_bytes(Some(16 << 10))
+        .with_piece_bytes(Some(16 << 10))
 }
 
 /// Runs the same batches on both, each step from the GPU's state, and compares outputs and states.

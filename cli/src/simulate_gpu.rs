@@ -57,7 +57,7 @@ pub(crate) fn gpu(
                 offsets: offsets.slice(..4 * (ids.len() as u64 + 1)),
                 weights: None,
             };
-            group.record_forward(&mut encoder, &one, outputs.slice(..))?;
+            group.encode_forward(&mut encoder, &one, outputs.slice(..))?;
         }
         let index = context.queue().submit([encoder.finish()]);
         context.device().poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: None })?;

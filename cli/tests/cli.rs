@@ -109,7 +109,7 @@ fn plan_knows_the_papers_answers() {
 fn plan_memory_writes_what_it_wrote_and_adds_up() {
     let dir = TempDir::new().unwrap();
     let line = "plan memory --rows 1000,30,7 --dim 5 --precision int4 --policy lfu --optimizer adagrad --placement device,mapped --batch 1000 \
-                --shard-bytes 2400 --cache-percent 50 --json out.json";
+                --piece-bytes 2400 --cache-percent 50 --json out.json";
     golden::written("plan-memory", line, dir.path());
     let list = read(dir.path().join("out.json"));
     for plan in list.as_array().unwrap() {
@@ -131,7 +131,7 @@ fn plan_memory_writes_what_it_wrote_and_adds_up() {
             assert_eq!(all, plan["bytes"][key], "{key}");
         }
     }
-    // 1037 records of 24 bytes. Each shard is rounded up to a multiple of 16 bytes.
+    // 1037 records of 24 bytes. Each piece is rounded up to a multiple of 16 bytes.
     let [device, mapped] = [0, 1].map(|at: usize| list[at]["host_bytes"].as_u64().unwrap());
     assert!(mapped - device >= 1037 * 24 && mapped - device < 1037 * 24 + 11 * 16, "{device} {mapped}");
 }

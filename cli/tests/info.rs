@@ -59,8 +59,8 @@ fn every_adapter_passes_its_self_test() {
     for adapter in adapters {
         let wanted = "add backend device_type driver hardware limits lookup lookup_why memory name rank rank_why self_test timestamps unusable";
         assert_eq!(keys(adapter).join(" "), wanted);
-        assert_eq!(keys(&adapter["memory"]), ["cache_bytes", "device", "mapped", "mapped_why", "shard_bytes"]);
-        assert!(adapter["memory"]["cache_bytes"].as_u64() >= adapter["memory"]["shard_bytes"].as_u64());
+        assert_eq!(keys(&adapter["memory"]), ["cache_bytes", "device", "mapped", "mapped_why", "piece_bytes"]);
+        assert!(adapter["memory"]["cache_bytes"].as_u64() >= adapter["memory"]["piece_bytes"].as_u64());
         assert!(adapter["limits"]["storage_buffers"].as_u64().unwrap() > 0);
         assert!(stdout.contains(adapter["name"].as_str().unwrap()), "{stdout}");
         if adapter["unusable"].is_null() {

@@ -91,8 +91,8 @@ impl Whole {
     }
 }
 
-/// Tables that share an array of weights ([`robe`](hotrow::robe)), of which every rank has the whole: `CpuRobeGroup` or
-/// [`RobeGroup`](hotrow::RobeGroup). Each rank passes its own bags. The ranks send each other their batches and, in the backward, the gradients of their
+/// Tables that share an array of weights ([`robe`](hotrow::robe)), of which every rank has the whole: `CpuSharedGroup` or
+/// [`SharedGroup`](hotrow::SharedGroup). Each rank passes its own bags. The ranks send each other their batches and, in the backward, the gradients of their
 /// outputs; then each takes the step of all bags. So outputs and weights are those of one rank that has the whole batch, bit for bit, on every number of
 /// ranks. What a step computes does not shrink with more ranks; only the rest of the model is divided.
 ///
@@ -101,14 +101,14 @@ impl Whole {
 /// result is the same on all ranks. For a checkpoint one rank saves, and all load.
 ///
 /// ```
-/// use hotrow::{CpuRobeGroup, Error, Init, Lookup, robe};
+/// use hotrow::{CpuSharedGroup, Error, Init, Lookup, robe};
 /// use hotrow_dist::{Phase, Replicated, Threads};
 ///
 /// // Two tables in 64 weights.
 /// let config = robe::Config::new(&[1000, 1000], 8, 64, 4).with_init(Init::Constant(1.0));
 /// let rows = |ranks| {
 ///     Threads::run(ranks, |comm: &mut Threads| {
-///         let mut array = Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?;
+///         let mut array = Replicated::new(comm, CpuSharedGroup::new(config.clone())?)?;
 ///         // Two bags of one row, a bag for each table: all on rank 0.
 ///         let (indices, offsets) = if array.rank() == 0 { (vec![7, 3], vec![0, 1, 2]) } else { (vec![], vec![0]) };
 ///         let outputs = array.forward(&indices, &offsets, None)?;

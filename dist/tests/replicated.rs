@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use hotrow::{
-    Counters, CpuRobeGroup, CpuScaler, Error, GradSlice, GroupConfig, Init, Lookup, LossScale, Optimizer, OutOfRange,
+    Counters, CpuScaler, CpuSharedGroup, Error, GradSlice, GroupConfig, Init, Lookup, LossScale, Optimizer, OutOfRange,
     Pooling, Precision, ScalerState, SharedArray, checkpoint,
     robe::{Backward, Config, RobeSnapshot},
 };
@@ -56,7 +56,7 @@ fn seen(
 
 /// One rank with the whole batch.
 fn alone(config: &Config, rows: &GroupConfig, batches: &[Batch]) -> Seen {
-    let mut array = CpuRobeGroup::new(config.clone()).unwrap();
+    let mut array = CpuSharedGroup::new(config.clone()).unwrap();
     let Seen { steps, snapshot, counters } = seen(&mut array, rows, batches, &(0..PIECES), false).unwrap();
     Seen { steps: Steps::together(vec![steps]), snapshot, counters }
 }
@@ -65,10 +65,10 @@ fn alone(config: &Config, rows: &GroupConfig, batches: &[Batch]) -> Seen {
 fn on<T: Send>(
     ranks: u32,
     config: &Config,
-    work: impl Fn(u32, Replicated<&mut Threads, CpuRobeGroup>) -> Result<T, Error> + Sync,
+    work: impl Fn(u32, Replicated<&mut Threads, CpuSharedGroup>) -> Result<T, Error> + Sync,
 ) -> Vec<T> {
     let found =
-        Threads::run(ranks, |comm| work(comm.rank(), Replicated::new(comm, CpuRobeGroup::new(config.clone())?)?));
+        Threads::run(ranks, |comm| work(comm.rank(), Replicated::new(comm, CpuSharedGroup::new(config.clone())?)?));
     found.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -109,7 +109,9 @@ fn every_number_of_ranks_has_the_bits_of_the_whole_batch() {
 }
 
 /// A pair of ranks, each with two bags of a feature. `call` gets the number of the rank.
-fn pair<T: Send>(call: impl Fn(u32, &mut Replicated<&mut Threads, CpuRobeGroup>) -> Result<T, Error> + Sync) -> Vec<T> {
+fn pair<T: Send>(
+    call: impl Fn(u32, &mut Replicated<&mut Threads, CpuSharedGroup>) -> Result<T, Error> + Sync,
+) -> Vec<T> {
     let config = Config::new(&[50], 4, 64, 4).with_optimizer(Optimizer::sgd(1.0));
     on(2, &config, |rank, mut array| call(rank, &mut array))
 }
@@ -173,7 +175,7 @@ fn gradients_and_decisions_that_do_not_fit_are_refused_on_all() {
         assert!(wrong.contains("indices"), "{wrong}");
     }
     let atomic = Config::new(&[50], 4, 64, 4).with_backward(Backward::Atomic);
-    let error = Replicated::new(hotrow_dist::Solo::default(), CpuRobeGroup::new(atomic).unwrap()).unwrap_err();
+    let error = Replicated::new(hotrow_dist::Solo::default(), CpuSharedGroup::new(atomic).unwrap()).unwrap_err();
     assert!(error.to_string().contains("fixed order"), "{error}");
 }
 
@@ -256,7 +258,7 @@ fn weights_of_one_rank_stay_with_its_indices() {
         })
     };
     // Feature by feature: rank 0, then rank 1.
-    let mut plain = CpuRobeGroup::new(config.clone()).unwrap();
+    let mut plain = CpuSharedGroup::new(config.clone()).unwrap();
     let outputs = plain.forward(&[1, 2, 4, 3, 5, 6], &[0, 2, 3, 4, 6], Some(&[0.5, -2.0, 1.0, 3.0, 1.0, 1.0])).unwrap();
     plain.backward(&outputs).unwrap();
     let wanted = plain.snapshot().weight_words;

@@ -1,7 +1,7 @@
 //! A fit whose tables, batches and perceptron are on the device. Only points and targets go there; only predictions and losses come back.
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Batch, Context, Error, Grid, GridBags, Group, Lookup as _, LookupKind, MemoryReport, RobeGroup, grid};
+use hotrow::{Batch, Context, Error, Grid, GridBags, Group, Lookup as _, LookupKind, MemoryReport, SharedGroup, grid};
 
 use super::{AT_ONCE, FEATURES, Failure, LEVELS, mlp};
 
@@ -13,7 +13,7 @@ const TILE: u32 = 16;
 /// The learned rows.
 pub(crate) enum Tables {
     Rows(Box<Group>),
-    Array(Box<RobeGroup>),
+    Array(Box<SharedGroup>),
 }
 
 /// Both kinds of tables have the same methods.
@@ -33,7 +33,7 @@ impl Tables {
         batch: &Batch<'_>,
         outputs: &wgpu::Buffer,
     ) -> Result<(), Error> {
-        of!(self, tables => tables.record_forward(encoder, batch, outputs.slice(..)))
+        of!(self, tables => tables.encode_forward(encoder, batch, outputs.slice(..)))
     }
 
     fn forward_frozen(
@@ -42,11 +42,11 @@ impl Tables {
         batch: &Batch<'_>,
         outputs: &wgpu::Buffer,
     ) -> Result<(), Error> {
-        of!(self, tables => tables.record_forward_frozen(encoder, batch, outputs.slice(..)))
+        of!(self, tables => tables.encode_forward_frozen(encoder, batch, outputs.slice(..)))
     }
 
     fn backward(&mut self, encoder: &mut wgpu::CommandEncoder, grads: wgpu::BufferSlice<'_>) -> Result<(), Error> {
-        of!(self, tables => tables.record_backward(encoder, grads))
+        of!(self, tables => tables.encode_backward(encoder, grads))
     }
 
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
@@ -219,7 +219,7 @@ impl Device {
         let groups = self.begin(points, adam);
         let mut encoder = self.context.device().create_command_encoder(&Default::default());
         let coordinates = self.coordinates.slice(..size_of_val(points) as u64);
-        self.grid.record(&mut encoder, coordinates, &self.bags)?;
+        self.grid.encode(&mut encoder, coordinates, &self.bags)?;
         self.tables.forward(&mut encoder, &self.bags.batch(points.len() as u32)?, &self.features)?;
         // One invocation a weight, and one for the loss.
         let moving = (self.weights + 1).div_ceil(mlp::WIDE) as u32;
@@ -242,7 +242,7 @@ impl Device {
         let groups = self.begin(points, still);
         let mut encoder = self.context.device().create_command_encoder(&Default::default());
         let coordinates = self.coordinates.slice(..size_of_val(points) as u64);
-        self.grid.record(&mut encoder, coordinates, &self.bags)?;
+        self.grid.encode(&mut encoder, coordinates, &self.bags)?;
         self.tables.forward_frozen(&mut encoder, &self.bags.batch(points.len() as u32)?, &self.features)?;
         self.pass(&mut encoder, &[(0, groups)]);
         self.read(encoder, &self.outputs, points.len())

@@ -15,8 +15,8 @@ use clap::Parser as _;
 use device::{Device, Tables};
 use hotrow::robe::RobeSnapshot;
 use hotrow::{
-    CpuGrid, CpuGroup, CpuRobeGroup, Group, Init, LookupKind, Optimizer, OptimizerKind, Precision, RobeGroup, Rounding,
-    StatePrecision, adapter, checkpoint, grid, prelude::*,
+    CpuGrid, CpuGroup, CpuSharedGroup, Group, Init, LookupKind, Optimizer, OptimizerKind, Precision, Rounding,
+    SharedGroup, StatePrecision, adapter, checkpoint, grid, prelude::*,
 };
 use mlp::{Adam, Mlp};
 use rand::{RngExt as _, SeedableRng as _};
@@ -255,8 +255,8 @@ impl Fit {
             let array =
                 array.with_rounding(args.rounding).with_optimizer(rule).with_init(init).with_seed(args.seed as u32);
             match &context {
-                Some(context) => device(context, Tables::Array(Box::new(RobeGroup::new(context, array)?)))?,
-                None => host(Box::new(CpuRobeGroup::new(array)?))?,
+                Some(context) => device(context, Tables::Array(Box::new(SharedGroup::new(context, array)?)))?,
+                None => host(Box::new(CpuSharedGroup::new(array)?))?,
             }
         };
         let parameters = rows.iter().map(|rows| *rows as usize).sum::<usize>() * FEATURES;
@@ -319,10 +319,10 @@ impl Fit {
         let mut tables: Box<dyn Lookup + Send> = match kind {
             LookupKind::Shared(array) => {
                 let config = array.config().clone().with_optimizer(rule).with_state(None);
-                let mut tables = CpuRobeGroup::new(config.clone())?;
+                let mut tables = CpuSharedGroup::new(config.clone())?;
                 tables.restore(&RobeSnapshot { state_words: Vec::new(), ..array.snapshot()? })?;
                 checkpoint::save_lookup(&mut tables, &files[0])?;
-                Box::new(CpuRobeGroup::new(config)?)
+                Box::new(CpuSharedGroup::new(config)?)
             }
             LookupKind::Rows(group) => {
                 let config = group.config().clone().with_optimizer(rule).with_state(None);

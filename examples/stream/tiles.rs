@@ -113,7 +113,7 @@ impl Tiles {
 
     /// Behind the passes: asks for the tiles that this frame wants.
     pub(crate) fn end(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<bool, Error> {
-        self.group.record_feedback(encoder, &self.emb)
+        self.group.encode_feedback(encoder, &self.emb)
     }
 }
 // hotrow ends
@@ -121,7 +121,7 @@ impl Tiles {
 impl Tiles {
     /// Tiles missed, bytes moved and tiles wanted, as far as the counts have arrived.
     pub(crate) fn moved(&mut self) -> Result<[u64; 3], Error> {
-        let seen: Counters = self.group.counters_seen()?.unwrap_or_default().into_iter().sum();
+        let seen: Counters = self.group.try_counters()?.unwrap_or_default().into_iter().sum();
         let bytes = self.group.traffic().map_or(0, |traffic| traffic.bytes());
         Ok([seen.accesses - seen.hits, bytes, seen.accesses])
     }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use hotrow::{
-    Counters, CpuGroup, CpuRobeGroup, Error, GroupConfig, Optimizer, Policy, Precision, checkpoint, prelude::*, robe,
+    Counters, CpuGroup, CpuSharedGroup, Error, GroupConfig, Optimizer, Policy, Precision, checkpoint, prelude::*, robe,
 };
 use hotrow_dist::{Group, Threads, reshard};
 use safetensors::tensor::Metadata;
@@ -65,10 +65,10 @@ pub(crate) fn rows(data: &[u8]) -> bool {
     true
 }
 
-fn robe_group() -> CpuRobeGroup {
+fn robe_group() -> CpuSharedGroup {
     let mut config = robe::Config::compressed(&[5, 3], 4, 2.0, 2).unwrap();
     config.optimizer = Optimizer::adagrad(0.1);
-    CpuRobeGroup::new(config).unwrap()
+    CpuSharedGroup::new(config).unwrap()
 }
 
 pub(crate) fn robe(data: &[u8]) -> bool {

@@ -6,7 +6,7 @@ use crate::run::Outcome;
 use crate::setting::Setup;
 use hotrow_cli::names;
 use hotrow_cli::report::units::Times;
-use hotrow_cli::report::{Record, Setting, Unit};
+use hotrow_cli::report::{Measurement, Setting, Unit};
 use serde::de::{Deserialize as _, Deserializer, Error as _};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -69,10 +69,10 @@ impl Interval {
     }
 
     /// The mean as a record. Scores and changes have the interval as their spread.
-    fn record(&self, what: &str, task: &str, setting: &Setting, unit: Unit) -> Record {
+    fn record(&self, what: &str, task: &str, setting: &Setting, unit: Unit) -> Measurement {
         let times = |(lowest, highest)| Times { median: self.mean, lowest, highest, rounds: self.seeds };
         let spread = self.ends.filter(|_| unit.has_interval()).map(times);
-        Record { spread, ..Record::new(what, task, setting, self.mean, unit) }
+        Measurement { spread, ..Measurement::new(what, task, setting, self.mean, unit) }
     }
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn cells(done: &[Done], goal: Option<(Goal, u64)>) -> Vec<Cell> {
 }
 
 /// Figures and changes of each cell: means over the seeds with their intervals, quotients, and the curve of the first seed.
-pub(crate) fn records(task: &str, cells: &[Cell]) -> Vec<Record> {
+pub(crate) fn records(task: &str, cells: &[Cell]) -> Vec<Measurement> {
     let mut records = Vec::new();
     for cell in cells {
         let first = cell.base.map_or(cell, |base| &cells[base]);
@@ -247,12 +247,12 @@ pub(crate) fn records(task: &str, cells: &[Cell]) -> Vec<Record> {
             records.push(figure.record(what, task, &setting, unit));
             let quotient = QUOTIENTS.iter().find(|(of, _)| *of == what && !cell.curve().is_empty());
             if let Some(((_, name), base)) = quotient.zip(first.mean(what)) {
-                records.push(Record::new(*name, task, &setting, figure.mean / base, Unit::Times));
+                records.push(Measurement::new(*name, task, &setting, figure.mean / base, Unit::Times));
             }
         }
         for &(steps, found) in cell.curve() {
             let setting = Setting::default().with("tables", cell.setup.label()).with("after steps", steps as f64);
-            records.push(Record::new("test", task, &setting, found, Unit::Score));
+            records.push(Measurement::new("test", task, &setting, found, Unit::Score));
         }
     }
     records

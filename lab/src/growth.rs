@@ -2,7 +2,7 @@
 //! half-normal) or 2 times (Zipf). The paper does not say whether the scale of a distribution grows with the rows, whether indices count, or
 //! whether a batch or an epoch is meant; all are shown, with nothing pinned.
 
-use hotrow_cli::report::{self, Record, Setting, Unit};
+use hotrow_cli::report::{self, Measurement, Setting, Unit};
 use hotrow_plan::scars::{Forecast, Formula, Pinned, Skew};
 use serde::Deserialize;
 
@@ -44,8 +44,14 @@ impl Growth {
             for (at, what) in ["rows", "and indices"].into_iter().enumerate() {
                 // As scores they are shown with their digits. An epoch of as many lookups has fewer batches.
                 let grown = after[at] / before[at];
-                records.push(Record::new(format!("batch: {what}"), "growth", &setting, grown, Unit::Score));
-                records.push(Record::new(format!("epoch: {what}"), "growth", &setting, grown / times, Unit::Score));
+                records.push(Measurement::new(format!("batch: {what}"), "growth", &setting, grown, Unit::Score));
+                records.push(Measurement::new(
+                    format!("epoch: {what}"),
+                    "growth",
+                    &setting,
+                    grown / times,
+                    Unit::Score,
+                ));
             }
         }
         let table = report::table(&records, &["distribution", "claimed below", "holds"], "what").unwrap_or_default();

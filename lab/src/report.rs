@@ -2,7 +2,7 @@
 
 use crate::figures;
 use hotrow_cli::plot::{Chart, Style};
-use hotrow_cli::report::{self, Record, Value};
+use hotrow_cli::report::{self, Measurement, Value};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ pub(crate) struct ChartOf {
 }
 
 /// The records of these figures whose setting meets the conditions.
-fn chosen<'r>(records: &'r [Record], what: &[String], filter: &str) -> impl Iterator<Item = &'r Record> {
+fn chosen<'r>(records: &'r [Measurement], what: &[String], filter: &str) -> impl Iterator<Item = &'r Measurement> {
     records.iter().filter(move |record| {
         let of = |name: &str| record.key(name).map(|value| value.to_string()).unwrap_or_default();
         let fits = |wanted: &str| match (wanted.split_once("!="), wanted.split_once('=')) {
@@ -68,7 +68,7 @@ fn chosen<'r>(records: &'r [Record], what: &[String], filter: &str) -> impl Iter
 
 impl TableOf {
     /// The title and the table; `None` if no record is chosen.
-    pub(crate) fn text(&self, records: &[Record]) -> Option<String> {
+    pub(crate) fn text(&self, records: &[Measurement]) -> Option<String> {
         let chosen = chosen(records, &self.what, &self.filter);
         let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
         let table = report::table(chosen, &lines, &self.across)?;
@@ -78,40 +78,40 @@ impl TableOf {
 
 impl ChartOf {
     /// Writes the pictures; none if no record is chosen.
-    pub(crate) fn draw(&self, task: &str, records: &[Record], folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    pub(crate) fn draw(&self, task: &str, records: &[Measurement], folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let chart = self.chart(task, records);
         if chart.series.is_empty() { Ok(Vec::new()) } else { Ok(chart.write(&folder.join(&self.file))?.to_vec()) }
     }
 
-    fn chart(&self, task: &str, records: &[Record]) -> Chart {
-        let line = |record: &Record| {
+    fn chart(&self, task: &str, records: &[Measurement]) -> Chart {
+        let line = |record: &Measurement| {
             let names = self.line.iter().filter_map(|name| record.key(name)).map(|value| value.to_string());
             names.collect::<Vec<_>>().join(", ")
         };
-        let within = |record: &&Record| {
+        let within = |record: &&Measurement| {
             self.y_range.is_none_or(|(low, high)| (low..=high).contains(&(record.unit.scale().0 * record.value)))
         };
-        let chosen: Vec<Record> = chosen(records, &self.what, &self.filter)
+        let chosen: Vec<Measurement> = chosen(records, &self.what, &self.filter)
             .filter(within)
-            .map(|record| Record { setting: record.setting.clone().with(LINE, line(record)), ..record.clone() })
+            .map(|record| Measurement { setting: record.setting.clone().with(LINE, line(record)), ..record.clone() })
             .collect();
         let mut places: Vec<f64> = chosen.iter().filter_map(|record| record.setting.number(&self.x)).collect();
         places.sort_by(f64::total_cmp);
         places.dedup();
         // Lines of nearest rounding are dashed and have the colour of the same setting with stochastic rounding.
-        let colour = |record: &Record| line(record).replace(" nearest", "").replace(" stochastic", "");
+        let colour = |record: &Measurement| line(record).replace(" nearest", "").replace(" stochastic", "");
         let mut colours: Vec<String> = Vec::new();
         for colour in chosen.iter().map(colour) {
             if !colours.contains(&colour) {
                 colours.push(colour);
             }
         }
-        let style = |record: &Record| Style {
+        let style = |record: &Measurement| Style {
             colour: colours.iter().position(|known| *known == colour(record)).unwrap_or(0),
             dashed: line(record).contains("nearest"),
             markers: !self.no_markers,
         };
-        let x = |record: &Record| {
+        let x = |record: &Measurement| {
             let number = record.setting.number(&self.x)?;
             let place = || places.iter().position(|&place| place == number).map(|at| at as f64);
             if self.places { place() } else { Some(number) }
@@ -137,10 +137,10 @@ mod tests {
     use super::*;
     use hotrow_cli::report::{Setting, Unit};
 
-    fn records() -> Vec<Record> {
+    fn records() -> Vec<Measurement> {
         let record = |rounding: &str, cache: f64, value: f64| {
             let setting = Setting::default().with("precision", "int8").with("rounding", rounding).with("cache", cache);
-            Record::new("loss", "tiny", &setting, value, Unit::Change)
+            Measurement::new("loss", "tiny", &setting, value, Unit::Change)
         };
         vec![record("nearest", 0.0, 3.0), record("nearest", 50.0, 2.0), record("stochastic", 0.0, 1.0)]
     }
@@ -149,7 +149,7 @@ mod tests {
     fn conditions_choose() {
         let (records, what) = (records(), ["loss".to_owned()]);
         let chosen = |filter: &str| {
-            let chosen: Vec<&Record> = chosen(&records, &what, filter).collect();
+            let chosen: Vec<&Measurement> = chosen(&records, &what, filter).collect();
             records.iter().map(|record| chosen.contains(&record)).collect::<Vec<_>>()
         };
         assert_eq!(chosen(""), [true; 3]);

@@ -5,8 +5,8 @@ use crate::setting::Setting;
 use crate::task::{Bags, Hyper, TableSpec};
 use hotrow::hash::fmix32;
 use hotrow::{
-    Context, Counters, CpuGroup, CpuRobeGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, RobeGroup,
-    ScalerState, SharedArray, checkpoint, memory_factor, robe,
+    Context, Counters, CpuGroup, CpuSharedGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, ScalerState,
+    SharedArray, SharedGroup, checkpoint, memory_factor, robe,
 };
 use hotrow_dist::{self as dist, Comm as _, Shard};
 use std::path::Path;
@@ -32,8 +32,8 @@ const FILE: &str = "safetensors";
 
 impl Held for CpuGroup {}
 impl Held for Group {}
-impl Held for CpuRobeGroup {}
-impl Held for RobeGroup {}
+impl Held for CpuSharedGroup {}
+impl Held for SharedGroup {}
 
 /// A folder with a file for each virtual shard.
 impl<S: Shard> Held for dist::Group<Ranks<'_>, S> {
@@ -238,8 +238,8 @@ impl Fresh<'_> {
         let Some(config) = self.array(&tables, setting)? else { return self.rows(tables, setting, place) };
         let (device, ranks) = place;
         let group = match device {
-            None => replicated(CpuRobeGroup::new(config)?, ranks)?,
-            Some(context) => replicated(RobeGroup::new(context, config)?, ranks)?,
+            None => replicated(CpuSharedGroup::new(config)?, ranks)?,
+            Some(context) => replicated(SharedGroup::new(context, config)?, ranks)?,
         };
         let formula = group.memory().formula;
         Ok(Shared { tables, group, cached: false, replicated: ranks.is_some(), formula })
@@ -403,7 +403,7 @@ mod tests {
         let fresh = Fresh { specs: &specs(), hyper: &hyper(OptimizerKind::AdaGrad), seed: 7 };
         let config = fresh.array(&[0, 1, 2], ROBE).unwrap().unwrap();
         assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
-        let mut group = CpuRobeGroup::new(config).unwrap();
+        let mut group = CpuSharedGroup::new(config).unwrap();
         let Bags { indices, offsets } = Bags::joined(bags().iter());
         let wanted = group.forward(&indices, &offsets, None).unwrap();
         assert_eq!(joint.forward(&bags()).unwrap().concat(), wanted);

@@ -1,7 +1,7 @@
 //! The loss of a table in a shared array: against the formula with its matrix written out in FP64, against the expected loss of random
 //! tables, and bad input.
 
-use hotrow::{CpuRobeGroup, Error, Init, Source, prelude::*, robe::Config};
+use hotrow::{CpuSharedGroup, Error, Init, Source, prelude::*, robe::Config};
 use hotrow_harness::shared;
 use hotrow_plan::fidelity::{Fidelity, Fit, WantedEps, largest_singular_value, size_for, unlike_share};
 use proptest::prelude::*;
@@ -150,8 +150,8 @@ fn a_group_takes_a_fit_over() {
     let fit = Fit::new(&config, &table, None).unwrap();
     let rows = all(&config);
     let reported = fit.fidelity(&table, &rows).unwrap();
-    let mut group = CpuRobeGroup::new(config).unwrap();
-    let eps = |group: &mut CpuRobeGroup| -> Vec<f64> {
+    let mut group = CpuSharedGroup::new(config).unwrap();
+    let eps = |group: &mut CpuSharedGroup| -> Vec<f64> {
         let kept = group.read_rows(&rows).unwrap();
         let squares = kept.iter().zip(&table).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2));
         squares.collect::<Vec<_>>().chunks(20).map(|row| row.iter().sum::<f64>().sqrt()).collect()

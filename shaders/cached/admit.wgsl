@@ -8,12 +8,12 @@
 #include "shared/common.wgsl"
 #include "shared/hash.wgsl"
 #include "shared/meta.wgsl"
-#include "shared/move.wgsl"
+#include "shared/swap.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read_write> unique: array<Unique>; // the missing rows, set by set
-@group(0) @binding(3) var<storage, read_write> moves: array<Move>;    // one for each missing row
+@group(0) @binding(3) var<storage, read_write> swaps: array<Swap>;    // one for each missing row
 @group(0) @binding(4) var<storage, read_write> ways: array<u32>;
 @group(0) @binding(5) var<storage, read_write> tables: array<atomic<u32>>;
 
@@ -258,7 +258,7 @@ fn take(best: u32, first_way: u32, home: u32, nth: u32) {
     let way = way_by_rank[first_way + nth];
     let slot = home * 32u + way;
     let stamp = ways[way_at(slot, STAMP)];
-    var leaving = Move(slot, row, NONE, 0u);
+    var leaving = Swap(slot, row, NONE, 0u);
     if (way_value[first_way + way] == NONE) { return; }
     if (way_value[first_way + way] != 0u) {
         let value = way_value[first_way + way] - 1u;
@@ -279,13 +279,13 @@ fn take(best: u32, first_way: u32, home: u32, nth: u32) {
     ways[way_at(slot, FREQ)] = select(0u, best_key[best], params.policy == LFU);
     ways[way_at(slot, FLAGS)] |= COMING;
     unique[u].slot = slot;
-    moves[u] = leaving;
+    swaps[u] = leaving;
 }
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
-    if (lane == 0u) { misses = step.counts[COUNT_MOVES]; }
+    if (lane == 0u) { misses = step.counts[COUNT_SWAPS]; }
     let n = workgroupUniformLoad(&misses);
     for (var first = flat_group(group, groups) * 256u; first < n; first += groups.x * groups.y * 256u) {
         let u = first + lane;

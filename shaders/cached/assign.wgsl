@@ -1,11 +1,11 @@
 // Writes rows: the caller's FP32 values replace the weights of the listed rows, in slot or scratch; the state stays.
-// Lists the Moves that write bypassed rows to the table. A row with a value that is not finite stays as it is and is
+// Lists the swaps that write bypassed rows to the table. A row with a value that is not finite stays as it is and is
 // counted. params.lanes invocations share a row.
 //
 // Bytes moved per row: 8, 4 dim in (twice, the second time from L1) and out, 16.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
-#include "shared/move.wgsl"
+#include "shared/swap.wgsl"
 #include "shared/quad.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -15,7 +15,7 @@
 @group(0) @binding(4) var<storage, read_write> cache: array<Quad>;
 @group(0) @binding(5) var<storage, read_write> scratch: array<Quad>;
 @group(0) @binding(6) var<storage, read_write> ways: array<u32>;
-@group(0) @binding(7) var<storage, read_write> moves: array<Move>; // the Moves of the bypassed rows
+@group(0) @binding(7) var<storage, read_write> swaps: array<Swap>; // the swaps of the bypassed rows
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
@@ -49,8 +49,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
     }
     if (lane != 0u) { return; }
-    // The look-up made a Move for each missing row. This Move replaces it.
-    if (bypass) { moves[place - params.slots] = Move(select(place, NONE, refused), NONE, keys[i], WRITE); }
+    // The look-up made a swap for each missing row. This swap replaces it.
+    if (bypass) { swaps[place - params.slots] = Swap(select(place, NONE, refused), NONE, keys[i], WRITE); }
     if (refused) {
         count(table_of(keys[i]), SKIPPED_ROWS, 1u);
     } else if (!bypass) {

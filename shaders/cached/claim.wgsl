@@ -1,19 +1,19 @@
 // Lists the distinct missing rows with their counts and the keys by which admission orders them (SPEC 3, steps 3 and
-// 4). A row is bypassed, in its own place in scratch, until admission gives it a slot. Dispatched once for each shard
+// 4). A row is bypassed, in its own place in scratch, until admission gives it a slot. Dispatched once for each piece
 // of the frequencies (once under LRU).
 #include "shared/common.wgsl"
-#include "shared/move.wgsl"
-#include "shared/shard.wgsl"
+#include "shared/swap.wgsl"
+#include "shared/piece.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> shard: Shard;
+@group(0) @binding(1) var<uniform> piece: Piece;
 @group(0) @binding(2) var<storage, read_write> step: Step;
 @group(0) @binding(3) var<storage, read> keys: array<u32>;   // linear row of each access
 @group(0) @binding(4) var<storage, read> order: array<u32>;  // the missing accesses, sorted
 @group(0) @binding(5) var<storage, read> starts: array<u32>; // the first access of each distinct row
 @group(0) @binding(6) var<storage, read_write> unique: array<Unique>;
-@group(0) @binding(7) var<storage, read_write> moves: array<Move>;
-@group(0) @binding(8) var<storage, read_write> freqs: array<u32>; // frequencies of this shard's rows; not used under LRU
+@group(0) @binding(7) var<storage, read_write> swaps: array<Swap>;
+@group(0) @binding(8) var<storage, read_write> freqs: array<u32>; // frequencies of this piece's rows; not used under LRU
 @group(0) @binding(9) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
@@ -24,14 +24,14 @@ var<workgroup> misses: u32;
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
-    if (lane == 0u) { misses = step.counts[COUNT_MOVES]; }
+    if (lane == 0u) { misses = step.counts[COUNT_SWAPS]; }
     let n = workgroupUniformLoad(&misses);
     for (var first = flat_group(group, groups) * 256u; first < n; first += groups.x * groups.y * 256u) {
         let u = first + lane;
         var row = NONE;
         if (u < n) { row = keys[order[starts[u]]]; }
         tally_begin(lane, row);
-        if (u < n && row - shard.first_row < shard.rows) {
+        if (u < n && row - piece.first_row < piece.rows) {
             var end = step.counts[COUNT_MISSED];
             if (u + 1u < n) { end = starts[u + 1u]; }
             let count = end - starts[u];
@@ -41,12 +41,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 tally(row, UNIQUE_MISSES, 1u);
                 if (params.policy == LFU) {
                     // A batch has at most 2^30 accesses, so the sum does not wrap.
-                    key = min(freqs[row - shard.first_row] + count, params.freq_max);
-                    freqs[row - shard.first_row] = key;
+                    key = min(freqs[row - piece.first_row] + count, params.freq_max);
+                    freqs[row - piece.first_row] = key;
                 }
             }
             unique[u] = Unique(row, count, key, params.slots + u);
-            moves[u] = Move(params.slots + u, row, NONE, 0u);
+            swaps[u] = Swap(params.slots + u, row, NONE, 0u);
         }
         tally_end(lane);
         workgroupBarrier();

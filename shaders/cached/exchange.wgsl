@@ -1,20 +1,20 @@
-// Moves rows between the table and FP32 (SPEC 3, step 5): evictions, fetches, flushes, bypassed rows. Each Move packs
-// the row that leaves a place and then unpacks the row that comes. A dispatch binds as many shards of the table as the
+// Swaps rows between the table and FP32 (SPEC 3, step 5): evictions, fetches, flushes, bypassed rows. Each swap packs
+// the row that leaves a place and then unpacks the row that comes. A dispatch binds as many pieces of the table as the
 // device allows. If it binds all, it does both. If not, all dispatches that pack come before those that unpack, and a
-// workgroup first lists the Moves of a block that concern the bound shards.
+// workgroup first lists the swaps of a block that concern the bound pieces.
 //
-// Bytes moved per Move: 16, a slot row each way (4 dim + state), a record each way (stride); per row that comes to a slot:
+// Bytes moved per swap: 16, a slot row each way (4 dim + state), a record each way (stride); per row that comes to a slot:
 // 16 (flags, tag, stamp); per workgroup: 4 for each of up to 64 tables.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
-#include "shared/shard.wgsl"
-#include "shared/move.wgsl"
+#include "shared/piece.wgsl"
+#include "shared/swap.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> shard: Shard;
+@group(0) @binding(1) var<uniform> piece: Piece;
 @group(0) @binding(2) var<storage, read_write> step: Step;
-@group(0) @binding(3) var<storage, read> moves: array<Move>;
+@group(0) @binding(3) var<storage, read> swaps: array<Swap>;
 @group(0) @binding(4) var<storage, read_write> records: array<Item>;
 @group(0) @binding(5) var<storage, read_write> cache: array<Quad>;
 @group(0) @binding(6) var<storage, read_write> scratch: array<Quad>;
@@ -24,7 +24,7 @@
 #include "shared/tables.wgsl"
 #include "shared/row_counts.wgsl"
 #include "shared/row.wgsl"
-#include "shared/shard_list.wgsl"
+#include "shared/piece_list.wgsl"
 #include "shared/half.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"
@@ -54,22 +54,22 @@ fn publish(slot: u32, row: u32) {
 }
 
 fn concerns(i: u32) -> bool {
-    let one = moves[i];
+    let one = swaps[i];
     if (one.place == NONE) { return false; }
-    let packs = (shard.phases & PACK) != 0u && (one.flags & WRITE) != 0u && in_shard(one.victim);
-    let keeps = (one.flags & KEEP) != 0u && in_shard(one.victim);
-    return packs || ((shard.phases & UNPACK) != 0u && (in_shard(one.row) || keeps));
+    let packs = (piece.phases & PACK) != 0u && (one.flags & WRITE) != 0u && in_piece(one.victim);
+    let keeps = (one.flags & KEEP) != 0u && in_piece(one.victim);
+    return packs || ((piece.phases & UNPACK) != 0u && (in_piece(one.row) || keeps));
 }
 
-// Carries out Move i; NONE for none. The whole workgroup must call this.
+// Carries out swap i; NONE for none. The whole workgroup must call this.
 fn handle(i: u32, lane: Lane) {
     let part = lane_index(lane) & (params.lanes - 1u);
-    let j = i - shard.first_move;
-    var one = Move(NONE, NONE, NONE, 0u);
-    if (i != NONE) { one = moves[i]; }
+    let j = i - piece.first_move;
+    var one = Swap(NONE, NONE, NONE, 0u);
+    if (i != NONE) { one = swaps[i]; }
     let here = one.place != NONE;
-    if ((shard.phases & PACK) != 0u) {
-        let leaves = here && (one.flags & WRITE) != 0u && in_shard(one.victim);
+    if ((piece.phases & PACK) != 0u) {
+        let leaves = here && (one.flags & WRITE) != 0u && in_piece(one.victim);
         let slot = leaves && one.place < params.slots;
         var live = leaves;
         if (slot) { live = (ways[way_at(one.place, FLAGS)] & DIRTY) != 0u; }
@@ -83,17 +83,17 @@ fn handle(i: u32, lane: Lane) {
         workgroupBarrier();
         if (slot && part == 0u) { ways[way_at(one.place, FLAGS)] &= ~DIRTY; }
     }
-    if ((shard.phases & UNPACK) != 0u && here) {
-        let flies = shard.moves != 0u;
-        if (in_shard(one.row)) {
+    if ((piece.phases & UNPACK) != 0u && here) {
+        let transferred = piece.swaps != 0u;
+        if (in_piece(one.row)) {
             var record = own_record(one.row);
-            if (flies) { record = arrived(j); }
+            if (transferred) { record = arrived(j); }
             unpack_row(record, one.row, one.place, part);
             if (part == 0u && one.place < params.slots) { publish(one.place, one.row); }
         }
-        if ((one.flags & KEEP) != 0u && in_shard(one.victim)) {
+        if ((one.flags & KEEP) != 0u && in_piece(one.victim)) {
             var record = own_record(one.victim);
-            if (flies) { record = kept_in_flight(j); }
+            if (transferred) { record = kept_in_transfer(j); }
             unpack_row(record, one.victim, params.slots + i, part);
         }
     }
@@ -104,10 +104,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         lane: Lane) {
     let me = lane_index(lane);
     if (me == 0u) {
-        length = step.counts[COUNT_MOVES];
-        if (shard.moves != 0u) { length = min(length, shard.first_move + shard.moves); }
+        length = step.counts[COUNT_SWAPS];
+        if (piece.swaps != 0u) { length = min(length, piece.first_move + piece.swaps); }
     }
     let n = workgroupUniformLoad(&length);
     pack_step = step.t;
-    each_entry(shard.first_move, n, group, groups, lane);
+    each_entry(piece.first_move, n, group, groups, lane);
 }

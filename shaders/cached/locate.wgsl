@@ -1,5 +1,5 @@
 // Finds the place of each missed access's row. An LFU batch may have evicted a row that it had hit. The place of such a
-// row is in scratch, in the row of the Move that evicted it.
+// row is in scratch, in the row of the swap that evicted it.
 #include "shared/common.wgsl"
 #include "shared/hash.wgsl"
 #include "shared/meta.wgsl"
@@ -17,7 +17,7 @@
 fn place_of(row: u32) -> u32 {
     let key = miss_key(row, params.sets);
     var low = 0u;
-    var high = step.counts[COUNT_MOVES];
+    var high = step.counts[COUNT_SWAPS];
     while (high - low > 1u) {
         let middle = low + (high - low) / 2u;
         if (miss_key(unique[middle].row, params.sets) <= key) { low = middle; } else { high = middle; }

@@ -1,15 +1,15 @@
 // Lists rows for another rank (SPEC 11): of each row its record, or its weights in FP32 where its slot is dirty, because they are newer than the
-// record. A dispatch reads the records of the bound shards; of other rows it leaves the record's words as they are. params.lanes invocations share a
+// record. A dispatch reads the records of the bound pieces; of other rows it leaves the record's words as they are. params.lanes invocations share a
 // row. An entry of the list has `entry_words()` words: 1 if it is a record, else 0; then the words.
 //
 // Bytes moved per row: 8, the record (stride) or the weights (4 dim), in and out, 4; per row in the cache 4 (flags).
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
-#include "shared/shard.wgsl"
+#include "shared/piece.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> shard: Shard;
+@group(0) @binding(1) var<uniform> piece: Piece;
 @group(0) @binding(2) var<storage, read> keys: array<u32>;   // linear rows
 @group(0) @binding(3) var<storage, read> places: array<u32>; // slots; of a row that is in none, slots or more
 @group(0) @binding(4) var<storage, read> records: array<Item>;
@@ -24,7 +24,7 @@ alias Item = u32;
 
 fn word_of(record: Record, w: u32) -> u32 {
     let at = record.word + w;
-    #shard record.shard: return records$[at];
+    #piece record.piece: return records$[at];
 }
 
 fn entry_words() -> u32 {
@@ -47,7 +47,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let weights = load_quad(place, q);
             for (var k = 0u; k < WIDTH; k++) { sent[entry + 1u + q * WIDTH + k] = bitcast<u32>(part_of(weights, k)); }
         }
-    } else if (in_shard(keys[i])) {
+    } else if (in_piece(keys[i])) {
         let record = own_record(keys[i]);
         for (var w = lane; w < params.record_words; w += params.lanes) { sent[entry + 1u + w] = word_of(record, w); }
     }

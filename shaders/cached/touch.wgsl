@@ -1,17 +1,17 @@
 // Records hits (SPEC 3, step 3): the first touch of a step stamps the slot; LFU counts every access, in the slot and in
-// the row's frequency. One invocation for each access; dispatched once for each shard of the frequencies (once under
+// the row's frequency. One invocation for each access; dispatched once for each piece of the frequencies (once under
 // LRU).
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
-#include "shared/shard.wgsl"
+#include "shared/piece.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> shard: Shard;
+@group(0) @binding(1) var<uniform> piece: Piece;
 @group(0) @binding(2) var<storage, read_write> step: Step;
 @group(0) @binding(3) var<storage, read> keys: array<u32>;
 @group(0) @binding(4) var<storage, read> places: array<u32>;
 @group(0) @binding(5) var<storage, read_write> ways: array<atomic<u32>>;
-@group(0) @binding(6) var<storage, read_write> freqs: array<atomic<u32>>; // frequencies of this shard's rows; not used under LRU
+@group(0) @binding(6) var<storage, read_write> freqs: array<atomic<u32>>; // frequencies of this piece's rows; not used under LRU
 @group(0) @binding(7) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
@@ -28,7 +28,7 @@ var<workgroup> rows: array<u32, 256>;
 fn add(slot: u32, row: u32, amount: u32) {
     let freq = way_at(slot, FREQ);
     if (atomicAdd(&ways[freq], amount) + amount > params.freq_max) { atomicMin(&ways[freq], params.freq_max); }
-    let at = row - shard.first_row;
+    let at = row - piece.first_row;
     if (atomicAdd(&freqs[at], amount) + amount > params.freq_max) { atomicMin(&freqs[at], params.freq_max); }
 }
 
@@ -45,7 +45,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     atomicStore(&slots[lane], NONE);
     atomicStore(&counts[lane], 0u);
     tally_begin(lane, row); // ends with a barrier
-    if (slot != NONE && row - shard.first_row < shard.rows) {
+    if (slot != NONE && row - piece.first_row < piece.rows) {
         let entry = (slot * 0x9e3779b1u) >> 24u;
         let tried = atomicCompareExchangeWeak(&slots[entry], NONE, slot);
         let listed = !tried.exchanged && tried.old_value == slot;

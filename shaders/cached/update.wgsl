@@ -1,6 +1,6 @@
 // Runs the optimiser (SPEC 3, Backward): sums the gradients of each distinct row and updates the row once, in FP32, in
 // its slot or in scratch, where forward has left the bypassed rows. A bypassed row is packed into its record at once.
-// A dispatch binds as many shards of the table as the device allows. If that is not all, a bypassed row belongs to the
+// A dispatch binds as many pieces of the table as the device allows. If that is not all, a bypassed row belongs to the
 // dispatch with its record, a resident row to the first, and a workgroup first lists the rows of a block that belong to
 // its dispatch. A row whose gradient or new value is not finite stays as it is and is counted.
 //
@@ -9,7 +9,7 @@
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/quad.wgsl"
-#include "shared/shard.wgsl"
+#include "shared/piece.wgsl"
 #include "shared/target.wgsl"
 #include "shared/half.wgsl"
 #include "shared/gradient.wgsl"
@@ -17,7 +17,7 @@
 #include "shared/correction.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> shard: Shard;
+@group(0) @binding(1) var<uniform> piece: Piece;
 @group(0) @binding(2) var<storage, read> targets: array<Target>;
 @group(0) @binding(3) var<storage, read> accesses: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> grad_outputs: array<Words>;
@@ -31,7 +31,7 @@
 #include "shared/tables.wgsl"
 #include "shared/row_counts.wgsl"
 #include "shared/row.wgsl"
-#include "shared/shard_list.wgsl"
+#include "shared/piece_list.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"
 #include "shared/store.wgsl"
@@ -120,7 +120,7 @@ fn moved(one: Target, q: u32, grad: Quad, row: Common) -> Moved {
 }
 
 fn belongs(one: Target) -> bool {
-    return one.row != NONE && select(shard.first_row == 0u, in_shard(one.row), one.place >= params.slots);
+    return one.row != NONE && select(piece.first_row == 0u, in_piece(one.row), one.place >= params.slots);
 }
 
 fn concerns(i: u32) -> bool {

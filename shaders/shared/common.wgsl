@@ -24,7 +24,7 @@ const COUNT_INDICES: u32 = 0u; // indices of a step that takes place, else 0
 const COUNT_UNIQUE: u32 = 1u;  // distinct rows, in backward
 const COUNT_VALID: u32 = 2u;   // accesses, that is, indices that are not left out
 const COUNT_MISSED: u32 = 3u;  // accesses that missed
-const COUNT_MOVES: u32 = 4u;   // length of the list of Moves; in forward, the number of distinct missing rows
+const COUNT_SWAPS: u32 = 4u;   // length of the list of swaps; in forward, the number of distinct missing rows
 const COUNT_CHUNKS: u32 = 5u;  // chunks of the batch (backward of a parameter-shared table)
 
 const MODE_TRAIN: u32 = 0u;

@@ -1,4 +1,4 @@
-// Packs an FP32 row into its record (SPEC 2). Needs `records`, `tables`, `params`, shared/shard.wgsl, shared/tables.wgsl,
+// Packs an FP32 row into its record (SPEC 2). Needs `records`, `tables`, `params`, shared/piece.wgsl, shared/tables.wgsl,
 // shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/row.wgsl, shared/row_counts.wgsl, shared/slots.wgsl.
 
 var<private> pack_bases: u32; // the scales of a row's codes: of its second or only states, and above them of first moments
@@ -74,7 +74,7 @@ fn scalars_at() -> u32 {
     return weight_quads() + (params.state - params.scalars) / WIDTH;
 }
 
-// Packs the FP32 row at `place` into the record of linear row `row`, which lies in this shard or leaves with Move `j`.
+// Packs the FP32 row at `place` into the record of linear row `row`, which lies in this piece or leaves with swap `j`.
 // Each `params.lanes` invocations pack one row. The whole workgroup must call this; invocations without a row pass
 // `live` false. Returns false and leaves the record as it was if a value is not finite or the row's range overflows;
 // the row is then counted.
@@ -124,10 +124,10 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane) -> bool {
     if (live && refused && part == 0u) { count_row(row, SKIPPED_ROWS); }
     let taken = live && !refused;
     var record = own_record(row);
-    if (shard.moves != 0u) {
+    if (piece.swaps != 0u) {
         if (taken && part == 0u) { pack_places[local / params.lanes] = departure(row, j); }
         workgroupBarrier();
-        if (taken) { record = departed(shard.leaving, pack_places[local / params.lanes]); }
+        if (taken) { record = departed(piece.leaving, pack_places[local / params.lanes]); }
     }
     if (!taken) { return false; }
     noise_begins();

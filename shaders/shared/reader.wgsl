@@ -8,7 +8,7 @@
 #include "shared/hash.wgsl"
 #include "shared/quad.wgsl"
 #include "shared/half.wgsl"
-#include "shared/shard.wgsl"
+#include "shared/piece.wgsl"
 #include "shared/record.wgsl"
 #include "shared/unpack.wgsl"
 #include "shared/slots.wgsl"

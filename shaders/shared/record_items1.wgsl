@@ -1,30 +1,30 @@
-// Reads and writes records word by word. src/wgsl.rs replaces a line that begins with `#shard` by branches that choose the
-// bound shard, whose number stands for $, and declares the bindings records1, records2 ... Needs all that
-// shared/flight.wgsl and shared/pack.wgsl need.
+// Reads and writes records word by word. src/wgsl.rs replaces a line that begins with `#piece` by branches that choose the
+// bound piece, whose number stands for $, and declares the bindings records1, records2 ... Needs all that
+// shared/transfer.wgsl and shared/pack.wgsl need.
 alias Item = u32;
 
-#include "shared/flight.wgsl"
+#include "shared/transfer.wgsl"
 
 fn word_of(record: Record, w: u32) -> u32 {
     let at = record.word + w;
-    #shard record.shard: return records$[at];
+    #piece record.piece: return records$[at];
 }
 
 // Words w and w + 1 of a record.
 fn two_words(record: Record, w: u32) -> vec2<u32> {
     let at = record.word + w;
-    #shard record.shard: return vec2<u32>(records$[at], records$[at + 1u]);
+    #piece record.piece: return vec2<u32>(records$[at], records$[at + 1u]);
 }
 
 // Words w to w + 3 of a record.
 fn four_words(record: Record, w: u32) -> vec4<u32> {
     let at = record.word + w;
-    #shard record.shard: return vec4<u32>(records$[at], records$[at + 1u], records$[at + 2u], records$[at + 3u]);
+    #piece record.piece: return vec4<u32>(records$[at], records$[at + 1u], records$[at + 2u], records$[at + 3u]);
 }
 
 fn put_word(record: Record, w: u32, word: u32) {
     let at = record.word + w;
-    #shard record.shard: records$[at] = word;
+    #piece record.piece: records$[at] = word;
 }
 
 // Writes the record of the FP32 row at `place`, together with the other invocations that pack it.

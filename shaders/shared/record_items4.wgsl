@@ -1,17 +1,17 @@
-// Reads and writes records of FP32 or FP16 four words at a time, where a record's words are a multiple of four. For shards
-// of a table only: a flight is bound word by word. The rest is as in shared/record_items1.wgsl.
+// Reads and writes records of FP32 or FP16 four words at a time, where a record's words are a multiple of four. For pieces
+// of a table only: a transfer is bound word by word. The rest is as in shared/record_items1.wgsl.
 alias Item = vec4<u32>;
 
-// There is no flight.
+// There is no transfer.
 fn departed(step_words: u32, place: u32) -> Record { return Record(0u, 0u); }
 fn departure(row: u32, j: u32) -> u32 { return 0u; }
 fn arrived(j: u32) -> Record { return Record(0u, 0u); }
-fn kept_in_flight(j: u32) -> Record { return Record(0u, 0u); }
+fn kept_in_transfer(j: u32) -> Record { return Record(0u, 0u); }
 
 // Words w to w + 3 of a record; w is a multiple of 4.
 fn four_words(record: Record, w: u32) -> vec4<u32> {
     let at = (record.word + w) / 4u;
-    #shard record.shard: return records$[at];
+    #piece record.piece: return records$[at];
 }
 
 // Words w and w + 1 of a record; w is even.
@@ -27,7 +27,7 @@ fn word_of(record: Record, w: u32) -> u32 {
 
 fn put_words(record: Record, w: u32, words: vec4<u32>) {
     let at = (record.word + w) / 4u;
-    #shard record.shard: records$[at] = words;
+    #piece record.piece: records$[at] = words;
 }
 
 // The Quad with floats e to e + 3 of the row, counted as in a record: the state first. e is a multiple of 4. A row with

@@ -4,7 +4,7 @@
 // A record has [scale, bias] for integers, then the optimiser state, then the payload; its stride is rounded up to 4
 // bytes. Each field begins at a multiple of 16 bits, so no element straddles a word.
 
-fn record_half(record: Record, h: u32) -> u32 {
+fn encode_half(record: Record, h: u32) -> u32 {
     return (word_of(record, h / 2u) >> (16u * (h & 1u))) & 0xffffu;
 }
 
@@ -13,7 +13,7 @@ fn record_weights(record: Record, q: u32) -> Quad {
         return bitcast<f32>(word_of(record, params.payload_half / 2u + q));
     }
     if (params.bits == 16u) {
-        return f32_from_half(record_half(record, params.payload_half + q));
+        return f32_from_half(encode_half(record, params.payload_half + q));
     }
     let bit = params.payload_half * 16u + q * params.bits;
     let code = (word_of(record, bit / 32u) >> (bit & 31u)) & ((1u << params.bits) - 1u);
@@ -32,7 +32,7 @@ fn record_state(record: Record, q: u32) -> Quad {
         let code = (word_of(record, at + 1u + q / 4u) >> (8u * (q & 3u))) & 0xffu;
         return bitcast<f32>(value_of_code(code, base, is_signed));
     }
-    let half = record_half(record, 2u * at + q);
+    let half = encode_half(record, 2u * at + q);
     if (params.optimizer > 2u) { return f32_from_moment(half, q >= params.dim); }
     return f32_from_half(half);
 }

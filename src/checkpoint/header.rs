@@ -34,7 +34,7 @@ pub(crate) const CHECKSUMS: &str = "checksums";
 /// Example: the [module](crate::checkpoint).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contents {
-    /// The configuration of the group that was saved. Placement, shards and initial values are not kept; here they are
+    /// The configuration of the group that was saved. Placement, pieces and initial values are not kept; here they are
     /// the defaults of [`GroupConfig::new`].
     pub config: GroupConfig,
     /// The step number of the group that was saved.

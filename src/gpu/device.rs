@@ -1,5 +1,5 @@
 //! Groups on a device: calls that record, calls that wait, the state of a step, and the reports of skipped steps. Cached groups and shared
-//! arrays have all this in common. A [`Kind`] of table records its own stages.
+//! arrays have all this in common. A [`Kind`] of table encodes its own stages.
 
 use std::fmt::Debug;
 
@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// What [`Group`](crate::Group) and [`RobeGroup`](crate::RobeGroup) have in common. Programs use these two names; this one is public because
+/// What [`Group`](crate::Group) and [`SharedGroup`](crate::SharedGroup) have in common. Programs use these two names; this one is public because
 /// both are aliases of it.
 ///
 /// Example: [`Group`](crate::Group).
@@ -45,7 +45,7 @@ pub struct DeviceGroup<K: Kind> {
     /// A small buffer that is bound where a batch has no weights or no indices.
     pub(crate) dummy: wgpu::Buffer,
     pub(crate) reports: Reports,
-    pub(crate) seen: LatestCopy,
+    pub(crate) latest: LatestCopy,
     /// FP32 outputs of forwards whose caller wants FP16.
     pub(crate) sums: Sums,
     /// The buffers that readers bind.
@@ -77,7 +77,7 @@ pub trait Kind: Debug + Send + Sync + Sized {
         Ok(())
     }
 
-    /// Refuses a forward that cannot be recorded in one piece.
+    /// Refuses a forward that cannot be encoded in one piece.
     fn check_recordable(&self) -> Result<(), Error> {
         Ok(())
     }
@@ -88,8 +88,8 @@ pub trait Kind: Debug + Send + Sync + Sized {
     /// The buffers that readers bind.
     fn readable(&self, context: &Context) -> ReadableBuffers;
 
-    /// Records the stages of a forward and returns its number of indices. A refused batch changes nothing.
-    fn record(
+    /// Encodes the stages of a forward and returns its number of indices. A refused batch changes nothing.
+    fn encode(
         group: &mut DeviceGroup<Self>,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -97,8 +97,8 @@ pub trait Kind: Debug + Send + Sync + Sized {
         mode: Mode,
     ) -> Result<u32, Error>;
 
-    /// Records a forward for a call that waits. A staged table submits work of its own in between.
-    fn record_waiting(
+    /// Encodes a forward for a call that waits. A staged table submits work of its own in between.
+    fn encode_waiting(
         group: &mut DeviceGroup<Self>,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -106,24 +106,24 @@ pub trait Kind: Debug + Send + Sync + Sized {
         mode: Mode,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Records the backward of the last forward. When the device executes it, `scaler` must hold a [`ScalerState`], which says whether
+    /// Encodes the backward of the last forward. When the device executes it, `scaler` must hold a [`ScalerState`], which says whether
     /// gradients overflowed.
-    fn record_backward(
+    fn encode_backward(
         group: &mut DeviceGroup<Self>,
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: GradBuffer<'_>,
         scaler: &wgpu::Buffer,
     ) -> Result<(), Error>;
 
-    /// Records the gradients of the per-index weights of the last forward, which has indices and waits for its backward.
-    fn record_weight_gradient(
+    /// Encodes the gradients of the per-index weights of the last forward, which has indices and waits for its backward.
+    fn encode_weight_gradient(
         group: &mut DeviceGroup<Self>,
         encoder: &mut wgpu::CommandEncoder,
         bound: &WeightGradient<'_>,
     ) -> Result<(), Error>;
 
-    /// Records the copy of linear rows to `outputs`. The rows must exist. A staged table submits work of its own in between.
-    fn record_read_rows(
+    /// Encodes the copy of linear rows to `outputs`. The rows must exist. A staged table submits work of its own in between.
+    fn encode_read_rows(
         group: &mut DeviceGroup<Self>,
         encoder: &mut wgpu::CommandEncoder,
         rows: &[u32],
@@ -154,7 +154,7 @@ impl<K: Kind> DeviceGroup<K> {
             rate: Changing::new::<Rate>(context),
             dummy: context.buffer("dummy", 16, wgpu::BufferUsages::empty())?,
             reports: Reports::new(context),
-            seen: LatestCopy::default(),
+            latest: LatestCopy::default(),
             sums: Sums::default(),
             readable: Readable::default(),
             kind,
@@ -168,7 +168,7 @@ impl<K: Kind> DeviceGroup<K> {
     }
 
     /// Returns the error of an earlier skipped step, once its report has arrived: the device skips a step with a bad index or
-    /// offset. Each error is returned once. Every `record_forward` calls this before it records.
+    /// offset. Each error is returned once. Every `encode_forward` calls this before it records.
     ///
     /// # Errors
     /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the earliest such step not returned yet.
@@ -179,74 +179,74 @@ impl<K: Kind> DeviceGroup<K> {
     /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none: FP32 in a slice, or FP16
     /// in [`OutputBuffer::F16`]. `outputs` must lie in a buffer that holds none of the call's inputs.
     ///
-    /// Submit the recorded commands in the order of the calls, because a backward builds on the state that its forward leaves on
+    /// Submit the encoded commands in the order of the calls, because a backward builds on the state that its forward leaves on
     /// the device.
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Bags`], [`Error::Buffer`] and [`Error::TooLarge`] for illegal shapes, buffers and sizes; the
-    /// error of an earlier skipped step ([`check`](Self::check)). After an error nothing is recorded.
-    pub fn record_forward<'o>(
+    /// error of an earlier skipped step ([`check`](Self::check)). After an error nothing is encoded.
+    pub fn encode_forward<'o>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: impl Into<OutputBuffer<'o>>,
     ) -> Result<(), Error> {
-        self.record_and_report(encoder, batch, outputs.into(), Mode::Train)
+        self.encode_and_report(encoder, batch, outputs.into(), Mode::Train)
     }
 
-    /// Records a forward that changes nothing (evaluation, inference). A forward that waits for its backward goes on waiting.
+    /// Encodes a forward that changes nothing (evaluation, inference). A forward that waits for its backward goes on waiting.
     ///
     /// # Errors
-    /// As [`record_forward`](Self::record_forward).
-    pub fn record_forward_frozen<'o>(
+    /// As [`encode_forward`](Self::encode_forward).
+    pub fn encode_forward_frozen<'o>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: impl Into<OutputBuffer<'o>>,
     ) -> Result<(), Error> {
-        self.record_and_report(encoder, batch, outputs.into(), Mode::Frozen)
+        self.encode_and_report(encoder, batch, outputs.into(), Mode::Frozen)
     }
 
-    /// Records the backward of the last recorded forward. `grad_outputs` has the shape of its outputs: FP32 in a slice, or FP16 in
+    /// Encodes the backward of the last encoded forward. `grad_outputs` has the shape of its outputs: FP32 in a slice, or FP16 in
     /// [`GradBuffer::F16`], which are summed in FP32. Each row, or each shared weight, is updated once, with the sum of its gradients.
     ///
     /// # Errors
     /// [`Error::Order`] without a forward before it, [`Error::Buffer`] for gradients that cannot be bound, [`Error::TooLarge`],
     /// [`Error::OutOfMemory`].
-    pub fn record_backward<'g>(
+    pub fn encode_backward<'g>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: impl Into<GradBuffer<'g>>,
     ) -> Result<(), Error> {
         let unscaled = self.context.uniform(&ScalerState::unscaled());
-        K::record_backward(self, encoder, grad_outputs.into(), &unscaled)
+        K::encode_backward(self, encoder, grad_outputs.into(), &unscaled)
     }
 
-    /// As [`record_backward`](Self::record_backward), with gradients, FP32 or FP16, of a loss that was multiplied by a scale (SPEC
+    /// As [`encode_backward`](Self::encode_backward), with gradients, FP32 or FP16, of a loss that was multiplied by a scale (SPEC
     /// 8). Each gradient is multiplied in FP32 by the inverse scale that `scaler` decided on, before gradients are added. If
     /// gradients overflowed, which only the device knows, no weight, state, dirty flag or counter changes. The forward's work (step
     /// number, stamps, frequencies, admissions) remains.
     ///
     /// # Errors
-    /// As [`record_backward`](Self::record_backward); [`Error::Order`] before [`Scaler::record_decide`].
-    pub fn record_backward_scaled(
+    /// As [`encode_backward`](Self::encode_backward); [`Error::Order`] before [`Scaler::encode_decide`].
+    pub fn encode_backward_scaled(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: GradBuffer<'_>,
         scaler: &Scaler,
     ) -> Result<(), Error> {
-        let verdict = scaler.decided("record_backward_scaled")?;
-        K::record_backward(self, encoder, grad_outputs, verdict)
+        let verdict = scaler.decided("encode_backward_scaled")?;
+        K::encode_backward(self, encoder, grad_outputs, verdict)
     }
 
-    /// Records the gradients of the per-index weights of the last recorded forward: `grad_weights` gets a float for each index.
+    /// Encodes the gradients of the per-index weights of the last encoded forward: `grad_weights` gets a float for each index.
     /// `batch` is that forward's, `grad_outputs` has the shape of its outputs, FP32 or FP16. [`Lookup::weight_gradient`] says what
     /// they are. A prefetch may stand between the two calls. After a forward that the device skipped the gradients are 0.
     ///
     /// # Errors
     /// [`Error::Order`] unless a forward waits for its backward, [`Error::Length`] for a batch of another shape, [`Error::Buffer`]
     /// for buffers that cannot be bound, and for gradients in a buffer of the inputs; [`Error::TooLarge`].
-    pub fn record_weight_gradient<'g>(
+    pub fn encode_weight_gradient<'g>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -263,7 +263,7 @@ impl<K: Kind> DeviceGroup<K> {
                 return Ok(());
             }
             let bound = context.bind_weight_gradient(rows, shape, batch.offsets, grad_outputs.into(), grad_weights)?;
-            K::record_weight_gradient(self, encoder, &bound)
+            K::encode_weight_gradient(self, encoder, &bound)
         })
     }
 
@@ -291,7 +291,7 @@ impl<K: Kind> DeviceGroup<K> {
             let bytes = indices.len() as u64 * 4;
             let found = context.buffer("grad_weights", bytes, wgpu::BufferUsages::empty())?;
             let mut encoder = context.new_encoder();
-            self.record_weight_gradient(&mut encoder, &batch.batch(), grads.buffer(), found.slice(..))?;
+            self.encode_weight_gradient(&mut encoder, &batch.batch(), grads.buffer(), found.slice(..))?;
             Ok(floats(&context.download_async(encoder, &[(&found, bytes)]).await?[0]))
         };
         context.guard(found).await
@@ -335,7 +335,7 @@ impl<K: Kind> DeviceGroup<K> {
             let bytes = rows.len() as u64 * u64::from(self.kind.rows().dim) * 4;
             let outputs = context.buffer("outputs", bytes, wgpu::BufferUsages::empty())?;
             let mut encoder = context.new_encoder();
-            K::record_read_rows(self, &mut encoder, rows, &outputs).await?;
+            K::encode_read_rows(self, &mut encoder, rows, &outputs).await?;
             Ok(floats(&context.download_async(encoder, &[(&outputs, bytes)]).await?[0]))
         };
         context.guard(read).await
@@ -357,12 +357,12 @@ impl<K: Kind> DeviceGroup<K> {
         context.guard(read).await
     }
 
-    /// As [`Lookup::counters_seen`], for programs for a browser, which have no [`Lookup`] of this group.
+    /// As [`Lookup::try_counters`], for programs for a browser, which have no [`Lookup`] of this group.
     ///
     /// # Errors
-    /// As [`Lookup::counters_seen`].
+    /// As [`Lookup::try_counters`].
     #[cfg(target_family = "wasm")]
-    pub fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+    pub fn try_counters(&mut self) -> Result<Option<Vec<Counters>>, Error> {
         self.counters_arrived()
     }
 
@@ -373,7 +373,7 @@ impl<K: Kind> DeviceGroup<K> {
 
     fn counters_arrived(&self) -> Result<Option<Vec<Counters>>, Error> {
         let tables = self.kind.tables();
-        let words = self.seen.ask(&self.context, tables, tables.size())?;
+        let words = self.latest.ask(&self.context, tables, tables.size())?;
         Ok(words.map(|words| self.kind.counted(&words)))
     }
 
@@ -408,8 +408,8 @@ impl<K: Kind> DeviceGroup<K> {
         self.sums.provide(&self.context, &self.dummy, batch, elements, outputs)
     }
 
-    /// Records a forward with outputs of either type.
-    fn record_to(
+    /// Encodes a forward with outputs of either type.
+    fn encode_to(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -417,24 +417,24 @@ impl<K: Kind> DeviceGroup<K> {
         mode: Mode,
     ) -> Result<u32, Error> {
         let outputs = match outputs {
-            OutputBuffer::F32(outputs) => return K::record(self, encoder, batch, outputs, mode),
+            OutputBuffer::F32(outputs) => return K::encode(self, encoder, batch, outputs, mode),
             OutputBuffer::F16(outputs) => outputs,
         };
         let shape = batch.shape(self.kind.rows())?;
         let halves = self.halves(batch, shape, outputs)?;
-        let indices = K::record(self, encoder, batch, halves.sums(), mode)?;
-        halves.record(encoder);
+        let indices = K::encode(self, encoder, batch, halves.sums(), mode)?;
+        halves.encode(encoder);
         Ok(indices)
     }
 
-    /// Records the report of the last forward's outcome in `mode`. It is read once the caller's submission is done.
+    /// Encodes the report of the last forward's outcome in `mode`. It is read once the caller's submission is done.
     pub(crate) fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
         if let Some(outcome) = K::outcome(self, mode) {
-            self.reports.record(&self.context, encoder, outcome, indices);
+            self.reports.encode(&self.context, encoder, outcome, indices);
         }
     }
 
-    fn record_and_report(
+    fn encode_and_report(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -442,16 +442,16 @@ impl<K: Kind> DeviceGroup<K> {
         mode: Mode,
     ) -> Result<(), Error> {
         let context = self.context.clone();
-        let recorded = context.guarded(|| {
+        let encoded = context.guarded(|| {
             self.check()?;
-            let indices = self.kind.check_recordable().and_then(|()| self.record_to(encoder, batch, outputs, mode));
+            let indices = self.kind.check_recordable().and_then(|()| self.encode_to(encoder, batch, outputs, mode));
             Ok(indices.map(|indices| self.report(encoder, mode, indices)))
         });
         // A refused batch leaves a forward waiting for its backward; an error of the device or of an earlier step ends that forward.
-        if recorded.is_err() && mode == Mode::Train {
+        if encoded.is_err() && mode == Mode::Train {
             self.state.end_forward();
         }
-        recorded.flatten()
+        encoded.flatten()
     }
 
     /// Waits until the device has executed all submissions, then calls `work`. Returns the error of an earlier skipped step, if there is
@@ -499,16 +499,16 @@ impl<K: Kind> DeviceGroup<K> {
             let halves = outputs.is_half().then(|| self.halves(&batch, (n, bags), all)).transpose()?;
             let mut encoder = context.new_encoder();
             let sums = halves.as_ref().map_or(all, Halves::sums);
-            K::record_waiting(self, &mut encoder, &batch, sums, mode).await?;
+            K::encode_waiting(self, &mut encoder, &batch, sums, mode).await?;
             if let Some(halves) = &halves {
-                halves.record(&mut encoder);
+                halves.encode(&mut encoder);
             }
             self.await_outputs(encoder, &buffer, mode, n, &mut outputs).await
         };
         context.guard(run).await
     }
 
-    /// Submits a recorded forward and awaits its outputs.
+    /// Submits an encoded forward and awaits its outputs.
     pub(crate) async fn await_outputs(
         &mut self,
         encoder: wgpu::CommandEncoder,
@@ -534,7 +534,7 @@ impl<K: Kind> DeviceGroup<K> {
             batch::check_grads(self.kind.rows(), forward, grad_outputs.len())?;
             let (grads, verdict) = (UploadedGrads::new(&context, grad_outputs)?, context.uniform(scaler));
             let mut encoder = context.new_encoder();
-            K::record_backward(self, &mut encoder, grads.buffer(), &verdict)?;
+            K::encode_backward(self, &mut encoder, grads.buffer(), &verdict)?;
             context.finish_async(encoder).await
         };
         context.guard(moved).await
@@ -587,7 +587,7 @@ impl<K: Kind> Lookup for DeviceGroup<K> {
         self.block_on(async |this| this.counters_async().await)
     }
 
-    fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+    fn try_counters(&mut self) -> Result<Option<Vec<Counters>>, Error> {
         self.counters_arrived()
     }
 

@@ -32,7 +32,7 @@ impl Sums {
         self.0.as_ref()
     }
 
-    /// Provides for `elements` outputs of a batch, which go into the caller's `outputs`. Until then nothing is recorded.
+    /// Provides for `elements` outputs of a batch, which go into the caller's `outputs`. Until then nothing is encoded.
     ///
     /// # Errors
     /// As [`Context::bind`] for `outputs`; [`Error::TooLarge`] if the outputs in FP32 are too large for a binding; [`Error::OutOfMemory`].
@@ -67,8 +67,8 @@ impl Halves<'_> {
         self.sums.slice(..)
     }
 
-    /// Records the rounding, behind the forward.
-    pub(crate) fn record(&self, encoder: &mut wgpu::CommandEncoder) {
+    /// Encodes the rounding, behind the forward.
+    pub(crate) fn encode(&self, encoder: &mut wgpu::CommandEncoder) {
         if let Some(outputs) = &self.outputs {
             let call = &mut Call::begin(&self.context, encoder, "hotrow.halves");
             let uniform = self.context.uniform(&abi::Halves { elements: self.elements, ..abi::Halves::default() });

@@ -36,13 +36,13 @@ use crate::{
 /// let (points, outputs) = (storage(&[0.5; 12]), storage(&[0.0; 2 * 4 * 2])); // levels, points, features
 /// let (slopes, moves) = (storage(&[0.0; 2 * 4 * 8]), storage(&[0.0; 12]));
 /// let mut encoder = context.device().create_command_encoder(&Default::default());
-/// grid.record(&mut encoder, points.slice(..), &bags)?;
+/// grid.encode(&mut encoder, points.slice(..), &bags)?;
 /// let batch = bags.batch(4)?;
-/// features.record_forward(&mut encoder, &batch, outputs.slice(..))?;
+/// features.encode_forward(&mut encoder, &batch, outputs.slice(..))?;
 /// // The gradients of a loss; here they are the outputs themselves.
-/// features.record_weight_gradient(&mut encoder, &batch, outputs.slice(..), slopes.slice(..))?;
-/// grid.record_coordinate_gradient(&mut encoder, points.slice(..), slopes.slice(..), moves.slice(..))?;
-/// features.record_backward(&mut encoder, outputs.slice(..))?;
+/// features.encode_weight_gradient(&mut encoder, &batch, outputs.slice(..), slopes.slice(..))?;
+/// grid.encode_coordinate_gradient(&mut encoder, points.slice(..), slopes.slice(..), moves.slice(..))?;
+/// features.encode_backward(&mut encoder, outputs.slice(..))?;
 /// context.queue().submit([encoder.finish()]);
 /// # Ok(())
 /// # }
@@ -119,13 +119,13 @@ impl Grid {
         })
     }
 
-    /// Records the batch of points with `coordinates`, `[points, dims]` floats, into `bags`. A point with a coordinate that is not finite gets
+    /// Encodes the batch of points with `coordinates`, `[points, dims]` floats, into `bags`. A point with a coordinate that is not finite gets
     /// indices that no table has: the forward treats them as [`OutOfRange`](crate::OutOfRange) says.
     ///
     /// # Errors
     /// [`Error::Length`] unless each point has all its coordinates, and for more points than `bags` has room for; [`Error::Grid`] for bags of
     /// another configuration; [`Error::Buffer`] for coordinates that cannot be bound.
-    pub fn record(
+    pub fn encode(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         coordinates: wgpu::BufferSlice<'_>,
@@ -151,13 +151,13 @@ impl Grid {
         })
     }
 
-    /// Records the gradient with respect to `coordinates` into `grad_coordinates`, both `[points, dims]` floats, from the gradients of the
-    /// weights of these points' bags ([`record_weight_gradient`](crate::Group::record_weight_gradient)). `grad_coordinates` must lie in a
+    /// Encodes the gradient with respect to `coordinates` into `grad_coordinates`, both `[points, dims]` floats, from the gradients of the
+    /// weights of these points' bags ([`encode_weight_gradient`](crate::Group::encode_weight_gradient)). `grad_coordinates` must lie in a
     /// buffer that holds none of the inputs.
     ///
     /// # Errors
     /// [`Error::Length`] unless each point has all its coordinates; [`Error::Buffer`] for buffers that are too small or cannot be bound.
-    pub fn record_coordinate_gradient(
+    pub fn encode_coordinate_gradient(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         coordinates: wgpu::BufferSlice<'_>,

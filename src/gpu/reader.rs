@@ -31,7 +31,7 @@ pub struct Reader<'a> {
     /// is clean, that is from a flush to the next backward or written row. Not for a staged table.
     pub flushed: bool,
     /// Also gives the shaders `P_want` (P is the reader's prefix), which asks the group for rows:
-    /// [`Group::record_feedback`](crate::Group::record_feedback) then brings them into the cache. One more storage buffer, which fragment and compute stages write.
+    /// [`Group::encode_feedback`](crate::Group::encode_feedback) then brings them into the cache. One more storage buffer, which fragment and compute stages write.
     pub feedback: Option<Feedback>,
     /// Also gives the shaders `P_grid`: the features of a point of this hash grid, whose levels are the tables of the group. In a staged group
     /// corners that are not in the cache count as 0.
@@ -64,7 +64,7 @@ impl Default for Feedback {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FeedbackCounts {
-    /// Frames: calls of [`Group::record_feedback`](crate::Group::record_feedback) that recorded.
+    /// Frames: calls of [`Group::encode_feedback`](crate::Group::encode_feedback) that encoded.
     pub frames: u32,
     /// Rows that the frames listed, each once a frame.
     pub wanted: u32,
@@ -151,7 +151,7 @@ pub struct RowReader {
 pub(crate) struct WantedRows {
     pub(crate) list: WantedList,
     pub(crate) buffer: wgpu::Buffer,
-    seen: LatestCopy,
+    latest: LatestCopy,
 }
 
 /// Access, name and number of a binding, as [`ReaderText::buffers`] has them.
@@ -263,10 +263,10 @@ impl WantedRows {
             }
             error => error,
         })?;
-        Ok(Self { list, buffer, seen: LatestCopy::default() })
+        Ok(Self { list, buffer, latest: LatestCopy::default() })
     }
 
-    /// Records the end of a frame: an empty list, and a filter that no row has passed.
+    /// Encodes the end of a frame: an empty list, and a filter that no row has passed.
     pub(crate) fn clear(&self, encoder: &mut wgpu::CommandEncoder) {
         encoder.clear_buffer(&self.buffer, feedback::MISSING as u64 * 4, Some(8));
         let filter = self.list.filter() * 4;
@@ -422,8 +422,8 @@ impl RowReader {
     /// # Errors
     /// [`Error::Device`] if the device is lost.
     pub fn feedback_seen(&self) -> Result<Option<FeedbackCounts>, Error> {
-        let Some(WantedRows { buffer, seen, .. }) = &self.wanted else { return Ok(None) };
-        let words = seen.ask(&self.context, buffer, feedback::HEAD as u64 * 4)?;
+        let Some(WantedRows { buffer, latest, .. }) = &self.wanted else { return Ok(None) };
+        let words = latest.ask(&self.context, buffer, feedback::HEAD as u64 * 4)?;
         Ok(words.map(|words| FeedbackCounts::of(&words)))
     }
 
@@ -451,7 +451,7 @@ impl RowReader {
     /// The list of wanted rows, for the group that shares `readable`.
     pub(crate) fn wanted_of(&self, readable: &Readable) -> Result<&WantedRows, Error> {
         let refused = |wanted: &str, found: &str, remedy| {
-            Err(Error::Reader { what: "record_feedback", wanted: wanted.into(), found: found.into(), remedy })
+            Err(Error::Reader { what: "encode_feedback", wanted: wanted.into(), found: found.into(), remedy })
         };
         if !Arc::ptr_eq(&self.readable.0, &readable.0) {
             return refused("a reader of this group", "one of another", "pass the reader to the group that made it");

@@ -18,8 +18,8 @@ use crate::{
 /// [`CpuScaler`](crate::CpuScaler) does the same for gradients on the host, with the same bits in its state.
 ///
 /// In a step, the caller's loss reads the scale from [`buffer`](Self::buffer). Then the scaled gradients of every group and of the model's
-/// other weights are inspected ([`record_inspect`](Self::record_inspect)). Then come [`record_decide`](Self::record_decide) and
-/// [`Group::record_backward_scaled`](crate::Group::record_backward_scaled) for each group. All of it goes into one encoder, or into several
+/// other weights are inspected ([`encode_inspect`](Self::encode_inspect)). Then come [`encode_decide`](Self::encode_decide) and
+/// [`Group::encode_backward_scaled`](crate::Group::encode_backward_scaled) for each group. All of it goes into one encoder, or into several
 /// that are submitted in this order. If gradients overflowed, the caller must not update the model's other weights either; `overflow` in
 /// the same buffer says so.
 ///
@@ -36,8 +36,8 @@ use crate::{
 /// });
 /// let mut scaler = Scaler::new(&context, LossScale::BACKOFF)?;
 /// let mut encoder = context.device().create_command_encoder(&Default::default());
-/// scaler.record_inspect(&mut encoder, GradBuffer::F32(gradients.slice(..)), 4)?;
-/// scaler.record_decide(&mut encoder)?; // then record_backward_scaled of each group
+/// scaler.encode_inspect(&mut encoder, GradBuffer::F32(gradients.slice(..)), 4)?;
+/// scaler.encode_decide(&mut encoder)?; // then encode_backward_scaled of each group
 /// context.queue().submit([encoder.finish()]);
 /// assert_eq!(scaler.state()?.overflow, 1);
 /// # Ok(())
@@ -101,11 +101,11 @@ impl Scaler {
         &self.state
     }
 
-    /// Records the inspection of the first `elements` gradients of a buffer. A step may have several such buffers.
+    /// Encodes the inspection of the first `elements` gradients of a buffer. A step may have several such buffers.
     ///
     /// # Errors
     /// [`Error::Buffer`] for a buffer of the wrong kind or size, [`Error::TooLarge`] beyond the device's limit.
-    pub fn record_inspect(
+    pub fn encode_inspect(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         gradients: GradBuffer<'_>,
@@ -131,11 +131,11 @@ impl Scaler {
         })
     }
 
-    /// Records the decision on the gradients inspected since the last decision: whether they overflowed, and the next scale.
+    /// Encodes the decision on the gradients inspected since the last decision: whether they overflowed, and the next scale.
     ///
     /// # Errors
     /// [`Error::Order`] if nothing was inspected.
-    pub fn record_decide(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+    pub fn encode_decide(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
             self.phase.decide()?;
@@ -165,7 +165,7 @@ impl Scaler {
         Ok(bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words)))
     }
 
-    /// The state that a backward reads, if a decision has been recorded.
+    /// The state that a backward reads, if a decision has been encoded.
     pub(crate) fn decided(&self, call: &'static str) -> Result<&wgpu::Buffer, Error> {
         self.phase.decided(call)?;
         Ok(&self.state)

@@ -12,13 +12,13 @@ use crate::{
     table::abi::{Step, count},
 };
 
-/// Stable sort and dedup of `u32` keys with `u32` values, recorded into the caller's encoder, on the caller's buffers.
+/// Stable sort and dedup of `u32` keys with `u32` values, encoded into the caller's encoder, on the caller's buffers.
 ///
 /// A radix sort by 8 bits a pass, with three dispatches a pass; up to 1,024 keys take a single dispatch. Its cost depends on the number of
 /// keys, which may be known to the device alone, and not on the capacity. No workgroup waits for another, so the sort is safe on every
 /// device (reduce-then-scan: Merrill and Grimshaw 2011, "High Performance and Scalable Radix Sorting").
 ///
-/// Results are in buffers of the sorter, with usage `STORAGE | COPY_SRC | COPY_DST`, until the next `record_*` of the same sorter. Use or
+/// Results are in buffers of the sorter, with usage `STORAGE | COPY_SRC | COPY_DST`, until the next `encode_*` of the same sorter. Use or
 /// copy them before that call's commands, in the same encoder or in an earlier submission.
 ///
 /// ```
@@ -35,7 +35,7 @@ use crate::{
 /// });
 /// let sorter = Sorter::new(&context, 5)?;
 /// let mut encoder = context.device().create_command_encoder(&Default::default());
-/// let found = sorter.record_dedup(&mut encoder, keys.slice(..), None, Count::Host(5), 3)?;
+/// let found = sorter.encode_dedup(&mut encoder, keys.slice(..), None, Count::Host(5), 3)?;
 /// // Bind them in passes of your own: keys 3 3 7 7 7, values 1 3 0 2 4, segment 0 0 1 1 1, starts 0 2, counts 2 5.
 /// assert!(found.keys.size() >= 5 * 4 && found.counts.size() >= 2 * 4);
 /// context.queue().submit([encoder.finish()]);
@@ -125,7 +125,7 @@ impl Sorter {
         self.capacity
     }
 
-    /// Records a stable sort of `keys`, together with `values`, by the low `key_bits` bits of a key, at most 32. Fewer bits take fewer
+    /// Encodes a stable sort of `keys`, together with `values`, by the low `key_bits` bits of a key, at most 32. Fewer bits take fewer
     /// passes: one for each 8 bits, at least one.
     ///
     /// `keys` has `u32` keys, at least as many as `n` says and at most [`Sorter::capacity`]. `values` has at least as many `u32` as `keys`;
@@ -133,7 +133,7 @@ impl Sorter {
     ///
     /// # Errors
     /// [`Error::Buffer`] names the buffer that cannot be used, and the reason; [`Error::TooLarge`] for more than the device can bind.
-    pub fn record_sort(
+    pub fn encode_sort(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         keys: wgpu::BufferSlice<'_>,
@@ -144,19 +144,19 @@ impl Sorter {
         self.context.guarded(|| {
             let job = self.job(encoder, keys, values, n, key_bits)?;
             let call = &mut Call::begin(&self.context, encoder, "hotrow.sort");
-            let Pairs { keys, values } = self.space.record(call, &self.step, &job, &self.scratch);
+            let Pairs { keys, values } = self.space.encode(call, &self.step, &job, &self.scratch);
             Ok(SortedPairs { keys, values })
         })
     }
 
-    /// Records a sort as [`Sorter::record_sort`] does, and then finds the distinct keys.
+    /// Encodes a sort as [`Sorter::encode_sort`] does, and then finds the distinct keys.
     ///
     /// The key [`layout::NONE`](crate::table::abi::NONE) is left out: it sorts last and counts as no key. If `key_bits` is below 32 and
     /// NONE occurs, all other keys must be below `2^key_bits - 1`.
     ///
     /// # Errors
-    /// As [`Sorter::record_sort`].
-    pub fn record_dedup(
+    /// As [`Sorter::encode_sort`].
+    pub fn encode_dedup(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         keys: wgpu::BufferSlice<'_>,
@@ -170,7 +170,7 @@ impl Sorter {
                 let (segment, starts, counts) = (&self.segment, &self.starts, &self.counts);
                 let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID };
                 let call = &mut Call::begin(&self.context, encoder, "hotrow.dedup");
-                let Pairs { keys, values } = dedup::record(call, &self.step, &job, &self.space, &self.scratch, &to);
+                let Pairs { keys, values } = dedup::encode(call, &self.step, &job, &self.space, &self.scratch, &to);
                 Ok(Distinct { keys, values, segment, starts, counts })
             })
             .inspect(|_| {
@@ -180,7 +180,7 @@ impl Sorter {
             })
     }
 
-    /// Checks the caller's buffers, and records the number of keys.
+    /// Checks the caller's buffers, and encodes the copy of the number of keys.
     fn job<'b>(
         &self,
         encoder: &mut wgpu::CommandEncoder,

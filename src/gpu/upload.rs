@@ -99,7 +99,7 @@ impl OutputSlice<'_> {
     }
 }
 
-/// Submits a recorded forward, waits, and copies the outputs from `buffer`. A skipped step leaves `outputs` as they were; its error is
+/// Submits an encoded forward, waits, and copies the outputs from `buffer`. A skipped step leaves `outputs` as they were; its error is
 /// returned.
 pub(crate) async fn await_outputs(
     context: &Context,

@@ -6,7 +6,7 @@ use std::{io::Write as _, path::PathBuf};
 use crate::{
     checkpoint,
     config::{GroupConfig, Init, Optimizer, Placement, Policy, Precision},
-    cpu::{cached::group::CpuGroup, robe::CpuRobeGroup},
+    cpu::{cached::group::CpuGroup, robe::CpuSharedGroup},
     error::Error,
     gpu::{adapter, cached::group::Group, engine::context::Context},
     host::alloc::fault,
@@ -174,7 +174,7 @@ fn groups_on_the_gpu_go_on() {
 fn shared_arrays_go_on() {
     let array: &'static Open = &|| {
         let config = robe::Config::new(&[100], 4, 64, 4).with_optimizer(Optimizer::adagrad(0.1));
-        Ok(Box::new(CpuRobeGroup::new(config.with_precision(Precision::Int8))?))
+        Ok(Box::new(CpuSharedGroup::new(config.with_precision(Precision::Int8))?))
     };
     let failed = every_allocation(array);
     println!("{failed} allocations failed, one in each run");

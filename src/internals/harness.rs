@@ -14,7 +14,7 @@ use crate::{
         },
     },
     table::{
-        abi::{Params, Robe, Shard, Step, count},
+        abi::{Params, Piece, Robe, Step, count},
         row::quad_width,
     },
     wgsl as shader,
@@ -42,7 +42,7 @@ impl Context {
     }
 
     /// Runs `kernel` once on `bindings` (in order, as words) and returns the bindings afterwards. The cache is one array here, and so are a
-    /// shared array and the records; the device gets them in windows and shards if `Params`, `Robe` or `Shard` say so.
+    /// shared array and the records; the device gets them in windows and pieces if `Params`, `Robe` or `Piece` say so.
     ///
     /// # Errors
     /// The errors of the allocations and downloads.
@@ -51,7 +51,7 @@ impl Context {
         use wgpu::util::DeviceExt as _;
         let mut cut = Cut::ONE;
         let mut bindings = bindings.to_vec();
-        let (cache, records) = (shader::window_binding(kernel), shader::shard_binding(kernel));
+        let (cache, records) = (shader::window_binding(kernel), shader::piece_binding(kernel));
         if let Some(array) = cache.filter(|_| !shader::moves_rows(kernel)) {
             // The second binding describes a shared array.
             let robe: Robe = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[1]));
@@ -77,14 +77,14 @@ impl Context {
                 }
             }
             if let Some(records) = records {
-                // The second binding is the `Shard`.
-                let shard: Shard = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[1]));
+                // The second binding is the `Piece`.
+                let piece: Piece = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[1]));
                 let floats = params.bits >= 16 && cut.width == 4 && params.record_words.is_multiple_of(4);
-                cut.item = if floats && shard.moves == 0 { 4 } else { 1 };
-                cut.shards = shard.rows.div_ceil(shard.rows_each);
+                cut.item = if floats && piece.swaps == 0 { 4 } else { 1 };
+                cut.pieces = piece.rows.div_ceil(piece.rows_each);
                 let first = bindings.len();
-                for bound in (1..cut.shards).rev() {
-                    let words = bindings[records].split_off((bound * shard.rows_each * params.record_words) as usize);
+                for bound in (1..cut.pieces).rev() {
+                    let words = bindings[records].split_off((bound * piece.rows_each * params.record_words) as usize);
                     bindings.insert(first, words);
                 }
             }
@@ -113,13 +113,13 @@ impl Context {
         let sources: Vec<_> =
             buffers.iter().zip(&bindings).map(|(buffer, words)| (buffer, words.len() as u64 * 4)).collect();
         let mut left = self.download(encoder, &sources)?;
-        let shards = left.split_off(kernel.bindings.len() + cut.windows as usize - 1);
+        let pieces = left.split_off(kernel.bindings.len() + cut.windows as usize - 1);
         let windows = left.split_off(kernel.bindings.len());
         if let Some(cache) = cache {
             left[cache].extend(windows.concat());
         }
         if let Some(records) = records {
-            left[records].extend(shards.concat());
+            left[records].extend(pieces.concat());
         }
         Ok(left)
     }
@@ -141,7 +141,7 @@ impl Context {
         let job = SortJob { keys: passing(&source), values: None, capacity: n, count: count::INDICES, key_bits };
         let to = DedupTo { segment: &segment, starts: &starts, segments: count::UNIQUE, valid: count::VALID };
         let mut encoder = self.new_encoder();
-        let record = if large { dedup::record_large } else { dedup::record };
+        let record = if large { dedup::encode_large } else { dedup::encode };
         let sorted = record(&mut Call::begin(self, &mut encoder, "hotrow.dedup"), &step, &job, &space, &scratch, &to);
         let bytes = u64::from(n) * 4;
         let sources = [

@@ -111,7 +111,7 @@ pub fn context_to_lose(device: &wgpu::Device, queue: &wgpu::Queue, moment: u64) 
     Ok(context)
 }
 
-/// The packed table of a group, a buffer for each shard; empty for a staged table. Rows that are in the cache may be newer there.
+/// The packed table of a group, a buffer for each piece; empty for a staged table. Rows that are in the cache may be newer there.
 #[must_use]
 pub fn records(group: &Group) -> &[wgpu::Buffer] {
     &group.kind.tables.records

@@ -2,26 +2,26 @@
 
 use crate::{config::GroupConfig, robe::config::Config};
 
-/// The limits of a configuration's shards and windows.
+/// The limits of a configuration's pieces and windows.
 pub trait Pieces: Sized {
-    /// The largest shard of the table in bytes; a shared array has no shards.
-    fn shard_bytes(&self) -> Option<u64> {
+    /// The largest piece of the table in bytes; a shared array has no pieces.
+    fn piece_bytes(&self) -> Option<u64> {
         None
     }
 
     /// The largest window of the cache, or of a shared array, in bytes.
     fn window_bytes(&self) -> Option<u64>;
 
-    /// Limits the bytes of the shards of a table.
-    fn set_shard_bytes(&mut self, _bytes: Option<u64>) {}
+    /// Limits the bytes of the pieces of a table.
+    fn set_piece_bytes(&mut self, _bytes: Option<u64>) {}
 
     /// Limits the bytes of the windows.
     fn set_window_bytes(&mut self, bytes: Option<u64>);
 
-    /// The same configuration with shards of at most `bytes` bytes.
+    /// The same configuration with pieces of at most `bytes` bytes.
     #[must_use]
-    fn with_shard_bytes(mut self, bytes: Option<u64>) -> Self {
-        self.set_shard_bytes(bytes);
+    fn with_piece_bytes(mut self, bytes: Option<u64>) -> Self {
+        self.set_piece_bytes(bytes);
         self
     }
 
@@ -34,16 +34,16 @@ pub trait Pieces: Sized {
 }
 
 impl Pieces for GroupConfig {
-    fn shard_bytes(&self) -> Option<u64> {
-        self.shard_bytes
+    fn piece_bytes(&self) -> Option<u64> {
+        self.piece_bytes
     }
 
     fn window_bytes(&self) -> Option<u64> {
         self.window_bytes
     }
 
-    fn set_shard_bytes(&mut self, bytes: Option<u64>) {
-        self.shard_bytes = bytes;
+    fn set_piece_bytes(&mut self, bytes: Option<u64>) {
+        self.piece_bytes = bytes;
     }
 
     fn set_window_bytes(&mut self, bytes: Option<u64>) {

@@ -21,11 +21,11 @@ pub(crate) mod shard;
 /// An index counts within its table. `offsets` has one entry for each bag and one more; the bags come feature by feature, the same
 /// number for each. Outputs and gradients are row-major: `[bags, dim]`, or `[indices, dim]` with [`Pooling::None`](crate::Pooling::None).
 ///
-/// On a GPU each call first returns the error of an earlier recorded step that was skipped, if there is one. In that case the call has done
+/// On a GPU each call first returns the error of an earlier encoded step that was skipped, if there is one. In that case the call has done
 /// nothing and may be made again.
 ///
 /// ```
-/// use hotrow::{CpuGroup, CpuRobeGroup, Error, GroupConfig, Lookup, robe};
+/// use hotrow::{CpuGroup, CpuSharedGroup, Error, GroupConfig, Lookup, robe};
 ///
 /// // A program that takes either kind.
 /// fn sums(table: &mut dyn Lookup) -> Result<Vec<f32>, Error> {
@@ -33,7 +33,7 @@ pub(crate) mod shard;
 /// }
 ///
 /// assert_eq!(sums(&mut CpuGroup::new(GroupConfig::new(&[10], 4))?)?, [0.0; 8]);
-/// assert_eq!(sums(&mut CpuRobeGroup::new(robe::Config::new(&[10], 4, 16, 4))?)?.len(), 8);
+/// assert_eq!(sums(&mut CpuSharedGroup::new(robe::Config::new(&[10], 4, 16, 4))?)?.len(), 8);
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Lookup {
@@ -109,7 +109,7 @@ pub trait Lookup {
 
     /// As [`forward`](Self::forward), with FP16 outputs, the bits of IEEE binary16. Each output is rounded to the nearest half, ties to
     /// even. Magnitudes beyond 65504 become 65504, infinity stays infinite, and every NaN becomes 0x7e00. On a GPU the device rounds, so
-    /// half the bytes come to the host; a recorded forward writes halves to an [`OutputBuffer::F16`](crate::OutputBuffer::F16).
+    /// half the bytes come to the host; an encoded forward writes halves to an [`OutputBuffer::F16`](crate::OutputBuffer::F16).
     ///
     /// ```
     /// use hotrow::{CpuGroup, Error, GroupConfig, Init, prelude::*};
@@ -217,12 +217,12 @@ pub trait Lookup {
     fn counters(&mut self) -> Result<Vec<Counters>, Error>;
 
     /// The counters of each table, without waiting. A GPU group returns those of the newest report that has arrived, and requests another;
-    /// before the first report it returns `None`. Recorded steps count once the device has executed them. A CPU group returns the current
+    /// before the first report it returns `None`. Encoded steps count once the device has executed them. A CPU group returns the current
     /// counters.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
-    fn counters_seen(&mut self) -> Result<Option<Vec<Counters>>, Error> {
+    fn try_counters(&mut self) -> Result<Option<Vec<Counters>>, Error> {
         self.counters().map(Some)
     }
 
@@ -277,13 +277,13 @@ pub enum LookupKind<'a> {
 /// A parameter-shared table ([`robe`](crate::robe)), on a GPU or on the CPU.
 ///
 /// ```
-/// use hotrow::{CpuRobeGroup, Error, Lookup, SharedArray, robe};
+/// use hotrow::{CpuSharedGroup, Error, Lookup, SharedArray, robe};
 ///
 /// fn steps(table: &mut dyn SharedArray) -> Result<u32, Error> {
 ///     Ok(table.snapshot()?.t)
 /// }
 ///
-/// let mut table = CpuRobeGroup::new(robe::Config::new(&[10], 4, 16, 4))?;
+/// let mut table = CpuSharedGroup::new(robe::Config::new(&[10], 4, 16, 4))?;
 /// table.forward(&[1], &[0, 1], None)?;
 /// assert_eq!(steps(&mut table)?, 1);
 /// # Ok::<(), Error>(())

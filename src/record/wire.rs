@@ -121,7 +121,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Rows of the shard that has these rows of the group.
+    /// Rows of the piece that has these rows of the group.
     pub(crate) const fn new(
         dim: u32,
         precision: Precision,
@@ -190,7 +190,7 @@ impl Wire {
         out.extend((0..words).map(|word| half(2 * word) | half(2 * word + 1) << 16));
     }
 
-    /// Adds a row of the shard that is not packed.
+    /// Adds a row of the piece that is not packed.
     pub(crate) fn push(&self, rows: &mut Rows, row: u32, weights: &[f32], out: &mut Vec<u32>) {
         rows.row += 1;
         self.plain.push([row, 0], weights, out);

@@ -64,7 +64,7 @@ pub enum Backward {
 ///
 /// ```
 /// use hotrow::robe::{Backward, Config};
-/// use hotrow::{CpuRobeGroup, Optimizer, Precision};
+/// use hotrow::{CpuSharedGroup, Optimizer, Precision};
 ///
 /// // Two tables whose rows x 32 share an array 1,000 times smaller than they would be, in INT8.
 /// let config = Config::compressed(&[1_000_000, 200_000], 32, 1000.0, 8)?
@@ -72,7 +72,7 @@ pub enum Backward {
 ///     .with_backward(Backward::Sparse)
 ///     .with_optimizer(Optimizer::adagrad(0.05));
 /// assert_eq!(config.weights, 1_200_000 * 32 / 1000);
-/// let table = CpuRobeGroup::new(config)?;
+/// let table = CpuSharedGroup::new(config)?;
 /// assert!(table.memory().total() < 200_000); // bytes
 /// # Ok::<(), hotrow::Error>(())
 /// ```

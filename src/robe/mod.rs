@@ -4,7 +4,7 @@
 //! The array is FP32, or FP16, or integers in blocks that share a scale and a bias ([`Config::precision`]), rounded like the rows of a
 //! cached table. An array larger than a device can bind lies in several buffers, the windows, which change no bit.
 //!
-//! [`RobeGroup`](crate::RobeGroup) is on a GPU, [`CpuRobeGroup`](crate::CpuRobeGroup) on the CPU; both implement [`Lookup`](crate::Lookup).
+//! [`SharedGroup`](crate::SharedGroup) is on a GPU, [`CpuSharedGroup`](crate::CpuSharedGroup) on the CPU; both implement [`Lookup`](crate::Lookup).
 //! The package `hotrow-plan` measures what a given table would lose in such an array.
 
 pub(crate) mod config;
@@ -26,10 +26,10 @@ pub use gradient::Gradient;
 /// The state that a group keeps between steps, bit by bit.
 ///
 /// ```
-/// use hotrow::{CpuRobeGroup, Error, robe};
+/// use hotrow::{CpuSharedGroup, Error, robe};
 ///
 /// let config = robe::Config::new(&[1000], 8, 64, 4);
-/// let table = CpuRobeGroup::new(config.clone())?;
+/// let table = CpuSharedGroup::new(config.clone())?;
 /// assert_eq!(table.snapshot().weights(&config)?.len(), 64);
 /// # Ok::<(), Error>(())
 /// ```
@@ -47,7 +47,7 @@ pub struct RobeSnapshot {
 
 /// Counts of all steps so far. [`of_tables`](Self::of_tables) derives the bytes that each table read and wrote: dim weights an access.
 ///
-/// Example: [`CpuRobeGroup`](crate::CpuRobeGroup).
+/// Example: [`CpuSharedGroup`](crate::CpuSharedGroup).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RobeCounters {
     /// Accesses to each table, repeated indices included.

@@ -26,7 +26,7 @@ pub mod count {
     pub const UNIQUE: usize = 1;
     pub const VALID: usize = 2;
     pub const MISSED: usize = 3;
-    pub const MOVES: usize = 4;
+    pub const SWAPS: usize = 4;
     pub const CHUNKS: usize = 5;
 }
 
@@ -207,9 +207,9 @@ host_structs! {
         pub valid: u32,
     }
 
-    /// A change at a place, which is a slot or a row of scratch. Twin of `Move` in `shaders/shared/move.wgsl`.
+    /// A change at a place, which is a slot or a row of scratch. Twin of `swap` in `shaders/shared/swap.wgsl`.
     #[derive(Eq)]
-    pub struct Move {
+    pub struct Swap {
         pub place: u32,
         pub row: u32,
         pub victim: u32,
@@ -311,13 +311,13 @@ host_structs! {
         pub slow_decay: f32,
     }
 
-    /// The rows whose records a dispatch works on. Twin of `Shard` in `shaders/shared/shard.wgsl`.
-    pub struct Shard {
+    /// The rows whose records a dispatch works on. Twin of `Piece` in `shaders/shared/piece.wgsl`.
+    pub struct Piece {
         pub first_row: u32,
         pub rows: u32,
         pub rows_each: u32,
         pub phases: u32,
-        pub moves: u32,
+        pub swaps: u32,
         pub first_move: u32,
         pub capacity: u32,
         pub forwards: u32,
@@ -375,8 +375,8 @@ impl Params {
     }
 }
 
-impl Move {
-    /// The Move that has no effect.
+impl Swap {
+    /// The swap that has no effect.
     pub const NOTHING: Self = Self { place: NONE, row: NONE, victim: NONE, flags: 0 };
     /// Flag: first pack the FP32 row at the place into the victim's record; a slot's row only if it is dirty, which makes it clean.
     pub const WRITE: u32 = 1;
@@ -384,13 +384,13 @@ impl Move {
     pub const KEEP: u32 = 2;
 }
 
-impl Shard {
+impl Piece {
     /// Phase: pack FP32 rows into records.
     pub const PACK: u32 = 1;
     /// Phase: unpack records into FP32 rows.
     pub const UNPACK: u32 = 2;
 
-    /// True if `row` lies in this shard; false for [`NONE`].
+    /// True if `row` lies in this piece; false for [`NONE`].
     #[inline]
     #[must_use]
     pub const fn holds(&self, row: u32) -> bool {
@@ -477,7 +477,7 @@ mod tests {
             ("COUNT_UNIQUE", count::UNIQUE),
             ("COUNT_VALID", count::VALID),
             ("COUNT_MISSED", count::MISSED),
-            ("COUNT_MOVES", count::MOVES),
+            ("COUNT_SWAPS", count::SWAPS),
             ("NONE", NONE as usize),
             ("TABLE_WORDS", TABLE_WORDS),
             ("CLOCK_WORDS", CLOCK_WORDS),
@@ -486,7 +486,7 @@ mod tests {
             assert_eq!(constant(common, name), value, "{name}");
         }
         assert_eq!(constant(merge, "MERGE_CHUNK"), MERGE_CHUNK as usize);
-        assert_ne!(constant(common, "STEP_COUNTS"), constant(common, "COUNT_MOVES"), "the comparison can fail");
+        assert_ne!(constant(common, "STEP_COUNTS"), constant(common, "COUNT_SWAPS"), "the comparison can fail");
     }
 
     #[test]
@@ -502,9 +502,9 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_holds_its_own_rows() {
-        let shard = Shard { first_row: 40, rows: 20, ..Shard::default() };
-        assert_eq!([39, 40, 59, 60, NONE].map(|row| shard.holds(row)), [false, true, true, false, false]);
+    fn a_piece_holds_its_own_rows() {
+        let piece = Piece { first_row: 40, rows: 20, ..Piece::default() };
+        assert_eq!([39, 40, 59, 60, NONE].map(|row| piece.holds(row)), [false, true, true, false, false]);
     }
 
     #[test]
@@ -512,7 +512,7 @@ mod tests {
         let found = structs();
         let of = |name: &str| found.iter().find(|of| of.name == name).unwrap();
         assert_eq!(
-            (of("Move").size, of("Move").fields.clone()),
+            (of("Swap").size, of("Swap").fields.clone()),
             (16, vec![("place", 0), ("row", 4), ("victim", 8), ("flags", 12)])
         );
         assert_eq!(of("Step").fields.last(), Some(&("counts", 32)));

@@ -1,12 +1,12 @@
-//! The sizes that follow from a configuration: the record of a row, the row of a slot, sets and windows of the cache, shards of the table.
+//! The sizes that follow from a configuration: the record of a row, the row of a slot, sets and windows of the cache, pieces of the table.
 
 use crate::{
     config::{GroupConfig, Placement, Policy, Stripe},
     error::Error,
-    table::{abi::Shard, hash::fmix32, row::RowLayout},
+    table::{abi::Piece, hash::fmix32, row::RowLayout},
 };
 
-/// The sizes that follow from a configuration: record, slot, sets, shards.
+/// The sizes that follow from a configuration: record, slot, sets, pieces.
 ///
 /// Example: [`Calls`](crate::Calls).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,36 +23,36 @@ pub struct Layout {
     pub window_slots: u32,
     /// Number of linear rows.
     pub total_rows: u32,
-    /// Rows of a shard; the last shard may have fewer.
-    pub rows_per_shard: u32,
-    /// Number of shards of the table.
-    pub shards: u32,
+    /// Rows of a piece; the last piece may have fewer.
+    pub rows_per_piece: u32,
+    /// Number of pieces of the table.
+    pub pieces: u32,
     /// Rows whose frequencies lie in one buffer (LFU); the last buffer may have fewer.
-    pub freqs_per_shard: u32,
+    pub freqs_per_piece: u32,
 }
 
 impl Layout {
-    /// Checks the configuration and cuts the table into shards, and the cache into windows, of at most `shard_bytes` bytes.
+    /// Checks the configuration and cuts the table into pieces, and the cache into windows, of at most `piece_bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::Config`] as [`GroupConfig::check`], and for a shard too small for a record or a window too small for a slot.
-    pub fn new(config: &GroupConfig, shard_bytes: u64) -> Result<Self, Error> {
+    /// [`Error::Config`] as [`GroupConfig::check`], and for a piece too small for a record or a window too small for a slot.
+    pub fn new(config: &GroupConfig, piece_bytes: u64) -> Result<Self, Error> {
         config.check()?;
         let row = RowLayout::of(config.dim, config.precision, &config.optimizer, config.state);
         let total_rows = config.total_rows() as u32;
         let stride = row.stride();
-        let window_bytes = config.window_bytes.unwrap_or(u64::MAX).min(shard_bytes);
-        let shard_bytes = config.shard_bytes.unwrap_or(u64::MAX).min(shard_bytes);
-        // A staged table is never bound, so it is one shard.
-        let rows_per_shard = match config.placement {
+        let window_bytes = config.window_bytes.unwrap_or(u64::MAX).min(piece_bytes);
+        let piece_bytes = config.piece_bytes.unwrap_or(u64::MAX).min(piece_bytes);
+        // A staged table is never bound, so it is one piece.
+        let rows_per_piece = match config.placement {
             Placement::Staged => total_rows,
-            _ => (shard_bytes / stride).min(u64::from(total_rows)) as u32,
+            _ => (piece_bytes / stride).min(u64::from(total_rows)) as u32,
         };
-        if rows_per_shard == 0 {
+        if rows_per_piece == 0 {
             return Err(Error::Config {
-                field: "shard_bytes",
+                field: "piece_bytes",
                 wanted: format!("at least one record of {stride} bytes"),
-                found: shard_bytes.to_string(),
+                found: piece_bytes.to_string(),
             });
         }
         let ways = config.ways;
@@ -73,20 +73,20 @@ impl Layout {
             ways,
             window_slots,
             total_rows,
-            rows_per_shard,
-            shards: total_rows.div_ceil(rows_per_shard),
-            freqs_per_shard: (shard_bytes / 4).min(u64::from(total_rows)) as u32,
+            rows_per_piece,
+            pieces: total_rows.div_ceil(rows_per_piece),
+            freqs_per_piece: (piece_bytes / 4).min(u64::from(total_rows)) as u32,
         })
     }
 
     /// The first row and the number of rows of each buffer of frequencies. LRU has no frequencies and one such piece, of all rows.
-    pub(crate) fn freq_shards(&self, policy: Policy) -> impl Iterator<Item = Shard> + use<> {
+    pub(crate) fn freq_pieces(&self, policy: Policy) -> impl Iterator<Item = Piece> + use<> {
         let (rows, each) =
-            (self.total_rows, if policy == Policy::Lfu { self.freqs_per_shard } else { self.total_rows });
-        let shards = rows.div_ceil(each);
-        (0..shards).map(move |index| {
+            (self.total_rows, if policy == Policy::Lfu { self.freqs_per_piece } else { self.total_rows });
+        let pieces = rows.div_ceil(each);
+        (0..pieces).map(move |index| {
             let first_row = index * each;
-            Shard { first_row, rows: each.min(rows - first_row), ..Shard::default() }
+            Piece { first_row, rows: each.min(rows - first_row), ..Piece::default() }
         })
     }
 
@@ -167,25 +167,25 @@ impl Layout {
         if indices < self.total_rows { indices } else { self.total_rows }
     }
 
-    /// The uniform of shard `shard` for `phases`.
+    /// The uniform of piece `piece` for `phases`.
     #[must_use]
-    pub fn shard(&self, shard: u32, phases: u32) -> Shard {
-        self.neighbours(shard, 1, phases)
+    pub fn piece(&self, piece: u32, phases: u32) -> Piece {
+        self.neighbours(piece, 1, phases)
     }
 
-    /// The uniform of `count` shards from `first` on, for `phases`.
+    /// The uniform of `count` pieces from `first` on, for `phases`.
     #[must_use]
-    pub fn neighbours(&self, first: u32, count: u32, phases: u32) -> Shard {
-        let rows = (first..first + count).map(|shard| self.shard_rows(shard)).sum();
-        let (first_row, rows_each) = (first * self.rows_per_shard, self.rows_per_shard);
-        Shard { first_row, rows, rows_each, phases, ..Shard::default() }
+    pub fn neighbours(&self, first: u32, count: u32, phases: u32) -> Piece {
+        let rows = (first..first + count).map(|piece| self.piece_rows(piece)).sum();
+        let (first_row, rows_each) = (first * self.rows_per_piece, self.rows_per_piece);
+        Piece { first_row, rows, rows_each, phases, ..Piece::default() }
     }
 
-    /// The number of rows of shard `shard`.
+    /// The number of rows of piece `piece`.
     #[must_use]
-    pub fn shard_rows(&self, shard: u32) -> u32 {
-        let first = u64::from(shard) * u64::from(self.rows_per_shard);
-        u64::from(self.rows_per_shard).min(u64::from(self.total_rows) - first) as u32
+    pub fn piece_rows(&self, piece: u32) -> u32 {
+        let first = u64::from(piece) * u64::from(self.rows_per_piece);
+        u64::from(self.rows_per_piece).min(u64::from(self.total_rows) - first) as u32
     }
 
     /// Number of key bits that order every linear row and put [`NONE`](crate::table::abi::NONE) behind all of them.
@@ -232,45 +232,45 @@ mod tests {
     }
 
     #[test]
-    fn shards_cover_the_rows() {
+    fn pieces_cover_the_rows() {
         for (rows, bytes) in [(1, 100), (7, 100), (1000, 2000), (1 << 20, 1 << 16)] {
             let layout = Layout::new(&GroupConfig::new(&[rows], 5), bytes).unwrap();
-            assert!(u64::from(layout.rows_per_shard) * layout.stride() <= bytes);
-            assert_eq!((0..layout.shards).map(|shard| layout.shard_rows(shard)).sum::<u32>(), rows);
-            assert!((0..layout.shards).all(|shard| layout.shard_rows(shard) > 0));
+            assert!(u64::from(layout.rows_per_piece) * layout.stride() <= bytes);
+            assert_eq!((0..layout.pieces).map(|piece| layout.piece_rows(piece)).sum::<u32>(), rows);
+            assert!((0..layout.pieces).all(|piece| layout.piece_rows(piece) > 0));
         }
     }
 
-    /// 100 rows of 20 bytes in shards of 40, and 3 sets of 8 ways in windows of 10 slots of 20 bytes.
+    /// 100 rows of 20 bytes in pieces of 40, and 3 sets of 8 ways in windows of 10 slots of 20 bytes.
     fn cut() -> (GroupConfig, Layout) {
         let mut config = GroupConfig::new(&[30, 70], 5).with_cache_rows(20).with_ways(8).with_policy(Policy::Lfu);
         config = config.with_precision(crate::config::Precision::Fp32);
-        (config.shard_bytes, config.window_bytes) = (Some(819), Some(200));
+        (config.piece_bytes, config.window_bytes) = (Some(819), Some(200));
         let layout = Layout::new(&config, u64::MAX).unwrap();
         (config, layout)
     }
 
     #[test]
-    fn shards_and_windows_are_as_large_as_allowed() {
+    fn pieces_and_windows_are_as_large_as_allowed() {
         let (config, layout) = cut();
         assert_eq!(
             (layout.stride(), layout.table_bytes(), layout.slot_bytes(), layout.slot_words()),
             (20, 2000, 20, 5)
         );
-        assert_eq!((layout.rows_per_shard, layout.shards, layout.freqs_per_shard), (40, 3, 100));
-        assert_eq!([0, 1, 2].map(|shard| layout.shard_rows(shard)), [40, 40, 20]);
-        let shard = |first_row, rows| Shard { first_row, rows, rows_each: 40, phases: 3, ..Shard::default() };
-        assert_eq!((layout.shard(2, 3), layout.neighbours(1, 2, 3)), (shard(80, 20), shard(40, 60)));
+        assert_eq!((layout.rows_per_piece, layout.pieces, layout.freqs_per_piece), (40, 3, 100));
+        assert_eq!([0, 1, 2].map(|piece| layout.piece_rows(piece)), [40, 40, 20]);
+        let piece = |first_row, rows| Piece { first_row, rows, rows_each: 40, phases: 3, ..Piece::default() };
+        assert_eq!((layout.piece(2, 3), layout.neighbours(1, 2, 3)), (piece(80, 20), piece(40, 60)));
         assert_eq!((layout.sets, layout.slots(), layout.set_words()), (3, 24, 32));
         assert_eq!((layout.window_slots, layout.windows()), (10, 3));
         assert_eq!(layout.windows_slots().collect::<Vec<_>>(), [10, 10, 4]);
         assert_eq!(layout.windows_bytes().collect::<Vec<_>>(), [200, 200, 80]);
         // The smaller of what the device binds and what the configuration allows.
         let bound = Layout::new(&config, 120).unwrap();
-        assert_eq!((bound.rows_per_shard, bound.window_slots, bound.freqs_per_shard), (6, 6, 30));
+        assert_eq!((bound.rows_per_piece, bound.window_slots, bound.freqs_per_piece), (6, 6, 30));
         assert_eq!((bound.windows(), bound.windows_slots().sum::<u32>()), (4, 24));
         let staged = Layout::new(&config.clone().with_placement(Placement::Staged), 120).unwrap();
-        assert_eq!((staged.rows_per_shard, staged.shards), (100, 1));
+        assert_eq!((staged.rows_per_piece, staged.pieces), (100, 1));
         let none = Layout::new(&config.with_cache_rows(0), 120).unwrap();
         assert_eq!((none.sets, none.windows(), none.windows_slots().collect::<Vec<_>>()), (0, 1, vec![0]));
     }
@@ -279,7 +279,7 @@ mod tests {
     fn frequencies_are_cut_for_lfu_only() {
         let (config, _) = cut();
         let layout = Layout::new(&config, 120).unwrap();
-        let pieces = |policy| layout.freq_shards(policy).map(|piece| (piece.first_row, piece.rows)).collect::<Vec<_>>();
+        let pieces = |policy| layout.freq_pieces(policy).map(|piece| (piece.first_row, piece.rows)).collect::<Vec<_>>();
         assert_eq!(pieces(Policy::Lfu), [(0, 30), (30, 30), (60, 30), (90, 10)]);
         assert_eq!((pieces(Policy::Lru), pieces(Policy::Static)), (vec![(0, 100)], vec![(0, 100)]));
     }
@@ -287,16 +287,16 @@ mod tests {
     #[test]
     fn what_is_too_small_is_named() {
         let (config, _) = cut();
-        let field = |shard, window| {
+        let field = |piece, window| {
             let mut config = config.clone();
-            (config.shard_bytes, config.window_bytes) = (Some(shard), Some(window));
+            (config.piece_bytes, config.window_bytes) = (Some(piece), Some(window));
             match Layout::new(&config, u64::MAX) {
                 Err(Error::Config { field, wanted, found }) => format!("{field}: {wanted}, {found}"),
-                other => format!("{:?}", other.map(|layout| (layout.rows_per_shard, layout.window_slots))),
+                other => format!("{:?}", other.map(|layout| (layout.rows_per_piece, layout.window_slots))),
             }
         };
         assert_eq!(field(20, 20), "Ok((1, 1))");
-        assert_eq!(field(19, 20), "shard_bytes: at least one record of 20 bytes, 19");
+        assert_eq!(field(19, 20), "piece_bytes: at least one record of 20 bytes, 19");
         assert_eq!(field(20, 19), "window_bytes: at least one slot of 20 bytes, 19");
         let mut without = config.with_cache_rows(0);
         without.window_bytes = Some(1);

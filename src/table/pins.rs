@@ -7,7 +7,7 @@ use crate::{
     config::{GroupConfig, Policy},
     error::Error,
     table::{
-        abi::{Field, Move, NONE, PINNED, way_at},
+        abi::{Field, NONE, PINNED, Swap, way_at},
         counters::Counters,
         layout::Layout,
     },
@@ -115,9 +115,9 @@ impl Plan {
         ways
     }
 
-    /// The Moves that load the rows.
-    pub(crate) fn moves(&self) -> Vec<Move> {
-        self.loads.iter().map(|&(place, row)| Move { place, row, victim: NONE, flags: 0 }).collect()
+    /// The swaps that load the rows.
+    pub(crate) fn swaps(&self) -> Vec<Swap> {
+        self.loads.iter().map(|&(place, row)| Swap { place, row, victim: NONE, flags: 0 }).collect()
     }
 
     /// Adds the rows that leave to `counters`.
@@ -264,8 +264,8 @@ mod tests {
         assert_eq!(pinned(&layout, &one.ways), [first(0), first(1), first(2)]);
         assert_eq!(pinned(&layout, &one.meanwhile(2)), [0; 0]);
         assert_eq!(one.meanwhile(2), ways, "empty until the rows are there");
-        let moves = [(0, first(0)), (2, first(1)), (4, first(2))];
-        assert_eq!(one.moves(), moves.map(|(place, row)| Move { place, row, victim: NONE, flags: 0 }));
+        let swaps = [(0, first(0)), (2, first(1)), (4, first(2))];
+        assert_eq!(one.swaps(), swaps.map(|(place, row)| Swap { place, row, victim: NONE, flags: 0 }));
 
         // Others are pinned instead: with LRU the rows of before stay, unpinned.
         let wanted: Vec<u32> = rows.iter().rev().copied().filter(|&row| layout.set_of(row) == 1).take(1).collect();

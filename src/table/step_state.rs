@@ -104,7 +104,7 @@ impl<P> StepState<P> {
         if self.prefetched().is_none() {
             return Ok(());
         }
-        let wanted = "forward_prefetched of the batch that was prefetched, or pump after record_feedback";
+        let wanted = "forward_prefetched of the batch that was prefetched, or pump after encode_feedback";
         Err(Error::Order { call, wanted, found: "a prefetched batch whose forward has not come" })
     }
 }

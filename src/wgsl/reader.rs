@@ -106,14 +106,14 @@ impl ReaderText<'_> {
         match self.kind {
             ReaderKind::Rows { cache, table } => {
                 if table {
-                    all.push(one(Access::Uniform, "shard", "Shard"));
+                    all.push(one(Access::Uniform, "piece", "Piece"));
                 }
                 if cache {
                     all.push(one(Access::Read, "ways", "array<vec4<u32>>"));
                     all.extend(several(self.cut.windows, "cache", "array<Quad>"));
                 }
                 if table {
-                    all.extend(several(self.cut.shards, "records", "array<Item>"));
+                    all.extend(several(self.cut.pieces, "records", "array<Item>"));
                 }
             }
             ReaderKind::Shared { .. } => {
@@ -365,13 +365,13 @@ pub fn modules() -> Vec<(String, String, ReaderText<'static>)> {
     let mut add =
         |kind, cut, feedback| texts.push(ReaderText { prefix: "emb", group: 0, cut, kind, feedback, grid: None });
     for (width, item) in [(1, 1), (4, 1), (4, 4)] {
-        for (windows, shards) in [(1, 1), (3, 1), (1, 3), (2, 2)] {
-            let cut = Cut { width, windows, shards, item };
-            add(rows(true, true), cut, (shards == 3).then_some(WantedList { rows: 100, bits: 1 << 10, hashed: false }));
+        for (windows, pieces) in [(1, 1), (3, 1), (1, 3), (2, 2)] {
+            let cut = Cut { width, windows, pieces, item };
+            add(rows(true, true), cut, (pieces == 3).then_some(WantedList { rows: 100, bits: 1 << 10, hashed: false }));
             if windows == 1 {
                 add(rows(false, true), cut, None);
             }
-            if shards == 1 && item == 1 {
+            if pieces == 1 && item == 1 {
                 for hashed in [false, true] {
                     add(rows(true, false), cut, Some(WantedList { rows: 100, bits: 1 << 10, hashed }));
                 }

@@ -67,13 +67,13 @@ fn a_recorded_step_with_a_bad_index_is_told_at_the_next_call() {
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
         let before = group.snapshot().unwrap();
         let mut encoder = caller::encoder(context);
-        group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-        group.record_backward(&mut encoder, grads.slice(..)).unwrap();
+        group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
         let found = caller::download(context, encoder, &outputs);
         assert!(found.iter().all(|&word| word == 0), "outputs are zero");
 
         let mut encoder = caller::encoder(context);
-        let next = group.record_forward(&mut encoder, &batch, outputs.slice(..));
+        let next = group.encode_forward(&mut encoder, &batch, outputs.slice(..));
         assert_eq!(next, Err(Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 10 }));
         assert_eq!(group.check(), Ok(()), "each fault is told once");
         let mut after = group.snapshot().unwrap();
@@ -107,7 +107,7 @@ fn bad_offsets() {
             let outputs = storage(context, &vec![0f32; 4 * (offsets.len() - 1)]);
             let batch = Batch { indices: Some(indices.slice(..)), offsets: buffer.slice(..), weights: None };
             let mut encoder = caller::encoder(context);
-            group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
             context.queue().submit([encoder.finish()]);
             context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             assert_eq!(group.check(), Err(host));
@@ -147,11 +147,11 @@ fn a_refused_forward_leaves_the_step_before_it() {
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
         let bad = Batch { weights: Some(indices.slice(..4)), ..batch };
         let mut encoder = caller::encoder(context);
-        group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-        let refused = group.record_forward(&mut encoder, &bad, outputs.slice(..));
+        group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        let refused = group.encode_forward(&mut encoder, &bad, outputs.slice(..));
         assert!(matches!(refused, Err(Error::Length { what: "weights", .. })), "{refused:?}");
-        group.record_backward(&mut encoder, outputs.slice(..)).unwrap();
-        let again = group.record_backward(&mut encoder, outputs.slice(..));
+        group.encode_backward(&mut encoder, outputs.slice(..)).unwrap();
+        let again = group.encode_backward(&mut encoder, outputs.slice(..));
         assert!(matches!(again, Err(Error::Order { .. })), "one forward, one backward: {again:?}");
         context.queue().submit([encoder.finish()]);
     });
@@ -171,10 +171,10 @@ fn shapes_and_buffers() {
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
         let mut encoder = caller::encoder(context);
         let small = storage(context, &[0f32; 4]);
-        let result = group.record_forward(&mut encoder, &batch, small.slice(..));
+        let result = group.encode_forward(&mut encoder, &batch, small.slice(..));
         assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
         let plain = caller::buffer(context, 64, wgpu::BufferUsages::COPY_DST);
-        let result = group.record_forward(&mut encoder, &batch, plain.slice(..));
+        let result = group.encode_forward(&mut encoder, &batch, plain.slice(..));
         assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
     });
 }
@@ -192,7 +192,7 @@ fn configurations_that_cannot_be() {
             ("ways", |c| c.ways = 0),
             ("features", |c| c.features = vec![2]),
             ("lr", |c| c.optimizer.lr = f32::NAN),
-            ("shard_bytes", |c| c.set_shard_bytes(Some(8))),
+            ("piece_bytes", |c| c.set_piece_bytes(Some(8))),
         ];
         for (wanted, spoil) in cases {
             let mut config = config();
@@ -279,7 +279,7 @@ fn a_waiting_call_tells_of_a_recorded_step() {
         for (which, call) in calls.into_iter().enumerate() {
             let mut group = Group::new(context, config()).unwrap();
             let mut encoder = caller::encoder(context);
-            group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
             context.queue().submit([encoder.finish()]);
             let wanted = Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 99 };
             assert_eq!(call(&mut group), Err(wanted), "call {which}");
@@ -302,15 +302,15 @@ fn outputs_need_a_buffer_of_their_own() {
         ];
         for batch in batches {
             let mut encoder = caller::encoder(context);
-            let result = group.record_forward(&mut encoder, &batch, outputs);
+            let result = group.encode_forward(&mut encoder, &batch, outputs);
             assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
             assert!(matches!(group.backward(&[0.0; 8]), Err(Error::Order { .. })), "nothing waits for a backward");
         }
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
         let mut encoder = caller::encoder(context);
-        let result = group.record_forward(&mut encoder, &batch, arena.slice(2048..2079));
+        let result = group.encode_forward(&mut encoder, &batch, arena.slice(2048..2079));
         assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
-        group.record_forward(&mut encoder, &batch, outputs).unwrap();
+        group.encode_forward(&mut encoder, &batch, outputs).unwrap();
         context.queue().submit([encoder.finish()]);
     });
 }
@@ -348,14 +348,14 @@ fn weight_gradients_want_the_last_forwards_batch() {
         let batch = Batch { indices: Some(index_buffer.slice(..)), offsets: offset_buffer.slice(..), weights: None };
         let mut encoder = caller::encoder(context);
         for (grads, out) in [(&grad_buffer, &grad_buffer), (&grad_buffer, &offset_buffer)] {
-            let result = group.record_weight_gradient(&mut encoder, &batch, grads.slice(..), out.slice(..));
+            let result = group.encode_weight_gradient(&mut encoder, &batch, grads.slice(..), out.slice(..));
             assert!(matches!(&result, Err(Error::Buffer { what: "grad_weights", .. })), "{result:?}");
         }
-        let result = group.record_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..), out.slice(..8));
+        let result = group.encode_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..), out.slice(..8));
         assert!(matches!(&result, Err(Error::Buffer { what: "grad_weights", .. })), "{result:?}");
-        let result = group.record_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..28), out.slice(..));
+        let result = group.encode_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..28), out.slice(..));
         assert!(matches!(&result, Err(Error::Buffer { what: "grad_outputs", .. })), "{result:?}");
-        group.record_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..), out.slice(..)).unwrap();
+        group.encode_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..), out.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
     });
 }
@@ -442,7 +442,7 @@ fn an_error_is_told_before_its_callback() {
             let _ended = gone.recv_timeout(std::time::Duration::from_secs(60));
         });
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-        group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
         let done = AtomicBool::new(false);
         let (waits, found) = std::thread::scope(|scope| {

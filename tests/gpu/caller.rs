@@ -23,11 +23,11 @@ pub(crate) fn encoder(context: &Context) -> wgpu::CommandEncoder {
 }
 
 /// Submits the commands of `record`.
-pub(crate) fn submit<T>(context: &Context, record: impl FnOnce(&mut wgpu::CommandEncoder) -> T) -> T {
+pub(crate) fn submit<T>(context: &Context, encode: impl FnOnce(&mut wgpu::CommandEncoder) -> T) -> T {
     let mut encoder = encoder(context);
-    let recorded = record(&mut encoder);
+    let encoded = encode(&mut encoder);
     context.queue().submit([encoder.finish()]);
-    recorded
+    encoded
 }
 
 /// Submits, and downloads a whole buffer.

@@ -33,7 +33,7 @@ fn elsewhere(context: &Context, config: &GroupConfig, seed: u64) -> GroupConfig 
     config
         .clone()
         .with_init(Init::Constant(0.25))
-        .with_shard_bytes(if seed.is_multiple_of(2) { None } else { Some(stride * 9) })
+        .with_piece_bytes(if seed.is_multiple_of(2) { None } else { Some(stride * 9) })
         .with_placement(match seed % 3 {
             0 => Placement::Staged,
             1 if context.caps().mappable => Placement::Mapped,

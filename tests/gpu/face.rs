@@ -1,6 +1,6 @@
 //! The calls that all tables share, on the GPU.
 
-use hotrow::{Group, GroupConfig, Init, RobeGroup, robe};
+use hotrow::{Group, GroupConfig, Init, SharedGroup, robe};
 use hotrow_harness::{
     device::with_gpu,
     face::{counters_arrive, outputs_in_slices},
@@ -16,7 +16,7 @@ fn outputs_fill_the_callers_slice_and_counters_arrive_unasked() {
         counters_arrive(&mut group());
         let mut shared = robe::Config::new(&[40], 6, 64, 4);
         shared.init = config.init;
-        let group = || RobeGroup::new(context, shared.clone()).unwrap();
+        let group = || SharedGroup::new(context, shared.clone()).unwrap();
         outputs_in_slices(&mut group(), &mut group());
         counters_arrive(&mut group());
     });

@@ -7,7 +7,7 @@ use std::{
 
 use hotrow::{
     Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Placement, Policy, Precision,
-    RamStore, Reader, RobeGroup, RowReader, SharedStore, adapter,
+    RamStore, Reader, RowReader, SharedGroup, SharedStore, adapter,
     internals::{held_bindings, layout::NONE, objects_made},
     prelude::*,
     robe, wgpu,
@@ -49,15 +49,15 @@ impl Scene {
         self.program.read(self.reader.bind_group().unwrap(), rows)
     }
 
-    fn record_feedback(&mut self) -> bool {
-        submit(&self.context, |encoder| self.group.record_feedback(encoder, &self.reader).unwrap())
+    fn encode_feedback(&mut self) -> bool {
+        submit(&self.context, |encoder| self.group.encode_feedback(encoder, &self.reader).unwrap())
     }
 
     /// A frame: moves in what is ready, draws, asks, and waits as for a display: for the device, and for a thread that gathers.
     fn frame(&mut self, rows: &[u32]) -> Vec<Seen> {
         self.group.pump().unwrap();
         let seen = self.draw(rows);
-        let begins = self.record_feedback();
+        let begins = self.encode_feedback();
         self.context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
         // The rows of an earlier frame come in time for the next one.
         while !begins && self.group.try_fetch() == Ok(false) {
@@ -119,7 +119,7 @@ fn a_frame_is_a_step_of_each_wanted_row() {
                     train(&mut other, frame..frame + 1);
                     let rows: Vec<u32> = some_rows().iter().map(|row| (row + 40 * frame) % 700).collect();
                     scene.draw(&rows);
-                    assert!(scene.record_feedback());
+                    assert!(scene.encode_feedback());
                     scene.settle();
                     let listed = distinct(&rows);
                     other.forward(&listed, &[0, listed.len() as u32], None).unwrap();
@@ -185,7 +185,7 @@ fn a_short_list_takes_missing_rows_first() {
             let mut there = |frames: u32| {
                 for _ in 0..frames {
                     scene.draw(&rows);
-                    assert!(scene.record_feedback());
+                    assert!(scene.encode_feedback());
                     scene.settle();
                 }
                 let here = resident(&mut scene.group);
@@ -212,8 +212,8 @@ fn a_wanted_row_is_not_shown_before_it_is_moved_in() {
             let right = scene.group.read_rows(&(0..700).collect::<Vec<u32>>()).unwrap();
             let rows = distinct(&some_rows());
             scene.draw(&rows);
-            assert!(scene.record_feedback());
-            assert!(!scene.record_feedback(), "a batch is under way");
+            assert!(scene.encode_feedback());
+            assert!(!scene.encode_feedback(), "a batch is under way");
             let seen = scene.draw(&all_rows());
             for (&row, seen) in all_rows().iter().zip(&seen) {
                 let zero = seen.values.iter().all(|&bits| bits == 0);
@@ -241,7 +241,7 @@ fn the_order_of_feedback_and_steps() {
             let mut scene = Scene::new(context, config(Precision::Int8, 8).with_placement(placement), wanting());
             let record = |scene: &mut Scene| {
                 let mut encoder = caller::encoder(&scene.context);
-                scene.group.record_feedback(&mut encoder, &scene.reader)
+                scene.group.encode_feedback(&mut encoder, &scene.reader)
             };
             let outputs = scene.group.forward(&[1, 2], &[0, 2], None).unwrap();
             order(record(&mut scene));
@@ -254,7 +254,7 @@ fn the_order_of_feedback_and_steps() {
             order(record(&mut scene));
             scene.group.backward(&outputs).unwrap();
             scene.draw(&[5, 6, 7]);
-            assert!(scene.record_feedback());
+            assert!(scene.encode_feedback());
             if placement == Placement::Staged {
                 // As after a prefetch.
                 order(scene.group.flush().map(|()| true));
@@ -281,13 +281,13 @@ fn nobody_waits_for_an_encoder() {
         scene.draw(&[5, 6, 7]);
         let start = Instant::now();
         let mut encoder = caller::encoder(&scene.context);
-        assert!(scene.group.record_feedback(&mut encoder, &scene.reader).unwrap());
+        assert!(scene.group.encode_feedback(&mut encoder, &scene.reader).unwrap());
         assert!(!scene.group.pump().unwrap());
         drop(encoder);
         assert!(!scene.group.pump().unwrap());
         assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
         // The list is as it was.
-        assert!(scene.record_feedback());
+        assert!(scene.encode_feedback());
         scene.settle();
         assert_eq!(resident(&mut scene.group).len(), 3);
     });
@@ -307,14 +307,14 @@ fn rows_that_leave_survive_what_is_dropped() {
             train(&mut twin, round..round + 1);
             let some = |by: u32| -> Vec<u32> { some_rows().iter().map(|row| (row + 90 * round + by) % 700).collect() };
             scene.draw(&some(0));
-            assert!(scene.record_feedback());
+            assert!(scene.encode_feedback());
             scene.settle(); // newer rows leave
             scene.draw(&some(45));
             let mut encoder = caller::encoder(&scene.context);
-            assert!(scene.group.record_feedback(&mut encoder, &scene.reader).unwrap());
+            assert!(scene.group.encode_feedback(&mut encoder, &scene.reader).unwrap());
             drop(encoder);
             assert!(!scene.group.pump().unwrap());
-            assert!(scene.record_feedback());
+            assert!(scene.encode_feedback());
             let start = Instant::now();
             while !scene.group.pump().unwrap() {
                 assert!(start.elapsed() < Duration::from_secs(60));
@@ -367,7 +367,7 @@ fn a_steady_frame_creates_nothing() {
                 *here = program.read(reader.bind_group().unwrap(), &some_rows()).iter().all(|seen| seen.contains);
                 let before = objects_made(&context);
                 let mut encoder = encoder();
-                group.record_feedback(&mut encoder, &reader).unwrap();
+                group.encode_feedback(&mut encoder, &reader).unwrap();
                 queue.submit([encoder.finish()]);
                 let made = made + objects_made(&context) - before;
                 (held(group), made)
@@ -405,7 +405,7 @@ fn a_short_list_and_strange_rows_are_counted() {
             let rows: Vec<u32> = (0..25).flat_map(|row| [row, row, row]).chain([700, NONE, 1 << 31]).collect();
             for frame in 1..=3 {
                 scene.draw(&rows);
-                assert!(scene.record_feedback());
+                assert!(scene.encode_feedback());
                 scene.settle();
                 let counts = scene.counts(frame);
                 assert_eq!(
@@ -417,7 +417,7 @@ fn a_short_list_and_strange_rows_are_counted() {
             assert_eq!((counters.accesses, counters.out_of_range), (30, 0));
             // A frame that wants nothing is no step.
             let t = scene.group.snapshot().unwrap().t;
-            assert!(scene.record_feedback());
+            assert!(scene.encode_feedback());
             scene.settle();
             assert_eq!((t, scene.group.snapshot().unwrap().t, scene.counts(4).lost), (3, 3, 45));
         }
@@ -440,7 +440,7 @@ fn a_hashed_filter_lists_every_row_in_the_end() {
             }
             frames += 1;
             assert!(frames < 60, "{} rows are missing", seen.iter().filter(|seen| !seen.contains).count() / 2);
-            scene.record_feedback();
+            scene.encode_feedback();
             scene.settle();
             let listed = scene.counts(frames).wanted / frames;
             assert!((30..=64).contains(&listed), "{listed} rows a frame");
@@ -472,7 +472,7 @@ fn a_fragment_shader_asks() {
         let mut encoder = caller::encoder(context);
         let (triangle, format) = ((wgpu::PrimitiveTopology::TriangleList, 3), wgpu::TextureFormat::Rgba8Unorm);
         let _: [_; 1] = caller::draw(context, &mut encoder, (&mut reader, text), triangle, (format, 16, 16));
-        assert!(group.record_feedback(&mut encoder, &reader).unwrap());
+        assert!(group.encode_feedback(&mut encoder, &reader).unwrap());
         context.queue().submit([encoder.finish()]);
         group.fetch(None).unwrap();
         assert!(group.pump().unwrap());
@@ -499,14 +499,14 @@ fn feedback_that_cannot_be_is_refused() {
         for (rows, filter_bits) in [(0, 1), (1, 0)] {
             refused(&one, Reader { feedback: Some(Feedback { rows, filter_bits }), ..emb() });
         }
-        let shared = RobeGroup::new(context, robe::Config::new(&[100], 8, 64, 4)).unwrap();
+        let shared = SharedGroup::new(context, robe::Config::new(&[100], 8, 64, 4)).unwrap();
         let error = shared.reader(wanting()).unwrap_err();
         assert!(matches!(&error, Error::Reader { what: "feedback", .. }), "{error}");
 
         let encoder = || caller::encoder(context);
         let refused = |group: &mut Group, reader: &RowReader| {
-            let error = group.record_feedback(&mut encoder(), reader).unwrap_err();
-            assert!(matches!(&error, Error::Reader { what: "record_feedback", .. }), "{error}");
+            let error = group.encode_feedback(&mut encoder(), reader).unwrap_err();
+            assert!(matches!(&error, Error::Reader { what: "encode_feedback", .. }), "{error}");
         };
         let mut reader = one.reader(wanting()).unwrap();
         let bare = one.reader(emb()).unwrap();
@@ -514,15 +514,15 @@ fn feedback_that_cannot_be_is_refused() {
         assert_eq!(bare.feedback_seen(), Ok(None));
         refused(&mut one, &bare);
         refused(&mut group(base), &reader);
-        assert!(one.record_feedback(&mut encoder(), &reader).unwrap());
+        assert!(one.encode_feedback(&mut encoder(), &reader).unwrap());
         one.resize_cache(64).unwrap();
         refused(&mut one, &reader);
         reader.bind_group().unwrap();
-        assert!(one.record_feedback(&mut encoder(), &reader).unwrap());
+        assert!(one.encode_feedback(&mut encoder(), &reader).unwrap());
     });
 }
 
-/// Two readers of a staged group, recorded in each frame in the same order: the rows of both come.
+/// Two readers of a staged group, encoded in each frame in the same order: the rows of both come.
 #[test]
 fn two_readers_of_a_staged_group_take_turns() {
     with_gpu(|context| {
@@ -532,9 +532,9 @@ fn two_readers_of_a_staged_group_take_turns() {
         for _ in 0..4 {
             scene.draw(&[1, 2, 3]);
             scene.program.read(other.bind_group().unwrap(), &[4, 5]);
-            let first = scene.record_feedback();
+            let first = scene.encode_feedback();
             let mut encoder = caller::encoder(&scene.context);
-            let second = scene.group.record_feedback(&mut encoder, &other).unwrap();
+            let second = scene.group.encode_feedback(&mut encoder, &other).unwrap();
             context.queue().submit([encoder.finish()]);
             taken.push((first, second));
             scene.settle();
@@ -558,7 +558,7 @@ fn a_store_that_fails_loses_no_row() {
         for frame in 0..3 {
             let rows: Vec<u32> = some_rows().iter().map(|row| (row + 100 * frame) % 700).collect();
             scene.draw(&rows);
-            scene.record_feedback();
+            scene.encode_feedback();
             context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             left.store(0, Relaxed);
             while !insist(&mut failures, || scene.group.pump()) {

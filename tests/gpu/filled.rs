@@ -5,12 +5,12 @@ use hotrow::{CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Pr
 
 use hotrow_harness::device::{placements, with_gpu};
 
-/// A table of more than one chunk of 8 MiB, and of two shards.
+/// A table of more than one chunk of 8 MiB, and of two pieces.
 fn config(precision: Precision, placement: Placement) -> GroupConfig {
     let mut config = GroupConfig::new(&[150_000, 7], 30);
     (config.precision, config.placement, config.seed) = (precision, placement, 5);
     config.optimizer = Optimizer::adagrad(0.05);
-    config.set_shard_bytes(Some(10 << 20));
+    config.set_piece_bytes(Some(10 << 20));
     config
 }
 

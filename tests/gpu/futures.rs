@@ -12,7 +12,7 @@ use std::{
 
 use crate::caller::{storage, submit};
 use hotrow::{
-    Context, Error, Group, GroupConfig, Init, Optimizer, Part, Placement, Precision, RobeGroup, Scaler, adapter,
+    Context, Error, Group, GroupConfig, Init, Optimizer, Part, Placement, Precision, Scaler, SharedGroup, adapter,
     prelude::*, robe,
 };
 use hotrow_harness::device::with_gpu;
@@ -160,12 +160,12 @@ fn a_prefetched_batch_is_fetched_by_a_future() {
             let (indices, offsets) = (upload(&indices), upload(&offsets));
             let outputs = upload(&vec![0; expected.len()]);
             let batch = hotrow::Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-            submit(context, |encoder| group.record_prefetch(encoder, &batch).unwrap());
+            submit(context, |encoder| group.encode_prefetch(encoder, &batch).unwrap());
             // Step 1 has a list far longer than the one before, which takes a second download.
             run(group.fetch_async(), counts).unwrap();
             submit(context, |encoder| {
-                group.record_forward_prefetched(encoder, outputs.slice(..)).unwrap();
-                group.record_backward(encoder, outputs.slice(..)).unwrap();
+                group.encode_forward_prefetched(encoder, outputs.slice(..)).unwrap();
+                group.encode_backward(encoder, outputs.slice(..)).unwrap();
             });
             calls.backward(&expected).unwrap();
             assert_eq!(run(group.read_rows_async(&[1, 2, 3]), counts), calls.read_rows(&[1, 2, 3]), "step {step}");
@@ -182,8 +182,8 @@ fn shared_arrays_and_scalers_have_futures() {
         let counts = &mut Counts::default();
         let mut config = robe::Config::new(&[100], 6, 64, 4);
         config.init = Init::Uniform { low: -1.0, high: 1.0 };
-        let mut calls = RobeGroup::new(context, config.clone()).unwrap();
-        let mut futures = run(RobeGroup::new_async(context, config), counts).unwrap();
+        let mut calls = SharedGroup::new(context, config.clone()).unwrap();
+        let mut futures = run(SharedGroup::new_async(context, config), counts).unwrap();
         let expected = calls.forward(&[1, 2, 99], &[0, 2, 3], None).unwrap();
         let mut outputs = vec![0.0; expected.len()];
         run(futures.forward_async(&[1, 2, 99], &[0, 2, 3], None, &mut outputs), counts).unwrap();

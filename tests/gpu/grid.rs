@@ -1,8 +1,8 @@
 //! Hash grids on the device: whole steps beside the CPU's, and bad input.
 
 use hotrow::{
-    Context, CpuGrid, CpuGroup, CpuRobeGroup, Error, Grid, Group, Init, Lookup, Optimizer, OutOfRange, Precision,
-    Reader, RobeGroup, RowReader,
+    Context, CpuGrid, CpuGroup, CpuSharedGroup, Error, Grid, Group, Init, Lookup, Optimizer, OutOfRange, Precision,
+    Reader, RowReader, SharedGroup,
     grid::{Config, Outside},
 };
 use hotrow::{prelude::*, wgpu};
@@ -29,7 +29,7 @@ fn near(what: &str, found: &[f32], wanted: &[f32]) -> Result<(), String> {
 /// The calls that record, of both kinds of groups.
 macro_rules! steps {
     ($name:ident, $group:ty) => {
-        /// Three steps on the device, all recorded, beside the same on the CPU.
+        /// Three steps on the device, all encoded, beside the same on the CPU.
         fn $name(context: &Context, config: &Config, group: &mut $group, cpu: &mut dyn Lookup) -> Result<(), String> {
             let mut source = Pcg64::seed_from_u64(u64::from(config.levels));
             let (grid, mirror) = (Grid::new(context, config.clone()).unwrap(), CpuGrid::new(config.clone()).unwrap());
@@ -43,13 +43,13 @@ macro_rules! steps {
                 let slopes = zeros(((n * config.levels) << config.dims) as usize);
                 let (outputs, moves) = (zeros(floats), zeros(points.len()));
                 let mut encoder = caller::encoder(context);
-                grid.record(&mut encoder, coordinates.slice(..), &room).unwrap();
+                grid.encode(&mut encoder, coordinates.slice(..), &room).unwrap();
                 let batch = room.batch(n).unwrap();
-                group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-                group.record_weight_gradient(&mut encoder, &batch, grad_outputs.slice(..), slopes.slice(..)).unwrap();
+                group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+                group.encode_weight_gradient(&mut encoder, &batch, grad_outputs.slice(..), slopes.slice(..)).unwrap();
                 let ends = (slopes.slice(..), moves.slice(..));
-                grid.record_coordinate_gradient(&mut encoder, coordinates.slice(..), ends.0, ends.1).unwrap();
-                group.record_backward(&mut encoder, grad_outputs.slice(..)).unwrap();
+                grid.encode_coordinate_gradient(&mut encoder, coordinates.slice(..), ends.0, ends.1).unwrap();
+                group.encode_backward(&mut encoder, grad_outputs.slice(..)).unwrap();
                 let found_moves = read(context, encoder, &moves);
                 let found = read(context, caller::encoder(context), &outputs);
 
@@ -67,7 +67,7 @@ macro_rules! steps {
     };
 }
 steps!(cached_steps, Group);
-steps!(shared_steps, RobeGroup);
+steps!(shared_steps, SharedGroup);
 
 #[test]
 fn recorded_steps_are_the_cpu_s() {
@@ -84,8 +84,8 @@ fn recorded_steps_are_the_cpu_s() {
             let other = &mut Group::new(context, rows.clone().with_seed(7)).unwrap();
             assert!(cached_steps(context, &config, other, &mut CpuGroup::new(rows).unwrap()).is_err());
             let array = config.array().unwrap().with_init(init).with_optimizer(Optimizer::adagrad(0.01));
-            let mut cpu = CpuRobeGroup::new(array.clone()).unwrap();
-            shared_steps(context, &config, &mut RobeGroup::new(context, array).unwrap(), &mut cpu).unwrap();
+            let mut cpu = CpuSharedGroup::new(array.clone()).unwrap();
+            shared_steps(context, &config, &mut SharedGroup::new(context, array).unwrap(), &mut cpu).unwrap();
         }
     });
 }
@@ -100,19 +100,19 @@ fn bad_points_and_buffers_are_refused() {
         let bags = grid.bags(4).unwrap();
         let mut encoder = caller::encoder(context);
         let points = storage(context, &[0.5f32, 0.5, f32::NAN, 0.5, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]);
-        let error = grid.record(&mut encoder, points.slice(..12), &bags).unwrap_err();
+        let error = grid.encode(&mut encoder, points.slice(..12), &bags).unwrap_err();
         assert_eq!(error, Error::Length { what: "coordinates", wanted: 4, found: 3 });
-        let error = grid.record(&mut encoder, points.slice(..), &bags).unwrap_err();
+        let error = grid.encode(&mut encoder, points.slice(..), &bags).unwrap_err();
         assert_eq!(error, Error::Length { what: "points", wanted: 4, found: 5 });
         let error = bags.batch(5).map(drop).unwrap_err();
         assert_eq!(error, Error::Length { what: "points", wanted: 4, found: 5 });
         let other = Grid::new(context, config.clone().with_levels(2)).unwrap();
-        let error = other.record(&mut encoder, points.slice(..16), &bags).unwrap_err();
+        let error = other.encode(&mut encoder, points.slice(..16), &bags).unwrap_err();
         assert!(matches!(error, Error::Grid { what: "bags", .. }), "{error}");
         let (slopes, moves) = (storage(context, &[0f32; 23]), storage(context, &[7f32; 4]));
         let mut gradient = |weights: &wgpu::Buffer, to: &wgpu::Buffer| {
             let points = points.slice(..16);
-            grid.record_coordinate_gradient(&mut encoder, points, weights.slice(..), to.slice(..)).unwrap_err()
+            grid.encode_coordinate_gradient(&mut encoder, points, weights.slice(..), to.slice(..)).unwrap_err()
         };
         assert!(matches!(gradient(&slopes, &moves), Error::Buffer { what: "grad_weights", .. }));
         assert!(matches!(gradient(&slopes, &slopes), Error::Buffer { what: "grad_coordinates", .. }));
@@ -123,12 +123,12 @@ fn bad_points_and_buffers_are_refused() {
         let before = group.snapshot().unwrap();
         let [outputs, grads] = [0.0f32, 1.0].map(|value| storage(context, &[value; 2 * 3 * 2]));
         let room = grid.bags(2).unwrap();
-        grid.record(&mut encoder, points.slice(..16), &room).unwrap();
-        group.record_forward(&mut encoder, &room.batch(2).unwrap(), outputs.slice(..)).unwrap();
+        grid.encode(&mut encoder, points.slice(..16), &room).unwrap();
+        group.encode_forward(&mut encoder, &room.batch(2).unwrap(), outputs.slice(..)).unwrap();
         let slopes = storage(context, &[7f32; 2 * 3 * 4]);
         let batch = room.batch(2).unwrap();
-        group.record_weight_gradient(&mut encoder, &batch, grads.slice(..), slopes.slice(..)).unwrap();
-        group.record_backward(&mut encoder, grads.slice(..)).unwrap();
+        group.encode_weight_gradient(&mut encoder, &batch, grads.slice(..), slopes.slice(..)).unwrap();
+        group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
         assert_eq!(read(context, encoder, &slopes), [0.0; 2 * 3 * 4], "a skipped step has no gradients");
         // The first index of the second bag, whose point it is.
         let error = group.flush().unwrap_err();
@@ -165,9 +165,9 @@ fn bad_points_that_are_not_refused_are_left_out() {
                 let [grads, outputs] = [grads, vec![7.0; 4 * floats]].map(|values| storage(context, &values));
                 let room = grid.bags(4).unwrap();
                 let mut encoder = caller::encoder(context);
-                grid.record(&mut encoder, coordinates.slice(..), &room).unwrap();
-                group.record_forward(&mut encoder, &room.batch(4).unwrap(), outputs.slice(..)).unwrap();
-                group.record_backward(&mut encoder, grads.slice(..)).unwrap();
+                grid.encode(&mut encoder, coordinates.slice(..), &room).unwrap();
+                group.encode_forward(&mut encoder, &room.batch(4).unwrap(), outputs.slice(..)).unwrap();
+                group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
                 // [levels, points, features]: the second and the fourth point of a level are the bad ones.
                 let found = read(context, encoder, &outputs);
                 let (ours, bad): (Vec<_>, Vec<_>) = found.chunks(4).map(|points| points.split_at(2)).unzip();
@@ -215,9 +215,9 @@ fn bad_points_that_are_clamped_touch_the_last_row() {
             let (coordinates, grads) = (storage(context, &point), storage(context, &vec![grad; outputs.len()]));
             let found = storage(context, &outputs);
             let mut encoder = caller::encoder(context);
-            grid.record(&mut encoder, coordinates.slice(..), &room).unwrap();
-            group.record_forward(&mut encoder, &room.batch(1).unwrap(), found.slice(..)).unwrap();
-            group.record_backward(&mut encoder, grads.slice(..)).unwrap();
+            grid.encode(&mut encoder, coordinates.slice(..), &room).unwrap();
+            group.encode_forward(&mut encoder, &room.batch(1).unwrap(), found.slice(..)).unwrap();
+            group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
             near("output", &read(context, encoder, &found), &outputs).unwrap();
             let [ours, theirs] = [group.read_rows(&[last]).unwrap(), cpu.read_rows(&[last]).unwrap()];
             near("row", &ours, &theirs).unwrap();
@@ -284,7 +284,7 @@ fn a_shader_reads_the_features_of_a_point() {
             let right = looked_up(&mut group, &config, &points);
             near("feature", &found, &right).unwrap();
             let array = config.array().unwrap().with_init(init).with_precision(Precision::Int8);
-            let mut array = RobeGroup::new(context, array).unwrap();
+            let mut array = SharedGroup::new(context, array).unwrap();
             let found = shown(context, &mut array.reader(wanted).unwrap(), &config, &points);
             near("feature", &found, &looked_up(&mut array, &config, &points)).unwrap();
             assert!(near("feature", &found, &right).is_err(), "the other table has other rows");

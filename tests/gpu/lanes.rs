@@ -250,8 +250,8 @@ fn everything() {
     }
 }
 
-/// Counts of exchange and update in training steps of a table in so many shards, on a device with so many storage buffers a stage.
-fn counts_of(shards: u32, storage_buffers: u32) -> ([Counts; 2], Snapshot) {
+/// Counts of exchange and update in training steps of a table in so many pieces, on a device with so many storage buffers a stage.
+fn counts_of(pieces: u32, storage_buffers: u32) -> ([Counts; 2], Snapshot) {
     let mut config = Config { storage_buffers, card: true, ..device(32, true, Order::Ascending, 0) };
     config.options.counting = true;
     let (context, world) = runs::context(&config);
@@ -261,8 +261,8 @@ fn counts_of(shards: u32, storage_buffers: u32) -> ([Counts; 2], Snapshot) {
         .with_cache_rows(rows / 20)
         .with_optimizer(Optimizer::row_wise_adagrad(0.1));
     let stride = Layout::new(&table, u64::MAX).unwrap().stride();
-    table.set_shard_bytes(Some(stride * u64::from(rows.div_ceil(shards))));
-    assert_eq!(Layout::new(&table, u64::MAX).unwrap().shards, shards);
+    table.set_piece_bytes(Some(stride * u64::from(rows.div_ceil(pieces))));
+    assert_eq!(Layout::new(&table, u64::MAX).unwrap().pieces, pieces);
     let mut group = Group::new(&context, table).unwrap();
     world.take_report();
     for step in 0..2u32 {
@@ -278,10 +278,10 @@ fn counts_of(shards: u32, storage_buffers: u32) -> ([Counts; 2], Snapshot) {
     (["exchange", "update"].map(|kernel| report.counts[kernel].clone()), snapshot)
 }
 
-/// 18 shards bound at once cost what 2 cost: dispatches, workgroups with work, turns (by their barriers and accesses). A device with WebGPU's 8 storage
-/// buffers dispatches once for each shard; its counts show that the comparison can fail.
+/// 18 pieces bound at once cost what 2 cost: dispatches, workgroups with work, turns (by their barriers and accesses). A device with WebGPU's 8 storage
+/// buffers dispatches once for each piece; its counts show that the comparison can fail.
 #[test]
-fn eighteen_shards_cost_as_much_as_two() {
+fn eighteen_pieces_cost_as_much_as_two() {
     let cost = |counts: &Counts| [counts.dispatches, counts.busy, counts.barriers, counts.accesses];
     let within = |many: &Counts, few: &Counts| {
         many.dispatches == few.dispatches && cost(many).iter().zip(cost(few)).all(|(&a, b)| a * 100 <= b * 115)
@@ -292,7 +292,7 @@ fn eighteen_shards_cost_as_much_as_two() {
         assert!(same_rows == rows, "{buffers} storage buffers: other rows");
         for (kernel, (many, few)) in ["exchange", "update"].into_iter().zip(eighteen.iter().zip(&two)) {
             println!(
-                "{kernel}, {buffers} storage buffers: dispatches, busy workgroups, barriers, accesses of 18 shards {:?}, of 2 {:?}",
+                "{kernel}, {buffers} storage buffers: dispatches, busy workgroups, barriers, accesses of 18 pieces {:?}, of 2 {:?}",
                 cost(many),
                 cost(few)
             );

@@ -236,11 +236,11 @@ fn every_loss_is_named_and_a_load_goes_on_mapped() {
 
 /// Parameter-shared tables. They have no cache, so that nothing is flushed.
 mod shared {
-    use hotrow::{RobeGroup, prelude::*, robe};
+    use hotrow::{SharedGroup, prelude::*, robe};
 
     use super::*;
 
-    fn train(group: &mut RobeGroup, steps: Range<u32>, saved: &Path) -> Result<(), Error> {
+    fn train(group: &mut SharedGroup, steps: Range<u32>, saved: &Path) -> Result<(), Error> {
         for step in steps {
             let (indices, offsets) = batch(step);
             let outputs = group.forward(&indices, &offsets, None)?;
@@ -252,7 +252,7 @@ mod shared {
         Ok(())
     }
 
-    fn run(group: &mut RobeGroup, saved: &Path) -> Result<robe::RobeSnapshot, Error> {
+    fn run(group: &mut SharedGroup, saved: &Path) -> Result<robe::RobeSnapshot, Error> {
         train(group, 0..STEPS, saved)?;
         checkpoint::load_lookup(group, saved)?;
         train(group, 2..STEPS, saved)?;
@@ -261,7 +261,7 @@ mod shared {
     }
 
     /// Every call to a group whose device is lost.
-    fn every_call(group: &mut RobeGroup, saved: &Path, whole: &robe::RobeSnapshot) {
+    fn every_call(group: &mut SharedGroup, saved: &Path, whole: &robe::RobeSnapshot) {
         let (indices, offsets) = batch(9);
         let grads = vec![0.5; 60];
         is_lost("backward", group.backward(&grads));
@@ -288,12 +288,12 @@ mod shared {
                 .with_precision(Precision::Int8)
                 .with_optimizer(Optimizer::adagrad(0.05))
                 .with_backward(backward);
-            let mut group = RobeGroup::new(context, config.clone()).unwrap();
+            let mut group = SharedGroup::new(context, config.clone()).unwrap();
             let wanted = run(&mut group, &saved).unwrap();
             drop(group);
             let kind = Kind {
                 saved: &saved,
-                make: &|context| RobeGroup::new(context, config.clone()),
+                make: &|context| SharedGroup::new(context, config.clone()),
                 run: &|group| run(group, &saved),
                 every_call: &|group| every_call(group, &saved, &wanted),
                 go_on: &|group| {

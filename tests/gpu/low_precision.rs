@@ -1,8 +1,8 @@
 //! Low precision on a device: the need for stochastic rounding (Zhang 2018, section 2.1), FP16 gradients, and FP16 outputs.
 
 use hotrow::{
-    Batch, Calls, Context, CpuGroup, CpuRobeGroup, Error, GradBuffer, Group, GroupConfig, Init, Lookup, MemoryReport,
-    Optimizer, OutputBuffer, Placement, Pooling, Precision, RobeGroup, robe,
+    Batch, Calls, Context, CpuGroup, CpuSharedGroup, Error, GradBuffer, Group, GroupConfig, Init, Lookup, MemoryReport,
+    Optimizer, OutputBuffer, Placement, Pooling, Precision, SharedGroup, robe,
 };
 use hotrow::{prelude::*, wgpu};
 
@@ -44,8 +44,8 @@ fn halves_are_summed_as_the_floats_that_they_stand_for() {
         let makes: [&dyn Fn() -> Box<dyn Lookup>; 4] = [
             &|| Box::new(group()),
             &|| Box::new(CpuGroup::new(rows.clone()).unwrap()),
-            &|| Box::new(RobeGroup::new(context, array.clone()).unwrap()),
-            &|| Box::new(CpuRobeGroup::new(array.clone()).unwrap()),
+            &|| Box::new(SharedGroup::new(context, array.clone()).unwrap()),
+            &|| Box::new(CpuSharedGroup::new(array.clone()).unwrap()),
         ];
         for make in makes {
             let wanted = rows_after(&mut *make(), None);
@@ -58,14 +58,14 @@ fn halves_are_summed_as_the_floats_that_they_stand_for() {
             assert!(short.backward_half(&HALVES[1..]).is_err());
         }
 
-        // Recorded. The buffer is rounded up to 16 bytes; NaN behind the gradients is not read.
-        let mut recorded = group();
-        recorded.forward(&INDICES, &OFFSETS, None).unwrap();
+        // Encoded. The buffer is rounded up to 16 bytes; NaN behind the gradients is not read.
+        let mut encoded = group();
+        encoded.forward(&INDICES, &OFFSETS, None).unwrap();
         let mut padded = HALVES.to_vec();
         padded.resize(16, 0x7e00);
         let grads = storage(context, &padded);
-        submit(context, |encoder| recorded.record_backward(encoder, GradBuffer::F16(grads.slice(..))).unwrap());
-        let found: Vec<u32> = recorded.read_rows(&[3, 7, 9, 4]).unwrap().iter().map(|x| x.to_bits()).collect();
+        submit(context, |encoder| encoded.encode_backward(encoder, GradBuffer::F16(grads.slice(..))).unwrap());
+        let found: Vec<u32> = encoded.read_rows(&[3, 7, 9, 4]).unwrap().iter().map(|x| x.to_bits()).collect();
         assert_eq!(found, rows_after(&mut group(), None));
     });
 }
@@ -150,8 +150,8 @@ fn kinds(context: &Context, dim: u32, pooling: Pooling) -> Vec<Box<dyn Fn() -> B
     vec![
         Box::new(move || Box::new(Group::new(&one, rows.clone()).unwrap())),
         Box::new(move || Box::new(CpuGroup::new(cpu_rows.clone()).unwrap())),
-        Box::new(move || Box::new(RobeGroup::new(&two, array.clone()).unwrap())),
-        Box::new(move || Box::new(CpuRobeGroup::new(cpu_array.clone()).unwrap())),
+        Box::new(move || Box::new(SharedGroup::new(&two, array.clone()).unwrap())),
+        Box::new(move || Box::new(CpuSharedGroup::new(cpu_array.clone()).unwrap())),
         Box::new(move || Box::new(Group::new(&three, staged.clone()).unwrap())),
     ]
 }
@@ -236,23 +236,23 @@ pub(crate) fn recorded_outputs_in_halves() {
         let init = Init::Uniform { low: -2.0, high: 2.0 };
         let rows = GroupConfig::new(&[10], 3).with_init(init).with_precision(Precision::Fp16).with_cache_rows(5);
         let mut group = Group::new(context, rows.clone()).unwrap();
-        let mut array = RobeGroup::new(context, robe::Config::new(&[10], 3, 64, 3).with_init(init)).unwrap();
+        let mut array = SharedGroup::new(context, robe::Config::new(&[10], 3, 64, 3).with_init(init)).unwrap();
 
         let (mut encoder, mut second) = (new(), new());
-        group.record_forward_frozen(&mut encoder, &batch, OutputBuffer::F16(theirs)).unwrap();
+        group.encode_forward_frozen(&mut encoder, &batch, OutputBuffer::F16(theirs)).unwrap();
         submit(encoder);
         right(&wanted);
-        array.record_forward(&mut second, &batch, OutputBuffer::F16(theirs)).unwrap();
+        array.encode_forward(&mut second, &batch, OutputBuffer::F16(theirs)).unwrap();
         submit(second);
         right(&wanted_array);
 
         // Prefetched. After a refused buffer the batch goes on waiting.
         let mut encoder = new();
-        group.record_prefetch(&mut encoder, &batch).unwrap();
-        let short = group.record_forward_prefetched(&mut encoder, OutputBuffer::F16(outputs.slice(256..272)));
+        group.encode_prefetch(&mut encoder, &batch).unwrap();
+        let short = group.encode_forward_prefetched(&mut encoder, OutputBuffer::F16(outputs.slice(256..272)));
         let wrong = Error::Buffer { what: "outputs", wanted: "20 bytes".into(), found: "16 bytes".into() };
         assert_eq!(short, Err(wrong.clone()));
-        group.record_forward_prefetched(&mut encoder, OutputBuffer::F16(theirs)).unwrap();
+        group.encode_forward_prefetched(&mut encoder, OutputBuffer::F16(theirs)).unwrap();
         submit(encoder);
         right(&wanted);
 
@@ -262,9 +262,9 @@ pub(crate) fn recorded_outputs_in_halves() {
         let (grads, slopes) = (buffer(bytemuck::cast_slice(&padded)), buffer(&[7; 6]));
         let mut encoder = new();
         let half = GradBuffer::F16(grads.slice(..));
-        group.record_weight_gradient(&mut encoder, &batch, half, slopes.slice(..)).unwrap();
+        group.encode_weight_gradient(&mut encoder, &batch, half, slopes.slice(..)).unwrap();
         let short = GradBuffer::F16(grads.slice(..16));
-        let short = group.record_weight_gradient(&mut encoder, &batch, short, slopes.slice(..));
+        let short = group.encode_weight_gradient(&mut encoder, &batch, short, slopes.slice(..));
         assert!(matches!(short, Err(Error::Buffer { what: "grad_outputs", .. })), "{short:?}");
         let found = caller::download(context, encoder, &slopes);
         let floats = HALVES.map(|half| half::f16::from_bits(half).to_f32());
@@ -272,17 +272,17 @@ pub(crate) fn recorded_outputs_in_halves() {
         assert_eq!(found, wanted.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
         assert!(wanted.iter().all(|&slope| slope != 0.0), "each gradient counts");
         let mut encoder = new();
-        array.record_weight_gradient(&mut encoder, &batch, half, slopes.slice(..)).unwrap();
+        array.encode_weight_gradient(&mut encoder, &batch, half, slopes.slice(..)).unwrap();
         let found = caller::download(context, encoder, &slopes);
         let wanted = array.weight_gradient(&INDICES, &OFFSETS, &floats).unwrap();
         assert_eq!(found, wanted.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
         group.backward(&[0.0; 9]).unwrap();
 
-        // Wrong buffers are named, and nothing is recorded.
+        // Wrong buffers are named, and nothing is encoded.
         let mut encoder = new();
         let steps = group.counters().unwrap();
         let mut refused =
-            |batch: &Batch<'_>, slice| group.record_forward(&mut encoder, batch, OutputBuffer::F16(slice));
+            |batch: &Batch<'_>, slice| group.encode_forward(&mut encoder, batch, OutputBuffer::F16(slice));
         assert_eq!(refused(&batch, outputs.slice(256..272)), Err(wrong));
         assert!(matches!(refused(&batch, outputs.slice(256..277)), Err(Error::Buffer { what: "outputs", .. })));
         assert!(matches!(refused(&batch, outputs.slice(4..28)), Err(Error::Buffer { what: "outputs", .. })));
@@ -298,7 +298,7 @@ pub(crate) fn recorded_outputs_in_halves() {
         let mut encoder = new();
         let none = buffer(&[0]);
         let empty = Batch { indices: None, offsets: none.slice(..), weights: None };
-        group.record_forward(&mut encoder, &empty, OutputBuffer::F16(outputs.slice(256..260))).unwrap();
+        group.encode_forward(&mut encoder, &empty, OutputBuffer::F16(outputs.slice(256..260))).unwrap();
         submit(encoder);
         let sums =
             |report: &MemoryReport| report.allocations.iter().filter(|(what, _)| *what == "outputs").copied().collect();

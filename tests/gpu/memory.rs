@@ -29,8 +29,8 @@ fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
         config.placement = Placement::Device;
     }
     let layout = Layout::new(&config, u64::MAX).unwrap();
-    let shard_bytes = layout.stride() * u64::from(layout.total_rows.div_ceil(7));
-    config.set_shard_bytes(*[None, Some(shard_bytes), Some(shard_bytes)].choose(random).unwrap());
+    let piece_bytes = layout.stride() * u64::from(layout.total_rows.div_ceil(7));
+    config.set_piece_bytes(*[None, Some(piece_bytes), Some(piece_bytes)].choose(random).unwrap());
     config
 }
 
@@ -141,10 +141,10 @@ fn the_driver_knows_the_same_buffers() {
         let (indices, offsets, outputs) = (buffer(&[7; 400]), buffer(&[0, 300, 400]), buffer(&[0; 18]));
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
         let mut encoder = caller::encoder(&context);
-        group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-        group.record_backward(&mut encoder, outputs.slice(..)).unwrap();
-        group.record_forward_frozen(&mut encoder, &batch, outputs.slice(..)).unwrap();
-        group.record_flush(&mut encoder).unwrap();
+        group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        group.encode_backward(&mut encoder, outputs.slice(..)).unwrap();
+        group.encode_forward_frozen(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        group.encode_flush(&mut encoder).unwrap();
         context.queue().submit([encoder.finish()]);
         context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
         let Some(driver) = context.device().generate_allocator_report() else {
@@ -171,7 +171,7 @@ fn steps_under_way_take_a_report_each() {
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
         let mut encoder = caller::encoder(context);
         for _ in 0..3 {
-            group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
         }
         context.queue().submit([encoder.finish()]);
         let calls = Calls::default().with_train(Some(8)).with_in_flight(3);

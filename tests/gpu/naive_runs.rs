@@ -6,9 +6,9 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 
 use hotrow_harness::{device::with_gpu, naive, sample, seed::proptest};
 
-/// Makes a group. Every other group without a given shard size is staged.
+/// Makes a group. Every other group without a given piece size is staged.
 fn group(context: &Context, mut config: GroupConfig) -> Box<dyn Embedding> {
-    if config.shard_bytes().is_none() && config.seed % 2 == 1 {
+    if config.piece_bytes().is_none() && config.seed % 2 == 1 {
         config.placement = Placement::Staged;
     }
     Box::new(Group::new(context, config).expect("every configuration of the strategies is legal"))

@@ -12,14 +12,14 @@ use hotrow_harness::{
     sample, seed_for,
 };
 
-/// Two tables in many shards, and slots with padding.
+/// Two tables in many pieces, and slots with padding.
 fn config() -> GroupConfig {
     GroupConfig::new(&[150, 50], 20)
         .with_precision(Precision::Int4)
         .with_policy(Policy::Lfu)
         .with_cache_rows(100)
         .with_optimizer(Optimizer::row_wise_adagrad(0.1))
-        .with_shard_bytes(Some(500))
+        .with_piece_bytes(Some(500))
 }
 
 fn both(context: &Context, config: &GroupConfig) -> [Box<dyn Embedding>; 2] {
@@ -56,7 +56,7 @@ fn of(snapshot: &Snapshot, part: Part) -> Vec<u32> {
 fn every_range_of_every_part_is_what_the_snapshot_says() {
     with_gpu(|context| {
         let layout = Layout::new(&config(), u64::MAX).unwrap();
-        assert!(layout.shards > 5 && layout.slot_words() > layout.row.row_words);
+        assert!(layout.pieces > 5 && layout.slot_words() > layout.row.row_words);
         for mut group in both(context, &config()) {
             (0..5).for_each(|seed| step(&mut *group, seed));
             let snapshot = group.snapshot().unwrap();
@@ -117,7 +117,7 @@ fn ranges_longer_than_the_buffer_they_go_through() {
             .with_tables(vec![rows])
             .with_precision(Precision::Fp32)
             .with_cache_rows(250_000)
-            .with_shard_bytes(None);
+            .with_piece_bytes(None);
         for mut group in both(context, &config) {
             for part in [Part::Cache, Part::Records] {
                 let length = part.words(group.config(), group.layout()) as usize;

@@ -23,8 +23,8 @@ fn hot_batches_move_nothing() {
             for policy in POLICIES {
                 let layout = Layout::new(&common::config(policy), u64::MAX).unwrap();
                 let mut config = common::config(policy).with_placement(placement);
-                // Several shards, and two windows where the device binds them.
-                config.set_shard_bytes(Some(layout.stride() * 100));
+                // Several pieces, and two windows where the device binds them.
+                config.set_piece_bytes(Some(layout.stride() * 100));
                 let windows = u64::from(context.caps().choose_windows().min(2));
                 config.set_window_bytes(Some(u64::from(layout.slots()) / windows * layout.slot_bytes()));
                 let mut group = Traced(Group::new(context, config).unwrap());

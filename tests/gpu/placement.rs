@@ -1,4 +1,4 @@
-//! Placement and the number of shards change no result, only the bus traffic.
+//! Placement and the number of pieces change no result, only the bus traffic.
 
 use hotrow::internals::{Pieces as _, context_with_texts};
 use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, Snapshot, prelude::*};
@@ -20,18 +20,18 @@ fn run(context: &Context, config: &GroupConfig) -> (Vec<f32>, Snapshot) {
     (outputs, group.snapshot().unwrap())
 }
 
-/// A shader that takes a record from the wrong shard, or from the wrong place of the right one, is noticed.
+/// A shader that takes a record from the wrong piece, or from the wrong place of the right one, is noticed.
 #[test]
-fn a_wrong_shard_is_noticed() {
+fn a_wrong_piece_is_noticed() {
     with_gpu(|context| {
         let mut several = config().with_precision(Precision::Fp32).with_optimizer(Optimizer::sgd(0.05));
-        several.set_shard_bytes(Some(80 * 1500));
+        several.set_piece_bytes(Some(80 * 1500));
         let right = run(context, &several);
         let faults = [
             ("exchange", "return records1[at];", "return records1[at + 1u];"),
-            ("exchange", "(record.shard < 1u)", "(record.shard < 2u)"),
+            ("exchange", "(record.piece < 1u)", "(record.piece < 2u)"),
             ("update", "records1[at] = words", "records1[at + 1u] = words"),
-            ("update", "at - bound * shard.rows_each", "at - bound * (shard.rows_each - 1u)"),
+            ("update", "at - bound * piece.rows_each", "at - bound * (piece.rows_each - 1u)"),
         ];
         for (stage, from, to) in sample(2, faults) {
             let spoiled = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {
@@ -68,18 +68,18 @@ fn every_placement_gives_the_same_bits() {
 }
 
 #[test]
-fn any_number_of_shards_gives_the_same_bits() {
+fn any_number_of_pieces_gives_the_same_bits() {
     with_gpu(|context| {
         let one = run(context, &config());
-        // From two shards to more than 64. A device binds as many at once as it has storage buffers for.
-        for shard_bytes in share([10_000, 2_000, 64 << 10]) {
+        // From two pieces to more than 64. A device binds as many at once as it has storage buffers for.
+        for piece_bytes in share([10_000, 2_000, 64 << 10]) {
             let mut several = config();
-            several.set_shard_bytes(Some(shard_bytes));
-            let shards = hotrow::Layout::new(&several, u64::MAX).unwrap().shards;
-            assert!(shards > 1);
+            several.set_piece_bytes(Some(piece_bytes));
+            let pieces = hotrow::Layout::new(&several, u64::MAX).unwrap().pieces;
+            assert!(pieces > 1);
             for context in [context, &with_storage_buffers(8), &with_storage_buffers(9)] {
                 let bound = context.caps().storage_buffers - 7;
-                assert_eq!(run(context, &several), one, "{shards} shards, at most {bound} at once");
+                assert_eq!(run(context, &several), one, "{pieces} pieces, at most {bound} at once");
             }
         }
         let mut other = config();
@@ -91,17 +91,17 @@ fn any_number_of_shards_gives_the_same_bits() {
 #[test]
 fn a_table_larger_than_a_binding() {
     with_gpu(|context| {
-        // 205 MB of FP32 records: two shards on llvmpipe, which binds 128 MiB.
+        // 205 MB of FP32 records: two pieces on llvmpipe, which binds 128 MiB.
         let mut config = GroupConfig::new(&[400_000], 128);
         config.precision = Precision::Fp32;
         config.optimizer = Optimizer::sgd(1.0);
         config.init = Init::Constant(0.5);
         config.cache_rows = 64;
-        if context.caps().choose_shard_bytes() > 200 << 20 {
-            config.set_shard_bytes(Some(128 << 20)); // for devices where one binding would hold all records
+        if context.caps().choose_piece_bytes() > 200 << 20 {
+            config.set_piece_bytes(Some(128 << 20)); // for devices where one binding would hold all records
         }
         let mut group = Group::new(context, config).unwrap();
-        assert_eq!(group.layout().shards, 2);
+        assert_eq!(group.layout().pieces, 2);
         let rows = [0, 262_143, 262_144, 262_145, 399_999];
         assert_eq!(group.forward(&rows, &[0, 5], None).unwrap(), [2.5; 128]);
         group.backward(&[0.25; 128]).unwrap();

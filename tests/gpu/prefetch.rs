@@ -11,7 +11,7 @@ use hotrow_harness::{
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use crate::recorded::Recorded;
+use crate::encoded::Encoded;
 
 fn same(name: &str, make: &dyn Fn(&GroupConfig) -> Box<dyn Embedding>, runs: u64) {
     for seed in share(seeds(name, runs)) {
@@ -49,9 +49,9 @@ fn staged() {
                 let found = play(&mut group, &plans, overlap);
                 assert_eq!(found, wanted, "seed {seed}, overlap {overlap}, {config:?}");
                 if overlap && seed % 2 == 0 {
-                    let mut recorded = Recorded::new(context, &config);
-                    let found = play(&mut recorded, &plans, overlap);
-                    assert_eq!(found, wanted, "seed {seed}, recorded, {config:?}");
+                    let mut encoded = Encoded::new(context, &config);
+                    let found = play(&mut encoded, &plans, overlap);
+                    assert_eq!(found, wanted, "seed {seed}, encoded, {config:?}");
                 }
                 let traffic = group.traffic().unwrap();
                 assert!(overlap || traffic.forwarded == 0);

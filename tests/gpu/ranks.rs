@@ -1,7 +1,7 @@
 //! Groups over several ranks, on a device: the same bits for every number of ranks, and those of a plain group with one shard.
 
 use hotrow::{
-    CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RobeGroup, prelude::*, robe,
+    CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, SharedGroup, prelude::*, robe,
 };
 use hotrow_dist::{self as dist, Shard, Threads, WireForm, WireOptions};
 use hotrow_harness::{
@@ -158,7 +158,7 @@ fn a_shared_array_has_the_bits_of_the_whole_batch() {
         let halves = |sign: u16| -> Vec<u16> { (0..32).map(|i| sign | (0x3800 + 37 * i)).collect() };
         let over = |sign: u16| {
             Threads::run(2, |comm: &mut Threads| {
-                let mut array = dist::Replicated::new(comm, RobeGroup::new(context, config.clone())?)?;
+                let mut array = dist::Replicated::new(comm, SharedGroup::new(context, config.clone())?)?;
                 let rank = array.rank() as usize;
                 let bad = array.forward(if rank == 1 { &[49, 30] } else { &[0, 0] }, &[0, 1, 2], None).unwrap_err();
                 assert!(matches!(bad, Error::IndexOutOfRange { .. } | Error::Rank { rank: 1, .. }), "{bad}");
@@ -171,7 +171,7 @@ fn a_shared_array_has_the_bits_of_the_whole_batch() {
             })
             .unwrap()
         };
-        let mut plain = RobeGroup::new(context, config.clone()).unwrap();
+        let mut plain = SharedGroup::new(context, config.clone()).unwrap();
         let outputs = plain.forward(&[1, 2, 4, 3, 5, 6], &[0, 2, 3, 4, 6], None).unwrap();
         plain.backward_half(&halves(0)).unwrap();
         let wanted = plain.snapshot().unwrap();

@@ -1,8 +1,9 @@
 //! A learning rate that changes in every step. The cache of uniforms and bind groups creates nothing new, and each step uses its own rate
-//! although several steps are recorded before one submission.
+//! although several steps are encoded before one submission.
 
 use hotrow::{
-    Batch, Context, CpuGroup, CpuRobeGroup, Error, Group, GroupConfig, Init, Lookup, Optimizer, Precision, RobeGroup,
+    Batch, Context, CpuGroup, CpuSharedGroup, Error, Group, GroupConfig, Init, Lookup, Optimizer, Precision,
+    SharedGroup,
     internals::held_bindings,
     robe::{Backward, Config},
     wgpu,
@@ -14,27 +15,27 @@ use hotrow_harness::device::{options, with_gpu};
 const INDICES: [u32; 8] = [0, 3, 1, 3, 7, 0, 5, 9];
 const OFFSETS: [u32; 5] = [0, 2, 4, 6, 8];
 const DIM: u32 = 4;
-/// Number of steps that are recorded before a submission.
+/// Number of steps that are encoded before a submission.
 const TOGETHER: usize = 8;
 
-/// The recorded step of both kinds of groups on a device.
-trait Recorded: Lookup {
-    fn record(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Buffers, lr: f32) -> Result<(), Error>;
+/// The encoded step of both kinds of groups on a device.
+trait Encoded: Lookup {
+    fn encode(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Buffers, lr: f32) -> Result<(), Error>;
 }
 
-macro_rules! recorded {
+macro_rules! encoded {
     ($($group:ty),*) => {$(
-        impl Recorded for $group {
-            fn record(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Buffers, lr: f32) -> Result<(), Error> {
+        impl Encoded for $group {
+            fn encode(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Buffers, lr: f32) -> Result<(), Error> {
                 let [indices, offsets, grads, outputs] = batch.each_ref().map(|buffer| buffer.slice(..));
-                self.record_forward(encoder, &Batch { indices: Some(indices), offsets, weights: None }, outputs)?;
+                self.encode_forward(encoder, &Batch { indices: Some(indices), offsets, weights: None }, outputs)?;
                 self.set_learning_rate(lr)?;
-                self.record_backward(encoder, grads)
+                self.encode_backward(encoder, grads)
             }
         }
     )*};
 }
-recorded!(Group, RobeGroup);
+encoded!(Group, SharedGroup);
 
 /// Buffers of indices, offsets, gradients and outputs.
 type Buffers = [wgpu::Buffer; 4];
@@ -56,13 +57,13 @@ fn rate(step: usize) -> f32 {
 }
 
 /// Runs `steps` on both backends. Returns the number of uniforms and bind groups that the cache created after the first few steps.
-fn made(context: &Context, group: &mut dyn Recorded, cpu: &mut dyn Lookup, steps: usize) -> u64 {
+fn made(context: &Context, group: &mut dyn Encoded, cpu: &mut dyn Lookup, steps: usize) -> u64 {
     let batch = buffers(context);
     let mut before = None;
     for first in (0..steps).step_by(TOGETHER) {
         let mut encoder = caller::encoder(context);
         for step in first..(first + TOGETHER).min(steps) {
-            group.record(&mut encoder, &batch, rate(step)).unwrap();
+            group.encode(&mut encoder, &batch, rate(step)).unwrap();
             cpu.forward(&INDICES, &OFFSETS, None).unwrap();
             cpu.set_learning_rate(rate(step)).unwrap();
             cpu.backward(&grads()).unwrap();
@@ -107,9 +108,9 @@ fn a_changing_rate_makes_no_bind_group() {
             [(Backward::Auto, Precision::Fp32), (Backward::Atomic, Precision::Fp32), (Backward::Auto, Precision::Fp16)];
         for (steps, (backward, precision)) in [1000, 200, 200].into_iter().zip(kinds) {
             let config = shared(backward, precision);
-            let mut cpu = CpuRobeGroup::new(config.clone()).unwrap();
+            let mut cpu = CpuSharedGroup::new(config.clone()).unwrap();
             assert_eq!(
-                made(context, &mut RobeGroup::new(context, config).unwrap(), &mut cpu, steps),
+                made(context, &mut SharedGroup::new(context, config).unwrap(), &mut cpu, steps),
                 0,
                 "{backward:?}"
             );

@@ -1,7 +1,7 @@
 //! Readers: shaders of another program read the rows of a group. What they read is what a frozen forward of one row gives, bit for bit.
 
 use hotrow::{
-    Context, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, Reader, RobeGroup, RowReader,
+    Context, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, Reader, RowReader, SharedGroup,
     internals::{
         self, Pieces as _, context_with_texts,
         layout::{Field, NONE, WAYS, way_at},
@@ -280,7 +280,7 @@ fn every_precision_and_dim() {
 }
 
 #[test]
-fn every_placement_windows_and_shards() {
+fn every_placement_windows_and_pieces() {
     with_gpu(|context| {
         let most = context.caps().choose_windows();
         // Every precision, both widths of a Quad, both policies.
@@ -289,18 +289,18 @@ fn every_placement_windows_and_shards() {
             let base = config(precision, [8, 5, 8, 8, 5][i]).with_policy([Policy::Lru, Policy::Lfu][i % 2]);
             let staged = base.clone().with_placement(Placement::Staged);
             let layout = hotrow::Layout::new(&base, u64::MAX).unwrap();
-            let shards = |rows: u64| base.clone().with_shard_bytes(Some(rows * layout.stride()));
+            let pieces = |rows: u64| base.clone().with_piece_bytes(Some(rows * layout.stride()));
             cases.extend([
                 ("no cache", base.clone().with_cache_rows(0)),
-                ("two shards", shards(350)),
-                ("five", shards(140)),
+                ("two pieces", pieces(350)),
+                ("five", pieces(140)),
             ]);
             if context.caps().mappable {
                 cases.push(("mapped", base.clone().with_placement(Placement::Mapped)));
             }
             if most >= 3 {
                 let windows = Some(32 * layout.slot_bytes());
-                cases.push(("3 windows, 3 shards", shards(300).with_window_bytes(windows)));
+                cases.push(("3 windows, 3 pieces", pieces(300).with_window_bytes(windows)));
                 cases.push(("staged, 3 windows", staged.clone().with_window_bytes(windows)));
             }
             cases.push(("staged", staged));
@@ -409,10 +409,10 @@ fn too_many_buffers_are_refused_by_name() {
         let bare = with_storage_buffers(8);
         let base = config(Precision::Fp16, 8);
         let stride = hotrow::Layout::new(&base, u64::MAX).unwrap().stride();
-        let shards = |n: u64| base.clone().with_shard_bytes(Some(700u64.div_ceil(n) * stride));
-        let group = Group::new(&bare, shards(6)).unwrap();
+        let pieces = |n: u64| base.clone().with_piece_bytes(Some(700u64.div_ceil(n) * stride));
+        let group = Group::new(&bare, pieces(6)).unwrap();
         assert_eq!(group.reader(emb()).unwrap().storage_buffers(), 8);
-        let group = Group::new(&bare, shards(7)).unwrap();
+        let group = Group::new(&bare, pieces(7)).unwrap();
         let error = group.reader(emb()).unwrap_err();
         let Error::Unsupported { what, wanted, found, .. } = &error else { panic!("{error}") };
         assert_eq!((*what, found.as_str()), ("reader, max_storage_buffers_per_shader_stage", "8"));
@@ -526,7 +526,7 @@ fn shared_arrays() {
             if cut && windows > 1 {
                 config = config.with_window_bytes(Some(1000_u64.div_ceil(windows.into()).next_multiple_of(64) * 4));
             }
-            let mut group = RobeGroup::new(context, config).unwrap();
+            let mut group = SharedGroup::new(context, config).unwrap();
             let mut reader = group.reader(emb()).unwrap();
             let program = Program::new(context, &reader, "emb", dim);
             let rows = all_rows();

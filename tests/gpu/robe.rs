@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use hotrow::internals::Pieces as _;
 use hotrow::internals::context_with_texts;
 use hotrow::{
-    Batch, Calls, CpuRobeGroup, Error, Init, MemoryReport, Optimizer, OutOfRange, Pooling, Precision, RankBody,
-    RobeGroup, StatePrecision,
+    Batch, Calls, CpuSharedGroup, Error, Init, MemoryReport, Optimizer, OutOfRange, Pooling, Precision, RankBody,
+    SharedGroup, StatePrecision,
     prelude::*,
     robe::{self, Backward, Config, RobeSnapshot},
 };
@@ -47,7 +47,7 @@ fn steps_are_the_model_s() {
         let plain = seeds("steps of arrays", 30).map(|seed| (seed, config(seed)));
         let configs = plain.chain(seeds("steps of packed arrays", 32).map(|seed| (seed, packed(seed))));
         for (seed, config) in share(configs) {
-            let new = |config: &Config| RobeGroup::new(context, config.clone()).unwrap();
+            let new = |config: &Config| SharedGroup::new(context, config.clone()).unwrap();
             arrays::steps_are_the_models(&new, seed, &config.with_backward(way(seed)));
         }
     });
@@ -77,11 +77,11 @@ fn sums_are_the_cpu_s_bits() {
         let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
         for seed in share(seeds("exact sums", 24)) {
             let config = exact(seed);
-            let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
+            let mut mirror = CpuSharedGroup::new(config.clone()).unwrap();
             let wanted = (run(&mut mirror, &config, seed), mirror.snapshot());
             for (context, backward) in [(context, WAYS[0]), (context, WAYS[1]), (&narrow, Backward::Auto)] {
                 let config = config.clone().with_backward(backward);
-                let mut group = RobeGroup::new(context, config.clone()).unwrap();
+                let mut group = SharedGroup::new(context, config.clone()).unwrap();
                 let found = (run(&mut group, &config, seed), group.snapshot().unwrap());
                 assert!(found == wanted, "seed {seed}, {config:?}");
                 let rows: Vec<u32> = (0..5307).step_by(7).collect();
@@ -89,8 +89,8 @@ fn sums_are_the_cpu_s_bits() {
             }
         }
         // The comparison must notice another seed.
-        let mut other = RobeGroup::new(context, exact(0).with_seed(99)).unwrap();
-        let mut mirror = CpuRobeGroup::new(exact(0)).unwrap();
+        let mut other = SharedGroup::new(context, exact(0).with_seed(99)).unwrap();
+        let mut mirror = CpuSharedGroup::new(exact(0)).unwrap();
         assert!(run(&mut other, &exact(0), 0) != run(&mut mirror, &exact(0), 0));
     });
 }
@@ -98,7 +98,7 @@ fn sums_are_the_cpu_s_bits() {
 #[test]
 fn an_array_goes_on_under_another_configuration() {
     with_gpu(|context| {
-        let new = |config: &Config| RobeGroup::new(context, config.clone()).unwrap();
+        let new = |config: &Config| SharedGroup::new(context, config.clone()).unwrap();
         for seed in 0..3 {
             arrays::an_array_goes_on_under_another_configuration(&new, &config(seed));
         }
@@ -129,9 +129,9 @@ fn packed_steps_are_the_cpu_s() {
         let (mut codes, mut others, mut moved, mut noticed) = (0, 0, 0, 0);
         for seed in share(seeds("codes of arrays", 64)) {
             let config = packed(seed).with_backward(way(seed));
-            let mut group = RobeGroup::new(context, config.clone()).unwrap();
-            let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
-            let mut wrong = CpuRobeGroup::new(config.clone().with_seed(99)).unwrap();
+            let mut group = SharedGroup::new(context, config.clone()).unwrap();
+            let mut mirror = CpuSharedGroup::new(config.clone()).unwrap();
+            let mut wrong = CpuSharedGroup::new(config.clone().with_seed(99)).unwrap();
             assert_eq!(group.snapshot().unwrap(), mirror.snapshot(), "as it begins");
             for step in 0..3 {
                 let before = group.snapshot().unwrap();
@@ -180,7 +180,7 @@ fn windows_change_no_bit() {
             let config = config.with_backward(way(seed));
             let run = |window_bytes| {
                 let config = config.clone().with_window_bytes(window_bytes);
-                let mut group = RobeGroup::new(context, config.clone()).unwrap();
+                let mut group = SharedGroup::new(context, config.clone()).unwrap();
                 let mut seen = Vec::new();
                 for step in 0..2 {
                     let bags = bags(&config, seed + step, 6, 40);
@@ -229,8 +229,8 @@ fn a_wrong_window_is_noticed() {
         let of = |precision, bytes| {
             let config = Config::new(&[1000], 16, 1000, 8).with_precision(precision).with_window_bytes(Some(bytes));
             let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 });
-            let right = RobeGroup::new(context, config.clone()).unwrap().read_rows(&rows).unwrap();
-            assert_eq!(right, CpuRobeGroup::new(config.clone()).unwrap().read_rows(&rows).unwrap());
+            let right = SharedGroup::new(context, config.clone()).unwrap().read_rows(&rows).unwrap();
+            assert_eq!(right, CpuSharedGroup::new(config.clone()).unwrap().read_rows(&rows).unwrap());
             (config, right)
         };
         // Either precision has its own stage. Both stages are spoiled at once, because each change builds every pipeline anew.
@@ -247,7 +247,7 @@ fn a_wrong_window_is_noticed() {
             });
             let spoiled = spoiled.unwrap();
             for ((config, right), stage) in both.iter().zip(stages) {
-                let mut group = RobeGroup::new(&spoiled, config.clone()).unwrap();
+                let mut group = SharedGroup::new(&spoiled, config.clone()).unwrap();
                 assert!(&group.read_rows(&rows).unwrap() != right, "{stage}: {to}");
             }
         }
@@ -258,12 +258,12 @@ fn a_wrong_window_is_noticed() {
 #[test]
 fn an_array_larger_than_a_binding() {
     with_gpu(|context| {
-        let limit = context.caps().choose_shard_bytes().min(128 << 20);
+        let limit = context.caps().choose_piece_bytes().min(128 << 20);
         let weights = (limit / 4) as u32 + 100_000;
         let config = Config::new(&[1 << 31], 128, weights, 32).with_window_bytes(Some(limit));
         let config = config.with_optimizer(Optimizer::sgd(0.5)).with_backward(Backward::Sparse);
-        let mut group = RobeGroup::new(context, config.clone()).unwrap();
-        let mut mirror = CpuRobeGroup::new(config).unwrap();
+        let mut group = SharedGroup::new(context, config.clone()).unwrap();
+        let mut mirror = CpuSharedGroup::new(config).unwrap();
         let indices: Vec<u32> = (0..4000).map(|i| i * 500_009).collect();
         let groups: [&mut dyn Lookup; 2] = [&mut group, &mut mirror];
         let [found, wanted] = groups.map(|group| {
@@ -282,8 +282,8 @@ fn a_caller_s_encoder_gets_the_same() {
     with_gpu(|context| {
         let config = exact(4).with_weights(5000).with_chunk(8);
         let bags = Bags { weights: None, ..bags(&config, 4, 12, 30) };
-        let mut waits = RobeGroup::new(context, config.clone()).unwrap();
-        let mut records = RobeGroup::new(context, config).unwrap();
+        let mut waits = SharedGroup::new(context, config.clone()).unwrap();
+        let mut records = SharedGroup::new(context, config).unwrap();
         let wanted = forward(&mut waits, &bags);
         let grads = random_grads(4, wanted.len());
         waits.backward(&grads).unwrap();
@@ -292,8 +292,8 @@ fn a_caller_s_encoder_gets_the_same() {
         let grads = storage(context, &grads);
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
         let mut encoder = caller::encoder(context);
-        records.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-        records.record_backward(&mut encoder, grads.slice(..)).unwrap();
+        records.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        records.encode_backward(&mut encoder, grads.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
         assert_eq!(records.snapshot().unwrap(), waits.snapshot().unwrap());
         // A bad index is reported later, and no weight moves.
@@ -301,11 +301,11 @@ fn a_caller_s_encoder_gets_the_same() {
         let wrong = storage(context, &vec![u32::MAX; bags.indices.len()]);
         let batch = Batch { indices: Some(wrong.slice(..)), ..batch };
         let mut strict =
-            RobeGroup::new(context, records.config().clone().with_out_of_range(OutOfRange::Error)).unwrap();
+            SharedGroup::new(context, records.config().clone().with_out_of_range(OutOfRange::Error)).unwrap();
         strict.write_weights(&weights(records.config(), &before)).unwrap();
         let mut encoder = caller::encoder(context);
-        strict.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-        strict.record_backward(&mut encoder, grads.slice(..)).unwrap();
+        strict.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        strict.encode_backward(&mut encoder, grads.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
         let told = (0..10_000).find_map(|_| strict.snapshot().err());
         assert!(matches!(told, Some(Error::IndexOutOfRange { position: 0, value: u32::MAX, .. })), "{told:?}");
@@ -319,11 +319,11 @@ fn bad_input_is_named_and_moves_nothing() {
         // More windows than a stage has storage buffers, and a window that holds no weight.
         let tiny = |window_bytes| Config::new(&[10], 4, 64, 4).with_window_bytes(Some(window_bytes));
         assert!(context.caps().choose_windows() < 64);
-        let large = RobeGroup::new(context, tiny(4));
+        let large = SharedGroup::new(context, tiny(4));
         assert!(matches!(large, Err(Error::TooLarge { what: "weights", .. })), "{large:?}");
-        let none = RobeGroup::new(context, tiny(3));
+        let none = SharedGroup::new(context, tiny(3));
         assert!(matches!(none, Err(Error::Config { field: "window_bytes", .. })), "{none:?}");
-        let new = |config: &Config| RobeGroup::new(context, config.clone()).unwrap();
+        let new = |config: &Config| SharedGroup::new(context, config.clone()).unwrap();
         arrays::bad_calls_leave_everything_as_it_was(&new);
         arrays::what_is_not_finite_is_left_out_and_counted(&new);
     });
@@ -333,11 +333,11 @@ fn bad_input_is_named_and_moves_nothing() {
 fn a_cpu_s_snapshot_goes_on() {
     with_gpu(|context| {
         let config = config(8).with_optimizer(Optimizer::adagrad(0.1)).with_weights(5000);
-        let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
+        let mut mirror = CpuSharedGroup::new(config.clone()).unwrap();
         let bags = bags(&config, 8, 5, 10);
         let found = forward(&mut mirror, &bags);
         mirror.backward(&random_grads(8, found.len())).unwrap();
-        let mut group = RobeGroup::new(context, config.with_seed(1)).unwrap();
+        let mut group = SharedGroup::new(context, config.with_seed(1)).unwrap();
         assert_ne!(group.snapshot().unwrap(), mirror.snapshot());
         group.restore(&mirror.snapshot()).unwrap();
         assert_eq!(group.snapshot().unwrap(), mirror.snapshot());
@@ -364,9 +364,9 @@ fn a_memory_plan_is_right_to_the_byte() {
                     config.with_window_bytes(Some(half))
                 }
             };
-            let mut group = RobeGroup::new(context, config.clone()).unwrap();
+            let mut group = SharedGroup::new(context, config.clone()).unwrap();
             let mut calls = Calls::default();
-            let check = |group: &RobeGroup, calls| {
+            let check = |group: &SharedGroup, calls| {
                 let (plan, found) = (MemoryReport::plan_robe(&config, calls).unwrap(), group.memory());
                 assert_eq!(plan, found, "{calls:?}, {config:?}");
                 let buffers: u64 = found.allocations.iter().map(|(_, bytes)| bytes).sum();
@@ -404,7 +404,7 @@ fn a_memory_plan_is_right_to_the_byte() {
 #[test]
 fn a_scaled_loss_and_an_overflow() {
     with_gpu(|context| {
-        let new = |config: &Config| RobeGroup::new(context, config.clone()).unwrap();
+        let new = |config: &Config| SharedGroup::new(context, config.clone()).unwrap();
         arrays::a_scaled_loss_and_an_overflow(&new, &exact(2).with_init(Init::Uniform { low: -1.0, high: 1.0 }));
     });
 }

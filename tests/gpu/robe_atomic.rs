@@ -3,7 +3,7 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    AddBody, Context, ContextOptions, GradSlice, Optimizer, Pooling, RobeGroup,
+    AddBody, Context, ContextOptions, GradSlice, Optimizer, Pooling, SharedGroup,
     prelude::*,
     robe::{Backward, Config, Gradient},
 };
@@ -15,7 +15,7 @@ use hotrow_harness::{
 };
 
 /// Runs `test` with every addition that the device can run, each on arrays of its context.
-fn on_each_body(test: impl Fn(&Context, &dyn Fn(&Config) -> RobeGroup)) {
+fn on_each_body(test: impl Fn(&Context, &dyn Fn(&Config) -> SharedGroup)) {
     with_gpu(|context| {
         let mut bodies = vec![options().add(AddBody::Exchange)];
         bodies.extend(context.caps().float_atomics.then(|| options().add(AddBody::Native)));
@@ -23,7 +23,7 @@ fn on_each_body(test: impl Fn(&Context, &dyn Fn(&Config) -> RobeGroup)) {
         bodies.push(options().add(AddBody::Exchange).max_groups(3));
         for body in bodies {
             let context = again(&body);
-            test(&context, &|config| RobeGroup::new(&context, config.clone()).unwrap());
+            test(&context, &|config| SharedGroup::new(&context, config.clone()).unwrap());
         }
     });
 }
@@ -114,7 +114,7 @@ fn an_empty_batch_moves_nothing_and_sums_are_told_of() {
         let found = group.forward(&[], &[0, 0, 0], None).unwrap();
         group.backward(&found).unwrap();
         assert_eq!(group.snapshot().unwrap(), before);
-        let bytes = |group: &RobeGroup, name| -> u64 {
+        let bytes = |group: &SharedGroup, name| -> u64 {
             group.memory().allocations.iter().filter(|(what, _)| *what == name).map(|(_, bytes)| bytes).sum()
         };
         assert_eq!((bytes(&group, "sums"), bytes(&group, "covered")), (20_000, 16));

@@ -2,7 +2,7 @@
 //! dispatch has workgroups, one row many times, chunks of 1 and longer than a row, and illegal configurations.
 
 use hotrow::{
-    Context, CpuRobeGroup, Error, GradSlice, Init, Optimizer, RankBody,
+    Context, CpuSharedGroup, Error, GradSlice, Init, Optimizer, RankBody,
     prelude::*,
     robe::{Backward, Config, Gradient, hash::PRIME},
 };
@@ -15,8 +15,8 @@ use hotrow_harness::{
 
 /// Runs a step on the device and on the CPU: outputs, gradient and state are equal bit for bit. Returns the gradient.
 fn same_as_the_cpu(context: &Context, config: &Config, bags: &Bags) -> Gradient {
-    let mut group = hotrow::RobeGroup::new(context, config.clone()).unwrap();
-    let mut mirror = CpuRobeGroup::new(config.clone()).unwrap();
+    let mut group = hotrow::SharedGroup::new(context, config.clone()).unwrap();
+    let mut mirror = CpuSharedGroup::new(config.clone()).unwrap();
     let outputs = forward(&mut group, bags);
     assert!(outputs == forward(&mut mirror, bags), "outputs, {config:?}");
     let grads = random_grads(1, outputs.len());
@@ -57,7 +57,7 @@ fn batches_around_a_workgroup_and_a_sort() {
 fn an_array_of_more_than_65535_blocks() {
     with_gpu(|context| {
         let weights = 65_536 * 256 + 1000;
-        if u64::from(weights) * 4 > context.caps().choose_shard_bytes() {
+        if u64::from(weights) * 4 > context.caps().choose_piece_bytes() {
             return hotrow_harness::device::skipped("an array of 64 MiB: the device binds less");
         }
         let bags = Bags { indices: (0..500).map(|i| i * 7_919).collect(), offsets: vec![0, 100, 500], weights: None };
@@ -82,7 +82,7 @@ fn an_array_of_more_than_65535_blocks() {
 #[test]
 fn one_row_a_hundred_thousand_times() {
     with_gpu(|context| {
-        let new = |config: &Config| hotrow::RobeGroup::new(context, config.clone()).unwrap();
+        let new = |config: &Config| hotrow::SharedGroup::new(context, config.clone()).unwrap();
         WAYS.into_iter().for_each(|backward| arrays::one_row_a_hundred_thousand_times(&new, backward, 0.0));
     });
 }
@@ -91,7 +91,7 @@ fn one_row_a_hundred_thousand_times() {
 fn configurations_that_cannot_be_are_named() {
     with_gpu(|context| {
         let good = Config::new(&[100, 7], 10, 64, 8);
-        hotrow::RobeGroup::new(context, good.clone()).unwrap();
+        hotrow::SharedGroup::new(context, good.clone()).unwrap();
         for (config, field, found) in [
             (good.clone().with_chunk(65), "weights", "64"),
             (good.clone().with_weights(PRIME + 1), "weights", "2038074744"),
@@ -105,13 +105,13 @@ fn configurations_that_cannot_be_are_named() {
                 other => panic!("{other:?}"),
             };
             let wanted = (field, found.to_owned());
-            assert_eq!(of(CpuRobeGroup::new(config.clone()).unwrap_err()), wanted);
-            assert_eq!(of(hotrow::RobeGroup::new(context, config).unwrap_err()), wanted);
+            assert_eq!(of(CpuSharedGroup::new(config.clone()).unwrap_err()), wanted);
+            assert_eq!(of(hotrow::SharedGroup::new(context, config).unwrap_err()), wanted);
         }
         // The most rows that 32 bits can number, and a look-up of the last row.
         let most = good.with_tables(vec![u32::MAX - 2, 1]);
-        let mut group = hotrow::RobeGroup::new(context, most.clone()).unwrap();
-        let mut mirror = CpuRobeGroup::new(most).unwrap();
+        let mut group = hotrow::SharedGroup::new(context, most.clone()).unwrap();
+        let mut mirror = CpuSharedGroup::new(most).unwrap();
         let rows = [u32::MAX - 2, u32::MAX - 3, 0];
         assert_eq!(group.read_rows(&rows).unwrap(), mirror.read_rows(&rows).unwrap());
         for compression in [1e9, 0.5, f64::INFINITY, f64::NAN] {

@@ -2,8 +2,8 @@
 //! with a caller's own encoder and buffers.
 
 use hotrow::{
-    Batch, Context, CpuRobeGroup, Error, GradBuffer, GradSlice, GradientBuffer, Optimizer, Pooling, RankBody,
-    RobeGroup,
+    Batch, Context, CpuSharedGroup, Error, GradBuffer, GradSlice, GradientBuffer, Optimizer, Pooling, RankBody,
+    SharedGroup,
     robe::{Backward, Config, Gradient},
 };
 use hotrow::{prelude::*, wgpu};
@@ -22,8 +22,8 @@ fn exact(seed: u64) -> Config {
     config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5))
 }
 
-fn new(context: &Context) -> impl Fn(&Config) -> RobeGroup {
-    |config| RobeGroup::new(context, config.clone()).unwrap()
+fn new(context: &Context) -> impl Fn(&Config) -> SharedGroup {
+    |config| SharedGroup::new(context, config.clone()).unwrap()
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn it_is_the_cpu_s_and_backward_a_step_of_sgd_by_it() {
                 // The second batch has starts of more than 128 chunks.
                 let bags = Bags { weights: None, ..bags(&config, seed, 6 + 20 * (seed as usize % 2), 60) };
                 let (found, _, [before, after]) = arrays::step(&new(context), &config, &bags, seed);
-                let mirror = |config: &Config| CpuRobeGroup::new(config.clone()).unwrap();
+                let mirror = |config: &Config| CpuSharedGroup::new(config.clone()).unwrap();
                 assert!(found == arrays::step(&mirror, &config, &bags, seed).0, "seed {seed}, {config:?}");
                 assert!(descended(&fp32(&before), &found, config.optimizer) == fp32(&after), "seed {seed}");
             }
@@ -71,8 +71,8 @@ fn a_caller_s_buffers_get_the_same() {
                 bags.indices.clear();
                 bags.offsets.fill(0);
             }
-            let mut waits = RobeGroup::new(context, config.clone()).unwrap();
-            let mut records = RobeGroup::new(context, config.clone()).unwrap();
+            let mut waits = SharedGroup::new(context, config.clone()).unwrap();
+            let mut records = SharedGroup::new(context, config.clone()).unwrap();
             let grads = random_grads(4, forward(&mut waits, &bags).len());
             let gradient = waits.gradient(GradSlice::F32(&grads)).unwrap();
             let Gradient::Sparse { locations, sums } = gradient.clone() else { panic!("{gradient:?}") };
@@ -95,11 +95,11 @@ fn a_caller_s_buffers_get_the_same() {
             let into =
                 GradientBuffer::Sparse { locations: places.slice(..), sums: values.slice(..), count: count.slice(..) };
             let mut encoder = caller::encoder(context);
-            records.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            records.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
             let before = fp32(&records.snapshot().unwrap());
             let grads = GradBuffer::F32(grads.slice(..));
-            records.record_gradient(&mut encoder, grads, into).unwrap();
-            records.record_gradient(&mut encoder, grads, GradientBuffer::Dense(wide.slice(..))).unwrap();
+            records.encode_gradient(&mut encoder, grads, into).unwrap();
+            records.encode_gradient(&mut encoder, grads, GradientBuffer::Dense(wide.slice(..))).unwrap();
             context.queue().submit([encoder.finish()]);
             let found = [&places, &values, &count, &wide].map(|from| download(context, caller::encoder(context), from));
             assert_eq!((found[2][0] as usize, records.pending()), (locations.len(), true), "seed {seed}");
@@ -116,7 +116,7 @@ fn a_caller_s_buffers_get_the_same() {
 #[test]
 fn wrong_buffers_are_named() {
     with_gpu(|context| {
-        let mut group = RobeGroup::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
+        let mut group = SharedGroup::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
         assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
         group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
         assert!(matches!(
@@ -133,7 +133,7 @@ fn wrong_buffers_are_named() {
         let unbound = made(256, wgpu::BufferUsages::COPY_DST);
         let mut refused = |into| {
             let error = group
-                .record_gradient(&mut caller::encoder(context), GradBuffer::F32(grads.slice(..)), into)
+                .encode_gradient(&mut caller::encoder(context), GradBuffer::F32(grads.slice(..)), into)
                 .unwrap_err();
             match error {
                 Error::Buffer { what, wanted, .. } => (what, wanted),

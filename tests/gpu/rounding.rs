@@ -2,7 +2,7 @@
 
 use hotrow::{
     Context, GroupConfig, Optimizer, Precision, RandomBits, Rounding, codec,
-    internals::layout::{CLOCK_WORDS, Move, NONE, Shard, Step, TABLE_WORDS, count},
+    internals::layout::{CLOCK_WORDS, NONE, Piece, Step, Swap, TABLE_WORDS, count},
     rng,
 };
 use rand::RngExt as _;
@@ -16,22 +16,22 @@ fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> 
     config.tables = vec![rows.len() as u32];
     let layout = layout_of(&config);
     // Without a cache, place i is row i of scratch.
-    let moves: Vec<Vec<u32>> =
-        (0..rows.len() as u32).map(|i| words(&Move { place: i, row: NONE, victim: i, flags: Move::WRITE })).collect();
+    let swaps: Vec<Vec<u32>> =
+        (0..rows.len() as u32).map(|i| words(&Swap { place: i, row: NONE, victim: i, flags: Swap::WRITE })).collect();
     let mut step = Step { t, ..Step::default() };
-    step.counts[count::MOVES] = rows.len() as u32;
+    step.counts[count::SWAPS] = rows.len() as u32;
     let mut tables = vec![0; CLOCK_WORDS + TABLE_WORDS];
     (tables[0], tables[CLOCK_WORDS + 1]) = (t, rows.len() as u32);
     let bindings = [
         words(&params(&config, &layout, TRAIN, 0)),
-        words(&Shard {
+        words(&Piece {
             rows: rows.len() as u32,
             rows_each: rows.len() as u32,
-            phases: Shard::PACK,
-            ..Shard::default()
+            phases: Piece::PACK,
+            ..Piece::default()
         }),
         words(&step),
-        moves.concat(),
+        swaps.concat(),
         vec![0; rows.len() * layout.row.record_words as usize],
         vec![0],
         slot_rows(&layout, rows.len(), {

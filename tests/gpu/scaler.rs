@@ -9,7 +9,7 @@ use rand_pcg::Pcg64;
 
 use crate::{
     caller::{self, READ, Shader, UNIFORM, WRITE, storage},
-    recorded::Recorded,
+    encoded::Encoded,
     stages::one_of,
 };
 use hotrow_harness::{
@@ -35,7 +35,7 @@ fn whole_runs() {
             let ahead = seed / 3 % 2 == 1;
             let outcome = if bend == Bend::Nothing && seed / 6 % 2 == 1 {
                 // The device decides about the overflow itself.
-                scaled::run(&mut Recorded::new(context, &config), &mut group(), seed, ahead, bend, seen)
+                scaled::run(&mut Encoded::new(context, &config), &mut group(), seed, ahead, bend, seen)
             } else {
                 scaled::run(&mut group(), &mut group(), seed, ahead, bend, seen)
             };
@@ -98,9 +98,9 @@ fn the_state_is_the_cpus() {
                             buffer(context, bytemuck::cast_slice(&halves), 16),
                             buffer(context, bytemuck::cast_slice(&floats), 4),
                         );
-                        theirs.record_inspect(&mut encoder, GradBuffer::F16(first.slice(..)), n as u64).unwrap();
-                        theirs.record_inspect(&mut encoder, GradBuffer::F32(second.slice(..)), n as u64).unwrap();
-                        theirs.record_decide(&mut encoder).unwrap();
+                        theirs.encode_inspect(&mut encoder, GradBuffer::F16(first.slice(..)), n as u64).unwrap();
+                        theirs.encode_inspect(&mut encoder, GradBuffer::F32(second.slice(..)), n as u64).unwrap();
+                        theirs.encode_decide(&mut encoder).unwrap();
                         ours.inspect(GradSlice::F16(&halves));
                         ours.inspect(GradSlice::F32(&floats));
                         ours.decide().unwrap();
@@ -162,11 +162,11 @@ fn a_step_in_one_encoder() {
         for _ in 0..3 {
             let (outputs, grads) = (buffer(context, &[0; 1200], 4), buffer(context, &[0; 1200], 4));
             let batch = Batch { indices: Some(index.slice(..)), offsets: offset.slice(..), weights: None };
-            theirs.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            theirs.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
             loss.dispatch(&mut encoder, &[scaler.buffer(), &outputs, &grads], None, 5);
-            scaler.record_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 300).unwrap();
-            scaler.record_decide(&mut encoder).unwrap();
-            theirs.record_backward_scaled(&mut encoder, GradBuffer::F32(grads.slice(..)), &scaler).unwrap();
+            scaler.encode_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 300).unwrap();
+            scaler.encode_decide(&mut encoder).unwrap();
+            theirs.encode_backward_scaled(&mut encoder, GradBuffer::F32(grads.slice(..)), &scaler).unwrap();
         }
         context.queue().submit([encoder.finish()]);
         for _ in 0..3 {
@@ -192,19 +192,19 @@ fn what_cannot_be_is_named() {
         let mut scaler = Scaler::new(context, LossScale::BACKOFF).unwrap();
         let mut group = Group::new(context, GroupConfig::new(&[10], 4)).unwrap();
         let mut encoder = caller::encoder(context);
-        assert!(matches!(scaler.record_decide(&mut encoder), Err(Error::Order { call: "decide", .. })));
+        assert!(matches!(scaler.encode_decide(&mut encoder), Err(Error::Order { call: "decide", .. })));
         let grads = buffer(context, &[0; 32], 4);
         let late = |group: &mut Group, encoder: &mut wgpu::CommandEncoder, scaler: &Scaler| {
-            group.record_backward_scaled(encoder, GradBuffer::F16(grads.slice(..)), scaler)
+            group.encode_backward_scaled(encoder, GradBuffer::F16(grads.slice(..)), scaler)
         };
         assert!(matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { .. })));
-        let short = scaler.record_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 9);
+        let short = scaler.encode_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 9);
         assert!(matches!(short, Err(Error::Buffer { what: "gradients", .. })), "{short:?}");
-        let odd = scaler.record_inspect(&mut encoder, GradBuffer::F16(grads.slice(..24)), 12);
+        let odd = scaler.encode_inspect(&mut encoder, GradBuffer::F16(grads.slice(..24)), 12);
         assert!(matches!(&odd, Err(Error::Buffer { wanted, .. }) if wanted == "32 bytes"), "{odd:?}");
-        scaler.record_inspect(&mut encoder, GradBuffer::F16(grads.slice(..)), 9).unwrap();
+        scaler.encode_inspect(&mut encoder, GradBuffer::F16(grads.slice(..)), 9).unwrap();
         assert!(matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { .. })), "inspected, not decided");
-        scaler.record_decide(&mut encoder).unwrap();
+        scaler.encode_decide(&mut encoder).unwrap();
         assert!(
             matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { call: "backward", .. })),
             "no forward"

@@ -60,7 +60,7 @@ fn pairs_of_any_number_and_key_width() {
             let (key_slice, value_slice) = (key_buffer.slice(4 * skip as u64..), value_buffer.slice(4 * skip as u64..));
             for counted in [Count::Host(n as u32), Count::Device(count.slice(4..))] {
                 let mut encoder = caller::encoder(context);
-                let found = sorter.record_sort(&mut encoder, key_slice, Some(value_slice), counted, key_bits).unwrap();
+                let found = sorter.encode_sort(&mut encoder, key_slice, Some(value_slice), counted, key_bits).unwrap();
                 let [found_keys, found_values] = read(context, encoder, [(found.keys, n), (found.values, n)]);
                 let wanted = sorted(&keys[skip..skip + n], &values[skip..skip + n], key_bits.min(32));
                 assert!((found_keys, found_values) == wanted, "{n} keys of {key_bits} bits, {counted:?}");
@@ -83,7 +83,7 @@ fn dedups_one_after_the_other() {
             let wanted = expected(&keys, n);
             for counted in [Count::Host(n as u32), Count::Device(count.slice(..))] {
                 let mut encoder = caller::encoder(context);
-                let found = sorter.record_dedup(&mut encoder, buffer.slice(..), None, counted, 10).unwrap();
+                let found = sorter.encode_dedup(&mut encoder, buffer.slice(..), None, counted, 10).unwrap();
                 let (distinct, valid) = (wanted.starts.len(), wanted.segment.len());
                 let arrays = [
                     (found.keys, n),
@@ -112,7 +112,7 @@ fn a_count_beyond_the_keys() {
             let sorter = Sorter::new(context, n + 10).unwrap();
             let mut encoder = caller::encoder(context);
             let found =
-                sorter.record_dedup(&mut encoder, buffer.slice(..), None, Count::Device(count.slice(..)), 32).unwrap();
+                sorter.encode_dedup(&mut encoder, buffer.slice(..), None, Count::Device(count.slice(..)), 32).unwrap();
             let [keys, counts] = read(context, encoder, [(found.keys, n as usize), (found.counts, 2)]);
             assert_eq!(keys, (0..n).collect::<Vec<_>>());
             assert_eq!(counts, [n, n]);
@@ -128,8 +128,8 @@ fn buffers_that_cannot_be() {
         let plain = upload(context, &[0; 200], BufferUsages::COPY_DST);
         let mut encoder = caller::encoder(context);
         let mut told = |keys: wgpu::BufferSlice<'_>, values: Option<wgpu::BufferSlice<'_>>, n: Count<'_>| {
-            let dedup = sorter.record_dedup(&mut encoder, keys, values, n, 32).map(drop);
-            let sort = sorter.record_sort(&mut encoder, keys, values, n, 32).map(drop);
+            let dedup = sorter.encode_dedup(&mut encoder, keys, values, n, 32).map(drop);
+            let sort = sorter.encode_sort(&mut encoder, keys, values, n, 32).map(drop);
             assert_eq!(sort, dedup);
             match sort {
                 Err(Error::Buffer { what, wanted, .. }) => format!("{what}: {wanted}"),
@@ -157,9 +157,9 @@ fn buffers_that_cannot_be() {
         );
         assert!(told(keys.slice(..404), None, Count::Device(source.slice(..))).starts_with("keys: at most 100 keys"));
         // The right buffers are accepted, but not the sorter's own results.
-        let sorted = sorter.record_sort(&mut encoder, keys.slice(..400), None, host, 32).unwrap();
+        let sorted = sorter.encode_sort(&mut encoder, keys.slice(..400), None, host, 32).unwrap();
         for which in [sorted.keys, sorted.values] {
-            let again = sorter.record_sort(&mut encoder, which.slice(..400), None, host, 32);
+            let again = sorter.encode_sort(&mut encoder, which.slice(..400), None, host, 32);
             assert!(matches!(again, Err(Error::Buffer { what: "keys", .. })), "{again:?}");
         }
         context.queue().submit([encoder.finish()]);
@@ -196,7 +196,7 @@ fn a_sorter_gives_its_memory_back() {
         let keys = upload(&context, &[3; 5000], BufferUsages::STORAGE);
         let sorter = Sorter::new(&context, 5000).unwrap();
         let mut encoder = caller::encoder(&context);
-        sorter.record_dedup(&mut encoder, keys.slice(..), None, Count::Host(5000), 32).unwrap();
+        sorter.encode_dedup(&mut encoder, keys.slice(..), None, Count::Host(5000), 32).unwrap();
         context.queue().submit([encoder.finish()]);
         assert!(held() >= Some(before + 4 * 4 * 5000), "{:?} is what a sorter in use holds", held());
         drop(sorter);

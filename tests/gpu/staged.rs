@@ -103,18 +103,18 @@ fn a_callers_own_encoders() {
                 let (indices, offsets) = &batches[step];
                 let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
                 let mut encoder = caller::encoder(context);
-                group.record_prefetch(&mut encoder, &batch).unwrap();
+                group.encode_prefetch(&mut encoder, &batch).unwrap();
                 context.queue().submit([encoder.finish()])
             };
             let mut asked = ask(&mut group, 0);
             for step in 0..6 {
                 group.fetch(Some(asked.clone())).unwrap();
-                submit(context, |encoder| group.record_forward_prefetched(encoder, outputs.slice(..)).unwrap());
+                submit(context, |encoder| group.encode_forward_prefetched(encoder, outputs.slice(..)).unwrap());
                 // The next batch is decided before the backward, and gathered while the backward runs.
                 if step < 5 {
                     asked = ask(&mut group, step + 1);
                 }
-                submit(context, |encoder| group.record_backward(encoder, outputs.slice(..)).unwrap());
+                submit(context, |encoder| group.encode_backward(encoder, outputs.slice(..)).unwrap());
             }
             group.flush().unwrap();
             assert_eq!(group.snapshot().unwrap(), wanted.1, "{placement:?}");
@@ -131,18 +131,18 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece() {
         let batch = Batch { indices: None, offsets: offsets.slice(..), weights: None };
         let mut encoder = caller::encoder(context);
         let refused = |found: Result<(), Error>| assert!(matches!(found, Err(Error::Unsupported { .. })), "{found:?}");
-        refused(group.record_forward(&mut encoder, &batch, outputs.slice(..)));
-        refused(group.record_forward_frozen(&mut encoder, &batch, outputs.slice(..)));
-        refused(group.record_flush(&mut encoder));
+        refused(group.encode_forward(&mut encoder, &batch, outputs.slice(..)));
+        refused(group.encode_forward_frozen(&mut encoder, &batch, outputs.slice(..)));
+        refused(group.encode_flush(&mut encoder));
         // Fetch comes after the submission of a prefetch, and before its forward.
         let order = |found: Result<(), Error>| assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
         order(group.fetch(None));
-        group.record_prefetch(&mut encoder, &batch).unwrap();
-        order(group.record_forward_prefetched(&mut encoder, outputs.slice(..)));
+        group.encode_prefetch(&mut encoder, &batch).unwrap();
+        order(group.encode_forward_prefetched(&mut encoder, outputs.slice(..)));
         order(group.fetch(None)); // the prefetch is not submitted yet
         context.queue().submit([encoder.finish()]);
         group.fetch(None).unwrap();
-        submit(context, |encoder| group.record_forward_prefetched(encoder, outputs.slice(..)).unwrap());
+        submit(context, |encoder| group.encode_forward_prefetched(encoder, outputs.slice(..)).unwrap());
         group.flush().unwrap();
         let device = config().with_placement(Placement::Device);
         let store = SharedStore::new(RamStore::new(group.layout()).unwrap());
@@ -188,7 +188,7 @@ fn a_refused_batch_loses_nothing() {
         config.placement = Placement::Staged;
         let (first, second): (Vec<u32>, Vec<u32>) = ((0..300).collect(), (1000..1300).collect());
         let rows: Vec<u32> = first.iter().chain(&second).copied().collect();
-        // Scratch or flight of this batch is larger than a binding.
+        // Scratch or transfer of this batch is larger than a binding.
         let distinct = (context.caps().binding_bytes / 512 + 1).min(4_000_000) as u32;
         let large: Vec<u32> = (0..distinct).collect();
         for pending in [false, true] {
@@ -258,7 +258,7 @@ fn encoders_that_are_dropped() {
         let mut group = Group::new(context, config()).unwrap();
         for group in [&mut plain, &mut group] {
             run(group, 0..2, true);
-            // This batch is larger than all batches before it, so the flight grows with the next prefetch.
+            // This batch is larger than all batches before it, so the transfer grows with the next prefetch.
             let (indices, offsets) = (self::batch(3).0[..50].to_vec(), vec![0, 50]);
             let outputs = group.forward(&indices, &offsets, None).unwrap();
             group.backward(&outputs).unwrap();
@@ -266,12 +266,12 @@ fn encoders_that_are_dropped() {
             group.forward(&indices, &offsets, None).unwrap();
         }
         // A dropped prefetch while a backward may still come, then a backward, then the prefetch again.
-        group.record_prefetch(&mut encoder(), &batch).unwrap();
+        group.encode_prefetch(&mut encoder(), &batch).unwrap();
         let gone = group.fetch(None);
         assert!(matches!(gone, Err(Error::Order { found: "an encoder that was dropped", .. })), "{gone:?}");
-        group.record_backward(&mut encoder(), grads.slice(..)).unwrap();
+        group.encode_backward(&mut encoder(), grads.slice(..)).unwrap();
         plain.abandon_backward();
-        group.record_prefetch(&mut encoder(), &batch).unwrap();
+        group.encode_prefetch(&mut encoder(), &batch).unwrap();
         group.fetch(None).unwrap_err();
         assert!(matches!(group.fetch(None), Err(Error::Order { call: "forward_prefetched", .. })), "it is forgotten");
         assert_eq!(group.snapshot().unwrap(), plain.snapshot().unwrap());
@@ -281,7 +281,7 @@ fn encoders_that_are_dropped() {
         for group in [&mut plain, &mut group] {
             group.forward(&indices, &offsets, None).unwrap();
         }
-        group.record_backward(&mut encoder(), grads.slice(..)).unwrap();
+        group.encode_backward(&mut encoder(), grads.slice(..)).unwrap();
         plain.abandon_backward();
         assert_eq!(run(&mut group, 10..12, true), run(&mut plain, 10..12, false));
     });
@@ -515,7 +515,7 @@ fn a_fetch_need_not_wait() {
             let (indices, offsets) = (buffer(&indices), buffer(&offsets));
             let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
             let mut encoder = caller::encoder(context);
-            group.record_prefetch(&mut encoder, &batch).unwrap();
+            group.encode_prefetch(&mut encoder, &batch).unwrap();
             assert_eq!(group.try_fetch(), Ok(false), "its encoder has not been submitted");
             context.queue().submit([encoder.finish()]);
             let start = std::time::Instant::now();
@@ -535,7 +535,7 @@ fn a_fetch_need_not_wait() {
         let (indices, offsets) = (buffer(&indices), buffer(&offsets));
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
         let mut encoder = caller::encoder(context);
-        group.record_prefetch(&mut encoder, &batch).unwrap();
+        group.encode_prefetch(&mut encoder, &batch).unwrap();
         drop(encoder);
         assert!(matches!(group.try_fetch(), Err(Error::Order { .. })));
         group.flush().unwrap();

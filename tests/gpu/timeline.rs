@@ -3,8 +3,8 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Batch, Context, Group, GroupConfig, Optimizer, OutputBuffer, Policy, Precision, Resolution, Timeline,
-    TimelineRecord, adapter, prelude::*, requirements, wgpu,
+    Batch, Context, Group, GroupConfig, Optimizer, OutputBuffer, Policy, Precision, Resolution, Timeline, Timings,
+    adapter, prelude::*, requirements, wgpu,
 };
 
 use crate::caller::{self, storage, submit};
@@ -24,7 +24,7 @@ fn open(features: wgpu::Features) -> Context {
 }
 
 /// Runs a step of `indices` accesses on a group of `context`. Returns the record of `timeline`.
-fn step(context: &Context, timeline: &Timeline, indices: u32) -> TimelineRecord {
+fn step(context: &Context, timeline: &Timeline, indices: u32) -> Timings {
     let storage = |words: &[u32]| storage(context, words);
     let mut config = GroupConfig::new(&[5000], 8);
     config.cache_rows = 64;
@@ -35,15 +35,15 @@ fn step(context: &Context, timeline: &Timeline, indices: u32) -> TimelineRecord 
     let grads = storage(&vec![0; indices as usize * 8]);
     let mut encoder = caller::encoder(context);
     let batch = Batch { indices: Some(rows.slice(..)), offsets: offsets.slice(..), weights: None };
-    group.record_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-    group.record_backward(&mut encoder, grads.slice(..)).unwrap();
+    group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+    group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
     timeline.resolve(&mut encoder);
     context.queue().submit([encoder.finish()]);
     timeline.read().unwrap()
 }
 
 /// Checks that every dispatch has a stage of the crate and, if `timed`, a time, and that the times add up to no more than the whole.
-fn plausible(record: &TimelineRecord, timed: bool) -> Result<(), String> {
+fn plausible(record: &Timings, timed: bool) -> Result<(), String> {
     let known: Vec<&str> = hotrow::internals::kernels().iter().map(|kernel| kernel.name).collect();
     if record.spans.is_empty() || record.spans.len() as u64 != record.dispatches {
         return Err(format!("{} spans, {} dispatches", record.spans.len(), record.dispatches));
@@ -90,11 +90,11 @@ fn dispatches_are_named_counted_and_timed() {
             wrong.spans.pop();
             plausible(&wrong, wanted != Resolution::Count).unwrap_err();
             plausible(&record, wanted == Resolution::Count).unwrap_err();
-            // A second read returns an empty record. A context without the timeline records nothing.
-            assert_eq!(timeline.read().unwrap(), TimelineRecord::default());
-            assert_eq!(step(&context, &timeline, 100), TimelineRecord::default());
+            // A second read returns an empty record. A context without the timeline encodes nothing.
+            assert_eq!(timeline.read().unwrap(), Timings::default());
+            assert_eq!(step(&context, &timeline, 100), Timings::default());
             timeline.listen(false);
-            assert_eq!(step(&context.timed(&timeline), &timeline, 100), TimelineRecord::default());
+            assert_eq!(step(&context.timed(&timeline), &timeline, 100), Timings::default());
         }
         assert!(counts.windows(2).all(|pair| pair[0] == pair[1]), "{counts:?}: timing changes nothing");
     });
@@ -148,11 +148,11 @@ fn dispatches_to(context: &Context, config: &GroupConfig, indices: u32, half: bo
     [false, true].map(|backward| {
         let mut encoder = caller::encoder(context);
         if backward {
-            group.record_backward(&mut encoder, grads.slice(..4)).unwrap();
+            group.encode_backward(&mut encoder, grads.slice(..4)).unwrap();
         } else {
             let outputs = outputs.slice(..4);
             let outputs = if half { OutputBuffer::F16(outputs) } else { OutputBuffer::F32(outputs) };
-            group.record_forward(&mut encoder, &batch, outputs).unwrap();
+            group.encode_forward(&mut encoder, &batch, outputs).unwrap();
         }
         timeline.resolve(&mut encoder);
         context.queue().submit([encoder.finish()]);
@@ -186,8 +186,8 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
         let config = GroupConfig::new(&[5000], 1).with_cache_rows(64);
         let halves = dispatches_to(context, &config, 128, true);
         assert_eq!(halves, [11, 3], "FP16 outputs take one more");
-        // Shards: 3 of records, and under LFU also 3 of frequencies, in buffers of the same size. A device that binds 8 storage buffers takes
-        // one shard at a time, one that binds 9 two, one that binds 10 all.
+        // Pieces: 3 of records, and under LFU also 3 of frequencies, in buffers of the same size. A device that binds 8 storage buffers takes
+        // one piece at a time, one that binds 9 two, one that binds 10 all.
         for (policy, cache_rows, wanted) in [
             (Policy::Lru, 64, [[15, 5], [13, 4], [10, 3]]),
             (Policy::Lfu, 64, [[19, 5], [17, 4], [14, 3]]),
@@ -199,7 +199,7 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             let mut config = GroupConfig::new(&[5000], 1);
             (config.policy, config.cache_rows) = (policy, cache_rows);
             (config.optimizer, config.precision) = (Optimizer::sgd(0.1), Precision::Fp32);
-            config.set_shard_bytes(Some(4 * 1667));
+            config.set_piece_bytes(Some(4 * 1667));
             for (buffers, wanted) in [8, 9, 10].into_iter().zip(wanted) {
                 let context = with_storage_buffers(buffers);
                 assert_eq!(

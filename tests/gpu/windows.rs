@@ -78,7 +78,7 @@ fn a_cache_larger_than_a_binding() {
         config.optimizer = Optimizer::sgd(1.0);
         config.cache_rows = 300_000;
         config.init = Init::Constant(0.5);
-        if context.caps().choose_shard_bytes() > 128 << 20 {
+        if context.caps().choose_piece_bytes() > 128 << 20 {
             config.set_window_bytes(Some(128 << 20));
         }
         let mut group = Group::new(context, config.clone()).unwrap();

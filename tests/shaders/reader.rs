@@ -68,7 +68,7 @@ fn every_reader_passes_every_check() {
             ReaderKind::Rows { cache, table } => (cache, table, false),
             ReaderKind::Shared { .. } => (false, false, true),
         };
-        let structs = [("Params", true), ("Shard", table), ("Robe", shared)];
+        let structs = [("Params", true), ("Piece", table), ("Robe", shared)];
         for (wanted, _) in structs.into_iter().filter(|(_, bound)| *bound) {
             let wanted = layout::structs().into_iter().find(|one| one.name == wanted).unwrap();
             let members: Vec<_> = wanted.fields.iter().map(|&(member, offset)| (member, as_u32(offset))).collect();

@@ -120,7 +120,7 @@ impl Page {
 }
 
 impl Page {
-    /// Records a sort of a buffer that the device has refused to create.
+    /// Encodes a sort of a buffer that the device has refused to create.
     async fn sort_nothing(&self) -> Result<(), Error> {
         let device = self.context.device();
         let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
@@ -130,7 +130,7 @@ impl Page {
         drop(scope.pop().await);
         let sorter = Sorter::new(&self.context, 16)?;
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        sorter.record_sort(&mut encoder, keys.slice(..), None, Count::Host(16), 32).map(drop)
+        sorter.encode_sort(&mut encoder, keys.slice(..), None, Count::Host(16), 32).map(drop)
     }
 
     /// The result, unless the device has told of a fault.

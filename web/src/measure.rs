@@ -118,12 +118,12 @@ impl Rounds {
 async fn seconds(
     context: &Context,
     rounds: usize,
-    mut record: impl FnMut(&mut wgpu::CommandEncoder, u32) -> Result<(), Error>,
+    mut encode: impl FnMut(&mut wgpu::CommandEncoder, u32) -> Result<(), Error>,
 ) -> Result<Rounds, Error> {
     let mut batch = async |calls: u32| -> Result<Duration, Error> {
         let mut encoder = encoder(context);
         for call in 0..calls {
-            record(&mut encoder, call)?;
+            encode(&mut encoder, call)?;
         }
         let commands = encoder.finish();
         context.check_async().await?;
@@ -174,7 +174,7 @@ async fn sort(context: &Context, sizes: &Sizes) -> Result<Vec<Value>, Error> {
     let keys = upload(context, bytemuck::cast_slice(&keys));
     let sorter = Sorter::new(context, sizes.keys)?;
     let taken = seconds(context, sizes.rounds, |encoder, _| {
-        sorter.record_sort(encoder, keys.slice(..), None, Count::Host(sizes.keys), 32).map(drop)
+        sorter.encode_sort(encoder, keys.slice(..), None, Count::Host(sizes.keys), 32).map(drop)
     })
     .await?;
     // Keys and values, read and written once in each of four passes.
@@ -235,12 +235,12 @@ impl Work {
     fn forward(&mut self, encoder: &mut wgpu::CommandEncoder, batch: u32) -> Result<(), Error> {
         let indices = Some(self.indices[batch as usize % self.indices.len()].slice(..));
         let batch = Batch { indices, offsets: self.offsets.slice(..), weights: None };
-        self.group.record_forward(encoder, &batch, self.outputs.slice(..))
+        self.group.encode_forward(encoder, &batch, self.outputs.slice(..))
     }
 
     fn step(&mut self, encoder: &mut wgpu::CommandEncoder, batch: u32) -> Result<(), Error> {
         self.forward(encoder, batch)?;
-        self.group.record_backward(encoder, self.outputs.slice(..))
+        self.group.encode_backward(encoder, self.outputs.slice(..))
     }
 }
 

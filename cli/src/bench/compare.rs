@@ -5,7 +5,7 @@ use crate::options::Options;
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::report::run::{Machine, SCHEMA};
-use crate::report::{self, Record, Select, Setting, Unit, table};
+use crate::report::{self, Measurement, Select, Setting, Unit, table};
 use anyhow::ensure;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ struct Report {
     self_test: Option<SelfTest>,
     #[serde(default)]
     shapes: BTreeMap<String, String>,
-    records: Vec<Record>,
+    records: Vec<Measurement>,
 }
 
 #[derive(Deserialize)]
@@ -139,8 +139,8 @@ impl Report {
 }
 
 /// What is impossible about a figure.
-fn fault(record: &Record) -> Option<String> {
-    let Record { value, unit, spread, setting, .. } = record;
+fn fault(record: &Measurement) -> Option<String> {
+    let Measurement { value, unit, spread, setting, .. } = record;
     // A clock may be too coarse for a kernel, but no time is negative.
     if *value < 0.0 && *unit != Unit::Change {
         let (factor, name) = unit.scale();
@@ -180,7 +180,7 @@ fn named(files: Vec<(&Path, Report)>) -> Vec<Measured> {
 
 impl Measured {
     /// What must be the same in two figures that are compared: quantity, shape with its description, and setting but for what was measured.
-    fn key(&self, record: &Record, without: &[&str]) -> String {
+    fn key(&self, record: &Measurement, without: &[&str]) -> String {
         let mut setting = serde_json::to_value(&record.setting).unwrap_or_default();
         if let Some(names) = setting.as_object_mut() {
             names.retain(|name, _| !without.contains(&name.as_str()));
@@ -189,15 +189,15 @@ impl Measured {
         format!("{}\n{shape}\n{}\n{setting}", record.what, self.report.shapes.get(shape).map_or("", String::as_str))
     }
 
-    fn times(&self) -> impl Iterator<Item = (String, &Record)> {
+    fn times(&self) -> impl Iterator<Item = (String, &Measurement)> {
         let times = self.report.records.iter().filter(|record| record.unit == Unit::Seconds && record.value > 0.0);
         times.map(|record| (self.key(record, &["hits"]), record))
     }
 }
 
 /// The times of the first file that another one has too, of all machines, each with how many times as fast as the first it is.
-fn compare(all: &[Measured]) -> anyhow::Result<Vec<Record>> {
-    let others: Vec<BTreeMap<String, &Record>> = all.iter().map(|one| one.times().collect()).collect();
+fn compare(all: &[Measured]) -> anyhow::Result<Vec<Measurement>> {
+    let others: Vec<BTreeMap<String, &Measurement>> = all.iter().map(|one| one.times().collect()).collect();
     let mut compared = Vec::new();
     for (key, first) in all[0].times() {
         if !others[1..].iter().any(|other| other.contains_key(&key)) {
@@ -205,8 +205,8 @@ fn compare(all: &[Measured]) -> anyhow::Result<Vec<Record>> {
         }
         for (one, found) in all.iter().zip(&others).filter_map(|(one, other)| Some((one, *other.get(&key)?))) {
             let setting = first.setting.clone().with("machine", one.name.as_str());
-            compared.push(Record { setting: setting.clone(), ..found.clone() });
-            let speed = Record::new(
+            compared.push(Measurement { setting: setting.clone(), ..found.clone() });
+            let speed = Measurement::new(
                 "speed",
                 &found.shape,
                 &setting.with("of", found.what.as_str()),
@@ -225,7 +225,7 @@ fn compare(all: &[Measured]) -> anyhow::Result<Vec<Record>> {
 }
 
 /// The machines, their mean speed, and the times of whole calls with how many times as fast as the first each machine is.
-fn text(all: &[Measured], compared: &[Record]) -> String {
+fn text(all: &[Measured], compared: &[Measurement]) -> String {
     let mut text = format!("hotrow bench compare {}\n", env!("CARGO_PKG_VERSION"));
     for Measured { name, report: Report { command, version, date, .. } } in all {
         let speeds = Select { what: "speed", shape: "", setting: &format!("machine={name}") };
@@ -242,19 +242,19 @@ fn text(all: &[Measured], compared: &[Record]) -> String {
     }
     // A line of the table is a figure, a column a machine. The times of single kernels are in the CSV.
     let whole = compared.iter().filter(|record| record.key("kernel").is_none() && record.key("stage").is_none());
-    let line = |record: &Record| {
+    let line = |record: &Measurement| {
         let what = record.setting.get("of").map_or(record.what.clone(), ToString::to_string);
         let mut setting = record.setting.to_string();
         setting.truncate(setting.find("machine ").unwrap_or(setting.len()));
         let place = setting.trim_end_matches(", ").to_owned();
         let setting = Setting::default().with("figure", what).with("setting", place);
-        Record {
+        Measurement {
             setting: setting.with("machine", record.key("machine").unwrap_or("".into())),
             spread: None,
             ..record.clone()
         }
     };
-    let lines: Vec<Record> = whole.map(line).collect();
+    let lines: Vec<Measurement> = whole.map(line).collect();
     let shown = table(&lines, &["shape", "figure", "setting"], "machine").unwrap_or_default();
     text + "\nTimes / speed against the first.\n\n" + &shown + "\n"
 }
@@ -268,17 +268,17 @@ fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
     ]
     .into_iter()
     .filter_map(|(axis, x, y, whats)| {
-        let curves = |one: &'_ Measured| -> Vec<(String, Record)> {
+        let curves = |one: &'_ Measured| -> Vec<(String, Measurement)> {
             let on = one
                 .report
                 .records
                 .iter()
                 .filter(|record| whats.contains(&record.what.as_str()) && record.setting.number(axis).is_some());
-            let curve = |record: &Record| {
-                let key =
-                    one.key(&Record { what: String::new(), ..record.clone() }, &["hits", "aim", "distinct", "pairs"]);
+            let curve = |record: &Measurement| {
+                let key = one
+                    .key(&Measurement { what: String::new(), ..record.clone() }, &["hits", "aim", "distinct", "pairs"]);
                 let label = format!("{}, {}", one.name, record.what);
-                (key, Record { setting: record.setting.clone().with("line", label), ..record.clone() })
+                (key, Measurement { setting: record.setting.clone().with("line", label), ..record.clone() })
             };
             on.map(curve).collect()
         };
@@ -296,7 +296,7 @@ fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
         (chart.log_x, chart.log_y) = (axis != "hits", axis != "hits");
         chart.x_range = (axis == "hits").then_some((0.0, 100.0));
         for (colour, curves) in found.iter().enumerate() {
-            let style = |record: &Record| Style { colour, dashed: record.what == whats[1], markers: true };
+            let style = |record: &Measurement| Style { colour, dashed: record.what == whats[1], markers: true };
             let records = curves.iter().filter(|(key, _)| key == drawn).map(|(_, record)| record);
             chart.lines(records, "line", |record| record.setting.number(axis), style);
         }

@@ -65,9 +65,9 @@ impl<'a> Runner<'a> {
                 let indices = lab.storage(indices);
                 let round = lab.round(&["forward", "backward"], |phase, encoder| {
                     if phase == 0 {
-                        group.record_forward(encoder, &inputs.with(&indices), inputs.outputs.slice(..))?;
+                        group.encode_forward(encoder, &inputs.with(&indices), inputs.outputs.slice(..))?;
                     } else {
-                        group.record_backward(encoder, inputs.grads.slice(..))?;
+                        group.encode_backward(encoder, inputs.grads.slice(..))?;
                     }
                     Ok(())
                 })?;
@@ -111,10 +111,10 @@ impl Device<'_> {
         let (decided, before) = timed(|| -> anyhow::Result<_> {
             let mut encoder = lab.encoder();
             if ahead {
-                group.record_forward_prefetched(&mut encoder, inputs.outputs.slice(..))?;
+                group.encode_forward_prefetched(&mut encoder, inputs.outputs.slice(..))?;
             }
             if let Some(next) = next {
-                group.record_prefetch(&mut encoder, &inputs.with(&lab.storage(next)))?;
+                group.encode_prefetch(&mut encoder, &inputs.with(&lab.storage(next)))?;
             }
             let decided = queue.submit([encoder.finish()]);
             if !stamped {
@@ -128,7 +128,7 @@ impl Device<'_> {
             if ahead {
                 let mut encoder = lab.encoder();
                 let grads = inputs.grads.slice(..);
-                lab.timeline.around(&mut encoder, "backward", |encoder| group.record_backward(encoder, grads))?;
+                lab.timeline.around(&mut encoder, "backward", |encoder| group.encode_backward(encoder, grads))?;
                 lab.timeline.resolve(&mut encoder);
                 queue.submit([encoder.finish()]);
             }

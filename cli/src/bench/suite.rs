@@ -23,7 +23,7 @@ use crate::options::{Backend, Options, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::report::run::{Machine, Run};
-use crate::report::{Record, Select, Unit};
+use crate::report::{Measurement, Select, Unit};
 use bench::{Bench, Beside};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use hotrow::adapter;
@@ -82,7 +82,7 @@ const PARTS: [(&str, &str, Option<Measure>); 19] = [
     ("tbe", "TBE's shape", None),
     (
         FULL,
-        "NVIDIA's shape whole: 268 million rows, 37.5 GB in 18 shards, mapped and in device memory. Only if it is named",
+        "NVIDIA's shape whole: 268 million rows, 37.5 GB in 18 pieces, mapped and in device memory. Only if it is named",
         None,
     ),
 ];
@@ -229,7 +229,7 @@ const PHASES: &str = "hit rate|distinct|missing|forward|backward|forward logical
 
 const COMPARED: &str = "forward of copy|backward of copy|forward of bound|forward of bus|exchange of bus|against uncached FP32|\
     bytes against FP32|time against FP32|counted against copied|against mapped|share of host part hidden|gather against one window|\
-    backward against even|step against SGD|backward against FP32|step against trusted|step against 2 shards|no cache against 1024 MB|\
+    backward against even|step against SGD|backward against FP32|step against trusted|step against 2 pieces|no cache against 1024 MB|\
     bytes without cache against 1024 MB|1024 MB against 128 MB";
 
 /// The chart of time against work.
@@ -239,12 +239,12 @@ fn work(run: &Run) -> Chart {
     chart.title = format!("Time against work: {}", run.title());
     (chart.log_x, chart.log_y) = (true, true);
     let timed = Select { what: &LINES.join("|"), shape: "scaling|sort", setting: "" };
-    let style = |record: &Record| Style {
+    let style = |record: &Measurement| Style {
         colour: LINES[..3].iter().position(|what| record.what == *what).unwrap_or(6),
         dashed: false,
         markers: true,
     };
-    let at = |record: &Record| record.setting.number("distinct").or(record.setting.number("pairs"));
+    let at = |record: &Measurement| record.setting.number("distinct").or(record.setting.number("pairs"));
     chart.lines(run.select(timed), "what", at, style);
     chart
 }

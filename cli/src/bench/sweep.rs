@@ -12,7 +12,7 @@ use crate::plot::{Chart, Style};
 use crate::progress::Progress;
 use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
-use crate::report::{Record, Select, Setting, Unit, Value, table};
+use crate::report::{Measurement, Select, Setting, Unit, Value, table};
 use crate::uvm::{UvmBus, UvmModel, UvmTable, UvmTraffic};
 use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, adapter};
 use std::time::Duration;
@@ -299,7 +299,7 @@ impl<'a> Sweep<'a> {
         let of_resident = format!("kind=cached; precision=FP32; placement={}", self.placements[0]);
         let fastest = |what: &str| {
             let select = Select { what, shape: self.name, setting: &of_resident };
-            let hits = |record: &&Record| record.setting.number("hits").unwrap_or(0.0);
+            let hits = |record: &&Measurement| record.setting.number("hits").unwrap_or(0.0);
             run.select(select).max_by(|a, b| hits(a).total_cmp(&hits(b))).map(|record| record.value)
         };
         let Some((forward, backward)) = fastest("forward").zip(fastest("backward")) else { return Ok(()) };
@@ -405,11 +405,11 @@ impl<'a> Sweep<'a> {
         let mut chart = Chart::new("Hit rate (% of accesses)", "Logical bandwidth");
         chart.title = format!("Logical bandwidth, {direction}: {}", self.machine.title());
         chart.x_range = Some((0.0, 100.0));
-        let colour = |record: &Record| {
+        let colour = |record: &Measurement| {
             let is = |setting: &str| Select { what: "", shape: "", setting }.has(record);
             lines.iter().find(|(setting, _)| is(setting)).map(|line| line.1)
         };
-        let style = |record: &Record| Style {
+        let style = |record: &Measurement| Style {
             colour: colour(record).unwrap_or(0),
             dashed: record.is("policy", "LFU") || !record.is("kind", "cached"),
             markers: record.is("kind", "cached") || record.is("kind", "uvm pages"),

@@ -12,7 +12,7 @@ use crate::options::{Options, WireArgs, generated_trace, percent, power, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::report::object::{self, Field, Object};
-use crate::report::{Record, Setting, Unit};
+use crate::report::{Measurement, Setting, Unit};
 use crate::trace::{Trace, split_list};
 use anyhow::anyhow;
 use hotrow::{Policy, Pooling, Precision};
@@ -271,13 +271,13 @@ fn text(json: &Object) -> String {
 fn draw(answers: &[Object], stem: &Path) -> anyhow::Result<()> {
     let record = |one: &Object| {
         let setting = Setting::default().with("ranks", one.number("ranks"));
-        Record::new("sent", one.text("source"), &setting, one.number("sent_bytes"), Unit::Bytes)
+        Measurement::new("sent", one.text("source"), &setting, one.number("sent_bytes"), Unit::Bytes)
     };
-    let records: Vec<Record> = answers.iter().filter(|one| one.number("ranks") > 1.0).map(record).collect();
+    let records: Vec<Measurement> = answers.iter().filter(|one| one.number("ranks") > 1.0).map(record).collect();
     let mut chart = Chart::new("Ranks", "Sent by a rank in a step");
     chart.title = "Bytes that a rank sends in a step, by number of ranks".to_owned();
     (chart.log_x, chart.log_y, chart.x_range) = (true, true, Some((1.5, 1500.0)));
-    let style = |record: &Record| {
+    let style = |record: &Measurement| {
         let colour = answers.iter().position(|one| one.text("source") == record.shape).unwrap_or_default();
         Style { colour, dashed: false, markers: true }
     };

@@ -54,10 +54,10 @@ pub(crate) struct Args {
     /// Most bytes of one buffer of records [default: 2147483392, the most that Vulkan binds]
     #[arg(long, value_name = "B", allow_negative_numbers = true,
           value_parser = whole(1..=u64::MAX))]
-    shard_bytes: Option<u64>,
+    piece_bytes: Option<u64>,
     /// Share an array (ROBE) of so many times fewer weights than the tables have values
     #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true, value_parser = compression,
-          conflicts_with_all = ["precision", "state", "cache_percent", "policy", "placement", "prefetch", "shard_bytes"])]
+          conflicts_with_all = ["precision", "state", "cache_percent", "policy", "placement", "prefetch", "piece_bytes"])]
     compression: Vec<f64>,
     /// Values of a row that lie together in the array, Z
     #[arg(long, value_name = "Z[,Z]", value_delimiter = ',', requires = "compression", default_values_t = [robe::CHUNK],
@@ -86,7 +86,7 @@ impl Args {
             // The percentage is at most 100, so this is at most the number of rows.
             let rows = config.total_rows();
             config.cache_rows = ((rows as f64 * cache_percent / 100.0).ceil() as u64).min(rows) as u32;
-            config.set_shard_bytes(self.shard_bytes);
+            config.set_piece_bytes(self.piece_bytes);
             let layout = Layout::new(&config, BINDING)?;
             let report = MemoryReport::plan(&config, &layout, calls_of(batch).with_prefetch(self.prefetch));
             let settings = Object::default()
@@ -98,8 +98,8 @@ impl Args {
                 .with("optimizer", optimizer.name())
                 .with("batch", batch)
                 .with("placement", placement.name())
-                .with("shard_bytes", config.shard_bytes())
-                .with("shards", layout.shards);
+                .with("piece_bytes", config.piece_bytes())
+                .with("pieces", layout.pieces);
             plans.push(plan(dim, settings, &report));
         }
         Ok(plans)

@@ -2,7 +2,7 @@
 
 use super::chart::{Chart, Series};
 use super::heat::Panel;
-use crate::report::{Record, Value};
+use crate::report::{Measurement, Value};
 
 /// The style of a line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,10 +19,10 @@ impl Chart {
     /// Adds a line for each value of `label`. Its points ascend in `x` and have their intervals. The label of the y axis gets the unit.
     pub fn lines<'r>(
         &mut self,
-        records: impl IntoIterator<Item = &'r Record>,
+        records: impl IntoIterator<Item = &'r Measurement>,
         label: &str,
-        x: impl Fn(&Record) -> Option<f64>,
-        style: impl Fn(&Record) -> Style,
+        x: impl Fn(&Measurement) -> Option<f64>,
+        style: impl Fn(&Measurement) -> Style,
     ) {
         for record in records {
             let (Some(label), Some(x)) = (record.key(label), x(record)) else { continue };
@@ -55,7 +55,7 @@ impl Panel {
     pub fn of<'r>(
         title: String,
         label: String,
-        records: impl IntoIterator<Item = &'r Record>,
+        records: impl IntoIterator<Item = &'r Measurement>,
         (line, lines): (&str, &[f64]),
         (column, columns): (&str, &[f64]),
     ) -> Self {

@@ -1,6 +1,6 @@
 //! Goals: a bound on a figure, and whether the records of a run reach it. They are listed in `data/goals.csv`.
 
-use super::{Record, Select, Unit};
+use super::{Measurement, Select, Unit};
 use serde::{Deserialize, Serialize};
 
 /// A line of `data/goals.csv`.
@@ -52,7 +52,7 @@ pub fn goals(command: &str) -> Vec<Goal> {
 }
 
 impl Goal {
-    fn matches(&self, record: &Record) -> bool {
+    fn matches(&self, record: &Measurement) -> bool {
         let Self { what, shape, setting, .. } = self;
         record.value.is_finite() && Select { what, shape, setting }.has(record)
     }
@@ -69,7 +69,7 @@ impl Goal {
 
     /// Judges the goal by `records` if `judged`, or if the goal holds anywhere; never by a record whose setting has `scaled`.
     #[must_use]
-    pub fn judge(&self, records: &[Record], judged: bool) -> Judged {
+    pub fn judge(&self, records: &[Measurement], judged: bool) -> Judged {
         let worst = |value: f64| self.progress(value).unwrap_or(value);
         let found = records.iter().filter(|record| self.matches(record));
         let decided = found.min_by(|a, b| worst(a.value).total_cmp(&worst(b.value)));
@@ -87,7 +87,7 @@ impl Goal {
             unit,
             met: progress.filter(|_| judged).map(|progress| progress >= 1.0),
             progress,
-            of: decided.map(Record::place).unwrap_or_default(),
+            of: decided.map(Measurement::place).unwrap_or_default(),
             here,
         }
     }
@@ -132,10 +132,10 @@ mod tests {
         }
     }
 
-    fn record(value: f64, scaled: bool) -> Record {
+    fn record(value: f64, scaled: bool) -> Measurement {
         let setting = Setting::default().with("kernel", "gather");
         let setting = if scaled { setting.with("scaled", "half") } else { setting };
-        Record::new("of copy", "hits", &setting, value, Unit::Share)
+        Measurement::new("of copy", "hits", &setting, value, Unit::Share)
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn goals_are_reached_from_either_side() {
         let met = |bound: &str, values: &[f64]| {
-            let records: Vec<Record> = values.iter().map(|&value| record(value, false)).collect();
+            let records: Vec<Measurement> = values.iter().map(|&value| record(value, false)).collect();
             goal(bound).judge(&records, true).met
         };
         assert_eq!(met(">= 0.85", &[0.86]), Some(true));

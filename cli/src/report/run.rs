@@ -1,7 +1,7 @@
 //! A run of a benchmark: the machine, the records, the goals, and the list of all that was left out.
 
 use super::goals::{HEAD, Judged, goals};
-use super::{Record, Select, Setting, Unit, units::Times};
+use super::{Measurement, Select, Setting, Unit, units::Times};
 use crate::output;
 use hotrow::Context;
 use hotrow::Resolution;
@@ -103,7 +103,7 @@ pub struct Run {
     pub wrong: Vec<String>,
     /// The figures.
     #[serde(skip)]
-    pub records: Vec<Record>,
+    pub records: Vec<Measurement>,
 }
 
 impl Run {
@@ -153,7 +153,7 @@ impl Run {
     }
 
     /// The records that a filter accepts.
-    pub fn select<'r>(&'r self, select: Select<'r>) -> impl Iterator<Item = &'r Record> + Clone {
+    pub fn select<'r>(&'r self, select: Select<'r>) -> impl Iterator<Item = &'r Measurement> + Clone {
         self.records.iter().filter(move |record| select.has(record))
     }
 
@@ -249,13 +249,13 @@ pub struct At<'r> {
 impl At<'_> {
     /// Adds a single figure, if there is one.
     pub fn push(&mut self, what: &str, value: impl Into<Option<f64>>, unit: Unit) {
-        let record = |value| Record::new(what, &self.shape, &self.setting, value, unit);
+        let record = |value| Measurement::new(what, &self.shape, &self.setting, value, unit);
         self.run.records.extend(value.into().map(record));
     }
 
     /// Adds the seconds of several rounds, if there are any.
     pub fn timed(&mut self, what: &str, times: impl Into<Option<Times>>) {
-        let record = |times| Record::timed(what, &self.shape, &self.setting, times);
+        let record = |times| Measurement::timed(what, &self.shape, &self.setting, times);
         self.run.records.extend(times.into().map(record));
     }
 }

@@ -260,16 +260,16 @@ fn the_suite_measures_every_kernel() {
 
 /// What is wrong with the records of NVIDIA's whole shape.
 fn whole_wrong(suite: &Value, mapped: bool) -> Option<String> {
-    let mut names = vec![("nvidia-full", 600_000.0), ("nvidia-18-shards", 200_000.0), ("nvidia-2-shards", 200_000.0)];
+    let mut names = vec![("nvidia-full", 600_000.0), ("nvidia-18-pieces", 200_000.0), ("nvidia-2-pieces", 200_000.0)];
     if mapped {
-        names.extend([("nvidia-full-device", 600_000.0), ("nvidia-18-shards-device", 200_000.0)]);
+        names.extend([("nvidia-full-device", 600_000.0), ("nvidia-18-pieces-device", 200_000.0)]);
     }
     for (name, rows) in names {
         let of = |what: &str| figure(suite, what, &[("shape", name.into())]);
-        let shards = if name == "nvidia-2-shards" { 2.0 } else { 18.0 };
-        let sizes = of("shards") == Some(shards) && of("record bytes") == Some(140.0 * rows);
+        let pieces = if name == "nvidia-2-pieces" { 2.0 } else { 18.0 };
+        let sizes = of("pieces") == Some(pieces) && of("record bytes") == Some(140.0 * rows);
         let times = ["made", "step"].map(of);
-        let ratio = of("step against 2 shards").is_some() == (shards == 18.0 && !name.ends_with("device"));
+        let ratio = of("step against 2 pieces").is_some() == (pieces == 18.0 && !name.ends_with("device"));
         if !sizes || !ratio || !times.iter().all(|time| time.is_some_and(|time| time > 0.0)) {
             return Some(format!("{name}: {times:?}"));
         }
@@ -290,7 +290,7 @@ fn the_whole_shape_is_measured_only_if_it_is_named() {
         let mapped = context.caps().mappable;
         assert_eq!(whole_wrong(&named, mapped), None);
         // The companion.
-        for (what, value) in [("shards", Some(17.0)), ("made", None), ("step against 2 shards", None)] {
+        for (what, value) in [("pieces", Some(17.0)), ("made", None), ("step against 2 pieces", None)] {
             let changed = |record: &Value| record["what"] == what && record["shape"] == "nvidia-full";
             assert!(whole_wrong(&broken(&named, changed, value), mapped).is_some(), "{what}");
         }

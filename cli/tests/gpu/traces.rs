@@ -39,7 +39,7 @@ fn real_traces() {
         config.policy = Policy::Lfu;
         config.pooling = Pooling::Mean;
         config.precision = Precision::Fp16;
-        config.set_shard_bytes(Some(1 << 20));
+        config.set_piece_bytes(Some(1 << 20));
         trace_steps(context, "ebooks_words", &config, 32, 12);
         config.precision = Precision::Int8;
         config.optimizer = Optimizer::row_wise_adagrad(0.05);

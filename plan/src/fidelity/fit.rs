@@ -92,7 +92,7 @@ impl Fit {
         &self.config
     }
 
-    /// The weights, |M| of them, as [`write_weights`](hotrow::CpuRobeGroup::write_weights) takes them.
+    /// The weights, |M| of them, as [`write_weights`](hotrow::CpuSharedGroup::write_weights) takes them.
     #[must_use]
     pub fn weights(&self) -> &[f32] {
         &self.weights

@@ -28,8 +28,8 @@ use crate::{
     },
 };
 
-/// Most bytes of a shard if the configuration does not say.
-pub(crate) const SHARD_BYTES: u64 = 2 << 30;
+/// Most bytes of a piece if the configuration does not say.
+pub(crate) const PIECE_BYTES: u64 = 2 << 30;
 
 /// Stands in a [`Pending`] for a fetch: only `apply` brings the output rows of its accesses.
 pub(crate) const FETCHED: usize = 1;
@@ -95,7 +95,7 @@ impl CpuGroup {
     }
 
     fn of(config: GroupConfig, source: Option<&dyn Source>) -> Result<Self, Error> {
-        let layout = Layout::new(&config, SHARD_BYTES)?;
+        let layout = Layout::new(&config, PIECE_BYTES)?;
         let tables = Tables::new(&config, layout, source)?;
         Ok(Self { config, tables, space: None, linear: Vec::new(), state: StepState::Idle })
     }

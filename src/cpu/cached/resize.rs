@@ -3,7 +3,7 @@
 use crate::{
     config::GroupConfig,
     cpu::cached::{
-        group::{CpuGroup, SHARD_BYTES},
+        group::{CpuGroup, PIECE_BYTES},
         tables::new_cache,
     },
     error::Error,
@@ -15,7 +15,7 @@ impl CpuGroup {
     /// `Embedding::resize_cache`, with no step under way.
     pub(crate) fn resize(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
         let config = GroupConfig { cache_rows, ..self.config.clone() };
-        let layout = Layout::new(&config, SHARD_BYTES)?;
+        let layout = Layout::new(&config, PIECE_BYTES)?;
         let (ways, cache) = new_cache(&layout)?;
         self.flush()?;
         let pinned = self.pinned()?;

@@ -42,7 +42,7 @@ impl CpuGroup {
     /// Replaces the weights of ascending rows with `values`; a row whose values are not finite is counted as skipped.
     pub(crate) fn assign(&mut self, list: &[u32], values: &[f32]) -> Result<(), Error> {
         let params = &self.params(Mode::Frozen, Purpose::Write);
-        let mut bypassed = reserved("moves", list.len())?;
+        let mut bypassed = reserved("swaps", list.len())?;
         let Tables { layout, tables, ways, cache, records, .. } = &mut self.tables;
         let layout = &layout.row;
         let (dim, slot_words) = (layout.dim as usize, layout.slot_words() as usize);
@@ -87,7 +87,7 @@ impl CpuGroup {
         let Tables { layout, tables, ways, cache, records, .. } = &mut self.tables;
         let (width, t) = (layout.ways, tables[0]);
         let dirty = |slot: &u32| ways[way_at(width, *slot, Field::Flags)] & DIRTY != 0;
-        let mut list = reserved("moves", (0..layout.slots()).filter(dirty).count())?;
+        let mut list = reserved("swaps", (0..layout.slots()).filter(dirty).count())?;
         list.extend((0..layout.slots()).filter(dirty).map(|slot| keyed(ways[way_at(width, slot, Field::Tag)], slot)));
         list.par_sort_unstable();
         let call = Call { params, layout, t, tables: Mutex::new(tables), parts: share::parts(list.len()) };

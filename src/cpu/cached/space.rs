@@ -93,7 +93,7 @@ impl Distinct {
             keys: zeroed("miss_keys", n)?,
             misses: Sorter::new(n)?,
             victims: Sorter::new(rows)?,
-            loads: zeroed("moves", rows)?,
+            loads: zeroed("swaps", rows)?,
             residents: Sorter::new(n)?,
             bypassed: zeroed("targets", n)?,
             listed: [0; 2],

@@ -37,17 +37,17 @@ use sums::Sums;
 /// Tables that share one array of weights, on the CPU, on all cores.
 ///
 /// ```
-/// use hotrow::{CpuRobeGroup, Error, prelude::*, robe};
+/// use hotrow::{CpuSharedGroup, Error, prelude::*, robe};
 ///
 /// // A million rows x 16 in 4,096 weights, read in chunks of 8.
-/// let mut table = CpuRobeGroup::new(robe::Config::new(&[1_000_000], 16, 4096, 8))?;
+/// let mut table = CpuSharedGroup::new(robe::Config::new(&[1_000_000], 16, 4096, 8))?;
 /// let outputs = table.forward(&[999_999], &[0, 1], None)?;
 /// table.backward(&outputs)?;
 /// assert_eq!(table.robe_counters().accesses, [1]);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub struct CpuRobeGroup {
+pub struct CpuSharedGroup {
     config: Config,
     /// The configuration of the rows that the array stands for.
     rows: GroupConfig,
@@ -82,7 +82,7 @@ impl Scattered {
     }
 }
 
-impl CpuRobeGroup {
+impl CpuSharedGroup {
     /// Allocates the array and fills it.
     ///
     /// # Errors
@@ -296,7 +296,7 @@ impl CpuRobeGroup {
     }
 }
 
-impl Lookup for CpuRobeGroup {
+impl Lookup for CpuSharedGroup {
     fn pending(&self) -> bool {
         self.state.pending().is_some()
     }
@@ -375,7 +375,7 @@ impl Lookup for CpuRobeGroup {
     }
 }
 
-impl SharedArray for CpuRobeGroup {
+impl SharedArray for CpuSharedGroup {
     fn config(&self) -> &Config {
         self.config()
     }

@@ -29,7 +29,7 @@ pub(crate) struct Gradients<'a> {
     pub(crate) rate: &'a wgpu::Buffer,
 }
 
-pub(crate) fn record_backward(
+pub(crate) fn encode_backward(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,
     tables: &Tables,
@@ -49,7 +49,7 @@ pub(crate) fn record_backward(
     let keys = keys.as_entire_binding();
     let job = SortJob { keys, values: None, capacity: indices, count: count::INDICES, key_bits };
     let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::UNIQUE, valid: count::VALID };
-    let sorted = dedup::record(call, &space.step, &job, &space.sorted, &space.sort, &to);
+    let sorted = dedup::encode(call, &space.step, &job, &space.sorted, &space.sort, &to);
     let from: &[&dyn Named] = &[
         &("params", &uniform),
         &("order", sorted.values),
@@ -66,5 +66,5 @@ pub(crate) fn record_backward(
         call.run_rows(&MERGE, from, tables, &Groups::capped(2 * tiles, layout.at_once()));
         call.run_rows(&COMBINE, from, tables, &Groups::capped(tiles, 1));
     }
-    update::record(call, from, tables, layout.most_distinct(indices), records);
+    update::encode(call, from, tables, layout.most_distinct(indices), records);
 }

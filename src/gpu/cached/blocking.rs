@@ -4,7 +4,7 @@ use crate::{
     config::GroupConfig,
     error::Error,
     gpu::{
-        cached::{forward::moves, group::Group},
+        cached::{forward::swaps, group::Group},
         engine::{
             bind_cache::passing,
             call::{Call, Groups, Named},
@@ -67,7 +67,7 @@ impl Embedding for Group {
             this.state.not_pending("reset")?;
             this.block_on(async |this| this.flushed().await)?;
             let mut encoder = this.encoder();
-            this.record_reset_discarding(&mut encoder)?;
+            this.encode_reset_discarding(&mut encoder)?;
             this.context.finish(encoder)
         })
     }
@@ -76,7 +76,7 @@ impl Embedding for Group {
         self.not_prefetched("reset")?;
         self.waiting(|this| {
             let mut encoder = this.encoder();
-            this.record_reset_discarding(&mut encoder)?;
+            this.encode_reset_discarding(&mut encoder)?;
             this.context.finish(encoder)
         })
     }
@@ -93,24 +93,24 @@ impl Embedding for Group {
             let mut encoder = this.encoder();
             let (params, most) = this.block_on(async |this| this.record_rows(&mut encoder, &ascending, None).await)?;
             let Some(space) = &this.kind.frozen else { return Ok(()) };
-            let side_flight = match &mut this.kind.staged {
+            let side_transfer = match &mut this.kind.staged {
                 None => None,
                 Some(staged) => {
                     staged.unflushed()?;
-                    Some(staged.pack_side_flight(&this.context, &mut encoder, &this.kind.tables, (0, most), most)?)
+                    Some(staged.pack_side_transfer(&this.context, &mut encoder, &this.kind.tables, (0, most), most)?)
                 }
             };
-            let records = side_flight.as_ref().map_or(Records::Table, |side_flight| side_flight.records());
+            let records = side_transfer.as_ref().map_or(Records::Table, |side_transfer| side_transfer.records());
             let uniform = this.context.uniform(&params);
             let mut call = Call::begin(&this.context, &mut encoder, "hotrow.write_rows");
             let tables = &this.kind.tables;
             let from: &[&dyn Named] = &[&("params", &uniform), &("values", passing(&values)), tables, space];
             call.run_rows(&ASSIGN, from, tables, &Groups::of(params.indices, tables.layout.at_once()));
-            exchange::record(&mut call, &uniform, tables, &moves(space, most, records), exchange::Phases::Pack);
+            exchange::encode(&mut call, &uniform, tables, &swaps(space, most, records), exchange::Phases::Pack);
             drop(call);
             match &mut this.kind.staged {
                 None => this.context.finish(encoder),
-                Some(staged) => this.context.block_on(staged.write_back_side_flight(
+                Some(staged) => this.context.block_on(staged.write_back_side_transfer(
                     &this.context,
                     encoder,
                     &this.kind.tables,

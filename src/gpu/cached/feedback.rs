@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     gpu::{
         cached::{
-            forward::record_step,
+            forward::encode_step,
             group::{Group, grown},
         },
         reader::{Feedback, RowReader},
@@ -40,8 +40,8 @@ impl Group {
     /// suffices. It never waits, and in a frame like an earlier one it creates nothing.
     ///
     /// Rows of a table on the device, or mapped, are moved in at once, in `encoder`. Rows of a staged table are only decided; [`pump`] moves
-    /// them in. Until it has, another call records nothing, returns `false`, and the list goes on growing; every other call but `pump` is
-    /// refused, as after [`record_prefetch`](Self::record_prefetch). Several readers with feedback of a staged table take turns: a call
+    /// them in. Until it has, another call encodes nothing, returns `false`, and the list goes on growing; every other call but `pump` is
+    /// refused, as after [`encode_prefetch`](Self::encode_prefetch). Several readers with feedback of a staged table take turns: a call
     /// returns `false` too if another reader has waited longer.
     ///
     /// Under LRU without pins, with at most 32 wanted rows in a set and a list that has room, every wanted row is in the cache once they
@@ -52,8 +52,8 @@ impl Group {
     /// # Errors
     /// [`Error::Reader`] for a reader without feedback, of another group, or [`stale`](RowReader::stale); [`Error::Order`] if a forward waits
     /// for its backward, or a prefetched batch for its forward; [`Error::OutOfMemory`]; [`Error::Store`]; the error of an earlier skipped
-    /// step. After an error nothing is recorded, and the list is as it was.
-    pub fn record_feedback(&mut self, encoder: &mut wgpu::CommandEncoder, reader: &RowReader) -> Result<bool, Error> {
+    /// step. After an error nothing is encoded, and the list is as it was.
+    pub fn encode_feedback(&mut self, encoder: &mut wgpu::CommandEncoder, reader: &RowReader) -> Result<bool, Error> {
         let wanted = reader.wanted_of(&self.readable)?;
         let context = self.context.clone();
         context.guarded(|| {
@@ -62,8 +62,8 @@ impl Group {
             if self.kind.staged.is_some() && !reader.has_turn(free) {
                 return Ok(false);
             }
-            self.not_prefetched("record_feedback")?;
-            self.state.not_pending("record_feedback")?;
+            self.not_prefetched("encode_feedback")?;
+            self.state.not_pending("encode_feedback")?;
             let layout = &self.kind.tables.layout;
             let rows = wanted.list.rows;
             let params = Params::new(&self.kind.config, layout, Mode::Train, Purpose::WriteBack).batch(rows, 0, false);
@@ -73,7 +73,7 @@ impl Group {
                 self.decide_bound(encoder, params, &bound, None)?;
             } else {
                 let space = grown(&mut self.kind.train[0], &context, layout, rows, true)?;
-                record_step(&context, encoder, &self.kind.tables, space, &params, &bound, None);
+                encode_step(&context, encoder, &self.kind.tables, space, &params, &bound, None);
             }
             wanted.clear(encoder);
             Ok(true)

@@ -32,8 +32,8 @@ pub(crate) struct StepTargets<'a> {
     pub(crate) records: Records<'a>,
 }
 
-/// Records a whole step forward in one pass.
-pub(crate) fn record_step(
+/// Encodes a whole step forward in one pass.
+pub(crate) fn encode_step(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,
     tables: &Tables,
@@ -48,8 +48,8 @@ pub(crate) fn record_step(
     carry(call, params, batch, tables, space, StepTargets { outputs, records: Records::Table });
 }
 
-/// Records the deciding stages alone, for a prefetched batch.
-pub(crate) fn record_decisions(
+/// Encodes the deciding stages alone, for a prefetched batch.
+pub(crate) fn encode_decisions(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,
     tables: &Tables,
@@ -61,8 +61,8 @@ pub(crate) fn record_decisions(
     decide(&mut Call::begin(context, encoder, "hotrow.prefetch"), params, batch, tables, space);
 }
 
-/// Records the stages that carry out a decided step.
-pub(crate) fn record_carry(
+/// Encodes the stages that carry out a decided step.
+pub(crate) fn encode_carry(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,
     tables: &Tables,
@@ -102,8 +102,8 @@ fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tabl
         count: count::MISSED,
         key_bits: layout.miss_key_bits(),
     };
-    let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::MOVES, valid: count::VALID };
-    let missed = dedup::record(call, &space.step, &missed, &space.sorted, &space.sort, &to);
+    let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::SWAPS, valid: count::VALID };
+    let missed = dedup::encode(call, &space.step, &missed, &space.sorted, &space.sort, &to);
     let from: &[&dyn Named] = &[&("order", missed.values), &from];
     for freqs in &tables.freqs {
         call.run(&CLAIM, &[freqs, &from], &Groups::capped(distinct, 256));
@@ -126,8 +126,8 @@ fn carry(
     let uniform = &call.context.uniform(params);
     if params.indices > 0 {
         let phases = if params.admits() { exchange::Phases::Both } else { exchange::Phases::Unpack };
-        let list = moves(space, tables.layout.most_distinct(params.indices), records);
-        exchange::record(call, uniform, tables, &list, phases);
+        let list = swaps(space, tables.layout.most_distinct(params.indices), records);
+        exchange::encode(call, uniform, tables, &list, phases);
     }
     if let Some((outputs, rows)) = outputs {
         // With pooling none each share of a workgroup takes four rows.
@@ -137,7 +137,7 @@ fn carry(
     }
 }
 
-/// The Moves of a step, at most `capacity` of them.
-pub(crate) fn moves<'s>(space: &'s Space, capacity: u32, records: Records<'s>) -> exchange::List<'s> {
-    exchange::List { step: &space.step, moves: &space.moves, capacity, scratch: &space.scratch, records }
+/// The swaps of a step, at most `capacity` of them.
+pub(crate) fn swaps<'s>(space: &'s Space, capacity: u32, records: Records<'s>) -> exchange::List<'s> {
+    exchange::List { step: &space.step, swaps: &space.swaps, capacity, scratch: &space.scratch, records }
 }

@@ -29,7 +29,7 @@ impl Group {
     }
 
     /// Decides a staged step and fetches its missing records. If the host fails, the batch stays prefetched.
-    pub(crate) async fn record_staged(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+    pub(crate) async fn encode_staged(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
         self.not_prefetched("forward")?;
         self.state.end_forward(); // its step scratch is overwritten
         // A failing store must be reported here: after `decide` the tags are a step ahead of the rows.
@@ -42,8 +42,8 @@ impl Group {
         self.fetched().await
     }
 
-    /// Records the lookup of linear rows with the frozen step scratch, one output row for each. Returns the call's parameters and an upper
-    /// bound on its Moves.
+    /// Encodes the lookup of linear rows with the frozen step scratch, one output row for each. Returns the call's parameters and an upper
+    /// bound on its swaps.
     pub(crate) async fn record_rows(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -57,7 +57,7 @@ impl Group {
         grown(&mut self.kind.frozen, &self.context, &self.kind.tables.layout, n, false)?;
         let binding = outputs.map(passing);
         let outputs = binding.as_ref().map(|binding| (binding, n));
-        Ok((params, self.record_look_up(encoder, &params, &bound, outputs).await?))
+        Ok((params, self.encode_look_up(encoder, &params, &bound, outputs).await?))
     }
 
     pub(crate) async fn flushed(&mut self) -> Result<(), Error> {
@@ -65,7 +65,7 @@ impl Group {
             return self.flush_staged().await;
         }
         let mut encoder = self.encoder();
-        self.record_flush(&mut encoder)?;
+        self.encode_flush(&mut encoder)?;
         self.context.finish_async(encoder).await
     }
 

@@ -1,12 +1,12 @@
-//! A group of tables on the GPU, recorded into the caller's encoder. `forward.rs` has the order of forward's stages.
+//! A group of tables on the GPU, encoded into the caller's encoder. `forward.rs` has the order of forward's stages.
 
 use crate::{
     config::{GroupConfig, Placement, WAYS},
     error::Error,
     gpu::{
         cached::{
-            backward::{Gradients, record_backward},
-            forward::record_step,
+            backward::{Gradients, encode_backward},
+            forward::encode_step,
             prefetched::Prefetched,
             staged::{Staged, traffic::Traffic},
         },
@@ -65,16 +65,16 @@ use crate::{
 /// let mut group = Group::new(&context, config)?;
 /// let mut encoder = context.device().create_command_encoder(&Default::default());
 /// let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-/// group.record_forward(&mut encoder, &batch, outputs.slice(..))?;
+/// group.encode_forward(&mut encoder, &batch, outputs.slice(..))?;
 /// // ... your passes: the loss from `outputs`, its gradient into `grads` ...
-/// group.record_backward(&mut encoder, grads.slice(..))?;
+/// group.encode_backward(&mut encoder, grads.slice(..))?;
 /// context.queue().submit([encoder.finish()]);
 /// assert_eq!(group.read_rows(&[3])?, [1.0 - 0.01 * 2.0; 4]); // SGD at 0.01; two bags have row 3
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// The `record_*` methods put a step into the caller's encoder and never wait. The [`Embedding`](crate::Embedding) methods upload, submit
+/// The `encode_*` methods put a step into the caller's encoder and never wait. The [`Embedding`](crate::Embedding) methods upload, submit
 /// and wait.
 pub type Group = DeviceGroup<Rows>;
 
@@ -186,7 +186,7 @@ impl Group {
         source: Option<&dyn Source>,
         store: Option<SharedStore>,
     ) -> Result<Self, Error> {
-        let layout = Layout::new(&config, context.caps().choose_shard_bytes())?;
+        let layout = Layout::new(&config, context.caps().choose_piece_bytes())?;
         if config.ways != WAYS {
             return Err(Error::Unsupported {
                 what: "ways",
@@ -271,15 +271,15 @@ impl Group {
         self.context.bind_outputs(&self.kind.config, &self.dummy, batch, params, outputs)
     }
 
-    /// Records the write-back of every dirty row. A second flush writes nothing.
+    /// Encodes the write-back of every dirty row. A second flush writes nothing.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the list of dirty rows cannot be allocated.
-    pub fn record_flush(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+    pub fn encode_flush(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
             self.not_prefetched("flush")?;
-            self.kind.not_staged("recording a flush", "call Embedding::flush, which waits")?;
+            self.kind.not_staged("encoding a flush", "call Embedding::flush, which waits")?;
             let layout = &self.kind.tables.layout;
             if layout.sets == 0 {
                 return Ok(());
@@ -292,20 +292,20 @@ impl Group {
             let uniform =
                 self.context.uniform(&Params::new(&self.kind.config, layout, Mode::Train, Purpose::WriteBack));
             let call = &mut Call::begin(&self.context, encoder, "hotrow.flush");
-            record_collect(call, &uniform, &self.kind.tables, space);
-            let FlushSpace { step, moves, no_scratch } = space;
+            encode_collect(call, &uniform, &self.kind.tables, space);
+            let FlushSpace { step, swaps, no_scratch } = space;
             let list =
-                exchange::List { step, moves, capacity: layout.slots(), scratch: no_scratch, records: Records::Table };
-            exchange::record(call, &uniform, &self.kind.tables, &list, exchange::Phases::Pack);
+                exchange::List { step, swaps, capacity: layout.slots(), scratch: no_scratch, records: Records::Table };
+            exchange::encode(call, &uniform, &self.kind.tables, &list, exchange::Phases::Pack);
             Ok(())
         })
     }
 
-    /// Records the emptying of the cache without a flush. Changes that were not written back are lost.
+    /// Encodes the emptying of the cache without a flush. Changes that were not written back are lost.
     ///
     /// # Errors
     /// [`Error::Order`] between forward and backward.
-    pub fn record_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+    pub fn encode_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
             self.not_prefetched("reset")?;
@@ -320,13 +320,13 @@ impl Group {
     }
 }
 
-/// Records the listing of dirty slots, with which each flush begins.
-pub(crate) fn record_collect(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &FlushSpace) {
+/// Encodes the listing of dirty slots, with which each flush begins.
+pub(crate) fn encode_collect(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &FlushSpace) {
     call.run(&COLLECT, &[&("params", uniform), tables, space], &Groups::of(tables.layout.slots(), 256));
 }
 
 impl Rows {
-    /// Refuses `call` for a staged table, whose steps need host work and cannot be recorded in one piece.
+    /// Refuses `call` for a staged table, whose steps need host work and cannot be encoded in one piece.
     fn not_staged(&self, call: &'static str, remedy: &'static str) -> Result<(), Error> {
         if self.staged.is_none() {
             return Ok(());
@@ -366,8 +366,8 @@ impl Kind for Rows {
     }
 
     fn check_recordable(&self) -> Result<(), Error> {
-        let remedy = "call record_prefetch, submit, fetch, record_forward_prefetched; or the Embedding methods";
-        self.not_staged("recording a whole forward", remedy)
+        let remedy = "call encode_prefetch, submit, fetch, encode_forward_prefetched; or the Embedding methods";
+        self.not_staged("encoding a whole forward", remedy)
     }
 
     fn outcome(group: &Group, mode: Mode) -> Option<&wgpu::Buffer> {
@@ -380,7 +380,7 @@ impl Kind for Rows {
         self.readable_buffers(context)
     }
 
-    fn record(
+    fn encode(
         group: &mut Group,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -402,14 +402,14 @@ impl Kind for Rows {
         let space = grown(space, context, &kind.tables.layout, indices, train)?;
         let (binding, rows) = context.bind_outputs(&kind.config, dummy, batch, &params, outputs)?;
         let bound = Bound::of(context, dummy, batch, &params)?;
-        record_step(context, encoder, &kind.tables, space, &params, &bound, Some((&binding, rows)));
+        encode_step(context, encoder, &kind.tables, space, &params, &bound, Some((&binding, rows)));
         if train {
             state.forward(Pending::new(&params, 0));
         }
         Ok(indices)
     }
 
-    async fn record_waiting(
+    async fn encode_waiting(
         group: &mut Group,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -417,16 +417,16 @@ impl Kind for Rows {
         mode: Mode,
     ) -> Result<(), Error> {
         match (mode, &group.kind.staged) {
-            (_, None) => Self::record(group, encoder, batch, outputs, mode).map(drop),
+            (_, None) => Self::encode(group, encoder, batch, outputs, mode).map(drop),
             (Mode::Train, Some(_)) => {
-                group.record_staged(batch).await?;
+                group.encode_staged(batch).await?;
                 group.carry(encoder, outputs).map(drop)
             }
-            (_, Some(_)) => group.record_frozen_staged(encoder, batch, outputs).await,
+            (_, Some(_)) => group.encode_frozen_staged(encoder, batch, outputs).await,
         }
     }
 
-    fn record_backward(
+    fn encode_backward(
         group: &mut Group,
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: GradBuffer<'_>,
@@ -450,13 +450,13 @@ impl Kind for Rows {
                 let params = Params::new(&kind.config, &kind.tables.layout, Mode::Train, Purpose::Update)
                     .batch(indices, bags, weighted);
                 let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
-                let rate = rate.record(&context, encoder, &Rate::new(&kind.config.optimizer));
-                let shard = kind.staged.as_ref().and_then(|staged| staged.packing(&context));
-                let records = match (&kind.staged, &shard) {
-                    (Some(staged), Some(shard)) => staged.records(shard),
+                let rate = rate.encode(&context, encoder, &Rate::new(&kind.config.optimizer));
+                let piece = kind.staged.as_ref().and_then(|staged| staged.packing(&context));
+                let records = match (&kind.staged, &piece) {
+                    (Some(staged), Some(piece)) => staged.records(piece),
                     _ => Records::Table,
                 };
-                record_backward(
+                encode_backward(
                     &context,
                     encoder,
                     &kind.tables,
@@ -474,7 +474,7 @@ impl Kind for Rows {
         })
     }
 
-    fn record_weight_gradient(
+    fn encode_weight_gradient(
         group: &mut Group,
         encoder: &mut wgpu::CommandEncoder,
         bound: &WeightGradient<'_>,
@@ -491,7 +491,7 @@ impl Kind for Rows {
         Ok(())
     }
 
-    async fn record_read_rows(
+    async fn encode_read_rows(
         group: &mut Group,
         encoder: &mut wgpu::CommandEncoder,
         rows: &[u32],

@@ -5,8 +5,8 @@ use crate::{
     error::Error,
     gpu::{
         cached::{
-            forward::{StepTargets, record_carry, record_decisions, record_step},
-            group::{Group, grown, record_collect},
+            forward::{StepTargets, encode_carry, encode_decisions, encode_step},
+            group::{Group, encode_collect, grown},
             staged::piece,
         },
         engine::{bind::Batch, call::Call},
@@ -23,10 +23,10 @@ use crate::{
 };
 
 impl Group {
-    /// Records a frozen step of any table with the frozen step scratch, which must have room for it. For a staged table, the deciding
-    /// stages have run and the missing records are gathered when this returns. Returns the number of Moves: exact for a staged table, else
+    /// Encodes a frozen step of any table with the frozen step scratch, which must have room for it. For a staged table, the deciding
+    /// stages have run and the missing records are gathered when this returns. Returns the number of swaps: exact for a staged table, else
     /// an upper bound.
-    pub(crate) async fn record_look_up(
+    pub(crate) async fn encode_look_up(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         params: &Params,
@@ -37,24 +37,24 @@ impl Group {
         let most = tables.layout.most_distinct(params.indices);
         let Some(space) = &self.kind.frozen else { return Ok(0) };
         let Some(staged) = &mut self.kind.staged else {
-            record_step(context, encoder, tables, space, params, bound, outputs);
+            encode_step(context, encoder, tables, space, params, bound, outputs);
             return Ok(most);
         };
         staged.settle(context, tables, self.state.pending().is_some()).await?;
         let room = staged.reserve_look_up(context, most)?;
         let mut first = context.new_encoder();
-        record_decisions(context, &mut first, tables, space, params, bound);
+        encode_decisions(context, &mut first, tables, space, params, bound);
         let fetch = staged.ask(context, &mut first, space, room);
         context.submit(first);
         let arrivals = fetch.maintenance().run_async().await?;
-        let side_flight = staged.arrive_side_flight(context, encoder, tables, &arrivals, most)?;
-        let records = side_flight.as_ref().map_or(Records::Nothing, |side_flight| side_flight.records());
-        record_carry(context, encoder, tables, space, params, bound, StepTargets { outputs, records });
+        let side_transfer = staged.arrive_side_transfer(context, encoder, tables, &arrivals, most)?;
+        let records = side_transfer.as_ref().map_or(Records::Nothing, |side_transfer| side_transfer.records());
+        encode_carry(context, encoder, tables, space, params, bound, StepTargets { outputs, records });
         Ok(arrivals.list.len() as u32)
     }
 
-    /// Records a frozen forward of a staged table.
-    pub(crate) async fn record_frozen_staged(
+    /// Encodes a frozen forward of a staged table.
+    pub(crate) async fn encode_frozen_staged(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
@@ -67,7 +67,7 @@ impl Group {
         let rows = self.bound_outputs(batch, &params, outputs)?.1;
         grown(&mut self.kind.frozen, &self.context, &self.kind.tables.layout, params.indices, false)?;
         let binding = if rows == 0 { dummy.as_entire_binding() } else { self.context.bind("outputs", outputs, 0)? };
-        self.record_look_up(encoder, &params, &bound, Some((&binding, rows))).await.map(drop)
+        self.encode_look_up(encoder, &params, &bound, Some((&binding, rows))).await.map(drop)
     }
 
     /// Writes every dirty row of a staged table to its store, piece by piece.
@@ -84,28 +84,28 @@ impl Group {
             encoder.clear_buffer(&space.step, 0, None);
             let uniform =
                 context.uniform(&Params::new(&self.kind.config, &tables.layout, Mode::Train, Purpose::WriteBack));
-            record_collect(&mut Call::begin(context, &mut encoder, "hotrow.flush"), &uniform, tables, space);
+            encode_collect(&mut Call::begin(context, &mut encoder, "hotrow.flush"), &uniform, tables, space);
             let words = context.download_async(encoder, &[(&space.step, size_of::<Step>() as u64)]).await?;
             let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[0]));
             let piece = piece(&tables.layout);
-            // The flight is allocated even if no row is dirty, as the memory plan states.
-            staged.side_flight(context, &tables.layout, piece)?;
-            for first in (0..step.counts[count::MOVES]).step_by(piece as usize) {
-                let moves = piece.min(step.counts[count::MOVES] - first);
+            // The transfer is allocated even if no row is dirty, as the memory plan states.
+            staged.side_transfer(context, &tables.layout, piece)?;
+            for first in (0..step.counts[count::SWAPS]).step_by(piece as usize) {
+                let swaps = piece.min(step.counts[count::SWAPS] - first);
                 let mut encoder = context.new_encoder();
-                let side_flight = staged.pack_side_flight(context, &mut encoder, tables, (first, moves), piece)?;
-                let FlushSpace { step, moves: list, no_scratch } = &*space;
+                let side_transfer = staged.pack_side_transfer(context, &mut encoder, tables, (first, swaps), piece)?;
+                let FlushSpace { step, swaps: list, no_scratch } = &*space;
                 let list = exchange::List {
                     step,
-                    moves: list,
-                    capacity: moves,
+                    swaps: list,
+                    capacity: swaps,
                     scratch: no_scratch,
-                    records: side_flight.records(),
+                    records: side_transfer.records(),
                 };
                 let mut call = Call::begin(context, &mut encoder, "hotrow.flush");
-                exchange::record(&mut call, &uniform, tables, &list, exchange::Phases::Pack);
+                exchange::encode(&mut call, &uniform, tables, &list, exchange::Phases::Pack);
                 drop(call);
-                staged.write_back_side_flight(context, encoder, tables, moves).await?;
+                staged.write_back_side_transfer(context, encoder, tables, swaps).await?;
             }
         }
         let clock = context.download_part_async(&tables.tables, 0..4).await?;

@@ -30,8 +30,8 @@ impl Group {
             }
             // A staged table has none: the store has its records.
             Part::Records => {
-                let words = |shard| u64::from(layout.shard_rows(shard)) * u64::from(layout.row.record_words);
-                (0..).zip(&tables.records).map(|(shard, buffer)| (words(shard), buffer)).collect()
+                let words = |piece| u64::from(layout.piece_rows(piece)) * u64::from(layout.row.record_words);
+                (0..).zip(&tables.records).map(|(piece, buffer)| (words(piece), buffer)).collect()
             }
             Part::Frequencies => tables.freqs.iter().map(|freqs| (u64::from(freqs.rows), &freqs.counters)).collect(),
         }

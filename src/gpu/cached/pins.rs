@@ -13,7 +13,7 @@ use crate::{
     },
     host::alloc::zeroed,
     table::{
-        abi::{Move, Params, Step, count},
+        abi::{Params, Step, Swap, count},
         counters::Counters,
         params::Mode,
         parts::Part,
@@ -55,7 +55,7 @@ impl Group {
         self.put_words(Part::Counters, 0, &Counters::to_part(&counters))?;
         self.put_words(Part::Ways, 0, &plan.meanwhile(width))?;
 
-        self.load(&plan.moves())?;
+        self.load(&plan.swaps())?;
         plan.count_loaded(&self.kind.config, &mut counters);
         self.put_words(Part::Ways, 0, &plan.ways)?;
         self.put_words(Part::Counters, 0, &Counters::to_part(&counters))?;
@@ -79,27 +79,27 @@ impl Group {
     }
 
     /// Loads rows from the table into empty slots. A staged table's rows come piece by piece, as in a flush.
-    fn load(&mut self, moves: &[Move]) -> Result<(), Error> {
+    fn load(&mut self, swaps: &[Swap]) -> Result<(), Error> {
         let (context, tables) = (&self.context, &self.kind.tables);
         // The flush before this call has allocated the list.
-        let Some(FlushSpace { step, moves: list, no_scratch }) = &self.kind.flush else { return Ok(()) };
+        let Some(FlushSpace { step, swaps: list, no_scratch }) = &self.kind.flush else { return Ok(()) };
         let params = Params::new(&self.kind.config, &tables.layout, Mode::Train, Purpose::WriteBack);
         let uniform = context.uniform(&params);
-        let most = if self.kind.staged.is_some() { piece(&tables.layout) as usize } else { moves.len().max(1) };
-        for some in moves.chunks(most) {
+        let most = if self.kind.staged.is_some() { piece(&tables.layout) as usize } else { swaps.len().max(1) };
+        for some in swaps.chunks(most) {
             let mut head = Step::default();
-            head.counts[count::MOVES] = some.len() as u32;
+            head.counts[count::SWAPS] = some.len() as u32;
             context.queue().write_buffer(step, 0, bytemuck::bytes_of(&head));
             context.queue().write_buffer(list, 0, bytemuck::cast_slice(some));
             let mut encoder = context.new_encoder();
-            let side_flight = match &mut self.kind.staged {
+            let side_transfer = match &mut self.kind.staged {
                 None => None,
                 Some(staged) => staged.bring_to_side(context, &mut encoder, tables, some, most as u32)?,
             };
-            let records = side_flight.as_ref().map_or(Records::Table, |side_flight| side_flight.records());
-            let list = exchange::List { step, moves: list, capacity: some.len() as u32, scratch: no_scratch, records };
+            let records = side_transfer.as_ref().map_or(Records::Table, |side_transfer| side_transfer.records());
+            let list = exchange::List { step, swaps: list, capacity: some.len() as u32, scratch: no_scratch, records };
             let mut call = Call::begin(context, &mut encoder, "hotrow.pin");
-            exchange::record(&mut call, &uniform, tables, &list, exchange::Phases::Unpack);
+            exchange::encode(&mut call, &uniform, tables, &list, exchange::Phases::Unpack);
             drop(call);
             context.finish(encoder)?;
         }

@@ -9,7 +9,7 @@ use crate::{
     error::Error,
     gpu::{
         cached::{
-            forward::{StepTargets, record_carry, record_decisions},
+            forward::{StepTargets, encode_carry, encode_decisions},
             group::{Group, grown},
             prefetched::{Coming, HeldBatch, Prefetched},
         },
@@ -25,13 +25,13 @@ use crate::{
 };
 
 impl Group {
-    /// Records the first half of a step, which decides the rows to admit and to evict. The backward of the last forward may follow, then
-    /// [`record_forward_prefetched`](Self::record_forward_prefetched); every other call is refused until then. That forward reads the
+    /// Encodes the first half of a step, which decides the rows to admit and to evict. The backward of the last forward may follow, then
+    /// [`encode_forward_prefetched`](Self::encode_forward_prefetched); every other call is refused until then. That forward reads the
     /// batch's buffers again, so keep them unchanged.
     ///
     /// # Errors
-    /// As [`Group::record_forward`], and [`Error::Order`] if another prefetched batch waits for its forward.
-    pub fn record_prefetch(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
+    /// As [`Group::encode_forward`], and [`Error::Order`] if another prefetched batch waits for its forward.
+    pub fn encode_prefetch(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
             self.check()?;
@@ -67,11 +67,11 @@ impl Group {
         let coming = match (&mut self.kind.staged, room) {
             (Some(staged), Some(mut room)) => {
                 staged.move_in(context, encoder, &self.kind.tables, &mut room);
-                record_decisions(context, encoder, &self.kind.tables, space, &params, bound);
+                encode_decisions(context, encoder, &self.kind.tables, space, &params, bound);
                 Coming::Asked(staged.ask(context, encoder, space, room))
             }
             _ => {
-                record_decisions(context, encoder, &self.kind.tables, space, &params, bound);
+                encode_decisions(context, encoder, &self.kind.tables, space, &params, bound);
                 Coming::Nothing
             }
         };
@@ -80,8 +80,8 @@ impl Group {
     }
 
     /// Does the host's part of a staged step: waits until the device has listed the missing rows, and gathers their records. Call it
-    /// between [`record_prefetch`](Self::record_prefetch), whose encoder must have been submitted, and
-    /// [`record_forward_prefetched`](Self::record_forward_prefetched). `after` is the index that the submission returned; with `None` it
+    /// between [`encode_prefetch`](Self::encode_prefetch), whose encoder must have been submitted, and
+    /// [`encode_forward_prefetched`](Self::encode_forward_prefetched). `after` is the index that the submission returned; with `None` it
     /// waits for all submissions. Meanwhile the device executes later submissions. With another placement there is nothing to do.
     /// # Errors
     /// [`Error::Order`] without a prefetch, or if its encoder was not submitted; if the encoder was dropped, the prefetch is undone.
@@ -157,12 +157,12 @@ impl Group {
         }
     }
 
-    /// Records the forward of the prefetched batch. Its outputs are those of [`record_forward`](Self::record_forward).
+    /// Encodes the forward of the prefetched batch. Its outputs are those of [`encode_forward`](Self::encode_forward).
     ///
     /// # Errors
     /// [`Error::Order`] without a prefetch, or before [`fetch`](Self::fetch) of a staged table; [`Error::Buffer`] for illegal outputs.
     /// After an error the batch goes on waiting.
-    pub fn record_forward_prefetched<'o>(
+    pub fn encode_forward_prefetched<'o>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         outputs: impl Into<OutputBuffer<'o>>,
@@ -193,12 +193,12 @@ impl Group {
         let halves = halves?;
         let indices = self.carry(encoder, halves.as_ref().map_or(outputs, Halves::sums))?;
         if let Some(halves) = &halves {
-            halves.record(encoder);
+            halves.encode(encoder);
         }
         Ok(indices)
     }
 
-    /// Records the second half of a step and returns its number of indices.
+    /// Encodes the second half of a step and returns its number of indices.
     pub(crate) fn carry(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -208,8 +208,8 @@ impl Group {
         let carried = match &prefetched.batch {
             Some(batch) => self.carry_out(encoder, Some((&batch.batch(), outputs)), &prefetched),
             None => {
-                let (call, wanted) = ("record_forward_prefetched", "pump, which moves in the rows that shaders want");
-                Err(Error::Order { call, wanted, found: "a batch of record_feedback" })
+                let (call, wanted) = ("encode_forward_prefetched", "pump, which moves in the rows that shaders want");
+                Err(Error::Order { call, wanted, found: "a batch of encode_feedback" })
             }
         };
         if let Err(error) = carried {
@@ -220,7 +220,7 @@ impl Group {
         Ok(prefetched.params.indices)
     }
 
-    /// Records what a prefetched step moves, and its outputs if there are any.
+    /// Encodes what a prefetched step moves, and its outputs if there are any.
     pub(crate) fn carry_out(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -232,20 +232,20 @@ impl Group {
         if let Some((batch, outputs)) = outputs {
             self.bound_outputs(batch, params, outputs)?;
         }
-        let shard = match (&mut self.kind.staged, &prefetched.coming) {
+        let piece = match (&mut self.kind.staged, &prefetched.coming) {
             (Some(staged), Coming::Here(arrivals)) => {
                 staged.arrive(&self.context, encoder, &self.kind.tables, arrivals, outputs.is_some())?
             }
             (Some(_), _) => {
-                let (call, wanted) = ("record_forward_prefetched", "a fetch after the prefetch has been submitted");
+                let (call, wanted) = ("encode_forward_prefetched", "a fetch after the prefetch has been submitted");
                 return Err(Error::Order { call, wanted, found: "a prefetch whose records have not been fetched" });
             }
             (None, _) => None,
         };
-        let records = match (&self.kind.staged, &shard) {
+        let records = match (&self.kind.staged, &piece) {
             (None, _) => Records::Table,
             (Some(_), None) => Records::Nothing,
-            (Some(staged), Some(shard)) => staged.records(shard),
+            (Some(staged), Some(piece)) => staged.records(piece),
         };
         if let Some(space) = &self.kind.train[prefetched.space] {
             let binding = outputs.map(|(batch, outputs)| self.bound_outputs(batch, params, outputs)).transpose()?;
@@ -254,7 +254,7 @@ impl Group {
                 None => Bound::of_wanted(&dummy, &dummy),
             };
             let targets = StepTargets { outputs: binding.as_ref().map(|(binding, rows)| (binding, *rows)), records };
-            record_carry(&self.context, encoder, &self.kind.tables, space, params, &bound, targets);
+            encode_carry(&self.context, encoder, &self.kind.tables, space, params, &bound, targets);
         }
         Ok(())
     }

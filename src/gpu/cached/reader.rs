@@ -19,7 +19,7 @@ impl Group {
     /// [`Error::Reader`] for a prefix that is no identifier, a bind group above the device's limit, a staged table without a cache or with
     /// [`Reader::flushed`], feedback of a group that admits no rows; [`Error::Unsupported`] if a stage cannot bind as many storage buffers: one for
     /// the tags, one for each window of
-    /// the cache, one for each shard of the table.
+    /// the cache, one for each piece of the table.
     pub fn reader(&self, wanted: Reader<'_>) -> Result<RowReader, Error> {
         if self.kind.staged.is_some() && (wanted.flushed || self.kind.tables.layout.sets == 0) {
             return Err(Error::Reader {
@@ -42,7 +42,7 @@ impl Rows {
         let cut = Cut {
             width: layout.width(),
             windows: layout.windows(),
-            shards: if table { layout.shards } else { 1 },
+            pieces: if table { layout.pieces } else { 1 },
             item: if table { layout.row.item() } else { 1 },
         };
         let params = Params::new(&self.config, layout, Mode::Frozen, Purpose::WriteBack);
@@ -53,8 +53,8 @@ impl Rows {
             ("cache", tables.cache.buffers().to_vec()),
         ];
         if table {
-            let shard = layout.neighbours(0, layout.shards, 0);
-            buffers.extend([("shard", vec![context.uniform(&shard)]), ("records", tables.records.clone())]);
+            let piece = layout.neighbours(0, layout.pieces, 0);
+            buffers.extend([("piece", vec![context.uniform(&piece)]), ("records", tables.records.clone())]);
         }
         ReadableBuffers { shape: Shape { cut, kind }, buffers }
     }

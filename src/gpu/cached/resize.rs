@@ -15,7 +15,7 @@ impl Group {
     pub(crate) fn resize(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
         let config = GroupConfig { cache_rows, ..self.kind.config.clone() };
         let context = self.context.clone();
-        let layout = Layout::new(&config, context.caps().choose_shard_bytes())?;
+        let layout = Layout::new(&config, context.caps().choose_piece_bytes())?;
         context.caps().check_cache(&layout)?;
         context.prepare(&Tables::cuts(context.caps(), &layout, config.placement))?;
         let (ways, cache) = new_cache(&context, &layout)?;

@@ -4,7 +4,7 @@ use crate::{
     error::Error,
     gpu::{
         cached::{
-            forward::record_decisions,
+            forward::encode_decisions,
             group::{Group, grown},
         },
         engine::call::Call,
@@ -104,7 +104,7 @@ impl Shard for Group {
     }
 
     fn most_bytes(&self) -> u64 {
-        self.context.caps().choose_shard_bytes()
+        self.context.caps().choose_piece_bytes()
     }
 
     fn give_up(&mut self) {
@@ -134,10 +134,10 @@ impl Group {
         let bytes = rows.len() as u64 * words as u64 * 4;
         let sent = context.buffer("rows to send", bytes, wgpu::BufferUsages::empty())?;
         let mut encoder = context.new_encoder();
-        record_decisions(&context, &mut encoder, tables, space, &params, &bound);
+        encode_decisions(&context, &mut encoder, tables, space, &params, &bound);
         let uniform = context.uniform(&params);
         let mut call = Call::begin(&context, &mut encoder, "hotrow.send");
-        send::record(&mut call, &uniform, tables, space, &dummy, &sent, n);
+        send::encode(&mut call, &uniform, tables, space, &dummy, &sent, n);
         drop(call);
         let mut entries = context.download_async(encoder, &[(&sent, bytes)]).await?.swap_remove(0);
         if let Some(staged) = &self.kind.staged {

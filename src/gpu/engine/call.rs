@@ -1,4 +1,4 @@
-//! Records a call: one compute pass, to which the stages add their dispatches. Only a timeline on a device that cannot stamp inside passes
+//! Encodes a call: one compute pass, to which the stages add their dispatches. Only a timeline on a device that cannot stamp inside passes
 //! makes a pass for each dispatch.
 
 use crate::{
@@ -106,12 +106,12 @@ pub(crate) fn bind<'b>(kernel: &Kernel, from: &'b [&dyn Named]) -> Vec<wgpu::Bin
 pub(crate) struct Call<'a> {
     pub(crate) context: &'a Context,
     timeline: Option<&'a Timeline>,
-    recorder: Recorder<'a>,
+    encoding: Encoding<'a>,
 }
 
 /// The pass, or the passes, that take the dispatches.
 #[allow(clippy::large_enum_variant, reason = "each call has one, on the stack; most calls use the large variant")]
-enum Recorder<'a> {
+enum Encoding<'a> {
     Pass(wgpu::ComputePass<'a>),
     Passes(&'a mut wgpu::CommandEncoder),
 }
@@ -120,22 +120,22 @@ impl<'a> Call<'a> {
     pub(crate) fn begin(context: &'a Context, encoder: &'a mut wgpu::CommandEncoder, label: &str) -> Self {
         let timeline = context.timeline().filter(|timeline| timeline.listens());
         if timeline.is_some_and(|timeline| timeline.resolution() == Resolution::Pass) {
-            return Self { context, timeline, recorder: Recorder::Passes(encoder) };
+            return Self { context, timeline, encoding: Encoding::Passes(encoder) };
         }
         let mut pass =
             encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: Some(label), timestamp_writes: None });
         if let Some(timeline) = timeline {
             timeline.open(&mut pass);
         }
-        Self { context, timeline, recorder: Recorder::Pass(pass) }
+        Self { context, timeline, encoding: Encoding::Pass(pass) }
     }
 
-    /// Records a dispatch of a stage that binds buffers of `from`.
+    /// Encodes a dispatch of a stage that binds buffers of `from`.
     pub(crate) fn run(&mut self, kernel: &Kernel, from: &[&dyn Named], groups: &Groups) {
         self.launch(kernel, Cut::ONE, &bind(kernel, from), groups);
     }
 
-    /// Records a dispatch of the pipeline for `cut`, with all its bindings.
+    /// Encodes a dispatch of the pipeline for `cut`, with all its bindings.
     pub(crate) fn launch(
         &mut self,
         kernel: &Kernel,
@@ -160,14 +160,14 @@ impl<'a> Call<'a> {
             pass.set_bind_group(0, &bind_group, &[]);
             pass.dispatch_workgroups(x as u32, count.div_ceil(x) as u32, 1);
         };
-        match &mut self.recorder {
-            Recorder::Pass(pass) => {
+        match &mut self.encoding {
+            Encoding::Pass(pass) => {
                 launch(pass);
                 if let Some(timeline) = self.timeline {
                     timeline.after(pass, kernel.name);
                 }
             }
-            Recorder::Passes(encoder) => {
+            Encoding::Passes(encoder) => {
                 let timestamp_writes = self.timeline.and_then(|timeline| timeline.alone(kernel.name));
                 let descriptor = wgpu::ComputePassDescriptor { label: Some(kernel.name), timestamp_writes };
                 launch(&mut encoder.begin_compute_pass(&descriptor));

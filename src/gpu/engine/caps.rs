@@ -17,9 +17,9 @@ use crate::{
 /// # fn main() -> Result<(), hotrow::Error> {
 /// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
 /// let caps = context.caps();
-/// // A table larger than a binding is cut into shards.
-/// let layout = Layout::new(&GroupConfig::new(&[1_000_000], 64), caps.choose_shard_bytes())?;
-/// assert!(layout.shards >= 1 && caps.binding_bytes >= 1 << 20);
+/// // A table larger than a binding is cut into pieces.
+/// let layout = Layout::new(&GroupConfig::new(&[1_000_000], 64), caps.choose_piece_bytes())?;
+/// assert!(layout.pieces >= 1 && caps.binding_bytes >= 1 << 20);
 /// # Ok(())
 /// # }
 /// ```
@@ -122,9 +122,9 @@ impl Caps {
         if self.float_atomics { AddBody::Native } else { AddBody::Exchange }
     }
 
-    /// Most bytes of a shard of a table.
+    /// Most bytes of a piece of a table.
     #[must_use]
-    pub fn choose_shard_bytes(&self) -> u64 {
+    pub fn choose_piece_bytes(&self) -> u64 {
         self.binding_bytes.min(self.buffer_bytes)
     }
 
@@ -135,14 +135,14 @@ impl Caps {
         bound.clamp(STORAGE_BUFFERS, MOST_STORAGE_BUFFERS) - STORAGE_BUFFERS + 1
     }
 
-    /// Shards of a table that a dispatch binds: one, and one more for each storage buffer that the windows of the cache leave. If these are
-    /// not all shards, every dispatch but the last has equally many. A driver that runs on a CPU gets at most four: it executes the branches of
-    /// all shards for every row.
+    /// Pieces of a table that a dispatch binds: one, and one more for each storage buffer that the windows of the cache leave. If these are
+    /// not all pieces, every dispatch but the last has equally many. A driver that runs on a CPU gets at most four: it executes the branches of
+    /// all pieces for every row.
     #[must_use]
-    pub fn choose_shards(&self, layout: &Layout) -> u32 {
+    pub fn choose_pieces(&self, layout: &Layout) -> u32 {
         let most = if self.device_type == wgpu::DeviceType::Cpu { 4 } else { u32::MAX };
         let most = (self.choose_windows() + 1).saturating_sub(layout.windows()).clamp(1, most);
-        layout.shards.div_ceil(layout.shards.div_ceil(most))
+        layout.pieces.div_ceil(layout.pieces.div_ceil(most))
     }
 
     /// Checks that stages can bind the whole cache of `layout` at once.

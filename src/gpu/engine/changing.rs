@@ -2,12 +2,12 @@
 
 use crate::gpu::engine::context::Context;
 
-/// A uniform in one buffer of its own. Each recorded call copies its value into the buffer within the caller's encoder, before its
-/// dispatches. So several calls can be recorded before a submission, and each reads its own value.
+/// A uniform in one buffer of its own. Each encoded call copies its value into the buffer within the caller's encoder, before its
+/// dispatches. So several calls can be encoded before a submission, and each reads its own value.
 #[derive(Debug)]
 pub(crate) struct Changing {
     buffer: wgpu::Buffer,
-    /// The value recorded last, and the buffer that it is copied from. Commands under way keep an older buffer alive until they are done.
+    /// The value encoded last, and the buffer that it is copied from. Commands under way keep an older buffer alive until they are done.
     source: Option<(Vec<u8>, wgpu::Buffer)>,
 }
 
@@ -25,7 +25,7 @@ impl Changing {
     }
 
     /// Records that later commands in `encoder` read `value` from the uniform. Must be called outside a pass.
-    pub(crate) fn record<T: bytemuck::Pod>(
+    pub(crate) fn encode<T: bytemuck::Pod>(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,

@@ -377,7 +377,7 @@ impl Context {
         usage: wgpu::BufferUsages,
     ) -> Result<wgpu::Buffer, Error> {
         let size = buffer_bytes(bytes);
-        let limit = self.inner.caps.choose_shard_bytes();
+        let limit = self.inner.caps.choose_piece_bytes();
         if size > limit {
             let remedy = "make the batch, or the cache, smaller";
             return Err(Error::TooLarge { what, wanted: bytes, limit, remedy });

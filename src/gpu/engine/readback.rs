@@ -167,8 +167,8 @@ pub(crate) struct Reports {
 struct Shared {
     free: Vec<wgpu::Buffer>,
     made: usize,
-    recorded: u64,
-    /// Reports that have not been read, in the order in which they were recorded.
+    encoded: u64,
+    /// Reports that have not been read, in the order in which they were encoded.
     under_way: Vec<Report>,
     faults: Vec<(Step, u32)>,
 }
@@ -230,12 +230,12 @@ impl Reports {
     /// Begins with a buffer for one step. Steps that are under way at once take more.
     pub(crate) fn new(context: &Context) -> Self {
         let free = vec![report_buffer(context)];
-        let shared = Shared { free, made: 1, recorded: 0, under_way: Vec::new(), faults: Vec::new() };
+        let shared = Shared { free, made: 1, encoded: 0, under_way: Vec::new(), faults: Vec::new() };
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Records the copy of the outcome of a step with `indices` indices. It is read once the caller's submission is done.
-    pub(crate) fn record(
+    /// Encodes the copy of the outcome of a step with `indices` indices. It is read once the caller's submission is done.
+    pub(crate) fn encode(
         &self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
@@ -249,8 +249,8 @@ impl Reports {
         });
         let number = {
             let mut shared = lock(&self.shared);
-            shared.recorded += 1;
-            let number = shared.recorded;
+            shared.encoded += 1;
+            let number = shared.encoded;
             shared.under_way.push(Report { number, target: target.clone(), indices });
             number
         };

@@ -33,7 +33,7 @@ pub enum Resolution {
     Count,
 }
 
-/// One dispatch, or one stretch recorded by [`Timeline::around`].
+/// One dispatch, or one stretch encoded by [`Timeline::around`].
 ///
 /// Example: [`Timeline`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,8 +50,8 @@ pub struct Span {
 ///
 /// Example: [`Timeline`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TimelineRecord {
-    /// The spans in the order of recording.
+pub struct Timings {
+    /// The spans in the order of encoding.
     pub spans: Vec<Span>,
     /// Number of dispatches, including those without stamps.
     pub dispatches: u64,
@@ -59,7 +59,7 @@ pub struct TimelineRecord {
     pub nanoseconds: Option<f64>,
 }
 
-/// Collects the times of commands recorded through a context made with [`Context::timed`](crate::Context::timed): record, then
+/// Collects the times of commands encoded through a context made with [`Context::timed`](crate::Context::timed): record, then
 /// [`Timeline::resolve`] into the last encoder, submit, [`Timeline::read`]. Clones share their spans. Record into one encoder at a time.
 ///
 /// ```
@@ -70,7 +70,7 @@ pub struct TimelineRecord {
 /// let timeline = Timeline::new(&context);
 /// let mut group = Group::new(&context.timed(&timeline), GroupConfig::new(&[1000], 16).with_cache_rows(64))?;
 /// let mut encoder = context.device().create_command_encoder(&Default::default());
-/// group.record_flush(&mut encoder)?;
+/// group.encode_flush(&mut encoder)?;
 /// timeline.resolve(&mut encoder);
 /// context.queue().submit([encoder.finish()]);
 /// let found = timeline.read()?;
@@ -169,7 +169,7 @@ impl Timeline {
         self.inner.resolution
     }
 
-    /// Sets whether passes recorded from now on are measured; at first they are. Stamps take a little time themselves, so a long stretch is
+    /// Sets whether passes encoded from now on are measured; at first they are. Stamps take a little time themselves, so a long stretch is
     /// best measured without stamps inside it.
     pub fn listen(&self, listening: bool) {
         self.inner.listening.store(listening, Relaxed);
@@ -179,7 +179,7 @@ impl Timeline {
         self.inner.listening.load(Relaxed)
     }
 
-    /// Records the commands of `work` with a stamp before and one after them: for copies and clears, which are no dispatches.
+    /// Encodes the commands of `work` with a stamp before and one after them: for copies and clears, which are no dispatches.
     pub fn around<T>(
         &self,
         encoder: &mut wgpu::CommandEncoder,
@@ -215,7 +215,7 @@ impl Timeline {
     /// # Errors
     /// [`Error::Device`] if the device is lost.
     #[cfg(not(target_family = "wasm"))]
-    pub fn read(&self) -> Result<TimelineRecord, Error> {
+    pub fn read(&self) -> Result<Timings, Error> {
         wait(&self.inner.device, None)?;
         block_on(&self.inner.device, self.read_async())
     }
@@ -224,7 +224,7 @@ impl Timeline {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub async fn read_async(&self) -> Result<TimelineRecord, Error> {
+    pub async fn read_async(&self) -> Result<Timings, Error> {
         let heard = std::mem::take(&mut *self.heard());
         let ticks = match &self.inner.stamps {
             Some(stamps) if heard.resolved > 0 => stamps.read(&self.inner.device, heard.resolved).await?,
@@ -241,7 +241,7 @@ impl Timeline {
             dispatch,
         });
         let all = (ticks.len() > 1).then(|| [0, ticks.len() as u32 - 1]);
-        Ok(TimelineRecord { spans: spans.collect(), dispatches: heard.dispatches, nanoseconds: all.and_then(between) })
+        Ok(Timings { spans: spans.collect(), dispatches: heard.dispatches, nanoseconds: all.and_then(between) })
     }
 
     /// Takes the stamp at the beginning of a pass, from which its first dispatch is measured.
@@ -285,7 +285,7 @@ impl Timeline {
 }
 
 impl Stamps {
-    /// Records an empty pass, whose stamp is written when all earlier commands are done.
+    /// Encodes an empty pass, whose stamp is written when all earlier commands are done.
     fn mark(&self, encoder: &mut wgpu::CommandEncoder, index: u32) {
         encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
             label: Some("hotrow.mark"),

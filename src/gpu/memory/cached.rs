@@ -11,7 +11,7 @@ use crate::{
             tables::{Freqs, Tables},
         },
     },
-    memory::{Allocated, Allocation, Calls, FREQ_BYTES, MemoryReport, SHARD_UNIFORM, buffer_bytes, table_bytes},
+    memory::{Allocated, Allocation, Calls, FREQ_BYTES, MemoryReport, PIECE_UNIFORM, buffer_bytes, table_bytes},
     table::layout::Layout,
 };
 
@@ -21,11 +21,11 @@ impl Group {
     pub fn memory(&self) -> MemoryReport {
         // Destructured without `..`, so that a new buffer must be added here.
         let Tables { layout, tables, features, ways, cache, records, freqs } = &self.kind.tables;
-        let freqs = freqs.iter().flat_map(|Freqs { rows: _, shard, counters }| [counters, shard]);
+        let freqs = freqs.iter().flat_map(|Freqs { rows: _, piece, counters }| [counters, piece]);
         let kept = [tables, features, ways, &self.dummy].into_iter().chain(cache.buffers()).chain(records);
         let spaces = self.kind.train.iter().chain([&self.kind.frozen]).flatten().map(|space| &space.made);
-        let flush = self.kind.flush.iter().flat_map(|FlushSpace { step, moves, no_scratch }| {
-            sizes(flush(layout), [step, moves, no_scratch].into_iter())
+        let flush = self.kind.flush.iter().flat_map(|FlushSpace { step, swaps, no_scratch }| {
+            sizes(flush(layout), [step, swaps, no_scratch].into_iter())
         });
         let staged = self.kind.staged.iter().flat_map(Staged::allocations);
         let buffers = Allocated {
@@ -86,13 +86,13 @@ fn list(config: &GroupConfig, layout: &Layout, freq_bytes: u64) -> Vec<Allocatio
     let mut list = vec![("tables", tables), ("features", features), ("ways", ways), ("dummy", 16)];
     list.extend(layout.windows_bytes().map(|bytes| ("cache", bytes)));
     // A staged table has its records in the store.
-    let shards = if config.placement == Placement::Staged { 0 } else { layout.shards };
-    list.extend((0..shards).map(|shard| ("records", u64::from(layout.shard_rows(shard)) * layout.stride())));
+    let pieces = if config.placement == Placement::Staged { 0 } else { layout.pieces };
+    list.extend((0..pieces).map(|piece| ("records", u64::from(layout.piece_rows(piece)) * layout.stride())));
     let mut list: Vec<_> = list.into_iter().map(|(what, bytes)| (what, buffer_bytes(bytes))).collect();
     let freq_bytes = if config.policy == Policy::Lfu { freq_bytes } else { 0 };
     list.extend(
-        layout.freq_shards(config.policy).flat_map(|shard| {
-            [("freqs", buffer_bytes(u64::from(shard.rows) * freq_bytes)), ("uniform", SHARD_UNIFORM)]
+        layout.freq_pieces(config.policy).flat_map(|piece| {
+            [("freqs", buffer_bytes(u64::from(piece.rows) * freq_bytes)), ("uniform", PIECE_UNIFORM)]
         }),
     );
     list

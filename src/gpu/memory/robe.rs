@@ -5,7 +5,7 @@ use crate::{
     gpu::{
         engine::{readback::REPORT_BYTES, scratch::Make},
         memory::sizes,
-        robe::RobeGroup,
+        robe::SharedGroup,
         stages::robe::{
             array::Array,
             space::{Chunks, Scattered, Space},
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-impl RobeGroup {
+impl SharedGroup {
     /// The bytes that the group has allocated, by purpose. Scratch is as large as the batches so far have made it. Rows take no memory.
     #[must_use]
     pub fn memory(&self) -> MemoryReport {

@@ -8,10 +8,10 @@ use crate::{
             call::{Call, Groups, Named},
             context::Context,
         },
-        robe::RobeGroup,
+        robe::SharedGroup,
         stages::{
             ARRANGE, COMBINE, ROBE_KEYS, ROBE_MERGE,
-            robe::space::{Chunks, Due, Space, Uniforms},
+            robe::space::{Chunks, GradientSums, Space, Uniforms},
             sort::{
                 dedup,
                 space::{DedupTo, SortJob},
@@ -49,7 +49,7 @@ impl Waiting {
     }
 }
 
-impl<'a> Due<'a> {
+impl<'a> GradientSums<'a> {
     pub(crate) fn new(
         context: &Context,
         waiting: &Waiting,
@@ -64,7 +64,7 @@ impl<'a> Due<'a> {
         Ok(Self { uniforms, params, robe, scratch, chunks, grad_outputs: bound })
     }
 
-    /// Records the stages of a backward, in order, up to the one that sums by weight.
+    /// Encodes the stages of a backward, in order, up to the one that sums by weight.
     pub(crate) fn sort(&self, call: &mut Call<'_>, space: &Space, scaler: &wgpu::Buffer) {
         let (step, n) = (&space.step, self.chunks);
         call.run(&ROBE_KEYS, &[self, space], &Groups::of(n, 256));
@@ -73,7 +73,7 @@ impl<'a> Due<'a> {
         let key_bits = u32::BITS - self.robe.starts.leading_zeros();
         let job = SortJob { keys: keys.as_entire_binding(), values: None, capacity: n, count: count::CHUNKS, key_bits };
         let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID };
-        let order = dedup::record(call, step, &job, sorted, sort, &to).values;
+        let order = dedup::encode(call, step, &job, sorted, sort, &to).values;
         let from: &[&dyn Named] = &[
             &("step", step),
             &("order", order),
@@ -93,7 +93,7 @@ impl<'a> Due<'a> {
     }
 }
 
-impl RobeGroup {
+impl SharedGroup {
     /// Prepares the backward of the last forward for `call`; an error if no forward waits.
     pub(crate) fn waiting_for(&self, call: &'static str) -> Result<Waiting, Error> {
         let Pending { indices, bags, weighted, .. } = self.state.wants_forward(call)?;

@@ -2,7 +2,7 @@
 
 use crate::{
     error::Error,
-    gpu::{counters_async::LatestCopy, robe::RobeGroup},
+    gpu::{counters_async::LatestCopy, robe::SharedGroup},
     host::alloc::zeroed,
     lookup::SharedArray,
     robe::{RobeCounters, RobeSnapshot, check_weights, config::Config},
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-impl RobeGroup {
+impl SharedGroup {
     /// The counters of all steps so far, with those of the array. [`counters`](crate::Lookup::counters) gives those of each table.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl RobeGroup {
         self.waiting(|this| {
             this.state.not_pending("reconfigure")?;
             config.check()?;
-            let most = this.context.caps().choose_shard_bytes();
+            let most = this.context.caps().choose_piece_bytes();
             this.kind.config.bound(most).same_array(&config.bound(most))?;
             let rows = config.rows();
             let layout = Layout::new(&rows, u64::MAX)?;
@@ -89,7 +89,7 @@ impl RobeGroup {
             if config.tables != this.kind.config.tables {
                 let mut words = table_words(&rows);
                 words[0] = this.context.download_part(&this.kind.array.tables, 0..4)?[0];
-                this.seen = LatestCopy::default();
+                this.latest = LatestCopy::default();
                 this.kind.array.tables = this.context.upload("tables", bytemuck::cast_slice(&words))?;
             }
             this.kind.array.features = features;
@@ -123,7 +123,7 @@ impl RobeGroup {
     }
 }
 
-impl SharedArray for RobeGroup {
+impl SharedArray for SharedGroup {
     fn config(&self) -> &Config {
         self.config()
     }

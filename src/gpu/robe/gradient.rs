@@ -7,11 +7,11 @@ use crate::{
             bind::GradBuffer,
             call::{Call, Groups, Named},
         },
-        robe::RobeGroup,
+        robe::SharedGroup,
         stages::{
             ROBE_COVERED, ROBE_GRADIENT, ROBE_RUNS,
-            robe::space::{Due, RUNS_BLOCK, Runs},
-            sort::radix::record_scan,
+            robe::space::{GradientSums, RUNS_BLOCK, Runs},
+            sort::radix::encode_scan,
         },
         upload::{UploadedGrads, floats},
     },
@@ -28,7 +28,7 @@ use crate::{
 ///
 /// ```
 /// use hotrow::wgpu::{self, BufferUsages, util::DeviceExt as _};
-/// use hotrow::{GradBuffer, GradientBuffer, RobeGroup, adapter, prelude::*, robe};
+/// use hotrow::{GradBuffer, GradientBuffer, SharedGroup, adapter, prelude::*, robe};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
@@ -39,11 +39,11 @@ use crate::{
 ///         usage: BufferUsages::STORAGE | BufferUsages::COPY_DST,
 ///     })
 /// };
-/// let mut table = RobeGroup::new(&context, robe::Config::new(&[1000], 4, 64, 4))?;
+/// let mut table = SharedGroup::new(&context, robe::Config::new(&[1000], 4, 64, 4))?;
 /// table.forward(&[7], &[0, 1], None)?;
 /// let (grads, sums) = (buffer(&[1.0; 4]), buffer(&[0.0; 64]));
 /// let mut encoder = context.device().create_command_encoder(&Default::default());
-/// table.record_gradient(&mut encoder, GradBuffer::F32(grads.slice(..)), GradientBuffer::Dense(sums.slice(..)))?;
+/// table.encode_gradient(&mut encoder, GradBuffer::F32(grads.slice(..)), GradientBuffer::Dense(sums.slice(..)))?;
 /// context.queue().submit([encoder.finish()]); // `sums` is for an optimiser of yours
 /// # Ok(())
 /// # }
@@ -65,15 +65,15 @@ pub enum GradientBuffer<'a> {
     },
 }
 
-impl RobeGroup {
-    /// Records the gradient of the last forward's loss with respect to the shared weights, from the gradients of its outputs. The stages
-    /// and the order of the sums are those of [`record_backward`](Self::record_backward). No weight changes, and the forward still waits
+impl SharedGroup {
+    /// Encodes the gradient of the last forward's loss with respect to the shared weights, from the gradients of its outputs. The stages
+    /// and the order of the sums are those of [`encode_backward`](Self::encode_backward). No weight changes, and the forward still waits
     /// for its backward or for [`abandon_backward`](Self::abandon_backward).
     ///
     /// # Errors
-    /// As [`record_backward`](Self::record_backward); [`Error::Buffer`] for buffers that cannot be bound, are too short, lack a usage, or
+    /// As [`encode_backward`](Self::encode_backward); [`Error::Buffer`] for buffers that cannot be bound, are too short, lack a usage, or
     /// are used twice.
-    pub fn record_gradient(
+    pub fn encode_gradient(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: GradBuffer<'_>,
@@ -81,7 +81,7 @@ impl RobeGroup {
     ) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
-            let waiting = self.waiting_for("record_gradient")?;
+            let waiting = self.waiting_for("encode_gradient")?;
             into.check(grad_outputs.slice())?;
             let most = 4 * u64::from(self.kind.config.most_covered(waiting.indices));
             let space = self.kind.train.as_ref().filter(|_| waiting.chunks > 0);
@@ -96,10 +96,14 @@ impl RobeGroup {
                         );
                         return Ok(());
                     };
-                    let due = Due::new(&context, &waiting, &mut self.kind.chunks, grad_outputs)?;
+                    let gradients = GradientSums::new(&context, &waiting, &mut self.kind.chunks, grad_outputs)?;
                     let call = &mut Call::begin(&context, encoder, "hotrow.robe.gradient");
-                    due.sort(call, space, &context.uniform(&ScalerState::unscaled()));
-                    call.run(&ROBE_GRADIENT, &[&due, &("sums", bound)], &Groups::capped(due.robe.weights, 256));
+                    gradients.sort(call, space, &context.uniform(&ScalerState::unscaled()));
+                    call.run(
+                        &ROBE_GRADIENT,
+                        &[&gradients, &("sums", bound)],
+                        &Groups::capped(gradients.robe.weights, 256),
+                    );
                 }
                 GradientBuffer::Sparse { locations, sums, count: counted } => {
                     let [locations, sums] = [("gradient's locations", locations), ("gradient's sums", sums)]
@@ -109,21 +113,21 @@ impl RobeGroup {
                         encoder.clear_buffer(counted.buffer(), counted.offset(), Some(4));
                         return Ok(());
                     };
-                    let due = Due::new(&context, &waiting, &mut self.kind.chunks, grad_outputs)?;
-                    let runs = Runs::grown(&mut self.kind.runs, &context, due.starts())?;
+                    let gradients = GradientSums::new(&context, &waiting, &mut self.kind.chunks, grad_outputs)?;
+                    let runs = Runs::grown(&mut self.kind.runs, &context, gradients.starts())?;
                     let mut call = Call::begin(&context, encoder, "hotrow.robe.gradient");
-                    due.sort(&mut call, space, &context.uniform(&ScalerState::unscaled()));
-                    let from: &[&dyn Named] = &[&due, runs, &("locations", locations), &("sums", sums)];
-                    call.run(&ROBE_RUNS, from, &Groups::capped(due.starts(), RUNS_BLOCK));
+                    gradients.sort(&mut call, space, &context.uniform(&ScalerState::unscaled()));
+                    let from: &[&dyn Named] = &[&gradients, runs, &("locations", locations), &("sums", sums)];
+                    call.run(&ROBE_RUNS, from, &Groups::capped(gradients.starts(), RUNS_BLOCK));
                     let info = ScanInfo {
                         count: count::UNIQUE as u32,
-                        capacity: due.starts(),
+                        capacity: gradients.starts(),
                         per_block: RUNS_BLOCK,
                         rows: 1,
                         clears: 0,
                     };
-                    record_scan(&mut call, &info, &space.step, &runs.blocks, &runs.total, &self.dummy);
-                    let covered = (due.starts() * due.robe.reach).min(due.robe.weights);
+                    encode_scan(&mut call, &info, &space.step, &runs.blocks, &runs.total, &self.dummy);
+                    let covered = (gradients.starts() * gradients.robe.reach).min(gradients.robe.weights);
                     call.run(&ROBE_COVERED, from, &Groups::capped(covered, 256));
                     drop(call);
                     encoder.copy_buffer_to_buffer(&runs.total, 0, counted.buffer(), counted.offset(), 4);
@@ -150,7 +154,7 @@ impl RobeGroup {
             let make = |what, n: u32| context.buffer(what, 4 * u64::from(n), wgpu::BufferUsages::empty());
             if this.kind.config.is_dense(waiting.indices) {
                 let sums = make("sums", this.kind.config.weights)?;
-                this.record_gradient(&mut encoder, grads, GradientBuffer::Dense(sums.slice(..)))?;
+                this.encode_gradient(&mut encoder, grads, GradientBuffer::Dense(sums.slice(..)))?;
                 let bytes = 4 * u64::from(this.kind.config.weights);
                 return Ok(Gradient::Dense(floats(&context.download(encoder, &[(&sums, bytes)])?[0])));
             }
@@ -158,7 +162,7 @@ impl RobeGroup {
             let (locations, sums, count) = (make("locations", most)?, make("sums", most)?, make("count", 1)?);
             let into =
                 GradientBuffer::Sparse { locations: locations.slice(..), sums: sums.slice(..), count: count.slice(..) };
-            this.record_gradient(&mut encoder, grads, into)?;
+            this.encode_gradient(&mut encoder, grads, into)?;
             let found = context.download(encoder, &[(&count, 4)])?[0][0];
             let bytes = 4 * u64::from(found.min(most));
             let words = context.download(context.new_encoder(), &[(&locations, bytes), (&sums, bytes)])?;

@@ -1,4 +1,4 @@
-//! A parameter-shared table on the GPU, recorded into the caller's encoder. This file has the order of forward's stages, `backward.rs` that
+//! A parameter-shared table on the GPU, encoded into the caller's encoder. This file has the order of forward's stages, `backward.rs` that
 //! of backward's.
 
 pub(crate) mod backward;
@@ -28,7 +28,7 @@ use crate::{
             robe::{
                 array::Array,
                 robe_update,
-                space::{Chunks, Due, Runs, Scattered, Space, Uniforms},
+                space::{Chunks, GradientSums, Runs, Scattered, Space, Uniforms},
             },
         },
         upload::Uploaded,
@@ -53,14 +53,14 @@ use crate::{
 /// Tables on the GPU whose rows share an array of weights.
 ///
 /// ```
-/// use hotrow::{GradSlice, RobeGroup, adapter, prelude::*, robe};
+/// use hotrow::{GradSlice, SharedGroup, adapter, prelude::*, robe};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// // A program that has a device and a queue calls `Context::new`.
 /// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
 /// // A million rows x 16 in 4,096 weights, read in chunks of 8.
-/// let mut table = RobeGroup::new(&context, robe::Config::new(&[1_000_000], 16, 4096, 8))?;
-/// let outputs = table.forward(&[999_999], &[0, 1], None)?; // `record_forward` takes an encoder of yours, as `Group`'s does
+/// let mut table = SharedGroup::new(&context, robe::Config::new(&[1_000_000], 16, 4096, 8))?;
+/// let outputs = table.forward(&[999_999], &[0, 1], None)?; // `encode_forward` takes an encoder of yours, as `Group`'s does
 /// let robe::Gradient::Sparse { locations, .. } = table.gradient(GradSlice::F32(&outputs))? else { return Ok(()) };
 /// assert_eq!(locations.len(), 16); // two chunks of 8
 /// table.backward(&outputs)?;
@@ -69,11 +69,11 @@ use crate::{
 /// # }
 /// ```
 ///
-/// The `record_*` methods put a step into the caller's encoder and never wait. The [`Lookup`](crate::Lookup) methods upload, submit and
+/// The `encode_*` methods put a step into the caller's encoder and never wait. The [`Lookup`](crate::Lookup) methods upload, submit and
 /// wait.
-pub type RobeGroup = DeviceGroup<Shared>;
+pub type SharedGroup = DeviceGroup<Shared>;
 
-/// The array of a [`RobeGroup`], and the scratch of its steps.
+/// The array of a [`SharedGroup`], and the scratch of its steps.
 #[derive(Debug)]
 pub struct Shared {
     pub(crate) config: Config,
@@ -88,7 +88,7 @@ pub struct Shared {
     pub(crate) scattered: Option<Scattered>,
 }
 
-impl RobeGroup {
+impl SharedGroup {
     /// Allocates the array and fills it.
     ///
     /// # Errors
@@ -105,10 +105,10 @@ impl RobeGroup {
         Self::with_kind(context, Shared { config, rows, layout, array, train, frozen, chunks, runs, scattered })
     }
 
-    /// As [`RobeGroup::new`], as a future. In a browser only this one knows whether the device has the memory.
+    /// As [`SharedGroup::new`], as a future. In a browser only this one knows whether the device has the memory.
     ///
     /// # Errors
-    /// As [`RobeGroup::new`].
+    /// As [`SharedGroup::new`].
     pub async fn new_async(context: &Context, config: Config) -> Result<Self, Error> {
         let group = Self::new(context, config)?;
         context.check_async().await.map(|()| group)
@@ -169,7 +169,7 @@ impl Kind for Shared {
         self.config.batch_chunks(indices, bags).map(drop)
     }
 
-    fn outcome(group: &RobeGroup, mode: Mode) -> Option<&wgpu::Buffer> {
+    fn outcome(group: &SharedGroup, mode: Mode) -> Option<&wgpu::Buffer> {
         let space = if mode == Mode::Train { &group.kind.train } else { &group.kind.frozen };
         space.as_ref().map(|space| &space.step)
     }
@@ -178,8 +178,8 @@ impl Kind for Shared {
         self.readable_buffers(context)
     }
 
-    fn record(
-        group: &mut RobeGroup,
+    fn encode(
+        group: &mut SharedGroup,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
@@ -204,8 +204,8 @@ impl Kind for Shared {
         Ok(indices)
     }
 
-    fn record_backward(
-        group: &mut RobeGroup,
+    fn encode_backward(
+        group: &mut SharedGroup,
         encoder: &mut wgpu::CommandEncoder,
         grad_outputs: GradBuffer<'_>,
         scaler: &wgpu::Buffer,
@@ -215,22 +215,22 @@ impl Kind for Shared {
             let waiting = group.waiting_for("backward")?;
             let DeviceGroup { state, rate, kind, .. } = group;
             let space = kind.train.as_ref().filter(|_| waiting.chunks > 0);
-            let rate = rate.record(&context, encoder, &Rate::new(&kind.config.optimizer));
+            let rate = rate.encode(&context, encoder, &Rate::new(&kind.config.optimizer));
             if let (Some(space), Some(scattered)) = (space, &kind.scattered) {
-                scattered.record(&context, encoder, &waiting, (&kind.array, space), grad_outputs, (scaler, rate))?;
+                scattered.encode(&context, encoder, &waiting, (&kind.array, space), grad_outputs, (scaler, rate))?;
             } else if let Some(space) = space {
-                let due = Due::new(&context, &waiting, &mut kind.chunks, grad_outputs)?;
+                let gradients = GradientSums::new(&context, &waiting, &mut kind.chunks, grad_outputs)?;
                 let call = &mut Call::begin(&context, encoder, "hotrow.robe.backward");
-                due.sort(call, space, scaler);
-                robe_update::record(call, &due, &kind.array, rate);
+                gradients.sort(call, space, scaler);
+                robe_update::encode(call, &gradients, &kind.array, rate);
             }
             state.end_forward();
             Ok(())
         })
     }
 
-    fn record_weight_gradient(
-        group: &mut RobeGroup,
+    fn encode_weight_gradient(
+        group: &mut SharedGroup,
         encoder: &mut wgpu::CommandEncoder,
         bound: &WeightGradient<'_>,
     ) -> Result<(), Error> {
@@ -247,18 +247,18 @@ impl Kind for Shared {
         Ok(())
     }
 
-    async fn record_waiting(
-        group: &mut RobeGroup,
+    async fn encode_waiting(
+        group: &mut SharedGroup,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
     ) -> Result<(), Error> {
-        Self::record(group, encoder, batch, outputs, mode).map(drop)
+        Self::encode(group, encoder, batch, outputs, mode).map(drop)
     }
 
-    async fn record_read_rows(
-        group: &mut RobeGroup,
+    async fn encode_read_rows(
+        group: &mut SharedGroup,
         encoder: &mut wgpu::CommandEncoder,
         rows: &[u32],
         outputs: &wgpu::Buffer,
@@ -273,17 +273,17 @@ impl Kind for Shared {
         Ok(())
     }
 
-    fn memory(group: &RobeGroup) -> MemoryReport {
+    fn memory(group: &SharedGroup) -> MemoryReport {
         group.memory()
     }
 
     #[cfg(not(target_family = "wasm"))]
-    fn lookup_kind(group: &mut RobeGroup) -> LookupKind<'_> {
+    fn lookup_kind(group: &mut SharedGroup) -> LookupKind<'_> {
         LookupKind::Shared(group)
     }
 }
 
-/// Records the stages of a forward, in order.
+/// Encodes the stages of a forward, in order.
 fn forward(
     context: &Context,
     encoder: &mut wgpu::CommandEncoder,

@@ -5,13 +5,13 @@ use crate::{
     gpu::{
         engine::context::Context,
         reader::{ReadableBuffers, Reader, RowReader, Shape},
-        robe::{RobeGroup, Shared},
+        robe::{Shared, SharedGroup},
     },
     table::params::Mode,
     wgsl::{Cut, reader::ReaderKind},
 };
 
-impl RobeGroup {
+impl SharedGroup {
     /// Functions with which shaders of your own read rows, and their bindings: one storage buffer for each window of the array.
     ///
     /// # Errors

@@ -21,8 +21,8 @@ use crate::{
 };
 
 impl Scattered {
-    /// Records a whole backward of a batch with at least one index.
-    pub(crate) fn record(
+    /// Encodes a whole backward of a batch with at least one index.
+    pub(crate) fn encode(
         &self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,

@@ -34,12 +34,12 @@ stages! {
     /// Finds the slot of each access, and lists the misses.
     PROBE "probe" 256 Uniform: params, ReadWrite: step, Read: keys ways, ReadWrite: places miss_keys miss_index tables;
     /// Updates the stamps of hit rows and the frequencies of all rows.
-    TOUCH "touch" 256 Uniform: params shard, ReadWrite: step, Read: keys places, ReadWrite: ways freqs tables;
+    TOUCH "touch" 256 Uniform: params piece, ReadWrite: step, Read: keys places, ReadWrite: ways freqs tables;
     /// Counts the digits of each block of keys.
     HISTOGRAM "histogram" 256 Uniform: pass_info, ReadWrite: step, Read: keys, ReadWrite: digits;
     /// Exclusive prefix sums of rows.
     SCAN "scan" 256 Uniform: info, ReadWrite: step data totals cleared;
-    /// Moves keys and values to their sorted places.
+    /// Swaps keys and values to their sorted places.
     SCATTER "scatter" 256 Uniform: pass_info, ReadWrite: step, Read: keys_in values_in digits totals, ReadWrite: keys_out values_out next_digits;
     /// Counts the distinct keys that begin in each block.
     HEADS "heads" 256 Uniform: info, ReadWrite: step, Read: keys, ReadWrite: heads;
@@ -48,11 +48,11 @@ stages! {
     /// Sorts, and dedups, few keys in one dispatch.
     SORT_SMALL "sort_small" 256 Uniform: info, ReadWrite: step, Read: keys_in values_in, ReadWrite: keys_out values_out segment starts;
     /// Lists the distinct missing rows.
-    CLAIM "claim" 256 Uniform: params shard, ReadWrite: step, Read: keys order starts, ReadWrite: unique moves freqs tables;
+    CLAIM "claim" 256 Uniform: params piece, ReadWrite: step, Read: keys order starts, ReadWrite: unique swaps freqs tables;
     /// Admits missing rows, set by set.
-    ADMIT "admit" 256 Uniform: params, ReadWrite: step unique moves ways tables;
-    /// Moves rows between table and FP32, as many shards at a time as the device binds.
-    EXCHANGE "exchange" 256 Uniform: params shard, ReadWrite: step, Read: moves, ReadWrite: records cache scratch ways tables;
+    ADMIT "admit" 256 Uniform: params, ReadWrite: step unique swaps ways tables;
+    /// Swaps rows between table and FP32, as many pieces at a time as the device binds.
+    EXCHANGE "exchange" 256 Uniform: params piece, ReadWrite: step, Read: swaps, ReadWrite: records cache scratch ways tables;
     /// Finds the places of the missed accesses' rows.
     LOCATE "locate" 256 Uniform: params, ReadWrite: step, Read: keys order segment unique ways, ReadWrite: places;
     /// Pools bags; a workgroup writes several output rows.
@@ -67,20 +67,20 @@ stages! {
     MERGE "merge" 256 Uniform: params, Read: targets segment accesses grad_outputs, ReadWrite: scratch;
     /// One workgroup for each tile adds up the heavy row that begins there.
     COMBINE "combine" 256 Uniform: params, Read: targets segment, ReadWrite: scratch;
-    /// Updates the distinct rows, as many shards at a time as the device binds.
-    UPDATE "update" 256 Uniform: params shard, Read: targets accesses grad_outputs, ReadWrite: records cache scratch ways tables, Uniform: rate;
+    /// Updates the distinct rows, as many pieces at a time as the device binds.
+    UPDATE "update" 256 Uniform: params piece, Read: targets accesses grad_outputs, ReadWrite: records cache scratch ways tables, Uniform: rate;
     /// Finds the greatest magnitude among scaled gradients.
     INSPECT "inspect" 256 Uniform: inspected, Read: gradients, ReadWrite: greatest;
     /// The decision of a loss scaler.
     RESCALE "rescale" 1 Uniform: rule, ReadWrite: greatest state;
     /// Lists the dirty slots.
-    COLLECT "collect" 256 Uniform: params, ReadWrite: step, Read: ways, ReadWrite: moves tables;
+    COLLECT "collect" 256 Uniform: params, ReadWrite: step, Read: ways, ReadWrite: swaps tables;
     /// Empties the cache.
     RESET "reset" 256 Uniform: params, ReadWrite: ways;
     /// Writes the caller's values to rows.
-    ASSIGN "assign" 256 Uniform: params, Read: keys places values, ReadWrite: cache scratch ways moves tables;
+    ASSIGN "assign" 256 Uniform: params, Read: keys places values, ReadWrite: cache scratch ways swaps tables;
     /// Lists rows for another rank.
-    SEND "send" 256 Uniform: params shard, Read: keys places records cache scratch ways, ReadWrite: sent;
+    SEND "send" 256 Uniform: params piece, Read: keys places records cache scratch ways, ReadWrite: sent;
     /// Hashes the row of each access.
     ROBE_HASH "robe_hash" 256 Uniform: params robe, ReadWrite: step, Read: keys, ReadWrite: hashes tables;
     /// Pools bags; a workgroup writes several output rows.

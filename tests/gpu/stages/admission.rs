@@ -4,7 +4,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     GroupConfig, Policy,
     hash::fmix32,
-    internals::layout::{DIRTY, Field, Move, NONE, PINNED, Unique, WAYS, count, way_at},
+    internals::layout::{DIRTY, Field, NONE, PINNED, Swap, Unique, WAYS, count, way_at},
 };
 use hotrow_harness::{device::with_gpu, oracle};
 use rand::{RngExt as _, seq::SliceRandom as _};
@@ -16,9 +16,9 @@ use super::{
 
 const T: u32 = 9;
 
-/// The Moves of new rows, which are bypassed for now.
-fn bypassed(unique: &[Unique]) -> Vec<Move> {
-    unique.iter().map(|one| Move { place: one.slot, row: one.row, victim: NONE, flags: 0 }).collect()
+/// The swaps of new rows, which are bypassed for now.
+fn bypassed(unique: &[Unique]) -> Vec<Swap> {
+    unique.iter().map(|one| Swap { place: one.slot, row: one.row, victim: NONE, flags: 0 }).collect()
 }
 
 /// Counts of the situations that a test's cases have produced, so that none is left out.
@@ -88,7 +88,7 @@ pub(crate) fn admit() {
         seen.most_candidates = seen.most_candidates.max(longest.unwrap_or(0));
         let bindings = [
             words(&params(&config, &layout, TRAIN, 0)),
-            words(&step(&mut source, T, &[(count::MOVES, misses as u32)])),
+            words(&step(&mut source, T, &[(count::SWAPS, misses as u32)])),
             guarded(&unique),
             guarded(&bypassed(&unique)),
             guarded(&ways),
@@ -96,19 +96,19 @@ pub(crate) fn admit() {
         ];
         // With fewer workgroups than blocks of rows, each workgroup takes several blocks.
         let groups = one_of(&mut source, &[1, 2, misses.div_ceil(256).max(1) as u32]);
-        let run = check(case, "admit", &bindings, groups, &[], |[params, step, unique, moves, ways, tables]| {
-            oracle::admit(&read(params), of(step), cast_slice_mut(unique), cast_slice_mut(moves), ways, tables);
+        let run = check(case, "admit", &bindings, groups, &[], |[params, step, unique, swaps, ways, tables]| {
+            oracle::admit(&read(params), of(step), cast_slice_mut(unique), cast_slice_mut(swaps), ways, tables);
         });
         let after: &[Unique] = &cast_slice(&run.found[2])[..misses];
         let admitted = after.iter().filter(|one| one.slot < layout.slots()).count();
         seen.admitted += admitted;
         seen.bypassed += misses - admitted;
-        let moves: &[Move] = &cast_slice(&run.found[3])[..misses];
-        for (one, step) in after.iter().zip(moves) {
+        let swaps: &[Swap] = &cast_slice(&run.found[3])[..misses];
+        for (one, step) in after.iter().zip(swaps) {
             assert_eq!((step.place, step.row), (one.slot, one.row), "{case}");
             assert_eq!(step.victim == NONE, step.flags == 0, "{case}");
             seen.victims += usize::from(step.victim != NONE);
-            let kept = step.flags & Move::KEEP != 0;
+            let kept = step.flags & Swap::KEEP != 0;
             assert!(!kept || policy == Policy::Lfu, "{case}: kept under LRU");
             seen.kept += usize::from(kept);
         }
@@ -147,7 +147,7 @@ fn the_best_of_a_large_set_are_admitted() {
                     (0..n).map(|row| Unique { row, count: 1, key: key(row), slot: layout.slots() + row }).collect();
                 let bindings = [
                     words(&params(&config, &layout, TRAIN, 0)),
-                    words(&step(&mut rng(1), T, &[(count::MOVES, n)])),
+                    words(&step(&mut rng(1), T, &[(count::SWAPS, n)])),
                     guarded(&unique),
                     guarded(&bypassed(&unique)),
                     (0..128).map(|word| if word < 32 { NONE } else { 0 }).collect(),

@@ -3,7 +3,7 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, codec,
-    internals::layout::{COMING, DIRTY, Field, Move, NONE, Shard, WAYS, count, way_at},
+    internals::layout::{COMING, DIRTY, Field, NONE, Piece, Swap, WAYS, count, way_at},
 };
 use hotrow_harness::oracle;
 use rand::{RngExt as _, seq::SliceRandom as _};
@@ -124,10 +124,10 @@ pub(super) fn few_or_many_tables(source: &mut Pcg64) -> Vec<u32> {
     }
 }
 
-/// Every kind of Move that a group of 900 rows makes, over a shard with the rows `bound`. No row and no place is in two Moves.
-fn some_moves(source: &mut Pcg64, slots: u32, n: usize, bound: &std::ops::Range<u32>) -> Vec<Move> {
+/// Every kind of swap that a group of 900 rows makes, over a piece with the rows `bound`. No row and no place is in two swaps.
+fn some_swaps(source: &mut Pcg64, slots: u32, n: usize, bound: &std::ops::Range<u32>) -> Vec<Swap> {
     let mut rows = distinct_rows(source, 2 * n, 900);
-    // Most rows belong to the bound shard.
+    // Most rows belong to the bound piece.
     rows.sort_by_key(|row| !bound.contains(row) && row % 3 != 0);
     rows.truncate(2 * n);
     rows.shuffle(source);
@@ -138,12 +138,12 @@ fn some_moves(source: &mut Pcg64, slots: u32, n: usize, bound: &std::ops::Range<
             let (row, victim) = (rows[2 * i as usize], rows[2 * i as usize + 1]);
             let slot = if source.random_bool(0.7) { free.pop() } else { None };
             match (slot, source.random_range(0..5)) {
-                (_, 0) => Move { place: NONE, row, victim, flags: Move::WRITE | Move::KEEP },
-                (Some(place), 1) => Move { place, row: NONE, victim, flags: Move::WRITE }, // flush
-                (Some(place), 2) => Move { place, row, victim: NONE, flags: 0 },
-                (Some(place), _) => Move { place, row, victim, flags: source.random_range(1..4) },
-                (None, 1) => Move { place: slots + i, row: NONE, victim, flags: Move::WRITE }, // write rows
-                (None, _) => Move { place: slots + i, row, victim: NONE, flags: 0 },
+                (_, 0) => Swap { place: NONE, row, victim, flags: Swap::WRITE | Swap::KEEP },
+                (Some(place), 1) => Swap { place, row: NONE, victim, flags: Swap::WRITE }, // flush
+                (Some(place), 2) => Swap { place, row, victim: NONE, flags: 0 },
+                (Some(place), _) => Swap { place, row, victim, flags: source.random_range(1..4) },
+                (None, 1) => Swap { place: slots + i, row: NONE, victim, flags: Swap::WRITE }, // write rows
+                (None, _) => Swap { place: slots + i, row, victim: NONE, flags: 0 },
             }
         })
         .collect()
@@ -159,9 +159,9 @@ struct Seen {
 
 /// The oracle of exchange on its bindings.
 fn mirror(layout: &Layout) -> impl Fn(&mut [Vec<u32>; 9]) {
-    |[params, shard, step, moves, records, cache, scratch, ways, tables]| {
-        let (floats, moves) = ([cast_slice_mut(cache), cast_slice_mut(scratch)], cast_slice(moves));
-        oracle::exchange(layout, (&read(params), &read(shard), of(step)), moves, records, floats, ways, tables);
+    |[params, piece, step, swaps, records, cache, scratch, ways, tables]| {
+        let (floats, swaps) = ([cast_slice_mut(cache), cast_slice_mut(scratch)], cast_slice(swaps));
+        oracle::exchange(layout, (&read(params), &read(piece), of(step)), swaps, records, floats, ways, tables);
     }
 }
 
@@ -190,25 +190,25 @@ pub(crate) fn exchange() {
             params(&config, &layout, [TRAIN, FROZEN][source.random_range(0..2)], 2 * source.random_range(0..3));
         let mut data = |rows: usize| slot_rows(&layout, rows, || row_of(&mut source, &layout));
         let (cache, scratch) = (data(slots as usize), data(n));
-        // The second of three shards, or the whole table, which a workgroup goes over without a list of its own.
+        // The second of three pieces, or the whole table, which a workgroup goes over without a list of its own.
         let bound = if source.random() { 300..600 } else { 0..900 };
         let (phases, rows) = (source.random_range(1..4), bound.end - bound.start);
-        let shard = Shard { first_row: bound.start, rows, rows_each: rows, phases, ..Shard::default() };
-        let moves = some_moves(&mut source, slots, n, &bound);
+        let piece = Piece { first_row: bound.start, rows, rows_each: rows, phases, ..Piece::default() };
+        let swaps = some_swaps(&mut source, slots, n, &bound);
         let stale = some_records(&mut source, &layout, rows);
         let t = source.random();
         let mut flags = ways(&mut source, layout.sets, 900, 8, 0.9);
         // Some rows are admitted; others, such as pinned ones, come to a slot without that.
-        for one in moves.iter().filter(|one| one.place < slots && one.row != NONE && source.random_bool(0.7)) {
+        for one in swaps.iter().filter(|one| one.place < slots && one.row != NONE && source.random_bool(0.7)) {
             flags[way_at(WAYS, one.place, Field::Flags)] |= COMING;
             flags[way_at(WAYS, one.place, Field::Stamp)] = one.row;
         }
         let later = source.random(); // another step may have begun since
         let bindings = [
             words(&params),
-            words(&shard),
-            words(&step(&mut source, t, &[(count::MOVES, n as u32)])),
-            guarded(&moves),
+            words(&piece),
+            words(&step(&mut source, t, &[(count::SWAPS, n as u32)])),
+            guarded(&swaps),
             guarded(&stale),
             guarded(&cache),
             guarded(&scratch),
@@ -227,9 +227,9 @@ pub(crate) fn exchange() {
         let (stride, slot) = (layout.row.record_words as usize, layout.slot_words() as usize);
         let record = |row: u32| (row - bound.start) as usize * stride..(row - bound.start + 1) as usize * stride;
         let mut wanted = run.wanted[6].clone();
-        for (i, one) in moves.iter().enumerate() {
-            let comes = shard.phases & Shard::UNPACK != 0 && shard.holds(one.victim) && one.place != NONE;
-            if comes && one.flags & Move::KEEP != 0 {
+        for (i, one) in swaps.iter().enumerate() {
+            let comes = piece.phases & Piece::UNPACK != 0 && piece.holds(one.victim) && one.place != NONE;
+            if comes && one.flags & Swap::KEEP != 0 {
                 seen.kept += 1;
                 let mut row = vec![0.0; layout.row.row_words as usize];
                 codec::unpack(&layout.row, &run.found[4][record(one.victim)], &mut row);
@@ -248,12 +248,12 @@ pub(crate) fn exchange() {
             panic!("{case}: {difference}");
         }
         // What the case had, for the counts below.
-        let tag = |one: &Move| way_at(WAYS, one.place, Field::Tag);
-        let came = |one: &&Move| one.place < slots && run.found[7][tag(one)] != flags[tag(one)];
-        seen.published += moves.iter().filter(came).count();
-        let cleaned = |one: &&Move| one.flags & Move::WRITE != 0 && one.place < slots && shard.holds(one.victim);
-        let clean = |one: &Move| flags[way_at(WAYS, one.place, Field::Flags)] & DIRTY == 0;
-        seen.clean += moves.iter().filter(cleaned).filter(|one| clean(one)).count();
+        let tag = |one: &Swap| way_at(WAYS, one.place, Field::Tag);
+        let came = |one: &&Swap| one.place < slots && run.found[7][tag(one)] != flags[tag(one)];
+        seen.published += swaps.iter().filter(came).count();
+        let cleaned = |one: &&Swap| one.flags & Swap::WRITE != 0 && one.place < slots && piece.holds(one.victim);
+        let clean = |one: &Swap| flags[way_at(WAYS, one.place, Field::Flags)] & DIRTY == 0;
+        seen.clean += swaps.iter().filter(cleaned).filter(|one| clean(one)).count();
         let moved = run.found[4].chunks(stride).zip(bindings[4].chunks(stride)).filter(|(a, b)| a != b).count();
         seen.codes.written += moved as u64 * u64::from(layout.row.dim);
     });
@@ -264,22 +264,22 @@ pub(crate) fn exchange() {
     assert!(codes.different * 500 <= codes.written, "more than 1 in 500: {seen:?}");
 }
 
-/// More Moves than a workgroup lists at once, for one of several shards: each comes to the row of its own shard, and no other.
+/// More swaps than a workgroup lists at once, for one of several pieces: each comes to the row of its own piece, and no other.
 #[test]
 pub(crate) fn lists_of_several_blocks() {
     each("lists of several blocks", [4], |case, mut source, [n]| {
         let n = [2047u32, 2048, 2049, 5000][n];
         let config = GroupConfig::new(&[15_000], 1).with_precision(Precision::Fp32).with_cache_rows(0);
         let layout = layout_of(&config);
-        let shard = Shard { first_row: 5000, rows: 5000, rows_each: 5000, phases: Shard::UNPACK, ..Shard::default() };
+        let piece = Piece { first_row: 5000, rows: 5000, rows_each: 5000, phases: Piece::UNPACK, ..Piece::default() };
         let rows = distinct_rows(&mut source, n as usize, 15_000);
         let places = (layout.slots()..).zip(rows);
-        let moves: Vec<Move> = places.map(|(place, row)| Move { place, row, victim: NONE, flags: 0 }).collect();
+        let swaps: Vec<Swap> = places.map(|(place, row)| Swap { place, row, victim: NONE, flags: 0 }).collect();
         let bindings = [
             words(&params(&config, &layout, TRAIN, 0)),
-            words(&shard),
-            words(&step(&mut source, 1, &[(count::MOVES, n)])),
-            guarded(&moves),
+            words(&piece),
+            words(&step(&mut source, 1, &[(count::SWAPS, n)])),
+            guarded(&swaps),
             guarded(&some_records(&mut source, &layout, 5000)),
             guarded(&slot_rows(&layout, 1, || vec![0.0])),
             guarded(&slot_rows(&layout, n as usize, || vec![7.0])),

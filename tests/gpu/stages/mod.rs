@@ -20,7 +20,7 @@ use hotrow::{
     hash::fmix32,
     internals::{
         self,
-        layout::{CLOCK_WORDS, COMING, Field, NONE, Params, Shard, Step, TABLE_WORDS, Target, WAYS, way_at},
+        layout::{CLOCK_WORDS, COMING, Field, NONE, Params, Piece, Step, TABLE_WORDS, Target, WAYS, way_at},
         shader::{self, Access, Kernel},
     },
 };
@@ -121,7 +121,7 @@ pub(crate) struct Case<'a> {
     pub(crate) seed: u64,
     test: &'a str,
     setting: &'a [usize],
-    /// How the device gets the cache and the records, if the stage binds them: whole, in two or three windows, in three shards.
+    /// How the device gets the cache and the records, if the stage binds them: whole, in two or three windows, in three pieces.
     pieces: usize,
     /// Number of words that kernels have changed.
     changed: Cell<usize>,
@@ -158,12 +158,12 @@ pub(crate) struct Run {
     pub(crate) wanted: Vec<Vec<u32>>,
 }
 
-/// The same bindings with the records in `shards` shards. `None` if the stage binds no records.
-fn sharded(kernel: &Kernel, bindings: &[Vec<u32>], shards: u32) -> Option<Vec<Vec<u32>>> {
-    let mut bindings = shader::has_shards(kernel).then(|| bindings.to_vec())?;
-    let shard: &mut Shard = of(&mut bindings[1]);
-    shard.rows_each = shard.rows.div_ceil(shards);
-    (shard.moves == 0 && shard.rows > shard.rows_each).then_some(bindings)
+/// The same bindings with the records in `pieces` pieces. `None` if the stage binds no records.
+fn in_pieces(kernel: &Kernel, bindings: &[Vec<u32>], pieces: u32) -> Option<Vec<Vec<u32>>> {
+    let mut bindings = shader::has_pieces(kernel).then(|| bindings.to_vec())?;
+    let piece: &mut Piece = of(&mut bindings[1]);
+    piece.rows_each = piece.rows.div_ceil(pieces);
+    (piece.swaps == 0 && piece.rows > piece.rows_each).then_some(bindings)
 }
 
 /// The same bindings with the cache in `windows` windows. `None` if it has fewer, or if the stage does not bind it.
@@ -190,7 +190,7 @@ pub(crate) fn check<const N: usize>(
     let windows = case.context.caps().choose_windows();
     let cut = match case.pieces as u32 {
         pieces @ 1..=2 if pieces < windows => windowed(kernel, bindings, pieces + 1),
-        3 if windows >= 3 => sharded(kernel, bindings, 3),
+        3 if windows >= 3 => in_pieces(kernel, bindings, 3),
         _ => None,
     };
     let run = case.context.run_stage(kernel, cut.as_deref().unwrap_or(bindings), groups);
@@ -300,7 +300,7 @@ pub(crate) fn step(source: &mut Pcg64, t: u32, counts: &[(usize, u32)]) -> Step 
     step
 }
 
-/// The layout of a group in one shard. Stages that bind shards get theirs from the test.
+/// The layout of a group in one piece. Stages that bind pieces get theirs from the test.
 pub(crate) fn layout_of(config: &GroupConfig) -> Layout {
     Layout::new(config, u64::MAX).unwrap_or_else(|error| panic!("{error}"))
 }

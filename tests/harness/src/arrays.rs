@@ -1,7 +1,7 @@
 //! Properties of shared arrays on any backend. `new` makes an array of a configuration.
 
 use hotrow::{
-    CpuRobeGroup, CpuScaler, Error, GradSlice, Init, LossScale, Optimizer, Pooling, RobeGroup, SharedArray,
+    CpuScaler, CpuSharedGroup, Error, GradSlice, Init, LossScale, Optimizer, Pooling, SharedArray, SharedGroup,
     robe::{self, Backward, Config, Gradient, RobeSnapshot},
 };
 
@@ -35,7 +35,7 @@ macro_rules! arrays {
         }
     )*};
 }
-arrays!(CpuRobeGroup RobeGroup);
+arrays!(CpuSharedGroup SharedGroup);
 
 fn snapshot(array: &mut impl Array) -> RobeSnapshot {
     SharedArray::snapshot(array).unwrap()
@@ -234,8 +234,8 @@ pub fn what_is_not_finite_is_left_out_and_counted<T: Array>(new: &dyn Fn(&Config
         let bad = [(3, 1), (50, 2)].map(|(row, e)| robe::hash::location(row, e, 40, 4) as usize);
         let read = gradients(&config, &bags, &grads);
         for w in 0..40 {
-            let moves = read.contains_key(&w) && !bad.contains(&w);
-            assert_eq!(before.weight_words[w] != after.weight_words[w], moves, "{backward:?}, weight {w}");
+            let swaps = read.contains_key(&w) && !bad.contains(&w);
+            assert_eq!(before.weight_words[w] != after.weight_words[w], swaps, "{backward:?}, weight {w}");
         }
         assert_eq!(after.counters.skipped_weights, 2);
     }

@@ -54,7 +54,7 @@ pub fn again(options: &ContextOptions) -> Context {
     other
 }
 
-/// A context on a device that binds at most `buffers` storage buffers a stage: fewer shards at a time. It is built once for each number.
+/// A context on a device that binds at most `buffers` storage buffers a stage: fewer pieces at a time. It is built once for each number.
 pub fn with_storage_buffers(buffers: u32) -> Context {
     static MADE: Mutex<Vec<(u32, Context)>> = Mutex::new(Vec::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);

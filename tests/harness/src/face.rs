@@ -49,7 +49,7 @@ pub fn counters_arrive(table: &mut dyn Lookup) {
     let newest = table.counters().unwrap();
     // The device answers when it is polled; each call polls once.
     for _ in 0..10_000 {
-        match table.counters_seen().unwrap() {
+        match table.try_counters().unwrap() {
             Some(seen) if seen == newest => return,
             Some(seen) => assert!(wanted.contains(&seen[0].accesses), "{seen:?}"),
             None => {}

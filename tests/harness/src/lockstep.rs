@@ -212,7 +212,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
         config.features = (0..source.random_range(1..4)).map(|_| source.random_range(0..tables.len() as u32)).collect();
     }
     let stride = Layout::new(&config, u64::MAX).unwrap().stride();
-    config.set_shard_bytes(
+    config.set_piece_bytes(
         [None, Some(stride * u64::from(rows.div_ceil(7))), Some(stride * u64::from(rows.div_ceil(20)))]
             [source.random_range(0..3)],
     );

@@ -1146,12 +1146,12 @@ fn check_layout(layout: &Layout, model: &Naive, config: &GroupConfig) -> Result<
     equal("layout.ways", config.ways, layout.ways)?;
     equal("layout.total_rows", model.rows, layout.total_rows)?;
     let stride = 4 * format.words() as u64;
-    if let Some(bytes) = config.shard_bytes()
-        && u64::from(layout.rows_per_shard) * stride > bytes
+    if let Some(bytes) = config.piece_bytes()
+        && u64::from(layout.rows_per_piece) * stride > bytes
     {
-        return Err(format!("a shard of {} rows x {stride} exceeds {bytes} bytes", layout.rows_per_shard));
+        return Err(format!("a piece of {} rows x {stride} exceeds {bytes} bytes", layout.rows_per_piece));
     }
-    equal("layout.shards", model.rows.div_ceil(layout.rows_per_shard), layout.shards)
+    equal("layout.pieces", model.rows.div_ceil(layout.rows_per_piece), layout.pieces)
 }
 
 /// Checks a new table: states are 0, and weights are as configured, to within a step of the format.
@@ -1627,7 +1627,7 @@ fn raw_batches() -> impl Strategy<Value = Vec<Raw>> {
     prop::collection::vec(batch, 1..11)
 }
 
-/// Any configuration of 1 to 5 tables, in up to 20 shards.
+/// Any configuration of 1 to 5 tables, in up to 20 pieces.
 pub fn configs() -> impl Strategy<Value = GroupConfig> {
     let rows = prop_oneof![1 => 1..4u32, 1 => 1..40u32, 2 => 1..400u32];
     let sizes = (
@@ -1662,10 +1662,10 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             1 => Just(Init::Constant(0.3)),
         ],
     );
-    // Few numbers: a device compiles shaders for each number of shards that it binds at once.
-    let shards = prop::sample::select(vec![1u32, 2, 7, 20]);
-    (sizes, stored, rule, 0..6u8, any::<u32>(), shards, any::<u32>()).prop_map(
-        |((tables, dim, features, shared), stored, (rule, decay, init), cache, part, shards, seed)| {
+    // Few numbers: a device compiles shaders for each number of pieces that it binds at once.
+    let pieces = prop::sample::select(vec![1u32, 2, 7, 20]);
+    (sizes, stored, rule, 0..6u8, any::<u32>(), pieces, any::<u32>()).prop_map(
+        |((tables, dim, features, shared), stored, (rule, decay, init), cache, part, pieces, seed)| {
             let mut config = GroupConfig::new(&tables, dim);
             let rows: u32 = tables.iter().sum();
             (config.precision, config.rounding, config.policy, config.pooling, config.out_of_range) = stored;
@@ -1685,7 +1685,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
                 config.features = features.iter().map(|feature| feature % tables.len() as u32).collect();
             }
             let stride = 4 * Format::new(&config).words() as u64;
-            config.set_shard_bytes(Some(stride * u64::from(rows.div_ceil(shards.min(rows)))));
+            config.set_piece_bytes(Some(stride * u64::from(rows.div_ceil(pieces.min(rows)))));
             config
         },
     )
@@ -1803,9 +1803,9 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
                 add(&name(&format!("dim 1, {cache_rows} cached")), &base(&[9], 1, cache_rows), run);
             }
             let mut ones = base(&[1, 1, 1], 5, 3);
-            ones.set_shard_bytes(Some(4 * Format::new(&ones).words() as u64));
+            ones.set_piece_bytes(Some(4 * Format::new(&ones).words() as u64));
             let run = (0..4).map(|_| step(&[0, 0, 0, 0], &[0, 1, 1, 4], 5)).collect();
-            add(&name("one-row tables, one to a shard"), &ones, run);
+            add(&name("one-row tables, one to a piece"), &ones, run);
             let run = (0..5).map(|i| spread(200, 7, i)).collect();
             add(&name("whole table cached"), &base(&[200], 7, 200), run);
             for cache_rows in [0, 32] {

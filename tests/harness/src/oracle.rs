@@ -6,7 +6,7 @@ use std::ops::Range;
 use hotrow::{
     GradSlice, Layout, RandomBits, Rounding, Stripe, codec,
     internals::layout::{
-        CLOCK_WORDS, COMING, DIRTY, Field, Move, NONE, PINNED, Params, Shard, Step, TABLE_WORDS, Target, Unique,
+        CLOCK_WORDS, COMING, DIRTY, Field, NONE, PINNED, Params, Piece, Step, Swap, TABLE_WORDS, Target, Unique,
         count as counts, way_at,
     },
 };
@@ -39,11 +39,11 @@ pub fn admit(
     params: &Params,
     step: &Step,
     unique: &mut [Unique],
-    moves: &mut [Move],
+    swaps: &mut [Swap],
     ways: &mut [u32],
     tables: &mut [u32],
 ) {
-    let n = step.counts[counts::MOVES] as usize;
+    let n = step.counts[counts::SWAPS] as usize;
     let (lfu, width) = (params.policy == LFU, params.slots.checked_div(params.sets).unwrap_or(0));
     let set_of = |row: u32| hotrow::hash::fmix32(row) % params.sets;
     let mut all: Vec<usize> = (0..n).collect();
@@ -64,16 +64,16 @@ pub fn admit(
         let first = sets.partition_point(|&other| other < set[0]);
         for (&u, &(value, slot)) in all[first..][..set.len()].iter().zip(&victims) {
             let candidate = unique[u];
-            let mut leaving = Move { place: slot, row: candidate.row, victim: NONE, flags: 0 };
+            let mut leaving = Swap { place: slot, row: candidate.row, victim: NONE, flags: 0 };
             if value == NONE || value != 0 && if lfu { value > candidate.key } else { value - 1 == step.t } {
                 break; // pinned, as often used, or used by this batch; and so are all victims after it
             }
             if value != 0 {
                 leaving.victim = ways[way_at(width, slot, Field::Tag)];
-                leaving.flags = Move::WRITE;
+                leaving.flags = Swap::WRITE;
                 count(tables, leaving.victim, EVICTIONS);
                 if ways[way_at(width, slot, Field::Stamp)] == step.t {
-                    leaving.flags |= Move::KEEP; // LFU: this batch uses the victim, so its row is kept in scratch
+                    leaving.flags |= Swap::KEEP; // LFU: this batch uses the victim, so its row is kept in scratch
                 }
             }
             count(tables, candidate.row, ADMITTED);
@@ -81,25 +81,25 @@ pub fn admit(
             ways[way_at(width, slot, Field::Flags)] |= COMING;
             ways[way_at(width, slot, Field::Freq)] = if lfu { candidate.key } else { 0 };
             unique[u].slot = slot;
-            moves[u] = leaving;
+            swaps[u] = leaving;
         }
     }
 }
 
-/// Moves rows between the records of one shard and FP32 (SPEC 3, step 5).
+/// Swaps rows between the records of one piece and FP32 (SPEC 3, step 5).
 pub fn exchange(
     layout: &Layout,
-    (params, shard, step): (&Params, &Shard, &Step),
-    moves: &[Move],
+    (params, piece, step): (&Params, &Piece, &Step),
+    swaps: &[Swap],
     records: &mut [u32],
     [cache, scratch]: [&mut [f32]; 2],
     ways: &mut [u32],
     tables: &mut [u32],
 ) {
-    let moves = &moves[..step.counts[counts::MOVES] as usize];
+    let swaps = &swaps[..step.counts[counts::SWAPS] as usize];
     let (width, words, layout) = (layout.ways, layout.slot_words() as usize, &layout.row);
     let (dim, floats) = (layout.dim as usize, layout.row_words as usize);
-    let record_at = |row: u32| (row - shard.first_row) as usize * layout.record_words as usize..;
+    let record_at = |row: u32| (row - piece.first_row) as usize * layout.record_words as usize..;
     let noise = codec::Noise {
         rounding: if params.stochastic == 1 { Rounding::Stochastic } else { Rounding::Nearest },
         random_bits: RandomBits::ALL
@@ -111,9 +111,9 @@ pub fn exchange(
         purpose: params.purpose,
         stripe: Stripe::ALL,
     };
-    if shard.phases & Shard::PACK != 0 {
+    if piece.phases & Piece::PACK != 0 {
         for one in
-            moves.iter().filter(|one| one.place != NONE && one.flags & Move::WRITE != 0 && shard.holds(one.victim))
+            swaps.iter().filter(|one| one.place != NONE && one.flags & Swap::WRITE != 0 && piece.holds(one.victim))
         {
             let slot = (one.place < params.slots).then(|| way_at(width, one.place, Field::Flags));
             if slot.is_some_and(|flags| ways[flags] & DIRTY == 0) {
@@ -132,14 +132,14 @@ pub fn exchange(
             slot.into_iter().for_each(|flags| ways[flags] &= !DIRTY);
         }
     }
-    if shard.phases & Shard::UNPACK != 0 {
+    if piece.phases & Piece::UNPACK != 0 {
         let unpack = |row: u32, to: &mut [f32]| {
             codec::unpack(layout, &records[record_at(row)][..layout.record_words as usize], &mut to[..floats]);
             to[floats..].fill(0.0);
         };
-        for (i, one) in moves.iter().enumerate().filter(|(_, one)| one.place != NONE) {
-            let kept = one.flags & Move::KEEP != 0 && shard.holds(one.victim);
-            if shard.holds(one.row) && one.place < params.slots {
+        for (i, one) in swaps.iter().enumerate().filter(|(_, one)| one.place != NONE) {
+            let kept = one.flags & Swap::KEEP != 0 && piece.holds(one.victim);
+            if piece.holds(one.row) && one.place < params.slots {
                 unpack(one.row, &mut cache[one.place as usize * words..][..words]);
                 let slot = |field| way_at(width, one.place, field);
                 if ways[slot(Field::Flags)] & COMING != 0 {
@@ -147,10 +147,10 @@ pub fn exchange(
                     ways[slot(Field::Flags)] &= !COMING;
                 }
             }
-            // A bypassed row goes to its place in scratch; a row that lost its slot and is used by this batch to that of its own Move.
+            // A bypassed row goes to its place in scratch; a row that lost its slot and is used by this batch to that of its own swap.
             let (row, at) = match one.place.checked_sub(params.slots) {
                 _ if kept => (one.victim, i),
-                Some(at) if shard.holds(one.row) => (one.row, at as usize),
+                Some(at) if piece.holds(one.row) => (one.row, at as usize),
                 _ => continue,
             };
             unpack(row, &mut scratch[at * words..][..words]);

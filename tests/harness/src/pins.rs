@@ -96,7 +96,7 @@ pub fn fp32_shows_nothing(make: Make<'_>) {
     let poolings = [Pooling::Sum, Pooling::Mean, Pooling::None];
     for (policy, (optimizer, pooling)) in POLICIES.into_iter().zip(optimizers.into_iter().zip(poolings)) {
         let config = config(policy).with_precision(Precision::Fp32).with_pooling(pooling);
-        let config = config.with_optimizer(optimizer.with_weight_decay(0.01)).with_shard_bytes(Some(20_000));
+        let config = config.with_optimizer(optimizer.with_weight_decay(0.01)).with_piece_bytes(Some(20_000));
         let wanted = outputs(&mut *make(config.clone().with_cache_rows(0)), false);
         for (pins, cache_rows) in [(true, 128), (false, 128), (false, 801)] {
             let mut group = make(config.clone().with_cache_rows(cache_rows));

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use hotrow::robe::Config;
-use hotrow::{CpuRobeGroup, Error, RobeGroup, prelude::*, wgpu};
+use hotrow::{CpuSharedGroup, Error, SharedGroup, prelude::*, wgpu};
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ pub(super) struct Runner<'a> {
 }
 
 pub(super) enum Array {
-    Cpu(Box<CpuRobeGroup>),
-    Gpu(Box<RobeGroup>),
+    Cpu(Box<CpuSharedGroup>),
+    Gpu(Box<SharedGroup>),
 }
 
 impl Runner<'_> {
@@ -27,8 +27,8 @@ impl Runner<'_> {
     pub(super) fn make(&mut self, config: Config) -> Result<(), Error> {
         self.array = None; // freed before the next is allocated
         self.array = Some(match self.lab {
-            None => Array::Cpu(Box::new(CpuRobeGroup::new(config)?)),
-            Some(lab) => Array::Gpu(Box::new(RobeGroup::new(&lab.timed, config)?)),
+            None => Array::Cpu(Box::new(CpuSharedGroup::new(config)?)),
+            Some(lab) => Array::Gpu(Box::new(SharedGroup::new(&lab.timed, config)?)),
         });
         Ok(())
     }
@@ -61,10 +61,10 @@ impl Runner<'_> {
                 let mut turn = 0;
                 let mut record = |phase: usize, encoder: &mut wgpu::CommandEncoder| -> anyhow::Result<()> {
                     if phase == 1 {
-                        return Ok(group.record_backward(encoder, data.grads.slice(..))?);
+                        return Ok(group.encode_backward(encoder, data.grads.slice(..))?);
                     }
                     turn += 1;
-                    Ok(group.record_forward(encoder, &data.batch(turn - 1), data.outputs.slice(..))?)
+                    Ok(group.encode_forward(encoder, &data.batch(turn - 1), data.outputs.slice(..))?)
                 };
                 // The first step, which allocates and compiles, is not counted.
                 lab.timeline.listen(false);

@@ -62,8 +62,8 @@ pub(super) struct Case {
     with: With,
     /// The most bytes of a window of the cache; 0: a binding.
     window: [u64; 2],
-    /// Shards of a table of zeros; 0: as bindings cut it, and filled by the group.
-    pub(super) shards: u32,
+    /// Pieces of a table of zeros; 0: as bindings cut it, and filled by the group.
+    pub(super) pieces: u32,
     /// The share of the lookups that hit, on any machine.
     pub(super) hits: Option<f64>,
 }
@@ -86,7 +86,7 @@ const RESIDENT: Case = Case {
     backward: true,
     with: With::Default,
     window: [0, 0],
-    shards: 0,
+    pieces: 0,
     hits: Some(1.0),
 };
 /// With room for element-wise state, in one binding of 2 GiB, half the goal's size, so that tables are made in half the time.
@@ -163,7 +163,7 @@ const NVIDIA: Case = Case {
     hits: None,
     ..BUS
 };
-const WHOLE: Case = Case { part: "nvidia-full", shards: 18, ..NVIDIA };
+const WHOLE: Case = Case { part: "nvidia-full", pieces: 18, ..NVIDIA };
 /// The rows of NVIDIA's cached figures.
 const ALL_ROWS: [u32; 2] = [60_000, 26_800_000];
 /// SCARS's cache of 1024 MB and its batch of 32,768 samples of 26 lookups, divided by 512 at small size.
@@ -220,9 +220,9 @@ const CASES: [Case; 42] = [
     // What decides the goal comes first.
     Case { name: "nvidia-full", rows: ALL_ROWS, ..WHOLE },
     Case { name: "nvidia-full-device", rows: ALL_ROWS, mapped: false, ..WHOLE },
-    Case { name: "nvidia-2-shards", shards: 2, ..WHOLE },
-    Case { name: "nvidia-18-shards", ..WHOLE },
-    Case { name: "nvidia-18-shards-device", mapped: false, ..WHOLE },
+    Case { name: "nvidia-2-pieces", pieces: 2, ..WHOLE },
+    Case { name: "nvidia-18-pieces", ..WHOLE },
+    Case { name: "nvidia-18-pieces-device", mapped: false, ..WHOLE },
 ];
 
 /// Distinct rows of the part `scaling`, small and full, all in one cache of ten million narrow rows.
@@ -260,7 +260,7 @@ impl Case {
 
     /// Whether the case is another one's twin on this device, which maps no memory.
     pub(super) fn is_twin(&self, bench: &Bench<'_>) -> bool {
-        self.shards > 0 && !self.mapped && !bench.is_mapped()
+        self.pieces > 0 && !self.mapped && !bench.is_mapped()
     }
 
     /// Whether the case may have a smaller cache, and so fewer rows.

@@ -50,7 +50,7 @@ fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: [&wgpu::Buffer; 2],
     for how in ["command", "kernel"] {
         let record = |encoder: &mut wgpu::CommandEncoder| match how {
             "command" => encoder.copy_buffer_to_buffer(ends[0], 0, ends[1], 0, bytes),
-            _ => kernel.record(encoder, &[&bound], groups),
+            _ => kernel.encode(encoder, &[&bound], groups),
         };
         let mut warm = lab.encoder();
         record(&mut warm);

@@ -3,7 +3,7 @@
 
 use hotrow::internals::Device as _;
 use hotrow::{
-    CpuGrid, CpuRobeGroup, Grid, Optimizer, Precision, RobeGroup, StatePrecision, grid, hash::fmix32, prelude::*,
+    CpuGrid, CpuSharedGroup, Grid, Optimizer, Precision, SharedGroup, StatePrecision, grid, hash::fmix32, prelude::*,
     robe::Backward, wgpu,
 };
 
@@ -46,7 +46,7 @@ fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
         "array, FP32, AdaGrad, atomic" => array.with_backward(Backward::Atomic),
         _ => array,
     };
-    let mut table = RobeGroup::new(&lab.timed, array.clone())?;
+    let mut table = SharedGroup::new(&lab.timed, array.clone())?;
     let grid = Grid::new(&lab.timed, config.clone())?;
     let bags = grid.bags(points)?;
     let places: Vec<f32> = (0..2 * points).map(|i| (fmix32(i) >> 8) as f32 / (1 << 24) as f32).collect();
@@ -55,13 +55,13 @@ fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
     let [outputs, slopes, moves] = [outputs_bytes, u64::from(LEVELS * points * CORNERS) * 4, u64::from(2 * points) * 4]
         .map(|bytes| lab.room(bytes, wgpu::BufferUsages::empty()));
     let mut encoder = lab.encoder();
-    grid.record(&mut encoder, at.slice(..), &bags)?;
+    grid.encode(&mut encoder, at.slice(..), &bags)?;
     let batch = bags.batch(points)?;
-    table.record_forward_frozen(&mut encoder, &batch, outputs.slice(..outputs_bytes))?;
+    table.encode_forward_frozen(&mut encoder, &batch, outputs.slice(..outputs_bytes))?;
     let found = lab.timed.download(encoder, &[(&outputs, outputs_bytes)])?;
     let found: Vec<f32> = found[0].iter().map(|&word| f32::from_bits(word)).collect();
     let wanted = CpuGrid::new(config)?.bags(&places)?;
-    let wanted = CpuRobeGroup::new(array)?.forward_frozen(&wanted.indices, &wanted.offsets, Some(&wanted.weights))?;
+    let wanted = CpuSharedGroup::new(array)?.forward_frozen(&wanted.indices, &wanted.offsets, Some(&wanted.weights))?;
     let wrong = found.iter().zip(&wanted).position(|(a, b)| (a - b).abs() > 1e-5 * b.abs() + 1e-9);
     if let Some(i) = wrong.or_else(|| (found.len() != wanted.len()).then_some(0)) {
         bench.run.wrong.push(format!("grid, {name}: wanted output {i} to be {}, found {}", wanted[i], found[i]));
@@ -71,13 +71,13 @@ fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
     let measured = lab.measure(&PHASES, |phase, encoder| {
         let outputs = outputs.slice(..outputs_bytes);
         match phase {
-            0 => grid.record(encoder, at.slice(..), &bags)?,
-            1 => table.record_forward(encoder, &batch, outputs)?,
+            0 => grid.encode(encoder, at.slice(..), &bags)?,
+            1 => table.encode_forward(encoder, &batch, outputs)?,
             2 => {
-                table.record_weight_gradient(encoder, &batch, outputs, slopes.slice(..))?;
-                grid.record_coordinate_gradient(encoder, at.slice(..), slopes.slice(..), moves.slice(..))?;
+                table.encode_weight_gradient(encoder, &batch, outputs, slopes.slice(..))?;
+                grid.encode_coordinate_gradient(encoder, at.slice(..), slopes.slice(..), moves.slice(..))?;
             }
-            _ => table.record_backward(encoder, outputs)?,
+            _ => table.encode_backward(encoder, outputs)?,
         }
         Ok(())
     })?;

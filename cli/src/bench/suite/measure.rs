@@ -35,8 +35,8 @@ fn one(bench: &mut Bench<'_>, case: &Case, by: u32) -> anyhow::Result<()> {
     let lab = own.as_ref().unwrap_or(bench.lab);
     lab.timeline.listen(false);
     let mut workload = case.workload(bench, by)?;
-    let taken = if case.shards > 0 {
-        whole::measure(bench, &mut workload, case.shards)?
+    let taken = if case.pieces > 0 {
+        whole::measure(bench, &mut workload, case.pieces)?
     } else {
         workload.run(lab, &mut Group::new(&lab.timed, workload.config.clone())?)?
     };

@@ -113,7 +113,7 @@ impl<'l> Screen<'l> {
 
     /// Records `n` pixels of a frame.
     fn draw(&self, encoder: &mut wgpu::CommandEncoder, program: &Program, asked: &wgpu::BindGroup, n: u32) {
-        program.0.record(encoder, &[asked, &program.1], n.div_ceil(256));
+        program.0.encode(encoder, &[asked, &program.1], n.div_ceil(256));
     }
 
     /// Draws a frame, and returns what each pixel found.

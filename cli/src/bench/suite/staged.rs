@@ -97,7 +97,7 @@ fn steps(
     let queue = lab.timed.queue();
     let ask = |group: &mut Group, step: usize| -> anyhow::Result<SubmissionIndex> {
         let mut encoder = lab.encoder();
-        group.record_prefetch(&mut encoder, &inputs.batch(step))?;
+        group.encode_prefetch(&mut encoder, &inputs.batch(step))?;
         Ok(queue.submit([encoder.finish()]))
     };
     let (outputs, grads) = (inputs.outputs.slice(..), inputs.grads.slice(..));
@@ -105,21 +105,21 @@ fn steps(
     let mut one = |group: &mut Group, step: usize| -> anyhow::Result<()> {
         let mut encoder = lab.encoder();
         if way == Way::Mapped {
-            group.record_forward(&mut encoder, &inputs.batch(step), outputs)?;
+            group.encode_forward(&mut encoder, &inputs.batch(step), outputs)?;
         } else {
             let mine = match asked.take() {
                 Some(asked) => asked,
                 None => ask(group, step)?,
             };
             group.fetch(Some(mine))?;
-            group.record_forward_prefetched(&mut encoder, outputs)?;
+            group.encode_forward_prefetched(&mut encoder, outputs)?;
             // Counters cannot be read while a batch waits.
             if way == Way::Prefetched && ![warm, count].contains(&(step + 1)) {
                 queue.submit([std::mem::replace(&mut encoder, lab.encoder()).finish()]);
                 asked = Some(ask(group, step + 1)?);
             }
         }
-        group.record_backward(&mut encoder, grads)?;
+        group.encode_backward(&mut encoder, grads)?;
         let submitted = queue.submit([encoder.finish()]);
         // As in training, the host is at most one step ahead.
         last.replace(submitted).map_or(Ok(()), |index| lab.wait(index))

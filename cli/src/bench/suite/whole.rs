@@ -1,4 +1,4 @@
-//! NVIDIA's shape whole: 268 million rows in 18 shards, which the device clears, beside the suite's tables in 2 shards and in 18.
+//! NVIDIA's shape whole: 268 million rows in 18 pieces, which the device clears, beside the suite's tables in 2 pieces and in 18.
 
 use hotrow::internals::Pieces as _;
 use hotrow::{Group, GroupConfig, Init, Layout, Placement, wgpu::DeviceType};
@@ -10,19 +10,19 @@ use crate::lab::timed;
 use crate::report::Unit;
 use crate::report::units::bytes;
 
-/// Cuts the table into `shards` shards: as bindings of `binding` bytes cut it, or into equal ones if these make fewer.
-fn cut(config: &mut GroupConfig, shards: u32, binding: u64) -> anyhow::Result<Layout> {
+/// Cuts the table into `pieces` pieces: as bindings of `binding` bytes cut it, or into equal ones if these make fewer.
+fn cut(config: &mut GroupConfig, pieces: u32, binding: u64) -> anyhow::Result<Layout> {
     let layout = Layout::new(config, binding)?;
-    if layout.shards < shards {
-        config.set_shard_bytes(Some(u64::from(layout.total_rows.div_ceil(shards)) * layout.stride()));
+    if layout.pieces < pieces {
+        config.set_piece_bytes(Some(u64::from(layout.total_rows.div_ceil(pieces)) * layout.stride()));
     }
     let layout = Layout::new(config, binding)?;
     anyhow::ensure!(
-        layout.shards == shards,
-        "wanted {} of records in {shards} shards, found bindings of {}, which make {}; take --size small",
+        layout.pieces == pieces,
+        "wanted {} of records in {pieces} pieces, found bindings of {}, which make {}; take --size small",
         bytes(layout.table_bytes() as f64),
         bytes(binding as f64),
-        layout.shards
+        layout.pieces
     );
     Ok(layout)
 }
@@ -47,10 +47,10 @@ fn host_can_hold(placement: Placement, layout: &Layout, software: bool, found: u
 
 /// Makes a group of zeros, which the device clears by itself: to pack 37.5 GB on the host takes minutes, and the bytes that a step moves do
 /// not depend on the values.
-pub(super) fn measure(bench: &mut Bench<'_>, workload: &mut Workload, shards: u32) -> anyhow::Result<Taken> {
+pub(super) fn measure(bench: &mut Bench<'_>, workload: &mut Workload, pieces: u32) -> anyhow::Result<Taken> {
     workload.config.init = Init::Constant(0.0);
     let (config, lab) = (&mut workload.config, bench.lab);
-    let layout = cut(config, shards, lab.binding())?;
+    let layout = cut(config, pieces, lab.binding())?;
     let software = lab.timed.caps().device_type == DeviceType::Cpu;
     host_can_hold(config.placement, &layout, software, memory_left().unwrap_or(u64::MAX))?;
     let (group, made) = timed(|| -> anyhow::Result<Group> {
@@ -64,7 +64,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &mut Workload, shards: u3
     let mut at = bench.run.at(&workload.name, &workload.setting());
     at.push("record bytes", records, Unit::Bytes);
     at.push("made", made, Unit::Seconds);
-    workload.shape += &format!("; {} of records in {shards} shards, of zeros", bytes(records));
+    workload.shape += &format!("; {} of records in {pieces} pieces, of zeros", bytes(records));
     workload.run(lab, &mut group)
 }
 
@@ -74,7 +74,7 @@ mod tests {
     use hotrow::{Optimizer, Precision};
 
     #[test]
-    fn the_whole_shape_has_18_shards_and_needs_its_memory() {
+    fn the_whole_shape_has_18_pieces_and_needs_its_memory() {
         let whole = |rows: u32, binding: u64| {
             let mut config = GroupConfig::new(&[rows; 10], 128).with_precision(Precision::Int8);
             config.optimizer = Optimizer::row_wise_adagrad(1e-3);
@@ -82,11 +82,11 @@ mod tests {
         };
         // The binding of a card is 2 GiB - 4 B, in whole 256 bytes; of a software driver 128 MiB.
         let layout = whole(26_800_000, (2 << 30) - 256).unwrap();
-        assert_eq!((layout.total_rows, layout.stride(), layout.shards), (268_000_000, 140, 18));
-        assert_eq!((layout.table_bytes(), layout.rows_per_shard), (37_520_000_000, 15_339_167));
-        assert_eq!(whole(60_000, 128 << 20).unwrap().shards, 18);
+        assert_eq!((layout.total_rows, layout.stride(), layout.pieces), (268_000_000, 140, 18));
+        assert_eq!((layout.table_bytes(), layout.rows_per_piece), (37_520_000_000, 15_339_167));
+        assert_eq!(whole(60_000, 128 << 20).unwrap().pieces, 18);
         let refused = whole(26_800_000, 128 << 20).unwrap_err().to_string();
-        assert!(refused.contains("wanted 37.52 GB of records in 18 shards, found bindings of 134.22 MB"), "{refused}");
+        assert!(refused.contains("wanted 37.52 GB of records in 18 pieces, found bindings of 134.22 MB"), "{refused}");
         for (placement, software, found, refused) in [
             (Placement::Mapped, false, 38_000_000_000, true),
             (Placement::Mapped, false, 50_000_000_000, false),

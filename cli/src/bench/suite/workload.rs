@@ -32,7 +32,7 @@ pub(crate) struct Taken {
     pub(crate) measured: Measured,
     /// The stages, added up by kernel.
     kernels: Vec<Stage>,
-    shards: u32,
+    pieces: u32,
     windows: u32,
 }
 
@@ -48,11 +48,11 @@ impl Workload {
         let mut turn = 0;
         let mut record = |group: &mut Group, phase: usize, encoder: &mut wgpu::CommandEncoder| {
             if phase == 1 {
-                return group.record_backward(encoder, inputs.grads.slice(..));
+                return group.encode_backward(encoder, inputs.grads.slice(..));
             }
             group.abandon_backward();
             turn += 1;
-            group.record_forward(encoder, &inputs.batch(turn - 1), inputs.outputs.slice(..))
+            group.encode_forward(encoder, &inputs.batch(turn - 1), inputs.outputs.slice(..))
         };
         let phases = if self.backward { &["forward", "backward"][..] } else { &["forward"] };
         // One whole step first, which allocates and compiles, is not counted.
@@ -73,7 +73,7 @@ impl Workload {
                 None => kernels.push(stage),
             }
         }
-        Ok(Taken { facts, measured, kernels, shards: group.layout().shards, windows: group.layout().windows() })
+        Ok(Taken { facts, measured, kernels, pieces: group.layout().pieces, windows: group.layout().windows() })
     }
 
     /// The mean counts of a step, from counters over `steps` steps and from the batches.
@@ -119,7 +119,7 @@ pub(super) fn warm(lab: &Lab, group: &mut Group, batches: &[Batch]) -> anyhow::R
     for batch in batches {
         let inputs = upload(lab, group, std::slice::from_ref(batch));
         let mut encoder = lab.encoder();
-        group.record_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..))?;
+        group.encode_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..))?;
         group.abandon_backward();
         lab.submit(encoder)?;
     }
@@ -168,7 +168,7 @@ pub(super) fn record(bench: &mut Bench<'_>, workload: &Workload, taken: &Taken) 
         ("write-backs", facts.write_backs),
         ("bypassed", facts.bypassed),
         ("outputs", facts.outputs),
-        ("shards", taken.shards.into()),
+        ("pieces", taken.pieces.into()),
         ("windows", taken.windows.into()),
         ("dispatches", taken.measured.dispatches() as f64),
     ] {

@@ -2,7 +2,7 @@
 
 use super::arrays::setting;
 use super::table::Table;
-use crate::report::{self, Record, Setting, Unit, table};
+use crate::report::{self, Measurement, Setting, Unit, table};
 use hotrow::robe::Config;
 use hotrow_plan::fidelity::{Fidelity, Size, WantedEps};
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(super) struct Answer<'t> {
     /// The fit of one weight: the mean of all values in every place is the limit for an array of few weights.
     pub(super) constant: Fidelity,
     pub(super) wanted: Option<WantedEps>,
-    pub(super) records: Vec<Record>,
+    pub(super) records: Vec<Measurement>,
 }
 
 /// Names, figures and units. A figure that is not known is left out.
@@ -26,7 +26,7 @@ type Figures<'f> = &'f [(&'f str, Option<f64>, Unit)];
 impl Answer<'_> {
     fn push(&mut self, shape: &str, setting: &Setting, figures: Figures<'_>) {
         let known = figures.iter().filter_map(|&(what, value, unit)| Some((what, value?, unit)));
-        self.records.extend(known.map(|(what, value, unit)| Record::new(what, shape, setting, value, unit)));
+        self.records.extend(known.map(|(what, value, unit)| Measurement::new(what, shape, setting, value, unit)));
     }
 
     /// The figures of a fit. With `unlike`, the share that would be lost if all values were independent.

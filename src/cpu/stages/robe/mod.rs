@@ -2,7 +2,6 @@
 
 pub(crate) mod robe_blocks;
 pub(crate) mod robe_covered;
-pub(crate) mod robe_due;
 pub(crate) mod robe_gather;
 pub(crate) mod robe_gradient;
 pub(crate) mod robe_hash;
@@ -12,6 +11,7 @@ pub(crate) mod robe_move;
 pub(crate) mod robe_runs;
 pub(crate) mod robe_scatter;
 pub(crate) mod robe_step;
+pub(crate) mod robe_sums;
 pub(crate) mod robe_update;
 pub(crate) mod robe_weight_gradient;
 

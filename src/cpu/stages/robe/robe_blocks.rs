@@ -6,9 +6,9 @@ use crate::{
     cpu::stages::{
         counters::{count, counter::SKIPPED_ROWS},
         robe::{
-            robe_due::{Due, SHARE},
             robe_merge::Sum,
             robe_move::Mover,
+            robe_sums::{GradientSums, SHARE},
         },
     },
     record::{codec::Noise, of_params as record},
@@ -32,19 +32,19 @@ pub fn robe_blocks(
     tables: &mut [u32],
     rate: &Rate,
 ) {
-    let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
+    let gradients = GradientSums::new(params, robe, targets, accesses, grad_outputs, scratch);
     let (mover, storage, noise) = (
         Mover::new(params, rate, targets[0].start),
         Storage::new(record::precision(params), robe, record::kind(params)),
         record::noise(params, targets[0].start),
     );
-    let all = Packed { due, mover, weights: robe.weights, storage, noise };
+    let all = Packed { gradients, mover, weights: robe.weights, storage, noise };
     let end = robe.weights.min(robe.first + robe.window);
     let blocks = robe.first / robe.block..end.div_ceil(robe.block);
     let words = all.storage.words(blocks.len() as u32);
     // Without states `states` is a dummy.
     let kept = Blocks { blocks, memory: &mut memory[..words.memory], states: &mut states[..words.states] };
-    let skipped = if due.goes_over_all() { all.dense(kept) } else { all.sparse(0..due.starts.len(), kept) };
+    let skipped = if gradients.goes_over_all() { all.dense(kept) } else { all.sparse(0..gradients.starts.len(), kept) };
     count(tables, 0, SKIPPED_ROWS, skipped);
 }
 
@@ -56,7 +56,7 @@ struct Blocks<'a> {
 }
 
 struct Packed<'a> {
-    due: Due<'a>,
+    gradients: GradientSums<'a>,
     mover: Mover,
     /// Weights of the whole array.
     weights: u32,
@@ -75,7 +75,7 @@ struct Room {
 impl Packed<'_> {
     /// The last block that a chunk beginning at start `d` may reach.
     fn last(&self, d: usize) -> u32 {
-        (self.due.starts[d].row + self.due.reach() - 1) / self.storage.block()
+        (self.gradients.starts[d].row + self.gradients.reach() - 1) / self.storage.block()
     }
 
     /// Splits the blocks into those before block `at`, and the rest.
@@ -96,7 +96,7 @@ impl Packed<'_> {
             return a + b;
         }
         let from = start * self.storage.block();
-        let mut first = self.due.starts.partition_point(|one| self.due.passed(one, from));
+        let mut first = self.gradients.starts.partition_point(|one| self.gradients.passed(one, from));
         let mut room = Room::default();
         (start..end).map(|block| self.block(block, &mut first, &mut kept, &mut room)).sum()
     }
@@ -104,7 +104,7 @@ impl Packed<'_> {
     /// Start d moves the blocks after the last one that the previous start may reach, up to its own last one. So each
     /// block has one writer.
     fn sparse(&self, starts: Range<usize>, mut kept: Blocks<'_>) -> u32 {
-        let reach = self.due.reach() as usize;
+        let reach = self.gradients.reach() as usize;
         if starts.len() > 1 && starts.len() * reach > SHARE {
             let middle = starts.start + starts.len() / 2;
             let at = (self.last(middle - 1) + 1).clamp(kept.blocks.start, kept.blocks.end);
@@ -117,7 +117,7 @@ impl Packed<'_> {
         let mut skipped = 0;
         for d in starts {
             let behind = d.checked_sub(1).map_or(0, |before| self.last(before) + 1);
-            let from = behind.max(self.due.starts[d].row / self.storage.block()).max(kept.blocks.start);
+            let from = behind.max(self.gradients.starts[d].row / self.storage.block()).max(kept.blocks.start);
             for block in from..(self.last(d) + 1).min(kept.blocks.end) {
                 skipped += self.block(block, &mut d.clone(), &mut kept, &mut room);
             }
@@ -134,10 +134,10 @@ impl Packed<'_> {
         let Room { sums, weights, states } = room;
         sums.clear();
         for w in from..from + len as u32 {
-            while self.due.starts.get(*first).is_some_and(|one| self.due.passed(one, w)) {
+            while self.gradients.starts.get(*first).is_some_and(|one| self.gradients.passed(one, w)) {
                 *first += 1;
             }
-            sums.push(self.due.due(w, *first));
+            sums.push(self.gradients.sum_of(w, *first));
         }
         if sums.iter().all(|sum| sum.chunks == 0) {
             return 0;

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::{
     cpu::stages::robe::{
-        robe_due::{Due, SHARE},
         robe_runs::BLOCK,
+        robe_sums::{GradientSums, SHARE},
     },
     scaler::GradSlice,
     table::abi::{Params, Robe, Target},
@@ -25,13 +25,13 @@ pub fn robe_covered(
     locations: &mut [u32],
     sums: &mut [f32],
 ) {
-    let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
-    let all = Runs { due, runs, blocks };
-    all.write(0..due.starts.len(), 0, locations, sums);
+    let gradients = GradientSums::new(params, robe, targets, accesses, grad_outputs, scratch);
+    let all = Runs { gradients, runs, blocks };
+    all.write(0..gradients.starts.len(), 0, locations, sums);
 }
 
 struct Runs<'a> {
-    due: Due<'a>,
+    gradients: GradientSums<'a>,
     runs: &'a [[u32; 2]],
     blocks: &'a [u32],
 }
@@ -44,7 +44,7 @@ impl Runs<'_> {
 
     /// Writes the weights of some starts. `locations` and `sums` begin at list position `base`.
     fn write(&self, starts: Range<usize>, base: usize, locations: &mut [u32], sums: &mut [f32]) {
-        if starts.len() > 1 && starts.len() * self.due.reach() as usize > SHARE {
+        if starts.len() > 1 && starts.len() * self.gradients.reach() as usize > SHARE {
             let middle = starts.start + starts.len() / 2;
             let at = self.place(middle);
             let (low, high) = locations.split_at_mut(at - base);
@@ -56,8 +56,8 @@ impl Runs<'_> {
             return;
         }
         for d in starts {
-            let (row, at) = (self.due.starts[d].row, self.place(d) - base);
-            self.due.each(row..row + self.runs[d][1], d + 1, |w, sum| {
+            let (row, at) = (self.gradients.starts[d].row, self.place(d) - base);
+            self.gradients.each(row..row + self.runs[d][1], d + 1, |w, sum| {
                 let to = at + (w - row) as usize;
                 (locations[to], sums[to]) = (w, sum.value);
             });

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::{
-    cpu::stages::robe::robe_due::{Due, SHARE},
+    cpu::stages::robe::robe_sums::{GradientSums, SHARE},
     scaler::GradSlice,
     table::abi::{Params, Robe, Target},
 };
@@ -18,10 +18,12 @@ pub fn robe_gradient(
     scratch: &[f32],
     sums: &mut [f32],
 ) {
-    let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
+    let gradients = GradientSums::new(params, robe, targets, accesses, grad_outputs, scratch);
     let blocks = sums[..robe.weights as usize].par_chunks_mut(SHARE).enumerate();
     blocks.for_each(|(block, sums)| {
         let first = (block * SHARE) as u32;
-        due.each(first..first + sums.len() as u32, due.starts.len(), |w, sum| sums[(w - first) as usize] = sum.value);
+        gradients.each(first..first + sums.len() as u32, gradients.starts.len(), |w, sum| {
+            sums[(w - first) as usize] = sum.value;
+        });
     });
 }

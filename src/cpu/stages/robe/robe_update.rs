@@ -6,8 +6,8 @@ use crate::{
     cpu::stages::{
         counters::{count, counter::SKIPPED_ROWS},
         robe::{
-            robe_due::{Due, SHARE},
             robe_move::Mover,
+            robe_sums::{GradientSums, SHARE},
         },
     },
     record::of_params as record,
@@ -16,7 +16,7 @@ use crate::{
     table::abi::{Params, Rate, Robe, Target},
 };
 
-/// Sums what each weight is due, over ascending starts, and moves it once. Going over all weights or over the starts
+/// Sums what each weight is gradients, over ascending starts, and moves it once. Going over all weights or over the starts
 /// gives the same result. `memory` and `states` are one window of the array. Mirror of `shaders/robe/robe_update.wgsl`.
 pub fn robe_update(
     params: &Params,
@@ -30,23 +30,23 @@ pub fn robe_update(
     tables: &mut [u32],
     rate: &Rate,
 ) {
-    let due = Due::new(params, robe, targets, accesses, grad_outputs, scratch);
+    let gradients = GradientSums::new(params, robe, targets, accesses, grad_outputs, scratch);
     let each = states_of(record::kind(params)) as usize;
-    let all = Covered { due, mover: Mover::new(params, rate, targets[0].start), each };
+    let all = Covered { gradients, mover: Mover::new(params, rate, targets[0].start), each };
     let window = robe.window.min(robe.weights - robe.first) as usize;
     let memory: &mut [f32] = bytemuck::cast_slice_mut(&mut memory[..window]);
     // Without states `states` is a dummy.
     let states: &mut [f32] = bytemuck::cast_slice_mut(&mut states[..window * each]);
-    let skipped = if due.goes_over_all() {
+    let skipped = if gradients.goes_over_all() {
         all.dense(robe.first, memory, states)
     } else {
-        all.sparse(0..due.starts.len(), robe.first, memory, states)
+        all.sparse(0..gradients.starts.len(), robe.first, memory, states)
     };
     count(tables, 0, SKIPPED_ROWS, skipped);
 }
 
 struct Covered<'a> {
-    due: Due<'a>,
+    gradients: GradientSums<'a>,
     mover: Mover,
     /// States of a weight.
     each: usize,
@@ -57,7 +57,7 @@ impl Covered<'_> {
     /// from `beyond` on are ignored.
     fn move_range(&self, weights: Range<u32>, beyond: usize, base: u32, memory: &mut [f32], states: &mut [f32]) -> u32 {
         let mut skipped = 0;
-        self.due.each(weights, beyond, |w, sum| {
+        self.gradients.each(weights, beyond, |w, sum| {
             if sum.chunks > 0 {
                 let e = (w - base) as usize;
                 skipped += self.mover.weight(sum.value, &mut memory[e], &mut states[e * self.each..][..self.each]);
@@ -76,15 +76,15 @@ impl Covered<'_> {
                 rayon::join(|| self.dense(base, low, low_states), || self.dense(base + half as u32, high, high_states));
             return a + b;
         }
-        self.move_range(base..base + memory.len() as u32, self.due.starts.len(), base, memory, states)
+        self.move_range(base..base + memory.len() as u32, self.gradients.starts.len(), base, memory, states)
     }
 
     /// Goes from each start to the next, as far as a chunk reaches. `memory` begins at weight `base`.
     fn sparse(&self, starts: Range<usize>, base: u32, memory: &mut [f32], states: &mut [f32]) -> u32 {
-        let reach = self.due.reach();
+        let reach = self.gradients.reach();
         if starts.len() > 1 && starts.len() * reach as usize > SHARE {
             let middle = starts.start + starts.len() / 2;
-            let at = self.due.starts[middle].row.clamp(base, base + memory.len() as u32);
+            let at = self.gradients.starts[middle].row.clamp(base, base + memory.len() as u32);
             let half = (at - base) as usize;
             let (low, high) = memory.split_at_mut(half);
             let (low_states, high_states) = states.split_at_mut(half * self.each);
@@ -96,8 +96,8 @@ impl Covered<'_> {
         }
         let mut skipped = 0;
         for d in starts {
-            let row = self.due.starts[d].row;
-            let end = self.due.starts.get(d + 1).map_or(row + reach, |next| next.row.min(row + reach));
+            let row = self.gradients.starts[d].row;
+            let end = self.gradients.starts.get(d + 1).map_or(row + reach, |next| next.row.min(row + reach));
             // Only weights of this window. Each other window has a dispatch of its own.
             let range = row.max(base)..end.min(base + memory.len() as u32);
             skipped += self.move_range(range, d + 1, base, memory, states);

@@ -64,7 +64,7 @@ pub(crate) struct Download {
 
 impl Download {
     /// Has `buffer` mapped once the device has executed `encoder`, which fills it. The caller submits `encoder`.
-    pub(crate) fn record(encoder: &wgpu::CommandEncoder, buffer: wgpu::Buffer) -> Self {
+    pub(crate) fn encode(encoder: &wgpu::CommandEncoder, buffer: wgpu::Buffer) -> Self {
         let signal = Signal::default();
         let sender = Sender(signal.clone());
         encoder.map_buffer_on_submit(&buffer, wgpu::MapMode::Read, .., move |result| {

@@ -19,7 +19,7 @@ use crate::{
         engine::context::Context,
     },
     table::{
-        abi::{Move, Step, count},
+        abi::{Step, Swap, count},
         hash::fmix32,
     },
 };
@@ -27,15 +27,15 @@ use crate::{
 /// Bytes that a thread reads from the store at once, before it copies them to the upload: small enough for the thread's CPU cache.
 const PIECE: u64 = 64 << 10;
 
-/// The list of Moves of a decided step, on its way to the host.
+/// The list of swaps of a decided step, on its way to the host.
 #[derive(Debug)]
 pub(crate) struct Listing {
     pub(crate) download: Download,
-    /// Number of Moves that are downloaded at once. If there are more, a second download gets the rest.
+    /// Number of swaps that are downloaded at once. If there are more, a second download gets the rest.
     pub(crate) copied: u32,
     pub(crate) rest: Option<Box<Download>>,
     /// The list itself, on the device.
-    pub(crate) moves: wgpu::Buffer,
+    pub(crate) swaps: wgpu::Buffer,
 }
 
 /// All that a thread needs for the host's part in a step. It may run again after an error.
@@ -44,11 +44,11 @@ pub(crate) struct Fetch {
     pub(crate) context: Context,
     pub(crate) host: Host,
     pub(crate) listing: Option<Listing>,
-    pub(crate) list: Arc<[Move]>,
+    pub(crate) list: Arc<[Swap]>,
     /// Records that must be in the store before rows are gathered.
     pub(crate) write_backs: Vec<WriteBack>,
-    /// Moves of the last step, if records that left in it may still be on the device.
-    pub(crate) before: Option<Arc<[Move]>>,
+    /// Swaps of the last step, if records that left in it may still be on the device.
+    pub(crate) before: Option<Arc<[Swap]>>,
     pub(crate) slots: u32,
     pub(crate) stride: u64,
     /// The submission that fills the list; `None` waits for all submissions.
@@ -62,7 +62,7 @@ pub(crate) struct Fetch {
 /// The missing records, ready to be copied to the device.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
-    pub(crate) list: Arc<[Move]>,
+    pub(crate) list: Arc<[Swap]>,
     /// `None` if nothing is missing.
     pub(crate) upload: Option<Upload>,
 }
@@ -78,9 +78,9 @@ pub(crate) struct Upload {
 }
 
 impl Fetch {
-    /// Bytes of an upload for `moves` Moves, `kept` of which keep their victim, with all possible notes.
-    pub(crate) const fn bytes(moves: u64, kept: u64, stride: u64) -> u64 {
-        (moves + kept) * stride + 2 * 4 * moves + 24
+    /// Bytes of an upload for `swaps` swaps, `kept` of which keep their victim, with all possible notes.
+    pub(crate) const fn bytes(swaps: u64, kept: u64, stride: u64) -> u64 {
+        (swaps + kept) * stride + 2 * 4 * swaps + 24
     }
 
     /// The same fetch for a call beside the training steps. All records that have left must be in the store.
@@ -114,15 +114,15 @@ impl Fetch {
     pub(crate) fn asked_more(&mut self) -> Result<bool, Error> {
         let mut asked = false;
         if let Some(listing) = self.listing.as_mut().filter(|listing| listing.rest.is_none()) {
-            let length = |bytes: &[u8]| bytemuck::pod_read_unaligned::<Step>(bytes).counts[count::MOVES];
+            let length = |bytes: &[u8]| bytemuck::pod_read_unaligned::<Step>(bytes).counts[count::SWAPS];
             let length = listing.download.read("fetch", size_of::<Step>() as u64, length)?;
             if length > listing.copied {
-                let size = size_of::<Move>() as u64;
+                let size = size_of::<Swap>() as u64;
                 let (from, rest) = (u64::from(listing.copied) * size, u64::from(length - listing.copied) * size);
                 let buffer = self.context.download_buffer(rest);
                 let mut encoder = self.context.new_encoder();
-                encoder.copy_buffer_to_buffer(&listing.moves, from, &buffer, 0, rest);
-                listing.rest = Some(Box::new(Download::record(&encoder, buffer)));
+                encoder.copy_buffer_to_buffer(&listing.swaps, from, &buffer, 0, rest);
+                listing.rest = Some(Box::new(Download::encode(&encoder, buffer)));
                 self.context.submit(encoder);
                 asked = true;
             }
@@ -135,7 +135,7 @@ impl Fetch {
 
     /// True if no row is missing and none has left. Every download must have come.
     pub(crate) fn is_empty(&self) -> bool {
-        let none = |bytes: &[u8]| bytemuck::pod_read_unaligned::<Step>(bytes).counts[count::MOVES] == 0;
+        let none = |bytes: &[u8]| bytemuck::pod_read_unaligned::<Step>(bytes).counts[count::SWAPS] == 0;
         let missing = match &self.listing {
             Some(listing) => listing.download.read("fetch", size_of::<Step>() as u64, none) != Ok(true),
             None => !self.list.is_empty(),
@@ -203,22 +203,22 @@ impl Fetch {
 
     fn read_list(&mut self) -> Result<(), Error> {
         let Some(listing) = &self.listing else { return Ok(()) };
-        let (head, size) = (size_of::<Step>(), size_of::<Move>());
+        let (head, size) = (size_of::<Step>(), size_of::<Swap>());
         let bytes = (head + listing.copied as usize * size) as u64;
         let (length, mut list) = listing.download.read("fetch", bytes, |bytes| {
             let step: Step = bytemuck::pod_read_unaligned(&bytes[..head]);
-            let length = step.counts[count::MOVES];
-            let list: Vec<Move> =
+            let length = step.counts[count::SWAPS];
+            let list: Vec<Swap> =
                 bytemuck::pod_collect_to_vec(&bytes[head..][..length.min(listing.copied) as usize * size]);
             (length, list)
         })?;
         self.host.traffic.listed(bytes);
         if let Some(rest) = &listing.rest {
             let bytes = u64::from(length - listing.copied) * size as u64;
-            list.extend(rest.read("fetch", bytes, bytemuck::pod_collect_to_vec::<u8, Move>)?);
+            list.extend(rest.read("fetch", bytes, bytemuck::pod_collect_to_vec::<u8, Swap>)?);
             self.host.traffic.listed(bytes);
         }
-        self.host.count_moves(length);
+        self.host.count_swaps(length);
         self.list = list.into();
         if let Some(listing) = self.listing.take() {
             listing.download.end(&self.host.downloads);
@@ -231,13 +231,13 @@ impl Fetch {
         if list.is_empty() {
             return Ok(Arrivals { list: list.clone(), upload: None });
         }
-        let keeps = |one: &&Move| one.flags & Move::KEEP != 0;
+        let keeps = |one: &&Swap| one.flags & Swap::KEEP != 0;
         let mut rows: Vec<u32> = list.iter().map(|one| one.row).collect();
         rows.extend(list.iter().filter(keeps).map(|one| one.victim));
         let forwards = self.forwards(left);
         let kept = (rows.len() > list.len()).then(|| {
             let mut next = list.len() as u32 - 1;
-            let mut note = |one: &Move| {
+            let mut note = |one: &Swap| {
                 next += u32::from(keeps(&one));
                 if keeps(&one) { next } else { 0 }
             };
@@ -306,14 +306,14 @@ impl Fetch {
             // A bypassed row leaves by backward, a victim by admission.
             if one.place >= self.slots {
                 left.insert(one.row, j);
-            } else if one.flags & Move::WRITE != 0 {
+            } else if one.flags & Swap::WRITE != 0 {
                 left.insert(one.victim, j);
             }
         }
         left
     }
 
-    /// For each Move, 1 + the Move of the last step with which its row left, or 0 if its row did not leave. `None` if all are 0.
+    /// For each swap, 1 + the swap of the last step with which its row left, or 0 if its row did not leave. `None` if all are 0.
     fn forwards(&self, left: &Left) -> Option<Vec<u32>> {
         if left.is_empty() {
             return None;
@@ -331,7 +331,7 @@ fn write(buffer: &wgpu::Buffer, range: std::ops::Range<u64>, bytes: &[u8]) -> Re
     Ok(())
 }
 
-/// Maps each row that left to 1 + its Move.
+/// Maps each row that left to 1 + its swap.
 type Left = HashMap<u32, u32, BuildHasherDefault<RowHasher>>;
 
 /// Hashes rows as sets do.

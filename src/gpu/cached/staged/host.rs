@@ -17,7 +17,7 @@ pub(crate) struct Host {
     pub(super) downloads: Pool,
     pub(super) uploads: Pool,
     pub(super) traffic: Arc<Counting>,
-    /// Number of Moves of the last step: the guess for the next one.
+    /// Number of swaps of the last step: the guess for the next one.
     pub(super) expected: Arc<AtomicU32>,
     /// Number of training steps that have been carried out.
     pub(super) begun: Arc<AtomicU32>,
@@ -35,15 +35,15 @@ impl Host {
         }
     }
 
-    pub(super) fn count_moves(&self, moves: u32) {
-        self.expected.store(moves, Ordering::Relaxed);
+    pub(super) fn count_swaps(&self, swaps: u32) {
+        self.expected.store(swaps, Ordering::Relaxed);
     }
 
     pub(super) fn begun(&self) -> u32 {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Number of Moves to download at once, before the length of the list is known.
+    /// Number of swaps to download at once, before the length of the list is known.
     pub(super) fn guess(&self, most: u32) -> u32 {
         let last = self.expected.load(Ordering::Relaxed);
         (last + last / 4).saturating_add(64).min(most)

@@ -1,17 +1,17 @@
 //! Staged tables (SPEC 4): their records are in the host's memory or in a file. The device lists the missing rows. The host gathers their
 //! records, still packed, and takes back the packed records that leave. No optional feature of a device is needed.
 //!
-//! In a step, `decide` makes a list of Moves. [`Fetch`] reads the list and gathers the missing records. `carry` copies them into the
-//! [`Flight`], from which exchange unpacks them. Exchange and update pack the leaving records into the flight, too, and a [`WriteBack`] takes
+//! In a step, `decide` makes a list of swaps. [`Fetch`] reads the list and gathers the missing records. `carry` copies them into the
+//! [`Transfer`], from which exchange unpacks them. Exchange and update pack the leaving records into the transfer, too, and a [`WriteBack`] takes
 //! them to the store. A prefetched batch is gathered before the last step's records are in the store; the records of these that it needs are
-//! forwarded within the flight.
+//! forwarded within the transfer.
 
 pub(crate) mod download;
 pub(crate) mod fetch;
-pub(crate) mod flight;
 pub(crate) mod host;
 pub(crate) mod pool;
 pub(crate) mod traffic;
+pub(crate) mod transfer;
 pub(crate) mod write_back;
 
 use std::{
@@ -20,8 +20,8 @@ use std::{
 };
 
 pub(crate) use fetch::{Arrivals, Fetch};
-pub(crate) use flight::Flight;
 pub(crate) use traffic::Traffic;
+pub(crate) use transfer::Transfer;
 
 use crate::{
     config::{GroupConfig, Policy},
@@ -33,7 +33,7 @@ use crate::{
     memory::{Allocation, Calls, buffer_bytes},
     store::{Hold, SharedStore},
     table::{
-        abi::{Move, Shard, Step},
+        abi::{Piece, Step, Swap},
         layout::Layout,
     },
 };
@@ -46,7 +46,7 @@ use write_back::WriteBack;
 /// Rows that the last step evicted, and whose records have still to be copied back to the host.
 #[derive(Debug)]
 struct Leaving {
-    list: Arc<[Move]>,
+    list: Arc<[Swap]>,
     /// Most records that can leave in this step.
     most: u32,
 }
@@ -57,13 +57,13 @@ pub(crate) struct Staged {
     host: Host,
     /// Keeps other groups from working on the store.
     _hold: Hold,
-    /// The flight of training steps.
-    flight: Option<Flight>,
-    /// The flight that `flight` has replaced, until the prefetch that needed a larger one is carried out.
-    outgrown: Option<Flight>,
-    /// The flight of flushes, frozen steps, and rows read or written.
-    side_flight: Option<Flight>,
-    /// The half of the flight that holds the leaving records of the last step.
+    /// The transfer of training steps.
+    transfer: Option<Transfer>,
+    /// The transfer that `transfer` has replaced, until the prefetch that needed a larger one is carried out.
+    outgrown: Option<Transfer>,
+    /// The transfer of flushes, frozen steps, and rows read or written.
+    side_transfer: Option<Transfer>,
+    /// The half of the transfer that holds the leaving records of the last step.
     parity: u32,
     leaving: Option<Leaving>,
     /// Leaving records of steps that have ended, oldest first.
@@ -84,9 +84,9 @@ impl Staged {
         Self {
             host: Host::new(store),
             _hold: hold,
-            flight: None,
+            transfer: None,
             outgrown: None,
-            side_flight: None,
+            side_transfer: None,
             parity: 0,
             leaving: None,
             write_backs: Vec::new(),
@@ -100,7 +100,7 @@ impl Staged {
     /// Adapts to a cache of another size. Every leaving record must be in the store.
     pub(crate) fn resized(&mut self, layout: &Layout, policy: Policy) {
         (self.slots, self.keeps) = (layout.slots(), keeps(policy, layout));
-        (self.flight, self.outgrown, self.side_flight) = (None, None, None);
+        (self.transfer, self.outgrown, self.side_transfer) = (None, None, None);
     }
 
     pub(crate) fn store(&self) -> &SharedStore {
@@ -111,39 +111,39 @@ impl Staged {
         self.host.traffic.now()
     }
 
-    /// The buffers of the flights and of the pools.
+    /// The buffers of the transfers and of the pools.
     pub(crate) fn allocations(&self) -> Vec<Allocation> {
-        let flights = [&self.flight, &self.outgrown, &self.side_flight]
+        let transfers = [&self.transfer, &self.outgrown, &self.side_transfer]
             .into_iter()
             .flatten()
-            .map(|flight| ("flight", flight.buffer.size()));
+            .map(|transfer| ("transfer", transfer.buffer.size()));
         let rings = [&self.host.downloads, &self.host.uploads].map(|pool| ("ring", pool.bytes()));
-        flights.chain(rings.into_iter().filter(|(_, bytes)| *bytes > 0)).collect()
+        transfers.chain(rings.into_iter().filter(|(_, bytes)| *bytes > 0)).collect()
     }
 
     /// The buffers that `calls` need at most, in the form of [`Self::allocations`].
     pub(crate) fn plan(config: &GroupConfig, layout: &Layout, calls: &Calls) -> Vec<Allocation> {
         let most = |indices: Option<u32>| indices.map(|indices| layout.most_distinct(indices)).filter(|&most| most > 0);
-        let kept = |moves: u32| if keeps(config.policy, layout) { moves.min(layout.slots()) } else { 0 };
+        let kept = |swaps: u32| if keeps(config.policy, layout) { swaps.min(layout.slots()) } else { 0 };
         let piece = (calls.flush && layout.sets > 0).then(|| piece(layout));
-        let side_flight = most(calls.frozen).max(piece);
+        let side_transfer = most(calls.frozen).max(piece);
         let mut all = Vec::new();
-        let mut flight = |moves: Option<u32>, purpose: flight::Purpose| {
-            let bytes = moves.map(|moves| Flight::bytes(layout, moves, purpose));
-            all.extend(bytes.map(|bytes| ("flight", buffer_bytes(bytes))));
+        let mut transfer = |swaps: Option<u32>, purpose: transfer::Purpose| {
+            let bytes = swaps.map(|swaps| Transfer::bytes(layout, swaps, purpose));
+            all.extend(bytes.map(|bytes| ("transfer", buffer_bytes(bytes))));
         };
         let train = most(calls.train);
-        flight(train, flight::Purpose::Steps { keeps: train.map_or(0, kept) });
-        flight(side_flight, flight::Purpose::Side);
+        transfer(train, transfer::Purpose::Steps { keeps: train.map_or(0, kept) });
+        transfer(side_transfer, transfer::Purpose::Side);
         // Two batches can be under way. Each has its list, its arriving and its leaving records. The largest buffer of each kind may serve
         // a flush or a frozen step, too.
-        let write_back = |moves: Option<u32>| moves.map_or(0, |moves| WriteBack::bytes(moves.into(), layout.stride()));
+        let write_back = |swaps: Option<u32>| swaps.map_or(0, |swaps| WriteBack::bytes(swaps.into(), layout.stride()));
         // The list of a batch without rows still has its head.
         let list = |indices: Option<u32>| indices.map_or(0, |indices| list_bytes(layout.most_distinct(indices)));
         let upload =
-            |moves: Option<u32>, kept: u32| moves.map_or(0, |n| Fetch::bytes(n.into(), kept.into(), layout.stride()));
+            |swaps: Option<u32>, kept: u32| swaps.map_or(0, |n| Fetch::bytes(n.into(), kept.into(), layout.stride()));
         let down = write_back(train).max(list(calls.train));
-        let once = down.max(write_back(side_flight)).max(list(calls.frozen));
+        let once = down.max(write_back(side_transfer)).max(list(calls.frozen));
         let up = upload(train, train.map_or(0, kept));
         let up_once = up.max(upload(most(calls.frozen), 0));
         let ring = 3 * down.next_multiple_of(64) + pool::size(once) + up.next_multiple_of(64) + pool::size(up_once);
@@ -153,9 +153,9 @@ impl Staged {
         all
     }
 
-    /// Most victims that a step of `moves` Moves can keep.
-    fn most_kept(&self, moves: u32) -> u32 {
-        if self.keeps { moves.min(self.slots) } else { 0 }
+    /// Most victims that a step of `swaps` swaps can keep.
+    fn most_kept(&self, swaps: u32) -> u32 {
+        if self.keeps { swaps.min(self.slots) } else { 0 }
     }
 
     /// Tells the store that the cache will be newer, unless it knows since the last flush.
@@ -174,7 +174,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Reserves the download of the last step's leaving records, before anything is recorded. `None` if no record can leave.
+    /// Reserves the download of the last step's leaving records, before anything is encoded. `None` if no record can leave.
     pub(crate) fn reserve_close(&self, context: &Context) -> Result<Option<wgpu::Buffer>, Error> {
         match &self.leaving {
             Some(leaving) if leaving.most > 0 => {
@@ -203,14 +203,14 @@ impl Staged {
         tables: &Tables,
         reserved: Option<wgpu::Buffer>,
     ) -> Option<WriteBack> {
-        let (leaving, flight, buffer) = (self.leaving.as_ref()?, self.flight.as_ref()?, reserved?);
-        let from = (flight, self.parity);
-        Some(WriteBack::record(encoder, &self.host, buffer, &tables.tables, from, leaving.most, self.stride))
+        let (leaving, transfer, buffer) = (self.leaving.as_ref()?, self.transfer.as_ref()?, reserved?);
+        let from = (transfer, self.parity);
+        Some(WriteBack::encode(encoder, &self.host, buffer, &tables.tables, from, leaving.most, self.stride))
     }
 
-    /// Reserves the buffers of a training step of up to `most` Moves, before any of it is recorded. `more`: the backward of the last step
+    /// Reserves the buffers of a training step of up to `most` swaps, before any of it is encoded. `more`: the backward of the last step
     /// may still come. `reads`: the step has no backward, so it makes no row newer than the store, and nobody may wait for it, so its
-    /// whole list of Moves is downloaded at once.
+    /// whole list of swaps is downloaded at once.
     pub(crate) fn reserve(
         &mut self,
         context: &Context,
@@ -219,9 +219,9 @@ impl Staged {
         more: bool,
         reads: bool,
     ) -> Result<Room, Error> {
-        let enough = most == 0 || self.flight.as_ref().is_some_and(|flight| flight.capacity >= most);
-        let purpose = flight::Purpose::Steps { keeps: self.most_kept(most) };
-        let flight = if enough { None } else { Some(Flight::new(context, layout, most, purpose)?) };
+        let enough = most == 0 || self.transfer.as_ref().is_some_and(|transfer| transfer.capacity >= most);
+        let purpose = transfer::Purpose::Steps { keeps: self.most_kept(most) };
+        let transfer = if enough { None } else { Some(Transfer::new(context, layout, most, purpose)?) };
         let copied = if reads { most } else { self.host.guess(most) };
         let listing = self.host.downloads.take(context, list_bytes(copied))?;
         let write_back = if more { None } else { self.reserve_close(context)? };
@@ -230,17 +230,17 @@ impl Staged {
             [Some(listing), write_back].into_iter().flatten().for_each(|buffer| self.host.downloads.give(buffer));
             return Err(error);
         }
-        Ok(Room { flight, listing, copied, write_back, more })
+        Ok(Room { transfer, listing, copied, write_back, more })
     }
 
-    /// Reserves the buffers of a frozen step of up to `most` Moves.
+    /// Reserves the buffers of a frozen step of up to `most` swaps.
     pub(crate) fn reserve_look_up(&self, context: &Context, most: u32) -> Result<Room, Error> {
         let copied = self.host.guess(most);
         let listing = self.host.downloads.take(context, list_bytes(copied))?;
-        Ok(Room { flight: None, listing, copied, write_back: None, more: true })
+        Ok(Room { transfer: None, listing, copied, write_back: None, more: true })
     }
 
-    /// Ends the last step, unless its backward may still come, and takes the larger flight of `room` into use. Cannot fail.
+    /// Ends the last step, unless its backward may still come, and takes the larger transfer of `room` into use. Cannot fail.
     pub(crate) fn move_in(
         &mut self,
         context: &Context,
@@ -251,16 +251,16 @@ impl Staged {
         if !room.more {
             self.close(encoder, tables, room.write_back.take());
         }
-        if let Some(larger) = room.flight.take() {
-            if let (Some(smaller), true) = (&self.flight, self.leaving.is_some()) {
+        if let Some(larger) = room.transfer.take() {
+            if let (Some(smaller), true) = (&self.transfer, self.leaving.is_some()) {
                 larger.take_over(encoder, smaller, self.parity);
             }
             context.forget_bindings();
-            self.outgrown = self.flight.replace(larger);
+            self.outgrown = self.transfer.replace(larger);
         }
     }
 
-    /// Records the download of a decided step's list of Moves, and returns the host's work that follows.
+    /// Encodes the download of a decided step's list of swaps, and returns the host's work that follows.
     pub(crate) fn ask(
         &mut self,
         context: &Context,
@@ -271,10 +271,10 @@ impl Staged {
         let (head, all, copied) = (list_bytes(0), list_bytes(room.copied), room.copied);
         encoder.copy_buffer_to_buffer(&space.step, 0, &room.listing, 0, head);
         if copied > 0 {
-            encoder.copy_buffer_to_buffer(&space.moves, 0, &room.listing, head, all - head);
+            encoder.copy_buffer_to_buffer(&space.swaps, 0, &room.listing, head, all - head);
         }
-        let (download, moves) = (Download::record(encoder, room.listing), space.moves.clone());
-        let listing = Listing { download, copied, rest: None, moves };
+        let (download, swaps) = (Download::encode(encoder, room.listing), space.swaps.clone());
+        let listing = Listing { download, copied, rest: None, swaps };
         Fetch {
             context: context.clone(),
             host: self.host.clone(),
@@ -293,12 +293,12 @@ impl Staged {
     /// Undoes a prefetch whose encoder was dropped.
     pub(crate) fn take_back(&mut self, fetch: Fetch) {
         self.write_backs.splice(0..0, fetch.write_backs);
-        if let Some(flight) = self.outgrown.take() {
-            self.flight = Some(flight);
+        if let Some(transfer) = self.outgrown.take() {
+            self.transfer = Some(transfer);
         }
     }
 
-    /// Records the copy of a training step's missing records into the flight. Returns the uniform for exchange; `None` if no record is
+    /// Encodes the copy of a training step's missing records into the transfer. Returns the uniform for exchange; `None` if no record is
     /// missing. `updates`: bypassed rows may change, and so leave.
     pub(crate) fn arrive(
         &mut self,
@@ -309,37 +309,39 @@ impl Staged {
         updates: bool,
     ) -> Result<Option<wgpu::Buffer>, Error> {
         let reserved = self.reserve_close(context)?;
-        // A write_back whose encoder was dropped is recorded again, before this step overwrites its records in the flight.
+        // A write_back whose encoder was dropped is encoded again, before this step overwrites its records in the transfer.
         for write_back in &mut self.write_backs {
             if write_back.dropped() {
-                write_back.record_again(context, encoder, &self.host)?;
+                write_back.encode_again(context, encoder, &self.host)?;
             }
         }
         self.close(encoder, tables, reserved);
         self.outgrown = None;
         let list = arrivals.list.clone();
-        let Some(flight) = self.flight.as_ref().filter(|_| !list.is_empty()) else { return Ok(None) };
+        let Some(transfer) = self.transfer.as_ref().filter(|_| !list.is_empty()) else { return Ok(None) };
         self.host.begun.fetch_add(1, Ordering::Relaxed);
         self.parity = 1 - self.parity;
-        receive(&self.host, encoder, tables, flight, self.parity, arrivals);
-        let leaves = |one: &&Move| (updates && one.place >= self.slots) || one.flags & Move::WRITE != 0;
+        receive(&self.host, encoder, tables, transfer, self.parity, arrivals);
+        let leaves = |one: &&Swap| (updates && one.place >= self.slots) || one.flags & Swap::WRITE != 0;
         let most = list.iter().filter(leaves).count() as u32;
         self.leaving = Some(Leaving { list, most });
-        let shard = flight.shard(Shard::PACK | Shard::UNPACK, self.parity, 0, flight.capacity);
-        Ok(Some(context.uniform(&shard)))
+        let piece = transfer.piece(Piece::PACK | Piece::UNPACK, self.parity, 0, transfer.capacity);
+        Ok(Some(context.uniform(&piece)))
     }
 
-    /// The records that exchange and update bind in a training step. `shard` comes from [`Self::arrive`] or [`Self::packing`].
-    pub(crate) fn records<'s>(&'s self, shard: &'s wgpu::Buffer) -> Records<'s> {
-        match &self.flight {
-            Some(flight) => Records::Flight { flight: &flight.buffer, shard },
+    /// The records that exchange and update bind in a training step. `piece` comes from [`Self::arrive`] or [`Self::packing`].
+    pub(crate) fn records<'s>(&'s self, piece: &'s wgpu::Buffer) -> Records<'s> {
+        match &self.transfer {
+            Some(transfer) => Records::Transfer { transfer: &transfer.buffer, piece },
             None => Records::Nothing,
         }
     }
 
     /// The uniform with which a backward packs bypassed rows.
     pub(crate) fn packing(&self, context: &Context) -> Option<wgpu::Buffer> {
-        self.flight.as_ref().map(|flight| context.uniform(&flight.shard(Shard::PACK, self.parity, 0, flight.capacity)))
+        self.transfer
+            .as_ref()
+            .map(|transfer| context.uniform(&transfer.piece(Piece::PACK, self.parity, 0, transfer.capacity)))
     }
 
     /// Brings every record that has left to the store. `more`: the last step's backward may still come, and more records may leave then.
@@ -355,8 +357,8 @@ impl Staged {
         let mut encoder = context.new_encoder();
         if let Some(write_back) = self.write_back(&mut encoder, tables, reserved) {
             // The records that leave from here on are counted from zero, so that no record comes to the store twice.
-            if let (Some(flight), Some(leaving)) = (&self.flight, &self.leaving) {
-                flight.forget(&mut encoder, &tables.tables, self.parity, leaving.list.len() as u32);
+            if let (Some(transfer), Some(leaving)) = (&self.transfer, &self.leaving) {
+                transfer.forget(&mut encoder, &tables.tables, self.parity, leaving.list.len() as u32);
             }
             // Before the wait: whoever drops the future must not lose the records.
             self.write_backs.push(write_back);
@@ -427,7 +429,7 @@ impl Staged {
         })
     }
 
-    /// Replaces words of the store's records from `first_word` on. No flight may be under way.
+    /// Replaces words of the store's records from `first_word` on. No transfer may be under way.
     pub(crate) fn write_words(&mut self, first_word: u64, from: &[u32]) -> Result<(), Error> {
         self.unflushed()?;
         let (words, mut store) = (self.stride / 4, self.host.store.write());
@@ -443,28 +445,28 @@ impl Staged {
         })
     }
 
-    /// The flight of calls beside training steps, with room for `moves` Moves.
-    pub(crate) fn side_flight(&mut self, context: &Context, layout: &Layout, moves: u32) -> Result<&Flight, Error> {
-        match self.side_flight.take_if(|flight| flight.capacity >= moves) {
-            Some(enough) => Ok(self.side_flight.insert(enough)),
+    /// The transfer of calls beside training steps, with room for `swaps` swaps.
+    pub(crate) fn side_transfer(&mut self, context: &Context, layout: &Layout, swaps: u32) -> Result<&Transfer, Error> {
+        match self.side_transfer.take_if(|transfer| transfer.capacity >= swaps) {
+            Some(enough) => Ok(self.side_transfer.insert(enough)),
             None => {
-                self.side_flight = None;
+                self.side_transfer = None;
                 context.forget_bindings();
-                Ok(self.side_flight.insert(Flight::new(context, layout, moves, flight::Purpose::Side)?))
+                Ok(self.side_transfer.insert(Transfer::new(context, layout, swaps, transfer::Purpose::Side)?))
             }
         }
     }
 
-    /// Gathers the rows of `list`, which the host has made, and records their copy into the side flight with room for `most` Moves. No
-    /// flight may be under way. Returns the binding for exchange; `None` if no row is to come.
+    /// Gathers the rows of `list`, which the host has made, and records their copy into the side transfer with room for `most` swaps. No
+    /// transfer may be under way. Returns the binding for exchange; `None` if no row is to come.
     pub(crate) fn bring_to_side(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
         tables: &Tables,
-        list: &[Move],
+        list: &[Swap],
         most: u32,
-    ) -> Result<Option<SideFlight>, Error> {
+    ) -> Result<Option<SideTransfer>, Error> {
         // A pool of its own, so that the ring of the training steps keeps its size.
         let host = Host { uploads: Pool::uploads(), ..self.host.clone() };
         let mut fetch = Fetch {
@@ -484,16 +486,16 @@ impl Staged {
         self.receive_side(context, encoder, tables, &arrivals, most, &host)
     }
 
-    /// Records the copy of a frozen step's missing records into the side flight with room for `most` Moves. Returns the binding for
+    /// Encodes the copy of a frozen step's missing records into the side transfer with room for `most` swaps. Returns the binding for
     /// exchange; `None` if no record is missing.
-    pub(crate) fn arrive_side_flight(
+    pub(crate) fn arrive_side_transfer(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
         tables: &Tables,
         arrivals: &Arrivals,
         most: u32,
-    ) -> Result<Option<SideFlight>, Error> {
+    ) -> Result<Option<SideTransfer>, Error> {
         let host = self.host.clone();
         self.receive_side(context, encoder, tables, arrivals, most, &host)
     }
@@ -506,48 +508,48 @@ impl Staged {
         arrivals: &Arrivals,
         most: u32,
         host: &Host,
-    ) -> Result<Option<SideFlight>, Error> {
+    ) -> Result<Option<SideTransfer>, Error> {
         if most == 0 {
             return Ok(None);
         }
-        let flight = self.side_flight(context, &tables.layout, most)?;
+        let transfer = self.side_transfer(context, &tables.layout, most)?;
         if arrivals.list.is_empty() {
             return Ok(None);
         }
-        receive(host, encoder, tables, flight, 0, arrivals);
-        let shard = context.uniform(&flight.shard(Shard::UNPACK, 0, 0, flight.capacity));
-        Ok(Some(SideFlight { flight: flight.buffer.clone(), shard }))
+        receive(host, encoder, tables, transfer, 0, arrivals);
+        let piece = context.uniform(&transfer.piece(Piece::UNPACK, 0, 0, transfer.capacity));
+        Ok(Some(SideTransfer { transfer: transfer.buffer.clone(), piece }))
     }
 
-    /// Prepares the side flight, with room for `room` Moves, for packing up to `moves` Moves from number `first` on.
-    pub(crate) fn pack_side_flight(
+    /// Prepares the side transfer, with room for `room` swaps, for packing up to `swaps` swaps from number `first` on.
+    pub(crate) fn pack_side_transfer(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
         tables: &Tables,
-        (first, moves): (u32, u32),
+        (first, swaps): (u32, u32),
         room: u32,
-    ) -> Result<SideFlight, Error> {
-        let flight = self.side_flight(context, &tables.layout, room)?;
-        flight.clear(encoder, &tables.tables, 0, moves);
-        let shard = context.uniform(&flight.shard(Shard::PACK, 0, first, moves));
-        Ok(SideFlight { flight: flight.buffer.clone(), shard })
+    ) -> Result<SideTransfer, Error> {
+        let transfer = self.side_transfer(context, &tables.layout, room)?;
+        transfer.clear(encoder, &tables.tables, 0, swaps);
+        let piece = context.uniform(&transfer.piece(Piece::PACK, 0, first, swaps));
+        Ok(SideTransfer { transfer: transfer.buffer.clone(), piece })
     }
 
-    /// Submits `encoder`, which packs up to `moves` Moves into the side flight, and brings their records to the store.
-    pub(crate) async fn write_back_side_flight(
+    /// Submits `encoder`, which packs up to `swaps` swaps into the side transfer, and brings their records to the store.
+    pub(crate) async fn write_back_side_transfer(
         &mut self,
         context: &Context,
         mut encoder: wgpu::CommandEncoder,
         tables: &Tables,
-        moves: u32,
+        swaps: u32,
     ) -> Result<(), Error> {
-        let Some(flight) = self.side_flight.as_ref().filter(|_| moves > 0) else {
+        let Some(transfer) = self.side_transfer.as_ref().filter(|_| swaps > 0) else {
             return context.finish_async(encoder).await;
         };
-        let buffer = self.host.downloads.take(context, WriteBack::bytes(moves.into(), self.stride))?;
+        let buffer = self.host.downloads.take(context, WriteBack::bytes(swaps.into(), self.stride))?;
         let write_back =
-            WriteBack::record(&mut encoder, &self.host, buffer, &tables.tables, (flight, 0), moves, self.stride);
+            WriteBack::encode(&mut encoder, &self.host, buffer, &tables.tables, (transfer, 0), swaps, self.stride);
         // Records that the store refuses, or whose future is dropped, go on waiting, because their slots are already marked clean.
         self.write_backs.push(write_back);
         context.finish_async(encoder).await?;
@@ -555,11 +557,11 @@ impl Staged {
     }
 }
 
-/// The buffers that are reserved for a step before it is recorded.
+/// The buffers that are reserved for a step before it is encoded.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// A larger flight, if the present one is too small.
-    flight: Option<Flight>,
+    /// A larger transfer, if the present one is too small.
+    transfer: Option<Transfer>,
     listing: wgpu::Buffer,
     copied: u32,
     /// The download of the last step's leaving records.
@@ -572,26 +574,26 @@ fn keeps(policy: Policy, layout: &Layout) -> bool {
     policy == Policy::Lfu && layout.sets > 0
 }
 
-/// Number of Moves that a flush carries out at once.
+/// Number of swaps that a flush carries out at once.
 pub(crate) fn piece(layout: &Layout) -> u32 {
     (FLUSH_PIECE / layout.stride()).clamp(1, u64::from(layout.slots().max(1))) as u32
 }
 
-/// Bytes of the download of a step's outcome and `moves` Moves.
-const fn list_bytes(moves: u32) -> u64 {
-    size_of::<Step>() as u64 + moves as u64 * size_of::<Move>() as u64
+/// Bytes of the download of a step's outcome and `swaps` swaps.
+const fn list_bytes(swaps: u32) -> u64 {
+    size_of::<Step>() as u64 + swaps as u64 * size_of::<Swap>() as u64
 }
 
-/// The side flight and its uniform, as exchange binds them.
+/// The side transfer and its uniform, as exchange binds them.
 #[derive(Debug)]
-pub(crate) struct SideFlight {
-    flight: wgpu::Buffer,
-    shard: wgpu::Buffer,
+pub(crate) struct SideTransfer {
+    transfer: wgpu::Buffer,
+    piece: wgpu::Buffer,
 }
 
-impl SideFlight {
+impl SideTransfer {
     pub(crate) fn records(&self) -> Records<'_> {
-        Records::Flight { flight: &self.flight, shard: &self.shard }
+        Records::Transfer { transfer: &self.transfer, piece: &self.piece }
     }
 }
 
@@ -599,15 +601,15 @@ fn receive(
     host: &Host,
     encoder: &mut wgpu::CommandEncoder,
     tables: &Tables,
-    flight: &Flight,
+    transfer: &Transfer,
     parity: u32,
     arrivals: &Arrivals,
 ) {
-    flight.clear(encoder, &tables.tables, parity, arrivals.list.len() as u32);
+    transfer.clear(encoder, &tables.tables, parity, arrivals.list.len() as u32);
     let Some(upload) = &arrivals.upload else { return };
-    let [forwards, kept, records] = flight.inbound();
+    let [forwards, kept, records] = transfer.inbound();
     let mut copy = |from: std::ops::Range<u64>, to: u64| {
-        encoder.copy_buffer_to_buffer(&upload.buffer, from.start, &flight.buffer, to, from.end - from.start);
+        encoder.copy_buffer_to_buffer(&upload.buffer, from.start, &transfer.buffer, to, from.end - from.start);
     };
     copy(0..upload.records, records);
     if let Some(range) = &upload.forwards {

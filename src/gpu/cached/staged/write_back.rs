@@ -1,11 +1,11 @@
-//! Records on their way from a flight to the store.
+//! Records on their way from a transfer to the store.
 
 use std::task::Waker;
 
 use crate::{
     error::Error,
     gpu::{
-        cached::staged::{download::Download, flight::Flight, host::Host},
+        cached::staged::{download::Download, host::Host, transfer::Transfer},
         engine::context::Context,
     },
 };
@@ -16,9 +16,9 @@ const HEAD: u64 = 16;
 /// The places on the device of the records that left in one step, or in one piece of a flush.
 #[derive(Clone, Debug)]
 struct From {
-    flight: wgpu::Buffer,
+    transfer: wgpu::Buffer,
     tables: wgpu::Buffer,
-    /// Byte offsets of the number of records in `tables`, and of their rows and the records themselves in the flight.
+    /// Byte offsets of the number of records in `tables`, and of their rows and the records themselves in the transfer.
     places: [u64; 3],
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct WriteBack {
     /// Most records that can have left.
     most: u64,
     stride: u64,
-    /// Number of training steps that had begun when the download was recorded.
+    /// Number of training steps that had begun when the download was encoded.
     step: u32,
 }
 
@@ -40,24 +40,24 @@ impl WriteBack {
         HEAD + most * (4 + stride)
     }
 
-    /// Records the download into `buffer` of the records that have left so far, at most `most`.
-    pub(crate) fn record(
+    /// Encodes the download into `buffer` of the records that have left so far, at most `most`.
+    pub(crate) fn encode(
         encoder: &mut wgpu::CommandEncoder,
         host: &Host,
         buffer: wgpu::Buffer,
         tables: &wgpu::Buffer,
-        (flight, parity): (&Flight, u32),
+        (transfer, parity): (&Transfer, u32),
         most: u32,
         stride: u64,
     ) -> Self {
-        let [rows, records] = flight.outbound(parity);
-        let places = [u64::from(flight.counter()) * 4, rows, records];
-        let from = From { flight: flight.buffer.clone(), tables: tables.clone(), places };
+        let [rows, records] = transfer.outbound(parity);
+        let places = [u64::from(transfer.counter()) * 4, rows, records];
+        let from = From { transfer: transfer.buffer.clone(), tables: tables.clone(), places };
         let most = u64::from(most);
         Self { download: copy(encoder, &from, buffer, most, stride), from, most, stride, step: host.begun() }
     }
 
-    /// Whether the encoder of the download was dropped. The records are still in the flight until the next step begins.
+    /// Whether the encoder of the download was dropped. The records are still in the transfer until the next step begins.
     pub(crate) fn dropped(&self) -> bool {
         self.download.dropped()
     }
@@ -67,8 +67,8 @@ impl WriteBack {
         self.download.known()
     }
 
-    /// Records the download again, if the records are still in the flight. Returns whether they are.
-    pub(crate) fn record_again(
+    /// Encodes the download again, if the records are still in the transfer. Returns whether they are.
+    pub(crate) fn encode_again(
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
@@ -95,7 +95,7 @@ impl WriteBack {
     /// Submits the download of the records again if their encoder was dropped. Returns whether it did.
     pub(crate) fn asked_again(&mut self, context: &Context, host: &Host) -> Result<bool, Error> {
         let mut encoder = context.new_encoder();
-        let again = self.dropped() && self.record_again(context, &mut encoder, host)?;
+        let again = self.dropped() && self.encode_again(context, &mut encoder, host)?;
         if again {
             context.submit(encoder);
         }
@@ -145,7 +145,7 @@ impl WriteBack {
 fn copy(encoder: &mut wgpu::CommandEncoder, from: &From, to: wgpu::Buffer, most: u64, stride: u64) -> Download {
     let [count, rows, records] = from.places;
     encoder.copy_buffer_to_buffer(&from.tables, count, &to, 0, 4);
-    encoder.copy_buffer_to_buffer(&from.flight, rows, &to, HEAD, most * 4);
-    encoder.copy_buffer_to_buffer(&from.flight, records, &to, HEAD + most * 4, most * stride);
-    Download::record(encoder, to)
+    encoder.copy_buffer_to_buffer(&from.transfer, rows, &to, HEAD, most * 4);
+    encoder.copy_buffer_to_buffer(&from.transfer, records, &to, HEAD + most * 4, most * stride);
+    Download::encode(encoder, to)
 }

@@ -1,32 +1,32 @@
-//! Host side of `shaders/cached/exchange.wgsl`: moves rows between table and FP32, as many shards at a time as the device binds.
+//! Host side of `shaders/cached/exchange.wgsl`: moves rows between table and FP32, as many pieces at a time as the device binds.
 
 use crate::{
     gpu::{
         engine::call::{Call, Groups, Named},
         stages::{
             EXCHANGE,
-            cached::tables::{BoundShards, RecordBuffers, Tables},
+            cached::tables::{BoundPieces, RecordBuffers, Tables},
         },
     },
-    table::abi::Shard,
+    table::abi::Piece,
 };
 
 /// The records that an exchange binds.
 #[derive(Clone, Copy)]
 pub(crate) enum Records<'a> {
-    /// The table's records, shard by shard.
+    /// The table's records, piece by piece.
     Table,
-    /// The records in a staged table's flight. The uniform says which phases run.
-    Flight { flight: &'a wgpu::Buffer, shard: &'a wgpu::Buffer },
+    /// The records in a staged table's transfer. The uniform says which phases run.
+    Transfer { transfer: &'a wgpu::Buffer, piece: &'a wgpu::Buffer },
     /// No records: the host knows that no row of a staged table is missing.
     Nothing,
 }
 
-/// A list of Moves. `step` has its length.
+/// A list of swaps. `step` has its length.
 pub(crate) struct List<'a> {
     pub(crate) step: &'a wgpu::Buffer,
-    pub(crate) moves: &'a wgpu::Buffer,
-    /// Most Moves that the list can have.
+    pub(crate) swaps: &'a wgpu::Buffer,
+    /// Most swaps that the list can have.
     pub(crate) capacity: u32,
     pub(crate) scratch: &'a wgpu::Buffer,
     pub(crate) records: Records<'a>,
@@ -43,16 +43,16 @@ pub(crate) enum Phases {
     Unpack,
 }
 
-pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, list: &List<'_>, phases: Phases) {
+pub(crate) fn encode(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, list: &List<'_>, phases: Phases) {
     let layout = &tables.layout;
     let context = call.context;
-    let mut over = |shard: &wgpu::Buffer, records: RecordBuffers<'_>| {
-        let List { step, moves, scratch, .. } = list;
+    let mut over = |piece: &wgpu::Buffer, records: RecordBuffers<'_>| {
+        let List { step, swaps, scratch, .. } = list;
         let from: &[&dyn Named] = &[
             &("params", uniform),
-            &("shard", shard),
+            &("piece", piece),
             &("step", step),
-            &("moves", moves),
+            &("swaps", swaps),
             &("scratch", scratch),
             tables,
         ];
@@ -61,19 +61,19 @@ pub(crate) fn record(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
     };
     match list.records {
         Records::Table => {}
-        Records::Flight { flight, shard } => return over(shard, RecordBuffers::Flight(flight)),
+        Records::Transfer { transfer, piece } => return over(piece, RecordBuffers::Transfer(transfer)),
         Records::Nothing => return,
     }
-    let bound: Vec<BoundShards<'_>> = tables.bound(context.caps()).collect();
+    let bound: Vec<BoundPieces<'_>> = tables.bound(context.caps()).collect();
     let phases = match phases {
-        Phases::Both if bound.len() == 1 => vec![Shard::PACK | Shard::UNPACK],
-        Phases::Both => vec![Shard::PACK, Shard::UNPACK],
-        Phases::Pack => vec![Shard::PACK],
-        Phases::Unpack => vec![Shard::UNPACK],
+        Phases::Both if bound.len() == 1 => vec![Piece::PACK | Piece::UNPACK],
+        Phases::Both => vec![Piece::PACK, Piece::UNPACK],
+        Phases::Pack => vec![Piece::PACK],
+        Phases::Unpack => vec![Piece::UNPACK],
     };
     for phases in phases {
-        for &shards in &bound {
-            over(&context.uniform(&shards.uniform(layout, phases)), RecordBuffers::Shards(shards));
+        for &pieces in &bound {
+            over(&context.uniform(&pieces.uniform(layout, phases)), RecordBuffers::Pieces(pieces));
         }
     }
 }

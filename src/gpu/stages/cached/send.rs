@@ -14,11 +14,11 @@ use crate::{
             },
         },
     },
-    table::abi::Shard,
+    table::abi::Piece,
 };
 
 /// `space` has the rows and their places. A staged table has no records on the device: `none` is bound in their place.
-pub(crate) fn record(
+pub(crate) fn encode(
     call: &mut Call<'_>,
     uniform: &wgpu::Buffer,
     tables: &Tables,
@@ -28,15 +28,15 @@ pub(crate) fn record(
     rows: u32,
 ) {
     let (context, layout) = (call.context, &tables.layout);
-    let mut over = |shard: &Shard, records: RecordBuffers<'_>| {
-        let shard = context.uniform(shard);
-        let from: &[&dyn Named] = &[&("params", uniform), &("shard", shard), &("sent", passing(sent)), tables, space];
+    let mut over = |piece: &Piece, records: RecordBuffers<'_>| {
+        let piece = context.uniform(piece);
+        let from: &[&dyn Named] = &[&("params", uniform), &("piece", piece), &("sent", passing(sent)), tables, space];
         call.run_records(&SEND, from, tables, records, &Groups::of(rows, layout.at_once()));
     };
     if tables.records.is_empty() {
-        return over(&Shard { rows_each: 1, ..Shard::default() }, RecordBuffers::Flight(none));
+        return over(&Piece { rows_each: 1, ..Piece::default() }, RecordBuffers::Transfer(none));
     }
-    for shards in tables.bound(context.caps()) {
-        over(&shards.uniform(layout, 0), RecordBuffers::Shards(shards));
+    for pieces in tables.bound(context.caps()) {
+        over(&pieces.uniform(layout, 0), RecordBuffers::Pieces(pieces));
     }
 }

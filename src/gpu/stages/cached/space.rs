@@ -64,8 +64,8 @@ pub(crate) struct Space<B = wgpu::Buffer> {
     pub(crate) starts: B,
     pub(crate) miss_keys: B,
     pub(crate) miss_index: B,
-    /// The list of Moves.
-    pub(crate) moves: B,
+    /// The list of swaps.
+    pub(crate) swaps: B,
     pub(crate) unique: B,
     pub(crate) places: B,
     /// For backward: `access` in sorted order, and the distinct rows behind a header.
@@ -79,7 +79,7 @@ pub(crate) struct Space<B = wgpu::Buffer> {
     pub(crate) made: Vec<Allocation>,
 }
 
-named!(Space: step, keys, access, segment, starts, miss_keys, miss_index, moves, unique, places, accesses, targets, scratch);
+named!(Space: step, keys, access, segment, starts, miss_keys, miss_index, swaps, unique, places, accesses, targets, scratch);
 
 impl Space {
     /// Allocates scratch for `indices` indices. With `train` it includes what admission and backward need.
@@ -105,7 +105,7 @@ impl<B> Space<B> {
             starts: make.one("starts", r * 4)?,
             miss_keys: make.one("miss_keys", n * 4)?,
             miss_index: make.one("miss_index", n * 4)?,
-            moves: make.one("moves", r * 16)?,
+            swaps: make.one("swaps", r * 16)?,
             unique: make.one("unique", r * 16)?,
             places: make.one("places", n * 4)?,
             accesses: make.one("accesses", if train { n * 8 } else { 0 })?,
@@ -124,12 +124,12 @@ impl<B> Space<B> {
 #[derive(Debug)]
 pub(crate) struct FlushSpace<B = wgpu::Buffer> {
     pub(crate) step: B,
-    pub(crate) moves: B,
+    pub(crate) swaps: B,
     /// Bound in place of step scratch. A flush has no rows in it.
     pub(crate) no_scratch: B,
 }
 
-named!(FlushSpace: step, moves, no_scratch as "scratch");
+named!(FlushSpace: step, swaps, no_scratch as "scratch");
 
 impl FlushSpace {
     pub(crate) fn new(context: &Context, layout: &Layout) -> Result<Self, Error> {
@@ -142,7 +142,7 @@ impl<B> FlushSpace<B> {
     pub(crate) fn of(make: &mut Make<'_, B>, layout: &Layout) -> Result<Self, Error> {
         Ok(Self {
             step: make.one("step", 64)?,
-            moves: make.one("moves", u64::from(layout.slots()) * 16)?,
+            swaps: make.one("swaps", u64::from(layout.slots()) * 16)?,
             no_scratch: make.one("scratch", 16)?,
         })
     }

@@ -1,4 +1,4 @@
-//! The buffers that a cached group keeps between steps: records and frequencies by shard, the cache, the counters.
+//! The buffers that a cached group keeps between steps: records and frequencies by piece, the cache, the counters.
 
 use crate::{
     config::{GroupConfig, Placement, Policy},
@@ -15,7 +15,7 @@ use crate::{
     source::Source,
     store::SharedStore,
     table::{
-        abi::{NONE, Shard, features, table_words},
+        abi::{NONE, Piece, features, table_words},
         layout::Layout,
     },
     wgsl::{self, Cut, Kernel},
@@ -25,13 +25,13 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Freqs {
     pub(crate) rows: u32,
-    pub(crate) shard: wgpu::Buffer,
+    pub(crate) piece: wgpu::Buffer,
     pub(crate) counters: wgpu::Buffer,
 }
 
-/// Neighbouring shards of a table that one dispatch binds.
+/// Neighbouring pieces of a table that one dispatch binds.
 #[derive(Clone, Copy)]
-pub(crate) struct BoundShards<'a> {
+pub(crate) struct BoundPieces<'a> {
     /// The number of the first.
     first: u32,
     /// Their records.
@@ -41,9 +41,9 @@ pub(crate) struct BoundShards<'a> {
 /// The records that a dispatch binds.
 #[derive(Clone, Copy)]
 pub(crate) enum RecordBuffers<'a> {
-    Shards(BoundShards<'a>),
-    /// A staged table's flight.
-    Flight(&'a wgpu::Buffer),
+    Pieces(BoundPieces<'a>),
+    /// A staged table's transfer.
+    Transfer(&'a wgpu::Buffer),
 }
 
 #[derive(Debug)]
@@ -57,33 +57,33 @@ pub(crate) struct Tables {
     pub(crate) ways: wgpu::Buffer,
     /// Slots: dim weights and the state, FP32.
     pub(crate) cache: Windows,
-    /// The packed table, one buffer for each shard.
+    /// The packed table, one buffer for each piece.
     pub(crate) records: Vec<wgpu::Buffer>,
     /// LFU's counter of every row, in as few buffers as can hold them. LRU has one buffer that no stage reads.
     pub(crate) freqs: Vec<Freqs>,
 }
 
-named!(Freqs: shard, counters as "freqs");
+named!(Freqs: piece, counters as "freqs");
 named!(Tables: tables, features, ways, cache);
 
 impl Tables {
     /// The records that each dispatch over the table binds.
-    pub(crate) fn bound(&self, caps: &Caps) -> impl Iterator<Item = BoundShards<'_>> {
-        let at_once = caps.choose_shards(&self.layout) as usize;
+    pub(crate) fn bound(&self, caps: &Caps) -> impl Iterator<Item = BoundPieces<'_>> {
+        let at_once = caps.choose_pieces(&self.layout) as usize;
         let bound = self.records.chunks(at_once).enumerate();
-        bound.map(move |(i, buffers)| BoundShards { first: (i * at_once) as u32, buffers })
+        bound.map(move |(i, buffers)| BoundPieces { first: (i * at_once) as u32, buffers })
     }
 
     /// The cuts of the kernels that work on `layout`.
     pub(crate) fn cuts(caps: &Caps, layout: &Layout, placement: Placement) -> Vec<Cut> {
-        let cut = |shards, item| Cut { width: layout.width(), windows: layout.windows(), shards, item };
+        let cut = |pieces, item| Cut { width: layout.width(), windows: layout.windows(), pieces, item };
         if placement == Placement::Staged {
             return vec![cut(1, 1)];
         }
-        let at_once = caps.choose_shards(layout);
-        let rest = layout.shards % at_once;
+        let at_once = caps.choose_pieces(layout);
+        let rest = layout.pieces % at_once;
         let sizes = if rest == 0 { vec![at_once] } else { vec![at_once, rest] };
-        sizes.into_iter().map(|shards| cut(shards, layout.row.item())).collect()
+        sizes.into_iter().map(|pieces| cut(pieces, layout.row.item())).collect()
     }
 
     pub(crate) fn new(
@@ -115,19 +115,19 @@ impl Tables {
         let mut records = Vec::new();
         let mut freqs = Vec::new();
         // A staged table has its records in the store.
-        let shards = if store.is_some() { 0 } else { layout.shards };
-        for index in 0..shards {
-            let rows = layout.shard_rows(index);
+        let pieces = if store.is_some() { 0 } else { layout.pieces };
+        for index in 0..pieces {
+            let rows = layout.piece_rows(index);
             records.push(context.buffer("records", u64::from(rows) * layout.stride(), usage)?);
         }
-        for shard in layout.freq_shards(config.policy) {
-            let bytes = if config.policy == Policy::Lfu { u64::from(shard.rows) * 4 } else { 0 };
+        for piece in layout.freq_pieces(config.policy) {
+            let bytes = if config.policy == Policy::Lfu { u64::from(piece.rows) * 4 } else { 0 };
             let counters = context.buffer("freqs", bytes, none)?;
-            freqs.push(Freqs { rows: shard.rows, shard: context.uniform(&shard), counters });
+            freqs.push(Freqs { rows: piece.rows, piece: context.uniform(&piece), counters });
         }
         // The table is filled last, so that one that does not fit is refused before any row is packed.
-        for (index, buffer) in (0..shards).zip(&records) {
-            fill(context, &filler, &layout, buffer, index * layout.rows_per_shard, layout.shard_rows(index))?;
+        for (index, buffer) in (0..pieces).zip(&records) {
+            fill(context, &filler, &layout, buffer, index * layout.rows_per_piece, layout.piece_rows(index))?;
         }
         Ok(Self { layout, tables, features, ways, cache, records, freqs })
     }
@@ -154,7 +154,7 @@ pub(crate) fn host_can_hold(bytes: u64) -> Result<(), Error> {
     if reserved { Ok(()) } else { Err(Error::OutOfMemory { what: "records", bytes }) }
 }
 
-/// Writes the first records of a shard. The device clears a table of zeros by itself.
+/// Writes the first records of a piece. The device clears a table of zeros by itself.
 fn fill(
     context: &Context,
     filler: &Filler<'_>,
@@ -182,32 +182,32 @@ impl<'b> RecordBuffers<'b> {
     /// The binding of the first buffer.
     pub(crate) fn as_entire_binding(self) -> wgpu::BindingResource<'b> {
         match self {
-            Self::Shards(bound) => bound.buffers[0].as_entire_binding(),
-            Self::Flight(flight) => flight.as_entire_binding(),
+            Self::Pieces(bound) => bound.buffers[0].as_entire_binding(),
+            Self::Transfer(transfer) => transfer.as_entire_binding(),
         }
     }
 
     /// The buffers after the first.
     fn others(self) -> &'b [wgpu::Buffer] {
         match self {
-            Self::Shards(bound) => &bound.buffers[1..],
-            Self::Flight(_) => &[],
+            Self::Pieces(bound) => &bound.buffers[1..],
+            Self::Transfer(_) => &[],
         }
     }
 
     /// Entries of a list of rows that a workgroup takes at once: as many as it moves in a turn, or those from which it picks the rows of the
-    /// bound shards (`LISTED` in `shaders/shared/shard_list.wgsl`).
+    /// bound pieces (`LISTED` in `shaders/shared/piece_list.wgsl`).
     pub(crate) fn block(self, layout: &Layout) -> u32 {
         match self {
-            Self::Shards(bound) if bound.buffers.len() < layout.shards as usize => 2048,
+            Self::Pieces(bound) if bound.buffers.len() < layout.pieces as usize => 2048,
             _ => layout.at_once(),
         }
     }
 }
 
-impl BoundShards<'_> {
-    /// The uniform that names the shards.
-    pub(crate) fn uniform(self, layout: &Layout, phases: u32) -> Shard {
+impl BoundPieces<'_> {
+    /// The uniform that names the pieces.
+    pub(crate) fn uniform(self, layout: &Layout, phases: u32) -> Piece {
         layout.neighbours(self.first, self.buffers.len() as u32, phases)
     }
 }
@@ -229,12 +229,12 @@ impl Call<'_> {
         groups: &Groups,
     ) {
         let item = match records {
-            RecordBuffers::Shards(_) => tables.layout.row.item(),
-            RecordBuffers::Flight(_) => 1,
+            RecordBuffers::Pieces(_) => tables.layout.row.item(),
+            RecordBuffers::Transfer(_) => 1,
         };
         let others = records.others();
         let (width, windows) = (tables.layout.width(), tables.cache.count());
-        let cut = Cut { width, windows, shards: others.len() as u32 + 1, item };
+        let cut = Cut { width, windows, pieces: others.len() as u32 + 1, item };
         self.run_cut(kernel, &[&("records", records.as_entire_binding()), &from], tables, cut, others, groups);
     }
 
@@ -244,14 +244,14 @@ impl Call<'_> {
         from: &[&dyn Named],
         tables: &Tables,
         cut: Cut,
-        shards: &[wgpu::Buffer],
+        pieces: &[wgpu::Buffer],
         groups: &Groups,
     ) {
         let mut all = bind(kernel, from);
         if wgsl::has_windows(kernel) {
             all.extend(tables.cache.others());
         }
-        all.extend(shards.iter().map(wgpu::Buffer::as_entire_binding));
+        all.extend(pieces.iter().map(wgpu::Buffer::as_entire_binding));
         self.launch(kernel, cut, &all, groups);
     }
 }

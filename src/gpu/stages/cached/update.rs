@@ -1,4 +1,4 @@
-//! Host side of `shaders/cached/update.wgsl`: updates the distinct rows, as many shards at a time as the device binds.
+//! Host side of `shaders/cached/update.wgsl`: updates the distinct rows, as many pieces at a time as the device binds.
 
 use crate::{
     gpu::{
@@ -11,19 +11,19 @@ use crate::{
             },
         },
     },
-    table::abi::Shard,
+    table::abi::Piece,
 };
 
-pub(crate) fn record(call: &mut Call<'_>, from: &[&dyn Named], tables: &Tables, rows: u32, records: Records<'_>) {
+pub(crate) fn encode(call: &mut Call<'_>, from: &[&dyn Named], tables: &Tables, rows: u32, records: Records<'_>) {
     let context = call.context;
-    let mut over = |shard: &wgpu::Buffer, records: RecordBuffers<'_>| {
+    let mut over = |piece: &wgpu::Buffer, records: RecordBuffers<'_>| {
         let groups = Groups::Wide(u64::from(rows.div_ceil(records.block(&tables.layout))));
-        call.run_records(&UPDATE, &[&("shard", shard), &from], tables, records, &groups);
+        call.run_records(&UPDATE, &[&("piece", piece), &from], tables, records, &groups);
     };
-    if let Records::Flight { flight, shard } = records {
-        return over(shard, RecordBuffers::Flight(flight));
+    if let Records::Transfer { transfer, piece } = records {
+        return over(piece, RecordBuffers::Transfer(transfer));
     }
-    for shards in tables.bound(context.caps()) {
-        over(&context.uniform(&shards.uniform(&tables.layout, Shard::PACK)), RecordBuffers::Shards(shards));
+    for pieces in tables.bound(context.caps()) {
+        over(&context.uniform(&pieces.uniform(&tables.layout, Piece::PACK)), RecordBuffers::Pieces(pieces));
     }
 }

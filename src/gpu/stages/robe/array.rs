@@ -57,7 +57,7 @@ impl Array {
     pub(crate) fn new(context: &Context, config: &Config) -> Result<Self, Error> {
         let none = wgpu::BufferUsages::empty();
         let rows = config.rows();
-        let config = &config.bound(context.caps().choose_shard_bytes());
+        let config = &config.bound(context.caps().choose_piece_bytes());
         let (storage, robe) = (config.storage(), config.robe());
         let (windows, most) = (config.windows(), context.caps().choose_windows());
         if windows > most {

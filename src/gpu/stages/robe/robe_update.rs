@@ -5,29 +5,29 @@ use crate::{
         engine::call::{Call, Groups, Named},
         stages::{
             ROBE_BLOCKS, ROBE_UPDATE,
-            robe::{array::Array, space::Due},
+            robe::{array::Array, space::GradientSums},
         },
     },
     table::abi::Robe,
 };
 
-/// Records a dispatch for each window of the array.
-pub(crate) fn record(call: &mut Call<'_>, due: &Due<'_>, array: &Array, rate: &wgpu::Buffer) {
+/// Encodes a dispatch for each window of the array.
+pub(crate) fn encode(call: &mut Call<'_>, gradients: &GradientSums<'_>, array: &Array, rate: &wgpu::Buffer) {
     let kernel = if array.storage.plain() { &ROBE_UPDATE } else { &ROBE_BLOCKS };
     for (k, (memory, states)) in (0..).zip(array.memory.iter().zip(&array.states)) {
-        let robe = Robe { first: k * due.robe.window, ..due.robe };
+        let robe = Robe { first: k * gradients.robe.window, ..gradients.robe };
         let other = (k > 0).then(|| call.context.uniform(&robe));
         let from: &[&dyn Named] = &[
-            &("robe", other.as_ref().unwrap_or(&due.uniforms.robe)),
+            &("robe", other.as_ref().unwrap_or(&gradients.uniforms.robe)),
             &("memory", memory),
             &("states", states),
             &("rate", rate),
-            due,
+            gradients,
             array,
         ];
         // If there may be so many starts that all weights are visited, which only the device knows: one invocation for each weight of the
         // window, enough for the starts as well. Else enough for the starts, or for the blocks that their chunks can reach.
-        let starts = due.starts();
+        let starts = gradients.starts();
         let groups = if starts >= robe.dense_from {
             Groups::capped(robe.window.min(robe.weights - robe.first), 256)
         } else if array.storage.plain() {

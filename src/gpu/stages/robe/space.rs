@@ -161,7 +161,7 @@ impl Runs {
 }
 
 /// The sorted chunks of a batch, as the last stage of a backward reads them.
-pub(crate) struct Due<'a> {
+pub(crate) struct GradientSums<'a> {
     pub(crate) uniforms: Uniforms,
     pub(crate) params: Params,
     pub(crate) robe: Robe,
@@ -171,14 +171,14 @@ pub(crate) struct Due<'a> {
     pub(crate) grad_outputs: wgpu::BindingResource<'a>,
 }
 
-impl Named for Due<'_> {
+impl Named for GradientSums<'_> {
     fn named(&self, name: &str) -> Option<wgpu::BindingResource<'_>> {
         let own = || (name == "grad_outputs").then(|| self.grad_outputs.clone());
         own().or_else(|| self.uniforms.named(name)).or_else(|| self.scratch.named(name))
     }
 }
 
-impl Due<'_> {
+impl GradientSums<'_> {
     /// Most distinct starts.
     pub(crate) fn starts(&self) -> u32 {
         self.chunks.min(self.robe.starts)
@@ -214,7 +214,7 @@ impl Scattered {
         if config.backward != Backward::Atomic {
             return Ok(None);
         }
-        let (wanted, limit) = (4 * u64::from(config.weights), context.caps().choose_shard_bytes());
+        let (wanted, limit) = (4 * u64::from(config.weights), context.caps().choose_piece_bytes());
         if wanted > limit {
             let remedy = "compress more, or take Backward::Sparse: Backward::Atomic's sums are one binding";
             return Err(Error::TooLarge { what: "sums", wanted, limit, remedy });

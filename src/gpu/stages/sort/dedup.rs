@@ -7,7 +7,7 @@ use crate::{
         stages::{
             HEADS, SEGMENTS,
             sort::{
-                radix::{SMALL, record_small},
+                radix::{SMALL, encode_small},
                 space::{DedupTo, SortJob, SortScratch, SortSpace, Sorted},
             },
         },
@@ -18,7 +18,7 @@ use crate::{
 /// Sorted keys of a block: `DEDUP_BLOCK` in `shaders/shared/dedup.wgsl`.
 pub(crate) const BLOCK: u32 = 2048;
 
-pub(crate) fn record<'s>(
+pub(crate) fn encode<'s>(
     call: &mut Call<'_>,
     step: &wgpu::Buffer,
     job: &SortJob<'_>,
@@ -28,14 +28,14 @@ pub(crate) fn record<'s>(
 ) -> Sorted<'s> {
     if job.capacity <= SMALL {
         let sorted = space.sorted(job.key_bits);
-        record_small(call, step, job, &sorted, Some(to), scratch);
+        encode_small(call, step, job, &sorted, Some(to), scratch);
         return sorted;
     }
-    record_large(call, step, job, space, scratch, to)
+    encode_large(call, step, job, space, scratch, to)
 }
 
-/// Records the dedup for many keys, whatever the number of keys.
-pub(crate) fn record_large<'s>(
+/// Encodes the dedup for many keys, whatever the number of keys.
+pub(crate) fn encode_large<'s>(
     call: &mut Call<'_>,
     step: &wgpu::Buffer,
     job: &SortJob<'_>,
@@ -43,7 +43,7 @@ pub(crate) fn record_large<'s>(
     scratch: &SortScratch,
     to: &DedupTo<'_>,
 ) -> Sorted<'s> {
-    let sorted = space.record_large(call, step, job, scratch);
+    let sorted = space.encode_large(call, step, job, scratch);
     let (capacity, count) = (job.capacity, job.count as u32);
     let info = DedupInfo { capacity, count, segments: to.segments as u32, valid: to.valid as u32 };
     let from: &[&dyn Named] = &[

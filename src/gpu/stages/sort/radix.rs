@@ -32,8 +32,8 @@ pub(crate) const SMALL: u32 = 1024;
 const SHORT: u32 = 16;
 
 impl SortSpace {
-    /// Records the sort. Its result stays valid until the next sort into this space.
-    pub(crate) fn record(
+    /// Encodes the sort. Its result stays valid until the next sort into this space.
+    pub(crate) fn encode(
         &self,
         call: &mut Call<'_>,
         step: &wgpu::Buffer,
@@ -42,14 +42,14 @@ impl SortSpace {
     ) -> Sorted<'_> {
         if job.capacity <= SMALL {
             let sorted = self.sorted(job.key_bits);
-            record_small(call, step, job, &sorted, None, scratch);
+            encode_small(call, step, job, &sorted, None, scratch);
             return sorted;
         }
-        self.record_large(call, step, job, scratch)
+        self.encode_large(call, step, job, scratch)
     }
 
-    /// Records the sort for many keys, whatever the number of keys.
-    pub(crate) fn record_large(
+    /// Encodes the sort for many keys, whatever the number of keys.
+    pub(crate) fn encode_large(
         &self,
         call: &mut Call<'_>,
         step: &wgpu::Buffer,
@@ -74,7 +74,7 @@ impl SortSpace {
                 call.run(&HISTOGRAM, &[&("keys", &from.keys), &both], &groups);
             }
             let rows = ScanInfo { count, capacity, per_block: BLOCK, rows: 256, clears: u32::from(next_mask != 0) };
-            record_scan(call, &rows, step, digits, &scratch.totals, next);
+            encode_scan(call, &rows, step, digits, &scratch.totals, next);
             let scatter: &[&dyn Named] = &[
                 &("keys_in", &from.keys),
                 &("values_in", &from.values),
@@ -93,7 +93,7 @@ impl SortSpace {
 
 /// Scans the rows of `data` in place, and writes the sum of each row to `totals`. Clears as many rows of `cleared` if `info` says so; it must
 /// be another buffer than `data` in any case.
-pub(crate) fn record_scan(
+pub(crate) fn encode_scan(
     call: &mut Call<'_>,
     info: &ScanInfo,
     step: &wgpu::Buffer,
@@ -109,7 +109,7 @@ pub(crate) fn record_scan(
 }
 
 /// Sorts few keys in one dispatch, and dedups them into `dedup` if there is one.
-pub(crate) fn record_small(
+pub(crate) fn encode_small(
     call: &mut Call<'_>,
     step: &wgpu::Buffer,
     job: &SortJob<'_>,

@@ -77,7 +77,7 @@ pub static REDUNDANT: &[Redundant] = &[
     Redundant { kernel: "update", file: "shared/row_shuffled.wgsl", near: "var sum = squares;", proof: SHUFFLES },
     Redundant {
         kernel: "update",
-        file: "shared/shard_list.wgsl",
+        file: "shared/piece_list.wgsl",
         near: "have read the list of the last block",
         proof: "handle has barriers of its own behind the last read of the list",
     },

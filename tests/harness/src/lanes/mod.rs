@@ -16,7 +16,7 @@ use wgsl_lanes::{Config, Files, Known, Ordered, Project};
 
 /// A device of the executor that knows hotrow's kernels.
 pub fn config() -> Config {
-    // Three windows of a cache, or three shards at once.
+    // Three windows of a cache, or three pieces at once.
     Config { project: &Hotrow, storage_buffers: 10, ..Config::default() }
 }
 
@@ -31,7 +31,7 @@ impl Project for Hotrow {
     /// True for a text that the crate composes itself.
     fn own(&self, kernel: &str, text: &str) -> bool {
         let Some(kernel) = internals::kernels().iter().find(|known| known.name == kernel) else { return false };
-        // One line declares each further window, one each further shard.
+        // One line declares each further window, one each further piece.
         let number = |name: &str| {
             let declares = |line: &&str| {
                 let after = line.split_once(&format!("> {name}")).map(|(_, rest)| rest);
@@ -39,9 +39,9 @@ impl Project for Hotrow {
             };
             1 + text.lines().filter(declares).count() as u32
         };
-        let (windows, shards) = (number("cache").max(number("window")), number("records"));
+        let (windows, pieces) = (number("cache").max(number("window")), number("records"));
         let cuts: HashSet<Cut> = [(1, 1), (4, 1), (4, 4)]
-            .map(|(width, item)| Cut { width, windows, shards, item }.of(kernel))
+            .map(|(width, item)| Cut { width, windows, pieces, item }.of(kernel))
             .into_iter()
             .collect();
         let mut bodies = Vec::new();
@@ -88,11 +88,11 @@ pub fn files() -> &'static Files {
     })
 }
 
-/// The lines that a line of a file becomes for each window or shard.
+/// The lines that a line of a file becomes for each window or piece.
 fn copies(line: &str) -> Vec<String> {
     let marked = |mark| line.trim_start().strip_prefix(mark);
-    let shard = marked("#shard ").and_then(|rest: &str| rest.split_once(": "));
-    let Some(text) = marked("#window ").or(shard.map(|(_, text)| text)) else { return Vec::new() };
+    let piece = marked("#piece ").and_then(|rest: &str| rest.split_once(": "));
+    let Some(text) = marked("#window ").or(piece.map(|(_, text)| text)) else { return Vec::new() };
     let digits = |number: u32| if number == 0 { String::new() } else { number.to_string() };
     (0..32).map(|number| format!("    {}", text.replace('$', &digits(number)))).collect()
 }

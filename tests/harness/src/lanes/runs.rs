@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hotrow::{
-    AddBody, Context, ContextOptions, CpuGroup, CpuRobeGroup, CpuScaler, GradBuffer, GradSlice, Group, GroupConfig,
-    Lookup, LossScale, Optimizer, Placement, Policy, Pooling, RobeGroup, Scaler,
+    AddBody, Context, ContextOptions, CpuGroup, CpuScaler, CpuSharedGroup, GradBuffer, GradSlice, Group, GroupConfig,
+    Lookup, LossScale, Optimizer, Placement, Policy, Pooling, Scaler, SharedGroup,
     robe::{Backward, Config as RobeConfig, RobeSnapshot},
 };
 use rand::{RngExt as _, SeedableRng as _};
@@ -99,7 +99,7 @@ fn step_and_write(context: &Context, config: &GroupConfig, n: u32, source: &mut 
     pair.compare("after write_rows")
 }
 
-/// A staged table whose next batch is fetched ahead, so that rows are forwarded from flight to flight, against one on the device.
+/// A staged table whose next batch is fetched ahead, so that rows are forwarded from transfer to transfer, against one on the device.
 pub fn staged(context: &Context, seed: u64) {
     let mut source = Pcg64::seed_from_u64(seed);
     let config = busy_config(&mut source);
@@ -113,7 +113,7 @@ pub fn staged(context: &Context, seed: u64) {
     assert_eq!(found, wanted, "staged, seed {seed}, {config:?}");
 }
 
-fn snapshot(group: &mut RobeGroup) -> RobeSnapshot {
+fn snapshot(group: &mut SharedGroup) -> RobeSnapshot {
     group.snapshot().unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -129,10 +129,10 @@ pub fn array(context: &Context, seed: u64) {
             group.backward(&grads).unwrap_or_else(|error| panic!("{error}"));
         }
     };
-    let mut mirror = CpuRobeGroup::new(config.clone()).unwrap_or_else(|error| panic!("{error}"));
+    let mut mirror = CpuSharedGroup::new(config.clone()).unwrap_or_else(|error| panic!("{error}"));
     run(&mut mirror);
     for backward in [Backward::Dense, Backward::Sparse, Backward::Atomic] {
-        let mut group = RobeGroup::new(context, config.clone().with_backward(backward))
+        let mut group = SharedGroup::new(context, config.clone().with_backward(backward))
             .unwrap_or_else(|error| panic!("{config:?}: {error}"));
         run(&mut group);
         assert!(snapshot(&mut group) == mirror.snapshot(), "array, seed {seed}, {backward:?}, {config:?}");
@@ -149,7 +149,7 @@ pub fn model(context: &Context, seed: u64) {
         } else {
             [Backward::Dense, Backward::Sparse][seed as usize % 2]
         });
-        let mut group = RobeGroup::new(context, config.clone()).unwrap_or_else(|error| panic!("{config:?}: {error}"));
+        let mut group = SharedGroup::new(context, config.clone()).unwrap_or_else(|error| panic!("{config:?}: {error}"));
         for step in 0..2 {
             let bags = bags(&config, seed * 10 + step, 6, 30);
             let before = snapshot(&mut group);
@@ -207,9 +207,9 @@ pub fn scaler(context: &Context, seed: u64) {
         let buffer = context.device().create_buffer_init(&descriptor);
         let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         found
-            .record_inspect(&mut encoder, GradBuffer::F32(buffer.slice(..)), n as u64)
+            .encode_inspect(&mut encoder, GradBuffer::F32(buffer.slice(..)), n as u64)
             .unwrap_or_else(|error| fail(error));
-        found.record_decide(&mut encoder).unwrap_or_else(|error| fail(error));
+        found.encode_decide(&mut encoder).unwrap_or_else(|error| fail(error));
         context.queue().submit([encoder.finish()]);
         wanted.inspect(GradSlice::F32(&grads));
         let wanted = wanted.decide().unwrap_or_else(|error| fail(error));

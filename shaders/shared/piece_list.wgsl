@@ -1,6 +1,6 @@
-// Goes over a list of rows. Where only some shards are bound, a workgroup first lists the entries of a block that concern
-// them, so that it spends no turn on rows of others. Needs `params`, shared/shard.wgsl, shared/row_counts.wgsl, and two
-// functions: `concerns(i)`, whether entry i concerns the bound shards, and `handle(i, lane)`, which the whole workgroup
+// Goes over a list of rows. Where only some pieces are bound, a workgroup first lists the entries of a block that concern
+// them, so that it spends no turn on rows of others. Needs `params`, shared/piece.wgsl, shared/row_counts.wgsl, and two
+// functions: `concerns(i)`, whether entry i concerns the bound pieces, and `handle(i, lane)`, which the whole workgroup
 // calls with one entry for each `params.lanes` invocations; NONE for none.
 const LISTED: u32 = 2048u; // entries of a block
 
@@ -8,9 +8,9 @@ var<workgroup> listed: array<atomic<u32>, 1024>; // their positions in the block
 var<workgroup> listed_next: atomic<u32>;
 var<workgroup> listed_count: u32;
 
-// Whether the list has rows of shards that are not bound.
+// Whether the list has rows of pieces that are not bound.
 fn is_cut() -> bool {
-    return shard.rows < params.total_rows;
+    return piece.rows < params.total_rows;
 }
 
 // Lists the entries from `first` on, below `n`; returns their number. The whole workgroup must call this.

@@ -1,4 +1,4 @@
-//! The gradient sum that each weight is due. Twin of `shaders/shared/robe_due.wgsl`.
+//! The gradient sum that each weight is gradients. Twin of `shaders/shared/robe_sums.wgsl`.
 
 use crate::{
     cpu::stages::{
@@ -14,14 +14,14 @@ pub(crate) const SHARE: usize = 1 << 12;
 
 /// The chunks of a batch, sorted by their first weight.
 #[derive(Clone, Copy)]
-pub(crate) struct Due<'a> {
+pub(crate) struct GradientSums<'a> {
     gradients: Gradients<'a>,
     /// The distinct first weights (*starts*), ascending, each with its chunks.
     pub(crate) starts: &'a [Target],
     scratch: &'a [f32],
 }
 
-impl<'a> Due<'a> {
+impl<'a> GradientSums<'a> {
     pub(crate) fn new(
         params: &'a Params,
         robe: &'a Robe,
@@ -56,7 +56,7 @@ impl<'a> Due<'a> {
     }
 
     /// Sums all chunks that cover weight `w`. `first` is the first start that reaches `w`.
-    pub(crate) fn due(&self, w: u32, first: usize) -> Sum {
+    pub(crate) fn sum_of(&self, w: u32, first: usize) -> Sum {
         let mut sum = Sum::default();
         for one in self.starts[first..].iter().take_while(|one| one.row <= w) {
             let total = self.total(one, w - one.row);
@@ -78,7 +78,7 @@ impl<'a> Due<'a> {
             while first < beyond && self.passed(&self.starts[first], w) {
                 first += 1;
             }
-            take(w, self.due(w, first));
+            take(w, self.sum_of(w, first));
         }
     }
 }
@@ -95,7 +95,7 @@ mod tests {
         let (params, accesses) = (Params::default(), vec![[0; 2]; 30]);
         let over = |dense_from| {
             let robe = Robe { dense_from, ..Robe::default() };
-            Due::new(&params, &robe, &targets, &accesses, GradSlice::F32(&[]), &[]).goes_over_all()
+            GradientSums::new(&params, &robe, &targets, &accesses, GradSlice::F32(&[]), &[]).goes_over_all()
         };
         assert_eq!([0, 3, 4, 30, u32::MAX].map(over), [true, true, false, false, false]);
     }

@@ -1,5 +1,5 @@
 // A change at a place. A place is a slot, or slots + u for row u of scratch.
-struct Move {
+struct Swap {
     place: u32,  // NONE: nothing happens
     row: u32,    // linear row whose record is unpacked into `place`; NONE: nothing comes
     victim: u32, // linear row that leaves; NONE: nothing leaves
@@ -7,4 +7,4 @@ struct Move {
 }
 
 const WRITE: u32 = 1u; // first pack the FP32 row at `place` into the victim's record; a slot only if it is dirty, which makes it clean
-const KEEP: u32 = 2u;  // this batch uses the victim (LFU): unpack its record into row u of scratch, where u is this Move's index
+const KEEP: u32 = 2u;  // this batch uses the victim (LFU): unpack its record into row u of scratch, where u is this swap's index

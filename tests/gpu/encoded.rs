@@ -1,4 +1,4 @@
-//! A group whose training steps are recorded, as a program with its own encoders does it: prefetch, fetch, forward, backward. All other calls wait. It
+//! A group whose training steps are encoded, as a program with its own encoders does it: prefetch, fetch, forward, backward. All other calls wait. It
 //! has the interface of the other backends, so that whole runs can be compared.
 
 use std::sync::mpsc;
@@ -10,7 +10,7 @@ use hotrow::{
 
 use crate::caller;
 
-pub(crate) struct Recorded {
+pub(crate) struct Encoded {
     pub(crate) group: Group,
     context: Context,
     /// The submission of a prefetch, the shape of its batch, and the word that the prefetch's report has come.
@@ -28,7 +28,7 @@ fn tell(encoder: &wgpu::CommandEncoder, buffer: &wgpu::Buffer, told: mpsc::Sende
     });
 }
 
-impl Recorded {
+impl Encoded {
     pub(crate) fn new(context: &Context, config: &GroupConfig) -> Self {
         let group = Group::new(context, config.clone()).unwrap();
         Self { group, context: context.clone(), asked: None }
@@ -68,7 +68,7 @@ impl Recorded {
     }
 }
 
-impl Lookup for Recorded {
+impl Lookup for Encoded {
     hotrow_harness::goes_on! { group;
         fn pending(self: &Self) -> bool;
         fn read_rows(self: &mut Self, rows: &[u32]) -> Result<Vec<f32>, Error>;
@@ -104,7 +104,7 @@ impl Lookup for Recorded {
     }
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
         let grads = self.buffer(bytemuck::cast_slice(grad_outputs));
-        self.record(|group, encoder| group.record_backward(encoder, grads.slice(..))).map(drop)
+        self.record(|group, encoder| group.encode_backward(encoder, grads.slice(..))).map(drop)
     }
     /// The device decides about the overflow again, from the gradients and the scale of the given state.
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
@@ -122,9 +122,9 @@ impl Lookup for Recorded {
             GradSlice::F16(_) => GradBuffer::F16(buffer.slice(..)),
         };
         let done = self.record(|group, encoder| {
-            ours.record_inspect(encoder, grads, grad_outputs.len() as u64)?;
-            ours.record_decide(encoder)?;
-            group.record_backward_scaled(encoder, grads, &ours)
+            ours.encode_inspect(encoder, grads, grad_outputs.len() as u64)?;
+            ours.encode_decide(encoder)?;
+            group.encode_backward_scaled(encoder, grads, &ours)
         });
         done.map(drop)
     }
@@ -141,7 +141,7 @@ impl Lookup for Recorded {
         let [found, back] = self.pair(bytes);
         let (told, heard) = mpsc::channel();
         self.record(|group, encoder| {
-            group.record_weight_gradient(encoder, &batch, grads.slice(..), found.slice(..))?;
+            group.encode_weight_gradient(encoder, &batch, grads.slice(..), found.slice(..))?;
             encoder.copy_buffer_to_buffer(&found, 0, &back, 0, bytes);
             tell(encoder, &back, told);
             Ok(())
@@ -155,7 +155,7 @@ impl Lookup for Recorded {
     }
 }
 
-impl Embedding for Recorded {
+impl Embedding for Encoded {
     hotrow_harness::goes_on! { group;
         fn config(self: &Self) -> &GroupConfig;
         fn layout(self: &Self) -> &Layout;
@@ -184,7 +184,7 @@ impl Embedding for Recorded {
         let marker = caller::buffer(&self.context, 4, usage);
         let (told, heard) = mpsc::channel();
         let ((), after) = self.record(|group, encoder| {
-            group.record_prefetch(encoder, &batch)?;
+            group.encode_prefetch(encoder, &batch)?;
             tell(encoder, &marker, told);
             Ok(())
         })?;
@@ -193,13 +193,13 @@ impl Embedding for Recorded {
         Ok(())
     }
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-        let (after, rows, reported) = self.asked.take().expect("a prefetch has been recorded");
+        let (after, rows, reported) = self.asked.take().expect("a prefetch has been encoded");
         self.group.fetch(Some(after))?;
         let bytes = rows * u64::from(self.config().dim) * 4;
         let [outputs, back] = self.pair(bytes);
         let (told, heard) = mpsc::channel();
         self.record(|group, encoder| {
-            group.record_forward_prefetched(encoder, outputs.slice(..))?;
+            group.encode_forward_prefetched(encoder, outputs.slice(..))?;
             encoder.copy_buffer_to_buffer(&outputs, 0, &back, 0, bytes);
             tell(encoder, &back, told);
             Ok(())

@@ -1,15 +1,15 @@
-//! The buffer (a *flight*) that carries a staged table's records between host and device: host side of `shaders/shared/flight.wgsl`.
+//! The buffer (a *transfer*) that carries a staged table's records between host and device: host side of `shaders/shared/transfer.wgsl`.
 
 use crate::{
     error::Error,
     gpu::engine::context::Context,
     table::{
-        abi::{NONE, Shard},
+        abi::{NONE, Piece},
         layout::Layout,
     },
 };
 
-/// The use of a flight.
+/// The use of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Training steps. The leaving records of a step stay until the next step is over. At most `keeps` records come for victims that their
@@ -19,24 +19,24 @@ pub(crate) enum Purpose {
     Side,
 }
 
-/// A buffer that `exchange` and `update` bind in place of a shard's records.
+/// A buffer that `exchange` and `update` bind in place of a piece's records.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct Transfer {
     pub(crate) buffer: wgpu::Buffer,
-    /// Number of Moves that it has room for.
+    /// Number of swaps that it has room for.
     pub(crate) capacity: u32,
     record_words: u32,
     purpose: Purpose,
 }
 
-impl Flight {
+impl Transfer {
     pub(crate) fn new(context: &Context, layout: &Layout, capacity: u32, purpose: Purpose) -> Result<Self, Error> {
         let bytes = Self::bytes(layout, capacity, purpose);
-        let buffer = context.buffer("flight", bytes, wgpu::BufferUsages::empty())?;
+        let buffer = context.buffer("transfer", bytes, wgpu::BufferUsages::empty())?;
         Ok(Self { buffer, capacity, record_words: layout.row.record_words, purpose })
     }
 
-    /// Bytes of a flight for `capacity` Moves.
+    /// Bytes of a transfer for `capacity` swaps.
     pub(crate) fn bytes(layout: &Layout, capacity: u32, purpose: Purpose) -> u64 {
         let (n, words) = (u64::from(capacity), u64::from(layout.row.record_words));
         let half = (2 + words) * n;
@@ -62,7 +62,7 @@ impl Flight {
         }
     }
 
-    /// First word of the notes about kept victims, one for each Move.
+    /// First word of the notes about kept victims, one for each swap.
     const fn kept(&self) -> u32 {
         self.capacity
     }
@@ -87,14 +87,14 @@ impl Flight {
         }
     }
 
-    /// The uniform of a dispatch over `moves` Moves from `first_move` on, in a step with this parity.
-    pub(crate) fn shard(&self, phases: u32, parity: u32, first_move: u32, moves: u32) -> Shard {
-        Shard {
+    /// The uniform of a dispatch over `swaps` swaps from `first_move` on, in a step with this parity.
+    pub(crate) fn piece(&self, phases: u32, parity: u32, first_move: u32, swaps: u32) -> Piece {
+        Piece {
             first_row: 0,
             rows: NONE,
             rows_each: NONE,
             phases,
-            moves,
+            swaps,
             first_move,
             capacity: self.capacity,
             forwards: 0,
@@ -106,11 +106,11 @@ impl Flight {
         }
     }
 
-    /// Clears the notes and the list of leaving records for a step of `moves` Moves, before its missing records are copied in.
-    pub(crate) fn clear(&self, encoder: &mut wgpu::CommandEncoder, tables: &wgpu::Buffer, parity: u32, moves: u32) {
-        self.forget(encoder, tables, parity, moves);
-        if moves > 0 {
-            let bytes = Some(u64::from(moves) * 4);
+    /// Clears the notes and the list of leaving records for a step of `swaps` swaps, before its missing records are copied in.
+    pub(crate) fn clear(&self, encoder: &mut wgpu::CommandEncoder, tables: &wgpu::Buffer, parity: u32, swaps: u32) {
+        self.forget(encoder, tables, parity, swaps);
+        if swaps > 0 {
+            let bytes = Some(u64::from(swaps) * 4);
             encoder.clear_buffer(&self.buffer, 0, bytes);
             if self.keeps() > 0 {
                 encoder.clear_buffer(&self.buffer, u64::from(self.kept()) * 4, bytes);
@@ -118,11 +118,11 @@ impl Flight {
         }
     }
 
-    /// Forgets the records that left with the first `moves` Moves of a step.
-    pub(crate) fn forget(&self, encoder: &mut wgpu::CommandEncoder, tables: &wgpu::Buffer, parity: u32, moves: u32) {
+    /// Forgets the records that left with the first `swaps` swaps of a step.
+    pub(crate) fn forget(&self, encoder: &mut wgpu::CommandEncoder, tables: &wgpu::Buffer, parity: u32, swaps: u32) {
         encoder.clear_buffer(tables, u64::from(self.counter()) * 4, Some(4));
-        if moves > 0 {
-            encoder.clear_buffer(&self.buffer, u64::from(self.half(parity)) * 4, Some(u64::from(moves) * 4));
+        if swaps > 0 {
+            encoder.clear_buffer(&self.buffer, u64::from(self.half(parity)) * 4, Some(u64::from(swaps) * 4));
         }
     }
 
@@ -137,7 +137,7 @@ impl Flight {
         [rows * 4, (rows + u64::from(self.capacity)) * 4]
     }
 
-    /// Copies the leaving records of a step that is still under way from a smaller flight.
+    /// Copies the leaving records of a step that is still under way from a smaller transfer.
     pub(crate) fn take_over(&self, encoder: &mut wgpu::CommandEncoder, smaller: &Self, parity: u32) {
         let part = u64::from(smaller.capacity) * 4;
         let words = [1, 1, u64::from(self.record_words)];
