@@ -6,7 +6,7 @@ use hotrow::internals::Pieces as _;
 use hotrow::{Batch, Context, Error, Group, GroupConfig, Init, Placement, prelude::*, wgpu};
 
 use crate::caller::{self, storage};
-use hotrow_harness::device::with_gpu;
+use hotrow_harness::device::{own, with_gpu};
 
 fn config() -> GroupConfig {
     let mut config = GroupConfig::new(&[10, 20], 4);
@@ -217,13 +217,8 @@ fn configurations_that_cannot_be() {
 
 #[test]
 fn missing_features_and_limits() {
-    with_gpu(|context| {
-        let adapter = &hotrow::adapter::adapters()[0];
-        let bare = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-            required_limits: wgpu::Limits::default(),
-            ..Default::default()
-        }));
-        let (device, queue) = bare.unwrap();
+    with_gpu(|_| {
+        let (device, queue) = own(wgpu::Features::empty(), Some(wgpu::Limits::default()));
         let bare = Context::new(&device, &queue).unwrap();
         let mut mapped = config();
         mapped.placement = Placement::Mapped;
@@ -239,12 +234,8 @@ fn missing_features_and_limits() {
         let result = Group::new(&bare, wide);
         assert!(matches!(&result, Err(Error::TooLarge { what: "cache", .. })), "{result:?}");
         let fewer = wgpu::Limits { max_storage_buffers_per_shader_stage: 7, ..wgpu::Limits::default() };
-        let small = pollster::block_on(
-            adapter.request_device(&wgpu::DeviceDescriptor { required_limits: fewer, ..Default::default() }),
-        );
-        let (device, queue) = small.unwrap();
+        let (device, queue) = own(wgpu::Features::empty(), Some(fewer));
         assert!(matches!(Context::new(&device, &queue), Err(Error::Unsupported { .. })));
-        drop(context.clone());
     });
 }
 

@@ -7,13 +7,13 @@ use std::{
 
 use hotrow::{
     Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Placement, Policy, Precision,
-    RamStore, Reader, RowReader, SharedGroup, SharedStore, adapter,
+    RamStore, Reader, RowReader, SharedGroup, SharedStore,
     internals::{held_bindings, layout::NONE, objects_made},
     prelude::*,
     robe, wgpu,
 };
 use hotrow_harness::{
-    device::{options, placements, with_gpu},
+    device::{options, own, placements, with_gpu},
     failing::{Failing, insist},
 };
 
@@ -340,11 +340,7 @@ fn rows_that_leave_survive_what_is_dropped() {
 #[test]
 fn a_steady_frame_creates_nothing() {
     with_gpu(|_| {
-        // A device of its own, so that other tests make nothing on it.
-        let adapter = &adapter::adapters()[0];
-        let (required_features, required_limits) = hotrow::requirements(adapter);
-        let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
-        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+        let (device, queue) = own(wgpu::Features::all(), None);
         let context = Context::with_options(&device, &queue, &options()).unwrap();
         for placement in PLACEMENTS {
             let config = config(Precision::Int8, 8).with_placement(placement);

@@ -4,9 +4,13 @@ use std::{cell::RefCell, ops::Range, path::Path};
 
 use hotrow::{
     Context, Error, FileStore, Group, GroupConfig, Layout, Optimizer, Part, Placement, Precision, SharedStore,
-    Snapshot, Store, adapter, checkpoint, internals::context_to_lose, prelude::*,
+    Snapshot, Store, checkpoint, internals::context_to_lose, prelude::*,
 };
-use hotrow_harness::{device::with_gpu, sample, seed::whole};
+use hotrow_harness::{
+    device::{own, with_gpu},
+    sample,
+    seed::whole,
+};
 
 const ROWS: u32 = 90;
 /// Steps of the run. It saves after two.
@@ -140,10 +144,7 @@ fn every_call(group: &mut Group, place: &Place<'_>) {
 
 /// A context on a device of its own, which is lost before the `moment`-th submission or map. It lacks the pipelines that the run does not use.
 fn to_lose(moment: u64) -> Context {
-    let adapter = &adapter::adapters()[0];
-    let (required_features, required_limits) = hotrow::requirements(adapter);
-    let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
-    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+    let (device, queue) = own(wgpu::Features::all(), None);
     context_to_lose(&device, &queue, moment).unwrap()
 }
 
@@ -216,7 +217,8 @@ fn every_moment(placement: Placement) {
 fn until_undisturbed(mut disturbed: impl FnMut(u64) -> bool) {
     let faults = sample(16, 1..).take_while(|&moment| disturbed(moment)).count();
     eprintln!("{faults} losses");
-    assert!(faults > if whole() { 6 } else { 1 }, "{faults}");
+    // A run of an array has 19 moments, of which a sample may have the first alone.
+    assert!(faults > if whole() { 6 } else { 0 }, "{faults}");
 }
 
 #[test]

@@ -4,24 +4,11 @@
 use hotrow::internals::Pieces as _;
 use hotrow::{
     Batch, Context, Group, GroupConfig, Optimizer, OutputBuffer, Policy, Precision, Resolution, Timeline, Timings,
-    adapter, prelude::*, requirements, wgpu,
+    prelude::*, wgpu,
 };
 
 use crate::caller::{self, storage, submit};
-use hotrow_harness::device::{skipped, with_gpu, with_storage_buffers};
-
-/// The same adapter with no other features than `features`.
-fn open(features: wgpu::Features) -> Context {
-    let adapters = adapter::adapters();
-    let (all, limits) = requirements(&adapters[0]);
-    let (device, queue) = pollster::block_on(adapters[0].request_device(&wgpu::DeviceDescriptor {
-        required_features: all & features,
-        required_limits: limits,
-        ..Default::default()
-    }))
-    .unwrap();
-    Context::new(&device, &queue).unwrap()
-}
+use hotrow_harness::device::{own, skipped, with_gpu, with_storage_buffers};
 
 /// Runs a step of `indices` accesses on a group of `context`. Returns the record of `timeline`.
 fn step(context: &Context, timeline: &Timeline, indices: u32) -> Timings {
@@ -73,7 +60,8 @@ fn dispatches_are_named_counted_and_timed() {
             (all - wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES, Resolution::Pass),
             (all - wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES - wgpu::Features::TIMESTAMP_QUERY, Resolution::Count),
         ] {
-            let context = open(features);
+            let (device, queue) = own(features, None);
+            let context = Context::new(&device, &queue).unwrap();
             let timeline = Timeline::new(&context);
             if timeline.resolution() != wanted {
                 skipped(&format!("a timeline of resolution {wanted:?}: the device has {:?}", timeline.resolution()));
@@ -131,13 +119,8 @@ fn a_stretch_and_more_dispatches_than_stamps() {
     });
 }
 
-/// Dispatches of a forward and of a backward of `indices` accesses.
-fn dispatches(context: &Context, config: &GroupConfig, indices: u32) -> [u64; 2] {
-    dispatches_to(context, config, indices, false)
-}
-
-/// As [`dispatches`], with FP16 outputs if `half`.
-fn dispatches_to(context: &Context, config: &GroupConfig, indices: u32, half: bool) -> [u64; 2] {
+/// Dispatches of a forward and of a backward of `indices` accesses, with FP16 outputs if `half`.
+fn dispatches(context: &Context, config: &GroupConfig, indices: u32, half: bool) -> [u64; 2] {
     let timeline = Timeline::new(context);
     let timed = context.timed(&timeline);
     let storage = |words: &[u32]| storage(context, words);
@@ -181,10 +164,10 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
         ] {
             let mut config = GroupConfig::new(&[rows], 1);
             config.cache_rows = cache_rows;
-            assert_eq!(dispatches(context, &config, indices), wanted, "{rows} rows, {indices} indices");
+            assert_eq!(dispatches(context, &config, indices, false), wanted, "{rows} rows, {indices} indices");
         }
         let config = GroupConfig::new(&[5000], 1).with_cache_rows(64);
-        let halves = dispatches_to(context, &config, 128, true);
+        let halves = dispatches(context, &config, 128, true);
         assert_eq!(halves, [11, 3], "FP16 outputs take one more");
         // Pieces: 3 of records, and under LFU also 3 of frequencies, in buffers of the same size. A device that binds 8 storage buffers takes
         // one piece at a time, one that binds 9 two, one that binds 10 all.
@@ -203,7 +186,7 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             for (buffers, wanted) in [8, 9, 10].into_iter().zip(wanted) {
                 let context = with_storage_buffers(buffers);
                 assert_eq!(
-                    dispatches(&context, &config, 100),
+                    dispatches(&context, &config, 100, false),
                     wanted,
                     "{policy:?}, {cache_rows} cache rows, {buffers} storage buffers"
                 );

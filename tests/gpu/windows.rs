@@ -3,14 +3,14 @@
 use hotrow::internals::Pieces as _;
 use hotrow::internals::context_with_texts;
 use hotrow::{
-    Context, Error, Group, GroupConfig, Init, MemoryReport, Optimizer, Policy, Precision, adapter,
+    Context, Error, Group, GroupConfig, Init, MemoryReport, Optimizer, Policy, Precision,
     internals::layout::{Field, WAYS, way_at},
     prelude::*,
     wgpu,
 };
 
 use hotrow_harness::{
-    device::{options, skipped, with_gpu},
+    device::{options, own, skipped, with_gpu},
     lockstep::{Codes, random_run},
     sample,
 };
@@ -122,9 +122,7 @@ fn a_cache_larger_than_a_binding() {
 #[test]
 fn a_cache_that_cannot_be_bound_is_refused() {
     with_gpu(|_| {
-        let adapter = &adapter::adapters()[0];
-        let descriptor = wgpu::DeviceDescriptor { required_limits: wgpu::Limits::default(), ..Default::default() };
-        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+        let (device, queue) = own(wgpu::Features::empty(), Some(wgpu::Limits::default()));
         let bare = Context::with_options(&device, &queue, &options()).unwrap();
         assert_eq!(bare.caps().choose_windows(), 1);
         let one = config(24, Policy::Lru, Optimizer::sgd(0.1));

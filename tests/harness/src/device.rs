@@ -133,6 +133,16 @@ pub fn with_gpu(test: impl FnOnce(&Context)) {
     }
 }
 
+/// A device of its own on the first adapter, so that other tests make nothing on it, or do not lose it: with those of the features that the crate asks
+/// for, and with these limits or those that it asks for.
+pub fn own(features: wgpu::Features, limits: Option<wgpu::Limits>) -> (wgpu::Device, wgpu::Queue) {
+    let adapter = &adapter::adapters()[0];
+    let (wanted, most) = hotrow::requirements(adapter);
+    let (required_features, required_limits) = (wanted & features, limits.unwrap_or(most));
+    let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
+    pollster::block_on(adapter.request_device(&descriptor)).unwrap()
+}
+
 /// The placements that the device has; one that it lacks is told of.
 pub fn placements(context: &Context) -> impl Iterator<Item = Placement> + use<> {
     let mappable = context.caps().mappable;
