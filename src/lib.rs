@@ -85,6 +85,13 @@ mod host;
 #[cfg(all(feature = "internals", not(target_family = "wasm")))]
 #[doc(hidden)]
 pub mod internals;
+/// The elements of a packed record, read and rounded (SPEC 2): the definition, one element at a time.
+pub mod codec {
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
+    pub use crate::record::codec::{Noise, pack, scale_and_bias, tolerance};
+    pub use crate::record::codec::{f32_from_half, half_from_f32, state, unpack, weight};
+}
 mod lookup;
 mod memory;
 #[cfg(all(feature = "ranks", not(target_family = "wasm")))]
@@ -122,18 +129,17 @@ pub use gpu::{
         bind::{Batch, GradBuffer, OutputBuffer},
         caps::{Caps, requirements},
         context::Context,
-        options::{ContextOptions, Shaders},
+        options::ContextOptions,
         timeline::{Resolution, Span, Timeline, Timings},
     },
     grid::{Grid, GridBags},
     reader::{Feedback, FeedbackCounts, Reader, RowReader},
     robe::{SharedGroup, gradient::GradientBuffer},
     scaler::Scaler,
-    sorter::{Count, Distinct, SortedPairs, Sorter},
+    sorter::{Count, Distinct, Sorter},
 };
 pub use lookup::{Embedding, Lookup, LookupKind, SharedArray, outputs::OutputSlice};
 pub use memory::{Allocation, Calls, MemoryReport, TableMemory, memory_factor};
-pub use record::codec;
 pub use scaler::{GradSlice, LossScale};
 #[cfg(any(unix, windows))]
 pub use source::F32File;

@@ -66,17 +66,6 @@ pub enum Count<'a> {
     Device(wgpu::BufferSlice<'a>),
 }
 
-/// The result of a sort. Each buffer has as many entries as there are keys, in sorted order.
-///
-/// Example: [`Sorter`].
-#[derive(Clone, Copy, Debug)]
-pub struct SortedPairs<'a> {
-    /// The keys, ascending by the low `key_bits` bits.
-    pub keys: &'a wgpu::Buffer,
-    /// The value of each key, or its position if no values were given.
-    pub values: &'a wgpu::Buffer,
-}
-
 /// The result of a dedup of `n` keys, `valid` of which are not [`layout::NONE`](crate::table::abi::NONE).
 ///
 /// Example: [`Sorter`].
@@ -131,6 +120,8 @@ impl Sorter {
     /// `keys` has `u32` keys, at least as many as `n` says and at most [`Sorter::capacity`]. `values` has at least as many `u32` as `keys`;
     /// `None` stands for the positions of the keys. Both need usage `STORAGE` and are not changed.
     ///
+    /// Returns the keys, ascending by these bits, and the value (or position) of each, as many as there are keys.
+    ///
     /// # Errors
     /// [`Error::Buffer`] names the buffer that cannot be used, and the reason; [`Error::TooLarge`] for more than the device can bind.
     pub fn encode_sort(
@@ -140,12 +131,12 @@ impl Sorter {
         values: Option<wgpu::BufferSlice<'_>>,
         n: Count<'_>,
         key_bits: u32,
-    ) -> Result<SortedPairs<'_>, Error> {
+    ) -> Result<[&wgpu::Buffer; 2], Error> {
         self.context.guarded(|| {
             let job = self.job(encoder, keys, values, n, key_bits)?;
             let call = &mut Call::begin(&self.context, encoder, "hotrow.sort");
             let Pairs { keys, values } = self.space.encode(call, &self.step, &job, &self.scratch);
-            Ok(SortedPairs { keys, values })
+            Ok([keys, values])
         })
     }
 

@@ -82,7 +82,7 @@ pub fn half_from_f32(x: f32, rounding: Rounding, noise: impl FnOnce() -> u32) ->
 /// up in magnitude if `noise` ([`rng::noise`], in units of 2^-32) is below the fraction that is cut off.
 #[inline]
 #[must_use]
-pub fn moment_from_f32(x: f32, second: bool, noise: u32) -> u32 {
+pub(crate) fn moment_from_f32(x: f32, second: bool, noise: u32) -> u32 {
     let (shift, most) = if second { (15, 0xfeff) } else { (16, 0x7f7f) };
     let magnitude = x.to_bits() & 0x7fff_ffff;
     let kept = (magnitude >> shift) + u32::from(noise < magnitude << (32 - shift));
@@ -93,7 +93,7 @@ pub fn moment_from_f32(x: f32, second: bool, noise: u32) -> u32 {
 /// Converts what [`moment_from_f32`] made to binary32, exactly.
 #[inline]
 #[must_use]
-pub fn f32_from_moment(h: u32, second: bool) -> f32 {
+pub(crate) fn f32_from_moment(h: u32, second: bool) -> f32 {
     f32::from_bits(h << if second { 15 } else { 16 })
 }
 
@@ -109,7 +109,7 @@ const fn each_half(layout: &RowLayout) -> u32 {
 
 /// `fl(1 / (2^k - 1))`, the constant of the scale (SPEC 2).
 #[must_use]
-pub fn inverse_steps(bits: u32) -> f32 {
+pub(crate) fn inverse_steps(bits: u32) -> f32 {
     1.0 / ((1u32 << bits) - 1) as f32
 }
 
@@ -136,7 +136,7 @@ pub fn tolerance(scale: f32, bias: f32, bits: u32) -> f32 {
 /// 2^-32) is below the fraction.
 #[inline]
 #[must_use]
-pub fn code(x: f32, scale: f32, bias: f32, bits: u32, rounding: Rounding, noise: impl FnOnce() -> u32) -> u32 {
+pub(crate) fn code(x: f32, scale: f32, bias: f32, bits: u32, rounding: Rounding, noise: impl FnOnce() -> u32) -> u32 {
     if scale == 0.0 {
         return 0;
     }

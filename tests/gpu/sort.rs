@@ -60,8 +60,9 @@ fn pairs_of_any_number_and_key_width() {
             let (key_slice, value_slice) = (key_buffer.slice(4 * skip as u64..), value_buffer.slice(4 * skip as u64..));
             for counted in [Count::Host(n as u32), Count::Device(count.slice(4..))] {
                 let mut encoder = caller::encoder(context);
-                let found = sorter.encode_sort(&mut encoder, key_slice, Some(value_slice), counted, key_bits).unwrap();
-                let [found_keys, found_values] = read(context, encoder, [(found.keys, n), (found.values, n)]);
+                let [keys_to, values_to] =
+                    sorter.encode_sort(&mut encoder, key_slice, Some(value_slice), counted, key_bits).unwrap();
+                let [found_keys, found_values] = read(context, encoder, [(keys_to, n), (values_to, n)]);
                 let wanted = sorted(&keys[skip..skip + n], &values[skip..skip + n], key_bits.min(32));
                 assert!((found_keys, found_values) == wanted, "{n} keys of {key_bits} bits, {counted:?}");
             }
@@ -158,7 +159,7 @@ fn buffers_that_cannot_be() {
         assert!(told(keys.slice(..404), None, Count::Device(source.slice(..))).starts_with("keys: at most 100 keys"));
         // The right buffers are accepted, but not the sorter's own results.
         let sorted = sorter.encode_sort(&mut encoder, keys.slice(..400), None, host, 32).unwrap();
-        for which in [sorted.keys, sorted.values] {
+        for which in sorted {
             let again = sorter.encode_sort(&mut encoder, which.slice(..400), None, host, 32);
             assert!(matches!(again, Err(Error::Buffer { what: "keys", .. })), "{again:?}");
         }

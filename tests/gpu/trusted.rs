@@ -1,6 +1,6 @@
 //! The shaders with and without wgpu's runtime checks, whatever mode the rest of the suite runs in.
 
-use hotrow::{Context, ContextOptions, RankBody, Shaders};
+use hotrow::{Context, ContextOptions, RankBody};
 
 use hotrow_harness::{
     device::{again, with_gpu},
@@ -8,9 +8,9 @@ use hotrow_harness::{
 };
 
 fn in_each_mode(test: impl Fn(&Context)) {
-    for shaders in [Shaders::Checked, Shaders::Trusted] {
-        let context = again(&ContextOptions::default().shaders(shaders).rank(RankBody::Portable));
-        assert_eq!(context.shaders(), shaders);
+    for trusted in [false, true] {
+        let context = again(&ContextOptions::default().trusted_shaders(trusted).rank(RankBody::Portable));
+        assert_eq!(context.trusted_shaders(), trusted);
         test(&context);
     }
 }
@@ -21,7 +21,7 @@ fn both_are_in_lockstep_with_the_cpu() {
         in_each_mode(|context| {
             for seed in sample_seeds(12, "trusted", 12) {
                 if let Err(difference) = lockstep::random_run(context, seed, &mut lockstep::Codes::default()) {
-                    panic!("{:?}: {difference}", context.shaders());
+                    panic!("trusted {}: {difference}", context.trusted_shaders());
                 }
             }
         });
@@ -32,8 +32,8 @@ fn both_are_in_lockstep_with_the_cpu() {
 #[test]
 fn a_body_that_does_not_fit_is_refused() {
     with_gpu(|context| {
-        for shaders in [Shaders::Checked, Shaders::Trusted] {
-            let options = ContextOptions::default().shaders(shaders).rank(RankBody::Subgroup32);
+        for trusted in [false, true] {
+            let options = ContextOptions::default().trusted_shaders(trusted).rank(RankBody::Subgroup32);
             let made = Context::with_options(context.device(), context.queue(), &options);
             if context.caps().subgroup == Some((32, 32)) {
                 assert!(made.is_ok());

@@ -17,7 +17,7 @@ use crate::{
         caps::{Caps, STORAGE_BUFFERS},
         faults::Faults,
         lost::{Moments, failed, is_lost},
-        options::{ContextOptions, Shaders},
+        options::ContextOptions,
         timeline::Timeline,
         wait::CALLS_WAIT,
     },
@@ -37,7 +37,7 @@ type Text = dyn Fn(&Kernel, Bodies) -> String + Send + Sync;
 /// The source of a context's shader modules.
 enum Recipe {
     /// The crate's own text, with or without wgpu's checks.
-    Own { rank: RankBody, add: AddBody, lookup: LookupBody, shaders: Shaders },
+    Own { rank: RankBody, add: AddBody, lookup: LookupBody, trusted: bool },
     /// A test's own text; never trusted.
     Foreign(Box<Text>),
 }
@@ -45,12 +45,12 @@ enum Recipe {
 impl Recipe {
     fn module(&self, device: &wgpu::Device, kernel: &Kernel, cut: Cut) -> wgpu::ShaderModule {
         let text = match self {
-            &Self::Own { rank, add, lookup, shaders } => {
+            &Self::Own { rank, add, lookup, trusted } => {
                 let bodies = Bodies { rank, add, lookup, cut };
                 // A browser's compiler wants the line; naga's refuses it.
                 if !CALLS_WAIT && (rank != RankBody::Portable || lookup == LookupBody::Lanes32) {
                     format!("enable subgroups;\n{}", wgsl::compose(kernel, bodies))
-                } else if shaders == Shaders::Trusted {
+                } else if trusted {
                     return trusted::shader_module(device, wgsl::composed(kernel, bodies));
                 } else {
                     wgsl::compose(kernel, bodies)
@@ -141,7 +141,7 @@ impl Context {
             queue,
             kernels,
             options.max_groups,
-            Recipe::Own { rank, add, lookup, shaders: options.shaders },
+            Recipe::Own { rank, add, lookup, trusted: options.trusted },
         )
     }
 
@@ -210,13 +210,10 @@ impl Context {
         &self.inner.queue
     }
 
-    /// Whether the shaders were compiled with wgpu's runtime checks.
+    /// Whether the shaders were compiled without wgpu's bounds checks ([`ContextOptions::trusted_shaders`]).
     #[must_use]
-    pub fn shaders(&self) -> Shaders {
-        match self.inner.recipe {
-            Recipe::Own { shaders, .. } => shaders,
-            Recipe::Foreign(_) => Shaders::Checked,
-        }
+    pub fn trusted_shaders(&self) -> bool {
+        matches!(self.inner.recipe, Recipe::Own { trusted: true, .. })
     }
 
     /// The device's abilities.

@@ -2,28 +2,15 @@
 
 use crate::wgsl::{AddBody, LookupBody, RankBody};
 
-/// Whether wgpu adds its runtime checks to the crate's shaders.
-///
-/// Example: [`ContextOptions`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Shaders {
-    /// With wgpu's bounds checks: a wrong index, for example on a device whose memory another program has spoiled, stays within its buffer.
-    /// The default.
-    #[default]
-    Checked,
-    /// Without these checks: less work at every access. The shaders keep their indices in bounds themselves, and the tests run both ways.
-    Trusted,
-}
-
 /// Options for [`Context::with_options`](crate::Context::with_options). The defaults are those of [`Context::new`](crate::Context::new).
 ///
 /// ```
-/// use hotrow::{ContextOptions, Shaders};
-/// let options = ContextOptions::default().shaders(Shaders::Trusted);
+/// use hotrow::{ContextOptions, RankBody};
+/// let options = ContextOptions::default().rank(RankBody::Portable).trusted_shaders(true);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextOptions {
-    pub(crate) shaders: Shaders,
+    pub(crate) trusted: bool,
     pub(crate) rank: Option<RankBody>,
     pub(crate) add: Option<AddBody>,
     pub(crate) lookup: Option<LookupBody>,
@@ -31,10 +18,12 @@ pub struct ContextOptions {
 }
 
 impl ContextOptions {
-    /// Chooses shaders with or without wgpu's runtime checks.
+    /// Chooses shaders without wgpu's bounds checks (true), or with them (the default). With the checks a wrong index, for example on a device whose
+    /// memory another program has spoiled, stays within its buffer. Without them each access costs less: the shaders keep their indices in
+    /// bounds themselves, and the tests run both ways.
     #[must_use]
-    pub const fn shaders(self, shaders: Shaders) -> Self {
-        Self { shaders, ..self }
+    pub const fn trusted_shaders(self, trusted: bool) -> Self {
+        Self { trusted, ..self }
     }
 
     /// Chooses the body that ranks the keys of a sort. A subgroup body is refused if subgroups may have another size.

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use hotrow::{Context, ContextOptions, Error, Placement, Shaders, adapter};
+use hotrow::{Context, ContextOptions, Error, Placement, adapter};
 
 pub use crate::seed::share;
 
@@ -14,12 +14,12 @@ use crate::lanes;
 
 /// The shader mode of `HOTROW_TEST_SHADERS=checked|trusted`: the suite passes in both.
 pub fn options() -> ContextOptions {
-    let shaders = match std::env::var("HOTROW_TEST_SHADERS").as_deref() {
-        Err(_) | Ok("checked") => Shaders::Checked,
-        Ok("trusted") => Shaders::Trusted,
+    let trusted = match std::env::var("HOTROW_TEST_SHADERS").as_deref() {
+        Err(_) | Ok("checked") => false,
+        Ok("trusted") => true,
         Ok(other) => panic!("HOTROW_TEST_SHADERS: wanted checked or trusted, found {other}"),
     };
-    ContextOptions::default().shaders(shaders)
+    ContextOptions::default().trusted_shaders(trusted)
 }
 
 thread_local! {
@@ -105,7 +105,7 @@ fn context() -> Result<&'static Context, &'static str> {
             caps.name,
             caps.backend,
             caps.subgroup,
-            context.shaders()
+            if context.trusted_shaders() { "trusted shaders" } else { "checked shaders" }
         ));
         Ok(context)
     });

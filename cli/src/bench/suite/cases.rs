@@ -2,7 +2,7 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::internals::layout::WAYS;
-use hotrow::{Context, ContextOptions, LookupBody, OptimizerKind, Placement, Policy, Precision, Rounding, Shaders};
+use hotrow::{Context, ContextOptions, LookupBody, OptimizerKind, Placement, Policy, Precision, Rounding};
 use std::collections::BTreeMap;
 
 use super::bench::{Bench, DIM};
@@ -253,7 +253,7 @@ impl Case {
         let with = |options: &ContextOptions| Context::with_options(timed.device(), timed.queue(), options);
         match self.with {
             With::Default => Ok(None),
-            With::Trusted => with(&ContextOptions::default().shaders(Shaders::Trusted)).map(Some),
+            With::Trusted => with(&ContextOptions::default().trusted_shaders(true)).map(Some),
             With::Body(body) => with(&ContextOptions::default().lookup(body)).map(Some),
         }
     }
