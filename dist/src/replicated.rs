@@ -28,7 +28,7 @@ fn cut<'a>(words: &'a [u32], head: &[u32]) -> Batch<'a> {
 
 /// The bags of a feature in one rank's part of a batch, and their accesses.
 #[derive(Debug)]
-struct Piece {
+struct Part {
     rank: usize,
     bags: Range<usize>,
     accesses: Range<usize>,
@@ -37,7 +37,7 @@ struct Piece {
 /// The batch of all ranks, in global order.
 #[derive(Debug, Default)]
 struct Whole {
-    pieces: Vec<Piece>,
+    parts: Vec<Part>,
     indices: Vec<u32>,
     offsets: Vec<u32>,
     weights: Option<Vec<f32>>,
@@ -64,14 +64,14 @@ impl Whole {
                         None => all.resize(whole.indices.len(), 1.0),
                     }
                 }
-                whole.pieces.push(Piece { rank, bags, accesses });
+                whole.parts.push(Part { rank, bags, accesses });
             }
         }
         whole
     }
 
     /// The number of a rank's things; `of` says which things.
-    fn count(&self, rank: usize, of: impl Fn(&Piece) -> Range<usize>) -> usize {
+    fn count(&self, rank: usize, of: impl Fn(&Part) -> Range<usize>) -> usize {
         self.places(rank, of).map(|(_, own)| own.len()).sum()
     }
 
@@ -79,14 +79,14 @@ impl Whole {
     fn places<'a>(
         &'a self,
         rank: usize,
-        of: impl Fn(&Piece) -> Range<usize> + 'a,
+        of: impl Fn(&Part) -> Range<usize> + 'a,
     ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + 'a {
         let mut start = 0;
-        self.pieces.iter().filter_map(move |piece| {
-            let own = of(piece);
+        self.parts.iter().filter_map(move |part| {
+            let own = of(part);
             let all = start..start + own.len();
             start = all.end;
-            (piece.rank == rank).then_some((all, own))
+            (part.rank == rank).then_some((all, own))
         })
     }
 }
@@ -218,16 +218,16 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
         of(&parts[rank]).or_else(|| first().map(|(rank, error)| Error::Rank { rank, reason: error.to_string() }))
     }
 
-    /// The output rows of a piece.
-    fn output_rows(&self) -> fn(&Piece) -> Range<usize> {
-        if self.rows.pooling == Pooling::None { |piece| piece.accesses.clone() } else { |piece| piece.bags.clone() }
+    /// The output rows of a part.
+    fn output_rows(&self) -> fn(&Part) -> Range<usize> {
+        if self.rows.pooling == Pooling::None { |part| part.accesses.clone() } else { |part| part.bags.clone() }
     }
 
     /// The gradients of all ranks' outputs, in global order; `own` are this rank's.
     fn gather(&mut self, whole: &Whole, own: &[f32]) -> Result<Vec<f32>, Error> {
         let (dim, of) = (self.rows.dim as usize, self.output_rows());
         let mut receive = vec![0; self.link.ranks()];
-        whole.pieces.iter().for_each(|piece| receive[piece.rank] += dim * of(piece).len());
+        whole.parts.iter().for_each(|part| receive[part.rank] += dim * of(part).len());
         let words = own.iter().map(|gradient| gradient.to_bits()).collect();
         let received = self.exchange(Phase::Gradients, words, &receive)?;
         let mut all = zeroed("gradients", received.words.len())?;
@@ -294,8 +294,8 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
         let (rank, dim, of) = (self.link.own(), self.rows.dim as usize, self.output_rows());
         let whole = self.waiting.as_ref().ok_or(requests::NO_FORWARD)?;
-        let accesses = whole.count(rank, |piece| piece.accesses.clone());
-        let bags = whole.count(rank, |piece| piece.bags.clone());
+        let accesses = whole.count(rank, |part| part.accesses.clone());
+        let bags = whole.count(rank, |part| part.bags.clone());
         let found = [indices.len(), offsets.len(), grad_outputs.len()];
         requests::check_weight_gradient(&self.rows, accesses, bags, found)?;
         // Other ranks' outputs have gradients of 0.
@@ -305,7 +305,7 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
         }
         let all = self.array.weight_gradient(&whole.indices, &whole.offsets, &all)?;
         let mut own = zeroed("gradients", accesses)?;
-        for (from, to) in whole.places(rank, |piece| piece.accesses.clone()) {
+        for (from, to) in whole.places(rank, |part| part.accesses.clone()) {
             own[to].copy_from_slice(&all[from]);
         }
         Ok(own)

@@ -8,7 +8,7 @@ use hotrow::{
     robe::{Backward, Config, RobeSnapshot},
 };
 use hotrow_dist::{Comm as _, Phase, Replicated, Threads};
-use hotrow_harness::ranks::{Batch, PIECES, Steps, train};
+use hotrow_harness::ranks::{Batch, PARTS, Steps, train};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 /// A random array, and the configuration of its rows, of which batches are drawn.
@@ -57,7 +57,7 @@ fn seen(
 /// One rank with the whole batch.
 fn alone(config: &Config, rows: &GroupConfig, batches: &[Batch]) -> Seen {
     let mut array = CpuSharedGroup::new(config.clone()).unwrap();
-    let Seen { steps, snapshot, counters } = seen(&mut array, rows, batches, &(0..PIECES), false).unwrap();
+    let Seen { steps, snapshot, counters } = seen(&mut array, rows, batches, &(0..PARTS), false).unwrap();
     Seen { steps: Steps::together(vec![steps]), snapshot, counters }
 }
 
@@ -74,7 +74,7 @@ fn on<T: Send>(
 
 /// The pieces of a rank.
 fn part(ranks: usize, rank: usize) -> Range<usize> {
-    rank * PIECES / ranks..(rank + 1) * PIECES / ranks
+    rank * PARTS / ranks..(rank + 1) * PARTS / ranks
 }
 
 fn over(ranks: u32, config: &Config, rows: &GroupConfig, batches: &[Batch], spoil: bool) -> Seen {

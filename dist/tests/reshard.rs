@@ -4,7 +4,7 @@ use std::{fs, ops::Range, path::Path};
 
 use hotrow::{CpuGroup, Embedding, Error, GroupConfig, Lookup, Policy, Precision};
 use hotrow_dist::{Group, Solo, reshard};
-use hotrow_harness::ranks::{self, Batch, PIECES, configuration};
+use hotrow_harness::ranks::{self, Batch, PARTS, configuration};
 use rand::{SeedableRng as _, rngs::StdRng};
 
 fn group(config: &GroupConfig, shards: u32) -> Group<Solo, CpuGroup> {
@@ -18,7 +18,7 @@ fn loaded(config: &GroupConfig, shards: u32, folder: &Path) -> Group<Solo, CpuGr
 }
 
 fn train(group: &mut dyn Lookup, config: &GroupConfig, batches: &[Batch], steps: Range<usize>) {
-    ranks::train(group, config, batches, steps, &(0..PIECES), false).unwrap();
+    ranks::train(group, config, batches, steps, &(0..PARTS), false).unwrap();
 }
 
 /// What does not depend on the number of shards: for each linear row its record and its frequency; the steps; the counters.

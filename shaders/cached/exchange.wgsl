@@ -1,4 +1,4 @@
-// Swaps rows between the table and FP32 (SPEC 3, step 5): evictions, fetches, flushes, bypassed rows. Each swap packs
+// Moves rows between the table and FP32 (SPEC 3, step 5): evictions, fetches, flushes, bypassed rows. Each swap packs
 // the row that leaves a place and then unpacks the row that comes. A dispatch binds as many pieces of the table as the
 // device allows. If it binds all, it does both. If not, all dispatches that pack come before those that unpack, and a
 // workgroup first lists the swaps of a block that concern the bound pieces.
@@ -64,7 +64,7 @@ fn concerns(i: u32) -> bool {
 // Carries out swap i; NONE for none. The whole workgroup must call this.
 fn handle(i: u32, lane: Lane) {
     let part = lane_index(lane) & (params.lanes - 1u);
-    let j = i - piece.first_move;
+    let j = i - piece.first_swap;
     var one = Swap(NONE, NONE, NONE, 0u);
     if (i != NONE) { one = swaps[i]; }
     let here = one.place != NONE;
@@ -105,9 +105,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let me = lane_index(lane);
     if (me == 0u) {
         length = step.counts[COUNT_SWAPS];
-        if (piece.swaps != 0u) { length = min(length, piece.first_move + piece.swaps); }
+        if (piece.swaps != 0u) { length = min(length, piece.first_swap + piece.swaps); }
     }
     let n = workgroupUniformLoad(&length);
     pack_step = step.t;
-    each_entry(piece.first_move, n, group, groups, lane);
+    each_entry(piece.first_swap, n, group, groups, lane);
 }

@@ -9,7 +9,7 @@ struct Piece {
     rows_each: u32, // rows of each piece; the last may have fewer
     phases: u32,    // PACK, UNPACK or both
     swaps: u32,     // the most swaps that are carried out with a transfer; 0 for a piece
-    first_move: u32, // the first of these swaps in the list
+    first_swap: u32, // the first of these swaps in the list
     capacity: u32,  // the most swaps that fit into the transfer
     // Word positions in `records`:
     forwards: u32,  // for each swap 0, or 1 + the swap of the last step with which the coming row left

@@ -61,7 +61,7 @@ impl Sorter {
     }
 }
 
-/// Swaps each entry to its place in the order of one digit; stable. Returns the number of entries whose key is not NONE.
+/// Moves each entry to its place in the order of one digit; stable. Returns the number of entries whose key is not NONE.
 fn scatter(from: &[u64], to: &mut [u64], digits: &mut [u32], shift: u32, bits: u32) -> usize {
     let (each, mask) = (1 << bits, (1u64 << bits) - 1);
     let parts = share::sort_parts(from.len()).min(digits.len() / each);

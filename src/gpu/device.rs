@@ -78,7 +78,7 @@ pub trait Kind: Debug + Send + Sync + Sized {
     }
 
     /// Refuses a forward that cannot be encoded in one piece.
-    fn check_recordable(&self) -> Result<(), Error> {
+    fn check_encodable(&self) -> Result<(), Error> {
         Ok(())
     }
 
@@ -444,7 +444,7 @@ impl<K: Kind> DeviceGroup<K> {
         let context = self.context.clone();
         let encoded = context.guarded(|| {
             self.check()?;
-            let indices = self.kind.check_recordable().and_then(|()| self.encode_to(encoder, batch, outputs, mode));
+            let indices = self.kind.check_encodable().and_then(|()| self.encode_to(encoder, batch, outputs, mode));
             Ok(indices.map(|indices| self.report(encoder, mode, indices)))
         });
         // A refused batch leaves a forward waiting for its backward; an error of the device or of an earlier step ends that forward.

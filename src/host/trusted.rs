@@ -22,8 +22,8 @@ pub(crate) fn shader_module(device: &wgpu::Device, text: Composed) -> wgpu::Shad
     let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(wgsl.into()) };
     // SAFETY: the text is the crate's own: only `wgsl::composed` makes a `Composed`, from the files under shaders/.
     // Every index in it is bounded by counts and sizes of buffers that the host binds, after linearize has checked the
-    // caller's indices. Every loop ends. There are no ray queries. The stage tests run in this mode too, with guard
-    // words behind every array.
+    // caller's indices. Every loop ends. There are no ray queries. The GPU tests run in this mode too, and the lane
+    // executor, which finds every word out of bounds, runs every stage.
     unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
 }
 

@@ -207,7 +207,7 @@ host_structs! {
         pub valid: u32,
     }
 
-    /// A change at a place, which is a slot or a row of scratch. Twin of `swap` in `shaders/shared/swap.wgsl`.
+    /// A change at a place, which is a slot or a row of scratch. Twin of `Swap` in `shaders/shared/swap.wgsl`.
     #[derive(Eq)]
     pub struct Swap {
         pub place: u32,
@@ -318,7 +318,7 @@ host_structs! {
         pub rows_each: u32,
         pub phases: u32,
         pub swaps: u32,
-        pub first_move: u32,
+        pub first_swap: u32,
         pub capacity: u32,
         pub forwards: u32,
         pub kept: u32,

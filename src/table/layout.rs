@@ -6,6 +6,9 @@ use crate::{
     table::{abi::Piece, hash::fmix32, row::RowLayout},
 };
 
+/// The most pieces of a table. Each is a buffer of its own, and drivers hold far fewer.
+const MOST_PIECES: u32 = 1 << 20;
+
 /// The sizes that follow from a configuration: record, slot, sets, pieces.
 ///
 /// Example: [`Calls`](crate::Calls).
@@ -55,6 +58,14 @@ impl Layout {
                 found: piece_bytes.to_string(),
             });
         }
+        let pieces = total_rows.div_ceil(rows_per_piece);
+        if pieces > MOST_PIECES {
+            return Err(Error::Config {
+                field: "piece_bytes",
+                wanted: format!("at most {MOST_PIECES} pieces of the table"),
+                found: format!("{pieces}, of {piece_bytes} bytes"),
+            });
+        }
         let ways = config.ways;
         let sets = config.cache_rows.div_ceil(ways);
         let slot_bytes = row.slot_bytes();
@@ -74,7 +85,7 @@ impl Layout {
             window_slots,
             total_rows,
             rows_per_piece,
-            pieces: total_rows.div_ceil(rows_per_piece),
+            pieces,
             freqs_per_piece: (piece_bytes / 4).min(u64::from(total_rows)) as u32,
         })
     }

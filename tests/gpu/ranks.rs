@@ -5,7 +5,7 @@ use hotrow::{
 };
 use hotrow_dist::{self as dist, Shard, Threads, WireForm, WireOptions};
 use hotrow_harness::{
-    device::{share, with_gpu},
+    device::{share, skipped, with_gpu},
     ranks::{Batch, How, alone, configuration, over},
     seeds,
 };
@@ -110,9 +110,9 @@ fn a_batch_too_large_for_a_buffer_is_refused() {
     with_gpu(|context| {
         let limit = context.device().limits().max_storage_buffer_binding_size;
         if limit > 1 << 28 {
-            eprintln!(
-                "a batch too large for a buffer: SKIPPED, wanted bindings of at most 256 MiB, found {limit} bytes"
-            );
+            skipped(&format!(
+                "a batch too large for a buffer: wanted bindings of at most 256 MiB, found {limit} bytes"
+            ));
             return;
         }
         const DIM: u32 = 1024;

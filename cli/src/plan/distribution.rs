@@ -31,7 +31,13 @@ impl std::str::FromStr for Distribution {
     fn from_str(text: &str) -> Result<Self, String> {
         let spec = Spec::parse(text, &KINDS, WANTED)?;
         let formula = match spec.kind {
-            "zipf" => Formula::Zipf(spec.required("s", amount::positive)?),
+            "zipf" => match spec.required("s", amount::positive)? {
+                // Beyond it the first row has all lookups, to the last bit, and sums of the formula overflow.
+                s if s > 1000.0 => {
+                    return Err(format!("wanted an s of at most 1000, found {s}; s=1000 looks up the first row alone"));
+                }
+                s => Formula::Zipf(s),
+            },
             "exponential" => Formula::Exponential(spec.required("scale", amount::positive)?),
             "half-normal" => Formula::HalfNormal(spec.required("scale", amount::positive)?),
             // A uniform distribution is Zipf's with s = 0.
@@ -60,20 +66,28 @@ impl Distribution {
     /// Draws `n` independent lookups.
     pub(crate) fn draw(&self, n: usize, random: &mut impl Rng) -> anyhow::Result<Vec<u32>> {
         let rows = u32::try_from(self.rows)?;
-        Ok(match self.formula {
+        let mut drawn = Vec::new();
+        if drawn.try_reserve_exact(n).is_err() {
+            anyhow::bail!(
+                "{}: wanted memory for {n} lookups, found too little; take smaller or fewer batches",
+                self.text
+            );
+        }
+        match self.formula {
             Formula::Zipf(s) => {
                 let ranks = Zipf::new(f64::from(rows), s)?;
                 // Ranks run from 1 to `rows`; the minimum guards against rounding.
-                (0..n).map(|_| (ranks.sample(random) as u32 - 1).min(rows - 1)).collect()
+                drawn.extend((0..n).map(|_| (ranks.sample(random) as u32 - 1).min(rows - 1)));
             }
             // The integer part of an exponential variable that is cut off at `rows`, by the inverse of its distribution.
             Formula::Exponential(scale) => {
                 let mass = -(-f64::from(rows) / scale).exp_m1();
                 let row = |u: f64| (-scale * (-u * mass).ln_1p()) as u32;
-                (0..n).map(|_| row(random.random()).min(rows - 1)).collect()
+                drawn.extend((0..n).map(|_| row(random.random()).min(rows - 1)));
             }
-            Formula::HalfNormal(scale) => (0..n).map(|_| half_normal(rows, scale, random)).collect(),
-        })
+            Formula::HalfNormal(scale) => drawn.extend((0..n).map(|_| half_normal(rows, scale, random))),
+        }
+        Ok(drawn)
     }
 }
 

@@ -14,8 +14,8 @@
 //! }
 //! ```
 
-mod flight;
 mod job;
+mod under_way;
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ use mpi::{
 
 use crate::{
     comm::{Comm, Parcels, Ticket},
-    mpi::flight::{Buffers, Flight, Places},
+    mpi::under_way::{Buffers, Places, UnderWay},
 };
 pub use job::{Outcome, run};
 
@@ -57,7 +57,7 @@ pub struct Mpi {
 /// An exchange under way.
 #[derive(Debug)]
 struct Open {
-    flight: Flight,
+    under_way: UnderWay,
     counts: Vec<usize>,
 }
 
@@ -118,11 +118,11 @@ impl Mpi {
     }
 
     /// Waits for a call.
-    fn wait(&mut self, number: u64, mut flight: Flight) -> Result<Buffers, Error> {
+    fn wait(&mut self, number: u64, mut under_way: UnderWay) -> Result<Buffers, Error> {
         loop {
-            flight = match flight.buffers() {
+            under_way = match under_way.buffers() {
                 Ok(buffers) => return Ok(buffers),
-                Err(flight) => flight,
+                Err(under_way) => under_way,
             };
             if let Some(error) = self.missing(number) {
                 return Err(error);
@@ -172,22 +172,22 @@ impl Comm for Mpi {
         received[to..to + receive[own]].copy_from_slice(&send.words[from..from + receive[own]]);
         let buffers = Buffers { send: send.words, send_places, receive: received, receive_places };
         let number = self.next();
-        let flight = Flight::all_to_all(&self.world, buffers);
-        self.open.insert(number, Open { flight, counts: receive.to_vec() });
+        let under_way = UnderWay::all_to_all(&self.world, buffers);
+        self.open.insert(number, Open { under_way, counts: receive.to_vec() });
         Ok(Ticket::new(number))
     }
 
     fn poll(&mut self, ticket: &Ticket) -> Result<bool, Error> {
         let open = self.open.get_mut(&ticket.number()).ok_or_else(|| ticket.unknown())?;
-        if open.flight.test() {
+        if open.under_way.test() {
             return Ok(true);
         }
         self.missing(ticket.number()).map_or(Ok(false), Err)
     }
 
     fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
-        let Open { flight, counts } = self.open.remove(&ticket.number()).ok_or_else(|| ticket.unknown())?;
-        let words = self.wait(ticket.number(), flight)?.receive;
+        let Open { under_way, counts } = self.open.remove(&ticket.number()).ok_or_else(|| ticket.unknown())?;
+        let words = self.wait(ticket.number(), under_way)?.receive;
         Ok(Parcels { words, counts })
     }
 
@@ -197,15 +197,15 @@ impl Comm for Mpi {
         let receive = zeroed("received words", words.len() * self.size() as usize)?;
         let buffers = Buffers { send: words.to_vec(), receive, ..Buffers::default() };
         let number = self.next();
-        let flight = Flight::all_gather(&self.world, buffers);
-        Ok(self.wait(number, flight)?.receive)
+        let under_way = UnderWay::all_gather(&self.world, buffers);
+        Ok(self.wait(number, under_way)?.receive)
     }
 
     fn max(&mut self, value: u32) -> Result<u32, Error> {
         let buffers = Buffers { send: vec![value], receive: vec![value], ..Buffers::default() };
         let number = self.next();
-        let flight = Flight::max(&self.world, buffers);
-        Ok(self.wait(number, flight)?.receive[0])
+        let under_way = UnderWay::max(&self.world, buffers);
+        Ok(self.wait(number, under_way)?.receive[0])
     }
 
     /// Writes the reason to standard error and ends every rank, this one included.

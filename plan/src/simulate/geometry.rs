@@ -6,7 +6,7 @@ use std::fmt;
 /// The shape of a cache that holds a share of the rows of a trace.
 ///
 /// ```
-/// use hotrow::simulate::{Geometry, GeometryError};
+/// use hotrow_plan::simulate::{Geometry, GeometryError};
 ///
 /// let shape = Geometry::of_percent(10_000, 5.0, 32)?;
 /// assert_eq!((shape.slots, shape.sets, shape.ways), (512, 16, 32)); // 500 rows, rounded up to whole sets of 32

@@ -181,7 +181,7 @@ impl CpuGroup {
         let list = space.sorter.sorted();
         let accesses = bytemuck::cast_slice(list);
         let factors = if space.numbered { &space.factors[..] } else { &[] };
-        let swaps = Moves {
+        let moves = Moves {
             params,
             layout: &layout.row,
             rule: &record::rule(params, rate, space.t),
@@ -191,8 +191,8 @@ impl CpuGroup {
             parts: share::parts(list.len()),
         };
         match &mut space.distinct {
-            None => move_all(&swaps, list, records, counts),
-            Some(distinct) => move_distinct(&swaps, distinct, cache, record::slot_words(params), ways, records),
+            None => move_all(&moves, list, records, counts),
+            Some(distinct) => move_distinct(&moves, distinct, cache, record::slot_words(params), ways, records),
         }
     }
 }

@@ -99,7 +99,7 @@ impl Moves<'_> {
         tally.end(&mut locked(self.tables));
     }
 
-    /// Swaps a row in its record.
+    /// Moves a row in its record.
     fn move_record(&self, row: u32, run: Range<usize>, room: &mut Room, record: &mut [u32], tally: &mut Tally) {
         let (grads, floats, strided) = room.of(self.layout);
         self.sum(run, grads, strided);
@@ -113,11 +113,11 @@ fn add(sums: &mut [f32], values: &[f32]) {
     sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
 }
 
-/// Swaps all rows of a table without a cache, by its sorted accesses. With `counts` it counts the distinct rows too.
-pub(crate) fn move_all(swaps: &Moves<'_>, accesses: &[u64], records: &mut [u32], counts: bool) {
-    let records = Rows::all(records, swaps.layout.record_words as usize);
-    each_run(swaps.parts, accesses, 0..accesses.len(), records, &|range, mut records| {
-        swaps.part(|room, tally| {
+/// Moves all rows of a table without a cache, by its sorted accesses. With `counts` it counts the distinct rows too.
+pub(crate) fn move_all(moves: &Moves<'_>, accesses: &[u64], records: &mut [u32], counts: bool) {
+    let records = Rows::all(records, moves.layout.record_words as usize);
+    each_run(moves.parts, accesses, 0..accesses.len(), records, &|range, mut records| {
+        moves.part(|room, tally| {
             let mut start = range.start;
             while start < range.end {
                 let (row, end) = (key(accesses[start]), run_end(accesses, start, range.end));
@@ -126,7 +126,7 @@ pub(crate) fn move_all(swaps: &Moves<'_>, accesses: &[u64], records: &mut [u32],
                         prefetch(records.peek(key(accesses[k])));
                     }
                 }
-                swaps.move_record(row, start..end, room, records.row(row), tally);
+                moves.move_record(row, start..end, room, records.row(row), tally);
                 if counts {
                     tally.add_missed();
                 }
@@ -136,42 +136,42 @@ pub(crate) fn move_all(swaps: &Moves<'_>, accesses: &[u64], records: &mut [u32],
     });
 }
 
-/// Swaps the bypassed rows: `list` has each row with the start of its accesses, ascending, and `ends` their end.
-fn move_bypassed(swaps: &Moves<'_>, list: &[u64], ends: &[u32], records: &mut [u32]) {
-    let records = Rows::all(records, swaps.layout.record_words as usize);
-    each_run(swaps.parts, list, 0..list.len(), records, &|range, mut records| {
-        swaps.part(|room, tally| {
+/// Moves the bypassed rows: `list` has each row with the start of its accesses, ascending, and `ends` their end.
+fn move_bypassed(moves: &Moves<'_>, list: &[u64], ends: &[u32], records: &mut [u32]) {
+    let records = Rows::all(records, moves.layout.record_words as usize);
+    each_run(moves.parts, list, 0..list.len(), records, &|range, mut records| {
+        moves.part(|room, tally| {
             for k in range.clone() {
                 if k + AHEAD < range.end {
                     prefetch(records.peek(key(list[k + AHEAD])));
                 }
                 let (row, run) = (key(list[k]), run_of(list[k], ends));
-                swaps.move_record(row, run, room, records.row(row), tally);
+                moves.move_record(row, run, room, records.row(row), tally);
             }
         });
     });
 }
 
-/// Swaps the resident rows: `list` has each slot with the start of its row's accesses, ascending. A moved row's slot becomes dirty.
-fn move_resident(swaps: &Moves<'_>, list: &[u64], ends: &[u32], cache: &mut [f32], words: usize, ways: &[AtomicU32]) {
-    let (dim, state) = (swaps.layout.dim as usize, swaps.layout.state as usize);
-    let width = swaps.params.ways();
-    each_run(swaps.parts, list, 0..list.len(), Rows::all(cache, words), &|range, mut slots| {
-        swaps.part(|room, tally| {
-            let (grads, before, strided) = room.of(swaps.layout);
+/// Moves the resident rows: `list` has each slot with the start of its row's accesses, ascending. A moved row's slot becomes dirty.
+fn move_resident(moves: &Moves<'_>, list: &[u64], ends: &[u32], cache: &mut [f32], words: usize, ways: &[AtomicU32]) {
+    let (dim, state) = (moves.layout.dim as usize, moves.layout.state as usize);
+    let width = moves.params.ways();
+    each_run(moves.parts, list, 0..list.len(), Rows::all(cache, words), &|range, mut slots| {
+        moves.part(|room, tally| {
+            let (grads, before, strided) = room.of(moves.layout);
             for k in range.clone() {
                 if k + AHEAD < range.end {
                     prefetch(slots.peek(key(list[k + AHEAD])));
                 }
                 let (slot, run) = (key(list[k]), run_of(list[k], ends));
-                let [_, row] = swaps.gradients.accesses[run.start];
-                swaps.sum(run, grads, strided);
+                let [_, row] = moves.gradients.accesses[run.start];
+                moves.sum(run, grads, strided);
                 let (weights, rest) = slots.row(slot).split_at_mut(dim);
-                if rows::optimise(swaps.rule, grads, weights, &mut rest[..state], before) {
+                if rows::optimise(moves.rule, grads, weights, &mut rest[..state], before) {
                     let flags = &ways[way_at(width, slot, Field::Flags)];
                     flags.store(flags.load(Relaxed) | DIRTY, Relaxed);
                 } else {
-                    enter(swaps.params, swaps.tables, tally, row);
+                    enter(moves.params, moves.tables, tally, row);
                     tally.add(counter::SKIPPED_ROWS);
                 }
             }
@@ -185,9 +185,9 @@ fn run_of(entry: u64, ends: &[u32]) -> Range<usize> {
     start..ends[start] as usize
 }
 
-/// Swaps the distinct rows of a cached table.
+/// Moves the distinct rows of a cached table.
 pub(crate) fn move_distinct(
-    swaps: &Moves<'_>,
+    moves: &Moves<'_>,
     distinct: &mut Distinct,
     cache: &mut [f32],
     words: usize,
@@ -195,8 +195,8 @@ pub(crate) fn move_distinct(
     records: &mut [u32],
 ) {
     let [slots, others] = distinct.listed;
-    distinct.residents.sort(slots, 32 - swaps.params.slots.leading_zeros());
+    distinct.residents.sort(slots, 32 - moves.params.slots.leading_zeros());
     let (residents, bypassed) = (distinct.residents.sorted(), &distinct.bypassed[..others]);
-    move_resident(swaps, residents, &distinct.ends, cache, words, shared(ways));
-    move_bypassed(swaps, bypassed, &distinct.ends, records);
+    move_resident(moves, residents, &distinct.ends, cache, words, shared(ways));
+    move_bypassed(moves, bypassed, &distinct.ends, records);
 }

@@ -101,7 +101,7 @@ impl Group {
                 other => return other,
             }
             let Some(prefetched) = self.state.prefetched_mut() else { return Ok(false) };
-            if prefetched.coming.gather_aside() {
+            if prefetched.coming.gather_on_thread() {
                 return Ok(false);
             }
             prefetched.coming.arrive_at_once()?;

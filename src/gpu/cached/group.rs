@@ -365,7 +365,7 @@ impl Kind for Rows {
         self.config.set_learning_rate(lr)
     }
 
-    fn check_recordable(&self) -> Result<(), Error> {
+    fn check_encodable(&self) -> Result<(), Error> {
         let remedy = "call encode_prefetch, submit, fetch, encode_forward_prefetched; or the Embedding methods";
         self.not_staged("encoding a whole forward", remedy)
     }

@@ -7,7 +7,7 @@ use crate::{
         cached::{
             forward::{StepTargets, encode_carry, encode_decisions, encode_step},
             group::{Group, encode_collect, grown},
-            staged::piece,
+            staged::flush_swaps,
         },
         engine::{bind::Batch, call::Call},
         stages::cached::{
@@ -70,7 +70,7 @@ impl Group {
         self.encode_look_up(encoder, &params, &bound, Some((&binding, rows))).await.map(drop)
     }
 
-    /// Writes every dirty row of a staged table to its store, piece by piece.
+    /// Writes every dirty row of a staged table to its store, part by part.
     pub(crate) async fn flush_staged(&mut self) -> Result<(), Error> {
         let (context, tables) = (&self.context, &self.kind.tables);
         let Some(staged) = &mut self.kind.staged else { return Ok(()) };
@@ -87,13 +87,13 @@ impl Group {
             encode_collect(&mut Call::begin(context, &mut encoder, "hotrow.flush"), &uniform, tables, space);
             let words = context.download_async(encoder, &[(&space.step, size_of::<Step>() as u64)]).await?;
             let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[0]));
-            let piece = piece(&tables.layout);
+            let most = flush_swaps(&tables.layout);
             // The transfer is allocated even if no row is dirty, as the memory plan states.
-            staged.side_transfer(context, &tables.layout, piece)?;
-            for first in (0..step.counts[count::SWAPS]).step_by(piece as usize) {
-                let swaps = piece.min(step.counts[count::SWAPS] - first);
+            staged.side_transfer(context, &tables.layout, most)?;
+            for first in (0..step.counts[count::SWAPS]).step_by(most as usize) {
+                let swaps = most.min(step.counts[count::SWAPS] - first);
                 let mut encoder = context.new_encoder();
-                let side_transfer = staged.pack_side_transfer(context, &mut encoder, tables, (first, swaps), piece)?;
+                let side_transfer = staged.pack_side_transfer(context, &mut encoder, tables, (first, swaps), most)?;
                 let FlushSpace { step, swaps: list, no_scratch } = &*space;
                 let list = exchange::List {
                     step,

@@ -4,7 +4,7 @@ use crate::{
     config::Policy,
     error::Error,
     gpu::{
-        cached::{group::Group, staged::piece},
+        cached::{group::Group, staged::flush_swaps},
         engine::call::Call,
         stages::cached::{
             exchange::{self, Records},
@@ -78,14 +78,14 @@ impl Group {
         Ok(())
     }
 
-    /// Loads rows from the table into empty slots. A staged table's rows come piece by piece, as in a flush.
+    /// Loads rows from the table into empty slots. A staged table's rows come part by part, as in a flush.
     fn load(&mut self, swaps: &[Swap]) -> Result<(), Error> {
         let (context, tables) = (&self.context, &self.kind.tables);
         // The flush before this call has allocated the list.
         let Some(FlushSpace { step, swaps: list, no_scratch }) = &self.kind.flush else { return Ok(()) };
         let params = Params::new(&self.kind.config, &tables.layout, Mode::Train, Purpose::WriteBack);
         let uniform = context.uniform(&params);
-        let most = if self.kind.staged.is_some() { piece(&tables.layout) as usize } else { swaps.len().max(1) };
+        let most = if self.kind.staged.is_some() { flush_swaps(&tables.layout) as usize } else { swaps.len().max(1) };
         for some in swaps.chunks(most) {
             let mut head = Step::default();
             head.counts[count::SWAPS] = some.len() as u32;

@@ -135,7 +135,7 @@ impl Coming {
 
     /// Once [`all_here`](Self::all_here): has a thread gather the records, if there are any, and returns whether it does. In a browser,
     /// which has no threads, it does not.
-    pub(crate) fn gather_aside(&mut self) -> bool {
+    pub(crate) fn gather_on_thread(&mut self) -> bool {
         let Self::Asked(fetch) = self else { return false };
         if fetch.is_empty() {
             return false;

@@ -59,8 +59,8 @@ pub struct Timings {
     pub nanoseconds: Option<f64>,
 }
 
-/// Collects the times of commands encoded through a context made with [`Context::timed`](crate::Context::timed): record, then
-/// [`Timeline::resolve`] into the last encoder, submit, [`Timeline::read`]. Clones share their spans. Record into one encoder at a time.
+/// Collects the times of commands encoded through a context made with [`Context::timed`](crate::Context::timed): encode, then
+/// [`Timeline::resolve`] into the last encoder, submit, [`Timeline::read`]. Clones share their spans. Encode into one encoder at a time.
 ///
 /// ```
 /// use hotrow::{Group, GroupConfig, Timeline, adapter};

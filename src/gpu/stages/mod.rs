@@ -1,4 +1,4 @@
-//! Every stage: its name, which its shader and its CPU mirror have too, the size of its workgroups, and its bindings in the order of
+//! Every stage: its name, which its shader has too, the size of its workgroups, and its bindings in the order of
 //! `@binding`. [`Call::run`](crate::gpu::engine::call::Call::run) finds their buffers by name. A stage that decides something has a file of its own.
 
 pub(crate) mod cached;
@@ -39,7 +39,7 @@ stages! {
     HISTOGRAM "histogram" 256 Uniform: pass_info, ReadWrite: step, Read: keys, ReadWrite: digits;
     /// Exclusive prefix sums of rows.
     SCAN "scan" 256 Uniform: info, ReadWrite: step data totals cleared;
-    /// Swaps keys and values to their sorted places.
+    /// Moves keys and values to their sorted places.
     SCATTER "scatter" 256 Uniform: pass_info, ReadWrite: step, Read: keys_in values_in digits totals, ReadWrite: keys_out values_out next_digits;
     /// Counts the distinct keys that begin in each block.
     HEADS "heads" 256 Uniform: info, ReadWrite: step, Read: keys, ReadWrite: heads;
@@ -51,7 +51,7 @@ stages! {
     CLAIM "claim" 256 Uniform: params piece, ReadWrite: step, Read: keys order starts, ReadWrite: unique swaps freqs tables;
     /// Admits missing rows, set by set.
     ADMIT "admit" 256 Uniform: params, ReadWrite: step unique swaps ways tables;
-    /// Swaps rows between table and FP32, as many pieces at a time as the device binds.
+    /// Moves rows between table and FP32, as many pieces at a time as the device binds.
     EXCHANGE "exchange" 256 Uniform: params piece, ReadWrite: step, Read: swaps, ReadWrite: records cache scratch ways tables;
     /// Finds the places of the missed accesses' rows.
     LOCATE "locate" 256 Uniform: params, ReadWrite: step, Read: keys order segment unique ways, ReadWrite: places;

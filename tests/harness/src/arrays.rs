@@ -234,8 +234,8 @@ pub fn what_is_not_finite_is_left_out_and_counted<T: Array>(new: &dyn Fn(&Config
         let bad = [(3, 1), (50, 2)].map(|(row, e)| robe::hash::location(row, e, 40, 4) as usize);
         let read = gradients(&config, &bags, &grads);
         for w in 0..40 {
-            let swaps = read.contains_key(&w) && !bad.contains(&w);
-            assert_eq!(before.weight_words[w] != after.weight_words[w], swaps, "{backward:?}, weight {w}");
+            let moves = read.contains_key(&w) && !bad.contains(&w);
+            assert_eq!(before.weight_words[w] != after.weight_words[w], moves, "{backward:?}, weight {w}");
         }
         assert_eq!(after.counters.skipped_weights, 2);
     }

@@ -86,7 +86,7 @@ pub fn admit(
     }
 }
 
-/// Swaps rows between the records of one piece and FP32 (SPEC 3, step 5).
+/// Moves rows between the records of one piece and FP32 (SPEC 3, step 5).
 pub fn exchange(
     layout: &Layout,
     (params, piece, step): (&Params, &Piece, &Step),

@@ -10,20 +10,20 @@ use hotrow_dist::{self as dist, Comm, Shard, Threads, WireForm, WireOptions};
 use proptest::prelude::{Strategy, any};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-/// The number of pieces into which a batch is cut. Each rank has some of them.
-pub const PIECES: usize = 8;
+/// The number of parts into which a batch is cut. Each rank has some of them.
+pub const PARTS: usize = 8;
 
-/// The bags of one feature in one piece: an index and a weight for each access.
+/// The bags of one feature in one part: an index and a weight for each access.
 type Bags = Vec<Vec<(u32, f32)>>;
 
-/// A batch of all ranks: piece by piece, in each piece feature by feature.
+/// A batch of all ranks: part by part, in each part feature by feature.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    pieces: Vec<Vec<Bags>>,
+    parts: Vec<Vec<Bags>>,
     weighted: bool,
 }
 
-/// One rank's part of a batch, and the lengths of its outputs and accesses, feature by feature and piece by piece.
+/// One rank's part of a batch, and the lengths of its outputs and accesses, feature by feature and part by part.
 pub struct Part {
     pub indices: Vec<u32>,
     pub offsets: Vec<u32>,
@@ -35,19 +35,19 @@ pub struct Part {
 impl Batch {
     pub fn random(random: &mut StdRng, config: &GroupConfig) -> Self {
         let weighted = random.random_bool(0.5);
-        Self::drawn(random, config, weighted, 0..PIECES)
+        Self::drawn(random, config, weighted, 0..PARTS)
     }
 
-    /// A batch whose bags are all in these pieces: other ranks have none.
-    fn drawn(random: &mut StdRng, config: &GroupConfig, weighted: bool, pieces: Range<usize>) -> Self {
+    /// A batch whose bags are all in these parts: other ranks have none.
+    fn drawn(random: &mut StdRng, config: &GroupConfig, weighted: bool, parts: Range<usize>) -> Self {
         let features = config.feature_tables();
         let longest = random.random_range(0..6);
         let skewed = random.random_bool(0.5);
         let wild = if config.out_of_range == OutOfRange::Error { 0.0 } else { 0.02 };
-        let pieces = (0..PIECES)
-            .map(|piece| {
-                // Every feature has the same number of bags in a piece; some pieces are empty.
-                let empty = random.random_bool(0.2) || !pieces.contains(&piece);
+        let parts = (0..PARTS)
+            .map(|part| {
+                // Every feature has the same number of bags in a part; some parts are empty.
+                let empty = random.random_bool(0.2) || !parts.contains(&part);
                 let bags = if empty { 0 } else { random.random_range(0..9) };
                 let mut feature = |&table: &u32| {
                     let rows = config.tables[table as usize];
@@ -65,38 +65,38 @@ impl Batch {
                 features.iter().map(&mut feature).collect()
             })
             .collect();
-        Self { pieces, weighted }
+        Self { parts, weighted }
     }
 
-    /// Deals the bags of each feature evenly to the pieces, as summed gradients want them.
+    /// Deals the bags of each feature evenly to the parts, as summed gradients want them.
     #[must_use]
     pub fn even(mut self) -> Self {
-        for feature in 0..self.pieces.first().map_or(0, Vec::len) {
-            let bags: Bags = self.pieces.iter_mut().flat_map(|piece| std::mem::take(&mut piece[feature])).collect();
-            for (number, piece) in self.pieces.iter_mut().enumerate() {
-                let [start, end] = [number, number + 1].map(|piece| bags.len() * piece / PIECES);
-                piece[feature] = bags[start..end].to_vec();
+        for feature in 0..self.parts.first().map_or(0, Vec::len) {
+            let bags: Bags = self.parts.iter_mut().flat_map(|part| std::mem::take(&mut part[feature])).collect();
+            for (number, part) in self.parts.iter_mut().enumerate() {
+                let [start, end] = [number, number + 1].map(|part| bags.len() * part / PARTS);
+                part[feature] = bags[start..end].to_vec();
             }
         }
         self
     }
 
-    /// Gives the last bag of a piece an index that no table has.
+    /// Gives the last bag of a part an index that no table has.
     #[must_use]
-    pub fn with_bad_index(mut self, piece: usize) -> Self {
-        self.pieces[piece].iter_mut().for_each(|bags| bags.push(Vec::new()));
-        if let Some(bag) = self.pieces[piece].last_mut().and_then(|bags| bags.last_mut()) {
+    pub fn with_bad_index(mut self, part: usize) -> Self {
+        self.parts[part].iter_mut().for_each(|bags| bags.push(Vec::new()));
+        if let Some(bag) = self.parts[part].last_mut().and_then(|bags| bags.last_mut()) {
             bag.push((1 << 20, 1.0));
         }
         self
     }
 
-    pub fn part(&self, config: &GroupConfig, pieces: Range<usize>) -> Part {
+    pub fn part(&self, config: &GroupConfig, parts: Range<usize>) -> Part {
         let (mut indices, mut weights, mut offsets) = (Vec::new(), Vec::new(), vec![0]);
         let (mut outputs, mut accesses) = (Vec::new(), Vec::new());
         for feature in 0..config.feature_tables().len() {
-            for piece in pieces.clone() {
-                let bags = &self.pieces[piece][feature];
+            for part in parts.clone() {
+                let bags = &self.parts[part][feature];
                 for bag in bags {
                     indices.extend(bag.iter().map(|&(index, _)| index));
                     weights.extend(bag.iter().map(|&(_, weight)| weight));
@@ -104,8 +104,8 @@ impl Batch {
                 }
                 let count = bags.iter().map(Vec::len).sum();
                 let rows = if config.pooling == Pooling::None { count } else { bags.len() };
-                outputs.push((feature, piece, rows * config.dim as usize));
-                accesses.push((feature, piece, count));
+                outputs.push((feature, part, rows * config.dim as usize));
+                accesses.push((feature, part, count));
             }
         }
         Part { indices, offsets, weights: self.weighted.then_some(weights), outputs, accesses }
@@ -113,23 +113,23 @@ impl Batch {
 }
 
 impl Part {
-    /// The gradients of the outputs: those of a piece do not depend on the rank that has it.
+    /// The gradients of the outputs: those of a part do not depend on the rank that has it.
     #[must_use]
     pub fn gradients(&self, step: usize) -> Vec<f32> {
-        let of = |&(feature, piece, floats): &(usize, usize, usize)| {
-            let mut random = StdRng::seed_from_u64((step * 1000 + feature * 100 + piece) as u64);
+        let of = |&(feature, part, floats): &(usize, usize, usize)| {
+            let mut random = StdRng::seed_from_u64((step * 1000 + feature * 100 + part) as u64);
             (0..floats).map(move |_| random.random_range(-1.0..1.0)).collect::<Vec<f32>>()
         };
         self.outputs.iter().flat_map(of).collect()
     }
 
-    /// Cuts outputs into the pieces.
+    /// Cuts outputs into the parts.
     #[must_use]
-    pub fn pieces(&self, outputs: &[f32]) -> Vec<Output> {
+    pub fn parts(&self, outputs: &[f32]) -> Vec<Output> {
         Self::cut(&self.outputs, outputs)
     }
 
-    /// Cuts the gradients of the weights into the pieces.
+    /// Cuts the gradients of the weights into the parts.
     #[must_use]
     pub fn of_weights(&self, gradients: &[f32]) -> Vec<Output> {
         Self::cut(&self.accesses, gradients)
@@ -137,10 +137,10 @@ impl Part {
 
     fn cut(lengths: &[(usize, usize, usize)], values: &[f32]) -> Vec<Output> {
         let mut rest = values;
-        let mut of = |&(feature, piece, floats): &(usize, usize, usize)| {
+        let mut of = |&(feature, part, floats): &(usize, usize, usize)| {
             let (own, after) = rest.split_at(floats);
             rest = after;
-            ((piece, feature), own.iter().map(|x| x.to_bits()).collect())
+            ((part, feature), own.iter().map(|x| x.to_bits()).collect())
         };
         lengths.iter().map(&mut of).collect()
     }
@@ -183,8 +183,8 @@ pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
     // An access is a number, of which the table's rows are taken, and a weight.
     let bag = proptest::collection::vec((0..1000_u32, -2.0..2.0_f32), 0..4);
     let sample = proptest::array::uniform4(bag);
-    let pieces = proptest::collection::vec(proptest::collection::vec(sample, 0..4), PIECES);
-    let batches = proptest::collection::vec((any::<bool>(), pieces), 1..4);
+    let parts = proptest::collection::vec(proptest::collection::vec(sample, 0..4), PARTS);
+    let batches = proptest::collection::vec((any::<bool>(), parts), 1..4);
     (tables, features, kinds, shape, batches).prop_map(|(tables, features, kinds, shape, batches)| {
         let (dim, ways, cached, coded, seed) = shape;
         let (precision, rounding, policy, pooling, out_of_range, optimizer) = kinds;
@@ -209,15 +209,14 @@ pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
                 _ => access % rows,
             }
         };
-        let batch = |(weighted, pieces): (bool, Vec<Vec<Sample>>)| {
-            let bags = |piece: &Vec<Sample>, feature: usize, table: u32| -> Bags {
+        let batch = |(weighted, parts): (bool, Vec<Vec<Sample>>)| {
+            let bags = |part: &Vec<Sample>, feature: usize, table: u32| -> Bags {
                 let of = |&(access, weight): &(u32, f32)| (index(access, table), weight);
-                piece.iter().map(|sample| sample[feature].iter().map(of).collect()).collect()
+                part.iter().map(|sample| sample[feature].iter().map(of).collect()).collect()
             };
             let tables = config.feature_tables();
-            let piece =
-                |piece| tables.iter().enumerate().map(|(feature, &table)| bags(piece, feature, table)).collect();
-            Batch { pieces: pieces.iter().map(piece).collect(), weighted }
+            let part = |part| tables.iter().enumerate().map(|(feature, &table)| bags(part, feature, table)).collect();
+            Batch { parts: parts.iter().map(part).collect(), weighted }
         };
         let batches = batches.into_iter().map(batch).collect();
         (config, batches)
@@ -236,10 +235,10 @@ fn rule(number: usize) -> Optimizer {
     }
 }
 
-/// The bits of the outputs of a piece and a feature.
+/// The bits of the outputs of a part and a feature.
 pub type Output = ((usize, usize), Vec<u32>);
 
-/// The bits of the outputs of each step, by piece and feature, and of the gradients of the weights. A step that was refused has none.
+/// The bits of the outputs of each step, by part and feature, and of the gradients of the weights. A step that was refused has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Steps {
     pub outputs: Vec<Vec<Output>>,
@@ -247,7 +246,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Those of all ranks, in order of the pieces.
+    /// Those of all ranks, in order of the parts.
     #[must_use]
     pub fn together(parts: Vec<Self>) -> Self {
         let mut all = Self::default();
@@ -257,7 +256,7 @@ impl Steps {
                 all.iter_mut().zip(steps).for_each(|(all, step)| all.extend(step));
             }
         }
-        all.outputs.iter_mut().chain(&mut all.of_weights).for_each(|pieces| pieces.sort_unstable());
+        all.outputs.iter_mut().chain(&mut all.of_weights).for_each(|parts| parts.sort_unstable());
         all
     }
 }
@@ -317,7 +316,7 @@ fn hottest(config: &GroupConfig) -> Range<u32> {
     0..if pins { (config.total_rows() as u32).div_ceil(3) } else { 0 }
 }
 
-/// Trains with a rank's pieces of batches, in the steps `steps` of them; with `spoil` the gradients have the wrong sign. `config` is that of the rows.
+/// Trains with a rank's parts of batches, in the steps `steps` of them; with `spoil` the gradients have the wrong sign. `config` is that of the rows.
 ///
 /// # Errors
 /// Those of the table, except an index outside its table of some rank.
@@ -326,12 +325,12 @@ pub fn train(
     config: &GroupConfig,
     batches: &[Batch],
     steps: Range<usize>,
-    pieces: &Range<usize>,
+    parts: &Range<usize>,
     spoil: bool,
 ) -> Result<Steps, Error> {
     let mut seen = Steps::default();
     for (step, batch) in batches.iter().enumerate().take(steps.end).skip(steps.start) {
-        let part = batch.part(config, pieces.clone());
+        let part = batch.part(config, parts.clone());
         let frozen = table.forward_frozen(&part.indices, &part.offsets, part.weights.as_deref());
         let found = match table.forward(&part.indices, &part.offsets, part.weights.as_deref()) {
             Err(Error::IndexOutOfRange { .. } | Error::Rank { .. }) => {
@@ -345,7 +344,7 @@ pub fn train(
         // Under LFU a row of the batch may be written back, and rounded, before it is read.
         assert!(config.policy == Policy::Lfu || bits(&frozen?) == bits(&found), "frozen");
         seen.of_weights.push(back(table, &part, step, spoil)?);
-        seen.outputs.push(part.pieces(&found));
+        seen.outputs.push(part.parts(&found));
     }
     Ok(seen)
 }
@@ -367,14 +366,14 @@ fn train_ahead<C: Comm, S: Shard>(
     group: &mut dist::Group<C, S>,
     config: &GroupConfig,
     batches: &[Batch],
-    pieces: &Range<usize>,
+    parts: &Range<usize>,
     spoil: bool,
 ) -> Result<Steps, Error> {
     let mut steps = Steps { outputs: Vec::new(), of_weights: vec![Vec::new(); batches.len()] };
     // The part whose forward waits, and its step.
     let mut last: Option<(Part, usize)> = None;
     for step in 0..=batches.len() {
-        let part = batches.get(step).map(|batch| batch.part(config, pieces.clone()));
+        let part = batches.get(step).map(|batch| batch.part(config, parts.clone()));
         let asked = match &part {
             None => false,
             Some(part) => match group.prefetch(&part.indices, &part.offsets, part.weights.as_deref()) {
@@ -391,7 +390,7 @@ fn train_ahead<C: Comm, S: Shard>(
             steps.of_weights[step] = back(group, &part, step, spoil)?;
         }
         let Some(part) = part else { break };
-        steps.outputs.push(if asked { part.pieces(&group.forward_prefetched()?) } else { Vec::new() });
+        steps.outputs.push(if asked { part.parts(&group.forward_prefetched()?) } else { Vec::new() });
         last = asked.then_some((part, step));
     }
     Ok(steps)
@@ -415,15 +414,15 @@ pub fn on_rank<S: Shard>(
     make: impl FnMut(GroupConfig) -> Result<S, Error> + 'static,
     save: Option<&Path>,
 ) -> Result<Share, Error> {
-    let each = PIECES / comm.size() as usize;
-    let pieces = comm.rank() as usize * each..(comm.rank() as usize + 1) * each;
+    let each = PARTS / comm.size() as usize;
+    let parts = comm.rank() as usize * each..(comm.rank() as usize + 1) * each;
     let mut group = dist::Group::new(comm, config.clone(), shards, make)?.with_wire(how.wire)?;
     for (number, shard) in group.shards() {
         shard.map_or(Ok(()), |shard| pin(shard, config, shards, number))?;
     }
     let steps = match how.ahead {
-        true => train_ahead(&mut group, config, batches, &pieces, how.spoil)?,
-        false => train(&mut group, config, batches, 0..batches.len(), &pieces, how.spoil)?,
+        true => train_ahead(&mut group, config, batches, &parts, how.spoil)?,
+        false => train(&mut group, config, batches, 0..batches.len(), &parts, how.spoil)?,
     };
     let counters = group.counters()?;
     let rows: Vec<u32> = (0..config.total_rows() as u32).rev().collect();
@@ -457,7 +456,7 @@ pub fn over<S: Shard>(
 pub fn alone(mut group: impl Embedding, batches: &[Batch]) -> Seen {
     let config = &Embedding::config(&group).clone();
     pin(&mut group, config, 1, 0).unwrap();
-    let steps = train(&mut group, config, batches, 0..batches.len(), &(0..PIECES), false).unwrap();
+    let steps = train(&mut group, config, batches, 0..batches.len(), &(0..PARTS), false).unwrap();
     let steps = Steps::together(vec![steps]);
     let rows: Vec<u32> = (0..config.total_rows() as u32).rev().collect();
     Seen {
@@ -478,8 +477,8 @@ pub fn saving(comm: impl Comm, folder: &Path, end: u32) -> Result<(u32, Option<E
     let mut config = GroupConfig::new(&[ROWS], 64).with_precision(Precision::Fp16).with_cache_rows(2048);
     config.optimizer = Optimizer::adagrad(0.05);
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
-    let bags = PIECES as u32 / comm.size();
-    let mut group = dist::Group::new(comm, config, PIECES as u32, CpuGroup::new)?;
+    let bags = PARTS as u32 / comm.size();
+    let mut group = dist::Group::new(comm, config, PARTS as u32, CpuGroup::new)?;
     if folder.join("shards.json").exists() {
         group.load(folder)?;
     }
@@ -490,7 +489,7 @@ pub fn saving(comm: impl Comm, folder: &Path, end: u32) -> Result<(u32, Option<E
     for step in begun[0]..end {
         // The bags of all ranks are the same for every number of ranks.
         let first = group.rank() * bags;
-        let rows = |bag| uniform(ROWS, 100, u64::from(step * PIECES as u32 + bag));
+        let rows = |bag| uniform(ROWS, 100, u64::from(step * PARTS as u32 + bag));
         let indices: Vec<u32> = (first..first + bags).flat_map(rows).collect();
         let offsets: Vec<u32> = (0..=bags).map(|bag| 100 * bag).collect();
         let outputs = group.forward(&indices, &offsets, None)?;
@@ -549,8 +548,8 @@ pub fn listed() -> Vec<Listed> {
         }
         let mut batches: Vec<Batch> = (0..6)
             .map(|step| {
-                let pieces = if name.contains("empty") { step..step + 1 } else { 0..PIECES };
-                Batch::drawn(&mut random, &config, weighted, pieces)
+                let parts = if name.contains("empty") { step..step + 1 } else { 0..PARTS };
+                Batch::drawn(&mut random, &config, weighted, parts)
             })
             .collect();
         if name.contains("refused") {

@@ -222,7 +222,7 @@ fn step(config: &Config, t: u32, old: f64, states: &[Value], (sum, error): Value
         }
         _ => (g, None, Vec::new()),
     };
-    let swaps = match root {
+    let moves = match root {
         None => top.map(|top| lr * top).to_vec(),
         Some((squares, fix1, fix2)) => squares
             .map(|square| fix1 * ((square.max(0.0) / fix2).sqrt() + eps))
@@ -232,7 +232,7 @@ fn step(config: &Config, t: u32, old: f64, states: &[Value], (sum, error): Value
     };
     let ends = |values: &[f64]| values.iter().fold([f64::MAX, f64::MIN], |[low, high], x| [low.min(*x), high.max(*x)]);
     let middle = |[low, high]: [f64; 2]| ((low + high) / 2.0, (high - low) / 2.0);
-    let (by, slack) = middle(ends(&swaps));
+    let (by, slack) = middle(ends(&moves));
     let by = by + lr * shrink * old;
     let weight = (old - by, slack + 1e-5 * by.abs() + 1e-6 * old.abs());
     [weight].into_iter().chain(new.into_iter().map(middle)).collect()

@@ -1,4 +1,4 @@
-//! The gradient sum that each weight is gradients. Twin of `shaders/shared/robe_sums.wgsl`.
+//! The sum of the gradients that each weight gets. Twin of `shaders/shared/robe_sums.wgsl`.
 
 use crate::{
     cpu::stages::{

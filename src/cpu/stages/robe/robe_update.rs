@@ -16,7 +16,7 @@ use crate::{
     table::abi::{Params, Rate, Robe, Target},
 };
 
-/// Sums what each weight is gradients, over ascending starts, and moves it once. Going over all weights or over the starts
+/// Sums the gradients that each weight gets, over ascending starts, and moves it once. Going over all weights or over the starts
 /// gives the same result. `memory` and `states` are one window of the array. Mirror of `shaders/robe/robe_update.wgsl`.
 pub fn robe_update(
     params: &Params,

@@ -76,8 +76,8 @@ pub(crate) struct Staged {
     keeps: bool,
 }
 
-/// Most bytes of records in one piece of a flush.
-const FLUSH_PIECE: u64 = 16 << 20;
+/// Most bytes of records that a flush writes back at once.
+const FLUSH_BYTES: u64 = 16 << 20;
 
 impl Staged {
     pub(crate) fn new(store: SharedStore, hold: Hold, layout: &Layout, policy: Policy) -> Self {
@@ -125,7 +125,7 @@ impl Staged {
     pub(crate) fn plan(config: &GroupConfig, layout: &Layout, calls: &Calls) -> Vec<Allocation> {
         let most = |indices: Option<u32>| indices.map(|indices| layout.most_distinct(indices)).filter(|&most| most > 0);
         let kept = |swaps: u32| if keeps(config.policy, layout) { swaps.min(layout.slots()) } else { 0 };
-        let piece = (calls.flush && layout.sets > 0).then(|| piece(layout));
+        let piece = (calls.flush && layout.sets > 0).then(|| flush_swaps(layout));
         let side_transfer = most(calls.frozen).max(piece);
         let mut all = Vec::new();
         let mut transfer = |swaps: Option<u32>, purpose: transfer::Purpose| {
@@ -185,7 +185,7 @@ impl Staged {
         }
     }
 
-    /// Ends the last step: records the download of its leaving records into `encoder`.
+    /// Ends the last step: encodes the download of its leaving records into `encoder`.
     pub(crate) fn close(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -309,7 +309,7 @@ impl Staged {
         updates: bool,
     ) -> Result<Option<wgpu::Buffer>, Error> {
         let reserved = self.reserve_close(context)?;
-        // A write_back whose encoder was dropped is encoded again, before this step overwrites its records in the transfer.
+        // A write-back whose encoder was dropped is encoded again, before this step overwrites its records in the transfer.
         for write_back in &mut self.write_backs {
             if write_back.dropped() {
                 write_back.encode_again(context, encoder, &self.host)?;
@@ -457,7 +457,7 @@ impl Staged {
         }
     }
 
-    /// Gathers the rows of `list`, which the host has made, and records their copy into the side transfer with room for `most` swaps. No
+    /// Gathers the rows of `list`, which the host has made, and encodes their copy into the side transfer with room for `most` swaps. No
     /// transfer may be under way. Returns the binding for exchange; `None` if no row is to come.
     pub(crate) fn bring_to_side(
         &mut self,
@@ -575,8 +575,8 @@ fn keeps(policy: Policy, layout: &Layout) -> bool {
 }
 
 /// Number of swaps that a flush carries out at once.
-pub(crate) fn piece(layout: &Layout) -> u32 {
-    (FLUSH_PIECE / layout.stride()).clamp(1, u64::from(layout.slots().max(1))) as u32
+pub(crate) fn flush_swaps(layout: &Layout) -> u32 {
+    (FLUSH_BYTES / layout.stride()).clamp(1, u64::from(layout.slots().max(1))) as u32
 }
 
 /// Bytes of the download of a step's outcome and `swaps` swaps.

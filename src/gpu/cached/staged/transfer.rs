@@ -87,15 +87,15 @@ impl Transfer {
         }
     }
 
-    /// The uniform of a dispatch over `swaps` swaps from `first_move` on, in a step with this parity.
-    pub(crate) fn piece(&self, phases: u32, parity: u32, first_move: u32, swaps: u32) -> Piece {
+    /// The uniform of a dispatch over `swaps` swaps from `first_swap` on, in a step with this parity.
+    pub(crate) fn piece(&self, phases: u32, parity: u32, first_swap: u32, swaps: u32) -> Piece {
         Piece {
             first_row: 0,
             rows: NONE,
             rows_each: NONE,
             phases,
             swaps,
-            first_move,
+            first_swap,
             capacity: self.capacity,
             forwards: 0,
             kept: self.kept(),

@@ -17,11 +17,11 @@ pub fn known(finding: &Finding) -> Option<&'static Known> {
 pub static ORDERED: &[Ordered] = &[
     Ordered { kernel: "probe", binding: "miss_keys", reason: "misses are listed in any order; a sort follows" },
     Ordered { kernel: "probe", binding: "miss_index", reason: "as miss_keys, whose values they are" },
-    Ordered { kernel: "collect", binding: "moves", reason: "Moves of a flush are independent of each other" },
+    Ordered { kernel: "collect", binding: "swaps", reason: "the swaps of a flush are independent of each other" },
     Ordered {
         kernel: "exchange",
         binding: "records",
-        reason: "records that leave lie in any order; each is listed with its row and found by its Move",
+        reason: "records that leave lie in any order; each is listed with its row and found by its swap",
     },
     Ordered { kernel: "update", binding: "records", reason: "as in exchange: both pack rows" },
     Ordered {

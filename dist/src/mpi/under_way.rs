@@ -32,14 +32,14 @@ pub(crate) struct Buffers {
 
 /// A call that was started. If it is dropped before it is done, its buffers are never freed, since MPI may still write to them.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct UnderWay {
     /// Made by `Box::into_raw`. MPI alone uses the buffers while `request` is there.
     buffers: *mut Buffers,
     /// None once the call is done.
     request: Option<MPI_Request>,
 }
 
-impl Flight {
+impl UnderWay {
     /// Starts an all-to-all exchange with a count for each rank.
     ///
     /// # Panics
@@ -105,8 +105,8 @@ impl Flight {
     }
 }
 
-/// Takes a request out of its scope. Its buffers must live until it is done: each caller here keeps them in a [`Flight`].
+/// Takes a request out of its scope. Its buffers must live until it is done: each caller here keeps them in a [`UnderWay`].
 fn raw<'a, D: ?Sized, S: mpi::request::Scope<'a>>(request: Request<'a, D, S>) -> MPI_Request {
-    // SAFETY: `Flight` completes the request before it frees the buffers, and otherwise never frees them.
+    // SAFETY: `UnderWay` completes the request before it frees the buffers, and otherwise never frees them.
     unsafe { request.into_raw() }.0
 }
