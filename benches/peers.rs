@@ -118,30 +118,22 @@ fn main() {
         let line = line.unwrap();
         let words_of: Vec<&str> = line.split_whitespace().collect();
         let [command, name, rest @ ..] = &words_of[..] else { panic!("wanted a command and a name, found {line:?}") };
+        let mut answer = "ok".to_owned();
         match (*command, rest) {
-            ("group", keys) => {
-                tables.insert((*name).to_owned(), table(keys));
-                println!("ok");
-            }
-            ("batch", [file]) => {
-                tables.get_mut(*name).unwrap().add(&words(file));
-                println!("ok");
-            }
+            ("group", keys) => drop(tables.insert((*name).to_owned(), table(keys))),
+            ("batch", [file]) => tables.get_mut(*name).unwrap().add(&words(file)),
             ("run", [what, rounds]) => {
-                println!("{}", tables.get_mut(*name).unwrap().run(what, rounds.parse().unwrap()));
+                answer = tables.get_mut(*name).unwrap().run(what, rounds.parse().unwrap()).to_string();
             }
             ("rows", [file, out]) => {
                 let rows = tables.get_mut(*name).unwrap().group.read_rows(&words(file)).unwrap();
                 std::fs::write(out, rows.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
-                println!("ok");
             }
-            ("memory", []) => println!("{}", tables[*name].group.memory().total()),
-            ("drop", []) => {
-                tables.remove(*name);
-                println!("ok");
-            }
+            ("memory", []) => answer = tables[*name].group.memory().total().to_string(),
+            ("drop", []) => drop(tables.remove(*name)),
             _ => panic!("unknown command: {line:?}"),
         }
+        println!("{answer}");
         std::io::stdout().flush().unwrap();
     }
 }

@@ -61,11 +61,8 @@ fn on_gpu(criterion: &mut Criterion) {
     // Flat sampling: a software driver takes some 100 ms a step, and samples of growing length would take minutes.
     group.throughput(Throughput::Elements(u64::from(BAGS * POOLED))).sample_size(10).sampling_mode(SamplingMode::Flat);
     let storage = |words: &[u32]| {
-        context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-            label: Some("step"),
-            contents: bytemuck::cast_slice(words),
-            usage: wgpu::BufferUsages::STORAGE,
-        })
+        let (contents, usage) = (bytemuck::cast_slice(words), wgpu::BufferUsages::STORAGE);
+        context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: Some("step"), contents, usage })
     };
     let n = (BAGS * DIM) as usize;
     for precision in PRECISIONS {

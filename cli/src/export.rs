@@ -1,6 +1,6 @@
 //! `hotrow export`: the tables of a checkpoint in the formats of other programs (docs/pytorch.md).
 
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure_usage};
 use crate::fused::{Change, Form, RowForm};
 use crate::names::value_name;
 use crate::options::Options;
@@ -89,13 +89,12 @@ impl Tables {
             })?;
             tables = vec![table];
         }
-        if args.format == Format::Npy && tables.len() > 1 {
-            return Err(Failure::Usage(format!(
-                "--table: wanted one table beside format npy, found the {} of {shown}; name one, or take format safetensors",
-                tables.len()
-            )));
-        }
-        let rows = tables.iter().map(|rows| u64::from(rows.end - rows.start)).sum();
+        ensure_usage!(
+            args.format != Format::Npy || tables.len() <= 1,
+            "--table: wanted one table beside format npy, found the {} of {shown}; name one, or take format safetensors",
+            tables.len()
+        );
+        let rows = tables.iter().map(|rows| rows.len() as u64).sum();
         let mut group = CpuGroup::new(config)?;
         checkpoint::load(&mut group, path)?;
         Ok(Self { group, tables, progress: Progress::new("export", rows), shown: shown.to_string() })
@@ -105,12 +104,12 @@ impl Tables {
     fn named(&self, width: usize) -> Vec<(String, [usize; 2])> {
         let name = |at| if self.tables.len() == 1 { "weight".to_owned() } else { format!("{at}.weight") };
         let each = self.tables.iter().enumerate();
-        each.map(|(at, rows)| (name(at), [(rows.end - rows.start) as usize, width])).collect()
+        each.map(|(at, rows)| (name(at), [rows.len(), width])).collect()
     }
 
     /// The newest values of neighbouring rows, from the cache where they are there.
     fn values(&mut self, rows: Range<u32>) -> Result<Vec<f32>, Failure> {
-        self.progress.advance(u64::from(rows.end - rows.start));
+        self.progress.advance(rows.len() as u64);
         Ok(self.group.read_rows(&rows.collect::<Vec<_>>())?)
     }
 
@@ -136,7 +135,7 @@ impl Tables {
         let words = layout.record_words as usize;
         let mut change = Change::default();
         for rows in self.pieces() {
-            let count = (rows.end - rows.start) as usize;
+            let count = rows.len();
             let (mut records, mut bytes) = (vec![0; count * words], vec![0; count * form.bytes()]);
             self.group.read_part(Part::Records, u64::from(rows.start) * words as u64, &mut records)?;
             for ((row, record), out) in rows.zip(records.chunks_exact(words)).zip(bytes.chunks_exact_mut(form.bytes()))
@@ -186,7 +185,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         }
         Ok(())
     })?;
-    let rows: u64 = tables.tables.iter().map(|rows| u64::from(rows.end - rows.start)).sum();
+    let rows: u64 = tables.tables.iter().map(|rows| rows.len() as u64).sum();
     let rounding = change.map(|change| {
         Object::default().with("scale_share", change.scale).and(fields!(change; bias, weight, lost_scales))
     });

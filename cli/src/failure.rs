@@ -21,6 +21,16 @@ pub enum Failure {
     Job(anyhow::Error),
 }
 
+/// Returns bad usage unless the condition holds, with a sentence as of `format!`.
+macro_rules! ensure_usage {
+    ($holds:expr, $($sentence:tt)+) => {
+        if !$holds {
+            return Err($crate::failure::Failure::Usage(format!($($sentence)+)));
+        }
+    };
+}
+pub(crate) use ensure_usage;
+
 impl Failure {
     /// Makes bad usage of an error of the library.
     pub fn usage(reason: impl fmt::Display) -> Self {

@@ -1,10 +1,10 @@
 //! `hotrow import`: a checkpoint of tables that other programs wrote (docs/pytorch.md).
 
 use crate::export::Format;
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure_usage};
 use crate::fused::{Form, RowForm};
 use crate::names::{one_of, value_name};
-use crate::options::{Options, whole};
+use crate::options::{MOST_ROWS, Options, whole};
 use crate::output;
 use crate::progress::Progress;
 use crate::report::object::Object;
@@ -163,12 +163,11 @@ impl Args {
                     value_name(&format)
                 )));
             }
-            if format == Format::Npy && !self.tensor.is_empty() {
-                return Err(Failure::Usage(format!(
-                    "--tensor: wanted a file of tensors beside it, found npy and {}; leave it out",
-                    self.tensor.join(",")
-                )));
-            }
+            ensure_usage!(
+                format != Format::Npy || self.tensor.is_empty(),
+                "--tensor: wanted a file of tensors beside it, found npy and {}; leave it out",
+                self.tensor.join(",")
+            );
             return if format == Format::Npy { Ok(self.open_npy()?) } else { self.open_floats() };
         };
         let tensors = Tensors::open(&self.file)?;
@@ -197,11 +196,10 @@ impl Args {
         let row = RowForm::new(form, precision, dim).map_err(|error| Failure::Usage(format!("{shown}: {error}")))?;
         let bytes = row.bytes() as u64;
         let most = if form == Form::Tbe { bytes.next_multiple_of(MOST_PADDING) } else { bytes };
-        if !(bytes..=most).contains(&row_bytes) {
-            return Err(Failure::Usage(format!(
-                "--dim: wanted rows of {bytes} to {most} bytes for {dim} floats of {precision}, found {row_bytes} in {shown}; name the table's dim"
-            )));
-        }
+        ensure_usage!(
+            (bytes..=most).contains(&row_bytes),
+            "--dim: wanted rows of {bytes} to {most} bytes for {dim} floats of {precision}, found {row_bytes} in {shown}; name the table's dim"
+        );
         self.check_dim(&tensors, dim)?;
         let rows = self.rows(&matrices)?;
         Ok(Found { rows, dim, content: Content::Codes { matrices, tensors, form: row, precision } })
@@ -328,8 +326,6 @@ impl Args {
     }
 }
 
-/// Most rows of a group of tables.
-const MOST_ROWS: u32 = u32::MAX - 1;
 /// FBGEMM pads the rows of TBE to a multiple of so many bytes on a GPU.
 const MOST_PADDING: u64 = 16;
 /// Number of rows that are converted at once.

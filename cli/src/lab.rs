@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use hotrow::Resolution;
 use hotrow::internals::Device as _;
 use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Batch, Context, Timeline};
+use hotrow::{Batch, Context, Error, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,12 @@ pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     let done = work();
     (done, start.elapsed().as_secs_f64())
+}
+
+/// Whether the error is a lack of room on the device.
+#[must_use]
+pub fn has_no_room(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::OutOfMemory { .. } | Error::TooLarge { .. }))
 }
 
 /// The time that a run may take.

@@ -1,6 +1,6 @@
 //! Options that every subcommand takes.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure_usage};
 use crate::names::one_of;
 use crate::output;
 use crate::trace::{self, Source, Trace, TraceError};
@@ -12,6 +12,9 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+/// Most rows of a group of tables.
+pub const MOST_ROWS: u32 = u32::MAX - 1;
 
 /// Options that every subcommand takes, before or after its name.
 #[derive(Debug, Args)]
@@ -97,11 +100,10 @@ impl Options {
 
     /// Refuses `--backend gpu` if no kernel runs, and `--data` if no trace is looked up.
     pub fn check_used(&self, runs_kernels: bool, looks_up: bool) -> Result<(), Failure> {
-        if self.backend == Backend::Gpu && !runs_kernels {
-            return Err(Failure::usage(
-                "--backend: wanted auto or cpu, found gpu; nothing runs on a GPU here, leave it out",
-            ));
-        }
+        ensure_usage!(
+            self.backend != Backend::Gpu || runs_kernels,
+            "--backend: wanted auto or cpu, found gpu; nothing runs on a GPU here, leave it out"
+        );
         match &self.data {
             Some(folder) if !looks_up => Err(Failure::Usage(format!(
                 "--data: wanted --trace beside it, found {} alone; only traces are looked up there, leave it out",

@@ -2,7 +2,7 @@
 //!
 //! [`check_files`] and [`check_folder`] refuse a path that cannot be written before the work begins.
 
-use crate::failure::{Closed, Failure};
+use crate::failure::{Closed, Failure, ensure_usage};
 use anyhow::Context;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use comfy_table::{CellAlignment, Table, presets};
@@ -62,12 +62,11 @@ pub fn check_files(
 
 /// As [`check_files`], of the file of `--out`, which is replaced: it must be no pipe or device.
 pub fn check_out(out: &Path, json: Option<&Path>, read: &[PathBuf]) -> Result<(), Failure> {
-    if is_special(out) {
-        return Err(Failure::Usage(format!(
-            "--out: wanted a file, found {}, a pipe or a device; name a file, and send it on from there",
-            out.display()
-        )));
-    }
+    ensure_usage!(
+        !is_special(out),
+        "--out: wanted a file, found {}, a pipe or a device; name a file, and send it on from there",
+        out.display()
+    );
     let json = json.map(|json| ("--json", json.to_owned()));
     check_named([("--out", out.to_owned())].into_iter().chain(json), read)
 }
@@ -79,12 +78,11 @@ fn check_named(files: impl Iterator<Item = (&'static str, PathBuf)>, read: &[Pat
         if is_special(&path) {
             continue;
         }
-        if read.iter().any(|read| is_same(read, &path)) {
-            return Err(Failure::Usage(format!(
-                "{option}: wanted another file than those that are read, found {}; name another",
-                path.display()
-            )));
-        }
+        ensure_usage!(
+            !read.iter().any(|read| is_same(read, &path)),
+            "{option}: wanted another file than those that are read, found {}; name another",
+            path.display()
+        );
         check_file(option, &path)?;
         if let Some((other, _)) = checked.iter().find(|(_, known)| is_same(known, &path)) {
             return Err(Failure::Usage(format!(

@@ -5,6 +5,5 @@ mod draw;
 mod heat;
 mod records;
 
-pub use chart::{Chart, Series};
+pub use chart::{Chart, Series, Style};
 pub use heat::{Heat, Panel};
-pub use records::Style;

@@ -1,10 +1,10 @@
 //! `hotrow simulate`: hit rates of traces for sizes x ways x policies (Yang 2020, Tables 6 and 10).
 
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure_usage};
 use crate::names::{self, ADMITTING, list, one_of};
 use crate::options::{Backend, Options, generated_trace, read, whole};
 use crate::output;
-use crate::plot::{Chart, Series};
+use crate::plot::{Chart, Series, Style};
 use crate::progress::Progress;
 use crate::report::object::{self, Object, fields};
 use crate::simulate_gpu::gpu;
@@ -61,9 +61,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     if args.trace.is_empty() {
         traces.push(generated_trace("playing generated data", "accesses"));
     }
-    if traces.is_empty() {
-        return Err(Failure::Usage("--trace: wanted at least one trace, found none".to_owned()));
-    }
+    ensure_usage!(!traces.is_empty(), "--trace: wanted at least one trace, found none");
     if options.backend == Backend::Gpu
         && let Some(ways) = args.ways.iter().find(|&&ways| ways != 32)
     {
@@ -224,8 +222,8 @@ fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
         let point = |outcome: &Object| (outcome.number("cache_percent"), 100.0 * outcome.number("hit_rate"));
         let mut points: Vec<(f64, f64)> = outcomes.iter().map(point).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let dashed = policy == Policy::Lfu;
-        chart.series.push(Series { label, points, colour, dashed, markers: true, spread: Vec::new() });
+        let style = Style { colour, dashed: policy == Policy::Lfu, markers: true };
+        chart.series.push(Series { label, points, style, spread: Vec::new() });
     }
     chart
 }

@@ -1,14 +1,14 @@
 //! The `hotrow` command from outside: exit codes, messages, files.
 
 use crate::common::command::{hotrow, outcome, read, value};
-use crate::common::{bytes, plan::words, write};
+use crate::common::{id_bytes, plan::words, write};
 use crate::golden;
 use std::fs;
 use tempfile::TempDir;
 
 /// A trace of `3 1 3 2`, a thousand times, in which 3 recurs.
 fn small(dir: &TempDir) {
-    write(dir, "small.u32", &bytes(&[3_u32, 1, 3, 2].repeat(1000)));
+    write(dir, "small.u32", &id_bytes(&[3_u32, 1, 3, 2].repeat(1000)));
 }
 
 /// Two ways, policies and sizes, one access at a time; and in batches of 1,500, of which the last is shorter: the first misses, and each of the

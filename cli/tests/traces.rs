@@ -1,6 +1,6 @@
 //! Every trace format is written and read back, and every fault of a file is found.
 
-use crate::common::{bytes, write};
+use crate::common::{id_bytes, write};
 use crate::golden;
 use hotrow_cli::trace::{CriteoFile, MAX_ID, Source, Trace, TraceError, load};
 use npyz::WriterBuilder;
@@ -12,7 +12,7 @@ const IDS: [u32; 6] = [3, 0, 7, 3, MAX_ID, 65_536];
 const BAGS: [u32; 4] = [0, 2, 2, 6];
 
 fn packed(words: &[u32]) -> Vec<u8> {
-    zstd::encode_all(&bytes(words)[..], 3).unwrap()
+    zstd::encode_all(&id_bytes(words)[..], 3).unwrap()
 }
 
 fn read(path: &str) -> Result<Trace, TraceError> {
@@ -30,7 +30,7 @@ fn npy<T: npyz::AutoSerialize + Copy>(dir: &TempDir, name: &str, values: &[T], s
 #[test]
 fn every_format_is_read() {
     let dir = TempDir::new().unwrap();
-    let content = |name: &str, words: &[u32]| if name.ends_with("zst") { packed(words) } else { bytes(words) };
+    let content = |name: &str, words: &[u32]| if name.ends_with("zst") { packed(words) } else { id_bytes(words) };
     for name in ["plain.u32", "packed.u32.zst"] {
         let trace = read(&write(&dir, name, &content(name, &IDS))).unwrap();
         assert_eq!((&trace.ids[..], trace.distinct, trace.offsets), (&IDS[..], 5, None));
@@ -194,9 +194,9 @@ fn refused_traces() {
         ("nine.tsv", line("123456789").into_bytes()),
         ("sign.tsv", line("+1").into_bytes()),
         ("empty.tsv", Vec::new()),
-        ("cut.u32", bytes(&IDS)[..7].to_vec()),
+        ("cut.u32", id_bytes(&IDS)[..7].to_vec()),
         ("empty.u32", Vec::new()),
-        ("large.u32", bytes(&[1, u32::MAX])),
+        ("large.u32", id_bytes(&[1, u32::MAX])),
         ("cut.u32.zst", zst[..zst.len() / 2].to_vec()),
         // A few hundred bytes must not fill the memory.
         ("full.u32.zst", zstd::encode_all(&vec![0; 64 << 20][..], 3).unwrap()),
@@ -207,8 +207,8 @@ fn refused_traces() {
     for (name, offsets) in
         [("first", &[1, 6][..]), ("turned", &[0, 4, 3, 6]), ("short", &[0, 5]), ("long", &[0, 7]), ("bare", &[])]
     {
-        write(&dir, &format!("{name}.u32"), &bytes(&IDS));
-        write(&dir, &format!("{name}.offsets.u32"), &bytes(offsets));
+        write(&dir, &format!("{name}.u32"), &id_bytes(&IDS));
+        write(&dir, &format!("{name}.offsets.u32"), &id_bytes(offsets));
     }
     fs::create_dir(dir.path().join("folder")).unwrap();
     golden::refused("traces", dir.path());

@@ -16,7 +16,7 @@ use crate::{comm::Comm, group::Group};
 /// The list of the files. It is written last, so the files that it names are whole and of one moment.
 const LIST: &str = "shards.json";
 const FORMAT: &str = "hotrow shards 1";
-pub(crate) const FOREIGN: &str = "give the path of a folder that dist::Group::save wrote, unchanged";
+pub(crate) const FOREIGN: &str = "give the path of a folder that hotrow_dist::Group::save wrote, unchanged";
 
 /// The contents of the list.
 pub(crate) struct List {
@@ -159,7 +159,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
             let list = List::read(folder)?;
             if list.shards != shards {
                 let remedy =
-                    "make the group with as many shards as the checkpoint has, or change them by dist::reshard";
+                    "make the group with as many shards as the checkpoint has, or change them by hotrow_dist::reshard, or the command hotrow reshard";
                 return Err(fault(&List::path(folder), "shards", shards.to_string(), &list.shards, remedy));
             }
             Ok(list.save)

@@ -1,7 +1,7 @@
 //! A fit whose tables, batches and perceptron are on the device. Only points and targets go there; only predictions and losses come back.
 
-use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Batch, Context, Error, Grid, GridBags, Group, Lookup as _, LookupKind, MemoryReport, SharedGroup, grid};
+use hotrow::wgpu;
+use hotrow::{Context, Grid, GridBags, Group, Lookup as _, LookupKind, MemoryReport, SharedGroup, grid};
 
 use super::{AT_ONCE, FEATURES, Failure, LEVELS, mlp};
 
@@ -24,38 +24,6 @@ macro_rules! of {
             Tables::Array($table) => $call,
         }
     };
-}
-
-impl Tables {
-    fn forward(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: &wgpu::Buffer,
-    ) -> Result<(), Error> {
-        of!(self, tables => tables.encode_forward(encoder, batch, outputs.slice(..)))
-    }
-
-    fn forward_frozen(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: &wgpu::Buffer,
-    ) -> Result<(), Error> {
-        of!(self, tables => tables.encode_forward_frozen(encoder, batch, outputs.slice(..)))
-    }
-
-    fn backward(&mut self, encoder: &mut wgpu::CommandEncoder, grads: wgpu::BufferSlice<'_>) -> Result<(), Error> {
-        of!(self, tables => tables.encode_backward(encoder, grads))
-    }
-
-    fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        of!(self, tables => tables.set_learning_rate(lr))
-    }
-
-    fn memory(&self) -> MemoryReport {
-        of!(self, tables => tables.memory())
-    }
 }
 
 /// `Step` of `mlp.wgsl`.
@@ -107,32 +75,19 @@ impl Device {
         let grid = Grid::new(context, config)?;
         let bags = grid.bags(points as u32)?;
         let buffer = |floats: u64, usage| {
-            let usage = usage | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
-            device.create_buffer(&wgpu::BufferDescriptor {
-                label: None,
-                size: floats * 4,
-                usage,
-                mapped_at_creation: false,
-            })
+            let (size, usage) = (4 * floats, usage | wgpu::BufferUsages::COPY_DST);
+            device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
         };
-        let storage = |floats| buffer(floats, wgpu::BufferUsages::STORAGE);
-        let perceptron = device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
-            label: None,
-            contents: bytemuck::cast_slice(mlp.weights()),
-            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
-        });
+        let storage = |floats| buffer(floats, wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC);
         let n = mlp.weights().len() as u64;
+        let perceptron = storage(n);
+        context.queue().write_buffer(&perceptron, 0, bytemuck::cast_slice(mlp.weights()));
         let features = points * (LEVELS * FEATURES) as u64;
         let (moments, parts) = (storage(2 * n), storage(u64::from(MOST_GROUPS) * (n + 1)));
         let [coordinates, targets, outputs] = [2, 1, 1].map(|floats| storage(floats * points));
         let [features, grads] = [features; 2].map(storage);
         let step = buffer(size_of::<Step>() as u64 / 4, wgpu::BufferUsages::UNIFORM);
-        let download = device.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: points * 4,
-            usage: wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ,
-            mapped_at_creation: false,
-        });
+        let download = buffer(points, wgpu::BufferUsages::MAP_READ);
 
         let entries: Vec<_> = (0..8)
             .map(|binding| wgpu::BindGroupLayoutEntry {
@@ -173,11 +128,8 @@ impl Device {
                 cache: None,
             })
         });
-        let context = context.clone();
-        let weights = n as usize;
-        let (steps, last) = (0, None);
         Ok(Self {
-            context,
+            context: context.clone(),
             grid,
             tables,
             bags,
@@ -191,15 +143,15 @@ impl Device {
             outputs,
             download,
             perceptron,
-            weights,
-            steps,
-            last,
+            weights: n as usize,
+            steps: 0,
+            last: None,
         })
     }
 
     /// The bytes of the tables.
     pub(crate) fn memory(&self) -> MemoryReport {
-        self.tables.memory()
+        of!(&self.tables, tables => tables.memory())
     }
 
     /// Moves everything once. Waits for the step before, not for this one.
@@ -214,18 +166,16 @@ impl Device {
             self.context.device().poll(wgpu::PollType::Wait { submission_index: Some(last), timeout: None })?;
         }
         self.steps += 1;
-        self.tables.set_learning_rate(lr)?;
+        of!(&mut self.tables, tables => tables.set_learning_rate(lr))?;
         self.context.queue().write_buffer(&self.targets, 0, bytemuck::cast_slice(targets));
-        let groups = self.begin(points, adam);
-        let mut encoder = self.context.device().create_command_encoder(&Default::default());
-        let coordinates = self.coordinates.slice(..size_of_val(points) as u64);
-        self.grid.encode(&mut encoder, coordinates, &self.bags)?;
-        self.tables.forward(&mut encoder, &self.bags.batch(points.len() as u32)?, &self.features)?;
+        let (mut encoder, groups) = self.begin(points, adam)?;
+        let (batch, features) = (self.bags.batch(points.len() as u32)?, self.features.slice(..));
+        of!(&mut self.tables, tables => tables.encode_forward(&mut encoder, &batch, features))?;
         // One invocation a weight, and one for the loss.
         let moving = (self.weights + 1).div_ceil(mlp::WIDE) as u32;
         self.pass(&mut encoder, &[(1, groups), (2, moving)]);
         let grads = self.grads.slice(..(points.len() * LEVELS * FEATURES * 4) as u64);
-        self.tables.backward(&mut encoder, grads)?;
+        of!(&mut self.tables, tables => tables.encode_backward(&mut encoder, grads))?;
         self.last = Some(self.context.queue().submit([encoder.finish()]));
         Ok(())
     }
@@ -239,11 +189,9 @@ impl Device {
     /// The values at points, at most [`AT_ONCE`]. Waits for the device.
     pub(crate) fn predict(&mut self, points: &[[f32; 2]]) -> Result<Vec<f32>, Failure> {
         let still = mlp::Adam { lr: 0.0, betas: [0.0; 2], eps: 0.0 };
-        let groups = self.begin(points, still);
-        let mut encoder = self.context.device().create_command_encoder(&Default::default());
-        let coordinates = self.coordinates.slice(..size_of_val(points) as u64);
-        self.grid.encode(&mut encoder, coordinates, &self.bags)?;
-        self.tables.forward_frozen(&mut encoder, &self.bags.batch(points.len() as u32)?, &self.features)?;
+        let (mut encoder, groups) = self.begin(points, still)?;
+        let (batch, features) = (self.bags.batch(points.len() as u32)?, self.features.slice(..));
+        of!(&mut self.tables, tables => tables.encode_forward_frozen(&mut encoder, &batch, features))?;
         self.pass(&mut encoder, &[(0, groups)]);
         self.read(encoder, &self.outputs, points.len())
     }
@@ -258,8 +206,8 @@ impl Device {
         of!(&mut self.tables, tables => tables.kind())
     }
 
-    /// Uploads points, and the uniform of their passes. Returns the number of workgroups that take them.
-    fn begin(&self, points: &[[f32; 2]], adam: mlp::Adam) -> u32 {
+    /// Uploads points, and the uniform of their passes, and records their bags. Returns the number of workgroups that take them.
+    fn begin(&self, points: &[[f32; 2]], adam: mlp::Adam) -> Result<(wgpu::CommandEncoder, u32), Failure> {
         let samples = points.len() as u32;
         let chunk = samples.div_ceil(MOST_GROUPS).next_multiple_of(TILE);
         let groups = samples.div_ceil(chunk);
@@ -268,7 +216,9 @@ impl Device {
         let step = Step { samples, chunk, groups, lr, decays, corrections, eps, _pad: 0 };
         self.context.queue().write_buffer(&self.step, 0, bytemuck::bytes_of(&step));
         self.context.queue().write_buffer(&self.coordinates, 0, bytemuck::cast_slice(points));
-        groups
+        let mut encoder = self.context.device().create_command_encoder(&Default::default());
+        self.grid.encode(&mut encoder, self.coordinates.slice(..size_of_val(points) as u64), &self.bags)?;
+        Ok((encoder, groups))
     }
 
     /// Dispatches pipelines of the perceptron, each with its number of workgroups.

@@ -5,11 +5,10 @@ use std::ffi::OsString;
 use hotrow_cli::internals;
 
 pub(crate) fn bench_json(data: &[u8]) -> bool {
-    let found = internals::bench_compare(data);
-    if let Ok(figures) = found {
+    internals::bench_compare(data).is_ok_and(|figures| {
         assert!((1..=1000).contains(&figures));
-    }
-    found.is_ok()
+        true
+    })
 }
 
 pub(crate) fn distribution(data: &[u8]) -> bool {

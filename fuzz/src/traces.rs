@@ -16,18 +16,18 @@ fn check(trace: &Trace) {
     }
 }
 
-fn read(name: &str, bytes: &[u8]) -> Option<Trace> {
+/// Reads a file of these bytes, and calls `also` with the trace. Returns whether it was accepted.
+fn read(name: &str, bytes: &[u8], also: impl FnOnce(&Trace)) -> bool {
     let path = folder::file(name, bytes);
-    match load(path.to_str().unwrap(), &Source::default()) {
+    let found = load(path.to_str().unwrap(), &Source::default());
+    match &found {
         Ok(trace) => {
-            check(&trace);
-            Some(trace)
+            check(trace);
+            also(trace);
         }
-        Err(error) => {
-            assert!(!error.to_string().is_empty());
-            None
-        }
+        Err(error) => assert!(!error.to_string().is_empty()),
     }
+    found.is_ok()
 }
 
 fn words(bytes: &[u8]) -> Vec<u32> {
@@ -43,12 +43,10 @@ pub(crate) fn u32(data: &[u8]) -> bool {
     } else {
         folder::file("ids.offsets.u32", offsets);
     }
-    let found = read("ids.u32", ids);
-    if let Some(trace) = &found {
+    read("ids.u32", ids, |trace| {
         assert!(trace.ids == words(ids));
         assert_eq!(trace.offsets, (share > 0).then(|| words(offsets)));
-    }
-    found.is_some()
+    })
 }
 
 /// What zstd unpacks at once. A frame that states another length than it has is then refused; piece by piece zstd may take it.
@@ -57,13 +55,7 @@ fn unpacked(data: &[u8]) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn zst(data: &[u8]) -> bool {
-    let found = read("packed.u32.zst", data);
-    if let Some(trace) = &found
-        && let Some(bytes) = unpacked(data)
-    {
-        assert!(trace.ids == words(&bytes));
-    }
-    found.is_some()
+    read("packed.u32.zst", data, |trace| assert!(unpacked(data).is_none_or(|bytes| trace.ids == words(&bytes))))
 }
 
 /// The bytes behind the header, if its type is that of little-endian numbers of 4 bytes in plain spelling.
@@ -77,24 +69,18 @@ fn words_of_npy(data: &[u8]) -> Option<Vec<u32>> {
 }
 
 pub(crate) fn npy(data: &[u8]) -> bool {
-    let found = read("ids.npy", data);
-    if let Some(trace) = &found {
+    read("ids.npy", data, |trace| {
         assert!(trace.ids.len() * 4 <= data.len(), "more numbers than the file has");
-        if let Some(numbers) = words_of_npy(data) {
-            assert!(trace.ids == numbers[..trace.ids.len()]);
-        }
-    }
-    found.is_some()
+        assert!(words_of_npy(data).is_none_or(|numbers| trace.ids == numbers[..trace.ids.len()]));
+    })
 }
 
 pub(crate) fn text(data: &[u8]) -> bool {
-    let found = read("ids.txt", data);
-    if let Some(trace) = &found {
+    read("ids.txt", data, |trace| {
         let text = std::str::from_utf8(data).unwrap();
         let pieces = text.split(|c: char| c.is_whitespace() || c == ',').filter(|piece| !piece.is_empty());
         assert!(pieces.map(|piece| piece.parse::<u32>().unwrap()).eq(trace.ids.iter().copied()));
-    }
-    found.is_some()
+    })
 }
 
 /// The first byte chooses plain text, gzip or zstd.
@@ -118,9 +104,7 @@ pub(crate) fn criteo(data: &[u8]) -> bool {
         }
     };
     if name == "day.tsv" {
-        let trace = read(name, rest);
-        assert_eq!(trace.is_some(), whole);
-        assert_eq!(trace.map_or(0, |trace| trace.ids.len()), if whole { 26 * lines } else { 0 });
+        assert_eq!(read(name, rest, |trace| assert_eq!(trace.ids.len(), 26 * lines)), whole);
     }
     whole
 }
@@ -147,11 +131,10 @@ pub(crate) fn generated(data: &[u8]) -> bool {
 pub(crate) fn labels(data: &[u8]) -> bool {
     let [bags, packed, rest @ ..] = data else { return false };
     let name = if packed % 2 == 0 { "x.labels.u8" } else { "x.labels.u8.zst" };
-    let found = read_labels(&folder::file(name, rest), usize::from(*bags), 3);
-    if let Ok(labels) = &found {
+    read_labels(&folder::file(name, rest), usize::from(*bags), 3).is_ok_and(|labels| {
         assert!(labels.len() == usize::from(*bags) && labels.iter().all(|&label| label < 3));
         let bytes = if packed % 2 == 0 { Some(rest.to_vec()) } else { unpacked(rest) };
-        assert!(bytes.is_none_or(|bytes| *labels == bytes));
-    }
-    found.is_ok()
+        assert!(bytes.is_none_or(|bytes| labels == bytes));
+        true
+    })
 }

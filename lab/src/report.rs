@@ -165,11 +165,9 @@ mod tests {
             ChartOf { what: vec!["loss".to_owned()], line, x: "cache".to_owned(), places: true, ..ChartOf::default() };
         let found = chart.chart("tiny", &records());
         let [nearest, stochastic] = &found.series[..] else { panic!("{found:?}") };
-        assert_eq!(
-            (&found.x_names[..], nearest.label.as_str()),
-            (&["0".to_owned(), "50".to_owned()][..], "int8, nearest")
-        );
-        assert!(nearest.dashed && !stochastic.dashed && (stochastic.points[0].0 - 0.025).abs() < 1e-9, "side by side");
+        assert_eq!((found.x_names.join("|"), nearest.label.as_str()), ("0|50".into(), "int8, nearest"));
+        assert_eq!([nearest, stochastic].map(|line| line.style.dashed), [true, false]);
+        assert!((stochastic.points[0].0 - 0.025).abs() < 1e-9, "side by side");
         assert_eq!(ChartOf { least: 2, ..chart }.chart("tiny", &records()).series.len(), 1);
     }
 }

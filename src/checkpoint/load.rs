@@ -73,6 +73,6 @@ pub fn load_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -
     match group.kind() {
         LookupKind::Rows(group) => load(group, path),
         LookupKind::Shared(group) => robe::load(group, path.as_ref()),
-        LookupKind::Other => Err(super::on_ranks("dist::Group::load")),
+        LookupKind::Other => Err(super::on_ranks("hotrow_dist::Group::load")),
     }
 }

@@ -83,6 +83,6 @@ pub fn save_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -
     match group.kind() {
         LookupKind::Rows(group) => save(group, path),
         LookupKind::Shared(group) => robe::save(group, path.as_ref()),
-        LookupKind::Other => Err(super::on_ranks("dist::Group::save")),
+        LookupKind::Other => Err(super::on_ranks("hotrow_dist::Group::save")),
     }
 }

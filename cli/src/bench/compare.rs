@@ -25,8 +25,8 @@ pub(super) struct Args {
 }
 
 const PAGE: &str = "web page";
-/// The most bytes of a file; a whole suite has a twentieth of that.
-const MOST_BYTES: u64 = 32 << 20;
+/// The most MiB of a file; a whole suite has a twentieth of that.
+const MOST_MIB: u64 = 32;
 /// The most letters of a machine's name.
 const NAME: usize = 48;
 
@@ -91,7 +91,7 @@ impl Report {
     /// Reads a file. One that cannot be read is bad usage, one with other content a failed job.
     fn open(path: &Path) -> Result<Self, Failure> {
         let (file, mut bytes) = (path.display(), Vec::new());
-        let read = File::open(path).and_then(|opened| opened.take(MOST_BYTES + 1).read_to_end(&mut bytes));
+        let read = File::open(path).and_then(|opened| opened.take((MOST_MIB << 20) + 1).read_to_end(&mut bytes));
         read.map_err(|why| {
             let wanted = "bench compare: wanted a JSON file of bench, bench suite, bench robe or the web page";
             Failure::Usage(format!("{wanted}, found {file}: {why}; check its name"))
@@ -101,11 +101,7 @@ impl Report {
 
     fn of(bytes: &[u8]) -> anyhow::Result<Self> {
         let again = "let the command or the page write it again";
-        ensure!(
-            bytes.len() as u64 <= MOST_BYTES,
-            "wanted at most {} MiB, found more; take another file",
-            MOST_BYTES >> 20
-        );
+        ensure!(bytes.len() as u64 <= MOST_MIB << 20, "wanted at most {MOST_MIB} MiB, found more; take another file");
         let json: serde_json::Value =
             serde_json::from_slice(bytes).map_err(|why| anyhow::anyhow!("wanted JSON, found {why}; {again}"))?;
         ensure!(

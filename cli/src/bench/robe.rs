@@ -4,14 +4,14 @@ mod runner;
 
 use bytesize::ByteSize;
 use hotrow::robe::{Backward, Config};
-use hotrow::{AddBody, Error, Optimizer, OptimizerKind, Pooling};
+use hotrow::{AddBody, Optimizer, OptimizerKind, Pooling};
 use rand::RngExt as _;
 use std::time::Duration;
 
 use super::common::{Common, memory_left};
 use super::suite::{Size, shapes::random};
-use crate::failure::Failure;
-use crate::lab::{Complaints, Deadline, Lab};
+use crate::failure::{Failure, ensure_usage};
+use crate::lab::{Complaints, Deadline, Lab, has_no_room};
 use crate::names::one_of;
 use crate::options::{Options, whole};
 use crate::plan::robe::arrays::{CHUNK, COMPRESSIONS, arrays, setting};
@@ -74,12 +74,11 @@ struct Plan<'a> {
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let optimizer = Optimizer::sgd(1e-3).with_kind(args.optimizer);
-    if matches!(optimizer.kind, OptimizerKind::RowWiseAdaGrad | OptimizerKind::RowWiseAdam) {
-        return Err(Failure::Usage(format!(
-            "--optimizer: wanted sgd, momentum, adagrad or adam with bench robe, found {}; a shared weight belongs to no row",
-            optimizer.kind
-        )));
-    }
+    ensure_usage!(
+        !matches!(optimizer.kind, OptimizerKind::RowWiseAdaGrad | OptimizerKind::RowWiseAdam),
+        "--optimizer: wanted sgd, momentum, adagrad or adam with bench robe, found {}; a shared weight belongs to no row",
+        optimizer.kind
+    );
     args.common.make_folder(options)?;
     let context = options.backend.open("running")?;
     let hardware = context.as_ref().is_some_and(|context| context.caps().is_hardware());
@@ -194,10 +193,7 @@ fn array(
         let taken = plan.has_room(config.table_bytes() + beside, "an array and its sums").and_then(|()| {
             // Any error but a lack of room ends the run.
             match runner.steps(config.clone().with_backward(backward), &batches) {
-                Err(error) => match error.downcast_ref::<Error>() {
-                    Some(Error::TooLarge { .. } | Error::OutOfMemory { .. }) => Err(error.to_string()),
-                    _ => Ok(Err(error)),
-                },
+                Err(error) if has_no_room(&error) => Err(error.to_string()),
                 taken => Ok(taken),
             }
         });

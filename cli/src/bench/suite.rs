@@ -17,7 +17,7 @@ pub(super) mod workload;
 pub(super) use size::Size;
 
 use super::common::{Common, Table};
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure_usage};
 use crate::lab::{Complaints, Deadline, Lab};
 use crate::options::{Backend, Options, whole};
 use crate::output;
@@ -143,11 +143,10 @@ fn measure(bench: &mut Bench<'_>, part: &str, beyond: Option<Measure>) {
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    if options.backend == Backend::Cpu {
-        return Err(Failure::Usage(
-            "bench suite: wanted a GPU backend, found --backend cpu; the suite measures kernels: take --backend gpu, or `hotrow bench --backend cpu`".into(),
-        ));
-    }
+    ensure_usage!(
+        options.backend != Backend::Cpu,
+        "bench suite: wanted a GPU backend, found --backend cpu; the suite measures kernels: take --backend gpu, or `hotrow bench --backend cpu`"
+    );
     output::check_files(options.json.as_deref(), None, &[], &args.beside)?;
     let beside = Beside::read(&args.beside)?;
     args.common.make_folder(options)?;

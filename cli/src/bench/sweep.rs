@@ -3,10 +3,10 @@
 use super::common::Common;
 use super::runners::Runner;
 use super::shape::{Shape, Stream};
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure_usage};
 use crate::lab::{Lab, Rounds, timed};
 use crate::names::{self, ADMITTING, PLACES, list, one_of};
-use crate::options::{Backend, Options, number, percent, read, whole};
+use crate::options::{Backend, MOST_ROWS, Options, number, percent, read, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::progress::Progress;
@@ -39,7 +39,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
     optimizer: OptimizerKind,
     /// Rows of the table [default: by backend]
-    #[arg(long, value_name = "N", value_parser = whole(64u32..=4_294_967_294))]
+    #[arg(long, value_name = "N", value_parser = whole(64..=MOST_ROWS))]
     rows: Option<u32>,
     /// Floats in a row
     #[arg(long, value_name = "D", value_parser = whole(1u32..=65536))]
@@ -104,11 +104,10 @@ struct Sweep<'a> {
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    if options.backend == Backend::Cpu && args.placement.iter().any(|&name| name != Placement::Device) {
-        return Err(Failure::Usage(
-            "--placement: wanted device with --backend cpu, found another; a CPU has one memory".into(),
-        ));
-    }
+    ensure_usage!(
+        options.backend != Backend::Cpu || args.placement.iter().all(|&name| name == Placement::Device),
+        "--placement: wanted device with --backend cpu, found another; a CPU has one memory"
+    );
     args.common.make_folder(options)?;
     let mut run = args.common.start(options, "bench", "sweep");
     let context = options.backend.open("running")?;

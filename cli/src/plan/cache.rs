@@ -6,7 +6,7 @@ use super::distribution::Distribution;
 use super::input::{Input, Source};
 use super::report::{Answer, Job};
 use super::{charts, verify};
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure_usage};
 use crate::names::one_of;
 use crate::options::{Backend, Options, generated_trace, whole};
 use crate::output;
@@ -100,11 +100,10 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    if options.backend == Backend::Gpu && !args.verify {
-        return Err(Failure::usage(
-            "--backend: wanted --verify beside gpu, found none; only it runs on a GPU, leave it out or add --verify",
-        ));
-    }
+    ensure_usage!(
+        options.backend != Backend::Gpu || args.verify,
+        "--backend: wanted --verify beside gpu, found none; only it runs on a GPU, leave it out or add --verify"
+    );
     options.check_used(args.verify, args.distribution.is_none())?;
     let read = options.trace_files(args.trace.as_slice());
     output::check_files(options.json.as_deref(), None, args.plot.as_slice(), &read)?;
@@ -124,11 +123,10 @@ impl Args {
         if let Some(distribution) = &self.distribution {
             return Input::of_distribution(distribution, self.lookups, self.samples);
         }
-        if self.samples.is_some() {
-            return Err(Failure::Usage(
-                "--samples: wanted --distribution beside it, found none; a trace has its own".into(),
-            ));
-        }
+        ensure_usage!(
+            self.samples.is_none(),
+            "--samples: wanted --distribution beside it, found none; a trace has its own"
+        );
         let generated = || generated_trace("planning for generated lookups", "ones");
         let trace = self.trace.clone().unwrap_or_else(generated);
         Input::of_trace(options.trace(&trace)?, self.lookups)
@@ -240,12 +238,11 @@ impl<'a> Job<'a> {
 
     fn verify(&self, args: &Args, cache: &Pinned, batch: u64, options: &Options) -> Result<Vec<verify::Run>, Failure> {
         let input = self.input;
-        if input.rows > MOST_ROWS {
-            return Err(Failure::Usage(format!(
-                "--verify: wanted a table of at most {MOST_ROWS} rows, found {}; verify a smaller one of the same shape",
-                input.rows
-            )));
-        }
+        ensure_usage!(
+            input.rows <= MOST_ROWS,
+            "--verify: wanted a table of at most {MOST_ROWS} rows, found {}; verify a smaller one of the same shape",
+            input.rows
+        );
         let mut random = Pcg64::seed_from_u64(options.seed);
         let lookups = self.planner.lookups_of(batch) as usize;
         let bag = (input.per_sample.round() as usize).max(1);

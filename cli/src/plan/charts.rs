@@ -1,7 +1,7 @@
 //! The plot of a plan: bytes and hit rate over the size of the cache.
 
 use super::report::Answer;
-use crate::plot::{Chart, Series};
+use crate::plot::{Chart, Series, Style};
 use crate::report::object::in_units;
 use hotrow_plan::scars::Split;
 
@@ -49,7 +49,7 @@ pub(super) fn curve(answer: &Answer<'_>) -> Chart {
         ("hit rate".to_owned(), points(&|split| 100.0 * split.hit_rate), 2, true, false),
         (plan, vec![(size(best), answer.cost_percent(best))], 1, false, true),
     ] {
-        chart.series.push(Series { label, points, colour, dashed, markers, spread: Vec::new() });
+        chart.series.push(Series { label, points, style: Style { colour, dashed, markers }, spread: Vec::new() });
     }
     chart
 }

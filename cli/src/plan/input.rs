@@ -1,7 +1,7 @@
 //! The lookups of a plan: those of a trace, or a distribution.
 
 use super::distribution::Distribution;
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure_usage};
 use crate::trace::Trace;
 use hotrow::Error;
 use hotrow_plan::scars::{Budget, Planner, Profile, Skew};
@@ -99,12 +99,12 @@ impl Input {
     ) -> Result<Self, Failure> {
         let rows = from.table_rows()?;
         let (samples, lookups) = (samples.unwrap_or(SAMPLES), lookups.unwrap_or(1.0));
-        if samples as f64 * lookups > MOST_LOOKUPS {
-            return Err(Failure::Usage(format!(
-                "--samples, --lookups: wanted at most 2^53 lookups of an epoch, found {samples} samples of {lookups}; plan a part of the \
+        let fits = samples as f64 * lookups <= MOST_LOOKUPS;
+        ensure_usage!(
+            fits,
+            "--samples, --lookups: wanted at most 2^53 lookups of an epoch, found {samples} samples of {lookups}; plan a part of the \
                  epoch"
-            )));
-        }
+        );
         Ok(Self {
             name: from.text.clone(),
             rows,

@@ -4,7 +4,7 @@ use super::amount::{BINDING, MOST_DIM};
 use super::robe;
 use crate::failure::Failure;
 use crate::names::{PLACES, one_of};
-use crate::options::{Options, compression, percent, whole};
+use crate::options::{MOST_ROWS, Options, compression, percent, whole};
 use crate::output;
 use crate::report::object::{self, Field, Object, fields};
 use hotrow::internals::Pieces as _;
@@ -19,7 +19,7 @@ use hotrow::{
 pub(crate) struct Args {
     /// Rows of each table of the group
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', required = true, allow_negative_numbers = true,
-          value_parser = whole(1u32..=4_294_967_294))]
+          value_parser = whole(1..=MOST_ROWS))]
     rows: Vec<u32>,
     /// Floats in a row
     #[arg(long, value_name = "D[,D]", value_delimiter = ',', default_values_t = [128], allow_negative_numbers = true,

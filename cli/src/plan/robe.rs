@@ -5,7 +5,7 @@ mod report;
 mod table;
 
 use super::amount::{self, MOST_DIM};
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure_usage};
 use crate::options::{Options, compression, whole};
 use crate::output;
 use hotrow::robe::Config;
@@ -162,15 +162,14 @@ impl Job {
                 }
                 configs.push(config.map_err(usage)?);
             }
-            if configs.len() == before {
-                return Err(Failure::Usage(format!(
-                    "--chunk: wanted at most {}, since no larger array is fitted unasked for the {} values of {}, found {chunk}; make it \
+            ensure_usage!(
+                configs.len() > before,
+                "--chunk: wanted at most {}, since no larger array is fitted unasked for the {} values of {}, found {chunk}; make it \
                      smaller, or name a --compression",
-                    table.values().min(MOST_WEIGHTS.into()),
-                    table.values(),
-                    table.name
-                )));
-            }
+                table.values().min(MOST_WEIGHTS.into()),
+                table.values(),
+                table.name
+            );
         }
         Ok(configs)
     }
@@ -188,14 +187,13 @@ impl Job {
     fn size(&self, chunk: u32, wanted: WantedEps, constant: &Fidelity) -> Result<(Size, Option<f64>), Failure> {
         let table = &self.table;
         let config = Config::new(&table.tables, table.dim, chunk, chunk);
-        if table.values() > u64::from(MOST_WEIGHTS) {
-            return Err(Failure::Usage(format!(
-                "--eps: wanted a table of at most {MOST_WEIGHTS} values, since arrays up to its size are fitted at 20 B a weight, found {} in {}; \
+        ensure_usage!(
+            table.values() <= u64::from(MOST_WEIGHTS),
+            "--eps: wanted a table of at most {MOST_WEIGHTS} values, since arrays up to its size are fitted at 20 B a weight, found {} in {}; \
                  give --compression alone, or fewer rows",
-                table.values(),
-                table.name
-            )));
-        }
+            table.values(),
+            table.name
+        );
         let size = size_for(&config, &*table.source, self.counts(), &self.rows, wanted).map_err(usage)?;
         let unlike = self.uses.is_none().then(|| wanted.unlike_weights(constant, table.values()).max(f64::from(chunk)));
         Ok((size, unlike))

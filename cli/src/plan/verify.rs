@@ -118,18 +118,14 @@ pub(super) fn proved(runs: &[Run]) -> Result<(), Failure> {
     .into())
 }
 
-/// A new group of the plan. Without a context it is on the CPU.
-fn group(context: Option<&Context>, job: &Job<'_>) -> Result<Box<dyn Embedding>, hotrow::Error> {
+/// Runs an order on a new group, without a context on the CPU.
+fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Progress) -> anyhow::Result<Run> {
     // The placement of the records changes no counter.
     let config = job.config.clone().with_placement(Placement::Device);
-    Ok(match context {
+    let mut group: Box<dyn Embedding> = match context {
         None => Box::new(CpuGroup::new(config)?),
         Some(context) => Box::new(Group::new(context, config)?),
-    })
-}
-
-fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Progress) -> anyhow::Result<Run> {
-    let mut group = group(context, job)?;
+    };
     let record = group.layout().stride();
     let left_out = group.pin(&job.pinned.rows, job.pinned_ways)?.len();
     anyhow::ensure!(

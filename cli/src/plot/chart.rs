@@ -27,6 +27,17 @@ const EDGE: f64 = 24.0;
 
 const BAND: &str = "#888888";
 
+/// The style of a line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Style {
+    /// Index of the colour; the eight colours repeat.
+    pub colour: usize,
+    /// Whether the line is dashed and its markers are squares; else it is solid with dots.
+    pub dashed: bool,
+    /// Whether each point has a marker.
+    pub markers: bool,
+}
+
 /// One line of a chart.
 #[derive(Clone, Debug)]
 pub struct Series {
@@ -34,12 +45,8 @@ pub struct Series {
     pub label: String,
     /// (x, y) in drawing order. Points that are not finite, or not above 0 on a logarithmic axis, are left out.
     pub points: Vec<(f64, f64)>,
-    /// Index of the colour; the eight colours repeat.
-    pub colour: usize,
-    /// Whether the line is dashed and its markers are squares; else it is solid with dots.
-    pub dashed: bool,
-    /// Whether each point has a marker.
-    pub markers: bool,
+    /// The style.
+    pub style: Style,
     /// Lengths of each point's error bar, down and up; empty for none.
     pub spread: Vec<(f64, f64)>,
 }
@@ -87,8 +94,8 @@ impl Chart {
             if points.is_empty() {
                 continue;
             }
-            let (colour, label) = (COLOURS[series.colour % COLOURS.len()], plain(&series.label));
-            let (style, shape) = match series.dashed {
+            let (colour, label) = (COLOURS[series.style.colour % COLOURS.len()], plain(&series.label));
+            let (style, shape) = match series.style.dashed {
                 true => (LineStyle::Custom(DASHES.to_owned()), MarkerShape::Square),
                 false => (LineStyle::Solid, MarkerShape::Circle),
             };
@@ -97,7 +104,7 @@ impl Chart {
             if !series.spread.is_empty() {
                 line = line.with_y_err_asymmetric(spread);
             }
-            if series.markers {
+            if series.style.markers {
                 plots.push(Plot::Line(line));
                 let dots = ScatterPlot::new().with_data(points).with_color(colour).with_size(MARKER).with_marker(shape);
                 plots.push(Plot::Scatter(dots.with_legend(label)));
@@ -188,7 +195,7 @@ mod tests {
         let mut chart = Chart::new("x", "y");
         let points = vec![(0.0, 0.1), (1.0, f64::NAN), (2.0, 1.0)];
         let spread = vec![(0.09, 0.9), (1.0, 1.0), (f64::INFINITY, 9.0)];
-        let series = Series { label: "line".into(), points, colour: 0, dashed: false, markers: false, spread };
+        let series = Series { label: "line".into(), points, style: Style::default(), spread };
         let placed = |chart: &Chart| chart.placed(&series).collect::<Vec<_>>();
         assert_eq!(placed(&chart), [((0.0, 0.1), (0.09, 0.9)), ((2.0, 1.0), (0.0, 9.0))]);
         chart.log_x = true;
@@ -203,7 +210,8 @@ mod tests {
         (chart.log_x, chart.log_y) = (true, true);
         let points = vec![(0.0, 1.0), (1.0, 10.0), (f64::NAN, 2.0), (5.0, 100.0), (7.0, f64::INFINITY)];
         let spread = vec![(0.5, 1.0); 2];
-        chart.series.push(Series { label: "$line".into(), points, colour: 9, dashed: true, markers: true, spread });
+        let style = Style { colour: 9, dashed: true, markers: true };
+        chart.series.push(Series { label: "$line".into(), points, style, spread });
         let [svg, png] = chart.write(&folder.path().join("some")).unwrap();
         assert!(std::fs::read_to_string(svg).unwrap().contains("$line"));
         assert!(std::fs::read(png).unwrap().starts_with(b"\x89PNG"));

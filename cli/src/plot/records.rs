@@ -1,19 +1,8 @@
 //! Charts of records: lines and heat maps take figures, labels and units from them.
 
-use super::chart::{Chart, Series};
+use super::chart::{Chart, Series, Style};
 use super::heat::Panel;
 use crate::report::{Measurement, Value};
-
-/// The style of a line.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Style {
-    /// Index of the colour.
-    pub colour: usize,
-    /// As in [`Series`].
-    pub dashed: bool,
-    /// As in [`Series`].
-    pub markers: bool,
-}
 
 impl Chart {
     /// Adds a line for each value of `label`. Its points ascend in `x` and have their intervals. The label of the y axis gets the unit.
@@ -31,9 +20,7 @@ impl Chart {
                 self.y_label = format!("{} ({unit})", self.y_label);
             }
             let at = self.series.iter().position(|series| series.label == label).unwrap_or_else(|| {
-                let Style { colour, dashed, markers } = style(record);
-                let (points, spread) = (Vec::new(), Vec::new());
-                self.series.push(Series { label, points, colour, dashed, markers, spread });
+                self.series.push(Series { label, points: Vec::new(), style: style(record), spread: Vec::new() });
                 self.series.len() - 1
             });
             self.series[at].points.push((x, factor * record.value));

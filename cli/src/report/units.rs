@@ -21,7 +21,8 @@ impl Times {
     pub fn of(mut rounds: Vec<f64>) -> Self {
         rounds.sort_by(f64::total_cmp);
         let (Some(&lowest), Some(&highest)) = (rounds.first(), rounds.last()) else { return Self::default() };
-        Self { median: middle(&rounds), lowest, highest, rounds: rounds.len() }
+        let n = rounds.len();
+        Self { median: f64::midpoint(rounds[(n - 1) / 2], rounds[n / 2]), lowest, highest, rounds: n }
     }
 
     /// The times of two parts that follow each other.
@@ -38,9 +39,8 @@ impl Times {
 
 /// The median: the mean of the two middle values if their number is even, not a number for no values.
 #[must_use]
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    middle(&values)
+pub fn median(values: Vec<f64>) -> f64 {
+    if values.is_empty() { f64::NAN } else { Times::of(values).median }
 }
 
 /// The slowest of several times divided by the fastest.
@@ -48,13 +48,6 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 pub fn apart(seconds: &[f64]) -> Option<f64> {
     let (low, high) = (seconds.iter().copied().reduce(f64::min)?, seconds.iter().copied().reduce(f64::max)?);
     (seconds.len() > 1).then(|| high / low)
-}
-
-fn middle(sorted: &[f64]) -> f64 {
-    match sorted.len() {
-        0 => f64::NAN,
-        n => f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),
-    }
 }
 
 /// `12.34 ms`; from microseconds to seconds.

@@ -27,11 +27,9 @@ pub fn find(text: &str, data: Option<&Path>) -> Result<PathBuf, TraceError> {
     let Some(data) = data else {
         return not_found("no such file here and no data folder given".to_owned());
     };
-    let candidates = ENDINGS.iter().map(|ending| data.join(format!("{text}{ending}")));
-    match candidates.into_iter().find(|path| path.is_file()) {
-        Some(path) => Ok(path),
-        None => not_found(format!("no such file here or in {}", data.display())),
-    }
+    let mut candidates = ENDINGS.iter().map(|ending| data.join(format!("{text}{ending}")));
+    let found = candidates.find(|path| path.is_file());
+    found.map_or_else(|| not_found(format!("no such file here or in {}", data.display())), Ok)
 }
 
 /// The file's name without its endings.

@@ -23,7 +23,9 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, TraceError> {
     let file = File::open(path).map_err(TraceError::io(path))?;
     let mut bytes = Vec::new();
     if path.extension().is_some_and(|ending| ending == "zst") {
-        let most = most_unpacked(file.metadata().map_err(TraceError::io(path))?.len());
+        // Else a few kB could fill the memory.
+        let length = file.metadata().map_err(TraceError::io(path))?.len();
+        let most = length.saturating_mul(4096).saturating_add(8 << 20);
         let whole = unpack(file, &mut bytes, most.min(MAX_BYTES))
             .map_err(|error| TraceError::unreadable(path, Some("zstd"), error))?;
         if !whole && most < MAX_BYTES {
@@ -37,11 +39,6 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, TraceError> {
         return Err(TraceError::too_long(path));
     }
     Ok(bytes)
-}
-
-/// The most bytes that a packed file of this length may hold: 8 MiB, and 4,096 for each of its bytes. Else a few kB could fill the memory.
-fn most_unpacked(length: u64) -> u64 {
-    length.saturating_mul(4096).saturating_add(8 << 20)
 }
 
 /// Returns whether `bytes` has all of the file.

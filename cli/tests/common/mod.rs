@@ -15,9 +15,14 @@ pub(crate) fn trace(name: &str) -> Option<Trace> {
     Some(load(name, &Source { data: Some(&data), seed: 0 }).unwrap())
 }
 
-/// The bytes of floats or words in a file.
-pub(crate) fn bytes(values: &[impl bytemuck::NoUninit]) -> Vec<u8> {
+/// The bytes of floats in a file.
+pub(crate) fn bytes(values: &[f32]) -> Vec<u8> {
     bytemuck::cast_slice(values).to_vec()
+}
+
+/// The bytes of ids in a file.
+pub(crate) fn id_bytes(ids: &[u32]) -> Vec<u8> {
+    bytemuck::cast_slice(ids).to_vec()
 }
 
 /// Writes a file and returns its path.

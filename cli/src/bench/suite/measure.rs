@@ -1,26 +1,21 @@
 //! Measures the cases: each on a group of its own, or on one that a kernel fills.
 
-use hotrow::{Error, Group};
+use hotrow::Group;
 
 use super::bench::Bench;
 use super::cases::Case;
 use super::whole;
 use super::workload::{Taken, Workload, record};
-use crate::lab::Lab;
+use crate::lab::{Lab, has_no_room};
 use crate::report::{Setting, Unit};
 
 /// Measures and records a case. A wrong share of hits is an error of the command. If the device has too little memory, a cache of half the
 /// size takes the place, and the records say so.
 pub(super) fn measure(bench: &mut Bench<'_>, case: &Case) -> anyhow::Result<()> {
     match one(bench, case, 1) {
-        Err(error) if case.may_shrink() && too_large(&error) => one(bench, case, 2),
+        Err(error) if case.may_shrink() && has_no_room(&error) => one(bench, case, 2),
         done => done,
     }
-}
-
-/// Whether the device had no room.
-fn too_large(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Error::OutOfMemory { .. } | Error::TooLarge { .. }))
 }
 
 fn one(bench: &mut Bench<'_>, case: &Case, by: u32) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! The table of `plan robe`: a file of rows, a checkpoint, or a generated table.
 
-use crate::failure::Failure;
-use crate::options::read;
+use crate::failure::{Failure, ensure_usage};
+use crate::options::{MOST_ROWS, read};
 use crate::plan::amount::{MOST_DIM, count_to};
 use crate::plan::spec::{Kind, Spec};
 use anyhow::Context as _;
@@ -53,9 +53,6 @@ pub(super) fn open(text: &str, dim: Option<u32>, seed: u32) -> Result<Table, Fai
     }
 }
 
-/// Most rows of a group of tables.
-const MOST_ROWS: u32 = u32::MAX - 1;
-
 /// The number of rows, if a group of tables can hold them.
 fn rows_of(text: &str, rows: u64) -> Result<u32, Failure> {
     u32::try_from(rows)
@@ -94,11 +91,10 @@ fn floats(text: &str, path: &Path, dim: Option<u32>) -> Result<Table, Failure> {
     })?;
     let dim = dim_of(text, dim.into())?;
     let (bytes, row) = (path.metadata().with_context(|| text.to_owned())?.len(), 4 * u64::from(dim));
-    if !bytes.is_multiple_of(row) {
-        return Err(Failure::Usage(format!(
-            "{text}: wanted whole rows of {dim} floats, {row} B each, found {bytes} B; give the dim of the file"
-        )));
-    }
+    ensure_usage!(
+        bytes.is_multiple_of(row),
+        "{text}: wanted whole rows of {dim} floats, {row} B each, found {bytes} B; give the dim of the file"
+    );
     Ok(Table::new(text, "floats", rows_of(text, bytes / row)?, dim, source))
 }
 
