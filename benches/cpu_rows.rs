@@ -172,17 +172,6 @@ fn packs(criterion: &mut Criterion) {
     }
 }
 
-/// Does `work` with each index's place, row and words, and prefetches as FBGEMM does.
-#[inline(always)]
-fn each<T>(table: &mut [T], width: usize, indices: &[u32], mut work: impl FnMut(usize, u32, &mut [T])) {
-    for (k, &row) in indices.iter().enumerate() {
-        if let Some(&next) = indices.get(k + AHEAD) {
-            rows::prefetch(&table[next as usize * width..][..width]);
-        }
-        work(k, row, &mut table[row as usize * width..][..width]);
-    }
-}
-
 /// FP32 rows with their state, moved index by index, each by its own gradient or by the gradient of its bag.
 fn optimisers(criterion: &mut Criterion) {
     let cases = [
@@ -202,11 +191,15 @@ fn optimisers(criterion: &mut Criterion) {
                 let indices = indices(zipf);
                 Line { name, dim, zipf, threads: 1 }.measure(criterion, indices.len(), || {
                     let mut before = vec![0.0; width];
-                    each(&mut table, width, &indices, |k, _, row| {
+                    for (k, &row) in indices.iter().enumerate() {
+                        if let Some(&next) = indices.get(k + AHEAD) {
+                            rows::prefetch(&table[next as usize * width..][..width]);
+                        }
                         let grads = &grads[k / shared * dim_floats..][..dim_floats];
+                        let row = &mut table[row as usize * width..][..width];
                         let (weights, states) = row.split_at_mut(dim_floats);
                         rows::optimise(&rule, grads, weights, states, &mut before);
-                    });
+                    }
                 });
             }
         }
@@ -230,12 +223,16 @@ fn packed_optimisers(criterion: &mut Criterion) {
                 let indices = indices(zipf);
                 Line { name, dim, zipf, threads: 1 }.measure(criterion, indices.len(), || {
                     let mut floats = vec![0.0; layout.row.row_words as usize];
-                    each(&mut table, width, &indices, |k, row, record| {
+                    for (k, &row) in indices.iter().enumerate() {
+                        if let Some(&next) = indices.get(k + AHEAD) {
+                            rows::prefetch(&table[next as usize * width..][..width]);
+                        }
+                        let record = &mut table[row as usize * width..][..width];
                         let grads = &grads[k / POOLED * dim_floats..][..dim_floats];
                         let (weights, states) = floats.split_at_mut(dim_floats);
                         rows::unpack(&layout.row, record, weights, states);
                         black_box(rows::pack_moved(&layout.row, &rule, &noise, row, grads, &mut floats, record));
-                    });
+                    }
                 });
             }
         }

@@ -16,7 +16,7 @@ const OLD: &[(&str, &str)] = &[
     ("record_feedback", "encode_feedback"),
     ("record_prefetch", "encode_prefetch"),
     ("record_sort", "encode_sort"),
-    ("robe_due", "robe_sums"),
+    ("robe_due", "robe_weight_sums"),
     ("counters_seen", "try_counters"),
     ("timelinerecord", "Timings"),
     ("robegroup", "SharedGroup"),

@@ -30,28 +30,13 @@ fn two_readers() -> Value {
             sink[id.x] = find(id.x);
         }
     ";
-    reader("two readers", &(text("emb", 0, Some(list)).compose() + &text("map", 2, None).compose() + entries), 6)
-}
-
-fn reader(variant: &str, wgsl: &str, storage: usize) -> Value {
-    shader("reader", variant, wgsl, storage, false, &Map::new())
-}
-
-fn shader(
-    name: &str,
-    variant: &str,
-    wgsl: &str,
-    storage_buffers: usize,
-    subgroups: bool,
-    constants: &Map<String, Value>,
-) -> Value {
     json!({
-        "name": name,
-        "variant": variant,
-        "wgsl": wgsl,
-        "subgroups": subgroups,
-        "storage_buffers": storage_buffers,
-        "constants": constants,
+        "name": "reader",
+        "variant": "two readers",
+        "wgsl": text("emb", 0, Some(list)).compose() + &text("map", 2, None).compose() + entries,
+        "subgroups": false,
+        "storage_buffers": 6,
+        "constants": {},
     })
 }
 
@@ -66,11 +51,25 @@ fn main() -> serde_json::Result<()> {
             let kernel = internals::kernels().iter().find(|kernel| kernel.name == source.name);
             let bindings = kernel.map_or_else(Vec::new, |kernel| shader::bindings(kernel, source.cut));
             let storage = bindings.iter().filter(|(access, _)| *access != Access::Uniform).count();
-            shader(source.name, source.variant, &source.wgsl, storage, source.subgroups, &constants)
+            json!({
+                "name": source.name,
+                "variant": source.variant,
+                "wgsl": source.wgsl,
+                "subgroups": source.subgroups,
+                "storage_buffers": storage,
+                "constants": constants,
+            })
         })
         .chain(shader::reader_modules().into_iter().map(|(variant, wgsl, text)| {
             let storage = text.bindings().iter().filter(|(access, _)| *access != Access::Uniform).count() + 1;
-            reader(&variant, &wgsl, storage)
+            json!({
+                "name": "reader",
+                "variant": variant,
+                "wgsl": wgsl,
+                "subgroups": false,
+                "storage_buffers": storage,
+                "constants": {},
+            })
         }))
         .chain([two_readers()])
         .collect();

@@ -26,7 +26,7 @@ fn array_word(at: u32) -> u32 {
 }
 
 #include "shared/tables.wgsl"
-#include "shared/robe_sums.wgsl"
+#include "shared/robe_weight_sums.wgsl"
 #include "shared/robe_array.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/codec.wgsl"
@@ -257,7 +257,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 w = mine * unit + (local & (unit - 1u));
                 live = live && w >= robe.first && w < end;
                 let high = min(n, d + robe.reach + unit);
-                if (live) { sum = sum_of(w, first_beyond(i32(w) - reach, d, high), high); }
+                if (live) { sum = sum_at(w, first_beyond(i32(w) - reach, d, high), high); }
             }
             move_unit(live, w, sum, unit, local);
         }

@@ -17,7 +17,7 @@
 @group(0) @binding(8) var<storage, read_write> locations: array<u32>;
 @group(0) @binding(9) var<storage, read_write> sums: array<f32>;
 
-#include "shared/robe_sums.wgsl"
+#include "shared/robe_weight_sums.wgsl"
 
 // The start that owns a position of the list: the last start with no more weights before it. Searches the blocks of 256
 // starts first, then within one.

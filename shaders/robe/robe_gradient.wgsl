@@ -12,7 +12,7 @@
 @group(0) @binding(5) var<storage, read> scratch: array<f32>; // the partial rows of robe_merge
 @group(0) @binding(6) var<storage, read_write> sums: array<f32>; // one for each weight
 
-#include "shared/robe_sums.wgsl"
+#include "shared/robe_weight_sums.wgsl"
 #include "shared/robe_walk.wgsl"
 
 fn take(w: u32, sum: Sum) {

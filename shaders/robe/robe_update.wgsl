@@ -24,7 +24,7 @@
 @group(0) @binding(9) var<uniform> rate: Rate;
 
 #include "shared/tables.wgsl"
-#include "shared/robe_sums.wgsl"
+#include "shared/robe_weight_sums.wgsl"
 #include "shared/correction.wgsl"
 #include "shared/robe_move.wgsl"
 #include "shared/robe_words.wgsl"

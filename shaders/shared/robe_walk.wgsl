@@ -1,5 +1,5 @@
 // The two ways to visit the weights that chunks cover; each calls `take(w, sum)`, which the including stage defines.
-// Needs shared/robe_sums.wgsl.
+// Needs shared/robe_weight_sums.wgsl.
 
 var<workgroup> owns: array<u32, 256>; // number of weights that each start of a turn owns
 var<workgroup> ends: array<u32, 256>; // prefix sums of `owns`

@@ -11,9 +11,9 @@ pub(crate) mod robe_move;
 pub(crate) mod robe_runs;
 pub(crate) mod robe_scatter;
 pub(crate) mod robe_step;
-pub(crate) mod robe_sums;
 pub(crate) mod robe_update;
 pub(crate) mod robe_weight_gradient;
+pub(crate) mod robe_weight_sums;
 
 pub(crate) use robe_blocks::robe_blocks;
 pub(crate) use robe_covered::robe_covered;

@@ -8,7 +8,7 @@ use crate::{
         robe::{
             robe_merge::Sum,
             robe_move::Mover,
-            robe_sums::{GradientSums, SHARE},
+            robe_weight_sums::{GradientSums, SHARE},
         },
     },
     record::{codec::Noise, of_params as record},

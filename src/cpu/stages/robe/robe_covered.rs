@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::{
     cpu::stages::robe::{
         robe_runs::BLOCK,
-        robe_sums::{GradientSums, SHARE},
+        robe_weight_sums::{GradientSums, SHARE},
     },
     scaler::GradSlice,
     table::abi::{Params, Robe, Target},

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::{
-    cpu::stages::robe::robe_sums::{GradientSums, SHARE},
+    cpu::stages::robe::robe_weight_sums::{GradientSums, SHARE},
     scaler::GradSlice,
     table::abi::{Params, Robe, Target},
 };

@@ -7,7 +7,7 @@ use crate::{
         counters::{count, counter::SKIPPED_ROWS},
         robe::{
             robe_move::Mover,
-            robe_sums::{GradientSums, SHARE},
+            robe_weight_sums::{GradientSums, SHARE},
         },
     },
     record::of_params as record,

@@ -1,4 +1,4 @@
-//! The sum of the gradients that each weight gets. Twin of `shaders/shared/robe_sums.wgsl`.
+//! The sum of the gradients that each weight gets. Twin of `shaders/shared/robe_weight_sums.wgsl`.
 
 use crate::{
     cpu::stages::{

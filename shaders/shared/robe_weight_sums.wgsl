@@ -24,7 +24,7 @@ fn first_beyond(before: i32, low: u32, high: u32) -> u32 {
 }
 
 // Sums all chunks that cover weight w. `first` is the first start that reaches w, `end` lies beyond the last.
-fn sum_of(w: u32, first: u32, end: u32) -> Sum {
+fn sum_at(w: u32, first: u32, end: u32) -> Sum {
     var sum = Sum(0.0, 0u);
     for (var d = first; d < end; d++) {
         let one = targets[d + 1u];
@@ -38,12 +38,12 @@ fn sum_of(w: u32, first: u32, end: u32) -> Sum {
 
 // The sum of weight w, which lies at or after start d and before the next start.
 fn due_from(w: u32, d: u32) -> Sum {
-    return sum_of(w, first_beyond(i32(w) - i32(robe.reach), d - min(d, robe.reach - 1u), d), d + 1u);
+    return sum_at(w, first_beyond(i32(w) - i32(robe.reach), d - min(d, robe.reach - 1u), d), d + 1u);
 }
 
 // The sum of weight w of a block of 256, given the starts that matter to the block.
 fn due_within(w: u32, starts: vec2<u32>) -> Sum {
-    return sum_of(w, first_beyond(i32(w) - i32(robe.reach), starts.x, starts.y), starts.y);
+    return sum_at(w, first_beyond(i32(w) - i32(robe.reach), starts.x, starts.y), starts.y);
 }
 
 // Whether an update with n starts goes over all weights.
