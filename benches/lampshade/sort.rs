@@ -105,7 +105,7 @@ fn on_device(criterion: &mut Criterion) {
                     encoder.copy_buffer_to_buffer(&positions, 0, &values, 0, None);
                 };
                 let sort = |encoder: &mut wgpu::CommandEncoder| {
-                    theirs.encode_reserved_sort(encoder, &sorted, &values, n).unwrap();
+                    theirs.record_reserved_sort(encoder, &sorted, &values, n).unwrap();
                 };
                 support::timed(&context, &timeline, restore, sort)
             };
