@@ -29,7 +29,7 @@
 //! | `counters` | U64 | `[tables, 11]` | in the order of [`Part::Counters`] |
 //! | `ways` | U32 | `[sets, 4, ways]` | tags (2^32 - 1: empty), stamps, freqs, flags (1: dirty, 2: pinned) |
 //! | `cache` | F32 | `[slots, dim + state]` | weights, then the optimiser's state |
-//! | `records` | U8 | `[rows, stride]` | the packed table ([`codec`](crate::record::codec)); rows with a dirty flag are newer in `cache` |
+//! | `records` | U8 | `[rows, stride]` | the packed table ([`codec`](crate::codec)); rows with a dirty flag are newer in `cache` |
 //! | `frequencies` | U32 | `[rows]` | how often each row was used (LFU) |
 //! | `checksums` | U32 | `[tensors]` | CRC-32 of the header and of each tensor before this one, in the order of the file |
 //!
