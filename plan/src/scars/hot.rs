@@ -34,7 +34,7 @@ pub struct HotBatches<I: Iterator, F> {
 
 impl<I: Iterator, F: FnMut(&I::Item) -> bool> HotBatches<I, F> {
     /// Packs `samples` into batches of `batch` samples (at least one). `is_hot` says whether a sample is hot: whether all its linear rows are among
-    /// those of [`Embedding::pinned`](crate::Embedding::pinned).
+    /// those of [`Embedding::pinned`](hotrow::Embedding::pinned).
     pub fn new(samples: impl IntoIterator<IntoIter = I>, batch: usize, is_hot: F) -> Self {
         let samples = samples.into_iter().fuse();
         Self { samples, is_hot, batch: batch.max(1), waiting: [Vec::new(), Vec::new()] }

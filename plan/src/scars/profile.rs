@@ -48,7 +48,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Counts every access to tables of these numbers of rows: [`GroupConfig::tables`](crate::GroupConfig::tables), or one table of all linear rows.
+    /// Counts every access to tables of these numbers of rows: [`GroupConfig::tables`](hotrow::GroupConfig::tables), or one table of all linear rows.
     /// Takes 8 bytes for each row of tables of up to 2^26 rows together, else up to about 40 for each row used.
     ///
     /// # Panics
