@@ -8,7 +8,7 @@ use kuva::plot::scatter::MarkerShape;
 use kuva::plot::{LinePlot, LineStyle, ScatterPlot};
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
-use kuva::render::render::{Scene, render_multiple};
+use kuva::render::render::{Primitive, Scene, render_multiple};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,6 +24,9 @@ const MARKER: f64 = 4.5;
 
 /// Space for the last number of a logarithmic x axis, which kuva forgets.
 const EDGE: f64 = 24.0;
+
+/// Space below the last line of the legend.
+const BELOW: f64 = 12.0;
 
 const BAND: &str = "#888888";
 
@@ -76,6 +79,15 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
+/// The lowest base line of a scene's texts.
+fn lowest_text(scene: &Scene) -> f64 {
+    let lines = scene.elements.iter().filter_map(|element| match element {
+        Primitive::Text { y, .. } => Some(*y),
+        _ => None,
+    });
+    lines.fold(0.0, f64::max)
+}
+
 impl Chart {
     /// An empty chart with linear axes fitted to the points.
     pub fn new(x_label: &str, y_label: &str) -> Self {
@@ -116,6 +128,8 @@ impl Chart {
         let layout = self.layout(&plots);
         let mut scene = render_multiple(plots, layout);
         scene.width += if self.log_x { EDGE } else { 0.0 };
+        // kuva leaves room for two lines of the legend, and cuts the others off.
+        scene.height = scene.height.max(lowest_text(&scene) + BELOW);
         Ok(scene)
     }
 
@@ -200,6 +214,17 @@ mod tests {
         assert_eq!(placed(&chart), [((0.0, 0.1), (0.09, 0.9)), ((2.0, 1.0), (0.0, 9.0))]);
         chart.log_x = true;
         assert_eq!(placed(&chart), [((2.0, 1.0), (0.0, 9.0))]);
+    }
+
+    #[test]
+    fn no_line_of_a_legend_is_cut_off() {
+        let mut chart = Chart::new("x", "y");
+        for n in 0..20 {
+            let (label, points) = (format!("line {n}"), vec![(0.0, 0.0), (1.0, f64::from(n))]);
+            chart.series.push(Series { label, points, style: Style::default(), spread: Vec::new() });
+        }
+        let scene = chart.scene().unwrap();
+        assert!(lowest_text(&scene) > HEIGHT && scene.height > lowest_text(&scene), "{}", scene.height);
     }
 
     #[test]
