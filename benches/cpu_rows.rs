@@ -51,7 +51,7 @@ fn random_row(source: &mut rand_pcg::Pcg64, dim: u32) -> Vec<f32> {
 }
 
 fn noise(rounding: Rounding) -> Noise {
-    let (random_bits, stripe) = (RandomBits::TwentyFour, hotrow::Stripe::ALL);
+    let (random_bits, stripe) = (RandomBits::TwentyFour, hotrow::ranks::Stripe::ALL);
     Noise { rounding, random_bits, seed: 1, step: 1, purpose: 0, stripe }
 }
 

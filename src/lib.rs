@@ -101,6 +101,7 @@ pub mod robe;
 mod scaler;
 mod source;
 pub mod store;
+mod stripe;
 mod table;
 mod wgsl;
 

@@ -14,6 +14,7 @@ pub use crate::{
     host::alloc::{reserved, room, zeroed},
     lookup::shard::Shard,
     record::wire::{Vectors, Wire, WireForm, cut},
+    stripe::Stripe,
     table::{
         batch::{check_batch, output_len},
         stripes::shards,

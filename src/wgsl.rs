@@ -1,9 +1,9 @@
 //! Composes shaders from the WGSL files. No other file knows where shader text comes from.
 //!
-//! A stage is `shaders/<folder>/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file. If
-//! there is no `shared/x.wgsl`, the line stands for `shared/x_<body>.wgsl`, with a body that [`Caps`](crate::Caps) chose, or for
-//! `shared/x<width>.wgsl`, with the width that a group's dim allows ([`quad_width`](crate::table::row::quad_width)), or for
-//! `shared/x_items<item>.wgsl`, with the words that a shader reads from a record at once. A line `#window text` is replaced by one copy of the
+//! A stage is `shaders/<folder>/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file. In its
+//! path, `{rank}`, `{add}` and `{lookup}` stand for the bodies that [`Caps`](crate::Caps) chose, `{width}` for the width that a group's dim
+//! allows ([`quad_width`](crate::table::row::quad_width)), and `{item}` for the words that a shader reads from a record at once.
+//! A line `#window text` is replaced by one copy of the
 //! text for each window of the cache, or of a shared array, except the first window. The copies are in descending order, with the window's number
 //! for every `$`. A line `#piece number: text` is replaced by branches that choose, by the value of `number`, the copy of the text for that bound
 //! piece, with the piece's number for every `$`, and nothing for the first. The bindings of both are declared at the end.
@@ -278,17 +278,17 @@ pub fn is_cut(kernel: &Kernel) -> bool {
 /// True if `kernel` moves rows, and so exists for each width.
 #[must_use]
 pub fn moves_rows(kernel: &Kernel) -> bool {
-    file(&path_of(kernel)).is_some_and(|text| text.contains("#include \"shared/quad.wgsl\""))
+    file(&path_of(kernel)).is_some_and(|text| text.contains("#include \"shared/quad{width}.wgsl\""))
 }
 
 fn include(path: &str, bodies: Bodies, out: &mut String) {
-    let stem = path.trim_end_matches(".wgsl");
-    let ranked = || file(&format!("{stem}_{}.wgsl", bodies.rank.name()));
-    let added = || file(&format!("{stem}_{}.wgsl", bodies.add.name()));
-    let wide = || file(&format!("{stem}{}.wgsl", bodies.cut.width));
-    let items = || file(&format!("{stem}_items{}.wgsl", bodies.cut.item));
-    let looked_up = || file(&format!("{stem}_{}.wgsl", bodies.lookup.name()));
-    let Some(text) = file(path).or_else(ranked).or_else(added).or_else(looked_up).or_else(items).or_else(wide) else {
+    let path = path
+        .replace("{rank}", bodies.rank.name())
+        .replace("{add}", bodies.add.name())
+        .replace("{lookup}", bodies.lookup.name())
+        .replace("{width}", &bodies.cut.width.to_string())
+        .replace("{item}", &bodies.cut.item.to_string());
+    let Some(text) = file(&path) else {
         // The line stays in the text, so that the shader compiler reports it; `tests/shaders.rs` compiles every stage.
         out.push_str(&format!("missing include {path}\n"));
         return;

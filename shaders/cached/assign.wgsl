@@ -6,7 +6,7 @@
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/swap.wgsl"
-#include "shared/quad.wgsl"
+#include "shared/quad{width}.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> keys: array<u32>;    // linear rows, ascending

@@ -3,7 +3,7 @@
 //
 // Bytes moved per chunk: 4 dim; per tile: 20 to look for a heavy row.
 #include "shared/common.wgsl"
-#include "shared/quad.wgsl"
+#include "shared/quad{width}.wgsl"
 #include "shared/target.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;

@@ -7,7 +7,7 @@
 // 16 (flags, tag, stamp); per workgroup: 4 for each of up to 64 tables.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
-#include "shared/quad.wgsl"
+#include "shared/quad{width}.wgsl"
 #include "shared/piece.wgsl"
 #include "shared/swap.wgsl"
 
@@ -23,14 +23,14 @@
 
 #include "shared/tables.wgsl"
 #include "shared/row_counts.wgsl"
-#include "shared/row.wgsl"
+#include "shared/row_{rank}.wgsl"
 #include "shared/piece_list.wgsl"
 #include "shared/half.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"
 #include "shared/store.wgsl"
 #include "shared/pack.wgsl"
-#include "shared/unpack.wgsl"
+#include "shared/unpack{width}.wgsl"
 
 var<workgroup> length: u32;
 

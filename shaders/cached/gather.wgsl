@@ -3,7 +3,7 @@
 //
 // Bytes moved per access: 4 (place), 4 dim (row), 4 (weight); per output row: 8 (offsets), 4 dim.
 #include "shared/common.wgsl"
-#include "shared/quad.wgsl"
+#include "shared/quad{width}.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> offsets: array<u32>;

@@ -4,10 +4,10 @@
 // Bytes moved per access of a heavy row: 8, 4 dim; per tile of 128 accesses: 2 x 20 to look for a heavy row, 4 dim out
 // per chunk.
 #include "shared/common.wgsl"
-#include "shared/quad.wgsl"
+#include "shared/quad{width}.wgsl"
 #include "shared/target.wgsl"
 #include "shared/half.wgsl"
-#include "shared/gradient.wgsl"
+#include "shared/gradient{width}.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> targets: array<Target>;

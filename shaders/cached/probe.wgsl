@@ -14,7 +14,7 @@
 @group(0) @binding(6) var<storage, read_write> miss_index: array<u32>;   // the index of each missed access
 @group(0) @binding(7) var<storage, read_write> tables: array<atomic<u32>>;
 
-#include "shared/lookup.wgsl"
+#include "shared/lookup_{lookup}.wgsl"
 #include "shared/tables.wgsl"
 #include "shared/tally.wgsl"
 

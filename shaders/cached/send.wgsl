@@ -5,7 +5,7 @@
 // Bytes moved per row: 8, the record (stride) or the weights (4 dim), in and out, 4; per row in the cache 4 (flags).
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
-#include "shared/quad.wgsl"
+#include "shared/quad{width}.wgsl"
 #include "shared/piece.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;

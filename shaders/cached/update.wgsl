@@ -8,11 +8,11 @@
 // bypassed row: the stride out; per workgroup: 4 for each of up to 64 tables.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
-#include "shared/quad.wgsl"
+#include "shared/quad{width}.wgsl"
 #include "shared/piece.wgsl"
 #include "shared/target.wgsl"
 #include "shared/half.wgsl"
-#include "shared/gradient.wgsl"
+#include "shared/gradient{width}.wgsl"
 #include "shared/rate.wgsl"
 #include "shared/correction.wgsl"
 
@@ -30,7 +30,7 @@
 
 #include "shared/tables.wgsl"
 #include "shared/row_counts.wgsl"
-#include "shared/row.wgsl"
+#include "shared/row_{rank}.wgsl"
 #include "shared/piece_list.wgsl"
 #include "shared/rng.wgsl"
 #include "shared/slots.wgsl"

@@ -6,8 +6,8 @@
 // of its bag, mostly from caches.
 #include "shared/common.wgsl"
 #include "shared/half.wgsl"
-#include "shared/quad.wgsl"
-#include "shared/gradient.wgsl"
+#include "shared/quad{width}.wgsl"
+#include "shared/gradient{width}.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> offsets: array<u32>;

@@ -7,7 +7,7 @@
 #include "shared/common.wgsl"
 #include "shared/target.wgsl"
 #include "shared/robe.wgsl"
-#include "shared/lanes.wgsl"
+#include "shared/lanes_{rank}.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> robe: Robe;

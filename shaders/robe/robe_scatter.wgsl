@@ -19,7 +19,7 @@
 @group(0) @binding(6) var<storage, read_write> sums: array<Added>; // one for each weight
 @group(0) @binding(7) var<storage, read_write> covered: array<atomic<u32>>; // one bit for each weight
 
-#include "shared/add.wgsl"
+#include "shared/add_{add}.wgsl"
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,

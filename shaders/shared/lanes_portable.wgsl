@@ -1,5 +1,5 @@
 // Prefix sums over a workgroup.
-#include "shared/lane.wgsl"
+#include "shared/lane_{rank}.wgsl"
 
 struct Scan {
     before: u32, // sum over the invocations before this one

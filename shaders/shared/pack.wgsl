@@ -5,7 +5,7 @@ var<private> pack_bases: u32; // the scales of a row's codes: of its second or o
 var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row's record
 
 #include "shared/codec.wgsl"
-#include "shared/record.wgsl"
+#include "shared/record_items{item}.wgsl"
 
 // The range of a row's values, as the integers of `ordered`; `bad` is not 0 if a value is not finite.
 struct Extent {

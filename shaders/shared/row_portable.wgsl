@@ -1,6 +1,6 @@
 // Values over the `params.lanes` invocations that share a row, through shared memory, for subgroups of any size. Each
 // function must be called by the whole workgroup, and gives every invocation the value of its row.
-#include "shared/lane.wgsl"
+#include "shared/lane_{rank}.wgsl"
 
 var<workgroup> row_lows: array<u32, 256>;
 var<workgroup> row_highs: array<u32, 256>;

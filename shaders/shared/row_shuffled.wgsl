@@ -1,7 +1,7 @@
 // Values over the `params.lanes` invocations that share a row, by shuffles within a subgroup of at least 32 lanes. Each
 // function must be called by the whole workgroup, and gives every invocation the value of its row. Its barrier brings
 // the lanes of a subgroup together, which may have left a loop of the caller one after another.
-#include "shared/lane.wgsl"
+#include "shared/lane_{rank}.wgsl"
 
 fn extent_of_row(own: Extent, lane: Lane) -> Extent {
     workgroupBarrier();

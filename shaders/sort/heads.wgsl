@@ -1,7 +1,7 @@
 // Dedup, first of two stages: counts the keys in each block of the sorted keys that are the first among equal keys.
 #include "shared/common.wgsl"
 #include "shared/dedup.wgsl"
-#include "shared/lanes.wgsl"
+#include "shared/lanes_{rank}.wgsl"
 
 @group(0) @binding(0) var<uniform> info: DedupInfo;
 @group(0) @binding(1) var<storage, read_write> step: Step;

@@ -3,7 +3,7 @@
 // workgroup.
 #include "shared/common.wgsl"
 #include "shared/scan.wgsl"
-#include "shared/lanes.wgsl"
+#include "shared/lanes_{rank}.wgsl"
 
 @group(0) @binding(0) var<uniform> info: ScanInfo;
 @group(0) @binding(1) var<storage, read_write> step: Step;

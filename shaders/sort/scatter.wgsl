@@ -5,7 +5,7 @@
 // Behind the last key a block is filled with keys of the highest digit: they rank last and are not written.
 #include "shared/common.wgsl"
 #include "shared/sort.wgsl"
-#include "shared/lanes.wgsl"
+#include "shared/lanes_{rank}.wgsl"
 
 @group(0) @binding(0) var<uniform> pass_info: Pass;
 @group(0) @binding(1) var<storage, read_write> step: Step;
@@ -22,7 +22,7 @@ var<workgroup> digit_words: array<u32, 256>;                // counters while ra
 var<workgroup> digit_to: array<u32, 256>;                   // distance from that position to the digit's place in the output, modulo 2^32
 var<workgroup> live: u32;
 
-#include "shared/rank.wgsl"
+#include "shared/rank_{rank}.wgsl"
 
 fn digit_of(key: u32) -> u32 { return (key >> pass_info.shift) & pass_info.mask; }
 

@@ -2,7 +2,7 @@
 // counts. A workgroup sums the first keys of the blocks before its own: 4 bytes for each 2,048 keys.
 #include "shared/common.wgsl"
 #include "shared/dedup.wgsl"
-#include "shared/lanes.wgsl"
+#include "shared/lanes_{rank}.wgsl"
 
 @group(0) @binding(0) var<uniform> info: DedupInfo;
 @group(0) @binding(1) var<storage, read_write> step: Step;

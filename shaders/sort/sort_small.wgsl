@@ -3,7 +3,7 @@
 // their order.
 #include "shared/common.wgsl"
 #include "shared/sort_small.wgsl"
-#include "shared/lanes.wgsl"
+#include "shared/lanes_{rank}.wgsl"
 
 @group(0) @binding(0) var<uniform> info: SmallInfo;
 @group(0) @binding(1) var<storage, read_write> step: Step;

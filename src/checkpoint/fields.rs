@@ -201,7 +201,7 @@ fn differing_tables(ours: &[u32], theirs: &[u32]) -> [String; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Optimizer, Stripe};
+    use crate::{config::Optimizer, stripe::Stripe};
 
     /// Fields that the files of whole groups lack, and floats that JSON writes otherwise. The files in `tests/data` have the others.
     #[test]

@@ -7,7 +7,10 @@ use std::{
 
 use crate::{
     error::Error,
-    gpu::{counters_async::LatestCopy, engine::context::Context},
+    gpu::{
+        counters_async::LatestCopy,
+        engine::{bind::names, context::Context},
+    },
     grid,
     table::abi::feedback,
     wgsl::{
@@ -248,7 +251,7 @@ impl WantedRows {
             return Err(Error::Reader {
                 what: "feedback",
                 wanted: "a list of at least one row, and a filter of at least one bit".into(),
-                found: format!("{wanted:?}"),
+                found: format!("rows {}, filter_bits {}", wanted.rows, wanted.filter_bits),
                 remedy: "take Feedback::default()",
             });
         }
@@ -326,7 +329,7 @@ impl RowReader {
             return Err(Error::Reader {
                 what: "stages",
                 wanted: "some of VERTEX, FRAGMENT and COMPUTE".into(),
-                found: format!("{:?}", wanted.stages),
+                found: names(wanted.stages.iter_names()),
                 remedy: "name the stages whose shaders call the functions",
             });
         }
@@ -335,7 +338,7 @@ impl RowReader {
             return Err(Error::Reader {
                 what: "feedback",
                 wanted: "FRAGMENT or COMPUTE among Reader::stages".into(),
-                found: format!("{:?}", wanted.stages),
+                found: names(wanted.stages.iter_names()),
                 remedy: "name the stage whose shader calls P_want, or leave Reader::feedback unset",
             });
         }
@@ -610,7 +613,7 @@ fn refused_layout(stages: wgpu::ShaderStages, found: String) -> Error {
     }
     Error::Unsupported {
         what: "reader, stages",
-        wanted: format!("storage buffers in {stages:?}"),
+        wanted: format!("storage buffers in {}", names(stages.iter_names())),
         found,
         remedy: "leave the stage out of Reader::stages",
     }

@@ -3,7 +3,7 @@
 use crate::{
     error::Error,
     gpu::{
-        engine::{call::Call, context::Context},
+        engine::{bind::names, call::Call, context::Context},
         stages::sort::{
             dedup,
             space::{DedupTo, Pairs, SortJob, SortScratch, SortSpace},
@@ -219,7 +219,7 @@ impl Sorter {
     fn check_count(&self, slice: wgpu::BufferSlice<'_>) -> Result<(), Error> {
         let fail = |wanted: &str, found| Err(Error::Buffer { what: "count", wanted: wanted.into(), found });
         if !slice.buffer().usage().contains(wgpu::BufferUsages::COPY_SRC) {
-            return fail("usage COPY_SRC", format!("{:?}", slice.buffer().usage()));
+            return fail("usage COPY_SRC", names(slice.buffer().usage().iter_names()));
         }
         if slice.size() < 4 {
             return fail("4 bytes", format!("{} bytes", slice.size()));

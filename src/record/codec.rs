@@ -4,8 +4,9 @@
 //! `half.wgsl`, `codec.wgsl`, `pack.wgsl` and `unpack*.wgsl` in `shaders/shared/` do the same on the device.
 
 use crate::{
-    config::{Precision, RandomBits, Rounding, Stripe},
+    config::{Precision, RandomBits, Rounding},
     record::state_code,
+    stripe::Stripe,
     table::{rng, row::RowLayout},
 };
 

@@ -3,9 +3,10 @@
 use std::{fmt, str::FromStr};
 
 use crate::{
-    config::{OptimizerKind, Precision, RandomBits, Rounding, Stripe, named},
+    config::{OptimizerKind, Precision, RandomBits, Rounding, named},
     error::Error,
     record::{codec::Noise, rows},
+    stripe::Stripe,
     table::{rng::Purpose, row::RowLayout},
 };
 

@@ -4,8 +4,8 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     config::{
-        GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, StatePrecision, Stripe,
-        named, setters,
+        GroupConfig, Init, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, StatePrecision, named,
+        setters,
     },
     error::Error,
     record::codec::Noise,
@@ -13,6 +13,7 @@ use crate::{
         hash::{PRIME, chunk_start, row_place},
         storage::{BLOCKS, Storage, Words, block_words, state_words, states_of},
     },
+    stripe::Stripe,
     table::{abi, batch, rng::Purpose},
 };
 
@@ -322,7 +323,7 @@ impl Config {
         let state = |config: &Self| config.state_precision().to_string();
         let parts = [
             ("weights", self.weights.to_string(), other.weights.to_string()),
-            ("precision", format!("{:?}", self.precision), format!("{:?}", other.precision)),
+            ("precision", self.precision.to_string(), other.precision.to_string()),
             ("block", self.block.to_string(), other.block.to_string()),
             ("optimizer", states(self), states(other)),
             ("state", state(self), state(other)),

@@ -3,10 +3,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{
-    config::{GroupConfig, Stripe},
-    table::hash::fmix32,
-};
+use crate::{config::GroupConfig, stripe::Stripe, table::hash::fmix32};
 
 /// Stands for no row, no slot and no key.
 pub const NONE: u32 = u32::MAX;

@@ -1,8 +1,9 @@
 //! The sizes that follow from a configuration: the record of a row, the row of a slot, sets and windows of the cache, pieces of the table.
 
 use crate::{
-    config::{GroupConfig, Placement, Policy, Stripe},
+    config::{GroupConfig, Placement, Policy},
     error::Error,
+    stripe::Stripe,
     table::{abi::Piece, hash::fmix32, row::RowLayout},
 };
 
@@ -17,7 +18,7 @@ pub struct Layout {
     /// The layout of each row.
     pub row: RowLayout,
     /// The rows that the group has of a whole one.
-    pub stripe: Stripe,
+    pub(crate) stripe: Stripe,
     /// Number of sets of the cache; 0 without a cache.
     pub sets: u32,
     /// Number of ways of a set.

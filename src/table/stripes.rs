@@ -1,8 +1,9 @@
 //! The virtual shards of a group (SPEC 11).
 
 use crate::{
-    config::{GroupConfig, OutOfRange, Pooling, Stripe},
+    config::{GroupConfig, OutOfRange, Pooling},
     error::Error,
+    stripe::Stripe,
 };
 
 /// The configurations of the virtual shards of a group: `shards` of them, a power of two. Shard s has the linear rows g with `g mod shards = s`, its

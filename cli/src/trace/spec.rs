@@ -52,12 +52,18 @@ impl<'a> Spec<'a> {
 
     /// The table's rows, if given.
     pub(super) fn rows(&self) -> Result<Option<u64>, TraceError> {
-        self.number("rows", &format!("rows of 1 to {MAX_ROWS}"), |&rows: &u64| (1..=MAX_ROWS).contains(&rows))
+        self.whole("rows", MAX_ROWS)
     }
 
     /// The number of accesses, if given.
     pub(super) fn accesses(&self) -> Result<Option<u64>, TraceError> {
-        self.number("n", &format!("n of 1 to {MAX_ACCESSES}"), |&n: &u64| (1..=MAX_ACCESSES).contains(&n))
+        self.whole("n", MAX_ACCESSES)
+    }
+
+    /// A whole number from 1 to `most`, in digits or as 1e9.
+    fn whole(&self, key: &str, most: u64) -> Result<Option<u64>, TraceError> {
+        let legal = |number: &f64| number.fract() == 0.0 && (1.0..=most as f64).contains(number);
+        Ok(self.number(key, &format!("{key} of 1 to {most}"), legal)?.map(|number| number as u64))
     }
 
     /// The Zipf exponent, if given.

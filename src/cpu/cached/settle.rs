@@ -43,32 +43,40 @@ pub(crate) struct Call<'a> {
     pub(crate) parts: usize,
 }
 
+impl<'a> Call<'a> {
+    pub(crate) fn new(params: &'a Params, layout: &'a Layout, tables: &'a mut [u32], parts: usize) -> Self {
+        Self { params, layout, t: tables[0], tables: Mutex::new(tables), parts }
+    }
+}
+
+/// The parts of a group's state that a step changes.
+pub(crate) struct State<'a> {
+    pub(crate) ways: &'a mut [u32],
+    pub(crate) cache: &'a mut [f32],
+    pub(crate) records: &'a mut [u32],
+    pub(crate) freqs: &'a mut Freqs,
+}
+
 /// Decides the step by its sorted accesses, and moves the rows that come and leave (SPEC 3, steps 2 to 5). The accesses carry their numbers.
 /// With `outputs`, which has the output row of each number first, they carry output rows afterwards.
 pub(crate) fn settle(
-    params: &Params,
-    layout: &Layout,
-    tables: &mut [u32],
-    ways: &mut [u32],
-    cache: &mut [f32],
-    records: &mut [u32],
-    freqs: &mut Freqs,
+    call: &Call<'_>,
+    State { ways, cache, records, freqs }: State<'_>,
     accesses: &mut [u64],
     outputs: &[[u32; 2]],
     distinct: &mut Distinct,
-    parts: usize,
 ) {
-    let call = Call { params, layout, t: tables[0], tables: Mutex::new(tables), parts };
-    let misses = probe(&call, accesses, ways, distinct);
-    in_any_width!(freqs, freqs => touch(&call, ways, freqs, distinct));
+    let (params, layout) = (call.params, call.layout);
+    let misses = probe(call, accesses, ways, distinct);
+    in_any_width!(freqs, freqs => touch(call, ways, freqs, distinct));
     if params.admits() {
         distinct.misses.sort(misses, 32 - (params.sets - 1).leading_zeros());
-        admit(&call, accesses, ways, distinct);
+        admit(call, accesses, ways, distinct);
         distinct.victims.sort(misses, layout.row_bits());
-        pack_rows(&call, distinct.victims.sorted(), cache, records);
-        load(&call, distinct.misses.sorted(), &distinct.loads, accesses, cache, records);
+        pack_rows(call, distinct.victims.sorted(), cache, records);
+        load(call, distinct.misses.sorted(), &distinct.loads, accesses, cache, records);
     }
-    locate(&call, accesses, outputs, distinct);
+    locate(call, accesses, outputs, distinct);
 }
 
 /// Lists the distinct rows, and those that the cache lacks. Returns the number of the latter.

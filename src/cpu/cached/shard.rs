@@ -5,7 +5,7 @@ use crate::{
         cached::{
             group::{CpuGroup, FETCHED},
             lookup::find,
-            settle::settle,
+            settle::{Call, State, settle},
             steps::{grown, inside},
             tables::Tables,
         },
@@ -58,7 +58,8 @@ impl Shard for CpuGroup {
             space.sorter.sort(n, layout.row_bits());
             let accesses = space.sorter.sorted_mut();
             inside(n, || {
-                settle(params, layout, tables, ways, cache, records, freqs, accesses, &[], distinct, share::parts(n));
+                let call = Call::new(params, layout, tables, share::parts(n));
+                settle(&call, State { ways, cache, records, freqs }, accesses, &[], distinct);
             });
             space.settled = true;
         }

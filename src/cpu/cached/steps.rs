@@ -8,7 +8,7 @@ use crate::{
             batch::{self, Batch},
             group::CpuGroup,
             pool::{Source, Written, list_all, pool},
-            settle::settle,
+            settle::{Call, State, settle},
             space::Space,
             tables::Tables,
             update::{Moves, move_all, move_distinct},
@@ -92,7 +92,8 @@ impl CpuGroup {
             list_all(&batch, sort, factors);
             space.sorter.sort(n, layout.row_bits());
             let (accesses, numbers) = (space.sorter.sorted_mut(), if space.numbered { &[] } else { &*factors });
-            settle(params, layout, tables, ways, cache, records, freqs, accesses, numbers, distinct, batch.parts());
+            let call = Call::new(params, layout, tables, batch.parts());
+            settle(&call, State { ways, cache, records, freqs }, accesses, numbers, distinct);
             space.settled = true;
             (sort, factors, slots) = (&mut [], &mut [], &distinct.slots[..n]);
         }

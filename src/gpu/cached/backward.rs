@@ -36,7 +36,7 @@ pub(crate) fn encode_backward(
     space: &Space,
     params: Params,
     gradients: &Gradients<'_>,
-    records: Records<'_>,
+    records: &Records,
 ) {
     let layout = &tables.layout;
     let indices = params.indices;

@@ -9,10 +9,7 @@ use crate::{
             bind_cache::passing,
             call::{Call, Groups, Named},
         },
-        stages::{
-            ASSIGN,
-            cached::exchange::{self, Records},
-        },
+        stages::{ASSIGN, cached::exchange},
         upload::new_outputs,
     },
     host::alloc::zeroed,
@@ -93,30 +90,16 @@ impl Embedding for Group {
             let mut encoder = this.encoder();
             let (params, most) = this.block_on(async |this| this.record_rows(&mut encoder, &ascending, None).await)?;
             let Some(space) = &this.kind.frozen else { return Ok(()) };
-            let side_transfer = match &mut this.kind.staged {
-                None => None,
-                Some(staged) => {
-                    staged.unflushed()?;
-                    Some(staged.pack_side_transfer(&this.context, &mut encoder, &this.kind.tables, (0, most), most)?)
-                }
-            };
-            let records = side_transfer.as_ref().map_or(Records::Table, |side_transfer| side_transfer.records());
-            let uniform = this.context.uniform(&params);
-            let mut call = Call::begin(&this.context, &mut encoder, "hotrow.write_rows");
-            let tables = &this.kind.tables;
+            let (context, tables, storage) = (&this.context, &this.kind.tables, &mut this.kind.storage);
+            storage.unflushed()?;
+            let records = storage.pack(context, &mut encoder, most)?;
+            let uniform = context.uniform(&params);
+            let mut call = Call::begin(context, &mut encoder, "hotrow.write_rows");
             let from: &[&dyn Named] = &[&("params", &uniform), &("values", passing(&values)), tables, space];
             call.run_rows(&ASSIGN, from, tables, &Groups::of(params.indices, tables.layout.at_once()));
             exchange::encode(&mut call, &uniform, tables, &swaps(space, most, records), exchange::Phases::Pack);
             drop(call);
-            match &mut this.kind.staged {
-                None => this.context.finish(encoder),
-                Some(staged) => this.context.block_on(staged.write_back_side_transfer(
-                    &this.context,
-                    encoder,
-                    &this.kind.tables,
-                    most,
-                )),
-            }
+            context.block_on(storage.write_back(context, encoder, most))
         })
     }
 

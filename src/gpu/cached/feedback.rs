@@ -59,7 +59,7 @@ impl Group {
         context.guarded(|| {
             self.check()?;
             let free = self.state.prefetched().is_none_or(|prefetched| prefetched.batch.is_some());
-            if self.kind.staged.is_some() && !reader.has_turn(free) {
+            if self.kind.storage.is_staged() && !reader.has_turn(free) {
                 return Ok(false);
             }
             self.not_prefetched("encode_feedback")?;
@@ -69,7 +69,7 @@ impl Group {
             let params = Params::new(&self.kind.config, layout, Mode::Train, Purpose::WriteBack).batch(rows, 0, false);
             let dummy = self.dummy.clone();
             let bound = Bound::of_wanted(&dummy, &wanted.buffer);
-            if self.kind.staged.is_some() {
+            if self.kind.storage.is_staged() {
                 self.decide_bound(encoder, params, &bound, None)?;
             } else {
                 let space = grown(&mut self.kind.train[0], &context, layout, rows, true)?;

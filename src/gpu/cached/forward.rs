@@ -29,7 +29,7 @@ use crate::{
 pub(crate) struct StepTargets<'a> {
     /// The outputs and their number of rows; `None` if the call wants no outputs.
     pub(crate) outputs: Option<(&'a wgpu::BindingResource<'a>, u32)>,
-    pub(crate) records: Records<'a>,
+    pub(crate) records: Records,
 }
 
 /// Encodes a whole step forward in one pass.
@@ -138,6 +138,6 @@ fn carry(
 }
 
 /// The swaps of a step, at most `capacity` of them.
-pub(crate) fn swaps<'s>(space: &'s Space, capacity: u32, records: Records<'s>) -> exchange::List<'s> {
+pub(crate) fn swaps(space: &Space, capacity: u32, records: Records) -> exchange::List<'_> {
     exchange::List { step: &space.step, swaps: &space.swaps, capacity, scratch: &space.scratch, records }
 }

@@ -33,9 +33,7 @@ impl Group {
         self.not_prefetched("forward")?;
         self.state.end_forward(); // its step scratch is overwritten
         // A failing store must be reported here: after `decide` the tags are a step ahead of the rows.
-        if let Some(staged) = &mut self.kind.staged {
-            staged.settle(&self.context, &self.kind.tables, false).await?;
-        }
+        self.kind.storage.settle(false).await?;
         let mut encoder = self.encoder();
         self.decide(&mut encoder, batch)?;
         self.context.submit(encoder);
@@ -61,7 +59,7 @@ impl Group {
     }
 
     pub(crate) async fn flushed(&mut self) -> Result<(), Error> {
-        if self.kind.staged.is_some() {
+        if self.kind.storage.is_staged() {
             return self.flush_staged().await;
         }
         let mut encoder = self.encoder();

@@ -9,6 +9,7 @@ use crate::{
             forward::encode_step,
             prefetched::Prefetched,
             staged::{Staged, traffic::Traffic},
+            storage::Storage,
         },
         device::{DeviceGroup, Kind},
         engine::{
@@ -87,7 +88,7 @@ pub struct Rows {
     pub(crate) train: [Option<Space>; 2],
     pub(crate) frozen: Option<Space>,
     pub(crate) flush: Option<FlushSpace>,
-    pub(crate) staged: Option<Staged>,
+    pub(crate) storage: Storage,
     /// The reason for the table's placement.
     reason: &'static str,
 }
@@ -147,7 +148,7 @@ impl Group {
             _ => config,
         };
         if config.placement != Placement::Staged {
-            let found = format!("{:?} and a store", config.placement);
+            let found = format!("{} and a store", config.placement);
             return Err(Error::Config { field: "placement", wanted: "staged".into(), found });
         }
         Self::build(context, config, None, Some(store))
@@ -215,14 +216,16 @@ impl Group {
         }
         let hold = store.as_ref().map(SharedStore::hold).transpose()?;
         let tables = context.guarded(|| Tables::new(context, &config, layout, source, store.as_ref()))?;
-        let staged = store.zip(hold).map(|(store, hold)| Staged::new(store, hold, &tables.layout, config.policy));
+        let storage = store.zip(hold).map_or(Storage::Resident, |(store, hold)| {
+            Storage::Staged(Box::new(Staged::new(context, store, hold, &tables, config.policy)))
+        });
         let (train, reason) = ([None, None], "it was asked for");
-        let rows = Rows { config, tables, train, frozen: None, flush: None, staged, reason };
+        let rows = Rows { config, tables, train, frozen: None, flush: None, storage, reason };
         let group = Self::with_kind(context, rows)?;
         // Last, so that a group that cannot be built leaves the store as it was.
-        let Rows { config, tables, staged, .. } = &group.kind;
-        if let Some(staged) = staged {
-            let mut store = staged.store().write();
+        let Rows { config, tables, .. } = &group.kind;
+        if let Some(store) = group.store() {
+            let mut store = store.write();
             if !store.filled() {
                 store::fill(&mut **store, config, &tables.layout, source)?;
             }
@@ -239,13 +242,13 @@ impl Group {
     /// The store of a staged table, `None` for other placements. The store lacks changes that the cache has not flushed.
     #[must_use]
     pub fn store(&self) -> Option<&SharedStore> {
-        self.kind.staged.as_ref().map(Staged::store)
+        self.kind.storage.staged().map(Staged::store)
     }
 
     /// The traffic between device and host of a staged table, `None` for other placements.
     #[must_use]
     pub fn traffic(&self) -> Option<Traffic> {
-        self.kind.staged.as_ref().map(Staged::traffic)
+        self.kind.storage.staged().map(Staged::traffic)
     }
 
     /// The configuration.
@@ -328,7 +331,7 @@ pub(crate) fn encode_collect(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables
 impl Rows {
     /// Refuses `call` for a staged table, whose steps need host work and cannot be encoded in one piece.
     fn not_staged(&self, call: &'static str, remedy: &'static str) -> Result<(), Error> {
-        if self.staged.is_none() {
+        if !self.storage.is_staged() {
             return Ok(());
         }
         Err(Error::Unsupported {
@@ -416,13 +419,13 @@ impl Kind for Rows {
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
     ) -> Result<(), Error> {
-        match (mode, &group.kind.staged) {
-            (_, None) => Self::encode(group, encoder, batch, outputs, mode).map(drop),
-            (Mode::Train, Some(_)) => {
+        match (mode, &group.kind.storage) {
+            (_, Storage::Resident) => Self::encode(group, encoder, batch, outputs, mode).map(drop),
+            (Mode::Train, Storage::Staged(_)) => {
                 group.encode_staged(batch).await?;
                 group.carry(encoder, outputs).map(drop)
             }
-            (_, Some(_)) => group.encode_frozen_staged(encoder, batch, outputs).await,
+            (_, Storage::Staged(_)) => group.encode_frozen_staged(encoder, batch, outputs).await,
         }
     }
 
@@ -437,13 +440,8 @@ impl Kind for Rows {
             let DeviceGroup { state, rate, kind, .. } = group;
             let Pending { indices, bags, weighted, space } = state.wants_forward("backward")?;
             let rows = batch::output_rows(&kind.config, indices, bags);
-            let write_back = match &mut kind.staged {
-                None => None,
-                Some(staged) => {
-                    staged.unflushed()?;
-                    staged.reserve_close(&context)?
-                }
-            };
+            kind.storage.unflushed()?;
+            let write_back = kind.storage.reserve_close()?;
             if let Some(space) = kind.train[space].as_ref().filter(|_| indices > 0) {
                 let (slice, wanted) = grad_outputs.wanted(u64::from(rows) * u64::from(kind.tables.layout.row.dim));
                 let outputs = context.bind("grad_outputs", slice, wanted)?;
@@ -451,11 +449,7 @@ impl Kind for Rows {
                     .batch(indices, bags, weighted);
                 let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
                 let rate = rate.encode(&context, encoder, &Rate::new(&kind.config.optimizer));
-                let piece = kind.staged.as_ref().and_then(|staged| staged.packing(&context));
-                let records = match (&kind.staged, &piece) {
-                    (Some(staged), Some(piece)) => staged.records(piece),
-                    _ => Records::Table,
-                };
+                let records = kind.storage.packing(&context);
                 encode_backward(
                     &context,
                     encoder,
@@ -463,12 +457,10 @@ impl Kind for Rows {
                     space,
                     params,
                     &Gradients { outputs, scaler, rate },
-                    records,
+                    &records,
                 );
             }
-            if let Some(staged) = &mut kind.staged {
-                staged.close(encoder, &kind.tables, write_back);
-            }
+            kind.storage.close(encoder, write_back);
             state.end_forward();
             Ok(())
         })

@@ -8,10 +8,11 @@ use crate::{
             forward::{StepTargets, encode_carry, encode_decisions, encode_step},
             group::{Group, encode_collect, grown},
             staged::flush_swaps,
+            storage::Storage,
         },
         engine::{bind::Batch, call::Call},
         stages::cached::{
-            exchange::{self, Records},
+            exchange,
             space::{Bound, FlushSpace},
         },
     },
@@ -36,19 +37,18 @@ impl Group {
         let (context, tables) = (&self.context, &self.kind.tables);
         let most = tables.layout.most_distinct(params.indices);
         let Some(space) = &self.kind.frozen else { return Ok(0) };
-        let Some(staged) = &mut self.kind.staged else {
+        let Storage::Staged(staged) = &mut self.kind.storage else {
             encode_step(context, encoder, tables, space, params, bound, outputs);
             return Ok(most);
         };
-        staged.settle(context, tables, self.state.pending().is_some()).await?;
-        let room = staged.reserve_look_up(context, most)?;
+        staged.settle(self.state.pending().is_some()).await?;
+        let room = staged.reserve_look_up(most)?;
         let mut first = context.new_encoder();
         encode_decisions(context, &mut first, tables, space, params, bound);
-        let fetch = staged.ask(context, &mut first, space, room);
+        let fetch = staged.ask(&mut first, space, room);
         context.submit(first);
         let arrivals = fetch.maintenance().run_async().await?;
-        let side_transfer = staged.arrive_side_transfer(context, encoder, tables, &arrivals, most)?;
-        let records = side_transfer.as_ref().map_or(Records::Nothing, |side_transfer| side_transfer.records());
+        let records = staged.arrive_side(encoder, &arrivals, most)?;
         encode_carry(context, encoder, tables, space, params, bound, StepTargets { outputs, records });
         Ok(arrivals.list.len() as u32)
     }
@@ -73,8 +73,8 @@ impl Group {
     /// Writes every dirty row of a staged table to its store, part by part.
     pub(crate) async fn flush_staged(&mut self) -> Result<(), Error> {
         let (context, tables) = (&self.context, &self.kind.tables);
-        let Some(staged) = &mut self.kind.staged else { return Ok(()) };
-        staged.settle(context, tables, self.state.pending().is_some()).await?;
+        let Storage::Staged(staged) = &mut self.kind.storage else { return Ok(()) };
+        staged.settle(self.state.pending().is_some()).await?;
         if tables.layout.sets > 0 {
             let space = match &mut self.kind.flush {
                 Some(space) => space,
@@ -89,26 +89,20 @@ impl Group {
             let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[0]));
             let most = flush_swaps(&tables.layout);
             // The transfer is allocated even if no row is dirty, as the memory plan states.
-            staged.side_transfer(context, &tables.layout, most)?;
+            staged.transfers.side(context, most)?;
             for first in (0..step.counts[count::SWAPS]).step_by(most as usize) {
                 let swaps = most.min(step.counts[count::SWAPS] - first);
                 let mut encoder = context.new_encoder();
-                let side_transfer = staged.pack_side_transfer(context, &mut encoder, tables, (first, swaps), most)?;
+                let records = staged.transfers.pack_side(context, &mut encoder, (first, swaps), most)?;
                 let FlushSpace { step, swaps: list, no_scratch } = &*space;
-                let list = exchange::List {
-                    step,
-                    swaps: list,
-                    capacity: swaps,
-                    scratch: no_scratch,
-                    records: side_transfer.records(),
-                };
+                let list = exchange::List { step, swaps: list, capacity: swaps, scratch: no_scratch, records };
                 let mut call = Call::begin(context, &mut encoder, "hotrow.flush");
                 exchange::encode(&mut call, &uniform, tables, &list, exchange::Phases::Pack);
                 drop(call);
-                staged.write_back_side_transfer(context, encoder, tables, swaps).await?;
+                staged.write_back_side(encoder, swaps).await?;
             }
         }
         let clock = context.download_part_async(&tables.tables, 0..4).await?;
-        staged.flushed(clock[0])
+        staged.stored.flushed(clock[0])
     }
 }

@@ -19,3 +19,4 @@ pub(crate) mod resize;
 #[cfg(all(feature = "ranks", not(target_family = "wasm")))]
 pub(crate) mod shard;
 pub(crate) mod staged;
+pub(crate) mod storage;

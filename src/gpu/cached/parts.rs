@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{
     error::Error,
-    gpu::cached::group::Group,
+    gpu::cached::{group::Group, storage::Storage},
     table::{
         abi::table_words,
         metadata,
@@ -49,9 +49,9 @@ impl Group {
 
     pub(crate) async fn read_words(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         let range = part.range(&self.kind.config, &self.kind.tables.layout, first_word, out.len())?;
-        if let (Part::Records, Some(staged)) = (part, &mut self.kind.staged) {
+        if let (Part::Records, Storage::Staged(staged)) = (part, &mut self.kind.storage) {
             let more = self.state.pending().is_some();
-            return staged.read_newest(&self.context, &self.kind.tables, more, first_word, out).await;
+            return staged.read_newest(more, first_word, out).await;
         }
         let spacing = part.spacing(&self.kind.tables.layout);
         let mut kept: Option<wgpu::Buffer> = None;
@@ -87,9 +87,7 @@ impl Group {
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn write_words(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         let range = part.range(&self.kind.config, &self.kind.tables.layout, first_word, words.len())?;
-        if let Some(staged) = &mut self.kind.staged {
-            staged.unflushed()?; // after this write the cache may be newer than the store
-        }
+        self.kind.storage.unflushed()?; // after this write the cache may be newer than the store
         if part == Part::Ways {
             let mut t = [0];
             self.block_on(async |this| this.read_words(Part::Clock, 0, &mut t).await)?;
@@ -107,10 +105,9 @@ impl Group {
             }
         }
         self.renew_readers();
-        if let (Part::Records, Some(staged)) = (part, &mut self.kind.staged) {
-            let (context, more) = (&self.context, self.state.pending().is_some());
-            context.block_on(staged.settle(context, &self.kind.tables, more))?;
-            return staged.write_words(first_word, words);
+        if let (Part::Records, Storage::Staged(staged)) = (part, &mut self.kind.storage) {
+            let more = self.state.pending().is_some();
+            return self.context.block_on(staged.write_words(more, first_word, words));
         }
         self.put_words(part, first_word, words)
     }

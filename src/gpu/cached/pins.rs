@@ -4,12 +4,9 @@ use crate::{
     config::Policy,
     error::Error,
     gpu::{
-        cached::{group::Group, staged::flush_swaps},
+        cached::group::Group,
         engine::call::Call,
-        stages::cached::{
-            exchange::{self, Records},
-            space::FlushSpace,
-        },
+        stages::cached::{exchange, space::FlushSpace},
     },
     host::alloc::zeroed,
     table::{
@@ -85,18 +82,14 @@ impl Group {
         let Some(FlushSpace { step, swaps: list, no_scratch }) = &self.kind.flush else { return Ok(()) };
         let params = Params::new(&self.kind.config, &tables.layout, Mode::Train, Purpose::WriteBack);
         let uniform = context.uniform(&params);
-        let most = if self.kind.staged.is_some() { flush_swaps(&tables.layout) as usize } else { swaps.len().max(1) };
-        for some in swaps.chunks(most) {
+        let most = self.kind.storage.swaps_at_once(&tables.layout, swaps.len() as u32);
+        for some in swaps.chunks(most as usize) {
             let mut head = Step::default();
             head.counts[count::SWAPS] = some.len() as u32;
             context.queue().write_buffer(step, 0, bytemuck::bytes_of(&head));
             context.queue().write_buffer(list, 0, bytemuck::cast_slice(some));
             let mut encoder = context.new_encoder();
-            let side_transfer = match &mut self.kind.staged {
-                None => None,
-                Some(staged) => staged.bring_to_side(context, &mut encoder, tables, some, most as u32)?,
-            };
-            let records = side_transfer.as_ref().map_or(Records::Table, |side_transfer| side_transfer.records());
+            let records = self.kind.storage.bring(&mut encoder, some, most)?;
             let list = exchange::List { step, swaps: list, capacity: some.len() as u32, scratch: no_scratch, records };
             let mut call = Call::begin(context, &mut encoder, "hotrow.pin");
             exchange::encode(&mut call, &uniform, tables, &list, exchange::Phases::Unpack);

@@ -15,7 +15,7 @@ use crate::{
         },
         engine::bind::{Batch, OutputBuffer},
         fp16_outputs::Halves,
-        stages::cached::{exchange::Records, space::Bound},
+        stages::cached::space::Bound,
     },
     table::{
         abi::Params,
@@ -61,20 +61,11 @@ impl Group {
         let space = grown(&mut self.kind.train[next], context, layout, params.indices, true)?;
         // Every allocation that can fail comes before the first command.
         let more = self.state.pending().is_some();
-        let staged = self.kind.staged.as_mut();
-        let reads = batch.is_none();
-        let room = staged.map(|staged| staged.reserve(context, layout, most, more, reads)).transpose()?;
-        let coming = match (&mut self.kind.staged, room) {
-            (Some(staged), Some(mut room)) => {
-                staged.move_in(context, encoder, &self.kind.tables, &mut room);
-                encode_decisions(context, encoder, &self.kind.tables, space, &params, bound);
-                Coming::Asked(staged.ask(context, encoder, space, room))
-            }
-            _ => {
-                encode_decisions(context, encoder, &self.kind.tables, space, &params, bound);
-                Coming::Nothing
-            }
-        };
+        let storage = &mut self.kind.storage;
+        let mut room = storage.reserve(most, more, batch.is_none())?;
+        storage.move_in(encoder, room.as_mut());
+        encode_decisions(context, encoder, &self.kind.tables, space, &params, bound);
+        let coming = storage.ask(encoder, space, room);
         self.state.prefetch(Prefetched { params, batch, space: next, coming });
         Ok(())
     }
@@ -106,10 +97,8 @@ impl Group {
         if !matches!(asked, Some(Coming::Asked(fetch)) if fetch.dropped()) {
             return false;
         }
-        if let (Some(Prefetched { coming: Coming::Asked(fetch), .. }), Some(staged)) =
-            (self.state.take_prefetched(), &mut self.kind.staged)
-        {
-            staged.take_back(fetch);
+        if let Some(Prefetched { coming: Coming::Asked(fetch), .. }) = self.state.take_prefetched() {
+            self.kind.storage.take_back(fetch);
         }
         true
     }
@@ -232,21 +221,7 @@ impl Group {
         if let Some((batch, outputs)) = outputs {
             self.bound_outputs(batch, params, outputs)?;
         }
-        let piece = match (&mut self.kind.staged, &prefetched.coming) {
-            (Some(staged), Coming::Here(arrivals)) => {
-                staged.arrive(&self.context, encoder, &self.kind.tables, arrivals, outputs.is_some())?
-            }
-            (Some(_), _) => {
-                let (call, wanted) = ("encode_forward_prefetched", "a fetch after the prefetch has been submitted");
-                return Err(Error::Order { call, wanted, found: "a prefetch whose records have not been fetched" });
-            }
-            (None, _) => None,
-        };
-        let records = match (&self.kind.staged, &piece) {
-            (None, _) => Records::Table,
-            (Some(_), None) => Records::Nothing,
-            (Some(staged), Some(piece)) => staged.records(piece),
-        };
+        let records = self.kind.storage.arrive(encoder, &prefetched.coming, outputs.is_some())?;
         if let Some(space) = &self.kind.train[prefetched.space] {
             let binding = outputs.map(|(batch, outputs)| self.bound_outputs(batch, params, outputs)).transpose()?;
             let bound = match outputs {

@@ -21,7 +21,7 @@ impl Group {
     /// the tags, one for each window of
     /// the cache, one for each piece of the table.
     pub fn reader(&self, wanted: Reader<'_>) -> Result<RowReader, Error> {
-        if self.kind.staged.is_some() && (wanted.flushed || self.kind.tables.layout.sets == 0) {
+        if self.kind.storage.is_staged() && (wanted.flushed || self.kind.tables.layout.sets == 0) {
             return Err(Error::Reader {
                 what: "a staged table",
                 wanted: "a cache, and Reader::flushed unset: the host has the records".into(),
@@ -38,7 +38,7 @@ impl Rows {
     pub(crate) fn readable_buffers(&self, context: &Context) -> ReadableBuffers {
         let tables = &self.tables;
         let layout = &tables.layout;
-        let table = self.staged.is_none();
+        let table = !self.storage.is_staged();
         let cut = Cut {
             width: layout.width(),
             windows: layout.windows(),

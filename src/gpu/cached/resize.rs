@@ -24,9 +24,7 @@ impl Group {
         let pinned = pins::pinned(&self.kind.tables.layout, &now);
         (self.kind.tables.ways, self.kind.tables.cache) = (ways, cache);
         (self.kind.tables.layout, self.kind.config, self.kind.flush) = (layout, config, None);
-        if let Some(staged) = &mut self.kind.staged {
-            staged.resized(&self.kind.tables.layout, self.kind.config.policy);
-        }
+        self.kind.storage.resized(&self.kind.tables.layout, self.kind.config.policy);
         context.forget_bindings();
         self.renew_readers();
         if cache_rows == 0 {

@@ -126,9 +126,7 @@ impl Group {
         let (batch, dummy) = (Uploaded::rows(&context, rows)?, self.dummy.clone());
         let bound = Bound::of(&context, &dummy, &batch.batch(), &params)?;
         let tables = &self.kind.tables;
-        if let Some(staged) = &mut self.kind.staged {
-            staged.settle(&context, tables, self.state.pending().is_some()).await?;
-        }
+        self.kind.storage.settle(self.state.pending().is_some()).await?;
         let space = grown(&mut self.kind.frozen, &context, &tables.layout, n, false)?;
         let words = entry_words(&tables.layout.row);
         let bytes = rows.len() as u64 * words as u64 * 4;
@@ -140,12 +138,12 @@ impl Group {
         send::encode(&mut call, &uniform, tables, space, &dummy, &sent, n);
         drop(call);
         let mut entries = context.download_async(encoder, &[(&sent, bytes)]).await?.swap_remove(0);
-        if let Some(staged) = &self.kind.staged {
+        if let Some(store) = self.store() {
             let stored = entries.chunks_exact(words).zip(rows).filter(|(entry, _)| entry[0] == 1);
             let rows: Vec<u32> = stored.map(|(_, &row)| row).collect();
             let record_words = tables.layout.row.record_words as usize;
             let mut records = zeroed("records", rows.len() * record_words)?;
-            staged.store().read().read(&rows, bytemuck::cast_slice_mut(&mut records))?;
+            store.read().read(&rows, bytemuck::cast_slice_mut(&mut records))?;
             let to = entries.chunks_exact_mut(words).filter(|entry| entry[0] == 1);
             for (entry, record) in to.zip(records.chunks_exact(record_words)) {
                 entry[1..=record_words].copy_from_slice(record);

@@ -104,6 +104,12 @@ impl Batch<'_> {
     }
 }
 
+/// The names of flags, for an error.
+pub(crate) fn names<T>(flags: impl Iterator<Item = (&'static str, T)>) -> String {
+    let names: Vec<_> = flags.map(|(name, _)| name).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
 impl Context {
     /// Binds all of `slice`, which must have at least `wanted` bytes.
     ///
@@ -119,7 +125,7 @@ impl Context {
         let (offset, size) = (slice.offset(), slice.size());
         let fail = |wanted: String, found: String| Err(Error::Buffer { what, wanted, found });
         if !buffer.usage().contains(wgpu::BufferUsages::STORAGE) {
-            return fail("usage STORAGE".into(), format!("{:?}", buffer.usage()));
+            return fail("usage STORAGE".into(), names(buffer.usage().iter_names()));
         }
         let alignment = u64::from(self.caps().offset_alignment);
         if offset % alignment != 0 {

@@ -111,7 +111,10 @@ impl Context {
         let refused = |what, wanted: &str, remedy| Error::Unsupported {
             what,
             wanted: wanted.into(),
-            found: format!("subgroups {:?}", caps.subgroup),
+            found: match caps.subgroup {
+                Some((least, most)) => format!("subgroups of {least} to {most} lanes"),
+                None => "no subgroups".into(),
+            },
             remedy,
         };
         let of_32 = "a device all of whose subgroups have 32 lanes";

@@ -181,11 +181,11 @@ struct Report {
 }
 
 impl Shared {
-    /// Reads every report that has arrived. In a browser it reads only the report of the number `told`.
-    fn read(&mut self, told: Option<u64>) {
+    /// Reads every report that has arrived. In a browser it reads only the report of the number `reported`.
+    fn read(&mut self, reported: Option<u64>) {
         let mut at = 0;
         while let Some(Report { number, target, indices }) = self.under_way.get(at) {
-            let asked = CALLS_WAIT || Some(*number) == told;
+            let asked = CALLS_WAIT || Some(*number) == reported;
             let range = asked.then(|| target.get_mapped_range(..).ok()).flatten();
             let Some(step) = range.map(|range| *bytemuck::from_bytes::<Step>(&range)) else {
                 at += 1;

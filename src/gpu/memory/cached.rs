@@ -27,7 +27,7 @@ impl Group {
         let flush = self.kind.flush.iter().flat_map(|FlushSpace { step, swaps, no_scratch }| {
             sizes(flush(layout), [step, swaps, no_scratch].into_iter())
         });
-        let staged = self.kind.staged.iter().flat_map(Staged::allocations);
+        let staged = self.kind.storage.allocations();
         let buffers = Allocated {
             kept: sizes(list(&self.kind.config, layout, FREQ_BYTES), kept.chain(freqs)),
             staging: self.reports.allocations().into_iter().chain(staged).collect(),

@@ -4,7 +4,7 @@ use crate::{
     error::Error,
     gpu::{
         engine::{
-            bind::GradBuffer,
+            bind::{GradBuffer, names},
             call::{Call, Groups, Named},
         },
         robe::SharedGroup,
@@ -188,7 +188,7 @@ impl GradientBuffer<'_> {
                 return Err(Error::Buffer { what, wanted: "a buffer of its own".into(), found });
             }
             if !buffer.usage().contains(wgpu::BufferUsages::COPY_DST) {
-                let found = format!("{:?}", buffer.usage());
+                let found = names(buffer.usage().iter_names());
                 return Err(Error::Buffer { what, wanted: "usage COPY_DST".into(), found });
             }
             if slice.size() < 4 || slice.offset() % 4 != 0 {

@@ -5,7 +5,7 @@ use multiversion::multiversion;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use crate::{
-    config::{OptimizerKind, Precision, RandomBits, Rounding, Stripe},
+    config::{OptimizerKind, Precision, RandomBits, Rounding},
     record::{
         codec::{self, Noise},
         rows::{
@@ -17,6 +17,7 @@ use crate::{
             unpack::unpack_row,
         },
     },
+    stripe::Stripe,
     table::{rng::Purpose, row::RowLayout},
 };
 

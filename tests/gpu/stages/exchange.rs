@@ -302,7 +302,7 @@ fn a_wrong_record_is_told_apart() {
         seed: 1,
         step: 1,
         purpose: 0,
-        stripe: hotrow::Stripe::ALL,
+        stripe: hotrow::ranks::Stripe::ALL,
     };
     let mut right = vec![0; layout.row.record_words as usize];
     assert!(codec::pack(&layout.row, &noise, 0, &[0.0, 0.3, 0.5, 0.8, 1.0], &[1.0; 5], &mut right));

@@ -4,11 +4,12 @@
 use std::ops::Range;
 
 use hotrow::{
-    GradSlice, Layout, RandomBits, Rounding, Stripe, codec,
+    GradSlice, Layout, RandomBits, Rounding, codec,
     internals::layout::{
         CLOCK_WORDS, COMING, DIRTY, Field, NONE, PINNED, Params, Piece, Step, Swap, TABLE_WORDS, Target, Unique,
         count as counts, way_at,
     },
+    ranks::Stripe,
 };
 
 const TRAIN: u32 = 0;

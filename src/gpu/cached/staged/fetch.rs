@@ -14,10 +14,7 @@ use rayon::prelude::*;
 
 use crate::{
     error::Error,
-    gpu::{
-        cached::staged::{download::Download, host::Host, write_back::WriteBack},
-        engine::context::Context,
-    },
+    gpu::cached::staged::{download::Download, host::Host, write_back::WriteBack},
     table::{
         abi::{Step, Swap, count},
         hash::fmix32,
@@ -41,7 +38,6 @@ pub(crate) struct Listing {
 /// All that a thread needs for the host's part in a step. It may run again after an error.
 #[derive(Debug)]
 pub(crate) struct Fetch {
-    pub(crate) context: Context,
     pub(crate) host: Host,
     pub(crate) listing: Option<Listing>,
     pub(crate) list: Arc<[Swap]>,
@@ -119,16 +115,16 @@ impl Fetch {
             if length > listing.copied {
                 let size = size_of::<Swap>() as u64;
                 let (from, rest) = (u64::from(listing.copied) * size, u64::from(length - listing.copied) * size);
-                let buffer = self.context.download_buffer(rest);
-                let mut encoder = self.context.new_encoder();
+                let buffer = self.host.context.download_buffer(rest);
+                let mut encoder = self.host.context.new_encoder();
                 encoder.copy_buffer_to_buffer(&listing.swaps, from, &buffer, 0, rest);
                 listing.rest = Some(Box::new(Download::encode(&encoder, buffer)));
-                self.context.submit(encoder);
+                self.host.context.submit(encoder);
                 asked = true;
             }
         }
         for write_back in &mut self.write_backs {
-            asked |= write_back.asked_again(&self.context, &self.host)?;
+            asked |= write_back.asked_again(&self.host)?;
         }
         Ok(asked)
     }
@@ -145,14 +141,14 @@ impl Fetch {
 
     /// As [`Self::run`], as a future.
     pub(crate) async fn run_async(&mut self) -> Result<Arrivals, Error> {
-        let context = self.context.clone();
+        let context = self.host.context.clone();
         loop {
             context.idle().await?;
             for download in self.downloads() {
                 download.arrived().await;
             }
             for write_back in &mut self.write_backs {
-                write_back.renewed(&context, &self.host).await?;
+                write_back.renewed(&self.host).await?;
             }
             if !self.asked_more()? {
                 break;
@@ -171,7 +167,7 @@ impl Fetch {
 
     /// As [`Self::run`], but does not count its time as waiting. The call that later waits for it counts that with [`Self::waited`].
     pub(crate) fn run_meanwhile(&mut self) -> Result<Arrivals, Error> {
-        let context = self.context.clone();
+        let context = self.host.context.clone();
         self.took = Duration::ZERO;
         let left = self.left(); // while the device is still at work
         context.guarded(|| {
@@ -254,7 +250,7 @@ impl Fetch {
             Some(range)
         };
         let (forwards_at, kept_at) = (part(&forwards), part(&kept));
-        let buffer = self.host.uploads.take(&self.context, end)?;
+        let buffer = self.host.uploads.take(&self.host.context, end)?;
         let gathered = self.gather_into(&buffer, &rows).and_then(|()| {
             for (words, range) in [(&forwards, &forwards_at), (&kept, &kept_at)] {
                 if let (Some(words), Some(range)) = (words, range) {

@@ -6,13 +6,18 @@ use std::sync::{
 };
 
 use crate::{
-    gpu::cached::staged::{pool::Pool, traffic::Counting},
+    error::Error,
+    gpu::{
+        cached::staged::{pool::Pool, traffic::Counting},
+        engine::context::Context,
+    },
     store::SharedStore,
 };
 
 /// The store, buffer pools and counts of a staged table, as a thread of the host needs them.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
+    pub(super) context: Context,
     pub(super) store: SharedStore,
     pub(super) downloads: Pool,
     pub(super) uploads: Pool,
@@ -24,8 +29,9 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(store: SharedStore) -> Self {
+    pub(super) fn new(context: &Context, store: SharedStore) -> Self {
         Self {
+            context: context.clone(),
             store,
             downloads: Pool::downloads(),
             uploads: Pool::uploads(),
@@ -35,8 +41,18 @@ impl Host {
         }
     }
 
+    /// A free buffer for a download of `bytes` bytes.
+    pub(super) fn download(&self, bytes: u64) -> Result<wgpu::Buffer, Error> {
+        self.downloads.take(&self.context, bytes)
+    }
+
     pub(super) fn count_swaps(&self, swaps: u32) {
         self.expected.store(swaps, Ordering::Relaxed);
+    }
+
+    /// Counts a training step that is carried out.
+    pub(super) fn count_step(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn begun(&self) -> u32 {

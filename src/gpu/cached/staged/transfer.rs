@@ -2,7 +2,7 @@
 
 use crate::{
     error::Error,
-    gpu::engine::context::Context,
+    gpu::{engine::context::Context, stages::cached::exchange::Records},
     table::{
         abi::{NONE, Piece},
         layout::Layout,
@@ -104,6 +104,11 @@ impl Transfer {
             left: self.half(1 - parity),
             counter: self.counter(),
         }
+    }
+
+    /// The records that exchange and update bind, with this uniform.
+    pub(crate) fn records(&self, context: &Context, piece: &Piece) -> Records {
+        Records::Transfer { transfer: self.buffer.clone(), piece: context.uniform(piece) }
     }
 
     /// Clears the notes and the list of leaving records for a step of `swaps` swaps, before its missing records are copied in.

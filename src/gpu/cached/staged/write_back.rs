@@ -4,10 +4,7 @@ use std::task::Waker;
 
 use crate::{
     error::Error,
-    gpu::{
-        cached::staged::{download::Download, host::Host, transfer::Transfer},
-        engine::context::Context,
-    },
+    gpu::cached::staged::{download::Download, host::Host, transfer::Transfer},
 };
 
 /// Bytes before the rows: the number of records, padded.
@@ -68,36 +65,31 @@ impl WriteBack {
     }
 
     /// Encodes the download again, if the records are still in the transfer. Returns whether they are.
-    pub(crate) fn encode_again(
-        &mut self,
-        context: &Context,
-        encoder: &mut wgpu::CommandEncoder,
-        host: &Host,
-    ) -> Result<bool, Error> {
+    pub(crate) fn encode_again(&mut self, encoder: &mut wgpu::CommandEncoder, host: &Host) -> Result<bool, Error> {
         if host.begun() != self.step {
             return Ok(false);
         }
-        let buffer = host.downloads.take(context, Self::bytes(self.most, self.stride))?;
+        let buffer = host.download(Self::bytes(self.most, self.stride))?;
         let again = copy(encoder, &self.from, buffer, self.most, self.stride);
         std::mem::replace(&mut self.download, again).give_up(&host.downloads);
         Ok(true)
     }
 
     /// Downloads the records again if their encoder was dropped, and waits for them.
-    pub(crate) async fn renewed(&mut self, context: &Context, host: &Host) -> Result<(), Error> {
-        if self.asked_again(context, host)? {
-            context.idle().await?;
+    pub(crate) async fn renewed(&mut self, host: &Host) -> Result<(), Error> {
+        if self.asked_again(host)? {
+            host.context.idle().await?;
         }
         self.download.arrived().await;
         Ok(())
     }
 
     /// Submits the download of the records again if their encoder was dropped. Returns whether it did.
-    pub(crate) fn asked_again(&mut self, context: &Context, host: &Host) -> Result<bool, Error> {
-        let mut encoder = context.new_encoder();
-        let again = self.dropped() && self.encode_again(context, &mut encoder, host)?;
+    pub(crate) fn asked_again(&mut self, host: &Host) -> Result<bool, Error> {
+        let mut encoder = host.context.new_encoder();
+        let again = self.dropped() && self.encode_again(&mut encoder, host)?;
         if again {
-            context.submit(encoder);
+            host.context.submit(encoder);
         }
         Ok(again)
     }

@@ -12,12 +12,11 @@ use crate::{
 };
 
 /// The records that an exchange binds.
-#[derive(Clone, Copy)]
-pub(crate) enum Records<'a> {
+pub(crate) enum Records {
     /// The table's records, piece by piece.
     Table,
     /// The records in a staged table's transfer. The uniform says which phases run.
-    Transfer { transfer: &'a wgpu::Buffer, piece: &'a wgpu::Buffer },
+    Transfer { transfer: wgpu::Buffer, piece: wgpu::Buffer },
     /// No records: the host knows that no row of a staged table is missing.
     Nothing,
 }
@@ -29,7 +28,7 @@ pub(crate) struct List<'a> {
     /// Most swaps that the list can have.
     pub(crate) capacity: u32,
     pub(crate) scratch: &'a wgpu::Buffer,
-    pub(crate) records: Records<'a>,
+    pub(crate) records: Records,
 }
 
 /// The phases of an exchange that a list needs.
@@ -59,7 +58,7 @@ pub(crate) fn encode(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
         let groups = Groups::capped(list.capacity, records.block(layout));
         call.run_records(&EXCHANGE, from, tables, records, &groups);
     };
-    match list.records {
+    match &list.records {
         Records::Table => {}
         Records::Transfer { transfer, piece } => return over(piece, RecordBuffers::Transfer(transfer)),
         Records::Nothing => return,

@@ -14,7 +14,7 @@ use crate::{
     table::abi::Piece,
 };
 
-pub(crate) fn encode(call: &mut Call<'_>, from: &[&dyn Named], tables: &Tables, rows: u32, records: Records<'_>) {
+pub(crate) fn encode(call: &mut Call<'_>, from: &[&dyn Named], tables: &Tables, rows: u32, records: &Records) {
     let context = call.context;
     let mut over = |piece: &wgpu::Buffer, records: RecordBuffers<'_>| {
         let groups = Groups::Wide(u64::from(rows.div_ceil(records.block(&tables.layout))));
