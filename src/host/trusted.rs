@@ -232,7 +232,7 @@ impl<const WIDE: bool> Widener<WIDE> {
 /// first-level cache. Into the second level, Zen 4 fetched rows of 256 bytes 1.7 times as fast, but Zen 5 lost some of them again: FP16 rows
 /// with AdaGrad then took 2.5 times as long.
 #[inline(always)]
-pub fn prefetch<T>(data: &[T]) {
+pub(crate) fn prefetch<T>(data: &[T]) {
     prefetch_bytes::<0>(data.as_ptr().cast(), size_of_val(data));
 }
 

@@ -12,19 +12,15 @@ pub(crate) mod lanes;
 pub(crate) mod move_record;
 pub(crate) mod optimise;
 pub(crate) mod pack;
-pub(crate) mod pack_moved;
 pub(crate) mod payload;
 pub(crate) mod sum;
 #[cfg(test)]
 mod tests;
 pub(crate) mod unpack;
 
-pub use crate::host::trusted::prefetch;
 pub use move_record::move_record;
 pub use optimise::{Rule, correction, optimise};
 pub use pack::pack;
-pub use pack_moved::pack_moved;
-pub use sum::{List, Records, sum_records};
 pub use unpack::unpack;
 
 /// A record's payload is read as bytes and halves, so the machine must be little-endian like every device that wgpu

@@ -7,8 +7,8 @@ use crate::{
     record::{
         codec::Noise,
         rows::{
-            optimise::{Rule, optimise_row},
-            pack_moved::pack_moved_row,
+            optimise::{Rule, moved, optimise_row},
+            pack::pack_finite,
             unpack::unpack_row,
         },
     },
@@ -49,5 +49,5 @@ pub(crate) fn move_record_in(
     }
     let (weights, states) = room.split_at_mut(dim);
     unpack_row(layout, record, weights, states);
-    pack_moved_row(layout, rule, noise, row, grads, room, record)
+    moved(rule, grads, weights, states) && pack_finite(layout, noise, row, weights, states, record)
 }

@@ -40,8 +40,8 @@ pub struct Rule {
 
 impl Rule {
     /// A rule without momentum, clipping and decoupled decay.
-    #[must_use]
-    pub const fn plain(kind: OptimizerKind, lr: f32, eps: f32, weight_decay: f32) -> Self {
+    #[cfg(test)]
+    pub(crate) const fn plain(kind: OptimizerKind, lr: f32, eps: f32, weight_decay: f32) -> Self {
         let [shrink, beta1, beta2, clip_value, clip_norm] = [0.0; 5];
         Self { kind, lr, eps, weight_decay, shrink, beta1, beta2, own_count: false, clip_value, clip_norm, t: 0 }
     }

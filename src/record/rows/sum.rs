@@ -1,34 +1,10 @@
 //! Sums of rows of gradients or weights, vectorised, in the order of the indices.
 
-use std::{marker::PhantomData, ops::Range};
+use std::ops::Range;
 
 use multiversion::multiversion;
 
-use crate::{
-    host::trusted::{AHEAD, prefetch_lines},
-    record::rows::payload::{Columns as _, Format, Packed, by_format},
-    table::row::RowLayout,
-};
-
-/// A list of sums over rows.
-#[derive(Clone, Copy, Debug)]
-pub struct List<'a> {
-    /// The rows, sum after sum.
-    pub rows: &'a [u32],
-    /// The position in `rows` where each sum begins, and the end of the last one.
-    pub offsets: &'a [u32],
-    /// A factor for each of `rows`; if empty, all factors are 1.
-    pub factors: &'a [f32],
-}
-
-/// A list of records.
-#[derive(Clone, Copy, Debug)]
-pub struct Records<'a> {
-    /// The layout of each record.
-    pub layout: &'a RowLayout,
-    /// The words of all records.
-    pub words: &'a [u32],
-}
+use crate::host::trusted::{AHEAD, prefetch_lines};
 
 /// Rows to add up, by their position in a list.
 pub(crate) trait Rows {
@@ -50,40 +26,10 @@ pub(crate) trait Rows {
     fn prefetch<const N: usize>(&self, k: usize, name: Self::Name);
 }
 
-/// Sums of packed rows, read from their records, dim floats for each sum. The bits are those of unpacking each row and
-/// adding in list order.
-#[multiversion(targets = "simd")]
-pub fn sum_records(records: Records<'_>, list: List<'_>, sums: &mut [f32]) {
-    sum_records_in(records, list, sums);
-}
-
-#[inline(always)]
-pub(crate) fn sum_records_in(records: Records<'_>, list: List<'_>, sums: &mut [f32]) {
-    let records = Packed::new(records.layout, records.words);
-    by_format!(records.layout.precision, F => if list.factors.is_empty() {
-        sum_each(&Listed::<F, false> { records, list, format: PhantomData }, list.offsets, sums);
-    } else {
-        sum_each(&Listed::<F, true> { records, list, format: PhantomData }, list.offsets, sums);
-    });
-}
-
-#[inline(always)]
-fn sum_each<R: Rows>(rows: &R, offsets: &[u32], sums: &mut [f32]) {
-    let Some(dim) = sums.len().checked_div(offsets.len().saturating_sub(1)).filter(|&dim| dim > 0) else { return };
-    for (range, sum) in offsets.windows(2).zip(sums.chunks_exact_mut(dim)) {
-        sum_rows_in(rows, range[0] as usize..range[1] as usize, sum);
-    }
-}
-
 /// One sum, over `range` of the list, in its order. Rows behind `range` are prefetched too, because they are likely
 /// next.
 #[multiversion(targets = "simd")]
 pub(crate) fn sum_rows<R: Rows>(rows: &R, range: Range<usize>, sum: &mut [f32]) {
-    sum_rows_in(rows, range, sum);
-}
-
-#[inline(always)]
-fn sum_rows_in<R: Rows>(rows: &R, range: Range<usize>, sum: &mut [f32]) {
     // As many columns at once as registers hold. The sums stay in registers; a row is read again only for the next
     // columns.
     let mut at = 0;
@@ -136,46 +82,6 @@ fn columns<R: Rows, const N: usize>(rows: &R, range: Range<usize>, sum: &mut [f3
         }
     }
     sum[at..at + N].copy_from_slice(&total);
-}
-
-struct Listed<'a, F, const FACTORS: bool> {
-    records: Packed<'a>,
-    list: List<'a>,
-    format: PhantomData<F>,
-}
-
-impl<'a, F: Format, const FACTORS: bool> Rows for Listed<'a, F, FACTORS> {
-    type Columns = F::Columns<'a>;
-    type Name = u32;
-    const FACTORS: bool = FACTORS;
-
-    #[inline(always)]
-    fn names(&self) -> &[u32] {
-        self.list.rows
-    }
-
-    #[inline(always)]
-    fn columns(&self, at: usize, n: usize) -> F::Columns<'a> {
-        F::columns(self.records, at, n)
-    }
-
-    #[inline(always)]
-    fn row<const N: usize>(&self, columns: F::Columns<'a>, _: usize, row: u32) -> Option<[f32; N]> {
-        let row = columns.of(row);
-        assert!(row.is_some(), "a row beyond the last record");
-        row
-    }
-
-    #[inline(always)]
-    fn factor(&self, k: usize, _: u32) -> f32 {
-        self.list.factors[k]
-    }
-
-    #[inline(always)]
-    fn prefetch<const N: usize>(&self, _: usize, row: u32) {
-        let words = self.records.layout.record_words as usize;
-        prefetch_row(self.records.words, (row as usize).wrapping_mul(words), words, N * F::BITS / 8);
-    }
 }
 
 /// Prefetches the `len` values of a row from `at` on. They have at least `bytes` bytes, a number that the compiler knows.

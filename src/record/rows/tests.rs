@@ -12,8 +12,6 @@ use crate::{
             move_record::move_record_in,
             optimise::{Rule, optimise_row},
             pack::pack_row,
-            pack_moved::pack_moved_row,
-            sum::{List, Records, sum_records_in},
             unpack::unpack_row,
         },
     },
@@ -22,7 +20,7 @@ use crate::{
 };
 
 type Optimise = fn(&Rule, &[f32], &mut [f32], &mut [f32], &mut [f32]) -> bool;
-type PackMoved = fn(&RowLayout, &Rule, &Noise, u32, &[f32], &mut [f32], &mut [u32]) -> bool;
+type MoveRecord = fn(&RowLayout, &Rule, &Noise, u32, &[f32], &mut [f32], &mut [u32]) -> bool;
 type Pack = fn(&RowLayout, &Noise, u32, &[f32], &[f32], &mut [u32]) -> bool;
 
 /// The loops as compiled for one kind of processor.
@@ -30,10 +28,8 @@ struct Path {
     name: &'static str,
     unpack: fn(&RowLayout, &[u32], &mut [f32], &mut [f32]),
     pack: Pack,
-    sum: fn(Records<'_>, List<'_>, &mut [f32]),
     optimise: Optimise,
-    pack_moved: PackMoved,
-    move_record: PackMoved,
+    move_record: MoveRecord,
 }
 
 /// The loops for `$target`; the default loops if this machine lacks it.
@@ -55,24 +51,8 @@ macro_rules! path {
             pack_row(layout, noise, row, weights, state, record)
         }
         #[multiversion(targets($target))]
-        fn sum(records: Records<'_>, list: List<'_>, sums: &mut [f32]) {
-            sum_records_in(records, list, sums);
-        }
-        #[multiversion(targets($target))]
         fn optimise(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32], before: &mut [f32]) -> bool {
             optimise_row(rule, grads, weights, states, before)
-        }
-        #[multiversion(targets($target))]
-        fn pack_moved(
-            layout: &RowLayout,
-            rule: &Rule,
-            noise: &Noise,
-            row: u32,
-            grads: &[f32],
-            floats: &mut [f32],
-            record: &mut [u32],
-        ) -> bool {
-            pack_moved_row(layout, rule, noise, row, grads, floats, record)
         }
         #[multiversion(targets($target))]
         fn move_record(
@@ -86,30 +66,20 @@ macro_rules! path {
         ) -> bool {
             move_record_in(layout, rule, noise, row, grads, room, record)
         }
-        Path { name: stringify!($name), unpack, pack, sum, optimise, pack_moved, move_record }
+        Path { name: stringify!($name), unpack, pack, optimise, move_record }
     }};
 }
 
 fn paths() -> [Path; 4] {
     [
-        Path {
-            name: "plain",
-            unpack: unpack_row,
-            pack: pack_row,
-            sum: sum_records_in,
-            optimise: optimise_row,
-            pack_moved: pack_moved_row,
-            move_record: move_record_in,
-        },
+        Path { name: "plain", unpack: unpack_row, pack: pack_row, optimise: optimise_row, move_record: move_record_in },
         path!(sse4, "x86_64+sse4.1"),
         path!(avx2, "x86_64+avx2+fma+f16c"),
         Path {
             name: "picked",
             unpack: crate::record::rows::unpack,
             pack: crate::record::rows::pack,
-            sum: crate::record::rows::sum::sum_records,
             optimise: crate::record::rows::optimise,
-            pack_moved: crate::record::rows::pack_moved,
             move_record: crate::record::rows::move_record,
         },
     ]
@@ -272,51 +242,6 @@ fn unpacking_is_the_codec_s() {
     }
 }
 
-/// Sums as SPEC 3 (Gather) defines them: row after row, factor times value.
-fn sums(records: Records<'_>, list: List<'_>) -> Vec<f32> {
-    let dim = records.layout.dim as usize;
-    let mut sums = vec![0.0; (list.offsets.len() - 1) * dim];
-    for (range, sum) in list.offsets.windows(2).zip(sums.chunks_exact_mut(dim)) {
-        for k in range[0] as usize..range[1] as usize {
-            let record = &records.words[list.rows[k] as usize * records.layout.record_words as usize..];
-            for (e, sum) in (0..).zip(&mut *sum) {
-                let value = codec::weight(records.layout, record, e);
-                *sum += list.factors.get(k).map_or(value, |factor| factor * value);
-            }
-        }
-    }
-    sums
-}
-
-#[test]
-fn sums_are_those_of_unpacked_rows_in_order() {
-    let mut random = StdRng::seed_from_u64(7);
-    let mut reordered = 0;
-    for layout in layouts() {
-        let words = records(&mut random, &layout, 50);
-        let records = Records { layout: &layout, words: &words };
-        let offsets = [0, 0, 1, 4, 30];
-        let rows: Vec<u32> = (0..30).map(|_| random.random_range(0..50)).collect();
-        let factors: Vec<f32> = rows.iter().map(|_| random.random_range(-2.0..2.0)).collect();
-        for factors in [&factors[..], &[]] {
-            let list = List { rows: &rows, offsets: &offsets, factors };
-            let wanted = sums(records, list);
-            for path in paths() {
-                let mut found = vec![f32::NAN; wanted.len()];
-                (path.sum)(records, list, &mut found);
-                // An overflow may give NaN of either sign.
-                let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
-                assert!(found.iter().zip(&wanted).all(same), "{} {layout:?}", path.name);
-            }
-        }
-        let backwards: Vec<u32> = rows.iter().rev().copied().collect();
-        let forth = sums(records, List { rows: &rows, offsets: &[0, 30], factors: &[] });
-        let back = sums(records, List { rows: &backwards, offsets: &[0, 30], factors: &[] });
-        reordered += u32::from(bits(&forth) != bits(&back));
-    }
-    assert!(reordered > 1000, "the order must show for the test to say anything: {reordered}");
-}
-
 /// The rule of SPEC 3 (Backward), one element at a time; `None` if it refuses the row.
 fn moved(rule: &Rule, grads: &[f32], row: &[f32]) -> Option<Vec<f32>> {
     let dim = grads.len();
@@ -407,9 +332,9 @@ fn optimisers_move_each_element_by_the_rule() {
     assert_ne!(moved(&rule, &[1.0], &[1.0, 1.0]), moved(&Rule { lr: 0.2, ..rule }, &[1.0], &[1.0, 1.0]));
 }
 
-/// The first difference between `pack_moved` and moving and packing in turn, over all layouts; and how many rows moved
-/// and how many were refused.
-fn pack_moved_differs(pack_moved: PackMoved) -> (Option<String>, [u32; 2]) {
+/// The first difference between `move_record` and unpacking, moving and packing in turn, over all layouts; and how many rows moved and how many
+/// were refused.
+fn move_record_differs(move_record: MoveRecord) -> (Option<String>, [u32; 2]) {
     let mut random = StdRng::seed_from_u64(9);
     let mut seen = [0; 2];
     for (case, layout) in layouts().enumerate() {
@@ -443,7 +368,7 @@ fn pack_moved_differs(pack_moved: PackMoved) -> (Option<String>, [u32; 2]) {
                 codec::pack(&layout, &noise, row, weights, states, &mut wanted)
             });
             seen[usize::from(!taken)] += 1;
-            let found = pack_moved(&layout, &rule, &noise, row, &grads, &mut floats, &mut record);
+            let found = move_record(&layout, &rule, &noise, row, &grads, &mut floats, &mut record);
             if found != taken || record != wanted {
                 return (Some(format!("{layout:?} {rule:?} {noise:?}: {record:x?}, not {wanted:x?}")), seen);
             }
@@ -455,20 +380,18 @@ fn pack_moved_differs(pack_moved: PackMoved) -> (Option<String>, [u32; 2]) {
 #[test]
 fn a_row_packed_in_one_go_is_moved_and_packed() {
     for path in paths() {
-        for way in [path.pack_moved, path.move_record] {
-            let (difference, [moved, refused]) = pack_moved_differs(way);
-            assert_eq!(difference, None, "{}", path.name);
-            assert!(moved > 1000 && refused > 100, "{moved} {refused}");
-        }
+        let (difference, [moved, refused]) = move_record_differs(path.move_record);
+        assert_eq!(difference, None, "{}", path.name);
+        assert!(moved > 1000 && refused > 100, "{moved} {refused}");
     }
-    let other_step: PackMoved = |layout, rule, noise, row, grads, floats, record| {
+    let other_step: MoveRecord = |layout, rule, noise, row, grads, floats, record| {
         let noise = Noise { step: noise.step ^ 1, ..*noise };
-        crate::record::rows::pack_moved(layout, rule, &noise, row, grads, floats, record)
+        crate::record::rows::move_record(layout, rule, &noise, row, grads, floats, record)
     };
-    assert!(pack_moved_differs(other_step).0.is_some());
-    let careless: PackMoved = |layout, rule, noise, row, grads, floats, record| {
+    assert!(move_record_differs(other_step).0.is_some());
+    let careless: MoveRecord = |layout, rule, noise, row, grads, floats, record| {
         let finite: Vec<f32> = grads.iter().map(|g| if g.is_finite() { *g } else { 0.0 }).collect();
-        crate::record::rows::pack_moved(layout, rule, noise, row, &finite, floats, record)
+        crate::record::rows::move_record(layout, rule, noise, row, &finite, floats, record)
     };
-    assert!(pack_moved_differs(careless).0.is_some());
+    assert!(move_record_differs(careless).0.is_some());
 }
