@@ -347,7 +347,7 @@ pub enum Error {
     /// The device was lost or a read-back failed.
     #[error(
         "device: wanted an answer, found {reason}; create the device and the group anew, and load the last checkpoint, which is whole; \
-         a store has the rows of its step, or newer ones"
+         the file of a staged table may be newer than it"
     )]
     Device {
         /// "device lost" and the message of wgpu, or that message alone.

@@ -28,7 +28,7 @@ impl Kernel {
         }))
     }
 
-    /// Records a dispatch with these bind groups, the first of which is group 0.
+    /// Encodes a dispatch with these bind groups, the first of which is group 0.
     pub(crate) fn encode(&self, encoder: &mut wgpu::CommandEncoder, groups: &[&wgpu::BindGroup], workgroups: u32) {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         pass.set_pipeline(&self.0);

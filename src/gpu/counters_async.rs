@@ -1,8 +1,8 @@
 //! Counters of a GPU group, read back without waiting: each call returns the newest copy that has arrived, and starts another.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::{error::Error, gpu::engine::context::Context};
+use crate::{error::Error, gpu::engine::context::Context, host::locked};
 
 /// The newest copy of a buffer that has arrived on the host. At most one more copy is under way.
 #[derive(Debug, Default)]
@@ -27,15 +27,15 @@ impl LatestCopy {
     pub(crate) fn ask(&self, context: &Context, tables: &wgpu::Buffer, bytes: u64) -> Result<Option<Vec<u32>>, Error> {
         context.guarded(|| {
             context.poll()?;
-            if !std::mem::replace(&mut lock(&self.0).under_way, true) {
+            if !std::mem::replace(&mut locked(&self.0).under_way, true) {
                 self.copy(context, tables, bytes);
             }
-            Ok(lock(&self.0).newest.clone())
+            Ok(locked(&self.0).newest.clone())
         })
     }
 
     fn copy(&self, context: &Context, tables: &wgpu::Buffer, bytes: u64) {
-        let target = match lock(&self.0).target.take() {
+        let target = match locked(&self.0).target.take() {
             Some(Target { buffer, mapped }) if buffer.size() == bytes => {
                 if mapped {
                     buffer.unmap();
@@ -51,15 +51,11 @@ impl LatestCopy {
             // Without a mapping the device is lost; the next call that waits returns that error.
             let found = result.ok().and_then(|()| mapped.get_mapped_range(..bytes).ok());
             let found = found.map(|range| bytemuck::pod_collect_to_vec(&range));
-            let mut copies = lock(&copies);
+            let mut copies = locked(&copies);
             copies.under_way = false;
             copies.target = Some(Target { buffer: mapped, mapped: found.is_some() });
             copies.newest = found.or(copies.newest.take());
         });
         context.submit(encoder);
     }
-}
-
-fn lock(copies: &Mutex<Copies>) -> MutexGuard<'_, Copies> {
-    copies.lock().unwrap_or_else(PoisonError::into_inner)
 }

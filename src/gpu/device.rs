@@ -1,4 +1,4 @@
-//! Groups on a device: calls that record, calls that wait, the state of a step, and the reports of skipped steps. Cached groups and shared
+//! Groups on a device: calls that encode, calls that wait, the state of a step, and the reports of skipped steps. Cached groups and shared
 //! arrays have all this in common. A [`Kind`] of table encodes its own stages.
 
 use std::fmt::Debug;
@@ -54,9 +54,9 @@ pub struct DeviceGroup<K: Kind> {
     pub(crate) kind: K,
 }
 
-/// The tables of a group on a device, and the stages that they record. No module outside this crate can name it.
+/// The tables of a group on a device, and the stages that they encode. No module outside this crate can name it.
 pub trait Kind: Debug + Send + Sync + Sized {
-    /// The record of a prefetched batch.
+    /// A prefetched batch.
     type Prefetched: Debug + Send + Sync;
 
     /// The group's configuration. A shared array returns that of the rows it stands for.
@@ -168,7 +168,7 @@ impl<K: Kind> DeviceGroup<K> {
     }
 
     /// Returns the error of an earlier skipped step, once its report has arrived: the device skips a step with a bad index or
-    /// offset. Each error is returned once. Every `encode_forward` calls this before it records.
+    /// offset. Each error is returned once. Every `encode_forward` calls this before it encodes.
     ///
     /// # Errors
     /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the earliest such step not returned yet.
@@ -176,7 +176,7 @@ impl<K: Kind> DeviceGroup<K> {
         self.reports.check(&self.context, self.kind.rows())
     }
 
-    /// Records one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none: FP32 in a slice, or FP16
+    /// Encodes one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none: FP32 in a slice, or FP16
     /// in [`OutputBuffer::F16`]. `outputs` must lie in a buffer that holds none of the call's inputs.
     ///
     /// Submit the encoded commands in the order of the calls, because a backward builds on the state that its forward leaves on
@@ -480,7 +480,7 @@ impl<K: Kind> DeviceGroup<K> {
         self.check()
     }
 
-    /// As [`Lookup::run`], as a future: uploads a batch, records its forward, and awaits its outputs.
+    /// As [`Lookup::run`], as a future: uploads a batch, encodes its forward, and awaits its outputs.
     async fn run_async(
         &mut self,
         (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
         engine::{bind::names, context::Context},
     },
     grid,
+    host::locked,
     table::abi::feedback,
     wgsl::{
         Access, Cut,
@@ -223,7 +224,7 @@ impl Turns {
 
 impl Readable {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// True if the group has readers.

@@ -158,12 +158,12 @@ fn normal(words: [u32; 4]) -> [f32; 2] {
 fn not_finite(row: u32, weights: &[f32]) -> Error {
     let found = match weights.iter().position(|x| !x.is_finite()) {
         Some(element) => format!("{} at element {element}", weights[element]),
-        None => "a largest and a smallest further apart than that".into(),
+        None => "values whose range is not".into(),
     };
     Error::Source {
         name: "source".into(),
         row,
-        wanted: format!("finite values within {:e} of each other", f32::MAX),
+        wanted: "finite values whose range is a finite FP32 number".into(),
         found,
         remedy: "correct the row",
         source: None,

@@ -193,7 +193,14 @@ impl FileStore {
             _ => ("another file there".into(), None),
         };
         let remedy = "save a checkpoint before this table is closed, and keep other programs from its file";
-        Err(Error::Store { store: self.name(), what: "file", wanted: "it at its place".into(), found, remedy, source })
+        Err(Error::Store {
+            store: self.name(),
+            what: "file",
+            wanted: "it still at this path".into(),
+            found,
+            remedy,
+            source,
+        })
     }
 
     fn name(&self) -> String {

@@ -7,7 +7,7 @@ use crate::{
     cpu::{
         cached::{
             batch::Batch,
-            counts::{enter, locked},
+            counts::enter,
             group::CpuGroup,
             lookup::find,
             pool::{Source, Written, pool},
@@ -19,7 +19,7 @@ use crate::{
         stages::counters::{Tally, counter::SKIPPED_ROWS},
     },
     error::Error,
-    host::alloc::reserved,
+    host::{alloc::reserved, locked},
     record::{of_params as record, rows},
     table::{
         abi::{DIRTY, Field, NONE, way_at},

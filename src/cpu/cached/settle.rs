@@ -14,7 +14,7 @@ use multiversion::multiversion;
 use crate::{
     cpu::{
         cached::{
-            counts::{enter, locked},
+            counts::enter,
             freqs::{Freqs, Frequency, in_any_width},
             lookup::find,
             space::Distinct,
@@ -22,7 +22,10 @@ use crate::{
         share::{Rows, collect, each, each_run, key, keyed, number, run_end},
         stages::counters::{Tally, counter},
     },
-    host::trusted::{AHEAD, Word, prefetch, shared},
+    host::{
+        locked,
+        trusted::{AHEAD, Word, prefetch, shared},
+    },
     record::{
         of_params::{self as record, LFU},
         rows,

@@ -11,10 +11,7 @@ use std::{
 
 use crate::{
     cpu::{
-        cached::{
-            counts::{enter, locked},
-            space::Distinct,
-        },
+        cached::{counts::enter, space::Distinct},
         share::{Rows, each_run, key, number, run_end},
         stages::{
             cached::gradients::{CHUNK, Gradients},
@@ -22,6 +19,7 @@ use crate::{
         },
     },
     host::{
+        locked,
         pages::Buffer,
         trusted::{AHEAD, prefetch, shared},
     },

@@ -88,7 +88,7 @@ impl Embedding for Group {
             }
             let values = this.context.upload("values", bytemuck::cast_slice(&values))?;
             let mut encoder = this.encoder();
-            let (params, most) = this.block_on(async |this| this.record_rows(&mut encoder, &ascending, None).await)?;
+            let (params, most) = this.block_on(async |this| this.encode_rows(&mut encoder, &ascending, None).await)?;
             let Some(space) = &this.kind.frozen else { return Ok(()) };
             let (context, tables, storage) = (&this.context, &this.kind.tables, &mut this.kind.storage);
             storage.unflushed()?;

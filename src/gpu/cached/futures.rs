@@ -42,7 +42,7 @@ impl Group {
 
     /// Encodes the lookup of linear rows with the frozen step scratch, one output row for each. Returns the call's parameters and an upper
     /// bound on its swaps.
-    pub(crate) async fn record_rows(
+    pub(crate) async fn encode_rows(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         rows: &[u32],

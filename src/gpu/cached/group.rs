@@ -489,7 +489,7 @@ impl Kind for Rows {
         rows: &[u32],
         outputs: &wgpu::Buffer,
     ) -> Result<(), Error> {
-        group.record_rows(encoder, rows, Some(outputs)).await.map(drop)
+        group.encode_rows(encoder, rows, Some(outputs)).await.map(drop)
     }
 
     fn memory(group: &Group) -> MemoryReport {

@@ -89,7 +89,7 @@ impl Group {
             context.queue().write_buffer(step, 0, bytemuck::bytes_of(&head));
             context.queue().write_buffer(list, 0, bytemuck::cast_slice(some));
             let mut encoder = context.new_encoder();
-            let records = self.kind.storage.bring(&mut encoder, some, most)?;
+            let records = self.kind.storage.load(&mut encoder, some, most)?;
             let list = exchange::List { step, swaps: list, capacity: some.len() as u32, scratch: no_scratch, records };
             let mut call = Call::begin(context, &mut encoder, "hotrow.pin");
             exchange::encode(&mut call, &uniform, tables, &list, exchange::Phases::Unpack);

@@ -135,7 +135,7 @@ impl Storage {
     }
 
     /// The records from which the rows of `list`, which the host has made, are unpacked. At most `most` are unpacked at once.
-    pub(crate) fn bring(
+    pub(crate) fn load(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         list: &[Swap],

@@ -3,10 +3,9 @@
 
 #![allow(clippy::mutable_key_type, reason = "a buffer is compared and hashed by its identity, not by its content")]
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Mutex};
+
+use crate::host::locked;
 
 /// Most entries of each kind. A full cache is emptied.
 const MOST: usize = 1024;
@@ -45,18 +44,13 @@ pub(crate) struct BindCache {
 }
 
 impl BindCache {
-    fn lock(&self) -> MutexGuard<'_, Things> {
-        // A panicking thread leaves the maps whole, because each entry is inserted in one call.
-        self.things.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The uniform that holds `bytes`. It is never written again.
     pub(crate) fn uniform(&self, bytes: &[u8], make: impl FnOnce() -> wgpu::Buffer) -> wgpu::Buffer {
-        if let Some(buffer) = self.lock().uniforms.get(bytes) {
+        if let Some(buffer) = locked(&self.things).uniforms.get(bytes) {
             return buffer.clone();
         }
         let buffer = make();
-        let things = &mut *self.lock();
+        let things = &mut *locked(&self.things);
         things.made += 1;
         if things.uniforms.len() >= MOST {
             things.uniforms.clear();
@@ -81,11 +75,11 @@ impl BindCache {
         };
         let Some(buffers) = bindings.iter().map(whole).collect::<Option<Vec<_>>>() else { return make() };
         let key = (stage, buffers);
-        if let Some(group) = self.lock().groups.get(&key) {
+        if let Some(group) = locked(&self.things).groups.get(&key) {
             return group.clone();
         }
         let group = make();
-        let things = &mut *self.lock();
+        let things = &mut *locked(&self.things);
         things.made += 1;
         if things.groups.len() >= MOST {
             things.groups.clear();
@@ -95,12 +89,12 @@ impl BindCache {
     }
 
     pub(crate) fn held(&self) -> Held {
-        let things = self.lock();
+        let things = locked(&self.things);
         Held { uniforms: things.uniforms.len(), bind_groups: things.groups.len(), made: things.made }
     }
 
     /// Drops the bind groups, and with them the buffers that they keep alive.
     pub(crate) fn forget(&self) {
-        self.lock().groups.clear();
+        locked(&self.things).groups.clear();
     }
 }

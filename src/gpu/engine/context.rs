@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::Poll,
@@ -21,7 +21,7 @@ use crate::{
         timeline::Timeline,
         wait::CALLS_WAIT,
     },
-    host::trusted,
+    host::{locked, trusted},
     memory::buffer_bytes,
     wgsl::{self, Access, AddBody, Bodies, Cut, Kernel, LookupBody, RankBody},
 };
@@ -273,7 +273,7 @@ impl Context {
             }
         });
         if built.is_err() {
-            let mut built = self.inner.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut built = locked(&self.inner.pipelines);
             built.retain(|&(name, _), _| !wanted.iter().any(|(kernel, _)| kernel.name == name));
         }
         built
@@ -282,7 +282,7 @@ impl Context {
     /// The pipeline of a stage for `cut`. It is built if [`prepare`](Self::prepare) has not built it.
     pub(crate) fn pipeline(&self, kernel: &Kernel, cut: Cut) -> Arc<Pipeline> {
         let Inner { device, recipe, pipelines, made, .. } = &*self.inner;
-        let mut built = pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut built = locked(pipelines);
         if let Some(known) = built.get(&(kernel.name, cut)) {
             return known.clone();
         }

@@ -3,11 +3,11 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, Wake, Waker},
 };
 
-use crate::error::Error;
+use crate::{error::Error, host::locked};
 
 /// A verdict under way.
 type Verdict = Pin<Box<dyn Future<Output = Option<Error>> + Send>>;
@@ -25,7 +25,7 @@ struct Waiting(Mutex<Vec<Waker>>);
 
 impl Wake for Waiting {
     fn wake(self: Arc<Self>) {
-        let wakers = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let wakers = std::mem::take(&mut *locked(&self.0));
         wakers.into_iter().for_each(Waker::wake);
     }
 }
@@ -37,10 +37,6 @@ struct Kept {
 }
 
 impl Faults {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends an error scope. Returns its error, as `named`, or keeps the verdict if it has not come.
     pub(crate) fn judge(
         &self,
@@ -55,7 +51,7 @@ impl Faults {
         match verdict.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(error) => error.map_or(Ok(()), Err),
             Poll::Pending => {
-                self.lock().coming.push(verdict);
+                locked(&self.kept).coming.push(verdict);
                 Ok(())
             }
         }
@@ -72,10 +68,10 @@ impl Faults {
     /// Waits until every verdict has come, or one is a fault. Reports the first fault.
     pub(crate) async fn settled(&self) -> Result<(), Error> {
         std::future::poll_fn(|cx| {
-            self.waiting.0.lock().unwrap_or_else(PoisonError::into_inner).push(cx.waker().clone());
+            locked(&self.waiting.0).push(cx.waker().clone());
             match self.look() {
                 Some(error) => Poll::Ready(Err(error)),
-                None if self.lock().coming.is_empty() => Poll::Ready(Ok(())),
+                None if locked(&self.kept).coming.is_empty() => Poll::Ready(Ok(())),
                 None => Poll::Pending,
             }
         })
@@ -86,7 +82,7 @@ impl Faults {
     fn look(&self) -> Option<Error> {
         let waker = Waker::from(self.waiting.clone());
         let cx = &mut Context::from_waker(&waker);
-        let kept = &mut *self.lock();
+        let kept = &mut *locked(&self.kept);
         let found = &mut kept.found;
         kept.coming.retain_mut(|verdict| match verdict.as_mut().poll(cx) {
             Poll::Ready(error) => {

@@ -1,6 +1,6 @@
 //! Transfers between host and device: uploads, downloads that wait, and step reports that never wait.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_intrusive::channel::shared::oneshot_channel;
 
@@ -13,6 +13,7 @@ use crate::{
         context::Context,
         wait::{CALLS_WAIT, driven},
     },
+    host::locked,
     memory::Allocation,
     table::{abi::Step, batch},
 };
@@ -209,12 +210,8 @@ struct Forgotten {
 
 impl Drop for Forgotten {
     fn drop(&mut self) {
-        lock(&self.shared).under_way.retain(|report| report.number != self.number);
+        locked(&self.shared).under_way.retain(|report| report.number != self.number);
     }
-}
-
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn report_buffer(context: &Context) -> wgpu::Buffer {
@@ -242,13 +239,13 @@ impl Reports {
         step: &wgpu::Buffer,
         indices: u32,
     ) {
-        let free = lock(&self.shared).free.pop();
+        let free = locked(&self.shared).free.pop();
         let target = free.unwrap_or_else(|| {
-            lock(&self.shared).made += 1;
+            locked(&self.shared).made += 1;
             report_buffer(context)
         });
         let number = {
-            let mut shared = lock(&self.shared);
+            let mut shared = locked(&self.shared);
             shared.encoded += 1;
             let number = shared.encoded;
             shared.under_way.push(Report { number, target: target.clone(), indices });
@@ -258,7 +255,7 @@ impl Reports {
         encoder.map_buffer_on_submit(&target, wgpu::MapMode::Read, .., move |result| {
             // Without a mapping the device is lost; the next call returns that error.
             if result.is_ok() {
-                lock(&forgotten.shared).read(Some(forgotten.number));
+                locked(&forgotten.shared).read(Some(forgotten.number));
             }
         });
         encoder.copy_buffer_to_buffer(step, 0, &target, 0, size_of::<Step>() as u64);
@@ -268,7 +265,7 @@ impl Reports {
     pub(crate) fn check(&self, context: &Context, config: &GroupConfig) -> Result<(), Error> {
         let polled = context.device().poll(wgpu::PollType::Poll);
         polled.map_err(|error| context.failed(&error))?;
-        let mut shared = lock(&self.shared);
+        let mut shared = locked(&self.shared);
         // Another thread's poll may have taken the callback of a mapping, and not called it yet.
         shared.read(None);
         let faults = &mut shared.faults;
@@ -278,6 +275,6 @@ impl Reports {
 
     /// Every report buffer, including those in use.
     pub(crate) fn allocations(&self) -> Vec<Allocation> {
-        vec![("report", REPORT_BYTES); lock(&self.shared).made]
+        vec![("report", REPORT_BYTES); locked(&self.shared).made]
     }
 }

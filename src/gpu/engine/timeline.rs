@@ -2,7 +2,7 @@
 //! dispatch; without stamps it counts dispatches. Only a context made with [`Context::timed`](crate::Context::timed) is measured.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, Mutex, MutexGuard,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
@@ -13,6 +13,7 @@ use crate::gpu::engine::wait::{block_on, wait};
 use crate::{
     error::Error,
     gpu::engine::{lost::failed, wait::driven},
+    host::locked,
 };
 
 /// Most stamps of a set; WebGPU's limit for a query set.
@@ -280,7 +281,7 @@ impl Timeline {
     }
 
     fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.inner.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.inner.heard)
     }
 }
 

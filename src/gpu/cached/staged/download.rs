@@ -9,6 +9,7 @@ use std::{
 use crate::{
     error::Error,
     gpu::{cached::staged::pool::Pool, engine::wait::CALLS_WAIT},
+    host::locked,
 };
 
 /// Longest wait for a callback. After the device has been waited for, another thread may be about to run the callback. For an encoder that
@@ -40,7 +41,7 @@ struct Sender(Signal);
 
 impl Sender {
     fn send(&self, outcome: Outcome) {
-        let mut known = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(&self.0.0);
         known.outcome.get_or_insert(outcome);
         let waker = known.waker.take();
         drop(known);
@@ -79,7 +80,7 @@ impl Download {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.signal.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.signal.0)
     }
 
     /// Has `waker` woken when the encoder's outcome is known.

@@ -115,7 +115,7 @@ impl Staged {
 
     /// Ends the last step: encodes the download of its leaving records into `encoder`.
     pub(crate) fn close(&mut self, encoder: &mut wgpu::CommandEncoder, reserved: Option<wgpu::Buffer>) {
-        let write_back = self.transfers.write_back(encoder, &self.stored.host, reserved);
+        let write_back = self.transfers.encode_write_back(encoder, &self.stored.host, reserved);
         self.stored.write_backs.extend(write_back);
         self.transfers.end_step();
     }
@@ -211,17 +211,17 @@ impl Staged {
 
     /// Brings every record that has left to the store. `more`: the last step's backward may still come, and more records may leave then.
     pub(crate) async fn settle(&mut self, more: bool) -> Result<(), Error> {
-        self.bring(more).await?;
+        self.download_left(more).await?;
         self.stored.write_all().await
     }
 
     /// Downloads every record that has left. `more`: as for [`Self::settle`].
-    async fn bring(&mut self, more: bool) -> Result<(), Error> {
+    async fn download_left(&mut self, more: bool) -> Result<(), Error> {
         let context = self.stored.host.context.clone();
         context.idle().await?;
         let reserved = self.reserve_close()?;
         let mut encoder = context.new_encoder();
-        if let Some(write_back) = self.transfers.write_back(&mut encoder, &self.stored.host, reserved) {
+        if let Some(write_back) = self.transfers.encode_write_back(&mut encoder, &self.stored.host, reserved) {
             self.transfers.forget_left(&mut encoder);
             // Before the wait: whoever drops the future must not lose the records.
             self.stored.write_backs.push(write_back);
@@ -275,7 +275,7 @@ impl Staged {
 
     /// Submits `encoder`, which packs up to `swaps` swaps into the side transfer, and brings their records to the store.
     pub(crate) async fn write_back_side(&mut self, mut encoder: wgpu::CommandEncoder, swaps: u32) -> Result<(), Error> {
-        let packed = self.transfers.write_back_side(&mut encoder, &self.stored.host, swaps)?;
+        let packed = self.transfers.encode_write_back_side(&mut encoder, &self.stored.host, swaps)?;
         // Records that the store refuses, or whose future is dropped, go on waiting, because their slots are already marked clean.
         self.stored.write_backs.extend(packed);
         self.stored.host.context.finish_async(encoder).await?;

@@ -1,11 +1,11 @@
 //! Pools of buffers that the host maps. Once the largest batch has been seen, no step allocates.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{error::Error, gpu::engine::context::Context};
+use crate::{error::Error, gpu::engine::context::Context, host::locked};
 
 /// Size of a buffer for `bytes` bytes.
 pub(crate) const fn size(bytes: u64) -> u64 {
@@ -38,7 +38,7 @@ impl Pool {
     /// A free buffer of at least `bytes`; one for uploads is mapped.
     pub(crate) fn take(&self, context: &Context, bytes: u64) -> Result<wgpu::Buffer, Error> {
         let fitting = {
-            let mut free = self.lock();
+            let mut free = locked(&self.free);
             let place = free.iter().position(|buffer| buffer.size() >= bytes);
             // Where no buffer fits, one that is too small is released, so that the pool does not grow with every larger batch.
             let place = place.or_else(|| (!free.is_empty()).then_some(0));
@@ -59,7 +59,7 @@ impl Pool {
 
     /// Gives a buffer back; one for uploads must be mapped.
     pub(crate) fn give(&self, buffer: wgpu::Buffer) {
-        self.lock().push(buffer);
+        locked(&self.free).push(buffer);
     }
 
     /// Stops counting a buffer that will not come back.
@@ -80,9 +80,5 @@ impl Pool {
     /// Bytes of all buffers of the pool, including those in use.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<wgpu::Buffer>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,11 +1,10 @@
 //! Bytes that a staged table has moved between host and device, counted where they are copied.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
 use web_time::Instant;
+
+use crate::host::locked;
 
 /// The traffic of a staged table between host and device since its group was created.
 ///
@@ -52,31 +51,30 @@ impl Traffic {
 
 /// A [`Traffic`] that counts while threads work.
 #[derive(Debug, Default)]
-pub(crate) struct Counting {
-    list_bytes: AtomicU64,
-    records_in: AtomicU64,
-    bytes_in: AtomicU64,
-    records_out: AtomicU64,
-    bytes_out: AtomicU64,
-    forwarded: AtomicU64,
-    host_nanoseconds: AtomicU64,
-    waited_nanoseconds: AtomicU64,
-}
+pub(crate) struct Counting(Mutex<Traffic>);
 
 impl Counting {
+    fn count(&self, add: impl FnOnce(&mut Traffic)) {
+        add(&mut locked(&self.0));
+    }
+
     pub(crate) fn listed(&self, bytes: u64) {
-        self.list_bytes.fetch_add(bytes, Relaxed);
+        self.count(|all| all.list_bytes += bytes);
     }
 
     pub(crate) fn gathered(&self, records: u64, bytes: u64, forwarded: usize) {
-        self.records_in.fetch_add(records, Relaxed);
-        self.bytes_in.fetch_add(bytes, Relaxed);
-        self.forwarded.fetch_add(forwarded as u64, Relaxed);
+        self.count(|all| {
+            all.records_in += records;
+            all.bytes_in += bytes;
+            all.forwarded += forwarded as u64;
+        });
     }
 
     pub(crate) fn written(&self, records: u64, bytes: u64) {
-        self.records_out.fetch_add(records, Relaxed);
-        self.bytes_out.fetch_add(bytes, Relaxed);
+        self.count(|all| {
+            all.records_out += records;
+            all.bytes_out += bytes;
+        });
     }
 
     /// Runs `work` and counts its time as the host's.
@@ -84,24 +82,15 @@ impl Counting {
         let start = Instant::now();
         let done = work();
         let took = start.elapsed();
-        self.host_nanoseconds.fetch_add(took.as_nanos() as u64, Relaxed);
+        self.count(|all| all.host_nanoseconds += took.as_nanos() as u64);
         (done, took)
     }
 
     pub(crate) fn waited(&self, time: Duration) {
-        self.waited_nanoseconds.fetch_add(time.as_nanos() as u64, Relaxed);
+        self.count(|all| all.waited_nanoseconds += time.as_nanos() as u64);
     }
 
     pub(crate) fn now(&self) -> Traffic {
-        Traffic {
-            list_bytes: self.list_bytes.load(Relaxed),
-            records_in: self.records_in.load(Relaxed),
-            bytes_in: self.bytes_in.load(Relaxed),
-            records_out: self.records_out.load(Relaxed),
-            bytes_out: self.bytes_out.load(Relaxed),
-            host_nanoseconds: self.host_nanoseconds.load(Relaxed),
-            waited_nanoseconds: self.waited_nanoseconds.load(Relaxed),
-            forwarded: self.forwarded.load(Relaxed),
-        }
+        *locked(&self.0)
     }
 }

@@ -114,7 +114,7 @@ impl Transfers {
     }
 
     /// Encodes the download of the last step's leaving records into `buffer`.
-    pub(crate) fn write_back(
+    pub(crate) fn encode_write_back(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         host: &Host,
@@ -212,7 +212,7 @@ impl Transfers {
     }
 
     /// Encodes the download of up to `swaps` records that were packed into the side transfer. `None` if there are none.
-    pub(crate) fn write_back_side(
+    pub(crate) fn encode_write_back_side(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         host: &Host,
