@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     gpu::{
         cached::{
-            forward::encode_step,
+            forward::Forward,
             group::{Group, grown},
         },
         reader::{Feedback, RowReader},
@@ -73,7 +73,8 @@ impl Group {
                 self.decide_bound(encoder, params, &bound, None)?;
             } else {
                 let space = grown(&mut self.kind.train[0], &context, layout, rows, true)?;
-                encode_step(&context, encoder, &self.kind.tables, space, &params, &bound, None);
+                Forward { tables: &self.kind.tables, space, params: &params, batch: &bound }
+                    .encode(&context, encoder, None);
             }
             wanted.clear(encoder);
             Ok(true)

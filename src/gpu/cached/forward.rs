@@ -25,115 +25,100 @@ use crate::{
     },
 };
 
-/// The buffers that carrying out a step reads and writes.
-pub(crate) struct StepTargets<'a> {
-    /// The outputs and their number of rows; `None` if the call wants no outputs.
-    pub(crate) outputs: Option<(&'a wgpu::BindingResource<'a>, u32)>,
-    pub(crate) records: Records,
+/// A step forward.
+pub(crate) struct Forward<'a> {
+    pub(crate) tables: &'a Tables,
+    pub(crate) space: &'a Space,
+    pub(crate) params: &'a Params,
+    pub(crate) batch: &'a Bound<'a>,
 }
 
-/// Encodes a whole step forward in one pass.
-pub(crate) fn encode_step(
-    context: &Context,
-    encoder: &mut wgpu::CommandEncoder,
-    tables: &Tables,
-    space: &Space,
-    params: &Params,
-    batch: &Bound<'_>,
-    outputs: Option<(&wgpu::BindingResource<'_>, u32)>,
-) {
-    encoder.clear_buffer(&space.step, 0, None);
-    let call = &mut Call::begin(context, encoder, "hotrow.forward");
-    decide(call, params, batch, tables, space);
-    carry(call, params, batch, tables, space, StepTargets { outputs, records: Records::Table });
-}
+/// The outputs and their number of rows; `None` if the call wants no outputs.
+pub(crate) type Outputs<'a> = Option<(&'a wgpu::BindingResource<'a>, u32)>;
 
-/// Encodes the deciding stages alone, for a prefetched batch.
-pub(crate) fn encode_decisions(
-    context: &Context,
-    encoder: &mut wgpu::CommandEncoder,
-    tables: &Tables,
-    space: &Space,
-    params: &Params,
-    batch: &Bound<'_>,
-) {
-    encoder.clear_buffer(&space.step, 0, None);
-    decide(&mut Call::begin(context, encoder, "hotrow.prefetch"), params, batch, tables, space);
-}
-
-/// Encodes the stages that carry out a decided step.
-pub(crate) fn encode_carry(
-    context: &Context,
-    encoder: &mut wgpu::CommandEncoder,
-    tables: &Tables,
-    space: &Space,
-    params: &Params,
-    batch: &Bound<'_>,
-    targets: StepTargets<'_>,
-) {
-    carry(&mut Call::begin(context, encoder, "hotrow.forward"), params, batch, tables, space, targets);
-}
-
-/// Decides the step (SPEC 3, steps 1 to 4): stages that read and write metadata only, in order. No row moves.
-fn decide(call: &mut Call<'_>, params: &Params, batch: &Bound<'_>, tables: &Tables, space: &Space) {
-    let (layout, indices) = (&tables.layout, params.indices);
-    let from: &[&dyn Named] = &[&("params", call.context.uniform(params)), batch, tables, space];
-    match batch.wanted {
-        // One invocation for each index, and one for each offset.
-        None => call.run(&LINEARIZE, from, &Groups::of(indices.max(params.bags + 1), 256)),
-        Some(list) => call.run(&WANTED, &[&("feedback", list), &from], &Groups::of(indices, 256)),
+impl Forward<'_> {
+    /// Encodes the whole step in one pass.
+    pub(crate) fn encode(&self, context: &Context, encoder: &mut wgpu::CommandEncoder, outputs: Outputs<'_>) {
+        encoder.clear_buffer(&self.space.step, 0, None);
+        let call = &mut Call::begin(context, encoder, "hotrow.forward");
+        self.decide(call);
+        self.carry(call, outputs, Records::Table);
     }
-    call.run(&BEGIN, from, &Groups::Direct(1));
-    if indices == 0 {
-        return;
+
+    /// Encodes the deciding stages alone, for a prefetched batch.
+    pub(crate) fn encode_decisions(&self, context: &Context, encoder: &mut wgpu::CommandEncoder) {
+        encoder.clear_buffer(&self.space.step, 0, None);
+        self.decide(&mut Call::begin(context, encoder, "hotrow.prefetch"));
     }
-    // An upper bound on the distinct rows; only the device knows their number.
-    let distinct = layout.most_distinct(indices);
-    call.run(&PROBE, from, &Groups::of(indices, 256));
-    if params.mode == Mode::Train as u32 && params.sets > 0 {
-        for freqs in &tables.freqs {
-            call.run(&TOUCH, &[freqs, &from], &Groups::of(indices, 256));
+
+    /// Encodes the stages that carry out a decided step.
+    pub(crate) fn encode_carry(
+        &self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        outputs: Outputs<'_>,
+        records: Records,
+    ) {
+        self.carry(&mut Call::begin(context, encoder, "hotrow.forward"), outputs, records);
+    }
+
+    /// Decides the step (SPEC 3, steps 1 to 4): stages that read and write metadata only, in order. No row moves.
+    fn decide(&self, call: &mut Call<'_>) {
+        let Self { tables, space, params, batch } = *self;
+        let (layout, indices) = (&tables.layout, params.indices);
+        let from: &[&dyn Named] = &[&("params", call.context.uniform(params)), batch, tables, space];
+        match batch.wanted {
+            // One invocation for each index, and one for each offset.
+            None => call.run(&LINEARIZE, from, &Groups::of(indices.max(params.bags + 1), 256)),
+            Some(list) => call.run(&WANTED, &[&("feedback", list), &from], &Groups::of(indices, 256)),
         }
+        call.run(&BEGIN, from, &Groups::Direct(1));
+        if indices == 0 {
+            return;
+        }
+        // An upper bound on the distinct rows; only the device knows their number.
+        let distinct = layout.most_distinct(indices);
+        call.run(&PROBE, from, &Groups::of(indices, 256));
+        if params.mode == Mode::Train as u32 && params.sets > 0 {
+            for freqs in &tables.freqs {
+                call.run(&TOUCH, &[freqs, &from], &Groups::of(indices, 256));
+            }
+        }
+        let missed = SortJob {
+            keys: space.miss_keys.as_entire_binding(),
+            values: Some(space.miss_index.as_entire_binding()),
+            capacity: indices,
+            count: count::MISSED,
+            key_bits: layout.miss_key_bits(),
+        };
+        let to =
+            DedupTo { segment: &space.segment, starts: &space.starts, segments: count::SWAPS, valid: count::VALID };
+        let missed = dedup::encode(call, &space.step, &missed, &space.sorted, &space.sort, &to);
+        let from: &[&dyn Named] = &[&("order", missed.values), &from];
+        for freqs in &tables.freqs {
+            call.run(&CLAIM, &[freqs, &from], &Groups::capped(distinct, 256));
+        }
+        if params.admits() {
+            call.run(&ADMIT, from, &Groups::capped(distinct, 256));
+        }
+        call.run(&LOCATE, from, &Groups::capped(indices, 256));
     }
-    let missed = SortJob {
-        keys: space.miss_keys.as_entire_binding(),
-        values: Some(space.miss_index.as_entire_binding()),
-        capacity: indices,
-        count: count::MISSED,
-        key_bits: layout.miss_key_bits(),
-    };
-    let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::SWAPS, valid: count::VALID };
-    let missed = dedup::encode(call, &space.step, &missed, &space.sorted, &space.sort, &to);
-    let from: &[&dyn Named] = &[&("order", missed.values), &from];
-    for freqs in &tables.freqs {
-        call.run(&CLAIM, &[freqs, &from], &Groups::capped(distinct, 256));
-    }
-    if params.admits() {
-        call.run(&ADMIT, from, &Groups::capped(distinct, 256));
-    }
-    call.run(&LOCATE, from, &Groups::capped(indices, 256));
-}
 
-/// Carries the decisions out (SPEC 3, steps 5 and 6): moves rows, and pools bags.
-fn carry(
-    call: &mut Call<'_>,
-    params: &Params,
-    batch: &Bound<'_>,
-    tables: &Tables,
-    space: &Space,
-    StepTargets { outputs, records }: StepTargets<'_>,
-) {
-    let uniform = &call.context.uniform(params);
-    if params.indices > 0 {
-        let phases = if params.admits() { exchange::Phases::Both } else { exchange::Phases::Unpack };
-        let list = swaps(space, tables.layout.most_distinct(params.indices), records);
-        exchange::encode(call, uniform, tables, &list, phases);
-    }
-    if let Some((outputs, rows)) = outputs {
-        // With pooling none each share of a workgroup takes four rows.
-        let per_group = tables.layout.at_once() * if params.pooling == POOL_NONE { 4 } else { 1 };
-        let from: &[&dyn Named] = &[&("params", uniform), batch, tables, space, &("outputs", outputs)];
-        call.run_rows(&GATHER, from, tables, &Groups::of(rows, per_group));
+    /// Carries the decisions out (SPEC 3, steps 5 and 6): moves rows, and pools bags.
+    fn carry(&self, call: &mut Call<'_>, outputs: Outputs<'_>, records: Records) {
+        let Self { tables, space, params, batch } = *self;
+        let uniform = &call.context.uniform(params);
+        if params.indices > 0 {
+            let phases = if params.admits() { exchange::Phases::Both } else { exchange::Phases::Unpack };
+            let list = swaps(space, tables.layout.most_distinct(params.indices), records);
+            exchange::encode(call, uniform, tables, &list, phases);
+        }
+        if let Some((outputs, rows)) = outputs {
+            // With pooling none each share of a workgroup takes four rows.
+            let per_group = tables.layout.at_once() * if params.pooling == POOL_NONE { 4 } else { 1 };
+            let from: &[&dyn Named] = &[&("params", uniform), batch, tables, space, &("outputs", outputs)];
+            call.run_rows(&GATHER, from, tables, &Groups::of(rows, per_group));
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     gpu::{
         cached::{
             backward::{Gradients, encode_backward},
-            forward::encode_step,
+            forward::Forward,
             prefetched::Prefetched,
             staged::{Staged, traffic::Traffic},
             storage::Storage,
@@ -405,7 +405,8 @@ impl Kind for Rows {
         let space = grown(space, context, &kind.tables.layout, indices, train)?;
         let (binding, rows) = context.bind_outputs(&kind.config, dummy, batch, &params, outputs)?;
         let bound = Bound::of(context, dummy, batch, &params)?;
-        encode_step(context, encoder, &kind.tables, space, &params, &bound, Some((&binding, rows)));
+        let step = Forward { tables: &kind.tables, space, params: &params, batch: &bound };
+        step.encode(context, encoder, Some((&binding, rows)));
         if train {
             state.forward(Pending::new(&params, 0));
         }

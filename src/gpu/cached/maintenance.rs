@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     gpu::{
         cached::{
-            forward::{StepTargets, encode_carry, encode_decisions, encode_step},
+            forward::{Forward, Outputs},
             group::{Group, encode_collect, grown},
             staged::flush_swaps,
             storage::Storage,
@@ -32,24 +32,25 @@ impl Group {
         encoder: &mut wgpu::CommandEncoder,
         params: &Params,
         bound: &Bound<'_>,
-        outputs: Option<(&wgpu::BindingResource<'_>, u32)>,
+        outputs: Outputs<'_>,
     ) -> Result<u32, Error> {
         let (context, tables) = (&self.context, &self.kind.tables);
         let most = tables.layout.most_distinct(params.indices);
         let Some(space) = &self.kind.frozen else { return Ok(0) };
+        let step = Forward { tables, space, params, batch: bound };
         let Storage::Staged(staged) = &mut self.kind.storage else {
-            encode_step(context, encoder, tables, space, params, bound, outputs);
+            step.encode(context, encoder, outputs);
             return Ok(most);
         };
         staged.settle(self.state.pending().is_some()).await?;
         let room = staged.reserve_look_up(most)?;
         let mut first = context.new_encoder();
-        encode_decisions(context, &mut first, tables, space, params, bound);
+        step.encode_decisions(context, &mut first);
         let fetch = staged.ask(&mut first, space, room);
         context.submit(first);
         let arrivals = fetch.maintenance().run_async().await?;
         let records = staged.arrive_side(encoder, &arrivals, most)?;
-        encode_carry(context, encoder, tables, space, params, bound, StepTargets { outputs, records });
+        step.encode_carry(context, encoder, outputs, records);
         Ok(arrivals.list.len() as u32)
     }
 

@@ -9,7 +9,7 @@ use crate::{
     error::Error,
     gpu::{
         cached::{
-            forward::{StepTargets, encode_carry, encode_decisions},
+            forward::Forward,
             group::{Group, grown},
             prefetched::{Coming, HeldBatch, Prefetched},
         },
@@ -64,7 +64,7 @@ impl Group {
         let storage = &mut self.kind.storage;
         let mut room = storage.reserve(most, more, batch.is_none())?;
         storage.move_in(encoder, room.as_mut());
-        encode_decisions(context, encoder, &self.kind.tables, space, &params, bound);
+        Forward { tables: &self.kind.tables, space, params: &params, batch: bound }.encode_decisions(context, encoder);
         let coming = storage.ask(encoder, space, room);
         self.state.prefetch(Prefetched { params, batch, space: next, coming });
         Ok(())
@@ -228,8 +228,9 @@ impl Group {
                 Some((batch, _)) => Bound::of(&self.context, &dummy, batch, params)?,
                 None => Bound::of_wanted(&dummy, &dummy),
             };
-            let targets = StepTargets { outputs: binding.as_ref().map(|(binding, rows)| (binding, *rows)), records };
-            encode_carry(&self.context, encoder, &self.kind.tables, space, params, &bound, targets);
+            let outputs = binding.as_ref().map(|(binding, rows)| (binding, *rows));
+            let step = Forward { tables: &self.kind.tables, space, params, batch: &bound };
+            step.encode_carry(&self.context, encoder, outputs, records);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use crate::{
     error::Error,
     gpu::{
         cached::{
-            forward::encode_decisions,
+            forward::Forward,
             group::{Group, grown},
         },
         engine::call::Call,
@@ -132,7 +132,7 @@ impl Group {
         let bytes = rows.len() as u64 * words as u64 * 4;
         let sent = context.buffer("rows to send", bytes, wgpu::BufferUsages::empty())?;
         let mut encoder = context.new_encoder();
-        encode_decisions(&context, &mut encoder, tables, space, &params, &bound);
+        Forward { tables, space, params: &params, batch: &bound }.encode_decisions(&context, &mut encoder);
         let uniform = context.uniform(&params);
         let mut call = Call::begin(&context, &mut encoder, "hotrow.send");
         send::encode(&mut call, &uniform, tables, space, &dummy, &sent, n);
