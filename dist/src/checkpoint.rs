@@ -114,10 +114,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let made = fs::create_dir_all(folder).map_err(|error| {
             refused(folder, "folder", "one that can be made", &error, "choose a folder that can be written")
         });
-        let saved = whole.and(made).and_then(|()| {
-            let shards = self.shards().filter_map(|(number, shard)| Some((number, shard?)));
-            shards.into_iter().try_for_each(|(number, shard)| checkpoint::save(shard, List::file(folder, save, number)))
-        });
+        let one = |(number, shard)| checkpoint::save(shard, List::file(folder, save, number));
+        let saved = whole.and(made).and_then(|()| self.with_rows().try_for_each(one));
         let own: Vec<u32> = self.shards().map(|(number, _)| number).collect();
         // What cannot be removed does no harm.
         let remove = |save, shards: &mut dyn Iterator<Item = u32>| {
@@ -166,18 +164,21 @@ impl<C: Comm, S: Shard> Group<C, S> {
         });
         let save = read.as_ref().copied().unwrap_or_default();
         self.link.agree(read.map(drop))?;
-        let shards = self.shards().filter_map(|(number, shard)| Some((number, shard?)));
-        let load = |(number, shard)| checkpoint::load(shard, List::file(folder, save, number));
-        let loaded = shards.into_iter().try_for_each(load);
+        let one = |(number, shard)| checkpoint::load(shard, List::file(folder, save, number));
+        let loaded = self.with_rows().try_for_each(one);
         let loaded = self.link.agree(loaded).and_then(|()| self.same_step(folder));
         self.loaded(loaded)
+    }
+
+    /// This rank's shards that have rows, each with its number.
+    fn with_rows(&mut self) -> impl Iterator<Item = (u32, &mut S)> {
+        self.shards().filter_map(|(number, shard)| Some((number, shard?)))
     }
 
     /// Checks that all shards are of one step. All ranks call this.
     fn same_step(&mut self, folder: &Path) -> Result<(), Error> {
         let (mut least, mut most) = (u32::MAX, 0);
-        for (_, shard) in self.shards() {
-            let Some(shard) = shard else { continue };
+        for (_, shard) in self.with_rows() {
             let mut step = [0];
             shard.read_part(Part::Clock, 0, &mut step)?;
             (least, most) = (least.min(step[0]), most.max(step[0]));

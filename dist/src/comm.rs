@@ -6,15 +6,7 @@ use hotrow::Error;
 
 /// Words for each rank, or from each rank: those of rank 0 first.
 ///
-/// ```
-/// use hotrow_dist::Parcels;
-///
-/// let parcels = Parcels::new([vec![1, 2], vec![], vec![3]]);
-/// assert_eq!(parcels.words, [1, 2, 3]);
-/// assert_eq!(parcels.counts, [2, 0, 1]);
-/// assert_eq!(parcels.of(2), [3]);
-/// assert_eq!(parcels.iter().map(<[u32]>::len).sum::<usize>(), 3);
-/// ```
+/// Example: [`Comm`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parcels {
     /// The words of all ranks.
@@ -24,7 +16,7 @@ pub struct Parcels {
 }
 
 impl Parcels {
-    /// Makes parcels of one vector a rank, that of rank 0 first.
+    /// Makes parcels of one vector a rank, that of rank 0 first: of `[vec![1, 2], vec![], vec![3]]` words `[1, 2, 3]` with counts `[2, 0, 1]`.
     pub fn new(parts: impl IntoIterator<Item = Vec<u32>>) -> Self {
         let mut parts = parts.into_iter();
         // The words of the first rank are not copied.
@@ -89,16 +81,7 @@ impl Parcels {
 
 /// An exchange that was started and not finished.
 ///
-/// ```
-/// use hotrow_dist::{Comm, Parcels, Solo};
-///
-/// let mut comm = Solo::default();
-/// let ticket = comm.start(Parcels::new([vec![7]]), &[1])?;
-/// // Other work, and now and then:
-/// assert!(comm.poll(&ticket)?);
-/// assert_eq!(comm.finish(ticket)?.words, [7]);
-/// # Ok::<(), hotrow::Error>(())
-/// ```
+/// Example: [`Comm`].
 #[derive(Debug)]
 #[must_use = "an exchange is finished by `Comm::finish`"]
 pub struct Ticket(u64);
@@ -138,7 +121,11 @@ impl Ticket {
 /// // Each rank sends its number to each rank, and finds the numbers of all.
 /// let sums = Threads::run(4, |comm: &mut Threads| {
 ///     let send = Parcels::new((0..comm.size()).map(|_| vec![comm.rank()]));
-///     let received = comm.all_to_all(send, &[1; 4])?;
+///     let ticket = comm.start(send, &[1; 4])?;
+///     // Other work, and now and then:
+///     comm.poll(&ticket)?;
+///     let received = comm.finish(ticket)?;
+///     assert_eq!(received.of(2), [2]);
 ///     assert_eq!(received.words, comm.all_gather(&[comm.rank()])?);
 ///     Ok(received.words.iter().sum::<u32>())
 /// })?;
@@ -199,7 +186,7 @@ pub trait Comm: std::fmt::Debug {
 
 /// A job of one rank: what it sends to itself comes at once.
 ///
-/// Example: [`Ticket`].
+/// Example: [`Comm`].
 #[derive(Debug, Default)]
 pub struct Solo {
     open: BTreeMap<u64, Parcels>,

@@ -9,11 +9,11 @@ use hotrow::{
 };
 
 use crate::{
-    comm::{Comm, Parcels},
+    comm::{Comm, Parcels, Ticket},
     link::Link,
     options::WireOptions,
     requests::{self, Deal, Feature, Requests},
-    step::{Ahead, Asked, Asking, Early, Stage, Waiting},
+    step::{Ahead, Asked, Asking, Begun, Early, Stage, Waiting},
     sums::{Share, Sums},
     traffic::{Phase, RankTraffic},
 };
@@ -170,7 +170,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     }
 
     /// This rank's shards, each with its number; `None` for a shard without a row. No call of a shard may come between a forward and its
-    /// backward, nor between a prefetch and its forward.
+    /// backward, nor between a prefetch and its forward. Their counters are those of this rank alone.
     pub fn shards(&mut self) -> impl Iterator<Item = (u32, Option<&mut S>)> {
         let first = self.deal.of(self.link.own()).start as u32;
         (first..).zip(self.shards.iter_mut().map(Option::as_mut))
@@ -197,18 +197,6 @@ impl<C: Comm, S: Shard> Group<C, S> {
         self.shards.iter_mut().flatten().try_for_each(|shard| shard.flush())
     }
 
-    /// The counters of each table, of this rank's shards alone. It exchanges nothing.
-    ///
-    /// # Errors
-    /// As [`Lookup::counters`].
-    pub fn own_counters(&mut self) -> Result<Vec<Counters>, Error> {
-        let mut sums = vec![Counters::default(); self.config.tables.len()];
-        for shard in self.shards.iter_mut().flatten() {
-            add(&mut sums, shard.counters()?);
-        }
-        Ok(sums)
-    }
-
     /// As [`or_abort`](Link::or_abort), where some shards may have taken a step that others have not. A job of one rank goes on after that: it loads a
     /// checkpoint, for which no forward may wait.
     pub(crate) fn or_break<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
@@ -217,9 +205,9 @@ impl<C: Comm, S: Shard> Group<C, S> {
             self.abandon_backward();
         }
         let result = self.link.or_abort(result);
-        if let Some(ticket) = self.ahead.take_if(|_| result.is_err()).map(Ahead::into_ticket) {
+        if let Some(ahead) = self.ahead.take_if(|_| result.is_err()) {
             // The job is over, or this rank is alone in it.
-            drop(self.link.comm.finish(ticket));
+            drop(self.link.comm.finish(ahead.begun.ticket));
         }
         result
     }
@@ -265,20 +253,11 @@ impl<C: Comm, S: Shard> Group<C, S> {
     ) -> Result<(), Error> {
         let name = if call == Call::Read { "read_rows" } else { "forward" };
         let shape = shape.and_then(|()| self.not_prefetched(name));
-        let result = self.begin(call, (indices, offsets), weights.is_some(), shape);
-        let (requests, asking) = match result {
-            Ok(begun) => begun,
-            Err(refused) => {
-                if call == Call::Forward && self.ahead.is_none() {
-                    self.abandon_backward();
-                }
-                return Err(refused);
-            }
-        };
-        let step = if call == Call::Read { Ok(0) } else { self.step_of_wire() };
-        let step = self.link.or_abort(step)?;
-        let batch = (indices.len(), offsets, weights.map(Cow::from));
-        self.complete((call, step), requests, Stage::Asking(asking), batch, outputs)
+        let begun = self.begin(call, (indices, offsets), weights.is_some(), shape);
+        if begun.is_err() && call == Call::Forward && self.ahead.is_none() {
+            self.abandon_backward();
+        }
+        self.complete(call, begun?, (indices.len(), offsets, weights.map(Cow::from)), outputs)
     }
 
     /// Exchanges counts and starts to exchange requests. An error that all ranks know of ends nothing.
@@ -288,31 +267,30 @@ impl<C: Comm, S: Shard> Group<C, S> {
         (indices, offsets): (&[u32], &[u32]),
         weighted: bool,
         shape: Result<(), Error>,
-    ) -> Result<(Requests, Asking), Error> {
+    ) -> Result<Begun, Error> {
         let batch: (&[u32], &[u32]) = if shape.is_ok() { (indices, offsets) } else { (&[], &[0]) };
         let shape = shape.and_then(|()| self.whole());
-        let (requests, outside) = if call == Call::Read {
-            let rows = [Feature { table: 0, base: 0, rows: self.config.total_rows() as u32 }];
-            (Requests::new(&self.config, &rows, self.deal, batch).0, None)
-        } else {
-            Requests::new(&self.config, &Feature::all(&self.config), self.deal, batch)
+        let features = match call {
+            Call::Read => vec![Feature { table: 0, base: 0, rows: self.config.total_rows() as u32 }],
+            _ => Feature::all(&self.config),
         };
-        let result = self.ask(call, &requests, shape.err().or(outside), batch.1, weighted);
-        Ok((requests, self.link.or_abort(result)??))
+        let (requests, outside) = Requests::new(&self.config, &features, self.deal, batch);
+        let (ticket, asking) = self.ask(call, &requests, shape.err().or(outside), batch.1, weighted)?;
+        let step = if call == Call::Read { 0 } else { self.step_of_wire()? };
+        Ok(Begun { requests, step, ticket, stage: Stage::Asking(asking) })
     }
 
     /// Ends a call whose requests, or whose early rows, are under way: answers, pools what has come, and notes a forward that waits for its backward.
     pub(crate) fn complete(
         &mut self,
-        (call, step): (Call, u32),
-        requests: Requests,
-        stage: Stage,
+        call: Call,
+        Begun { requests, step, ticket, stage }: Begun,
         (indices, offsets, weights): (usize, &[u32], Option<Cow<'_, [f32]>>),
         outputs: &mut [f32],
     ) -> Result<(), Error> {
         let found = match stage {
-            Stage::Asking(asking) => self.asked(asking).map(|asked| (asked, None)),
-            Stage::Sending { asked, early, ticket } => self.came(early, ticket).map(|early| (asked, Some(early))),
+            Stage::Asking(asking) => self.asked((ticket, asking)).map(|asked| (asked, None)),
+            Stage::Sending { asked, early } => self.came(early, ticket).map(|early| (asked, Some(early))),
         };
         let pooled = found.and_then(|(asked, early)| {
             let rows = self.answer((call, step), &requests, &asked, early.as_ref())?;
@@ -321,11 +299,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
         });
         let asked = self.or_break(pooled)?;
         if call == Call::Forward {
-            let scales = requests.scales(&self.config, offsets);
-            let rounded = self.wire.gradients != WireForm::Exact && !self.wire.summed;
-            let numbers = if rounded { asked.share.numbers(&self.config, offsets) } else { Vec::new() };
-            let (bags, weights) = (offsets.len() - 1, weights.map(Cow::into_owned));
-            self.waiting = Some(Waiting { requests, asked, indices, bags, weights, scales, numbers, step });
+            let (offsets, weights) = (offsets.to_vec(), weights.map(Cow::into_owned));
+            self.waiting = Some(Waiting { requests, asked, indices, offsets, weights, step });
         }
         Ok(())
     }
@@ -338,7 +313,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         refused: Option<Error>,
         offsets: &[u32],
         weighted: bool,
-    ) -> Result<Result<Asking, Error>, Error> {
+    ) -> Result<(Ticket, Asking), Error> {
         let (deal, ranks) = (self.deal, self.link.ranks());
         let outside = if requests.out_of_range.is_some() { OUTSIDE } else { 0 };
         let code = call as u32 | self.wire.code() << WIRE;
@@ -356,18 +331,19 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let heads: Vec<&[u32]> = received.iter().collect();
         if let Some(rank) = heads.iter().position(|head| head[0] & CALL != code) {
             let other = heads[rank][0] & CALL;
-            return Ok(Err(Error::Exchange {
+            return Err(Error::Exchange {
                 what: "call",
                 wanted: format!("the same call and wire on all ranks, here number {code}"),
                 found: format!("number {other} on rank {rank}"),
                 remedy: "make the calls of a group on all ranks, in the same order, with the same wire",
-            }));
+            });
         }
         if call.steps() && heads.iter().any(|head| head[0] & OUTSIDE != 0) {
-            self.count_out_of_range(requests)?;
+            let counted = self.count_out_of_range(requests);
+            self.link.or_abort(counted)?;
         }
         if let Some(rank) = heads.iter().position(|head| head[0] & REFUSED != 0) {
-            return self.link.refusal(rank as u32, refused).map(Err);
+            return Err(self.link.refusal(rank as u32, refused)?);
         }
         let all_outputs: u64 = heads.iter().map(|head| u64::from(head[if alone { 1 } else { 2 }])).sum();
         if call != Call::Read && all_outputs * row_bytes > SMALL {
@@ -375,17 +351,13 @@ impl<C: Comm, S: Shard> Group<C, S> {
             let gradients = heads.iter().map(|head| u64::from(head[3])).sum::<u64>();
             let wanted = own_outputs.max(if call.steps() { gradients } else { 0 }) * row_bytes;
             let fits = self.fits(wanted);
-            if let Err(error) = self.link.agree(fits) {
-                return Ok(Err(error));
-            }
+            self.link.agree(fits)?;
         }
         let features = u64::from(self.config.feature_count());
         let bags: Vec<u64> = heads.iter().map(|head| u64::from(head[2]) / features).collect();
         let share = Share::new(&bags, self.link.own());
         let sums = if call.steps() && self.wire.summed {
-            if let Err(uneven) = Share::check(&bags) {
-                return Ok(Err(uneven));
-            }
+            Share::check(&bags)?;
             let slices = deal.of(self.link.own());
             Some(Sums::new(requests, offsets, &share, slices, deal.shards()))
         } else {
@@ -412,13 +384,13 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let receive: Vec<usize> = rows.iter().map(|shards| words(shards.iter().sum())).collect();
         let ticket = self.link.start(Phase::Requests, messages, &receive)?;
         let asked = Asked { outputs, weighted, sums, share, valid, ..Asked::default() };
-        Ok(Ok(Asking { ticket, rows, counts_sums, asked }))
+        Ok((ticket, Asking { rows, counts_sums, asked }))
     }
 
     /// Waits for the requests of all ranks.
-    pub(crate) fn asked(&mut self, asking: Asking) -> Result<Asked, Error> {
-        let Asking { ticket, rows, counts_sums, mut asked } = asking;
-        let received = self.link.comm.finish(ticket)?;
+    pub(crate) fn asked(&mut self, (ticket, asking): (Ticket, Asking)) -> Result<Asked, Error> {
+        let Asking { rows, counts_sums, mut asked } = asking;
+        let received = self.link.finish(ticket)?;
         for (mut message, shards) in received.iter().zip(&rows) {
             let wanted: usize = shards.iter().sum();
             let counted = usize::from(counts_sums && wanted > 0);
@@ -433,7 +405,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     fn count_out_of_range(&mut self, requests: &Requests) -> Result<(), Error> {
         let tables = self.config.tables.len();
         let own = requests.out_of_range.clone().unwrap_or_else(|| vec![0; tables]);
-        let all = self.link.comm.all_gather(&own)?;
+        let all = self.link.all_gather(&own)?;
         let first = self.link.comm.rank() == 0;
         let Some(shard) = self.shards[0].as_mut().filter(|_| first) else { return Ok(()) };
         let mut words = vec![0; Part::Counters.words(shard.config(), shard.layout()) as usize];
@@ -458,10 +430,10 @@ impl<C: Comm, S: Shard> Group<C, S> {
             return Ok(0);
         }
         let mut clock = [0];
-        if let Some(shard) = self.shards.iter_mut().flatten().next() {
-            shard.read_part(Part::Clock, 0, &mut clock)?;
-        }
-        self.link.comm.max(clock[0])
+        let shard = self.shards.iter_mut().flatten().next();
+        let read = shard.map_or(Ok(()), |shard| shard.read_part(Part::Clock, 0, &mut clock));
+        self.link.or_abort(read)?;
+        self.link.max(clock[0])
     }
 
     /// Answers the requests of all ranks and returns the rows that this rank asked for. Some may have come early.
@@ -559,7 +531,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// Sends the gradients to the owners of the rows, and updates this rank's rows.
     fn update(&mut self, waiting: &Waiting, grads: &[f32], scaler: &ScalerState) -> Result<(), Error> {
         let (deal, ranks, dim) = (self.deal, self.link.ranks(), self.config.dim as usize);
-        let Waiting { requests, asked, weights, scales, numbers, step, .. } = waiting;
+        let Waiting { requests, asked, offsets, weights, step, .. } = waiting;
+        let scales = requests.scales(&self.config, offsets);
         let mean = self.config.pooling == Pooling::Mean;
         let vectors = Vectors::gradients(self.config.dim, self.wire.gradients, (self.config.seed, *step));
         let gradient = |output: u32| &grads[output as usize * dim..][..dim];
@@ -602,6 +575,9 @@ impl<C: Comm, S: Shard> Group<C, S> {
             let (lists, gradients) = self.summed(asked, &received, &vectors)?;
             return self.apply(lists, false, &gradients, scaler);
         }
+        // What makes the random bits of each gradient, if that is rounded.
+        let rounded = self.wire.gradients != WireForm::Exact;
+        let numbers = if rounded { asked.share.numbers(&self.config, offsets) } else { Vec::new() };
         let mut first = 0;
         let message = |rank: usize| {
             let outputs = &requests.outputs[rank];
@@ -754,14 +730,9 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
 
     /// The scaler's decision is one on the gradients of all ranks: the greatest of their magnitudes is [`Comm::max`] of their bits.
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
-        let wanted = self.waiting.as_ref().map(|waiting| self.output_len(waiting.indices, waiting.bags));
+        let wanted = self.waiting.as_ref().map(|waiting| self.output_len(waiting.indices, waiting.offsets.len() - 1));
         let checked = self.whole().and_then(|()| requests::check_backward(wanted, grad_outputs.len(), scaler));
-        let waiting = self.waiting.take();
-        if let Err(error) = self.link.agree_scaled(checked, scaler) {
-            self.waiting = waiting;
-            return Err(error);
-        }
-        self.waiting = waiting;
+        self.link.agree_scaled(checked, scaler)?;
         self.advance()?;
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         if scaler.overflow != 0 || !waiting.asked.valid {
@@ -775,7 +746,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
         let (waiting, table) = self.waiting.as_ref().zip(self.table.as_mut()).ok_or(requests::NO_FORWARD)?;
         let found = [indices.len(), offsets.len(), grad_outputs.len()];
-        requests::check_weight_gradient(&self.config, waiting.indices, waiting.bags, found)?;
+        requests::check_weight_gradient(&self.config, waiting.indices, waiting.offsets.len() - 1, found)?;
         table.forward(&waiting.requests.positions, offsets, None)?;
         table.weight_gradient(&waiting.requests.positions, offsets, grad_outputs)
     }
@@ -801,16 +772,13 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
 
     /// The sums over all ranks.
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        let own = self.own_counters();
-        let own = self.link.or_abort(own)?;
+        let zeros = || vec![Counters::default(); self.config.tables.len()];
+        let mut shards = self.shards.iter_mut().flatten();
+        let own = shards.try_fold(zeros(), |sums, shard| shard.counters().map(|counters| added(sums, counters)));
+        let words = Counters::to_part(&self.link.or_abort(own)?);
         let stride = Layout::new(&self.config, u64::MAX)?.stride();
-        let words = Counters::to_part(&own);
-        let all = self.link.comm.all_gather(&words)?;
-        let mut sums = vec![Counters::default(); own.len()];
-        for rank in all.chunks_exact(words.len()) {
-            add(&mut sums, Counters::from_part(rank, stride));
-        }
-        Ok(sums)
+        let all = self.link.all_gather(&words)?;
+        Ok(all.chunks_exact(words.len()).map(|rank| Counters::from_part(rank, stride)).fold(zeros(), added))
     }
 
     /// The bytes of this rank: its shards, and the tables of the rows that it asked for, which count as scratch.
@@ -837,9 +805,9 @@ fn rows_table(config: &GroupConfig, rows: u32) -> GroupConfig {
     table
 }
 
-/// Adds the counters of each table.
-pub(crate) fn add(sums: &mut [Counters], more: Vec<Counters>) {
-    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum = [*sum, more].into_iter().sum());
+/// The sums of the counters of each table.
+pub(crate) fn added(counters: Vec<Counters>, more: Vec<Counters>) -> Vec<Counters> {
+    counters.into_iter().zip(more).map(|both| [both.0, both.1].into_iter().sum()).collect()
 }
 
 /// The rows of one shard that the ranks ask for, together: ascending and distinct, with their counts.

@@ -1,4 +1,5 @@
 //! A rank's connection: exchanges, which are counted, and agreements of all ranks about a call: whether it worked everywhere, and whose error it is if not.
+//! An error of the connection itself ends the job.
 
 use hotrow::{Error, ScalerState};
 
@@ -30,12 +31,28 @@ impl<C: Comm> Link<C> {
 
     pub(crate) fn start(&mut self, phase: Phase, parts: Vec<Vec<u32>>, receive: &[usize]) -> Result<Ticket, Error> {
         self.traffic.count(phase, self.comm.rank(), &parts);
-        self.comm.start(Parcels::new(parts), receive)
+        let started = self.comm.start(Parcels::new(parts), receive);
+        self.or_abort(started)
+    }
+
+    pub(crate) fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
+        let finished = self.comm.finish(ticket);
+        self.or_abort(finished)
     }
 
     pub(crate) fn exchange(&mut self, phase: Phase, parts: Vec<Vec<u32>>, receive: &[usize]) -> Result<Parcels, Error> {
         let ticket = self.start(phase, parts, receive)?;
-        self.comm.finish(ticket)
+        self.finish(ticket)
+    }
+
+    pub(crate) fn all_gather(&mut self, words: &[u32]) -> Result<Vec<u32>, Error> {
+        let all = self.comm.all_gather(words);
+        self.or_abort(all)
+    }
+
+    pub(crate) fn max(&mut self, value: u32) -> Result<u32, Error> {
+        let most = self.comm.max(value);
+        self.or_abort(most)
     }
 
     /// Ends the job after an error that the other ranks do not know of. A rank that is alone goes on.
@@ -51,25 +68,21 @@ impl<C: Comm> Link<C> {
 
     /// Whether a part of a call that all ranks make worked on all of them. Returns this rank's error, or that of the first rank that has one.
     pub(crate) fn agree(&mut self, result: Result<(), Error>) -> Result<(), Error> {
-        let failed = self.comm.max(u32::from(result.is_err()));
-        if self.or_abort(failed)? == 0 { Ok(()) } else { self.all_fail(result) }
+        if self.max(u32::from(result.is_err()))? == 0 { Ok(()) } else { self.all_fail(result) }
     }
 
     /// The error of a part of a call that did not work on all ranks. All ranks call this.
     pub(crate) fn all_fail(&mut self, result: Result<(), Error>) -> Result<(), Error> {
         // The first rank that refused has the greatest distance to the last.
         let last = self.comm.size() - 1;
-        let most = self.comm.max(if result.is_err() { last - self.comm.rank() } else { 0 });
-        let rank = last - self.or_abort(most)?;
-        let error = self.refusal(rank, result.err());
-        Err(self.or_abort(error)?)
+        let rank = last - self.max(if result.is_err() { last - self.comm.rank() } else { 0 })?;
+        Err(self.refusal(rank, result.err())?)
     }
 
     /// As [`agree`](Self::agree), and whether all ranks have one decision about a scaled loss.
     pub(crate) fn agree_scaled(&mut self, result: Result<(), Error>, scaler: &ScalerState) -> Result<(), Error> {
         let own = [u32::from(result.is_err()), scaler.inverse.to_bits(), scaler.overflow];
-        let all = self.comm.all_gather(&own);
-        let all = self.or_abort(all)?;
+        let all = self.all_gather(&own)?;
         if all.iter().step_by(own.len()).any(|&failed| failed != 0) {
             return self.all_fail(result);
         }
@@ -86,11 +99,11 @@ impl<C: Comm> Link<C> {
     /// The error of a batch that `rank`, the first of perhaps several, refused. All ranks call this.
     pub(crate) fn refusal(&mut self, rank: u32, own: Option<Error>) -> Result<Error, Error> {
         let text = own.as_ref().map_or_else(String::new, Error::to_string);
-        let lengths = self.comm.all_gather(&[text.len() as u32])?;
+        let lengths = self.all_gather(&[text.len() as u32])?;
         let most = lengths.iter().max().map_or(0, |&most| most as usize).div_ceil(4);
         let mut bytes = text.into_bytes();
         bytes.resize(4 * most, 0);
-        let all = self.comm.all_gather(&bytemuck::pod_collect_to_vec::<u8, u32>(&bytes))?;
+        let all = self.all_gather(&bytemuck::pod_collect_to_vec::<u8, u32>(&bytes))?;
         if let Some(error) = own {
             return Ok(error);
         }

@@ -11,7 +11,7 @@ use crate::{
     comm::{Comm, Ticket},
     group::{Call, Group, merged},
     requests::Requests,
-    step::{Ahead, Asking, Early, Stage},
+    step::{Ahead, Asking, Begun, Early, Stage},
     traffic::Phase,
 };
 
@@ -25,30 +25,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// [`forward_prefetched`](Self::forward_prefetched) or [`abandon_prefetched`](Self::abandon_prefetched); other forwards, `read_rows`, `flush`, `save` and
     /// `load` are refused until then. Outputs, rows and counters are those of `forward`, bit for bit.
     ///
-    /// It waits for a message of a few words from each rank. The ids are under way when it returns: [`advance`](Self::advance) waits for them.
-    ///
-    /// ```
-    /// use hotrow::{CpuGroup, GroupConfig, Lookup};
-    /// use hotrow_dist::{Group, Threads};
-    ///
-    /// let batches = [[7, 3], [3, 9], [9, 1]];
-    /// Threads::run(2, |comm: &mut Threads| {
-    ///     let mut group = Group::new(comm, GroupConfig::new(&[10], 4), 2, CpuGroup::new)?;
-    ///     group.prefetch(&batches[0], &[0, 2], None)?;
-    ///     for step in 0..batches.len() {
-    ///         let outputs = group.forward_prefetched()?;
-    ///         if let Some(next) = batches.get(step + 1) {
-    ///             group.prefetch(next, &[0, 2], None)?;
-    ///         }
-    ///         // ... a part of the model ...
-    ///         group.advance()?;
-    ///         // ... its other part, with a `group.poll()?` now and then ...
-    ///         group.backward(&outputs)?;
-    ///     }
-    ///     Ok(())
-    /// })?;
-    /// # Ok::<(), hotrow::Error>(())
-    /// ```
+    /// It waits for a message of a few words from each rank. The ids are under way when it returns: [`advance`](Self::advance) waits for them. The guide,
+    /// `docs/scale-out.md`, has an example.
     ///
     /// # Errors
     /// As [`Lookup::forward`](hotrow::Lookup::forward), a bad index included, on every rank; [`Error::Order`] if another prefetched batch waits. Nothing but
@@ -58,12 +36,9 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let (outputs, found) = room("outputs", wanted);
         let shape = check_batch(&self.config, (indices, offsets, weights), wanted).and(found);
         let shape = shape.and_then(|()| self.not_prefetched("prefetch"));
-        let step = self.step_of_wire();
-        let step = self.link.or_abort(step)?;
-        let (requests, asking) = self.begin(Call::Prefetch, (indices, offsets), weights.is_some(), shape)?;
+        let begun = self.begin(Call::Prefetch, (indices, offsets), weights.is_some(), shape)?;
         let (offsets, weights) = (offsets.to_vec(), weights.map(<[f32]>::to_vec));
-        let stage = Stage::Asking(asking);
-        self.ahead = Some(Ahead { indices: indices.len(), offsets, weights, outputs, requests, step, stage });
+        self.ahead = Some(Ahead { indices: indices.len(), offsets, weights, outputs, begun });
         Ok(())
     }
 
@@ -74,9 +49,9 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// Those of an exchange, and of a shard that cannot read its rows: as in the middle of a step.
     pub fn advance(&mut self) -> Result<(), Error> {
         let Some(mut ahead) = self.ahead.take() else { return Ok(()) };
-        if let Stage::Asking(asking) = ahead.stage {
-            let sending = self.send_early(&ahead.requests, ahead.step, asking);
-            ahead.stage = self.or_break(sending)?;
+        if let Begun { requests, step, ticket, stage: Stage::Asking(asking) } = ahead.begun {
+            let sending = self.send_early(requests, step, (ticket, asking));
+            ahead.begun = self.or_break(sending)?;
         }
         self.ahead = Some(ahead);
         Ok(())
@@ -88,7 +63,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// # Errors
     /// Those of [`Comm::poll`].
     pub fn poll(&mut self) -> Result<bool, Error> {
-        self.ahead.as_ref().map_or(Ok(true), |ahead| self.link.comm.poll(ahead.ticket()))
+        self.ahead.as_ref().map_or(Ok(true), |ahead| self.link.comm.poll(&ahead.begun.ticket))
     }
 
     /// Runs the forward of the prefetched batch.
@@ -98,9 +73,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
     pub fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
         self.whole()?;
         let ahead = self.ahead.take().ok_or(NO_PREFETCH)?;
-        let Ahead { indices, offsets, weights, mut outputs, requests, step, stage } = ahead;
-        let batch = (indices, &offsets[..], weights.map(Cow::from));
-        self.complete((Call::Forward, step), requests, stage, batch, &mut outputs)?;
+        let Ahead { indices, offsets, weights, mut outputs, begun } = ahead;
+        self.complete(Call::Forward, begun, (indices, &offsets, weights.map(Cow::from)), &mut outputs)?;
         Ok(outputs)
     }
 
@@ -110,13 +84,12 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// Those of [`Comm::finish`].
     pub fn abandon_prefetched(&mut self) -> Result<(), Error> {
         let Some(ahead) = self.ahead.take() else { return Ok(()) };
-        let ended = self.link.comm.finish(ahead.into_ticket()).map(drop);
-        self.link.or_abort(ended)
+        self.link.finish(ahead.begun.ticket).map(drop)
     }
 
     /// Waits for the early rows.
     pub(crate) fn came(&mut self, mut early: Early, ticket: Ticket) -> Result<Early, Error> {
-        let received = self.link.comm.finish(ticket)?;
+        let received = self.link.finish(ticket)?;
         early.rows = self.taken(&self.wire_of_rows(), &received, &early.lists)?;
         Ok(early)
     }
@@ -127,7 +100,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
 
     /// Chooses and sends the early rows. In place of the sizes goes, for each shard, one bit for each row of the request, in whole words; behind them the
     /// size where rows may be packed.
-    fn send_early(&mut self, requests: &Requests, step: u32, asking: Asking) -> Result<Stage, Error> {
+    fn send_early(&mut self, requests: Requests, step: u32, asking: (Ticket, Asking)) -> Result<Begun, Error> {
         let asked = self.asked(asking)?;
         let (deal, ranks, wire) = (self.deal, self.link.ranks(), self.wire_of_rows());
         // The rows of the last batch, which its backward will change.
@@ -182,7 +155,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         }
         let ticket = self.link.start(Phase::Rows, answers, &sizes)?;
         let early = Early { sent, mine, lists, rows: Vec::new() };
-        Ok(Stage::Sending { asked, early, ticket })
+        Ok(Begun { requests, step, ticket, stage: Stage::Sending { asked, early } })
     }
 }
 

@@ -10,7 +10,7 @@ use hotrow::{
 };
 
 use crate::{
-    comm::{Comm, Parcels},
+    comm::Comm,
     link::Link,
     requests::{self, Deal, Feature, Requests},
     traffic::{Phase, RankTraffic},
@@ -70,20 +70,22 @@ impl Whole {
         whole
     }
 
-    /// The number of a rank's things; `of` says which things.
-    fn count(&self, rank: usize, of: impl Fn(&Part) -> Range<usize>) -> usize {
-        self.places(rank, of).map(|(_, own)| own.len()).sum()
+    /// The length of a rank's things; `of` says which things, each `width` long.
+    fn count(&self, rank: usize, of: fn(&Part) -> Range<usize>, width: usize) -> usize {
+        self.places(rank, of, width).map(|(_, own)| own.len()).sum()
     }
 
-    /// The places of a rank's things in those of all ranks, and in its own; `of` says which things.
-    fn places<'a>(
-        &'a self,
+    /// The places of a rank's things in those of all ranks, and in its own.
+    fn places(
+        &self,
         rank: usize,
-        of: impl Fn(&Part) -> Range<usize> + 'a,
-    ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + 'a {
+        of: fn(&Part) -> Range<usize>,
+        width: usize,
+    ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
         let mut start = 0;
         self.parts.iter().filter_map(move |part| {
             let own = of(part);
+            let own = own.start * width..own.end * width;
             let all = start..start + own.len();
             start = all.end;
             (part.rank == rank).then_some((all, own))
@@ -162,28 +164,20 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
         &self.link.traffic
     }
 
-    /// Sends the same words to every rank. Returns those of each.
-    fn exchange(&mut self, phase: Phase, words: Vec<u32>, receive: &[usize]) -> Result<Parcels, Error> {
-        let received = self.link.exchange(phase, vec![words; self.link.ranks()], receive);
-        self.link.or_abort(received)
-    }
-
     /// Runs a forward of a batch, if it was legal on every rank.
     fn step(&mut self, own: Batch<'_>, outputs: &mut [f32], checked: Result<(), Error>) -> Result<(), Error> {
         let (indices, offsets, weights) = if checked.is_ok() { own } else { (&[][..], &[0][..], None) };
         let counts = [indices.len(), offsets.len() - 1].map(|count| count as u32);
         let head = [u32::from(checked.is_err()), counts[0], counts[1], u32::from(weights.is_some())];
-        let heads = self.link.comm.all_gather(&head);
-        let heads = self.link.or_abort(heads)?;
+        let heads = self.link.all_gather(&head)?;
         let heads: Vec<&[u32]> = heads.chunks_exact(head.len()).collect();
         if heads.iter().any(|head| head[0] != 0) {
             return self.link.all_fail(checked);
         }
-        let words = indices.iter().chain(offsets).copied();
-        let words = words.chain(weights.unwrap_or_default().iter().map(|weight| weight.to_bits())).collect();
+        let words = [indices, offsets, bytemuck::cast_slice(weights.unwrap_or_default())].concat();
         let receive: Vec<usize> =
             heads.iter().map(|head| head[1] as usize * (1 + head[3] as usize) + head[2] as usize + 1).collect();
-        let received = self.exchange(Phase::Requests, words, &receive)?;
+        let received = self.link.exchange(Phase::Requests, vec![words; self.link.ranks()], &receive)?;
         let parts: Vec<Batch<'_>> = received.iter().zip(&heads).map(|(words, head)| cut(words, head)).collect();
         let whole = Whole::new(&parts, self.rows.feature_count() as usize);
         let all = self.array.forward(&whole.indices, &whole.offsets, whole.weights.as_deref());
@@ -200,9 +194,8 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
             _ => {}
         }
         let all = self.link.or_abort(all)?;
-        let dim = self.rows.dim as usize;
-        for (from, to) in whole.places(self.link.own(), self.output_rows()) {
-            outputs[to.start * dim..to.end * dim].copy_from_slice(&all[from.start * dim..from.end * dim]);
+        for (from, to) in whole.places(self.link.own(), self.output_rows(), self.rows.dim as usize) {
+            outputs[to].copy_from_slice(&all[from]);
         }
         self.waiting = Some(whole);
         Ok(())
@@ -226,15 +219,13 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
     /// The gradients of all ranks' outputs, in global order; `own` are this rank's.
     fn gather(&mut self, whole: &Whole, own: &[f32]) -> Result<Vec<f32>, Error> {
         let (dim, of) = (self.rows.dim as usize, self.output_rows());
-        let mut receive = vec![0; self.link.ranks()];
-        whole.parts.iter().for_each(|part| receive[part.rank] += dim * of(part).len());
-        let words = own.iter().map(|gradient| gradient.to_bits()).collect();
-        let received = self.exchange(Phase::Gradients, words, &receive)?;
+        let receive: Vec<usize> = (0..self.link.ranks()).map(|rank| whole.count(rank, of, dim)).collect();
+        let words = bytemuck::cast_slice(own).to_vec();
+        let received = self.link.exchange(Phase::Gradients, vec![words; self.link.ranks()], &receive)?;
         let mut all = zeroed("gradients", received.words.len())?;
         for (rank, words) in received.iter().enumerate() {
-            for (to, from) in whole.places(rank, of) {
-                let words = &words[from.start * dim..from.end * dim];
-                all[to.start * dim..to.end * dim].copy_from_slice(bytemuck::cast_slice(words));
+            for (to, from) in whole.places(rank, of, dim) {
+                all[to].copy_from_slice(bytemuck::cast_slice(&words[from]));
             }
         }
         Ok(all)
@@ -276,7 +267,7 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
     /// The scaler's decision is one on the gradients of all ranks, as in a [`Group`](super::Group).
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let rank = self.link.own();
-        let wanted = self.waiting.as_ref().map(|whole| whole.count(rank, self.output_rows()) * self.rows.dim as usize);
+        let wanted = self.waiting.as_ref().map(|whole| whole.count(rank, self.output_rows(), self.rows.dim as usize));
         let checked = requests::check_backward(wanted, grad_outputs.len(), scaler);
         self.link.agree_scaled(checked, scaler)?;
         let Some(whole) = self.waiting.take() else { return Ok(()) };
@@ -294,18 +285,18 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
         let (rank, dim, of) = (self.link.own(), self.rows.dim as usize, self.output_rows());
         let whole = self.waiting.as_ref().ok_or(requests::NO_FORWARD)?;
-        let accesses = whole.count(rank, |part| part.accesses.clone());
-        let bags = whole.count(rank, |part| part.bags.clone());
+        let accesses = whole.count(rank, |part| part.accesses.clone(), 1);
+        let bags = whole.count(rank, |part| part.bags.clone(), 1);
         let found = [indices.len(), offsets.len(), grad_outputs.len()];
         requests::check_weight_gradient(&self.rows, accesses, bags, found)?;
         // Other ranks' outputs have gradients of 0.
         let mut all = zeroed("gradients", self.array.output_len(whole.indices.len(), whole.offsets.len() - 1))?;
-        for (to, from) in whole.places(rank, of) {
-            all[to.start * dim..to.end * dim].copy_from_slice(&grad_outputs[from.start * dim..from.end * dim]);
+        for (to, from) in whole.places(rank, of, dim) {
+            all[to].copy_from_slice(&grad_outputs[from]);
         }
         let all = self.array.weight_gradient(&whole.indices, &whole.offsets, &all)?;
         let mut own = zeroed("gradients", accesses)?;
-        for (from, to) in whole.places(rank, |part| part.accesses.clone()) {
+        for (from, to) in whole.places(rank, |part| part.accesses.clone(), 1) {
             own[to].copy_from_slice(&all[from]);
         }
         Ok(own)

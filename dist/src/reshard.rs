@@ -10,7 +10,7 @@ use hotrow::{
 
 use crate::{
     checkpoint::{FOREIGN, List},
-    group::add,
+    group::added,
 };
 
 /// The flags of a way in [`Part::Ways`], and the tag of an empty one.
@@ -124,7 +124,7 @@ impl Job<'_> {
                     .push(self.before[number].as_ref().map(|config| self.load(number, config, &mut done)).transpose()?);
             }
             for group in groups.iter_mut().flatten() {
-                add(&mut counters, group.counters()?);
+                counters = added(counters, group.counters()?);
             }
             let numbers = (rest..self.after.len()).step_by(fewest).rev();
             for number in numbers {

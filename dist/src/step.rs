@@ -6,10 +6,19 @@ use crate::{
     sums::{Share, Sums},
 };
 
-/// A call whose counts are known, and whose requests are under way.
+/// A call whose requests, or whose early rows, are under way.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) requests: Requests,
+    /// The number of steps before this call, if anything is rounded.
+    pub(crate) step: u32,
+    pub(crate) ticket: Ticket,
+    pub(crate) stage: Stage,
+}
+
+/// What is known of a call before the requests of the other ranks have come.
 #[derive(Debug)]
 pub(crate) struct Asking {
-    pub(crate) ticket: Ticket,
     /// For each rank, for each of this rank's shards, the number of rows.
     pub(crate) rows: Vec<Vec<usize>>,
     /// Whether a message begins with the number of its sums.
@@ -43,11 +52,8 @@ pub(crate) struct Waiting {
     pub(crate) requests: Requests,
     pub(crate) asked: Asked,
     pub(crate) indices: usize,
-    pub(crate) bags: usize,
+    pub(crate) offsets: Vec<u32>,
     pub(crate) weights: Option<Vec<f32>>,
-    pub(crate) scales: Vec<f32>,
-    /// For each output row what makes the random bits of its gradient, if that is rounded.
-    pub(crate) numbers: Vec<[u32; 2]>,
     /// The number of steps before this one, if anything is rounded.
     pub(crate) step: u32,
 }
@@ -60,19 +66,16 @@ pub(crate) struct Ahead {
     pub(crate) weights: Option<Vec<f32>>,
     /// Room for its outputs.
     pub(crate) outputs: Vec<f32>,
-    pub(crate) requests: Requests,
-    /// The number of steps before it, if anything is rounded.
-    pub(crate) step: u32,
-    pub(crate) stage: Stage,
+    pub(crate) begun: Begun,
 }
 
-/// How far a prefetched batch is.
+/// How far a call is.
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Its requests are under way.
     Asking(Asking),
     /// Rows that the last batch does not touch are under way.
-    Sending { asked: Asked, early: Early, ticket: Ticket },
+    Sending { asked: Asked, early: Early },
 }
 
 /// The rows of a prefetched batch that go before the backward.
@@ -86,20 +89,4 @@ pub(crate) struct Early {
     pub(crate) lists: Vec<usize>,
     /// The bits of their weights, once they are here.
     pub(crate) rows: Vec<u32>,
-}
-
-impl Ahead {
-    /// The exchange that is under way.
-    pub(crate) fn ticket(&self) -> &Ticket {
-        match &self.stage {
-            Stage::Asking(Asking { ticket, .. }) | Stage::Sending { ticket, .. } => ticket,
-        }
-    }
-
-    /// The exchange that is under way, to end it.
-    pub(crate) fn into_ticket(self) -> Ticket {
-        match self.stage {
-            Stage::Asking(Asking { ticket, .. }) | Stage::Sending { ticket, .. } => ticket,
-        }
-    }
 }

@@ -49,16 +49,10 @@ pub struct Mpi {
     ends: SimpleCommunicator,
     /// The calls that all ranks make together, so far.
     calls: u64,
-    open: BTreeMap<u64, Open>,
+    /// The exchanges under way, and the words that come from each rank.
+    open: BTreeMap<u64, (UnderWay, Vec<usize>)>,
     /// The number of calls of each rank that has ended.
     ended: Vec<Option<u64>>,
-}
-
-/// An exchange under way.
-#[derive(Debug)]
-struct Open {
-    under_way: UnderWay,
-    counts: Vec<usize>,
 }
 
 impl fmt::Debug for Mpi {
@@ -173,20 +167,20 @@ impl Comm for Mpi {
         let buffers = Buffers { send: send.words, send_places, receive: received, receive_places };
         let number = self.next();
         let under_way = UnderWay::all_to_all(&self.world, buffers);
-        self.open.insert(number, Open { under_way, counts: receive.to_vec() });
+        self.open.insert(number, (under_way, receive.to_vec()));
         Ok(Ticket::new(number))
     }
 
     fn poll(&mut self, ticket: &Ticket) -> Result<bool, Error> {
-        let open = self.open.get_mut(&ticket.number()).ok_or_else(|| ticket.unknown())?;
-        if open.under_way.test() {
+        let (under_way, _) = self.open.get_mut(&ticket.number()).ok_or_else(|| ticket.unknown())?;
+        if under_way.test() {
             return Ok(true);
         }
         self.missing(ticket.number()).map_or(Ok(false), Err)
     }
 
     fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
-        let Open { under_way, counts } = self.open.remove(&ticket.number()).ok_or_else(|| ticket.unknown())?;
+        let (under_way, counts) = self.open.remove(&ticket.number()).ok_or_else(|| ticket.unknown())?;
         let words = self.wait(ticket.number(), under_way)?.receive;
         Ok(Parcels { words, counts })
     }
