@@ -31,6 +31,6 @@ fn public_types_are_send_and_sync() {
     #[cfg(feature = "file")]
     shared_between_threads::<hotrow::FileStore>();
     shared_between_threads::<hotrow_dist::Threads>();
-    shared_between_threads::<hotrow_dist::Replicated<hotrow_dist::Solo, hotrow::CpuSharedGroup>>();
+    shared_between_threads::<hotrow_dist::Replicated<hotrow_dist::Threads, hotrow::CpuSharedGroup>>();
     shared_between_threads::<hotrow::Error>();
 }

@@ -38,16 +38,14 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let cpu_test = (!args.no_self_test).then(|| self_test::cpu(options.group_seed()));
     let remedy = (on_gpu && best.is_none()).then(|| remedy(&adapters));
-    if let Some(path) = &options.json {
-        let cpu = Object::default().with("threads", threads).with("self_test", self_test::json(cpu_test.as_deref()));
-        let json = Object::default()
-            .with("version", env!("CARGO_PKG_VERSION"))
-            .with("auto", auto)
-            .with("adapters", adapters.iter().map(Adapter::json).collect::<Field>())
-            .with("cpu", cpu)
-            .with("remedy", remedy.clone());
-        output::write_json(path, &json)?;
-    }
+    let cpu = Object::default().with("threads", threads).with("self_test", self_test::json(cpu_test.as_deref()));
+    let json = Object::default()
+        .with("version", env!("CARGO_PKG_VERSION"))
+        .with("auto", auto)
+        .with("adapters", adapters.iter().map(Adapter::json).collect::<Field>())
+        .with("cpu", cpu)
+        .with("remedy", remedy.clone());
+    options.write_json(&json)?;
     let mut text = format!("hotrow {}; --backend auto computes on: {auto}\n", env!("CARGO_PKG_VERSION"));
     for adapter in &adapters {
         text += &format!("\n{}\n{}", adapter.table(), failures(adapter.self_test.as_deref()));

@@ -25,6 +25,9 @@ pub struct Rounds {
 const LEAST: usize = 3;
 
 impl Rounds {
+    /// One whole round.
+    pub const ONE: Self = Self { whole: 1, detailed: 0, slice: Duration::ZERO };
+
     /// Repeats `one`, which returns the seconds of its parts.
     pub fn repeat<const PARTS: usize>(
         self,

@@ -1,10 +1,10 @@
 //! `simulate --backend gpu`: plays a trace through the real kernels with a table of one FP32 value a row.
 
+use crate::lab::{Lab, Rounds};
 use crate::progress::Progress;
 use crate::trace::Trace;
 use anyhow::ensure;
-use hotrow::wgpu::util::DeviceExt as _;
-use hotrow::{Batch, Context, Counters, Group, GroupConfig, Policy, Pooling, Precision, prelude::*, wgpu};
+use hotrow::{Batch, Context, Counters, Group, GroupConfig, Policy, Pooling, Precision, prelude::*};
 use hotrow_plan::simulate::{Geometry, SimulatedCounters};
 
 /// Number of steps submitted at a time, so that the device neither waits for the host nor falls far behind.
@@ -38,20 +38,14 @@ pub(crate) fn gpu(
     if policy == Policy::Static {
         group.pin(&trace.hottest(shape.slots as usize), shape.ways)?;
     }
-    let storage = |what, words: &[u32]| {
-        context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-            label: Some(what),
-            contents: bytemuck::cast_slice(words),
-            usage: wgpu::BufferUsages::STORAGE,
-        })
-    };
+    let lab = Lab::new(context, Rounds::ONE);
     let longest = batch.min(trace.ids.len()) as u32;
-    let offsets = storage("offsets", &(0..=longest).collect::<Vec<_>>());
-    let outputs = storage("outputs", &vec![0; longest as usize]);
+    let offsets = lab.storage(&(0..=longest).collect::<Vec<_>>());
+    let outputs = lab.storage(&vec![0; longest as usize]);
     for stretch in trace.ids.chunks(batch.saturating_mul(STEPS)) {
-        let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = lab.encoder();
         for ids in stretch.chunks(batch) {
-            let indices = storage("indices", ids);
+            let indices = lab.storage(ids);
             let one = Batch {
                 indices: Some(indices.slice(..)),
                 offsets: offsets.slice(..4 * (ids.len() as u64 + 1)),
@@ -59,8 +53,7 @@ pub(crate) fn gpu(
             };
             group.encode_forward(&mut encoder, &one, outputs.slice(..))?;
         }
-        let index = context.queue().submit([encoder.finish()]);
-        context.device().poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: None })?;
+        lab.submit(encoder)?;
         progress.advance(stretch.len() as u64);
     }
     group.check()?;

@@ -4,14 +4,14 @@ use crate::common::command::outcome;
 #[cfg(unix)]
 use crate::golden;
 use hotrow::{CpuGroup, GroupConfig, Lookup, Precision};
-use hotrow_dist::{Group, Solo};
+use hotrow_dist::{Group, Threads};
 use serde_json::Value;
 use std::fs;
 use tempfile::TempDir;
 
-fn group(shards: u32) -> Group<Solo, CpuGroup> {
+fn group(shards: u32) -> Group<Threads, CpuGroup> {
     let config = GroupConfig::new(&[1000, 30], 8).with_precision(Precision::Int8).with_cache_rows(64);
-    Group::new(Solo::default(), config, shards, CpuGroup::new).unwrap()
+    Group::new(Threads::alone(), config, shards, CpuGroup::new).unwrap()
 }
 
 #[test]

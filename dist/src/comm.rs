@@ -1,7 +1,5 @@
 //! Exchanges of words between ranks: what `dist` needs of MPI or of any other network.
 
-use std::collections::BTreeMap;
-
 use hotrow::Error;
 
 /// Words for each rank, or from each rank: those of rank 0 first.
@@ -184,61 +182,16 @@ pub trait Comm: std::fmt::Debug {
     fn abort(&mut self, reason: &str);
 }
 
-/// A job of one rank: what it sends to itself comes at once.
-///
-/// Example: [`Comm`].
-#[derive(Debug, Default)]
-pub struct Solo {
-    open: BTreeMap<u64, Parcels>,
-    started: u64,
-}
-
-impl Comm for Solo {
-    fn rank(&self) -> u32 {
-        0
-    }
-
-    fn size(&self) -> u32 {
-        1
-    }
-
-    fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
-        send.check(0, 1, receive)?;
-        self.started += 1;
-        self.open.insert(self.started, send);
-        Ok(Ticket(self.started))
-    }
-
-    fn poll(&mut self, ticket: &Ticket) -> Result<bool, Error> {
-        if self.open.contains_key(&ticket.0) { Ok(true) } else { Err(ticket.unknown()) }
-    }
-
-    fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error> {
-        self.open.remove(&ticket.0).ok_or_else(|| ticket.unknown())
-    }
-
-    fn all_gather(&mut self, words: &[u32]) -> Result<Vec<u32>, Error> {
-        Ok(words.to_vec())
-    }
-
-    fn max(&mut self, value: u32) -> Result<u32, Error> {
-        Ok(value)
-    }
-
-    /// Does nothing: there is no other rank.
-    fn abort(&mut self, _reason: &str) {}
-}
-
 /// Implements methods of [`Comm`] by those of another connection: for one that counts, measures or shares it. It stands in the implementation, with the
 /// connection and the methods that are handed on.
 ///
 /// ```
 /// use hotrow::Error;
-/// use hotrow_dist::{Comm, Parcels, Solo, Ticket, hand_on};
+/// use hotrow_dist::{Comm, Parcels, Threads, Ticket, hand_on};
 ///
 /// /// Counts the exchanges.
 /// #[derive(Debug)]
-/// struct Counted(Solo, u32);
+/// struct Counted(Threads, u32);
 ///
 /// impl Comm for Counted {
 ///     hand_on!(self, self.0; rank size poll finish all_gather max abort);

@@ -1,8 +1,7 @@
 //! Several machines: *ranks* that train one group of [`hotrow`] together (SPEC 11).
 //!
 //! [`Group`] is a group whose rows and batches are divided among ranks, [`Replicated`] a shared array that each rank has whole. [`Comm`] is what a rank
-//! needs of a network. [`Solo`] is a job of one rank, [`Threads`] has its ranks in the threads of one process, and with the feature `mpi` there is a rank of
-//! an MPI job.
+//! needs of a network. [`Threads`] has its ranks in the threads of one process, or one rank alone, and with the feature `mpi` there is a rank of an MPI job.
 //!
 //! Features: `checkpoint` (by default): saving, loading, `reshard`. `mpi`: the module `mpi`, which needs an installation of MPI.
 
@@ -24,7 +23,7 @@ mod sums;
 mod threads;
 mod traffic;
 
-pub use comm::{Comm, Parcels, Solo, Ticket};
+pub use comm::{Comm, Parcels, Ticket};
 pub use group::Group;
 pub use hotrow::ranks::{Shard, WireForm, shards};
 pub use options::WireOptions;

@@ -46,19 +46,19 @@ pub struct Resharded {
 ///
 /// ```
 /// use hotrow::{CpuGroup, GroupConfig, Lookup};
-/// use hotrow_dist::{Group, Solo, reshard};
+/// use hotrow_dist::{Group, Threads, reshard};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let (eight, two) = (folder.path().join("eight"), folder.path().join("two"));
 /// let config = GroupConfig::new(&[100], 4).with_cache_rows(64);
-/// let mut group = Group::new(Solo::default(), config.clone(), 8, CpuGroup::new)?;
+/// let mut group = Group::new(Threads::alone(), config.clone(), 8, CpuGroup::new)?;
 /// let outputs = group.forward(&[1, 2], &[0, 2], None)?;
 /// group.backward(&outputs)?;
 /// group.save(&eight)?;
 ///
 /// let done = reshard(&eight, &two, 2)?;
 /// assert_eq!((done.before, done.rows, done.written_back), (8, 100, 2));
-/// let mut again = Group::new(Solo::default(), config, 2, CpuGroup::new)?;
+/// let mut again = Group::new(Threads::alone(), config, 2, CpuGroup::new)?;
 /// again.load(&two)?;
 /// assert_eq!(again.read_rows(&[1, 2])?, group.read_rows(&[1, 2])?);
 /// # Ok::<(), hotrow::Error>(())

@@ -183,7 +183,7 @@ fn calls_out_of_order_are_refused_on_every_rank() {
         assert!(matches!(both, Err(Error::Exchange { what: "call", .. })), "{both:?}");
         group.forward(&[1], &[0, 1], None).map(drop)
     });
-    let group = Group::new(hotrow_dist::Solo::default(), config, 2, CpuGroup::new).unwrap();
+    let group = Group::new(Threads::alone(), config, 2, CpuGroup::new).unwrap();
     let wire = WireOptions { rows: WireForm::Fp16, ..WireOptions::default() };
     let mut group = group.with_wire(WireOptions::default()).unwrap();
     group.prefetch(&[1], &[0, 1], None).unwrap();

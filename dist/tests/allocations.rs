@@ -1,7 +1,7 @@
 //! Each allocation of a group over ranks fails once.
 
 use hotrow::{CpuGroup, Error, GroupConfig, Init, Lookup as _, Optimizer, internals::fault};
-use hotrow_dist::{Group, Solo};
+use hotrow_dist::{Group, Threads};
 
 fn config() -> GroupConfig {
     let config = GroupConfig::new(&[100], 4).with_cache_rows(64).with_init(Init::Uniform { low: -1.0, high: 1.0 });
@@ -24,7 +24,7 @@ const RUNS: [&str; 2] = ["fbfbfb", "pnpbnpbnb"];
 
 fn over_ranks(calls: &str, n: u64) -> Result<(Vec<u32>, End), Error> {
     let folder = tempfile::tempdir().unwrap();
-    let mut group = Group::new(Solo::default(), config(), 4, CpuGroup::new)?;
+    let mut group = Group::new(Threads::alone(), config(), 4, CpuGroup::new)?;
     group.save(folder.path())?;
     let (mut outputs, mut end, mut k) = (Vec::new(), End::Undisturbed, 0);
     fault::after(n);

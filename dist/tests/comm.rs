@@ -3,8 +3,8 @@
 use std::{sync::mpsc, thread, time::Duration};
 
 use hotrow::Error;
-use hotrow_dist::{Comm, Parcels, Solo, Threads, Ticket, hand_on};
-use hotrow_harness::comm::{CHECKS, Outcome};
+use hotrow_dist::{Comm, Parcels, Threads, Ticket, hand_on};
+use hotrow_harness::comm::{CHECKS, Check, Outcome};
 
 /// The results of `work` on each rank. A rank that still waits after ten seconds fails the test.
 fn each<T: Send + 'static>(ranks: u32, work: impl Fn(Threads) -> T + Clone + Send + 'static) -> Vec<thread::Result<T>> {
@@ -29,21 +29,14 @@ fn each<T: Send + 'static>(ranks: u32, work: impl Fn(Threads) -> T + Clone + Sen
     joined.collect()
 }
 
-fn check_all(comm: &mut dyn Comm) -> Outcome {
-    CHECKS.iter().try_for_each(|check| (check.run)(comm).map_err(|error| format!("{}: {error}", check.name).into()))
-}
-
-#[test]
-fn one_rank_exchanges_with_itself() {
-    check_all(&mut Solo::default()).unwrap();
-}
-
 #[test]
 fn threads_exchange() {
     for ranks in [1, 2, 3, 4, 8] {
-        for outcome in each(ranks, |mut comm| check_all(&mut comm)) {
-            outcome.unwrap().unwrap();
-        }
+        let all = |mut comm: Threads| -> Outcome {
+            let one = |check: &Check| (check.run)(&mut comm).map_err(|error| format!("{}: {error}", check.name).into());
+            CHECKS.iter().try_for_each(one)
+        };
+        each(ranks, all).into_iter().for_each(|outcome| outcome.unwrap().unwrap());
     }
     assert!(Threads::new(0).is_empty());
     assert_eq!(Threads::run(0, |_| Ok(())), Ok(vec![]));
@@ -296,7 +289,7 @@ fn messages_name_what_is_wanted() {
         assert_eq!(wrong.unwrap_err().to_string(), message);
     }
     assert_eq!(send().check(1, 2, &[5, 1]), Ok(()));
-    let unknown = Solo::default().finish(Ticket::new(9)).unwrap_err().to_string();
+    let unknown = Threads::alone().finish(Ticket::new(9)).unwrap_err().to_string();
     assert_eq!(
         unknown,
         "exchange, ticket: wanted one that this rank's start returned, found 9; keep the ticket until finish"

@@ -175,7 +175,7 @@ fn gradients_and_decisions_that_do_not_fit_are_refused_on_all() {
         assert!(wrong.contains("indices"), "{wrong}");
     }
     let atomic = Config::new(&[50], 4, 64, 4).with_backward(Backward::Atomic);
-    let error = Replicated::new(hotrow_dist::Solo::default(), CpuSharedGroup::new(atomic).unwrap()).unwrap_err();
+    let error = Replicated::new(Threads::alone(), CpuSharedGroup::new(atomic).unwrap()).unwrap_err();
     assert!(error.to_string().contains("fixed order"), "{error}");
 }
 

@@ -3,15 +3,15 @@
 use std::{fs, ops::Range, path::Path};
 
 use hotrow::{CpuGroup, Embedding, Error, GroupConfig, Lookup, Policy, Precision};
-use hotrow_dist::{Group, Solo, reshard};
+use hotrow_dist::{Group, Threads, reshard};
 use hotrow_harness::ranks::{self, Batch, PARTS, configuration};
 use rand::{SeedableRng as _, rngs::StdRng};
 
-fn group(config: &GroupConfig, shards: u32) -> Group<Solo, CpuGroup> {
-    Group::new(Solo::default(), config.clone(), shards, CpuGroup::new).unwrap()
+fn group(config: &GroupConfig, shards: u32) -> Group<Threads, CpuGroup> {
+    Group::new(Threads::alone(), config.clone(), shards, CpuGroup::new).unwrap()
 }
 
-fn loaded(config: &GroupConfig, shards: u32, folder: &Path) -> Group<Solo, CpuGroup> {
+fn loaded(config: &GroupConfig, shards: u32, folder: &Path) -> Group<Threads, CpuGroup> {
     let mut group = group(config, shards);
     group.load(folder).unwrap();
     group
@@ -30,7 +30,7 @@ struct State {
     counters: Vec<hotrow::Counters>,
 }
 
-fn state(group: &mut Group<Solo, CpuGroup>) -> State {
+fn state(group: &mut Group<Threads, CpuGroup>) -> State {
     let (shards, rows) = (group.shard_count() as usize, group.config().total_rows() as usize);
     let all: Vec<u32> = (0..rows as u32).collect();
     let values = group.read_rows(&all).unwrap().iter().map(|x| x.to_bits()).collect();

@@ -1,5 +1,6 @@
 //! An input of each kind that its target accepts.
 
+use safetensors::{Dtype, tensor::TensorView};
 use serde_json::json;
 
 use crate::{calls, saved, stores};
@@ -77,22 +78,15 @@ pub fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00\x76\x00", text.as_bytes(), data].concat()
 }
 
-fn tensors(kind: &str, all: &[(&str, [usize; 2])], texts: &[(&str, &str)], width: usize) -> Vec<u8> {
-    let mut header = serde_json::Map::new();
-    if !texts.is_empty() {
-        header.insert(
-            "__metadata__".into(),
-            texts.iter().map(|(field, text)| ((*field).to_owned(), json!(text))).collect(),
-        );
-    }
-    let mut end = 0;
-    for (name, shape) in all {
-        let begin = end;
-        end += shape[0] * shape[1] * width;
-        header.insert((*name).to_owned(), json!({ "dtype": kind, "shape": shape, "data_offsets": [begin, end] }));
-    }
-    let text = serde_json::Value::Object(header).to_string();
-    [&(text.len() as u64).to_le_bytes()[..], text.as_bytes(), &vec![0; end]].concat()
+/// A file of tensors of zeros.
+fn tensors(kind: Dtype, all: &[(&'static str, [usize; 2])], texts: &[(&str, &str)]) -> Vec<u8> {
+    let zeros = [0; 64];
+    let view = |&(name, [rows, width]): &(&'static str, [usize; 2])| {
+        let data = &zeros[..rows * width * kind.bitsize() / 8];
+        (name, TensorView::new(kind, vec![rows, width], data).unwrap())
+    };
+    let texts = texts.iter().map(|&(field, text)| (field.into(), text.into())).collect();
+    safetensors::serialize(all.iter().map(view), Some(texts)).unwrap()
 }
 
 /// A file for each of the options.
@@ -102,15 +96,15 @@ fn import() -> Vec<Vec<u8>> {
     let kinds = [
         npy("<f4", "(2, 3)", &[1; 24]),
         npy("<f4", "(2, 8)", &[1; 64]),
-        tensors("F32", &numbered, &[], 4),
-        tensors("F32", &[("x", [3, 5])], &[], 4),
-        tensors("F32", &[("a", [1, 2]), ("b", [2, 2])], &[], 4),
-        tensors("U8", &[("x", [2, 12])], &stated("hotrow fused"), 1),
-        tensors("U8", &[("0.weight", [2, 12]), ("1.weight", [1, 12])], &[], 1),
-        tensors("U8", &[("x", [2, 6])], &[], 1),
-        tensors("U8", &[("x", [2, 12])], &stated("hotrow tbe"), 1),
-        tensors("U8", &[("x", [3, 16])], &[], 1),
-        tensors("U8", &numbered, &[], 1),
+        tensors(Dtype::F32, &numbered, &[]),
+        tensors(Dtype::F32, &[("x", [3, 5])], &[]),
+        tensors(Dtype::F32, &[("a", [1, 2]), ("b", [2, 2])], &[]),
+        tensors(Dtype::U8, &[("x", [2, 12])], &stated("hotrow fused")),
+        tensors(Dtype::U8, &[("0.weight", [2, 12]), ("1.weight", [1, 12])], &[]),
+        tensors(Dtype::U8, &[("x", [2, 6])], &[]),
+        tensors(Dtype::U8, &[("x", [2, 12])], &stated("hotrow tbe")),
+        tensors(Dtype::U8, &[("x", [3, 16])], &[]),
+        tensors(Dtype::U8, &numbered, &[]),
         npy("<f4", "(1, 2)", &[0; 8]),
     ];
     (0u8..).zip(kinds).map(|(kind, file)| [vec![kind], file].concat()).collect()

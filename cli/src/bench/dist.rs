@@ -1,7 +1,7 @@
 //! `hotrow bench dist`: what a step sends, and its time, over ranks and batch sizes.
 
 use super::common::{Common, Table};
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure_usage};
 use crate::names::one_of;
 use crate::options::{Options, WireArgs, whole};
 use crate::output;
@@ -141,15 +141,14 @@ impl Args {
 
     /// The bags of a trace, one after another and then from the first one again.
     fn batches(&self, trace: &Trace) -> Result<Batches, Failure> {
-        let (lookups, found) = (self.lookups, trace.ids.len());
-        let each = || (0..=found as u32 / lookups).map(|bag| bag * lookups).collect();
-        let offsets: Vec<u32> = trace.offsets.clone().unwrap_or_else(each);
-        if offsets.len() < 2 {
-            return Err(Failure::Usage(format!(
-                "--lookups: wanted at most {found}, the accesses of {}, found {lookups}; take a longer trace",
-                trace.name
-            )));
-        }
+        let offsets = trace.bags(Some(self.lookups).filter(|_| trace.offsets.is_none()))?;
+        ensure_usage!(
+            offsets.len() >= 2,
+            "--lookups: wanted at most {}, the accesses of {}, found {}; take a longer trace",
+            trace.ids.len(),
+            trace.name,
+            self.lookups
+        );
         Ok(Batches { ids: trace.ids.clone(), offsets, order: Vec::new(), batch: 0 })
     }
 }

@@ -156,8 +156,7 @@ impl<'a> Sweep<'a> {
         };
         let rows = args.rows.unwrap_or(shape.rows);
         let (dim, batch) = (args.dim.unwrap_or(shape.dim), args.batch.unwrap_or(shape.batch));
-        let once = Rounds { whole: 1, detailed: 0, slice: Duration::ZERO };
-        let lab = context.map(|context| Lab::new(context, once));
+        let lab = context.map(|context| Lab::new(context, Rounds::ONE));
         let placements = if lab.is_some() { placements } else { vec![Placement::Device] };
         let machine = context.map_or_else(Machine::cpu, Machine::of);
         Self { args, shape: Shape { rows, dim, batch, ..shape }, name, machine, lab, placements, beside, seed }

@@ -6,7 +6,7 @@ mod wire;
 
 use super::amount::{self, MOST_DIM};
 use super::distribution::Distribution;
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure_usage};
 use crate::names::{ADMITTING, one_of};
 use crate::options::{Options, WireArgs, generated_trace, percent, power, whole};
 use crate::output;
@@ -143,22 +143,19 @@ impl Args {
 
     /// The checked options, for each number of ranks.
     fn wires(&self) -> Result<Vec<Wire>, Failure> {
-        let usage = |text: String| Err(Failure::Usage(text));
         let (most, shards) = (self.ranks.iter().copied().max().unwrap_or(1), self.shards());
-        if most > shards {
-            return usage(format!(
-                "--ranks: wanted at most {shards}, the --shards, found {most}; a rank holds whole virtual shards, so take more of them"
-            ));
-        }
+        ensure_usage!(
+            most <= shards,
+            "--ranks: wanted at most {shards}, the --shards, found {most}; a rank holds whole virtual shards, so take more of them"
+        );
         let Self { dim, precision, pooling, weighted, .. } = *self;
         let form = self.wire.options();
         let wire = |&ranks: &u32| Wire { dim, precision, form, pooling, weighted, ranks, shards };
         for (option, form) in [("--wire-rows", self.wire.wire_rows), ("--wire-gradients", self.wire.wire_gradients)] {
-            if form != WireForm::Exact && wire(&most).words(form) >= dim {
-                return usage(format!(
-                    "{option}: wanted a form that is shorter than FP32, found {form} for {dim} floats a row; take exact"
-                ));
-            }
+            ensure_usage!(
+                form == WireForm::Exact || wire(&most).words(form) < dim,
+                "{option}: wanted a form that is shorter than FP32, found {form} for {dim} floats a row; take exact"
+            );
         }
         let ranks: BTreeSet<u32> = self.ranks.iter().copied().collect();
         Ok(ranks.iter().map(wire).collect())
@@ -169,11 +166,10 @@ impl Args {
         let rows = from.table_rows()?;
         let (lookups, steps) = (self.lookups.unwrap_or(1), self.steps.unwrap_or(16));
         let accesses = (u64::from(self.batch) * u64::from(lookups)).saturating_mul(steps);
-        if accesses > MOST_ACCESSES {
-            return Err(Failure::Usage(format!(
-                "--steps: wanted at most {MOST_ACCESSES} accesses to draw, found {accesses} in {steps} steps; take fewer or smaller ones"
-            )));
-        }
+        ensure_usage!(
+            accesses <= MOST_ACCESSES,
+            "--steps: wanted at most {MOST_ACCESSES} accesses to draw, found {accesses} in {steps} steps; take fewer or smaller ones"
+        );
         let mut first = 0;
         let class = |&(rows, probability): &(u64, f64)| {
             first += rows;
@@ -200,12 +196,11 @@ impl Args {
         }
         let (bags, batch) = (order.len() as u64, u64::from(self.batch));
         let steps = (bags / batch).min(self.steps.unwrap_or(u64::MAX));
-        if steps == 0 {
-            return Err(Failure::Usage(format!(
-                "--batch: wanted at most {bags}, the bags of {}, found {batch}; take a longer trace or a smaller batch",
-                trace.name
-            )));
-        }
+        ensure_usage!(
+            steps > 0,
+            "--batch: wanted at most {bags}, the bags of {}, found {batch}; take a longer trace or a smaller batch",
+            trace.name
+        );
         order.truncate((steps * batch) as usize);
         let slots = (f64::from(rows) * self.cache_percent / 100.0).ceil() as u32;
         let cache = Cache { policy: self.policy, rows: slots, shards: self.shards() };

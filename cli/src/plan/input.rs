@@ -57,26 +57,16 @@ impl Input {
     /// Takes the lookups of a trace. `lookups` is the number for a sample if the trace has no bags.
     pub(super) fn of_trace(trace: Trace, lookups: Option<f64>) -> Result<Self, Failure> {
         let Trace { name, ids, offsets, .. } = trace;
-        let usage = |text: String| Err(Failure::Usage(text));
-        let offsets = match (offsets, lookups) {
-            (Some(_), Some(found)) => {
-                return usage(format!(
-                    "--lookups: wanted none, since {name} has bags of its own, found {found}; leave it out"
-                ));
-            }
-            (Some(offsets), None) => offsets,
-            (None, lookups) => {
-                let each = lookups.unwrap_or(1.0);
-                if each.fract() != 0.0 || each > ids.len() as f64 {
-                    let most = ids.len();
-                    return usage(format!(
-                        "--lookups: wanted a whole number of at most {most}, the trace's lookups, found {each}; samples are cut from it"
-                    ));
-                }
-                let all = ids.len() as u32;
-                (0..all).step_by(each as usize).chain([all]).collect()
-            }
-        };
+        let (all, each) = (ids.len() as u32, lookups.unwrap_or(1.0));
+        ensure_usage!(
+            offsets.is_none() || lookups.is_none(),
+            "--lookups: wanted none, since {name} has bags of its own, found {each}; leave it out"
+        );
+        ensure_usage!(
+            offsets.is_some() || each.fract() == 0.0 && each <= f64::from(all),
+            "--lookups: wanted a whole number of at most {all}, the trace's lookups, found {each}; samples are cut from it"
+        );
+        let offsets = offsets.unwrap_or_else(|| (0..all).step_by(each as usize).chain([all]).collect());
         let rows = ids.iter().max().map_or(1, |&id| id + 1);
         let mut profile = Profile::exact(&[rows]);
         profile.count_rows(&ids)?;

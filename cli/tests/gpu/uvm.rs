@@ -5,7 +5,6 @@ use hotrow_cli::uvm::{UvmBus, UvmMove, UvmTable, UvmTraffic};
 use hotrow_harness::device::with_gpu;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
-use std::time::Duration;
 
 const PAGE: u64 = 4096;
 const ROWS: u32 = 400;
@@ -36,7 +35,7 @@ impl Places {
 #[test]
 fn the_pages_that_are_counted_move() {
     with_gpu(|context| {
-        let lab = Lab::new(context, Rounds { whole: 1, detailed: 0, slice: Duration::ZERO });
+        let lab = Lab::new(context, Rounds::ONE);
         if !context.caps().mappable {
             let refused = UvmBus::new(&lab, &UvmTable::new(PAGE, 512, PAGE).unwrap(), ROWS).unwrap_err();
             return assert!(refused.to_string().contains("wanted a device that maps host memory"), "{refused}");

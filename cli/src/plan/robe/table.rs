@@ -53,19 +53,18 @@ pub(super) fn open(text: &str, dim: Option<u32>, seed: u32) -> Result<Table, Fai
     }
 }
 
-/// The number of rows, if a group of tables can hold them.
-fn rows_of(text: &str, rows: u64) -> Result<u32, Failure> {
-    u32::try_from(rows)
-        .ok()
-        .filter(|rows| (1..=MOST_ROWS).contains(rows))
-        .ok_or_else(|| Failure::Usage(format!("{text}: wanted 1 to 4294967294 rows, found {rows}; name another table")))
+/// The number of rows, or of floats in a row, if a group of tables can hold them.
+fn held(text: &str, wanted: &str, found: u64, most: u32) -> Result<u32, Failure> {
+    let fits = u32::try_from(found).ok().filter(|number| (1..=most).contains(number));
+    fits.ok_or_else(|| Failure::Usage(format!("{text}: wanted {wanted}, found {found}; name another table")))
 }
 
-/// The number of floats in a row, if a group of tables can hold them.
+fn rows_of(text: &str, rows: u64) -> Result<u32, Failure> {
+    held(text, "1 to 4294967294 rows", rows, MOST_ROWS)
+}
+
 fn dim_of(text: &str, dim: u64) -> Result<u32, Failure> {
-    u32::try_from(dim).ok().filter(|dim| (1..=MOST_DIM).contains(dim)).ok_or_else(|| {
-        Failure::Usage(format!("{text}: wanted a dim of 1 to 16777216, found {dim}; name another table"))
-    })
+    held(text, "a dim of 1 to 16777216", dim, MOST_DIM)
 }
 
 fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
