@@ -5,7 +5,7 @@
 
 #[cfg(feature = "checkpoint")]
 pub use crate::checkpoint::{
-    beside::write_whole,
+    beside::{write_pieces, write_whole},
     errors::{fault, refused},
     fields::check_same,
     save::write as write_parts,
@@ -16,7 +16,8 @@ pub use crate::{
     record::wire::{Vectors, Wire, WireForm, cut},
     stripe::Stripe,
     table::{
-        batch::{check_batch, output_len},
+        abi::{DIRTY, Feature, NONE, PINNED, features},
+        batch::{check_batch, check_rows, output_len},
         stripes::shards,
     },
 };

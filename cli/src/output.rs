@@ -6,6 +6,7 @@ use crate::failure::{Closed, Failure, ensure_usage};
 use anyhow::Context;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use comfy_table::{CellAlignment, Table, presets};
+use hotrow::{Error, ranks::write_pieces};
 use serde::Serialize;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -202,41 +203,21 @@ pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     fs::write(path, content).with_context(|| cannot_write(path))
 }
 
-/// Writes a file in pieces, beside its place, and renames it once it is whole. After an error the old file is still there. A link stays, and so
-/// do the permissions of an old file. A killed process leaves `<name>.partial-<process>-<number>` behind.
-pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Failure>) -> Result<(), Failure> {
-    let target = place(path);
-    let (partial, file) = beside(&target).with_context(|| cannot_write(path))?;
-    let written = || -> Result<(), Failure> {
-        if let Ok(old) = fs::metadata(&target) {
-            // Some file systems have no permissions.
-            let _ = file.set_permissions(old.permissions());
-        }
+/// Writes a file in pieces, as a checkpoint is written: beside its place, and renamed once it is whole. After an error the old file is still there. A link
+/// stays, and so do the permissions of an old file. What a killed process leaves behind, the next write of the file removes.
+pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> Result<(), Failure>) -> Result<(), Failure> {
+    let whole = |file: &File| {
         let mut file = BufWriter::new(file);
-        write(&mut file)?;
-        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        Ok(fs::rename(&partial, &target)?)
+        write(&mut file).and_then(|()| Ok(file.flush()?))
     };
-    written().map_err(|failure| {
-        // If removal fails, the file does no harm.
-        let _ = fs::remove_file(&partial);
-        match failure {
-            Failure::Job(error) if error.is::<io::Error>() => error.context(cannot_write(path)).into(),
-            failure => failure,
+    write_pieces(path, whole).map_err(|failure| match failure {
+        Failure::Job(error)
+            if error.is::<io::Error>() || matches!(error.downcast_ref(), Some(Error::Checkpoint { .. })) =>
+        {
+            error.context(cannot_write(path)).into()
         }
+        failure => failure,
     })
-}
-
-/// Makes a file beside `path` under a name that no other file has.
-fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
-    let mut number = 0;
-    loop {
-        let partial = with_ending(path, &format!(".partial-{}-{number}", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).open(&partial) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
-            opened => return opened.map(|file| (partial, file)),
-        }
-    }
 }
 
 fn cannot_write(path: &Path) -> String {

@@ -5,14 +5,17 @@ use std::{borrow::Cow, fmt};
 use hotrow::{
     Counters, Error, GradSlice, GroupConfig, Layout, Lookup, LookupKind, MemoryReport, Mode, OutOfRange, OutputSlice,
     Part, Placement, Pooling, Precision, ScalerState,
-    ranks::{Shard, Vectors, Wire, WireForm, check_batch, cut, output_len, room, shards as shards_of},
+    ranks::{
+        Feature, Shard, Vectors, Wire, WireForm, check_batch, check_rows, cut, features, output_len, room,
+        shards as shards_of,
+    },
 };
 
 use crate::{
     comm::{Comm, Parcels, Ticket},
     link::Link,
     options::WireOptions,
-    requests::{self, Deal, Feature, Requests},
+    requests::{self, Deal, Requests},
     step::{Ahead, Asked, Asking, Begun, Early, Stage, Waiting},
     sums::{Share, Sums},
     traffic::{Phase, RankTraffic},
@@ -271,8 +274,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let batch: (&[u32], &[u32]) = if shape.is_ok() { (indices, offsets) } else { (&[], &[0]) };
         let shape = shape.and_then(|()| self.whole());
         let features = match call {
-            Call::Read => vec![Feature { table: 0, base: 0, rows: self.config.total_rows() as u32 }],
-            _ => Feature::all(&self.config),
+            Call::Read => vec![Feature { rows: self.config.total_rows() as u32, ..Feature::default() }],
+            _ => features(&self.config),
         };
         let (requests, outside) = Requests::new(&self.config, &features, self.deal, batch);
         let (ticket, asking) = self.ask(call, &requests, shape.err().or(outside), batch.1, weighted)?;
@@ -753,15 +756,9 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
 
     /// Each rank reads rows of its own choice.
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        let total = self.config.total_rows() as u32;
         let (mut outputs, found) = room("outputs", rows.len().saturating_mul(self.config.dim as usize));
-        let checked = match rows.iter().position(|&row| row >= total) {
-            None => Ok(()),
-            Some(at) => {
-                Err(Error::RowOutOfRange { call: "read_rows", rows: total, position: at as u32, row: rows[at] })
-            }
-        };
-        self.look_up(Call::Read, (rows, &[0, rows.len() as u32], None), &mut outputs, checked.and(found))?;
+        let checked = check_rows(&Layout::new(&self.config, u64::MAX)?, rows, "read_rows").and(found);
+        self.look_up(Call::Read, (rows, &[0, rows.len() as u32], None), &mut outputs, checked)?;
         Ok(outputs)
     }
 

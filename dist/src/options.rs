@@ -1,6 +1,9 @@
 //! What a group over ranks may lose for fewer bytes.
 
-use hotrow::{Error, ranks::WireForm};
+use hotrow::{
+    Error,
+    ranks::{Vectors, WireForm},
+};
 
 /// How rows and gradients go between ranks. By default nothing is lost. Any other choice gives other bits, which still do not depend on the number
 /// of ranks: what a rank reads of its own rows is rounded and summed, too (SPEC 11).
@@ -43,11 +46,7 @@ pub struct WireOptions {
 impl WireOptions {
     /// Refuses a form that is not shorter than FP32.
     pub(crate) fn check(self, dim: u32) -> Result<(), Error> {
-        let short = |form| match form {
-            WireForm::Exact => true,
-            WireForm::Fp16 => dim >= 2,
-            WireForm::Int8 => dim >= 4,
-        };
+        let short = |form| form == WireForm::Exact || Vectors::gradients(dim, form, (0, 0)).words() < dim as usize;
         if [self.rows, self.gradients].into_iter().all(short) {
             return Ok(());
         }

@@ -5,14 +5,14 @@ use std::ops::Range;
 use hotrow::{
     Counters, Error, GradSlice, GroupConfig, Lookup, LookupKind, MemoryReport, Mode, OutputSlice, Pooling, ScalerState,
     SharedArray,
-    ranks::{check_batch, zeroed},
+    ranks::{check_batch, features, zeroed},
     robe::{Backward, Config, RobeSnapshot},
 };
 
 use crate::{
     comm::Comm,
     link::Link,
-    requests::{self, Deal, Feature, Requests},
+    requests::{self, Deal, Requests},
     traffic::{Phase, RankTraffic},
 };
 
@@ -204,7 +204,7 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
     /// The error of a batch with an index outside its table: this rank's own, or that of the first rank with one. Each rank has the parts of all.
     fn outside(&self, parts: &[Batch<'_>]) -> Option<Error> {
         let of = |&(indices, offsets, _): &Batch<'_>| {
-            Requests::new(&self.rows, &Feature::all(&self.rows), Deal { shift: 0, ranks: 1 }, (indices, offsets)).1
+            Requests::new(&self.rows, &features(&self.rows), Deal { shift: 0, ranks: 1 }, (indices, offsets)).1
         };
         let rank = self.link.own();
         let first = || (0..).zip(parts).find_map(|(rank, part)| Some((rank, of(part)?)));

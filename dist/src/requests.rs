@@ -3,33 +3,10 @@
 use std::borrow::Cow;
 
 use hotrow::{
-    Error, GradSlice, GroupConfig, OutOfRange, Pooling, ScalerState, codec::f32_from_half, ranks::output_len,
+    Error, GradSlice, GroupConfig, OutOfRange, Pooling, ScalerState,
+    codec::f32_from_half,
+    ranks::{Feature, NONE, output_len},
 };
-
-/// What `positions` has for an access that is left out.
-pub(crate) const NONE: u32 = u32::MAX;
-
-/// The table that a feature reads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Feature {
-    pub(crate) table: u32,
-    /// Its first linear row.
-    pub(crate) base: u32,
-    pub(crate) rows: u32,
-}
-
-impl Feature {
-    /// The features of a group.
-    pub(crate) fn all(config: &GroupConfig) -> Vec<Self> {
-        let mut end = 0;
-        let table = |(table, &rows): (u32, &u32)| {
-            end += rows;
-            Self { table, base: end - rows, rows }
-        };
-        let tables: Vec<Self> = (0..).zip(&config.tables).map(table).collect();
-        config.feature_tables().into_iter().map(|table| tables[table as usize]).collect()
-    }
-}
 
 /// How the rows of a group are dealt to ranks.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +106,7 @@ impl Requests {
         let alone = config.pooling == Pooling::None;
         for bag in 0..bags {
             let feature = bag / each;
-            let Feature { table, base, rows } = features[feature];
+            let Feature { table, base, rows, .. } = features[feature];
             let accesses = offsets[bag] as usize..offsets[bag + 1] as usize;
             for (access, mut index) in accesses.clone().zip(indices[accesses].iter().copied()) {
                 if index >= rows {

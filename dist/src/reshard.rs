@@ -5,18 +5,13 @@ use std::{fs, path::Path};
 use hotrow::{
     Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Layout, Lookup, Part,
     checkpoint::{self, Contents},
-    ranks::{check_same, fault, refused, shards as shards_of, write_parts, zeroed},
+    ranks::{DIRTY, NONE, PINNED, check_same, fault, refused, shards as shards_of, write_parts, zeroed},
 };
 
 use crate::{
     checkpoint::{FOREIGN, List},
     group::added,
 };
-
-/// The flags of a way in [`Part::Ways`], and the tag of an empty one.
-const DIRTY: u32 = 1;
-const PINNED: u32 = 2;
-const EMPTY: u32 = u32::MAX;
 
 /// What [`reshard`] has done.
 ///
@@ -183,7 +178,7 @@ impl Job<'_> {
                 Part::Ways => {
                     for set in words.chunks_exact_mut(layout.set_words() as usize) {
                         let ways = set.len() / 4;
-                        set[..ways].fill(EMPTY);
+                        set[..ways].fill(NONE);
                         set[ways..].fill(0);
                     }
                     return Ok(());

@@ -98,6 +98,17 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     file.replace()
 }
 
+/// As [`write_whole`], of a file that `write` fills.
+///
+/// # Errors
+/// Those of `write`, and [`Error::Checkpoint`].
+#[cfg(feature = "ranks")]
+pub fn write_pieces<E: From<Error>>(path: &Path, write: impl FnOnce(&File) -> Result<(), E>) -> Result<(), E> {
+    let file = Beside::create(path)?;
+    write(&file.file)?;
+    Ok(file.replace()?)
+}
+
 const REMEDY: &str = "make room or give another path; what stood there before still does";
 
 impl Drop for Beside {

@@ -441,7 +441,7 @@ pub(crate) fn table_words(config: &GroupConfig) -> Vec<u32> {
 }
 
 /// The `features` buffer of a group.
-pub(crate) fn features(config: &GroupConfig) -> Vec<Feature> {
+pub fn features(config: &GroupConfig) -> Vec<Feature> {
     let words = table_words(config);
     let of = |table: u32| {
         let at = CLOCK_WORDS + table as usize * TABLE_WORDS;

@@ -79,7 +79,7 @@ pub fn check_offsets(indices: u64, offsets: &[u32]) -> Result<(), Error> {
 }
 
 /// Checks that the table has each of the linear `rows`. The error names `call`.
-pub(crate) fn check_rows(layout: &Layout, rows: &[u32], call: &'static str) -> Result<(), Error> {
+pub fn check_rows(layout: &Layout, rows: &[u32], call: &'static str) -> Result<(), Error> {
     check_length(rows.len() as u64)?;
     match rows.iter().position(|&row| row >= layout.total_rows) {
         None => Ok(()),

@@ -1,6 +1,7 @@
 //! The sizes of the messages between two ranks, by the table of SPEC 11, for expected counts.
 
-use hotrow::{Pooling, Precision};
+use hotrow::ranks::Vectors;
+use hotrow::{OptimizerKind, Pooling, Precision, RowLayout};
 use hotrow_dist::{WireForm, WireOptions};
 
 /// Bytes of a word.
@@ -40,19 +41,14 @@ pub(super) struct Asked {
 }
 
 impl Wire {
-    /// Words of a packed row: scale and bias of integers, then the codes or halves in whole words.
+    /// Words of a packed row: a record without state.
     fn packed_words(&self) -> u32 {
-        let codes = (u64::from(self.dim) * u64::from(self.precision.bits())).div_ceil(32) as u32;
-        if self.precision.is_integer() { 2 + codes } else { codes }
+        RowLayout::new(self.dim, self.precision, OptimizerKind::Sgd).record_words
     }
 
     /// Words of a vector in this form.
     pub(super) const fn words(&self, form: WireForm) -> u32 {
-        match form {
-            WireForm::Exact => self.dim,
-            WireForm::Fp16 => self.dim.div_ceil(2),
-            WireForm::Int8 => 2 + self.dim.div_ceil(4),
-        }
+        Vectors::gradients(self.dim, form, (0, 0)).words() as u32
     }
 
     /// Whether a packed row is shorter than one in the form of the others. If not, there are neither sizes nor bits.
