@@ -3,36 +3,19 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    path::Path,
+    process::Stdio,
     thread,
     time::{Duration, Instant},
 };
 
 use hotrow::Error;
 use hotrow_dist::Threads;
-use hotrow_harness::ranks::saving;
+use hotrow_harness::{child, ranks::saving};
 use tempfile::tempdir;
 
-/// Names the folder of the checkpoint in a process that a test starts.
-const FOLDER: &str = "HOTROW_TEST_RANKS";
 /// Steps of a whole run.
 const STEPS: u32 = 6;
-
-/// This test in a process of its own. `limit`: no file beyond so many blocks of 512 bytes, as on a full disk.
-fn child(test: &str, folder: &Path, limit: Option<u32>) -> Command {
-    let limit = limit.map_or("unlimited".to_owned(), |blocks| blocks.to_string());
-    let mut command = Command::new("sh");
-    command.args(["-c", &format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\"")]);
-    command.arg(std::env::current_exe().unwrap()).args(["--exact", &format!("faults::{test}"), "--nocapture"]);
-    command.env(FOLDER, folder).stdin(Stdio::null()).stderr(Stdio::null());
-    command
-}
-
-/// The folder, in such a process.
-fn asked() -> Option<PathBuf> {
-    std::env::var_os(FOLDER).map(Into::into)
-}
 
 fn number(folder: &Path) -> Option<u64> {
     let list: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("shards.json")).ok()?).unwrap();
@@ -57,11 +40,17 @@ fn straight(folder: &Path) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_job_killed_while_it_saves_goes_on_from_the_last_checkpoint() {
-    if let Some(folder) = asked() {
-        run(2, &folder, STEPS).unwrap();
-        return;
+#[ignore = "the tests below run it in a process of its own"]
+fn a_run_tells_the_errors_of_its_saves() {
+    for error in run(2, &child::path(), STEPS).unwrap() {
+        println!("error: {error}");
     }
+}
+
+const RUN: &str = "faults::a_run_tells_the_errors_of_its_saves";
+
+#[test]
+fn a_job_killed_while_it_saves_goes_on_from_the_last_checkpoint() {
     let folder = tempdir().unwrap();
     let (folder, wanted) = (folder.path().join("killed"), straight(&folder.path().join("straight")));
     let under_way = |save: &str| {
@@ -72,8 +61,7 @@ fn a_job_killed_while_it_saves_goes_on_from_the_last_checkpoint() {
     // Once in the first save, once later.
     for save in [1, 3] {
         let next = format!("save-{save}-");
-        let mut job = child("a_job_killed_while_it_saves_goes_on_from_the_last_checkpoint", &folder, None);
-        let mut job = job.stdout(Stdio::null()).spawn().unwrap();
+        let mut job = child::command(RUN, &folder).stdout(Stdio::null()).spawn().unwrap();
         let start = Instant::now();
         while !under_way(&next) {
             assert!(start.elapsed() < Duration::from_secs(60) && job.try_wait().unwrap().is_none(), "{next} began");
@@ -97,21 +85,12 @@ fn a_job_killed_while_it_saves_goes_on_from_the_last_checkpoint() {
 
 #[test]
 fn a_full_disk_leaves_the_last_checkpoint() {
-    const TEST: &str = "a_full_disk_leaves_the_last_checkpoint";
-    if let Some(folder) = asked() {
-        for error in run(2, &folder, STEPS).unwrap() {
-            println!("error: {error}");
-        }
-        return;
-    }
     let folder = tempdir().unwrap();
     let (folder, wanted) = (folder.path().join("full"), straight(&folder.path().join("straight")));
     assert!(run(2, &folder, 2).unwrap().is_empty());
     let (before, names) = (files(&folder), fs::read_dir(&folder).unwrap().count());
     let largest = before.iter().map(Vec::len).max().unwrap() as u32;
-    let output = child(TEST, &folder, Some(largest / 1024)).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}");
+    let text = child::passed(RUN, &folder, Some(largest / 2048));
     let errors: Vec<&str> = text.lines().filter(|line| line.contains("error: ")).collect();
     assert_eq!(errors.len(), 2, "{text}");
     assert!(

@@ -4,33 +4,28 @@ use std::ops::Range;
 
 use hotrow::{
     Counters, CpuScaler, CpuSharedGroup, Error, GradSlice, GroupConfig, Init, Lookup, LossScale, Optimizer, OutOfRange,
-    Pooling, Precision, ScalerState, SharedArray, checkpoint,
+    Policy, Pooling, ScalerState, SharedArray, checkpoint,
     robe::{Backward, Config, RobeSnapshot},
 };
 use hotrow_dist::{Comm as _, Phase, Replicated, Threads};
-use hotrow_harness::ranks::{Batch, PARTS, Steps, train};
+use hotrow_harness::ranks::{Batch, PARTS, Steps, configuration, train};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 /// A random array, and the configuration of its rows, of which batches are drawn.
 fn drawn(random: &mut StdRng) -> (Config, GroupConfig) {
-    let tables: Vec<u32> = (0..random.random_range(1..4)).map(|_| random.random_range(1..400)).collect();
     let dim = [4, 8, 12][random.random_range(0..3)];
-    let mut rows = GroupConfig::new(&tables, dim);
-    if random.random_bool(0.5) {
-        rows.features = (0..random.random_range(1..5)).map(|_| random.random_range(0..tables.len() as u32)).collect();
-    }
-    rows.pooling = Pooling::ALL[random.random_range(0..3)];
-    rows.out_of_range = OutOfRange::ALL[random.random_range(0..3)];
+    // Rows of an array have no policy.
+    let rows = configuration(random).with_dim(dim).with_policy(Policy::Lru);
     let optimizer = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::momentum(0.05), Optimizer::adam(0.05)];
-    let config = Config::new(&tables, dim, random.random_range(64..600), random.random_range(1..5))
+    let config = Config::new(&rows.tables, dim, random.random_range(64..600), random.random_range(1..5))
         .with_features(rows.features.clone())
         .with_pooling(rows.pooling)
         .with_out_of_range(rows.out_of_range)
-        .with_precision(Precision::ALL[random.random_range(0..5)])
+        .with_precision(rows.precision)
         .with_backward([Backward::Auto, Backward::Dense, Backward::Sparse][random.random_range(0..3)])
         .with_optimizer(optimizer[random.random_range(0..4)])
-        .with_init(Init::Uniform { low: -1.0, high: 1.0 })
-        .with_seed(random.random());
+        .with_init(rows.init)
+        .with_seed(rows.seed);
     (config, rows)
 }
 
