@@ -29,12 +29,11 @@ const POOLED: u32 = 8;
 const BATCHES: usize = 8;
 
 fn config(precision: Precision) -> GroupConfig {
-    let mut config = GroupConfig::new(&[ROWS], DIM);
-    config.precision = precision;
-    config.cache_rows = CACHE;
-    config.optimizer = Optimizer::row_wise_adagrad(0.05);
-    config.init = Init::Uniform { low: -0.1, high: 0.1 };
-    config
+    GroupConfig::new(&[ROWS], DIM)
+        .with_precision(precision)
+        .with_cache_rows(CACHE)
+        .with_optimizer(Optimizer::row_wise_adagrad(0.05))
+        .with_init(Init::Uniform { low: -0.1, high: 0.1 })
 }
 
 fn batches() -> Vec<Vec<u32>> {

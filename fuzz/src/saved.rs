@@ -66,9 +66,8 @@ pub(crate) fn rows(data: &[u8]) -> bool {
 }
 
 fn robe_group() -> CpuSharedGroup {
-    let mut config = robe::Config::compressed(&[5, 3], 4, 2.0, 2).unwrap();
-    config.optimizer = Optimizer::adagrad(0.1);
-    CpuSharedGroup::new(config).unwrap()
+    let config = robe::Config::compressed(&[5, 3], 4, 2.0, 2).unwrap();
+    CpuSharedGroup::new(config.with_optimizer(Optimizer::adagrad(0.1))).unwrap()
 }
 
 pub(crate) fn robe(data: &[u8]) -> bool {
