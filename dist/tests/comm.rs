@@ -134,28 +134,25 @@ impl Comm for Faulty {
 /// The tests above can fail: each fault is found by one of them.
 #[test]
 fn faults_are_found() {
-    use Fault::{
-        GatherOrder, LastBit, LostWord, NeverDone, None, OtherTicket, OwnMaximum, PartOrder, Rank, Signed, Unchecked,
-    };
     let faults = [
-        (Rank, "ranks are numbered"),
-        (GatherOrder, "ranks are numbered"),
-        (Signed, "maxima"),
-        (OwnMaximum, "maxima"),
-        (LastBit, "exchanges with empty parts"),
-        (PartOrder, "exchanges with empty parts"),
-        (LostWord, "an exchange of a million words"),
-        (OtherTicket, "eight exchanges finished out of order"),
-        (NeverDone, "an exchange that is polled"),
-        (Unchecked, "counts that do not fit"),
-        (None, ""),
+        (Fault::Rank, "ranks are numbered"),
+        (Fault::GatherOrder, "ranks are numbered"),
+        (Fault::Signed, "maxima"),
+        (Fault::OwnMaximum, "maxima"),
+        (Fault::LastBit, "exchanges with empty parts"),
+        (Fault::PartOrder, "exchanges with empty parts"),
+        (Fault::LostWord, "an exchange of a million words"),
+        (Fault::OtherTicket, "eight exchanges finished out of order"),
+        (Fault::NeverDone, "an exchange that is polled"),
+        (Fault::Unchecked, "counts that do not fit"),
+        (Fault::None, ""),
     ];
     for (fault, finder) in faults {
         for check in CHECKS {
             let outcomes = each(2, move |comm| (check.run)(&mut Faulty { comm, fault, open: Vec::new(), polls: 0 }));
             let failed = outcomes.into_iter().any(|outcome| outcome.unwrap().is_err());
             assert!(failed || check.name != finder, "{fault:?} passes {}", check.name);
-            assert!(!failed || fault != None, "{} fails without a fault", check.name);
+            assert!(!failed || fault != Fault::None, "{} fails without a fault", check.name);
         }
     }
 }
