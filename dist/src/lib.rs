@@ -8,6 +8,7 @@
 #[cfg(feature = "checkpoint")]
 mod checkpoint;
 mod comm;
+mod gradients;
 mod group;
 mod link;
 #[cfg(feature = "mpi")]

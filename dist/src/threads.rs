@@ -20,6 +20,17 @@ enum Call {
     Max,
 }
 
+impl Call {
+    /// The method of [`Comm`] that makes it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Exchange => "exchange",
+            Self::AllGather => "all_gather",
+            Self::Max => "max",
+        }
+    }
+}
+
 /// What a rank gave to a call. The ranks that it is for copy their part.
 #[derive(Clone, Debug)]
 struct Letter {
@@ -194,8 +205,8 @@ impl Threads {
             if letter.call != call {
                 return Err(Error::Exchange {
                     what: "call",
-                    wanted: format!("{call:?} of every rank as call {number}"),
-                    found: format!("{:?} of rank {rank}", letter.call),
+                    wanted: format!("{} of every rank as call {number}", call.name()),
+                    found: format!("{} of rank {rank}", letter.call.name()),
                     remedy: "make the same calls in the same order on every rank",
                 });
             }

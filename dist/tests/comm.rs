@@ -258,7 +258,7 @@ fn calls_of_two_ranks_that_do_not_fit_are_rejected() {
     );
     rejected(
         |comm| if comm.rank() == 0 { comm.max(1).map(drop) } else { comm.all_gather(&[1]).map(drop) },
-        "exchange, call: wanted Max of every rank as call 0, found AllGather of rank 1; make the same calls in the same order on every rank",
+        "exchange, call: wanted max of every rank as call 0, found all_gather of rank 1; make the same calls in the same order on every rank",
     );
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// Ranks, powers of two
     #[arg(long, value_name = "R[,R]", value_delimiter = ',', default_values_t = [1, 2, 4, 8], value_parser = whole(1u32..=64))]
     ranks: Vec<u32>,
-    /// Virtual shards, a power of two [default: the most ranks]
+    /// Virtual shards, a power of two [default: the most ranks, rounded up]
     #[arg(long, value_name = "V", value_parser = whole(1u32..=1 << 16))]
     shards: Option<u32>,
     /// Bags of a batch of all ranks together
@@ -62,7 +62,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         list.dedup();
     });
     let most = ranks.last().copied().unwrap_or(1);
-    let shards = args.shards.unwrap_or(most);
+    let shards = args.shards.unwrap_or(most.next_power_of_two());
     if let Some(found) = ranks.iter().find(|ranks| !ranks.is_power_of_two() || !shards.is_multiple_of(**ranks)) {
         return Err(Failure::Usage(format!(
             "--ranks: wanted powers of two that divide the {shards} virtual shards, found {found}; take others, or more --shards"
