@@ -36,6 +36,19 @@ fn total(group: &mut CpuGroup) -> Counters {
     group.counters().unwrap().into_iter().sum()
 }
 
+/// What differs in the group's counters and residents from the simulator's.
+pub(crate) fn unlike(group: &mut CpuGroup, simulator: &Simulator) -> Option<String> {
+    let (c, s) = (total(group), simulator.counters());
+    let found = [c.accesses, c.hits, c.unique, c.unique_misses, c.admitted, c.conflicts, c.evictions];
+    let wanted = [s.accesses, s.hits, s.unique, s.unique_misses, s.admitted, s.conflicts, s.evictions];
+    let (ways, tags) = (group.layout().ways, group.snapshot().unwrap().ways);
+    let tag = |slot: u32| tags[way_at(ways, slot, Field::Tag)];
+    let resident = |slot: u32| simulator.resident(slot / ways, slot % ways).unwrap_or(u32::MAX);
+    let other = (0..group.layout().slots()).find(|&slot| tag(slot) != resident(slot));
+    (found != wanted || other.is_some())
+        .then(|| format!("counters {found:?}, wanted {wanted:?}; a slot with another row: {other:?}"))
+}
+
 /// The first step after which the group's residents or counters differ from the simulator's.
 fn first_difference(
     config: &GroupConfig,
@@ -49,17 +62,7 @@ fn first_difference(
         let (indices, offsets) = batch(&mut rng, step);
         group.forward(&indices, &offsets, None).unwrap();
         simulator.step(&indices);
-        let found = total(&mut group);
-        let wanted = simulator.counters();
-        let counters = (found.accesses, found.hits, found.unique, found.unique_misses)
-            == (wanted.accesses, wanted.hits, wanted.unique, wanted.unique_misses)
-            && (found.admitted, found.conflicts, found.evictions)
-                == (wanted.admitted, wanted.conflicts, wanted.evictions);
-        let (ways, tags) = (config.ways, group.snapshot().unwrap().ways);
-        let slots = 0..group.layout().slots();
-        let residents =
-            slots.map(|slot| (tags[way_at(ways, slot, Field::Tag)], simulator.resident(slot / ways, slot % ways)));
-        !counters || residents.into_iter().any(|(tag, row)| tag != row.unwrap_or(u32::MAX))
+        unlike(&mut group, simulator).is_some()
     })
 }
 

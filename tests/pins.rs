@@ -6,6 +6,8 @@ use hotrow_plan::simulate::Simulator;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
+use crate::cpu::unlike;
+
 fn group(config: GroupConfig) -> Box<dyn Embedding> {
     Box::new(CpuGroup::new(config).unwrap())
 }
@@ -41,8 +43,8 @@ fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) 
     (config.policy, config.ways) = (policy, [1, 2, 7, 32, 40][source.random_range(0..5)]);
     config.cache_rows = source.random_range(1..=rows);
     let mut group = CpuGroup::new(config).unwrap();
-    let (sets, ways) = (group.layout().sets, group.layout().ways);
-    let mut cache = Simulator::new(sets, ways, policy).unwrap();
+    let ways = group.layout().ways;
+    let mut cache = Simulator::new(group.layout().sets, ways, policy).unwrap();
     for step in 0..12 {
         if source.random_bool(0.4) {
             let count = [0, 4, 60][source.random_range(0..3)];
@@ -59,20 +61,8 @@ fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) 
         cache.step(&batch);
         group.forward(&batch, &[0, batch.len() as u32], None).unwrap();
         group.abandon_backward();
-        let (found, wanted) = (cache.counters(), group.counters().unwrap()[0]);
-        let found = [found.hits, found.unique, found.unique_misses, found.admitted, found.conflicts, found.evictions];
-        let wanted =
-            [wanted.hits, wanted.unique, wanted.unique_misses, wanted.admitted, wanted.conflicts, wanted.evictions];
-        if found != wanted {
-            return Err(format!("step {step}: {found:?}, a group {wanted:?}"));
-        }
-        let words = group.snapshot().unwrap().ways;
-        for (set, tags) in (0..sets).zip(words.chunks(4 * ways as usize)) {
-            let wanted: Vec<_> = tags[..ways as usize].iter().map(|&tag| (tag != u32::MAX).then_some(tag)).collect();
-            let found: Vec<_> = (0..ways).map(|way| cache.resident(set, way)).collect();
-            if found != wanted {
-                return Err(format!("step {step}, set {set}: {found:?}, a group {wanted:?}"));
-            }
+        if let Some(difference) = unlike(&mut group, &cache) {
+            return Err(format!("step {step}: {difference}"));
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+use hotrow_harness::modules::files;
 use syn::{Attribute, Item, Visibility};
 
 /// Types that only `internals` exports, or nothing: those are in the signatures of a trait that no other crate can name.
@@ -90,21 +91,12 @@ fn without(types: &[Public]) -> Vec<&str> {
 }
 
 fn all() -> Vec<Public> {
-    fn walk(folder: &Path, found: &mut Vec<Public>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else {
-                found.extend(of_file(&fs::read_to_string(&path).unwrap()));
-            }
-        }
-    }
-    let mut found = Vec::new();
-    for folder in ["src", "plan/src"] {
-        walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found);
-    }
-    found
+    let below = |folder| files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &|_| false);
+    ["src", "plan/src"]
+        .into_iter()
+        .flat_map(below)
+        .flat_map(|file| of_file(&fs::read_to_string(file).unwrap()))
+        .collect()
 }
 
 #[test]

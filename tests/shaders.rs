@@ -13,6 +13,7 @@ use hotrow::internals::{
     layout::HostStruct,
     shader::{Access, ComposedShader, Cut, Kernel},
 };
+use hotrow_harness::modules::files;
 use naga::back::spv::Capability;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Expression, Literal, Module, ShaderStage, StorageAccess, TypeInner};
@@ -492,10 +493,8 @@ fn each_chosen_body_is_in_the_text() {
 #[test]
 fn every_shader_file_is_listed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/shaders");
-    let folders = std::fs::read_dir(folder).expect("the folder shaders/").map(|entry| entry.unwrap().path());
-    let files: BTreeSet<String> = folders
-        .filter(|path| path.is_dir() && !path.ends_with("shared"))
-        .flat_map(|path| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()))
+    let files: BTreeSet<String> = files(folder.as_ref(), &|path| path.ends_with("shared"))
+        .into_iter()
         .filter(|path| path.extension().is_some_and(|extension| extension == "wgsl"))
         .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
         .collect();

@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use hotrow_harness::modules::files;
+
 /// Old words, each with the word in its place. A word that ends in `_` is the beginning of a name.
 const OLD: &[(&str, &str)] = &[
     ("flight", "transfer, for what comes and goes of a staged table"),
@@ -58,26 +60,14 @@ fn found(file: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn no_old_word_comes_back() {
-    fn walk(root: &Path, folder: &Path, files: &mut usize, all: &mut Vec<String>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let file = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-            // Built, or of a time when these were the words.
-            let old = ["target", ".git", "benches/results", "CHANGELOG.md", "docs/faults.md", "tests/words.rs"];
-            if old.contains(&&*file) {
-                continue;
-            }
-            if path.is_dir() {
-                walk(root, &path, files, all);
-            } else if [".rs", ".wgsl", ".md"].iter().any(|end| file.ends_with(end)) {
-                *files += 1;
-                all.extend(found(&file, &fs::read_to_string(&path).unwrap()));
-            }
-        }
-    }
-    let (root, mut files, mut all) = (Path::new(env!("CARGO_MANIFEST_DIR")), 0, Vec::new());
-    walk(root, root, &mut files, &mut all);
-    assert!(files > 600, "{files} files");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let name = |path: &Path| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+    // Built, or of a time when these were the words.
+    let old = ["target", ".git", "benches/results", "CHANGELOG.md", "docs/faults.md", "tests/words.rs"];
+    let mut files = files(root, &|path| old.contains(&&*name(path)));
+    files.retain(|path| [".rs", ".wgsl", ".md"].iter().any(|end| name(path).ends_with(end)));
+    assert!(files.len() > 600, "{} files", files.len());
+    let all: Vec<_> = files.iter().flat_map(|path| found(&name(path), &fs::read_to_string(path).unwrap())).collect();
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use hotrow::internals::Pieces as _;
 use hotrow::{Batch, Context, Error, Group, GroupConfig, Init, Placement, prelude::*, wgpu};
 
-use crate::caller::{self, storage};
-use hotrow_harness::device::{own, with_gpu};
+use crate::caller::{self, storage, submit};
+use hotrow_harness::device::{both, own, with_gpu};
 
 fn config() -> GroupConfig {
     let mut config = GroupConfig::new(&[10, 20], 4);
@@ -106,34 +106,12 @@ fn bad_offsets() {
             let (indices, buffer) = (storage(context, &[1u32, 2, 3]), storage(context, offsets));
             let outputs = storage(context, &vec![0f32; 4 * (offsets.len() - 1)]);
             let batch = Batch { indices: Some(indices.slice(..)), offsets: buffer.slice(..), weights: None };
-            let mut encoder = caller::encoder(context);
-            group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-            context.queue().submit([encoder.finish()]);
+            submit(context, |encoder| group.encode_forward(encoder, &batch, outputs.slice(..)).unwrap());
             context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             assert_eq!(group.check(), Err(host));
         }
         assert_eq!(group.forward(&[], &[], None), Err(Error::Length { what: "offsets", wanted: 1, found: 0 }));
         assert_eq!(group.snapshot().unwrap(), before);
-    });
-}
-
-#[test]
-fn calls_out_of_order() {
-    with_gpu(|context| {
-        let mut group = Group::new(context, config()).unwrap();
-        let order = |result: Result<(), Error>| assert!(matches!(result, Err(Error::Order { .. })), "{result:?}");
-        order(group.backward(&[]));
-        group.forward(&[1], &[0, 1, 1], None).unwrap();
-        order(group.reset());
-        order(group.write_rows(&[1], &[0.0; 4]));
-        assert!(matches!(group.backward(&[1.0; 7]), Err(Error::Length { wanted: 8, found: 7, .. })));
-        // A frozen forward between a forward and its backward does not disturb the step.
-        group.forward_frozen(&[5, 6, 7, 8], &[0, 4, 4], None).unwrap();
-        group.backward(&[1.0; 8]).unwrap();
-        order(group.backward(&[1.0; 8]));
-        group.forward(&[1], &[0, 1, 1], None).unwrap();
-        group.abandon_backward();
-        group.reset().unwrap();
     });
 }
 
@@ -158,7 +136,7 @@ fn a_refused_forward_leaves_the_step_before_it() {
 }
 
 #[test]
-fn shapes_and_buffers() {
+fn order_shapes_and_buffers() {
     with_gpu(|context| {
         let mut group = Group::new(context, config()).unwrap();
         assert_eq!(group.forward(&[1], &[0, 1], None), Err(Error::Bags { features: 2, bags: 1 }));
@@ -166,6 +144,10 @@ fn shapes_and_buffers() {
         assert_eq!(weights, Err(Error::Length { what: "weights", wanted: 1, found: 2 }));
         assert!(matches!(group.read_rows(&[30]), Err(Error::RowOutOfRange { call: "read_rows", row: 30, .. })));
         assert!(matches!(group.write_rows(&[1], &[0.0; 3]), Err(Error::Length { .. })));
+        group.forward(&[1], &[0, 1, 1], None).unwrap();
+        assert!(matches!(group.reset(), Err(Error::Order { .. })));
+        assert!(matches!(group.write_rows(&[1], &[0.0; 4]), Err(Error::Order { .. })));
+        assert!(matches!(group.backward(&[1.0; 7]), Err(Error::Length { wanted: 8, found: 7, .. })));
 
         let (indices, offsets) = (storage(context, &[1u32]), storage(context, &[0u32, 1, 1]));
         let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
@@ -269,9 +251,7 @@ fn a_waiting_call_tells_of_a_recorded_step() {
         ];
         for (which, call) in calls.into_iter().enumerate() {
             let mut group = Group::new(context, config()).unwrap();
-            let mut encoder = caller::encoder(context);
-            group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-            context.queue().submit([encoder.finish()]);
+            submit(context, |encoder| group.encode_forward(encoder, &batch, outputs.slice(..)).unwrap());
             let wanted = Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 99 };
             assert_eq!(call(&mut group), Err(wanted), "call {which}");
             call(&mut group).unwrap();
@@ -349,11 +329,6 @@ fn weight_gradients_want_the_last_forwards_batch() {
         group.encode_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..), out.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
     });
-}
-
-/// The same group on both backends, so that one test covers both.
-fn both(context: &Context, config: &GroupConfig) -> [Box<dyn Embedding>; 2] {
-    [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(hotrow::CpuGroup::new(config.clone()).unwrap())]
 }
 
 #[test]

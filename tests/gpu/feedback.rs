@@ -529,9 +529,7 @@ fn two_readers_of_a_staged_group_take_turns() {
             scene.draw(&[1, 2, 3]);
             scene.program.read(other.bind_group().unwrap(), &[4, 5]);
             let first = scene.encode_feedback();
-            let mut encoder = caller::encoder(&scene.context);
-            let second = scene.group.encode_feedback(&mut encoder, &other).unwrap();
-            context.queue().submit([encoder.finish()]);
+            let second = submit(context, |encoder| scene.group.encode_feedback(encoder, &other).unwrap());
             taken.push((first, second));
             scene.settle();
         }

@@ -18,9 +18,8 @@ fn group(context: &Context, mut config: GroupConfig) -> Box<dyn Embedding> {
 fn edge_cases() {
     with_gpu(|context| {
         for (name, config, run) in sample(7, naive::edge_cases()) {
-            if let Err(difference) = naive::check_run(&mut |config| group(context, config), &config, &run) {
-                panic!("{name}: {difference}");
-            }
+            let found = naive::check_run(&mut |config| group(context, config), &config, &run);
+            found.unwrap_or_else(|difference| panic!("{name}: {difference}"));
         }
     });
 }
@@ -32,8 +31,6 @@ fn random_runs() {
         let outcome = TestRunner::new(config).run(&naive::runs(), |(config, run)| {
             naive::check_run(&mut |config| group(context, config), &config, &run).map_err(TestCaseError::fail)
         });
-        if let Err(failed) = outcome {
-            panic!("{failed}");
-        }
+        outcome.unwrap_or_else(|failed| panic!("{failed}"));
     });
 }

@@ -1,13 +1,11 @@
 //! Any range of a group's state can be read and written, on both backends.
 
 use hotrow::internals::Pieces as _;
-use hotrow::{
-    Context, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Layout, Optimizer, Part, Policy, Precision, Snapshot,
-};
+use hotrow::{Embedding, Error, Group, GroupConfig, Init, Layout, Optimizer, Part, Policy, Precision, Snapshot};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use hotrow_harness::{
-    device::{placements, with_gpu},
+    device::{both, placements, with_gpu},
     lockstep::counts,
     sample, seed_for,
 };
@@ -20,10 +18,6 @@ fn config() -> GroupConfig {
         .with_cache_rows(100)
         .with_optimizer(Optimizer::row_wise_adagrad(0.1))
         .with_piece_bytes(Some(500))
-}
-
-fn both(context: &Context, config: &GroupConfig) -> [Box<dyn Embedding>; 2] {
-    [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(CpuGroup::new(config.clone()).unwrap())]
 }
 
 fn step(group: &mut dyn Embedding, seed: u32) {

@@ -1,10 +1,10 @@
 //! Placement and the number of pieces change no result, only the bus traffic.
 
-use hotrow::internals::{Pieces as _, context_with_texts};
+use hotrow::internals::Pieces as _;
 use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, Snapshot, prelude::*};
 
 use hotrow_harness::{
-    device::{placements, share, with_gpu, with_storage_buffers},
+    device::{placements, share, spoiled, with_gpu, with_storage_buffers},
     sample,
 };
 
@@ -34,15 +34,8 @@ fn a_wrong_piece_is_noticed() {
             ("update", "at - bound * piece.rows_each", "at - bound * (piece.rows_each - 1u)"),
         ];
         for (stage, from, to) in sample(2, faults) {
-            let spoiled = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {
-                let text = hotrow::internals::shader::compose(kernel, bodies);
-                if kernel.name != stage {
-                    return text;
-                }
-                assert!(text.contains(from), "{stage}: {from}");
-                text.replace(from, to)
-            });
-            assert!(run(&spoiled.unwrap(), &several) != right, "{stage}: {to}");
+            let spoiled = spoiled(context, &[stage], |_| true, (from, to));
+            assert!(run(&spoiled, &several) != right, "{stage}: {to}");
         }
     });
 }

@@ -3,15 +3,14 @@
 use hotrow::{
     Context, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, Reader, RowReader, SharedGroup,
     internals::{
-        self, Pieces as _, context_with_texts,
+        Pieces as _,
         layout::{Field, NONE, WAYS, way_at},
-        shader::{Bodies, Kernel, compose},
     },
     prelude::*,
     robe, wgpu,
 };
 use hotrow_harness::{
-    device::{skipped, with_gpu, with_storage_buffers},
+    device::{skipped, spoiled, with_gpu, with_storage_buffers},
     sample,
 };
 
@@ -485,22 +484,13 @@ fn a_row_on_its_way_is_not_shown() {
 #[test]
 fn a_row_shown_too_early_is_noticed() {
     with_gpu(|context| {
-        let spoiled = |stage: &'static str, from: &'static str, to: &'static str| {
-            let text = move |kernel: &Kernel, bodies| {
-                let text = compose(kernel, bodies);
-                if kernel.name == stage { text.replace(from, to) } else { text }
-            };
-            let kernel = internals::kernels().iter().find(|kernel| kernel.name == stage).unwrap();
-            assert!(compose(kernel, Bodies::PLAIN).contains(from));
-            context_with_texts(context.device(), context.queue(), 65_535, text).unwrap()
-        };
         let early = "ways[way_at(slot, TAG)] = row; ways[way_at(slot, STAMP)] = row;";
-        let early = spoiled("admit", "ways[way_at(slot, STAMP)] = row;", early);
+        let early = spoiled(context, &["admit"], |_| true, ("ways[way_at(slot, STAMP)] = row;", early));
         for placement in [Placement::Device, Placement::Staged] {
             let config = config(Precision::Int8, 8).with_placement(placement);
             assert!(while_rows_come(&early, config).0.len() > 20);
         }
-        let late = spoiled("exchange", "publish(one.place, one.row);", "");
+        let late = spoiled(context, &["exchange"], |_| true, ("publish(one.place, one.row);", ""));
         let mut group = Group::new(&late, config(Precision::Fp32, 8).with_placement(Placement::Staged)).unwrap();
         let mut reader = group.reader(emb()).unwrap();
         group.forward(&[3], &[0, 1], None).unwrap();

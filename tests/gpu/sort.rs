@@ -196,9 +196,10 @@ fn a_sorter_gives_its_memory_back() {
         };
         let keys = upload(&context, &[3; 5000], BufferUsages::STORAGE);
         let sorter = Sorter::new(&context, 5000).unwrap();
-        let mut encoder = caller::encoder(&context);
-        sorter.encode_dedup(&mut encoder, keys.slice(..), None, Count::Host(5000), 32).unwrap();
-        context.queue().submit([encoder.finish()]);
+        let count = Count::Host(5000);
+        caller::submit(&context, |encoder| {
+            sorter.encode_dedup(encoder, keys.slice(..), None, count, 32).map(drop).unwrap()
+        });
         assert!(held() >= Some(before + 4 * 4 * 5000), "{:?} is what a sorter in use holds", held());
         drop(sorter);
         assert_eq!(held(), Some(before));

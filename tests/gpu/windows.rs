@@ -1,7 +1,6 @@
 //! A cache cut into windows, each with its own binding. Lockstep runs and others cut their caches too.
 
 use hotrow::internals::Pieces as _;
-use hotrow::internals::context_with_texts;
 use hotrow::{
     Context, Error, Group, GroupConfig, Init, MemoryReport, Optimizer, Policy, Precision,
     internals::layout::{Field, WAYS, way_at},
@@ -10,7 +9,7 @@ use hotrow::{
 };
 
 use hotrow_harness::{
-    device::{options, own, skipped, with_gpu},
+    device::{options, own, skipped, spoiled, with_gpu},
     lockstep::{Codes, random_run},
     sample,
 };
@@ -51,15 +50,7 @@ fn a_wrong_window_is_noticed() {
             ("gather", "place >= 1u * params.window_slots", "place > 1u * params.window_slots"),
         ];
         for (stage, from, to) in sample(2, faults) {
-            let spoiled = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {
-                let text = hotrow::internals::shader::compose(kernel, bodies);
-                if kernel.name != stage || bodies.cut.windows == 1 {
-                    return text;
-                }
-                assert!(text.contains(from), "{stage}: {from}");
-                text.replace(from, to)
-            });
-            let spoiled = spoiled.unwrap();
+            let spoiled = spoiled(context, &[stage], |cut| cut.windows > 1, (from, to));
             let noticed = (0..90).any(|seed| random_run(&spoiled, seed, &mut Codes::default()).is_err());
             assert!(noticed, "{stage}: {to}");
         }

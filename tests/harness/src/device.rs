@@ -6,7 +6,13 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use hotrow::{Context, ContextOptions, Error, Placement, adapter};
+use hotrow::{
+    Context, ContextOptions, CpuGroup, Embedding, Error, Group, GroupConfig, Placement, adapter,
+    internals::{
+        context_with_texts,
+        shader::{Cut, compose},
+    },
+};
 
 pub use crate::seed::share;
 
@@ -151,6 +157,31 @@ pub fn placements(context: &Context) -> impl Iterator<Item = Placement> + use<> 
     }
     let all = [Placement::Device, Placement::Mapped, Placement::Staged].into_iter();
     all.filter(move |&placement| mappable || placement != Placement::Mapped)
+}
+
+/// A context on the device in which a text of stages is changed, wherever `cut` takes how their cache and records are bound: for tests which show that
+/// a wrong stage is noticed.
+pub fn spoiled(
+    context: &Context,
+    stages: &[&'static str],
+    cut: fn(Cut) -> bool,
+    (from, to): (&'static str, &'static str),
+) -> Context {
+    let stages = stages.to_vec();
+    let made = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {
+        let text = compose(kernel, bodies);
+        if !stages.contains(&kernel.name) || !cut(bodies.cut) {
+            return text;
+        }
+        assert!(text.contains(from), "{}: {from}", kernel.name);
+        text.replace(from, to)
+    });
+    made.unwrap()
+}
+
+/// The same group on both backends, so that one test covers both.
+pub fn both(context: &Context, config: &GroupConfig) -> [Box<dyn Embedding>; 2] {
+    [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(CpuGroup::new(config.clone()).unwrap())]
 }
 
 /// Prints to stderr directly, because libtest hides the output of a passing test.

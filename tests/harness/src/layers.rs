@@ -3,12 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens as _;
 use syn::{Attribute, File, Item, UseTree, Visibility};
+
+use crate::modules::files;
 
 /// A module by its path from the crate's root; the root itself is empty.
 pub type Module = Vec<String>;
@@ -19,19 +21,9 @@ pub fn name(module: &Module) -> String {
 
 /// The files of `src` in the package at `root`, by module.
 pub fn sources(root: &str) -> BTreeMap<Module, String> {
-    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
-                found.push(path);
-            }
-        }
-    }
     let root = Path::new(root).join("src");
-    let mut files = Vec::new();
-    walk(&root, &mut files);
+    let mut files = files(&root, &|_| false);
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "rs"));
     let module = |file: &Path| {
         let path = file.strip_prefix(&root).unwrap().with_extension("");
         let mut module: Module = path.iter().map(|part| part.to_str().unwrap().into()).collect();
