@@ -14,8 +14,6 @@ mod optimisers;
 mod pins;
 mod public_docs;
 mod robe;
-mod robe_atomic;
-mod robe_gradient;
 mod scaler;
 mod shaders;
 mod store;

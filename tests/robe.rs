@@ -1,15 +1,20 @@
-//! Parameter-shared tables on the CPU: against a second version of the formula in FP64, backends and modes against each
-//! other, and bad input.
+//! Parameter-shared tables on the CPU: against a second version of the formula in FP64, ways of going backward against each other, the gradient by
+//! shared weights, and bad input.
 
 use hotrow::{
-    CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, LookupKind, Optimizer, OptimizerKind, OutOfRange, Pooling,
-    Precision, Rounding, StatePrecision,
+    CpuGroup, CpuSharedGroup, Error, GradSlice, GroupConfig, Init, LookupKind, Optimizer, OptimizerKind, OutOfRange,
+    Pooling, Precision, Rounding, StatePrecision,
     prelude::*,
-    robe::{self, Backward, Config, RobeSnapshot},
+    robe::{self, Backward, Config, Gradient, RobeSnapshot},
 };
-use hotrow_harness::{arrays, shared};
+use hotrow_harness::{
+    arrays::{self, step},
+    gradient::{dense, descended, is_model},
+    seed, shared,
+};
+use proptest::prelude::*;
 use shared::{
-    Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, packed, random_grads, weight_gradients,
+    Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, packed, random_grads, seeds, weight_gradients,
     weights,
 };
 
@@ -19,14 +24,39 @@ fn new(config: &Config) -> CpuSharedGroup {
 
 #[test]
 fn steps_are_the_model_s() {
-    let mut seen = 0;
-    let plain = shared::seeds("steps of arrays", 60).map(|seed| (seed, config(seed)));
-    for (seed, config) in plain.chain(shared::seeds("steps of packed arrays", 64).map(|seed| (seed, packed(seed)))) {
-        for backward in WAYS {
-            seen += arrays::steps_are_the_models(&new, seed, &config.clone().with_backward(backward));
+    let mut seen = [0; 3];
+    let plain = seeds("steps of arrays", 60).map(|seed| (seed, config(seed)));
+    for (seed, config) in plain.chain(seeds("steps of packed arrays", 64).map(|seed| (seed, packed(seed)))) {
+        // A packed array has no atomic backward.
+        let ways = if config.precision == Precision::Fp32 { 3 } else { 2 };
+        for (seen, backward) in seen.iter_mut().zip([WAYS[0], WAYS[1], Backward::Atomic]).take(ways) {
+            *seen += arrays::steps_are_the_models(&new, seed, &config.clone().with_backward(backward));
         }
     }
-    assert!(seen > 10_000, "{seen} weights moved");
+    assert!(seen.iter().all(|&seen| seen > 10_000), "{seen:?} weights moved");
+}
+
+/// Sums of fractions depend on their order.
+#[test]
+fn an_atomic_backward_has_the_same_bits_twice() {
+    for seed in seeds("atomic steps", 60) {
+        let config = config(seed).with_backward(Backward::Atomic);
+        let run = || arrays::two_steps(&new, &config, seed, |grads| grads.iter_mut().for_each(|g| *g /= 3.0));
+        assert!(run() == run(), "seed {seed}");
+    }
+}
+
+/// With any optimiser and any decay, since the sums are equal.
+#[test]
+fn exact_atomic_sums_are_the_sorted_ones() {
+    let exact = |seed| arrays::exact_sums_are_the_sorted_ones(&new, seed, &config(seed));
+    let skipped: u64 = seeds("exact sums", 40).map(exact).sum();
+    assert!(skipped > 0);
+}
+
+#[test]
+fn what_is_covered_decays() {
+    arrays::what_is_covered_decays(&new);
 }
 
 /// A step of a new array: its bags and gradients, its outputs, and the state before and after it.
@@ -64,7 +94,7 @@ fn a_wrong_step_is_noticed() {
 #[test]
 fn a_wrong_packed_step_is_noticed() {
     let mut noticed = 0;
-    for seed in shared::seeds("wrong packed steps", 32) {
+    for seed in seeds("wrong packed steps", 32) {
         let config = packed(seed);
         let (_, bags, grads, _, [before, after]) = stepped(&config, seed);
         let mut wrong = after.clone();
@@ -324,8 +354,8 @@ fn ranges_that_cannot_be_are_left_out_and_counted() {
 /// Dense and sparse backward give the same bits, in any sequence of batches.
 #[test]
 fn dense_and_sparse_are_the_same_bits() {
-    let plain = shared::seeds("dense and sparse", 40).map(|seed| (seed, config(seed)));
-    for (seed, config) in plain.chain(shared::seeds("packed, dense and sparse", 64).map(|seed| (seed, packed(seed)))) {
+    let plain = seeds("dense and sparse", 40).map(|seed| (seed, config(seed)));
+    for (seed, config) in plain.chain(seeds("packed, dense and sparse", 64).map(|seed| (seed, packed(seed)))) {
         let run = |backward| {
             let config = config.clone().with_backward(backward);
             let mut group = CpuSharedGroup::new(config.clone()).unwrap();
@@ -405,8 +435,9 @@ fn counters_and_frozen_steps() {
 
 #[test]
 fn a_scaled_loss_and_an_overflow() {
-    for optimizer in [Optimizer::sgd(0.5), Optimizer::adagrad(0.1)] {
-        arrays::a_scaled_loss_and_an_overflow(&new, &config(11).with_optimizer(optimizer));
+    let [sgd, adagrad] = [Optimizer::sgd(0.5), Optimizer::adagrad(0.1)].map(|rule| config(11).with_optimizer(rule));
+    for config in [adagrad.clone().with_backward(Backward::Atomic), sgd, adagrad] {
+        arrays::a_scaled_loss_and_an_overflow(&new, &config);
     }
 }
 
@@ -487,5 +518,127 @@ fn another_step_rounds_differently() {
 fn an_array_goes_on_under_another_configuration() {
     for config in [config(3), packed(4), packed(5), packed(7)] {
         arrays::an_array_goes_on_under_another_configuration(&new, &config);
+    }
+}
+
+#[test]
+fn backward_is_a_step_of_sgd_by_it() {
+    let mut moved = 0;
+    for seed in seeds("steps by gradients", 40) {
+        for backward in WAYS {
+            let mut config = config(seed).with_backward(backward).with_optimizer(Optimizer::sgd(0.1));
+            // A sparse gradient lists exactly the weights that decay.
+            config.optimizer.weight_decay = if backward == Backward::Sparse { 0.01 } else { 0.0 };
+            let bags = bags(&config, seed, 8, 60);
+            let (gradient, _, [before, after]) = step(&new, &config, &bags, seed);
+            assert_eq!(matches!(gradient, Gradient::Dense(_)), backward == Backward::Dense);
+            let [before, after] = [before, after].map(|snapshot| weights(&config, &snapshot));
+            let wanted = descended(&before, &gradient, config.optimizer);
+            assert!(wanted == after, "seed {seed}, {backward:?}");
+            moved += before.iter().zip(&after).filter(|(a, b)| a != b).count();
+            // The comparison must reject a slightly wrong gradient.
+            let Gradient::Sparse { locations, mut sums } = gradient else { continue };
+            if let Some(sum) = sums.iter_mut().find(|sum| sum.abs() > 0.01) {
+                *sum *= 1.01;
+                let wrong = Gradient::Sparse { locations, sums };
+                assert!(descended(&before, &wrong, config.optimizer) != after);
+            }
+        }
+    }
+    assert!(moved > 10_000, "{moved}");
+}
+
+#[test]
+fn dense_and_sparse_gradients_are_the_model_s() {
+    seeds("gradients", 60)
+        .for_each(|seed| arrays::dense_and_sparse_gradients_are_the_models(&new, seed, &config(seed)));
+}
+
+#[test]
+fn a_wrong_gradient_is_noticed() {
+    let config = Config::new(&[300, 7], 8, 5000, 3).with_backward(Backward::Sparse);
+    let bags = bags(&config, 3, 4, 12);
+    let (gradient, grads, _) = step(&new, &config, &bags, 3);
+    is_model(&config, &bags, &grads, &gradient).unwrap();
+    let Gradient::Sparse { locations, sums } = gradient else { panic!("{gradient:?}") };
+    let wrong = |change: fn(&mut Vec<u32>, &mut Vec<f32>)| {
+        let (mut locations, mut sums) = (locations.clone(), sums.clone());
+        change(&mut locations, &mut sums);
+        is_model(&config, &bags, &grads, &Gradient::Sparse { locations, sums })
+    };
+    wrong(|_, _| {}).unwrap();
+    wrong(|_, sums| sums[0] += 1e-3).unwrap_err();
+    wrong(|locations, sums| {
+        locations.pop();
+        sums.pop();
+    })
+    .unwrap_err();
+    wrong(|locations, sums| {
+        locations.swap(0, 1);
+        sums.swap(0, 1);
+    })
+    .unwrap_err();
+    wrong(|locations, sums| {
+        let last = locations.len() - 1;
+        locations[last] += 1;
+        sums[last] += 0.0;
+    })
+    .unwrap_err();
+    let mut wide = dense(&config, &Gradient::Sparse { locations: locations.clone(), sums: sums.clone() });
+    let free = (0..wide.len()).find(|w| !locations.contains(&(*w as u32))).unwrap();
+    wide[free] = 1e-3;
+    is_model(&config, &bags, &grads, &Gradient::Dense(wide)).unwrap_err();
+}
+
+#[test]
+fn halves_give_what_their_floats_give() {
+    seeds("halves", 20).for_each(|seed| arrays::halves_give_what_their_floats_give(&new, seed, &config(seed)));
+}
+
+#[test]
+fn what_is_not_finite_shows() {
+    for backward in WAYS {
+        let mut group = CpuSharedGroup::new(Config::new(&[100], 4, 40, 4).with_backward(backward)).unwrap();
+        group.forward(&[3], &[0, 1], None).unwrap();
+        let found = group.gradient(GradSlice::F32(&[1.0, f32::NAN, 2.0, f32::NEG_INFINITY])).unwrap();
+        let start = robe::hash::location(3, 0, 40, 4) as usize;
+        let sums = dense(group.config(), &found);
+        assert!(sums[start] == 1.0 && sums[start + 1].is_nan() && sums[start + 2] == 2.0);
+        assert_eq!(sums[start + 3], f32::NEG_INFINITY);
+    }
+}
+
+#[test]
+fn nothing_has_no_gradient() {
+    for pooling in [Pooling::Sum, Pooling::None] {
+        for backward in WAYS {
+            let config = Config::new(&[10], 4, 64, 3).with_pooling(pooling).with_backward(backward);
+            let mut group = CpuSharedGroup::new(config.clone()).unwrap();
+            assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
+            let n = group.forward(&[], &[0, 0, 0], None).unwrap().len();
+            assert!(matches!(group.gradient(GradSlice::F32(&[1.0])), Err(Error::Length { what: "grad_outputs", .. })));
+            let found = group.gradient(GradSlice::F32(&vec![1.0; n])).unwrap();
+            let none = Gradient::Sparse { locations: Vec::new(), sums: Vec::new() };
+            assert_eq!(found, if backward == Backward::Dense { Gradient::Dense(vec![0.0; 64]) } else { none });
+            assert!(group.pending());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(seed::proptest("gradients of any shape", 48))]
+
+    /// For any dim, chunk and array, locations and sums are the model's, and at most as many as the configuration allows.
+    #[test]
+    fn any_shape(dim in 1u32..70, chunk in 1u32..40, more in 0u32..3000, rows in 1u32..5000, seed: u64, weighted: bool) {
+        let mut config = Config::new(&[rows, 9], dim, chunk + more, chunk);
+        config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][seed as usize % 3];
+        config.backward = Backward::Sparse;
+        let mut bags = bags(&config, seed, 6, 20);
+        bags.weights = weighted.then(|| random_grads(seed, bags.indices.len()));
+        let (gradient, grads, _) = step(&new, &config, &bags, seed);
+        is_model(&config, &bags, &grads, &gradient).map_err(TestCaseError::fail)?;
+        let Gradient::Sparse { locations, .. } = gradient else { unreachable!() };
+        prop_assert!(locations.len() <= config.most_covered(bags.indices.len() as u32) as usize);
     }
 }

@@ -30,8 +30,6 @@ mod rate;
 mod reader;
 mod robe;
 mod robe_atomic;
-mod robe_edges;
-mod robe_gradient;
 mod rounding;
 mod scaler;
 mod soak;

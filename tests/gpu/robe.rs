@@ -1,23 +1,36 @@
-//! Parameter-shared tables on the GPU: against the FP64 model, bit for bit against the CPU where steps only add, in a caller's own
-//! encoders, and with bad input.
+//! Parameter-shared tables on the GPU: against the FP64 model; bit for bit against the CPU where steps only add, also at the edges of workgroups, sorts and
+//! dispatches; in a caller's own encoders and buffers; and with bad input.
 
 use std::collections::HashMap;
 
 use hotrow::internals::Pieces as _;
-use hotrow::internals::context_with_texts;
 use hotrow::{
-    Batch, Calls, CpuSharedGroup, Error, Init, MemoryReport, Optimizer, OutOfRange, Pooling, Precision, RankBody,
-    SharedGroup, StatePrecision,
+    Batch, Calls, Context, CpuSharedGroup, Error, GradBuffer, GradSlice, GradientBuffer, Init, MemoryReport, Optimizer,
+    OutOfRange, Precision, RankBody, SharedGroup, StatePrecision,
     prelude::*,
-    robe::{self, Backward, Config, RobeSnapshot},
+    robe::{self, Backward, Config, Gradient, RobeSnapshot, hash::PRIME},
 };
+use wgpu::BufferUsages;
 
-use crate::caller::{self, storage};
+use crate::caller::{self, download, storage};
 use hotrow_harness::{
     arrays,
-    device::{again, options, share, with_gpu},
-    shared::{Bags, WAYS, bags, close, config, forward, outputs, packed, random_grads, seeds, states_each, weights},
+    device::{again, options, share, spoiled, with_gpu},
+    gradient::{dense, descended},
+    shared::{
+        Bags, WAYS, bags, close, config, exact, forward, fp32, outputs, packed, random_grads, seeds, states_each,
+        weights,
+    },
 };
+
+fn new(context: &Context) -> impl Fn(&Config) -> SharedGroup {
+    |config| SharedGroup::new(context, config.clone()).unwrap()
+}
+
+/// A device with three workgroups in x, so that small inputs fill a second dimension.
+fn narrow() -> Context {
+    again(&options().rank(RankBody::Portable).max_groups(3))
+}
 
 /// The parity of the bits of a seed. `packed` picks by bits 0 and 1, by bit 2 and by bits 3 and 4; each choice meets both parities.
 fn odd(seed: u64) -> usize {
@@ -47,58 +60,33 @@ fn steps_are_the_model_s() {
         let plain = seeds("steps of arrays", 30).map(|seed| (seed, config(seed)));
         let configs = plain.chain(seeds("steps of packed arrays", 32).map(|seed| (seed, packed(seed))));
         for (seed, config) in share(configs) {
-            let new = |config: &Config| SharedGroup::new(context, config.clone()).unwrap();
-            arrays::steps_are_the_models(&new, seed, &config.with_backward(way(seed)));
+            arrays::steps_are_the_models(&new(context), seed, &config.with_backward(way(seed)));
         }
     });
 }
 
-/// A configuration whose bits equal the CPU's: sums without weights and SGD at a power of two leave a compiler nothing to fuse.
-fn exact(seed: u64) -> Config {
-    let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
-    config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5))
-}
-
-/// Runs three steps. Returns the bits of their outputs and of the state.
-fn run(group: &mut dyn Lookup, config: &Config, seed: u64) -> Vec<Vec<u32>> {
-    let mut seen = Vec::new();
-    for step in 0..3 {
-        let bags = Bags { weights: None, ..bags(config, seed + step, 12, 60) };
-        let found = forward(group, &bags);
-        group.backward(&random_grads(step, found.len())).unwrap();
-        seen.push(found.iter().map(|x| x.to_bits()).collect());
-    }
-    seen
-}
-
+/// And a backward is a step of SGD by the gradient.
 #[test]
-fn sums_are_the_cpu_s_bits() {
+fn steps_that_add_have_the_cpu_s_bits() {
     with_gpu(|context| {
-        let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
+        let narrow = narrow();
         for seed in share(seeds("exact sums", 24)) {
-            let config = exact(seed);
-            let mut mirror = CpuSharedGroup::new(config.clone()).unwrap();
-            let wanted = (run(&mut mirror, &config, seed), mirror.snapshot());
-            for (context, backward) in [(context, WAYS[0]), (context, WAYS[1]), (&narrow, Backward::Auto)] {
-                let config = config.clone().with_backward(backward);
-                let mut group = SharedGroup::new(context, config.clone()).unwrap();
-                let found = (run(&mut group, &config, seed), group.snapshot().unwrap());
-                assert!(found == wanted, "seed {seed}, {config:?}");
-                let rows: Vec<u32> = (0..5307).step_by(7).collect();
-                assert_eq!(group.read_rows(&rows).unwrap(), mirror.read_rows(&rows).unwrap());
+            let other = [WAYS[0], WAYS[1], Backward::Auto][seed as usize % 3];
+            for (context, backward) in [(context, WAYS[0]), (context, WAYS[1]), (&narrow, other)] {
+                let config = exact(seed).with_backward(backward);
+                // The batches have starts of more than 128 chunks.
+                let batches = [0, 1, 2].map(|step| Bags { weights: None, ..bags(&config, seed + step, 12, 60) });
+                let (gradient, [before, after]) = arrays::steps_are_the_cpus(&new(context), &config, &batches);
+                assert!(descended(&fp32(&before), &gradient, config.optimizer) == fp32(&after), "seed {seed}");
             }
         }
-        // The comparison must notice another seed.
-        let mut other = SharedGroup::new(context, exact(0).with_seed(99)).unwrap();
-        let mut mirror = CpuSharedGroup::new(exact(0)).unwrap();
-        assert!(run(&mut other, &exact(0), 0) != run(&mut mirror, &exact(0), 0));
     });
 }
 
 #[test]
 fn an_array_goes_on_under_another_configuration() {
     with_gpu(|context| {
-        let new = |config: &Config| SharedGroup::new(context, config.clone()).unwrap();
+        let new = new(context);
         for seed in 0..3 {
             arrays::an_array_goes_on_under_another_configuration(&new, &config(seed));
         }
@@ -236,19 +224,11 @@ fn a_wrong_window_is_noticed() {
         // Either precision has its own stage. Both stages are spoiled at once, because each change builds every pipeline anew.
         let stages = ["robe_gather", "robe_decode"];
         let both = [of(Precision::Fp32, 2000), of(Precision::Int8, 18 * 4 * 8)];
-        for (from, to) in [("return window1[at", "return window1[1u + at"), ("at >= 1u * robe", "at > 1u * robe")] {
-            let spoiled = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {
-                let text = hotrow::internals::shader::compose(kernel, bodies);
-                if !stages.contains(&kernel.name) || bodies.cut.windows == 1 {
-                    return text;
-                }
-                assert!(text.contains(from), "{}: {from}", kernel.name);
-                text.replace(from, to)
-            });
-            let spoiled = spoiled.unwrap();
+        for change in [("return window1[at", "return window1[1u + at"), ("at >= 1u * robe", "at > 1u * robe")] {
+            let spoiled = spoiled(context, &stages, |cut| cut.windows > 1, change);
             for ((config, right), stage) in both.iter().zip(stages) {
                 let mut group = SharedGroup::new(&spoiled, config.clone()).unwrap();
-                assert!(&group.read_rows(&rows).unwrap() != right, "{stage}: {to}");
+                assert!(&group.read_rows(&rows).unwrap() != right, "{stage}: {}", change.1);
             }
         }
     });
@@ -323,7 +303,7 @@ fn bad_input_is_named_and_moves_nothing() {
         assert!(matches!(large, Err(Error::TooLarge { what: "weights", .. })), "{large:?}");
         let none = SharedGroup::new(context, tiny(3));
         assert!(matches!(none, Err(Error::Config { field: "window_bytes", .. })), "{none:?}");
-        let new = |config: &Config| SharedGroup::new(context, config.clone()).unwrap();
+        let new = new(context);
         arrays::bad_calls_leave_everything_as_it_was(&new);
         arrays::what_is_not_finite_is_left_out_and_counted(&new);
     });
@@ -404,7 +384,215 @@ fn a_memory_plan_is_right_to_the_byte() {
 #[test]
 fn a_scaled_loss_and_an_overflow() {
     with_gpu(|context| {
-        let new = |config: &Config| SharedGroup::new(context, config.clone()).unwrap();
-        arrays::a_scaled_loss_and_an_overflow(&new, &exact(2).with_init(Init::Uniform { low: -1.0, high: 1.0 }));
+        arrays::a_scaled_loss_and_an_overflow(
+            &new(context),
+            &exact(2).with_init(Init::Uniform { low: -1.0, high: 1.0 }),
+        );
+    });
+}
+
+#[test]
+fn dense_and_sparse_gradients_are_the_model_s() {
+    with_gpu(|context| {
+        share(seeds("dense and sparse gradients", 24))
+            .for_each(|seed| arrays::dense_and_sparse_gradients_are_the_models(&new(context), seed, &config(seed)));
+    });
+}
+
+#[test]
+fn halves_give_what_their_floats_give() {
+    with_gpu(|context| {
+        seeds("halves", 12)
+            .for_each(|seed| arrays::halves_give_what_their_floats_give(&new(context), seed, &exact(seed)));
+    });
+}
+
+#[test]
+fn a_caller_s_buffers_get_the_same_gradient() {
+    with_gpu(|context| {
+        for (seed, empty) in [(1, false), (4, false), (5, false), (4, true)] {
+            let config = exact(seed).with_backward(Backward::Sparse);
+            let mut bags = Bags { weights: None, ..bags(&config, seed, 12, 30) };
+            if empty {
+                bags.indices.clear();
+                bags.offsets.fill(0);
+            }
+            let mut waits = SharedGroup::new(context, config.clone()).unwrap();
+            let mut records = SharedGroup::new(context, config.clone()).unwrap();
+            let grads = random_grads(4, forward(&mut waits, &bags).len());
+            let gradient = waits.gradient(GradSlice::F32(&grads)).unwrap();
+            let Gradient::Sparse { locations, sums } = gradient.clone() else { panic!("{gradient:?}") };
+            let [indices, offsets] =
+                [&bags.indices, &bags.offsets].map(|words| storage(context, &[&words[..], &[0]].concat()));
+            let (outputs, grads) =
+                (storage(context, &vec![f32::NAN; grads.len() + 1]), storage(context, &[&grads[..], &[0.0]].concat()));
+            let n = bags.indices.len() as u64;
+            let batch = Batch {
+                indices: (n > 0).then(|| indices.slice(..4 * n)),
+                offsets: offsets.slice(..offsets.size() - 4),
+                weights: None,
+            };
+            let most = config.most_covered(n as u32) as usize;
+            assert!(most >= locations.len());
+            let wide = storage(context, &vec![f32::NAN; config.weights as usize]);
+            let places = storage(context, &vec![7u32; most + 1]);
+            let values = storage(context, &vec![f32::NAN; most + 1]);
+            let count = storage(context, &[9u32]);
+            let into =
+                GradientBuffer::Sparse { locations: places.slice(..), sums: values.slice(..), count: count.slice(..) };
+            let mut encoder = caller::encoder(context);
+            records.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            let before = fp32(&records.snapshot().unwrap());
+            let grads = GradBuffer::F32(grads.slice(..));
+            records.encode_gradient(&mut encoder, grads, into).unwrap();
+            records.encode_gradient(&mut encoder, grads, GradientBuffer::Dense(wide.slice(..))).unwrap();
+            context.queue().submit([encoder.finish()]);
+            let found = [&places, &values, &count, &wide].map(|from| download(context, caller::encoder(context), from));
+            assert_eq!((found[2][0] as usize, records.pending()), (locations.len(), true), "seed {seed}");
+            assert_eq!(found[0][..locations.len()], locations);
+            assert!(found[0][locations.len()..].iter().all(|&place| place == 7), "beyond the count nothing is written");
+            let bits = |sums: &[f32]| sums.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(found[1][..sums.len()], bits(&sums));
+            assert_eq!(found[3], bits(&dense(&config, &gradient)));
+            assert_eq!(fp32(&records.snapshot().unwrap()), before);
+        }
+    });
+}
+
+#[test]
+fn wrong_buffers_of_a_gradient_are_named() {
+    with_gpu(|context| {
+        let mut group = SharedGroup::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
+        assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
+        group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+        assert!(matches!(
+            group.gradient(GradSlice::F32(&[1.0])),
+            Err(Error::Length { what: "grad_outputs", wanted: 8, found: 1 })
+        ));
+        let before = group.snapshot().unwrap();
+        let usage = BufferUsages::STORAGE;
+        let made = |size, usage| caller::buffer(context, size, usage);
+        let grads = storage(context, &[1.0f32; 8]);
+        let [sums, other, places] = [(); 3].map(|()| made(256, usage | BufferUsages::COPY_DST));
+        let (short, bare) = (made(252, usage | BufferUsages::COPY_DST), made(256, usage));
+        let tiny = made(28, usage | BufferUsages::COPY_DST);
+        let unbound = made(256, BufferUsages::COPY_DST);
+        let mut refused = |into| {
+            let error = group
+                .encode_gradient(&mut caller::encoder(context), GradBuffer::F32(grads.slice(..)), into)
+                .unwrap_err();
+            match error {
+                Error::Buffer { what, wanted, .. } => (what, wanted),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (own, sums_name) = ("a buffer of its own", "gradient's sums");
+        assert_eq!(refused(GradientBuffer::Dense(grads.slice(..))), (sums_name, own.into()));
+        assert_eq!(refused(GradientBuffer::Dense(short.slice(..))), (sums_name, "256 bytes".into()));
+        assert_eq!(refused(GradientBuffer::Dense(bare.slice(..))), (sums_name, "usage COPY_DST".into()));
+        assert_eq!(refused(GradientBuffer::Dense(unbound.slice(..))), (sums_name, "usage STORAGE".into()));
+        let (locations, count) = ("gradient's locations", "gradient's count");
+        for (place, counts, wanted) in [
+            (&grads, &other, (locations, own)),
+            (&sums, &other, (sums_name, own)),
+            (&places, &sums, (count, own)),
+            (&places, &bare, (count, "usage COPY_DST")),
+            (&tiny, &other, (locations, "32 bytes")),
+        ] {
+            let into =
+                GradientBuffer::Sparse { locations: place.slice(..), sums: sums.slice(..), count: counts.slice(..) };
+            assert_eq!(refused(into), (wanted.0, wanted.1.to_owned()));
+        }
+        assert_eq!((group.snapshot().unwrap(), group.pending()), (before, true));
+    });
+}
+
+#[test]
+fn batches_around_a_workgroup_and_a_sort() {
+    with_gpu(|context| {
+        let narrow = narrow();
+        for n in [0, 1, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 3071, 3072, 3073] {
+            let indices: Vec<u32> = (0..n).map(|i| i * i % 977).collect();
+            let bags = [Bags { indices, offsets: vec![0, n / 3, n / 3, n], weights: None }];
+            for (k, backward) in (0..).zip(WAYS) {
+                // One chunk an index, several chunks, and a chunk longer than a row.
+                for [dim, chunk, weights] in [[8, 8, 700], [5, 1, 4000], [3, 40, 900]] {
+                    let config = Config::new(&[1000], dim, weights, chunk)
+                        .with_backward(backward)
+                        .with_optimizer(Optimizer::sgd(0.5));
+                    let context = if n % 2 == k { context } else { &narrow };
+                    arrays::steps_are_the_cpus(&new(context), &config, &bags);
+                }
+            }
+        }
+    });
+}
+
+/// An array with more blocks of weights than one dimension of a dispatch has workgroups.
+#[test]
+fn an_array_of_more_than_65535_blocks() {
+    with_gpu(|context| {
+        let weights = 65_536 * 256 + 1000;
+        if u64::from(weights) * 4 > context.caps().choose_piece_bytes() {
+            return hotrow_harness::device::skipped("an array of 64 MiB: the device binds less");
+        }
+        let indices = (0..500).map(|i| i * 7_919).collect();
+        let bags = [Bags { indices, offsets: vec![0, 100, 500], weights: None }];
+        for backward in [Backward::Dense, Backward::Sparse, Backward::Atomic] {
+            let mut config = Config::new(&[u32::MAX - 1], 16, weights, 8);
+            (config.backward, config.optimizer, config.init) = (backward, Optimizer::sgd(0.5), Init::Constant(0.25));
+            let covered = match arrays::steps_are_the_cpus(&new(context), &config, &bags).0 {
+                Gradient::Dense(sums) => {
+                    assert!(sums[65_536 * 256..].len() == 1000);
+                    sums.iter().filter(|&&sum| sum != 0.0).count()
+                }
+                Gradient::Sparse { locations, .. } => locations.len(),
+            };
+            // Few of the 1,000 chunks overlap, among 16 million weights.
+            assert!((7900..=8000).contains(&covered), "{covered}");
+        }
+    });
+}
+
+/// Sums of many chunks at each start.
+#[test]
+fn one_row_a_hundred_thousand_times() {
+    with_gpu(|context| {
+        let one_row = |backward| arrays::one_row_a_hundred_thousand_times(&new(context), backward, 0.0);
+        WAYS.into_iter().for_each(one_row);
+    });
+}
+
+#[test]
+fn configurations_that_cannot_be_are_named() {
+    with_gpu(|context| {
+        let good = Config::new(&[100, 7], 10, 64, 8);
+        SharedGroup::new(context, good.clone()).unwrap();
+        for (config, field, found) in [
+            (good.clone().with_chunk(65), "weights", "64"),
+            (good.clone().with_weights(PRIME + 1), "weights", "2038074744"),
+            (good.clone().with_dim(0), "dim", "0"),
+            (good.clone().with_chunk(0), "chunk", "0"),
+            (good.clone().with_tables(vec![u32::MAX, u32::MAX]), "tables", "8589934590"),
+            (good.clone().with_tables(vec![u32::MAX]), "tables", "4294967295"),
+        ] {
+            let of = |error| match error {
+                Error::Config { field, found, .. } => (field, found),
+                other => panic!("{other:?}"),
+            };
+            let wanted = (field, found.to_owned());
+            assert_eq!(of(CpuSharedGroup::new(config.clone()).unwrap_err()), wanted);
+            assert_eq!(of(SharedGroup::new(context, config).unwrap_err()), wanted);
+        }
+        // The most rows that 32 bits can number, and a look-up of the last row.
+        let most = good.with_tables(vec![u32::MAX - 2, 1]);
+        let mut group = SharedGroup::new(context, most.clone()).unwrap();
+        let mut mirror = CpuSharedGroup::new(most).unwrap();
+        let rows = [u32::MAX - 2, u32::MAX - 3, 0];
+        assert_eq!(group.read_rows(&rows).unwrap(), mirror.read_rows(&rows).unwrap());
+        for compression in [1e9, 0.5, f64::INFINITY, f64::NAN] {
+            let made = Config::compressed(&[1000], 64, compression, 32);
+            assert!(matches!(made, Err(Error::Config { field: "compression", .. })), "{compression}");
+        }
     });
 }

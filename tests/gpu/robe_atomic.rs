@@ -3,7 +3,7 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    AddBody, Context, ContextOptions, GradSlice, Optimizer, Pooling, SharedGroup,
+    AddBody, Context, ContextOptions, GradSlice, Optimizer, SharedGroup,
     prelude::*,
     robe::{Backward, Config, Gradient},
 };
@@ -11,7 +11,7 @@ use hotrow::{
 use hotrow_harness::{
     arrays,
     device::{again, options, share, with_gpu},
-    shared::{config, fp32, seeds},
+    shared::{config, exact, fp32, seeds},
 };
 
 /// Runs `test` with every addition that the device can run, each on arrays of its context.
@@ -39,12 +39,6 @@ fn steps_are_the_model_s() {
         let seen: usize = share(seeds("atomic steps", 24)).map(steps).sum();
         assert!(seen > 1_000, "{seen} weights moved");
     });
-}
-
-/// A configuration with sums without weights, and SGD at a power of two without decay.
-fn exact(seed: u64) -> Config {
-    let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
-    config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5))
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The integer stages of parameter-shared tables, and those of a sorted backward that only add. The others round, and run in `robe.rs`, `robe_atomic.rs`
-//! and `robe_gradient.rs`: against the FP64 model, and bit for bit with the CPU.
+//! The integer stages of parameter-shared tables, and those of a sorted backward that only add. The others round, and run in `robe.rs` and
+//! `robe_atomic.rs`: against the FP64 model, and bit for bit with the CPU.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{

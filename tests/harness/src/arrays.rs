@@ -1,7 +1,8 @@
 //! Properties of shared arrays on any backend. `new` makes an array of a configuration.
 
 use hotrow::{
-    CpuScaler, CpuSharedGroup, Error, GradSlice, Init, LossScale, Optimizer, Pooling, SharedArray, SharedGroup,
+    CpuScaler, CpuSharedGroup, Error, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling, SharedArray,
+    SharedGroup,
     robe::{self, Backward, Config, Gradient, RobeSnapshot},
 };
 
@@ -74,6 +75,37 @@ pub fn steps_are_the_models<T: Array>(new: &dyn Fn(&Config) -> T, seed: u64, con
         seen += weights;
     }
     seen
+}
+
+/// Steps beside the same steps on the CPU: outputs, gradients, states and rows are equal bit for bit. Returns the gradient of the last step, and the
+/// states before and after it.
+pub fn steps_are_the_cpus<T: Array>(
+    new: &dyn Fn(&Config) -> T,
+    config: &Config,
+    batches: &[Bags],
+) -> (Gradient, [RobeSnapshot; 2]) {
+    let (mut array, mut mirror) = (new(config), CpuSharedGroup::new(config.clone()).unwrap());
+    let mut last = None;
+    for (step, bags) in (0..).zip(batches) {
+        let found = forward(&mut array, bags);
+        assert!(found == forward(&mut mirror, bags), "outputs of step {step}, {config:?}");
+        let grads = random_grads(step, found.len());
+        let before = snapshot(&mut array);
+        let found = array.gradient(GradSlice::F32(&grads)).unwrap();
+        assert!(found == mirror.gradient(GradSlice::F32(&grads)).unwrap(), "gradient of step {step}, {config:?}");
+        array.backward(&grads).unwrap();
+        mirror.backward(&grads).unwrap();
+        let after = snapshot(&mut array);
+        assert!(after == mirror.snapshot(), "after step {step}, {config:?}");
+        let mut wrong = after.clone();
+        nudge(&mut wrong, 0, 1.0);
+        assert!(wrong != after, "the comparison can fail");
+        last = Some((found, [before, after]));
+    }
+    let total: u64 = config.tables.iter().map(|&rows| u64::from(rows)).sum();
+    let rows: Vec<u32> = (0..800).map(|i| (i * total / 800) as u32).collect();
+    assert_eq!(array.read_rows(&rows).unwrap(), mirror.read_rows(&rows).unwrap(), "{config:?}");
+    last.unwrap()
 }
 
 /// Whole numbers, whose sums are exact in any order.
