@@ -1,6 +1,9 @@
 //! Staged tables: copied bytes, a caller's own encoders, files. (Every other test of a group also covers staged tables.)
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
 
 use hotrow::{
     Batch, Context, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RamStore,
@@ -27,6 +30,12 @@ fn config() -> GroupConfig {
 fn batch(step: u32) -> (Vec<u32>, Vec<u32>) {
     let indices = (0..500u32).map(|i| (i * i * 31 + step * 977) % 3000 / (1 + i % 7)).collect();
     (indices, (0..=100).map(|bag| bag * 5).collect())
+}
+
+fn step(group: &mut Group, step: u32) {
+    let (indices, offsets) = batch(step);
+    let outputs = group.forward(&indices, &offsets, None).unwrap();
+    group.backward(&outputs).unwrap();
 }
 
 /// Runs steps with or without prefetching the next batch, and returns the flushed state.
@@ -89,26 +98,37 @@ fn bytes_that_cross_are_those_of_the_counters() {
     });
 }
 
-/// The caller records, submits, and continues while the device works. Only fetch waits.
+/// The caller records, submits, and continues while the device works. Only fetch waits; try_fetch does not, and has nothing before the submission.
 #[test]
 fn a_callers_own_encoders() {
     with_gpu(|context| {
-        for placement in [Placement::Staged, Placement::Device] {
-            let wanted = on_the_device(context, 0..6);
+        let wanted = on_the_device(context, 0..6);
+        for (placement, waits) in [(Placement::Staged, true), (Placement::Staged, false), (Placement::Device, true)] {
             let mut group = Group::new(context, config().with_placement(placement)).unwrap();
             let upload = |words: &[u32]| storage(context, words);
             let batches: Vec<_> = (0..6).map(batch).map(|(i, o)| (upload(&i), upload(&o))).collect();
             let outputs = upload(&[0; 100 * 20]);
+            assert!(waits || matches!(group.try_fetch(), Err(Error::Order { .. })));
             let ask = |group: &mut Group, step: usize| {
                 let (indices, offsets) = &batches[step];
                 let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
                 let mut encoder = caller::encoder(context);
                 group.encode_prefetch(&mut encoder, &batch).unwrap();
+                assert!(waits || group.try_fetch() == Ok(false), "its encoder has not been submitted");
                 context.queue().submit([encoder.finish()])
             };
             let mut asked = ask(&mut group, 0);
             for step in 0..6 {
-                group.fetch(Some(asked.clone())).unwrap();
+                if waits {
+                    group.fetch(Some(asked.clone())).unwrap();
+                }
+                // The first list is longer than expected, so that a thread gathers it.
+                let start = Instant::now();
+                while !waits && !group.try_fetch().unwrap() {
+                    assert!(start.elapsed() < Duration::from_secs(60));
+                    std::thread::yield_now();
+                }
+                assert!(waits || group.try_fetch() == Ok(true), "it is here");
                 submit(context, |encoder| group.encode_forward_prefetched(encoder, outputs.slice(..)).unwrap());
                 // The next batch is decided before the backward, and gathered while the backward runs.
                 if step < 5 {
@@ -117,7 +137,7 @@ fn a_callers_own_encoders() {
                 submit(context, |encoder| group.encode_backward(encoder, outputs.slice(..)).unwrap());
             }
             group.flush().unwrap();
-            assert_eq!(group.snapshot().unwrap(), wanted.1, "{placement:?}");
+            assert_eq!(group.snapshot().unwrap(), wanted.1, "{placement:?}, waits {waits}");
             assert_eq!(group.traffic().is_some_and(|traffic| traffic.forwarded > 0), placement == Placement::Staged);
         }
     });
@@ -272,7 +292,7 @@ fn encoders_that_are_dropped() {
         group.encode_backward(&mut encoder(), grads.slice(..)).unwrap();
         plain.abandon_backward();
         group.encode_prefetch(&mut encoder(), &batch).unwrap();
-        group.fetch(None).unwrap_err();
+        assert!(matches!(group.try_fetch(), Err(Error::Order { .. })));
         assert!(matches!(group.fetch(None), Err(Error::Order { call: "forward_prefetched", .. })), "it is forgotten");
         assert_eq!(group.snapshot().unwrap(), plain.snapshot().unwrap());
         assert_eq!(run(&mut group, 5..8, true), run(&mut plain, 5..8, false));
@@ -298,9 +318,7 @@ fn a_full_store_can_be_saved_elsewhere() {
         let mut other = Group::new(context, config()).unwrap();
         for group in [&mut group, &mut other] {
             run(group, 0..2, true);
-            let (indices, offsets) = batch(2);
-            let outputs = group.forward(&indices, &offsets, None).unwrap();
-            group.backward(&outputs).unwrap();
+            step(group, 2);
         }
         full.store(true, Relaxed);
         let (indices, offsets) = batch(3);
@@ -445,11 +463,7 @@ fn train_until_killed(more: u32) {
         let store = SharedStore::new(FileStore::create(child::path(), &config()).unwrap());
         let mut group = Group::with_store(context, config(), store).unwrap();
         run(&mut group, 0..3, true);
-        for step in 3..3 + more {
-            let (indices, offsets) = batch(step);
-            let outputs = group.forward(&indices, &offsets, None).unwrap();
-            group.backward(&outputs).unwrap();
-        }
+        (3..3 + more).for_each(|at| step(&mut group, at));
         child::wait("now");
     });
 }
@@ -497,47 +511,5 @@ fn the_last_of_four_billion_rows() {
         for (i, (a, b)) in found.chunks(40).zip(wanted.chunks(40)).enumerate() {
             assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() <= b.abs() * 1e-6), "row {}: {a:?} for {b:?}", rows[i]);
         }
-    });
-}
-
-/// A fetch that does not wait: nothing before the submission, and then the same steps. The first list is longer than expected, so that a thread
-/// gathers it.
-#[test]
-fn a_fetch_need_not_wait() {
-    with_gpu(|context| {
-        let wanted = on_the_device(context, 0..4);
-        let mut group = Group::new(context, config()).unwrap();
-        assert!(matches!(group.try_fetch(), Err(Error::Order { .. })));
-        let mut outputs = Vec::new();
-        let buffer = |words: &[u32]| storage(context, words);
-        for step in 0..4 {
-            let (indices, offsets) = batch(step);
-            let (indices, offsets) = (buffer(&indices), buffer(&offsets));
-            let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-            let mut encoder = caller::encoder(context);
-            group.encode_prefetch(&mut encoder, &batch).unwrap();
-            assert_eq!(group.try_fetch(), Ok(false), "its encoder has not been submitted");
-            context.queue().submit([encoder.finish()]);
-            let start = std::time::Instant::now();
-            while !group.try_fetch().unwrap() {
-                assert!(start.elapsed() < std::time::Duration::from_secs(60));
-                std::thread::yield_now();
-            }
-            assert_eq!(group.try_fetch(), Ok(true), "it is here");
-            outputs = group.forward_prefetched().unwrap();
-            group.backward(&outputs).unwrap();
-        }
-        group.flush().unwrap();
-        let found = group.snapshot().unwrap();
-        assert!(outputs == wanted.0 && found == wanted.1);
-        // An encoder that is dropped undoes its prefetch.
-        let (indices, offsets) = batch(5);
-        let (indices, offsets) = (buffer(&indices), buffer(&offsets));
-        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-        let mut encoder = caller::encoder(context);
-        group.encode_prefetch(&mut encoder, &batch).unwrap();
-        drop(encoder);
-        assert!(matches!(group.try_fetch(), Err(Error::Order { .. })));
-        group.flush().unwrap();
     });
 }
