@@ -1,22 +1,22 @@
-//! Checkpoints of the CPU group: the file's content, that a loading group continues exactly, and that damage and killed
+//! Checkpoints of the CPU groups, cached tables and shared arrays: the file's content, that a loading group continues exactly, and that damage and killed
 //! processes are noticed.
 
 use std::{
     cell::RefCell,
     fs,
     io::{BufRead as _, BufReader},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    CounterBits, CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, Optimizer, OutOfRange, Part, Policy, Pooling,
-    Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint, prelude::*, robe::Config,
+    CounterBits, CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, LookupKind, Optimizer, OutOfRange, Part, Policy,
+    Pooling, Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint, prelude::*, robe::Config,
 };
 use hotrow_dist::{self as dist, Threads};
-use hotrow_harness::{child, lockstep::counts};
+use hotrow_harness::{child, face::state, lockstep::counts};
 use proptest::test_runner::TestRunner;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use safetensors::{Dtype, SafeTensors};
@@ -34,23 +34,32 @@ fn config() -> GroupConfig {
         .with_piece_bytes(Some(1000))
 }
 
+/// A shared array of the same tables.
+fn array(optimizer: Optimizer) -> Config {
+    Config::new(&[150, 50], 8, 300, 4).with_optimizer(optimizer).with_seed(3)
+}
+
 /// Runs steps, some followed by a flush. Returns the outputs of all steps.
-fn train(group: &mut dyn Embedding, steps: std::ops::Range<u32>) -> Vec<Vec<u32>> {
+fn train(table: &mut dyn Lookup, steps: std::ops::Range<u32>) -> Vec<Vec<u32>> {
     steps
         .map(|step| {
             let mut rng = StdRng::seed_from_u64(u64::from(step));
-            let tables = group.config().tables.clone();
-            let indices: Vec<u32> =
-                (0..80).map(|i| rng.random_range(0..tables[i / (80 / tables.len()).max(1)])).collect();
+            let indices: Vec<u32> = (0..80).map(|i| rng.random_range(0..[150, 50][i / 40])).collect();
             let offsets: Vec<u32> = (0..=8).map(|bag| bag * 10).collect();
-            let outputs = group.forward(&indices, &offsets, None).unwrap();
-            group.backward(&outputs.iter().map(|x| x * 0.1 + 0.2).collect::<Vec<_>>()).unwrap();
-            if step % 5 == 4 {
+            let outputs = table.forward(&indices, &offsets, None).unwrap();
+            table.backward(&outputs.iter().map(|x| x * 0.1 + 0.2).collect::<Vec<_>>()).unwrap();
+            if let (LookupKind::Rows(group), 4) = (table.kind(), step % 5) {
                 group.flush().unwrap();
             }
             outputs.iter().map(|x| x.to_bits()).collect()
         })
         .collect()
+}
+
+fn place() -> (TempDir, PathBuf) {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("group.safetensors");
+    (folder, path)
 }
 
 fn trained(config: &GroupConfig) -> CpuGroup {
@@ -90,37 +99,61 @@ fn configs() -> Vec<GroupConfig> {
     configs
 }
 
+/// Makes a table, or one of other values and other pieces.
+type Make = Box<dyn Fn(bool) -> Box<dyn Lookup>>;
+
+/// Every table of [`configs`], and arrays with states of every type.
+fn tables() -> impl Iterator<Item = Make> {
+    let rows = configs().into_iter().map(|config| -> Make {
+        let other = config.clone().with_init(Init::Constant(0.5)).with_piece_bytes(None);
+        Box::new(move |same| Box::new(CpuGroup::new(if same { &config } else { &other }.clone()).unwrap()))
+    });
+    let (adagrad, adam, coded) = (Optimizer::adagrad(0.1), Optimizer::adam(0.1), Some(StatePrecision::Int8));
+    let arrays = [
+        (Precision::Fp32, Optimizer::sgd(0.1), None),
+        (Precision::Fp32, adagrad, None),
+        (Precision::Fp16, adagrad, None),
+        (Precision::Int8, adagrad, coded),
+        (Precision::Fp16, adam, coded),
+        (Precision::Int8, adam, None),
+    ];
+    let arrays = arrays.into_iter().map(|(precision, optimizer, state)| -> Make {
+        let config = array(optimizer).with_precision(precision).with_state(state);
+        Box::new(move |_| Box::new(CpuSharedGroup::new(config.clone()).unwrap()))
+    });
+    rows.chain(arrays)
+}
+
 #[test]
-fn a_loaded_group_goes_on_bit_for_bit() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("group.safetensors");
-    for config in configs() {
-        let mut straight = CpuGroup::new(config.clone()).unwrap();
-        let outputs = train(&mut straight, 0..14);
+fn a_loaded_table_goes_on_bit_for_bit() {
+    let (_folder, path) = place();
+    for new in tables() {
+        let mut straight = new(true);
+        let outputs = train(&mut *straight, 0..14);
 
-        let mut first = CpuGroup::new(config.clone()).unwrap();
-        assert_eq!(train(&mut first, 0..7), outputs[..7]);
-        checkpoint::save(&mut first, &path).unwrap();
-        let saved = first.snapshot().unwrap();
+        let mut first = new(true);
+        assert_eq!(train(&mut *first, 0..7), outputs[..7]);
+        checkpoint::save_lookup(&mut *first, &path).unwrap();
+        let (file, saved) = (fs::read(&path).unwrap(), state(&mut *first).unwrap());
 
-        // The loading group has another table and other pieces at first.
-        let other = config.with_init(Init::Constant(0.5)).with_piece_bytes(None);
-        let mut second = CpuGroup::new(other).unwrap();
-        train(&mut second, 20..23);
-        assert_ne!(second.snapshot().unwrap(), saved, "the comparison can fail");
-        checkpoint::load(&mut second, &path).unwrap();
-        assert_eq!(second.snapshot().unwrap(), saved);
-        assert_eq!(train(&mut second, 7..14), outputs[7..]);
-        assert_eq!(second.snapshot().unwrap(), straight.snapshot().unwrap());
-        // The saved group must continue with the same bits.
-        assert_eq!(train(&mut first, 7..14), outputs[7..]);
+        let mut second = new(false);
+        train(&mut *second, 20..23);
+        assert_ne!(state(&mut *second).unwrap(), saved, "the comparison can fail");
+        checkpoint::load_lookup(&mut *second, &path).unwrap();
+        assert_eq!(state(&mut *second).unwrap(), saved);
+        // A second save gives the same bytes.
+        checkpoint::save_lookup(&mut *second, &path).unwrap();
+        assert!(fs::read(&path).unwrap() == file);
+        assert_eq!(train(&mut *second, 7..14), outputs[7..]);
+        assert_eq!(state(&mut *second).unwrap(), state(&mut *straight).unwrap());
+        // The saved table must continue with the same bits.
+        assert_eq!(train(&mut *first, 7..14), outputs[7..]);
     }
 }
 
 #[test]
 fn contents_are_the_configuration() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("group.safetensors");
+    let (_folder, path) = place();
     for config in configs() {
         let mut group = CpuGroup::new(config.clone()).unwrap();
         group.set_learning_rate(0.3).unwrap();
@@ -213,8 +246,7 @@ fn bytes<T: Copy, const N: usize>(values: &[T], to: impl Fn(T) -> [u8; N]) -> Ve
 
 #[test]
 fn others_can_read_the_file() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("group.safetensors");
+    let (_folder, path) = place();
     let mut group = trained(&config());
     checkpoint::save(&mut group, &path).unwrap();
     let Snapshot { t, ways, cache, records, freqs, counters } = group.snapshot().unwrap();
@@ -252,11 +284,11 @@ fn others_can_read_the_file() {
     assert_eq!(names, ["checksums", "counters", "records"]);
 }
 
-/// Loads a checkpoint that must be refused, and returns the reason. The group must be unchanged.
-fn refused(group: &mut CpuGroup, path: &Path) -> &'static str {
-    let before = group.snapshot().unwrap();
-    let error = checkpoint::load(group, path).expect_err("a wrong file was taken");
-    assert!(group.snapshot().unwrap() == before, "{error}");
+/// Loads a checkpoint that must be refused, and returns the reason. The table must be unchanged.
+fn refused(table: &mut dyn Lookup, path: &Path) -> &'static str {
+    let before = state(table).unwrap();
+    let error = checkpoint::load_lookup(table, path).expect_err("a wrong file was taken");
+    assert!(state(table).unwrap() == before, "{error}");
     let text = error.to_string();
     assert!(text.contains("wanted") && text.contains("found") && text.contains(path.to_str().unwrap()), "{text}");
     match error {
@@ -265,65 +297,82 @@ fn refused(group: &mut CpuGroup, path: &Path) -> &'static str {
     }
 }
 
-/// A group, and the bytes of a checkpoint of another state of the group.
-fn saved(folder: &TempDir) -> (CpuGroup, Vec<u8>) {
-    let path = folder.path().join("saved.safetensors");
-    let mut group = trained(&config());
-    checkpoint::save(&mut group, &path).unwrap();
-    train(&mut group, 7..9);
-    (group, fs::read(path).unwrap())
+/// The bytes of a checkpoint of this table, which then goes on to another state.
+fn saved(table: &mut dyn Lookup) -> Vec<u8> {
+    let (_folder, path) = place();
+    checkpoint::save_lookup(table, &path).unwrap();
+    train(table, 7..9);
+    fs::read(path).unwrap()
+}
+
+fn trained_array(optimizer: Optimizer) -> CpuSharedGroup {
+    let mut group = CpuSharedGroup::new(array(optimizer)).unwrap();
+    train(&mut group, 0..5);
+    group
+}
+
+/// Both kinds of tables, each with the bytes of a checkpoint of another state, and the names of its first and last tensor.
+fn both_saved() -> [(Box<dyn Lookup>, Vec<u8>, [&'static str; 2]); 2] {
+    let (mut rows, mut array) = (trained(&config()), trained_array(Optimizer::adagrad(0.1)));
+    let files = [saved(&mut rows), saved(&mut array)];
+    let [of_rows, of_array] = files;
+    [(Box::new(rows), of_rows, ["counters", "frequencies"]), (Box::new(array), of_array, ["counters", "states"])]
 }
 
 #[test]
 fn no_flipped_bit_passes() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("flipped.safetensors");
-    let (group, right) = saved(&folder);
-    let group = RefCell::new(group);
-    let flip = |at: usize, bit: u32| {
-        let mut wrong = right.clone();
-        wrong[at] ^= 1 << bit;
-        fs::write(&path, &wrong).unwrap();
-        refused(&mut group.borrow_mut(), &path)
-    };
-    // Flips a bit in each byte of the header, then in random bytes of the rest.
-    let header = header_of(&right);
-    for at in 0..header {
-        flip(at, at as u32 % 8);
+    let (_folder, path) = place();
+    for (table, right, [first, last]) in both_saved() {
+        let table = RefCell::new(table);
+        let flip = |at: usize, bit: u32| {
+            let mut wrong = right.clone();
+            wrong[at] ^= 1 << bit;
+            fs::write(&path, &wrong).unwrap();
+            refused(&mut **table.borrow_mut(), &path)
+        };
+        // Flips a bit in each byte of the header, then in random bytes of the rest.
+        let header = header_of(&right);
+        for at in 0..header {
+            flip(at, at as u32 % 8);
+        }
+        let length = right.len();
+        let mut runner = TestRunner::new(hotrow_harness::seed::proptest("flipped bits", 1500));
+        let anywhere = runner.run(&(0..length, 0..8u32), |(at, bit)| {
+            flip(at, bit);
+            Ok(())
+        });
+        anywhere.unwrap();
+        assert_eq!(
+            (flip(length - 1, 0), flip(header + 8, 3)),
+            (last, first),
+            "the last checksum, and the first counter"
+        );
+        // The unchanged file must load.
+        fs::write(&path, &right).unwrap();
+        checkpoint::load_lookup(&mut **table.borrow_mut(), &path).unwrap();
     }
-    let length = right.len();
-    let mut runner = TestRunner::new(hotrow_harness::seed::proptest("flipped bits", 1500));
-    let anywhere = runner.run(&(0..length, 0..8u32), |(at, bit)| {
-        flip(at, bit);
-        Ok(())
-    });
-    anywhere.unwrap();
-    assert_eq!(flip(length - 1, 0), "frequencies", "the last checksum");
-    assert_eq!(flip(header + 8, 3), "counters");
-    // The unchanged file must load.
-    fs::write(&path, &right).unwrap();
-    checkpoint::load(&mut *group.borrow_mut(), &path).unwrap();
 }
 
 #[test]
 fn cut_off_and_longer_files_are_named() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("cut.safetensors");
-    let (mut group, right) = saved(&folder);
-    let header = header_of(&right);
-    for length in (0..right.len()).step_by(53).chain([7, 8, header - 1, header, right.len() - 1]) {
-        fs::write(&path, &right[..length]).unwrap();
-        let what = refused(&mut group, &path);
-        assert_eq!(what, if (8..header).contains(&length) { "header" } else { "length" }, "{length} bytes");
-        assert!(checkpoint::contents(&path).is_err());
+    let (_folder, path) = place();
+    for (mut table, right, [first, last]) in both_saved() {
+        // A file of rows that has not even the length of its header is named for its own length.
+        let (header, begins) = (header_of(&right), if last == "states" { 0 } else { 8 });
+        for length in (0..right.len()).step_by(53).chain([7, 8, header - 1, header, right.len() - 1]) {
+            fs::write(&path, &right[..length]).unwrap();
+            let what = refused(&mut *table, &path);
+            assert_eq!(what, if (begins..header).contains(&length) { "header" } else { "length" }, "{length} bytes");
+            assert!(checkpoint::contents(&path).is_err());
+        }
+        fs::write(&path, [right.as_slice(), &[0]].concat()).unwrap();
+        assert_eq!(refused(&mut *table, &path), "length");
+        // Two tensors are exchanged together with their checksums: the file is damaged, but no bit has flipped.
+        let mut moved = right.clone();
+        moved[header..right.len() - 24].rotate_left(4);
+        fs::write(&path, moved).unwrap();
+        assert_eq!(refused(&mut *table, &path), first);
     }
-    fs::write(&path, [right.as_slice(), &[0]].concat()).unwrap();
-    assert_eq!(refused(&mut group, &path), "length");
-    // Two tensors are exchanged together with their checksums: the file is damaged, but no bit has flipped.
-    let mut moved = right.clone();
-    moved[header..right.len() - 24].rotate_left(4);
-    fs::write(&path, moved).unwrap();
-    assert_eq!(refused(&mut group, &path), "counters");
 }
 
 /// The length of a file's header, with the word of its length.
@@ -346,9 +395,9 @@ fn with_header(right: &[u8], change: impl FnOnce(&mut serde_json::Value)) -> Vec
 
 #[test]
 fn foreign_files_are_named() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("foreign.safetensors");
-    let (mut group, right) = saved(&folder);
+    let (folder, path) = place();
+    let mut group = trained(&config());
+    let right = saved(&mut group);
     let mut try_file = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
         refused(&mut group, &path)
@@ -412,9 +461,9 @@ fn foreign_files_are_named() {
 /// Found by the fuzz target of checkpoints: such counters ended a program that looked at them.
 #[test]
 fn counters_that_no_group_has_are_refused() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("counters.safetensors");
-    let (mut group, right) = saved(&folder);
+    let (_folder, path) = place();
+    let mut group = trained(&config());
+    let right = saved(&mut group);
     let header = header_of(&right);
     let (counters, sums) = (2 * 11 * 8, right.len() - 24);
     for (at, count, refusal) in [(4, 1_u64 << 50, true), (0, 1 << 63, true), (0, 12, false)] {
@@ -433,8 +482,7 @@ fn counters_that_no_group_has_are_refused() {
 
 #[test]
 fn frequencies_that_the_counters_cannot_hold_are_refused() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("frequencies.safetensors");
+    let (_folder, path) = place();
     let wide = config().with_policy(Policy::Lfu);
     for bits in [CounterBits::Eight, CounterBits::Sixteen] {
         let narrow = |header: &mut serde_json::Value| header["__metadata__"]["counter_bits"] = bits.name().into();
@@ -468,8 +516,7 @@ fn frequencies_that_the_counters_cannot_hold_are_refused() {
 
 #[test]
 fn another_configuration_is_named() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("group.safetensors");
+    let (_folder, path) = place();
     checkpoint::save(&mut trained(&config()), &path).unwrap();
     type Change = fn(&mut GroupConfig);
     let wrong: [(&str, Change); 14] = [
@@ -514,8 +561,7 @@ fn another_configuration_is_named() {
 
 #[test]
 fn nothing_is_saved_or_loaded_within_a_step() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("group.safetensors");
+    let (folder, path) = place();
     let mut group = trained(&config());
     checkpoint::save(&mut group, &path).unwrap();
     let file = fs::read(&path).unwrap();
@@ -565,27 +611,26 @@ fn large() -> CpuGroup {
     CpuGroup::new(config).unwrap()
 }
 
-fn state(t: u32) -> Vec<u32> {
+fn records(t: u32) -> Vec<u32> {
     (0..1u32 << 22).map(|word| word.wrapping_mul(t).wrapping_add(t)).collect()
 }
 
 fn at_step(group: &mut CpuGroup, t: u32) {
     group.write_part(Part::Clock, 0, &[t]).unwrap();
-    group.write_part(Part::Records, 0, &state(t)).unwrap();
+    group.write_part(Part::Records, 0, &records(t)).unwrap();
 }
 
 /// Checks that a whole checkpoint belongs to one step, and returns that step.
 fn whole(group: &mut CpuGroup, path: &Path) -> u32 {
     checkpoint::load(group, path).unwrap();
     let snapshot = group.snapshot().unwrap();
-    assert!(snapshot.records == state(snapshot.t), "step {}", snapshot.t);
+    assert!(snapshot.records == records(snapshot.t), "step {}", snapshot.t);
     snapshot.t
 }
 
 #[test]
 fn a_killed_save_leaves_the_old_file_whole() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("group.safetensors");
+    let (folder, path) = place();
     let mut group = large();
     at_step(&mut group, 1);
     checkpoint::save(&mut group, &path).unwrap();
@@ -698,8 +743,7 @@ fn a_pipe_is_refused_and_a_link_is_followed() {
 #[cfg(unix)]
 #[test]
 fn a_full_disk_leaves_the_old_file_whole() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("group.safetensors");
+    let (folder, path) = place();
     let mut group = large();
     at_step(&mut group, 1);
     checkpoint::save(&mut group, &path).unwrap();
@@ -732,146 +776,47 @@ fn copies_are_measured() {
     child::copies(&mut CpuGroup::new(config).unwrap());
 }
 
-mod robe {
-    use super::*;
-
-    fn config(optimizer: Optimizer) -> Config {
-        Config::new(&[150, 50], 8, 300, 4).with_optimizer(optimizer).with_seed(3)
+#[test]
+fn a_file_of_an_array_is_a_plain_one() {
+    let (_folder, path) = place();
+    for (optimizer, has_states) in [(Optimizer::sgd(0.1), false), (Optimizer::adagrad(0.1), true)] {
+        checkpoint::save_lookup(&mut trained_array(optimizer), &path).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let file = SafeTensors::deserialize(&bytes).unwrap();
+        assert_eq!(file.tensor("weights").unwrap().shape(), [300]);
+        assert_eq!(file.tensor("counters").unwrap().shape(), [2, 3]);
+        assert_eq!(file.tensor("states").is_ok(), has_states);
     }
+}
 
-    fn train(group: &mut dyn Lookup, steps: std::ops::Range<u32>) {
-        for step in steps {
-            let indices: Vec<u32> = (0..40).map(|i| (i * 7 + step * 11) % 50).collect();
-            let outputs = group.forward(&indices, &[0, 20, 40], None).unwrap();
-            group.backward(&outputs.iter().map(|x| x * 0.1 + 0.2).collect::<Vec<_>>()).unwrap();
-        }
-    }
-
-    fn trained(optimizer: Optimizer) -> CpuSharedGroup {
-        let mut group = CpuSharedGroup::new(config(optimizer)).unwrap();
-        train(&mut group, 0..5);
-        group
-    }
-
-    #[test]
-    fn a_group_goes_on_from_it() {
-        let folder = tempdir().unwrap();
-        for (name, optimizer) in [("sgd", Optimizer::sgd(0.1)), ("adagrad", Optimizer::adagrad(0.1))] {
-            let path = folder.path().join(name);
-            let mut group = trained(optimizer);
-            checkpoint::save_lookup(&mut group, &path).unwrap();
-            let mut again = CpuSharedGroup::new(config(optimizer)).unwrap();
-            train(&mut again, 7..8);
-            checkpoint::load_lookup(&mut again as &mut dyn Lookup, &path).unwrap();
-            assert_eq!(again.snapshot(), group.snapshot());
-            train(&mut group, 5..9);
-            train(&mut again, 5..9);
-            assert_eq!(again.snapshot(), group.snapshot());
-            // The file is a plain safetensors file.
-            let bytes = fs::read(&path).unwrap();
-            let file = SafeTensors::deserialize(&bytes).unwrap();
-            assert_eq!(file.tensor("weights").unwrap().shape(), [300]);
-            assert_eq!(file.tensor("counters").unwrap().shape(), [2, 3]);
-            assert_eq!(file.tensor("states").is_ok(), name == "adagrad");
-            // A second save gives the same bytes.
-            checkpoint::save_lookup(&mut trained(optimizer), &path).unwrap();
-            assert_eq!(fs::read(&path).unwrap(), bytes);
-        }
-        let rules = [Optimizer::adagrad(0.1), Optimizer::adam(0.1)];
-        for (precision, optimizer, state) in [
-            (Precision::Fp16, rules[0], None),
-            (Precision::Int8, rules[0], Some(StatePrecision::Int8)),
-            (Precision::Fp16, rules[1], Some(StatePrecision::Int8)),
-            (Precision::Int8, rules[1], None),
-        ] {
-            let config = config(optimizer).with_precision(precision).with_state(state);
-            let (mut group, mut again) =
-                (CpuSharedGroup::new(config.clone()).unwrap(), CpuSharedGroup::new(config.clone()).unwrap());
-            train(&mut group, 0..3);
-            let path = folder.path().join("packed");
-            checkpoint::save_lookup(&mut group, &path).unwrap();
-            checkpoint::load_lookup(&mut again, &path).unwrap();
-            train(&mut group, 3..6);
-            train(&mut again, 3..6);
-            assert_eq!(again.snapshot(), group.snapshot(), "{precision:?}, {optimizer:?}, {state:?}");
-        }
-        // One call saves or loads either kind of table.
-        let path = folder.path().join("rows");
-        let mut rows = super::trained(&super::config());
-        checkpoint::save_lookup(&mut rows, &path).unwrap();
-        let mut again = CpuGroup::new(super::config()).unwrap();
-        checkpoint::load_lookup(&mut again, &path).unwrap();
-        assert_eq!(Embedding::snapshot(&mut again).unwrap(), Embedding::snapshot(&mut rows).unwrap());
-        // A checkpoint of one kind does not load into the other.
-        let mut shared = trained(Optimizer::adagrad(0.1));
-        let before = shared.snapshot();
-        assert!(matches!(checkpoint::load_lookup(&mut shared, &path), Err(Error::Checkpoint { what: "format", .. })));
-        let other = checkpoint::load_lookup(&mut rows, folder.path().join("adagrad"));
-        assert!(matches!(other, Err(Error::Checkpoint { what: "format", .. })), "{other:?}");
-        assert_eq!(shared.snapshot(), before);
-    }
-
-    #[test]
-    fn what_is_not_its_own_is_refused() {
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("robe");
-        let adagrad = config(Optimizer::adagrad(0.1));
-        checkpoint::save_lookup(&mut trained(adagrad.optimizer), &path).unwrap();
-        let refused = checkpoint::load_lookup(&mut trained(Optimizer::sgd(0.1)), &path);
-        assert!(matches!(refused, Err(Error::Checkpoint { what: "optimizer", .. })), "{refused:?}");
-        // Both arrays have the same size; only the places of the rows differ.
-        let direct = Config::direct(&[20], 4).unwrap();
-        let hashed = folder.path().join("hashed");
-        let mut group = CpuSharedGroup::new(Config::new(&[20], 4, 80, 4)).unwrap();
-        checkpoint::save_lookup(&mut group, &hashed).unwrap();
-        checkpoint::load_lookup(&mut group, &hashed).unwrap();
-        let refused = checkpoint::load_lookup(&mut CpuSharedGroup::new(direct).unwrap(), &hashed);
-        assert!(matches!(refused, Err(Error::Checkpoint { what: "addressing", .. })), "{refused:?}");
-        // Coded states go on, and are no states of 16 bits.
-        let of = |state| {
-            adagrad.clone().with_optimizer(Optimizer::adam(0.1)).with_precision(Precision::Int8).with_state(state)
-        };
-        let coded = folder.path().join("coded");
-        let mut group = CpuSharedGroup::new(of(Some(StatePrecision::Int8))).unwrap();
-        group.forward(&[1], &[0, 1, 1], None).unwrap();
-        group.backward(&vec![0.5; group.output_len(1, 2)]).unwrap();
-        checkpoint::save_lookup(&mut group, &coded).unwrap();
-        let mut loaded = CpuSharedGroup::new(of(Some(StatePrecision::Int8))).unwrap();
-        checkpoint::load_lookup(&mut loaded, &coded).unwrap();
-        assert_eq!(loaded.snapshot(), group.snapshot());
-        assert!(group.snapshot().state_words.iter().any(|&word| word != 0));
-        let refused = checkpoint::load_lookup(&mut CpuSharedGroup::new(of(None)).unwrap(), &coded);
-        assert!(matches!(refused, Err(Error::Checkpoint { what: "state", .. })), "{refused:?}");
-        // The settings of the optimiser's step may differ.
-        let other = adagrad.clone().with_optimizer(Optimizer::adagrad(0.5));
-        checkpoint::load_lookup(&mut CpuSharedGroup::new(other).unwrap(), &path).unwrap();
-        let mut group = CpuSharedGroup::new(adagrad).unwrap();
-        group.forward(&[1], &[0, 1, 1], None).unwrap();
-        assert!(matches!(checkpoint::load_lookup(&mut group, &path), Err(Error::Order { .. })));
-        assert!(matches!(checkpoint::save_lookup(&mut group, &path), Err(Error::Order { .. })));
-        assert!(checkpoint::load_lookup(&mut trained(Optimizer::adagrad(0.1)), folder.path().join("none")).is_err());
-    }
-
-    #[test]
-    fn every_byte_counts() {
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("robe");
-        let mut group = trained(Optimizer::adagrad(0.1));
-        checkpoint::save_lookup(&mut group, &path).unwrap();
-        let whole = fs::read(&path).unwrap();
-        let before = group.snapshot();
-        let mut refused = |bytes: &[u8], what: &str| {
-            fs::write(&path, bytes).unwrap();
-            let found = checkpoint::load_lookup(&mut group, &path);
-            assert!(matches!(found, Err(Error::Checkpoint { .. })), "{what}: {found:?}");
-            assert_eq!(group.snapshot(), before, "{what}");
-        };
-        for at in (0..whole.len()).step_by(whole.len() / 97) {
-            let mut bytes = whole.clone();
-            bytes[at] ^= 0x10;
-            refused(&bytes, &format!("byte {at}"));
-            refused(&whole[..at], &format!("cut at {at}"));
-        }
-        refused(&[&whole[..], &[0]].concat(), "one more");
-    }
+#[test]
+fn another_table_than_an_array_s_own_is_refused() {
+    let (folder, path) = place();
+    let (adagrad, other) = (array(Optimizer::adagrad(0.1)), folder.path().join("other"));
+    let mut group = trained_array(adagrad.optimizer);
+    checkpoint::save_lookup(&mut group, &path).unwrap();
+    assert_eq!(refused(&mut trained_array(Optimizer::sgd(0.1)), &path), "optimizer");
+    // A checkpoint of one kind does not load into the other.
+    let mut rows = trained(&config());
+    checkpoint::save_lookup(&mut rows, &other).unwrap();
+    assert_eq!((refused(&mut rows, &path), refused(&mut group, &other)), ("format", "format"));
+    // Both arrays have the same size; only the places of the rows differ.
+    let direct = Config::direct(&[20], 4).unwrap();
+    let mut hashed = CpuSharedGroup::new(Config::new(&[20], 4, 80, 4)).unwrap();
+    checkpoint::save_lookup(&mut hashed, &other).unwrap();
+    checkpoint::load_lookup(&mut hashed, &other).unwrap();
+    assert_eq!(refused(&mut CpuSharedGroup::new(direct).unwrap(), &other), "addressing");
+    // Coded states are no states of 16 bits.
+    let packed = array(Optimizer::adam(0.1)).with_precision(Precision::Int8);
+    let mut coded = CpuSharedGroup::new(packed.clone().with_state(Some(StatePrecision::Int8))).unwrap();
+    checkpoint::save_lookup(&mut coded, &other).unwrap();
+    assert_eq!(refused(&mut CpuSharedGroup::new(packed).unwrap(), &other), "state");
+    // The settings of the optimiser's step may differ.
+    let mut group = CpuSharedGroup::new(adagrad.with_optimizer(Optimizer::adagrad(0.5))).unwrap();
+    checkpoint::load_lookup(&mut group, &path).unwrap();
+    group.forward(&[1], &[0, 1, 1], None).unwrap();
+    assert!(matches!(checkpoint::load_lookup(&mut group, &path), Err(Error::Order { .. })));
+    assert!(matches!(checkpoint::save_lookup(&mut group, &path), Err(Error::Order { .. })));
+    group.abandon_backward();
+    assert_eq!(refused(&mut group, &folder.path().join("none")), "file");
 }

@@ -1,6 +1,25 @@
-//! The calls of [`Lookup`] on any table: outputs in the caller's slice, counters without waiting.
+//! The calls of [`Lookup`] on any table: outputs in the caller's slice, counters without waiting, its whole state.
 
-use hotrow::{Error, Lookup};
+use hotrow::{Error, Lookup, LookupKind, Snapshot, robe::RobeSnapshot};
+
+/// The whole state of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    Rows(Snapshot),
+    Array(RobeSnapshot),
+}
+
+/// The state of a cached table, or of a shared array.
+///
+/// # Errors
+/// Those of the table.
+pub fn state(table: &mut dyn Lookup) -> Result<State, Error> {
+    Ok(match table.kind() {
+        LookupKind::Rows(rows) => State::Rows(rows.snapshot()?),
+        LookupKind::Shared(array) => State::Array(array.snapshot()?),
+        _ => unreachable!("a table of one rank"),
+    })
+}
 
 /// Outputs in a slice equal outputs in a vector, and a slice of a wrong length is refused. `table` and `twin` are equal, with 8 rows or
 /// more.
