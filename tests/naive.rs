@@ -20,9 +20,7 @@ use rand_pcg::Pcg64;
 // By hand
 
 fn fp32(tables: &[u32], dim: u32, cache_rows: u32) -> GroupConfig {
-    let mut config = GroupConfig::new(tables, dim);
-    config.precision = Precision::Fp32;
-    config.cache_rows = cache_rows;
+    let config = GroupConfig::new(tables, dim).with_precision(Precision::Fp32).with_cache_rows(cache_rows);
     config
 }
 
@@ -73,10 +71,8 @@ fn two_rows_by_hand() {
 #[test]
 fn without_cache_by_hand() {
     // INT2, scale 0.5, bias -1, codes 0, 3, 1: the row -1, 0.5, -0.5.
-    let mut config = GroupConfig::new(&[1, 1], 3);
-    config.precision = Precision::Int2;
-    config.pooling = Pooling::Mean;
-    config.out_of_range = OutOfRange::Skip;
+    let config = GroupConfig::new(&[1, 1], 3).with_precision(Precision::Int2).with_pooling(Pooling::Mean);
+    let config = config.with_out_of_range(OutOfRange::Skip);
     let mut model = Naive::new(&config);
     assert_eq!(model.format.words(), 3);
     model.records = vec![0.5f32.to_bits(), (-1.0f32).to_bits(), 0b01_11_00, 0, 0, 0];
@@ -622,13 +618,10 @@ const SNAPSHOTS: &[(&str, Change)] = &[
 
 /// One table, one set, LFU, INT8, two rows in three missing, each batch with duplicates, every call once.
 fn scenario() -> (GroupConfig, Vec<BatchData>) {
-    let mut config = GroupConfig::new(&[80], 4);
-    config.rounding = Rounding::Nearest;
-    config.policy = Policy::Lfu;
-    config.pooling = Pooling::None;
-    config.cache_rows = 32;
-    config.optimizer = Optimizer::row_wise_adagrad(0.1).with_weight_decay(0.01);
-    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    let config = GroupConfig::new(&[80], 4).with_rounding(Rounding::Nearest).with_policy(Policy::Lfu);
+    let config = config.with_pooling(Pooling::None).with_cache_rows(32);
+    let config = config.with_optimizer(Optimizer::row_wise_adagrad(0.1).with_weight_decay(0.01));
+    let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 });
     let mut state = 1u32;
     let mut next = move |below: u32| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

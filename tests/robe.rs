@@ -289,9 +289,8 @@ fn small_steps_are_not_lost_on_average() {
         let mut moves = vec![0.0; 64];
         let runs = 4000;
         for seed in (0..runs).map(|run| first.wrapping_add(run)) {
-            let mut config = Config::new(&[1], 64, 64, 64);
-            (config.precision, config.rounding, config.backward, config.seed) = (precision, rounding, backward, seed);
-            config.optimizer = Optimizer::sgd(1.0);
+            let config = Config::new(&[1], 64, 64, 64).with_precision(precision).with_rounding(rounding);
+            let config = config.with_backward(backward).with_seed(seed).with_optimizer(Optimizer::sgd(1.0));
             let mut group = CpuSharedGroup::new(config.clone()).unwrap();
             // The ends of the range stay. Every other weight moves by a fifth of the distance between two codes.
             let start: Vec<f32> = (0..64u8).map(|e| f32::from(e * 4) / 63.0 * 0.25 + 1.0).collect();
@@ -325,9 +324,8 @@ fn small_steps_are_not_lost_on_average() {
 #[test]
 fn ranges_that_cannot_be_are_left_out_and_counted() {
     for (backward, precision) in WAYS.into_iter().flat_map(|way| [(way, Precision::Int8), (way, Precision::Fp16)]) {
-        let mut config = Config::new(&[3], 4, 40, 4);
-        (config.backward, config.precision, config.optimizer) = (backward, precision, Optimizer::sgd(1.0));
-        (config.init, config.block) = (Init::Constant(1.0), 32);
+        let config = Config::new(&[3], 4, 40, 4).with_backward(backward).with_precision(precision);
+        let config = config.with_optimizer(Optimizer::sgd(1.0)).with_init(Init::Constant(1.0)).with_block(32);
         let mut group = CpuSharedGroup::new(config.clone()).unwrap();
         let before = group.snapshot();
         group.forward(&[1], &[0, 1], None).unwrap();
@@ -420,8 +418,7 @@ fn a_trainer_holds_either_kind() {
 
 #[test]
 fn counters_and_frozen_steps() {
-    let mut config = Config::new(&[10, 5], 4, 64, 4);
-    config.out_of_range = OutOfRange::Skip;
+    let config = Config::new(&[10, 5], 4, 64, 4).with_out_of_range(OutOfRange::Skip);
     let mut group = CpuSharedGroup::new(config).unwrap();
     let bags = Bags { indices: vec![1, 2, 10, 4, 5, 0], offsets: vec![0, 3, 6], weights: None };
     let frozen = group.forward_frozen(&bags.indices, &bags.offsets, None).unwrap();

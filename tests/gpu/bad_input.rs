@@ -9,9 +9,8 @@ use crate::caller::{self, storage, submit};
 use hotrow_harness::device::{both, own, with_gpu};
 
 fn config() -> GroupConfig {
-    let mut config = GroupConfig::new(&[10, 20], 4);
-    config.cache_rows = 30;
-    config.init = Init::Uniform { low: 1.0, high: 2.0 };
+    let config = GroupConfig::new(&[10, 20], 4).with_cache_rows(30);
+    let config = config.with_init(Init::Uniform { low: 1.0, high: 2.0 });
     config
 }
 
@@ -211,8 +210,7 @@ fn missing_features_and_limits() {
         group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
         group.backward(&[1.0; 8]).unwrap();
         // A cache larger than a binding, and a batch with scratch larger than a binding.
-        let mut wide = GroupConfig::new(&[1 << 20], 64);
-        wide.cache_rows = 1 << 20;
+        let wide = GroupConfig::new(&[1 << 20], 64).with_cache_rows(1 << 20);
         let result = Group::new(&bare, wide);
         assert!(matches!(&result, Err(Error::TooLarge { what: "cache", .. })), "{result:?}");
         let fewer = wgpu::Limits { max_storage_buffers_per_shader_stage: 7, ..wgpu::Limits::default() };
@@ -225,8 +223,7 @@ fn missing_features_and_limits() {
 fn a_table_that_does_not_fit_is_a_named_error() {
     with_gpu(|context| {
         // A table of 2 TB.
-        let mut huge = GroupConfig::new(&[4_000_000_000], 128);
-        huge.precision = hotrow::Precision::Fp32;
+        let huge = GroupConfig::new(&[4_000_000_000], 128).with_precision(hotrow::Precision::Fp32);
         let result = Group::new(context, huge);
         assert!(matches!(&result, Err(Error::OutOfMemory { what: "records", .. })), "{:?}", result.err());
         // The device still works.

@@ -14,8 +14,7 @@ fn outputs_fill_the_callers_slice_and_counters_arrive_unasked() {
         let group = || Group::new(context, config.clone()).unwrap();
         outputs_in_slices(&mut group(), &mut group());
         counters_arrive(&mut group());
-        let mut shared = robe::Config::new(&[40], 6, 64, 4);
-        shared.init = config.init;
+        let shared = robe::Config::new(&[40], 6, 64, 4).with_init(config.init);
         let group = || SharedGroup::new(context, shared.clone()).unwrap();
         outputs_in_slices(&mut group(), &mut group());
         counters_arrive(&mut group());

@@ -168,8 +168,7 @@ fn a_prefetched_batch_is_fetched_by_a_future() {
 fn shared_arrays_and_scalers_have_futures() {
     with_gpu(|context| {
         let counts = &mut Counts::default();
-        let mut config = robe::Config::new(&[100], 6, 64, 4);
-        config.init = Init::Uniform { low: -1.0, high: 1.0 };
+        let config = robe::Config::new(&[100], 6, 64, 4).with_init(Init::Uniform { low: -1.0, high: 1.0 });
         let mut calls = SharedGroup::new(context, config.clone()).unwrap();
         let mut futures = run(SharedGroup::new_async(context, config), counts).unwrap();
         let expected = calls.forward(&[1, 2, 99], &[0, 2, 3], None).unwrap();

@@ -30,10 +30,8 @@ pub(crate) fn random_configurations() {
 /// The comparison must notice each single change to a group's state.
 #[test]
 fn differences_are_noticed() {
-    let mut config = GroupConfig::new(&[100], 4);
-    config.cache_rows = 32;
-    config.policy = Policy::Lfu;
-    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    let config = GroupConfig::new(&[100], 4).with_cache_rows(32).with_policy(Policy::Lfu);
+    let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 });
     let mut group = CpuGroup::new(config).unwrap();
     let batch: Vec<u32> = (0..60).map(|i| i % 40).collect();
     let outputs = group.forward(&batch, &[0, 30, 60], None).unwrap();

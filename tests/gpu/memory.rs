@@ -163,8 +163,7 @@ fn the_driver_knows_the_same_buffers() {
 #[test]
 fn steps_under_way_take_a_report_each() {
     with_gpu(|context| {
-        let mut config = GroupConfig::new(&[100], 4);
-        config.cache_rows = 32;
+        let config = GroupConfig::new(&[100], 4).with_cache_rows(32);
         let mut group = Group::new(context, config.clone()).unwrap();
         let buffer = |words: &[u32]| storage(context, words);
         let (indices, offsets, outputs) = (buffer(&[3; 8]), buffer(&[0, 8]), buffer(&[0; 4]));

@@ -41,12 +41,9 @@ fn a_wrong_piece_is_noticed() {
 }
 
 fn config() -> GroupConfig {
-    let mut config = GroupConfig::new(&[3000], 20);
-    config.precision = Precision::Int4;
-    config.cache_rows = 300;
-    config.policy = Policy::Lfu;
-    config.optimizer = Optimizer::adagrad(0.05);
-    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    let config = GroupConfig::new(&[3000], 20).with_precision(Precision::Int4).with_cache_rows(300);
+    let config = config.with_policy(Policy::Lfu).with_optimizer(Optimizer::adagrad(0.05));
+    let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 });
     config
 }
 
@@ -85,11 +82,9 @@ fn any_number_of_pieces_gives_the_same_bits() {
 fn a_table_larger_than_a_binding() {
     with_gpu(|context| {
         // 205 MB of FP32 records: two pieces on llvmpipe, which binds 128 MiB.
-        let mut config = GroupConfig::new(&[400_000], 128);
-        config.precision = Precision::Fp32;
-        config.optimizer = Optimizer::sgd(1.0);
-        config.init = Init::Constant(0.5);
-        config.cache_rows = 64;
+        let config = GroupConfig::new(&[400_000], 128).with_precision(Precision::Fp32);
+        let config = config.with_optimizer(Optimizer::sgd(1.0)).with_init(Init::Constant(0.5));
+        let mut config = config.with_cache_rows(64);
         if context.caps().choose_piece_bytes() > 200 << 20 {
             config.set_piece_bytes(Some(128 << 20)); // for devices where one binding would hold all records
         }
@@ -109,9 +104,8 @@ fn more_rows_than_a_dimension_has_groups() {
     with_gpu(|context| {
         // A row takes one workgroup in update and write-back: one row fewer than 65,535, as many, and one more.
         for n in [65_534u32, 65_535, 65_536] {
-            let mut config = GroupConfig::new(&[70_000], 1);
-            config.precision = Precision::Fp32;
-            config.optimizer = Optimizer::sgd(1.0);
+            let config = GroupConfig::new(&[70_000], 1).with_precision(Precision::Fp32);
+            let config = config.with_optimizer(Optimizer::sgd(1.0));
             let mut group = Group::new(context, config).unwrap();
             group.forward(&(0..n).collect::<Vec<_>>(), &[0, n], None).unwrap();
             group.backward(&[1.0]).unwrap();

@@ -73,9 +73,8 @@ fn on_the_cpu() {
 fn a_wrong_overlap_is_noticed() {
     // Both changes pass only if two batches of 30 indices below 60 are equal, or if no later one has a row of a third.
     let mut source = Pcg64::seed_from_u64(seed_for("a wrong overlap"));
-    let mut config = GroupConfig::new(&[400], 8);
-    config.init = Init::Uniform { low: -1.0, high: 1.0 };
-    (config.cache_rows, config.policy) = (32, Policy::Lru);
+    let config = GroupConfig::new(&[400], 8).with_init(Init::Uniform { low: -1.0, high: 1.0 });
+    let config = config.with_cache_rows(32).with_policy(Policy::Lru);
     let mut plans = random_plans(&config, &mut source, 6);
     let make = || CpuGroup::new(config.clone()).unwrap();
     for plan in &mut plans {
@@ -132,8 +131,7 @@ fn misuse(group: &mut dyn Embedding) {
 
 #[test]
 fn misuse_is_refused() {
-    let mut config = GroupConfig::new(&[50], 4);
-    config.cache_rows = 32;
+    let config = GroupConfig::new(&[50], 4).with_cache_rows(32);
     misuse(&mut CpuGroup::new(config.clone()).unwrap());
     with_gpu(|context| misuse(&mut Group::new(context, config.clone()).unwrap()));
 }
@@ -142,8 +140,7 @@ fn misuse_is_refused() {
 #[test]
 fn waiting_is_counted_only_where_it_happens() {
     with_gpu(|context| {
-        let mut config = GroupConfig::new(&[1000], 8);
-        config.placement = Placement::Staged;
+        let config = GroupConfig::new(&[1000], 8).with_placement(Placement::Staged);
         let mut group = Group::new(context, config).unwrap();
         let store = group.store().unwrap().clone();
         let milliseconds = |group: &Group| {

@@ -123,8 +123,7 @@ fn a_changing_rate_makes_no_bind_group() {
 fn what_changes_is_counted() {
     with_gpu(|context| {
         let context = &own(context);
-        let mut config = GroupConfig::new(&[10], DIM);
-        config.cache_rows = 10;
+        let config = GroupConfig::new(&[10], DIM).with_cache_rows(10);
         let mut group = Group::new(context, config).unwrap();
         let mut steps = |n: usize| {
             let indices = &INDICES[..n];

@@ -55,10 +55,9 @@ fn write(context: &Context, config: &GroupConfig, rows: &[Vec<f32>], t: u32) -> 
 fn the_noise_decides_to_its_last_bits() {
     with_gpu(|context| {
         for bits in RandomBits::ALL {
-            let mut config = GroupConfig::new(&[1], 66);
-            (config.precision, config.rounding) = (Precision::Int2, Rounding::Stochastic);
-            config.seed = seed_for("the last bits") as u32;
-            config.random_bits = bits;
+            let config = GroupConfig::new(&[1], 66).with_precision(Precision::Int2);
+            let config = config.with_rounding(Rounding::Stochastic).with_seed(seed_for("the last bits") as u32);
+            let config = config.with_random_bits(bits);
             let t = 3;
             let noise = |row: u32, element: u32| rng::noise(bits, config.seed, t, row, element, 0) >> 8;
             // With a range from 0 to 3 at INT2 the scale is 1, so a value is its own quotient.
@@ -88,9 +87,8 @@ fn the_noise_decides_to_its_last_bits() {
 fn what_is_representable_never_moves() {
     with_gpu(|context| {
         for precision in [Precision::Fp16, Precision::Int8, Precision::Int4, Precision::Int2] {
-            let mut config = GroupConfig::new(&[1], 67);
-            config.precision = precision;
-            config.optimizer = Optimizer::adagrad(0.1);
+            let config = GroupConfig::new(&[1], 67).with_precision(precision);
+            let mut config = config.with_optimizer(Optimizer::adagrad(0.1));
             let layout = layout_of(&config);
             let mut source = source_of(seed_for("representable"));
             let rows: Vec<Vec<f32>> = (0..300)

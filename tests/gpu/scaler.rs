@@ -148,8 +148,7 @@ fn a_step_in_one_encoder() {
         }";
     with_gpu(|context| {
         let loss = Shader::new(context, LOSS.into(), &[UNIFORM, READ, WRITE], None);
-        let mut config = GroupConfig::new(&[100], 5);
-        config.cache_rows = 32;
+        let config = GroupConfig::new(&[100], 5).with_cache_rows(32);
         let (mut theirs, mut ours) =
             (Group::new(context, config.clone()).unwrap(), Group::new(context, config).unwrap());
         let scale = LossScale::Backoff { min: 1.0, max: 1024.0, factor: 2.0, window: 2 };

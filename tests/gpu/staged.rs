@@ -18,12 +18,9 @@ use hotrow_harness::{
 };
 
 fn config() -> GroupConfig {
-    let mut config = GroupConfig::new(&[3000], 20);
-    config.precision = Precision::Int4;
-    config.cache_rows = 300;
-    config.optimizer = Optimizer::adagrad(0.05);
-    config.init = Init::Uniform { low: -1.0, high: 1.0 };
-    config.placement = Placement::Staged;
+    let config = GroupConfig::new(&[3000], 20).with_precision(Precision::Int4).with_cache_rows(300);
+    let config = config.with_optimizer(Optimizer::adagrad(0.05));
+    let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 }).with_placement(Placement::Staged);
     config
 }
 
@@ -203,9 +200,8 @@ fn a_flush_in_pieces() {
 #[test]
 fn a_refused_batch_loses_nothing() {
     with_gpu(|context| {
-        let mut config = GroupConfig::new(&[4_000_000], 128).with_cache_rows(320);
-        (config.precision, config.optimizer) = (Precision::Fp32, Optimizer::sgd(0.1));
-        config.placement = Placement::Staged;
+        let config = GroupConfig::new(&[4_000_000], 128).with_cache_rows(320).with_precision(Precision::Fp32);
+        let config = config.with_optimizer(Optimizer::sgd(0.1)).with_placement(Placement::Staged);
         let (first, second): (Vec<u32>, Vec<u32>) = ((0..300).collect(), (1000..1300).collect());
         let rows: Vec<u32> = first.iter().chain(&second).copied().collect();
         // Scratch or transfer of this batch is larger than a binding.
@@ -485,11 +481,9 @@ fn child_between_steps() {
 fn the_last_of_four_billion_rows() {
     with_gpu(|context| {
         let last = u32::MAX - 2;
-        let mut config = GroupConfig::new(&[u32::MAX - 1], 40);
-        config.precision = Precision::Int2;
-        config.placement = Placement::Staged;
-        config.cache_rows = 64;
-        config.optimizer = Optimizer::sgd(1.0);
+        let config = GroupConfig::new(&[u32::MAX - 1], 40).with_precision(Precision::Int2);
+        let config = config.with_placement(Placement::Staged).with_cache_rows(64);
+        let config = config.with_optimizer(Optimizer::sgd(1.0));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table");
         let store = SharedStore::new(FileStore::create(&path, &config).unwrap());

@@ -13,8 +13,7 @@ use hotrow_harness::device::{own, skipped, with_gpu, with_storage_buffers};
 /// Runs a step of `indices` accesses on a group of `context`. Returns the record of `timeline`.
 fn step(context: &Context, timeline: &Timeline, indices: u32) -> Timings {
     let storage = |words: &[u32]| storage(context, words);
-    let mut config = GroupConfig::new(&[5000], 8);
-    config.cache_rows = 64;
+    let config = GroupConfig::new(&[5000], 8).with_cache_rows(64);
     let mut group = Group::new(context, config).unwrap();
     let rows: Vec<u32> = (0..indices).map(|i| i * 7 % 5000).collect();
     let (rows, offsets) = (storage(&rows), storage(&(0..=indices).collect::<Vec<_>>()));
@@ -162,8 +161,7 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             (5000, 0, 1025, [14, 11]),
             (5000, 0, 1024, [8, 5]),
         ] {
-            let mut config = GroupConfig::new(&[rows], 1);
-            config.cache_rows = cache_rows;
+            let mut config = GroupConfig::new(&[rows], 1).with_cache_rows(cache_rows);
             assert_eq!(dispatches(context, &config, indices, false), wanted, "{rows} rows, {indices} indices");
         }
         let config = GroupConfig::new(&[5000], 1).with_cache_rows(64);
@@ -179,10 +177,9 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             // Without admission, and without packing in forward.
             (Policy::Static, 64, [[11, 5], [10, 4], [9, 3]]),
         ] {
-            let mut config = GroupConfig::new(&[5000], 1);
-            (config.policy, config.cache_rows) = (policy, cache_rows);
-            (config.optimizer, config.precision) = (Optimizer::sgd(0.1), Precision::Fp32);
-            config.set_piece_bytes(Some(4 * 1667));
+            let config = GroupConfig::new(&[5000], 1).with_policy(policy).with_cache_rows(cache_rows);
+            let config = config.with_optimizer(Optimizer::sgd(0.1)).with_precision(Precision::Fp32);
+            let config = config.with_piece_bytes(Some(4 * 1667));
             for (buffers, wanted) in [8, 9, 10].into_iter().zip(wanted) {
                 let context = with_storage_buffers(buffers);
                 assert_eq!(

@@ -64,11 +64,9 @@ fn a_cache_larger_than_a_binding() {
         if context.caps().choose_windows() < 2 {
             return skipped("caches in several windows: the device binds one");
         }
-        let mut config = GroupConfig::new(&[400_000], 128);
-        config.precision = Precision::Int2;
-        config.optimizer = Optimizer::sgd(1.0);
-        config.cache_rows = 300_000;
-        config.init = Init::Constant(0.5);
+        let config = GroupConfig::new(&[400_000], 128).with_precision(Precision::Int2);
+        let config = config.with_optimizer(Optimizer::sgd(1.0)).with_cache_rows(300_000);
+        let mut config = config.with_init(Init::Constant(0.5));
         if context.caps().choose_piece_bytes() > 128 << 20 {
             config.set_window_bytes(Some(128 << 20));
         }

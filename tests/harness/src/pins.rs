@@ -9,10 +9,9 @@ type Make<'m> = &'m dyn Fn(GroupConfig) -> Box<dyn Embedding>;
 
 /// A configuration of three tables and a cache of four sets.
 pub fn config(policy: Policy) -> GroupConfig {
-    let mut config = GroupConfig::new(&[300, 1, 500], 8);
-    (config.policy, config.cache_rows, config.precision) = (policy, 128, Precision::Int4);
-    config.optimizer = Optimizer::adagrad(0.05);
-    config.init = Init::Uniform { low: -1.0, high: 1.0 };
+    let config = GroupConfig::new(&[300, 1, 500], 8).with_policy(policy).with_cache_rows(128);
+    let config = config.with_precision(Precision::Int4).with_optimizer(Optimizer::adagrad(0.05));
+    let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 });
     config
 }
 
