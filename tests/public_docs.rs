@@ -6,33 +6,10 @@ use hotrow_harness::modules::files;
 use syn::{Attribute, Item, Visibility};
 
 /// Types that only `internals` exports, or nothing: those are in the signatures of a trait that no other crate can name.
-const INTERNAL: &[&str] = &[
-    "Access",
-    "Bodies",
-    "ComposedShader",
-    "Cut",
-    "Deduped",
-    "Device",
-    "Field",
-    "Frequency",
-    "Held",
-    "HostStruct",
-    "Kernel",
-    "Kind",
-    "List",
-    "Noise",
-    "Pieces",
-    "Prefetched",
-    "ReadableBuffers",
-    "ReaderKind",
-    "ReaderText",
-    "Records",
-    "Rows",
-    "Rule",
-    "Shared",
-    "WantedList",
-    "WeightGradient",
-];
+const INTERNAL: &str = "
+    Access Bodies ComposedShader Cut Deduped Device Field Frequency Held HostStruct Kernel Kind List Noise Pieces Prefetched ReadableBuffers
+    ReaderKind ReaderText Records Rows Rule Shared WantedList WeightGradient
+";
 
 fn documentation(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter(|one| one.path().is_ident("doc")).filter_map(|one| match &one.meta {
@@ -76,7 +53,7 @@ fn of_file(text: &str) -> Vec<Public> {
         _ => None,
     });
     let public = types.filter(|(visibility, name, _)| {
-        matches!(visibility, Visibility::Public(_)) && !INTERNAL.contains(&name.to_string().as_str())
+        matches!(visibility, Visibility::Public(_)) && !INTERNAL.split_whitespace().any(|internal| name == internal)
     });
     let public =
         public.map(|(_, name, attributes)| Public { name: name.to_string(), text: documentation(&attributes) });
