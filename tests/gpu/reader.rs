@@ -1,4 +1,4 @@
-//! Readers: shaders of another program read the rows of a group. What they read is what a frozen forward of one row gives, bit for bit.
+//! Readers: shaders of another program read the rows of a group. What they read is what the group reads, bit for bit.
 
 use hotrow::{
     Context, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, Reader, RowReader, SharedGroup,
@@ -15,9 +15,6 @@ use hotrow_harness::{
 };
 
 use crate::caller::{self, READ, Shader, WRITE, download, storage};
-
-const PRECISIONS: [Precision; 5] =
-    [Precision::Fp32, Precision::Fp16, Precision::Int8, Precision::Int4, Precision::Int2];
 
 /// What a caller's shader found for one row.
 #[derive(Clone, Debug, PartialEq)]
@@ -187,13 +184,12 @@ pub(crate) fn resident(group: &mut Group) -> Vec<u32> {
     (0..slots).map(|slot| ways[way_at(WAYS, slot, Field::Tag)]).filter(|&row| row != NONE).collect()
 }
 
-/// What a reader must find: a frozen forward of each row alone. `None` is a row of which it must find nothing.
-fn wanted(group: &mut Group, rows: &[u32], here: impl Fn(u32) -> bool) -> Vec<Seen> {
-    let dim = group.config().dim as usize;
-    let total = group.layout().total_rows;
+/// What a reader must find: each row as the table reads it, and nothing of one that is not `here`.
+fn wanted(table: &mut dyn Lookup, rows: &[u32], here: impl Fn(u32) -> bool) -> Vec<Seen> {
+    let memory = table.memory();
+    let (dim, total) = (memory.dim as usize, memory.rows as u32);
     let inside: Vec<u32> = rows.iter().copied().filter(|&row| row < total).collect();
-    let offsets: Vec<u32> = (0..=inside.len() as u32).collect();
-    let values = group.forward_frozen(&inside, &offsets, None).unwrap();
+    let values = table.read_rows(&inside).unwrap();
     let mut values = values.chunks_exact(dim);
     let find = |&row: &u32| {
         let mut bits = vec![0; 4 * quads(dim as u32) as usize];
@@ -272,8 +268,8 @@ fn every_precision_and_dim() {
         let optimizers = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::row_wise_adagrad(0.05)];
         let dims = [1, 3, 4, 6, 8, 20];
         for (i, j) in sample(8, (0..5).flat_map(|i| (0..6).map(move |j| (i, j)))) {
-            let config = config(PRECISIONS[i], dims[j]).with_optimizer(optimizers[(i + j) % 3]);
-            reads_rows(context, config, &format!("{:?}, dim {}", PRECISIONS[i], dims[j]));
+            let config = config(Precision::ALL[i], dims[j]).with_optimizer(optimizers[(i + j) % 3]);
+            reads_rows(context, config, &format!("{:?}, dim {}", Precision::ALL[i], dims[j]));
         }
     });
 }
@@ -284,7 +280,7 @@ fn every_placement_windows_and_pieces() {
         let most = context.caps().choose_windows();
         // Every precision, both widths of a Quad, both policies.
         let mut cases = Vec::new();
-        for (i, precision) in PRECISIONS.into_iter().enumerate() {
+        for (i, precision) in Precision::ALL.into_iter().enumerate() {
             let base = config(precision, [8, 5, 8, 8, 5][i]).with_policy([Policy::Lru, Policy::Lfu][i % 2]);
             let staged = base.clone().with_placement(Placement::Staged);
             let layout = hotrow::Layout::new(&base, u64::MAX).unwrap();
@@ -318,13 +314,7 @@ fn rows_are_linear() {
         let mut group = Group::new(context, config).unwrap();
         let mut reader = group.reader(emb()).unwrap();
         let rows: Vec<u32> = (0..32).collect();
-        let found = read(context, &mut reader, 4, &rows);
-        let wanted = group.read_rows(&rows[..30]).unwrap();
-        for (seen, wanted) in found.iter().zip(wanted.chunks(4)) {
-            let bits: Vec<u32> = wanted.iter().map(|value| value.to_bits()).collect();
-            assert!(seen.contains && seen.values[..4] == bits);
-        }
-        assert!(found[30..].iter().all(|seen| !seen.contains && seen.values.iter().all(|&bits| bits == 0)));
+        assert!(read(context, &mut reader, 4, &rows) == wanted(&mut group, &rows, |_| true));
     });
 }
 
@@ -467,7 +457,7 @@ fn while_rows_come(context: &Context, config: GroupConfig) -> (Vec<u32>, [usize;
 #[test]
 fn a_row_on_its_way_is_not_shown() {
     with_gpu(|context| {
-        for (i, precision) in PRECISIONS.into_iter().enumerate() {
+        for (i, precision) in Precision::ALL.into_iter().enumerate() {
             for placement in [Placement::Device, Placement::Staged] {
                 let config = config(precision, [8, 5][i % 2]).with_placement(placement);
                 let config = config.with_policy([Policy::Lru, Policy::Lru, Policy::Lfu][i % 3]);
@@ -504,7 +494,7 @@ fn shared_arrays() {
     with_gpu(|context| {
         let windows = context.caps().choose_windows().min(3);
         let shapes = [(8, 4, false), (7, 3, true), (3, 16, true), (2, 0, false)];
-        let all = PRECISIONS.into_iter().enumerate().flat_map(|one| shapes.map(|shape| (one, shape)));
+        let all = Precision::ALL.into_iter().enumerate().flat_map(|one| shapes.map(|shape| (one, shape)));
         for ((i, precision), (dim, chunk, cut)) in sample(4, all) {
             let mut config = match chunk {
                 0 => robe::Config::direct(&[400, 300], dim).unwrap(),
@@ -524,16 +514,8 @@ fn shared_arrays() {
                 let indices: Vec<u32> = (0..60).map(|i| (i * 7 + step) % 300).collect();
                 let outputs = group.forward(&indices, &[0, 20, 60], None).unwrap();
                 group.backward(&outputs).unwrap();
-                let values = group.read_rows(&rows[..700]).unwrap();
-                let mut values = values.chunks_exact(dim as usize);
-                for (&row, seen) in rows.iter().zip(program.read(reader.bind_group().unwrap(), &rows)) {
-                    let mut wanted = vec![0; seen.values.len()];
-                    if row < 700 {
-                        let bits = values.next().unwrap().iter().map(|value| value.to_bits());
-                        wanted.iter_mut().zip(bits).for_each(|(wanted, bits)| *wanted = bits);
-                    }
-                    assert!(seen.contains == (row < 700) && seen.values == wanted, "{precision:?} {dim} row {row}");
-                }
+                let found = program.read(reader.bind_group().unwrap(), &rows);
+                assert!(found == wanted(&mut group, &rows, |_| true), "{precision:?} {dim}");
             }
             let before = program.read(reader.bind_group().unwrap(), &rows);
             let snapshot = group.snapshot().unwrap();
