@@ -219,12 +219,7 @@ fn a_step_takes_the_pool_it_is_called_in() {
 
 #[test]
 fn outputs_fill_the_callers_slice_and_counters_never_wait() {
-    let group = || CpuGroup::new(config().with_cache_rows(32)).unwrap();
-    hotrow_harness::face::outputs_in_slices(&mut group(), &mut group());
-    hotrow_harness::face::counters_arrive(&mut group());
-    let mut shared = hotrow::robe::Config::new(&[ROWS], DIM, 64, 4);
-    shared.init = config().init;
-    let group = || hotrow::CpuSharedGroup::new(shared.clone()).unwrap();
-    hotrow_harness::face::outputs_in_slices(&mut group(), &mut group());
-    hotrow_harness::face::counters_arrive(&mut group());
+    hotrow_harness::face::calls(|| CpuGroup::new(config().with_cache_rows(32)).unwrap());
+    let shared = hotrow::robe::Config::new(&[ROWS], DIM, 64, 4).with_init(config().init);
+    hotrow_harness::face::calls(|| hotrow::CpuSharedGroup::new(shared.clone()).unwrap());
 }

@@ -20,8 +20,7 @@ use rand_pcg::Pcg64;
 // By hand
 
 fn fp32(tables: &[u32], dim: u32, cache_rows: u32) -> GroupConfig {
-    let config = GroupConfig::new(tables, dim).with_precision(Precision::Fp32).with_cache_rows(cache_rows);
-    config
+    GroupConfig::new(tables, dim).with_precision(Precision::Fp32).with_cache_rows(cache_rows)
 }
 
 fn values(row: &[Approx]) -> Vec<f64> {
@@ -821,17 +820,13 @@ proptest::proptest! {
 
     #[test]
     fn cpu_agrees((config, run) in naive::runs()) {
-        if let Err(difference) = check_run(&mut cpu, &config, &run) {
-            proptest::prop_assert!(false, "{difference}");
-        }
+        proptest::prop_assert_eq!(check_run(&mut cpu, &config, &run), Ok(()));
     }
 
     #[test]
     fn cpu_agrees_whatever_the_ways((config, run) in naive::runs(), ways in proptest::sample::select(&WAYS)) {
         let config = config.with_ways(ways);
-        if let Err(difference) = check_run(&mut cpu, &config, &run) {
-            proptest::prop_assert!(false, "{ways} ways: {difference}");
-        }
+        proptest::prop_assert_eq!(check_run(&mut cpu, &config, &run), Ok(()), "{} ways", ways);
     }
 }
 

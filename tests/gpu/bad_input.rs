@@ -10,8 +10,7 @@ use hotrow_harness::device::{both, own, with_gpu};
 
 fn config() -> GroupConfig {
     let config = GroupConfig::new(&[10, 20], 4).with_cache_rows(30);
-    let config = config.with_init(Init::Uniform { low: 1.0, high: 2.0 });
-    config
+    config.with_init(Init::Uniform { low: 1.0, high: 2.0 })
 }
 
 #[test]

@@ -129,26 +129,20 @@ impl Lookup for Encoded {
         done.map(drop)
     }
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
-        let (indices, offsets) = (bytemuck::cast_slice(indices), bytemuck::cast_slice(offsets));
-        let bytes = indices.len() as u64;
-        let (index_buffer, offset_buffer) = (self.buffer(indices), self.buffer(offsets));
-        let grads = self.buffer(bytemuck::cast_slice(grad_outputs));
+        let (index_buffer, offset_buffer) =
+            (self.buffer(bytemuck::cast_slice(indices)), self.buffer(bytemuck::cast_slice(offsets)));
+        let (grads, found) =
+            (self.buffer(bytemuck::cast_slice(grad_outputs)), self.buffer(&vec![0; 4 * indices.len()]));
+        let n = 4 * indices.len() as u64;
         let batch = Batch {
-            indices: (bytes > 0).then(|| index_buffer.slice(..bytes)),
+            indices: (n > 0).then(|| index_buffer.slice(..n)),
             offsets: offset_buffer.slice(..),
             weights: None,
         };
-        let [found, back] = self.pair(bytes);
-        let (told, heard) = mpsc::channel();
-        self.record(|group, encoder| {
-            group.encode_weight_gradient(encoder, &batch, grads.slice(..), found.slice(..))?;
-            encoder.copy_buffer_to_buffer(&found, 0, &back, 0, bytes);
-            tell(encoder, &back, told);
-            Ok(())
-        })?;
-        self.heard(&heard);
-        let range = back.get_mapped_range(..bytes).unwrap();
-        Ok(bytemuck::pod_collect_to_vec(&range))
+        let mut encoder = caller::encoder(&self.context);
+        self.group.encode_weight_gradient(&mut encoder, &batch, grads.slice(..), found.slice(..))?;
+        let found = caller::download(&self.context, encoder, &found);
+        Ok(found.into_iter().take(indices.len()).map(f32::from_bits).collect())
     }
     fn kind(&mut self) -> LookupKind<'_> {
         LookupKind::Rows(self)

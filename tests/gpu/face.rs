@@ -1,22 +1,15 @@
 //! The calls that all tables share, on the GPU.
 
 use hotrow::{Group, GroupConfig, Init, SharedGroup, robe};
-use hotrow_harness::{
-    device::with_gpu,
-    face::{counters_arrive, outputs_in_slices},
-};
+use hotrow_harness::{device::with_gpu, face};
 
 #[test]
 fn outputs_fill_the_callers_slice_and_counters_arrive_unasked() {
     with_gpu(|context| {
-        let mut config = GroupConfig::new(&[40], 6);
-        (config.cache_rows, config.init) = (32, Init::Uniform { low: -1.0, high: 1.0 });
-        let group = || Group::new(context, config.clone()).unwrap();
-        outputs_in_slices(&mut group(), &mut group());
-        counters_arrive(&mut group());
-        let shared = robe::Config::new(&[40], 6, 64, 4).with_init(config.init);
-        let group = || SharedGroup::new(context, shared.clone()).unwrap();
-        outputs_in_slices(&mut group(), &mut group());
-        counters_arrive(&mut group());
+        let init = Init::Uniform { low: -1.0, high: 1.0 };
+        let rows = GroupConfig::new(&[40], 6).with_cache_rows(32).with_init(init);
+        face::calls(|| Group::new(context, rows.clone()).unwrap());
+        let array = robe::Config::new(&[40], 6, 64, 4).with_init(init);
+        face::calls(|| SharedGroup::new(context, array.clone()).unwrap());
     });
 }

@@ -8,8 +8,7 @@ use hotrow_harness::device::{placements, with_gpu};
 /// A table of more than one chunk of 8 MiB, and of two pieces.
 fn config(precision: Precision, placement: Placement) -> GroupConfig {
     let config = GroupConfig::new(&[150_000, 7], 30).with_precision(precision).with_placement(placement);
-    let config = config.with_seed(5).with_optimizer(Optimizer::adagrad(0.05)).with_piece_bytes(Some(10 << 20));
-    config
+    config.with_seed(5).with_optimizer(Optimizer::adagrad(0.05)).with_piece_bytes(Some(10 << 20))
 }
 
 fn source(first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {

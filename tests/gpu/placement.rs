@@ -43,8 +43,7 @@ fn a_wrong_piece_is_noticed() {
 fn config() -> GroupConfig {
     let config = GroupConfig::new(&[3000], 20).with_precision(Precision::Int4).with_cache_rows(300);
     let config = config.with_policy(Policy::Lfu).with_optimizer(Optimizer::adagrad(0.05));
-    let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 });
-    config
+    config.with_init(Init::Uniform { low: -1.0, high: 1.0 })
 }
 
 #[test]

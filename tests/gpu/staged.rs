@@ -20,8 +20,7 @@ use hotrow_harness::{
 fn config() -> GroupConfig {
     let config = GroupConfig::new(&[3000], 20).with_precision(Precision::Int4).with_cache_rows(300);
     let config = config.with_optimizer(Optimizer::adagrad(0.05));
-    let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 }).with_placement(Placement::Staged);
-    config
+    config.with_init(Init::Uniform { low: -1.0, high: 1.0 }).with_placement(Placement::Staged)
 }
 
 fn batch(step: u32) -> (Vec<u32>, Vec<u32>) {

@@ -161,7 +161,7 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says() {
             (5000, 0, 1025, [14, 11]),
             (5000, 0, 1024, [8, 5]),
         ] {
-            let mut config = GroupConfig::new(&[rows], 1).with_cache_rows(cache_rows);
+            let config = GroupConfig::new(&[rows], 1).with_cache_rows(cache_rows);
             assert_eq!(dispatches(context, &config, indices, false), wanted, "{rows} rows, {indices} indices");
         }
         let config = GroupConfig::new(&[5000], 1).with_cache_rows(64);

@@ -174,17 +174,20 @@ fn wrong_stores_are_found_out() {
     }
 }
 
+/// A store of either kind, and the folder of the file.
+fn both(config: &GroupConfig) -> (tempfile::TempDir, [Box<dyn Store>; 2]) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = FileStore::create(folder.path().join("table"), config).unwrap();
+    (folder, [Box::new(RamStore::new(&layout(config)).unwrap()), Box::new(file)])
+}
+
 /// Lists that several threads share, of scattered and of neighbouring rows.
 #[test]
 fn long_lists() {
     let config = GroupConfig::new(&[1 << 16], 128);
     let layout = layout(&config);
     let stride = layout.stride() as usize;
-    let folder = tempfile::tempdir().unwrap();
-    let mut stores: [Box<dyn Store>; 2] = [
-        Box::new(RamStore::new(&layout).unwrap()),
-        Box::new(FileStore::create(folder.path().join("table"), &config).unwrap()),
-    ];
+    let (_folder, mut stores) = both(&config);
     for store in &mut stores {
         // 40,503 and 2^16 have no common divisor.
         let scattered: Vec<u32> = (0..20_000u32).map(|k| k * 40_503 % (1 << 16)).collect();
@@ -208,12 +211,7 @@ fn long_lists() {
 
 #[test]
 fn calls_at_fault_change_nothing() {
-    let config = config();
-    let folder = tempfile::tempdir().unwrap();
-    let mut stores: [Box<dyn Store>; 2] = [
-        Box::new(RamStore::new(&layout(&config)).unwrap()),
-        Box::new(FileStore::create(folder.path().join("table"), &config).unwrap()),
-    ];
+    let (_folder, mut stores) = both(&config());
     for store in &mut stores {
         let what = |result: Result<(), Error>| match result {
             Err(Error::Store { what, .. }) => what,

@@ -21,9 +21,14 @@ pub fn state(table: &mut dyn Lookup) -> Result<State, Error> {
     })
 }
 
-/// Outputs in a slice equal outputs in a vector, and a slice of a wrong length is refused. `table` and `twin` are equal, with 8 rows or
-/// more.
-pub fn outputs_in_slices(table: &mut dyn Lookup, twin: &mut dyn Lookup) {
+/// Checks the calls below on tables with 8 rows or more.
+pub fn calls<T: Lookup>(new: impl Fn() -> T) {
+    outputs_in_slices(&mut new(), &mut new());
+    counters_arrive(&mut new());
+}
+
+/// Outputs in a slice equal outputs in a vector, and a slice of a wrong length is refused. `table` and `twin` are equal.
+fn outputs_in_slices(table: &mut dyn Lookup, twin: &mut dyn Lookup) {
     let (indices, offsets) = (&[1, 5, 5, 7][..], &[0, 1, 1, 4][..]);
     let mut outputs = vec![f32::NAN; table.output_len(indices.len(), offsets.len() - 1)];
     for frozen in [true, false] {
@@ -58,7 +63,7 @@ pub fn outputs_in_slices(table: &mut dyn Lookup, twin: &mut dyn Lookup) {
 }
 
 /// Counters arrive without a call that waits, and equal the counters of a call that waits.
-pub fn counters_arrive(table: &mut dyn Lookup) {
+fn counters_arrive(table: &mut dyn Lookup) {
     let wanted: Vec<u64> = (1..=3)
         .map(|_| {
             table.forward(&[1, 2, 2], &[0, 3], None).unwrap();

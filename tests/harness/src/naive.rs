@@ -1440,13 +1440,9 @@ impl Checker {
         }
         let (left_out, effect) = self.model.pin(rows, ways);
         let found = found.map_err(|error| error.to_string())?;
-        if found != left_out {
-            return Err(format!("left out: wanted {left_out:?}, found {found:?}"));
-        }
+        equal("left out", &left_out, &found)?;
         let (wanted, found) = (self.model.pinned(), self.subject.pinned().map_err(|error| error.to_string())?);
-        if found != wanted {
-            return Err(format!("pinned: wanted {wanted:?}, found {found:?}"));
-        }
+        equal("pinned", &wanted, &found)?;
         self.compare(&effect)
     }
 
@@ -1464,9 +1460,7 @@ impl Checker {
         }
         let (left_out, effect) = self.model.resize(rows);
         let found = found.map_err(|error| error.to_string())?;
-        if found != left_out {
-            return Err(format!("left out: wanted {left_out:?}, found {found:?}"));
-        }
+        equal("left out", &left_out, &found)?;
         equal("config.cache_rows", rows, self.subject.config().cache_rows)?;
         check_layout(self.subject.layout(), &self.model, &self.model.config)?;
         self.compare(&effect)

@@ -11,8 +11,7 @@ type Make<'m> = &'m dyn Fn(GroupConfig) -> Box<dyn Embedding>;
 pub fn config(policy: Policy) -> GroupConfig {
     let config = GroupConfig::new(&[300, 1, 500], 8).with_policy(policy).with_cache_rows(128);
     let config = config.with_precision(Precision::Int4).with_optimizer(Optimizer::adagrad(0.05));
-    let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 });
-    config
+    config.with_init(Init::Uniform { low: -1.0, high: 1.0 })
 }
 
 /// A batch of these linear rows, with one bag for each table.
