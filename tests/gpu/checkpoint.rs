@@ -8,7 +8,8 @@ use tempfile::tempdir;
 
 use hotrow_harness::{
     child,
-    device::{skipped, with_gpu},
+    device::skipped,
+    gpu_test,
     prefetch::{Plan, busy_config, play, random_plans},
     sample_seeds,
 };
@@ -41,32 +42,30 @@ fn elsewhere(context: &Context, config: &GroupConfig, seed: u64) -> GroupConfig 
         })
 }
 
-#[test]
-fn a_loaded_group_goes_on_bit_for_bit() {
-    with_gpu(|context| {
-        if !context.caps().mappable {
-            skipped(&format!("checkpoints in mapped placement: {} cannot", context.caps().name));
-        }
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("group.safetensors");
-        for seed in sample_seeds(4, "checkpoints", 15) {
-            let (config, first, second) = random_case(seed);
-            let from = config.clone().with_placement(if seed % 4 < 2 { Placement::Staged } else { Placement::Device });
-            let mut straight = gpu(context, &from);
-            play(&mut straight, &first, true);
-            checkpoint::save(&mut straight, &path).unwrap();
-            let saved = straight.snapshot().unwrap();
-            let wanted = play(&mut straight, &second, true);
+#[gpu_test]
+fn a_loaded_group_goes_on_bit_for_bit(context: &Context) {
+    if !context.caps().mappable {
+        skipped(&format!("checkpoints in mapped placement: {} cannot", context.caps().name));
+    }
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("group.safetensors");
+    for seed in sample_seeds(4, "checkpoints", 15) {
+        let (config, first, second) = random_case(seed);
+        let from = config.clone().with_placement(if seed % 4 < 2 { Placement::Staged } else { Placement::Device });
+        let mut straight = gpu(context, &from);
+        play(&mut straight, &first, true);
+        checkpoint::save(&mut straight, &path).unwrap();
+        let saved = straight.snapshot().unwrap();
+        let wanted = play(&mut straight, &second, true);
 
-            let contents = checkpoint::contents(&path).unwrap();
-            assert_eq!(contents.step, saved.t);
-            let mut loaded = gpu(context, &elsewhere(context, &contents.config, seed));
-            assert_ne!(loaded.snapshot().unwrap(), saved, "the comparison can fail");
-            checkpoint::load(&mut loaded, &path).unwrap();
-            assert_eq!(loaded.snapshot().unwrap(), saved, "seed {seed}, {config:?}");
-            assert_eq!(play(&mut loaded, &second, false), wanted, "seed {seed}, {config:?}");
-        }
-    });
+        let contents = checkpoint::contents(&path).unwrap();
+        assert_eq!(contents.step, saved.t);
+        let mut loaded = gpu(context, &elsewhere(context, &contents.config, seed));
+        assert_ne!(loaded.snapshot().unwrap(), saved, "the comparison can fail");
+        checkpoint::load(&mut loaded, &path).unwrap();
+        assert_eq!(loaded.snapshot().unwrap(), saved, "seed {seed}, {config:?}");
+        assert_eq!(play(&mut loaded, &second, false), wanted, "seed {seed}, {config:?}");
+    }
 }
 
 /// The integer state of a snapshot, which is the same bit for bit on every backend.
@@ -74,47 +73,43 @@ fn integers(snapshot: &Snapshot) -> (u32, &[u32], &[u32], &[hotrow::Counters]) {
     (snapshot.t, &snapshot.ways, &snapshot.freqs, &snapshot.counters)
 }
 
-#[test]
-fn from_one_backend_to_the_other() {
-    with_gpu(|context| {
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("group.safetensors");
-        for seed in sample_seeds(3, "from backend to backend", 8) {
-            let (config, first, second) = random_case(seed);
-            let pair = || -> [Box<dyn Embedding>; 2] {
-                [Box::new(gpu(context, &config)), Box::new(CpuGroup::new(config.clone()).unwrap())]
-            };
-            for reverse in [false, true] {
-                let ([mut from, _], [_, mut to]) = (pair(), pair());
-                if reverse {
-                    std::mem::swap(&mut from, &mut to);
-                }
-                play(&mut *from, &first, false);
-                checkpoint::save(&mut *from, &path).unwrap();
-                checkpoint::load(&mut *to, &path).unwrap();
-                assert_eq!(to.snapshot().unwrap(), from.snapshot().unwrap());
-                let ((_, a), (_, b)) = (play(&mut *from, &second, false), play(&mut *to, &second, false));
-                assert_eq!(integers(&a), integers(&b), "seed {seed}, {config:?}");
+#[gpu_test]
+fn from_one_backend_to_the_other(context: &Context) {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("group.safetensors");
+    for seed in sample_seeds(3, "from backend to backend", 8) {
+        let (config, first, second) = random_case(seed);
+        let pair = || -> [Box<dyn Embedding>; 2] {
+            [Box::new(gpu(context, &config)), Box::new(CpuGroup::new(config.clone()).unwrap())]
+        };
+        for reverse in [false, true] {
+            let ([mut from, _], [_, mut to]) = (pair(), pair());
+            if reverse {
+                std::mem::swap(&mut from, &mut to);
             }
+            play(&mut *from, &first, false);
+            checkpoint::save(&mut *from, &path).unwrap();
+            checkpoint::load(&mut *to, &path).unwrap();
+            assert_eq!(to.snapshot().unwrap(), from.snapshot().unwrap());
+            let ((_, a), (_, b)) = (play(&mut *from, &second, false), play(&mut *to, &second, false));
+            assert_eq!(integers(&a), integers(&b), "seed {seed}, {config:?}");
         }
-    });
+    }
 }
 
 /// Saving and loading a table of 0.5 GiB takes at most 96 MiB of further host memory, for transfers and the driver.
 #[cfg(target_os = "linux")]
-#[test]
-fn no_second_copy_in_memory() {
-    with_gpu(|_| child::no_second_copy("checkpoint::copies_are_measured", 96 << 20, 500 << 20));
+#[gpu_test]
+fn no_second_copy_in_memory(_: &Context) {
+    child::no_second_copy("checkpoint::copies_are_measured", 96 << 20, 500 << 20);
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[gpu_test]
 #[ignore = "run by no_second_copy_in_memory"]
-fn copies_are_measured() {
-    with_gpu(|context| {
-        let mut group = gpu(context, &GroupConfig::new(&[1 << 20], 128).with_precision(Precision::Fp32));
-        // Waits until the table is cleared, so that its own memory is there before the first measurement.
-        group.read_rows(&[0]).unwrap();
-        child::copies(&mut group);
-    });
+fn copies_are_measured(context: &Context) {
+    let mut group = gpu(context, &GroupConfig::new(&[1 << 20], 128).with_precision(Precision::Fp32));
+    // Waits until the table is cleared, so that its own memory is there before the first measurement.
+    group.read_rows(&[0]).unwrap();
+    child::copies(&mut group);
 }

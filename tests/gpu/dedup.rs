@@ -6,7 +6,10 @@ use hotrow::{
 };
 use rand::{RngExt, SeedableRng};
 
-use hotrow_harness::device::{again, options, share, with_gpu};
+use hotrow_harness::{
+    device::{again, options, share, with_gpu},
+    gpu_test,
+};
 
 /// The expected result by the standard library's sort, which shares nothing with the shaders.
 pub(crate) fn expected(keys: &[u32], live: usize) -> Deduped {
@@ -42,34 +45,30 @@ pub(crate) fn rng(seed: u64) -> rand_pcg::Pcg64 {
     rand_pcg::Pcg64::seed_from_u64(seed)
 }
 
-#[test]
-fn sizes() {
-    with_gpu(|context| {
-        // Sizes next to a round, the small sort, a block of dedup, a block of the sort, and several blocks.
-        let around = [1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 2047, 2048, 2049, 3071, 3072, 3073];
-        for n in around.into_iter().chain(share([70_001, 300_007])) {
-            let keys = vec![rng(n as u64).random(); n];
-            check(context, "all equal", &keys, n, 32);
-            let mut source = rng(n as u64);
-            let keys: Vec<u32> = (0..n).map(|_| source.random()).collect();
-            check(context, "random", &keys, n, 32);
-            check(context, "fewer live than there is room", &keys, n / 2, 32);
-            check(context, "none live", &keys, 0, 32);
-            check(context, "one live", &keys, 1, 32);
-        }
-    });
+#[gpu_test]
+fn sizes(context: &Context) {
+    // Sizes next to a round, the small sort, a block of dedup, a block of the sort, and several blocks.
+    let around = [1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 2047, 2048, 2049, 3071, 3072, 3073];
+    for n in around.into_iter().chain(share([70_001, 300_007])) {
+        let keys = vec![rng(n as u64).random(); n];
+        check(context, "all equal", &keys, n, 32);
+        let mut source = rng(n as u64);
+        let keys: Vec<u32> = (0..n).map(|_| source.random()).collect();
+        check(context, "random", &keys, n, 32);
+        check(context, "fewer live than there is room", &keys, n / 2, 32);
+        check(context, "none live", &keys, 0, 32);
+        check(context, "one live", &keys, 1, 32);
+    }
 }
 
 /// So many keys that a histogram counts the digits of every pass.
-#[test]
-fn more_than_are_counted_ahead() {
-    with_gpu(|context| {
-        let n = (1 << 21) + 5;
-        let mut source = rng(4);
-        let keys: Vec<u32> = (0..n).map(|_| source.random_range(0..60_000)).collect();
-        check(context, "beyond 2^21", &keys, n, 16);
-        check(context, "room for more than 2^21", &keys, 5000, 16);
-    });
+#[gpu_test]
+fn more_than_are_counted_ahead(context: &Context) {
+    let n = (1 << 21) + 5;
+    let mut source = rng(4);
+    let keys: Vec<u32> = (0..n).map(|_| source.random_range(0..60_000)).collect();
+    check(context, "beyond 2^21", &keys, n, 16);
+    check(context, "room for more than 2^21", &keys, 5000, 16);
 }
 
 #[test]
@@ -92,42 +91,38 @@ pub(crate) fn shapes() {
     });
 }
 
-#[test]
-fn every_key_width() {
-    with_gpu(|context| {
-        let mut source = rng(2);
-        for bits in 1..=32u32 {
-            let top = ((1u64 << bits) - 1) as u32;
-            let mut keys: Vec<u32> = (0..4000).map(|_| source.random::<u32>() & top).collect();
-            keys[17] = top;
-            // To a sort of so few bits, a key with every low bit set looks like NONE. Real rows are smaller.
-            keys.iter_mut().for_each(|key| *key = if *key == top && bits < 32 { NONE } else { *key });
-            check(context, "width", &keys, 4000, bits);
-            check(context, "width, few keys", &keys[..1000], 1000, bits);
-        }
-    });
+#[gpu_test]
+fn every_key_width(context: &Context) {
+    let mut source = rng(2);
+    for bits in 1..=32u32 {
+        let top = ((1u64 << bits) - 1) as u32;
+        let mut keys: Vec<u32> = (0..4000).map(|_| source.random::<u32>() & top).collect();
+        keys[17] = top;
+        // To a sort of so few bits, a key with every low bit set looks like NONE. Real rows are smaller.
+        keys.iter_mut().for_each(|key| *key = if *key == top && bits < 32 { NONE } else { *key });
+        check(context, "width", &keys, 4000, bits);
+        check(context, "width, few keys", &keys[..1000], 1000, bits);
+    }
 }
 
-#[test]
-fn more_blocks_than_workgroups() {
-    with_gpu(|context| {
-        // Three workgroups in x stand for the 65,535 of a real device, and twelve for the largest grid that loops over blocks.
-        let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
-        for block in [2048, 3072] {
-            for n in [3, 12, 36].map(|groups| groups * block) {
-                for n in [n - 1, n, n + 1] {
-                    let mut source = rng(n as u64);
-                    let keys: Vec<u32> = (0..n).map(|_| source.random::<u32>() % 5000).collect();
-                    check(&narrow, "narrow", &keys, n, 13);
-                }
+#[gpu_test]
+fn more_blocks_than_workgroups(context: &Context) {
+    // Three workgroups in x stand for the 65,535 of a real device, and twelve for the largest grid that loops over blocks.
+    let narrow = again(&options().rank(RankBody::Portable).max_groups(3));
+    for block in [2048, 3072] {
+        for n in [3, 12, 36].map(|groups| groups * block) {
+            for n in [n - 1, n, n + 1] {
+                let mut source = rng(n as u64);
+                let keys: Vec<u32> = (0..n).map(|_| source.random::<u32>() % 5000).collect();
+                check(&narrow, "narrow", &keys, n, 13);
             }
         }
-        // Once at full size: the largest grid of any device, and one block more.
-        let n = 2048 * 3072 + 1;
-        let mut source = rng(3);
-        let keys: Vec<u32> = (0..n).map(|_| source.random::<u32>() % 60_000).collect();
-        check(context, "large", &keys, n, 16);
-    });
+    }
+    // Once at full size: the largest grid of any device, and one block more.
+    let n = 2048 * 3072 + 1;
+    let mut source = rng(3);
+    let keys: Vec<u32> = (0..n).map(|_| source.random::<u32>() % 60_000).collect();
+    check(context, "large", &keys, n, 16);
 }
 
 #[test]

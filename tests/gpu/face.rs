@@ -1,15 +1,13 @@
 //! The calls that all tables share, on the GPU.
 
-use hotrow::{Group, GroupConfig, Init, SharedGroup, robe};
-use hotrow_harness::{device::with_gpu, face};
+use hotrow::{Context, Group, GroupConfig, Init, SharedGroup, robe};
+use hotrow_harness::{face, gpu_test};
 
-#[test]
-fn outputs_fill_the_callers_slice_and_counters_arrive_unasked() {
-    with_gpu(|context| {
-        let init = Init::Uniform { low: -1.0, high: 1.0 };
-        let rows = GroupConfig::new(&[40], 6).with_cache_rows(32).with_init(init);
-        face::calls(|| Group::new(context, rows.clone()).unwrap());
-        let array = robe::Config::new(&[40], 6, 64, 4).with_init(init);
-        face::calls(|| SharedGroup::new(context, array.clone()).unwrap());
-    });
+#[gpu_test]
+fn outputs_fill_the_callers_slice_and_counters_arrive_unasked(context: &Context) {
+    let init = Init::Uniform { low: -1.0, high: 1.0 };
+    let rows = GroupConfig::new(&[40], 6).with_cache_rows(32).with_init(init);
+    face::calls(|| Group::new(context, rows.clone()).unwrap());
+    let array = robe::Config::new(&[40], 6, 64, 4).with_init(init);
+    face::calls(|| SharedGroup::new(context, array.clone()).unwrap());
 }

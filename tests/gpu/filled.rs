@@ -1,9 +1,9 @@
 //! Tables filled from given rows have the records of the CPU backend in every placement.
 
 use hotrow::internals::Pieces as _;
-use hotrow::{CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Precision, prelude::*};
+use hotrow::{Context, CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Precision, prelude::*};
 
-use hotrow_harness::device::{placements, with_gpu};
+use hotrow_harness::{device::placements, gpu_test};
 
 /// A table of more than one chunk of 8 MiB, and of two pieces.
 fn config(precision: Precision, placement: Placement) -> GroupConfig {
@@ -18,56 +18,50 @@ fn source(first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {
     Ok(())
 }
 
-#[test]
-fn the_same_records_everywhere() {
-    with_gpu(|context| {
-        for precision in [Precision::Int8, Precision::Fp16] {
-            let expected = CpuGroup::filled(config(precision, Placement::Device), &source).unwrap().snapshot().unwrap();
-            for placement in placements(context) {
-                let mut group = Group::filled(context, config(precision, placement), &source).unwrap();
-                assert!(group.snapshot().unwrap() == expected, "{precision:?} {placement:?}");
-            }
-            let other = |row: u32, dim: usize, out: &mut [f32]| source(row + u32::from(row > 149_000), dim, out);
-            let mut other = Group::filled(context, config(precision, Placement::Device), &other).unwrap();
-            assert!(other.snapshot().unwrap() != expected, "the comparison can fail");
-        }
-    });
-}
-
-#[test]
-fn a_row_that_is_not_finite_is_named() {
-    with_gpu(|context| {
-        let wrong = |first_row: u32, dim: usize, out: &mut [f32]| {
-            out.fill(1.0);
-            if let Some(x) = 140_000u32.checked_sub(first_row).and_then(|k| out.get_mut(k as usize * dim + 3)) {
-                *x = f32::NAN;
-            }
-            Ok(())
-        };
-        for placement in [Placement::Device, Placement::Staged] {
-            let refused = Group::filled(context, config(Precision::Int8, placement), &wrong).unwrap_err();
-            assert!(
-                matches!(&refused, Error::Source { row: 140_000, found, .. } if found == "NaN at element 3"),
-                "{refused}"
-            );
-        }
-        let short = vec![0f32; 12];
-        let refused = Group::filled(context, config(Precision::Int8, Placement::Device), &short).unwrap_err();
-        assert_eq!(refused, Error::Length { what: "source", wanted: 150_007 * 30, found: 12 });
-    });
-}
-
-#[test]
-fn a_table_of_zeros_has_zeros_where_another_was() {
-    with_gpu(|context| {
+#[gpu_test]
+fn the_same_records_everywhere(context: &Context) {
+    for precision in [Precision::Int8, Precision::Fp16] {
+        let expected = CpuGroup::filled(config(precision, Placement::Device), &source).unwrap().snapshot().unwrap();
         for placement in placements(context) {
-            let config = config(Precision::Int8, placement);
-            let mut before = Group::new(context, config.clone().with_init(Init::Constant(0.5))).unwrap();
-            assert!(before.snapshot().unwrap().records.iter().any(|&word| word != 0), "the comparison can fail");
-            drop(before);
-            let zeros = config.with_init(Init::Constant(0.0));
-            let expected = CpuGroup::new(zeros.clone()).unwrap().snapshot().unwrap();
-            assert!(Group::new(context, zeros).unwrap().snapshot().unwrap() == expected, "{placement:?}");
+            let mut group = Group::filled(context, config(precision, placement), &source).unwrap();
+            assert!(group.snapshot().unwrap() == expected, "{precision:?} {placement:?}");
         }
-    });
+        let other = |row: u32, dim: usize, out: &mut [f32]| source(row + u32::from(row > 149_000), dim, out);
+        let mut other = Group::filled(context, config(precision, Placement::Device), &other).unwrap();
+        assert!(other.snapshot().unwrap() != expected, "the comparison can fail");
+    }
+}
+
+#[gpu_test]
+fn a_row_that_is_not_finite_is_named(context: &Context) {
+    let wrong = |first_row: u32, dim: usize, out: &mut [f32]| {
+        out.fill(1.0);
+        if let Some(x) = 140_000u32.checked_sub(first_row).and_then(|k| out.get_mut(k as usize * dim + 3)) {
+            *x = f32::NAN;
+        }
+        Ok(())
+    };
+    for placement in [Placement::Device, Placement::Staged] {
+        let refused = Group::filled(context, config(Precision::Int8, placement), &wrong).unwrap_err();
+        assert!(
+            matches!(&refused, Error::Source { row: 140_000, found, .. } if found == "NaN at element 3"),
+            "{refused}"
+        );
+    }
+    let short = vec![0f32; 12];
+    let refused = Group::filled(context, config(Precision::Int8, Placement::Device), &short).unwrap_err();
+    assert_eq!(refused, Error::Length { what: "source", wanted: 150_007 * 30, found: 12 });
+}
+
+#[gpu_test]
+fn a_table_of_zeros_has_zeros_where_another_was(context: &Context) {
+    for placement in placements(context) {
+        let config = config(Precision::Int8, placement);
+        let mut before = Group::new(context, config.clone().with_init(Init::Constant(0.5))).unwrap();
+        assert!(before.snapshot().unwrap().records.iter().any(|&word| word != 0), "the comparison can fail");
+        drop(before);
+        let zeros = config.with_init(Init::Constant(0.0));
+        let expected = CpuGroup::new(zeros.clone()).unwrap().snapshot().unwrap();
+        assert!(Group::new(context, zeros).unwrap().snapshot().unwrap() == expected, "{placement:?}");
+    }
 }

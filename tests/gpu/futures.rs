@@ -15,7 +15,7 @@ use hotrow::{
     Context, Error, Group, GroupConfig, Init, Optimizer, Part, Placement, Precision, Scaler, SharedGroup, adapter,
     prelude::*, robe,
 };
-use hotrow_harness::device::with_gpu;
+use hotrow_harness::gpu_test;
 
 /// The numbers of an executor.
 #[derive(Debug, Default)]
@@ -68,109 +68,101 @@ fn batch(step: u32) -> (Vec<u32>, Vec<u32>) {
     (rows(300, 1).chain(rows(40, 5)).collect(), (0..=2 * bags).map(|bag| bag * each).collect())
 }
 
-#[test]
-fn futures_give_what_calls_give() {
-    with_gpu(|context| {
-        for placement in [Placement::Device, Placement::Staged, Placement::Auto] {
-            let mut counts = Counts::default();
-            let mut calls = Group::new(context, config(placement)).unwrap();
-            let mut futures = run(Group::new_async(context, config(placement)), &mut counts).unwrap();
-            assert_eq!(futures.placed(), calls.placed());
-            for step in 0..4 {
-                let (indices, offsets) = batch(step);
-                let expected = calls.forward(&indices, &offsets, None).unwrap();
-                let mut outputs = vec![0.0; expected.len()];
-                run(futures.forward_async(&indices, &offsets, None, &mut outputs), &mut counts).unwrap();
-                assert_eq!(outputs, expected, "{placement:?} step {step}");
-                let grads: Vec<f32> = outputs.iter().map(|x| 0.5 - x).collect();
-                calls.backward(&grads).unwrap();
-                run(futures.backward_async(&grads), &mut counts).unwrap();
-                let rows = [0, 3, 299, 339, step];
-                assert_eq!(run(futures.read_rows_async(&rows), &mut counts), calls.read_rows(&rows));
-                assert_eq!(run(futures.counters_async(), &mut counts), calls.counters());
-                if step == 2 {
-                    calls.flush().unwrap();
-                    run(futures.flush_async(), &mut counts).unwrap();
-                }
-            }
-            let mut ways = vec![0; Part::Ways.words(futures.config(), futures.layout()) as usize];
-            run(futures.read_part_async(Part::Ways, 0, &mut ways), &mut counts).unwrap();
-            assert_eq!(ways, calls.snapshot().unwrap().ways);
-            assert_eq!(futures.snapshot().unwrap(), calls.snapshot().unwrap(), "{placement:?}");
-            assert!(ways.iter().any(|&word| word != 0), "an empty cache shows nothing");
-            calls.forward(&[1], &[0, 1, 1], None).unwrap();
-            assert_ne!(futures.snapshot().unwrap(), calls.snapshot().unwrap(), "the comparison can fail");
-            // The device takes a while: some polls found no answer, and the future has woken the executor.
-            if context.caps().backend == wgpu::Backend::Vulkan {
-                assert!(counts.polls > counts.woken && counts.woken > 0, "{counts:?}");
-            }
-        }
-    });
-}
-
-#[test]
-fn errors_of_a_batch_come_out_of_futures_too() {
-    with_gpu(|context| {
-        let counts = &mut Counts::default();
-        let mut group = run(Group::new_async(context, config(Placement::Device)), counts).unwrap();
-        let mut outputs = [7.0; 2 * 6];
-        let found = run(group.forward_async(&[300, 0], &[0, 1, 2], None, &mut outputs), counts);
-        assert!(matches!(found, Err(Error::IndexOutOfRange { table: 0, value: 300, .. })), "{found:?}");
-        assert_eq!(outputs, [7.0; 2 * 6]);
-        let found = run(group.backward_async(&outputs), counts);
-        assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
-        let found = run(group.read_rows_async(&[340]), counts);
-        assert!(matches!(found, Err(Error::RowOutOfRange { row: 340, .. })), "{found:?}");
-    });
-}
-
-#[test]
-fn a_prefetched_batch_is_fetched_by_a_future() {
-    with_gpu(|context| {
-        let counts = &mut Counts::default();
-        let upload = |words: &[u32]| storage(context, words);
-        let mut calls = Group::new(context, config(Placement::Staged)).unwrap();
-        let mut group = Group::new(context, config(Placement::Staged)).unwrap();
+#[gpu_test]
+fn futures_give_what_calls_give(context: &Context) {
+    for placement in [Placement::Device, Placement::Staged, Placement::Auto] {
+        let mut counts = Counts::default();
+        let mut calls = Group::new(context, config(placement)).unwrap();
+        let mut futures = run(Group::new_async(context, config(placement)), &mut counts).unwrap();
+        assert_eq!(futures.placed(), calls.placed());
         for step in 0..4 {
             let (indices, offsets) = batch(step);
             let expected = calls.forward(&indices, &offsets, None).unwrap();
-            let (indices, offsets) = (upload(&indices), upload(&offsets));
-            let outputs = upload(&vec![0; expected.len()]);
-            let batch = hotrow::Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-            submit(context, |encoder| group.encode_prefetch(encoder, &batch).unwrap());
-            // Step 1 has a list far longer than the one before, which takes a second download.
-            run(group.fetch_async(), counts).unwrap();
-            submit(context, |encoder| {
-                group.encode_forward_prefetched(encoder, outputs.slice(..)).unwrap();
-                group.encode_backward(encoder, outputs.slice(..)).unwrap();
-            });
-            calls.backward(&expected).unwrap();
-            assert_eq!(run(group.read_rows_async(&[1, 2, 3]), counts), calls.read_rows(&[1, 2, 3]), "step {step}");
+            let mut outputs = vec![0.0; expected.len()];
+            run(futures.forward_async(&indices, &offsets, None, &mut outputs), &mut counts).unwrap();
+            assert_eq!(outputs, expected, "{placement:?} step {step}");
+            let grads: Vec<f32> = outputs.iter().map(|x| 0.5 - x).collect();
+            calls.backward(&grads).unwrap();
+            run(futures.backward_async(&grads), &mut counts).unwrap();
+            let rows = [0, 3, 299, 339, step];
+            assert_eq!(run(futures.read_rows_async(&rows), &mut counts), calls.read_rows(&rows));
+            assert_eq!(run(futures.counters_async(), &mut counts), calls.counters());
+            if step == 2 {
+                calls.flush().unwrap();
+                run(futures.flush_async(), &mut counts).unwrap();
+            }
         }
-        assert_eq!(group.snapshot().unwrap(), calls.snapshot().unwrap());
-        let found = run(group.fetch_async(), counts);
-        assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
-    });
+        let mut ways = vec![0; Part::Ways.words(futures.config(), futures.layout()) as usize];
+        run(futures.read_part_async(Part::Ways, 0, &mut ways), &mut counts).unwrap();
+        assert_eq!(ways, calls.snapshot().unwrap().ways);
+        assert_eq!(futures.snapshot().unwrap(), calls.snapshot().unwrap(), "{placement:?}");
+        assert!(ways.iter().any(|&word| word != 0), "an empty cache shows nothing");
+        calls.forward(&[1], &[0, 1, 1], None).unwrap();
+        assert_ne!(futures.snapshot().unwrap(), calls.snapshot().unwrap(), "the comparison can fail");
+        // The device takes a while: some polls found no answer, and the future has woken the executor.
+        if context.caps().backend == wgpu::Backend::Vulkan {
+            assert!(counts.polls > counts.woken && counts.woken > 0, "{counts:?}");
+        }
+    }
 }
 
-#[test]
-fn shared_arrays_and_scalers_have_futures() {
-    with_gpu(|context| {
-        let counts = &mut Counts::default();
-        let config = robe::Config::new(&[100], 6, 64, 4).with_init(Init::Uniform { low: -1.0, high: 1.0 });
-        let mut calls = SharedGroup::new(context, config.clone()).unwrap();
-        let mut futures = run(SharedGroup::new_async(context, config), counts).unwrap();
-        let expected = calls.forward(&[1, 2, 99], &[0, 2, 3], None).unwrap();
-        let mut outputs = vec![0.0; expected.len()];
-        run(futures.forward_async(&[1, 2, 99], &[0, 2, 3], None, &mut outputs), counts).unwrap();
-        assert_eq!(outputs, expected);
-        calls.backward(&outputs).unwrap();
-        run(futures.backward_async(&outputs), counts).unwrap();
-        assert_eq!(run(futures.read_rows_async(&[1, 50]), counts), calls.read_rows(&[1, 50]));
-        assert_eq!(run(futures.counters_async(), counts), calls.counters());
-        let scaler = Scaler::new(context, hotrow::LossScale::default()).unwrap();
-        assert_eq!(run(scaler.state_async(), counts), scaler.state());
-    });
+#[gpu_test]
+fn errors_of_a_batch_come_out_of_futures_too(context: &Context) {
+    let counts = &mut Counts::default();
+    let mut group = run(Group::new_async(context, config(Placement::Device)), counts).unwrap();
+    let mut outputs = [7.0; 2 * 6];
+    let found = run(group.forward_async(&[300, 0], &[0, 1, 2], None, &mut outputs), counts);
+    assert!(matches!(found, Err(Error::IndexOutOfRange { table: 0, value: 300, .. })), "{found:?}");
+    assert_eq!(outputs, [7.0; 2 * 6]);
+    let found = run(group.backward_async(&outputs), counts);
+    assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
+    let found = run(group.read_rows_async(&[340]), counts);
+    assert!(matches!(found, Err(Error::RowOutOfRange { row: 340, .. })), "{found:?}");
+}
+
+#[gpu_test]
+fn a_prefetched_batch_is_fetched_by_a_future(context: &Context) {
+    let counts = &mut Counts::default();
+    let upload = |words: &[u32]| storage(context, words);
+    let mut calls = Group::new(context, config(Placement::Staged)).unwrap();
+    let mut group = Group::new(context, config(Placement::Staged)).unwrap();
+    for step in 0..4 {
+        let (indices, offsets) = batch(step);
+        let expected = calls.forward(&indices, &offsets, None).unwrap();
+        let (indices, offsets) = (upload(&indices), upload(&offsets));
+        let outputs = upload(&vec![0; expected.len()]);
+        let batch = hotrow::Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        submit(context, |encoder| group.encode_prefetch(encoder, &batch).unwrap());
+        // Step 1 has a list far longer than the one before, which takes a second download.
+        run(group.fetch_async(), counts).unwrap();
+        submit(context, |encoder| {
+            group.encode_forward_prefetched(encoder, outputs.slice(..)).unwrap();
+            group.encode_backward(encoder, outputs.slice(..)).unwrap();
+        });
+        calls.backward(&expected).unwrap();
+        assert_eq!(run(group.read_rows_async(&[1, 2, 3]), counts), calls.read_rows(&[1, 2, 3]), "step {step}");
+    }
+    assert_eq!(group.snapshot().unwrap(), calls.snapshot().unwrap());
+    let found = run(group.fetch_async(), counts);
+    assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
+}
+
+#[gpu_test]
+fn shared_arrays_and_scalers_have_futures(context: &Context) {
+    let counts = &mut Counts::default();
+    let config = robe::Config::new(&[100], 6, 64, 4).with_init(Init::Uniform { low: -1.0, high: 1.0 });
+    let mut calls = SharedGroup::new(context, config.clone()).unwrap();
+    let mut futures = run(SharedGroup::new_async(context, config), counts).unwrap();
+    let expected = calls.forward(&[1, 2, 99], &[0, 2, 3], None).unwrap();
+    let mut outputs = vec![0.0; expected.len()];
+    run(futures.forward_async(&[1, 2, 99], &[0, 2, 3], None, &mut outputs), counts).unwrap();
+    assert_eq!(outputs, expected);
+    calls.backward(&outputs).unwrap();
+    run(futures.backward_async(&outputs), counts).unwrap();
+    assert_eq!(run(futures.read_rows_async(&[1, 50]), counts), calls.read_rows(&[1, 50]));
+    assert_eq!(run(futures.counters_async(), counts), calls.counters());
+    let scaler = Scaler::new(context, hotrow::LossScale::default()).unwrap();
+    assert_eq!(run(scaler.state_async(), counts), scaler.state());
 }
 
 /// A device of its own, because it will be lost.
@@ -180,34 +172,32 @@ fn own_device() -> Context {
     run(adapter::open_best_async(adapter::Wanted::Any), counts).unwrap()
 }
 
-#[test]
-fn a_lost_device_is_an_error_and_no_future_hangs() {
-    with_gpu(|_| {
-        for placement in [Placement::Device, Placement::Staged] {
-            let context = own_device();
-            let counts = &mut Counts::default();
-            let mut group = run(Group::new_async(&context, config(placement)), counts).unwrap();
-            let (indices, offsets) = batch(0);
-            let mut outputs = vec![0.0; group.output_len(indices.len(), offsets.len() - 1)];
-            run(group.forward_async(&indices, &offsets, None, &mut outputs), counts).unwrap();
-            {
-                // Lost while an answer is under way: the mapping fails.
-                let counters = pin!(group.counters_async());
-                let mut counters = counters;
-                let first = counters.as_mut().poll(&mut Cx::from_waker(Waker::noop()));
-                context.device().destroy();
-                if first.is_pending() {
-                    let found = run(counters, counts);
-                    assert!(matches!(found, Ok(_) | Err(Error::Device { .. })), "{found:?}");
-                }
+#[gpu_test]
+fn a_lost_device_is_an_error_and_no_future_hangs(_: &Context) {
+    for placement in [Placement::Device, Placement::Staged] {
+        let context = own_device();
+        let counts = &mut Counts::default();
+        let mut group = run(Group::new_async(&context, config(placement)), counts).unwrap();
+        let (indices, offsets) = batch(0);
+        let mut outputs = vec![0.0; group.output_len(indices.len(), offsets.len() - 1)];
+        run(group.forward_async(&indices, &offsets, None, &mut outputs), counts).unwrap();
+        {
+            // Lost while an answer is under way: the mapping fails.
+            let counters = pin!(group.counters_async());
+            let mut counters = counters;
+            let first = counters.as_mut().poll(&mut Cx::from_waker(Waker::noop()));
+            context.device().destroy();
+            if first.is_pending() {
+                let found = run(counters, counts);
+                assert!(matches!(found, Ok(_) | Err(Error::Device { .. })), "{found:?}");
             }
-            let lost = |found: Result<(), Error>| assert!(matches!(found, Err(Error::Device { .. })), "{found:?}");
-            lost(run(group.counters_async(), counts).map(drop));
-            lost(run(group.read_rows_async(&[1]), counts).map(drop));
-            lost(run(group.flush_async(), counts));
-            lost(run(group.backward_async(&outputs), counts));
-            lost(run(group.forward_async(&indices, &offsets, None, &mut outputs), counts));
-            lost(run(Group::new_async(&context, config(placement)), counts).map(drop));
         }
-    });
+        let lost = |found: Result<(), Error>| assert!(matches!(found, Err(Error::Device { .. })), "{found:?}");
+        lost(run(group.counters_async(), counts).map(drop));
+        lost(run(group.read_rows_async(&[1]), counts).map(drop));
+        lost(run(group.flush_async(), counts));
+        lost(run(group.backward_async(&outputs), counts));
+        lost(run(group.forward_async(&indices, &offsets, None, &mut outputs), counts));
+        lost(run(Group::new_async(&context, config(placement)), counts).map(drop));
+    }
 }

@@ -7,15 +7,11 @@ use hotrow::{
 use hotrow::{prelude::*, wgpu};
 
 use crate::caller::{self, storage, submit};
-use hotrow_harness::{closed_form, device::with_gpu, sample};
+use hotrow_harness::{closed_form, device::with_gpu, gpu_test, sample};
 
-#[test]
-fn small_updates_add_up_at_random_and_are_lost_to_the_nearest() {
-    with_gpu(|context| {
-        closed_form::check(96, |config| {
-            Box::new(Group::new(context, config).unwrap_or_else(|error| panic!("{error}")))
-        });
-    });
+#[gpu_test]
+fn small_updates_add_up_at_random_and_are_lost_to_the_nearest(context: &Context) {
+    closed_form::check(96, |config| Box::new(Group::new(context, config).unwrap_or_else(|error| panic!("{error}"))));
 }
 
 /// A batch with rows that repeat, and halves as gradients, one of them subnormal.
@@ -33,35 +29,33 @@ fn rows_after(table: &mut dyn Lookup, halves: Option<&[u16]>) -> Vec<u32> {
     table.read_rows(&[3, 7, 9, 4]).unwrap().iter().map(|x| x.to_bits()).collect()
 }
 
-#[test]
-fn halves_are_summed_as_the_floats_that_they_stand_for() {
-    with_gpu(|context| {
-        // A small gradient counts as much as a large one, and the rows are cached.
-        let optimizer = Optimizer::adagrad(0.1);
-        let (rows, array) = (rows(3, Pooling::Sum), array(3, Pooling::Sum));
-        let (rows, array) = (rows.with_optimizer(optimizer), array.with_optimizer(optimizer));
-        for make in kinds(context, rows.clone(), array) {
-            let wanted = rows_after(&mut *make(), None);
-            assert_eq!(rows_after(&mut *make(), Some(&HALVES)), wanted);
-            let mut others = HALVES;
-            others[4] ^= 0x8000;
-            assert_ne!(rows_after(&mut *make(), Some(&others)), wanted, "the comparison can fail");
-            let mut short = make();
-            short.forward(&INDICES, &OFFSETS, None).unwrap();
-            assert!(short.backward_half(&HALVES[1..]).is_err());
-        }
+#[gpu_test]
+fn halves_are_summed_as_the_floats_that_they_stand_for(context: &Context) {
+    // A small gradient counts as much as a large one, and the rows are cached.
+    let optimizer = Optimizer::adagrad(0.1);
+    let (rows, array) = (rows(3, Pooling::Sum), array(3, Pooling::Sum));
+    let (rows, array) = (rows.with_optimizer(optimizer), array.with_optimizer(optimizer));
+    for make in kinds(context, rows.clone(), array) {
+        let wanted = rows_after(&mut *make(), None);
+        assert_eq!(rows_after(&mut *make(), Some(&HALVES)), wanted);
+        let mut others = HALVES;
+        others[4] ^= 0x8000;
+        assert_ne!(rows_after(&mut *make(), Some(&others)), wanted, "the comparison can fail");
+        let mut short = make();
+        short.forward(&INDICES, &OFFSETS, None).unwrap();
+        assert!(short.backward_half(&HALVES[1..]).is_err());
+    }
 
-        // Encoded. The buffer is rounded up to 16 bytes; NaN behind the gradients is not read.
-        let group = || Group::new(context, rows.clone()).unwrap();
-        let mut encoded = group();
-        encoded.forward(&INDICES, &OFFSETS, None).unwrap();
-        let mut padded = HALVES.to_vec();
-        padded.resize(16, 0x7e00);
-        let grads = storage(context, &padded);
-        submit(context, |encoder| encoded.encode_backward(encoder, GradBuffer::F16(grads.slice(..))).unwrap());
-        let found: Vec<u32> = encoded.read_rows(&[3, 7, 9, 4]).unwrap().iter().map(|x| x.to_bits()).collect();
-        assert_eq!(found, rows_after(&mut group(), None));
-    });
+    // Encoded. The buffer is rounded up to 16 bytes; NaN behind the gradients is not read.
+    let group = || Group::new(context, rows.clone()).unwrap();
+    let mut encoded = group();
+    encoded.forward(&INDICES, &OFFSETS, None).unwrap();
+    let mut padded = HALVES.to_vec();
+    padded.resize(16, 0x7e00);
+    let grads = storage(context, &padded);
+    submit(context, |encoder| encoded.encode_backward(encoder, GradBuffer::F16(grads.slice(..))).unwrap());
+    let found: Vec<u32> = encoded.read_rows(&[3, 7, 9, 4]).unwrap().iter().map(|x| x.to_bits()).collect();
+    assert_eq!(found, rows_after(&mut group(), None));
 }
 
 /// Floats whose halves are known: their bits, and those of the half.

@@ -9,10 +9,7 @@ use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
 use rand_pcg::Pcg64;
 
 use crate::caller::{self, storage};
-use hotrow_harness::{
-    device::{skipped, with_gpu},
-    seed_for,
-};
+use hotrow_harness::{device::skipped, gpu_test, seed_for};
 
 fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
     let tables: Vec<u32> = (0..random.random_range(1..4)).map(|_| random.random_range(1..800)).collect();
@@ -69,113 +66,107 @@ fn wrong(plan: &MemoryReport, group: &MemoryReport) -> Option<String> {
         .or_else(|| (plan != group).then(|| format!("{plan:?}\n{group:?}")))
 }
 
-#[test]
-fn a_plan_is_right_to_the_byte() {
-    with_gpu(|context| {
-        let mut random = Pcg64::seed_from_u64(seed_for("memory plans"));
-        for case in 0..24 {
-            let config = random_config(&mut random, context);
-            let mut group = Group::new(context, config.clone()).unwrap();
-            let layout = group.layout().clone();
-            let mut calls = Calls::default();
-            let plan = |calls: Calls| MemoryReport::plan(&config, &layout, calls);
-            let check = |group: &Group, calls| {
-                assert_eq!(wrong(&plan(calls), &group.memory()), None, "case {case}, {calls:?}: {config:?}");
-            };
-            check(&group, calls);
-            for most in [1u32, 40, 40, 40, 40] {
-                // Some batches are smaller than the batch before and allocate nothing. The first is empty.
-                let indices = random.random_range(0..most).pow(2);
-                let (rows, offsets) = batch(&config, indices, &mut random);
-                match random.random_range(0..4) {
-                    0 => {
-                        let outputs = group.forward(&rows, &offsets, None).unwrap();
-                        group.backward(&outputs).unwrap();
-                        calls.train = calls.train.max(Some(indices));
-                    }
-                    1 => {
-                        group.forward_frozen(&rows, &offsets, None).unwrap();
-                        calls.frozen = calls.frozen.max(Some(indices));
-                    }
-                    2 if layout.sets > 0 => {
-                        group.pin(&rows, random.random_range(1..=32)).unwrap();
-                        calls.flush = true;
-                    }
-                    _ => {
-                        group.flush().unwrap();
-                        calls.flush = true;
-                    }
+#[gpu_test]
+fn a_plan_is_right_to_the_byte(context: &Context) {
+    let mut random = Pcg64::seed_from_u64(seed_for("memory plans"));
+    for case in 0..24 {
+        let config = random_config(&mut random, context);
+        let mut group = Group::new(context, config.clone()).unwrap();
+        let layout = group.layout().clone();
+        let mut calls = Calls::default();
+        let plan = |calls: Calls| MemoryReport::plan(&config, &layout, calls);
+        let check = |group: &Group, calls| {
+            assert_eq!(wrong(&plan(calls), &group.memory()), None, "case {case}, {calls:?}: {config:?}");
+        };
+        check(&group, calls);
+        for most in [1u32, 40, 40, 40, 40] {
+            // Some batches are smaller than the batch before and allocate nothing. The first is empty.
+            let indices = random.random_range(0..most).pow(2);
+            let (rows, offsets) = batch(&config, indices, &mut random);
+            match random.random_range(0..4) {
+                0 => {
+                    let outputs = group.forward(&rows, &offsets, None).unwrap();
+                    group.backward(&outputs).unwrap();
+                    calls.train = calls.train.max(Some(indices));
                 }
-                check(&group, calls);
+                1 => {
+                    group.forward_frozen(&rows, &offsets, None).unwrap();
+                    calls.frozen = calls.frozen.max(Some(indices));
+                }
+                2 if layout.sets > 0 => {
+                    group.pin(&rows, random.random_range(1..=32)).unwrap();
+                    calls.flush = true;
+                }
+                _ => {
+                    group.flush().unwrap();
+                    calls.flush = true;
+                }
             }
-            // A plan for one batch size covers a step, a frozen step and a flush.
-            let (rows, offsets) = batch(&config, 1600, &mut random);
-            group.forward(&rows, &offsets, None).unwrap();
-            group.forward_frozen(&rows, &offsets, None).unwrap();
-            group.flush().unwrap();
-            assert_eq!(wrong(&MemoryReport::plan(&config, &layout, 1600), &group.memory()), None, "{config:?}");
-            // The plan of a larger batch must differ. Which figure differs first depends on the placement.
-            let other = MemoryReport::plan(&config, &layout, 3200);
-            assert!(wrong(&other, &group.memory()).is_some(), "{config:?}");
-            let mut changed = group.memory();
-            changed.allocations.last_mut().unwrap().1 += 16;
-            assert!(wrong(&changed, &group.memory()).is_some_and(|what| what.starts_with("buffers")), "a wrong size");
-            changed = group.memory();
-            changed.payload += 4;
-            assert!(wrong(&changed, &group.memory()).is_some_and(|what| what.starts_with("buffers")));
-            changed.scales -= changed.scales.min(4);
-            changed.padding = changed.padding.wrapping_sub(4).wrapping_add(plan(calls).scales - changed.scales);
-            assert!(wrong(&changed, &group.memory()).is_some_and(|what| what.contains("payload")));
+            check(&group, calls);
         }
-    });
+        // A plan for one batch size covers a step, a frozen step and a flush.
+        let (rows, offsets) = batch(&config, 1600, &mut random);
+        group.forward(&rows, &offsets, None).unwrap();
+        group.forward_frozen(&rows, &offsets, None).unwrap();
+        group.flush().unwrap();
+        assert_eq!(wrong(&MemoryReport::plan(&config, &layout, 1600), &group.memory()), None, "{config:?}");
+        // The plan of a larger batch must differ. Which figure differs first depends on the placement.
+        let other = MemoryReport::plan(&config, &layout, 3200);
+        assert!(wrong(&other, &group.memory()).is_some(), "{config:?}");
+        let mut changed = group.memory();
+        changed.allocations.last_mut().unwrap().1 += 16;
+        assert!(wrong(&changed, &group.memory()).is_some_and(|what| what.starts_with("buffers")), "a wrong size");
+        changed = group.memory();
+        changed.payload += 4;
+        assert!(wrong(&changed, &group.memory()).is_some_and(|what| what.starts_with("buffers")));
+        changed.scales -= changed.scales.min(4);
+        changed.padding = changed.padding.wrapping_sub(4).wrapping_add(plan(calls).scales - changed.scales);
+        assert!(wrong(&changed, &group.memory()).is_some_and(|what| what.contains("payload")));
+    }
 }
 
 /// The list has every buffer: the driver knows of no other. Other tests allocate on the shared device, so this test opens a device of its own.
-#[test]
-fn the_driver_knows_the_same_buffers() {
-    with_gpu(|_| {
-        let context = adapter::open_best(adapter::Wanted::Any).unwrap();
-        let config = GroupConfig::new(&[3000, 500], 9).with_policy(Policy::Lfu).with_cache_rows(320);
-        let mut group = Group::new(&context, config.with_optimizer(Optimizer::adagrad(0.1))).unwrap();
-        let buffer = |words: &[u32]| storage(&context, words);
-        let (indices, offsets, outputs) = (buffer(&[7; 400]), buffer(&[0, 300, 400]), buffer(&[0; 18]));
-        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-        let mut encoder = caller::encoder(&context);
-        group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-        group.encode_backward(&mut encoder, outputs.slice(..)).unwrap();
-        group.encode_forward_frozen(&mut encoder, &batch, outputs.slice(..)).unwrap();
-        group.encode_flush(&mut encoder).unwrap();
-        context.queue().submit([encoder.finish()]);
-        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
-        let Some(driver) = context.device().generate_allocator_report() else {
-            return skipped("memory against the driver: this backend reports no allocations");
-        };
-        // A context keeps uniforms of its own.
-        let ours = driver.allocations.iter().filter_map(|buffer| buffer.name.strip_prefix("hotrow."));
-        let mut ours: Vec<_> = ours.filter(|name| *name != "uniform").collect();
-        ours.sort_unstable();
-        let listed = group.memory().allocations;
-        let listed: Vec<_> = listed.iter().map(|(name, _)| *name).filter(|name| *name != "uniform").collect();
-        assert_eq!(ours, listed);
-    });
+#[gpu_test]
+fn the_driver_knows_the_same_buffers(_: &Context) {
+    let context = adapter::open_best(adapter::Wanted::Any).unwrap();
+    let config = GroupConfig::new(&[3000, 500], 9).with_policy(Policy::Lfu).with_cache_rows(320);
+    let mut group = Group::new(&context, config.with_optimizer(Optimizer::adagrad(0.1))).unwrap();
+    let buffer = |words: &[u32]| storage(&context, words);
+    let (indices, offsets, outputs) = (buffer(&[7; 400]), buffer(&[0, 300, 400]), buffer(&[0; 18]));
+    let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+    let mut encoder = caller::encoder(&context);
+    group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+    group.encode_backward(&mut encoder, outputs.slice(..)).unwrap();
+    group.encode_forward_frozen(&mut encoder, &batch, outputs.slice(..)).unwrap();
+    group.encode_flush(&mut encoder).unwrap();
+    context.queue().submit([encoder.finish()]);
+    context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+    let Some(driver) = context.device().generate_allocator_report() else {
+        return skipped("memory against the driver: this backend reports no allocations");
+    };
+    // A context keeps uniforms of its own.
+    let ours = driver.allocations.iter().filter_map(|buffer| buffer.name.strip_prefix("hotrow."));
+    let mut ours: Vec<_> = ours.filter(|name| *name != "uniform").collect();
+    ours.sort_unstable();
+    let listed = group.memory().allocations;
+    let listed: Vec<_> = listed.iter().map(|(name, _)| *name).filter(|name| *name != "uniform").collect();
+    assert_eq!(ours, listed);
 }
 
-#[test]
-fn steps_under_way_take_a_report_each() {
-    with_gpu(|context| {
-        let config = GroupConfig::new(&[100], 4).with_cache_rows(32);
-        let mut group = Group::new(context, config.clone()).unwrap();
-        let buffer = |words: &[u32]| storage(context, words);
-        let (indices, offsets, outputs) = (buffer(&[3; 8]), buffer(&[0, 8]), buffer(&[0; 4]));
-        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-        let mut encoder = caller::encoder(context);
-        for _ in 0..3 {
-            group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-        }
-        context.queue().submit([encoder.finish()]);
-        let calls = Calls::default().with_train(Some(8)).with_in_flight(3);
-        let plan = |calls| MemoryReport::plan(&config, group.layout(), calls);
-        assert_eq!(wrong(&plan(calls), &group.memory()), None);
-        assert!(wrong(&plan(calls.with_in_flight(2)), &group.memory()).is_some(), "the comparison can fail");
-    });
+#[gpu_test]
+fn steps_under_way_take_a_report_each(context: &Context) {
+    let config = GroupConfig::new(&[100], 4).with_cache_rows(32);
+    let mut group = Group::new(context, config.clone()).unwrap();
+    let buffer = |words: &[u32]| storage(context, words);
+    let (indices, offsets, outputs) = (buffer(&[3; 8]), buffer(&[0, 8]), buffer(&[0; 4]));
+    let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+    let mut encoder = caller::encoder(context);
+    for _ in 0..3 {
+        group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+    }
+    context.queue().submit([encoder.finish()]);
+    let calls = Calls::default().with_train(Some(8)).with_in_flight(3);
+    let plan = |calls| MemoryReport::plan(&config, group.layout(), calls);
+    assert_eq!(wrong(&plan(calls), &group.memory()), None);
+    assert!(wrong(&plan(calls.with_in_flight(2)), &group.memory()).is_some(), "the comparison can fail");
 }

@@ -1,11 +1,14 @@
 //! Any range of a group's state can be read and written, on both backends.
 
 use hotrow::internals::Pieces as _;
-use hotrow::{Embedding, Error, Group, GroupConfig, Init, Layout, Optimizer, Part, Policy, Precision, Snapshot};
+use hotrow::{
+    Context, Embedding, Error, Group, GroupConfig, Init, Layout, Optimizer, Part, Policy, Precision, Snapshot,
+};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use hotrow_harness::{
-    device::{both, placements, with_gpu},
+    device::{both, placements},
+    gpu_test,
     lockstep::counts,
     sample, seed_for,
 };
@@ -46,151 +49,141 @@ fn of(snapshot: &Snapshot, part: Part) -> Vec<u32> {
     }
 }
 
-#[test]
-fn every_range_of_every_part_is_what_the_snapshot_says() {
-    with_gpu(|context| {
-        let layout = Layout::new(&config(), u64::MAX).unwrap();
-        assert!(layout.pieces > 5 && layout.slot_words() > layout.row.row_words);
-        for mut group in both(context, &config()) {
-            (0..5).for_each(|seed| step(&mut *group, seed));
-            let snapshot = group.snapshot().unwrap();
-            assert!(snapshot.t == 5 && snapshot.freqs.iter().any(|&freq| freq > 1));
-            let mut rng = StdRng::seed_from_u64(seed_for("ranges read"));
-            for part in Part::ALL {
-                let whole = of(&snapshot, part);
-                assert_eq!(read(&mut *group, part), whole, "{part:?}");
-                for _ in 0..30 {
-                    let (a, b) = (rng.random_range(0..=whole.len()), rng.random_range(0..=whole.len()));
-                    let range = a.min(b)..a.max(b);
-                    let mut words = vec![7; range.len()];
-                    group.read_part(part, range.start as u64, &mut words).unwrap();
-                    assert_eq!(words, whole[range.clone()], "{part:?} {range:?}");
-                }
+#[gpu_test]
+fn every_range_of_every_part_is_what_the_snapshot_says(context: &Context) {
+    let layout = Layout::new(&config(), u64::MAX).unwrap();
+    assert!(layout.pieces > 5 && layout.slot_words() > layout.row.row_words);
+    for mut group in both(context, &config()) {
+        (0..5).for_each(|seed| step(&mut *group, seed));
+        let snapshot = group.snapshot().unwrap();
+        assert!(snapshot.t == 5 && snapshot.freqs.iter().any(|&freq| freq > 1));
+        let mut rng = StdRng::seed_from_u64(seed_for("ranges read"));
+        for part in Part::ALL {
+            let whole = of(&snapshot, part);
+            assert_eq!(read(&mut *group, part), whole, "{part:?}");
+            for _ in 0..30 {
+                let (a, b) = (rng.random_range(0..=whole.len()), rng.random_range(0..=whole.len()));
+                let range = a.min(b)..a.max(b);
+                let mut words = vec![7; range.len()];
+                group.read_part(part, range.start as u64, &mut words).unwrap();
+                assert_eq!(words, whole[range.clone()], "{part:?} {range:?}");
             }
         }
-    });
+    }
 }
 
-#[test]
-fn a_range_written_changes_nothing_else() {
-    with_gpu(|context| {
-        for mut group in both(context, &config()) {
-            (0..5).for_each(|seed| step(&mut *group, seed));
-            let mut rng = StdRng::seed_from_u64(seed_for("ranges written"));
-            let mut wanted = Part::ALL.map(|part| read(&mut *group, part));
-            for part in [Part::Counters, Part::Cache, Part::Records, Part::Frequencies] {
-                let at = Part::ALL.iter().position(|&each| each == part).unwrap();
-                for _ in 0..15 {
-                    let length = wanted[at].len();
-                    let (a, b) = (rng.random_range(0..=length), rng.random_range(0..=length));
-                    let range = a.min(b)..a.max(b);
-                    wanted[at][range.clone()].iter_mut().for_each(|word| *word = rng.random_range(0..1 << 20));
-                    group.write_part(part, range.start as u64, &wanted[at][range.clone()]).unwrap();
-                    assert_eq!(Part::ALL.map(|part| read(&mut *group, part)), wanted, "{part:?} {range:?}");
-                }
-            }
-            // Write an empty set.
-            let ways = &mut wanted[2][128..256];
-            ways[..32].fill(u32::MAX);
-            ways[32..].fill(0);
-            group.write_part(Part::Ways, 128, ways).unwrap();
-            assert_eq!(Part::ALL.map(|part| read(&mut *group, part)), wanted);
-            // The tables still know their numbers of rows.
-            step(&mut *group, 9);
-            let result = group.forward(&[150, 0], &[0, 1, 2], None);
-            assert!(matches!(result, Err(Error::IndexOutOfRange { table: 0, rows: 150, .. })), "{result:?}");
-        }
-    });
-}
-
-#[test]
-fn ranges_longer_than_the_buffer_they_go_through() {
-    with_gpu(|context| {
-        let rows = 300_000;
-        let config = config()
-            .with_tables(vec![rows])
-            .with_precision(Precision::Fp32)
-            .with_cache_rows(250_000)
-            .with_piece_bytes(None);
-        for mut group in both(context, &config) {
-            for part in [Part::Cache, Part::Records] {
-                let length = part.words(group.config(), group.layout()) as usize;
-                assert!(length > 5 << 20, "longer than 16 MiB");
-                let words: Vec<u32> = (0..length as u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
-                group.write_part(part, 0, &words[..length - 3]).unwrap();
-                group.write_part(part, length as u64 - 3, &words[length - 3..]).unwrap();
-                assert!(read(&mut *group, part) == words, "{part:?}");
-                let mut some = vec![0; length - 1001];
-                group.read_part(part, 1000, &mut some).unwrap();
-                assert!(some == words[1000..length - 1], "{part:?}");
+#[gpu_test]
+fn a_range_written_changes_nothing_else(context: &Context) {
+    for mut group in both(context, &config()) {
+        (0..5).for_each(|seed| step(&mut *group, seed));
+        let mut rng = StdRng::seed_from_u64(seed_for("ranges written"));
+        let mut wanted = Part::ALL.map(|part| read(&mut *group, part));
+        for part in [Part::Counters, Part::Cache, Part::Records, Part::Frequencies] {
+            let at = Part::ALL.iter().position(|&each| each == part).unwrap();
+            for _ in 0..15 {
+                let length = wanted[at].len();
+                let (a, b) = (rng.random_range(0..=length), rng.random_range(0..=length));
+                let range = a.min(b)..a.max(b);
+                wanted[at][range.clone()].iter_mut().for_each(|word| *word = rng.random_range(0..1 << 20));
+                group.write_part(part, range.start as u64, &wanted[at][range.clone()]).unwrap();
+                assert_eq!(Part::ALL.map(|part| read(&mut *group, part)), wanted, "{part:?} {range:?}");
             }
         }
-    });
+        // Write an empty set.
+        let ways = &mut wanted[2][128..256];
+        ways[..32].fill(u32::MAX);
+        ways[32..].fill(0);
+        group.write_part(Part::Ways, 128, ways).unwrap();
+        assert_eq!(Part::ALL.map(|part| read(&mut *group, part)), wanted);
+        // The tables still know their numbers of rows.
+        step(&mut *group, 9);
+        let result = group.forward(&[150, 0], &[0, 1, 2], None);
+        assert!(matches!(result, Err(Error::IndexOutOfRange { table: 0, rows: 150, .. })), "{result:?}");
+    }
 }
 
-#[test]
-fn ranges_and_ways_that_cannot_be_are_refused() {
-    with_gpu(|context| {
-        for mut group in both(context, &config()) {
-            step(&mut *group, 0);
-            let before = group.snapshot().unwrap();
-            for part in Part::ALL {
-                let length = part.words(group.config(), group.layout());
-                for (first, words) in [(length, 1), (0, length as usize + 1), (u64::MAX, 2)] {
-                    let result = group.read_part(part, first, &mut vec![0; words]);
-                    assert!(matches!(result, Err(Error::Length { wanted, .. }) if wanted == length), "{result:?}");
-                    let result = group.write_part(part, first, &vec![0; words]);
-                    assert!(matches!(result, Err(Error::Length { wanted, .. }) if wanted == length), "{result:?}");
-                }
-            }
-            let ways = before.ways.clone();
-            for (first, words) in [(1, 128), (0, 127), (64, 64)] {
-                let result = group.write_part(Part::Ways, first, &ways[first as usize..][..words]);
-                assert!(matches!(result, Err(Error::Length { .. })), "{result:?}");
-            }
-            // The ways of one set, written into another set: the tags hash elsewhere.
-            let full = (0..4).position(|set| ways[set * 128..][..32].iter().any(|&tag| tag != u32::MAX)).unwrap();
-            let result = group.write_part(Part::Ways, (full as u64 + 1) % 4 * 128, &ways[full * 128..][..128]);
-            assert!(matches!(result, Err(Error::Snapshot { what: "tag", .. })), "{result:?}");
-            // A stamp of a step that has not taken place yet.
-            let mut late = ways[full * 128..][..128].to_vec();
-            let way = late.iter().position(|&tag| tag != u32::MAX).unwrap();
-            late[32 + way] = 2;
-            let result = group.write_part(Part::Ways, full as u64 * 128, &late);
-            assert!(matches!(result, Err(Error::Snapshot { what: "stamp", found: 2, .. })), "{result:?}");
-            assert_eq!(group.snapshot().unwrap(), before);
-            group.write_part(Part::Clock, 0, &[2]).unwrap();
-            group.write_part(Part::Ways, full as u64 * 128, &late).unwrap();
+#[gpu_test]
+fn ranges_longer_than_the_buffer_they_go_through(context: &Context) {
+    let rows = 300_000;
+    let config = config()
+        .with_tables(vec![rows])
+        .with_precision(Precision::Fp32)
+        .with_cache_rows(250_000)
+        .with_piece_bytes(None);
+    for mut group in both(context, &config) {
+        for part in [Part::Cache, Part::Records] {
+            let length = part.words(group.config(), group.layout()) as usize;
+            assert!(length > 5 << 20, "longer than 16 MiB");
+            let words: Vec<u32> = (0..length as u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
+            group.write_part(part, 0, &words[..length - 3]).unwrap();
+            group.write_part(part, length as u64 - 3, &words[length - 3..]).unwrap();
+            assert!(read(&mut *group, part) == words, "{part:?}");
+            let mut some = vec![0; length - 1001];
+            group.read_part(part, 1000, &mut some).unwrap();
+            assert!(some == words[1000..length - 1], "{part:?}");
         }
-    });
+    }
 }
 
-#[test]
-fn a_backward_waits_through_what_changes_nothing() {
-    with_gpu(|context| {
-        for mut group in both(context, &config()) {
-            let forward = |group: &mut dyn Embedding| {
-                group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-                assert!(group.pending());
-            };
-            assert!(!group.pending());
-            forward(&mut *group);
-            let (clock, ways) = (read(&mut *group, Part::Clock), read(&mut *group, Part::Ways));
-            group.write_part(Part::Clock, 0, &clock).unwrap();
-            group.write_part(Part::Ways, 0, &ways).unwrap();
+#[gpu_test]
+fn ranges_and_ways_that_cannot_be_are_refused(context: &Context) {
+    for mut group in both(context, &config()) {
+        step(&mut *group, 0);
+        let before = group.snapshot().unwrap();
+        for part in Part::ALL {
+            let length = part.words(group.config(), group.layout());
+            for (first, words) in [(length, 1), (0, length as usize + 1), (u64::MAX, 2)] {
+                let result = group.read_part(part, first, &mut vec![0; words]);
+                assert!(matches!(result, Err(Error::Length { wanted, .. }) if wanted == length), "{result:?}");
+                let result = group.write_part(part, first, &vec![0; words]);
+                assert!(matches!(result, Err(Error::Length { wanted, .. }) if wanted == length), "{result:?}");
+            }
+        }
+        let ways = before.ways.clone();
+        for (first, words) in [(1, 128), (0, 127), (64, 64)] {
+            let result = group.write_part(Part::Ways, first, &ways[first as usize..][..words]);
+            assert!(matches!(result, Err(Error::Length { .. })), "{result:?}");
+        }
+        // The ways of one set, written into another set: the tags hash elsewhere.
+        let full = (0..4).position(|set| ways[set * 128..][..32].iter().any(|&tag| tag != u32::MAX)).unwrap();
+        let result = group.write_part(Part::Ways, (full as u64 + 1) % 4 * 128, &ways[full * 128..][..128]);
+        assert!(matches!(result, Err(Error::Snapshot { what: "tag", .. })), "{result:?}");
+        // A stamp of a step that has not taken place yet.
+        let mut late = ways[full * 128..][..128].to_vec();
+        let way = late.iter().position(|&tag| tag != u32::MAX).unwrap();
+        late[32 + way] = 2;
+        let result = group.write_part(Part::Ways, full as u64 * 128, &late);
+        assert!(matches!(result, Err(Error::Snapshot { what: "stamp", found: 2, .. })), "{result:?}");
+        assert_eq!(group.snapshot().unwrap(), before);
+        group.write_part(Part::Clock, 0, &[2]).unwrap();
+        group.write_part(Part::Ways, full as u64 * 128, &late).unwrap();
+    }
+}
+
+#[gpu_test]
+fn a_backward_waits_through_what_changes_nothing(context: &Context) {
+    for mut group in both(context, &config()) {
+        let forward = |group: &mut dyn Embedding| {
+            group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
             assert!(group.pending());
-            group.backward(&[1.0; 40]).unwrap();
-            assert!(!group.pending());
+        };
+        assert!(!group.pending());
+        forward(&mut *group);
+        let (clock, ways) = (read(&mut *group, Part::Clock), read(&mut *group, Part::Ways));
+        group.write_part(Part::Clock, 0, &clock).unwrap();
+        group.write_part(Part::Ways, 0, &ways).unwrap();
+        assert!(group.pending());
+        group.backward(&[1.0; 40]).unwrap();
+        assert!(!group.pending());
 
-            forward(&mut *group);
-            group.write_part(Part::Clock, 0, &[clock[0] + 2]).unwrap();
-            assert!(!group.pending() && group.backward(&[1.0; 40]).is_err());
+        forward(&mut *group);
+        group.write_part(Part::Clock, 0, &[clock[0] + 2]).unwrap();
+        assert!(!group.pending() && group.backward(&[1.0; 40]).is_err());
 
-            forward(&mut *group);
-            group.write_part(Part::Ways, 0, &ways).unwrap();
-            assert!(!group.pending() && group.backward(&[1.0; 40]).is_err());
-        }
-    });
+        forward(&mut *group);
+        group.write_part(Part::Ways, 0, &ways).unwrap();
+        assert!(!group.pending() && group.backward(&[1.0; 40]).is_err());
+    }
 }
 
 /// When a test changes the records of all rows.
@@ -224,46 +217,44 @@ fn records_of_a_step(group: &mut dyn Embedding, spoil: Spoil) -> [Vec<u32>; 2] {
 }
 
 /// Forward reads the record of a bypassed row, and leaves the row in scratch; backward does not read the record again (SPEC 3, step 5).
-#[test]
-fn backward_reads_no_record() {
-    with_gpu(|context| {
-        let mut cases = Vec::new();
-        for placement in placements(context) {
-            for (cache_rows, precision) in
-                [(0, Precision::Fp32), (0, Precision::Int8), (32, Precision::Int4), (64, Precision::Fp16)]
-            {
-                let optimizers = [Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1), Optimizer::sgd(0.1)];
-                let mut case = config()
-                    .with_placement(placement)
-                    .with_precision(precision)
-                    .with_init(Init::Uniform { low: -1.0, high: 1.0 })
-                    .with_cache_rows(cache_rows)
-                    .with_optimizer(optimizers[cases.len() % 3]);
-                if cache_rows == 64 && context.caps().choose_windows() > 1 {
-                    let layout = Layout::new(&case, u64::MAX).unwrap();
-                    case.set_window_bytes(Some(32 * layout.slot_bytes()));
-                }
-                cases.push(case);
+#[gpu_test]
+fn backward_reads_no_record(context: &Context) {
+    let mut cases = Vec::new();
+    for placement in placements(context) {
+        for (cache_rows, precision) in
+            [(0, Precision::Fp32), (0, Precision::Int8), (32, Precision::Int4), (64, Precision::Fp16)]
+        {
+            let optimizers = [Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1), Optimizer::sgd(0.1)];
+            let mut case = config()
+                .with_placement(placement)
+                .with_precision(precision)
+                .with_init(Init::Uniform { low: -1.0, high: 1.0 })
+                .with_cache_rows(cache_rows)
+                .with_optimizer(optimizers[cases.len() % 3]);
+            if cache_rows == 64 && context.caps().choose_windows() > 1 {
+                let layout = Layout::new(&case, u64::MAX).unwrap();
+                case.set_window_bytes(Some(32 * layout.slot_bytes()));
             }
+            cases.push(case);
         }
-        for case in sample(3, cases) {
-            let run = |spoil| records_of_a_step(&mut Group::new(context, case.clone()).unwrap(), spoil);
-            let [before, right] = run(Spoil::Never);
-            let [spoiled, found] = run(Spoil::BeforeBackward);
-            let [_, wrong] = run(Spoil::BeforeForward);
-            let stride = Layout::new(&case, u64::MAX).unwrap().row.record_words as usize;
-            let (mut moved, mut other) = (0, 0);
-            for row in (0..before.len()).step_by(stride).map(|at| at..at + stride) {
-                if right[row.clone()] == before[row.clone()] {
-                    assert_eq!(found[row.clone()], spoiled[row], "{case:?}");
-                    continue;
-                }
-                moved += 1;
-                other += usize::from(wrong[row.clone()] != right[row.clone()]);
-                assert_eq!(found[row.clone()], right[row], "{case:?}");
+    }
+    for case in sample(3, cases) {
+        let run = |spoil| records_of_a_step(&mut Group::new(context, case.clone()).unwrap(), spoil);
+        let [before, right] = run(Spoil::Never);
+        let [spoiled, found] = run(Spoil::BeforeBackward);
+        let [_, wrong] = run(Spoil::BeforeForward);
+        let stride = Layout::new(&case, u64::MAX).unwrap().row.record_words as usize;
+        let (mut moved, mut other) = (0, 0);
+        for row in (0..before.len()).step_by(stride).map(|at| at..at + stride) {
+            if right[row.clone()] == before[row.clone()] {
+                assert_eq!(found[row.clone()], spoiled[row], "{case:?}");
+                continue;
             }
-            // Changed before forward, the records do decide.
-            assert!(moved > 20 && other > moved / 2, "{case:?}: {moved} moved, {other} other");
+            moved += 1;
+            other += usize::from(wrong[row.clone()] != right[row.clone()]);
+            assert_eq!(found[row.clone()], right[row], "{case:?}");
         }
-    });
+        // Changed before forward, the records do decide.
+        assert!(moved > 20 && other > moved / 2, "{case:?}: {moved} moved, {other} other");
+    }
 }

@@ -1,9 +1,10 @@
 //! A prefetched batch gives the same outputs, tags and tables, bit for bit, as a batch that comes after the backward (SPEC 3, Prefetch).
 //! The configurations are random, and the next batch evicts, admits and misses rows of the last batch.
 
-use hotrow::{CpuGroup, Error, Group, GroupConfig, Init, Placement, Policy, prelude::*};
+use hotrow::{Context, CpuGroup, Error, Group, GroupConfig, Init, Placement, Policy, prelude::*};
 use hotrow_harness::{
     device::{share, with_gpu},
+    gpu_test,
     lockstep::Batch,
     prefetch::{self, REFUSED, When, busy_config, play, random_plans},
     seed_for, seeds,
@@ -24,43 +25,39 @@ fn same(name: &str, make: &dyn Fn(&GroupConfig) -> Box<dyn Embedding>, runs: u64
     }
 }
 
-#[test]
-fn on_the_gpu() {
-    with_gpu(|context| {
-        same("prefetch on a device", &|config| Box::new(Group::new(context, config.clone()).unwrap()), 15);
-    });
+#[gpu_test]
+fn on_the_gpu(context: &Context) {
+    same("prefetch on a device", &|config| Box::new(Group::new(context, config.clone()).unwrap()), 15);
 }
 
 /// A staged table against a table on the device, with and without overlap. Rows are evicted or bypassed and wanted again one step later,
 /// before the host has received them.
-#[test]
-fn staged() {
-    with_gpu(|context| {
-        let (mut forwarded, mut out) = (0, 0);
-        // The first four are fixed, and evict and forward as much as is wanted below.
-        for seed in (0..4).chain(share(seeds("prefetch of staged tables", 20))) {
-            let mut source = Pcg64::seed_from_u64(seed);
-            let config = busy_config(&mut source);
-            let plans = random_plans(&config, &mut source, 10);
-            let wanted = play(&mut Group::new(context, config.clone()).unwrap(), &plans, false);
-            for overlap in [false, true] {
-                let config = config.clone().with_placement(Placement::Staged);
-                let mut group = Group::new(context, config.clone()).unwrap();
-                let found = play(&mut group, &plans, overlap);
-                assert_eq!(found, wanted, "seed {seed}, overlap {overlap}, {config:?}");
-                if overlap && seed % 2 == 0 {
-                    let mut encoded = Encoded::new(context, &config);
-                    let found = play(&mut encoded, &plans, overlap);
-                    assert_eq!(found, wanted, "seed {seed}, encoded, {config:?}");
-                }
-                let traffic = group.traffic().unwrap();
-                assert!(overlap || traffic.forwarded == 0);
-                forwarded += traffic.forwarded;
-                out += traffic.records_out;
+#[gpu_test]
+fn staged(context: &Context) {
+    let (mut forwarded, mut out) = (0, 0);
+    // The first four are fixed, and evict and forward as much as is wanted below.
+    for seed in (0..4).chain(share(seeds("prefetch of staged tables", 20))) {
+        let mut source = Pcg64::seed_from_u64(seed);
+        let config = busy_config(&mut source);
+        let plans = random_plans(&config, &mut source, 10);
+        let wanted = play(&mut Group::new(context, config.clone()).unwrap(), &plans, false);
+        for overlap in [false, true] {
+            let config = config.clone().with_placement(Placement::Staged);
+            let mut group = Group::new(context, config.clone()).unwrap();
+            let found = play(&mut group, &plans, overlap);
+            assert_eq!(found, wanted, "seed {seed}, overlap {overlap}, {config:?}");
+            if overlap && seed % 2 == 0 {
+                let mut encoded = Encoded::new(context, &config);
+                let found = play(&mut encoded, &plans, overlap);
+                assert_eq!(found, wanted, "seed {seed}, encoded, {config:?}");
             }
+            let traffic = group.traffic().unwrap();
+            assert!(overlap || traffic.forwarded == 0);
+            forwarded += traffic.forwarded;
+            out += traffic.records_out;
         }
-        assert!(forwarded > 10 && out > 1000, "{forwarded} {out}");
-    });
+    }
+    assert!(forwarded > 10 && out > 1000, "{forwarded} {out}");
 }
 
 #[test]
@@ -137,56 +134,54 @@ fn misuse_is_refused() {
 }
 
 /// The counter separates waiting from the host's own work. A lock stops the host from gathering for as long as the test wants.
-#[test]
-fn waiting_is_counted_only_where_it_happens() {
-    with_gpu(|context| {
-        let config = GroupConfig::new(&[1000], 8).with_placement(Placement::Staged);
-        let mut group = Group::new(context, config).unwrap();
-        let store = group.store().unwrap().clone();
-        let milliseconds = |group: &Group| {
-            let traffic = group.traffic().unwrap();
-            [traffic.host_nanoseconds, traffic.waited_nanoseconds].map(|nanoseconds| nanoseconds / 1_000_000)
-        };
-        group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
-        let first = group.traffic().unwrap();
-        assert!(first.host_nanoseconds > 0);
-        assert_eq!(first.host_nanoseconds, first.waited_nanoseconds, "nobody prefetched");
+#[gpu_test]
+fn waiting_is_counted_only_where_it_happens(context: &Context) {
+    let config = GroupConfig::new(&[1000], 8).with_placement(Placement::Staged);
+    let mut group = Group::new(context, config).unwrap();
+    let store = group.store().unwrap().clone();
+    let milliseconds = |group: &Group| {
+        let traffic = group.traffic().unwrap();
+        [traffic.host_nanoseconds, traffic.waited_nanoseconds].map(|nanoseconds| nanoseconds / 1_000_000)
+    };
+    group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
+    let first = group.traffic().unwrap();
+    assert!(first.host_nanoseconds > 0);
+    assert_eq!(first.host_nanoseconds, first.waited_nanoseconds, "nobody prefetched");
 
-        // The test cannot see whether the thread has reached the lock. On a busy machine it tries again with longer pauses.
-        for (hidden, mut time) in [(true, 100), (false, 100)] {
-            let [host, waited] = loop {
-                let pause = || std::thread::sleep(std::time::Duration::from_millis(time));
-                let before = milliseconds(&group);
-                std::thread::scope(|scope| {
-                    let working = &mut group;
-                    let waiting = store.with_mut(|_| {
-                        working.prefetch(&[4, 5, 6], &[0, 3], None).unwrap();
-                        pause(); // time for the thread to reach the lock
-                        if hidden {
-                            return Err(working);
-                        }
-                        let waiting = scope.spawn(move || working.forward_prefetched());
-                        pause();
-                        Ok(waiting)
-                    });
-                    match waiting {
-                        Ok(forward) => forward.join().unwrap().unwrap(),
-                        Err(group) => {
-                            pause();
-                            group.forward_prefetched().unwrap()
-                        }
-                    };
+    // The test cannot see whether the thread has reached the lock. On a busy machine it tries again with longer pauses.
+    for (hidden, mut time) in [(true, 100), (false, 100)] {
+        let [host, waited] = loop {
+            let pause = || std::thread::sleep(std::time::Duration::from_millis(time));
+            let before = milliseconds(&group);
+            std::thread::scope(|scope| {
+                let working = &mut group;
+                let waiting = store.with_mut(|_| {
+                    working.prefetch(&[4, 5, 6], &[0, 3], None).unwrap();
+                    pause(); // time for the thread to reach the lock
+                    if hidden {
+                        return Err(working);
+                    }
+                    let waiting = scope.spawn(move || working.forward_prefetched());
+                    pause();
+                    Ok(waiting)
                 });
-                let after = milliseconds(&group);
-                let found = [after[0] - before[0], after[1] - before[1]];
-                let told = found[0] >= time / 2 && (found[1] < found[0] / 8) == hidden;
-                if told || time > 3000 {
-                    break found;
-                }
-                time *= 2;
-            };
-            assert!(host >= time / 2, "{host} of {time} ms");
-            assert_eq!(waited < host / 8, hidden, "{waited} of {host} ms");
-        }
-    });
+                match waiting {
+                    Ok(forward) => forward.join().unwrap().unwrap(),
+                    Err(group) => {
+                        pause();
+                        group.forward_prefetched().unwrap()
+                    }
+                };
+            });
+            let after = milliseconds(&group);
+            let found = [after[0] - before[0], after[1] - before[1]];
+            let told = found[0] >= time / 2 && (found[1] < found[0] / 8) == hidden;
+            if told || time > 3000 {
+                break found;
+            }
+            time *= 2;
+        };
+        assert!(host >= time / 2, "{host} of {time} ms");
+        assert_eq!(waited < host / 8, hidden, "{waited} of {host} ms");
+    }
 }

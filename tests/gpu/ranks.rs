@@ -1,62 +1,62 @@
 //! Groups over several ranks, on a device: the same bits for every number of ranks, and those of a plain group with one shard.
 
 use hotrow::{
-    CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, SharedGroup, prelude::*, robe,
+    Context, CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, SharedGroup,
+    prelude::*, robe,
 };
 use hotrow_dist::{self as dist, Shard, Threads, WireForm, WireOptions};
 use hotrow_harness::{
     device::{share, skipped, with_gpu},
+    gpu_test,
     ranks::{Batch, How, alone, configuration, over},
     seeds,
 };
 use rand::{SeedableRng as _, rngs::StdRng};
 
-#[test]
-fn ranks_change_no_bit() {
-    with_gpu(|context| {
-        let (mut spoiled, mut rounded) = (0, 0);
-        // In the first run, whose seed is held, the wrong results below are noticed.
-        for (k, seed) in share((0..).zip(seeds("ranks on a device", 5))) {
-            let random = &mut StdRng::seed_from_u64(seed);
-            let mut config = configuration(random);
-            config.ways = 32;
-            if k == 1 {
-                (config.policy, config.cache_rows) = (Policy::Static, config.total_rows() as u32);
-            }
-            config.placement = match k % 3 {
-                1 if context.caps().mappable => Placement::Mapped,
-                2 => Placement::Staged,
-                _ => Placement::Device,
-            };
-            let batches: Vec<Batch> = (0..3).map(|_| Batch::random(random, &config)).collect();
-            let make = {
-                let context = context.clone();
-                move |config| Group::new(&context, config)
-            };
-            let exact = How::default();
-            let one = over(exact, &config, (4, 1), &batches, make.clone());
-            let more = over(exact, &config, (4, 2), &batches, make.clone());
-            assert!(more == one, "seed {seed}, {config:?}");
-            let plain = alone(Group::new(context, config.clone()).unwrap(), &batches);
-            assert!(over(exact, &config, (1, 1), &batches, make.clone()) == plain, "seed {seed}, {config:?}");
-            assert!(
-                over(How { ahead: true, ..exact }, &config, (4, 2), &batches, make.clone()) == one,
-                "seed {seed}, ahead, {config:?}"
-            );
-            // A lossy wire wants four floats a row.
-            let mut wide = config.clone();
-            wide.dim = wide.dim.max(4);
-            let even: Vec<Batch> = batches.iter().map(|batch| batch.clone().even()).collect();
-            let wire = WireOptions { rows: WireForm::Int8, gradients: WireForm::Fp16, summed: true };
-            let lossily = |how: How, ranks| over(how, &wide, (4, ranks), &even, make.clone());
-            let lossy = lossily(wire.into(), 1);
-            assert!(lossily(wire.into(), 2) == lossy, "seed {seed}, lossy, {wide:?}");
-            assert!(lossily(How { ahead: true, ..wire.into() }, 2) == lossy, "seed {seed}, ahead, {wide:?}");
-            rounded += u32::from(lossily(exact, 1) != lossy);
-            spoiled += u32::from(over(How { spoil: true, ..exact }, &config, (4, 2), &batches, make) != one);
+#[gpu_test]
+fn ranks_change_no_bit(context: &Context) {
+    let (mut spoiled, mut rounded) = (0, 0);
+    // In the first run, whose seed is held, the wrong results below are noticed.
+    for (k, seed) in share((0..).zip(seeds("ranks on a device", 5))) {
+        let random = &mut StdRng::seed_from_u64(seed);
+        let mut config = configuration(random);
+        config.ways = 32;
+        if k == 1 {
+            (config.policy, config.cache_rows) = (Policy::Static, config.total_rows() as u32);
         }
-        assert!(spoiled > 0 && rounded > 0, "the comparison can fail: {spoiled}, {rounded} lossy");
-    });
+        config.placement = match k % 3 {
+            1 if context.caps().mappable => Placement::Mapped,
+            2 => Placement::Staged,
+            _ => Placement::Device,
+        };
+        let batches: Vec<Batch> = (0..3).map(|_| Batch::random(random, &config)).collect();
+        let make = {
+            let context = context.clone();
+            move |config| Group::new(&context, config)
+        };
+        let exact = How::default();
+        let one = over(exact, &config, (4, 1), &batches, make.clone());
+        let more = over(exact, &config, (4, 2), &batches, make.clone());
+        assert!(more == one, "seed {seed}, {config:?}");
+        let plain = alone(Group::new(context, config.clone()).unwrap(), &batches);
+        assert!(over(exact, &config, (1, 1), &batches, make.clone()) == plain, "seed {seed}, {config:?}");
+        assert!(
+            over(How { ahead: true, ..exact }, &config, (4, 2), &batches, make.clone()) == one,
+            "seed {seed}, ahead, {config:?}"
+        );
+        // A lossy wire wants four floats a row.
+        let mut wide = config.clone();
+        wide.dim = wide.dim.max(4);
+        let even: Vec<Batch> = batches.iter().map(|batch| batch.clone().even()).collect();
+        let wire = WireOptions { rows: WireForm::Int8, gradients: WireForm::Fp16, summed: true };
+        let lossily = |how: How, ranks| over(how, &wide, (4, ranks), &even, make.clone());
+        let lossy = lossily(wire.into(), 1);
+        assert!(lossily(wire.into(), 2) == lossy, "seed {seed}, lossy, {wide:?}");
+        assert!(lossily(How { ahead: true, ..wire.into() }, 2) == lossy, "seed {seed}, ahead, {wide:?}");
+        rounded += u32::from(lossily(exact, 1) != lossy);
+        spoiled += u32::from(over(How { spoil: true, ..exact }, &config, (4, 2), &batches, make) != one);
+    }
+    assert!(spoiled > 0 && rounded > 0, "the comparison can fail: {spoiled}, {rounded} lossy");
 }
 
 /// A group on a device sends the words that one on the CPU sends from the same state: packed records, dirty rows in FP32, and rounded rows.
@@ -105,80 +105,74 @@ pub(crate) fn messages_are_those_of_the_cpu() {
 }
 
 /// A batch whose outputs, or whose gradients from all ranks, find no buffer is refused on every rank, and nothing has changed.
-#[test]
-fn a_batch_too_large_for_a_buffer_is_refused() {
-    with_gpu(|context| {
-        let limit = context.device().limits().max_storage_buffer_binding_size;
-        if limit > 1 << 28 {
-            skipped(&format!(
-                "a batch too large for a buffer: wanted bindings of at most 256 MiB, found {limit} bytes"
-            ));
-            return;
+#[gpu_test]
+fn a_batch_too_large_for_a_buffer_is_refused(context: &Context) {
+    let limit = context.device().limits().max_storage_buffer_binding_size;
+    if limit > 1 << 28 {
+        skipped(&format!("a batch too large for a buffer: wanted bindings of at most 256 MiB, found {limit} bytes"));
+        return;
+    }
+    const DIM: u32 = 1024;
+    let config = GroupConfig::new(&[10], DIM).with_precision(Precision::Int8);
+    for ranks in [1, 2] {
+        let bags = (limit / u64::from(4 * DIM)) as usize / ranks as usize + 1;
+        let found = Threads::run(ranks, |comm: &mut Threads| {
+            let context = context.clone();
+            let mut group = dist::Group::new(comm, config.clone(), 2, move |config| Group::new(&context, config))?;
+            let offsets: Vec<u32> = (0..=bags as u32).collect();
+            // All ranks ask for rows of the first.
+            let error = group.forward(&vec![4; bags], &offsets, None).unwrap_err();
+            let frozen = group.forward_frozen(&vec![4; bags], &offsets, None);
+            let outputs = group.forward(&[4, 5], &[0, 1, 2], None)?;
+            group.backward(&outputs)?;
+            let t: Vec<u32> = group.shards().map(|(_, s)| s.unwrap().snapshot().unwrap().t).collect();
+            Ok((error, frozen.is_err(), t))
+        })
+        .unwrap();
+        for (rank, (error, frozen, t)) in found.iter().enumerate() {
+            let named = if rank == 0 {
+                matches!(error, Error::TooLarge { wanted, .. } if *wanted == bags as u64 * u64::from(ranks * 4 * DIM))
+            } else {
+                matches!(error, Error::Rank { rank: 0, .. })
+            };
+            assert!(named, "{ranks} ranks: {error}");
+            assert_eq!(*frozen, ranks == 1, "a frozen forward has no gradients");
+            assert!(t.iter().all(|&t| t == 1), "only the small step took place: {t:?}");
         }
-        const DIM: u32 = 1024;
-        let config = GroupConfig::new(&[10], DIM).with_precision(Precision::Int8);
-        for ranks in [1, 2] {
-            let bags = (limit / u64::from(4 * DIM)) as usize / ranks as usize + 1;
-            let found = Threads::run(ranks, |comm: &mut Threads| {
-                let context = context.clone();
-                let mut group = dist::Group::new(comm, config.clone(), 2, move |config| Group::new(&context, config))?;
-                let offsets: Vec<u32> = (0..=bags as u32).collect();
-                // All ranks ask for rows of the first.
-                let error = group.forward(&vec![4; bags], &offsets, None).unwrap_err();
-                let frozen = group.forward_frozen(&vec![4; bags], &offsets, None);
-                let outputs = group.forward(&[4, 5], &[0, 1, 2], None)?;
-                group.backward(&outputs)?;
-                let t: Vec<u32> = group.shards().map(|(_, s)| s.unwrap().snapshot().unwrap().t).collect();
-                Ok((error, frozen.is_err(), t))
-            })
-            .unwrap();
-            for (rank, (error, frozen, t)) in found.iter().enumerate() {
-                let named = if rank == 0 {
-                    matches!(error, Error::TooLarge { wanted, .. } if *wanted == bags as u64 * u64::from(ranks * 4 * DIM))
-                } else {
-                    matches!(error, Error::Rank { rank: 0, .. })
-                };
-                assert!(named, "{ranks} ranks: {error}");
-                assert_eq!(*frozen, ranks == 1, "a frozen forward has no gradients");
-                assert!(t.iter().all(|&t| t == 1), "only the small step took place: {t:?}");
-            }
-        }
-    });
+    }
 }
 
 /// A shared array on a device over ranks: the bits of one rank that has the whole batch, with FP16 gradients and after a bad index.
-#[test]
-fn a_shared_array_has_the_bits_of_the_whole_batch() {
-    with_gpu(|context| {
-        let config = robe::Config::new(&[50, 30], 8, 96, 4)
-            .with_precision(Precision::Int8)
-            .with_optimizer(Optimizer::adagrad(0.1))
-            .with_init(Init::Uniform { low: -1.0, high: 1.0 });
-        let parts: [(&[u32], &[u32]); 2] = [(&[1, 2, 3], &[0, 2, 3]), (&[4, 5, 6], &[0, 1, 3])];
-        let halves = |sign: u16| -> Vec<u16> { (0..32).map(|i| sign | (0x3800 + 37 * i)).collect() };
-        let over = |sign: u16| {
-            Threads::run(2, |comm: &mut Threads| {
-                let mut array = dist::Replicated::new(comm, SharedGroup::new(context, config.clone())?)?;
-                let rank = array.rank() as usize;
-                let bad = array.forward(if rank == 1 { &[49, 30] } else { &[0, 0] }, &[0, 1, 2], None).unwrap_err();
-                assert!(matches!(bad, Error::IndexOutOfRange { .. } | Error::Rank { rank: 1, .. }), "{bad}");
-                let outputs = array.forward(parts[rank].0, parts[rank].1, None)?;
-                // Bags of both ranks, feature by feature.
-                let own: Vec<u16> =
-                    [rank, 2 + rank].iter().flat_map(|bag| halves(sign)[8 * bag..8 * bag + 8].to_vec()).collect();
-                array.backward_half(&own)?;
-                Ok((outputs, array.snapshot()?))
-            })
-            .unwrap()
-        };
-        let mut plain = SharedGroup::new(context, config.clone()).unwrap();
-        let outputs = plain.forward(&[1, 2, 4, 3, 5, 6], &[0, 2, 3, 4, 6], None).unwrap();
-        plain.backward_half(&halves(0)).unwrap();
-        let wanted = plain.snapshot().unwrap();
-        for (rank, (found, snapshot)) in over(0).into_iter().enumerate() {
-            assert_eq!(found, [&outputs[8 * rank..][..8], &outputs[16 + 8 * rank..][..8]].concat());
-            assert!(snapshot.weight_words == wanted.weight_words, "rank {rank}");
-        }
-        assert!(over(0x8000)[0].1.weight_words != wanted.weight_words, "the comparison can fail");
-    });
+#[gpu_test]
+fn a_shared_array_has_the_bits_of_the_whole_batch(context: &Context) {
+    let config = robe::Config::new(&[50, 30], 8, 96, 4)
+        .with_precision(Precision::Int8)
+        .with_optimizer(Optimizer::adagrad(0.1))
+        .with_init(Init::Uniform { low: -1.0, high: 1.0 });
+    let parts: [(&[u32], &[u32]); 2] = [(&[1, 2, 3], &[0, 2, 3]), (&[4, 5, 6], &[0, 1, 3])];
+    let halves = |sign: u16| -> Vec<u16> { (0..32).map(|i| sign | (0x3800 + 37 * i)).collect() };
+    let over = |sign: u16| {
+        Threads::run(2, |comm: &mut Threads| {
+            let mut array = dist::Replicated::new(comm, SharedGroup::new(context, config.clone())?)?;
+            let rank = array.rank() as usize;
+            let bad = array.forward(if rank == 1 { &[49, 30] } else { &[0, 0] }, &[0, 1, 2], None).unwrap_err();
+            assert!(matches!(bad, Error::IndexOutOfRange { .. } | Error::Rank { rank: 1, .. }), "{bad}");
+            let outputs = array.forward(parts[rank].0, parts[rank].1, None)?;
+            // Bags of both ranks, feature by feature.
+            let own: Vec<u16> =
+                [rank, 2 + rank].iter().flat_map(|bag| halves(sign)[8 * bag..8 * bag + 8].to_vec()).collect();
+            array.backward_half(&own)?;
+            Ok((outputs, array.snapshot()?))
+        })
+        .unwrap()
+    };
+    let mut plain = SharedGroup::new(context, config.clone()).unwrap();
+    let outputs = plain.forward(&[1, 2, 4, 3, 5, 6], &[0, 2, 3, 4, 6], None).unwrap();
+    plain.backward_half(&halves(0)).unwrap();
+    let wanted = plain.snapshot().unwrap();
+    for (rank, (found, snapshot)) in over(0).into_iter().enumerate() {
+        assert_eq!(found, [&outputs[8 * rank..][..8], &outputs[16 + 8 * rank..][..8]].concat());
+        assert!(snapshot.weight_words == wanted.weight_words, "rank {rank}");
+    }
+    assert!(over(0x8000)[0].1.weight_words != wanted.weight_words, "the comparison can fail");
 }

@@ -10,7 +10,7 @@ use hotrow::{
 };
 
 use crate::caller::{self, storage};
-use hotrow_harness::device::{options, with_gpu};
+use hotrow_harness::{device::options, gpu_test};
 
 const INDICES: [u32; 8] = [0, 3, 1, 3, 7, 0, 5, 9];
 const OFFSETS: [u32; 5] = [0, 2, 4, 6, 8];
@@ -86,53 +86,45 @@ fn own(context: &Context) -> Context {
     Context::with_options(context.device(), context.queue(), &options()).unwrap()
 }
 
-#[test]
-fn a_changing_rate_makes_no_bind_group() {
-    with_gpu(|context| {
-        let context = &own(context);
-        let mut config = GroupConfig::new(&[10], DIM);
-        (config.optimizer, config.init, config.cache_rows) = (Optimizer::sgd(0.5), Init::Constant(0.0), 10);
-        let mut cpu = CpuGroup::new(config.clone()).unwrap();
-        assert_eq!(made(context, &mut Group::new(context, config).unwrap(), &mut cpu, 1000), 0);
+#[gpu_test]
+fn a_changing_rate_makes_no_bind_group(context: &Context) {
+    let context = &own(context);
+    let mut config = GroupConfig::new(&[10], DIM);
+    (config.optimizer, config.init, config.cache_rows) = (Optimizer::sgd(0.5), Init::Constant(0.0), 10);
+    let mut cpu = CpuGroup::new(config.clone()).unwrap();
+    assert_eq!(made(context, &mut Group::new(context, config).unwrap(), &mut cpu, 1000), 0);
 
-        // These groups run robe_update, robe_step and robe_blocks.
-        let shared = |backward, precision| {
-            let (optimizer, init) = (Optimizer::sgd(0.5), Init::Constant(0.0));
-            Config::new(&[10], DIM, 64, 2)
-                .with_optimizer(optimizer)
-                .with_init(init)
-                .with_backward(backward)
-                .with_precision(precision)
-        };
-        let kinds =
-            [(Backward::Auto, Precision::Fp32), (Backward::Atomic, Precision::Fp32), (Backward::Auto, Precision::Fp16)];
-        for (steps, (backward, precision)) in [1000, 200, 200].into_iter().zip(kinds) {
-            let config = shared(backward, precision);
-            let mut cpu = CpuSharedGroup::new(config.clone()).unwrap();
-            assert_eq!(
-                made(context, &mut SharedGroup::new(context, config).unwrap(), &mut cpu, steps),
-                0,
-                "{backward:?}"
-            );
-        }
-    });
+    // These groups run robe_update, robe_step and robe_blocks.
+    let shared = |backward, precision| {
+        let (optimizer, init) = (Optimizer::sgd(0.5), Init::Constant(0.0));
+        Config::new(&[10], DIM, 64, 2)
+            .with_optimizer(optimizer)
+            .with_init(init)
+            .with_backward(backward)
+            .with_precision(precision)
+    };
+    let kinds =
+        [(Backward::Auto, Precision::Fp32), (Backward::Atomic, Precision::Fp32), (Backward::Auto, Precision::Fp16)];
+    for (steps, (backward, precision)) in [1000, 200, 200].into_iter().zip(kinds) {
+        let config = shared(backward, precision);
+        let mut cpu = CpuSharedGroup::new(config.clone()).unwrap();
+        assert_eq!(made(context, &mut SharedGroup::new(context, config).unwrap(), &mut cpu, steps), 0, "{backward:?}");
+    }
 }
 
 /// The count that stays 0 in the test above grows if steps need new uniforms and bind groups.
-#[test]
-fn what_changes_is_counted() {
-    with_gpu(|context| {
-        let context = &own(context);
-        let config = GroupConfig::new(&[10], DIM).with_cache_rows(10);
-        let mut group = Group::new(context, config).unwrap();
-        let mut steps = |n: usize| {
-            let indices = &INDICES[..n];
-            group.forward(indices, &[0, n as u32], None).unwrap();
-            group.backward(&[1.0; DIM as usize]).unwrap();
-            held_bindings(context).made
-        };
-        let [first, again, other] = [8, 8, 3].map(&mut steps);
-        assert_eq!(first, again, "a step of a known shape");
-        assert!(other > again, "a step of another shape");
-    });
+#[gpu_test]
+fn what_changes_is_counted(context: &Context) {
+    let context = &own(context);
+    let config = GroupConfig::new(&[10], DIM).with_cache_rows(10);
+    let mut group = Group::new(context, config).unwrap();
+    let mut steps = |n: usize| {
+        let indices = &INDICES[..n];
+        group.forward(indices, &[0, n as u32], None).unwrap();
+        group.backward(&[1.0; DIM as usize]).unwrap();
+        held_bindings(context).made
+    };
+    let [first, again, other] = [8, 8, 3].map(&mut steps);
+    assert_eq!(first, again, "a step of a known shape");
+    assert!(other > again, "a step of another shape");
 }

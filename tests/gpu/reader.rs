@@ -10,8 +10,8 @@ use hotrow::{
     robe, wgpu,
 };
 use hotrow_harness::{
-    device::{skipped, spoiled, with_gpu, with_storage_buffers},
-    sample,
+    device::{skipped, spoiled, with_storage_buffers},
+    gpu_test, sample,
 };
 
 use crate::caller::{self, READ, Shader, WRITE, download, storage};
@@ -91,27 +91,25 @@ pub(crate) fn draws(context: &Context) -> bool {
 }
 
 /// The vertex stage and the fragment stage read what a compute stage reads.
-#[test]
-fn every_stage() {
-    with_gpu(|context| {
-        if !draws(context) {
-            return;
-        }
-        for (dim, precision) in [(8, Precision::Fp32), (7, Precision::Int8)] {
-            let mut group = Group::new(context, config(precision, dim)).unwrap();
-            let stages = wgpu::ShaderStages::VERTEX_FRAGMENT;
-            let mut reader = group.reader(Reader { stages, ..emb() }).unwrap();
-            train(&mut group, 0..3);
-            let rows: Vec<u32> = (0..704).collect();
-            let wanted = wanted(&mut group, &rows, |_| true);
-            let wanted: Vec<u32> = wanted.iter().flat_map(|seen| seen.values[4..8].iter().copied()).collect();
-            let [vertex, fragment] = drawn(context, &mut reader, 704);
-            assert!(vertex == wanted, "{precision:?}");
-            assert!(fragment == wanted, "{precision:?}");
-            train(&mut group, 3..4);
-            assert!(drawn(context, &mut reader, 704)[1] != wanted, "the comparison can fail");
-        }
-    });
+#[gpu_test]
+fn every_stage(context: &Context) {
+    if !draws(context) {
+        return;
+    }
+    for (dim, precision) in [(8, Precision::Fp32), (7, Precision::Int8)] {
+        let mut group = Group::new(context, config(precision, dim)).unwrap();
+        let stages = wgpu::ShaderStages::VERTEX_FRAGMENT;
+        let mut reader = group.reader(Reader { stages, ..emb() }).unwrap();
+        train(&mut group, 0..3);
+        let rows: Vec<u32> = (0..704).collect();
+        let wanted = wanted(&mut group, &rows, |_| true);
+        let wanted: Vec<u32> = wanted.iter().flat_map(|seen| seen.values[4..8].iter().copied()).collect();
+        let [vertex, fragment] = drawn(context, &mut reader, 704);
+        assert!(vertex == wanted, "{precision:?}");
+        assert!(fragment == wanted, "{precision:?}");
+        train(&mut group, 3..4);
+        assert!(drawn(context, &mut reader, 704)[1] != wanted, "the comparison can fail");
+    }
 }
 
 fn compute_text(reader: &RowReader, prefix: &str, dim: u32) -> String {
@@ -262,153 +260,141 @@ fn reads_rows(context: &Context, config: GroupConfig, what: &str) {
     }
 }
 
-#[test]
-fn every_precision_and_dim() {
-    with_gpu(|context| {
-        let optimizers = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::row_wise_adagrad(0.05)];
-        let dims = [1, 3, 4, 6, 8, 20];
-        for (i, j) in sample(8, (0..5).flat_map(|i| (0..6).map(move |j| (i, j)))) {
-            let config = config(Precision::ALL[i], dims[j]).with_optimizer(optimizers[(i + j) % 3]);
-            reads_rows(context, config, &format!("{:?}, dim {}", Precision::ALL[i], dims[j]));
-        }
-    });
+#[gpu_test]
+fn every_precision_and_dim(context: &Context) {
+    let optimizers = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::row_wise_adagrad(0.05)];
+    let dims = [1, 3, 4, 6, 8, 20];
+    for (i, j) in sample(8, (0..5).flat_map(|i| (0..6).map(move |j| (i, j)))) {
+        let config = config(Precision::ALL[i], dims[j]).with_optimizer(optimizers[(i + j) % 3]);
+        reads_rows(context, config, &format!("{:?}, dim {}", Precision::ALL[i], dims[j]));
+    }
 }
 
-#[test]
-fn every_placement_windows_and_pieces() {
-    with_gpu(|context| {
-        let most = context.caps().choose_windows();
-        // Every precision, both widths of a Quad, both policies.
-        let mut cases = Vec::new();
-        for (i, precision) in Precision::ALL.into_iter().enumerate() {
-            let base = config(precision, [8, 5, 8, 8, 5][i]).with_policy([Policy::Lru, Policy::Lfu][i % 2]);
-            let staged = base.clone().with_placement(Placement::Staged);
-            let layout = hotrow::Layout::new(&base, u64::MAX).unwrap();
-            let pieces = |rows: u64| base.clone().with_piece_bytes(Some(rows * layout.stride()));
-            cases.extend([
-                ("no cache", base.clone().with_cache_rows(0)),
-                ("two pieces", pieces(350)),
-                ("five", pieces(140)),
-            ]);
-            if context.caps().mappable {
-                cases.push(("mapped", base.clone().with_placement(Placement::Mapped)));
-            }
-            if most >= 3 {
-                let windows = Some(32 * layout.slot_bytes());
-                cases.push(("3 windows, 3 pieces", pieces(300).with_window_bytes(windows)));
-                cases.push(("staged, 3 windows", staged.clone().with_window_bytes(windows)));
-            }
-            cases.push(("staged", staged));
+#[gpu_test]
+fn every_placement_windows_and_pieces(context: &Context) {
+    let most = context.caps().choose_windows();
+    // Every precision, both widths of a Quad, both policies.
+    let mut cases = Vec::new();
+    for (i, precision) in Precision::ALL.into_iter().enumerate() {
+        let base = config(precision, [8, 5, 8, 8, 5][i]).with_policy([Policy::Lru, Policy::Lfu][i % 2]);
+        let staged = base.clone().with_placement(Placement::Staged);
+        let layout = hotrow::Layout::new(&base, u64::MAX).unwrap();
+        let pieces = |rows: u64| base.clone().with_piece_bytes(Some(rows * layout.stride()));
+        cases.extend([
+            ("no cache", base.clone().with_cache_rows(0)),
+            ("two pieces", pieces(350)),
+            ("five", pieces(140)),
+        ]);
+        if context.caps().mappable {
+            cases.push(("mapped", base.clone().with_placement(Placement::Mapped)));
         }
-        for (what, config) in sample(12, cases) {
-            reads_rows(context, config.clone(), &format!("{what}, {config:?}"));
+        if most >= 3 {
+            let windows = Some(32 * layout.slot_bytes());
+            cases.push(("3 windows, 3 pieces", pieces(300).with_window_bytes(windows)));
+            cases.push(("staged, 3 windows", staged.clone().with_window_bytes(windows)));
         }
-    });
+        cases.push(("staged", staged));
+    }
+    for (what, config) in sample(12, cases) {
+        reads_rows(context, config.clone(), &format!("{what}, {config:?}"));
+    }
 }
 
 /// Several tables in a group: a row counts through all of them.
-#[test]
-fn rows_are_linear() {
-    with_gpu(|context| {
-        let config = GroupConfig::new(&[10, 20], 4).with_init(Init::Uniform { low: -1.0, high: 1.0 });
-        let mut group = Group::new(context, config).unwrap();
-        let mut reader = group.reader(emb()).unwrap();
-        let rows: Vec<u32> = (0..32).collect();
-        assert!(read(context, &mut reader, 4, &rows) == wanted(&mut group, &rows, |_| true));
-    });
+#[gpu_test]
+fn rows_are_linear(context: &Context) {
+    let config = GroupConfig::new(&[10, 20], 4).with_init(Init::Uniform { low: -1.0, high: 1.0 });
+    let mut group = Group::new(context, config).unwrap();
+    let mut reader = group.reader(emb()).unwrap();
+    let rows: Vec<u32> = (0..32).collect();
+    assert!(read(context, &mut reader, 4, &rows) == wanted(&mut group, &rows, |_| true));
 }
 
 /// A cache of another size: the old bind group shows the old cache, a new one the new cache.
-#[test]
-fn a_resized_or_restored_group_is_bound_anew() {
-    with_gpu(|context| {
-        let mut group = Group::new(context, config(Precision::Int8, 8)).unwrap();
-        let mut reader = group.reader(emb()).unwrap();
-        let program = Program::new(context, &reader, "emb", 8);
-        assert!(!reader.stale());
-        train(&mut group, 0..3);
-        assert!(!reader.stale(), "a step leaves the bindings alone");
-        let (rows, before) = (all_rows(), group.snapshot().unwrap());
-        let old = reader.bind_group().unwrap().clone();
-        group.resize_cache(320).unwrap();
-        assert!(reader.stale());
-        train(&mut group, 3..6);
-        let now = wanted(&mut group, &rows, |_| true);
-        assert!(program.read(&old, &rows) != now, "the old cache is shown");
-        assert!(program.read(reader.bind_group().unwrap(), &rows) == now);
-        assert!(!reader.stale());
-        group.resize_cache(96).unwrap();
-        group.restore(&before).unwrap();
-        assert!(reader.stale());
-        let now = wanted(&mut group, &rows, |_| true);
-        assert!(program.read(reader.bind_group().unwrap(), &rows) == now);
-        // A checkpoint.
-        let folder = tempfile::tempdir().unwrap();
-        let saved = folder.path().join("group");
-        hotrow::checkpoint::save(&mut group, &saved).unwrap();
-        train(&mut group, 6..8);
-        assert!(program.read(reader.bind_group().unwrap(), &rows) != now, "the comparison can fail");
-        assert!(!reader.stale());
-        hotrow::checkpoint::load(&mut group, &saved).unwrap();
-        assert!(reader.stale());
-        assert!(program.read(reader.bind_group().unwrap(), &rows) == now);
-        // Without a cache the WGSL does not fit, and the other way round.
-        group.resize_cache(0).unwrap();
-        let error = reader.bind_group().unwrap_err();
-        assert!(matches!(&error, Error::Reader { what: "WGSL", .. }), "{error}");
-        assert!(reader.stale());
-        let mut bare = group.reader(emb()).unwrap();
-        group.resize_cache(96).unwrap();
-        assert!(matches!(bare.bind_group(), Err(Error::Reader { what: "WGSL", .. })));
-        reader.bind_group().unwrap();
-        drop(group);
-        let error = reader.bind_group().unwrap_err();
-        assert!(matches!(&error, Error::Reader { what: "group", .. }), "{error}");
-    });
+#[gpu_test]
+fn a_resized_or_restored_group_is_bound_anew(context: &Context) {
+    let mut group = Group::new(context, config(Precision::Int8, 8)).unwrap();
+    let mut reader = group.reader(emb()).unwrap();
+    let program = Program::new(context, &reader, "emb", 8);
+    assert!(!reader.stale());
+    train(&mut group, 0..3);
+    assert!(!reader.stale(), "a step leaves the bindings alone");
+    let (rows, before) = (all_rows(), group.snapshot().unwrap());
+    let old = reader.bind_group().unwrap().clone();
+    group.resize_cache(320).unwrap();
+    assert!(reader.stale());
+    train(&mut group, 3..6);
+    let now = wanted(&mut group, &rows, |_| true);
+    assert!(program.read(&old, &rows) != now, "the old cache is shown");
+    assert!(program.read(reader.bind_group().unwrap(), &rows) == now);
+    assert!(!reader.stale());
+    group.resize_cache(96).unwrap();
+    group.restore(&before).unwrap();
+    assert!(reader.stale());
+    let now = wanted(&mut group, &rows, |_| true);
+    assert!(program.read(reader.bind_group().unwrap(), &rows) == now);
+    // A checkpoint.
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("group");
+    hotrow::checkpoint::save(&mut group, &saved).unwrap();
+    train(&mut group, 6..8);
+    assert!(program.read(reader.bind_group().unwrap(), &rows) != now, "the comparison can fail");
+    assert!(!reader.stale());
+    hotrow::checkpoint::load(&mut group, &saved).unwrap();
+    assert!(reader.stale());
+    assert!(program.read(reader.bind_group().unwrap(), &rows) == now);
+    // Without a cache the WGSL does not fit, and the other way round.
+    group.resize_cache(0).unwrap();
+    let error = reader.bind_group().unwrap_err();
+    assert!(matches!(&error, Error::Reader { what: "WGSL", .. }), "{error}");
+    assert!(reader.stale());
+    let mut bare = group.reader(emb()).unwrap();
+    group.resize_cache(96).unwrap();
+    assert!(matches!(bare.bind_group(), Err(Error::Reader { what: "WGSL", .. })));
+    reader.bind_group().unwrap();
+    drop(group);
+    let error = reader.bind_group().unwrap_err();
+    assert!(matches!(&error, Error::Reader { what: "group", .. }), "{error}");
 }
 
-#[test]
-fn what_cannot_be_bound_is_refused() {
-    with_gpu(|context| {
-        let group = Group::new(context, config(Precision::Int8, 8)).unwrap();
-        for prefix in ["", "_", "__x", "7up", "a-b", "a b", "ä", "x;", "emb.x"] {
-            let error = group.reader(Reader { prefix, ..emb() }).unwrap_err();
-            assert!(matches!(&error, Error::Reader { what: "prefix", .. }), "{prefix}: {error}");
-        }
-        let most = context.device().limits().max_bind_groups;
-        group.reader(Reader { group: most - 1, ..emb() }).unwrap();
-        let error = group.reader(Reader { group: most, ..emb() }).unwrap_err();
-        assert!(matches!(&error, Error::Reader { what: "group", .. }), "{error}");
-        for stages in [wgpu::ShaderStages::empty(), wgpu::ShaderStages::MESH] {
-            let error = group.reader(Reader { stages, ..emb() }).unwrap_err();
-            assert!(matches!(&error, Error::Reader { what: "stages", .. }), "{error}");
-        }
-        let staged = config(Precision::Int8, 8).with_placement(Placement::Staged);
-        let group = Group::new(context, staged.clone()).unwrap();
-        assert!(matches!(group.reader(Reader { flushed: true, ..emb() }), Err(Error::Reader { .. })));
-        let group = Group::new(context, staged.with_cache_rows(0)).unwrap();
-        assert!(matches!(group.reader(emb()), Err(Error::Reader { what: "a staged table", .. })));
-    });
+#[gpu_test]
+fn what_cannot_be_bound_is_refused(context: &Context) {
+    let group = Group::new(context, config(Precision::Int8, 8)).unwrap();
+    for prefix in ["", "_", "__x", "7up", "a-b", "a b", "ä", "x;", "emb.x"] {
+        let error = group.reader(Reader { prefix, ..emb() }).unwrap_err();
+        assert!(matches!(&error, Error::Reader { what: "prefix", .. }), "{prefix}: {error}");
+    }
+    let most = context.device().limits().max_bind_groups;
+    group.reader(Reader { group: most - 1, ..emb() }).unwrap();
+    let error = group.reader(Reader { group: most, ..emb() }).unwrap_err();
+    assert!(matches!(&error, Error::Reader { what: "group", .. }), "{error}");
+    for stages in [wgpu::ShaderStages::empty(), wgpu::ShaderStages::MESH] {
+        let error = group.reader(Reader { stages, ..emb() }).unwrap_err();
+        assert!(matches!(&error, Error::Reader { what: "stages", .. }), "{error}");
+    }
+    let staged = config(Precision::Int8, 8).with_placement(Placement::Staged);
+    let group = Group::new(context, staged.clone()).unwrap();
+    assert!(matches!(group.reader(Reader { flushed: true, ..emb() }), Err(Error::Reader { .. })));
+    let group = Group::new(context, staged.with_cache_rows(0)).unwrap();
+    assert!(matches!(group.reader(emb()), Err(Error::Reader { what: "a staged table", .. })));
 }
 
 /// A device with WebGPU's default of eight storage buffers a stage.
-#[test]
-fn too_many_buffers_are_refused_by_name() {
-    with_gpu(|_| {
-        let bare = with_storage_buffers(8);
-        let base = config(Precision::Fp16, 8);
-        let stride = hotrow::Layout::new(&base, u64::MAX).unwrap().stride();
-        let pieces = |n: u64| base.clone().with_piece_bytes(Some(700u64.div_ceil(n) * stride));
-        let group = Group::new(&bare, pieces(6)).unwrap();
-        assert_eq!(group.reader(emb()).unwrap().storage_buffers(), 8);
-        let group = Group::new(&bare, pieces(7)).unwrap();
-        let error = group.reader(emb()).unwrap_err();
-        let Error::Unsupported { what, wanted, found, .. } = &error else { panic!("{error}") };
-        assert_eq!((*what, found.as_str()), ("reader, max_storage_buffers_per_shader_stage", "8"));
-        assert!(wanted.contains("at least 9"), "{error}");
-        assert!(["required_limits", "eframe", "Bevy"].iter().all(|text| error.to_string().contains(text)), "{error}");
-        assert_eq!(group.reader(Reader { flushed: true, ..emb() }).unwrap().storage_buffers(), 7);
-    });
+#[gpu_test]
+fn too_many_buffers_are_refused_by_name(_: &Context) {
+    let bare = with_storage_buffers(8);
+    let base = config(Precision::Fp16, 8);
+    let stride = hotrow::Layout::new(&base, u64::MAX).unwrap().stride();
+    let pieces = |n: u64| base.clone().with_piece_bytes(Some(700u64.div_ceil(n) * stride));
+    let group = Group::new(&bare, pieces(6)).unwrap();
+    assert_eq!(group.reader(emb()).unwrap().storage_buffers(), 8);
+    let group = Group::new(&bare, pieces(7)).unwrap();
+    let error = group.reader(emb()).unwrap_err();
+    let Error::Unsupported { what, wanted, found, .. } = &error else { panic!("{error}") };
+    assert_eq!((*what, found.as_str()), ("reader, max_storage_buffers_per_shader_stage", "8"));
+    assert!(wanted.contains("at least 9"), "{error}");
+    assert!(["required_limits", "eframe", "Bevy"].iter().all(|text| error.to_string().contains(text)), "{error}");
+    assert_eq!(group.reader(Reader { flushed: true, ..emb() }).unwrap().storage_buffers(), 7);
 }
 
 /// Reads all rows after a prefetch that admits rows, and again after the backward of the step before, before their floats have come. Returns
@@ -454,77 +440,71 @@ fn while_rows_come(context: &Context, config: GroupConfig) -> (Vec<u32>, [usize;
     (wrong, [rows.iter().filter(comes).count(), rows.iter().filter(leaves).count()])
 }
 
-#[test]
-fn a_row_on_its_way_is_not_shown() {
-    with_gpu(|context| {
-        for (i, precision) in Precision::ALL.into_iter().enumerate() {
-            for placement in [Placement::Device, Placement::Staged] {
-                let config = config(precision, [8, 5][i % 2]).with_placement(placement);
-                let config = config.with_policy([Policy::Lru, Policy::Lru, Policy::Lfu][i % 3]);
-                let (wrong, [come, leave]) = while_rows_come(context, config.clone());
-                assert_eq!(wrong, [0; 0], "{precision:?}, {placement:?}");
-                let enough = if config.policy == Policy::Lru { 20 } else { 1 };
-                assert!(come >= enough && leave > 0, "{come} {leave}");
-            }
+#[gpu_test]
+fn a_row_on_its_way_is_not_shown(context: &Context) {
+    for (i, precision) in Precision::ALL.into_iter().enumerate() {
+        for placement in [Placement::Device, Placement::Staged] {
+            let config = config(precision, [8, 5][i % 2]).with_placement(placement);
+            let config = config.with_policy([Policy::Lru, Policy::Lru, Policy::Lfu][i % 3]);
+            let (wrong, [come, leave]) = while_rows_come(context, config.clone());
+            assert_eq!(wrong, [0; 0], "{precision:?}, {placement:?}");
+            let enough = if config.policy == Policy::Lru { 20 } else { 1 };
+            assert!(come >= enough && leave > 0, "{come} {leave}");
         }
-    });
+    }
 }
 
 /// The test above must notice rows that are shown too early, and rows that are not shown although they have come.
-#[test]
-fn a_row_shown_too_early_is_noticed() {
-    with_gpu(|context| {
-        let early = "ways[way_at(slot, TAG)] = row; ways[way_at(slot, STAMP)] = row;";
-        let early = spoiled(context, &["admit"], |_| true, ("ways[way_at(slot, STAMP)] = row;", early));
-        for placement in [Placement::Device, Placement::Staged] {
-            let config = config(Precision::Int8, 8).with_placement(placement);
-            assert!(while_rows_come(&early, config).0.len() > 20);
-        }
-        let late = spoiled(context, &["exchange"], |_| true, ("publish(one.place, one.row);", ""));
-        let mut group = Group::new(&late, config(Precision::Fp32, 8).with_placement(Placement::Staged)).unwrap();
-        let mut reader = group.reader(emb()).unwrap();
-        group.forward(&[3], &[0, 1], None).unwrap();
-        assert!(!read(context, &mut reader, 8, &[3])[0].contains);
-    });
+#[gpu_test]
+fn a_row_shown_too_early_is_noticed(context: &Context) {
+    let early = "ways[way_at(slot, TAG)] = row; ways[way_at(slot, STAMP)] = row;";
+    let early = spoiled(context, &["admit"], |_| true, ("ways[way_at(slot, STAMP)] = row;", early));
+    for placement in [Placement::Device, Placement::Staged] {
+        let config = config(Precision::Int8, 8).with_placement(placement);
+        assert!(while_rows_come(&early, config).0.len() > 20);
+    }
+    let late = spoiled(context, &["exchange"], |_| true, ("publish(one.place, one.row);", ""));
+    let mut group = Group::new(&late, config(Precision::Fp32, 8).with_placement(Placement::Staged)).unwrap();
+    let mut reader = group.reader(emb()).unwrap();
+    group.forward(&[3], &[0, 1], None).unwrap();
+    assert!(!read(context, &mut reader, 8, &[3])[0].contains);
 }
 
 /// A shared array (ROBE).
-#[test]
-fn shared_arrays() {
-    with_gpu(|context| {
-        let windows = context.caps().choose_windows().min(3);
-        let shapes = [(8, 4, false), (7, 3, true), (3, 16, true), (2, 0, false)];
-        let all = Precision::ALL.into_iter().enumerate().flat_map(|one| shapes.map(|shape| (one, shape)));
-        for ((i, precision), (dim, chunk, cut)) in sample(4, all) {
-            let mut config = match chunk {
-                0 => robe::Config::direct(&[400, 300], dim).unwrap(),
-                _ => robe::Config::new(&[400, 300], dim, 1000, chunk),
-            };
-            config.precision = precision;
-            config.optimizer = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05)][i % 2];
-            config.init = Init::Uniform { low: -1.0, high: 1.0 };
-            if cut && windows > 1 {
-                config = config.with_window_bytes(Some(1000_u64.div_ceil(windows.into()).next_multiple_of(64) * 4));
-            }
-            let mut group = SharedGroup::new(context, config).unwrap();
-            let mut reader = group.reader(emb()).unwrap();
-            let program = Program::new(context, &reader, "emb", dim);
-            let rows = all_rows();
-            for step in 0..2 {
-                let indices: Vec<u32> = (0..60).map(|i| (i * 7 + step) % 300).collect();
-                let outputs = group.forward(&indices, &[0, 20, 60], None).unwrap();
-                group.backward(&outputs).unwrap();
-                let found = program.read(reader.bind_group().unwrap(), &rows);
-                assert!(found == wanted(&mut group, &rows, |_| true), "{precision:?} {dim}");
-            }
-            let before = program.read(reader.bind_group().unwrap(), &rows);
-            let snapshot = group.snapshot().unwrap();
-            let outputs = group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-            group.backward(&outputs.iter().map(|value| 100.0 * value).collect::<Vec<_>>()).unwrap();
-            assert!(program.read(reader.bind_group().unwrap(), &rows) != before, "the comparison can fail");
-            group.restore(&snapshot).unwrap();
-            assert!(reader.stale());
-            assert!(program.read(reader.bind_group().unwrap(), &rows) == before);
+#[gpu_test]
+fn shared_arrays(context: &Context) {
+    let windows = context.caps().choose_windows().min(3);
+    let shapes = [(8, 4, false), (7, 3, true), (3, 16, true), (2, 0, false)];
+    let all = Precision::ALL.into_iter().enumerate().flat_map(|one| shapes.map(|shape| (one, shape)));
+    for ((i, precision), (dim, chunk, cut)) in sample(4, all) {
+        let mut config = match chunk {
+            0 => robe::Config::direct(&[400, 300], dim).unwrap(),
+            _ => robe::Config::new(&[400, 300], dim, 1000, chunk),
+        };
+        config.precision = precision;
+        config.optimizer = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05)][i % 2];
+        config.init = Init::Uniform { low: -1.0, high: 1.0 };
+        if cut && windows > 1 {
+            config = config.with_window_bytes(Some(1000_u64.div_ceil(windows.into()).next_multiple_of(64) * 4));
         }
-    });
+        let mut group = SharedGroup::new(context, config).unwrap();
+        let mut reader = group.reader(emb()).unwrap();
+        let program = Program::new(context, &reader, "emb", dim);
+        let rows = all_rows();
+        for step in 0..2 {
+            let indices: Vec<u32> = (0..60).map(|i| (i * 7 + step) % 300).collect();
+            let outputs = group.forward(&indices, &[0, 20, 60], None).unwrap();
+            group.backward(&outputs).unwrap();
+            let found = program.read(reader.bind_group().unwrap(), &rows);
+            assert!(found == wanted(&mut group, &rows, |_| true), "{precision:?} {dim}");
+        }
+        let before = program.read(reader.bind_group().unwrap(), &rows);
+        let snapshot = group.snapshot().unwrap();
+        let outputs = group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+        group.backward(&outputs.iter().map(|value| 100.0 * value).collect::<Vec<_>>()).unwrap();
+        assert!(program.read(reader.bind_group().unwrap(), &rows) != before, "the comparison can fail");
+        group.restore(&snapshot).unwrap();
+        assert!(reader.stale());
+        assert!(program.read(reader.bind_group().unwrap(), &rows) == before);
+    }
 }

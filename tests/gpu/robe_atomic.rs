@@ -11,6 +11,7 @@ use hotrow::{
 use hotrow_harness::{
     arrays,
     device::{again, options, share, with_gpu},
+    gpu_test,
     shared::{config, exact, fp32, seeds},
 };
 
@@ -124,17 +125,15 @@ fn an_empty_batch_moves_nothing_and_sums_are_told_of() {
     });
 }
 
-#[test]
-fn what_a_device_lacks_is_refused() {
-    with_gpu(|context| {
-        let made =
-            Context::with_options(context.device(), context.queue(), &ContextOptions::default().add(AddBody::Native));
-        match made {
-            Ok(_) => assert!(context.caps().float_atomics),
-            Err(error) => {
-                assert!(!context.caps().float_atomics);
-                assert!(error.to_string().contains("SHADER_FLOAT32_ATOMIC"), "{error}");
-            }
+#[gpu_test]
+fn what_a_device_lacks_is_refused(context: &Context) {
+    let made =
+        Context::with_options(context.device(), context.queue(), &ContextOptions::default().add(AddBody::Native));
+    match made {
+        Ok(_) => assert!(context.caps().float_atomics),
+        Err(error) => {
+            assert!(!context.caps().float_atomics);
+            assert!(error.to_string().contains("SHADER_FLOAT32_ATOMIC"), "{error}");
         }
-    });
+    }
 }

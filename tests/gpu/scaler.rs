@@ -14,7 +14,7 @@ use crate::{
 };
 use hotrow_harness::{
     device::with_gpu,
-    sample_seeds,
+    gpu_test, sample_seeds,
     scaled::{self, Bend, Seen, random_config},
     seed_for,
 };
@@ -25,33 +25,31 @@ fn buffer(context: &Context, bytes: &[u8], padding: usize) -> wgpu::Buffer {
     storage(context, &contents)
 }
 
-#[test]
-fn whole_runs() {
-    with_gpu(|context| {
-        let run = |seed: u64, bend, seen: &mut Seen| {
-            let mut config = random_config(&mut Pcg64::seed_from_u64(seed));
-            config.placement = [Placement::Device, Placement::Mapped, Placement::Staged][seed as usize % 3];
-            let group = || Group::new(context, config.clone()).unwrap();
-            let ahead = seed / 3 % 2 == 1;
-            let outcome = if bend == Bend::Nothing && seed / 6 % 2 == 1 {
-                // The device decides about the overflow itself.
-                scaled::run(&mut Encoded::new(context, &config), &mut group(), seed, ahead, bend, seen)
-            } else {
-                scaled::run(&mut group(), &mut group(), seed, ahead, bend, seen)
-            };
-            outcome.map_err(|difference| format!("seed {seed}, ahead {ahead}, {config:?}: {difference}"))
+#[gpu_test]
+fn whole_runs(context: &Context) {
+    let run = |seed: u64, bend, seen: &mut Seen| {
+        let mut config = random_config(&mut Pcg64::seed_from_u64(seed));
+        config.placement = [Placement::Device, Placement::Mapped, Placement::Staged][seed as usize % 3];
+        let group = || Group::new(context, config.clone()).unwrap();
+        let ahead = seed / 3 % 2 == 1;
+        let outcome = if bend == Bend::Nothing && seed / 6 % 2 == 1 {
+            // The device decides about the overflow itself.
+            scaled::run(&mut Encoded::new(context, &config), &mut group(), seed, ahead, bend, seen)
+        } else {
+            scaled::run(&mut group(), &mut group(), seed, ahead, bend, seen)
         };
-        // Those that are held meet overflows and several scales for certain.
-        let mut seen = Seen::default();
-        for seed in sample_seeds(4, "scaler", 20) {
-            assert_eq!(run(seed, Bend::Nothing, &mut seen), Ok(()));
-        }
-        assert!(seen.overflows > 4 && seen.halves > 10 && seen.scales.len() > 2, "{seen:?}");
-        for bend in [Bend::NotUnscaled, Bend::OverflowTaken, Bend::SkippedForNothing] {
-            let rejected = (0..4).filter(|&seed| run(seed, bend, &mut Seen::default()).is_err()).count();
-            assert!(rejected > 0, "{bend:?} passes");
-        }
-    });
+        outcome.map_err(|difference| format!("seed {seed}, ahead {ahead}, {config:?}: {difference}"))
+    };
+    // Those that are held meet overflows and several scales for certain.
+    let mut seen = Seen::default();
+    for seed in sample_seeds(4, "scaler", 20) {
+        assert_eq!(run(seed, Bend::Nothing, &mut seen), Ok(()));
+    }
+    assert!(seen.overflows > 4 && seen.halves > 10 && seen.scales.len() > 2, "{seen:?}");
+    for bend in [Bend::NotUnscaled, Bend::OverflowTaken, Bend::SkippedForNothing] {
+        let rejected = (0..4).filter(|&seed| run(seed, bend, &mut Seen::default()).is_err()).count();
+        assert!(rejected > 0, "{bend:?} passes");
+    }
 }
 
 /// Four steps in each encoder, two buffers of any length in each step: the state is the CPU's, bit for bit.
@@ -181,34 +179,29 @@ fn a_step_in_one_encoder() {
     });
 }
 
-#[test]
-fn what_cannot_be_is_named() {
-    with_gpu(|context| {
-        assert!(matches!(
-            Scaler::new(context, LossScale::Static { scale: 0.0 }),
-            Err(Error::Scaler { what: "scale", .. })
-        ));
-        let mut scaler = Scaler::new(context, LossScale::BACKOFF).unwrap();
-        let mut group = Group::new(context, GroupConfig::new(&[10], 4)).unwrap();
-        let mut encoder = caller::encoder(context);
-        assert!(matches!(scaler.encode_decide(&mut encoder), Err(Error::Order { call: "decide", .. })));
-        let grads = buffer(context, &[0; 32], 4);
-        let late = |group: &mut Group, encoder: &mut wgpu::CommandEncoder, scaler: &Scaler| {
-            group.encode_backward_scaled(encoder, GradBuffer::F16(grads.slice(..)), scaler)
-        };
-        assert!(matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { .. })));
-        let short = scaler.encode_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 9);
-        assert!(matches!(short, Err(Error::Buffer { what: "gradients", .. })), "{short:?}");
-        let odd = scaler.encode_inspect(&mut encoder, GradBuffer::F16(grads.slice(..24)), 12);
-        assert!(matches!(&odd, Err(Error::Buffer { wanted, .. }) if wanted == "32 bytes"), "{odd:?}");
-        scaler.encode_inspect(&mut encoder, GradBuffer::F16(grads.slice(..)), 9).unwrap();
-        assert!(matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { .. })), "inspected, not decided");
-        scaler.encode_decide(&mut encoder).unwrap();
-        assert!(
-            matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { call: "backward", .. })),
-            "no forward"
-        );
-        group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-        late(&mut group, &mut encoder, &scaler).unwrap();
-    });
+#[gpu_test]
+fn what_cannot_be_is_named(context: &Context) {
+    assert!(matches!(Scaler::new(context, LossScale::Static { scale: 0.0 }), Err(Error::Scaler { what: "scale", .. })));
+    let mut scaler = Scaler::new(context, LossScale::BACKOFF).unwrap();
+    let mut group = Group::new(context, GroupConfig::new(&[10], 4)).unwrap();
+    let mut encoder = caller::encoder(context);
+    assert!(matches!(scaler.encode_decide(&mut encoder), Err(Error::Order { call: "decide", .. })));
+    let grads = buffer(context, &[0; 32], 4);
+    let late = |group: &mut Group, encoder: &mut wgpu::CommandEncoder, scaler: &Scaler| {
+        group.encode_backward_scaled(encoder, GradBuffer::F16(grads.slice(..)), scaler)
+    };
+    assert!(matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { .. })));
+    let short = scaler.encode_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 9);
+    assert!(matches!(short, Err(Error::Buffer { what: "gradients", .. })), "{short:?}");
+    let odd = scaler.encode_inspect(&mut encoder, GradBuffer::F16(grads.slice(..24)), 12);
+    assert!(matches!(&odd, Err(Error::Buffer { wanted, .. }) if wanted == "32 bytes"), "{odd:?}");
+    scaler.encode_inspect(&mut encoder, GradBuffer::F16(grads.slice(..)), 9).unwrap();
+    assert!(matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { .. })), "inspected, not decided");
+    scaler.encode_decide(&mut encoder).unwrap();
+    assert!(
+        matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { call: "backward", .. })),
+        "no forward"
+    );
+    group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+    late(&mut group, &mut encoder, &scaler).unwrap();
 }

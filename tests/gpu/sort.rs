@@ -11,7 +11,7 @@ use crate::{
     caller,
     dedup::{expected, rng},
 };
-use hotrow_harness::device::{skipped, with_gpu};
+use hotrow_harness::{device::skipped, gpu_test};
 
 fn upload(context: &Context, words: &[u32], usage: BufferUsages) -> wgpu::Buffer {
     let contents = bytemuck::cast_slice(words);
@@ -41,130 +41,118 @@ fn sorted(keys: &[u32], values: &[u32], key_bits: u32) -> (Vec<u32>, Vec<u32>) {
     pairs.into_iter().unzip()
 }
 
-#[test]
-fn pairs_of_any_number_and_key_width() {
-    with_gpu(|context| {
-        let sorter = Sorter::new(context, 10_000).unwrap();
-        assert_eq!(sorter.capacity(), 10_000);
-        for (n, key_bits) in [0, 1, 900, 1024, 1025, 3073, 10_000].into_iter().zip([32, 0, 7, 20, 24, 9, 33]) {
-            let mut source = rng(n);
-            let n = n as usize;
-            let mut words = || (0..10_000).map(|_| source.random()).collect::<Vec<u32>>();
-            let (keys, values) = (words(), words());
-            // Slices of buffers, and a number of keys below the slices' length.
-            let skip = context.caps().offset_alignment as usize / 4;
-            let n = n.min(keys.len() - skip);
-            let count = upload(context, &[9, n as u32], BufferUsages::COPY_SRC);
-            let key_buffer = upload(context, &keys, BufferUsages::STORAGE);
-            let value_buffer = upload(context, &values, BufferUsages::STORAGE);
-            let (key_slice, value_slice) = (key_buffer.slice(4 * skip as u64..), value_buffer.slice(4 * skip as u64..));
-            for counted in [Count::Host(n as u32), Count::Device(count.slice(4..))] {
-                let mut encoder = caller::encoder(context);
-                let [keys_to, values_to] =
-                    sorter.encode_sort(&mut encoder, key_slice, Some(value_slice), counted, key_bits).unwrap();
-                let [found_keys, found_values] = read(context, encoder, [(keys_to, n), (values_to, n)]);
-                let wanted = sorted(&keys[skip..skip + n], &values[skip..skip + n], key_bits.min(32));
-                assert!((found_keys, found_values) == wanted, "{n} keys of {key_bits} bits, {counted:?}");
-            }
+#[gpu_test]
+fn pairs_of_any_number_and_key_width(context: &Context) {
+    let sorter = Sorter::new(context, 10_000).unwrap();
+    assert_eq!(sorter.capacity(), 10_000);
+    for (n, key_bits) in [0, 1, 900, 1024, 1025, 3073, 10_000].into_iter().zip([32, 0, 7, 20, 24, 9, 33]) {
+        let mut source = rng(n);
+        let n = n as usize;
+        let mut words = || (0..10_000).map(|_| source.random()).collect::<Vec<u32>>();
+        let (keys, values) = (words(), words());
+        // Slices of buffers, and a number of keys below the slices' length.
+        let skip = context.caps().offset_alignment as usize / 4;
+        let n = n.min(keys.len() - skip);
+        let count = upload(context, &[9, n as u32], BufferUsages::COPY_SRC);
+        let key_buffer = upload(context, &keys, BufferUsages::STORAGE);
+        let value_buffer = upload(context, &values, BufferUsages::STORAGE);
+        let (key_slice, value_slice) = (key_buffer.slice(4 * skip as u64..), value_buffer.slice(4 * skip as u64..));
+        for counted in [Count::Host(n as u32), Count::Device(count.slice(4..))] {
+            let mut encoder = caller::encoder(context);
+            let [keys_to, values_to] =
+                sorter.encode_sort(&mut encoder, key_slice, Some(value_slice), counted, key_bits).unwrap();
+            let [found_keys, found_values] = read(context, encoder, [(keys_to, n), (values_to, n)]);
+            let wanted = sorted(&keys[skip..skip + n], &values[skip..skip + n], key_bits.min(32));
+            assert!((found_keys, found_values) == wanted, "{n} keys of {key_bits} bits, {counted:?}");
         }
-    });
+    }
 }
 
-#[test]
-fn dedups_one_after_the_other() {
-    with_gpu(|context| {
-        let sorter = Sorter::new(context, 5000).unwrap();
-        for n in [5000, 0, 1, 1024, 1025, 5000] {
-            let mut source = rng(n);
-            let n = n as usize;
-            let keys: Vec<u32> =
-                (0..5000).map(|i| if i % 7 == 0 { NONE } else { source.random_range(0..900) }).collect();
-            let buffer = upload(context, &keys, BufferUsages::STORAGE);
-            let count = upload(context, &[n as u32], BufferUsages::COPY_SRC);
-            let wanted = expected(&keys, n);
-            for counted in [Count::Host(n as u32), Count::Device(count.slice(..))] {
-                let mut encoder = caller::encoder(context);
-                let found = sorter.encode_dedup(&mut encoder, buffer.slice(..), None, counted, 10).unwrap();
-                let (distinct, valid) = (wanted.starts.len(), wanted.segment.len());
-                let arrays = [
-                    (found.keys, n),
-                    (found.values, n),
-                    (found.segment, valid),
-                    (found.starts, distinct),
-                    (found.counts, 2),
-                ];
-                let [keys, order, segment, starts, counts] = read(context, encoder, arrays);
-                assert_eq!(counts, [distinct as u32, valid as u32], "{n} keys, {counted:?}");
-                let found = hotrow::internals::Deduped { keys, order, segment, starts };
-                assert!(found == wanted, "{n} keys, {counted:?}");
-            }
+#[gpu_test]
+fn dedups_one_after_the_other(context: &Context) {
+    let sorter = Sorter::new(context, 5000).unwrap();
+    for n in [5000, 0, 1, 1024, 1025, 5000] {
+        let mut source = rng(n);
+        let n = n as usize;
+        let keys: Vec<u32> = (0..5000).map(|i| if i % 7 == 0 { NONE } else { source.random_range(0..900) }).collect();
+        let buffer = upload(context, &keys, BufferUsages::STORAGE);
+        let count = upload(context, &[n as u32], BufferUsages::COPY_SRC);
+        let wanted = expected(&keys, n);
+        for counted in [Count::Host(n as u32), Count::Device(count.slice(..))] {
+            let mut encoder = caller::encoder(context);
+            let found = sorter.encode_dedup(&mut encoder, buffer.slice(..), None, counted, 10).unwrap();
+            let (distinct, valid) = (wanted.starts.len(), wanted.segment.len());
+            let arrays = [
+                (found.keys, n),
+                (found.values, n),
+                (found.segment, valid),
+                (found.starts, distinct),
+                (found.counts, 2),
+            ];
+            let [keys, order, segment, starts, counts] = read(context, encoder, arrays);
+            assert_eq!(counts, [distinct as u32, valid as u32], "{n} keys, {counted:?}");
+            let found = hotrow::internals::Deduped { keys, order, segment, starts };
+            assert!(found == wanted, "{n} keys, {counted:?}");
         }
-    });
+    }
 }
 
 /// If the device's count is larger than the buffer of keys, the sort takes as many keys as the buffer holds.
-#[test]
-fn a_count_beyond_the_keys() {
-    with_gpu(|context| {
-        for n in [600u32, 4000] {
-            let keys: Vec<u32> = (0..n).rev().collect();
-            let buffer = upload(context, &keys, BufferUsages::STORAGE);
-            let count = upload(context, &[u32::MAX], BufferUsages::COPY_SRC);
-            let sorter = Sorter::new(context, n + 10).unwrap();
-            let mut encoder = caller::encoder(context);
-            let found =
-                sorter.encode_dedup(&mut encoder, buffer.slice(..), None, Count::Device(count.slice(..)), 32).unwrap();
-            let [keys, counts] = read(context, encoder, [(found.keys, n as usize), (found.counts, 2)]);
-            assert_eq!(keys, (0..n).collect::<Vec<_>>());
-            assert_eq!(counts, [n, n]);
-        }
-    });
+#[gpu_test]
+fn a_count_beyond_the_keys(context: &Context) {
+    for n in [600u32, 4000] {
+        let keys: Vec<u32> = (0..n).rev().collect();
+        let buffer = upload(context, &keys, BufferUsages::STORAGE);
+        let count = upload(context, &[u32::MAX], BufferUsages::COPY_SRC);
+        let sorter = Sorter::new(context, n + 10).unwrap();
+        let mut encoder = caller::encoder(context);
+        let found =
+            sorter.encode_dedup(&mut encoder, buffer.slice(..), None, Count::Device(count.slice(..)), 32).unwrap();
+        let [keys, counts] = read(context, encoder, [(found.keys, n as usize), (found.counts, 2)]);
+        assert_eq!(keys, (0..n).collect::<Vec<_>>());
+        assert_eq!(counts, [n, n]);
+    }
 }
 
-#[test]
-fn buffers_that_cannot_be() {
-    with_gpu(|context| {
-        let sorter = Sorter::new(context, 100).unwrap();
-        let keys = upload(context, &[0; 200], BufferUsages::STORAGE);
-        let plain = upload(context, &[0; 200], BufferUsages::COPY_DST);
-        let mut encoder = caller::encoder(context);
-        let mut told = |keys: wgpu::BufferSlice<'_>, values: Option<wgpu::BufferSlice<'_>>, n: Count<'_>| {
-            let dedup = sorter.encode_dedup(&mut encoder, keys, values, n, 32).map(drop);
-            let sort = sorter.encode_sort(&mut encoder, keys, values, n, 32).map(drop);
-            assert_eq!(sort, dedup);
-            match sort {
-                Err(Error::Buffer { what, wanted, .. }) => format!("{what}: {wanted}"),
-                other => panic!("{other:?}"),
-            }
-        };
-        let host = Count::Host(100);
-        assert_eq!(told(plain.slice(..), None, host), "keys: usage STORAGE");
-        assert_eq!(told(keys.slice(..), Some(plain.slice(..)), host), "values: usage STORAGE");
-        assert_eq!(
-            told(keys.slice(..), None, Count::Host(101)),
-            "keys: at most 100 keys, for which the sorter was made"
-        );
-        assert_eq!(told(keys.slice(..396), None, host), "keys: 400 bytes");
-        assert_eq!(told(keys.slice(..), Some(keys.slice(..396)), host), "values: 400 bytes");
-        assert!(told(keys.slice(4..), None, host).starts_with("keys: an offset that is a multiple of"));
-        assert_eq!(told(keys.slice(..399), None, Count::Host(9)), "keys: a whole number of 4-byte entries");
-        let count = Count::Device(plain.slice(..));
-        assert_eq!(told(keys.slice(..400), None, count), "count: usage COPY_SRC");
-        let source = upload(context, &[3; 4], BufferUsages::COPY_SRC);
-        assert_eq!(told(keys.slice(..400), None, Count::Device(source.slice(..3))), "count: 4 bytes");
-        assert_eq!(
-            told(keys.slice(..400), None, Count::Device(source.slice(2..8))),
-            "count: an offset that is a multiple of 4"
-        );
-        assert!(told(keys.slice(..404), None, Count::Device(source.slice(..))).starts_with("keys: at most 100 keys"));
-        // The right buffers are accepted, but not the sorter's own results.
-        let sorted = sorter.encode_sort(&mut encoder, keys.slice(..400), None, host, 32).unwrap();
-        for which in sorted {
-            let again = sorter.encode_sort(&mut encoder, which.slice(..400), None, host, 32);
-            assert!(matches!(again, Err(Error::Buffer { what: "keys", .. })), "{again:?}");
+#[gpu_test]
+fn buffers_that_cannot_be(context: &Context) {
+    let sorter = Sorter::new(context, 100).unwrap();
+    let keys = upload(context, &[0; 200], BufferUsages::STORAGE);
+    let plain = upload(context, &[0; 200], BufferUsages::COPY_DST);
+    let mut encoder = caller::encoder(context);
+    let mut told = |keys: wgpu::BufferSlice<'_>, values: Option<wgpu::BufferSlice<'_>>, n: Count<'_>| {
+        let dedup = sorter.encode_dedup(&mut encoder, keys, values, n, 32).map(drop);
+        let sort = sorter.encode_sort(&mut encoder, keys, values, n, 32).map(drop);
+        assert_eq!(sort, dedup);
+        match sort {
+            Err(Error::Buffer { what, wanted, .. }) => format!("{what}: {wanted}"),
+            other => panic!("{other:?}"),
         }
-        context.queue().submit([encoder.finish()]);
-    });
+    };
+    let host = Count::Host(100);
+    assert_eq!(told(plain.slice(..), None, host), "keys: usage STORAGE");
+    assert_eq!(told(keys.slice(..), Some(plain.slice(..)), host), "values: usage STORAGE");
+    assert_eq!(told(keys.slice(..), None, Count::Host(101)), "keys: at most 100 keys, for which the sorter was made");
+    assert_eq!(told(keys.slice(..396), None, host), "keys: 400 bytes");
+    assert_eq!(told(keys.slice(..), Some(keys.slice(..396)), host), "values: 400 bytes");
+    assert!(told(keys.slice(4..), None, host).starts_with("keys: an offset that is a multiple of"));
+    assert_eq!(told(keys.slice(..399), None, Count::Host(9)), "keys: a whole number of 4-byte entries");
+    let count = Count::Device(plain.slice(..));
+    assert_eq!(told(keys.slice(..400), None, count), "count: usage COPY_SRC");
+    let source = upload(context, &[3; 4], BufferUsages::COPY_SRC);
+    assert_eq!(told(keys.slice(..400), None, Count::Device(source.slice(..3))), "count: 4 bytes");
+    assert_eq!(
+        told(keys.slice(..400), None, Count::Device(source.slice(2..8))),
+        "count: an offset that is a multiple of 4"
+    );
+    assert!(told(keys.slice(..404), None, Count::Device(source.slice(..))).starts_with("keys: at most 100 keys"));
+    // The right buffers are accepted, but not the sorter's own results.
+    let sorted = sorter.encode_sort(&mut encoder, keys.slice(..400), None, host, 32).unwrap();
+    for which in sorted {
+        let again = sorter.encode_sort(&mut encoder, which.slice(..400), None, host, 32);
+        assert!(matches!(again, Err(Error::Buffer { what: "keys", .. })), "{again:?}");
+    }
+    context.queue().submit([encoder.finish()]);
 }
 
 /// The comparison must notice a sort that is not stable, and a sort by other bits.
@@ -180,28 +168,26 @@ fn wrong_results_are_told_apart() {
 }
 
 /// The test opens its own device, so that the buffers of other tests do not count.
-#[test]
-fn a_sorter_gives_its_memory_back() {
-    with_gpu(|_| {
-        let context = adapter::open_best(adapter::Wanted::Any).unwrap();
-        let held = || {
-            context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
-            let report = context.device().generate_allocator_report()?;
-            let ours = report.allocations.iter().filter(|one| one.name.starts_with("hotrow.sorted"));
-            Some(ours.map(|one| one.size).sum::<u64>())
-        };
-        let Some(before) = held() else {
-            skipped("what a sorter holds: this backend tells nothing of its allocations");
-            return;
-        };
-        let keys = upload(&context, &[3; 5000], BufferUsages::STORAGE);
-        let sorter = Sorter::new(&context, 5000).unwrap();
-        let count = Count::Host(5000);
-        caller::submit(&context, |encoder| {
-            sorter.encode_dedup(encoder, keys.slice(..), None, count, 32).map(drop).unwrap()
-        });
-        assert!(held() >= Some(before + 4 * 4 * 5000), "{:?} is what a sorter in use holds", held());
-        drop(sorter);
-        assert_eq!(held(), Some(before));
+#[gpu_test]
+fn a_sorter_gives_its_memory_back(_: &Context) {
+    let context = adapter::open_best(adapter::Wanted::Any).unwrap();
+    let held = || {
+        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        let report = context.device().generate_allocator_report()?;
+        let ours = report.allocations.iter().filter(|one| one.name.starts_with("hotrow.sorted"));
+        Some(ours.map(|one| one.size).sum::<u64>())
+    };
+    let Some(before) = held() else {
+        skipped("what a sorter holds: this backend tells nothing of its allocations");
+        return;
+    };
+    let keys = upload(&context, &[3; 5000], BufferUsages::STORAGE);
+    let sorter = Sorter::new(&context, 5000).unwrap();
+    let count = Count::Host(5000);
+    caller::submit(&context, |encoder| {
+        sorter.encode_dedup(encoder, keys.slice(..), None, count, 32).map(drop).unwrap()
     });
+    assert!(held() >= Some(before + 4 * 4 * 5000), "{:?} is what a sorter in use holds", held());
+    drop(sorter);
+    assert_eq!(held(), Some(before));
 }

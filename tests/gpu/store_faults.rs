@@ -14,8 +14,8 @@ use hotrow::{
     prelude::*,
 };
 use hotrow_harness::{
-    device::with_gpu,
     failing::{Failing, insist},
+    gpu_test,
 };
 
 fn config() -> GroupConfig {
@@ -105,22 +105,20 @@ fn table(store: &SharedStore, left: &AtomicI64) -> Vec<u8> {
     all.unwrap()
 }
 
-#[test]
-fn every_failure_of_a_file_can_be_called_again() {
-    with_gpu(|context| {
-        for overlap in [false, true] {
-            let folder = tempfile::tempdir().unwrap();
-            let place = Place { folder: folder.path(), context, overlap };
-            let (wanted, none, flushed, calls) = place.run(i64::MAX);
-            assert_eq!(none, 0);
-            for patience in 0..calls {
-                let (found, failures, tables, _) = place.run(patience);
-                assert!(failures > 0, "call {patience} of {calls} did not fail");
-                assert!(found == wanted, "another end after call {patience} failed");
-                assert!(tables == flushed, "another table after a flush, after call {patience} failed");
-            }
-            println!("{calls} faults");
-            assert!(calls >= 30, "{calls}");
+#[gpu_test]
+fn every_failure_of_a_file_can_be_called_again(context: &Context) {
+    for overlap in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place { folder: folder.path(), context, overlap };
+        let (wanted, none, flushed, calls) = place.run(i64::MAX);
+        assert_eq!(none, 0);
+        for patience in 0..calls {
+            let (found, failures, tables, _) = place.run(patience);
+            assert!(failures > 0, "call {patience} of {calls} did not fail");
+            assert!(found == wanted, "another end after call {patience} failed");
+            assert!(tables == flushed, "another table after a flush, after call {patience} failed");
         }
-    });
+        println!("{calls} faults");
+        assert!(calls >= 30, "{calls}");
+    }
 }

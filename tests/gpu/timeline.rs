@@ -8,7 +8,10 @@ use hotrow::{
 };
 
 use crate::caller::{self, storage, submit};
-use hotrow_harness::device::{own, skipped, with_gpu, with_storage_buffers};
+use hotrow_harness::{
+    device::{own, skipped, with_storage_buffers},
+    gpu_test,
+};
 
 /// Runs a step of `indices` accesses on a group of `context`. Returns the record of `timeline`.
 fn step(context: &Context, timeline: &Timeline, indices: u32) -> Timings {
@@ -49,73 +52,69 @@ fn plausible(record: &Timings, timed: bool) -> Result<(), String> {
     }
 }
 
-#[test]
-fn dispatches_are_named_counted_and_timed() {
-    with_gpu(|_| {
-        let all = wgpu::Features::all();
-        let mut counts = Vec::new();
-        for (features, wanted) in [
-            (all, Resolution::Dispatch),
-            (all - wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES, Resolution::Pass),
-            (all - wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES - wgpu::Features::TIMESTAMP_QUERY, Resolution::Count),
-        ] {
-            let (device, queue) = own(features, None);
-            let context = Context::new(&device, &queue).unwrap();
-            let timeline = Timeline::new(&context);
-            if timeline.resolution() != wanted {
-                skipped(&format!("a timeline of resolution {wanted:?}: the device has {:?}", timeline.resolution()));
-                continue;
-            }
-            let record = step(&context.timed(&timeline), &timeline, 3000);
-            plausible(&record, wanted != Resolution::Count).unwrap();
-            counts.push(record.dispatches);
-            for stage in ["linearize", "probe", "gather", "update"] {
-                assert!(record.spans.iter().any(|span| span.stage == stage), "{stage}");
-            }
-            // The companion: the wrong record of a broken timeline is noticed.
-            let mut wrong = record.clone();
-            wrong.spans.pop();
-            plausible(&wrong, wanted != Resolution::Count).unwrap_err();
-            plausible(&record, wanted == Resolution::Count).unwrap_err();
-            // A second read returns an empty record. A context without the timeline encodes nothing.
-            assert_eq!(timeline.read().unwrap(), Timings::default());
-            assert_eq!(step(&context, &timeline, 100), Timings::default());
-            timeline.listen(false);
-            assert_eq!(step(&context.timed(&timeline), &timeline, 100), Timings::default());
+#[gpu_test]
+fn dispatches_are_named_counted_and_timed(_: &Context) {
+    let all = wgpu::Features::all();
+    let mut counts = Vec::new();
+    for (features, wanted) in [
+        (all, Resolution::Dispatch),
+        (all - wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES, Resolution::Pass),
+        (all - wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES - wgpu::Features::TIMESTAMP_QUERY, Resolution::Count),
+    ] {
+        let (device, queue) = own(features, None);
+        let context = Context::new(&device, &queue).unwrap();
+        let timeline = Timeline::new(&context);
+        if timeline.resolution() != wanted {
+            skipped(&format!("a timeline of resolution {wanted:?}: the device has {:?}", timeline.resolution()));
+            continue;
         }
-        assert!(counts.windows(2).all(|pair| pair[0] == pair[1]), "{counts:?}: timing changes nothing");
-    });
+        let record = step(&context.timed(&timeline), &timeline, 3000);
+        plausible(&record, wanted != Resolution::Count).unwrap();
+        counts.push(record.dispatches);
+        for stage in ["linearize", "probe", "gather", "update"] {
+            assert!(record.spans.iter().any(|span| span.stage == stage), "{stage}");
+        }
+        // The companion: the wrong record of a broken timeline is noticed.
+        let mut wrong = record.clone();
+        wrong.spans.pop();
+        plausible(&wrong, wanted != Resolution::Count).unwrap_err();
+        plausible(&record, wanted == Resolution::Count).unwrap_err();
+        // A second read returns an empty record. A context without the timeline encodes nothing.
+        assert_eq!(timeline.read().unwrap(), Timings::default());
+        assert_eq!(step(&context, &timeline, 100), Timings::default());
+        timeline.listen(false);
+        assert_eq!(step(&context.timed(&timeline), &timeline, 100), Timings::default());
+    }
+    assert!(counts.windows(2).all(|pair| pair[0] == pair[1]), "{counts:?}: timing changes nothing");
 }
 
-#[test]
-fn a_stretch_and_more_dispatches_than_stamps() {
-    with_gpu(|context| {
-        let timeline = Timeline::new(context);
-        let timed = context.timed(&timeline);
-        let mut dispatches = 0;
-        // A timeline that is not read fills up: 4096 timestamps, about 20 to 60 for each step.
-        for _ in 0..2 {
-            let mut group = Group::new(&timed, GroupConfig::new(&[100], 4)).unwrap();
-            for _ in 0..300 {
-                group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
-                group.abandon_backward();
-            }
-            submit(context, |encoder| timeline.resolve(encoder));
-            let record = timeline.read().unwrap();
-            assert!(record.dispatches >= 300 && record.spans.len() <= 4096, "{}", record.dispatches);
-            assert!(dispatches == 0 || dispatches == record.dispatches, "the second round begins anew");
-            dispatches = record.dispatches;
+#[gpu_test]
+fn a_stretch_and_more_dispatches_than_stamps(context: &Context) {
+    let timeline = Timeline::new(context);
+    let timed = context.timed(&timeline);
+    let mut dispatches = 0;
+    // A timeline that is not read fills up: 4096 timestamps, about 20 to 60 for each step.
+    for _ in 0..2 {
+        let mut group = Group::new(&timed, GroupConfig::new(&[100], 4)).unwrap();
+        for _ in 0..300 {
+            group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
+            group.abandon_backward();
         }
-        let buffer = caller::buffer(context, 1 << 20, wgpu::BufferUsages::COPY_DST);
-        submit(context, |encoder| {
-            timeline.around(encoder, "clear", |encoder| encoder.clear_buffer(&buffer, 0, None));
-            timeline.resolve(encoder);
-        });
+        submit(context, |encoder| timeline.resolve(encoder));
         let record = timeline.read().unwrap();
-        assert_eq!((record.spans.len(), record.dispatches), (1, 0));
-        assert_eq!((record.spans[0].stage, record.spans[0].dispatch), ("clear", false));
-        assert_eq!(record.spans[0].nanoseconds.is_some(), timeline.resolution() != Resolution::Count);
+        assert!(record.dispatches >= 300 && record.spans.len() <= 4096, "{}", record.dispatches);
+        assert!(dispatches == 0 || dispatches == record.dispatches, "the second round begins anew");
+        dispatches = record.dispatches;
+    }
+    let buffer = caller::buffer(context, 1 << 20, wgpu::BufferUsages::COPY_DST);
+    submit(context, |encoder| {
+        timeline.around(encoder, "clear", |encoder| encoder.clear_buffer(&buffer, 0, None));
+        timeline.resolve(encoder);
     });
+    let record = timeline.read().unwrap();
+    assert_eq!((record.spans.len(), record.dispatches), (1, 0));
+    assert_eq!((record.spans[0].stage, record.spans[0].dispatch), ("clear", false));
+    assert_eq!(record.spans[0].nanoseconds.is_some(), timeline.resolution() != Resolution::Count);
 }
 
 /// Dispatches of a forward and of a backward of `indices` accesses, with FP16 outputs if `half`.
@@ -143,51 +142,49 @@ fn dispatches(context: &Context, config: &GroupConfig, indices: u32, half: bool)
 }
 
 /// The dispatch counts that ARCHITECTURE.md states.
-#[test]
-fn a_step_has_as_many_dispatches_as_the_documentation_says() {
-    with_gpu(|context| {
-        for (rows, cache_rows, indices, wanted) in [
-            (5000, 64, 128, [10, 3]),
-            (5000, 64, 129, [10, 5]),
-            (5000, 64, 1024, [10, 5]),
-            (5000, 64, 1025, [20, 11]),
-            (70_000, 70_000, 1025, [20, 13]),
-            // Numbers of slots and scratch rows need fewer bits than numbers of rows.
-            (70_000, 64, 1025, [20, 11]),
-            // At most 20 in a forward and 34 in a step.
-            (70_000, 70_000, 1 << 20, [20, 13]),
-            // Beyond 2^21 indices a histogram counts the digits of every pass.
-            (5000, 64, (1 << 21) + 1, [23, 12]),
-            (5000, 0, 1025, [14, 11]),
-            (5000, 0, 1024, [8, 5]),
-        ] {
-            let config = GroupConfig::new(&[rows], 1).with_cache_rows(cache_rows);
-            assert_eq!(dispatches(context, &config, indices, false), wanted, "{rows} rows, {indices} indices");
+#[gpu_test]
+fn a_step_has_as_many_dispatches_as_the_documentation_says(context: &Context) {
+    for (rows, cache_rows, indices, wanted) in [
+        (5000, 64, 128, [10, 3]),
+        (5000, 64, 129, [10, 5]),
+        (5000, 64, 1024, [10, 5]),
+        (5000, 64, 1025, [20, 11]),
+        (70_000, 70_000, 1025, [20, 13]),
+        // Numbers of slots and scratch rows need fewer bits than numbers of rows.
+        (70_000, 64, 1025, [20, 11]),
+        // At most 20 in a forward and 34 in a step.
+        (70_000, 70_000, 1 << 20, [20, 13]),
+        // Beyond 2^21 indices a histogram counts the digits of every pass.
+        (5000, 64, (1 << 21) + 1, [23, 12]),
+        (5000, 0, 1025, [14, 11]),
+        (5000, 0, 1024, [8, 5]),
+    ] {
+        let config = GroupConfig::new(&[rows], 1).with_cache_rows(cache_rows);
+        assert_eq!(dispatches(context, &config, indices, false), wanted, "{rows} rows, {indices} indices");
+    }
+    let config = GroupConfig::new(&[5000], 1).with_cache_rows(64);
+    let halves = dispatches(context, &config, 128, true);
+    assert_eq!(halves, [11, 3], "FP16 outputs take one more");
+    // Pieces: 3 of records, and under LFU also 3 of frequencies, in buffers of the same size. A device that binds 8 storage buffers takes
+    // one piece at a time, one that binds 9 two, one that binds 10 all.
+    for (policy, cache_rows, wanted) in [
+        (Policy::Lru, 64, [[15, 5], [13, 4], [10, 3]]),
+        (Policy::Lfu, 64, [[19, 5], [17, 4], [14, 3]]),
+        (Policy::Lru, 0, [[10, 5], [9, 4], [8, 3]]),
+        (Policy::Lfu, 0, [[12, 5], [11, 4], [10, 3]]),
+        // Without admission, and without packing in forward.
+        (Policy::Static, 64, [[11, 5], [10, 4], [9, 3]]),
+    ] {
+        let config = GroupConfig::new(&[5000], 1).with_policy(policy).with_cache_rows(cache_rows);
+        let config = config.with_optimizer(Optimizer::sgd(0.1)).with_precision(Precision::Fp32);
+        let config = config.with_piece_bytes(Some(4 * 1667));
+        for (buffers, wanted) in [8, 9, 10].into_iter().zip(wanted) {
+            let context = with_storage_buffers(buffers);
+            assert_eq!(
+                dispatches(&context, &config, 100, false),
+                wanted,
+                "{policy:?}, {cache_rows} cache rows, {buffers} storage buffers"
+            );
         }
-        let config = GroupConfig::new(&[5000], 1).with_cache_rows(64);
-        let halves = dispatches(context, &config, 128, true);
-        assert_eq!(halves, [11, 3], "FP16 outputs take one more");
-        // Pieces: 3 of records, and under LFU also 3 of frequencies, in buffers of the same size. A device that binds 8 storage buffers takes
-        // one piece at a time, one that binds 9 two, one that binds 10 all.
-        for (policy, cache_rows, wanted) in [
-            (Policy::Lru, 64, [[15, 5], [13, 4], [10, 3]]),
-            (Policy::Lfu, 64, [[19, 5], [17, 4], [14, 3]]),
-            (Policy::Lru, 0, [[10, 5], [9, 4], [8, 3]]),
-            (Policy::Lfu, 0, [[12, 5], [11, 4], [10, 3]]),
-            // Without admission, and without packing in forward.
-            (Policy::Static, 64, [[11, 5], [10, 4], [9, 3]]),
-        ] {
-            let config = GroupConfig::new(&[5000], 1).with_policy(policy).with_cache_rows(cache_rows);
-            let config = config.with_optimizer(Optimizer::sgd(0.1)).with_precision(Precision::Fp32);
-            let config = config.with_piece_bytes(Some(4 * 1667));
-            for (buffers, wanted) in [8, 9, 10].into_iter().zip(wanted) {
-                let context = with_storage_buffers(buffers);
-                assert_eq!(
-                    dispatches(&context, &config, 100, false),
-                    wanted,
-                    "{policy:?}, {cache_rows} cache rows, {buffers} storage buffers"
-                );
-            }
-        }
-    });
+    }
 }

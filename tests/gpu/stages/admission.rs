@@ -2,11 +2,11 @@
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    GroupConfig, Policy,
+    Context, GroupConfig, Policy,
     hash::fmix32,
     internals::layout::{DIRTY, Field, NONE, PINNED, Swap, Unique, WAYS, count, way_at},
 };
-use hotrow_harness::{device::with_gpu, oracle};
+use hotrow_harness::{gpu_test, oracle};
 use rand::{RngExt as _, seq::SliceRandom as _};
 
 use super::{
@@ -133,31 +133,29 @@ pub(crate) fn admit() {
 
 /// By hand, without the mirror: many candidates of one set, in an order in which each is better than those before it, and in the opposite
 /// order. The best 32 are admitted.
-#[test]
-fn the_best_of_a_large_set_are_admitted() {
-    with_gpu(|context| {
-        for n in [257u32, 288, 289, 1056, 1057, 5000, 20_000, 1_000_000] {
-            // llvmpipe leaves a shader's loops after 65,535 turns in all. A million candidates take 977 turns, or 2 million where each is
-            // better than those before it.
-            for better in [false, true].into_iter().filter(|better| n <= 20_000 || !better) {
-                let config = GroupConfig::new(&[n], 4).with_cache_rows(32).with_policy(Policy::Lfu);
-                let layout = layout_of(&config);
-                let key = |u: u32| if better { u + 1 } else { n - u };
-                let unique: Vec<Unique> =
-                    (0..n).map(|row| Unique { row, count: 1, key: key(row), slot: layout.slots() + row }).collect();
-                let bindings = [
-                    words(&params(&config, &layout, TRAIN, 0)),
-                    words(&step(&mut rng(1), T, &[(count::SWAPS, n)])),
-                    guarded(&unique),
-                    guarded(&bypassed(&unique)),
-                    (0..128).map(|word| if word < 32 { NONE } else { 0 }).collect(),
-                    tables(&mut rng(1), &[n], T),
-                ];
-                let found = context.run_stage(kernel("admit"), &bindings, 2).unwrap();
-                let wanted: Vec<u32> = (0..32).map(|way| if better { n - 1 - way } else { way }).collect();
-                let tags: Vec<u32> = (0..32).map(|slot| next_tag(&found[4], slot)).collect();
-                assert_eq!(tags, wanted, "{n} candidates, each better than those before: {better}");
-            }
+#[gpu_test]
+fn the_best_of_a_large_set_are_admitted(context: &Context) {
+    for n in [257u32, 288, 289, 1056, 1057, 5000, 20_000, 1_000_000] {
+        // llvmpipe leaves a shader's loops after 65,535 turns in all. A million candidates take 977 turns, or 2 million where each is
+        // better than those before it.
+        for better in [false, true].into_iter().filter(|better| n <= 20_000 || !better) {
+            let config = GroupConfig::new(&[n], 4).with_cache_rows(32).with_policy(Policy::Lfu);
+            let layout = layout_of(&config);
+            let key = |u: u32| if better { u + 1 } else { n - u };
+            let unique: Vec<Unique> =
+                (0..n).map(|row| Unique { row, count: 1, key: key(row), slot: layout.slots() + row }).collect();
+            let bindings = [
+                words(&params(&config, &layout, TRAIN, 0)),
+                words(&step(&mut rng(1), T, &[(count::SWAPS, n)])),
+                guarded(&unique),
+                guarded(&bypassed(&unique)),
+                (0..128).map(|word| if word < 32 { NONE } else { 0 }).collect(),
+                tables(&mut rng(1), &[n], T),
+            ];
+            let found = context.run_stage(kernel("admit"), &bindings, 2).unwrap();
+            let wanted: Vec<u32> = (0..32).map(|way| if better { n - 1 - way } else { way }).collect();
+            let tags: Vec<u32> = (0..32).map(|slot| next_tag(&found[4], slot)).collect();
+            assert_eq!(tags, wanted, "{n} candidates, each better than those before: {better}");
         }
-    });
+    }
 }

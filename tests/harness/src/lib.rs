@@ -31,6 +31,7 @@ pub mod seed;
 pub mod shared;
 pub mod soak;
 
+pub use hotrow_harness_macros::gpu_test;
 pub use seed::{sample, sample_seeds, seed, seed_for, seeds};
 
 /// Calls of `Lookup`, `Embedding` or `Store` that a wrapper hands to its field `$to` as they are.
