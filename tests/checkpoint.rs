@@ -5,7 +5,7 @@ use std::{
     cell::RefCell,
     fs,
     io::{BufRead as _, BufReader},
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     time::Duration,
 };
@@ -16,11 +16,11 @@ use hotrow::{
     Pooling, Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint, prelude::*, robe::Config,
 };
 use hotrow_dist::{self as dist, Threads};
-use hotrow_harness::{child, face::state, lockstep::counts};
+use hotrow_harness::{child, data::place, face::state, lockstep::counts};
 use proptest::test_runner::TestRunner;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use safetensors::{Dtype, SafeTensors};
-use tempfile::{TempDir, tempdir};
+use tempfile::tempdir;
 
 /// A configuration that uses every part of a checkpoint, with a cache whose rows change often.
 fn config() -> GroupConfig {
@@ -54,12 +54,6 @@ fn train(table: &mut dyn Lookup, steps: std::ops::Range<u32>) -> Vec<Vec<u32>> {
             outputs.iter().map(|x| x.to_bits()).collect()
         })
         .collect()
-}
-
-fn place() -> (TempDir, PathBuf) {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("group.safetensors");
-    (folder, path)
 }
 
 fn trained(config: &GroupConfig) -> CpuGroup {

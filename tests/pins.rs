@@ -15,7 +15,7 @@ fn group(config: GroupConfig) -> Box<dyn Embedding> {
 #[test]
 fn hot_batches_move_nothing() {
     for policy in pins::POLICIES {
-        pins::hot_batches_move_nothing(&mut *group(pins::config(policy)), |_| 0);
+        pins::hot_batches_move_nothing(&mut *group(pins::config(policy)));
     }
 }
 

@@ -4,10 +4,10 @@ use hotrow::internals::Pieces as _;
 use hotrow::{Context, CpuGroup, Group, GroupConfig, Init, Placement, Precision, Snapshot, checkpoint, prelude::*};
 use rand::SeedableRng as _;
 use rand_pcg::Pcg64;
-use tempfile::tempdir;
 
 use hotrow_harness::{
     child,
+    data::place,
     device::skipped,
     gpu_test,
     prefetch::{Plan, busy_config, play, random_plans},
@@ -47,8 +47,7 @@ fn a_loaded_group_goes_on_bit_for_bit(context: &Context) {
     if !context.caps().mappable {
         skipped(&format!("checkpoints in mapped placement: {} cannot", context.caps().name));
     }
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("group.safetensors");
+    let (_folder, path) = place();
     for seed in sample_seeds(4, "checkpoints", 15) {
         let (config, first, second) = random_case(seed);
         let from = config.clone().with_placement(if seed % 4 < 2 { Placement::Staged } else { Placement::Device });
@@ -75,8 +74,7 @@ fn integers(snapshot: &Snapshot) -> (u32, &[u32], &[u32], &[hotrow::Counters]) {
 
 #[gpu_test]
 fn from_one_backend_to_the_other(context: &Context) {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("group.safetensors");
+    let (_folder, path) = place();
     for seed in sample_seeds(3, "from backend to backend", 8) {
         let (config, first, second) = random_case(seed);
         let pair = || -> [Box<dyn Embedding>; 2] {

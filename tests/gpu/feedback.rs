@@ -13,13 +13,14 @@ use hotrow::{
     robe, wgpu,
 };
 use hotrow_harness::{
+    data::place,
     device::{options, own, placements},
     failing::{Failing, insist},
     gpu_test,
 };
 
 use crate::caller::{self, submit};
-use crate::reader::{Program, Seen, all_rows, config, draws, emb, resident, train};
+use crate::reader::{Program, Seen, all_rows, config, draws, emb, resident, train, wanted};
 
 const PLACEMENTS: [Placement; 2] = [Placement::Device, Placement::Staged];
 
@@ -153,10 +154,7 @@ fn a_still_picture_is_all_there_after_three_frames(context: &Context) {
         assert_eq!(missing, 1, "{precision:?}: all but the row beyond the table");
         scene.settle();
         let inside = &rows[..rows.len() - 1];
-        let wanted = scene.group.read_rows(inside).unwrap();
-        for (seen, row) in last.iter().zip(wanted.chunks(8)) {
-            assert!(seen.values.iter().zip(row).all(|(&bits, value)| bits == value.to_bits()));
-        }
+        assert!(last[..inside.len()] == wanted(&mut scene.group, inside, |_| true));
         // Another picture, without feedback: nothing comes.
         let other: Vec<u32> = (0..300).collect();
         let found = scene.draw(&other);
@@ -203,21 +201,14 @@ fn a_wanted_row_is_not_shown_before_it_is_moved_in(context: &Context) {
         let mut scene = Scene::new(context, config, wanting());
         train(&mut scene.group, 0..3);
         let before = resident(&mut scene.group);
-        let right = scene.group.read_rows(&(0..700).collect::<Vec<u32>>()).unwrap();
+        let shown = wanted(&mut scene.group, &all_rows(), |row| before.contains(&row));
         let rows = distinct(&some_rows());
         scene.draw(&rows);
         assert!(scene.encode_feedback());
         assert!(!scene.encode_feedback(), "a batch is under way");
         let seen = scene.draw(&all_rows());
-        for (&row, seen) in all_rows().iter().zip(&seen) {
-            let zero = seen.values.iter().all(|&bits| bits == 0);
-            assert!(seen.contains || zero, "row {row}");
-            assert_eq!(seen.contains, before.contains(&row), "row {row}: it has not come, or has not left");
-            if seen.contains {
-                let values = &right[8 * row as usize..8 * row as usize + 8];
-                assert!(seen.values.iter().zip(values).all(|(&bits, value)| bits == value.to_bits()), "row {row}");
-            }
-        }
+        let other = seen.iter().zip(&shown).position(|(seen, shown)| seen != shown);
+        assert_eq!(other, None, "a row that has come, or has left");
         let missing = rows.iter().filter(|row| !seen[**row as usize].contains).count();
         assert!(missing > 20, "{missing}");
         scene.settle();
@@ -534,19 +525,14 @@ fn a_store_that_fails_loses_no_row(context: &Context) {
         }
         left.store(i64::MAX, Relaxed);
         assert_eq!(failures, frame + 1);
-        let seen = scene.draw(&rows);
-        let wanted = scene.group.read_rows(&rows).unwrap();
-        for (seen, row) in seen.iter().zip(wanted.chunks(8)) {
-            assert!(seen.contains && seen.values.iter().zip(row).all(|(&bits, value)| bits == value.to_bits()));
-        }
+        assert!(scene.draw(&rows) == wanted(&mut scene.group, &rows, |_| true));
     }
 }
 
 /// Feedback makes no row newer, so a file that was flushed stays so. A training step does.
 #[gpu_test]
 fn a_viewer_leaves_a_file_flushed(context: &Context) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("table");
+    let (_folder, path) = place();
     let config = config(Precision::Int8, 8).with_placement(Placement::Staged);
     let store = SharedStore::new(FileStore::create(&path, &config).unwrap());
     let mut group = Group::with_store(context, config.clone(), store).unwrap();

@@ -1,40 +1,25 @@
 //! The memory plan against the group's own buffers, and the list of both against the driver's.
 
-use hotrow::internals::Pieces as _;
 use hotrow::{
-    Batch, Calls, Context, CounterBits, Group, GroupConfig, Layout, MemoryReport, Optimizer, Placement, Policy,
-    Precision, adapter, prelude::*, wgpu,
+    Batch, Calls, Context, Group, GroupConfig, MemoryReport, Optimizer, Placement, Policy, adapter, prelude::*, wgpu,
 };
-use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
+use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
 use crate::caller::{self, storage};
-use hotrow_harness::{device::skipped, gpu_test, seed_for};
+use hotrow_harness::{device::skipped, gpu_test, lockstep, seed_for};
 
 fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
-    let tables: Vec<u32> = (0..random.random_range(1..4)).map(|_| random.random_range(1..800)).collect();
-    let rows: u32 = tables.iter().sum();
-    let mut config = GroupConfig::new(&tables, *[1, 3, 4, 5, 9, 32, 100, 132].choose(random).unwrap());
-    config.precision = *Precision::ALL.choose(random).unwrap();
-    config.policy = *[Policy::Lru, Policy::Lfu, Policy::Static].choose(random).unwrap();
-    config.counter_bits = CounterBits::ALL[rows as usize % 3];
-    let optimizers = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::row_wise_adagrad(0.1)];
-    config.optimizer = *optimizers.choose(random).unwrap();
-    config.cache_rows = random.random_range(0..=rows) * random.random_range(0..2);
-    config.placement = *[Placement::Device, Placement::Mapped, Placement::Staged].choose(random).unwrap();
-    if config.placement == Placement::Mapped && !context.caps().mappable {
-        config.placement = Placement::Device;
-    }
-    let layout = Layout::new(&config, u64::MAX).unwrap();
-    let piece_bytes = layout.stride() * u64::from(layout.total_rows.div_ceil(7));
-    config.set_piece_bytes(*[None, Some(piece_bytes), Some(piece_bytes)].choose(random).unwrap());
-    config
+    let config = lockstep::random_config(random);
+    let mapped = context.caps().mappable && config.placement == Placement::Device && random.random_bool(0.4);
+    if mapped { config.with_placement(Placement::Mapped) } else { config }
 }
 
 /// A batch with as many bags as features. All indices are in the first bag.
 fn batch(config: &GroupConfig, indices: u32, random: &mut Pcg64) -> (Vec<u32>, Vec<u32>) {
-    let rows = config.tables[0];
-    let mut offsets = vec![indices; config.tables.len() + 1];
+    let tables = config.feature_tables();
+    let rows = config.tables[tables[0] as usize];
+    let mut offsets = vec![indices; tables.len() + 1];
     offsets[0] = 0;
     ((0..indices).map(|_| random.random_range(0..rows)).collect(), offsets)
 }

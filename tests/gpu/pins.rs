@@ -27,25 +27,18 @@ fn hot_batches_move_nothing(context: &Context) {
             config.set_piece_bytes(Some(layout.stride() * 100));
             let windows = u64::from(context.caps().choose_windows().min(2));
             config.set_window_bytes(Some(u64::from(layout.slots()) / windows * layout.slot_bytes()));
-            let mut group = Traced(Group::new(context, config).unwrap());
-            common::hot_batches_move_nothing(&mut group.0, |_| 0);
+            let mut group = Group::new(context, config).unwrap();
+            common::hot_batches_move_nothing(&mut group);
             // The same test, with the bytes that a staged table copies.
-            let pinned = group.0.pinned().unwrap();
-            group.0.flush().unwrap(); // rows that left in the last step go to the store with the next call
-            let before = group.records();
-            step(&mut group.0, &pinned);
-            assert_eq!(group.records(), before, "{policy:?}");
-            step(&mut group.0, &some(40));
-            assert_eq!(group.records() != before, placement == Placement::Staged, "{policy:?}");
+            let copied = |group: &Group| group.traffic().map_or(0, |traffic| traffic.bytes_in + traffic.bytes_out);
+            let pinned = group.pinned().unwrap();
+            group.flush().unwrap(); // rows that left in the last step go to the store with the next call
+            let before = copied(&group);
+            step(&mut group, &pinned);
+            assert_eq!(copied(&group), before, "{policy:?}");
+            step(&mut group, &some(40));
+            assert_eq!(copied(&group) != before, placement == Placement::Staged, "{policy:?}");
         }
-    }
-}
-
-struct Traced(Group);
-
-impl Traced {
-    fn records(&self) -> u64 {
-        self.0.traffic().map_or(0, |traffic| traffic.bytes_in + traffic.bytes_out)
     }
 }
 

@@ -183,7 +183,7 @@ pub(crate) fn resident(group: &mut Group) -> Vec<u32> {
 }
 
 /// What a reader must find: each row as the table reads it, and nothing of one that is not `here`.
-fn wanted(table: &mut dyn Lookup, rows: &[u32], here: impl Fn(u32) -> bool) -> Vec<Seen> {
+pub(crate) fn wanted(table: &mut dyn Lookup, rows: &[u32], here: impl Fn(u32) -> bool) -> Vec<Seen> {
     let memory = table.memory();
     let (dim, total) = (memory.dim as usize, memory.rows as u32);
     let inside: Vec<u32> = rows.iter().copied().filter(|&row| row < total).collect();

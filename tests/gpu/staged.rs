@@ -13,6 +13,7 @@ use hotrow::{
 use crate::caller::{self, storage, submit};
 use hotrow_harness::{
     child::{self, Waiting},
+    data::place,
     device::{options, with_gpu},
     failing::Failing,
     gpu_test,
@@ -306,8 +307,7 @@ fn a_full_store_can_be_saved_elsewhere(context: &Context) {
         let refused = group.forward(&indices, &offsets, None);
         assert!(matches!(refused, Err(Error::Store { what: "disk", .. })), "{refused:?}");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("elsewhere");
+    let (_folder, path) = place();
     hotrow::checkpoint::save(&mut group, &path).unwrap();
     assert_eq!(group.snapshot().unwrap(), other.snapshot().unwrap());
     let mut saved = Group::new(context, config().with_placement(Placement::Device)).unwrap();
@@ -321,8 +321,7 @@ fn a_full_store_can_be_saved_elsewhere(context: &Context) {
 /// A store belongs to one group and must fit its configuration.
 #[gpu_test]
 fn stores_of_others_are_refused(context: &Context) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("table");
+    let (_folder, path) = place();
     let half = config().with_precision(Precision::Fp16).with_optimizer(Optimizer::sgd(0.1));
     let store = SharedStore::new(FileStore::create(&path, &half).unwrap());
     // The same number of rows and the same stride: 20 halves or 10 floats.
@@ -375,8 +374,7 @@ fn a_lost_device_leaves_the_table(_: &Context) {
 fn a_group_that_cannot_be_leaves_its_store(context: &Context) {
     let huge = GroupConfig::new(&[400_000_000], 128).with_cache_rows(100_000_000);
     let huge = huge.with_placement(Placement::Staged).with_init(config().init);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("table");
+    let (_folder, path) = place();
     let store = SharedStore::new(FileStore::create(&path, &huge).unwrap());
     let made = Group::with_store(context, huge, store.clone());
     assert!(matches!(&made, Err(Error::TooLarge { .. } | Error::OutOfMemory { .. })), "{:?}", made.err());
@@ -389,8 +387,7 @@ fn a_group_that_cannot_be_leaves_its_store(context: &Context) {
 /// A table in a file gives the same bits as a table in memory, and continues from its flush, step number included.
 #[gpu_test]
 fn a_file_goes_on(context: &Context) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("table");
+    let (_folder, path) = place();
     let ram = |steps| run(&mut Group::new(context, config()).unwrap(), steps, true);
     let store = SharedStore::new(FileStore::create(&path, &config()).unwrap());
     let mut group = Group::with_store(context, config(), store).unwrap();
@@ -456,8 +453,7 @@ fn the_last_of_four_billion_rows(context: &Context) {
     let config = GroupConfig::new(&[u32::MAX - 1], 40).with_precision(Precision::Int2);
     let config = config.with_placement(Placement::Staged).with_cache_rows(64);
     let config = config.with_optimizer(Optimizer::sgd(1.0));
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("table");
+    let (_folder, path) = place();
     let store = SharedStore::new(FileStore::create(&path, &config).unwrap());
     let mut group = Group::with_store(context, config.clone(), store).unwrap();
     assert!(group.layout().table_bytes() > 1 << 36);

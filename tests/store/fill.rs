@@ -7,7 +7,7 @@ use hotrow::{
     Store, prelude::*, store,
 };
 
-use hotrow_harness::child;
+use hotrow_harness::{child, data::place};
 
 use super::{config, layout};
 
@@ -97,8 +97,7 @@ fn from_rows_of_any_kind() {
 #[test]
 fn of_another_shape() {
     let config = config();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("rows");
+    let (folder, path) = place();
     let refused = |source: &dyn Source| match filled(&config, Some(source)) {
         Err(Error::Store { what: "shape", wanted, found, .. }) => (wanted, found),
         other => panic!("{other:?}"),

@@ -8,7 +8,10 @@ use std::{
 };
 
 use hotrow::{FileStore, GroupConfig, Store as _};
-use hotrow_harness::{child, data::kills};
+use hotrow_harness::{
+    child,
+    data::{kills, place},
+};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 const ROWS: u32 = 5000;
@@ -45,8 +48,7 @@ fn check(was_flushed: bool, step: u32, rows: &[[u32; 5]]) -> Result<usize, Strin
 
 #[test]
 fn a_file_names_its_step_whenever_its_writer_is_killed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("table");
+    let (_folder, path) = place();
     let mut made = FileStore::create(&path, &config()).unwrap();
     made.write_range(0, &record(0).repeat(ROWS as usize)).unwrap();
     made.flushed(0).unwrap();

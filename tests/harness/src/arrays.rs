@@ -9,8 +9,8 @@ use hotrow::{
 use crate::{
     gradient::{dense, halved, is_model},
     shared::{
-        Bags, WAYS, any_order, bags, close, forward, fp32, gradients, moved_within, nudge, outputs, random_grads,
-        weight_gradients, weights,
+        Bags, WAYS, bags, close, forward, fp32, gradients, moved, nudge, outputs, random_grads, weight_gradients,
+        weights,
     },
 };
 
@@ -61,13 +61,10 @@ pub fn steps_are_the_models<T: Array>(new: &dyn Fn(&Config) -> T, seed: u64, con
         array.backward(&grads).unwrap();
         let mut after = snapshot(&mut array);
         assert_eq!(after.t, before.t + 1);
-        // A sorted sum has some thousand terms at most, each rounded a few times, and adds no more than 128 of them one after another.
-        let atomic = config.backward == Backward::Atomic;
-        let share = if atomic { any_order(config, &bags) } else { 2f64.powi(-20) };
-        let moved = |after: &RobeSnapshot| moved_within(share, config, &bags, &grads, &before, after);
+        let moved = |after: &RobeSnapshot| moved(config, &bags, &grads, &before, after);
         let weights = moved(&after).unwrap_or_else(|error| panic!("seed {seed}, {config:?}: {error}"));
         // The comparison must notice a wrong weight. The bound is narrow for a weight that gets few of the terms.
-        if atomic && weights > 100 {
+        if config.backward == Backward::Atomic && weights > 100 {
             let w = fp32(&before).iter().zip(&fp32(&after)).position(|(a, b)| a != b).unwrap();
             nudge(&mut after, w, 0.5);
             moved(&after).unwrap_err();

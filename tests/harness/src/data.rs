@@ -1,4 +1,4 @@
-//! The data folder of the real traces.
+//! The data folder of the real traces, and new folders.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -30,4 +30,11 @@ pub fn folder(left_out: &str) -> Option<PathBuf> {
 /// How often the tests of killed processes kill one: `HOTROW_TEST_KILLS`, or 10.
 pub fn kills() -> u32 {
     std::env::var("HOTROW_TEST_KILLS").map_or(10, |kills| kills.parse().expect("HOTROW_TEST_KILLS: wanted a number"))
+}
+
+/// A new folder, and the path of a file in it that is not there yet.
+pub fn place() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("table");
+    (folder, path)
 }

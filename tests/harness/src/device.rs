@@ -67,14 +67,9 @@ pub fn with_storage_buffers(buffers: u32) -> Context {
     if let Some((_, known)) = made.iter().find(|(with, _)| *with == buffers) {
         return known.clone();
     }
-    let adapter = &adapter::adapters()[0];
-    let (features, limits) = hotrow::requirements(adapter);
-    let descriptor = wgpu::DeviceDescriptor {
-        required_features: features,
-        required_limits: wgpu::Limits { max_storage_buffers_per_shader_stage: buffers, ..limits },
-        ..Default::default()
-    };
-    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+    let most = hotrow::requirements(&adapter::adapters()[0]).1;
+    let limits = wgpu::Limits { max_storage_buffers_per_shader_stage: buffers, ..most };
+    let (device, queue) = own(wgpu::Features::all(), Some(limits));
     let context = Context::with_options(&device, &queue, &options()).unwrap_or_else(|error| panic!("{error}"));
     made.push((buffers, context.clone()));
     context

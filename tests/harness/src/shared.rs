@@ -123,8 +123,9 @@ pub fn moved(
     before: &RobeSnapshot,
     after: &RobeSnapshot,
 ) -> Result<usize, String> {
-    // A sum has some thousand terms at most, each rounded a few times, and adds no more than 128 of them one after another.
-    moved_within(2f64.powi(-20), config, bags, grads, before, after)
+    // A sorted sum has some thousand terms at most, each rounded a few times, and adds no more than 128 of them one after another.
+    let share = if config.backward == Backward::Atomic { any_order(config, bags) } else { 2f64.powi(-20) };
+    moved_within(share, config, bags, grads, before, after)
 }
 
 /// As [`moved`], for sums that may be wrong by `share` of the size of their terms.
