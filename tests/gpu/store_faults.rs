@@ -10,8 +10,8 @@ use std::{
 };
 
 use hotrow::{
-    Context, Error, FileStore, Group, GroupConfig, Optimizer, Placement, Precision, SharedStore, Snapshot, checkpoint,
-    prelude::*,
+    Context, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Precision, SharedStore, Snapshot,
+    checkpoint, prelude::*,
 };
 use hotrow_harness::{
     failing::{Failing, insist},
@@ -23,6 +23,7 @@ fn config() -> GroupConfig {
         .with_precision(Precision::Int8)
         .with_cache_rows(32)
         .with_optimizer(Optimizer::adagrad(0.05))
+        .with_init(Init::Uniform { low: -1.0, high: 1.0 }) // the gradients are the outputs
         .with_placement(Placement::Staged)
 }
 
