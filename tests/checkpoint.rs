@@ -305,8 +305,11 @@ fn trained_array(optimizer: Optimizer) -> CpuSharedGroup {
     group
 }
 
-/// Both kinds of tables, each with the bytes of a checkpoint of another state, and the names of its first and last tensor.
-fn both_saved() -> [(Box<dyn Lookup>, Vec<u8>, [&'static str; 2]); 2] {
+/// A table, the bytes of a checkpoint of another state, and the names of its first and last tensor.
+type Saved = (Box<dyn Lookup>, Vec<u8>, [&'static str; 2]);
+
+/// Tables of both kinds.
+fn both_saved() -> [Saved; 2] {
     let (mut rows, mut array) = (trained(&config()), trained_array(Optimizer::adagrad(0.1)));
     let files = [saved(&mut rows), saved(&mut array)];
     let [of_rows, of_array] = files;

@@ -185,7 +185,7 @@ fn a_sorter_gives_its_memory_back(_: &Context) {
     let sorter = Sorter::new(&context, 5000).unwrap();
     let count = Count::Host(5000);
     caller::submit(&context, |encoder| {
-        sorter.encode_dedup(encoder, keys.slice(..), None, count, 32).map(drop).unwrap()
+        sorter.encode_dedup(encoder, keys.slice(..), None, count, 32).map(drop).unwrap();
     });
     assert!(held() >= Some(before + 4 * 4 * 5000), "{:?} is what a sorter in use holds", held());
     drop(sorter);

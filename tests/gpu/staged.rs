@@ -93,7 +93,7 @@ fn bytes_that_cross_are_those_of_the_counters(context: &Context) {
     assert_eq!(records(after), records(before), "everything was resident");
 }
 
-/// The caller records, submits, and continues while the device works. Only fetch waits; try_fetch does not, and has nothing before the submission.
+/// The caller records, submits, and continues while the device works. Only `fetch` waits; `try_fetch` does not, and has nothing before the submission.
 #[gpu_test]
 fn a_callers_own_encoders(context: &Context) {
     let wanted = on_the_device(context, 0..6);
