@@ -22,7 +22,5 @@ mod traces;
 
 #[test]
 fn every_file_of_tests_is_a_module() {
-    for program in ["tests", "tests/common", "tests/gpu"] {
-        hotrow_harness::modules::all_named(env!("CARGO_MANIFEST_DIR"), program);
-    }
+    hotrow_harness::modules::all_named(env!("CARGO_MANIFEST_DIR"));
 }

@@ -62,7 +62,7 @@ impl Default for Feedback {
     }
 }
 
-/// Counts of a reader's feedback since it was made, modulo 2^32 ([`RowReader::feedback_seen`]).
+/// Counts of a reader's feedback since it was made, modulo 2^32 ([`RowReader::try_feedback`]).
 ///
 /// Example: [`RowReader`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -425,7 +425,7 @@ impl RowReader {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
-    pub fn feedback_seen(&self) -> Result<Option<FeedbackCounts>, Error> {
+    pub fn try_feedback(&self) -> Result<Option<FeedbackCounts>, Error> {
         let Some(WantedRows { buffer, latest, .. }) = &self.wanted else { return Ok(None) };
         let words = latest.ask(&self.context, buffer, feedback::HEAD as u64 * 4)?;
         Ok(words.map(|words| FeedbackCounts::of(&words)))

@@ -296,7 +296,8 @@ impl Config {
         }
         if self.optimizer.counts_rows() || self.optimizer.clip_norm.is_some() {
             let wanted = "the group's step number, and at most clip_value: a shared weight belongs to no row".into();
-            return fail("optimizer", wanted, "own_count, or clip_norm".into());
+            let found = if self.optimizer.counts_rows() { "own_count" } else { "clip_norm" };
+            return fail("optimizer", wanted, found.into());
         }
         let [fewest, most] = BLOCKS;
         if !self.block.is_power_of_two() || !(fewest..=most).contains(&self.block) {

@@ -85,7 +85,7 @@ impl Scene {
     fn counts(&mut self, frames: u32) -> FeedbackCounts {
         let start = Instant::now();
         loop {
-            match self.reader.feedback_seen().unwrap() {
+            match self.reader.try_feedback().unwrap() {
                 Some(counts) if counts.frames == frames => return counts,
                 found => assert!(start.elapsed() < Duration::from_secs(60), "{found:?}"),
             }
@@ -335,7 +335,7 @@ fn a_steady_frame_creates_nothing(_: &Context) {
             let made = objects_made(&context);
             group.pump().unwrap();
             reader.bind_group().unwrap();
-            reader.feedback_seen().unwrap();
+            reader.try_feedback().unwrap();
             let made = objects_made(&context) - made;
             *here = program.read(reader.bind_group().unwrap(), &some_rows()).iter().all(|seen| seen.contains);
             let before = objects_made(&context);
@@ -476,7 +476,7 @@ fn feedback_that_cannot_be_is_refused(context: &Context) {
     let mut reader = one.reader(wanting()).unwrap();
     let bare = one.reader(emb()).unwrap();
     assert_eq!(reader.storage_buffers(), bare.storage_buffers() + 1);
-    assert_eq!(bare.feedback_seen(), Ok(None));
+    assert_eq!(bare.try_feedback(), Ok(None));
     refused(&mut one, &bare);
     refused(&mut group(base), &reader);
     assert!(one.encode_feedback(&mut encoder(), &reader).unwrap());

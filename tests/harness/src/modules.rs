@@ -12,19 +12,27 @@ pub fn files(folder: &Path, left_out: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
     kept.flat_map(|path| if path.is_dir() { files(&path, left_out) } else { vec![path] }).collect()
 }
 
-/// Panics unless the `main.rs` or `mod.rs` of `folder`, below the package at `root`, names every other Rust file there.
-pub fn all_named(root: &str, folder: &str) {
-    let folder = Path::new(root).join(folder);
-    let main = ["main.rs", "mod.rs"].into_iter().find_map(|main| fs::read_to_string(folder.join(main)).ok()).unwrap();
-    for entry in fs::read_dir(&folder).unwrap() {
-        let file = entry.unwrap().path();
-        let name = file.file_stem().unwrap().to_str().unwrap();
-        if file.extension().is_some_and(|end| end == "rs") && !matches!(name, "main" | "mod") {
-            assert!(
-                main.contains(&format!("mod {name};\n")),
-                "wanted `mod {name};` in {}, found none",
-                folder.display()
-            );
-        }
-    }
+/// Panics unless every file of the tests of the package at `root` runs.
+pub fn all_named(root: &str) {
+    let found = unnamed(&Path::new(root).join("tests"));
+    assert!(found.is_empty(), "wanted a `mod` line for each file, found none for {found:?}");
+}
+
+/// The Rust files of a test program's folder that would never run, because no `mod` line names them. Folders of packages are left out.
+pub fn unnamed(tests: &Path) -> Vec<PathBuf> {
+    let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    // `a.rs` is named by `main.rs`, `mod.rs` or `../folder.rs`, `folder/mod.rs` by those one folder up.
+    let named = |file: &PathBuf| {
+        let folder = file.parent().unwrap();
+        let (name, folder) = match &*stem(file) {
+            "mod" => (stem(folder), folder.parent().unwrap()),
+            name => (name.to_owned(), folder),
+        };
+        let parents = [folder.join("main.rs"), folder.join("mod.rs"), folder.with_extension("rs")];
+        let text: String = parents.iter().filter_map(|parent| fs::read_to_string(parent).ok()).collect();
+        ["", "pub ", "pub(crate) "].iter().any(|public| text.lines().any(|line| line == format!("{public}mod {name};")))
+    };
+    let mut files = files(tests, &|path| path.join("Cargo.toml").exists());
+    files.retain(|file| file.extension().is_some_and(|end| end == "rs") && stem(file) != "main" && !named(file));
+    files
 }
