@@ -158,7 +158,7 @@ fn normal(words: [u32; 4]) -> [f32; 2] {
 fn not_finite(row: u32, weights: &[f32]) -> Error {
     let found = match weights.iter().position(|x| !x.is_finite()) {
         Some(element) => format!("{} at element {element}", weights[element]),
-        None => "values whose range is not".into(),
+        None => "a largest and a smallest value that are further apart".into(),
     };
     Error::Source {
         name: "source".into(),
