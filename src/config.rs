@@ -595,6 +595,14 @@ pub struct GroupConfig {
     pub optimizer: Optimizer,
     /// The effect of an index outside its table.
     pub out_of_range: OutOfRange,
+    /// The padding id: one entry for all tables or one for each, `None` for a table without one; empty: no table has one. It may lie in its table
+    /// or outside. An access with it is none: its output is zeros, it does not count in a mean, its row is never admitted, pinned nor trained
+    /// ([`write_rows`](crate::Embedding::write_rows) writes it), and only [`Counters::padding`](crate::Counters::padding) counts it.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub padding: Vec<Option<u32>>,
+    /// No forward has a backward: a group that looks up, admits and counts, and never trains.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub forward_only: bool,
     /// The memory in which the table lives.
     #[cfg_attr(feature = "serde", serde(default))]
     pub placement: Placement,
@@ -642,6 +650,8 @@ setters!(GroupConfig {
     with_pooling pooling: Pooling,
     with_optimizer optimizer: Optimizer,
     with_out_of_range out_of_range: OutOfRange,
+    with_padding padding: Vec<Option<u32>>,
+    with_forward_only forward_only: bool,
     with_placement placement: Placement,
     with_init init: Init,
     with_seed seed: u32,
@@ -667,6 +677,8 @@ impl GroupConfig {
             pooling: Pooling::Sum,
             optimizer: Optimizer::sgd(0.01),
             out_of_range: OutOfRange::Error,
+            padding: Vec::new(),
+            forward_only: false,
             placement: Placement::default(),
             init: Init::default(),
             seed: 0,
@@ -704,6 +716,13 @@ impl GroupConfig {
     #[must_use]
     pub const fn whole_row(&self, row: u32) -> u32 {
         self.stripe.whole(row)
+    }
+
+    /// The padding id of a table.
+    #[must_use]
+    pub fn padding_of(&self, table: u32) -> Option<u32> {
+        let one = if self.padding.len() == 1 { 0 } else { table as usize };
+        self.padding.get(one).copied().flatten()
     }
 
     /// Rows of all tables together.
@@ -752,6 +771,10 @@ impl GroupConfig {
         }
         if let Some(&table) = self.features.iter().find(|&&table| table as usize >= self.tables.len()) {
             return fail("features", format!("tables 0 to {}", self.tables.len() - 1), table.to_string());
+        }
+        if self.padding.len() > 1 && self.padding.len() != self.tables.len() {
+            let wanted = format!("none, one for all tables, or one for each of {}", self.tables.len());
+            return fail("padding", wanted, format!("{} ids", self.padding.len()));
         }
         self.optimizer.check()?;
         // The random bits of a record's state are numbered by 24 bits.

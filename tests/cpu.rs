@@ -56,7 +56,7 @@ fn first_difference(
     steps: usize,
     batch: impl Fn(&mut StdRng, usize) -> (Vec<u32>, Vec<u32>),
 ) -> Option<usize> {
-    let mut group = CpuGroup::new(config.clone()).unwrap();
+    let mut group = CpuGroup::new(config.clone().with_forward_only(true)).unwrap();
     let mut rng = StdRng::seed_from_u64(u64::from(config.ways));
     (0..steps).find(|&step| {
         let (indices, offsets) = batch(&mut rng, step);
@@ -222,4 +222,24 @@ fn outputs_fill_the_callers_slice_and_counters_never_wait() {
     hotrow_harness::face::calls(|| CpuGroup::new(config().with_cache_rows(32)).unwrap());
     let shared = hotrow::robe::Config::new(&[ROWS], DIM, 64, 4).with_init(config().init);
     hotrow_harness::face::calls(|| hotrow::CpuSharedGroup::new(shared.clone()).unwrap());
+}
+
+#[test]
+fn rows_that_do_not_change_keep_their_bytes() {
+    hotrow_harness::face::frozen(|config| CpuGroup::new(config).unwrap());
+}
+
+#[test]
+fn padding_is_no_access() {
+    hotrow_harness::face::padding(|config| CpuGroup::new(config).unwrap());
+    let refused = CpuGroup::new(config().with_padding(vec![None; 2])).expect_err("one table").to_string();
+    assert!(
+        refused.contains("padding: wanted none, one for all tables, or one for each of 1") && refused.contains("2 ids"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_group_that_only_looks_up_has_no_backward() {
+    hotrow_harness::face::forward_only(|config| CpuGroup::new(config).unwrap());
 }

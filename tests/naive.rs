@@ -380,6 +380,7 @@ impl Bent {
 impl Lookup for Bent {
     hotrow_harness::goes_on! { inner;
         fn pending(self: &Self) -> bool;
+        fn discard_pending(self: &mut Self) -> ();
         fn backward_scaled(self: &mut Self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error>;
         fn set_learning_rate(self: &mut Self, lr: f32) -> Result<(), Error>;
         fn memory(self: &Self) -> MemoryReport;
@@ -702,7 +703,7 @@ fn rejects_each_wrong_counter() {
         )*};
     }
     rejected_one_more!(accesses hits unique unique_misses admitted conflicts evictions write_backs);
-    rejected_one_more!(bypass_reads bypass_writes bytes_read bytes_written skipped_rows out_of_range);
+    rejected_one_more!(bypass_reads bypass_writes bytes_read bytes_written skipped_rows out_of_range padding);
     rejected(Bend::Counters, |_| {}, "counters()");
 }
 
@@ -789,7 +790,7 @@ fn random_runs_meet_everything() {
             if let (true, Some(gradient)) = (accepted, &batch.gradient) {
                 group.backward(gradient).expect("a forward came before");
             }
-            group.abandon_backward();
+            group.discard_pending();
             for call in &batch.after {
                 let Call::Pin(rows, ways) = call else { continue };
                 let before = counted(&mut group).evictions;

@@ -60,7 +60,7 @@ fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) 
         let batch: Vec<u32> = (0..source.random_range(1..60)).map(|_| source.random_range(0..rows)).collect();
         cache.step(&batch);
         group.forward(&batch, &[0, batch.len() as u32], None).unwrap();
-        group.abandon_backward();
+        group.discard_pending();
         if let Some(difference) = unlike(&mut group, &cache) {
             return Err(format!("step {step}: {difference}"));
         }

@@ -109,8 +109,7 @@ impl Run {
         }
         self.call(|group| Ok(bits(&group.weight_gradient(indices, offsets, &grads)?)));
         match source.random_range(0..9) {
-            0 => self.group.abandon_backward(),
-            1 => {} // the next forward takes its place
+            0..=1 => self.group.discard_pending(),
             2..=4 => {
                 let halves: Vec<u16> = grads.iter().map(|&x| half::f16::from_f32(x).to_bits()).collect();
                 let grads = [GradSlice::F32(&grads), GradSlice::F16(&halves)][salt as usize % 2];
@@ -180,7 +179,7 @@ fn random_run(seed: u64, large: bool) -> (Vec<u64>, Seen) {
             false => random_batch(&config, &mut source),
         });
         run.step(&batch, &next, &mut source);
-        run.group.abandon_backward();
+        run.group.discard_pending();
         match source.random_range(0..6) {
             0 => run.call(Embedding::flush),
             1 => run.call(Embedding::reset),

@@ -32,6 +32,7 @@ pub(crate) fn gpu(
     let mut config = GroupConfig::new(&[rows as u32], 1);
     config.precision = Precision::Fp32;
     config.policy = policy;
+    config.forward_only = true;
     config.pooling = Pooling::None;
     config.cache_rows = u64::from(shape.slots).min(rows) as u32;
     let mut group = Group::new(context, config)?;

@@ -6,7 +6,8 @@ use hotrow::{
     Counters, Error, GradSlice, GroupConfig, Layout, Lookup, LookupKind, MemoryReport, Mode, OutOfRange, OutputSlice,
     Part, Placement, Pooling, Precision, ScalerState,
     ranks::{
-        Feature, Shard, Wire, WireForm, check_batch, check_rows, cut, features, output_len, room, shards as shards_of,
+        Feature, SECOND_FORWARD, Shard, Wire, WireForm, check_batch, check_rows, cut, features, output_len, room,
+        shards as shards_of,
     },
 };
 
@@ -193,12 +194,6 @@ impl<C: Comm, S: Shard> Group<C, S> {
         &self.link.traffic
     }
 
-    /// Gives up the backward of the last forward.
-    pub fn abandon_backward(&mut self) {
-        self.waiting = None;
-        self.shards.iter_mut().flatten().for_each(|shard| shard.give_up());
-    }
-
     /// Writes every dirty row of this rank's shards to their tables. It exchanges nothing.
     ///
     /// # Errors
@@ -213,7 +208,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     pub(crate) fn or_break<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &result {
             self.broken = Some(format!("an error in the middle of one: {error}"));
-            self.abandon_backward();
+            self.discard_pending();
         }
         let result = self.link.or_abort(result);
         if let Some(ahead) = self.ahead.take_if(|_| result.is_err()) {
@@ -227,6 +222,11 @@ impl<C: Comm, S: Shard> Group<C, S> {
     pub(crate) fn not_waiting(&self, call: &'static str) -> Result<(), Error> {
         let refused = Error::Order { call, wanted: "a backward", found: "a forward that waits for it" };
         if self.waiting.is_none() { Ok(()) } else { Err(refused) }
+    }
+
+    /// Refuses a training forward while the last one waits for its backward.
+    pub(crate) fn may(&self, call: Call) -> Result<(), Error> {
+        if call == Call::Forward && self.waiting.is_some() { Err(SECOND_FORWARD) } else { Ok(()) }
     }
 
     /// Refuses a call while a prefetched batch waits for its forward.
@@ -263,12 +263,9 @@ impl<C: Comm, S: Shard> Group<C, S> {
         shape: Result<(), Error>,
     ) -> Result<(), Error> {
         let name = if call == Call::Read { "read_rows" } else { "forward" };
-        let shape = shape.and_then(|()| self.not_prefetched(name));
-        let begun = self.begin(call, (indices, offsets), weights.is_some(), shape);
-        if begun.is_err() && call == Call::Forward && self.ahead.is_none() {
-            self.abandon_backward();
-        }
-        self.complete(call, begun?, (indices.len(), offsets, weights.map(Cow::from)), outputs)
+        let shape = self.not_prefetched(name).and_then(|()| self.may(call)).and(shape);
+        let begun = self.begin(call, (indices, offsets), weights.is_some(), shape)?;
+        self.complete(call, begun, (indices.len(), offsets, weights.map(Cow::from)), outputs)
     }
 
     /// Exchanges counts and starts to exchange requests. An error that all ranks know of ends nothing.
@@ -309,7 +306,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
             Ok(asked)
         });
         let asked = self.or_break(pooled)?;
-        if call == Call::Forward {
+        if call == Call::Forward && !self.config.forward_only {
             let (offsets, weights) = (offsets.to_vec(), weights.map(Cow::into_owned));
             self.waiting = Some(Waiting { requests, asked, indices, offsets, weights, step });
         }
@@ -326,7 +323,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         weighted: bool,
     ) -> Result<(Ticket, Asking), Error> {
         let (deal, ranks) = (self.deal, self.link.ranks());
-        let outside = if requests.out_of_range.is_some() { OUTSIDE } else { 0 };
+        let outside = if requests.left_out.is_some() { OUTSIDE } else { 0 };
         let code = call as u32 | self.wire.code() << WIRE;
         let status = outside | if weighted { WEIGHTED } else { 0 } | if refused.is_some() { REFUSED } else { 0 } | code;
         let alone = self.config.pooling == Pooling::None;
@@ -350,7 +347,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
             });
         }
         if call.steps() && heads.iter().any(|head| head[0] & OUTSIDE != 0) {
-            let counted = self.count_out_of_range(requests);
+            let counted = self.count_left_out(requests);
             self.link.or_abort(counted)?;
         }
         if let Some(rank) = heads.iter().position(|head| head[0] & REFUSED != 0) {
@@ -412,10 +409,10 @@ impl<C: Comm, S: Shard> Group<C, S> {
         Ok(asked)
     }
 
-    /// Adds the indices outside their tables, of all ranks, to the counters of the first shard. All ranks call this.
-    fn count_out_of_range(&mut self, requests: &Requests) -> Result<(), Error> {
+    /// Adds padding and the indices outside their tables, of all ranks, to the counters of the first shard. All ranks call this.
+    fn count_left_out(&mut self, requests: &Requests) -> Result<(), Error> {
         let tables = self.config.tables.len();
-        let own = requests.out_of_range.clone().unwrap_or_else(|| vec![0; tables]);
+        let own = requests.left_out.clone().unwrap_or_else(|| vec![0; 2 * tables]);
         let all = self.link.all_gather(&own)?;
         let first = self.link.comm.rank() == 0;
         let Some(shard) = self.shards[0].as_mut().filter(|_| first) else { return Ok(()) };
@@ -423,7 +420,10 @@ impl<C: Comm, S: Shard> Group<C, S> {
         shard.read_part(Part::Counters, 0, &mut words)?;
         let mut counters = Counters::from_part(&words, 0);
         for (table, counters) in counters.iter_mut().enumerate() {
-            counters.out_of_range += all.iter().skip(table).step_by(tables).map(|&count| u64::from(count)).sum::<u64>();
+            let of =
+                |first: usize| all.iter().skip(first).step_by(2 * tables).map(|&count| u64::from(count)).sum::<u64>();
+            counters.out_of_range += of(table);
+            counters.padding += of(tables + table);
         }
         shard.write_part(Part::Counters, 0, &Counters::to_part(&counters))
     }
@@ -545,6 +545,11 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         self.waiting.is_some()
     }
 
+    fn discard_pending(&mut self) {
+        self.waiting = None;
+        self.shards.iter_mut().flatten().for_each(Lookup::discard_pending);
+    }
+
     fn output_len(&self, indices: usize, bags: usize) -> usize {
         output_len(&self.config, indices, bags)
     }
@@ -576,7 +581,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         self.advance()?;
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         if scaler.overflow != 0 || !waiting.asked.valid {
-            self.abandon_backward();
+            self.discard_pending();
             return Ok(());
         }
         let result = self.update(&waiting, &requests::floats(grad_outputs), scaler);
@@ -588,7 +593,9 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         let found = [indices.len(), offsets.len(), grad_outputs.len()];
         requests::check_weight_gradient(&self.config, waiting.indices, waiting.offsets.len() - 1, found)?;
         table.forward(&waiting.requests.positions, offsets, None)?;
-        table.weight_gradient(&waiting.requests.positions, offsets, grad_outputs)
+        let found = table.weight_gradient(&waiting.requests.positions, offsets, grad_outputs);
+        table.discard_pending();
+        found
     }
 
     /// Each rank reads rows of its own choice.

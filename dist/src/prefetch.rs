@@ -72,6 +72,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// [`Error::Order`] without a prefetch; else as in the middle of a step.
     pub fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
         self.whole()?;
+        self.may(Call::Forward)?;
         let ahead = self.ahead.take().ok_or(NO_PREFETCH)?;
         let Ahead { indices, offsets, weights, mut outputs, begun } = ahead;
         self.complete(Call::Forward, begun, (indices, &offsets, weights.map(Cow::from)), &mut outputs)?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use hotrow::{
     Counters, Error, GradSlice, GroupConfig, Lookup, LookupKind, MemoryReport, Mode, OutputSlice, Pooling, ScalerState,
     SharedArray,
-    ranks::{check_batch, features, zeroed},
+    ranks::{SECOND_FORWARD, check_batch, features, zeroed},
     robe::{Backward, Config, RobeSnapshot},
 };
 
@@ -183,14 +183,8 @@ impl<C: Comm, L: SharedArray> Replicated<C, L> {
         let all = self.array.forward(&whole.indices, &whole.offsets, whole.weights.as_deref());
         // All ranks have the whole batch, and so these errors.
         match all {
-            Err(error @ Error::IndexOutOfRange { .. }) => {
-                self.waiting = None;
-                return Err(self.outside(&parts).unwrap_or(error));
-            }
-            Err(error @ Error::TooLarge { .. }) => {
-                self.waiting = None;
-                return Err(error);
-            }
+            Err(error @ Error::IndexOutOfRange { .. }) => return Err(self.outside(&parts).unwrap_or(error)),
+            Err(error @ Error::TooLarge { .. }) => return Err(error),
             _ => {}
         }
         let all = self.link.or_abort(all)?;
@@ -237,6 +231,11 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
         self.waiting.is_some()
     }
 
+    fn discard_pending(&mut self) {
+        self.waiting = None;
+        self.array.discard_pending();
+    }
+
     fn output_len(&self, indices: usize, bags: usize) -> usize {
         self.array.output_len(indices, bags)
     }
@@ -255,7 +254,8 @@ impl<C: Comm, L: SharedArray> Lookup for Replicated<C, L> {
             return self.link.agree(found);
         }
         outputs.with_floats(|outputs| {
-            let checked = check_batch(&self.rows, (indices, offsets, weights), outputs.len());
+            let free = if self.pending() { Err(SECOND_FORWARD) } else { Ok(()) };
+            let checked = free.and_then(|()| check_batch(&self.rows, (indices, offsets, weights), outputs.len()));
             self.step((indices, offsets, weights), outputs, checked)
         })
     }

@@ -64,8 +64,8 @@ pub(crate) struct Requests {
     pub(crate) outputs: Vec<Vec<u32>>,
     /// For each rank, how many of those output rows each feature has.
     pub(crate) by_feature: Vec<Vec<u32>>,
-    /// Indices outside each table, if there are any.
-    pub(crate) out_of_range: Option<Vec<u32>>,
+    /// Indices outside each table, then padding of each, if there are any.
+    pub(crate) left_out: Option<Vec<u32>>,
 }
 
 impl Requests {
@@ -106,12 +106,18 @@ impl Requests {
         let alone = config.pooling == Pooling::None;
         for bag in 0..bags {
             let feature = bag / each;
-            let Feature { table, base, rows, .. } = features[feature];
+            let of = features[feature];
+            let Feature { table, base, rows, .. } = of;
             let accesses = offsets[bag] as usize..offsets[bag + 1] as usize;
             for (access, mut index) in accesses.clone().zip(indices[accesses].iter().copied()) {
-                if index >= rows {
-                    let outside = this.out_of_range.get_or_insert_with(|| vec![0; config.tables.len()]);
-                    outside[table as usize] += 1;
+                let pads = of.pads(index);
+                if pads || index >= rows {
+                    let tables = config.tables.len();
+                    let left_out = this.left_out.get_or_insert_with(|| vec![0; 2 * tables]);
+                    left_out[table as usize + if pads { tables } else { 0 }] += 1;
+                    if pads {
+                        continue;
+                    }
                     match config.out_of_range {
                         OutOfRange::Clamp => index = rows - 1,
                         OutOfRange::Skip => continue,

@@ -56,7 +56,7 @@ fn rows_that_the_last_batch_leaves_alone_travel_before_its_backward() {
         let second = group.forward_prefetched()?;
         let late = rows_sent(&group) - before - early;
         let finished = notes.borrow().iter().position(|&note| Some(note) == ticket.map(|(_, number)| ('f', number)));
-        group.abandon_backward();
+        group.discard_pending();
         Ok((outputs, second, early, late, ticket, in_backward, finished, group.read_rows(&[2, 4, 6])?))
     })
     .unwrap();
@@ -173,7 +173,7 @@ fn calls_out_of_order_are_refused_on_every_rank() {
         assert!(matches!(length, Error::Length { .. } | Error::Rank { rank: 1, .. }), "{length}");
         group.backward(&outputs)?;
         group.forward_prefetched()?;
-        group.abandon_backward();
+        group.discard_pending();
         // One rank prefetches, the other does not.
         let both = if first {
             group.prefetch(&[1], &[0, 1], None).map(|()| Vec::new())
@@ -216,14 +216,18 @@ fn what_comes_between_counts_as_it_does_in_turn() {
                     group.advance()?;
                 }
                 group.set_learning_rate(rate * step as f32)?;
-                if step % 3 == 1 {
-                    group.abandon_backward();
-                } else if step % 3 == 0 {
+                if step % 3 == 0 {
+                    if ahead {
+                        let early = group.forward_prefetched();
+                        assert!(matches!(early, Err(Error::Order { call: "forward", .. })), "{early:?}");
+                    }
                     group.backward(&outputs)?;
+                } else {
+                    group.discard_pending();
                 }
             }
             group.abandon_prefetched()?;
-            group.abandon_backward();
+            group.discard_pending();
             seen.extend(group.read_rows(&Vec::from_iter(0..100))?.iter().map(|x| x.to_bits()));
             Ok((seen, group.counters()?))
         })

@@ -211,13 +211,26 @@ fn a_step_without_a_backward_ends() {
         // The comparison can fail: between forward and backward nothing is saved.
         let early = group.save(folder.path().join("early")).unwrap_err();
         assert!(matches!(early, Error::Order { .. }), "{early}");
+        // Another forward would lose the gradient of this one, on one rank or on all.
+        for _ in 0..2 {
+            let second = group.forward(&[1, 2], &[0, 2], None).unwrap_err();
+            assert!(matches!(second, Error::Order { call: "forward", .. }), "{second}");
+            assert_eq!(group.forward_frozen(&[1, 2], &[0, 2], None)?, first);
+        }
         group.backward_scaled(hotrow::GradSlice::F32(&first), &overflow)?;
         assert!(!group.pending());
         group.save(folder.path().join("overflow"))?;
         group.forward(&[1, 2], &[0, 2], None)?;
-        group.abandon_backward();
+        group.discard_pending();
         assert!(!group.pending());
         group.save(folder.path().join("abandoned"))?;
+        group.forward(&[1, 2], &[0, 2], None)?;
+        if group.rank() == 0 {
+            group.discard_pending();
+        }
+        let second = group.forward(&[1, 2], &[0, 2], None).unwrap_err();
+        assert!(matches!(second, Error::Order { call: "forward", .. } | Error::Rank { rank: 1, .. }), "{second}");
+        group.discard_pending();
         assert_eq!(group.forward(&[1, 2], &[0, 2], None)?, first, "no row has changed");
         Ok(())
     });
@@ -299,10 +312,11 @@ fn bad_calls_are_named() {
         let both = if first { group.forward(&[500], &[0, 1], None) } else { group.forward_frozen(&[1], &[0, 1], None) };
         assert!(matches!(both.unwrap_err(), Error::Exchange { what: "call", .. }));
         let row = group.read_rows(&[if first { 100 } else { 0 }]).unwrap_err();
-        // The forward before a refused one is over on every rank, whatever was wrong there.
+        // A refused forward leaves the one before it on every rank.
         group.forward(&[1], &[0, 1], None)?;
         group.forward(&[1, 2], if first { &[0, 3] } else { &[0, 2] }, None).unwrap_err();
-        assert!(!group.pending());
+        assert!(group.pending());
+        group.discard_pending();
         let output = group.forward(&[1], &[0, 1], None)?;
         // Each rank has a scale of its own.
         let scale = hotrow::LossScale::Static { scale: 2.0 + group.rank() as f32 };

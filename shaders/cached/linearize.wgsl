@@ -44,7 +44,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         var key = index;
         if (params.mode != MODE_ROWS) {
             let feature = features[bag / params.bags_per_feature];
-            if (index >= feature.rows) {
+            // The uniform condition saves the reads of a group without padding.
+            let pads = params.padded != 0u && feature.padded == 1u && index == feature.padding;
+            if (pads) {
+                if (params.mode == MODE_TRAIN) { count(feature.table, PADDING, 1u); }
+            } else if (index >= feature.rows) {
                 if (params.mode == MODE_TRAIN) { count(feature.table, OUT_OF_RANGE, 1u); }
                 if (params.out_of_range == CLAMP) {
                     index = feature.rows - 1u;
@@ -52,7 +56,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                     atomicMax(&step.bad_index, NONE - i);
                 }
             }
-            key = select(NONE, feature.base + index, index < feature.rows);
+            key = select(NONE, feature.base + index, index < feature.rows && !pads);
         }
         keys[i] = key;
         if (key != NONE) { atomicAdd(&accesses, 1u); }

@@ -48,15 +48,19 @@ const ROW_WISE_ADAM: u32 = 5u;
 const MOST_COUNTED: f32 = 16777216.0; // 2^24, where a row's count stays
 
 var<workgroup> length: u32;
-var<workgroup> wrong: array<atomic<u32>, 64>; // for each row: a value is not finite
+var<workgroup> seen: array<atomic<u32>, 64>; // for each row: WRONG, CHANGED
 var<workgroup> packs: atomic<u32>;            // not 0 if any row is to be packed
 var<workgroup> packing: u32;
+
+const WRONG: u32 = 1u;   // a value is not finite
+const CHANGED: u32 = 2u; // a bit of the row has changed
 
 struct Moved {
     g: Quad,
     w: Quad,
     state: Quad,
     second: Quad, // second moment
+    same: bool,   // every bit is as before
 }
 
 // What the elements of a row have in common.
@@ -89,6 +93,10 @@ fn scalar_of(place: u32, k: u32) -> f32 {
     return part_of(load_quad(place, scalars_at() + k / WIDTH), k % WIDTH);
 }
 
+fn equal(before: Quad, after: Quad) -> bool {
+    return all(bits_of(before) == bits_of(after));
+}
+
 // Gradient, new weight and new state of a Quad; `grad` is the summed gradient.
 fn moved(one: Target, q: u32, grad: Quad, row: Common) -> Moved {
     let w = load_quad(one.place, q);
@@ -96,27 +104,35 @@ fn moved(one: Target, q: u32, grad: Quad, row: Common) -> Moved {
     var by = rate.lr * g;
     var state = Quad();
     var second = Quad();
+    var same = true;
     if (params.optimizer == ADAGRAD) {
-        state = load_quad(one.place, weight_quads() + q) + g * g;
+        let before = load_quad(one.place, weight_quads() + q);
+        state = before + g * g;
+        same = equal(before, state);
         by = by / (sqrt(state) + params.eps);
     } else if (params.optimizer == ROW_WISE) {
         by = by / (sqrt(row.state) + params.eps);
     } else if (params.optimizer == MOMENTUM) {
-        state = params.beta1 * load_quad(one.place, weight_quads() + q) + g;
+        let before = load_quad(one.place, weight_quads() + q);
+        state = params.beta1 * before + g;
+        same = equal(before, state);
         by = rate.lr * state;
     } else if (params.optimizer >= ADAM) {
         let first = load_quad(one.place, weight_quads() + q);
         state = first + (1.0 - params.beta1) * (g - first);
+        same = equal(first, state);
         var v = Quad(row.state);
         if (params.optimizer == ADAM) {
             let before = load_quad(one.place, 2u * weight_quads() + q);
             second = before + (1.0 - params.beta2) * (g * g - before);
+            same = same && equal(before, second);
             v = second;
         }
         by = rate.lr * state / (row.fix1 * (sqrt(v / row.fix2) + params.eps));
     }
     if (params.shrink != 0.0) { by = by + rate.lr * params.shrink * w; }
-    return Moved(g, w - by, state, second);
+    let after = w - by;
+    return Moved(g, after, state, second, same && equal(w, after));
 }
 
 fn belongs(one: Target) -> bool {
@@ -136,7 +152,7 @@ fn handle(i: u32, lane: Lane) {
     if (i != NONE) { one = targets[i + 1u]; }
     let bypass = one.place >= params.slots;
     let live = belongs(one);
-    if (part == 0u) { atomicStore(&wrong[mine], 0u); }
+    if (part == 0u) { atomicStore(&seen[mine], 0u); }
     if (local == 0u) { atomicStore(&packs, 0u); }
 
     // Each lane sums one Quad of the row once and keeps the sum. Rows of more Quads are summed again in each pass,
@@ -195,13 +211,19 @@ fn handle(i: u32, lane: Lane) {
 
     // Two passes over the row: the first checks that every new value is finite, the second stores them.
     bad = bad || !is_finite(bits_of(quad_of(row.state)));
+    var changed = false;
     var next: Moved;
     if (live) {
+        for (var k = part; k < params.scalars; k += params.lanes) {
+            let counts = params.own_count == 1u && k == params.scalars - 1u;
+            changed = changed || bitcast<u32>(scalar_of(one.place, k)) != bitcast<u32>(select(row.state, row.count, counts));
+        }
         for (var q = part; q < weight_quads(); q += params.lanes) {
             var grad = held;
             if (q != part) { grad = merged(one, q); }
             let after = moved(one, q, grad, row);
             if (q == part) { next = after; }
+            changed = changed || !after.same;
             // A bound makes an infinite gradient finite, and perhaps NaN too.
             bad = bad || !is_finite(bits_of(grad)) || !is_finite(bits_of(after.g)) || !is_finite(bits_of(after.w))
                 || !is_finite(bits_of(after.state)) || !is_finite(bits_of(after.second));
@@ -210,10 +232,12 @@ fn handle(i: u32, lane: Lane) {
     workgroupBarrier();
     // Every lane has read the row's second moment and count; one of them replaces both.
     if (params.optimizer >= ADAM && params.scalars > 0u) { storageBarrier(); }
-    if (bad) { atomicStore(&wrong[mine], 1u); }
-    if (live && bypass) { atomicStore(&packs, 1u); }
+    if (bad || changed) { atomicOr(&seen[mine], select(0u, WRONG, bad) | select(0u, CHANGED, changed)); }
+    if (live && bypass && changed) { atomicStore(&packs, 1u); }
     workgroupBarrier();
-    let taken = live && atomicLoad(&wrong[mine]) == 0u;
+    let taken = live && (atomicLoad(&seen[mine]) & WRONG) == 0u;
+    // A record whose row has not changed keeps its bytes, and counts as written.
+    let repacks = taken && bypass && (atomicLoad(&seen[mine]) & CHANGED) != 0u;
     if (taken) {
         for (var q = part; q < weight_quads(); q += params.lanes) {
             var after = next;
@@ -233,6 +257,7 @@ fn handle(i: u32, lane: Lane) {
                 store_quad(one.place, scalars_at() + k / WIDTH, quad_of_two(own, count, k));
             }
             if (!bypass) { ways[way_at(one.place, FLAGS)] |= DIRTY; }
+            if (bypass && !repacks) { count_row(one.row, BYPASS_WRITES); }
         } else if (live) {
             count_row(one.row, SKIPPED_ROWS);
         }
@@ -240,7 +265,7 @@ fn handle(i: u32, lane: Lane) {
     if (local == 0u) { packing = atomicLoad(&packs); }
     if (workgroupUniformLoad(&packing) != 0u) {
         storageBarrier(); // the other lanes must see the new row before they pack it
-        let packed = pack_row(taken && bypass, one.place, one.row, one.place - params.slots, lane);
+        let packed = pack_row(repacks, one.place, one.row, one.place - params.slots, lane);
         if (packed && part == 0u) { count_row(one.row, BYPASS_WRITES); }
     }
 }

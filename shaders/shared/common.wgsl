@@ -2,7 +2,7 @@
 // them.
 
 const NONE: u32 = 0xffffffffu; // no row, no slot, no key; sorts after every real one
-const TABLE_WORDS: u32 = 28u;  // words of one table in `tables`: base, rows, then 13 counters of two words
+const TABLE_WORDS: u32 = 28u;  // words of one table in `tables`: base, rows, then 13 counters of two words, the last one unused
 const CLOCK_WORDS: u32 = 4u;   // words before the first table: the step number t, then padding
 
 // Counters of SPEC 6, in the order of `Counters` on the host.
@@ -17,6 +17,7 @@ const BYPASS_READS: u32 = 7u;
 const BYPASS_WRITES: u32 = 8u;
 const SKIPPED_ROWS: u32 = 9u;
 const OUT_OF_RANGE: u32 = 10u;
+const PADDING: u32 = 11u;
 
 // Counts that stay on the device: their positions in `Step.counts`, which begins at word STEP_COUNTS.
 const STEP_COUNTS: u32 = 8u;
@@ -80,8 +81,8 @@ struct Params {
     clip_norm: f32,        // largest norm of a row's gradient; 0: no bound
     row_shift: u32,        // the group has every 2^row_shift-th row of a whole one,
     row_first: u32,        // from this one on (SPEC 11); both are 0 if it has all rows
+    padded: u32,           // number of features, if a table has a padding id, else 0
     pad0: u32,
-    pad1: u32,
 }
 
 // Results of one call that stay on the device; zero before the call.

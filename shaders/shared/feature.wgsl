@@ -4,5 +4,6 @@ struct Feature {
     table: u32,
     base: u32, // linear row of the table's first row
     rows: u32,
-    pad0: u32,
+    padding: u32, // the id that is no access, if `padded` is 1
+    padded: u32,
 }

@@ -1,5 +1,5 @@
 // Packs an FP32 row into its record (SPEC 2). Needs `records`, `tables`, `params`, shared/piece.wgsl, shared/tables.wgsl,
-// shared/half.wgsl, shared/rng.wgsl, shared/quad.wgsl, shared/row.wgsl, shared/row_counts.wgsl, shared/slots.wgsl.
+// shared/half.wgsl, shared/rng.wgsl, shared/quad{width}.wgsl, shared/row_{rank}.wgsl, shared/row_counts.wgsl, shared/slots.wgsl.
 
 var<private> pack_bases: u32; // the scales of a row's codes: of its second or only states, and above them of first moments
 var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row's record

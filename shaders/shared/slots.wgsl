@@ -1,6 +1,6 @@
 // Reads FP32 rows by place: a slot of the cache, or slots + u for row u of step scratch. A row is row_quads Quads: its
 // weights, then its state, each beginning at a Quad. Needs `cache` and `scratch` (arrays of Quad), `params` and
-// shared/quad.wgsl.
+// shared/quad{width}.wgsl.
 //
 // A cache larger than a binding is cut into windows: `cache`, then cache1, cache2 ... src/wgsl.rs repeats a line that
 // begins with `#window` for each further window, the last first, with its number in place of $, and declares the

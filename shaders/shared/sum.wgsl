@@ -1,4 +1,4 @@
-// Sums gradients. Needs `accesses`, `params`, shared/quad.wgsl, shared/gradient.wgsl and shared/slots.wgsl.
+// Sums gradients. Needs `accesses`, `params`, shared/quad{width}.wgsl, shared/gradient{width}.wgsl and shared/slots.wgsl.
 
 var<private> unscale: f32; // 1 / scale of the loss; set before anything is summed
 

@@ -1,4 +1,4 @@
-// Reads a row from the packed records (SPEC 2), one float at a time. Needs `params`, shared/record.wgsl,
+// Reads a row from the packed records (SPEC 2), one float at a time. Needs `params`, shared/record_items{item}.wgsl,
 // shared/half.wgsl.
 //
 // A record has [scale, bias] for integers, then the optimiser state, then the payload; its stride is rounded up to 4

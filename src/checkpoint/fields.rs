@@ -22,9 +22,10 @@ use crate::{
 pub(crate) type Texts = BTreeMap<String, String>;
 
 /// What no file has.
-const LEFT_OUT: [&str; 2] = ["placement", "init"];
+const LEFT_OUT: [&str; 3] = ["placement", "init", "forward_only"];
 /// What a file has only where it is not as in a new configuration.
-const SELDOM: [&str; 8] = ["state", "decoupled", "beta1", "beta2", "own_count", "clip_value", "clip_norm", "stripe"];
+const SELDOM: [&str; 9] =
+    ["state", "decoupled", "beta1", "beta2", "own_count", "clip_value", "clip_norm", "stripe", "padding"];
 
 /// The name in files, where the rule of the optimiser lies beside its settings.
 fn in_files(field: &'static str) -> &'static str {
@@ -207,6 +208,11 @@ mod tests {
     #[test]
     fn every_stripe_and_float_reads_back() {
         let mut wanted = GroupConfig::new(&[100, 300], 12);
+        let padded = wanted.clone().with_padding(vec![None, Some(7)]);
+        assert_eq!(
+            (&*of(&padded)["padding"], config(Path::new("file"), &of(&padded))),
+            ("[null,7]", Ok(padded.clone()))
+        );
         for (shift, first) in [(0, 0), (1, 1), (4, 15), (31, (1 << 31) - 1)] {
             wanted.stripe = Stripe { shift, first };
             for (lr, text) in [(1e14, "100000000000000.0"), (5e-5, "5e-5"), (0.1, "0.1"), (-0.0, "-0.0")] {

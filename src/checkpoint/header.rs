@@ -51,18 +51,23 @@ pub(crate) struct Tensor {
 }
 
 impl Tensor {
+    /// The last number of its shape.
+    pub(crate) fn width(&self) -> usize {
+        self.shape.last().map_or(0, |&width| width as usize)
+    }
+
     /// Number of its bytes, a multiple of 4.
     pub(crate) fn bytes(&self) -> u64 {
         self.shape.iter().product::<u64>() * (self.dtype.bitsize() as u64 / 8)
     }
 }
 
-/// The parts of a group as tensors, in file order: U64 first, so that each tensor is aligned to its type.
-pub(crate) fn tensors(config: &GroupConfig, layout: &Layout) -> Vec<Tensor> {
+/// The parts of a group as tensors, in file order: U64 first, so that each tensor is aligned to its type. A table has `counters` of them.
+pub(crate) fn tensors(config: &GroupConfig, layout: &Layout, counters: u64) -> Vec<Tensor> {
     let (slots, rows) = (u64::from(layout.slots()), u64::from(layout.total_rows));
     let tensor = |name, part, dtype, shape: &[u64]| Tensor { name, part, dtype, shape: shape.to_vec() };
     let mut tensors = vec![
-        tensor("counters", Part::Counters, Dtype::U64, &[config.tables.len() as u64, 11]),
+        tensor("counters", Part::Counters, Dtype::U64, &[config.tables.len() as u64, counters]),
         tensor("ways", Part::Ways, Dtype::U32, &[u64::from(layout.sets), 4, u64::from(layout.ways)]),
         tensor("cache", Part::Cache, Dtype::F32, &[slots, u64::from(layout.row.row_words)]),
         tensor("records", Part::Records, Dtype::U8, &[rows, layout.stride()]),
@@ -160,7 +165,10 @@ impl Found {
         let config = fields::config(path, &self.texts)?;
         let step = self.text("step").parse().map_err(|_| fields::unread(path, "step", &self.texts))?;
         let layout = Layout::new(&config, u64::MAX).map_err(|error| foreign(&ROWS, path, "configuration", &error))?;
-        let tensors = tensors(&config, &layout);
+        // A file of a group that has counted padding has one counter more.
+        let counters = self.tensors.info("counters").and_then(|info| info.shape.get(1).copied());
+        let counters = counters.map_or(0, |found| found as u64).clamp(11, 12);
+        let tensors = tensors(&config, &layout, counters);
         let places = places(&tensors);
         self.check(&ROWS, path, &places)?;
         let extra = self.tensors.offset_keys().into_iter().find(|name| places.iter().all(|(known, ..)| known != name));
@@ -217,7 +225,7 @@ mod tests {
     }
 
     fn of(config: &GroupConfig) -> Vec<Tensor> {
-        tensors(config, &Layout::new(config, u64::MAX).unwrap())
+        tensors(config, &Layout::new(config, u64::MAX).unwrap(), 11)
     }
 
     /// The header as JSON, without its length.

@@ -26,7 +26,7 @@
 //!
 //! | tensor | type | shape | |
 //! |---|---|---|---|
-//! | `counters` | U64 | `[tables, 11]` | in the order of [`Part::Counters`] |
+//! | `counters` | U64 | `[tables, 11]`, or 12 once padding was counted | in the order of [`Part::Counters`] |
 //! | `ways` | U32 | `[sets, 4, ways]` | tags (2^32 - 1: empty), stamps, freqs, flags (1: dirty, 2: pinned) |
 //! | `cache` | F32 | `[slots, dim + state]` | weights, then the optimiser's state |
 //! | `records` | U8 | `[rows, stride]` | the packed table ([`codec`](crate::codec)); rows with a dirty flag are newer in `cache` |
@@ -59,20 +59,19 @@ pub use save::{save, save_lookup};
 
 use crate::{
     error::Error,
-    table::{counters::COUNTER_WORDS, layout::Layout, parts::Part},
+    table::{layout::Layout, parts::Part},
 };
 
 /// Bytes read or written at once.
 const CHUNK: u64 = 16 << 20;
 
-/// Words read or written at once: a whole number of sets, slots, records, or counters of a table.
+/// Words read or written at once: a whole number of sets, slots or records, and all counters, which are at most 6 MiB.
 fn chunk_words(part: Part, layout: &Layout) -> u64 {
     let whole = match part {
         Part::Ways => layout.set_words(),
         Part::Cache => u64::from(layout.row.row_words),
         Part::Records => u64::from(layout.row.record_words),
-        Part::Counters => COUNTER_WORDS as u64,
-        Part::Clock | Part::Frequencies => 1,
+        Part::Clock | Part::Counters | Part::Frequencies => 1,
     };
     (CHUNK / 4 / whole).max(1) * whole
 }

@@ -14,7 +14,11 @@ use crate::{
     },
     error::Error,
     host::alloc::zeroed,
-    table::{layout::Layout, parts::Part},
+    table::{
+        counters::{COUNTER_WORDS, WORDS_BUT_PADDING},
+        layout::Layout,
+        parts::Part,
+    },
 };
 
 /// Longest header that the format allows.
@@ -92,7 +96,14 @@ impl Reader {
                 self.file.read_exact(bytes).map_err(failed)?;
                 sum.update(bytes);
                 little_endian(buffer);
-                each(tensor.part, first, buffer)?;
+                match tensor.part {
+                    Part::Counters if tensor.width() * 2 == WORDS_BUT_PADDING => {
+                        let table = |table: &[u32]| [table, &[0; COUNTER_WORDS - WORDS_BUT_PADDING]].concat();
+                        let counters = buffer.chunks_exact(WORDS_BUT_PADDING).flat_map(table).collect::<Vec<u32>>();
+                        each(Part::Counters, 0, &counters)?;
+                    }
+                    part => each(part, first, buffer)?,
+                }
                 first += buffer.len() as u64;
             }
             check_sum(path, tensor.name, wanted, sum.finalize(), remedy)?;

@@ -13,7 +13,7 @@ use crate::{
     host::alloc::zeroed,
     lookup::Embedding,
     lookup::{Lookup, LookupKind},
-    table::{layout::Layout, parts::Part, step_state},
+    table::{counters::Counters, layout::Layout, parts::Part, step_state},
 };
 
 /// Writes everything that `group` keeps between steps to `path`. The file is written beside `path` and renamed; it is
@@ -45,7 +45,10 @@ pub fn write(
     layout: &Layout,
     mut read: impl FnMut(Part, u64, &mut [u32]) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let tensors = header::tensors(&contents.config, layout);
+    let mut counters = zeroed("counters", Part::Counters.words(&contents.config, layout) as usize)?;
+    read(Part::Counters, 0, &mut counters)?;
+    let (counters, width) = Counters::stored(&counters);
+    let tensors = header::tensors(&contents.config, layout, width as u64 / 2);
     let head = header::write(contents, &tensors);
     let mut file = Beside::create(path)?;
     file.write(&head)?;
@@ -61,7 +64,10 @@ pub fn write(
         let mut first = 0;
         while first < words {
             let buffer = &mut buffer[..(words - first).min(chunk) as usize];
-            read(tensor.part, first, buffer)?;
+            match tensor.part {
+                Part::Counters => buffer.copy_from_slice(&counters),
+                part => read(part, first, buffer)?,
+            }
             first += buffer.len() as u64;
             little_endian(buffer);
             let bytes = bytemuck::cast_slice(buffer);

@@ -366,8 +366,9 @@ impl<K: Kind> DeviceGroup<K> {
         self.counters_arrived()
     }
 
-    /// Gives up the backward of the last forward.
-    pub fn abandon_backward(&mut self) {
+    /// As [`Lookup::discard_pending`], for programs for a browser, which have no [`Lookup`] of this group.
+    #[cfg(target_family = "wasm")]
+    pub fn discard_pending(&mut self) {
         self.state.end_forward();
     }
 
@@ -380,6 +381,11 @@ impl<K: Kind> DeviceGroup<K> {
     /// As [`StepState::not_prefetched`]; a lost device is named instead.
     pub(crate) fn not_prefetched(&self, call: &'static str) -> Result<(), Error> {
         self.state.not_prefetched(call).map_err(|error| self.context.or_lost(error))
+    }
+
+    /// As [`StepState::may_look_up`]; a lost device is named instead.
+    fn may_look_up(&self, mode: Mode) -> Result<(), Error> {
+        self.state.may_look_up(mode).map_err(|error| self.context.or_lost(error))
     }
 
     pub(crate) fn new_reader(&self, wanted: &Reader<'_>) -> Result<RowReader, Error> {
@@ -441,13 +447,14 @@ impl<K: Kind> DeviceGroup<K> {
         outputs: OutputBuffer<'_>,
         mode: Mode,
     ) -> Result<(), Error> {
+        self.may_look_up(mode)?;
         let context = self.context.clone();
         let encoded = context.guarded(|| {
             self.check()?;
             let indices = self.kind.check_encodable().and_then(|()| self.encode_to(encoder, batch, outputs, mode));
             Ok(indices.map(|indices| self.report(encoder, mode, indices)))
         });
-        // A refused batch leaves a forward waiting for its backward; an error of the device or of an earlier step ends that forward.
+        // An error of the device may have come after the forward was encoded.
         if encoded.is_err() && mode == Mode::Train {
             self.state.end_forward();
         }
@@ -487,6 +494,7 @@ impl<K: Kind> DeviceGroup<K> {
         mode: Mode,
         mut outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
+        self.may_look_up(mode)?;
         let context = self.context.clone();
         let run = async {
             self.quiet().await?;
@@ -545,6 +553,10 @@ impl<K: Kind> DeviceGroup<K> {
 impl<K: Kind> Lookup for DeviceGroup<K> {
     fn pending(&self) -> bool {
         self.state.pending().is_some()
+    }
+
+    fn discard_pending(&mut self) {
+        self.state.end_forward();
     }
 
     fn output_len(&self, indices: usize, bags: usize) -> usize {

@@ -41,6 +41,10 @@ pub trait Lookup {
     #[must_use]
     fn pending(&self) -> bool;
 
+    /// Gives up the backward of the last training forward: its gradient is not wanted. The forward's work (step number, stamps, frequencies,
+    /// admissions, counters) remains. Without such a forward nothing happens.
+    fn discard_pending(&mut self);
+
     /// Number of floats that a forward of `indices` indices in `bags` bags writes.
     #[must_use]
     fn output_len(&self, indices: usize, bags: usize) -> usize;
@@ -66,7 +70,7 @@ pub trait Lookup {
     /// index; `None` stands for weights of 1.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// As [`run`](Self::run). [`Error::Order`] if the last training forward waits for its backward, whose gradient would be lost.
     fn forward_into(
         &mut self,
         indices: &[u32],

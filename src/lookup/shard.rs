@@ -5,7 +5,7 @@ use crate::{error::Error, lookup::Embedding, record::wire::WireForm, table::abi:
 /// A cached group that can be a virtual shard of a group over several ranks (SPEC 11): its configuration is one of [`shards`](crate::ranks::shards).
 /// `hotrow_dist::Group` makes these calls; its programs only make the shards. Rows are linear rows of this group.
 ///
-/// A step is `fetch`, then `send_rows` as often as ranks ask for rows, then `apply` or `give_up`. As to order, a `fetch` is a forward and `apply` its
+/// A step is `fetch`, then `send_rows` as often as ranks ask for rows, then `apply` or [`discard_pending`](crate::Lookup::discard_pending). As to order, a `fetch` is a forward and `apply` its
 /// backward: calls that a group refuses between these two are refused between those. A `backward` after a `fetch`, and an `apply` after a `forward`, are
 /// refused on the CPU. `send_rows` may be called at any other time, too, but not between `prefetch` and `forward_prefetched`.
 ///
@@ -39,9 +39,6 @@ pub trait Shard: Embedding {
     fn most_bytes(&self) -> u64 {
         u64::MAX
     }
-
-    /// Gives up the backward of the last [`fetch`](Self::fetch).
-    fn give_up(&mut self);
 
     /// Appends rows to a message, as a forward would read them now: packed where the row is its record and so shorter than in `form`, else in `form`.
     /// `step`, a number that is the same on all ranks, decides the random bits of a form that rounds. Returns for each row whether it is its record: a row

@@ -121,8 +121,8 @@ host_structs! {
         pub clip_norm: f32,
         pub row_shift: u32,
         pub row_first: u32,
+        pub padded: u32,
         pub pad0: u32,
-        pub pad1: u32,
     }
 
     /// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
@@ -153,7 +153,8 @@ host_structs! {
         pub table: u32,
         pub base: u32,
         pub rows: u32,
-        pub pad0: u32,
+        pub padding: u32,
+        pub padded: u32,
     }
 
     /// One distinct missing row of a batch. Twin of `Unique`.
@@ -445,9 +446,19 @@ pub fn features(config: &GroupConfig) -> Vec<Feature> {
     let words = table_words(config);
     let of = |table: u32| {
         let at = CLOCK_WORDS + table as usize * TABLE_WORDS;
-        Feature { table, base: words[at], rows: words[at + 1], pad0: 0 }
+        let padding = config.padding_of(table);
+        let padded = u32::from(padding.is_some());
+        Feature { table, base: words[at], rows: words[at + 1], padding: padding.unwrap_or_default(), padded }
     };
     config.feature_tables().into_iter().map(of).collect()
+}
+
+impl Feature {
+    /// Whether `index` is the padding id of the table.
+    #[must_use]
+    pub const fn pads(&self, index: u32) -> bool {
+        self.padded == 1 && index == self.padding
+    }
 }
 
 #[cfg(test)]

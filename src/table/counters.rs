@@ -2,8 +2,11 @@
 
 use crate::table::abi::{CLOCK_WORDS, TABLE_WORDS};
 
-/// Words of a table's counters: 11 of two words.
-pub(crate) const COUNTER_WORDS: usize = 22;
+/// Words of a table's counters: 12 of two words.
+pub(crate) const COUNTER_WORDS: usize = 24;
+/// Words of a table's counters in a checkpoint of a group that has counted no padding.
+#[cfg(feature = "checkpoint")]
+pub(crate) const WORDS_BUT_PADDING: usize = 22;
 
 /// Counters of one table, or of a whole group (SPEC 6). Training steps count; frozen steps do not.
 ///
@@ -38,6 +41,8 @@ pub struct Counters {
     pub skipped_rows: u64,
     /// Indices outside their table.
     pub out_of_range: u64,
+    /// Indices that are the padding id of their table.
+    pub padding: u64,
 }
 
 impl Counters {
@@ -98,10 +103,21 @@ impl Counters {
                 c.bypass_writes,
                 c.skipped_rows,
                 c.out_of_range,
+                c.padding,
             ];
             words.extend(values.into_iter().flat_map(|value| [value as u32, (value >> 32) as u32]));
         }
         words
+    }
+
+    /// The words of [`Part::Counters`](crate::Part::Counters) as a checkpoint has them, and their number for a table: without the last counter if
+    /// no table has counted padding.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn stored(words: &[u32]) -> (Vec<u32>, usize) {
+        let tables = words.chunks_exact(COUNTER_WORDS);
+        let padded = tables.clone().any(|table| table[WORDS_BUT_PADDING..] != [0, 0]);
+        let width = if padded { COUNTER_WORDS } else { WORDS_BUT_PADDING };
+        (tables.flat_map(|table| &table[..width]).copied().collect(), width)
     }
 
     fn from_table(words: &[u32], stride: u64) -> Self {
@@ -123,6 +139,7 @@ impl Counters {
             bytes_written: write_backs.saturating_add(bypass_writes).saturating_mul(stride),
             skipped_rows: get(9),
             out_of_range: get(10),
+            padding: get(11),
         }
     }
 }
@@ -147,6 +164,7 @@ impl std::ops::Sub for Counters {
             bytes_written: self.bytes_written - earlier.bytes_written,
             skipped_rows: self.skipped_rows - earlier.skipped_rows,
             out_of_range: self.out_of_range - earlier.out_of_range,
+            padding: self.padding - earlier.padding,
         }
     }
 }
@@ -169,6 +187,7 @@ impl std::iter::Sum for Counters {
             bytes_written: add(a.bytes_written, b.bytes_written),
             skipped_rows: add(a.skipped_rows, b.skipped_rows),
             out_of_range: add(a.out_of_range, b.out_of_range),
+            padding: add(a.padding, b.padding),
         })
     }
 }

@@ -353,7 +353,7 @@ mod tests {
             words.iter().enumerate().filter(|(_, word)| **word != 0).map(|(at, word)| (at, *word)).collect();
         let at = |table, k| CLOCK_WORDS + table * TABLE_WORDS + k;
         assert_eq!(set, [(at(0, 1), 30), (at(1, 0), 30), (at(1, 1), 70), (at(2, 0), 100), (at(2, 1), 5)]);
-        let feature = |table, base, rows| Feature { table, base, rows, pad0: 0 };
+        let feature = |table, base, rows| Feature { table, base, rows, ..Feature::default() };
         assert_eq!(features(&config), [feature(2, 100, 5), feature(0, 0, 30), feature(2, 100, 5)]);
     }
 }

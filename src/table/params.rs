@@ -99,8 +99,8 @@ impl Params {
             clip_norm: optimizer.clip_norm.unwrap_or_default(),
             row_shift: config.stripe.shift,
             row_first: config.stripe.first,
+            padded: if config.padding.iter().any(Option::is_some) { config.feature_count() } else { 0 },
             pad0: 0,
-            pad1: 0,
         }
     }
 

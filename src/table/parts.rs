@@ -29,8 +29,8 @@ use crate::{
 pub enum Part {
     /// One word: the step number.
     Clock,
-    /// 11 counters for each table, two words each, low word first: accesses, hits, unique, unique misses, admitted,
-    /// evictions, write-backs, bypass reads, bypass writes, skipped rows, out of range.
+    /// 12 counters for each table, two words each, low word first: accesses, hits, unique, unique misses, admitted,
+    /// evictions, write-backs, bypass reads, bypass writes, skipped rows, out of range, padding.
     Counters,
     /// The cache's metadata, set by set: a tag for each way, then a stamp for each, a frequency for each, a word of
     /// flags for each ([`DIRTY`](crate::table::abi::DIRTY), [`PINNED`](crate::table::abi::PINNED)).

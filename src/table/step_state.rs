@@ -1,6 +1,10 @@
 //! The state of a group between the calls of a step, and the calls that each state allows. Both backends use it.
 
-use crate::{error::Error, table::abi::Params};
+use crate::{
+    config::GroupConfig,
+    error::Error,
+    table::{abi::Params, params::Mode},
+};
 
 /// A forward that waits for its backward.
 #[derive(Clone, Copy, Debug)]
@@ -11,11 +15,14 @@ pub(crate) struct Pending {
     pub(crate) weighted: bool,
     /// The index of the step scratch in which the forward keeps its lists.
     pub(crate) space: usize,
+    /// No backward will come ([`GroupConfig::forward_only`]).
+    pub(crate) forward_only: bool,
 }
 
 impl Pending {
-    pub(crate) fn new(params: &Params, space: usize) -> Self {
-        Self { indices: params.indices, bags: params.bags, weighted: params.weighted == 1, space }
+    pub(crate) fn new(params: &Params, space: usize, config: &GroupConfig) -> Self {
+        let &Params { indices, bags, weighted, .. } = params;
+        Self { indices, bags, weighted: weighted == 1, space, forward_only: config.forward_only }
     }
 }
 
@@ -33,6 +40,11 @@ pub(crate) enum StepState<P> {
 impl<P> StepState<P> {
     /// The forward that waits for its backward.
     pub(crate) fn pending(&self) -> Option<Pending> {
+        self.last().filter(|forward| !forward.forward_only)
+    }
+
+    /// The last forward, unless its backward has come or never will.
+    pub(crate) fn last(&self) -> Option<Pending> {
         match self {
             Self::Idle => None,
             Self::Forward(pending) => Some(*pending),
@@ -76,12 +88,12 @@ impl<P> StepState<P> {
 
     /// Notes that a batch has been prefetched.
     pub(crate) fn prefetch(&mut self, batch: P) {
-        *self = Self::Prefetched { batch, before: self.pending() };
+        *self = Self::Prefetched { batch, before: self.last() };
     }
 
     /// Takes the prefetched batch out; the forward before it goes on waiting for its backward.
     pub(crate) fn take_prefetched(&mut self) -> Option<P> {
-        let state = self.pending().map_or(Self::Idle, Self::Forward);
+        let state = self.last().map_or(Self::Idle, Self::Forward);
         match std::mem::replace(self, state) {
             Self::Prefetched { batch, .. } => Some(batch),
             _ => None,
@@ -90,13 +102,31 @@ impl<P> StepState<P> {
 
     /// The forward that `call` continues. `call` must come after a forward.
     pub(crate) fn wants_forward(&self, call: &'static str) -> Result<Pending, Error> {
-        let (wanted, found) = ("a forward before each backward", "none since the last backward");
-        self.pending().ok_or(Error::Order { call, wanted, found })
+        let (wanted, found) = match self.last() {
+            Some(forward) if !forward.forward_only => return Ok(forward),
+            Some(_) => ("a group that trains, with GroupConfig::forward_only unset", "one that only looks up"),
+            None => ("a forward before each backward", "none since the last backward"),
+        };
+        Err(Error::Order { call, wanted, found })
     }
 
     /// Refuses `call` between a forward and its backward, because `call` would change rows that the backward reads.
     pub(crate) fn not_pending(&self, call: &'static str) -> Result<(), Error> {
         if self.pending().is_none() { Ok(()) } else { Err(backward_first(call)) }
+    }
+
+    /// Refuses a forward in `mode` that may not come now.
+    pub(crate) fn may_look_up(&self, mode: Mode) -> Result<(), Error> {
+        if mode != Mode::Train {
+            return self.not_prefetched("forward_frozen");
+        }
+        self.not_prefetched("forward")?;
+        self.may_forward()
+    }
+
+    /// Refuses another training forward while one waits for its backward, because the gradient of the first one would be lost.
+    pub(crate) fn may_forward(&self) -> Result<(), Error> {
+        if self.pending().is_none() { Ok(()) } else { Err(SECOND_FORWARD) }
     }
 
     /// Refuses `call` between a prefetch and its forward, because the tags already belong to the next step and the rows to the last one.
@@ -109,11 +139,18 @@ impl<P> StepState<P> {
     }
 }
 
+/// The error of a training forward before the backward of the last one.
+pub const SECOND_FORWARD: Error = Error::Order {
+    call: "forward",
+    wanted: "backward first (forward_frozen for a look; discard_pending to drop the gradient; GroupConfig::forward_only for a group without backwards)",
+    found: "a forward whose backward has not come",
+};
+
 /// The error of a `call` that must come after the backward.
 pub(crate) fn backward_first(call: &'static str) -> Error {
     Error::Order {
         call,
-        wanted: "the backward of the last forward, or abandon_backward",
+        wanted: "the backward of the last forward, or discard_pending",
         found: "a forward whose backward has not come",
     }
 }
@@ -128,7 +165,7 @@ mod tests {
     use super::*;
 
     fn pending(space: usize) -> Pending {
-        Pending { indices: 3, bags: 1, weighted: false, space }
+        Pending { indices: 3, bags: 1, weighted: false, space, forward_only: false }
     }
 
     #[test]

@@ -52,6 +52,7 @@ fn shard(config: &GroupConfig, stripe: Stripe, cache_rows: u32) -> Option<GroupC
         features: Vec::new(),
         pooling: Pooling::Sum,
         out_of_range: OutOfRange::Error,
+        padding: Vec::new(),
         // One shard has the configuration of the group, which it is.
         cache_rows: if stripe == Stripe::ALL { config.cache_rows } else { cache_rows },
         stripe,

@@ -105,6 +105,7 @@ fn bad_offsets(context: &Context) {
         submit(context, |encoder| group.encode_forward(encoder, &batch, outputs.slice(..)).unwrap());
         context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
         assert_eq!(group.check(), Err(host));
+        group.discard_pending();
     }
     assert_eq!(group.forward(&[], &[], None), Err(Error::Length { what: "offsets", wanted: 1, found: 0 }));
     assert_eq!(group.snapshot().unwrap(), before);
@@ -118,14 +119,27 @@ fn a_refused_forward_leaves_the_step_before_it(context: &Context) {
     let (indices, offsets, outputs) = (words(&[1, 2]), words(&[0, 1, 2]), words(&[0; 8]));
     let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
     let bad = Batch { weights: Some(indices.slice(..4)), ..batch };
+    let refused = |found| assert!(matches!(found, Err(Error::Length { what: "weights", .. })), "{found:?}");
     let mut encoder = caller::encoder(context);
     group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-    let refused = group.encode_forward(&mut encoder, &bad, outputs.slice(..));
-    assert!(matches!(refused, Err(Error::Length { what: "weights", .. })), "{refused:?}");
+    refused(group.encode_forward_frozen(&mut encoder, &bad, outputs.slice(..)));
+    refused(group.encode_prefetch(&mut encoder, &bad));
+    // A second forward would drop the first one's gradient, in an encoder that is never submitted too.
+    let mut dropped = caller::encoder(context);
+    for encoder in [&mut encoder, &mut dropped] {
+        let second = group.encode_forward(encoder, &batch, outputs.slice(..));
+        assert!(matches!(second, Err(Error::Order { call: "forward", .. })), "{second:?}");
+    }
     group.encode_backward(&mut encoder, outputs.slice(..)).unwrap();
     let again = group.encode_backward(&mut encoder, outputs.slice(..));
     assert!(matches!(again, Err(Error::Order { .. })), "one forward, one backward: {again:?}");
     context.queue().submit([encoder.finish()]);
+    // The host has seen a forward, although its encoder is dropped.
+    group.encode_forward(&mut dropped, &batch, outputs.slice(..)).unwrap();
+    drop(dropped);
+    assert!(matches!(group.forward(&[1, 2], &[0, 1, 2], None), Err(Error::Order { call: "forward", .. })));
+    group.discard_pending();
+    group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
 }
 
 #[gpu_test]
@@ -143,6 +157,7 @@ fn order_shapes_and_buffers(context: &Context) {
 
     let (indices, offsets) = (storage(context, &[1u32]), storage(context, &[0u32, 1, 1]));
     let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+    group.discard_pending();
     let mut encoder = caller::encoder(context);
     let small = storage(context, &[0f32; 4]);
     let result = group.encode_forward(&mut encoder, &batch, small.slice(..));
@@ -228,13 +243,18 @@ fn a_waiting_call_tells_of_a_recorded_step(context: &Context) {
         |group| group.read_rows(&[1]).map(drop),
         |group| group.counters().map(drop),
         |group| group.snapshot().map(drop),
-        |group| group.forward(&[1], &[0, 1, 1], None).map(drop),
+        |group| {
+            group.discard_pending();
+            group.forward(&[1], &[0, 1, 1], None).map(drop)
+        },
         |group| group.forward_frozen(&[1], &[0, 1, 1], None).map(drop),
     ];
     for (which, call) in calls.into_iter().enumerate() {
         let mut group = Group::new(context, config()).unwrap();
         submit(context, |encoder| group.encode_forward(encoder, &batch, outputs.slice(..)).unwrap());
         let wanted = Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 99 };
+        // The device has refused the step; its forward waits for a backward all the same.
+        assert!(matches!(group.forward(&[1], &[0, 1, 1], None), Err(Error::Order { call: "forward", .. })));
         assert_eq!(call(&mut group), Err(wanted), "call {which}");
         call(&mut group).unwrap();
     }

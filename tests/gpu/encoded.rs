@@ -71,6 +71,7 @@ impl Encoded {
 impl Lookup for Encoded {
     hotrow_harness::goes_on! { group;
         fn pending(self: &Self) -> bool;
+        fn discard_pending(self: &mut Self) -> ();
         fn read_rows(self: &mut Self, rows: &[u32]) -> Result<Vec<f32>, Error>;
         fn counters(self: &mut Self) -> Result<Vec<Counters>, Error>;
         fn set_learning_rate(self: &mut Self, lr: f32) -> Result<(), Error>;
@@ -94,9 +95,6 @@ impl Lookup for Encoded {
             return self.group.run(indices, offsets, weights, mode, outputs);
         }
         outputs.with_floats(|outputs| {
-            if self.asked.is_none() {
-                self.group.abandon_backward(); // a forward does this too, unless it is refused
-            }
             self.prefetch(indices, offsets, weights)?;
             outputs.copy_from_slice(&self.forward_prefetched()?);
             Ok(())
@@ -205,7 +203,7 @@ impl Embedding for Encoded {
         let range = back.get_mapped_range(..bytes).unwrap();
         let found = bytemuck::pod_collect_to_vec(&range);
         drop(range);
-        self.group.check().inspect_err(|_| self.group.abandon_backward())?;
+        self.group.check().inspect_err(|_| self.group.discard_pending())?;
         Ok(found)
     }
 }

@@ -124,7 +124,7 @@ fn a_frame_is_a_step_of_each_wanted_row(context: &Context) {
                 scene.settle();
                 let listed = distinct(&rows);
                 other.forward(&listed, &[0, listed.len() as u32], None).unwrap();
-                other.abandon_backward();
+                other.discard_pending();
                 assert_eq!(scene.group.counters().unwrap(), other.counters().unwrap());
                 assert!(scene.group.snapshot().unwrap() == other.snapshot().unwrap(), "{placement:?} {policy:?}");
             }

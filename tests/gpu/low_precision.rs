@@ -176,14 +176,18 @@ fn outputs_in_halves_are_the_floats_rounded() {
                         floats.backward(&grads).unwrap();
                         halves.backward(&grads).unwrap();
                     }
+                    floats.discard_pending();
+                    halves.discard_pending();
                     let rows = |table: &mut dyn Lookup| table.read_rows(&[3, 7, 9, 4]).unwrap();
                     assert_eq!(rows(&mut *floats), rows(&mut *halves));
                 }
                 // An empty batch, and one that is refused.
                 let mut table = make();
                 let bags = table.forward_half(&[], &[0, 0, 0], None).unwrap();
+                table.discard_pending();
                 assert_eq!(bags, vec![0; if pooling == Pooling::None { 0 } else { 2 * dim as usize }]);
                 assert_eq!(table.forward_half(&[], &[0], None), Ok(Vec::new()));
+                table.discard_pending();
                 let refused = table.forward_half(&[3, 99], &[0, 2], None);
                 assert!(matches!(refused, Err(Error::IndexOutOfRange { value: 99, .. })), "{refused:?}");
                 assert!(matches!(table.forward_half(&[3], &[], None), Err(Error::Length { .. })));

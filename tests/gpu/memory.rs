@@ -10,7 +10,8 @@ use crate::caller::{self, storage};
 use hotrow_harness::{device::skipped, gpu_test, lockstep, seed_for};
 
 fn random_config(random: &mut Pcg64, context: &Context) -> GroupConfig {
-    let config = lockstep::random_config(random);
+    // Any rows are pinned.
+    let config = lockstep::random_config(random).with_padding(Vec::new());
     let mapped = context.caps().mappable && config.placement == Placement::Device && random.random_bool(0.4);
     if mapped { config.with_placement(Placement::Mapped) } else { config }
 }
@@ -148,6 +149,7 @@ fn steps_under_way_take_a_report_each(context: &Context) {
     let mut encoder = caller::encoder(context);
     for _ in 0..3 {
         group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        group.discard_pending();
     }
     context.queue().submit([encoder.finish()]);
     let calls = Calls::default().with_train(Some(8)).with_in_flight(3);

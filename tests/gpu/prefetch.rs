@@ -136,7 +136,7 @@ fn misuse_is_refused() {
 /// The counter separates waiting from the host's own work. A lock stops the host from gathering for as long as the test wants.
 #[gpu_test]
 fn waiting_is_counted_only_where_it_happens(context: &Context) {
-    let config = GroupConfig::new(&[1000], 8).with_placement(Placement::Staged);
+    let config = GroupConfig::new(&[1000], 8).with_placement(Placement::Staged).with_forward_only(true);
     let mut group = Group::new(context, config).unwrap();
     let store = group.store().unwrap().clone();
     let milliseconds = |group: &Group| {

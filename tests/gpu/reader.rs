@@ -220,7 +220,7 @@ pub(crate) fn train(group: &mut Group, steps: std::ops::Range<u32>) {
         group.backward(&outputs).unwrap();
     }
     group.forward(&[1, 5, 9, 600], &[0, 4], None).unwrap(); // clean rows
-    group.abandon_backward();
+    group.discard_pending();
 }
 
 /// Every row, and rows beyond the table.
@@ -431,7 +431,7 @@ fn while_rows_come(context: &Context, config: GroupConfig) -> (Vec<u32>, [usize;
     shown = moved;
     compare(&read(), &shown);
     group.forward_prefetched().unwrap();
-    group.abandon_backward();
+    group.discard_pending();
     let after = resident(&mut group);
     let comes = |row: &&u32| after.contains(row) && !before.contains(row);
     let leaves = |row: &&u32| before.contains(row) && !after.contains(row);

@@ -86,6 +86,7 @@ fn bytes_that_cross_are_those_of_the_counters(context: &Context) {
     let mut group = Group::new(context, resident).unwrap();
     let (indices, offsets) = batch(1);
     group.forward(&indices, &offsets, None).unwrap();
+    group.discard_pending();
     let before = group.traffic().unwrap();
     group.forward(&indices, &offsets, None).unwrap();
     let after = group.traffic().unwrap();
@@ -205,7 +206,7 @@ fn a_refused_batch_loses_nothing(context: &Context) {
         group.forward(&second, &[0, 300], None).unwrap(); // evicts the updated rows
         let wanted = group.read_rows(&rows).unwrap();
         if !pending {
-            group.abandon_backward();
+            group.discard_pending();
         }
         if u64::from(distinct) * 512 <= context.caps().binding_bytes {
             return; // no batch of this table is too large for this device
@@ -239,7 +240,7 @@ fn a_file_is_not_flushed_by_halves(context: &Context) {
             1 => group.backward(&outputs).unwrap(),
             2 => group.write_part(hotrow::Part::Ways, 0, &ways).unwrap(),
             _ => {
-                group.abandon_backward();
+                group.discard_pending();
                 group.write_rows(&[1], &[0.5; 20]).unwrap();
             }
         }
@@ -273,7 +274,7 @@ fn encoders_that_are_dropped(context: &Context) {
     let gone = group.fetch(None);
     assert!(matches!(gone, Err(Error::Order { found: "an encoder that was dropped", .. })), "{gone:?}");
     group.encode_backward(&mut encoder(), grads.slice(..)).unwrap();
-    plain.abandon_backward();
+    plain.discard_pending();
     group.encode_prefetch(&mut encoder(), &batch).unwrap();
     assert!(matches!(group.try_fetch(), Err(Error::Order { .. })));
     assert!(matches!(group.fetch(None), Err(Error::Order { call: "forward_prefetched", .. })), "it is forgotten");
@@ -285,7 +286,7 @@ fn encoders_that_are_dropped(context: &Context) {
         group.forward(&indices, &offsets, None).unwrap();
     }
     group.encode_backward(&mut encoder(), grads.slice(..)).unwrap();
-    plain.abandon_backward();
+    plain.discard_pending();
     assert_eq!(run(&mut group, 10..12, true), run(&mut plain, 10..12, false));
 }
 

@@ -98,7 +98,7 @@ fn a_stretch_and_more_dispatches_than_stamps(context: &Context) {
         let mut group = Group::new(&timed, GroupConfig::new(&[100], 4)).unwrap();
         for _ in 0..300 {
             group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
-            group.abandon_backward();
+            group.discard_pending();
         }
         submit(context, |encoder| timeline.resolve(encoder));
         let record = timeline.read().unwrap();

@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use futures_intrusive::channel::shared::oneshot_channel;
+#[cfg(not(target_family = "wasm"))]
+use hotrow::Lookup as _;
 use hotrow::{
     Batch, Context, Count, Error, Group, GroupConfig, Init, Optimizer, Precision, Resolution, Sorter, Timeline,
     hash::fmix32,
@@ -235,6 +237,7 @@ impl Work {
     fn forward(&mut self, encoder: &mut wgpu::CommandEncoder, batch: u32) -> Result<(), Error> {
         let indices = Some(self.indices[batch as usize % self.indices.len()].slice(..));
         let batch = Batch { indices, offsets: self.offsets.slice(..), weights: None };
+        self.group.discard_pending();
         self.group.encode_forward(encoder, &batch, self.outputs.slice(..))
     }
 

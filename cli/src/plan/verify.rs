@@ -170,6 +170,8 @@ fn count(group: &mut dyn Embedding, job: &Job<'_>, order: &Order, progress: &Pro
                 gradients.resize(floats, 1e-3);
             }
             group.backward(&gradients[..floats])?;
+        } else {
+            group.discard_pending();
         }
         progress.advance(ids.len() as u64);
     }

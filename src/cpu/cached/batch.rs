@@ -77,9 +77,12 @@ fn by_feature<'a>(
         .map(move |(f, feature)| (feature, offsets[f * each] as usize..offsets[(f + 1) * each] as usize))
 }
 
-/// Whether every index lies in its table. The offsets ascend.
+/// Whether every index lies in its table, and none is padding. The offsets ascend.
 pub(crate) fn all_inside(params: &Params, features: &[Feature], offsets: &[u32], indices: &[u32]) -> bool {
-    by_feature(params, features, offsets).all(|(feature, accesses)| greatest(&indices[accesses]) < feature.rows)
+    by_feature(params, features, offsets).all(|(feature, accesses)| {
+        let indices = &indices[accesses];
+        greatest(indices) < feature.rows && !(feature.padded == 1 && indices.contains(&feature.padding))
+    })
 }
 
 /// The greatest index; 0 if there is none.
@@ -88,8 +91,8 @@ fn greatest(indices: &[u32]) -> u32 {
     indices.iter().fold(0, |most, &index| most.max(index))
 }
 
-/// Writes the linear row of each index, NONE for one that is left out; a training step counts the indices outside their tables. Returns whether
-/// any index is valid.
+/// Writes the linear row of each index, NONE for one that is left out; a training step counts padding and the indices outside their tables.
+/// Returns whether any index is valid.
 ///
 /// # Errors
 /// [`Error::IndexOutOfRange`] for the first index outside its table, if the group refuses such a batch.
@@ -103,9 +106,14 @@ pub(crate) fn linear_rows(
     let (mut refused, mut valid) = (None, false);
     for (feature, accesses) in by_feature(params, features, offsets) {
         let &Feature { table, base, rows: end, .. } = feature;
-        let mut outside = 0;
+        let (mut outside, mut padding) = (0, 0);
         for ((row, &index), position) in rows[accesses.clone()].iter_mut().zip(&indices[accesses.clone()]).zip(accesses)
         {
+            if feature.pads(index) {
+                *row = NONE;
+                padding += 1;
+                continue;
+            }
             *row = match params.out_of_range {
                 _ if index < end => base + index,
                 CLAMP => base + end - 1,
@@ -119,6 +127,7 @@ pub(crate) fn linear_rows(
         }
         if params.mode == MODE_TRAIN {
             count(tables, table, counter::OUT_OF_RANGE, outside);
+            count(tables, table, counter::PADDING, padding);
         }
     }
     match refused.filter(|_| config.out_of_range == OutOfRange::Error) {

@@ -116,12 +116,6 @@ impl CpuGroup {
         MemoryReport { huge_pages, ..report }
     }
 
-    /// Gives up the backward of the last forward, so that rows can be written or the cache reset.
-    pub fn abandon_backward(&mut self) {
-        self.count_distinct();
-        self.state.end_forward();
-    }
-
     pub(crate) fn params(&self, mode: Mode, purpose: Purpose) -> Params {
         Params::new(&self.config, &self.tables.layout, mode, purpose)
     }
@@ -142,7 +136,7 @@ impl CpuGroup {
     fn move_rows(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let forward = self.state.wants_forward("backward")?;
         batch::check_grads(&self.config, forward, grad_outputs.len())?;
-        let Pending { indices, bags, weighted, space } = forward;
+        let Pending { indices, bags, weighted, space, .. } = forward;
         if space == FETCHED {
             let (wanted, found) = ("apply after a fetch", "the rows of a fetch");
             return Err(Error::Order { call: "backward", wanted, found });
@@ -168,6 +162,11 @@ impl Lookup for CpuGroup {
         self.state.pending().is_some()
     }
 
+    fn discard_pending(&mut self) {
+        self.count_distinct();
+        self.state.end_forward();
+    }
+
     fn output_len(&self, indices: usize, bags: usize) -> usize {
         batch::output_len(&self.config, indices, bags)
     }
@@ -181,7 +180,7 @@ impl Lookup for CpuGroup {
         outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
         outputs.with_floats(|outputs| {
-            self.state.not_prefetched(if mode == Mode::Train { "forward" } else { "forward_frozen" })?;
+            self.state.may_look_up(mode)?;
             let params = self.batch_params(indices, offsets, weights, mode)?;
             batch::check_outputs(&self.config, params.indices, params.bags, outputs.len())?;
             self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)
@@ -257,6 +256,7 @@ impl Embedding for CpuGroup {
 
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
         let Prefetched { params, .. } = self.state.prefetched().ok_or_else(no_prefetch)?;
+        self.state.may_forward()?;
         let mut outputs = zeroed("outputs", self.output_len(params.indices as usize, params.bags as usize))?;
         let batch = self.state.take_prefetched().ok_or_else(no_prefetch)?;
         let Prefetched { params, indices, offsets, weights } = &batch;

@@ -30,7 +30,7 @@ use crate::{
 
 impl Shard for CpuGroup {
     fn fetch(&mut self, rows: &[u32], counts: &[u32]) -> Result<(), Error> {
-        self.state.not_prefetched("fetch")?;
+        self.state.may_look_up(Mode::Train)?;
         let accesses = check_fetch(self, rows, counts)?;
         self.count_distinct();
         self.state.end_forward();
@@ -63,7 +63,7 @@ impl Shard for CpuGroup {
             });
             space.settled = true;
         }
-        self.state.forward(Pending::new(params, FETCHED));
+        self.state.forward(Pending::new(params, FETCHED, &self.config));
         Ok(())
     }
 
@@ -119,10 +119,6 @@ impl Shard for CpuGroup {
         }
         self.state.end_forward();
         Ok(())
-    }
-
-    fn give_up(&mut self) {
-        self.abandon_backward();
     }
 }
 

@@ -70,7 +70,7 @@ impl CpuGroup {
             outputs.fill(0.0);
             if let Some(space) = space {
                 space.clear();
-                self.state.forward(Pending::new(params, 0));
+                self.state.forward(Pending::new(params, 0, &self.config));
             }
             return Ok(());
         }
@@ -99,7 +99,7 @@ impl CpuGroup {
         }
         let source = Source { layout: &layout.row, records, ways, cache, slots };
         pool(&batch, &source, Written { outputs, sort, factors });
-        self.state.forward(Pending::new(params, 0));
+        self.state.forward(Pending::new(params, 0, &self.config));
         Ok(())
     }
 

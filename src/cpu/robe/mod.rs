@@ -129,11 +129,6 @@ impl CpuSharedGroup {
         MemoryReport::planned_robe(&self.config, &self.storage, &Calls::default(), 0)
     }
 
-    /// Gives up the backward of the last forward.
-    pub fn abandon_backward(&mut self) {
-        self.state.end_forward();
-    }
-
     /// The counters of all steps so far, with those of the array. [`counters`](Self::counters) gives those of each table.
     #[must_use]
     pub fn robe_counters(&self) -> RobeCounters {
@@ -217,9 +212,6 @@ impl CpuSharedGroup {
         let params = self.params(mode).batch(indices.len() as u32, bags, weights.is_some());
         self.config.batch_chunks(params.indices, params.bags)?;
         batch::check_outputs(&self.rows, params.indices, params.bags, outputs.len())?;
-        if mode == Mode::Train {
-            self.state.end_forward(); // its step scratch is overwritten
-        }
         self.carry(&params, indices, offsets, weights.unwrap_or_default(), outputs)
     }
 
@@ -301,6 +293,10 @@ impl Lookup for CpuSharedGroup {
         self.state.pending().is_some()
     }
 
+    fn discard_pending(&mut self) {
+        self.state.end_forward();
+    }
+
     fn output_len(&self, indices: usize, bags: usize) -> usize {
         batch::output_len(&self.rows, indices, bags)
     }
@@ -314,12 +310,13 @@ impl Lookup for CpuSharedGroup {
         outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
         outputs.with_floats(|outputs| {
+            self.state.may_look_up(mode)?;
             let space = self.look_up(indices, offsets, weights, mode, outputs)?;
             if mode == Mode::Train {
                 self.train = Some(space);
                 let bags = offsets.len() as u32 - 1;
                 let (indices, weighted) = (indices.len() as u32, weights.is_some());
-                self.state.forward(Pending { indices, bags, weighted, space: 0 });
+                self.state.forward(Pending { indices, bags, weighted, space: 0, forward_only: false });
             }
             Ok(())
         })

@@ -15,6 +15,7 @@ pub(crate) mod counter {
     pub(crate) const BYPASS_WRITES: usize = 8;
     pub(crate) const SKIPPED_ROWS: usize = 9;
     pub(crate) const OUT_OF_RANGE: usize = 10;
+    pub(crate) const PADDING: usize = 11;
 }
 
 fn table_base(tables: &[u32], table: u32) -> u32 {

@@ -375,7 +375,7 @@ impl Kind for Rows {
 
     fn outcome(group: &Group, mode: Mode) -> Option<&wgpu::Buffer> {
         let Self { train, frozen, .. } = &group.kind;
-        let space = if mode == Mode::Train { &train[group.state.pending()?.space] } else { frozen };
+        let space = if mode == Mode::Train { &train[group.state.last()?.space] } else { frozen };
         space.as_ref().map(|space| &space.step)
     }
 
@@ -390,7 +390,6 @@ impl Kind for Rows {
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
     ) -> Result<u32, Error> {
-        group.not_prefetched("forward")?;
         let params = group.batch_params(batch, mode)?;
         let indices = params.indices;
         // Checks the batch before the scratch of the last forward is overwritten.
@@ -408,7 +407,7 @@ impl Kind for Rows {
         let step = Forward { tables: &kind.tables, space, params: &params, batch: &bound };
         step.encode(context, encoder, Some((&binding, rows)));
         if train {
-            state.forward(Pending::new(&params, 0));
+            state.forward(Pending::new(&params, 0, &kind.config));
         }
         Ok(indices)
     }
@@ -439,7 +438,7 @@ impl Kind for Rows {
         let context = group.context.clone();
         context.guarded(|| {
             let DeviceGroup { state, rate, kind, .. } = group;
-            let Pending { indices, bags, weighted, space } = state.wants_forward("backward")?;
+            let Pending { indices, bags, weighted, space, .. } = state.wants_forward("backward")?;
             let rows = batch::output_rows(&kind.config, indices, bags);
             kind.storage.unflushed()?;
             let write_back = kind.storage.reserve_close()?;
@@ -472,7 +471,7 @@ impl Kind for Rows {
         encoder: &mut wgpu::CommandEncoder,
         bound: &WeightGradient<'_>,
     ) -> Result<(), Error> {
-        let Pending { indices, bags, weighted, space } = group.state.wants_forward("weight_gradient")?;
+        let Pending { indices, bags, weighted, space, .. } = group.state.wants_forward("weight_gradient")?;
         let DeviceGroup { context, kind: Self { config, tables, train, .. }, .. } = group;
         let Some(space) = &train[space] else { return Ok(()) };
         let params = Params::new(config, &tables.layout, Mode::Train, Purpose::Update).batch(indices, bags, weighted);

@@ -193,6 +193,7 @@ impl Group {
         encoder: &mut wgpu::CommandEncoder,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<u32, Error> {
+        self.state.may_forward()?;
         let prefetched = self.state.take_prefetched().ok_or_else(no_prefetch)?;
         let carried = match &prefetched.batch {
             Some(batch) => self.carry_out(encoder, Some((&batch.batch(), outputs)), &prefetched),
@@ -205,7 +206,7 @@ impl Group {
             self.state.prefetch(prefetched);
             return Err(error);
         }
-        self.state.forward(Pending::new(&prefetched.params, prefetched.space));
+        self.state.forward(Pending::new(&prefetched.params, prefetched.space, &self.kind.config));
         Ok(prefetched.params.indices)
     }
 

@@ -34,11 +34,12 @@ impl Shard for Group {
     fn fetch(&mut self, rows: &[u32], counts: &[u32]) -> Result<(), Error> {
         let accesses = check_fetch(self, rows, counts)?;
         if accesses == 0 {
-            self.abandon_backward();
+            self.state.may_forward()?;
             let mut t = [0];
             self.read_part(Part::Clock, 0, &mut t)?;
             self.write_part(Part::Clock, 0, &[t[0].wrapping_add(1)])?;
-            self.state.forward(Pending { indices: 0, bags: 0, weighted: false, space: 0 });
+            let forward_only = self.kind.config.forward_only;
+            self.state.forward(Pending { indices: 0, bags: 0, weighted: false, space: 0, forward_only });
             return Ok(());
         }
         let (mut indices, mut offsets) = (Vec::with_capacity(accesses as usize), vec![0]);
@@ -105,10 +106,6 @@ impl Shard for Group {
 
     fn most_bytes(&self) -> u64 {
         self.context.caps().choose_piece_bytes()
-    }
-
-    fn give_up(&mut self) {
-        self.abandon_backward();
     }
 }
 

@@ -199,7 +199,7 @@ impl Kind for Shared {
         };
         forward(context, encoder, &kind.array, space, &params, &bound, (&outputs, rows));
         if mode == Mode::Train {
-            state.forward(Pending::new(&params, 0));
+            state.forward(Pending::new(&params, 0, &kind.rows));
         }
         Ok(indices)
     }

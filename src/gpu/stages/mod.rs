@@ -28,7 +28,7 @@ stages! {
     /// Turns indices into linear rows, and checks indices and offsets.
     LINEARIZE "linearize" 256 Uniform: params, Read: indices offsets features, ReadWrite: tables step keys access;
     /// The rows that a caller's shaders want become the accesses of a step.
-    WANTED "wanted" 256 Uniform: params, ReadWrite: feedback step keys;
+    WANTED "wanted" 256 Uniform: params, Read: features, ReadWrite: feedback step keys;
     /// Decides whether the step takes place.
     BEGIN "begin" 1 Uniform: params, Read: indices offsets features, ReadWrite: tables step;
     /// Finds the slot of each access, and lists the misses.

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Moves the row of a record by its gradient. The bits are those of `unpack`, `optimise` and `pack` in turn. Returns false and leaves the
-/// record untouched if a value is not finite or the row's range overflows. `room` is a buffer of [`RowLayout::row_words`] floats, whose
+/// record untouched if a value is not finite or the row's range overflows. A record whose row does not change keeps its bytes. `room` is a buffer of [`RowLayout::row_words`] floats, whose
 /// contents do not matter.
 #[multiversion(targets = "simd")]
 pub fn move_record(
@@ -49,5 +49,6 @@ pub(crate) fn move_record_in(
     }
     let (weights, states) = room.split_at_mut(dim);
     unpack_row(layout, record, weights, states);
-    moved(rule, grads, weights, states) && pack_finite(layout, noise, row, weights, states, record)
+    let (finite, changed) = moved(rule, grads, weights, states);
+    finite && (!changed || pack_finite(layout, noise, row, weights, states, record))
 }

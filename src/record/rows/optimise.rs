@@ -95,7 +95,7 @@ pub(crate) fn optimise_row(
     // As many as the rule keeps.
     debug_assert_eq!(states.len(), rule.states(weights.len()));
     let (old_weights, old_states) = before[..weights.len() + states.len()].split_at_mut(weights.len());
-    let finite = moved_from::<true>(rule, grads, weights, states, (old_weights, old_states));
+    let (finite, _) = moved_from::<true>(rule, grads, weights, states, (old_weights, old_states));
     if !finite {
         weights.copy_from_slice(old_weights);
         states.copy_from_slice(old_states);
@@ -103,9 +103,10 @@ pub(crate) fn optimise_row(
     finite
 }
 
-/// Moves a row by its gradient. Returns whether the gradient and all new values are finite; if not, the row is spoiled.
+/// Moves a row by its gradient. Returns whether the gradient and all new values are finite (if not, the row is spoiled), and whether any bit of
+/// the row has changed.
 #[inline(always)]
-pub(crate) fn moved(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32]) -> bool {
+pub(crate) fn moved(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32]) -> (bool, bool) {
     moved_from::<false>(rule, grads, weights, states, (&mut [], &mut []))
 }
 
@@ -117,7 +118,7 @@ fn moved_from<const KEEP: bool>(
     weights: &mut [f32],
     states: &mut [f32],
     before: (&mut [f32], &mut [f32]),
-) -> bool {
+) -> (bool, bool) {
     let Rule { lr, eps, weight_decay, .. } = *rule;
     let n = weights.len();
     let grads = &grads[..n];
@@ -126,6 +127,7 @@ fn moved_from<const KEEP: bool>(
     // The largest magnitude met, as bits: above all finite ones if a value is not finite. A gradient that is not finite
     // shows in its weight.
     let mut largest = 0;
+    let mut changed = 0;
     if rule.kind.has_moments() || rule.clip_value != 0.0 || rule.clip_norm != 0.0 || rule.shrink != 0.0 {
         if KEEP {
             old_weights.copy_from_slice(weights);
@@ -142,6 +144,7 @@ fn moved_from<const KEEP: bool>(
                     old_weights[i] = old;
                 }
                 weights[i] = new;
+                changed |= old.to_bits() ^ new.to_bits();
                 largest = largest.max(new.to_bits() & MAGNITUDE);
             }
         }
@@ -159,6 +162,7 @@ fn moved_from<const KEEP: bool>(
                 }
                 weights[i] = new;
                 states[i] = state;
+                changed |= (old.to_bits() ^ new.to_bits()) | (old_state.to_bits() ^ state.to_bits());
                 largest = largest.max(state.to_bits() & MAGNITUDE).max(new.to_bits() & MAGNITUDE);
             }
         }
@@ -170,6 +174,7 @@ fn moved_from<const KEEP: bool>(
                 old_states[0] = old_state;
             }
             largest = state.to_bits() & MAGNITUDE;
+            changed = old_state.to_bits() ^ state.to_bits();
             let by = state.sqrt() + eps;
             for i in 0..n {
                 let old = weights[i];
@@ -178,12 +183,13 @@ fn moved_from<const KEEP: bool>(
                     old_weights[i] = old;
                 }
                 weights[i] = new;
+                changed |= old.to_bits() ^ new.to_bits();
                 largest = largest.max(new.to_bits() & MAGNITUDE);
             }
         }
         OptimizerKind::Momentum | OptimizerKind::Adam | OptimizerKind::RowWiseAdam => unreachable!("they have moments"),
     }
-    largest < INFINITE
+    (largest < INFINITE, changed != 0)
 }
 
 /// The bounds of a row's gradient.
@@ -209,10 +215,14 @@ impl Clip {
 
 /// [`moved`] for every rule and every setting.
 #[inline(always)]
-fn moved_at_length(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32]) -> bool {
+fn moved_at_length(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32]) -> (bool, bool) {
     // A bound would make an infinite gradient finite.
     let mut largest = grads.iter().fold(0, |largest, g| largest.max(g.to_bits() & MAGNITUDE));
-    let mut see = |x: f32| largest = largest.max(x.to_bits() & MAGNITUDE);
+    let mut changed = 0;
+    let mut see = |x: f32, old: f32| {
+        largest = largest.max(x.to_bits() & MAGNITUDE);
+        changed |= x.to_bits() ^ old.to_bits();
+    };
     let Rule { kind, lr, eps, weight_decay, shrink, beta1, beta2, .. } = *rule;
     let n = weights.len();
     let mut clip = Clip::NONE;
@@ -221,15 +231,16 @@ fn moved_at_length(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut
     }
     if rule.clip_norm != 0.0 {
         let mean = sum_of_squares::<true>(grads, weights, 0.0, clip) / n as f32;
-        see(mean);
+        see(mean, mean);
         let norm = (mean * n as f32).sqrt();
         clip.factor = if norm > rule.clip_norm { rule.clip_norm / norm } else { 1.0 };
     }
     let (states, count) = states.split_at_mut(states.len() - usize::from(rule.own_count));
     let mut t = rule.t;
     if let [count] = count {
-        *count = next_count(*count);
-        see(*count);
+        let old = *count;
+        *count = next_count(old);
+        see(*count, old);
         t = *count as u32;
     }
     let row_wise = matches!(kind, OptimizerKind::RowWiseAdaGrad | OptimizerKind::RowWiseAdam);
@@ -237,14 +248,15 @@ fn moved_at_length(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut
     let mut by = 0.0;
     if let [own] = own {
         let mean = sum_of_squares::<true>(grads, weights, weight_decay, clip) / n as f32;
-        *own = if kind == OptimizerKind::RowWiseAdam { *own + (1.0 - beta2) * (mean - *own) } else { *own + mean };
-        see(*own);
+        let old = *own;
+        *own = if kind == OptimizerKind::RowWiseAdam { old + (1.0 - beta2) * (mean - old) } else { old + mean };
+        see(*own, old);
         by = *own;
     }
     let [fix1, fix2] = if kind.is_adam() { [correction(beta1, t), correction(beta2, t)] } else { [1.0, 1.0] };
     let (first, second) = each.split_at_mut(if each.is_empty() { 0 } else { n });
     for i in 0..n {
-        let w = weights[i];
+        let (w, old) = (weights[i], first.get(i).copied().unwrap_or_default());
         let g = clip.of(grads[i]) + weight_decay * w;
         let mut step = match kind {
             OptimizerKind::Sgd => lr * g,
@@ -262,8 +274,9 @@ fn moved_at_length(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut
                 let v = match second.get_mut(i) {
                     None => by,
                     Some(v) => {
-                        *v += (1.0 - beta2) * (g * g - *v);
-                        see(*v);
+                        let old = *v;
+                        *v += (1.0 - beta2) * (g * g - old);
+                        see(*v, old);
                         *v
                     }
                 };
@@ -274,10 +287,10 @@ fn moved_at_length(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut
             step += lr * shrink * w;
         }
         weights[i] = w - step;
-        see(weights[i]);
-        first.get(i).copied().map(&mut see);
+        see(weights[i], w);
+        see(first.get(i).copied().unwrap_or_default(), old);
     }
-    largest < INFINITE
+    (largest < INFINITE, changed != 0)
 }
 
 /// The count of a row's updates after one more. It stays at 2^24, where FP32 stops counting and no correction is left.

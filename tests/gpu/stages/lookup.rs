@@ -3,6 +3,7 @@
 use hotrow::{
     GroupConfig,
     internals::layout::{NONE, Params, Step, feedback as at},
+    ranks::features,
 };
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
@@ -19,28 +20,35 @@ pub(super) fn weights(source: &mut Pcg64, n: usize, exact: bool) -> Vec<f32> {
 #[test]
 pub(crate) fn wanted() {
     each("wanted", [6, 4, 4], |case, mut source, [rows, missing, present]| {
-        let config = GroupConfig::new(&[700], 4);
+        let padding = [None, Some(3), Some(900)][case.seed as usize % 3];
+        let config = GroupConfig::new(&[300, 400], 4).with_padding(vec![Some(7), padding]);
         let rows = [1, 2, 255, 256, 257, 900][rows];
         let mut listed = |kind: usize| [0, source.random_range(0..=rows), rows, rows + 77][kind];
         let (missing, present) = (listed(missing), listed(present));
         let mut feedback = junk(&mut source, at::HEAD + 2 * rows as usize);
+        for (list, row) in [(0, 7), (rows as usize, 303)] {
+            feedback[at::HEAD + list + source.random_range(0..rows as usize)] = row;
+        }
         feedback[at::MISSING] = missing;
         feedback[at::PRESENT] = present;
         feedback[at::WANTED] = u32::MAX - 3; // its sum may wrap
         let bindings = [
             words(&Params { indices: rows, ..params(&config, &layout_of(&config), TRAIN, 0) }),
+            bytemuck::cast_slice(&features(&config)).to_vec(),
             guarded(&feedback),
             words(&step(&mut source, 5, &[])),
             guarded(&junk(&mut source, rows as usize)),
         ];
-        check(case, "wanted", &bindings, rows.div_ceil(256), &[], |[_, feedback, step, keys]| {
+        check(case, "wanted", &bindings, rows.div_ceil(256), &[], |[_, _, feedback, step, keys]| {
             let (head, lists) = feedback.split_at_mut(at::HEAD);
             let (first, second) = lists.split_at(rows as usize);
             let lists = first[..missing.min(rows) as usize].iter().chain(&second[..present.min(rows) as usize]);
             let all = lists.chain(std::iter::repeat(&NONE));
-            keys.iter_mut().zip(all.take(rows as usize)).for_each(|(key, row)| *key = *row);
+            let pads = |row: u32| row == 7 || padding.is_some_and(|index| index < 400 && row == 300 + index);
+            let all = all.map(|&row| if pads(row) { NONE } else { row });
+            keys.iter_mut().zip(all.take(rows as usize)).for_each(|(key, row)| *key = row);
             let here = (missing + present).min(rows);
-            of::<Step>(step).accesses = here;
+            of::<Step>(step).accesses = keys[..here as usize].iter().filter(|&&row| row != NONE).count() as u32;
             for (field, more) in [(at::FRAME, 1), (at::WANTED, here), (at::LOST, missing + present - here)] {
                 head[field] = head[field].wrapping_add(more);
             }

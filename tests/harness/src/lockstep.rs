@@ -9,7 +9,7 @@ use hotrow::{
 use hotrow::{
     CounterBits, Layout, Optimizer, Placement, Policy, Pooling, Precision, RandomBits, Rounding, StatePrecision,
 };
-use rand::{RngExt, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 /// Two floats of one expression with different roundings differ by at most 16 ULP of the largest term. Sums of a few hundred terms stay
@@ -111,9 +111,9 @@ pub fn snapshots(layout: &Layout, gpu: &Snapshot, cpu: &Snapshot, size: f32, cod
 }
 
 /// The counts of a table in the order of checkpoints and parts.
-pub fn counts(c: &Counters) -> [u64; 11] {
+pub fn counts(c: &Counters) -> [u64; 12] {
     let cache = [c.accesses, c.hits, c.unique, c.unique_misses, c.admitted, c.evictions, c.write_backs];
-    let rest = [c.bypass_reads, c.bypass_writes, c.skipped_rows, c.out_of_range];
+    let rest = [c.bypass_reads, c.bypass_writes, c.skipped_rows, c.out_of_range, c.padding];
     std::array::from_fn(|i| if i < 7 { cache[i] } else { rest[i - 7] })
 }
 
@@ -217,7 +217,34 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
             [source.random_range(0..3)],
     );
     config.counter_bits = CounterBits::ALL[source.random_range(0..3)];
+    config.padding = random_padding(&config.tables, source);
     config
+}
+
+/// Padding ids, in their tables or outside: mostly none, else one for all tables, or for each one or none.
+pub fn random_padding(tables: &[u32], source: &mut impl Rng) -> Vec<Option<u32>> {
+    let mut id = |rows: u32| [0, rows / 2, rows, rows + 2, u32::MAX][source.random_range(0..5)];
+    let (one, each) = (id(tables[0]), tables.iter().map(|&rows| Some(id(rows)).filter(|id| id % 4 != 1)).collect());
+    match source.random_range(0..4) {
+        0 => vec![Some(one)],
+        1 => each,
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a linear row is the padding of its table.
+pub fn is_padding(config: &GroupConfig, row: u32) -> bool {
+    let mut base = 0;
+    (0..).zip(&config.tables).any(|(table, &rows)| {
+        let index = row.checked_sub(base).filter(|&index| index < rows);
+        base += rows;
+        index.is_some() && index == config.padding_of(table)
+    })
+}
+
+/// Puts the padding id of a table in the place of some indices.
+pub fn pad(index: u32, config: &GroupConfig, table: u32, source: &mut impl Rng) -> u32 {
+    config.padding_of(table).filter(|_| source.random_bool(0.05)).unwrap_or(index)
 }
 
 /// Random frequencies for all rows, many of them just below the greatest one, so that a few steps reach it; none unless the policy is LFU.
@@ -248,7 +275,8 @@ pub fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
         for _ in 0..per_feature {
             for _ in 0..source.random_range(0..=longest) {
                 let bad = source.random_bool(0.002);
-                indices.push(if bad { rows + source.random_range(0..5) } else { source.random_range(0..reach) });
+                let index = if bad { rows + source.random_range(0..5) } else { source.random_range(0..reach) };
+                indices.push(pad(index, config, table as u32, source));
             }
             offsets.push(indices.len() as u32);
         }

@@ -17,6 +17,7 @@ use std::ops::{Add, Div, Mul, Sub};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use crate::lockstep::{is_padding, pad, random_padding};
 use hotrow::internals::Pieces as _;
 use hotrow::{
     CounterBits, Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OptimizerKind, OutOfRange, Part,
@@ -582,13 +583,13 @@ impl Naive {
         }
     }
 
-    /// Checks every index without counting. Also returns the number of bad indices of each table.
+    /// Checks every index without counting. Also returns the numbers of bad indices and of padding of each table.
     pub fn resolve(
         &self,
         indices: &[u32],
         offsets: &[u32],
         weights: Option<&[f32]>,
-    ) -> (Result<Bags, Offender>, BTreeMap<u32, u64>) {
+    ) -> (Result<Bags, Offender>, BTreeMap<u32, [u64; 2]>) {
         let config = &self.config;
         let features: Vec<u32> = if config.features.is_empty() {
             (0..config.tables.len() as u32).collect()
@@ -597,7 +598,7 @@ impl Naive {
         };
         let bags = offsets.len() - 1;
         let mut first = None;
-        let mut bad = BTreeMap::new();
+        let mut bad = BTreeMap::<u32, [u64; 2]>::new();
         let mut out = Bags { bags: vec![Vec::new(); bags], indices: indices.len() };
         for bag in 0..bags {
             let table = features[bag / (bags / features.len())];
@@ -606,8 +607,12 @@ impl Naive {
             for position in offsets[bag] as usize..offsets[bag + 1] as usize {
                 let value = indices[position];
                 let mut index = value;
+                if config.padding_of(table) == Some(value) {
+                    bad.entry(table).or_default()[1] += 1;
+                    continue;
+                }
                 if value >= rows {
-                    *bad.entry(table).or_insert(0) += 1;
+                    bad.entry(table).or_default()[0] += 1;
                     first.get_or_insert(Offender { table, rows, position: position as u32, value });
                     match config.out_of_range {
                         OutOfRange::Clamp => index = rows - 1,
@@ -632,8 +637,9 @@ impl Naive {
         weights: Option<&[f32]>,
     ) -> Result<(Bags, Effect), Offender> {
         let (bags, bad) = self.resolve(indices, offsets, weights);
-        for (table, count) in bad {
-            self.counters[table as usize].out_of_range += count;
+        for (table, [outside, padding]) in bad {
+            self.counters[table as usize].out_of_range += outside;
+            self.counters[table as usize].padding += padding;
         }
         let bags = bags?;
         let mut effect = Effect::default();
@@ -737,7 +743,8 @@ impl Naive {
 
     /// Whether a group must accept this call.
     pub fn can_pin(&self, rows: &[u32], ways: u32) -> bool {
-        (1..=self.config.ways).contains(&ways) && (self.sets > 0 || rows.is_empty())
+        let pads = rows.iter().any(|&row| is_padding(&self.config, row));
+        (1..=self.config.ways).contains(&ways) && (self.sets > 0 || rows.is_empty()) && !pads
     }
 
     /// Pins exactly `rows`, except those that it returns: `ways` other rows of their set come before them.
@@ -1185,6 +1192,16 @@ impl Checker {
     fn step(&mut self, batch: &BatchData) -> Result<(), String> {
         let BatchData { indices, offsets, .. } = batch;
         let weights = batch.weights.as_deref();
+        if self.pending == Pending::Yes {
+            let found = self.subject.forward(indices, offsets, weights);
+            if !matches!(found, Err(Error::Order { call: "forward", .. })) {
+                return Err(format!(
+                    "a forward before the backward of the last one: wanted an order error, found {found:.80?}"
+                ));
+            }
+            self.compare(&Effect::default())?;
+        }
+        self.subject.discard_pending();
         let found = self.subject.forward(indices, offsets, weights);
         match (self.model.forward(indices, offsets, weights), found) {
             (Ok((bags, effect)), Ok(found)) => {
@@ -1388,10 +1405,6 @@ impl Checker {
         let (total, dim) = (self.model.rows, self.model.format.dim);
         let count = batch.indices.len();
         let subject = &mut self.subject;
-        // What a refused forward does to one that waits, SPEC 3 does not say.
-        if kind < 3 && self.pending != Pending::No {
-            return Ok(());
-        }
         // Whether a call is in order, or its arguments are right, is asked in an order that SPEC leaves open.
         let pending = self.pending != Pending::No;
         let found = match kind {
@@ -1669,6 +1682,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             config.state = coded.then_some(StatePrecision::Int8);
             config.init = init;
             config.seed = seed;
+            config.padding = random_padding(&tables, &mut rand_pcg::Pcg64::seed_from_u64(seed.into()));
             config.cache_rows = match cache {
                 0 => 0,
                 1 | 2 => 1 + part % rows.min(config.ways),
@@ -1702,7 +1716,8 @@ fn build(config: &GroupConfig, raw: &Raw) -> BatchData {
         let rows = config.tables[features[bag / raw.bags_per_feature] as usize];
         for _ in 0..raw.sizes[bag % raw.sizes.len()] {
             let most = rows.min([3, 64, rows][usize::from(raw.spread)]);
-            batch.indices.push(rng.random_range(0..most));
+            let index = rng.random_range(0..most);
+            batch.indices.push(pad(index, config, features[bag / raw.bags_per_feature], &mut rng));
         }
         batch.offsets.push(batch.indices.len() as u32);
     }

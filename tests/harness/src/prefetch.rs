@@ -134,6 +134,8 @@ pub fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> (Vec<Ou
                 outcomes.push(group.weight_gradient(indices, offsets, &grads));
             }
             group.backward(&grads).unwrap();
+        } else {
+            group.discard_pending();
         }
         prefetch(group, When::AfterBackward);
         if plan.flush && !ahead {

@@ -2,6 +2,7 @@
 
 use std::{ops::Range, path::Path};
 
+use crate::lockstep::{is_padding, pad, random_padding};
 use hotrow::{
     Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Lookup, Optimizer, OutOfRange, Policy, Pooling, Precision,
     Rounding, ScalerState, Snapshot, StatePrecision,
@@ -54,7 +55,8 @@ impl Batch {
                     let mut index = || {
                         let index = if skewed && random.random_bool(0.7) { 0..rows.min(3) } else { 0..rows };
                         let index = random.random_range(index);
-                        (index + if random.random_bool(wild) { rows } else { 0 }, random.random_range(-2.0..2.0))
+                        let index = index + if random.random_bool(wild) { rows } else { 0 };
+                        (pad(index, config, table, random), random.random_range(-2.0..2.0))
                     };
                     let mut lengths: Vec<usize> = Vec::new();
                     for bag in 0..bags {
@@ -167,6 +169,7 @@ pub fn configuration(random: &mut StdRng) -> GroupConfig {
     if config.precision != Precision::Fp32 && random.random_bool(0.3) {
         config.state = Some(StatePrecision::Int8);
     }
+    config.padding = random_padding(&tables, &mut StdRng::seed_from_u64(config.seed.into()));
     config
 }
 
@@ -199,11 +202,13 @@ pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
         config.cache_rows = (config.total_rows() as u32 * cached).div_ceil(100);
         (config.ways, config.seed) = (ways, seed);
         config.optimizer = rule(optimizer);
+        config.padding = random_padding(&tables, &mut StdRng::seed_from_u64(seed.into()));
         config.state = (coded && config.precision != Precision::Fp32).then_some(StatePrecision::Int8);
         let index = |access: u32, table: u32| {
             let rows = config.tables[table as usize];
             match access {
-                // Half of the accesses go to few rows; some lie outside.
+                // Half of the accesses go to few rows; some are padding, some lie outside.
+                990..995 => config.padding_of(table).unwrap_or(0),
                 0..500 => access % rows.min(3),
                 999 if config.out_of_range != OutOfRange::Error => rows + access,
                 _ => access % rows,
@@ -311,9 +316,10 @@ impl From<WireOptions> for How {
 }
 
 /// The rows that a run under [`Policy::Static`] pins.
-fn hottest(config: &GroupConfig) -> Range<u32> {
+fn hottest(config: &GroupConfig) -> impl Iterator<Item = u32> {
     let pins = config.policy == Policy::Static && config.cache_rows > 0;
-    0..if pins { (config.total_rows() as u32).div_ceil(3) } else { 0 }
+    let end = if pins { (config.total_rows() as u32).div_ceil(3) } else { 0 };
+    (0..end).filter(|&row| !is_padding(config, row))
 }
 
 /// Trains with a rank's parts of batches, in the steps `steps` of them; with `spoil` the gradients have the wrong sign. `config` is that of the rows.

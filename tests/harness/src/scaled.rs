@@ -107,7 +107,9 @@ pub fn run(
         }
         scaled.backward_scaled(slice, &state).unwrap();
         assert!(!scaled.pending());
-        if !overflow {
+        if overflow {
+            plain.discard_pending();
+        } else {
             plain.backward(&grads).unwrap();
         }
         if !fetched {

@@ -50,7 +50,7 @@ impl Workload {
             if phase == 1 {
                 return group.encode_backward(encoder, inputs.grads.slice(..));
             }
-            group.abandon_backward();
+            group.discard_pending();
             turn += 1;
             group.encode_forward(encoder, &inputs.batch(turn - 1), inputs.outputs.slice(..))
         };
@@ -120,7 +120,7 @@ pub(super) fn warm(lab: &Lab, group: &mut Group, batches: &[Batch]) -> anyhow::R
         let inputs = upload(lab, group, std::slice::from_ref(batch));
         let mut encoder = lab.encoder();
         group.encode_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..))?;
-        group.abandon_backward();
+        group.discard_pending();
         lab.submit(encoder)?;
     }
     Ok(())

@@ -1,7 +1,10 @@
 //! CPU mirror of `shaders/cached/linearize.wgsl`: turns indices into linear rows, and checks indices and offsets.
 
 use crate::{
-    cpu::stages::counters::{count, counter::OUT_OF_RANGE},
+    cpu::stages::counters::{
+        count,
+        counter::{OUT_OF_RANGE, PADDING},
+    },
     record::of_params::{MODE_ROWS, MODE_TRAIN},
     table::abi::{Feature, NONE, POOL_NONE, Params, Step},
 };
@@ -34,7 +37,7 @@ pub fn linearize(
     }
     let ascending = step.bad_offset == 0;
     let (mut bag, mut last) = (0, NONE);
-    let (mut table, mut base, mut rows) = (0, 0, 0);
+    let mut feature = Feature::default();
     for i in 0..params.indices {
         let at = i as usize;
         if !ascending {
@@ -49,9 +52,15 @@ pub fn linearize(
         if params.mode != MODE_ROWS {
             if bag != last {
                 last = bag;
-                Feature { table, base, rows, .. } = features[(bag / params.bags_per_feature) as usize];
+                feature = features[(bag / params.bags_per_feature) as usize];
             }
-            if index >= rows {
+            let Feature { table, base, rows, .. } = feature;
+            let pads = feature.pads(index);
+            if pads {
+                if params.mode == MODE_TRAIN {
+                    count(tables, table, PADDING, 1);
+                }
+            } else if index >= rows {
                 if params.mode == MODE_TRAIN {
                     count(tables, table, OUT_OF_RANGE, 1);
                 }
@@ -61,7 +70,7 @@ pub fn linearize(
                     step.bad_index = step.bad_index.max(NONE - i);
                 }
             }
-            key = if index < rows { base + index } else { NONE };
+            key = if index < rows && !pads { base + index } else { NONE };
         }
         keys[at] = key;
         step.accesses += u32::from(key != NONE);
