@@ -149,7 +149,7 @@ pub enum Error {
     },
     /// Something is larger than the device can bind, or than 32 bits can count.
     #[error(
-        "{what}: wanted at most {limit} bytes (a binding of the device, or what 32 bits count), found {wanted}; {remedy}"
+        "{what}: wanted {wanted} bytes, found a limit of {limit} (a binding of the device, or what 32 bits count); {remedy}"
     )]
     TooLarge {
         /// The thing that is too large.

@@ -1,4 +1,4 @@
-//! Each public type has an example in its documentation, or names the place of an example.
+//! Each public type of the packages that are published has an example in its documentation, or names the place of an example.
 
 use std::{fs, path::Path};
 
@@ -22,9 +22,10 @@ fn documentation(attributes: &[Attribute]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A public type, alias or trait, and its documentation.
+/// A public type, alias or trait, or a function that may be named for an example, and its documentation.
 struct Public {
     name: String,
+    is_type: bool,
     text: String,
 }
 
@@ -33,7 +34,7 @@ impl Public {
         self.text.contains("```")
     }
 
-    /// The types and modules that its documentation names for an example.
+    /// The types, functions and modules that its documentation names for an example.
     fn pointers(&self) -> Vec<String> {
         let lines = self.text.lines().filter_map(|line| line.trim().strip_prefix("Example: "));
         let links =
@@ -48,6 +49,7 @@ fn of_file(text: &str) -> Vec<Public> {
         Item::Struct(one) => Some((one.vis, one.ident, one.attrs)),
         Item::Enum(one) => Some((one.vis, one.ident, one.attrs)),
         Item::Trait(one) => Some((one.vis, one.ident, one.attrs)),
+        Item::Fn(one) => Some((one.vis, one.sig.ident, one.attrs)),
         // An alias of a tuple shows by itself what it is.
         Item::Type(one) if matches!(*one.ty, syn::Type::Path(_)) => Some((one.vis, one.ident, one.attrs)),
         _ => None,
@@ -55,21 +57,23 @@ fn of_file(text: &str) -> Vec<Public> {
     let public = types.filter(|(visibility, name, _)| {
         matches!(visibility, Visibility::Public(_)) && !INTERNAL.split_whitespace().any(|internal| name == internal)
     });
-    let public =
-        public.map(|(_, name, attributes)| Public { name: name.to_string(), text: documentation(&attributes) });
+    let public = public.map(|(_, name, attributes)| {
+        let name = name.to_string();
+        Public { is_type: name.starts_with(char::is_uppercase), name, text: documentation(&attributes) }
+    });
     public.collect()
 }
 
 /// The types without an example: without one of their own, and without the name of a type or a module that has one.
 fn without(types: &[Public]) -> Vec<&str> {
     let shown = |name: &String| name == "module" || types.iter().any(|one| one.name == *name && one.shows());
-    let bare = types.iter().filter(|one| !one.shows() && !one.pointers().iter().any(shown));
+    let bare = types.iter().filter(|one| one.is_type && !one.shows() && !one.pointers().iter().any(shown));
     bare.map(|one| one.name.as_str()).collect()
 }
 
 fn all() -> Vec<Public> {
     let below = |folder| files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &|_| false);
-    ["src", "plan/src"]
+    ["src", "plan/src", "dist/src"]
         .into_iter()
         .flat_map(below)
         .flat_map(|file| of_file(&fs::read_to_string(file).unwrap()))
@@ -90,8 +94,9 @@ fn every_public_type_has_an_example() {
 #[test]
 fn a_type_without_an_example_is_found() {
     let text = "/// Bare.\npub struct Bare;\n/// ```\n/// ```\npub enum Shown {}\n/// Example: [`Shown`](crate::Shown).\npub trait Named {}\n\
-                /// Example: [`Bare`].\npub struct Astray;\nstruct Private;";
-    assert_eq!(without(&of_file(text)), ["Bare", "Astray"]);
+                /// Example: [`Bare`].\npub struct Astray;\nstruct Private;\n\
+                /// ```\n/// ```\npub fn shown() {}\n/// Example: [`shown`].\npub struct ByCall;\npub fn bare() {}\n/// Example: [`bare`].\npub struct Lost;";
+    assert_eq!(without(&of_file(text)), ["Bare", "Astray", "Lost"]);
 }
 
 /// The guide shows the marked part of the streaming example, word for word, and it is short.

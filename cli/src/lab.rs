@@ -364,3 +364,12 @@ impl Complaints {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next()
     }
 }
+
+/// Bytes of memory that this machine has, or has left (`left`), on a system that says so.
+pub(crate) fn memory(left: bool) -> Option<u64> {
+    let said = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let name = if left { "MemAvailable:" } else { "MemTotal:" };
+    let line = said.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+    Some(kib * 1024)
+}

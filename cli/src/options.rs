@@ -168,7 +168,8 @@ pub fn power(most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
 
 /// Reads a compression: how many times fewer weights than values.
 pub fn compression(text: &str) -> Result<f64, String> {
-    read(text, "a number from 1 on, such as 100", |times: &f64| times.is_finite() && *times >= 1.0)
+    // No group has more than 2^56 values.
+    read(text, "a number from 1 to 7.2e16, such as 100", |times| (1.0..=7.2e16).contains(times))
 }
 
 /// Reads a number in a range.

@@ -10,7 +10,7 @@ use hotrow::{Error, ranks::write_pieces};
 use serde::Serialize;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, is_separator};
 
 /// Writes a result to standard output.
 ///
@@ -41,9 +41,15 @@ pub fn file() -> impl TypedValueParser<Value = PathBuf> {
 
 /// The option of a plot's stem: the ending of a picture is cut off.
 pub fn stem() -> impl TypedValueParser<Value = PathBuf> {
-    file().map(|path| match path.extension().and_then(|ending| ending.to_str()) {
-        Some("svg" | "png") => path.with_extension(""),
-        _ => path,
+    file().try_map(|path| {
+        let text = path.to_string_lossy();
+        Ok(match path.extension().and_then(|ending| ending.to_str()) {
+            _ if matches!(text.rsplit(is_separator).next(), Some("" | "." | "..")) => {
+                return Err(format!("wanted the name of a file, found the folder {text}; put a name behind it"));
+            }
+            Some("svg" | "png") => path.with_extension(""),
+            _ => path,
+        })
     })
 }
 

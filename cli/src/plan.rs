@@ -1,7 +1,7 @@
 //! `hotrow plan`: the size of a cache and of a batch, by SCARS (SPEC 8). `plan memory`: the bytes of a group of tables. `plan dist`: the bytes
 //! between the ranks that share one. `plan robe`: the loss of a table whose rows share an array.
 
-mod amount;
+pub(crate) mod amount;
 mod cache;
 mod charts;
 pub(crate) mod dist;

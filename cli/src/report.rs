@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use object::Object;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::Serialize;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -55,6 +56,8 @@ impl Unit {
             Self::Count => Value::Number(value).to_string(),
             Self::PerSecond => format!("{}/s", units::count(value)),
             Self::Length => units::short(value),
+            // Of a training that diverged.
+            Self::Score | Self::Change if value.abs() >= 1e6 => format!("{value:.3e}"),
             Self::Score => format!("{value:.5}"),
             Self::Change => format!("{value:+.3}"),
         }
@@ -232,8 +235,8 @@ impl Measurement {
         let value = self.unit.show(self.value);
         match self.spread {
             Some(Times { lowest, highest, .. }) if self.unit.has_interval() => {
-                let half = (highest - lowest) / 2.0;
-                format!("{value} ±{half:.0$}", if self.unit == Unit::Score { 5 } else { 3 })
+                let half = self.unit.show((highest - lowest) / 2.0);
+                format!("{value} ±{}", half.trim_start_matches('+'))
             }
             Some(Times { median, lowest, highest, .. }) if median > 0.0 => {
                 format!("{value} ({:.0} %)", 100.0 * (highest - lowest) / median)
@@ -353,12 +356,15 @@ pub fn write_csv(path: &Path, records: &[Measurement]) -> anyhow::Result<()> {
 
 /// Writes a JSON object: the fields of `head`, then the records, one in each line.
 pub fn write_json(path: &Path, head: &impl Serialize, records: &[Measurement]) -> anyhow::Result<()> {
-    let head = serde_json::to_string_pretty(head)?;
-    let head =
-        head.strip_suffix("\n}").ok_or_else(|| anyhow::anyhow!("wanted fields above the records, found none"))?;
+    #[derive(serde::Serialize)]
+    struct Whole<'a, H> {
+        #[serde(flatten)]
+        head: &'a H,
+        records: Box<RawValue>,
+    }
     let lines = records.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-    let json = format!("{head},\n  \"records\": [\n    {}\n  ]\n}}\n", lines.join(",\n    "));
-    output::write_file(path, json.as_bytes())
+    let records = RawValue::from_string(format!("[\n    {}\n  ]", lines.join(",\n    ")))?;
+    output::write_json(path, &Whole { head, records })
 }
 
 #[cfg(test)]

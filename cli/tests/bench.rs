@@ -165,10 +165,10 @@ fn arrays_that_cannot_be_are_named() {
     assert!(reason("100 K rows at 10x in chunks of 32").unwrap().contains("--memory"));
     assert!(reason("atomic update of 100 K rows at 10000x in chunks of 1").unwrap().contains("--memory"));
     assert!(reason("100 K rows at 10000x in chunks of 1").is_none(), "160 weights fit");
-    // A run without any figure is an error.
+    // A run without any figure is refused.
     let args = ["robe", "--backend", "cpu", "--size", "small", "--memory", "1B", "--out", "out"];
-    let (_, err) = bench(folder.path(), &args, 1);
-    assert!(err.contains("wanted measurements, found none"), "{err}");
+    let (_, err) = bench(folder.path(), &args, 2);
+    assert!(err.contains("--memory: wanted at least 512 B, the smallest array, found 1;"), "{err}");
 }
 
 /// Every rank but one sends; ids go in as many bytes whatever the batch's order, and fewer bytes go in short forms.

@@ -1,7 +1,7 @@
 //! Words that a rank sends to others, by phase and receiver.
 
 /// The phases of a step (SPEC 11).
-/// Example: [`RankTraffic`].
+/// Example: [`WireOptions`](crate::WireOptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Status, and numbers of rows.

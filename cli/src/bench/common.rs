@@ -13,7 +13,7 @@ pub(super) struct Common {
     /// Folder for JSON, CSV, tables and plots
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub(super) out: PathBuf,
-    /// Commit to put into the results [default: `HOTROW_COMMIT` when run, else `HOTROW_COMMIT` when built]
+    /// Commit to put into the results [default: `HOTROW_COMMIT` when run, else when built, else the clone's]
     #[arg(long, value_name = "HASH")]
     commit: Option<String>,
 }
@@ -56,14 +56,6 @@ impl Common {
         }
         Ok(())
     }
-}
-
-/// Bytes of memory that the host has left, on a system that says so.
-pub(super) fn memory_left() -> Option<u64> {
-    let said = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = said.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
-    Some(kib * 1024)
 }
 
 /// A table of a run: its title, the selected records, the names whose values make its lines, and the name whose values make its columns.

@@ -2,18 +2,18 @@
 
 mod runner;
 
-use bytesize::ByteSize;
 use hotrow::robe::{Backward, Config};
 use hotrow::{AddBody, Optimizer, OptimizerKind, Pooling};
 use rand::RngExt as _;
 use std::time::Duration;
 
-use super::common::{Common, memory_left};
+use super::common::Common;
 use super::suite::{Size, shapes::random};
 use crate::failure::{Failure, ensure_usage};
-use crate::lab::{Complaints, Deadline, Lab, has_no_room};
+use crate::lab::{self, Complaints, Deadline, Lab, has_no_room};
 use crate::names::one_of;
 use crate::options::{Options, whole};
+use crate::plan::amount;
 use crate::plan::robe::arrays::{CHUNK, COMPRESSIONS, arrays, setting};
 use crate::plot::{Heat, Panel};
 use crate::progress::Progress;
@@ -40,8 +40,8 @@ pub(super) struct Args {
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
     optimizer: OptimizerKind,
     /// Most memory of an array with its sums; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free memory]
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<ByteSize>,
+    #[arg(long, value_name = "SIZE", value_parser = amount::bytes)]
+    memory: Option<u64>,
     /// Seconds after which no further array begins [default: 300, on the CPU 900, small 180]
     #[arg(long, value_name = "S", value_parser = whole(1u64..=3600))]
     seconds: Option<u64>,
@@ -85,16 +85,22 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let size = args.size.unwrap_or(if hardware || context.is_none() { Size::Full } else { Size::Small });
     let seconds = args.seconds.unwrap_or(if context.is_some() { size.of(180, 300) } else { size.of(180, 900) });
     let deadline = Deadline::new(Duration::from_secs(seconds));
-    let asked = args.memory.map(|ByteSize(bytes)| bytes);
     let plan = Plan {
         rows: ROWS.map(|rows| size.of(rows / 256, rows)),
         dim: args.dim,
         batch: args.batch.unwrap_or(size.of(1024, 10_240)),
-        memory: asked.or_else(|| context.is_none().then(free)),
+        memory: args.memory.or_else(|| context.is_none().then(free)),
         optimizer,
         seed: options.group_seed(),
         deadline: &deadline,
     };
+    let smallest = arrays(&plan.rows[..1], plan.dim, 1, SHARED);
+    let least = smallest.filter_map(|(_, config)| Some(config.ok()?.table_bytes())).min().unwrap_or(0);
+    ensure_usage!(
+        args.memory.is_none_or(|most| most >= least),
+        "--memory: wanted at least {least} B, the smallest array, found {}; give more, or leave it out",
+        args.memory.unwrap_or(0)
+    );
     let mut run = args.common.start(options, "bench robe", size.name());
     let shape = format!("one table x {}, {} rows a batch, no pooling, {}", plan.dim, plan.batch, optimizer.kind);
     run.describe("array", shape);
@@ -127,7 +133,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
 /// 8 GiB, or three quarters of the free memory if that is less.
 fn free() -> u64 {
     const MOST: u64 = 8 << 30;
-    memory_left().map_or(MOST, |bytes| (bytes / 4 * 3).min(MOST))
+    lab::memory(true).map_or(MOST, |bytes| (bytes / 4 * 3).min(MOST))
 }
 
 impl Plan<'_> {

@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 const MOST: u64 = 1 << 60;
 
 /// A size in bytes, with or without a unit.
-pub(super) fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let wanted = "a size of at most 1 EiB, such as 65536, 64MiB or 1.5GB";
     read(text, wanted, |size: &ByteSize| size.0 <= MOST).map(|size| size.0)
 }

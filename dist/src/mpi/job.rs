@@ -18,6 +18,8 @@ use crate::{
 const PANICKED: i32 = 101;
 
 /// What a rank may return.
+///
+/// Example: [module](crate::mpi).
 pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// Runs `work` as this rank of the job. An error, or a panic of any thread, of one rank ends the job with its message and a code other than 0.

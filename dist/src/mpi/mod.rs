@@ -43,6 +43,8 @@ pub use job::{Outcome, run};
 const ABORTED: i32 = 1;
 
 /// A rank of an MPI job. One thread owns it, and every call of MPI is made in its methods.
+///
+/// Example: [module](self).
 pub struct Mpi {
     world: SimpleCommunicator,
     /// For the ranks that end: a message says how many calls the rank has made.

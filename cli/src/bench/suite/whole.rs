@@ -3,10 +3,9 @@
 use hotrow::internals::Pieces as _;
 use hotrow::{Group, GroupConfig, Init, Layout, Placement, wgpu::DeviceType};
 
-use super::super::common::memory_left;
 use super::bench::Bench;
 use super::workload::{Taken, Workload};
-use crate::lab::timed;
+use crate::lab::{memory, timed};
 use crate::report::Unit;
 use crate::report::units::bytes;
 
@@ -52,7 +51,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &mut Workload, pieces: u3
     let (config, lab) = (&mut workload.config, bench.lab);
     let layout = cut(config, pieces, lab.binding())?;
     let software = lab.timed.caps().device_type == DeviceType::Cpu;
-    host_can_hold(config.placement, &layout, software, memory_left().unwrap_or(u64::MAX))?;
+    host_can_hold(config.placement, &layout, software, memory(true).unwrap_or(u64::MAX))?;
     let (group, made) = timed(|| -> anyhow::Result<Group> {
         let group = Group::new(&lab.timed, config.clone())?;
         // The device clears the records in this submission's time.
