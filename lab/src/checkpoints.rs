@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail, ensure};
 use candle_core::{Device, Tensor};
 use hotrow_dist::Comm as _;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -128,7 +128,14 @@ pub(crate) fn load(
     let read = |tables: &mut Tables<'_>| -> anyhow::Result<Beside> {
         let found: Value = serde_json::from_str(&fs::read_to_string(place.join(HEAD))?).context(HEAD)?;
         let wanted = json!({ "steps": steps, "run": identity });
-        ensure!(found == wanted, "wanted a checkpoint of {wanted}, found {found}; give the options of that one");
+        ensure!(
+            found["run"].is_object(),
+            "{HEAD}: wanted the run of a checkpoint, found another file; take another checkpoint"
+        );
+        let mut lines = Vec::new();
+        differences("", &found, &wanted, &mut lines);
+        let lines = lines.concat();
+        ensure!(lines.is_empty(), "wanted the options of the run, found others; give those of the checkpoint:{lines}");
         let mut tensors = candle_core::safetensors::load(place.join("dense.safetensors"), &Device::Cpu)?;
         let mut take = |name: &str| {
             tensors.remove(name).with_context(|| format!("dense.safetensors: wanted a tensor {name}, found none"))
@@ -146,6 +153,33 @@ pub(crate) fn load(
         Ok(Beside { steps, dense, loss })
     };
     read(tables).with_context(|| format!("checkpoint {}", place.display()))
+}
+
+/// Adds a line for each option that differs, once if it differs alike for several tables.
+fn differences(name: &str, found: &Value, asked: &Value, lines: &mut Vec<String>) {
+    match (found, asked) {
+        (found, asked) if found == asked => {}
+        (Value::Object(of_found), Value::Object(of_asked)) => {
+            let names: BTreeSet<_> = of_found.keys().chain(of_asked.keys()).collect();
+            names.into_iter().for_each(|name| differences(name, &found[name], &asked[name], lines));
+        }
+        (Value::Array(found), Value::Array(asked)) if found.len() == asked.len() => {
+            found.iter().zip(asked).for_each(|(found, asked)| differences(name, found, asked, lines));
+        }
+        _ => {
+            let shown = |value: &Value| match value {
+                Value::Null => "none".to_owned(),
+                Value::String(text) => text.clone(),
+                Value::Array(values) => format!("{} of them", values.len()),
+                value => value.to_string(),
+            };
+            let name = name.replace('_', "-");
+            let line = format!("\n{name}: {} in the checkpoint, {} asked", shown(found), shown(asked));
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
 }
 
 /// The newest checkpoint in a run's folder, with its number of steps. Over ranks all make this call, and rank 0 looks.

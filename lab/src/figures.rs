@@ -167,6 +167,33 @@ impl Cell {
         Interval::of(&values).filter(|_| what != STEPS_TO_GOAL || values.len() == self.runs.len() + self.failed)
     }
 
+    /// What speaks against its losses, a sentence each.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let (label, seeds) = (self.setup.label(), self.runs.len());
+        let of = |bad: &dyn Fn(&Outcome) -> Option<String>| {
+            let found: Vec<String> = self.runs.iter().filter_map(|run| bad(&run.outcome)).collect();
+            found.last().map(|last| format!("{label}: {last} (seeds: {} of {seeds})", found.len()))
+        };
+        let show = |value| Unit::Score.show(value);
+        let untaught = |run: &Outcome| {
+            let base = run.base_rate.filter(|&base| run.loss > base)?;
+            let (base, loss) = (show(base), show(run.loss));
+            Some(format!("wanted a test loss below the base rate's {base}, found {loss}: lower lr, or train longer"))
+        };
+        let risen = |run: &Outcome| {
+            let (what, [before, after]) = run.rise.as_ref()?;
+            let (before, after) = (show(*before), show(*after));
+            Some(format!(
+                "wanted a loss that falls, found a {what} that rose in the last quarter from {before} to {after}: lower lr"
+            ))
+        };
+        let skipped = |run: &Outcome| {
+            let rows = Some(run.skipped_rows).filter(|&rows| rows > 0)?;
+            Some(format!("wanted finite updates, found {rows} that were skipped: do not trust its loss, and lower lr"))
+        };
+        [of(&untaught), of(&risen), of(&skipped)].into_iter().flatten().collect()
+    }
+
     fn mean(&self, what: &str) -> Option<f64> {
         self.figure(what).map(|figure| figure.mean)
     }
@@ -312,6 +339,26 @@ mod tests {
         assert_eq!(cells(&worse, None)[1].verdict(), "no");
         worse[1].outcome = Err("made up".to_owned());
         assert_eq!(cells(&worse, None)[1].verdict(), "unmeasured", "a seed without FP32");
+    }
+
+    #[test]
+    fn what_speaks_against_a_loss_is_said() {
+        let mut done = done(0.0);
+        assert!(cells(&done, None).iter().all(|cell| cell.warnings().is_empty()));
+        let outcomes: Vec<&mut Outcome> = done.iter_mut().filter_map(|done| done.outcome.as_mut().ok()).collect();
+        outcomes.into_iter().for_each(|outcome| outcome.base_rate = Some(2.5));
+        assert_eq!(cells(&done, None)[2].warnings(), [""; 0], "the losses are 1 and 2");
+        done[0].outcome.as_mut().unwrap().rise = Some(("training loss".to_owned(), [0.5, 0.625]));
+        done[0].outcome.as_mut().unwrap().skipped_rows = 7;
+        assert_eq!(
+            cells(&done, None)[0].warnings(),
+            [
+                "fp32: wanted a test loss below the base rate's 2.50000, found 3.00000: lower lr, or train longer (seeds: 1 of 3)",
+                "fp32: wanted a loss that falls, found a training loss that rose in the last quarter from 0.50000 to 0.62500: lower lr \
+                 (seeds: 1 of 3)",
+                "fp32: wanted finite updates, found 7 that were skipped: do not trust its loss, and lower lr (seeds: 1 of 3)",
+            ]
+        );
     }
 
     #[test]

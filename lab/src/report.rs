@@ -67,6 +67,11 @@ fn chosen<'r>(records: &'r [Measurement], what: &[String], filter: &str) -> impl
 }
 
 impl TableOf {
+    /// Whether it shows this figure.
+    pub(crate) fn has(&self, what: &str) -> bool {
+        self.what.iter().any(|one| one == what)
+    }
+
     /// The title and the table; `None` if no record is chosen.
     pub(crate) fn text(&self, records: &[Measurement]) -> Option<String> {
         let chosen = chosen(records, &self.what, &self.filter);

@@ -6,7 +6,7 @@ mod over;
 
 use crate::checkpoints::{self, Beside, Keep, Unproved};
 use crate::dense::{self, AdaGrad};
-use crate::metrics::{Score, Scorer};
+use crate::metrics::{Score, Scorer, rise};
 use crate::ranks::Ranks;
 use crate::scaling;
 use crate::setting::Setting;
@@ -102,6 +102,12 @@ pub(crate) struct Outcome {
     pub(crate) loss: f64,
     pub(crate) accuracy: Option<f64>,
     pub(crate) auc: Option<f64>,
+    /// The test loss of predicting the base rate; `None` if the test set has one class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) base_rate: Option<f64>,
+    /// What rose over the last quarter of the run, and its means before and after the middle of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rise: Option<(String, [f64; 2])>,
     /// Hit rate in training over the tables with a cache.
     pub(crate) hit_rate: Option<f64>,
     /// Memory against FP32 weights, by the formula of Yang 2020's appendix A.
@@ -160,6 +166,7 @@ pub(crate) fn run(
         loss: score.loss,
         accuracy: score.accuracy,
         auc: score.auc,
+        base_rate: score.base_rate,
         hit_rate,
         memory_paper,
         memory_true,
@@ -242,7 +249,7 @@ impl<'t, 'r> Model<'t, 'r> {
         let each = count.div_ceil(size).max(1) as u64;
         let (mut trained, mut last_test, mut unproved) = (Outcome::default(), None, None);
         // Samples and times of the steps of this process, without those before a checkpoint.
-        let (mut seen, mut took) = (0, [Vec::new(), Vec::new()]);
+        let (mut seen, mut took, mut losses) = (0, [Vec::new(), Vec::new()], Vec::new());
         let mut last = self.options.steps(self.task);
         if keep.resume
             && let Some(newest) = checkpoints::newest(&keep.folder, self.ranks)?
@@ -275,6 +282,7 @@ impl<'t, 'r> Model<'t, 'r> {
             took[1].push((self.in_tables - before).as_secs_f64());
             ensure!(loss.is_finite(), "step {}: wanted a finite loss, found {loss}; {}", self.steps, remedy(keep)?);
             unproved.take().map_or(Ok(()), Unproved::prove)?;
+            losses.push(loss);
             trained.train_loss += loss * samples as f64 / count as f64;
             seen += samples;
             watch(1);
@@ -282,6 +290,10 @@ impl<'t, 'r> Model<'t, 'r> {
                 && (self.steps.is_multiple_of(every) || self.steps == last)
             {
                 let score = self.test(tested)?;
+                ensure!(
+                    measure == Measure::Loss || score.auc.is_some(),
+                    "goal: wanted an AUC, which takes test labels of two classes, found other labels; take goal=loss"
+                );
                 let found = measure.of(&score);
                 trained.curve.push((self.steps, found));
                 last_test = Some(score);
@@ -295,6 +307,14 @@ impl<'t, 'r> Model<'t, 'r> {
                 unproved = Unproved::write(&keep.folder, identity, tables, &beside, self.ranks)?;
             }
         }
+        let tests: Vec<f64> = trained.curve.iter().map(|&(_, found)| found).collect();
+        // An AUC is no loss. Tests scatter less than the batches of steps.
+        let of_tests = matches!(end, End::Goal { measure: Measure::Loss, .. })
+            .then(|| rise(&tests, tests.len() as u64, 2.0))
+            .flatten()
+            .map(|means| ("test loss".to_owned(), means));
+        let of_steps = || rise(&losses, self.steps, 3.3).map(|means| ("training loss".to_owned(), means));
+        trained.rise = of_tests.or_else(of_steps);
         let begun = (self.steps % each) as usize;
         if begun > 0 {
             // Corrects the mean of an epoch that was cut short.
@@ -630,8 +650,9 @@ mod tests {
         // Another run's checkpoint, and damaged ones, are refused.
         let message = |seed, setting| format!("{:#}", kept(setting, seed, &steady(2), &keep(true)).unwrap_err());
         let other = message(4, MIXED);
-        assert!(other.contains("\"seed\":4") && other.contains("\"seed\":3"), "{other}");
-        assert!(message(3, Setting::FP32).contains("int4"));
+        assert!(other.ends_with("those of the checkpoint:\nseed: 3 in the checkpoint, 4 asked"), "{other}");
+        let other = message(3, Setting::FP32);
+        assert!(other.contains("\nprecision: int4 in the checkpoint, fp32 asked\n") && !other.contains('{'), "{other}");
         for file in ["run.json", "dense.safetensors", "group-0.safetensors"] {
             kept(MIXED, 3, &steady(2), &keep(false)).unwrap();
             std::fs::write(folder.path().join("run/step-35").join(file), b"{}").unwrap();

@@ -2,19 +2,19 @@
 
 use crate::checkpoints::Keep;
 use crate::experiment::Experiment;
-use crate::figures::{self, Done, Made};
+use crate::figures::{self, Cell, Done, Made};
 use crate::ranks::Ranks;
 use crate::run::{self, End, Outcome, RunOptions};
 use crate::setting::{SMALL_TABLE, Setup};
 use crate::tables::{self, Device};
-use crate::task::Task;
+use crate::task::{Target, Task};
 use crate::tasks;
 use anyhow::{Context as _, anyhow, bail};
 use hotrow_cli::failure::Failure;
 use hotrow_cli::options::{Options, whole};
 use hotrow_cli::output;
 use hotrow_cli::progress::Progress;
-use hotrow_cli::report;
+use hotrow_cli::report::{self, Unit};
 use hotrow_cli::trace::Source;
 use hotrow_dist::Comm as _;
 use serde_json::{Value, json};
@@ -269,11 +269,28 @@ impl<'a> Lab<'a> {
         for table in self.experiment.tables.iter().filter_map(|table| table.text(&records)) {
             text += &format!("\n{table}\n");
         }
+        for what in ["accuracy", "AUC"] {
+            let shown = self.experiment.tables.iter().any(|table| table.has(what));
+            if shown && !records.is_empty() && cells.iter().all(|cell| cell.figure(what).is_none()) {
+                let why = match about.target {
+                    Target::Classes(classes) => format!("it compares two classes, and this task has {classes}"),
+                    Target::Binary if what == "AUC" => "all labels of the test set are alike".to_owned(),
+                    Target::Binary => "a sample has several labels".to_owned(),
+                };
+                text += &format!("\n{what}: none, since {why}\n");
+            }
+        }
+        let warnings: Vec<String> = cells.iter().flat_map(Cell::warnings).collect();
+        warnings.iter().for_each(|warning| text += &format!("\nwarning: {warning}\n"));
         let loss = cells.first().and_then(|cell| cell.figure("test loss"));
         if let Some(([blind, best], loss)) = about.bounds.zip(loss.map(|loss| loss.mean)) {
-            let share = 100.0 * (blind - loss) / (blind - best);
+            let share = match (blind - loss) / (blind - best) {
+                share if share < 0.0 => "none".to_owned(),
+                share => format!("{:.0} %", 100.0 * share),
+            };
+            let loss = Unit::Score.show(loss);
             text += &format!(
-                "\nfp32 comes to {loss:.4}: {share:.0} % of the way from the base rate's {blind:.4} to the best reachable {best:.4}\n"
+                "\nfp32 comes to {loss}: {share} of the way from the base rate's {blind:.4} to the best reachable {best:.4}\n"
             );
         }
         output::print(text.trim_end())?;
@@ -285,8 +302,7 @@ impl<'a> Lab<'a> {
                 Err(reason) => failures.push(format!("{tables}, seed {seed}: {reason}")),
             }
         }
-        let head =
-            json!({ "part": self.name, "task": about.name, "data": about.source, "runs": runs, "failures": failures });
+        let head = json!({ "part": self.name, "task": about.name, "data": about.source, "runs": runs, "failures": failures, "warnings": warnings });
         if let Some(path) = &options.json {
             report::write_json(path, &head, &records)?;
         }

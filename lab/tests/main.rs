@@ -14,6 +14,11 @@ fn lab(line: &str, code: i32) -> (String, String) {
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     assert_eq!(output.status.code(), Some(code), "{line}\n{stdout}\n{stderr}");
     assert!(!stderr.contains("panicked"), "{line}: {stderr}");
+    // No message has a Rust struct, or JSON.
+    assert!(
+        ![&stdout, &stderr].iter().any(|text| text.contains("{ ") || text.contains("{\"")),
+        "{line}: {stdout}{stderr}"
+    );
     (stdout, stderr)
 }
 
@@ -63,8 +68,39 @@ fn runs_are_kept_resumed_and_compared() {
     train("steps=20");
     assert_eq!(losses(&json), resumed);
     assert_ne!(resumed, short);
+    // Other options are named, once for all tables.
+    let (_, stderr) = lab(&format!("{task} --seeds 1 steps=20 --resume {at} batch=128 loss-scale=backoff"), 1);
+    let asked = "give those of the checkpoint:\nbatch: 64 in the checkpoint, 128 asked\nloss-scale: none in the checkpoint, backoff asked\n";
+    assert!(stderr.contains("2 of 2 runs failed") && stderr.contains(asked), "{stderr}");
     let (_, stderr) = lab(&format!("{task} --seeds 2 steps=20 loss-scale=static:1e30"), 1);
     assert!(stderr.contains("4 of 4 runs failed") && stderr.contains("a step that does not overflow"), "{stderr}");
+}
+
+#[test]
+fn a_training_that_fails_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let train =
+        |more: &str| lab(&format!("train task=dlrm cardinalities=1/10000 precision=fp32 --seeds 1 {more}"), 0).0;
+    let failed = train(&format!("limit=2000 lr=1e6 --json {}", at("found.json")));
+    for wanted in [
+        "\nwarning: fp32: wanted a test loss below the base rate's 0.5",
+        "e10: lower lr, ",
+        ": none of the way from the base rate's",
+    ] {
+        assert!(failed.contains(wanted) && !failed.contains("% of the way"), "{wanted}: {failed}");
+    }
+    assert!(fs::read_to_string(at("found.json")).unwrap().contains("\"warnings\": [\n    \"fp32: wanted a test loss"));
+    let fine = train("limit=20000 steps=60");
+    assert!(!fine.contains("warning: ") && fine.contains("% of the way from the base rate's"), "{fine}");
+    // A rank of one class, and why there is none.
+    fs::write(at("alike"), log(2100).lines().map(|line| format!("0{}\n", &line[1..])).collect::<String>()).unwrap();
+    let alike = train(&format!("criteo={} steps=5", at("alike")));
+    assert!(
+        alike.contains("\nAUC: none, since all labels of the test set are alike\n") && !alike.contains("warning: "),
+        "{alike}"
+    );
+    assert!(fine.contains(" AUC |") && !fine.contains("AUC: none"), "{fine}");
 }
 
 #[test]
