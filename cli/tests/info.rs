@@ -47,6 +47,33 @@ fn backend_cpu_looks_at_no_adapter() {
     assert!(stdout.contains("self-test: not run"), "{stdout}");
 }
 
+/// Wayland's library, which drivers load, complains without a runtime folder: the command gives itself one.
+#[test]
+#[cfg(unix)]
+fn without_a_runtime_folder_nothing_else_is_printed() {
+    let of = |arguments: &[&str], code| {
+        let [unset, relative, set] = [None, Some("run"), Some("/dev/null")].map(|folder| {
+            let mut command = hotrow(arguments);
+            command.env_remove("XDG_RUNTIME_DIR").envs(folder.map(|folder| ("XDG_RUNTIME_DIR", folder)));
+            ended(&mut command, code)
+        });
+        assert_eq!((&unset, &relative), (&set, &set), "{arguments:?}");
+        unset
+    };
+    let (stdout, stderr) = of(&["info", "--no-self-test"], 0);
+    assert!(stdout.starts_with("hotrow ") && stderr.is_empty(), "{stdout}{stderr}");
+    // Exit codes and arguments stay as they are.
+    let (_, stderr) = of(&["simulate", "--trace", "no such trace"], 1);
+    assert!(stderr.contains("no such trace"), "{stderr}");
+    of(&["--help"], 0);
+    // Under another name, too.
+    let folder = TempDir::new().unwrap();
+    let other = folder.path().join("other");
+    std::os::unix::fs::symlink(assert_cmd::cargo::cargo_bin!("hotrow"), &other).unwrap();
+    let (_, stderr) = ended(assert_cmd::Command::new(other).arg("info").env_remove("XDG_RUNTIME_DIR"), 0);
+    assert!(stderr.is_empty(), "{stderr}");
+}
+
 /// Checks every adapter of this machine, if there is one.
 #[test]
 fn every_adapter_passes_its_self_test() {

@@ -7,7 +7,9 @@ use hotrow::Context;
 use hotrow::Resolution;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The version of the JSON. It grows when a field changes its meaning or is removed.
 pub(crate) const SCHEMA: u32 = 2;
@@ -112,7 +114,11 @@ impl Run {
     pub fn new(command: &'static str, commit: Option<&str>, seed: u64, size: &'static str) -> Self {
         let by_environment = || std::env::var("HOTROW_COMMIT").ok().filter(|commit| !commit.is_empty());
         let at_build = || option_env!("HOTROW_COMMIT").map(str::to_owned);
-        let commit = commit.map(str::to_owned).or_else(by_environment).or_else(at_build);
+        let commit = commit
+            .map(str::to_owned)
+            .or_else(by_environment)
+            .or_else(at_build)
+            .or_else(|| of_clone(env!("CARGO_MANIFEST_DIR").as_ref()));
         Self {
             schema: SCHEMA,
             command,
@@ -238,6 +244,29 @@ impl Run {
     }
 }
 
+/// Git in a folder, whatever a hook of git in another one says.
+fn git(folder: &Path) -> Command {
+    let mut git = Command::new("git");
+    git.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE").env_remove("GIT_INDEX_FILE").env("GIT_OPTIONAL_LOCKS", "0");
+    git.arg("-C").arg(folder);
+    git
+}
+
+/// The commit of the clone with this package, whether it has changes that are not in it, and whether it is newer than the program; `None` without git.
+fn of_clone(package: &Path) -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let done = git(package).args(arguments).output().ok().filter(|done| done.status.success())?;
+        Some(String::from_utf8(done.stdout).ok()?.trim().to_owned())
+    };
+    // An unpacked archive may lie in another project's clone.
+    git(&["ls-files", "--error-unmatch", "Cargo.toml"])?;
+    let commit = git(&["describe", "--always", "--exclude=*", "--abbrev=12", "--dirty= with uncommitted changes"])?;
+    let moved = package.join(git(&["rev-parse", "--git-path", "logs/HEAD"])?);
+    let time = |file: PathBuf| fs::metadata(file).and_then(|file| file.modified()).ok();
+    let late = std::env::current_exe().ok().and_then(time).zip(time(moved)).is_some_and(|(built, moved)| built < moved);
+    Some(if late { format!("{commit}, checked out or made after the program was built") } else { commit })
+}
+
 /// Collects figures of a shape under a setting.
 #[derive(Debug)]
 pub struct At<'r> {
@@ -263,6 +292,43 @@ impl At<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clone_names_its_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let [clone, tree, package] = ["clone", "tree", "clone/package"].map(|name| folder.path().join(name));
+        fs::create_dir_all(&package).unwrap();
+        let git = |arguments: &str| {
+            let mut git = git(&clone);
+            git.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(arguments.split(' '));
+            git.output().is_ok_and(|done| done.status.success())
+        };
+        if !git("init") {
+            eprintln!("SKIPPED: wanted git, found none");
+            return;
+        }
+        assert_eq!(of_clone(&package), None, "without a commit");
+        fs::write(package.join("Cargo.toml"), "").unwrap();
+        assert!(git("add .") && git("commit -m one") && git(&format!("worktree add {}", tree.display())));
+        // The clone is newer than this program.
+        let late = "checked out or made after the program was built";
+        let commit = of_clone(&package).unwrap();
+        let (hash, rest) = commit.split_at(12);
+        assert!(hash.bytes().all(|digit| digit.is_ascii_hexdigit()) && rest == format!(", {late}"), "{commit}");
+        assert_eq!(of_clone(&tree.join("package")), Some(commit.clone()), "a worktree");
+        // As if it were older.
+        let log = fs::File::options().write(true).open(clone.join(".git/logs/HEAD")).unwrap();
+        log.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(of_clone(&package).as_deref(), Some(hash));
+        fs::write(package.join("Cargo.toml"), "changed").unwrap();
+        assert_eq!(of_clone(&package), Some(format!("{hash} with uncommitted changes")));
+        // An archive that was unpacked in it, and one beside it.
+        for archive in [clone.join("archive"), folder.path().join("archive")] {
+            fs::create_dir(&archive).unwrap();
+            fs::write(archive.join("Cargo.toml"), "").unwrap();
+            assert_eq!(of_clone(&archive), None, "{}", archive.display());
+        }
+    }
 
     #[test]
     fn reasons_are_named_once() {

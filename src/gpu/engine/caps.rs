@@ -205,6 +205,9 @@ pub(crate) fn is_hardware(backend: wgpu::Backend, device_type: wgpu::DeviceType)
 
 /// The features and limits that hotrow uses on `adapter`, to merge into your own `request_device`. No feature is needed. The limits for
 /// buffers are the adapter's (at most 32 storage buffers a stage), all others the defaults.
+///
+/// `MAPPABLE_PRIMARY_BUFFERS` is for mapped tables alone, and on a discrete GPU wgpu logs a warning about its speed: without such a table, take it out
+/// (`features - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS`). hotrow makes no other buffer mappable in this way.
 #[must_use]
 pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
     let wished = wgpu::Features::SUBGROUP
