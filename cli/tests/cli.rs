@@ -138,9 +138,25 @@ fn plan_memory_writes_what_it_wrote_and_adds_up() {
 
 #[test]
 fn a_plan_that_is_too_large_for_most_devices_says_so() {
-    let large = ["plan", "memory", "--rows", "100000000", "--cache-percent", "1", "--batch", "10000000"];
-    let (_, stderr) = outcome(&large, 0);
-    assert!(stderr.contains("`scratch`") && stderr.contains("make the batch"), "{stderr}");
+    let notes = |line: &str| outcome(&line.split(' ').collect::<Vec<_>>(), 0).1;
+    for (line, buffer) in [
+        ("plan memory --rows 100000000 --cache-percent 1 --batch 10000000", "scratch"),
+        ("plan memory --rows 4000000000 --batch 0", "ways"),
+        ("plan memory --rows 1000000 --dim 16 --compression 100 --chunk 1 --batch 64000000", "chunk_access"),
+    ] {
+        let note = notes(line);
+        let (what, remedy) = note.split_once(" of a Vulkan binding: ").unwrap();
+        assert!(what.contains(&format!("`{buffer}`")), "{line}: {note}");
+        // What is named fits, and twice as much does not.
+        let (option, most) = remedy.strip_suffix(" fits\n").unwrap().split_once(' ').unwrap();
+        let with = |value: f64| {
+            let before = line.split_once(&format!(" {option} ")).map_or(line, |(before, _)| before);
+            let batch = if option == "--batch" { "" } else { " --batch 0" };
+            notes(&format!("{before} {option} {value}{batch}").replace(" --batch 0 --cache", " --cache"))
+        };
+        let most = most.parse::<f64>().unwrap();
+        assert_eq!((with(most).as_str(), with(2.0 * most).is_empty()), ("", false), "{line}: {note}");
+    }
 }
 
 /// Each of four ranks would do the whole job, and write the same files.

@@ -27,6 +27,7 @@ pub(crate) fn refused(name: &str, folder: &Path) {
         assert!(output.stdout.is_empty() && files(folder) == before, "{line}: {:?} {stderr}", output.stdout);
         let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
         // What clap refuses is followed by its advice.
+        assert!(!stderr.contains("{ "), "{line}: wanted a sentence, found a Rust struct: {stderr}");
         assert!(errors.len() == 1 && (code == 2 || stderr.lines().count() == 1), "{line}: {stderr}");
         found += &format!("{line}\n{code} {}\n", errors[0].trim_end());
     }

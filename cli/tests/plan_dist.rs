@@ -1,7 +1,7 @@
 //! `hotrow plan dist` from outside: bad input, schema, figures by hand, and expected bytes against those of runs.
 
 use crate::common::{command::keys, plan as common};
-use common::{json, near, plan, words};
+use common::{json, near, outcome, plan, words};
 use hotrow_harness::data;
 use serde_json::Value;
 use std::fs;
@@ -30,6 +30,45 @@ fn the_schema_is_stable_and_the_curve_is_drawn() {
     let found = [&value[0]["ranks"], &value[1]["ranks"], &value[0]["group"]["shards"]];
     assert_eq!(found.map(Value::as_u64), [4, 1024, 1024].map(Some));
     assert!(fs::read_to_string(plot.with_extension("svg")).unwrap().contains("zipf:rows=2000,s=1"));
+}
+
+/// What a run would refuse is noted, with what fits: then there is no such note.
+#[test]
+fn limits_are_noted_with_what_fits() {
+    let notes = |options: &[&str]| outcome(&[&["dist", "--dist", "uniform:rows=1e6"], options].concat(), 0).1;
+    for (line, about, remedies) in [
+        ("--memory 1TB --ranks 2 --batch 4096 --lookups 9", "", ""),
+        // A table of 1 GB, half of it on each rank's machine, and little else.
+        (
+            "--memory 400MB --ranks 2 --batch 2 --dim 256 --precision fp32",
+            "a machine with its tables",
+            "--ranks 4 or --precision fp16",
+        ),
+        // 150,000 outputs of 16 KiB.
+        ("--memory 1TB --ranks 2 --batch 300000 --dim 4096", "outputs of a rank", "--batch 262143 or --ranks 4"),
+        // 1,250 packed rows of 16 MiB.
+        (
+            "--memory 1EB --ranks 2 --batch 5000 --dim 16777216",
+            "rows from one rank to another",
+            "or --ranks 4 or --precision int4",
+        ),
+    ] {
+        let common = ["--steps", "1", "--cache-percent", "0"];
+        let options: Vec<&str> = line.split(' ').chain(common).collect();
+        let found = notes(&options);
+        let Some(note) = found.lines().find(|note| note.contains(about)) else {
+            assert!(about.is_empty() && found.is_empty(), "{line}: {found}");
+            continue;
+        };
+        assert!(note.ends_with(&format!("{remedies} would fit")), "{line}: {note}");
+        let (_, remedies) = note.strip_suffix(" would fit").unwrap().rsplit_once(": ").unwrap();
+        for remedy in remedies.split(" or ") {
+            let remedy: Vec<&str> = remedy.split(' ').collect();
+            let others = options.chunks(2).filter(|option| option[0] != remedy[0]);
+            let found = notes(&[others.collect::<Vec<_>>().concat(), remedy.clone()].concat());
+            assert!(!found.contains(about), "{line}, {remedy:?}: {found}");
+        }
+    }
 }
 
 /// Each of two ranks has a bag of 1,000 accesses, which are to all four rows.

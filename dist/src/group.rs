@@ -479,7 +479,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let lists: Vec<usize> =
             (0..deal.shards()).map(|shard| requests.of(shard).filter(|&row| left(row)).count()).collect();
         let sizes: Vec<usize> = if wire.packs() {
-            let own = answers.iter().map(|answer| vec![answer.len() as u32]).collect();
+            let own = answers.iter().map(|answer| Ok(vec![size_word(answer)?])).collect::<Result<_, Error>>()?;
             let sizes = self.link.exchange(Phase::Sizes, own, &vec![1; ranks])?.words;
             sizes.into_iter().map(|size| size as usize).collect()
         } else {
@@ -633,6 +633,13 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
     fn kind(&mut self) -> LookupKind<'_> {
         LookupKind::Other
     }
+}
+
+/// The word of an answer's size.
+pub(crate) fn size_word(answer: &[u32]) -> Result<u32, Error> {
+    let (wanted, limit) = (4 * answer.len() as u64, 4 * u64::from(u32::MAX));
+    let (what, remedy) = ("rows for one rank", "make the batch smaller, or take more ranks");
+    u32::try_from(answer.len()).map_err(|_| Error::TooLarge { what, wanted, limit, remedy })
 }
 
 /// The table in which a rank keeps the rows of a batch that it asked for: `rows` rows in FP32, looked up as the group's rows would be.

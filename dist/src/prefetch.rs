@@ -9,7 +9,7 @@ use hotrow::{
 
 use crate::{
     comm::{Comm, Ticket},
-    group::{Call, Group, merged},
+    group::{Call, Group, merged, size_word},
     requests::Requests,
     step::{Ahead, Asking, Begun, Early, Stage},
     traffic::Phase,
@@ -132,7 +132,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
                 of_rank.push(goes);
             }
             if wire.packs() {
-                messages[rank].push(answer.len() as u32);
+                messages[rank].push(size_word(answer)?);
             }
             sent.push(of_rank);
         }

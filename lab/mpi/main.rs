@@ -54,6 +54,7 @@ const OWN: [&str; 12] =
     ["check", "exchange", "fault", "same", "start", "steps", "train", "help", "-h", "--help", "-V", "--version"];
 
 fn main() -> ExitCode {
+    hotrow_cli::with_runtime_folder();
     let first = env::args_os().nth(1);
     if first.is_some_and(|first| !OWN.iter().any(|own| first == *own)) {
         return match hotrow_cli::ranks::launched() {
@@ -77,8 +78,11 @@ fn main() -> ExitCode {
 
 fn check(comm: &mut Mpi) -> Outcome {
     let start = Instant::now();
-    for check in CHECKS {
-        (check.run)(comm).map_err(|error| format!("{}: {error}", check.name))?;
+    for piece in [mpi::PIECE, 999] {
+        comm.set_piece(piece);
+        for check in CHECKS {
+            (check.run)(comm).map_err(|error| format!("{}, pieces of {piece} words: {error}", check.name))?;
+        }
     }
     // Every rank has passed.
     let machines = machines(comm)?;

@@ -44,6 +44,16 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     number(text, 0.0..=1.0)
 }
 
+/// The largest number below `most` that fits, if any does; all smaller ones fit, too.
+pub(super) fn largest(most: u32, fits: impl Fn(u32) -> bool) -> Option<u32> {
+    let (mut low, mut high) = (0, most);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    (low > 0).then_some(low)
+}
+
 /// The most bytes of one binding on a Vulkan device through wgpu.
 pub(super) const BINDING: u64 = (1 << 31) - 256;
 
@@ -68,6 +78,7 @@ mod tests {
             [Some(1_000_000_000), None, None, None, None]
         );
         assert!(positive("1.5") == Ok(1.5) && positive("0").is_err() && positive("nan").is_err());
+        assert_eq!([100, 8, 7, 1, 0].map(|most| largest(most, |n| n <= 7)), [Some(7), Some(7), Some(6), None, None]);
         assert!(share("0") == Ok(0.0) && share("1.1").is_err());
     }
 }

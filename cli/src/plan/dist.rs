@@ -1,5 +1,6 @@
 //! `hotrow plan dist`: the expected bytes and time between ranks that share a table (SPEC 11), before anything runs.
 
+mod limits;
 pub(crate) mod run;
 mod step;
 mod wire;
@@ -7,6 +8,7 @@ mod wire;
 use super::amount::{self, MOST_DIM};
 use super::distribution::Distribution;
 use crate::failure::{Failure, ensure_usage};
+use crate::lab;
 use crate::names::{ADMITTING, one_of};
 use crate::options::{Options, WireArgs, generated_trace, percent, power, whole};
 use crate::output;
@@ -17,6 +19,7 @@ use crate::trace::{Trace, split_list};
 use anyhow::anyhow;
 use hotrow::{Policy, Pooling, Precision};
 use hotrow_dist::WireForm;
+use limits::Place;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -80,6 +83,9 @@ pub(crate) struct Args {
     policy: Policy,
     #[command(flatten)]
     speed: Speed,
+    /// Memory of a machine, for a note where its ranks need more [default: that of this one]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = amount::some_bytes)]
+    memory: Option<u64>,
     /// Run the steps on groups over ranks, as threads of this process, and compare their bytes. Exit code 1 if those of a distribution differ by
     /// more than 1 % and chance
     #[arg(long)]
@@ -229,8 +235,13 @@ impl Source {
             .with("batch", args.batch)
             .with("accesses_per_bag", self.model.per_bag())
             .with("steps", steps);
+        let memory = args.memory.or_else(|| lab::memory(false)).map_or(f64::INFINITY, |bytes| bytes as f64);
+        let place = Place { rows: self.rows, cache: self.cache, memory, per_host: args.speed.per_host };
         let answer = |wire: &Wire| {
             let step = self.model.step(*wire);
+            for note in limits::notes(&self.model, *wire, &place) {
+                output::note(&format!("note: {}, {note}", self.name));
+            }
             let mut verify = Vec::new();
             if args.verify {
                 let counted = self.batches.run(&self.cache, self.rows, wire)?;

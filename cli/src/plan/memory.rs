@@ -1,6 +1,6 @@
 //! `hotrow plan memory`: the bytes of a group of tables, before anything is allocated and without a device.
 
-use super::amount::{BINDING, MOST_DIM};
+use super::amount::{BINDING, MOST_DIM, largest};
 use super::robe;
 use crate::failure::Failure;
 use crate::names::{PLACES, one_of};
@@ -72,7 +72,7 @@ fn pairs<A: Copy, B: Copy>(firsts: &[A], seconds: &[B]) -> Vec<(A, B)> {
 
 impl Args {
     /// Plans a cached group for every combination, in the order of the options.
-    fn cached(&self) -> Result<Vec<Object>, Error> {
+    fn cached(&self) -> Result<Vec<Plan>, Failure> {
         let rows = pairs(&pairs(&self.dim, &self.precision), &pairs(&self.cache_percent, &self.policy));
         let calls = pairs(&pairs(&self.optimizer, &self.placement), &self.batch);
         let mut plans = Vec::new();
@@ -87,8 +87,24 @@ impl Args {
             let rows = config.total_rows();
             config.cache_rows = ((rows as f64 * cache_percent / 100.0).ceil() as u64).min(rows) as u32;
             config.set_piece_bytes(self.piece_bytes);
-            let layout = Layout::new(&config, BINDING)?;
-            let report = MemoryReport::plan(&config, &layout, calls_of(batch).with_prefetch(self.prefetch));
+            let layout = Layout::new(&config, BINDING).map_err(Failure::usage)?;
+            let of = |cache_rows, batch| {
+                let config = config.clone().with_cache_rows(cache_rows);
+                let calls = calls_of(batch).with_prefetch(self.prefetch);
+                Ok(MemoryReport::plan(&config, &Layout::new(&config, BINDING)?, calls))
+            };
+            let report = of(config.cache_rows, batch).map_err(Failure::usage)?;
+            let fits = |rows, batch| is_bound(&of(rows, batch));
+            let remedy = if fits(config.cache_rows, batch) {
+                None
+            } else if fits(config.cache_rows, 0) {
+                batch_that(batch, |batch| fits(config.cache_rows, batch))
+            } else {
+                // In thousandths of a percent.
+                let percent = |cache: u32| (f64::from(cache) * 1e5 / rows as f64).floor() / 1e3;
+                largest(config.cache_rows, |rows| fits(rows, batch))
+                    .map(|cache| format!("--cache-percent {}", percent(cache)))
+            };
             let settings = Object::default()
                 .with("precision", precision.name())
                 .with("cache_percent", cache_percent)
@@ -100,23 +116,27 @@ impl Args {
                 .with("placement", placement.name())
                 .with("piece_bytes", config.piece_bytes())
                 .with("pieces", layout.pieces);
-            plans.push(plan(dim, settings, &report));
+            plans.push((plan(dim, settings, &report), remedy));
         }
         Ok(plans)
     }
 
     /// Plans tables that share an array, for every combination. Bags have one index, for which outputs are largest.
-    fn shared(&self) -> Result<Vec<Object>, Error> {
+    fn shared(&self) -> Result<Vec<Plan>, Failure> {
         let arrays = pairs(&pairs(&self.dim, &self.chunk), &self.compression);
         let calls = pairs(&self.optimizer, &self.batch);
         let mut plans = Vec::new();
         for (((dim, chunk), compression), (optimizer, batch)) in pairs(&arrays, &calls) {
-            let mut config = Config::compressed(&self.rows, dim, compression, chunk)?;
+            let mut config = Config::compressed(&self.rows, dim, compression, chunk).map_err(Failure::usage)?;
             config.optimizer = Optimizer::sgd(0.01).with_kind(optimizer);
             // Windows are as large as bindings on a Vulkan device.
             config.set_window_bytes(Some(BINDING));
-            config.check_batch(batch, batch)?;
-            let report = MemoryReport::plan_robe(&config, calls_of(batch))?;
+            config.check_batch(batch, batch).map_err(|error| {
+                let fits = batch_that(batch, |batch| config.check_batch(batch, batch).is_ok());
+                Failure::Usage(fits.map_or_else(|| error.to_string(), |fits| format!("{error}: {fits} fits")))
+            })?;
+            let of = |batch| MemoryReport::plan_robe(&config, calls_of(batch));
+            let report = of(batch).map_err(Failure::usage)?;
             let (weights, compression) = (config.weights, config.compression());
             let settings = Object::default()
                 .with("compression", compression)
@@ -124,10 +144,24 @@ impl Args {
                 .with("weights", weights)
                 .with("optimizer", optimizer.name())
                 .with("batch", batch);
-            plans.push(plan(dim, settings, &report));
+            let fits = |batch| is_bound(&of(batch));
+            plans.push((plan(dim, settings, &report), if fits(batch) { None } else { batch_that(batch, fits) }));
         }
         Ok(plans)
     }
+}
+
+/// A plan, and the options with which a device could bind its buffers, where it cannot.
+type Plan = (Object, Option<String>);
+
+/// Whether a device can bind every buffer.
+fn is_bound(report: &Result<MemoryReport, Error>) -> bool {
+    report.as_ref().is_ok_and(|report| report.largest().1 <= BINDING)
+}
+
+/// The largest batch below `most` that fits.
+fn batch_that(most: u32, fits: impl Fn(u32) -> bool) -> Option<String> {
+    largest(most, fits).map(|batch| format!("--batch {batch}"))
 }
 
 fn calls_of(batch: u32) -> Calls {
@@ -161,10 +195,10 @@ fn plan(dim: u32, settings: Object, report: &MemoryReport) -> Object {
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, false)?;
-    let plans = if args.compression.is_empty() { args.cached() } else { args.shared() };
-    let plans = plans.map_err(Failure::usage)?;
+    let plans = if args.compression.is_empty() { args.cached()? } else { args.shared()? };
+    let (plans, remedies): (Vec<Object>, Vec<_>) = plans.into_iter().unzip();
     options.write_json(&plans)?;
-    for plan in &plans {
+    for (plan, remedy) in plans.iter().zip(remedies) {
         output::print(&format!("{}\n", plan.table("plan memory")))?;
         if plan.list("tables").len() > 1 {
             output::print(&format!("What the tables do not share:\n{}\n", object::table(plan.list("tables"))))?;
@@ -172,8 +206,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         let (what, bytes) = (plan.text("largest_buffer what"), plan.number("largest_buffer bytes"));
         if bytes > BINDING as f64 {
             output::note(&format!(
-                "note: the buffer `{what}` takes {bytes} bytes, more than the {BINDING} of a Vulkan binding: make the batch, the cache or \
-                 the array smaller"
+                "note: the buffer `{what}` takes {bytes} bytes, more than the {BINDING} of a Vulkan binding: {}",
+                remedy.map_or_else(|| "make the table or the array smaller".to_owned(), |remedy| remedy + " fits")
             ));
         }
     }

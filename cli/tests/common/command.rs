@@ -29,6 +29,7 @@ pub(crate) fn ended(command: &mut Command, code: i32) -> (String, String) {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{command:?}\n{stdout}\n{stderr}");
     assert!(!stderr.contains("panicked"), "{command:?}: {stderr}");
+    assert!(!stderr.contains("{ "), "wanted a sentence, found a Rust struct: {stderr}");
     (stdout, stderr)
 }
 

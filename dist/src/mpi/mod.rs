@@ -28,16 +28,19 @@ use hotrow::{Error, ranks::zeroed};
 /// The crate that calls MPI.
 pub use mpi as calls;
 use mpi::{
-    Count, Rank,
+    Rank,
     topology::SimpleCommunicator,
     traits::{Communicator as _, Destination as _, Source as _},
 };
 
 use crate::{
     comm::{Comm, Parcels, Ticket},
-    mpi::under_way::{Buffers, Places, UnderWay},
+    mpi::under_way::{Buffers, UnderWay},
 };
 pub use job::{Outcome, run};
+
+/// The most words of a message, 1 GiB, since MPI counts in 31 bits: more goes in pieces.
+pub const PIECE: usize = 1 << 28;
 
 /// The exit code of a rank that ends the job.
 const ABORTED: i32 = 1;
@@ -55,6 +58,8 @@ pub struct Mpi {
     open: BTreeMap<u64, (UnderWay, Vec<usize>)>,
     /// The number of calls of each rank that has ended.
     ended: Vec<Option<u64>>,
+    /// The most words of a message.
+    piece: usize,
 }
 
 impl fmt::Debug for Mpi {
@@ -67,7 +72,13 @@ impl fmt::Debug for Mpi {
 impl Mpi {
     fn new(world: SimpleCommunicator) -> Self {
         let ended = vec![None; world.size().cast_unsigned() as usize];
-        Self { ends: world.duplicate(), world, calls: 0, open: BTreeMap::new(), ended }
+        Self { ends: world.duplicate(), world, calls: 0, open: BTreeMap::new(), ended, piece: PIECE }
+    }
+
+    /// Sends no message of more words, for tests: all ranks make this call. Initially [`PIECE`].
+    #[doc(hidden)]
+    pub fn set_piece(&mut self, words: usize) {
+        self.piece = words;
     }
 
     /// Ends this rank's part of the job: waits until all ranks have ended theirs. A rank that still waits for this one gets an error.
@@ -129,26 +140,6 @@ impl Mpi {
     }
 }
 
-/// The places of the words of each rank. MPI is told nothing of those of rank `own`. MPI counts in 31 bits.
-fn places(what: &'static str, counts: &[usize], own: usize) -> Result<Places, Error> {
-    let mut places = Places::default();
-    let mut total = 0_usize;
-    let short = |count: usize| {
-        Count::try_from(count).map_err(|_| Error::Exchange {
-            what,
-            wanted: format!("at most {} words of all ranks together, as MPI counts", Count::MAX),
-            found: format!("{count} or more"),
-            remedy: "take smaller batches, or more ranks",
-        })
-    };
-    for (rank, &count) in counts.iter().enumerate() {
-        places.starts.push(short(total)?);
-        places.counts.push(if rank == own { 0 } else { short(count)? });
-        total = total.saturating_add(count);
-    }
-    short(total).map(|_| places)
-}
-
 impl Comm for Mpi {
     fn rank(&self) -> u32 {
         self.world.rank().cast_unsigned()
@@ -161,14 +152,11 @@ impl Comm for Mpi {
     fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
         send.check(self.rank(), self.size(), receive)?;
         let own = self.rank() as usize;
-        let send_places = places("words to send", &send.counts, own)?;
-        let receive_places = places("words to receive", receive, own)?;
-        let mut received = zeroed::<u32>("received words", receive.iter().sum())?;
+        let mut words = zeroed::<u32>("received words", receive.iter().sum())?;
         let (from, to) = (send.counts[..own].iter().sum::<usize>(), receive[..own].iter().sum::<usize>());
-        received[to..to + receive[own]].copy_from_slice(&send.words[from..from + receive[own]]);
-        let buffers = Buffers { send: send.words, send_places, receive: received, receive_places };
+        words[to..to + receive[own]].copy_from_slice(&send.words[from..from + receive[own]]);
         let number = self.next();
-        let under_way = UnderWay::all_to_all(&self.world, buffers);
+        let under_way = UnderWay::exchange(&self.world, self.piece, send, Parcels { words, counts: receive.to_vec() });
         self.open.insert(number, (under_way, receive.to_vec()));
         Ok(Ticket::new(number))
     }
@@ -188,17 +176,28 @@ impl Comm for Mpi {
     }
 
     fn all_gather(&mut self, words: &[u32]) -> Result<Vec<u32>, Error> {
-        // Counts fit here if they fit the answer.
-        places("words to gather", &vec![words.len(); self.size() as usize], 0)?;
-        let receive = zeroed("received words", words.len() * self.size() as usize)?;
-        let buffers = Buffers { send: words.to_vec(), receive, ..Buffers::default() };
-        let number = self.next();
-        let under_way = UnderWay::all_gather(&self.world, buffers);
-        Ok(self.wait(number, under_way)?.receive)
+        let (ranks, number) = (self.size() as usize, self.next());
+        let most = (self.piece / ranks).max(1);
+        let mut all = Vec::new();
+        for (at, piece) in words.chunks(most).enumerate() {
+            let receive = zeroed("received words", piece.len() * ranks)?;
+            let under_way = UnderWay::all_gather(&self.world, Buffers { send: piece.to_vec(), receive });
+            let received = self.wait(number, under_way)?.receive;
+            if piece.len() == words.len() {
+                return Ok(received);
+            }
+            if at == 0 {
+                all = zeroed("received words", words.len() * ranks)?;
+            }
+            for (part, all) in received.chunks(piece.len()).zip(all.chunks_mut(words.len())) {
+                all[at * most..][..piece.len()].copy_from_slice(part);
+            }
+        }
+        Ok(all)
     }
 
     fn max(&mut self, value: u32) -> Result<u32, Error> {
-        let buffers = Buffers { send: vec![value], receive: vec![value], ..Buffers::default() };
+        let buffers = Buffers { send: vec![value], receive: vec![value] };
         let number = self.next();
         let under_way = UnderWay::max(&self.world, buffers);
         Ok(self.wait(number, under_way)?.receive[0])

@@ -1,98 +1,95 @@
-//! A collective call of MPI under way, with the buffers that it owns. The one file of this package with `unsafe`.
+//! Calls of MPI under way, with the buffers that they own. The one file of this package with `unsafe`.
 #![allow(
     unsafe_code,
     reason = "the crate lends buffers to MPI for the length of a scope; an exchange under way outlives every scope"
 )]
 
+use std::mem;
+
 use mpi::{
-    Count,
+    Rank,
     collective::SystemOperation,
-    datatype::{Partition, PartitionMut},
     ffi::MPI_Request,
-    request::{LocalScope, Request, StaticScope, scope},
+    request::{Request, StaticScope, scope},
     topology::SimpleCommunicator,
-    traits::CommunicatorCollectives as _,
+    traits::{Communicator as _, CommunicatorCollectives as _, Destination as _, Source as _},
 };
 
-/// Where the words of each rank begin, and how many they are.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    pub(crate) counts: Vec<Count>,
-    pub(crate) starts: Vec<Count>,
-}
+use crate::comm::Parcels;
 
-/// What MPI reads and writes until the call is done. The standard wants counts and starts to stay, too.
-#[derive(Debug, Default)]
+/// What MPI reads and writes until the call is done.
+#[derive(Debug)]
 pub(crate) struct Buffers {
     pub(crate) send: Vec<u32>,
-    pub(crate) send_places: Places,
     pub(crate) receive: Vec<u32>,
-    pub(crate) receive_places: Places,
 }
 
 /// A call that was started. If it is dropped before it is done, its buffers are never freed, since MPI may still write to them.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
-    /// Made by `Box::into_raw`. MPI alone uses the buffers while `request` is there.
+    /// Made by `Box::into_raw`. MPI alone uses the buffers while there are requests.
     buffers: *mut Buffers,
-    /// None once the call is done.
-    request: Option<MPI_Request>,
+    /// Those that are not done.
+    requests: Vec<MPI_Request>,
 }
 
 impl UnderWay {
-    /// Starts an all-to-all exchange with a count for each rank.
-    ///
-    /// # Panics
-    /// If a place exceeds its words.
-    pub(crate) fn all_to_all(comm: &SimpleCommunicator, buffers: Buffers) -> Self {
-        Self::start(buffers, |buffers| {
-            let Buffers { send, send_places, receive, receive_places } = buffers;
-            let send = Partition::new(&send[..], &send_places.counts[..], &send_places.starts[..]);
-            let mut receive =
-                PartitionMut::new(&mut receive[..], &receive_places.counts[..], &receive_places.starts[..]);
-            scope(|scope| {
-                raw(comm.immediate_all_to_all_varcount_into::<_, _, &LocalScope<'_>>(scope, &send, &mut receive))
-            })
+    /// Starts an all-to-all exchange in messages of at most `piece` words. Between two ranks they arrive in the order in which they are sent, those of an
+    /// earlier exchange first. `received` has room for the words of each rank, and those of this rank itself, which are not sent.
+    pub(crate) fn exchange(comm: &SimpleCommunicator, piece: usize, sent: Parcels, received: Parcels) -> Self {
+        let other = |rank: Rank| (rank != comm.rank()).then(|| comm.process_at_rank(rank));
+        Self::start(Buffers { send: sent.words, receive: received.words }, |Buffers { send, receive }| {
+            let (mut send, mut receive, mut requests) = (&send[..], &mut receive[..], Vec::new());
+            for (rank, count) in (0..).zip(received.counts) {
+                let (own, after) = receive.split_at_mut(count);
+                receive = after;
+                let Some(other) = other(rank) else { continue };
+                let start = |words| scope(|scope| raw(other.immediate_receive_into(scope, words)));
+                requests.extend(own.chunks_mut(piece).map(start));
+            }
+            for (rank, count) in (0..).zip(sent.counts) {
+                let (own, after) = send.split_at(count);
+                send = after;
+                let Some(other) = other(rank) else { continue };
+                let start = |words| scope(|scope| raw(other.immediate_send(scope, words)));
+                requests.extend(own.chunks(piece).map(start));
+            }
+            requests
         })
     }
 
     /// Starts a gather of the same number of words of each rank.
     pub(crate) fn all_gather(comm: &SimpleCommunicator, buffers: Buffers) -> Self {
         Self::start(buffers, |Buffers { send, receive, .. }| {
-            scope(|scope| raw(comm.immediate_all_gather_into(scope, &send[..], &mut receive[..])))
+            vec![scope(|scope| raw(comm.immediate_all_gather_into(scope, &send[..], &mut receive[..])))]
         })
     }
 
     /// Starts a search for the greatest word of all ranks, at each place.
     pub(crate) fn max(comm: &SimpleCommunicator, buffers: Buffers) -> Self {
         Self::start(buffers, |Buffers { send, receive, .. }| {
-            scope(|scope| {
+            vec![scope(|scope| {
                 raw(comm.immediate_all_reduce_into(scope, &send[..], &mut receive[..], SystemOperation::max()))
-            })
+            })]
         })
     }
 
-    fn start(mut buffers: Buffers, begin: impl FnOnce(&mut Buffers) -> MPI_Request) -> Self {
-        // Vectors without memory share one address. Open MPI 4.1 takes equal addresses for MPI_IN_PLACE, and then counts this call on this rank
-        // alone: later calls would wait for each other for ever.
-        for words in [&mut buffers.send, &mut buffers.receive] {
-            if words.capacity() == 0 {
-                words.reserve(1);
-            }
-        }
+    /// No buffer of a collective call may be empty: vectors without memory share one address, which Open MPI 4.1 takes for `MPI_IN_PLACE`.
+    fn start(buffers: Buffers, begin: impl FnOnce(&mut Buffers) -> Vec<MPI_Request>) -> Self {
         let buffers = Box::into_raw(Box::new(buffers));
         // SAFETY: the pointer comes from a box, and nothing else knows it.
-        let request = begin(unsafe { &mut *buffers });
-        Self { buffers, request: Some(request) }
+        let requests = begin(unsafe { &mut *buffers });
+        Self { buffers, requests }
     }
 
     /// Whether the call is done. Moves it on.
     pub(crate) fn test(&mut self) -> bool {
-        let Some(request) = self.request.take() else { return true };
-        // SAFETY: the request comes from `raw`, was not completed, and is no longer in `self`. Its buffers live until it is.
-        let request = unsafe { Request::from_raw(request, &(), StaticScope) };
-        self.request = request.test().err().map(raw);
-        self.request.is_none()
+        let left = mem::take(&mut self.requests).into_iter().filter_map(|request| {
+            // SAFETY: the request comes from `raw`, was not completed, and is no longer in `self`. Its buffers live until it is.
+            unsafe { Request::from_raw(request, &(), StaticScope) }.test().err().map(raw)
+        });
+        self.requests = left.collect();
+        self.requests.is_empty()
     }
 
     /// The buffers of a call that is done, else the call.

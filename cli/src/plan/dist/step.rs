@@ -15,7 +15,7 @@ pub(super) struct Class {
 }
 
 /// Independent accesses in bags.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Model {
     /// In order of their rows.
     pub(super) classes: Vec<Class>,
@@ -49,7 +49,7 @@ pub(super) struct Speed {
     beta: f64,
     /// Ranks on one machine, a power of two; they share its interface and cross none among themselves
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = power(1024))]
-    per_host: u32,
+    pub(super) per_host: u32,
 }
 
 /// The largest probability; that of all rows together may be rounded up to more than 1.
@@ -127,6 +127,16 @@ impl Step {
     /// The sum of a count over all pairs of ranks.
     pub(super) fn over_pairs(&self, count: impl Fn(&Asked) -> f64) -> f64 {
         f64::from(self.wire.ranks - 1) * self.asked.iter().map(count).sum::<f64>()
+    }
+
+    /// The largest value of an owner, for one requester.
+    pub(super) fn largest(&self, value: impl Fn(&Asked) -> f64) -> f64 {
+        self.asked.iter().map(value).fold(0.0, f64::max)
+    }
+
+    /// Distinct rows of a rank's part of the batch.
+    pub(super) fn rows(&self) -> f64 {
+        self.asked.iter().map(|asked| asked.rows).sum()
     }
 
     /// Bytes of each phase over all ranks.

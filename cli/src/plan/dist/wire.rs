@@ -42,7 +42,7 @@ pub(super) struct Asked {
 
 impl Wire {
     /// Words of a packed row: a record without state.
-    fn packed_words(&self) -> u32 {
+    pub(super) fn packed_words(&self) -> u32 {
         RowLayout::new(self.dim, self.precision, OptimizerKind::Sgd).record_words
     }
 
@@ -52,7 +52,7 @@ impl Wire {
     }
 
     /// Whether a packed row is shorter than one in the form of the others. If not, there are neither sizes nor bits.
-    fn packs(&self) -> bool {
+    pub(super) fn packs(&self) -> bool {
         self.packed_words() < self.words(self.form.rows)
     }
 
