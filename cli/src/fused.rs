@@ -5,6 +5,8 @@
 //! | fused, INT8 (`Fused8BitRowwise`) | codes, scale, bias | FP32 |
 //! | fused, INT4 and INT2 (`FusedNBitRowwiseSBHalf`) | codes, scale, bias | FP16 |
 //! | tbe (`IntNBitTableBatchedEmbeddingBagsCodegen`) | scale, bias, codes | FP16 |
+//!
+//! Rows with FP32 in place of FP16, or the other way round, are recognised when they are read.
 
 use hotrow::codec::{f32_from_half, half_from_f32};
 use hotrow::{Precision, Rounding, RowLayout};
@@ -75,7 +77,41 @@ impl Change {
 pub(crate) struct RowForm {
     form: Form,
     precision: Precision,
-    dim: u32,
+    pub(crate) dim: u32,
+    /// Bytes of a scale, and of a bias.
+    pub(crate) number: usize,
+}
+
+/// What all rows of a table look like, read in a form.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    rows: u64,
+    /// Rows that no quantiser writes.
+    odd: u64,
+    /// Rows whose weights differ.
+    scaled: u64,
+    /// Rows with weights around 0 if scale and bias are BF16, and else far above it.
+    bf16: u64,
+    /// A row whose padding is not zero.
+    pub(crate) padded: Option<u64>,
+    /// A row that is odd, its scale and its bias.
+    pub(crate) first: Option<(u64, f32, f32)>,
+}
+
+impl Look {
+    /// Whether the form is right but for a few rows.
+    pub(crate) const fn may_be(&self) -> bool {
+        self.padded.is_none() && 4 * self.odd <= self.rows
+    }
+
+    /// Whether the form fits every row.
+    pub(crate) const fn fits(&self) -> bool {
+        self.padded.is_none() && self.odd == 0 && self.scaled > 0
+    }
+
+    pub(crate) const fn is_bf16(&self) -> bool {
+        self.bf16 > 0 && 16 * self.bf16 >= 15 * self.rows
+    }
 }
 
 impl RowForm {
@@ -94,15 +130,21 @@ impl RowForm {
         if !dim.is_multiple_of(multiple) {
             return Err(FormError::Dim { form: form.name(), precision, multiple, dim });
         }
-        Ok(Self { form, precision, dim })
+        let number = if Self::is_half(form, precision) { 2 } else { 4 };
+        Ok(Self { form, precision, dim, number })
     }
 
-    /// The dim of a table whose rows have so many bytes; `None` if there is no such table.
-    pub(crate) fn dim_of(form: Form, precision: Precision, row_bytes: u64) -> Option<u32> {
-        let head = 2 * if Self::is_half(form, precision) { 2 } else { 4 };
+    /// The row with scale and bias in FP32 in place of FP16, or the other way round.
+    pub(crate) const fn other(self) -> Self {
+        Self { number: 6 - self.number, ..self }
+    }
+
+    /// The form of a table whose rows have so many bytes, the usual one or the other; `None` if there is no such table.
+    pub(crate) fn of_bytes(form: Form, precision: Precision, usual: bool, row_bytes: u64) -> Option<Self> {
+        let head = if Self::is_half(form, precision) == usual { 4 } else { 8 };
         let values = row_bytes.checked_sub(head)?.checked_mul(8)? / u64::from(precision.bits());
         let dim = u32::try_from(values).ok().filter(|&dim| dim > 0)?;
-        Self::new(form, precision, dim).ok().map(|_| dim)
+        Self::new(form, precision, dim).ok().map(|row| if usual { row } else { row.other() })
     }
 
     fn is_half(form: Form, precision: Precision) -> bool {
@@ -115,17 +157,12 @@ impl RowForm {
 
     /// Bytes of a row.
     pub(crate) fn bytes(&self) -> usize {
-        self.payload() + 2 * self.number()
-    }
-
-    /// Bytes of a scale, and of a bias.
-    fn number(&self) -> usize {
-        if Self::is_half(self.form, self.precision) { 2 } else { 4 }
+        self.payload() + 2 * self.number
     }
 
     /// The places of the codes, of the scale and of the bias.
     fn places(&self) -> [Range<usize>; 3] {
-        let (codes, number) = (self.payload(), self.number());
+        let (codes, number) = (self.payload(), self.number);
         let (codes, scale) = match self.form {
             Form::Fused => (0..codes, codes),
             Form::Tbe => (2 * number..2 * number + codes, 0),
@@ -152,7 +189,7 @@ impl RowForm {
         let numbers = [record[0], record[1]].map(f32::from_bits);
         let [codes, scale, bias] = self.places();
         out[codes.clone()].copy_from_slice(&codes_of(layout, record)[..codes.len()]);
-        if self.number() == 4 {
+        if self.number == 4 {
             out[scale].copy_from_slice(&numbers[0].to_le_bytes());
             out[bias].copy_from_slice(&numbers[1].to_le_bytes());
             return Ok(());
@@ -169,17 +206,53 @@ impl RowForm {
         Ok(())
     }
 
+    /// Scale and bias of a row.
+    fn numbers(&self, bytes: &[u8]) -> [f32; 2] {
+        let [_, scale, bias] = self.places();
+        [&bytes[scale], &bytes[bias]].map(|number| match *number {
+            [a, b] => half(u16::from_le_bytes([a, b])),
+            [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
+            _ => f32::NAN,
+        })
+    }
+
+    /// Looks at row `row` of a table.
+    pub(crate) fn look(&self, row: u64, bytes: &[u8], look: &mut Look) {
+        let [codes, at, _] = self.places();
+        let ([scale, bias], top) = (self.numbers(bytes), self.top() as f32);
+        look.rows += 1;
+        if bytes[self.bytes()..].iter().any(|&byte| byte != 0) {
+            look.padded.get_or_insert(row);
+        }
+        let differ = bytes[codes].iter().any(|&byte| byte != 0);
+        let is_usual = (self.number == 2) == Self::is_half(self.form, self.precision);
+        // Weights in the other form than the usual one must also be of a size that models have.
+        let sized = |x: f32| is_usual || x == 0.0 || (2f32.powi(-40)..2f32.powi(20)).contains(&x.abs());
+        let is_odd = !bias.is_finite() || !(top * scale + bias).is_finite() || scale == 0.0 && differ
+            // FBGEMM writes a scale below 0 where the rounded bias of a constant row is above its values.
+            || scale < 0.0 && -top * scale > bias.abs() * 2f32.powi(-8)
+            || !sized(scale) || !sized(bias);
+        look.odd += u64::from(is_odd);
+        look.scaled += u64::from(scale > 0.0 && differ);
+        if is_odd {
+            look.first.get_or_insert((row, scale, bias));
+        }
+        // The middle of a row's range over half its width: small in trained rows.
+        let middle = |scale: f32, bias: f32| (1.0 + 2.0 * bias / (top * scale)).abs();
+        if self.number == 2 {
+            let bf16 = |at: usize| f32::from_bits(u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]])) << 16);
+            let looks = (0.25..2.0).contains(&scale) && (-2.0..=-0.25).contains(&bias) && middle(scale, bias) > 0.75;
+            look.bf16 += u64::from(looks && middle(bf16(at.start), bf16(at.end)) < 0.5);
+        }
+    }
+
     /// Makes the record of row `row` of these bytes. The optimiser's state is zero.
     ///
     /// # Errors
     /// [`FormError::Row`].
     pub(crate) fn read(&self, layout: &RowLayout, row: u32, bytes: &[u8], record: &mut [u32]) -> Result<(), FormError> {
-        let [codes, scale, bias] = self.places();
-        let [scale, bias] = [&bytes[scale], &bytes[bias]].map(|number| match *number {
-            [a, b] => half(u16::from_le_bytes([a, b])),
-            [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
-            _ => f32::NAN,
-        });
+        let codes = self.places()[0].clone();
+        let [scale, bias] = self.numbers(bytes);
         // SPEC 2: a scale below the normal numbers counts as 0, and so do its codes.
         let is_constant = scale.abs() < f32::MIN_POSITIVE;
         // FBGEMM writes a scale below 0 where the rounded bias of a constant row is above its values.
@@ -201,7 +274,7 @@ impl RowForm {
 const MOST_HALF: f32 = 65504.0;
 
 /// A number of FP16, infinite or not a number too.
-fn half(bits: u16) -> f32 {
+pub(crate) fn half(bits: u16) -> f32 {
     match bits & 0x7c00 {
         0x7c00 if bits & 0x3ff != 0 => f32::NAN,
         0x7c00 => f32::INFINITY,
@@ -234,13 +307,14 @@ mod tests {
                 assert_eq!(found.is_ok(), dim % multiple == 0, "{form:?} {precision} {dim}");
                 let Ok(row) = found else { continue };
                 let bytes = row.bytes() as u64;
-                assert_eq!(RowForm::dim_of(form, precision, bytes), Some(dim));
+                let dim_of = |bytes| RowForm::of_bytes(form, precision, true, bytes).map(|row| row.dim);
+                assert_eq!(dim_of(bytes), Some(dim));
                 // A row cut by a byte is one of the next smaller dim, or none.
                 let smaller = dim - 8 / precision.bits();
                 let wanted = (smaller > 0 && smaller.is_multiple_of(multiple)).then_some(smaller);
-                assert_eq!(RowForm::dim_of(form, precision, bytes - 1), wanted);
+                assert_eq!(dim_of(bytes - 1), wanted);
             }
-            assert_eq!(RowForm::dim_of(form, precision, 3), None);
+            assert!(RowForm::of_bytes(form, precision, true, 3).is_none());
             assert!(matches!(RowForm::new(form, Precision::Fp16, 8), Err(FormError::Precision { .. })));
         }
     }

@@ -2,26 +2,25 @@
 
 use crate::export::Format;
 use crate::failure::{Failure, ensure_usage};
-use crate::fused::{Form, RowForm};
+use crate::fused::{Form, Look, RowForm};
 use crate::names::{one_of, value_name};
 use crate::options::{MOST_ROWS, Options, whole};
 use crate::output;
 use crate::progress::Progress;
 use crate::report::object::Object;
-use crate::tensors::{Matrix, Tensors, listed};
+use crate::tensors::{FLOATS, Matrix, Stacked, Tensors, converted, listed, refuse_foreign};
 use anyhow::{Context as _, bail};
 use hotrow::{
-    CpuGroup, Error, F32File, GroupConfig, Init, Optimizer, OptimizerKind, Part, Policy, Precision, Rounding, Source,
-    checkpoint, prelude::*,
+    CpuGroup, Error, GroupConfig, Init, Optimizer, OptimizerKind, Part, Policy, Precision, Rounding, checkpoint,
+    prelude::*,
 };
 use safetensors::Dtype;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Make a checkpoint of tables in the formats of `hotrow export`
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// File to read: .npy or .safetensors
+    /// File to read: .npy, .safetensors, or .safetensors.index.json of parts
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Format [default: npy or safetensors, by the file's ending]
@@ -61,59 +60,29 @@ struct Found {
     rows: Vec<u32>,
     dim: u32,
     content: Content,
+    /// What was converted or concluded.
+    notes: Vec<String>,
 }
 
 enum Content {
-    /// FP32 rows.
-    Values(Box<dyn Source>),
+    /// Rows of floats.
+    Values(Stacked),
     /// Rows of bytes.
     Codes { matrices: Vec<Matrix>, tensors: Tensors, form: RowForm, precision: Precision },
-}
-
-/// The tensors of FP32 rows, one behind the other.
-struct Stacked {
-    tensors: Tensors,
-    matrices: Vec<Matrix>,
-    path: String,
-}
-
-impl Source for Stacked {
-    fn rows(&self, first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {
-        let mut rest = out;
-        let mut row = u64::from(first_row);
-        let mut base = 0;
-        for matrix in &self.matrices {
-            let end = base + matrix.shape[0];
-            if row < end && !rest.is_empty() {
-                let count = (end - row).min((rest.len() / dim) as u64);
-                let (mine, others) = rest.split_at_mut(count as usize * dim);
-                let read = self.tensors.read(matrix, row - base, bytemuck::cast_slice_mut(mine));
-                read.map_err(|error| Error::Source {
-                    name: self.path.clone(),
-                    row: row as u32,
-                    wanted: format!("{} floats from here on", mine.len()),
-                    found: error.to_string(),
-                    remedy: "leave the file as it is while it is imported",
-                    source: Some((&error).into()),
-                })?;
-                mine.iter_mut().for_each(|x| *x = f32::from_bits(u32::from_le(x.to_bits())));
-                (row, rest) = (row + count, others);
-            }
-            base = end;
-        }
-        Ok(())
-    }
 }
 
 impl Args {
     pub(crate) fn format(&self) -> Result<Format, Failure> {
         let by_ending = || match self.file.extension().and_then(|ending| ending.to_str()) {
             Some("npy") => Ok(Format::Npy),
-            Some("safetensors") => Ok(Format::Safetensors),
-            _ => Err(Failure::Usage(format!(
-                "--format: wanted it beside a file that ends neither in .npy nor in .safetensors, found {} alone; name the format",
-                self.file.display()
-            ))),
+            Some("safetensors" | "json") => Ok(Format::Safetensors),
+            _ => {
+                refuse_foreign(&self.file)?;
+                Err(Failure::Usage(format!(
+                    "--format: wanted it beside a file that ends neither in .npy nor in .safetensors, found {} alone; name the format",
+                    self.file.display()
+                )))
+            }
         };
         self.format.map_or_else(by_ending, Ok)
     }
@@ -168,10 +137,10 @@ impl Args {
                 "--tensor: wanted a file of tensors beside it, found npy and {}; leave it out",
                 self.tensor.join(",")
             );
-            return if format == Format::Npy { Ok(self.open_npy()?) } else { self.open_floats() };
+            return self.open_floats(format);
         };
         let tensors = Tensors::open(&self.file)?;
-        let matrices = self.matrices(&tensors, Dtype::U8)?;
+        let matrices = self.matrices(&tensors, &[Dtype::U8])?;
         self.check_text(&tensors, "format", Some(format!("hotrow {}", form.name())))?;
         self.check_text(&tensors, "precision", self.precision.map(|precision| precision.to_string()))?;
         self.check_text(&tensors, "dim", self.dim.map(|dim| dim.to_string()))?;
@@ -182,27 +151,11 @@ impl Args {
                 "--precision: wanted int8, int4 or int2 beside {shown}, which does not state it, found none; name it"
             )));
         };
-        let row_bytes = matrices[0].shape[1];
-        let dim = match self.dim {
-            Some(dim) => dim,
-            None => RowForm::dim_of(form, precision, row_bytes).ok_or_else(|| {
-                Failure::Usage(format!(
-                    "{shown}: wanted rows of whole words of codes beside scale and bias in format {} of {precision}, found {row_bytes} bytes \
-                     a row; name another --precision or --format, or the --dim of padded rows",
-                    form.name()
-                ))
-            })?,
-        };
-        let row = RowForm::new(form, precision, dim).map_err(|error| Failure::Usage(format!("{shown}: {error}")))?;
-        let bytes = row.bytes() as u64;
-        let most = if form == Form::Tbe { bytes.next_multiple_of(MOST_PADDING) } else { bytes };
-        ensure_usage!(
-            (bytes..=most).contains(&row_bytes),
-            "--dim: wanted rows of {bytes} to {most} bytes for {dim} floats of {precision}, found {row_bytes} in {shown}; name the table's dim"
-        );
+        let (row, notes) = self.row_form(&tensors, &matrices, form, precision)?;
+        let dim = row.dim;
         self.check_dim(&tensors, dim)?;
         let rows = self.rows(&matrices)?;
-        Ok(Found { rows, dim, content: Content::Codes { matrices, tensors, form: row, precision } })
+        Ok(Found { rows, dim, content: Content::Codes { matrices, tensors, form: row, precision }, notes })
     }
 
     /// Refuses a file that states something else.
@@ -239,41 +192,109 @@ impl Args {
         }
     }
 
-    fn open_npy(&self) -> anyhow::Result<Found> {
-        let shown = self.file.display();
-        // This call names the faults of the file.
-        let source = F32File::npy(&self.file)?;
-        let mut file = File::open(&self.file).with_context(|| shown.to_string())?;
-        let header = npyz::NpyHeader::from_reader(&mut file).with_context(|| shown.to_string())?;
-        let &[rows, dim] = header.shape() else {
-            bail!("{shown}: wanted an array of two axes, rows and dim, found {:?}; reshape it", header.shape());
-        };
-        let start = std::io::Seek::stream_position(&mut file).with_context(|| shown.to_string())?;
-        let length = file.metadata().with_context(|| shown.to_string())?.len();
-        let wanted = u128::from(start) + u128::from(rows) * u128::from(dim) * 4;
-        if u128::from(length) != wanted {
-            bail!(
-                "{shown}: wanted {wanted} bytes, as its header says, found {length}; the file is cut off or damaged, get it again"
-            );
+    /// The form of the rows: the usual one, or the other where only it fits the bytes.
+    fn row_form(
+        &self,
+        tensors: &Tensors,
+        matrices: &[Matrix],
+        form: Form,
+        precision: Precision,
+    ) -> Result<(RowForm, Vec<String>), Failure> {
+        let (shown, row_bytes) = (self.file.display(), matrices[0].shape[1]);
+        let usual = self.usual_form(row_bytes, form, precision);
+        if tensors.text("format").is_some_and(|format| format.starts_with("hotrow ")) {
+            return Ok((usual?, Vec::new()));
         }
-        let (rows, dim) = (number(&self.file, "rows", rows, MOST_ROWS)?, number(&self.file, "dim", dim, 1 << 24)?);
-        Ok(Found { rows: vec![rows], dim, content: Content::Values(Box::new(source)) })
+        let other = match self.dim {
+            Some(dim) => {
+                RowForm::new(form, precision, dim).ok().map(RowForm::other).filter(|row| holds(form, row, row_bytes))
+            }
+            None => RowForm::of_bytes(form, precision, false, row_bytes),
+        };
+        let forms = [usual.as_ref().ok().copied(), other];
+        let mut looks = [Look::default(); 2];
+        for matrix in matrices {
+            pieces(tensors, matrix, |first, bytes| {
+                for (row, bytes) in (first..).zip(bytes.chunks_exact(row_bytes as usize)) {
+                    let read = forms.iter().zip(&mut looks).filter_map(|(form, look)| Some((form.as_ref()?, look)));
+                    read.for_each(|(form, look)| form.look(row, bytes, look));
+                }
+                Ok(())
+            })
+            .with_context(|| format!("{shown}, tensor {}", matrix.name))?;
+        }
+        let kind = |row: &RowForm| if row.number == 2 { "FP16" } else { "FP32" };
+        match (usual, other) {
+            (Ok(row), _) if looks[0].is_bf16() => Err(anyhow::anyhow!(
+                "{shown}: wanted {} as scale and bias, found what looks like BF16; convert them, or save the rows as floats",
+                kind(&row)
+            )
+            .into()),
+            (Ok(row), Some(other)) if looks[0].may_be() && looks[1].fits() && self.dim.is_none() => Err(Failure::Usage(format!(
+                "--dim: wanted it beside {shown}, whose rows may have {} floats behind {} or {} behind {} as scale and bias, found none; name it",
+                row.dim,
+                kind(&row),
+                other.dim,
+                kind(&other)
+            ))),
+            (Ok(row), _) if looks[0].may_be() => Ok((row, Vec::new())),
+            (_, Some(other)) if looks[1].fits() => {
+                let note = format!("rows have {} as scale and bias, since no other reading fits: {} floats each", kind(&other), other.dim);
+                Ok((other, vec![note]))
+            }
+            (Ok(row), _) => {
+                let found = match (looks[0].padded, looks[0].first) {
+                    (Some(row), _) => format!("padding that is not zero in row {row}"),
+                    (None, Some((row, scale, bias))) => format!("scale {scale} and bias {bias} in row {row}, and more of the kind"),
+                    (None, None) => "others".to_owned(),
+                };
+                Err(anyhow::anyhow!(
+                    "{shown}: wanted rows of {} codes in {precision} with {} as scale and bias, found {found}; are format, precision and dim right?",
+                    row.dim,
+                    kind(&row)
+                )
+                .into())
+            }
+            (Err(failure), _) => Err(failure),
+        }
     }
 
-    fn open_floats(&self) -> Result<Found, Failure> {
-        let tensors = Tensors::open(&self.file)?;
-        let matrices = self.matrices(&tensors, Dtype::F32)?;
+    /// The rows of a form as FBGEMM writes it, if they have so many bytes.
+    fn usual_form(&self, row_bytes: u64, form: Form, precision: Precision) -> Result<RowForm, Failure> {
+        let shown = self.file.display();
+        let Some(dim) = self.dim else {
+            return RowForm::of_bytes(form, precision, true, row_bytes).ok_or_else(|| {
+                Failure::Usage(format!(
+                    "{shown}: wanted rows of whole words of codes beside scale and bias in format {} of {precision}, found {row_bytes} bytes \
+                     a row; name another --precision or --format, or the --dim of padded rows",
+                    form.name()
+                ))
+            });
+        };
+        let row = RowForm::new(form, precision, dim).map_err(|error| Failure::Usage(format!("{shown}: {error}")))?;
+        let bytes = row.bytes() as u64;
+        ensure_usage!(
+            holds(form, &row, row_bytes),
+            "--dim: wanted rows of {bytes} to {} bytes for {dim} floats of {precision}, found {row_bytes} in {shown}; name the table's dim",
+            most_bytes(form, bytes)
+        );
+        Ok(row)
+    }
+
+    fn open_floats(&self, format: Format) -> Result<Found, Failure> {
+        let tensors = if format == Format::Npy { Tensors::npy(&self.file)? } else { Tensors::open(&self.file)? };
+        let matrices = self.matrices(&tensors, &FLOATS)?;
         let (rows, dim) = (self.rows(&matrices)?, number(&self.file, "dim", matrices[0].shape[1], 1 << 24)?);
         // Other programs may mean something else by it.
         if tensors.text("format").is_some_and(|format| format.starts_with("hotrow ")) {
             self.check_dim(&tensors, dim)?;
         }
-        let path = self.file.display().to_string();
-        Ok(Found { rows, dim, content: Content::Values(Box::new(Stacked { tensors, matrices, path })) })
+        let notes = converted(&matrices);
+        Ok(Found { rows, dim, content: Content::Values(Stacked { tensors, matrices }), notes })
     }
 
-    /// The tensors of the tables, of this type and all equally wide.
-    fn matrices(&self, tensors: &Tensors, dtype: Dtype) -> Result<Vec<Matrix>, Failure> {
+    /// The tensors of the tables, of one of these types and all equally wide.
+    fn matrices(&self, tensors: &Tensors, types: &[Dtype]) -> Result<Vec<Matrix>, Failure> {
         let shown = self.file.display();
         let all = tensors.names();
         let names = if self.tensor.is_empty() {
@@ -290,7 +311,7 @@ impl Args {
         } else {
             self.tensor.clone()
         };
-        let matrices = names.iter().map(|name| tensors.matrix(name, dtype)).collect::<anyhow::Result<Vec<_>>>()?;
+        let matrices = names.iter().map(|name| tensors.matrix(name, types)).collect::<anyhow::Result<Vec<_>>>()?;
         match matrices.iter().find(|matrix| matrix.shape[1] != matrices[0].shape[1]) {
             None => Ok(matrices),
             Some(other) => Err(Failure::Usage(format!(
@@ -300,14 +321,14 @@ impl Args {
         }
     }
 
-    /// Makes the group of the file's tables.
-    pub(crate) fn group(&self, options: &Options, format: Format) -> Result<CpuGroup, Failure> {
+    /// Makes the group of the file's tables, and says what was converted or concluded.
+    pub(crate) fn group(&self, options: &Options, format: Format) -> Result<(CpuGroup, Vec<String>), Failure> {
         let found = self.open(format)?;
         let config = self.config(options, &found)?;
         // The settings are at fault here, and the source further below.
         config.check().map_err(Failure::usage)?;
-        Ok(match &found.content {
-            Content::Values(source) => CpuGroup::filled(config, source.as_ref()).map_err(|mut error| {
+        let group = match &found.content {
+            Content::Values(source) => CpuGroup::filled(config, source).map_err(|mut error| {
                 if let Error::Source { name, .. } = &mut error {
                     *name = self.file.display().to_string();
                 }
@@ -318,7 +339,8 @@ impl Args {
                 fill(&mut group, &self.file, matrices, tensors, form)?;
                 group
             }
-        })
+        };
+        Ok((group, found.notes))
     }
 
     fn rows(&self, matrices: &[Matrix]) -> anyhow::Result<Vec<u32>> {
@@ -337,6 +359,31 @@ fn number(path: &Path, what: &str, found: u64, most: u32) -> anyhow::Result<u32>
     fits.with_context(|| format!("{}: wanted 1 to {most} {what}, found {found}; name another table", path.display()))
 }
 
+/// Most bytes of a row that is padded, of so many bytes of content.
+fn most_bytes(form: Form, bytes: u64) -> u64 {
+    if form == Form::Tbe { bytes.next_multiple_of(MOST_PADDING) } else { bytes }
+}
+
+/// Whether a row of so many bytes may be of a form, padded or not.
+fn holds(form: Form, row: &RowForm, row_bytes: u64) -> bool {
+    let bytes = row.bytes() as u64;
+    (bytes..=most_bytes(form, bytes)).contains(&row_bytes)
+}
+
+/// Calls `each` with neighbouring rows of bytes, and the number of the first one.
+fn pieces(
+    tensors: &Tensors,
+    matrix: &Matrix,
+    mut each: impl FnMut(u64, &[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    for first in (0..matrix.shape[0]).step_by(PIECE as usize) {
+        let mut bytes = vec![0; (PIECE.min(matrix.shape[0] - first) * matrix.row_bytes()) as usize];
+        tensors.read(matrix, first, &mut bytes)?;
+        each(first, &bytes)?;
+    }
+    Ok(())
+}
+
 /// Writes the records of a new group.
 fn fill(
     group: &mut CpuGroup,
@@ -351,19 +398,19 @@ fn fill(
     let mut base = 0;
     for matrix in matrices {
         let width = matrix.row_bytes() as usize;
-        for first in (0..matrix.shape[0]).step_by(PIECE as usize) {
-            let count = PIECE.min(matrix.shape[0] - first) as usize;
-            let (mut bytes, mut records) = (vec![0; count * width], vec![0; count * words]);
-            let place = || format!("{}, tensor {}", path.display(), matrix.name);
-            tensors.read(matrix, first, &mut bytes).with_context(place)?;
+        let read = pieces(tensors, matrix, |first, bytes| {
+            let count = bytes.len() / width;
+            let mut records = vec![0; count * words];
             for ((row, bytes), record) in
                 (first as u32..).zip(bytes.chunks_exact(width)).zip(records.chunks_exact_mut(words))
             {
-                form.read(&layout, row, bytes, record).with_context(place)?;
+                form.read(&layout, row, bytes, record)?;
             }
             group.write_part(Part::Records, (base + first) * words as u64, &records)?;
             progress.advance(count as u64);
-        }
+            Ok(())
+        });
+        read.with_context(|| format!("{}, tensor {}", path.display(), matrix.name))?;
         base += matrix.shape[0];
     }
     Ok(())
@@ -374,7 +421,8 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let inputs: Vec<PathBuf> = [&args.file].into_iter().chain(&args.like).cloned().collect();
     output::check_out(&args.out, options.json.as_deref(), &inputs)?;
     let format = args.format()?;
-    let mut group = args.group(options, format)?;
+    let (mut group, notes) = args.group(options, format)?;
+    notes.iter().for_each(|note| output::note(&format!("note: {}: {note}", args.file.display())));
     checkpoint::save(&mut group, &args.out)?;
     let config = group.config();
     let report = Object::default()

@@ -25,9 +25,11 @@ pub fn options(line: impl IntoIterator<Item = OsString>) -> Result<(), String> {
 /// The message of the command.
 pub fn import(line: impl IntoIterator<Item = OsString>) -> Result<CpuGroup, String> {
     match parsed(line)? {
-        Cli { options, command: Command::Import(args) } => {
-            args.format().and_then(|format| args.group(&options, format)).map_err(|failure| failure.to_string())
-        }
+        Cli { options, command: Command::Import(args) } => args
+            .format()
+            .and_then(|format| args.group(&options, format))
+            .map(|(group, _)| group)
+            .map_err(|failure| failure.to_string()),
         _ => Err("another subcommand".into()),
     }
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod export;
 pub mod failure;
+mod foreign;
 mod fused;
 mod import;
 mod info;

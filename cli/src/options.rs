@@ -3,7 +3,8 @@
 use crate::failure::{Failure, ensure_usage};
 use crate::names::one_of;
 use crate::output;
-use crate::trace::{self, Source, Trace, TraceError};
+use crate::trace::{self, Reading, Source, Trace, TraceError};
+use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use hotrow::{Context, Error, adapter};
 use hotrow_dist::{WireForm, WireOptions};
@@ -32,6 +33,18 @@ pub struct Options {
     /// Folder in which traces are looked up by name [default: the environment's `HOTROW_DATA`]
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
+}
+
+/// How traces are read.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct TraceArgs {
+    /// Column of ids in a trace that is a table (CSV): its name in the header, or its number, from 1 on
+    #[arg(long, value_name = "NAME|N", allow_negative_numbers = true)]
+    pub column: Option<String>,
+    /// Most memory for numbering ids that are text or have more than 32 bits
+    #[arg(long, value_name = "BYTES", default_value_t = ByteSize::gib(4), value_parser = size)]
+    pub memory: ByteSize,
 }
 
 /// How rows and gradients go between ranks.
@@ -131,18 +144,27 @@ impl Options {
     }
 
     /// Loads the trace that `text` names. A wrong specification of a generated trace is bad usage; a damaged file is not.
-    pub fn trace(&self, text: &str) -> Result<Trace, Failure> {
+    /// Notes say how a file was read, where there is a choice.
+    pub fn trace(&self, text: &str, args: &TraceArgs) -> Result<Trace, Failure> {
         let data = self.data();
-        trace::load(text, &Source { data: data.as_deref(), seed: self.seed }).map_err(|error| match error {
+        let reading = Reading { column: args.column.as_deref(), memory: Some(args.memory.0) };
+        let found = trace::load_as(text, &Source { data: data.as_deref(), seed: self.seed }, &reading);
+        let found = found.map_err(|error| match error {
             TraceError::Spec(text) => Failure::Usage(text),
             error => error.into(),
-        })
+        })?;
+        found.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
+        Ok(found)
     }
 }
 
 /// Reads what `legal` accepts; `wanted` says what that is.
 pub fn read<T: FromStr>(text: &str, wanted: impl Display, legal: impl Fn(&T) -> bool) -> Result<T, String> {
     text.trim().parse().ok().filter(legal).ok_or_else(|| format!("wanted {wanted}"))
+}
+
+fn size(text: &str) -> Result<ByteSize, String> {
+    read(text, "a size, such as 64MiB", |_: &ByteSize| true)
 }
 
 /// Reads a whole number in a range.

@@ -2,11 +2,11 @@
 
 use crate::failure::{Failure, ensure_usage};
 use crate::names::{self, ADMITTING, list, one_of};
-use crate::options::{Backend, Options, generated_trace, read, whole};
+use crate::options::{Backend, Options, TraceArgs, generated_trace, read, whole};
 use crate::output;
 use crate::plot::{Chart, Series, Style};
 use crate::progress::Progress;
-use crate::report::object::{self, Object, fields};
+use crate::report::object::{self, Field, Object, fields};
 use crate::simulate_gpu::gpu;
 use crate::trace::{self, Trace};
 use hotrow::{Context, Policy, adapter};
@@ -26,9 +26,11 @@ const REPORT: usize = 1 << 16;
 /// Simulate hit rates of traces for cache sizes x ways x policies
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Traces: files, names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..])
+    /// Traces: files (.u32, .npy, CSV, text, Criteo's, each also .gz or .zst), names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..])
     #[arg(long, value_name = "T[,T]")]
     trace: Vec<String>,
+    #[command(flatten)]
+    reading: TraceArgs,
     /// Replacement policies
     #[arg(long, value_delimiter = ',', default_value = list(ADMITTING), value_parser = one_of(Policy::ALL))]
     policy: Vec<Policy>,
@@ -76,10 +78,15 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
         Backend::Auto | Backend::Cpu => None,
     };
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut tables) = (Vec::new(), String::new());
     for text in &traces {
-        let trace = options.trace(text)?;
-        outcomes.extend(play_all(context.as_ref(), args, &trace)?);
+        let trace = options.trace(text, &args.reading)?;
+        if context.is_some() && trace.tables.is_some() {
+            output::note(&format!("note: {}: hits of each table are counted with --backend cpu", trace.name));
+        }
+        let found = play_all(context.as_ref(), args, &trace)?;
+        by_table(&found).iter().for_each(|text| tables = format!("{tables}\n{text}"));
+        outcomes.extend(found);
     }
     options.write_json(&outcomes)?;
     if let Some(path) = &args.csv {
@@ -88,7 +95,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     if let Some(stem) = &args.plot {
         chart(&outcomes, args, traces.len() > 1).write(stem)?;
     }
-    output::print(&object::table(&outcomes))?;
+    output::print(&format!("{}{tables}", object::table(&outcomes)))?;
     Ok(())
 }
 
@@ -133,8 +140,8 @@ fn play(
     progress: &Progress,
 ) -> anyhow::Result<Object> {
     let shape = Geometry::of_percent(trace.distinct.into(), percent, ways)?;
-    let seen = match context {
-        Some(context) => gpu(context, trace, policy, shape, batch as usize, progress)?,
+    let (seen, tables) = match context {
+        Some(context) => (gpu(context, trace, policy, shape, batch as usize, progress)?, Vec::new()),
         None => cpu(trace, policy, shape, batch as usize, progress)?,
     };
     let room = u64::from(shape.sets) * u64::from(shape.ways);
@@ -144,7 +151,7 @@ fn play(
             trace.name, shape.slots, shape.ways
         ));
     }
-    Ok(Object::default()
+    let found = Object::default()
         .with("trace", trace.name.as_str())
         .with("policy", policy.name())
         .with("ways", ways)
@@ -153,28 +160,64 @@ fn play(
         .with("batch", batch)
         .and(fields!(seen; accesses, hits))
         .with("hit_rate", seen.hit_rate())
-        .and(fields!(seen; unique, unique_misses, admitted, conflicts, evictions)))
+        .and(fields!(seen; unique, unique_misses, admitted, conflicts, evictions));
+    if tables.is_empty() {
+        return Ok(found);
+    }
+    let each = tables.into_iter().enumerate().filter(|(_, [accesses, _])| *accesses > 0);
+    let line = |(table, [accesses, hits]): (usize, [u64; 2])| {
+        let rate = hits as f64 / accesses as f64;
+        Object::default().with("table", table).with("accesses", accesses).with("hits", hits).with("hit_rate", rate)
+    };
+    Ok(found.with("tables", each.map(line).collect::<Field>()))
 }
 
+/// Hit rates of a trace's tables, with a column for each configuration.
+fn by_table(outcomes: &[Object]) -> Option<String> {
+    let tables = outcomes.first().map(|outcome| outcome.list("tables")).filter(|tables| !tables.is_empty())?;
+    let shape = |outcome: &Object| {
+        let (ways, percent) = (outcome.number("ways"), outcome.number("cache_percent"));
+        format!("{} {ways} ways {percent} %", outcome.text("policy"))
+    };
+    let title = format!("table of {}", outcomes[0].text("trace"));
+    let mut text = output::table([title, "accesses".to_owned()].into_iter().chain(outcomes.iter().map(shape)), 0);
+    for (at, table) in tables.iter().enumerate() {
+        let rate = |outcome: &Object| format!("{:.3} %", 100.0 * outcome.list("tables")[at].number("hit_rate"));
+        let words = [table.number("table"), table.number("accesses")].map(|number| number.to_string());
+        text.add_row(words.into_iter().chain(outcomes.iter().map(rate)));
+    }
+    Some(text.to_string())
+}
+
+/// Plays a trace. With its counters come the accesses and hits of each table, if it has tables.
 fn cpu(
     trace: &Trace,
     policy: Policy,
     shape: Geometry,
     batch: usize,
     progress: &Progress,
-) -> anyhow::Result<SimulatedCounters> {
+) -> anyhow::Result<(SimulatedCounters, Vec<[u64; 2]>)> {
     let mut cache = Simulator::new(shape.sets, shape.ways, policy)?;
     if policy == Policy::Static {
         cache.pin(&trace.hottest(shape.slots as usize), shape.ways);
     }
+    let mut tables = trace.tables.as_ref().map_or(Vec::new(), |_| vec![[0; 2]; 256]);
+    let mut rest = trace.tables.as_deref().unwrap_or_default();
     // Each stretch between two reports has whole batches.
     for stretch in trace.ids.chunks(batch * (REPORT / batch).max(1)) {
         for ids in stretch.chunks(batch) {
+            let (of, behind) = rest.split_at(rest.len().min(ids.len()));
+            rest = behind;
+            for (&table, &id) in of.iter().zip(ids) {
+                let [accesses, hits] = &mut tables[usize::from(table)];
+                *accesses += 1;
+                *hits += u64::from(cache.holds(id));
+            }
             cache.step(ids);
         }
         progress.advance(stretch.len() as u64);
     }
-    Ok(cache.counters())
+    Ok((cache.counters(), tables))
 }
 
 /// A chart with a line for each trace, number of ways and policy. Colours tell traces and ways apart; LFU is dashed.

@@ -1,116 +1,372 @@
-//! Files of safetensors whose tensors are matrices: read and written in pieces.
+//! Files of matrices, read in pieces: safetensors, in one file or in parts, and numpy's arrays. Safetensors are written too.
 
+use crate::foreign;
+use crate::fused::half;
 use anyhow::{Context as _, bail};
+use hotrow::{Error, Source};
+use npyz::{DType, NpyHeader, Order, TypeChar};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
-use serde::Serialize;
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Longest header that the format allows.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// A matrix of a file.
+/// The types whose numbers become FP32.
+pub(crate) const FLOATS: [Dtype; 4] = [Dtype::F32, Dtype::BF16, Dtype::F16, Dtype::F64];
+
+/// A tensor of a file.
+#[derive(Clone, Debug, PartialEq)]
+struct Tensor {
+    name: String,
+    dtype: Dtype,
+    shape: Vec<u64>,
+    /// The file, and its byte, at which the tensor begins.
+    file: usize,
+    begin: u64,
+    big_endian: bool,
+    /// Columns lie one behind the other (Fortran order), not rows.
+    by_columns: bool,
+}
+
+/// A tensor of two axes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Matrix {
     pub(crate) name: String,
-    pub(crate) dtype: Dtype,
     pub(crate) shape: [u64; 2],
-    /// The byte of the file at which it begins.
-    begin: u64,
+    tensor: Tensor,
 }
 
 impl Matrix {
     /// Bytes of a row.
     pub(crate) fn row_bytes(&self) -> u64 {
-        self.shape[1] * (self.dtype.bitsize() as u64 / 8)
+        self.shape[1] * self.each()
+    }
+
+    /// Bytes of a number.
+    fn each(&self) -> u64 {
+        self.tensor.dtype.bitsize() as u64 / 8
+    }
+
+    fn converted(&self) -> Option<String> {
+        let Tensor { dtype, big_endian, by_columns, .. } = self.tensor;
+        let kind = match dtype {
+            Dtype::F32 => "",
+            Dtype::F64 => "FP64, rounded to FP32",
+            Dtype::F16 => "FP16, which FP32 holds exactly",
+            _ => "BF16, which FP32 holds exactly",
+        };
+        let all = [kind, if big_endian { "big-endian" } else { "" }, if by_columns { "Fortran order" } else { "" }];
+        let all: Vec<&str> = all.into_iter().filter(|what| !what.is_empty()).collect();
+        (!all.is_empty()).then(|| all.join(", "))
     }
 }
 
-/// A file that is open for reading, also from several threads.
+/// What is converted when matrices are read as FP32 rows: a line for each kind.
+pub(crate) fn converted(matrices: &[Matrix]) -> Vec<String> {
+    let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
+    for (matrix, kind) in matrices.iter().filter_map(|matrix| Some((matrix, matrix.converted()?))) {
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, names)) => names.push(matrix.name.clone()),
+            None => kinds.push((kind, vec![matrix.name.clone()])),
+        }
+    }
+    kinds.iter().map(|(kind, names)| format!("converted from {kind}: {}", listed(names))).collect()
+}
+
+/// Files that are open for reading, also from several threads.
 #[derive(Debug)]
 pub(crate) struct Tensors {
     path: PathBuf,
-    file: Mutex<File>,
-    head: u64,
-    metadata: Metadata,
+    files: Vec<Mutex<File>>,
+    /// In order of the files.
+    tensors: Vec<Tensor>,
+    texts: HashMap<String, String>,
+}
+
+/// The list of a model's parts.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+/// Refuses a file that is shorter or longer than its header says.
+fn check_length(path: &Path, found: u64, wanted: u128) -> anyhow::Result<()> {
+    let shown = path.display();
+    let of = format!("{shown}: wanted {wanted} bytes, as its header says, found {found}");
+    match u128::from(found).checked_sub(wanted) {
+        None => bail!("{of}; the file is cut off, get it again"),
+        Some(0) => Ok(()),
+        Some(more) => bail!("{of}, {more} more; something follows the tensors, get the file again or save it anew"),
+    }
+}
+
+fn readable(path: &Path) -> impl Fn() -> String {
+    move || format!("{}: wanted a file that can be read; check the path and its permissions", path.display())
+}
+
+/// Refuses a file of a known other format.
+pub(crate) fn refuse_foreign(path: &Path) -> anyhow::Result<()> {
+    let mut start = Vec::new();
+    let mut file = File::open(path).with_context(readable(path))?;
+    file.by_ref().take(4096).read_to_end(&mut start).with_context(readable(path))?;
+    let shown = path.display();
+    if foreign::is_safetensors(&start) {
+        return Ok(());
+    }
+    if foreign::is_pickle(&start) {
+        let to = path.with_extension("safetensors");
+        bail!(
+            "{shown}: wanted .npy or .safetensors, found a pickle as torch saves it, which may run any program; convert it in Python with the two lines\n\
+             import torch, safetensors.torch\n\
+             safetensors.torch.save_file({{k: v.contiguous() for k, v in torch.load({:?}, map_location=\"cpu\", weights_only=True).items()}}, {:?})",
+            path.to_string_lossy(),
+            to.to_string_lossy()
+        );
+    }
+    match foreign::format(&start) {
+        Some((found, remedy)) if !start.starts_with(foreign::NPY) => {
+            bail!("{shown}: wanted .npy or .safetensors, found {found}; {remedy}")
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Tensors {
-    /// Opens a file, and checks its header and its length.
+    /// Opens a file of safetensors or the list of its parts, and checks headers and lengths.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        let shown = path.display();
-        let readable = || format!("{shown}: wanted a file that can be read; check the path and its permissions");
-        let mut file = File::open(path).with_context(readable)?;
-        let length = file.metadata().with_context(readable)?.len();
-        let mut text = [0; 8];
-        let cut = |found: &dyn std::fmt::Display| {
-            format!(
-                "{shown}: wanted a safetensors file, found {found}; the file is cut off or of another format, get it again"
-            )
-        };
-        if length < 8 {
-            bail!(cut(&format!("{length} bytes")));
+        let mut all = Self { path: path.into(), files: Vec::new(), tensors: Vec::new(), texts: HashMap::new() };
+        if path.extension().is_none_or(|ending| ending != "json") {
+            all.add(path, |_| true)?;
+            return Ok(all);
         }
-        file.read_exact(&mut text).with_context(readable)?;
+        refuse_foreign(path)?;
+        let shown = path.display();
+        let text = std::fs::read(path).with_context(readable(path))?;
+        let index: Index = serde_json::from_slice(&text).map_err(|error| {
+            anyhow::anyhow!("{shown}: wanted the list of a model's parts with its weight_map, found {error}; name the file model.safetensors.index.json")
+        })?;
+        let mut parts: Vec<&String> = index.weight_map.values().collect();
+        parts.sort_unstable();
+        parts.dedup();
+        for part in parts {
+            let of = |name: &str| index.weight_map.get(name) == Some(part);
+            let file = path.with_file_name(part);
+            all.add(&file, of).with_context(|| format!("{shown}: wanted its part {part} beside it"))?;
+        }
+        match index.weight_map.iter().find(|(name, _)| all.tensors.iter().all(|tensor| tensor.name != **name)) {
+            Some((name, part)) => {
+                bail!("{shown}: wanted tensor {name} in its part {part}, found none there; get both files again")
+            }
+            None => Ok(all),
+        }
+    }
+
+    /// Opens an array of numpy's.
+    pub(crate) fn npy(path: &Path) -> anyhow::Result<Self> {
+        refuse_foreign(path)?;
+        let shown = path.display();
+        let mut file = File::open(path).with_context(readable(path))?;
+        let mut start = Vec::new();
+        file.by_ref().take(foreign::NPY_HEADER).read_to_end(&mut start).with_context(readable(path))?;
+        let refused = |found: &str| {
+            anyhow::anyhow!("{shown}: wanted an array of floats in .npy, found {found}; save it anew with numpy.save")
+        };
+        let shape = foreign::npy_shape(&start).map_err(|found| refused(&found))?;
+        let mut rest = &start[..];
+        let header = NpyHeader::from_reader(&mut rest).map_err(|error| refused(&error.to_string()))?;
+        let begin = (start.len() - rest.len()) as u64;
+        let descr = header.dtype().descr();
+        let kind = match &header.dtype() {
+            DType::Plain(kind) if kind.type_char() == TypeChar::Float => match kind.size_field() {
+                2 => Some(Dtype::F16),
+                4 => Some(Dtype::F32),
+                8 => Some(Dtype::F64),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(dtype) = kind else {
+            bail!("{shown}: wanted floats of 16, 32 or 64 bits, found type {descr}; save rows.astype('f4')");
+        };
+        let count: u128 = shape.iter().map(|&axis| u128::from(axis)).product();
+        let length = file.metadata().with_context(readable(path))?.len();
+        check_length(path, length, u128::from(begin) + count * (dtype.bitsize() as u128 / 8))?;
+        let tensor = Tensor {
+            name: path.file_name().unwrap_or_default().to_string_lossy().into(),
+            dtype,
+            by_columns: header.order() == Order::Fortran && shape.len() > 1,
+            shape,
+            file: 0,
+            begin,
+            big_endian: descr.contains('>'),
+        };
+        Ok(Self { path: path.into(), files: vec![Mutex::new(file)], tensors: vec![tensor], texts: HashMap::new() })
+    }
+
+    /// Adds the tensors of a file that are wanted by name.
+    fn add(&mut self, path: &Path, wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+        refuse_foreign(path)?;
+        let shown = path.display();
+        let mut file = File::open(path).with_context(readable(path))?;
+        let length = file.metadata().with_context(readable(path))?.len();
+        let mut text = [0; 8];
+        if length < 8 {
+            bail!("{shown}: wanted a safetensors file, found {length} bytes; the file is cut off, get it again");
+        }
+        file.read_exact(&mut text).with_context(readable(path))?;
         let text = u64::from_le_bytes(text);
-        if text > MAX_HEADER || 8 + text > length {
-            bail!(cut(&format!("a header of {text} bytes in a file of {length}")));
+        let beyond =
+            |of: &str, remedy: &str| format!("{shown}: wanted a header of at most {of}, found one of {text}; {remedy}");
+        if text > MAX_HEADER {
+            bail!(beyond(&format!("{MAX_HEADER} bytes, the format's limit"), "the file is of another format"));
+        }
+        if 8 + text > length {
+            bail!(beyond(
+                &format!("the file's {length} bytes"),
+                "the file is cut off or of another format, get it again"
+            ));
         }
         let mut header = vec![0; text as usize];
-        file.read_exact(&mut header).with_context(readable)?;
-        let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| anyhow::anyhow!(cut(&error)))?;
-        let (head, wanted) = (8 + text, (8 + text).saturating_add(metadata.data_len() as u64));
-        if length != wanted {
-            bail!(
-                "{shown}: wanted {wanted} bytes, as its header says, found {length}; the file is cut off or damaged, get it again"
-            );
+        file.read_exact(&mut header).with_context(readable(path))?;
+        let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| {
+            anyhow::anyhow!("{shown}: wanted the header of a safetensors file, found {error}; the file is damaged or of another format, get it again")
+        })?;
+        let head = 8 + text;
+        check_length(path, length, u128::from(head) + metadata.data_len() as u128)?;
+        let at = self.files.len();
+        self.files.push(Mutex::new(file));
+        for name in metadata.offset_keys().into_iter().filter(|name| wanted(name)) {
+            let Some(info) = metadata.info(&name) else { continue };
+            self.tensors.push(Tensor {
+                dtype: info.dtype,
+                shape: info.shape.iter().map(|&axis| axis as u64).collect(),
+                file: at,
+                begin: head + info.data_offsets.0 as u64,
+                big_endian: false,
+                by_columns: false,
+                name,
+            });
         }
-        Ok(Self { path: path.into(), file: Mutex::new(file), head, metadata })
+        self.texts.extend(metadata.metadata().clone().unwrap_or_default());
+        Ok(())
     }
 
     /// A text beside the tensors.
     pub(crate) fn text(&self, field: &str) -> Option<&str> {
-        self.metadata.metadata().as_ref()?.get(field).map(String::as_str)
+        self.texts.get(field).map(String::as_str)
     }
 
-    /// The names of all tensors, in order of the file.
+    /// The names of all tensors, in order of the files.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.metadata.offset_keys()
+        self.tensors.iter().map(|tensor| tensor.name.clone()).collect()
     }
 
-    /// The tensor of this name, which must be a matrix of this type.
-    pub(crate) fn matrix(&self, name: &str, dtype: Dtype) -> anyhow::Result<Matrix> {
+    /// The tensor of this name, which must be a matrix of one of these types.
+    pub(crate) fn matrix(&self, name: &str, types: &[Dtype]) -> anyhow::Result<Matrix> {
         let path = self.path.display();
-        let Some(info) = self.metadata.info(name) else {
+        let Some(tensor) = self.tensors.iter().find(|tensor| tensor.name == name) else {
             bail!("{path}: wanted a tensor {name}, found {}; name one of these", listed(&self.names()));
         };
-        if info.dtype != dtype {
-            let remedy = if dtype == Dtype::F32 {
-                "save tensor.float(), or name another --format"
-            } else {
-                "name another --format or tensor"
+        if !types.contains(&tensor.dtype) {
+            let wanted: Vec<String> = types.iter().map(|dtype| format!("{dtype:?}")).collect();
+            let remedy = match tensor.dtype {
+                Dtype::U8 => "name another tensor, or --format fused or tbe for rows of codes",
+                _ => "name another --format or tensor",
             };
-            bail!("{path}: wanted {dtype:?} in tensor {name}, found {:?}; {remedy}", info.dtype);
+            bail!("{path}: wanted {} in tensor {name}, found {:?}; {remedy}", wanted.join(" or "), tensor.dtype);
         }
-        let [rows, columns] = info.shape[..] else {
+        let &[rows, columns] = &tensor.shape[..] else {
             bail!(
-                "{path}: wanted two axes in tensor {name}, rows and columns, found {:?}; reshape it, or name others with --tensor",
-                info.shape
+                "{path}: wanted two axes in tensor {name}, rows and columns, found {:?}; reshape it, or name another",
+                tensor.shape
             );
         };
-        let begin = self.head + info.data_offsets.0 as u64;
-        Ok(Matrix { name: name.to_owned(), dtype, shape: [rows as u64, columns as u64], begin })
+        Ok(Matrix { name: name.to_owned(), shape: [rows, columns], tensor: tensor.clone() })
     }
 
-    /// Reads neighbouring rows of a matrix, as many as fit into `out`.
-    pub(crate) fn read(&self, matrix: &Matrix, first_row: u64, out: &mut [u8]) -> std::io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.seek(SeekFrom::Start(matrix.begin + first_row * matrix.row_bytes()))?;
+    /// Reads neighbouring rows of a matrix that lies by rows, as many as fit into `out`.
+    pub(crate) fn read(&self, matrix: &Matrix, first_row: u64, out: &mut [u8]) -> io::Result<()> {
+        self.read_at(matrix, first_row * matrix.shape[1], out)
+    }
+
+    /// Reads from a number of a matrix on.
+    fn read_at(&self, matrix: &Matrix, number: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut file = self.files[matrix.tensor.file].lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(matrix.tensor.begin + number * matrix.each()))?;
         file.read_exact(out)
+    }
+
+    /// Reads neighbouring rows of a matrix as FP32.
+    fn floats(&self, matrix: &Matrix, first_row: u64, out: &mut [f32]) -> io::Result<()> {
+        let (each, [rows, columns]) = (matrix.each() as usize, matrix.shape);
+        let number = |bytes: &[u8]| {
+            let mut bits = [0; 8];
+            bits[..each].copy_from_slice(bytes);
+            if matrix.tensor.big_endian {
+                bits[..each].reverse();
+            }
+            let bits = u64::from_le_bytes(bits);
+            match matrix.tensor.dtype {
+                Dtype::F64 => f64::from_bits(bits) as f32,
+                Dtype::F16 => half(bits as u16),
+                Dtype::BF16 => f32::from_bits((bits as u32) << 16),
+                _ => f32::from_bits(bits as u32),
+            }
+        };
+        if !matrix.tensor.by_columns {
+            let mut bytes = vec![0; out.len() * each];
+            self.read(matrix, first_row, &mut bytes)?;
+            out.iter_mut().zip(bytes.chunks_exact(each)).for_each(|(x, bytes)| *x = number(bytes));
+            return Ok(());
+        }
+        let count = out.len() / columns as usize;
+        let mut bytes = vec![0; count * each];
+        for column in 0..columns as usize {
+            self.read_at(matrix, column as u64 * rows + first_row, &mut bytes)?;
+            let column = out[column..].iter_mut().step_by(columns as usize);
+            column.zip(bytes.chunks_exact(each)).for_each(|(x, bytes)| *x = number(bytes));
+        }
+        Ok(())
+    }
+}
+
+/// Matrices of floats, one behind the other.
+#[derive(Debug)]
+pub(crate) struct Stacked {
+    pub(crate) tensors: Tensors,
+    pub(crate) matrices: Vec<Matrix>,
+}
+
+impl Source for Stacked {
+    fn rows(&self, first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {
+        let mut rest = out;
+        let mut row = u64::from(first_row);
+        let mut base = 0;
+        for matrix in &self.matrices {
+            let end = base + matrix.shape[0];
+            if row < end && !rest.is_empty() {
+                let count = (end - row).min((rest.len() / dim) as u64);
+                let (mine, others) = rest.split_at_mut(count as usize * dim);
+                let read = self.tensors.floats(matrix, row - base, mine);
+                read.map_err(|error| Error::Source {
+                    name: self.tensors.path.display().to_string(),
+                    row: row as u32,
+                    wanted: format!("{} floats from here on", mine.len()),
+                    found: error.to_string(),
+                    remedy: "leave the file as it is while it is imported",
+                    source: Some((&error).into()),
+                })?;
+                (row, rest) = (row + count, others);
+            }
+            base = end;
+        }
+        Ok(())
     }
 }
 

@@ -4,23 +4,30 @@
 //!
 //! | text | meaning |
 //! |---|---|
-//! | `dir/x.u32`, `dir/x.u32.zst` | little-endian u32 ids; bags from `dir/x.offsets.u32[.zst]` if that is there |
+//! | `dir/x.u32` | little-endian u32 ids; bags from `dir/x.offsets.u32` if that is there |
 //! | `dir/x.npy` | a one-dimensional numpy array of u32, i32, u64 or i64 |
-//! | `dir/x.tsv` | Criteo's click logs: the 26 categories of a line are a bag |
+//! | `dir/x.csv`, `dir/x.tsv` | a table, whose column of ids [`Reading::column`] names if there are several |
+//! | `train.txt`, `day_0` | Criteo's click logs, known by their shape: the 26 categories of a line are a bag |
 //! | any other file | text: one bag a line, ids separated by blanks or commas |
 //! | `wikitext2_words` | a file of the data folder, with or without its ending |
 //! | `zipf:rows=1000000,s=1.05,n=100000` | ids 0, 1, .. drawn with probability ~ (id + 1)^-s |
 //! | `uniform:rows=1000000,n=100000` | all ids equally likely |
 //! | `meta2021:rows=100000` | the reuse histogram of Meta's published 2021 embedding accesses |
+//!
+//! Each file may be packed, as `.gz` or `.zst`. Beside it may lie the table of each access, as `dir/x.table.u8`.
 
 mod criteo;
 mod error;
+mod fields;
 mod find;
 mod generated;
+mod ids;
 mod labels;
+mod lines;
 mod meta2021;
 mod npy;
 mod offsets;
+mod packed;
 mod spec;
 mod text;
 mod words;
@@ -32,13 +39,14 @@ pub use labels::{companion, read as read_labels};
 pub use offsets::read as read_offsets;
 
 use crate::failure::Failure;
+use ids::{Id, Ids, Read};
 use rayon::prelude::*;
 use spec::Spec;
 use std::cmp::Reverse;
 use std::path::Path;
 
 /// Row ids in access order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// The file's name without folder and ending, or the text that asked for a generated trace.
     pub name: String,
@@ -48,6 +56,12 @@ pub struct Trace {
     pub offsets: Option<Vec<u32>>,
     /// Number of distinct ids.
     pub distinct: u32,
+    /// The table of each access, if the file or one beside it tells.
+    pub tables: Option<Vec<u8>>,
+    /// Whether the ids are numbers that this program gave, by first appearance.
+    pub numbered: bool,
+    /// What the user should know about how the file was read.
+    pub notes: Vec<String>,
 }
 
 impl Trace {
@@ -90,30 +104,84 @@ pub struct Source<'a> {
     pub seed: u64,
 }
 
+/// How a file is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading<'a> {
+    /// The column of a table that holds the ids: its name, or its number from 1 on.
+    pub column: Option<&'a str>,
+    /// The most bytes that numbering ids may take, if there is a limit.
+    pub memory: Option<u64>,
+}
+
+/// As [`load_as`], with the defaults of [`Reading`].
+///
+/// # Errors
+/// As [`load_as`].
+pub fn load(text: &str, source: &Source<'_>) -> Result<Trace, TraceError> {
+    load_as(text, source, &Reading::default())
+}
+
 /// Loads or generates the trace that `text` asks for; see the module's table.
 ///
 /// # Errors
 /// [`TraceError`] says what was wanted, what was found and what to do.
-pub fn load(text: &str, source: &Source<'_>) -> Result<Trace, TraceError> {
+pub fn load_as(text: &str, source: &Source<'_>, reading: &Reading<'_>) -> Result<Trace, TraceError> {
     type Generate = fn(&Spec<'_>, u64) -> Result<Vec<u32>, TraceError>;
     let made = |keys: &[&str], generate: Generate| {
-        Ok::<_, TraceError>((generate(&Spec::parse(text, keys)?, source.seed)?, None, text.to_owned()))
+        no_column(text, reading)?;
+        let ids = generate(&Spec::parse(text, keys)?, source.seed)?;
+        Ok::<_, TraceError>(Trace { name: text.to_owned(), distinct: distinct(&ids), ids, ..Trace::default() })
     };
-    let (ids, offsets, name) = match text.split(':').next() {
-        Some("zipf") => made(&["rows", "s", "n"], generated::zipf)?,
-        Some("uniform") => made(&["rows", "n"], generated::uniform)?,
-        Some("meta2021") => made(&["rows", "n"], meta2021::generate)?,
+    match text.split(':').next() {
+        Some("zipf") => made(&["rows", "s", "n"], generated::zipf),
+        Some("uniform") => made(&["rows", "n"], generated::uniform),
+        Some("meta2021") => made(&["rows", "n"], meta2021::generate),
         _ => {
             let path = find(text, source.data)?;
-            let (ids, offsets) = read(&path)?;
-            if ids.is_empty() {
+            let found = read(&path, reading)?;
+            if found.ids.is_empty() {
                 return Err(TraceError::empty(&path));
             }
-            (ids, offsets, find::stem(&path))
+            let distinct = distinct(&found.ids);
+            let Read { ids, offsets, tables, numbered, notes } = found;
+            let trace = Trace { name: packed::stem(&path), ids, offsets, distinct, tables, numbered, notes };
+            match packed::beside(&path, ".table.u8") {
+                Some(beside) => with_tables(trace, &beside, reading),
+                None => Ok(trace),
+            }
         }
-    };
-    let distinct = distinct(&ids);
-    Ok(Trace { name, ids, offsets, distinct })
+    }
+}
+
+/// Refuses a column of what has none.
+fn no_column(text: &str, reading: &Reading<'_>) -> Result<(), TraceError> {
+    let Some(column) = reading.column else { return Ok(()) };
+    Err(TraceError::Spec(format!(
+        "--column: wanted a trace of text beside it, found {text} and {column}; leave it out"
+    )))
+}
+
+/// Takes the tables from a file of one byte an access. Where two tables share ids, each pair of table and id becomes a row.
+fn with_tables(mut trace: Trace, path: &Path, reading: &Reading<'_>) -> Result<Trace, TraceError> {
+    let tables = words::bytes(path)?;
+    if tables.len() != trace.ids.len() {
+        let wanted = format!("{} tables, one an access", trace.ids.len());
+        return Err(TraceError::of(
+            path,
+            wanted,
+            tables.len(),
+            "get the file again, or remove it to go without tables",
+        ));
+    }
+    let mut pairs = Ids::new(path, reading.memory.unwrap_or(u64::MAX), true);
+    for (&id, &table) in trace.ids.iter().zip(&tables) {
+        pairs.push(Id::Number(u64::from(table) << 32 | u64::from(id)))?;
+    }
+    if pairs.distinct() != trace.distinct as usize {
+        trace.notes.extend(pairs.note("pairs of a table and an id since tables share ids"));
+        (trace.distinct, trace.ids, trace.numbered) = (pairs.distinct() as u32, pairs.ids, true);
+    }
+    Ok(Trace { tables: Some(tables), ..trace })
 }
 
 /// The number of distinct ids.
@@ -131,10 +199,14 @@ fn distinct(ids: &[u32]) -> u32 {
     sorted.len() as u32
 }
 
-/// Ids and bags of a file, by its ending.
-fn read(path: &Path) -> Result<(Vec<u32>, Option<Vec<u32>>), TraceError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if name.ends_with(".u32") || name.ends_with(".u32.zst") {
+/// What a file holds, by its ending or its first lines.
+fn read(path: &Path, reading: &Reading<'_>) -> Result<Read, TraceError> {
+    let name = packed::bare(path);
+    let most = reading.memory.unwrap_or(u64::MAX);
+    if name.ends_with(".u32") || name.ends_with(".npy") {
+        no_column(&path.display().to_string(), reading)?;
+    }
+    if name.ends_with(".u32") {
         let ids = words::read(path)?;
         if ids.is_empty() {
             return Err(TraceError::empty(path)); // the cause, before offsets that do not fit
@@ -143,17 +215,10 @@ fn read(path: &Path) -> Result<(Vec<u32>, Option<Vec<u32>>), TraceError> {
             return Err(TraceError::id(path, at as u64, ids[at]));
         }
         let offsets = offsets::beside(path, ids.len())?;
-        Ok((ids, offsets))
+        Ok(Read { ids, offsets, ..Read::default() })
     } else if name.ends_with(".npy") {
-        Ok((npy::read(path)?, None))
-    } else if name.ends_with(".tsv") {
-        let (ids, offsets) = criteo::read(path)?;
-        Ok((ids, Some(offsets)))
-    } else if [".zst", ".gz", ".npz", ".parquet"].iter().any(|ending| name.ends_with(ending)) {
-        let wanted = ".u32, .u32.zst, .npy, .tsv or text";
-        Err(TraceError::of(path, wanted, "another packed format", "convert or unpack it first"))
+        Ok(npy::read(path, most)?.found("negative or of more than 32 bits"))
     } else {
-        let (ids, offsets) = text::read(path)?;
-        Ok((ids, Some(offsets)))
+        text::read(path, reading.column, most)
     }
 }

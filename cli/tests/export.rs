@@ -4,6 +4,7 @@
 use crate::common::command::{outcome, value};
 use crate::common::{bytes, npy};
 use crate::golden;
+use hotrow::codec::half_from_f32;
 use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Policy, Precision, Rounding, checkpoint, prelude::*};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use std::cell::Cell;
@@ -378,7 +379,8 @@ fn bad_input_of_import_is_told_by_name() {
         ("none.npy", npy("<f4", "(0, 4)", &[])),
         ("thin.npy", npy("<f4", "(4, 0)", &[])),
         ("huge.npy", npy("<f4", "(4294967296, 4294967296)", &[])),
-        ("double.npy", npy("<f8", "(1, 2)", &[0; 16])),
+        ("whole.npy", npy("<i4", "(1, 2)", &[0; 8])),
+        ("limit.npy", [&b"\x93NUMPY\x02\0\0\0\x01\0"[..], &[b' '; 70_000]].concat()),
         ("nan.npy", nan),
     ] {
         folder.write(name, &content);
@@ -389,6 +391,12 @@ fn bad_input_of_import_is_told_by_name() {
     for (name, content) in [
         ("short.safetensors", b"1234".to_vec()),
         ("head.safetensors", u64::MAX.to_le_bytes().to_vec()),
+        ("missing.safetensors", b"\x90\0\0\0\0\0\0\0{}".to_vec()),
+        ("lfs.safetensors", b"version https://git-lfs.github.com/spec/v1\n".to_vec()),
+        ("model.h5", b"\x89HDF\r\n\x1a\n".to_vec()),
+        ("list.json", b"{}".to_vec()),
+        ("gone.safetensors.index.json", br#"{"weight_map":{"a":"gone-1.safetensors"}}"#.to_vec()),
+        ("lacks.safetensors.index.json", br#"{"weight_map":{"a":"whole.safetensors"}}"#.to_vec()),
         ("text.safetensors", b"\x02\0\0\0\0\0\0\0{]".to_vec()),
         ("cut.safetensors", whole[..whole.len() - 1].to_vec()),
         ("long.safetensors", [&whole[..], &[0]].concat()),
@@ -443,38 +451,242 @@ fn bad_input_of_import_is_told_by_name() {
     folder.import(&folder.path("one.safetensors"), &[]);
     folder.import(&folder.path("whole.safetensors"), &["--format", "fused", "--precision", "int8"]);
     folder.import(&folder.path("stated.safetensors"), &["--format", "fused", "--like", &like]);
-    // Padded rows of a GPU's TBE: 4 + 10 bytes, padded to 16.
-    let padded = folder.tensors("padded", &[("weight", Dtype::U8, &[2, 16], &[1; 32])]);
-    let padded = folder.import(&padded, &["--format", "tbe", "--precision", "int8", "--dim", "10"]);
-    assert_eq!(load(&padded).config().dim, 10);
+}
+
+/// Rows of numbers that every type holds exactly, but for 1/3.
+const NUMBERS: [f32; 6] = [1.0, -0.5, 3.140_625, 0.0, 65_280.0, -0.000_061_035_156];
+
+#[test]
+fn floats_of_every_type_and_order_are_converted() {
+    let folder = Folder::new();
+    let bf16 = |x: f32| (x.to_bits() >> 16) as u16;
+    let fp16 = |x: f32| half_from_f32(x, Rounding::Nearest, || 0) as u16;
+    let sixteen = |of: &dyn Fn(f32) -> u16| NUMBERS.iter().flat_map(|&x| of(x).to_le_bytes()).collect::<Vec<_>>();
+    let wide: Vec<u8> = NUMBERS.iter().flat_map(|&x| f64::from(x).to_le_bytes()).collect();
+    let turned = |bytes: &[u8], each| bytes.chunks(each).flat_map(|x| x.iter().rev().copied()).collect::<Vec<u8>>();
+    let columns: Vec<f32> = [0, 3, 1, 4, 2, 5].iter().map(|&at| NUMBERS[at]).collect();
+    let array = |kind, data: &[u8]| npy(kind, "(2, 3)", data);
+    let by_columns = |kind, shape: &str, data: &[u8]| {
+        let file = npy(kind, shape, data);
+        let at = file.windows(6).position(|text| text == b"False,").unwrap();
+        [&file[..at], b"True, ", &file[at + 6..]].concat()
+    };
+    let fortran = |kind, data: &[u8]| by_columns(kind, "(2, 3)", data);
+    let (plain, columns) = (bytes(&NUMBERS), bytes(&columns));
+    let saved = |name, dtype, data: &[u8]| folder.tensors(name, &[("weight", dtype, &[2, 3], data)]);
+    let arrays = [
+        ("f2.npy", array("<f2", &sixteen(&fp16)), "FP16, which FP32 holds exactly"),
+        ("f8.npy", array("<f8", &wide), "FP64, rounded to FP32"),
+        ("big.npy", array(">f4", &turned(&plain, 4)), "big-endian"),
+        ("columns.npy", fortran("<f4", &columns), "Fortran order"),
+        ("all.npy", fortran(">f4", &turned(&columns, 4)), "big-endian, Fortran order"),
+        ("big8.npy", array(">f8", &turned(&wide, 8)), "FP64, rounded to FP32, big-endian"),
+    ];
+    let files = arrays.map(|(name, file, note)| (folder.write(name, &file), note));
+    let tensors = [
+        (saved("bf16.safetensors", Dtype::BF16, &sixteen(&bf16)), "BF16, which FP32 holds exactly"),
+        (saved("f16.safetensors", Dtype::F16, &sixteen(&fp16)), "FP16, which FP32 holds exactly"),
+        (saved("f64.safetensors", Dtype::F64, &wide), "FP64, rounded to FP32"),
+    ];
+    for (file, note) in files.into_iter().chain(tensors) {
+        let out = folder.path("converted");
+        let (_, stderr) = outcome(&["import", &file, "--out", &out], 0);
+        assert_eq!(values(&out), NUMBERS, "{file}");
+        assert!(stderr.contains(&format!(": converted from {note}: ")) && stderr.lines().count() == 1, "{stderr}");
+    }
+    // Read as what it is not, each comes out as something else, and FP32 rows need no note.
+    for wrong in [array("<f4", &columns), array("<f4", &turned(&plain, 4))] {
+        assert_ne!(values(&folder.import(&folder.write("wrong.npy", &wrong), &["--rounding", "nearest"])), NUMBERS);
+    }
+    let (_, stderr) =
+        outcome(&["import", &folder.write("f4.npy", &array("<f4", &plain)), "--out", &folder.path("x")], 0);
+    assert_eq!(stderr, "");
+    // FP64 is rounded, and refused beyond FP32. A larger table in Fortran order is read in several blocks.
+    let third = folder.write("third.npy", &npy("<f8", "(1, 1)", &(1.0 / 3.0_f64).to_le_bytes()));
+    assert_eq!(values(&folder.import(&third, &[])), [1.0_f32 / 3.0]);
+    let beyond = folder.write("beyond.npy", &npy("<f8", "(1, 1)", &1e300_f64.to_le_bytes()));
+    let (_, stderr) = outcome(&["import", &beyond, "--out", &folder.path("x")], 1);
+    assert!(stderr.contains("row 0: wanted finite values"), "{stderr}");
+    let large: Vec<f32> = (0..50).flat_map(|column| (0..1000).map(move |row| (50 * row + column) as f32)).collect();
+    let large = folder.write("large.npy", &by_columns("<f4", "(1000, 50)", &bytes(&large)));
+    assert!(values(&folder.import(&large, &[])).into_iter().eq((0..50_000).map(|at| at as f32)));
 }
 
 #[test]
-fn bad_input_of_export_is_told_by_name() {
+fn parts_are_read_by_their_list() {
     let folder = Folder::new();
-    let trained = fs::read(trained(&folder, Precision::Int4).1).unwrap();
-    let table = |name: &str, precision: &str, rows: &[f32], dim: usize| {
-        let array = folder.write("table.npy", &npy("<f4", &format!("({}, {dim})", rows.len() / dim), &bytes(rows)));
-        let out = folder.path(name);
-        outcome(&["import", &array, "--out", &out, "--precision", precision, "--rounding", "nearest"], 0);
-        out
+    let table = |first: u8| bytes(&[f32::from(first), 2.0, 3.0, 4.0]);
+    folder.tensors(
+        "m-1.safetensors",
+        &[("user", Dtype::F32, &[2, 2], &table(1)), ("old", Dtype::F32, &[2, 2], &table(9))],
+    );
+    folder.tensors(
+        "m-2.safetensors",
+        &[("item", Dtype::F32, &[2, 2], &table(5)), ("old", Dtype::F32, &[2, 2], &table(7))],
+    );
+    let list = |item: &str| {
+        let text = format!(
+            r#"{{"metadata":{{}},"weight_map":{{"user":"m-1.safetensors","item":"{item}","old":"m-2.safetensors"}}}}"#
+        );
+        folder.write("m.safetensors.index.json", text.as_bytes())
     };
-    table("odd", "int4", &[0.5; 12], 6);
-    table("large", "int4", &[1.0, 2.0, 3.0, 4.0, 9e4, 9e4, 9e4, 9.1e4], 4);
-    table("steep", "int2", &[0.0, 3e5, 1e5, 2e5, 0.0, 3e5, 1e5, 2e5], 8);
-    table("half", "fp16", &[0.5; 8], 4);
-    folder.write("trained", &trained);
-    folder.write("cut", &trained[..trained.len() - 1]);
-    folder.write("torch.safetensors", &fs::read(fixture("torch.safetensors")).unwrap());
-    golden::refused("export", folder.0.path());
-    // An export that fails leaves the old file.
-    let old = folder.write("out.bin", b"old");
-    outcome(&["export", &folder.path("large"), "--format", "fused", "--out", &old], 1);
-    assert_eq!(fs::read(&old).unwrap(), b"old");
-    // A scale that FP16 has not is told, and the rows are written.
-    for (rows, wanted) in [(1, "1 row has a scale"), (2, "2 rows have scales")] {
-        let small = table("small", "int8", &[1e-9, 3e-9, 2e-9, 1e-9].repeat(rows), 4);
-        let (_, stderr) = outcome(&["export", &small, "--format", "tbe", "--out", &old], 0);
-        assert!(stderr.starts_with(&format!("note: {wanted} too small for FP16")), "{stderr}");
+    let list_of = list("m-2.safetensors");
+    let found = values(&folder.import(&list_of, &["--tensor", "item,user,old"]));
+    assert_eq!(bytes(&found), [table(5), table(1), table(7)].concat());
+    // Without names, all tensors of all parts are listed; a part that lacks its tensor, or is not there, is named.
+    let refused = |list: &str, code| outcome(&["import", list, "--out", &folder.path("x"), "--tensor", "item"], code).1;
+    assert!(
+        outcome(&["import", &list_of, "--out", &folder.path("x")], 2).1.contains(": user, item, old; name the tables")
+    );
+    assert!(
+        refused(&list("m-1.safetensors"), 1)
+            .contains("wanted tensor item in its part m-1.safetensors, found none there")
+    );
+    assert!(refused(&list("m-3.safetensors"), 1).contains("wanted its part m-3.safetensors beside it"));
+}
+
+/// A zip file of torch, a pickle as torch wrote it before, and a bare pickle.
+#[test]
+fn pickles_of_torch_are_named_with_the_lines_that_convert_them() {
+    let folder = Folder::new();
+    let zip = [&b"PK\x03\x04\0\0\x08\x08\0\0"[..], &[0; 16], b"\x10\0\x12\0archive/data.pkl", &[0; 60]].concat();
+    let old = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.".to_vec();
+    for (name, content) in [
+        ("model.pt", &zip),
+        ("pytorch_model.bin", &zip),
+        ("old.pth", &old),
+        ("wrong.safetensors", &zip),
+        ("wrong.npy", &old),
+    ] {
+        let file = folder.write(name, content);
+        let (_, stderr) = outcome(&["import", &file, "--out", &folder.path("x")], 1);
+        let lines: Vec<&str> = stderr.lines().collect();
+        assert!(lines[0].contains("found a pickle as torch saves it") && lines.len() == 3, "{name}: {stderr}");
+        assert_eq!(lines[1], "import torch, safetensors.torch");
+        assert!(
+            lines[2].starts_with("safetensors.torch.save_file({k: v.contiguous() for k, v in torch.load("),
+            "{stderr}"
+        );
+        assert!(lines[2].contains(&format!("{name}\"")) && lines[2].ends_with(".safetensors\")"), "{stderr}");
     }
+    // An archive of arrays is none.
+    let arrays = folder.write("x.npz", &[&b"PK\x03\x04\0\0\0\0"[..], &[0; 18], b"\x09\0\0\0rows.npy"].concat());
+    let (_, stderr) = outcome(&["import", &arrays, "--out", &folder.path("x")], 1);
+    assert!(stderr.contains("found a file of format zip; convert, unpack or rename it"), "{stderr}");
+}
+
+/// Rows of `dim` INT8 codes, and their values: scale and bias by `number`, before the codes or behind them.
+fn coded(rows: usize, dim: usize, first: bool, number: fn(f32) -> Vec<u8>, padding: usize) -> (Vec<u8>, Vec<f32>) {
+    let (mut all, mut values) = (Vec::new(), Vec::new());
+    for row in 0..rows {
+        let codes: Vec<u8> = (0..dim).map(|at| ((row * 97 + at * 61) % 251) as u8).collect();
+        let scale = f32::from_bits(0x3b80_0000 + ((row as u32 * 0x9e37) & 0x3ffff));
+        let bias = -0.5 - row as f32 / 512.0;
+        let numbers = [number(scale), number(bias)].concat();
+        let parts = if first { [&numbers[..], &codes] } else { [&codes[..], &numbers] };
+        all.extend(parts.concat());
+        all.extend(std::iter::repeat_n(0, padding));
+        values.extend(codes.iter().map(|&code| f32::from(code) * scale + bias));
+    }
+    (all, values)
+}
+
+fn fp32(x: f32) -> Vec<u8> {
+    x.to_le_bytes().to_vec()
+}
+
+fn fp16(x: f32) -> Vec<u8> {
+    half_from_f32(x, Rounding::Nearest, || 0).to_le_bytes()[..2].to_vec()
+}
+
+fn bf16(x: f32) -> Vec<u8> {
+    x.to_le_bytes()[2..].to_vec()
+}
+
+#[test]
+fn scale_and_bias_of_another_type_are_recognised_or_refused() {
+    let folder = Folder::new();
+    let file =
+        |data: &[u8], rows: usize| folder.tensors("rows", &[("weight", Dtype::U8, &[rows, data.len() / rows], data)]);
+    let import = |path: &str, options: &str| {
+        let out = folder.path("out");
+        let options: Vec<&str> = options.split(' ').collect();
+        let (_, stderr) = outcome(&[&["import", path, "--out", &out, "--precision", "int8"], &options[..]].concat(), 0);
+        (values(&out), stderr)
+    };
+    let near = |found: &[f32], wanted: &[f32], off: f32| {
+        found.len() == wanted.len() && found.iter().zip(wanted).all(|(x, y)| (x - y).abs() <= off)
+    };
+    let said = "rows have FP32 as scale and bias, since no other reading fits: 16 floats each";
+    // FP32 in rows of TBE, padded or not, with the dim named or not; and a plain scale of 2^-7 with a bias of -1.
+    for (rows, dim, padding, options) in [
+        (40, 16, 0, "--format tbe"),
+        (40, 16, 0, "--format tbe --dim 16"),
+        (40, 16, 8, "--format tbe --dim 16"),
+        (4, 16, 0, "--format tbe --dim 16"),
+    ] {
+        let (data, wanted) = coded(rows, dim, true, fp32, padding);
+        let (found, stderr) = import(&file(&data, rows), options);
+        assert!(near(&found, &wanted, 1e-6) && stderr.contains(said), "{options}: {stderr}");
+    }
+    let plain =
+        [&fp32(2f32.powi(-7))[..], &fp32(-1.0), &[9, 200, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7]].concat().repeat(4);
+    for options in ["--format tbe", "--format tbe --dim 16"] {
+        let (found, stderr) = import(&file(&plain, 4), options);
+        assert!(found[..2] == [9.0 / 128.0 - 1.0, 200.0 / 128.0 - 1.0] && stderr.contains(said), "{stderr}");
+    }
+    // FP16 as FBGEMM writes it needs no note: exact, padded, and of other dims.
+    for (rows, dim, padding, options) in [
+        (40, 16, 0, "--format tbe"),
+        (40, 16, 0, "--format tbe --dim 16"),
+        (40, 10, 2, "--format tbe --dim 10"),
+        (40, 20, 8, "--format tbe --dim 20"),
+        (1, 16, 12, "--format tbe --dim 16"),
+    ] {
+        let (data, wanted) = coded(rows, dim, true, fp16, padding);
+        let (found, stderr) = import(&file(&data, rows), options);
+        assert!(near(&found, &wanted, 0.01) && stderr.is_empty(), "{options}: {stderr}");
+    }
+    // Fused rows the other way round.
+    let (data, wanted) = coded(40, 16, false, fp16, 0);
+    for options in ["--format fused", "--format fused --dim 16"] {
+        let (found, stderr) = import(&file(&data, 40), options);
+        assert!(
+            near(&found, &wanted, 0.01) && stderr.contains("rows have FP16 as scale and bias"),
+            "{options}: {stderr}"
+        );
+    }
+    let (data, wanted) = coded(40, 16, false, fp32, 0);
+    let (found, stderr) = import(&file(&data, 40), "--format fused");
+    assert!(near(&found, &wanted, 1e-6) && stderr.is_empty(), "{stderr}");
+    // What fits no reading, or two, is refused: BF16, a dim that is wrong, padding that is not zero, one row of FP32.
+    let refused = |data: &[u8], rows, options: &str, code, wanted: &str| {
+        let (path, out) = (file(data, rows), folder.path("out"));
+        let options: Vec<&str> = options.split(' ').collect();
+        let (_, stderr) =
+            outcome(&[&["import", &path, "--out", &out, "--precision", "int8"], &options[..]].concat(), code);
+        assert!(stderr.contains(wanted), "{stderr}");
+    };
+    refused(
+        &coded(40, 16, true, bf16, 0).0,
+        40,
+        "--format tbe",
+        1,
+        "wanted FP16 as scale and bias, found what looks like BF16",
+    );
+    refused(&coded(40, 16, true, bf16, 12).0, 40, "--format tbe --dim 16", 1, "found what looks like BF16");
+    refused(
+        &coded(40, 16, true, fp16, 0).0,
+        40,
+        "--format tbe --dim 12",
+        2,
+        "--dim: wanted rows of 16 to 16 bytes for 12 floats",
+    );
+    let mut soiled = coded(40, 10, true, fp16, 2).0;
+    soiled[16 * 7 + 15] = 1;
+    refused(&soiled, 40, "--format tbe --dim 10", 1, "found padding that is not zero in row 7");
+    let one = [&0x3b80_2000_u32.to_le_bytes()[..], &fp32(-0.5), &[7; 16]].concat();
+    refused(&one, 1, "--format tbe", 2, "--dim: wanted it beside");
+    let (found, stderr) = import(&file(&one, 1), "--format tbe --dim 16");
+    assert!(found.len() == 16 && stderr.contains(said), "{stderr}");
 }

@@ -1,8 +1,9 @@
 //! Every trace format is written and read back, and every fault of a file is found.
 
+use crate::common::command::{outcome, value};
 use crate::common::{id_bytes, write};
 use crate::golden;
-use hotrow_cli::trace::{CriteoFile, MAX_ID, Source, Trace, TraceError, load};
+use hotrow_cli::trace::{CriteoFile, MAX_ID, Reading, Source, Trace, TraceError, load, load_as};
 use npyz::WriterBuilder;
 use std::fs;
 use std::io::Write;
@@ -30,14 +31,20 @@ fn npy<T: npyz::AutoSerialize + Copy>(dir: &TempDir, name: &str, values: &[T], s
 #[test]
 fn every_format_is_read() {
     let dir = TempDir::new().unwrap();
-    let content = |name: &str, words: &[u32]| if name.ends_with("zst") { packed(words) } else { id_bytes(words) };
-    for name in ["plain.u32", "packed.u32.zst"] {
+    let content = |name: &str, words: &[u32]| match name.rsplit('.').next() {
+        Some("zst") => packed(words),
+        Some("gz") => gzip(&id_bytes(words)),
+        _ => id_bytes(words),
+    };
+    for name in ["plain.u32", "packed.u32.zst", "other.u32.gz"] {
         let trace = read(&write(&dir, name, &content(name, &IDS))).unwrap();
         assert_eq!((&trace.ids[..], trace.distinct, trace.offsets), (&IDS[..], 5, None));
         assert_eq!(trace.name, name.split('.').next().unwrap());
     }
     // Bags beside the ids.
-    for (ids, offsets) in [("x.u32", "x.offsets.u32.zst"), ("y.u32.zst", "y.offsets.u32")] {
+    for (ids, offsets) in
+        [("x.u32", "x.offsets.u32.zst"), ("y.u32.zst", "y.offsets.u32"), ("z.u32.gz", "z.offsets.u32.gz")]
+    {
         let path = write(&dir, ids, &content(ids, &IDS));
         write(&dir, offsets, &content(offsets, &BAGS));
         assert_eq!(read(&path).unwrap().offsets.unwrap(), BAGS);
@@ -164,9 +171,8 @@ fn refused_traces() {
     let huge = text.replace("(6,)", "(4611686018427387904,4611686018427387904)");
     let zst = packed(&(0..10_000).collect::<Vec<_>>());
     let line = |category: &str| criteo("1\t", "7", category, "0");
-    npy(&dir, "below.npy", &[1_i64, -5], &[2]);
-    npy(&dir, "above.npy", &[i64::from(MAX_ID) + 1], &[1]);
-    npy(&dir, "most.npy", &[u64::MAX], &[1]);
+    let noise: Vec<u8> =
+        (0..10_000_u32).flat_map(|k| format!("{}\n", k.wrapping_mul(0x9e37_79b9)).into_bytes()).collect();
     npy(&dir, "floats.npy", &[1.5_f32], &[1]);
     npy(&dir, "axes.npy", &IDS, &[2, 3]);
     for (name, content) in [
@@ -179,18 +185,39 @@ fn refused_traces() {
         ("quoted.npy", [&whole[..10], huge.replace('\'', "\"").as_bytes()].concat()),
         ("brackets.npy", [&b"\x93NUMPY\x01\0\0\x0f"[..], &[b'('; 0x0f00]].concat()),
         ("header.npy", [&b"\x93NUMPY\x02\0\xff\xff\xff\xff"[..], text.as_bytes()].concat()),
-        ("word.txt", b"1\n2 x3\n".to_vec()),
-        ("half.txt", b"1.5".to_vec()),
-        ("bytes.txt", b"\xff\xfe\0".to_vec()),
-        ("minus.txt", b"1 -2".to_vec()),
-        ("large.txt", b"99999999999999999999".to_vec()),
+        ("bytes.txt", b"1\n2 \x01\n".to_vec()),
+        ("latin.txt", b"caf\xe9\n".to_vec()),
+        ("wide.txt", b"\xff\xfe1\0\n\0".to_vec()),
         ("empty.txt", Vec::new()),
-        ("packed.txt.zst", Vec::new()),
+        ("empty.txt.gz", Vec::new()),
+        ("cut.csv.gz", gzip(&noise)[..500].to_vec()),
+        ("plain.csv.gz", b"1\n2\n".to_vec()),
+        ("one.txt.gz", gzip(&vec![b'1'; 64 << 20])),
+        ("packed.txt", gzip(b"1\n")),
+        ("table.parquet", b"PAR1\x15\0".to_vec()),
+        ("arrays.npz", b"PK\x03\x04\x14\0\0\0".to_vec()),
+        ("pointer.csv", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n".to_vec()),
+        ("page.csv", b"\n<!DOCTYPE html><html>".to_vec()),
+        ("long.npy", [&b"\x93NUMPY\x01\0\xff\xff"[..], &[b' '; 5000]].concat()),
+        // Tables.
+        ("header.csv", b"time,op,id\n1,r,7\n2,w,8\n".to_vec()),
+        ("header.txt", b"time id\n1 7\n2 8\n".to_vec()),
+        ("semicolons.txt", b"1;7\n2;8\n".to_vec()),
+        ("ratings.dat", b"1::7::3\n2::8::4\n".to_vec()),
+        ("blanks.csv", b"1 7\n2 8\n".to_vec()),
+        ("numbers.csv", b"1,7,9\n2,8,9\n".to_vec()),
+        ("twice.csv", b"id,id\n1,2\n".to_vec()),
+        ("ragged.csv", b"1,2\n1,2\n1,2,3\n".to_vec()),
+        ("short.tsv", b"1\t2\n1\n".to_vec()),
+        ("holes.csv", b"time,id\n1,2\n2,\n".to_vec()),
+        ("quote.csv", b"1,2\n1,\"2\n3,4\n".to_vec()),
+        ("behind.csv", b"1,2\n\"1\"x,2\n".to_vec()),
+        ("only.csv", b"time,id\n".to_vec()),
+        ("endless.csv", vec![b'x'; 2 << 20]),
         ("few.tsv", b"1\t2\t3\n".to_vec()),
         ("less.tsv", (line("ab") + &line("ab").replacen("\t7", "", 2)).into_bytes()),
         ("more.tsv", line("ab").replace('\n', "\t0\n").into_bytes()),
         ("blank.tsv", (line("ab") + "\n").into_bytes()),
-        ("endless.tsv", vec![b'x'; 1 << 20]),
         ("nine.tsv", line("123456789").into_bytes()),
         ("sign.tsv", line("+1").into_bytes()),
         ("empty.tsv", Vec::new()),
@@ -210,10 +237,182 @@ fn refused_traces() {
         write(&dir, &format!("{name}.u32"), &id_bytes(&IDS));
         write(&dir, &format!("{name}.offsets.u32"), &id_bytes(offsets));
     }
+    write(&dir, "tables.csv", b"1\n2\n");
+    write(&dir, "tables.table.u8", &[0, 1, 2]);
     fs::create_dir(dir.path().join("folder")).unwrap();
     golden::refused("traces", dir.path());
     let zeros = zstd::encode_all(&vec![0; 4 << 20][..], 3).unwrap();
     assert_eq!(read(&write(&dir, "zeros.u32.zst", &zeros)).unwrap().ids.len(), 1 << 20);
+}
+
+/// The ids in a column of a file of this name and text.
+fn column(name: &str, text: &[u8], column: Option<&str>) -> Trace {
+    let dir = TempDir::new().unwrap();
+    load_as(&write(&dir, name, text), &Source::default(), &Reading { column, memory: None }).unwrap()
+}
+
+/// One table as people write it: the ids 7, 8, 7 in the second of three columns, and 1, 2, 3 in the third.
+#[test]
+fn a_column_of_a_table_in_every_spelling() {
+    let plain = "time,id,size\n0.5,7,1\n0.5,8,2\n1.5,7,3\n";
+    let headless = plain.split_once('\n').unwrap().1;
+    for (name, text, by) in [
+        ("x.csv", plain.to_owned(), "id"),
+        ("x.csv", plain.to_owned(), "2"),
+        ("x.csv", headless.to_owned(), "2"),
+        ("x.txt", headless.to_owned(), "2"),
+        ("x.log", plain.replace(',', " ").replace(" 8", " \t8"), "id"),
+        ("x.csv", plain.replace(',', ";").replace('.', ","), "id"),
+        ("x.csv", plain.replace(',', "|"), "id"),
+        ("x.csv", plain.replace(',', " "), "id"),
+        ("x.tsv", plain.replace(',', "\t"), "id"),
+        ("x.csv", plain.replace(',', " , "), "id"),
+        ("x.csv", plain.replace('\n', "\r\n"), "id"),
+        ("x.csv", format!("\u{feff}{plain}\n  \n"), "id"),
+        ("x.csv", plain.trim_end().to_owned(), "id"),
+        ("x.csv", plain.replace("0.5", "\"a, \"\"b\"\"\"").replace("time", "\"time, of day\""), "id"),
+        ("x.csv", plain.replace('7', "\"7\"").replace("id", "\"id\""), "id"),
+        ("x.csv", plain.replace("1.5", "").replace("0.5", "no"), "id"),
+    ] {
+        let trace = column(name, text.as_bytes(), Some(by));
+        assert_eq!((&trace.ids[..], trace.offsets, trace.numbered), (&[7, 8, 7][..], None, false), "{text}");
+        // Another column is noticed.
+        assert_eq!(column(name, text.as_bytes(), Some("3")).ids, [1, 2, 3], "{text}");
+    }
+    // A column alone needs no name, with a header or not, and packed.
+    for text in ["id\n7\n8\n7\n", "7\n8\n7\n", "\"id\"\n\"7\"\n\"8\"\n\"7\"\n\n"] {
+        for packed in [
+            ("x.csv", text.into()),
+            ("x.csv.gz", gzip(text.as_bytes())),
+            ("x.tsv.zst", zstd::encode_all(text.as_bytes(), 3).unwrap()),
+        ] {
+            assert_eq!(column(packed.0, &packed.1, None).ids, [7, 8, 7], "{text}");
+        }
+    }
+    assert_eq!(column("x.dat", b"1::7::3\n2::8::4\n", Some("3")).ids, [7, 8]);
+    assert_eq!(column("x.csv", b"city\nNew York\nLos Angeles\nNew York\n", None).ids, [0, 1, 2, 1], "one column");
+    assert_eq!(column("x.txt", b"id\n7\n8\n", None).ids, [7, 8], "a heading");
+    assert_eq!(column("x.csv", b"user,item\nab,cd\n", Some("item")).ids, [0], "a name makes a header");
+}
+
+#[test]
+fn other_ids_than_small_numbers_are_numbered_by_first_appearance() {
+    let dir = TempDir::new().unwrap();
+    let most = (u64::from(MAX_ID) + 1).to_string();
+    for (text, wanted) in [
+        (format!("5\n{most}\n5\n"), vec![0, 1, 0]),
+        ("b a\nb c\n".to_owned(), vec![0, 1, 0, 2]),
+        (
+            "9223372036854775807,-3,7,-3,18446744073709551615,99999999999999999999,7".to_owned(),
+            vec![0, 1, 2, 1, 3, 4, 2],
+        ),
+        ("3 1.5 é 3 1.5".to_owned(), vec![0, 1, 2, 0, 1]),
+    ] {
+        let trace = read(&write(&dir, "x.txt", text.as_bytes())).unwrap();
+        assert_eq!((&trace.ids, trace.numbered), (&wanted, true), "{text}");
+        assert!(
+            trace.notes[0].contains(&format!(": {} distinct ids, text or numbers", trace.distinct)),
+            "{:?}",
+            trace.notes
+        );
+    }
+    for path in [npy(&dir, "a.npy", &[1_i64, -5, 1], &[3]), npy(&dir, "b.npy", &[1, u64::MAX, 1], &[3])] {
+        let trace = read(&path).unwrap();
+        assert_eq!((&trace.ids[..], trace.distinct, trace.numbered), (&[0, 1, 0][..], 2, true));
+    }
+    // Small numbers stay as they are.
+    assert!(!read(&write(&dir, "y.txt", format!("5\n{MAX_ID}").as_bytes())).unwrap().numbered);
+    // The command says so in one line, and how much memory that takes; less is refused.
+    let texts: String = (0..2000).map(|k| format!("user-{}\n", k % 1000)).collect();
+    let path = write(&dir, "users.csv", texts.as_bytes());
+    let (_, stderr) = outcome(&["simulate", "--trace", &path], 0);
+    let wanted = format!(
+        "note: {path}: 1000 distinct ids, text or numbers of more than 32 bits, are numbered by first appearance, in "
+    );
+    assert!(stderr.starts_with(&wanted) && stderr.lines().count() == 1, "{stderr}");
+    let (_, stderr) = outcome(&["simulate", "--trace", &path, "--memory", "10KiB"], 1);
+    assert!(stderr.contains("wanted at most 10.0 KiB to number its ids (--memory), found "), "{stderr}");
+    // The rows of a table have their own numbers.
+    let rows = npy(&dir, "rows.npy", &[0.5_f32; 4000], &[1000, 4]);
+    let (_, stderr) = outcome(&["plan", "robe", &rows, "--trace", &path], 2);
+    assert!(stderr.contains("wanted ids that are rows of"), "{stderr}");
+}
+
+/// The names that Criteo gives, a test set, and a copy of another name.
+#[test]
+fn click_logs_are_known_by_their_shape() {
+    let dir = TempDir::new().unwrap();
+    let line = |label: &str, first: &str| criteo(label, "-2", first, "00ffffff");
+    let wanted = read(&write(&dir, "day.tsv", (line("1\t", "ab") + &line("0\t", "")).as_bytes())).unwrap();
+    assert_eq!((wanted.ids.len(), wanted.offsets.as_deref()), (52, Some(&[0, 26, 52][..])));
+    assert!((0..52).all(|at| usize::from(wanted.tables.as_ref().unwrap()[at]) == at % 26));
+    let text = line("1\t", "ab") + &line("0\t", "");
+    let test = line("", "ab") + &line("", "");
+    for (name, content) in [
+        ("train.txt", text.clone().into_bytes()),
+        ("day_0", text.clone().into_bytes()),
+        ("day_1.gz", gzip(text.as_bytes())),
+        ("test.txt", test.clone().into_bytes()),
+        ("clicks.csv.zst", zstd::encode_all(test.as_bytes(), 3).unwrap()),
+    ] {
+        let trace = read(&write(&dir, name, &content)).unwrap();
+        assert_eq!(
+            (&trace.ids, &trace.offsets, &trace.tables),
+            (&wanted.ids, &wanted.offsets, &wanted.tables),
+            "{name}"
+        );
+    }
+    // Bags of 40 decimal ids are bags.
+    let bags = ["7"; 40].join("\t") + "\n";
+    let trace = read(&write(&dir, "bags.txt", bags.repeat(2).as_bytes())).unwrap();
+    assert_eq!((trace.ids, trace.tables, trace.offsets.unwrap().len()), (vec![7; 80], None, 3));
+    assert!(trace.notes[0].contains("every line is taken as a bag of 40 ids"), "{:?}", trace.notes);
+}
+
+/// With room for all rows, a table misses its distinct rows and nothing else.
+#[test]
+fn hits_of_each_table() {
+    let dir = TempDir::new().unwrap();
+    let ids: Vec<u32> = (0..6000).map(|k| k * k % 97 + 100 * (k % 3)).collect();
+    let tables: Vec<u8> = (0..6000).map(|k| [2, 5, 200][k % 3]).collect();
+    let path = write(&dir, "x.u32", &id_bytes(&ids));
+    let found = |tables: &[u8]| {
+        write(&dir, "x.table.u8.gz", &gzip(tables));
+        let found = value(&["simulate", "--trace", &path, "--cache-percent", "100", "--ways", "0", "--batch", "1"]);
+        assert_eq!(
+            found[0]["tables"].as_array().unwrap().iter().map(|table| table["hits"].as_u64().unwrap()).sum::<u64>(),
+            found[0]["hits"]
+        );
+        found[0]["tables"].clone()
+    };
+    let of = |tables: &[u8]| -> Vec<serde_json::Value> {
+        let mut names = tables.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        let each = names.into_iter().map(|name| {
+            let ids: Vec<u32> = ids.iter().zip(tables).filter(|(_, table)| **table == name).map(|(&id, _)| id).collect();
+            let hits = ids.len() - ids.iter().collect::<std::collections::HashSet<_>>().len();
+            serde_json::json!({ "table": name, "accesses": ids.len(), "hits": hits, "hit_rate": hits as f64 / ids.len() as f64 })
+        });
+        each.collect()
+    };
+    assert_eq!(found(&tables), serde_json::Value::from(of(&tables)));
+    // Tables that share ids: each pair is a row, so both miss it once.
+    let shared: Vec<u8> = (0..6000).map(|k| (k / 3 % 2) as u8).collect();
+    assert_eq!(found(&shared), serde_json::Value::from(of(&shared)));
+    assert_ne!(of(&tables), of(&shared));
+    let (stdout, stderr) = outcome(&["simulate", "--trace", &path, "--policy", "lru"], 0);
+    assert!(stdout.contains("| table of x | accesses | lru 32 ways 1 % | lru 32 ways 5 % |"), "{stdout}");
+    assert!(stderr.contains("pairs of a table and an id since tables share ids, are numbered"), "{stderr}");
+    // Real tables: the largest of 30 has 48 % of the accesses.
+    let Some(trace) = crate::common::trace("cache2k_orm_busy") else { return };
+    let tables = trace.tables.unwrap();
+    let counts = tables.iter().fold([0; 256], |mut counts, &table| {
+        counts[usize::from(table)] += 1;
+        counts
+    });
+    assert_eq!((trace.numbered, counts.iter().filter(|&&count| count > 0).count()), (false, 30));
+    assert!((0.475..0.485).contains(&(f64::from(counts[17]) / tables.len() as f64)), "{counts:?}");
 }
 
 #[test]

@@ -131,6 +131,12 @@ impl Simulator {
         self.sets.get(set as usize)?.row(way).map(|number| self.rows[number].id)
     }
 
+    /// Whether the row is in a slot, so that an access in the next step is a hit.
+    #[must_use]
+    pub fn holds(&self, row: u32) -> bool {
+        self.rows.find(row).is_some_and(|number| matches!(self.rows[number].home, Home::Way(_)))
+    }
+
     /// Whether the row is in a slot that a [`backward`](Self::backward) has changed since the row came. Such a row is read in FP32, any
     /// other one as its record.
     #[must_use]

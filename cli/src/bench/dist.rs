@@ -3,7 +3,7 @@
 use super::common::{Common, Table};
 use crate::failure::{Failure, ensure_usage};
 use crate::names::one_of;
-use crate::options::{Options, WireArgs, whole};
+use crate::options::{Options, TraceArgs, WireArgs, whole};
 use crate::output;
 use crate::plan::dist::run::{Batches, Seen};
 use crate::progress::Progress;
@@ -23,6 +23,8 @@ pub(super) struct Args {
     /// A trace whose bags are looked up: a file, a name in the data folder, or generated; see `hotrow simulate --help`
     #[arg(long, value_name = "T", default_value = "zipf:rows=100000,s=1.05,n=1000000")]
     trace: String,
+    #[command(flatten)]
+    reading: TraceArgs,
     /// Accesses of a bag, for a trace without bags
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole(1u32..=1 << 16))]
     lookups: u32,
@@ -71,7 +73,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let read = options.trace_files(std::slice::from_ref(&args.trace));
     output::check_files(options.json.as_deref(), None, &[], &read)?;
     args.common.make_folder(options)?;
-    let trace = options.trace(&args.trace)?;
+    let trace = options.trace(&args.trace, &args.reading)?;
     let mut bags = args.batches(&trace)?;
     let config = args.config(&trace, options.group_seed());
     let wire = args.wire.options();

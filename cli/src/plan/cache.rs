@@ -8,7 +8,7 @@ use super::report::{Answer, Job};
 use super::{charts, verify};
 use crate::failure::{Failure, ensure_usage};
 use crate::names::one_of;
-use crate::options::{Backend, Options, generated_trace, whole};
+use crate::options::{Backend, Options, TraceArgs, generated_trace, whole};
 use crate::output;
 use crate::report::object::in_units;
 use hotrow::{GroupConfig, Optimizer, OptimizerKind, Precision, WAYS};
@@ -40,6 +40,8 @@ pub(crate) struct Args {
     /// meta2021[:rows=..,n=..])
     #[arg(long, value_name = "T", conflicts_with = "distribution")]
     trace: Option<String>,
+    #[command(flatten)]
+    reading: TraceArgs,
     /// Instead of a trace: zipf:rows=1e9,s=1.05, exponential:rows=..,scale=.., half-normal:rows=..,scale=.. or uniform:rows=..
     #[arg(long, value_name = "D")]
     distribution: Option<Distribution>,
@@ -129,7 +131,7 @@ impl Args {
         );
         let generated = || generated_trace("planning for generated lookups", "ones");
         let trace = self.trace.clone().unwrap_or_else(generated);
-        Input::of_trace(options.trace(&trace)?, self.lookups)
+        Input::of_trace(options.trace(&trace, &self.reading)?, self.lookups)
     }
 
     /// The budget; by default a tenth of the table in FP32.

@@ -10,7 +10,7 @@ use super::distribution::Distribution;
 use crate::failure::{Failure, ensure_usage};
 use crate::lab;
 use crate::names::{ADMITTING, one_of};
-use crate::options::{Options, WireArgs, generated_trace, percent, power, whole};
+use crate::options::{Options, TraceArgs, WireArgs, generated_trace, percent, power, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::report::object::{self, Field, Object};
@@ -35,10 +35,12 @@ const MOST_ACCESSES: u64 = 1 << 30;
 /// Expect the bytes between ranks that share a table, and their time
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Traces: files, names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..]).
+    /// Traces: files (.u32, .npy, CSV, text, Criteo's, each also .gz or .zst), names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..]).
     /// The plan takes their accesses as independent
     #[arg(long, value_name = "T[,T]")]
     trace: Vec<String>,
+    #[command(flatten)]
+    reading: TraceArgs,
     /// A distribution, which needs no trace; may be given several times: zipf:rows=1e9,s=1.05, exponential:rows=..,scale=..,
     /// half-normal:rows=..,scale=.. or uniform:rows=..
     #[arg(long, visible_alias = "dist", value_name = "D")]
@@ -106,7 +108,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let wires = args.wires()?;
     let mut answers = Vec::new();
     for text in &traces {
-        let trace = options.trace(text)?;
+        let trace = options.trace(text, &args.reading)?;
         let classes = classes_of(&trace);
         let rows = classes.last().map_or(1, |class| class.first as u32 + 1);
         answers.extend(args.source(options, trace, (rows, classes), true)?.answers(args, &wires)?);
@@ -183,7 +185,7 @@ impl Args {
         };
         let classes = from.skew().map_err(Failure::usage)?.bins().iter().map(class).collect();
         let ids = from.draw(accesses as usize, &mut Pcg64::seed_from_u64(seed))?;
-        Ok((Trace { name: from.text.clone(), ids, offsets: None, distinct: 0 }, (rows, classes)))
+        Ok((Trace { name: from.text.clone(), ids, ..Trace::default() }, (rows, classes)))
     }
 
     /// Cuts accesses into bags and batches, and models them.

@@ -6,7 +6,7 @@ mod table;
 
 use super::amount::{self, MOST_DIM};
 use crate::failure::{Failure, ensure_usage};
-use crate::options::{Options, compression, whole};
+use crate::options::{Options, TraceArgs, compression, whole};
 use crate::output;
 use hotrow::robe::Config;
 use hotrow_plan::fidelity::{Fidelity, Fit, Size, WantedEps, size_for};
@@ -35,6 +35,8 @@ pub(crate) struct Args {
     /// Trace whose lookups weight the rows: a file, a name in the data folder, or generated
     #[arg(long, value_name = "T")]
     trace: Option<String>,
+    #[command(flatten)]
+    reading: TraceArgs,
     /// How many times fewer weights than the table has values [default: 1,10,100,1000,10000, if at least a chunk and at most 2^28 weights
     /// are left; a fit takes 20 B a weight]
     #[arg(long, value_name = "X[,X]", value_delimiter = ',', allow_negative_numbers = true, value_parser = compression)]
@@ -68,7 +70,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     read.push(args.table.as_str().into());
     output::check_files(options.json.as_deref(), None, &[], &read)?;
     let table = table::open(&args.table, args.dim, options.group_seed())?;
-    let uses = args.trace.as_deref().map(|trace| Uses::new(options, trace, &table)).transpose()?;
+    let uses = args.trace.as_deref().map(|trace| Uses::new(options, args, trace, &table)).transpose()?;
     let mut random = Pcg64::seed_from_u64(options.seed);
     let rows = sample(&table, uses.as_ref(), args.sample, &mut random);
     let job = Job { table, uses, rows };
@@ -87,8 +89,14 @@ struct Uses {
 }
 
 impl Uses {
-    fn new(options: &Options, trace: &str, table: &Table) -> Result<Self, Failure> {
-        let trace = options.trace(trace)?;
+    fn new(options: &Options, args: &Args, trace: &str, table: &Table) -> Result<Self, Failure> {
+        let trace = options.trace(trace, &args.reading)?;
+        ensure_usage!(
+            !trace.numbered,
+            "--trace: wanted ids that are rows of {}, found others in {}; write the row of each access",
+            table.name,
+            trace.name
+        );
         let mut counts = vec![0; table.rows as usize];
         for &id in &trace.ids {
             let Some(count) = counts.get_mut(id as usize) else {

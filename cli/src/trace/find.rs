@@ -1,10 +1,11 @@
 //! Finds the files that a user names.
 
 use super::error::TraceError;
+use super::packed;
 use std::path::{Path, PathBuf};
 
-/// Endings that are tried for a bare name in the data folder.
-const ENDINGS: [&str; 5] = ["", ".u32.zst", ".u32", ".npy", ".txt"];
+/// Endings that are tried for a bare name in the data folder, packed or not.
+const ENDINGS: [&str; 6] = ["", ".u32", ".npy", ".txt", ".csv", ".tsv"];
 
 /// Finds `text` as a path, or as a bare name in the data folder.
 pub fn find(text: &str, data: Option<&Path>) -> Result<PathBuf, TraceError> {
@@ -27,19 +28,8 @@ pub fn find(text: &str, data: Option<&Path>) -> Result<PathBuf, TraceError> {
     let Some(data) = data else {
         return not_found("no such file here and no data folder given".to_owned());
     };
-    let mut candidates = ENDINGS.iter().map(|ending| data.join(format!("{text}{ending}")));
-    let found = candidates.find(|path| path.is_file());
+    let found = ENDINGS.iter().find_map(|ending| packed::companion(data, &format!("{text}{ending}")));
     found.map_or_else(|| not_found(format!("no such file here or in {}", data.display())), Ok)
-}
-
-/// The file's name without its endings.
-pub(super) fn stem(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.strip_suffix(".zst").unwrap_or(&name);
-    match name.rsplit_once('.') {
-        Some((stem, _)) if !stem.is_empty() => stem.to_owned(),
-        _ => name.to_owned(),
-    }
 }
 
 /// Cuts `a,b` into traces. Commas within a generated trace, such as `zipf:rows=9,s=1`, and within an existing file's name stay.
@@ -66,15 +56,6 @@ pub fn split_list(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stems() {
-        for (path, wanted) in
-            [("a/x.u32.zst", "x"), ("x.u32", "x"), ("x.y.npy", "x.y"), ("plain", "plain"), (".hidden", ".hidden")]
-        {
-            assert_eq!(stem(Path::new(path)), wanted);
-        }
-    }
 
     #[test]
     fn commas_part_traces_but_not_keys() {

@@ -1,7 +1,7 @@
-//! Files beside a trace: labels (`.labels.u8[.zst]`, one byte for each bag), and others of its name.
+//! Files beside a trace, packed or not: labels (`.labels.u8`, one byte for each bag), and others of its name.
 
 use super::error::TraceError;
-use super::words;
+use super::{packed, words};
 use std::path::{Path, PathBuf};
 
 /// Reads the labels of `bags` bags, each below `classes`.
@@ -20,15 +20,14 @@ pub fn read(path: &Path, bags: usize, classes: u8) -> Result<Vec<u8>, TraceError
     }
 }
 
-/// Finds `name` or its compressed form `name.zst` in the folder.
+/// Finds `name` in the folder, packed or not.
 ///
 /// # Errors
-/// If there is neither.
+/// If there is none.
 pub fn companion(folder: &Path, name: &str) -> Result<PathBuf, TraceError> {
-    let candidates = [folder.join(format!("{name}.zst")), folder.join(name)];
     let remedy = "get it from where the trace came from";
-    let missing = || TraceError::of(&folder.join(name), "this file, or the same with .zst", "neither", remedy);
-    candidates.into_iter().find(|path| path.is_file()).ok_or_else(missing)
+    let missing = || TraceError::of(&folder.join(name), "this file, or the same with .zst or .gz", "none", remedy);
+    packed::companion(folder, name).ok_or_else(missing)
 }
 
 #[cfg(test)]

@@ -1,27 +1,20 @@
 //! `.npy` files: one-dimensional numpy arrays of integers.
 
-use super::error::{MAX_ID, TraceError};
+use super::error::TraceError;
+use super::ids::{Id, Ids};
+use super::packed::Input;
+use crate::foreign;
 use npyz::{DType, Deserialize, NpyFile, TypeChar};
-use std::fs::File;
-use std::io::{BufReader, Cursor, Read};
+use std::io::Read;
 use std::path::Path;
 
-/// The longest header. Those of plain arrays have 128 bytes.
-const HEADER: u64 = 4096;
-
-/// All ids of the array.
-pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
+/// All ids of the array; numbering them may take `most` bytes.
+pub(super) fn read(path: &Path, most: u64) -> Result<Ids<'_>, TraceError> {
     let fail = |found: String| refused(path, &found);
-    let mut file = BufReader::new(File::open(path).map_err(TraceError::io(path))?);
-    let mut start = Vec::new();
-    file.by_ref().take(HEADER).read_to_end(&mut start).map_err(TraceError::io(path))?;
-    if !start.starts_with(b"\x93NUMPY") {
-        return Err(fail("a file that is not .npy".to_owned()));
-    }
-    let Some(shape) = hotrow::internals::npy_shape(&start) else {
-        return Err(fail("a header that numpy does not write for an array of numbers".to_owned()));
-    };
-    let npy = NpyFile::new(Cursor::new(start).chain(file)).map_err(|error| fail(error.to_string()))?;
+    let start = Input::open(path)?.start(foreign::NPY_HEADER)?;
+    let shape = foreign::npy_shape(&start).map_err(fail)?;
+    let mut file = Input::open(path)?;
+    let npy = NpyFile::new(&mut file).map_err(|error| fail(error.to_string()))?;
     if npy.shape().len() != 1 || npy.shape() != shape {
         return Err(fail(format!("shape {:?}", npy.shape())));
     }
@@ -32,10 +25,10 @@ pub(super) fn read(path: &Path) -> Result<Vec<u32>, TraceError> {
         return Err(fail(format!("type {}", npy.dtype().descr())));
     };
     match (kind.type_char(), kind.size_field()) {
-        (TypeChar::Uint, 4) => convert::<u32>(path, npy),
-        (TypeChar::Int, 4) => convert::<i32>(path, npy),
-        (TypeChar::Uint, 8) => convert::<u64>(path, npy),
-        (TypeChar::Int, 8) => convert::<i64>(path, npy),
+        (TypeChar::Uint, 4) => convert(path, npy, most, |id: u32| id.into()),
+        (TypeChar::Int, 4) => convert(path, npy, most, |id: i32| i64::from(id) as u64),
+        (TypeChar::Uint, 8) => convert(path, npy, most, |id: u64| id),
+        (TypeChar::Int, 8) => convert(path, npy, most, |id: i64| id as u64),
         _ => Err(fail(format!("type {}", npy.dtype().descr()))),
     }
 }
@@ -44,18 +37,20 @@ fn refused(path: &Path, found: &str) -> TraceError {
     TraceError::of(path, "a 1-D .npy array of u32, i32, u64 or i64", found, "save it anew")
 }
 
-fn convert<T: Deserialize + Copy + Into<i128>>(path: &Path, npy: NpyFile<impl Read>) -> Result<Vec<u32>, TraceError> {
+/// Negative ids become other numbers of 64 bits, which are numbered.
+fn convert<'a, T: Deserialize>(
+    path: &'a Path,
+    npy: NpyFile<impl Read>,
+    most: u64,
+    number: impl Fn(T) -> u64,
+) -> Result<Ids<'a>, TraceError> {
     let fail = |found: String| refused(path, &found);
     let wanted = npy.len();
     let numbers = npy.data::<T>().map_err(|error| fail(error.to_string()))?;
-    let mut ids = Vec::new();
-    for number in numbers {
-        let position = ids.len() as u64;
-        let number: i128 = number.map_err(|error| fail(format!("{position} of {wanted} elements ({error})")))?.into();
-        match u32::try_from(number) {
-            Ok(id) if id <= MAX_ID => ids.push(id),
-            _ => return Err(TraceError::id(path, position, number)),
-        }
+    let mut ids = Ids::new(path, most, false);
+    for found in numbers {
+        let found = found.map_err(|error| fail(format!("{} of {wanted} elements ({error})", ids.ids.len())))?;
+        ids.push(Id::Number(number(found)))?;
     }
     Ok(ids)
 }

@@ -1,7 +1,7 @@
-//! `.offsets.u32[.zst]` files: the start of each bag, and the end of the last one.
+//! `.offsets.u32` files: the start of each bag, and the end of the last one.
 
 use super::error::TraceError;
-use super::words;
+use super::{packed, words};
 use std::path::Path;
 
 /// Reads the starts of the bags over `accesses` ids.
@@ -29,10 +29,5 @@ pub fn read(path: &Path, accesses: usize) -> Result<Vec<u32>, TraceError> {
 
 /// The bags of an id file, if there is an offsets file beside it.
 pub(super) fn beside(ids: &Path, accesses: usize) -> Result<Option<Vec<u32>>, TraceError> {
-    let stem = super::find::stem(ids);
-    let found = [".offsets.u32", ".offsets.u32.zst"]
-        .iter()
-        .map(|ending| ids.with_file_name(format!("{stem}{ending}")))
-        .find(|path| path.is_file());
-    found.map(|path| read(&path, accesses)).transpose()
+    packed::beside(ids, ".offsets.u32").map(|path| read(&path, accesses)).transpose()
 }

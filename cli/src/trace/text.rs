@@ -1,47 +1,200 @@
-//! Text files: one bag a line, ids separated by blanks or commas. An empty line is an empty bag.
+//! Files of text: bags of ids, one a line, separated by blanks or commas; tables (CSV), one access a line in one column; click logs of
+//! Criteo. The name and the first lines tell which.
 
-use super::error::{MAX_ID, TraceError};
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use super::criteo;
+use super::error::TraceError;
+use super::fields::{Fields, quote};
+use super::ids::{Ids, Read};
+use super::lines::Lines;
+use super::packed::{self, Input};
 use std::path::Path;
 
-/// The most characters of a bad line that a message quotes.
-const QUOTED: usize = 40;
+/// Bytes of a file's beginning by which its kind is known.
+const START: u64 = 1 << 16;
 
-/// All ids and the starts of the bags.
-pub(super) fn read(path: &Path) -> Result<(Vec<u32>, Vec<u32>), TraceError> {
-    let mut file = BufReader::new(File::open(path).map_err(TraceError::io(path))?);
-    let (mut ids, mut offsets) = (Vec::new(), vec![0]);
-    let mut bytes = Vec::new();
-    let mut number = 0;
-    while file.read_until(b'\n', &mut bytes).map_err(TraceError::io(path))? > 0 {
-        number += 1;
-        // Bytes that are no text become signs that are no digits, and are refused below.
-        let line = String::from_utf8_lossy(&bytes);
-        for piece in line.split(|c: char| c.is_whitespace() || c == ',').filter(|piece| !piece.is_empty()) {
-            ids.push(id(path, number, ids.len(), piece)?);
-        }
-        offsets.push(u32::try_from(ids.len()).map_err(|_| TraceError::too_long(path))?);
-        bytes.clear();
-    }
-    Ok((ids, offsets))
+/// The longest line of a table; without a limit a file without line ends would fill the memory.
+const LONGEST: u64 = 1 << 20;
+
+/// Characters that may separate columns, tried in this order.
+const SEPARATORS: [u8; 4] = *b"\t;|,";
+
+/// The kind of a text.
+enum Kind {
+    Criteo,
+    /// Bags, behind a heading or not.
+    Bags {
+        heading: bool,
+    },
+    Table {
+        separator: Option<u8>,
+        columns: usize,
+        at: usize,
+        header: bool,
+    },
 }
 
-fn id(path: &Path, line: u64, position: usize, piece: &str) -> Result<u32, TraceError> {
-    match piece.parse() {
-        Ok(id) if id <= MAX_ID => Ok(id),
-        // A number that is negative or too large for an id.
-        _ if piece.strip_prefix('-').unwrap_or(piece).bytes().all(|byte| byte.is_ascii_digit()) && piece != "-" => {
-            Err(TraceError::id(path, position as u64, quote(piece)))
-        }
-        _ => {
-            let found = format!("{:?} in line {line}", quote(piece));
-            Err(TraceError::of(path, "ids separated by blanks or commas", found, "remove it from the file"))
+/// Reads a file, whose `column` holds the ids; numbering them may take `most` bytes.
+pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Read, TraceError> {
+    let mut start = Input::open(path)?.start(START)?;
+    if let Some((found, remedy)) = crate::foreign::format(&start) {
+        let wanted = ".u32, .npy or text, as it is or packed as .gz or .zst";
+        return Err(TraceError::of(path, wanted, found, remedy));
+    }
+    if start.starts_with(b"\xef\xbb\xbf") {
+        start.drain(..3);
+    }
+    // The last line may be cut.
+    if start.len() as u64 + 3 >= START
+        && let Some(end) = start.iter().rposition(|&byte| byte == b'\n')
+    {
+        start.truncate(end);
+    }
+    let lines = start.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let lines: Vec<&[u8]> = lines.filter(|line| !is_blank(line)).collect();
+    match kind(path, &lines, column)? {
+        Kind::Criteo => criteo::read(path, most),
+        Kind::Bags { heading } => bags(path, heading, most),
+        Kind::Table { separator, columns, at, header } => {
+            let mut ids = Ids::new(path, most, false);
+            let mut lines = Lines::open(path, LONGEST)?;
+            let mut heading = header;
+            while let Some(line) = lines.next()? {
+                if is_blank(line.bytes) || std::mem::take(&mut heading) {
+                    continue;
+                }
+                let (mut found, mut id) = (0, &b""[..]);
+                for field in Fields::new(line.bytes, separator) {
+                    let field = field.map_err(|fault| {
+                        line.fail("fields whose quotes end on their line", fault, "repair or remove the line")
+                    })?;
+                    if found == at {
+                        id = field;
+                    }
+                    found += 1;
+                }
+                if found != columns {
+                    let wanted = format!("{columns} columns, as the first line has");
+                    return Err(line.fail(&wanted, &found.to_string(), "repair or remove the line"));
+                }
+                ids.push(line.id(id)?)?;
+            }
+            Ok(ids.found(MANY))
         }
     }
 }
 
-/// The start of a bad piece, for a message.
-pub(super) fn quote(piece: &str) -> String {
-    piece.chars().take(QUOTED).collect()
+/// Which ids are numbered.
+const MANY: &str = "text or numbers of more than 32 bits";
+
+fn bags(path: &Path, mut heading: bool, most: u64) -> Result<Read, TraceError> {
+    let (mut ids, mut offsets) = (Ids::new(path, most, false), vec![0]);
+    let (mut least, mut longest) = (usize::MAX, 0);
+    let mut lines = Lines::open(path, u64::MAX)?;
+    while let Some(line) = lines.next()? {
+        if std::mem::take(&mut heading) {
+            continue;
+        }
+        let before = ids.ids.len();
+        for piece in
+            line.bytes.split(|byte| byte.is_ascii_whitespace() || *byte == b',').filter(|piece| !piece.is_empty())
+        {
+            ids.push(line.id(piece)?)?;
+        }
+        (least, longest) = (least.min(ids.ids.len() - before), longest.max(ids.ids.len() - before));
+        offsets.push(u32::try_from(ids.ids.len()).map_err(|_| TraceError::too_long(path))?);
+    }
+    let mut read = Read { offsets: Some(offsets), ..ids.found(MANY) };
+    if least == longest && least > 1 && read.ids.len() > least {
+        read.notes.push(format!(
+            "{}: every line is taken as a bag of {least} ids; if only one of its columns holds ids, name it with --column",
+            path.display()
+        ));
+    }
+    Ok(read)
+}
+
+/// Whether a line has nothing; tabs part empty fields.
+fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(|&byte| byte == b' ')
+}
+
+/// The fields of a line, as far as its quotes are right.
+fn fields(line: &[u8], separator: Option<u8>) -> Vec<&[u8]> {
+    Fields::new(line, separator).map_while(Result::ok).collect()
+}
+
+fn is_number(field: &[u8]) -> bool {
+    std::str::from_utf8(field).is_ok_and(|field| field.parse::<f64>().is_ok())
+}
+
+fn is_name(field: &[u8]) -> bool {
+    !is_number(field) && String::from_utf8_lossy(field).chars().any(char::is_alphabetic)
+}
+
+fn kind(path: &Path, lines: &[&[u8]], column: Option<&str>) -> Result<Kind, TraceError> {
+    let Some(&first) = lines.first() else { return Ok(Kind::Bags { heading: false }) };
+    let name = packed::bare(path).to_lowercase();
+    if column.is_none() && criteo::is(first, name.ends_with(".tsv")) {
+        return Ok(Kind::Criteo);
+    }
+    // The separator that cuts all lines into as many pieces, or else the first one there is.
+    let count = |line: &[u8], by| Fields::new(line, by).count();
+    let even = |by| lines.iter().take(20).all(|line| count(line, by) == count(first, by));
+    let present: Vec<u8> = SEPARATORS.into_iter().filter(|&by| count(first, Some(by)) > 1).collect();
+    let separator = present.iter().find(|by| even(Some(**by))).or(present.first()).copied();
+    let double = first.windows(2).any(|pair| pair == b"::").then_some(b':');
+    let separator = separator.or(double.filter(|&by| even(Some(by))));
+    let is_named = [".csv", ".tsv"].iter().any(|ending| name.ends_with(ending));
+    let is_table =
+        column.is_some() || is_named || matches!(separator, Some(b';' | b'|' | b':')) || first.contains(&b'"');
+    // Blanks part columns of numbers; words in one column may have them too.
+    let is_parted = count(first, None) > 1
+        && even(None)
+        && lines.last().is_some_and(|line| fields(line, None).into_iter().all(is_number));
+    let separator = separator.or((is_named && !is_parted).then_some(b','));
+    let names = fields(first, separator);
+    // A header is a text above numbers.
+    let above = |at: usize| {
+        let mut below = lines[1..].iter().map(|line| fields(line, separator)).filter_map(|line| line.get(at).copied());
+        let below = below.by_ref().filter(|field| !field.is_empty()).take(20).collect::<Vec<_>>();
+        is_name(names[at]) && !below.is_empty() && below.into_iter().all(is_number)
+    };
+    let mut header = (0..names.len()).any(above);
+    if !(is_table || header && names.len() > 1) {
+        return Ok(Kind::Bags { heading: header });
+    }
+    let mut listed = names.iter().take(40).map(|name| quote(name)).collect::<Vec<_>>().join(", ");
+    listed += if names.len() > 40 { ", .." } else { "" };
+    let (shown, columns) = (path.display(), names.len());
+    let listed = format!("{shown} {} {listed}", if header { "has the columns" } else { "begins with" });
+    let spec = |text: String| Err(TraceError::Spec(format!("--column: wanted {text}")));
+    let at = match column {
+        None if columns == 1 => 0,
+        None => {
+            return spec(format!(
+                "the column of ids beside a file of {columns} columns, found none; give its name, or its number from 1 on: {listed}"
+            ));
+        }
+        Some(column) => {
+            let has = |at: &usize| names[*at] == column.as_bytes() && is_name(names[*at]);
+            let named: Vec<usize> = (0..columns).filter(has).collect();
+            match (&named[..], column.parse::<usize>()) {
+                (&[at], _) => {
+                    header = true;
+                    at
+                }
+                ([], Ok(number)) if (1..=columns).contains(&number) => number - 1,
+                ([], _) => {
+                    return spec(format!(
+                        "a column's name, or its number from 1 to {columns}, found {column}: {listed}"
+                    ));
+                }
+                _ => {
+                    let found = format!("{} columns of the name {column}", named.len());
+                    return spec(format!("one column of ids, found {found}; give its number from 1 on: {listed}"));
+                }
+            }
+        }
+    };
+    Ok(Kind::Table { separator, columns, at, header })
 }

@@ -2,12 +2,13 @@
 
 use crate::failure::{Failure, ensure_usage};
 use crate::options::{MOST_ROWS, read};
+use crate::output;
 use crate::plan::amount::{MOST_DIM, count_to};
 use crate::plan::spec::{Kind, Spec};
+use crate::tensors::{FLOATS, Stacked, Tensors, converted};
 use anyhow::Context as _;
 use hotrow::rng::pcg4d;
 use hotrow::{CpuGroup, Error, F32File, Init, Source, checkpoint, prelude::*};
-use std::fs::File;
 use std::path::Path;
 
 pub(super) struct Table {
@@ -68,17 +69,12 @@ fn dim_of(text: &str, dim: u64) -> Result<u32, Failure> {
 }
 
 fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
-    // This call names the faults of the file.
-    let source = F32File::npy(path)?;
-    let header = npyz::NpyHeader::from_reader(File::open(path)?).with_context(|| text.to_owned())?;
-    let &[rows, dim] = header.shape() else {
-        return Err(Failure::Usage(format!(
-            "{text}: wanted an array of two axes, rows and dim, found {:?}; reshape it",
-            header.shape()
-        )));
-    };
+    let tensors = Tensors::npy(path)?;
+    let matrix = tensors.matrix(&tensors.names()[0], &FLOATS)?;
+    let [rows, dim] = matrix.shape;
+    converted(std::slice::from_ref(&matrix)).iter().for_each(|note| output::note(&format!("note: {text}: {note}")));
     let (rows, dim) = (rows_of(text, rows)?, dim_of(text, dim)?);
-    Ok(Table::new(text, "numpy", rows, dim, source))
+    Ok(Table::new(text, "numpy", rows, dim, Stacked { tensors, matrices: vec![matrix] }))
 }
 
 fn floats(text: &str, path: &Path, dim: Option<u32>) -> Result<Table, Failure> {

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn bags_are_the_traces_own() {
         let trace =
-            Trace { name: String::new(), ids: vec![1, 2, 3, 4, 5, 6], offsets: Some(vec![0, 3, 3, 4, 6]), distinct: 6 };
+            Trace { ids: vec![1, 2, 3, 4, 5, 6], offsets: Some(vec![0, 3, 3, 4, 6]), distinct: 6, ..Trace::default() };
         let Source::Trace(lookups) = Input::of_trace(trace, None).unwrap().source else { unreachable!() };
         let orders = Order::of_samples(&lookups, 3, usize::MAX, &mut Pcg64::seed_from_u64(1));
         let names: Vec<_> = orders.iter().map(|order| order.name).collect();

@@ -1,0 +1,127 @@
+//! Ids as a file has them: kept while all of them are numbers below 2^32 - 2, else numbered by first appearance.
+
+use super::error::{MAX_ID, TraceError};
+use crate::report::object::in_units;
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
+
+/// An id in a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Id<'a> {
+    Number(u64),
+    Text(&'a [u8]),
+}
+
+impl<'a> Id<'a> {
+    /// A whole number of 64 bits, or else the text as it is.
+    pub(super) fn of(piece: &'a [u8]) -> Self {
+        let digits = piece.first().filter(|first| first.is_ascii_digit() || **first == b'+');
+        let number = digits.and_then(|_| std::str::from_utf8(piece).ok()?.parse().ok());
+        number.map_or(Self::Text(piece), Self::Number)
+    }
+}
+
+/// What a file holds.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) ids: Vec<u32>,
+    pub(super) offsets: Option<Vec<u32>>,
+    pub(super) tables: Option<Vec<u8>>,
+    pub(super) numbered: bool,
+    pub(super) notes: Vec<String>,
+}
+
+/// The ids of a trace, in order.
+pub(super) struct Ids<'a> {
+    path: &'a Path,
+    pub(super) ids: Vec<u32>,
+    /// The number of each id, by the id itself and 0, or by 127 bits of a text's hashes and 1. Among 2^32 texts, two have the same hashes with
+    /// a chance below 2^-63.
+    known: HashMap<[u64; 2], u32>,
+    hashes: [RandomState; 2],
+    /// The most bytes that numbering may take.
+    most: u64,
+    pub(super) numbered: bool,
+}
+
+impl<'a> Ids<'a> {
+    pub(super) fn new(path: &'a Path, most: u64, numbered: bool) -> Self {
+        let hashes = [RandomState::new(), RandomState::new()];
+        Self { path, ids: Vec::new(), known: HashMap::new(), hashes, most, numbered }
+    }
+
+    pub(super) fn push(&mut self, id: Id<'_>) -> Result<(), TraceError> {
+        if self.ids.len() == u32::MAX as usize {
+            return Err(TraceError::too_long(self.path));
+        }
+        let id = match id {
+            Id::Number(id) if id <= MAX_ID.into() && !self.numbered => id as u32,
+            id => {
+                if !self.numbered {
+                    self.numbered = true;
+                    for at in 0..self.ids.len() {
+                        self.ids[at] = self.number(Id::Number(self.ids[at].into()))?;
+                    }
+                }
+                self.number(id)?
+            }
+        };
+        self.ids.push(id);
+        Ok(())
+    }
+
+    /// The number of ids that differ, if they were numbered.
+    pub(super) fn distinct(&self) -> usize {
+        self.known.len()
+    }
+
+    fn number(&mut self, id: Id<'_>) -> Result<u32, TraceError> {
+        let key = match id {
+            Id::Number(id) => [id, 0],
+            Id::Text(id) => [self.hashes[0].hash_one(id), self.hashes[1].hash_one(id) | 1],
+        };
+        if let Some(&known) = self.known.get(&key) {
+            return Ok(known);
+        }
+        let next = u32::try_from(self.distinct()).ok().filter(|&next| next <= MAX_ID);
+        let next = next.ok_or_else(|| {
+            TraceError::of(self.path, "at most 4294967294 ids that differ", "more", "split the trace")
+        })?;
+        // A map that is full moves into one of twice its size, and has both for a moment.
+        let wanted = self.bytes() * if self.known.len() == self.known.capacity() { 3 } else { 1 };
+        if wanted > self.most {
+            return Err(TraceError::Content(format!(
+                "{}: wanted at most {} to number its ids (--memory), found {} at the id {next}; give it more --memory, or a shorter trace",
+                self.path.display(),
+                in_units(self.most as f64),
+                in_units(wanted as f64),
+            )));
+        }
+        self.known.insert(key, next);
+        Ok(next)
+    }
+
+    /// Bytes of the numbering: a map has 8 places for each 7 entries, and a byte beside each.
+    fn bytes(&self) -> u64 {
+        self.known.capacity() as u64 * 8 / 7 * (size_of::<([u64; 2], u32)>() as u64 + 1)
+    }
+
+    /// The ids, with a note about their numbering.
+    pub(super) fn found(self, what: &str) -> Read {
+        let notes = self.note(what).into_iter().collect();
+        Read { notes, numbered: self.numbered, ids: self.ids, ..Read::default() }
+    }
+
+    /// What the user reads about a numbering.
+    pub(super) fn note(&self, what: &str) -> Option<String> {
+        self.numbered.then(|| {
+            format!(
+                "{}: {} distinct ids, {what}, are numbered by first appearance, in {} of memory",
+                self.path.display(),
+                self.distinct(),
+                in_units(self.bytes() as f64)
+            )
+        })
+    }
+}
