@@ -37,18 +37,22 @@ fn the_schema_is_stable_and_the_curve_is_drawn() {
 fn limits_are_noted_with_what_fits() {
     let notes = |options: &[&str]| outcome(&[&["dist", "--dist", "uniform:rows=1e6"], options].concat(), 0).1;
     for (line, about, remedies) in [
-        ("--memory 1TB --ranks 2 --batch 4096 --lookups 9", "", ""),
+        ("--machine-memory 1TB --ranks 2 --batch 4096 --lookups 9", "", ""),
         // A table of 1 GB, half of it on each rank's machine, and little else.
         (
-            "--memory 400MB --ranks 2 --batch 2 --dim 256 --precision fp32",
+            "--machine-memory 400MB --ranks 2 --batch 2 --dim 256 --precision fp32",
             "a machine with its tables",
             "--ranks 4 or --precision fp16",
         ),
         // 150,000 outputs of 16 KiB.
-        ("--memory 1TB --ranks 2 --batch 300000 --dim 4096", "outputs of a rank", "--batch 262143 or --ranks 4"),
+        (
+            "--machine-memory 1TB --ranks 2 --batch 300000 --dim 4096",
+            "outputs of a rank",
+            "--batch 262143 or --ranks 4",
+        ),
         // 1,250 packed rows of 16 MiB.
         (
-            "--memory 1EB --ranks 2 --batch 5000 --dim 16777216",
+            "--machine-memory 1EB --ranks 2 --batch 5000 --dim 16777216",
             "rows from one rank to another",
             "or --ranks 4 or --precision int4",
         ),

@@ -87,7 +87,7 @@ pub(crate) struct Args {
     speed: Speed,
     /// Memory of a machine, for a note where its ranks need more [default: that of this one]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = amount::some_bytes)]
-    memory: Option<u64>,
+    machine_memory: Option<u64>,
     /// Run the steps on groups over ranks, as threads of this process, and compare their bytes. Exit code 1 if those of a distribution differ by
     /// more than 1 % and chance
     #[arg(long)]
@@ -237,7 +237,7 @@ impl Source {
             .with("batch", args.batch)
             .with("accesses_per_bag", self.model.per_bag())
             .with("steps", steps);
-        let memory = args.memory.or_else(|| lab::memory(false)).map_or(f64::INFINITY, |bytes| bytes as f64);
+        let memory = args.machine_memory.or_else(|| lab::memory(false)).map_or(f64::INFINITY, |bytes| bytes as f64);
         let place = Place { rows: self.rows, cache: self.cache, memory, per_host: args.speed.per_host };
         let answer = |wire: &Wire| {
             let step = self.model.step(*wire);
