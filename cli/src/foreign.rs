@@ -55,17 +55,15 @@ pub(crate) fn is_pickle(start: &[u8]) -> bool {
 
 /// The shape of an array of numpy's, by its first [`NPY_HEADER`] bytes, or what they are in place of its header.
 pub(crate) fn npy_shape(start: &[u8]) -> Result<Vec<u64>, String> {
-    let found = match start {
-        _ if !start.starts_with(NPY) => "a file that is not .npy",
-        [_, _, _, _, _, _, 2 | 3, _, a, b, c, d, ..]
-            if u64::from(u32::from_le_bytes([*a, *b, *c, *d])) + 12 > NPY_HEADER =>
-        {
-            return Err(format!("a header beyond the limit of {NPY_HEADER} bytes"));
-        }
-        [_, _, _, _, _, _, 1, _, a, b, ..] if u64::from(u16::from_le_bytes([*a, *b])) + 10 > NPY_HEADER => {
-            return Err(format!("a header beyond the limit of {NPY_HEADER} bytes"));
-        }
-        _ => "a header that numpy does not write for an array of numbers",
+    let length = match start {
+        [_, _, _, _, _, _, 1, _, a, b, ..] => u64::from(u16::from_le_bytes([*a, *b])) + 10,
+        [_, _, _, _, _, _, 2 | 3, _, a, b, c, d, ..] => u64::from(u32::from_le_bytes([*a, *b, *c, *d])) + 12,
+        _ => 0,
+    };
+    let found = match start.starts_with(NPY) {
+        false => "a file that is not .npy",
+        true if length > NPY_HEADER => return Err(format!("a header beyond the limit of {NPY_HEADER} bytes")),
+        true => "a header that numpy does not write for an array of numbers",
     };
     hotrow::internals::npy_shape(start).ok_or_else(|| found.to_owned())
 }

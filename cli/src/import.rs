@@ -8,7 +8,7 @@ use crate::options::{MOST_ROWS, Options, whole};
 use crate::output;
 use crate::progress::Progress;
 use crate::report::object::Object;
-use crate::tensors::{FLOATS, Matrix, Stacked, Tensors, converted, listed, refuse_foreign};
+use crate::tensors::{self, FLOATS, Matrix, Stacked, Tensors, converted, listed};
 use anyhow::{Context as _, bail};
 use hotrow::{
     CpuGroup, Error, GroupConfig, Init, Optimizer, OptimizerKind, Part, Policy, Precision, Rounding, checkpoint,
@@ -77,7 +77,7 @@ impl Args {
             Some("npy") => Ok(Format::Npy),
             Some("safetensors" | "json") => Ok(Format::Safetensors),
             _ => {
-                refuse_foreign(&self.file)?;
+                tensors::open(&self.file)?;
                 Err(Failure::Usage(format!(
                     "--format: wanted it beside a file that ends neither in .npy nor in .safetensors, found {} alone; name the format",
                     self.file.display()
@@ -144,8 +144,12 @@ impl Args {
         self.check_text(&tensors, "format", Some(format!("hotrow {}", form.name())))?;
         self.check_text(&tensors, "precision", self.precision.map(|precision| precision.to_string()))?;
         self.check_text(&tensors, "dim", self.dim.map(|dim| dim.to_string()))?;
-        let stated = tensors.text("precision").map(|text| self.precision_of(text)).transpose()?;
         let shown = self.file.display();
+        let read = |text: &str| {
+            let wanted = "wanted int8, int4 or int2 as the precision that it states";
+            text.parse().ok().with_context(|| format!("{shown}: {wanted}, found {text}; correct its metadata"))
+        };
+        let stated = tensors.text("precision").map(read).transpose()?;
         let Some(precision) = self.precision.or(stated) else {
             return Err(Failure::Usage(format!(
                 "--precision: wanted int8, int4 or int2 beside {shown}, which does not state it, found none; name it"
@@ -167,16 +171,6 @@ impl Args {
             ))),
             _ => Ok(()),
         }
-    }
-
-    /// The precision that the file states.
-    fn precision_of(&self, text: &str) -> anyhow::Result<Precision> {
-        let shown = self.file.display();
-        text.parse().ok().with_context(|| {
-            format!(
-                "{shown}: wanted int8, int4 or int2 as the precision that it states, found {text}; correct its metadata"
-            )
-        })
     }
 
     /// Refuses a file that states another dim than its rows have.

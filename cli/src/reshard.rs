@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::options::{Options, power};
 use crate::output;
-use crate::report::object::Object;
+use crate::report::object::{Object, fields};
 use hotrow::Error;
 use hotrow_dist as dist;
 use std::path::PathBuf;
@@ -38,9 +38,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         .with("folder", args.to.display().to_string())
         .with("shards_before", done.before)
         .with("shards", args.shards)
-        .with("rows", done.rows)
-        .with("written_back", done.written_back)
-        .with("unpinned", done.unpinned)
+        .and(fields!(done; rows, written_back, unpinned))
         .with("file_bytes", done.bytes);
     options.write_json(&report)?;
     output::print(&report.table("reshard"))?;

@@ -110,16 +110,14 @@ fn readable(path: &Path) -> impl Fn() -> String {
     move || format!("{}: wanted a file that can be read; check the path and its permissions", path.display())
 }
 
-/// Refuses a file of a known other format.
-pub(crate) fn refuse_foreign(path: &Path) -> anyhow::Result<()> {
+/// Opens a file unless it is of a known other format. Returns its length and its first bytes, too.
+pub(crate) fn open(path: &Path) -> anyhow::Result<(File, u64, Vec<u8>)> {
     let mut start = Vec::new();
     let mut file = File::open(path).with_context(readable(path))?;
-    file.by_ref().take(4096).read_to_end(&mut start).with_context(readable(path))?;
-    let shown = path.display();
-    if foreign::is_safetensors(&start) {
-        return Ok(());
-    }
-    if foreign::is_pickle(&start) {
+    let length = file.metadata().with_context(readable(path))?.len();
+    file.by_ref().take(foreign::NPY_HEADER).read_to_end(&mut start).with_context(readable(path))?;
+    let (shown, is_own) = (path.display(), foreign::is_safetensors(&start) || start.starts_with(foreign::NPY));
+    if !is_own && foreign::is_pickle(&start) {
         let to = path.with_extension("safetensors");
         bail!(
             "{shown}: wanted .npy or .safetensors, found a pickle as torch saves it, which may run any program; convert it in Python with the two lines\n\
@@ -130,10 +128,8 @@ pub(crate) fn refuse_foreign(path: &Path) -> anyhow::Result<()> {
         );
     }
     match foreign::format(&start) {
-        Some((found, remedy)) if !start.starts_with(foreign::NPY) => {
-            bail!("{shown}: wanted .npy or .safetensors, found {found}; {remedy}")
-        }
-        _ => Ok(()),
+        Some((found, remedy)) if !is_own => bail!("{shown}: wanted .npy or .safetensors, found {found}; {remedy}"),
+        _ => Ok((file, length, start)),
     }
 }
 
@@ -145,7 +141,7 @@ impl Tensors {
             all.add(path, |_| true)?;
             return Ok(all);
         }
-        refuse_foreign(path)?;
+        open(path)?;
         let shown = path.display();
         let text = std::fs::read(path).with_context(readable(path))?;
         let index: Index = serde_json::from_slice(&text).map_err(|error| {
@@ -169,11 +165,8 @@ impl Tensors {
 
     /// Opens an array of numpy's.
     pub(crate) fn npy(path: &Path) -> anyhow::Result<Self> {
-        refuse_foreign(path)?;
+        let (file, length, start) = open(path)?;
         let shown = path.display();
-        let mut file = File::open(path).with_context(readable(path))?;
-        let mut start = Vec::new();
-        file.by_ref().take(foreign::NPY_HEADER).read_to_end(&mut start).with_context(readable(path))?;
         let refused = |found: &str| {
             anyhow::anyhow!("{shown}: wanted an array of floats in .npy, found {found}; save it anew with numpy.save")
         };
@@ -195,7 +188,6 @@ impl Tensors {
             bail!("{shown}: wanted floats of 16, 32 or 64 bits, found type {descr}; save rows.astype('f4')");
         };
         let count: u128 = shape.iter().map(|&axis| u128::from(axis)).product();
-        let length = file.metadata().with_context(readable(path))?.len();
         check_length(path, length, u128::from(begin) + count * (dtype.bitsize() as u128 / 8))?;
         let tensor = Tensor {
             name: path.file_name().unwrap_or_default().to_string_lossy().into(),
@@ -211,29 +203,23 @@ impl Tensors {
 
     /// Adds the tensors of a file that are wanted by name.
     fn add(&mut self, path: &Path, wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
-        refuse_foreign(path)?;
+        let (mut file, length, start) = open(path)?;
         let shown = path.display();
-        let mut file = File::open(path).with_context(readable(path))?;
-        let length = file.metadata().with_context(readable(path))?.len();
-        let mut text = [0; 8];
-        if length < 8 {
+        let Some(text) = start.first_chunk() else {
             bail!("{shown}: wanted a safetensors file, found {length} bytes; the file is cut off, get it again");
-        }
-        file.read_exact(&mut text).with_context(readable(path))?;
-        let text = u64::from_le_bytes(text);
+        };
+        let text = u64::from_le_bytes(*text);
         let beyond =
             |of: &str, remedy: &str| format!("{shown}: wanted a header of at most {of}, found one of {text}; {remedy}");
         if text > MAX_HEADER {
             bail!(beyond(&format!("{MAX_HEADER} bytes, the format's limit"), "the file is of another format"));
         }
         if 8 + text > length {
-            bail!(beyond(
-                &format!("the file's {length} bytes"),
-                "the file is cut off or of another format, get it again"
-            ));
+            let of = format!("the file's {length} bytes");
+            bail!(beyond(&of, "the file is cut off or of another format, get it again"));
         }
         let mut header = vec![0; text as usize];
-        file.read_exact(&mut header).with_context(readable(path))?;
+        file.seek(SeekFrom::Start(8)).and_then(|_| file.read_exact(&mut header)).with_context(readable(path))?;
         let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| {
             anyhow::anyhow!("{shown}: wanted the header of a safetensors file, found {error}; the file is damaged or of another format, get it again")
         })?;

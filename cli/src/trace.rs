@@ -35,34 +35,16 @@ mod words;
 pub use criteo::{CRITEO_CATEGORIES, CRITEO_COUNTS, CriteoFile, CriteoLine};
 pub use error::{MAX_ID, TraceError};
 pub use find::{find, split_list};
+pub use ids::Trace;
 pub use labels::{companion, read as read_labels};
 pub use offsets::read as read_offsets;
 
 use crate::failure::Failure;
-use ids::{Id, Ids, Read};
+use ids::{Id, Ids};
 use rayon::prelude::*;
 use spec::Spec;
 use std::cmp::Reverse;
 use std::path::Path;
-
-/// Row ids in access order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trace {
-    /// The file's name without folder and ending, or the text that asked for a generated trace.
-    pub name: String,
-    /// One id per access. Never empty.
-    pub ids: Vec<u32>,
-    /// The start of each bag in `ids`, and the end of the last one. Ascending, from 0 to `ids.len()`.
-    pub offsets: Option<Vec<u32>>,
-    /// Number of distinct ids.
-    pub distinct: u32,
-    /// The table of each access, if the file or one beside it tells.
-    pub tables: Option<Vec<u8>>,
-    /// Whether the ids are numbers that this program gave, by first appearance.
-    pub numbered: bool,
-    /// What the user should know about how the file was read.
-    pub notes: Vec<String>,
-}
 
 impl Trace {
     /// The start of each bag, and the end of the last one. A trace without bags is cut into whole ones of `lookups` accesses, or of one.
@@ -138,13 +120,11 @@ pub fn load_as(text: &str, source: &Source<'_>, reading: &Reading<'_>) -> Result
         Some("meta2021") => made(&["rows", "n"], meta2021::generate),
         _ => {
             let path = find(text, source.data)?;
-            let found = read(&path, reading)?;
-            if found.ids.is_empty() {
+            let mut trace = read(&path, reading)?;
+            if trace.ids.is_empty() {
                 return Err(TraceError::empty(&path));
             }
-            let distinct = distinct(&found.ids);
-            let Read { ids, offsets, tables, numbered, notes } = found;
-            let trace = Trace { name: packed::stem(&path), ids, offsets, distinct, tables, numbered, notes };
+            (trace.name, trace.distinct) = (packed::stem(&path), distinct(&trace.ids));
             match packed::beside(&path, ".table.u8") {
                 Some(beside) => with_tables(trace, &beside, reading),
                 None => Ok(trace),
@@ -166,12 +146,8 @@ fn with_tables(mut trace: Trace, path: &Path, reading: &Reading<'_>) -> Result<T
     let tables = words::bytes(path)?;
     if tables.len() != trace.ids.len() {
         let wanted = format!("{} tables, one an access", trace.ids.len());
-        return Err(TraceError::of(
-            path,
-            wanted,
-            tables.len(),
-            "get the file again, or remove it to go without tables",
-        ));
+        let remedy = "get the file again, or remove it to go without tables";
+        return Err(TraceError::of(path, wanted, tables.len(), remedy));
     }
     let mut pairs = Ids::new(path, reading.memory.unwrap_or(u64::MAX), true);
     for (&id, &table) in trace.ids.iter().zip(&tables) {
@@ -199,8 +175,8 @@ fn distinct(ids: &[u32]) -> u32 {
     sorted.len() as u32
 }
 
-/// What a file holds, by its ending or its first lines.
-fn read(path: &Path, reading: &Reading<'_>) -> Result<Read, TraceError> {
+/// What a file holds, by its ending or its first lines, without its name and the number of distinct ids.
+fn read(path: &Path, reading: &Reading<'_>) -> Result<Trace, TraceError> {
     let name = packed::bare(path);
     let most = reading.memory.unwrap_or(u64::MAX);
     if name.ends_with(".u32") || name.ends_with(".npy") {
@@ -215,7 +191,7 @@ fn read(path: &Path, reading: &Reading<'_>) -> Result<Read, TraceError> {
             return Err(TraceError::id(path, at as u64, ids[at]));
         }
         let offsets = offsets::beside(path, ids.len())?;
-        Ok(Read { ids, offsets, ..Read::default() })
+        Ok(Trace { ids, offsets, ..Trace::default() })
     } else if name.ends_with(".npy") {
         Ok(npy::read(path, most)?.found("negative or of more than 32 bits"))
     } else {

@@ -43,14 +43,11 @@ fn the_seed_decides_generated_traces() {
 #[test]
 fn without_a_trace_it_generates_one_and_says_so() {
     let plan = "no --trace: planning for generated lookups|no --budget|no --sample-bytes|no --smallest-batch";
+    let dist = "no --trace: planning for generated accesses";
     for (line, said, shown) in [
         ("simulate --policy lru --cache-percent 1", "no --trace: playing generated data, zipf:", "zipf:"),
         ("plan", plan, "cache rows|hit rate|epoch without cache|hottest rows"),
-        (
-            "plan dist",
-            "no --trace: planning for generated accesses",
-            "exchange seconds|the group|distinct rows|gradients",
-        ),
+        ("plan dist", dist, "exchange seconds|the group|distinct rows|gradients"),
     ] {
         let (stdout, stderr) = outcome(&words(line), 0);
         assert!(said.split('|').all(|text| stderr.contains(text)), "{line}: {stderr}");
@@ -72,10 +69,8 @@ fn names_are_looked_up_in_the_data_folder() {
 
 #[test]
 fn sets_that_cannot_be_whole_are_pointed_out() {
-    let (_, stderr) = outcome(
-        &["simulate", "--trace", "uniform:rows=100,n=500", "--ways", "24", "--policy", "lru", "--cache-percent", "1"],
-        0,
-    );
+    let line = "simulate --trace uniform:rows=100,n=500 --ways 24 --policy lru --cache-percent 1";
+    let (_, stderr) = outcome(&words(line), 0);
     assert!(stderr.contains("whole sets of 24 ways make it 48"), "{stderr}");
 }
 
@@ -138,7 +133,7 @@ fn plan_memory_writes_what_it_wrote_and_adds_up() {
 
 #[test]
 fn a_plan_that_is_too_large_for_most_devices_says_so() {
-    let notes = |line: &str| outcome(&line.split(' ').collect::<Vec<_>>(), 0).1;
+    let notes = |line: &str| outcome(&words(line), 0).1;
     for (line, buffer) in [
         ("plan memory --rows 100000000 --cache-percent 1 --batch 10000000", "scratch"),
         ("plan memory --rows 4000000000 --batch 0", "ways"),

@@ -31,7 +31,7 @@ fn the_schema_is_stable() {
                   load_bytes load_pays_after_epochs one_more_set optimum epoch_bytes epoch_cost cost_percent curve skew lookups_percent rows_percent \
                   verify order backend batches whole_epoch record measures what \
                   predicted counted deviation_percent allowed_percent too_short within locality";
-    assert_eq!(keys(&json), wanted.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(keys(&json), words(wanted));
     let value: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&value["source"]["kind"], &value["group"]["precision"]), (&"distribution".into(), &"int8".into()));
     assert!(value["curve"].as_array().unwrap().len() > 2);

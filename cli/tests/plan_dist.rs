@@ -25,7 +25,7 @@ fn the_schema_is_stable_and_the_curve_is_drawn() {
                   group rows cache_rows shards batch accesses_per_bag steps \
                   step distinct_rows asked_rows dirty_rows far_bags rows_with_requests_bytes \
                   phases phase bytes seconds verify";
-    assert_eq!(keys(&json), wanted.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(keys(&json), words(wanted));
     let value: Value = serde_json::from_str(&json).unwrap();
     let found = [&value[0]["ranks"], &value[1]["ranks"], &value[0]["group"]["shards"]];
     assert_eq!(found.map(Value::as_u64), [4, 1024, 1024].map(Some));
@@ -37,28 +37,16 @@ fn the_schema_is_stable_and_the_curve_is_drawn() {
 fn limits_are_noted_with_what_fits() {
     let notes = |options: &[&str]| outcome(&[&["dist", "--dist", "uniform:rows=1e6"], options].concat(), 0).1;
     for (line, about, remedies) in [
-        ("--machine-memory 1TB --ranks 2 --batch 4096 --lookups 9", "", ""),
+        ("1TB --batch 4096 --lookups 9", "", ""),
         // A table of 1 GB, half of it on each rank's machine, and little else.
-        (
-            "--machine-memory 400MB --ranks 2 --batch 2 --dim 256 --precision fp32",
-            "a machine with its tables",
-            "--ranks 4 or --precision fp16",
-        ),
+        ("400MB --batch 2 --dim 256 --precision fp32", "a machine with its tables", "--ranks 4 or --precision fp16"),
         // 150,000 outputs of 16 KiB.
-        (
-            "--machine-memory 1TB --ranks 2 --batch 300000 --dim 4096",
-            "outputs of a rank",
-            "--batch 262143 or --ranks 4",
-        ),
+        ("1TB --batch 300000 --dim 4096", "outputs of a rank", "--batch 262143 or --ranks 4"),
         // 1,250 packed rows of 16 MiB.
-        (
-            "--machine-memory 1EB --ranks 2 --batch 5000 --dim 16777216",
-            "rows from one rank to another",
-            "or --ranks 4 or --precision int4",
-        ),
+        ("1EB --batch 5000 --dim 16777216", "rows from one rank to another", "or --ranks 4 or --precision int4"),
     ] {
-        let common = ["--steps", "1", "--cache-percent", "0"];
-        let options: Vec<&str> = line.split(' ').chain(common).collect();
+        let options = format!("--machine-memory {line} --ranks 2 --steps 1 --cache-percent 0");
+        let options = words(&options);
         let found = notes(&options);
         let Some(note) = found.lines().find(|note| note.contains(about)) else {
             assert!(about.is_empty() && found.is_empty(), "{line}: {found}");
@@ -67,7 +55,7 @@ fn limits_are_noted_with_what_fits() {
         assert!(note.ends_with(&format!("{remedies} would fit")), "{line}: {note}");
         let (_, remedies) = note.strip_suffix(" would fit").unwrap().rsplit_once(": ").unwrap();
         for remedy in remedies.split(" or ") {
-            let remedy: Vec<&str> = remedy.split(' ').collect();
+            let remedy = words(remedy);
             let others = options.chunks(2).filter(|option| option[0] != remedy[0]);
             let found = notes(&[others.collect::<Vec<_>>().concat(), remedy.clone()].concat());
             assert!(!found.contains(about), "{line}, {remedy:?}: {found}");

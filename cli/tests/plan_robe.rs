@@ -135,10 +135,8 @@ fn unlike_rows_lose_what_is_expected() {
     let [lost, unlike] = ["lost", "lost if unlike"].map(|what| figures(&found, what, "array"));
     assert_eq!(lost.len(), 5, "1 to 10,000 times, the last in 8 weights");
     assert!(lost.iter().zip(&unlike).all(|(lost, unlike)| (lost - unlike).abs() < 0.01), "{lost:?} {unlike:?}");
-    assert_eq!(
-        (figures(&found, "pairs beyond", "array"), figures(&found, "pairs", "array")),
-        (vec![0.0; 5], vec![2500.0; 5])
-    );
+    let [beyond, pairs] = ["pairs beyond", "pairs"].map(|what| figures(&found, what, "array"));
+    assert_eq!((beyond, pairs), (vec![0.0; 5], vec![2500.0; 5]));
     assert!(lost[0] < 0.5 && lost[2] > 0.95);
     near(&figures(&found, "lost", "one weight")[0].into(), 1.0);
     // Clusters do not help. A table of one value is kept by a single chunk.

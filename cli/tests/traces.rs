@@ -12,8 +12,22 @@ use tempfile::TempDir;
 const IDS: [u32; 6] = [3, 0, 7, 3, MAX_ID, 65_536];
 const BAGS: [u32; 4] = [0, 2, 2, 6];
 
-fn packed(words: &[u32]) -> Vec<u8> {
-    zstd::encode_all(&id_bytes(words)[..], 3).unwrap()
+/// The bytes of a file of this name, packed if it ends in .zst or .gz.
+fn packed(name: &str, content: &[u8]) -> Vec<u8> {
+    match name.rsplit('.').next() {
+        Some("zst") => zstd::encode_all(content, 3).unwrap(),
+        Some("gz") => {
+            let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            packer.write_all(content).unwrap();
+            packer.finish().unwrap()
+        }
+        _ => content.to_vec(),
+    }
+}
+
+/// Writes a file that is packed as its name says.
+fn pack(dir: &TempDir, name: &str, content: &[u8]) -> String {
+    write(dir, name, &packed(name, content))
 }
 
 fn read(path: &str) -> Result<Trace, TraceError> {
@@ -31,13 +45,8 @@ fn npy<T: npyz::AutoSerialize + Copy>(dir: &TempDir, name: &str, values: &[T], s
 #[test]
 fn every_format_is_read() {
     let dir = TempDir::new().unwrap();
-    let content = |name: &str, words: &[u32]| match name.rsplit('.').next() {
-        Some("zst") => packed(words),
-        Some("gz") => gzip(&id_bytes(words)),
-        _ => id_bytes(words),
-    };
     for name in ["plain.u32", "packed.u32.zst", "other.u32.gz"] {
-        let trace = read(&write(&dir, name, &content(name, &IDS))).unwrap();
+        let trace = read(&pack(&dir, name, &id_bytes(&IDS))).unwrap();
         assert_eq!((&trace.ids[..], trace.distinct, trace.offsets), (&IDS[..], 5, None));
         assert_eq!(trace.name, name.split('.').next().unwrap());
     }
@@ -45,8 +54,8 @@ fn every_format_is_read() {
     for (ids, offsets) in
         [("x.u32", "x.offsets.u32.zst"), ("y.u32.zst", "y.offsets.u32"), ("z.u32.gz", "z.offsets.u32.gz")]
     {
-        let path = write(&dir, ids, &content(ids, &IDS));
-        write(&dir, offsets, &content(offsets, &BAGS));
+        let path = pack(&dir, ids, &id_bytes(&IDS));
+        pack(&dir, offsets, &id_bytes(&BAGS));
         assert_eq!(read(&path).unwrap().offsets.unwrap(), BAGS);
     }
     let small = [3_u32, 0, 7];
@@ -113,18 +122,12 @@ fn criteo_refusals() {
         assert!(error.contains(found), "{name}: {error}");
     }
     let text = good.repeat(1000);
-    let packed = zstd::encode_all(text.as_bytes(), 3).unwrap();
-    assert!(refused("cut.zst", &packed[..packed.len() / 2]).contains("wanted a complete zstd file"));
-    let packed = gzip(text.as_bytes());
-    assert!(refused("cut.gz", &packed[..packed.len() / 2]).contains("wanted a complete gzip file"));
+    for (name, format) in [("cut.zst", "zstd"), ("cut.gz", "gzip")] {
+        let packed = packed(name, text.as_bytes());
+        assert!(refused(name, &packed[..packed.len() / 2]).contains(&format!("wanted a complete {format} file")));
+    }
     // A trace uses the categories alone.
     assert_eq!(read(&write(&dir, "day.tsv", line("", "x", "ab").as_bytes())).unwrap().ids.len(), 26);
-}
-
-fn gzip(content: &[u8]) -> Vec<u8> {
-    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    packer.write_all(content).unwrap();
-    packer.finish().unwrap()
 }
 
 /// The same lines from plain and packed files, with either line end, and without the last line end.
@@ -133,13 +136,12 @@ fn criteo_files_in_every_form() {
     let dir = TempDir::new().unwrap();
     let counts = ["", "-2", "0", "7", "", "", "", "", "", "", "", "", "4294967296"].join("\t");
     let text = format!("1\t{counts}\tFF\t{}\tdeadbeef\n", "\t".repeat(23)).repeat(2);
-    let packed = [gzip(text.as_bytes()), gzip(text.as_bytes())].concat();
     for (name, content, lines) in [
         ("plain.txt", text.clone().into_bytes(), 2),
         ("crlf.txt", text.replace('\n', "\r\n").into_bytes(), 2),
         ("no_end.txt", text.trim_end().as_bytes().to_vec(), 2),
-        ("x.zst", zstd::encode_all(text.as_bytes(), 3).unwrap(), 2),
-        ("two_members.gz", packed, 4),
+        ("x.zst", packed("zst", text.as_bytes()), 2),
+        ("two_members.gz", packed("gz", text.as_bytes()).repeat(2), 4),
         ("empty.txt", Vec::new(), 0),
     ] {
         let mut file = CriteoFile::open(write(&dir, name, &content).as_ref()).unwrap();
@@ -147,11 +149,8 @@ fn criteo_files_in_every_form() {
         while let Some(line) = file.next_line().unwrap() {
             assert!(line.label().unwrap());
             let counts = line.counts().unwrap();
-            assert_eq!(
-                (counts[0], counts[1], counts[2], counts[12]),
-                (None, Some(-2), Some(0), Some(1 << 32)),
-                "{name}"
-            );
+            let found_counts = [0, 1, 2, 12].map(|at: usize| counts[at]);
+            assert_eq!(found_counts, [None, Some(-2), Some(0), Some(1 << 32)], "{name}");
             let categories = line.categories().unwrap();
             assert_eq!((categories[0], categories[1], categories[25]), (Some(255), None, Some(0xdead_beef)), "{name}");
             found += 1;
@@ -169,7 +168,7 @@ fn refused_traces() {
     let whole = fs::read(npy(&dir, "whole.npy", &IDS, &[6])).unwrap();
     let text = String::from_utf8_lossy(&whole[10..128]).into_owned();
     let huge = text.replace("(6,)", "(4611686018427387904,4611686018427387904)");
-    let zst = packed(&(0..10_000).collect::<Vec<_>>());
+    let zst = packed("zst", &id_bytes(&(0..10_000).collect::<Vec<_>>()));
     let line = |category: &str| criteo("1\t", "7", category, "0");
     let noise: Vec<u8> =
         (0..10_000_u32).flat_map(|k| format!("{}\n", k.wrapping_mul(0x9e37_79b9)).into_bytes()).collect();
@@ -190,10 +189,10 @@ fn refused_traces() {
         ("wide.txt", b"\xff\xfe1\0\n\0".to_vec()),
         ("empty.txt", Vec::new()),
         ("empty.txt.gz", Vec::new()),
-        ("cut.csv.gz", gzip(&noise)[..500].to_vec()),
+        ("cut.csv.gz", packed("gz", &noise)[..500].to_vec()),
         ("plain.csv.gz", b"1\n2\n".to_vec()),
-        ("one.txt.gz", gzip(&vec![b'1'; 64 << 20])),
-        ("packed.txt", gzip(b"1\n")),
+        ("one.txt.gz", packed("gz", &vec![b'1'; 64 << 20])),
+        ("packed.txt", packed("gz", b"1\n")),
         ("table.parquet", b"PAR1\x15\0".to_vec()),
         ("arrays.npz", b"PK\x03\x04\x14\0\0\0".to_vec()),
         ("pointer.csv", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n".to_vec()),
@@ -226,7 +225,7 @@ fn refused_traces() {
         ("large.u32", id_bytes(&[1, u32::MAX])),
         ("cut.u32.zst", zst[..zst.len() / 2].to_vec()),
         // A few hundred bytes must not fill the memory.
-        ("full.u32.zst", zstd::encode_all(&vec![0; 64 << 20][..], 3).unwrap()),
+        ("full.u32.zst", packed("zst", &vec![0; 64 << 20])),
         ("foreign.u32.zst", b"no zstd at all".to_vec()),
     ] {
         write(&dir, name, &content);
@@ -241,8 +240,7 @@ fn refused_traces() {
     write(&dir, "tables.table.u8", &[0, 1, 2]);
     fs::create_dir(dir.path().join("folder")).unwrap();
     golden::refused("traces", dir.path());
-    let zeros = zstd::encode_all(&vec![0; 4 << 20][..], 3).unwrap();
-    assert_eq!(read(&write(&dir, "zeros.u32.zst", &zeros)).unwrap().ids.len(), 1 << 20);
+    assert_eq!(read(&pack(&dir, "zeros.u32.zst", &vec![0; 4 << 20])).unwrap().ids.len(), 1 << 20);
 }
 
 /// The ids in a column of a file of this name and text.
@@ -281,12 +279,8 @@ fn a_column_of_a_table_in_every_spelling() {
     }
     // A column alone needs no name, with a header or not, and packed.
     for text in ["id\n7\n8\n7\n", "7\n8\n7\n", "\"id\"\n\"7\"\n\"8\"\n\"7\"\n\n"] {
-        for packed in [
-            ("x.csv", text.into()),
-            ("x.csv.gz", gzip(text.as_bytes())),
-            ("x.tsv.zst", zstd::encode_all(text.as_bytes(), 3).unwrap()),
-        ] {
-            assert_eq!(column(packed.0, &packed.1, None).ids, [7, 8, 7], "{text}");
+        for name in ["x.csv", "x.csv.gz", "x.tsv.zst"] {
+            assert_eq!(column(name, &packed(name, text.as_bytes()), None).ids, [7, 8, 7], "{text}");
         }
     }
     assert_eq!(column("x.dat", b"1::7::3\n2::8::4\n", Some("3")).ids, [7, 8]);
@@ -310,11 +304,8 @@ fn other_ids_than_small_numbers_are_numbered_by_first_appearance() {
     ] {
         let trace = read(&write(&dir, "x.txt", text.as_bytes())).unwrap();
         assert_eq!((&trace.ids, trace.numbered), (&wanted, true), "{text}");
-        assert!(
-            trace.notes[0].contains(&format!(": {} distinct ids, text or numbers", trace.distinct)),
-            "{:?}",
-            trace.notes
-        );
+        let note = format!(": {} distinct ids, text or numbers", trace.distinct);
+        assert!(trace.notes[0].contains(&note), "{:?}", trace.notes);
     }
     for path in [npy(&dir, "a.npy", &[1_i64, -5, 1], &[3]), npy(&dir, "b.npy", &[1, u64::MAX, 1], &[3])] {
         let trace = read(&path).unwrap();
@@ -343,24 +334,16 @@ fn other_ids_than_small_numbers_are_numbered_by_first_appearance() {
 fn click_logs_are_known_by_their_shape() {
     let dir = TempDir::new().unwrap();
     let line = |label: &str, first: &str| criteo(label, "-2", first, "00ffffff");
-    let wanted = read(&write(&dir, "day.tsv", (line("1\t", "ab") + &line("0\t", "")).as_bytes())).unwrap();
+    let text = line("1\t", "ab") + &line("0\t", "");
+    let wanted = read(&write(&dir, "day.tsv", text.as_bytes())).unwrap();
     assert_eq!((wanted.ids.len(), wanted.offsets.as_deref()), (52, Some(&[0, 26, 52][..])));
     assert!((0..52).all(|at| usize::from(wanted.tables.as_ref().unwrap()[at]) == at % 26));
-    let text = line("1\t", "ab") + &line("0\t", "");
     let test = line("", "ab") + &line("", "");
-    for (name, content) in [
-        ("train.txt", text.clone().into_bytes()),
-        ("day_0", text.clone().into_bytes()),
-        ("day_1.gz", gzip(text.as_bytes())),
-        ("test.txt", test.clone().into_bytes()),
-        ("clicks.csv.zst", zstd::encode_all(test.as_bytes(), 3).unwrap()),
-    ] {
-        let trace = read(&write(&dir, name, &content)).unwrap();
-        assert_eq!(
-            (&trace.ids, &trace.offsets, &trace.tables),
-            (&wanted.ids, &wanted.offsets, &wanted.tables),
-            "{name}"
-        );
+    let named = ["train.txt", "day_0", "day_1.gz"].map(|name| (name, &text));
+    for (name, text) in named.into_iter().chain(["test.txt", "clicks.csv.zst"].map(|name| (name, &test))) {
+        let trace = read(&pack(&dir, name, text.as_bytes())).unwrap();
+        let [found, wanted] = [&trace, &wanted].map(|trace| (&trace.ids, &trace.offsets, &trace.tables));
+        assert_eq!(found, wanted, "{name}");
     }
     // Bags of 40 decimal ids are bags.
     let bags = ["7"; 40].join("\t") + "\n";
@@ -377,13 +360,12 @@ fn hits_of_each_table() {
     let tables: Vec<u8> = (0..6000).map(|k| [2, 5, 200][k % 3]).collect();
     let path = write(&dir, "x.u32", &id_bytes(&ids));
     let found = |tables: &[u8]| {
-        write(&dir, "x.table.u8.gz", &gzip(tables));
+        pack(&dir, "x.table.u8.gz", tables);
         let found = value(&["simulate", "--trace", &path, "--cache-percent", "100", "--ways", "0", "--batch", "1"]);
-        assert_eq!(
-            found[0]["tables"].as_array().unwrap().iter().map(|table| table["hits"].as_u64().unwrap()).sum::<u64>(),
-            found[0]["hits"]
-        );
-        found[0]["tables"].clone()
+        let tables = found[0]["tables"].clone();
+        let hits = tables.as_array().unwrap().iter().map(|table| table["hits"].as_u64().unwrap());
+        assert_eq!(hits.sum::<u64>(), found[0]["hits"]);
+        tables
     };
     let of = |tables: &[u8]| -> Vec<serde_json::Value> {
         let mut names = tables.to_vec();
@@ -407,10 +389,8 @@ fn hits_of_each_table() {
     // Real tables: the largest of 30 has 48 % of the accesses.
     let Some(trace) = crate::common::trace("cache2k_orm_busy") else { return };
     let tables = trace.tables.unwrap();
-    let counts = tables.iter().fold([0; 256], |mut counts, &table| {
-        counts[usize::from(table)] += 1;
-        counts
-    });
+    let mut counts = [0; 256];
+    tables.iter().for_each(|&table| counts[usize::from(table)] += 1);
     assert_eq!((trace.numbered, counts.iter().filter(|&&count| count > 0).count()), (false, 30));
     assert!((0.475..0.485).contains(&(f64::from(counts[17]) / tables.len() as f64)), "{counts:?}");
 }
@@ -418,7 +398,7 @@ fn hits_of_each_table() {
 #[test]
 fn bare_names_are_looked_up_in_the_data_folder() {
     let dir = TempDir::new().unwrap();
-    write(&dir, "some_trace.u32.zst", &packed(&IDS));
+    pack(&dir, "some_trace.u32.zst", &id_bytes(&IDS));
     let source = Source { data: Some(dir.path()), seed: 0 };
     assert_eq!(load("some_trace", &source).unwrap().ids, IDS);
     assert_eq!(load("some_trace.u32.zst", &source).unwrap().ids, IDS);

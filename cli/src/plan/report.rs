@@ -2,7 +2,7 @@
 
 use super::input::{Input, Source};
 use super::verify::{Run, form};
-use crate::report::object::{self, Field, Object, digits, in_units};
+use crate::report::object::{self, Field, Object, digits, fields, in_units};
 use hotrow::WAYS;
 use hotrow_plan::scars::{Budget, MoreRows, Pinned, Plan, PlannedGroup, Planner, Split, Traffic};
 
@@ -129,9 +129,7 @@ impl Answer<'_> {
 
     /// A split of the budget as JSON.
     fn split(&self, split: &Split) -> Object {
-        Object::default()
-            .with("pinned_rows", split.pinned_rows)
-            .with("cache_bytes", split.cache_bytes)
+        fields!(split; pinned_rows, cache_bytes)
             .with("batch_samples", split.batch)
             .with("epoch_bytes", split.epoch_bytes)
             .with("epoch_cost", split.cost)

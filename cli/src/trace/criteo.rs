@@ -7,7 +7,7 @@
 
 use super::error::TraceError;
 use super::fields::quote;
-use super::ids::{Id, Ids, Read};
+use super::ids::{Id, Ids, Trace};
 use super::lines::{Line, Lines};
 use std::fmt;
 use std::path::Path;
@@ -145,7 +145,7 @@ pub(super) fn is(first: &[u8], named: bool) -> bool {
 }
 
 /// The ids of the 26 tables; numbering them may take `most` bytes.
-pub(super) fn read(path: &Path, most: u64) -> Result<Read, TraceError> {
+pub(super) fn read(path: &Path, most: u64) -> Result<Trace, TraceError> {
     let mut file = CriteoFile::open(path)?;
     let (mut ids, mut offsets, mut tables) = (Ids::new(path, most, true), vec![0], Vec::new());
     while let Some(line) = file.next_line()? {
@@ -157,5 +157,5 @@ pub(super) fn read(path: &Path, most: u64) -> Result<Read, TraceError> {
         }
         offsets.push(u32::try_from(ids.ids.len()).map_err(|_| TraceError::too_long(path))?);
     }
-    Ok(Read { offsets: Some(offsets), tables: Some(tables), ..ids.found("the categories of Criteo's 26 tables") })
+    Ok(Trace { offsets: Some(offsets), tables: Some(tables), ..ids.found("the categories of Criteo's 26 tables") })
 }

@@ -22,14 +22,23 @@ impl<'a> Id<'a> {
     }
 }
 
-/// What a file holds.
-#[derive(Default)]
-pub(super) struct Read {
-    pub(super) ids: Vec<u32>,
-    pub(super) offsets: Option<Vec<u32>>,
-    pub(super) tables: Option<Vec<u8>>,
-    pub(super) numbered: bool,
-    pub(super) notes: Vec<String>,
+/// Row ids in access order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The file's name without folder and ending, or the text that asked for a generated trace.
+    pub name: String,
+    /// One id per access. Never empty.
+    pub ids: Vec<u32>,
+    /// The start of each bag in `ids`, and the end of the last one. Ascending, from 0 to `ids.len()`.
+    pub offsets: Option<Vec<u32>>,
+    /// Number of distinct ids.
+    pub distinct: u32,
+    /// The table of each access, if the file or one beside it tells.
+    pub tables: Option<Vec<u8>>,
+    /// Whether the ids are numbers that this program gave, by first appearance.
+    pub numbered: bool,
+    /// What the user should know about how the file was read.
+    pub notes: Vec<String>,
 }
 
 /// The ids of a trace, in order.
@@ -108,9 +117,9 @@ impl<'a> Ids<'a> {
     }
 
     /// The ids, with a note about their numbering.
-    pub(super) fn found(self, what: &str) -> Read {
+    pub(super) fn found(self, what: &str) -> Trace {
         let notes = self.note(what).into_iter().collect();
-        Read { notes, numbered: self.numbered, ids: self.ids, ..Read::default() }
+        Trace { notes, numbered: self.numbered, ids: self.ids, ..Trace::default() }
     }
 
     /// What the user reads about a numbering.

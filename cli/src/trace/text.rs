@@ -4,7 +4,7 @@
 use super::criteo;
 use super::error::TraceError;
 use super::fields::{Fields, quote};
-use super::ids::{Ids, Read};
+use super::ids::{Ids, Trace};
 use super::lines::Lines;
 use super::packed::{self, Input};
 use std::path::Path;
@@ -34,7 +34,7 @@ enum Kind {
 }
 
 /// Reads a file, whose `column` holds the ids; numbering them may take `most` bytes.
-pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Read, TraceError> {
+pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace, TraceError> {
     let mut start = Input::open(path)?.start(START)?;
     if let Some((found, remedy)) = crate::foreign::format(&start) {
         let wanted = ".u32, .npy or text, as it is or packed as .gz or .zst";
@@ -86,7 +86,7 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Read,
 /// Which ids are numbered.
 const MANY: &str = "text or numbers of more than 32 bits";
 
-fn bags(path: &Path, mut heading: bool, most: u64) -> Result<Read, TraceError> {
+fn bags(path: &Path, mut heading: bool, most: u64) -> Result<Trace, TraceError> {
     let (mut ids, mut offsets) = (Ids::new(path, most, false), vec![0]);
     let (mut least, mut longest) = (usize::MAX, 0);
     let mut lines = Lines::open(path, u64::MAX)?;
@@ -103,7 +103,7 @@ fn bags(path: &Path, mut heading: bool, most: u64) -> Result<Read, TraceError> {
         (least, longest) = (least.min(ids.ids.len() - before), longest.max(ids.ids.len() - before));
         offsets.push(u32::try_from(ids.ids.len()).map_err(|_| TraceError::too_long(path))?);
     }
-    let mut read = Read { offsets: Some(offsets), ..ids.found(MANY) };
+    let mut read = Trace { offsets: Some(offsets), ..ids.found(MANY) };
     if least == longest && least > 1 && read.ids.len() > least {
         read.notes.push(format!(
             "{}: every line is taken as a bag of {least} ids; if only one of its columns holds ids, name it with --column",
@@ -167,34 +167,26 @@ fn kind(path: &Path, lines: &[&[u8]], column: Option<&str>) -> Result<Kind, Trac
     listed += if names.len() > 40 { ", .." } else { "" };
     let (shown, columns) = (path.display(), names.len());
     let listed = format!("{shown} {} {listed}", if header { "has the columns" } else { "begins with" });
-    let spec = |text: String| Err(TraceError::Spec(format!("--column: wanted {text}")));
     let at = match column {
-        None if columns == 1 => 0,
-        None => {
-            return spec(format!(
-                "the column of ids beside a file of {columns} columns, found none; give its name, or its number from 1 on: {listed}"
-            ));
-        }
+        None if columns == 1 => Ok(0),
+        None => Err(format!(
+            "the column of ids beside a file of {columns} columns, found none; give its name, or its number from 1 on: {listed}"
+        )),
         Some(column) => {
             let has = |at: &usize| names[*at] == column.as_bytes() && is_name(names[*at]);
             let named: Vec<usize> = (0..columns).filter(has).collect();
+            header |= named.len() == 1;
             match (&named[..], column.parse::<usize>()) {
-                (&[at], _) => {
-                    header = true;
-                    at
-                }
-                ([], Ok(number)) if (1..=columns).contains(&number) => number - 1,
-                ([], _) => {
-                    return spec(format!(
-                        "a column's name, or its number from 1 to {columns}, found {column}: {listed}"
-                    ));
-                }
+                (&[at], _) => Ok(at),
+                ([], Ok(number)) if (1..=columns).contains(&number) => Ok(number - 1),
+                ([], _) => Err(format!("a column's name, or its number from 1 to {columns}, found {column}: {listed}")),
                 _ => {
                     let found = format!("{} columns of the name {column}", named.len());
-                    return spec(format!("one column of ids, found {found}; give its number from 1 on: {listed}"));
+                    Err(format!("one column of ids, found {found}; give its number from 1 on: {listed}"))
                 }
             }
         }
     };
+    let at = at.map_err(|wanted| TraceError::Spec(format!("--column: wanted {wanted}")))?;
     Ok(Kind::Table { separator, columns, at, header })
 }

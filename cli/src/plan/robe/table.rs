@@ -165,24 +165,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_ones_are_told() {
-        // tests/golden has others.
-        for text in [
-            "normal:",
-            "normal:rows=5e9,dim=4",
-            "normal:rows=10,dim=4,dim=4",
-            "normal:rows=10,dim=4,mean=inf",
-            "normal:rows=10,dim=4,clusters=2",
-            "clustered:rows=10,dim=4,clusters=0",
-        ] {
-            match open(text, None, 0) {
-                Err(Failure::Usage(sentence)) => assert!(sentence.contains("wanted"), "{text}: {sentence}"),
-                _ => panic!("{text}"),
-            }
-        }
-    }
-
-    #[test]
     fn made_tables_are_what_they_say() {
         let read = |text: &str, first: u32, rows: usize| {
             let table = open(text, None, 5).ok().unwrap();
