@@ -516,6 +516,7 @@ fn an_array_goes_on_under_another_configuration() {
     for config in [config(3), packed(4), packed(5), packed(7)] {
         arrays::an_array_goes_on_under_another_configuration(&new, &config);
     }
+    arrays::an_array_that_does_not_change_stays(&new);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 // word of two halves, or a block: of codes with its scale and bias, or of halves whose states are INT8. One invocation
 // for each weight; the invocations of a unit are its only writer. The update goes over all weights (Dense, or if chunks cover most of the array), or start by
 // start: start d updates the units that its chunks may reach and the chunks of the previous start may not. If the range
-// of a block overflows, none of its weights move, and each covered weight is counted. Dispatched once for each window
+// of a block overflows, none of its weights move, and each covered weight is counted. A unit of which no bit changes keeps
+// its words. Dispatched once for each window
 // of the array.
 //
 // Bytes moved per covered weight: 8 + 4 for each chunk; bits / 8 in and out (for all weights of the block); 2 or 1 in
@@ -35,7 +36,7 @@ fn array_word(at: u32) -> u32 {
 
 var<workgroup> lows: array<u32, 256>;   // as the integers of `ordered`
 var<workgroup> highs: array<u32, 256>;
-var<workgroup> moves: array<u32, 256>;  // 1: the weight moves
+var<workgroup> moves: array<u32, 256>;  // 1: the weight or a state changes
 var<workgroup> codes: array<u32, 256>;  // the codes of weights
 var<workgroup> kept: array<u32, 256>;   // the states of a weight: the first's code or half below the second's
 var<workgroup> tops: array<vec2<u32>, 256>; // the bits of the largest states
@@ -113,6 +114,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
     var stored = 0u; // the old states
     var now = vec2<f32>(); // the states
     var moved = false;
+    var changed = false;
     if (live) {
         value = weight_of(at);
         stored = stored_states(at);
@@ -122,12 +124,14 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
         let next = moved_by(sum.value, value, now.x, now.y);
         moved = next.finite;
         if (moved) {
+            let after = vec2<f32>(next.first, next.second);
+            changed = bits_of(value) != bits_of(next.w) || any(bitcast<vec2<u32>>(now) != bitcast<vec2<u32>>(after));
             value = next.w;
-            now = vec2<f32>(next.first, next.second);
+            now = after;
         }
     }
     tops[local] = bitcast<vec2<u32>>(now) & vec2<u32>(0x7fffffffu);
-    moves[local] = select(0u, 1u, moved);
+    moves[local] = select(0u, 1u, changed);
     lows[local] = select(NONE, lowest(value), live);
     highs[local] = select(0u, highest(value), live);
     for (var reach = unit / 2u; reach > 0u; reach /= 2u) {
@@ -140,21 +144,21 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
         }
     }
     workgroupBarrier();
-    let any = moves[head] != 0u;
+    let differs = moves[head] != 0u;
     let top = tops[head];
     let first_base = code_base(top.x, has_sign());
     let second_base = code_base(top.y, false);
     var scale = 0.0;
     var bias = 0u; // the bits of the bias
     var refused = false;
-    if (integers && any) {
+    if (integers && differs) {
         bias = bias_of(lows[head]);
         let span = bitcast<f32>(unordered(highs[head])) - bitcast<f32>(bias);
         refused = !is_finite(bits_of(span));
         scale = scale_of(span);
     }
     if (due_any && (refused || !moved)) { count(0u, SKIPPED_ROWS, 1u); }
-    let packs = any && !refused;
+    let packs = differs && !refused;
     let row = w >> firstTrailingBit(robe.block);
     let element = w & (robe.block - 1u);
     var code = 0u;

@@ -86,6 +86,7 @@ fn an_array_goes_on_under_another_configuration(context: &Context) {
     for seed in 0..3 {
         arrays::an_array_goes_on_under_another_configuration(&new, &config(seed));
     }
+    arrays::an_array_that_does_not_change_stays(&new);
     for (backward, chunk, from) in [(Backward::Dense, 5, 0), (Backward::Sparse, 5, 600), (Backward::Auto, 100, 60)] {
         let config = Config::new(&[100], 50, 3000, chunk).with_backward(backward);
         assert_eq!(new(&config).dense_from(), from, "as many places as would cover the array");

@@ -1,8 +1,8 @@
 //! Properties of shared arrays on any backend. `new` makes an array of a configuration.
 
 use hotrow::{
-    CpuScaler, CpuSharedGroup, Error, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling, SharedArray,
-    SharedGroup,
+    CpuScaler, CpuSharedGroup, Error, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling, Precision,
+    SharedArray, SharedGroup, StatePrecision,
     robe::{self, Backward, Config, Gradient, RobeSnapshot},
 };
 
@@ -160,6 +160,36 @@ pub fn what_is_covered_decays<T: Array>(new: &dyn Fn(&Config) -> T) {
         read.dedup();
         read.iter().for_each(|&w| wanted[w as usize] *= 0.5);
         assert_eq!(fp32(&snapshot(&mut array)), wanted, "row {row}");
+    }
+}
+
+/// Blocks that a step does not change keep their words; others are packed anew.
+pub fn an_array_that_does_not_change_stays<T: Array>(new: &dyn Fn(&Config) -> T) {
+    let rules = [
+        (Optimizer::sgd(0.0), 1.0, true),
+        (Optimizer::adagrad(0.1), 0.0, true),
+        (Optimizer::adam(0.1), 0.0, true),
+        (Optimizer::sgd(0.1), 1.0, false),
+        (Optimizer::adagrad(0.0), 1.0, false),
+    ];
+    for (k, precision) in [Precision::Int8, Precision::Int4, Precision::Int2, Precision::Fp16].into_iter().enumerate() {
+        for (j, (optimizer, gradient, stays)) in rules.into_iter().enumerate() {
+            let config = Config::new(&[50], 8, 3000, 4)
+                .with_precision(precision)
+                .with_state([None, Some(StatePrecision::Int8)][(k + j) % 2])
+                .with_backward([Backward::Dense, Backward::Sparse][(k / 2 + j) % 2])
+                .with_init(Init::Uniform { low: -1.0, high: 2.0 })
+                .with_optimizer(optimizer);
+            let mut array = new(&config);
+            let before = snapshot(&mut array);
+            for _ in 0..12 {
+                let outputs = array.forward(&[7, 3, 11, 3], &[0, 2, 4], None).unwrap();
+                array.backward(&vec![gradient; outputs.len()]).unwrap();
+            }
+            let after = snapshot(&mut array);
+            let same = after.weight_words == before.weight_words && after.state_words == before.state_words;
+            assert_eq!(same, stays, "{precision}, {optimizer:?}");
+        }
     }
 }
 

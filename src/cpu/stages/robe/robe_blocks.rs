@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// `robe_update` for a packed array: the covered weights of a block move in FP32 and the block is packed again. If a
-/// block cannot be packed, none of its weights move, and each one that should have is counted. `memory` and `states`
+/// block cannot be packed, none of its weights move, and each one that should have is counted. A block of which no bit changes keeps its words.
+/// `memory` and `states`
 /// are one window of the array. Mirror of `shaders/robe/robe_blocks.wgsl`.
 pub fn robe_blocks(
     params: &Params,
@@ -153,10 +154,17 @@ impl Packed<'_> {
             self.storage.unpack_states(state_words, states);
         }
         let covered = sums.iter().filter(|sum| sum.chunks > 0).count() as u32;
-        let steps = sums.iter().zip(&mut *weights).enumerate().filter(|(_, (sum, _))| sum.chunks > 0);
-        let skipped =
-            steps.map(|(e, (sum, weight))| self.mover.weight(sum.value, weight, &mut states[e * each..][..each])).sum();
-        if skipped == covered {
+        let (mut skipped, mut changed) = (0, false);
+        for (e, (sum, weight)) in sums.iter().zip(&mut *weights).enumerate().filter(|(_, (sum, _))| sum.chunks > 0) {
+            let states = &mut states[e * each..][..each];
+            let bits = |weight: f32, states: &[f32]| {
+                [Some(&weight), states.first(), states.get(1)].map(|x| x.map(|x| x.to_bits()))
+            };
+            let before = bits(*weight, states);
+            skipped += self.mover.weight(sum.value, weight, states);
+            changed |= bits(*weight, states) != before;
+        }
+        if !changed {
             return skipped;
         }
         if !self.storage.pack_block(&self.noise, block, weights, record) {
