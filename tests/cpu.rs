@@ -232,6 +232,15 @@ fn rows_that_do_not_change_keep_their_bytes() {
 #[test]
 fn padding_is_no_access() {
     hotrow_harness::face::padding(|config| CpuGroup::new(config).unwrap());
+    // Clamp brings an index to padding: it is out of range, and no access either.
+    let clamped = config().with_padding(vec![Some(ROWS - 1)]).with_out_of_range(hotrow::OutOfRange::Clamp);
+    let mut group = CpuGroup::new(clamped.with_cache_rows(32)).unwrap();
+    let before = group.read_rows(&[ROWS - 1, 4]).unwrap();
+    let outputs = group.forward(&[ROWS + 9, 4], &[0, 2], None).unwrap();
+    group.backward(&outputs).unwrap();
+    let (after, counters) = (group.read_rows(&[ROWS - 1, 4]).unwrap(), total(&mut group));
+    assert_eq!((counters.accesses, counters.out_of_range, counters.padding), (1, 1, 0));
+    assert!(after[..5] == before[..5] && after[5..] != before[5..], "row 4 alone has moved");
     let refused = CpuGroup::new(config().with_padding(vec![None; 2])).expect_err("one table").to_string();
     assert!(
         refused.contains("padding: wanted none, one for all tables, or one for each of 1") && refused.contains("2 ids"),

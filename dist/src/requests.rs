@@ -119,7 +119,8 @@ impl Requests {
                         continue;
                     }
                     match config.out_of_range {
-                        OutOfRange::Clamp => index = rows - 1,
+                        OutOfRange::Clamp if !of.pads(rows - 1) => index = rows - 1,
+                        OutOfRange::Clamp => continue,
                         OutOfRange::Skip => continue,
                         OutOfRange::Error => {
                             let position = access as u32;

@@ -45,13 +45,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         if (params.mode != MODE_ROWS) {
             let feature = features[bag / params.bags_per_feature];
             // The uniform condition saves the reads of a group without padding.
-            let pads = params.padded != 0u && feature.padded == 1u && index == feature.padding;
+            let padded = params.padded != 0u && feature.padded == 1u;
+            var pads = padded && index == feature.padding;
             if (pads) {
                 if (params.mode == MODE_TRAIN) { count(feature.table, PADDING, 1u); }
             } else if (index >= feature.rows) {
                 if (params.mode == MODE_TRAIN) { count(feature.table, OUT_OF_RANGE, 1u); }
                 if (params.out_of_range == CLAMP) {
                     index = feature.rows - 1u;
+                    pads = padded && index == feature.padding;
                 } else if (params.out_of_range != SKIP) {
                     atomicMax(&step.bad_index, NONE - i);
                 }

@@ -19,8 +19,8 @@ pub fn contents(path: impl AsRef<Path>) -> Result<Contents, Error> {
 }
 
 /// Loads a checkpoint into a group of the same configuration, on any backend and placement. The group then continues as
-/// the saved one would have, bit for bit. Learning rate, eps, weight decay, pooling, features, the handling of bad
-/// indices and the placement stay the group's own and may differ.
+/// the saved one would have, bit for bit. Learning rate, eps, weight decay, pooling, features, padding, the handling
+/// of bad indices, `forward_only` and the placement stay the group's own and may differ.
 ///
 /// The file is read twice: all checksums are compared before the group is changed.
 ///

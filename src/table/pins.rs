@@ -162,8 +162,8 @@ pub(crate) fn pinned(layout: &Layout, ways: &[u32]) -> Vec<u32> {
     pinned.map(|slot| word(slot, Field::Tag)).collect()
 }
 
-/// Checks the arguments of `pin`: the group has a cache with that many ways, and no row is padding.
-pub(crate) fn check(config: &GroupConfig, layout: &Layout, rows: &[u32], ways: u32) -> Result<(), Error> {
+/// Checks the arguments of `pin`: the group has a cache with that many ways.
+pub(crate) fn check(layout: &Layout, rows: &[u32], ways: u32) -> Result<(), Error> {
     let fail = |what, wanted, found: String, remedy| Err(Error::Pins { what, wanted, found, remedy });
     if ways == 0 || ways > layout.ways {
         return fail(
@@ -177,16 +177,20 @@ pub(crate) fn check(config: &GroupConfig, layout: &Layout, rows: &[u32], ways: u
         let found = format!("{} rows to pin and none", rows.len());
         return fail("cache", "a cache to pin rows in".into(), found, "configure cache_rows");
     }
+    Ok(())
+}
+
+/// Refuses padding that a caller pins. What a checkpoint has pinned stays.
+pub(crate) fn check_padding(config: &GroupConfig, rows: &[u32]) -> Result<(), Error> {
     let padding: Vec<u32> = features(&GroupConfig { features: Vec::new(), ..config.clone() })
         .iter()
         .filter(|table| table.padded == 1 && table.padding < table.rows)
         .map(|table| table.base + table.padding)
         .collect();
-    if let Some(at) = rows.iter().position(|row| padding.binary_search(row).is_ok()) {
-        let found = format!("row {} at position {at}, which is padding", rows[at]);
-        return fail("rows", "rows that batches read".into(), found, "leave padding out: no step reads or trains it");
-    }
-    Ok(())
+    let Some(at) = rows.iter().position(|row| padding.binary_search(row).is_ok()) else { return Ok(()) };
+    let found = format!("row {} at position {at}, which is padding", rows[at]);
+    let remedy = "leave padding out: no step reads or trains it";
+    Err(Error::Pins { what: "rows", wanted: "rows that batches read".into(), found, remedy })
 }
 
 #[cfg(test)]
@@ -306,8 +310,7 @@ mod tests {
         let with = |cache_rows| {
             Layout::new(&GroupConfig { cache_rows, ways: 2, ..GroupConfig::new(&[50], 1) }, u64::MAX).unwrap()
         };
-        let config = GroupConfig::new(&[50], 1).with_padding(vec![Some(7)]);
-        let what = |layout: &Layout, rows: &[u32], ways| match check(&config, layout, rows, ways) {
+        let what = |layout: &Layout, rows: &[u32], ways| match check(layout, rows, ways) {
             Err(Error::Pins { what, .. }) => what,
             other => {
                 assert_eq!(other, Ok(()));
@@ -317,6 +320,8 @@ mod tests {
         let found = [0, 1, 2, 3].map(|ways| what(&with(6), &[1], ways));
         assert_eq!(found, ["ways", "", "", "ways"]);
         assert_eq!((what(&with(0), &[1], 1), what(&with(0), &[], 1)), ("cache", ""));
-        assert_eq!((what(&with(6), &[6, 7], 1), what(&with(6), &[6, 8], 1)), ("rows", ""));
+        let config = GroupConfig::new(&[50], 1).with_padding(vec![Some(7)]);
+        let refused = check_padding(&config, &[6, 7]);
+        assert!(matches!(refused, Err(Error::Pins { what: "rows", .. })) && check_padding(&config, &[6, 8]).is_ok());
     }
 }

@@ -102,12 +102,18 @@ impl<P> StepState<P> {
 
     /// The forward that `call` continues. `call` must come after a forward.
     pub(crate) fn wants_forward(&self, call: &'static str) -> Result<Pending, Error> {
-        let (wanted, found) = match self.last() {
-            Some(forward) if !forward.forward_only => return Ok(forward),
-            Some(_) => ("a group that trains, with GroupConfig::forward_only unset", "one that only looks up"),
-            None => ("a forward before each backward", "none since the last backward"),
-        };
-        Err(Error::Order { call, wanted, found })
+        match self.last() {
+            Some(forward) if !forward.forward_only => Ok(forward),
+            Some(_) => Err(Error::Config {
+                field: "forward_only",
+                wanted: format!("false in a group that trains, for {call}"),
+                found: "true".into(),
+            }),
+            None => {
+                let (wanted, found) = ("a forward before each backward", "none since the last backward");
+                Err(Error::Order { call, wanted, found })
+            }
+        }
     }
 
     /// Refuses `call` between a forward and its backward, because `call` would change rows that the backward reads.

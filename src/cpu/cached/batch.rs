@@ -116,7 +116,7 @@ pub(crate) fn linear_rows(
             }
             *row = match params.out_of_range {
                 _ if index < end => base + index,
-                CLAMP => base + end - 1,
+                CLAMP if !feature.pads(end - 1) => base + end - 1,
                 _ => NONE,
             };
             valid |= *row != NONE;

@@ -297,6 +297,7 @@ impl Embedding for CpuGroup {
         self.state.not_prefetched("pin")?;
         self.state.not_pending("pin")?;
         batch::check_rows(&self.tables.layout, rows, "pin")?;
+        pins::check_padding(&self.config, rows)?;
         self.pin_rows(rows, ways)
     }
 

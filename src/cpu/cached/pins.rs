@@ -11,7 +11,7 @@ use crate::{
 impl CpuGroup {
     /// `Embedding::pin`, for rows that exist, with no step under way.
     pub(crate) fn pin_rows(&mut self, rows: &[u32], share: u32) -> Result<Vec<u32>, Error> {
-        pins::check(&self.config, &self.tables.layout, rows, share)?;
+        pins::check(&self.tables.layout, rows, share)?;
         self.flush()?;
         let (layout, t) = (&self.tables.layout, self.tables.tables[0]);
         if layout.sets == 0 {

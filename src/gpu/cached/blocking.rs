@@ -108,6 +108,7 @@ impl Embedding for Group {
         self.waiting(|this| {
             this.state.not_pending("pin")?;
             batch::check_rows(&this.kind.tables.layout, rows, "pin")?;
+            pins::check_padding(&this.kind.config, rows)?;
             this.pin_rows(rows, ways)
         })
     }

@@ -32,7 +32,7 @@ impl Group {
 
     /// `Embedding::pin`, for rows that exist, with no step under way.
     pub(crate) fn pin_rows(&mut self, rows: &[u32], share: u32) -> Result<Vec<u32>, Error> {
-        pins::check(&self.kind.config, &self.kind.tables.layout, rows, share)?;
+        pins::check(&self.kind.tables.layout, rows, share)?;
         self.block_on(async |this| this.flushed().await)?;
         if self.kind.tables.layout.sets == 0 {
             return Ok(Vec::new());

@@ -223,7 +223,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
 
 /// Padding ids, in their tables or outside: mostly none, else one for all tables, or for each one or none.
 pub fn random_padding(tables: &[u32], source: &mut impl Rng) -> Vec<Option<u32>> {
-    let mut id = |rows: u32| [0, rows / 2, rows, rows + 2, u32::MAX][source.random_range(0..5)];
+    let mut id = |rows: u32| [0, rows / 2, rows - 1, rows, rows + 2, u32::MAX][source.random_range(0..6)];
     let (one, each) = (id(tables[0]), tables.iter().map(|&rows| Some(id(rows)).filter(|id| id % 4 != 1)).collect());
     match source.random_range(0..4) {
         0 => vec![Some(one)],

@@ -615,7 +615,8 @@ impl Naive {
                     bad.entry(table).or_default()[0] += 1;
                     first.get_or_insert(Offender { table, rows, position: position as u32, value });
                     match config.out_of_range {
-                        OutOfRange::Clamp => index = rows - 1,
+                        OutOfRange::Clamp if config.padding_of(table) != Some(rows - 1) => index = rows - 1,
+                        OutOfRange::Clamp => continue,
                         OutOfRange::Skip | OutOfRange::Error => continue,
                     }
                 }

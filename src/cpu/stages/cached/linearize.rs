@@ -55,7 +55,7 @@ pub fn linearize(
                 feature = features[(bag / params.bags_per_feature) as usize];
             }
             let Feature { table, base, rows, .. } = feature;
-            let pads = feature.pads(index);
+            let mut pads = feature.pads(index);
             if pads {
                 if params.mode == MODE_TRAIN {
                     count(tables, table, PADDING, 1);
@@ -66,6 +66,7 @@ pub fn linearize(
                 }
                 if params.out_of_range == CLAMP {
                     index = rows - 1;
+                    pads = feature.pads(index);
                 } else if params.out_of_range != SKIP {
                     step.bad_index = step.bad_index.max(NONE - i);
                 }
