@@ -8,6 +8,7 @@
 
 use crate::ranks::Ranks;
 use crate::tables::Tables;
+use crate::task::rate;
 use anyhow::{Context as _, bail, ensure};
 use candle_core::{Device, Tensor};
 use hotrow_dist::Comm as _;
@@ -19,8 +20,7 @@ use std::path::{Path, PathBuf};
 /// The prefix of the number of steps in a checkpoint's name.
 const STEP: &str = "step-";
 
-/// The file with the run that the checkpoint belongs to, and the number of its steps. Learning rates and the end are not part of it, so a run may
-/// continue with others.
+/// The file with the run that the checkpoint belongs to, and the number of its steps. The end is no part of it, unless rates fall towards it.
 const HEAD: &str = "run.json";
 
 /// The checkpoints that a run keeps.
@@ -117,25 +117,26 @@ fn cannot_write(place: &Path) -> String {
     format!("{}: wanted to write a checkpoint there; check the folder and its room", place.display())
 }
 
-/// Loads a checkpoint, written after `steps` steps, into the tables and returns the other state. `like` are tensors of the expected shapes.
-pub(crate) fn load(
-    place: &Path,
-    steps: u64,
-    identity: &Value,
-    tables: &mut Tables<'_>,
-    like: &[Tensor],
-) -> anyhow::Result<Beside> {
+/// A line for each option in which a run of `most` steps differs from the newest checkpoint of a folder, if any; for the data's bits only if alone.
+pub(crate) fn compare(folder: &Path, asked: &Value, most: u64) -> anyhow::Result<Option<Vec<String>>> {
+    let Some((steps, place)) = newest(folder, None)? else { return Ok(None) };
+    let of = || format!("{}: wanted the run of a checkpoint, found no {HEAD} of one; remove it", place.display());
+    let found = fs::read(place.join(HEAD)).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    let found = found.filter(|found| found["run"].is_object() && found["steps"] == steps).with_context(of)?;
+    let mut lines = Vec::new();
+    differences("", &found["run"], asked, &mut lines);
+    if steps > most && asked["steps"].is_null() {
+        lines.push(format!("\nsteps: {steps} in the checkpoint, {most} asked"));
+    }
+    let others = lines.len() > 1;
+    lines.retain(|line| !others || !line.starts_with("\ndata-crc32"));
+    Ok(Some(lines))
+}
+
+/// Loads a checkpoint of the same options into the tables and returns the other state. `like` are tensors of the expected shapes.
+pub(crate) fn load(from: &(u64, PathBuf), tables: &mut Tables<'_>, like: &[Tensor]) -> anyhow::Result<Beside> {
+    let (steps, place) = (from.0, &from.1);
     let read = |tables: &mut Tables<'_>| -> anyhow::Result<Beside> {
-        let found: Value = serde_json::from_str(&fs::read_to_string(place.join(HEAD))?).context(HEAD)?;
-        let wanted = json!({ "steps": steps, "run": identity });
-        ensure!(
-            found["run"].is_object(),
-            "{HEAD}: wanted the run of a checkpoint, found another file; take another checkpoint"
-        );
-        let mut lines = Vec::new();
-        differences("", &found, &wanted, &mut lines);
-        let lines = lines.concat();
-        ensure!(lines.is_empty(), "wanted the options of the run, found others; give those of the checkpoint:{lines}");
         let mut tensors = candle_core::safetensors::load(place.join("dense.safetensors"), &Device::Cpu)?;
         let mut take = |name: &str| {
             tensors.remove(name).with_context(|| format!("dense.safetensors: wanted a tensor {name}, found none"))
@@ -167,15 +168,18 @@ fn differences(name: &str, found: &Value, asked: &Value, lines: &mut Vec<String>
             found.iter().zip(asked).for_each(|(found, asked)| differences(name, found, asked, lines));
         }
         _ => {
+            // Floats as FP32, since JSON may change their last bit.
             let shown = |value: &Value| match value {
+                Value::Number(number) if number.is_f64() => rate(number.as_f64().unwrap_or(f64::NAN) as f32),
                 Value::Null => "none".to_owned(),
                 Value::String(text) => text.clone(),
                 Value::Array(values) => format!("{} of them", values.len()),
                 value => value.to_string(),
             };
             let name = name.replace('_', "-");
-            let line = format!("\n{name}: {} in the checkpoint, {} asked", shown(found), shown(asked));
-            if !lines.contains(&line) {
+            let (found, asked) = (shown(found), shown(asked));
+            let line = format!("\n{name}: {found} in the checkpoint, {asked} asked");
+            if found != asked && !lines.contains(&line) {
                 lines.push(line);
             }
         }

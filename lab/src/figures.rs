@@ -177,8 +177,9 @@ impl Cell {
         let show = |value| Unit::Score.show(value);
         let untaught = |run: &Outcome| {
             let base = run.base_rate.filter(|&base| run.loss > base)?;
+            let remedy = if base > 0.0 { "lower lr, or train longer" } else { "test on labels of two classes" };
             let (base, loss) = (show(base), show(run.loss));
-            Some(format!("wanted a test loss below the base rate's {base}, found {loss}: lower lr, or train longer"))
+            Some(format!("wanted a test loss below the base rate's {base}, found {loss}: {remedy}"))
         };
         let risen = |run: &Outcome| {
             let (what, [before, after]) = run.rise.as_ref()?;

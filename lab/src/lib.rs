@@ -123,5 +123,6 @@ fn part(
         return Ok(output::print(&growth.table()?)?);
     }
     let lab = Lab::open((name, experiment), (options, args), folder.map(Path::to_owned))?;
+    lab.check_resume(None)?;
     lab.show(options, &lab.run()?)
 }

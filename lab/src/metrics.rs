@@ -10,8 +10,8 @@ pub(crate) struct Score {
     pub(crate) accuracy: Option<f64>,
     /// The area under the ROC curve, for a binary target with both labels.
     pub(crate) auc: Option<f64>,
-    /// The loss of predicting for all samples what share of the labels each class has; `None` if there is one class.
-    pub(crate) base_rate: Option<f64>,
+    /// The loss of the best constant prediction: for all samples what share of the test labels each class has. It is 0 with one class.
+    pub(crate) base_rate: f64,
 }
 
 /// Collects predictions batch by batch.
@@ -65,7 +65,7 @@ impl Scorer {
         let base_rate =
             self.labels.iter().filter(|&&count| count > 0).map(|&count| of_class(count as f64)).sum::<f64>();
         Score {
-            base_rate: Some(base_rate / samples).filter(|&loss| loss > 0.0),
+            base_rate: base_rate / samples,
             loss: self.loss / samples,
             accuracy: single.then_some(self.right as f64 / samples),
             auc: if self.target == Target::Binary { auc(&mut self.ranked) } else { None },
@@ -133,7 +133,7 @@ mod tests {
         let classes = score(Target::Classes(3), &[logits; 3].concat(), &[0, 1, 2], 3);
         close(classes.loss, (6f64.ln() + 3f64.ln() + 2f64.ln()) / 3.0);
         assert_eq!((classes.accuracy, classes.auc), (Some(1.0 / 3.0), None));
-        close(classes.base_rate.unwrap(), 3f64.ln());
+        close(classes.base_rate, 3f64.ln());
         // Adding 1024 to every logit changes nothing, and nothing overflows.
         let (loss, right) = of_classes(&logits.map(|z| z + 1024.0), 2);
         assert!((loss - 2f64.ln()).abs() < 1e-4 && right && !of_classes(&[1.0, 1.0], 0).1, "a tie is no prediction");
@@ -145,9 +145,9 @@ mod tests {
         // With two logits in a sample the losses add up, and there is no accuracy.
         let pair = score(Target::Binary, &[0.0; 2], &[1, 0], 1);
         close(pair.loss, 2.0 * 2f64.ln());
-        assert_eq!((pair.accuracy, pair.base_rate), (None, Some(pair.loss)));
+        assert_eq!((pair.accuracy, pair.base_rate), (None, pair.loss));
         let alike = score(Target::Binary, &[0.0; 2], &[1, 1], 2);
-        assert_eq!((alike.auc, alike.base_rate), (None, None), "one class");
+        assert_eq!((alike.auc, alike.base_rate), (None, 0.0), "one class");
     }
 
     #[test]

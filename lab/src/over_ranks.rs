@@ -61,6 +61,7 @@ impl OverRanks {
         let ranks = Ranks::new(&comm, self.shards, self.wire.options());
         let folder = self.args.folder().map(ToOwned::to_owned);
         let lab = Lab::open(("train", &experiment), (&self.options, &self.args), folder)?;
+        lab.check_resume(Some(ranks))?;
         let done = lab.run_over(ranks)?;
         if first { lab.show(&self.options, &done) } else { Ok(()) }
     }

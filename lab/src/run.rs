@@ -8,6 +8,7 @@ use crate::checkpoints::{self, Beside, Keep, Unproved};
 use crate::dense::{self, AdaGrad};
 use crate::metrics::{Score, Scorer, rise};
 use crate::ranks::Ranks;
+use crate::runs::fingerprint;
 use crate::scaling;
 use crate::setting::Setting;
 use crate::tables::{Device, Tables};
@@ -20,7 +21,7 @@ use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Samples of a batch when testing.
@@ -102,7 +103,7 @@ pub(crate) struct Outcome {
     pub(crate) loss: f64,
     pub(crate) accuracy: Option<f64>,
     pub(crate) auc: Option<f64>,
-    /// The test loss of predicting the base rate; `None` if the test set has one class.
+    /// The test loss of predicting the base rate; a file of an older run may have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base_rate: Option<f64>,
     /// What rose over the last quarter of the run, and its means before and after the middle of that.
@@ -166,7 +167,7 @@ pub(crate) fn run(
         loss: score.loss,
         accuracy: score.accuracy,
         auc: score.auc,
-        base_rate: score.base_rate,
+        base_rate: Some(score.base_rate),
         hit_rate,
         memory_paper,
         memory_true,
@@ -180,12 +181,30 @@ pub(crate) fn run(
     })
 }
 
+/// What a checkpoint belongs to: all that its bits depend on. The number of ranks is no part of it.
+pub(crate) fn identity(
+    task: &dyn Task,
+    choice: &[Setting],
+    seed: u64,
+    options: &RunOptions,
+    ranks: Option<Ranks<'_>>,
+) -> Value {
+    let (about, hyper) = (task.about(), &options.hyper);
+    let rows: u64 = about.tables.iter().map(|table| u64::from(table.rows)).sum();
+    // The name of a file without its folder, or what was generated.
+    let data = about.source.split("; ").next().and_then(|head| Path::new(head.split(": ").next()?).file_name());
+    json!({
+        "task": about.name, "data": data.map(|name| name.to_string_lossy()), "data_crc32": fingerprint(task), "dim": about.tables[0].dim,
+        "samples (limit)": options.samples(task), "rows (cardinalities)": rows, "train": hyper, "seed": seed, "settings": choice,
+        "shards": ranks.map(Ranks::label), "steps": hyper.decay.then(|| options.steps(task)),
+    })
+}
+
 struct Model<'t, 'r> {
     task: &'t dyn Task,
     /// What a checkpoint belongs to.
     identity: Value,
     seed: u64,
-    samples: usize,
     options: &'t RunOptions,
     tables: Tables<'r>,
     ranks: Option<Ranks<'r>>,
@@ -211,30 +230,10 @@ impl<'t, 'r> Model<'t, 'r> {
         let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
         let dense = task.dense(seed)?;
         let optimizer = AdaGrad::new(&dense.vars(), options.hyper.dense_lr)?;
-        let (samples, Hyper { batch, loss_scale, .. }) = (options.samples(task), options.hyper);
-        // Over ranks the virtual shards and the forms on the wire count, but not the number of ranks.
-        let over = ranks.map(|ranks| ranks.label());
-        let identity = json!({
-            "task": about.name, "data": about.source, "samples": samples, "batch": batch, "seed": seed, "settings": choice,
-            "loss_scale": loss_scale, "over": over,
-        });
+        let identity = identity(task, choice, seed, options, ranks);
         let scaler = options.hyper.loss_scale.0.map(CpuScaler::new).transpose()?;
         let (order, steps, in_tables) = (None, 0, Duration::ZERO);
-        Ok(Self {
-            task,
-            identity,
-            seed,
-            samples,
-            options,
-            tables,
-            ranks,
-            dense,
-            optimizer,
-            scaler,
-            order,
-            steps,
-            in_tables,
-        })
+        Ok(Self { task, identity, seed, options, tables, ranks, dense, optimizer, scaler, order, steps, in_tables })
     }
 
     /// Trains to the end of the run. Returns loss, curve, speed, the last test, and the last checkpoint, which the final test must prove;
@@ -245,7 +244,7 @@ impl<'t, 'r> Model<'t, 'r> {
         watch: &dyn Fn(u64),
     ) -> anyhow::Result<(Outcome, Option<Score>, Option<Unproved>)> {
         let start = Instant::now();
-        let (count, size, end) = (self.samples, self.options.hyper.batch, self.options.end);
+        let (count, size, end) = (self.options.samples(self.task), self.options.hyper.batch, self.options.end);
         let each = count.div_ceil(size).max(1) as u64;
         let (mut trained, mut last_test, mut unproved) = (Outcome::default(), None, None);
         // Samples and times of the steps of this process, without those before a checkpoint.
@@ -254,7 +253,7 @@ impl<'t, 'r> Model<'t, 'r> {
         if keep.resume
             && let Some(newest) = checkpoints::newest(&keep.folder, self.ranks)?
         {
-            trained.train_loss = self.resume(&newest, last)?;
+            trained.train_loss = self.resume(&newest)?;
             watch(self.steps);
         }
         loop {
@@ -328,14 +327,9 @@ impl<'t, 'r> Model<'t, 'r> {
     }
 
     /// Loads a checkpoint and returns the loss of its epoch so far.
-    fn resume(&mut self, (steps, place): &(u64, PathBuf), most: u64) -> anyhow::Result<f64> {
+    fn resume(&mut self, newest: &(u64, PathBuf)) -> anyhow::Result<f64> {
         let like = self.beside()?;
-        let Beside { steps, dense, loss } = checkpoints::load(place, *steps, &self.identity, &mut self.tables, &like)?;
-        ensure!(
-            steps <= most,
-            "{}: wanted a checkpoint of at most {most} steps, found one of {steps}; give epochs or steps of at least what it was trained with",
-            place.display()
-        );
+        let Beside { steps, dense, loss } = checkpoints::load(newest, &mut self.tables, &like)?;
         self.restore(&dense)?;
         self.steps = steps;
         Ok(loss)
@@ -393,7 +387,7 @@ impl<'t, 'r> Model<'t, 'r> {
 
     /// The epoch of the next batch, and the places of its samples.
     fn next_samples(&mut self) -> (u32, Vec<u32>) {
-        let (seed, count, size) = (self.seed, self.samples, self.options.hyper.batch);
+        let (seed, count, size) = (self.seed, self.options.samples(self.task), self.options.hyper.batch);
         let each = count.div_ceil(size).max(1) as u64;
         let (epoch, done) = ((self.steps / each) as u32, (self.steps % each) as usize);
         let samples = match self.order.take() {
@@ -452,11 +446,9 @@ impl<'t, 'r> Model<'t, 'r> {
 
 /// The remedy for a loss that is not finite.
 fn remedy(keep: &Keep) -> anyhow::Result<String> {
-    let checkpoint = match checkpoints::newest(&keep.folder, None)? {
-        Some((steps, place)) => format!("the last good checkpoint is {}, after step {steps}", place.display()),
-        None => "there is no checkpoint (--out and --checkpoint-every keep them)".to_owned(),
-    };
-    Ok(format!("{checkpoint}: go on with --resume, or train again, with a lower lr or dense-lr"))
+    let newest = checkpoints::newest(&keep.folder, None)?;
+    let good = newest.map_or_else(|| "there is none".to_owned(), |(_, place)| place.display().to_string());
+    Ok(format!("the last good checkpoint: {good}; train anew with a lower lr or dense-lr"))
 }
 
 /// The shuffled samples of an epoch.
@@ -494,7 +486,6 @@ fn summed(outputs: &Var, gradients: &GradStore, samples: usize) -> candle_core::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runs::fingerprint;
     use crate::scaling::Scaling;
     use crate::tasks::small;
     use hotrow::{LossScale, Policy, Precision, Rounding};
@@ -647,16 +638,12 @@ mod tests {
         kept(MIXED, 3, &steady(1), &keep(false)).unwrap();
         assert_eq!(newest(), 14, "of 20 steps, and the later one of the run before is removed");
         assert_eq!(kept(MIXED, 3, &steady(2), &keep(true)).unwrap(), trained(MIXED, 3, &steady(2)));
-        // Another run's checkpoint, and damaged ones, are refused.
-        let message = |seed, setting| format!("{:#}", kept(setting, seed, &steady(2), &keep(true)).unwrap_err());
-        let other = message(4, MIXED);
-        assert!(other.ends_with("those of the checkpoint:\nseed: 3 in the checkpoint, 4 asked"), "{other}");
-        let other = message(3, Setting::FP32);
-        assert!(other.contains("\nprecision: int4 in the checkpoint, fp32 asked\n") && !other.contains('{'), "{other}");
-        for file in ["run.json", "dense.safetensors", "group-0.safetensors"] {
+        // Damaged checkpoints are refused.
+        for file in ["dense.safetensors", "group-0.safetensors"] {
             kept(MIXED, 3, &steady(2), &keep(false)).unwrap();
             std::fs::write(folder.path().join("run/step-35").join(file), b"{}").unwrap();
-            assert!(message(3, MIXED).contains("step-35"), "{file}");
+            let error = format!("{:#}", kept(MIXED, 3, &steady(2), &keep(true)).unwrap_err());
+            assert!(error.contains("step-35"), "{file}: {error}");
         }
     }
 
@@ -664,17 +651,14 @@ mod tests {
     fn a_loss_that_is_not_finite_stops_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let wild = with(|options| (options.hyper.dense_lr, options.hyper.lr) = (3e38, 1e3));
-        let message = |keep: &Keep| format!("{:#}", kept(Setting::FP32, 0, &wild, keep).unwrap_err());
-        let none = message(&Keep::default());
-        assert!(none.starts_with("step ") && none.contains(": wanted a finite loss, found "), "{none}");
-        assert!(none.contains("there is no checkpoint") && none.contains("a lower lr"), "{none}");
-        // Good steps first, then steps with a wild learning rate.
         let keep = Keep { folder: folder.path().into(), every: Some(1), resume: true };
+        let message = || format!("{:#}", kept(Setting::FP32, 0, &wild, &keep).unwrap_err());
+        let none = message();
+        assert!(none.starts_with("step ") && none.contains(": wanted a finite loss, found "), "{none}");
+        assert!(none.ends_with("checkpoint: there is none; train anew with a lower lr or dense-lr"), "{none}");
+        // Good steps first, and no bad checkpoint after them.
         kept(Setting::FP32, 0, &with(|options| options.end = End::Epochs(1)), &keep).unwrap();
-        let some = message(&keep);
-        assert!(some.contains("the last good checkpoint is") && some.contains("step-20"), "{some}");
-        assert_eq!(checkpoints::newest(folder.path(), None).unwrap().unwrap().0, 20, "no bad one is written");
-        kept(Setting::FP32, 0, &options(), &keep).unwrap();
+        assert!(message().contains("step-20; "), "{}", message());
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The runs of an experiment: each setting with each seed, several at a time. In a folder each has a file, and is not made again.
 
-use crate::checkpoints::Keep;
+use crate::checkpoints::{self, Keep};
 use crate::experiment::Experiment;
 use crate::figures::{self, Cell, Done, Made};
 use crate::ranks::Ranks;
 use crate::run::{self, End, Outcome, RunOptions};
 use crate::setting::{SMALL_TABLE, Setup};
 use crate::tables::{self, Device};
-use crate::task::{Target, Task};
+use crate::task::{Target, Task, rate};
 use crate::tasks;
 use anyhow::{Context as _, anyhow, bail};
 use hotrow_cli::failure::Failure;
@@ -127,6 +127,28 @@ impl<'a> Lab<'a> {
         Keep { folder: folder.unwrap_or_default(), every, resume }
     }
 
+    /// Refuses a resume with other options than the checkpoints'. A run without one is compared with the nearest of those that no run has.
+    pub(crate) fn check_resume(&self, ranks: Option<Ranks<'_>>) -> Result<(), Failure> {
+        let (Some(_), Some(folder)) = (&self.args.resume, &self.folder) else { return Ok(()) };
+        let runs = self.each(&self.setups);
+        let own: Vec<PathBuf> = runs.iter().map(|(setup, seed)| self.keep(setup, *seed).folder).collect();
+        let others = fs::read_dir(folder.join("checkpoints")).into_iter().flatten().flatten();
+        let others: Vec<PathBuf> = others.map(|other| other.path()).filter(|path| !own.contains(path)).collect();
+        let mut lines: Vec<String> = Vec::new();
+        for ((setup, seed), own) in runs.iter().zip(&own) {
+            let (task, options) = (&*self.task, self.options(setup, None));
+            let asked = run::identity(task, &setup.choice(&task.about().tables)?, *seed, &options, ranks);
+            let of = |folder: &PathBuf| checkpoints::compare(folder, &asked, options.steps(task)).transpose();
+            let nearest = || others.iter().filter_map(of).min_by_key(|lines| lines.as_ref().map_or(0, Vec::len));
+            let found = of(own).or_else(nearest).transpose()?.unwrap_or_default();
+            lines.retain(|line| !found.contains(line));
+            lines.extend(found);
+        }
+        let wanted = "wanted the options of its checkpoints, found others; give those, or train anew with --out";
+        let refusal = || Failure::Usage(format!("--resume {}: {wanted}:{}", folder.display(), lines.concat()));
+        if lines.is_empty() { Ok(()) } else { Err(refusal()) }
+    }
+
     fn progress(&self) -> Progress {
         let steps = |setup: &Setup| self.options(setup, Some(0.0)).steps(&*self.task);
         let all = self.setups.iter().map(steps).sum::<u64>() * self.seeds.len() as u64;
@@ -243,18 +265,9 @@ impl<'a> Lab<'a> {
         let about = self.task.about();
         let dims: Vec<u32> = about.tables.iter().map(|table| table.dim).collect();
         json!({
-            "task": about.name,
-            "data": about.source,
-            "fingerprint": fingerprint(&*self.task),
-            "dims": dims,
-            "limit": self.experiment.task.limit(),
-            "backend": if self.device.is_none() { "cpu" } else { "gpu" },
-            "end": self.experiment.end,
-            "goal": self.experiment.goal,
-            "best": best,
-            "steps": self.options(setup, best).steps(&*self.task),
-            "seed": seed,
-            "setup": setup,
+            "task": about.name, "data": about.source, "fingerprint": fingerprint(&*self.task), "dims": dims, "limit": self.experiment.task.limit(),
+            "backend": if self.device.is_none() { "cpu" } else { "gpu" }, "end": self.experiment.end, "goal": self.experiment.goal,
+            "best": best, "steps": self.options(setup, best).steps(&*self.task), "seed": seed, "setup": setup,
         })
     }
 
@@ -281,7 +294,8 @@ impl<'a> Lab<'a> {
             }
         }
         let warnings: Vec<String> = cells.iter().flat_map(Cell::warnings).collect();
-        warnings.iter().for_each(|warning| text += &format!("\nwarning: {warning}\n"));
+        let lines = warnings.iter().map(|warning| format!("\nwarning: {warning}")).collect::<String>();
+        text += &if lines.is_empty() { lines } else { lines + "\n" };
         let loss = cells.first().and_then(|cell| cell.figure("test loss"));
         if let Some(([blind, best], loss)) = about.bounds.zip(loss.map(|loss| loss.mean)) {
             let share = match (blind - loss) / (blind - best) {
@@ -306,7 +320,9 @@ impl<'a> Lab<'a> {
         if let Some(path) = &options.json {
             report::write_json(path, &head, &records)?;
         }
-        if let Some(folder) = &self.folder {
+        // Runs that failed leave the results of those before them.
+        let whole = failures.is_empty() || (failures.len() < done.len() && self.args.resume.is_none());
+        if let Some(folder) = self.folder.as_ref().filter(|_| whole) {
             fs::create_dir_all(folder)?;
             output::write_file(&folder.join("report.md"), text.as_bytes())?;
             report::write_csv(&folder.join("records.csv"), &records)?;
@@ -326,6 +342,7 @@ impl<'a> Lab<'a> {
         let (about, RunOptions { hyper, end, .. }) = (self.task.about(), first);
         let small = about.tables.iter().filter(|table| table.rows <= SMALL_TABLE).count();
         let (tables, seeds) = (about.tables.len(), self.seeds.len());
+        let [lr, dense_lr] = [hyper.lr, hyper.dense_lr].map(rate);
         let end = match end {
             End::Epochs(epochs) => format!("epochs: {epochs}"),
             End::Steps(steps) => format!("steps: {steps}"),
@@ -337,8 +354,8 @@ impl<'a> Lab<'a> {
         let decay = if hyper.decay { ", both going down to 0" } else { "" };
         format!(
             "{}\ntables: {tables}, of which {small} of at most {SMALL_TABLE} rows stay FP32 unless named; seeds: {seeds}\n\
-             {end}; batches of {}, {} at {}, dense part adagrad at {}{decay}, where a line names no others\n",
-            about.source, hyper.batch, hyper.optimizer, hyper.lr, hyper.dense_lr,
+             {end}; batches of {}, {} at {lr}, dense part adagrad at {dense_lr}{decay}, where a line names no others\n",
+            about.source, hyper.batch, hyper.optimizer,
         )
     }
 }

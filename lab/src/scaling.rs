@@ -1,6 +1,7 @@
 //! Scaled losses (OpenSeq2Seq): the gradients of the tables' outputs are FP16, and a step that overflowed updates nothing.
 
 use crate::ranks::Ranks;
+use crate::task::rate;
 use candle_core::{Result, Tensor};
 use half::f16;
 use hotrow::{CpuScaler, GradSlice, LossScale, ScalerState};
@@ -24,7 +25,7 @@ impl From<Scaling> for String {
     fn from(scaling: Scaling) -> Self {
         match (NAMED.iter().find(|(_, scale)| *scale == scaling.0), scaling.0) {
             (Some((name, _)), _) => (*name).to_owned(),
-            (None, Some(LossScale::Static { scale })) => format!("static:{scale}"),
+            (None, Some(LossScale::Static { scale })) => format!("static:{}", rate(scale)),
             (None, other) => format!("{other:?}"),
         }
     }

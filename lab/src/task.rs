@@ -109,6 +109,11 @@ impl Hyper {
     }
 }
 
+/// A rate as people write it: 0.02, 1, 1e20.
+pub(crate) fn rate(rate: f32) -> String {
+    format!("{rate:?}").trim_end_matches(".0").to_owned()
+}
+
 /// The description of a loaded task.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
