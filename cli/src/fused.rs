@@ -90,8 +90,11 @@ pub(crate) struct Look {
     odd: u64,
     /// Rows whose weights differ.
     scaled: u64,
-    /// Rows with weights around 0 if scale and bias are BF16, and else far above it.
+    /// Rows that tell FP16 from BF16, and those of them whose scale and bias are BF16.
+    telling: u64,
     bf16: u64,
+    /// Zeros with which every row ends.
+    zeros: Option<usize>,
     /// A row whose padding is not zero.
     pub(crate) padded: Option<u64>,
     /// A row that is odd, its scale and its bias.
@@ -110,7 +113,12 @@ impl Look {
     }
 
     pub(crate) const fn is_bf16(&self) -> bool {
-        self.bf16 > 0 && 16 * self.bf16 >= 15 * self.rows
+        self.bf16 > 0 && 16 * self.bf16 >= 15 * self.telling
+    }
+
+    /// Bytes with which every row ends that may be padding.
+    pub(crate) fn zeros(&self) -> u64 {
+        self.zeros.unwrap_or(0).min(15) as u64
     }
 }
 
@@ -225,9 +233,11 @@ impl RowForm {
             look.padded.get_or_insert(row);
         }
         let differ = bytes[codes].iter().any(|&byte| byte != 0);
-        let is_usual = (self.number == 2) == Self::is_half(self.form, self.precision);
-        // Weights in the other form than the usual one must also be of a size that models have.
-        let sized = |x: f32| is_usual || x == 0.0 || (2f32.powi(-40)..2f32.powi(20)).contains(&x.abs());
+        let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+        look.zeros = Some(look.zeros.map_or(zeros, |known| known.min(zeros)));
+        // FP32 numbers must also be of a size that models have, and FP16 where FBGEMM writes FP32.
+        let is_free = self.number == 2 && Self::is_half(self.form, self.precision);
+        let sized = |x: f32| is_free || x == 0.0 || (2f32.powi(-40)..2f32.powi(20)).contains(&x.abs());
         let is_odd = !bias.is_finite() || !(top * scale + bias).is_finite() || scale == 0.0 && differ
             // FBGEMM writes a scale below 0 where the rounded bias of a constant row is above its values.
             || scale < 0.0 && -top * scale > bias.abs() * 2f32.powi(-8)
@@ -237,12 +247,15 @@ impl RowForm {
         if is_odd {
             look.first.get_or_insert((row, scale, bias));
         }
-        // The middle of a row's range over half its width: small in trained rows.
-        let middle = |scale: f32, bias: f32| (1.0 + 2.0 * bias / (top * scale)).abs();
-        if self.number == 2 {
-            let bf16 = |at: usize| f32::from_bits(u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]])) << 16);
-            let looks = (0.25..2.0).contains(&scale) && (-2.0..=-0.25).contains(&bias) && middle(scale, bias) > 0.75;
-            look.bf16 += u64::from(looks && middle(bf16(at.start), bf16(at.end)) < 0.5);
+        // BF16 numbers from 2^-23 to 2^9 are 0.25 to 4 in FP16, and a ratio of two of them is its eighth root there. So the ratio of FP16 numbers is
+        // its eighth power in BF16, far above what rows have, but for INT2. FBGEMM gives a row without codes a scale of 1.
+        let bf16 = |at: usize| f32::from_bits(u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]])) << 16);
+        if self.number == 2 && scale != 0.0 && (differ || bf16(at.start) == 1.0) {
+            let most = if self.precision == Precision::Int2 && bias < 0.0 { 4.0 } else { 16_384.0 };
+            let steps = bf16(at.end).abs() / bf16(at.start);
+            let looks = !differ || steps == 0.0 || (2f32.powi(-8)..most).contains(&steps);
+            look.telling += 1;
+            look.bf16 += u64::from((0.25..4.0).contains(&scale) && looks);
         }
     }
 

@@ -139,7 +139,7 @@ impl Args {
             );
             return self.open_floats(format);
         };
-        let tensors = Tensors::open(&self.file)?;
+        let tensors = Tensors::open(&self.file, &self.tensor)?;
         let matrices = self.matrices(&tensors, &[Dtype::U8])?;
         self.check_text(&tensors, "format", Some(format!("hotrow {}", form.name())))?;
         self.check_text(&tensors, "precision", self.precision.map(|precision| precision.to_string()))?;
@@ -218,21 +218,37 @@ impl Args {
             .with_context(|| format!("{shown}, tensor {}", matrix.name))?;
         }
         let kind = |row: &RowForm| if row.number == 2 { "FP16" } else { "FP32" };
+        let may_be = usual.is_ok() && looks[0].may_be();
+        // Rows end in zeros: of padding, or of codes.
+        let zeros = if form == Form::Tbe && row_bytes.is_multiple_of(MOST_PADDING) {
+            looks[0].zeros().max(looks[1].zeros())
+        } else {
+            0
+        };
+        let padded = |row: &RowForm| {
+            let short = RowForm::of_bytes(form, precision, row.number == 2, row_bytes - zeros)?;
+            (self.dim.is_none() && zeros > 0).then(|| Failure::Usage(format!(
+                "--dim: wanted it beside {shown}, whose rows all end in zeros and may have {} floats and padding, or {} floats, found none; name it",
+                short.dim, row.dim
+            )))
+        };
         match (usual, other) {
-            (Ok(row), _) if looks[0].is_bf16() => Err(anyhow::anyhow!(
-                "{shown}: wanted {} as scale and bias, found what looks like BF16; convert them, or save the rows as floats",
-                kind(&row)
+            _ if looks[0].is_bf16() || !may_be && looks[1].fits() && looks[1].is_bf16() => Err(anyhow::anyhow!(
+                "{shown}: wanted FP16 or FP32 as scale and bias, found what looks like BF16; convert them, or save the rows as floats"
             )
             .into()),
-            (Ok(row), Some(other)) if looks[0].may_be() && looks[1].fits() && self.dim.is_none() => Err(Failure::Usage(format!(
+            (Ok(row), Some(other)) if may_be && looks[1].fits() && self.dim.is_none() => Err(Failure::Usage(format!(
                 "--dim: wanted it beside {shown}, whose rows may have {} floats behind {} or {} behind {} as scale and bias, found none; name it",
                 row.dim,
                 kind(&row),
                 other.dim,
                 kind(&other)
             ))),
-            (Ok(row), _) if looks[0].may_be() => Ok((row, Vec::new())),
+            (Ok(row), _) if may_be => padded(&row).map_or(Ok((row, Vec::new())), Err),
             (_, Some(other)) if looks[1].fits() => {
+                if let Some(failure) = padded(&other) {
+                    return Err(failure);
+                }
                 let note = format!("rows have {} as scale and bias, since no other reading fits: {} floats each", kind(&other), other.dim);
                 Ok((other, vec![note]))
             }
@@ -276,7 +292,8 @@ impl Args {
     }
 
     fn open_floats(&self, format: Format) -> Result<Found, Failure> {
-        let tensors = if format == Format::Npy { Tensors::npy(&self.file)? } else { Tensors::open(&self.file)? };
+        let tensors =
+            if format == Format::Npy { Tensors::npy(&self.file)? } else { Tensors::open(&self.file, &self.tensor)? };
         let matrices = self.matrices(&tensors, &FLOATS)?;
         let (rows, dim) = (self.rows(&matrices)?, number(&self.file, "dim", matrices[0].shape[1], 1 << 24)?);
         // Other programs may mean something else by it.

@@ -63,7 +63,8 @@ pub fn with_runtime_folder() {
         let mut arguments = env::args_os();
         // An interpreter of programs is not put in place of this one.
         if let (Ok(program), Some(name)) = (env::current_exe(), arguments.next())
-            && (program.file_name() == Path::new(&name).file_name()
+            && (program.file_name().is_some_and(|own| own.to_string_lossy().starts_with("hotrow"))
+                || program.file_name() == Path::new(&name).file_name()
                 || Path::new(&name).canonicalize().is_ok_and(|name| name == program))
         {
             let mut again = process::Command::new(program);

@@ -8,10 +8,11 @@ use npyz::{DType, NpyHeader, Order, TypeChar};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Longest header that the format allows.
@@ -121,8 +122,9 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<(File, u64, Vec<u8>)> {
         let to = path.with_extension("safetensors");
         bail!(
             "{shown}: wanted .npy or .safetensors, found a pickle as torch saves it, which may run any program; convert it in Python with the two lines\n\
-             import torch, safetensors.torch\n\
-             safetensors.torch.save_file({{k: v.contiguous() for k, v in torch.load({:?}, map_location=\"cpu\", weights_only=True).items()}}, {:?})",
+             import torch, safetensors.torch; s = torch.load({:?}, map_location=\"cpu\", weights_only=True)\n\
+             safetensors.torch.save_file({{k: v.clone().contiguous() for k, v in s.get(\"state_dict\", s.get(\"model_state_dict\", s)).items() \
+             if torch.is_tensor(v)}}, {:?})",
             path.to_string_lossy(),
             to.to_string_lossy()
         );
@@ -134,8 +136,8 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<(File, u64, Vec<u8>)> {
 }
 
 impl Tensors {
-    /// Opens a file of safetensors or the list of its parts, and checks headers and lengths.
-    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+    /// Opens a file of safetensors or the list of its parts, of which those with `wanted` tensors or all, and checks headers and lengths.
+    pub(crate) fn open(path: &Path, wanted: &[String]) -> anyhow::Result<Self> {
         let mut all = Self { path: path.into(), files: Vec::new(), tensors: Vec::new(), texts: HashMap::new() };
         if path.extension().is_none_or(|ending| ending != "json") {
             all.add(path, |_| true)?;
@@ -144,14 +146,27 @@ impl Tensors {
         open(path)?;
         let shown = path.display();
         let text = std::fs::read(path).with_context(readable(path))?;
-        let index: Index = serde_json::from_slice(&text).map_err(|error| {
+        let mut index: Index = serde_json::from_slice(&text).map_err(|error| {
             anyhow::anyhow!("{shown}: wanted the list of a model's parts with its weight_map, found {error}; name the file model.safetensors.index.json")
         })?;
+        if index.weight_map.is_empty() {
+            bail!("{shown}: wanted the parts of a model, found an empty weight_map; get or write the file again");
+        }
+        if let Some(name) = wanted.iter().find(|name| !index.weight_map.contains_key(*name)) {
+            let all: Vec<String> = index.weight_map.into_keys().collect();
+            bail!("{shown}: wanted a tensor {name}, found {}; name one of these", listed(&all));
+        }
+        index.weight_map.retain(|name, _| wanted.is_empty() || wanted.contains(name));
         let mut parts: Vec<&String> = index.weight_map.values().collect();
         parts.sort_unstable();
         parts.dedup();
         for part in parts {
             let of = |name: &str| index.weight_map.get(name) == Some(part);
+            if part.is_empty() || !Path::new(part).components().all(|piece| matches!(piece, Component::Normal(_))) {
+                bail!(
+                    "{shown}: wanted parts in its folder, found {part:?}; put the part there, and its name into the list"
+                );
+            }
             let file = path.with_file_name(part);
             all.add(&file, of).with_context(|| format!("{shown}: wanted its part {part} beside it"))?;
         }
@@ -288,9 +303,10 @@ impl Tensors {
         file.read_exact(out)
     }
 
-    /// Reads neighbouring rows of a matrix as FP32.
-    fn floats(&self, matrix: &Matrix, first_row: u64, out: &mut [f32]) -> io::Result<()> {
+    /// Reads neighbouring rows of a matrix as FP32. Returns a number of FP64 that became infinite.
+    fn floats(&self, matrix: &Matrix, first_row: u64, out: &mut [f32]) -> io::Result<Option<f64>> {
         let (each, [rows, columns]) = (matrix.each() as usize, matrix.shape);
+        let beyond = Cell::new(None);
         let number = |bytes: &[u8]| {
             let mut bits = [0; 8];
             bits[..each].copy_from_slice(bytes);
@@ -299,7 +315,13 @@ impl Tensors {
             }
             let bits = u64::from_le_bytes(bits);
             match matrix.tensor.dtype {
-                Dtype::F64 => f64::from_bits(bits) as f32,
+                Dtype::F64 => {
+                    let (wide, x) = (f64::from_bits(bits), f64::from_bits(bits) as f32);
+                    if x.is_infinite() && wide.is_finite() && beyond.get().is_none() {
+                        beyond.set(Some(wide));
+                    }
+                    x
+                }
                 Dtype::F16 => half(bits as u16),
                 Dtype::BF16 => f32::from_bits((bits as u32) << 16),
                 _ => f32::from_bits(bits as u32),
@@ -309,7 +331,7 @@ impl Tensors {
             let mut bytes = vec![0; out.len() * each];
             self.read(matrix, first_row, &mut bytes)?;
             out.iter_mut().zip(bytes.chunks_exact(each)).for_each(|(x, bytes)| *x = number(bytes));
-            return Ok(());
+            return Ok(beyond.get());
         }
         let count = out.len() / columns as usize;
         let mut bytes = vec![0; count * each];
@@ -318,7 +340,7 @@ impl Tensors {
             let column = out[column..].iter_mut().step_by(columns as usize);
             column.zip(bytes.chunks_exact(each)).for_each(|(x, bytes)| *x = number(bytes));
         }
-        Ok(())
+        Ok(beyond.get())
     }
 }
 
@@ -339,15 +361,26 @@ impl Source for Stacked {
             if row < end && !rest.is_empty() {
                 let count = (end - row).min((rest.len() / dim) as u64);
                 let (mine, others) = rest.split_at_mut(count as usize * dim);
-                let read = self.tensors.floats(matrix, row - base, mine);
-                read.map_err(|error| Error::Source {
-                    name: self.tensors.path.display().to_string(),
+                let name = || self.tensors.path.display().to_string();
+                let beyond = self.tensors.floats(matrix, row - base, mine).map_err(|error| Error::Source {
+                    name: name(),
                     row: row as u32,
                     wanted: format!("{} floats from here on", mine.len()),
                     found: error.to_string(),
                     remedy: "leave the file as it is while it is imported",
                     source: Some((&error).into()),
                 })?;
+                if let Some(found) = beyond {
+                    let at = mine.iter().position(|x| x.is_infinite()).unwrap_or(0);
+                    return Err(Error::Source {
+                        name: name(),
+                        row: row as u32 + (at / dim) as u32,
+                        wanted: format!("numbers of at most {:e} in magnitude, as FP32 can hold", f32::MAX),
+                        found: format!("{found:e} of FP64 at element {}", at % dim),
+                        remedy: "correct or scale the row",
+                        source: None,
+                    });
+                }
                 (row, rest) = (row + count, others);
             }
             base = end;

@@ -145,7 +145,7 @@ fn no_column(text: &str, reading: &Reading<'_>) -> Result<(), TraceError> {
 fn with_tables(mut trace: Trace, path: &Path, reading: &Reading<'_>) -> Result<Trace, TraceError> {
     let tables = words::bytes(path)?;
     if tables.len() != trace.ids.len() {
-        let wanted = format!("{} tables, one an access", trace.ids.len());
+        let wanted = format!("as many tables as accesses, {}", trace.ids.len());
         let remedy = "get the file again, or remove it to go without tables";
         return Err(TraceError::of(path, wanted, tables.len(), remedy));
     }

@@ -396,6 +396,9 @@ fn bad_input_of_import_is_told_by_name() {
         ("list.json", b"{}".to_vec()),
         ("gone.safetensors.index.json", br#"{"weight_map":{"a":"gone-1.safetensors"}}"#.to_vec()),
         ("lacks.safetensors.index.json", br#"{"weight_map":{"a":"whole.safetensors"}}"#.to_vec()),
+        ("void.safetensors.index.json", br#"{"weight_map":{}}"#.to_vec()),
+        ("outside.safetensors.index.json", br#"{"weight_map":{"a":"../whole.safetensors"}}"#.to_vec()),
+        ("root.safetensors.index.json", br#"{"weight_map":{"a":"/tmp/whole.safetensors"}}"#.to_vec()),
         ("text.safetensors", b"\x02\0\0\0\0\0\0\0{]".to_vec()),
         ("cut.safetensors", whole[..whole.len() - 1].to_vec()),
         ("long.safetensors", [&whole[..], &[0]].concat()),
@@ -518,6 +521,10 @@ fn parts_are_read_by_their_list() {
     let list = folder.write("m.safetensors.index.json", list.as_bytes());
     let found = values(&folder.import(&list, &["--tensor", "item,user,old"]));
     assert_eq!(bytes(&found), [table(5), table(1), table(7)].concat());
+    // Parts that hold nothing wanted need not be there.
+    let some =
+        folder.write("s.safetensors.index.json", br#"{"weight_map":{"user":"1.safetensors","x":"gone.safetensors"}}"#);
+    assert_eq!(bytes(&values(&folder.import(&some, &["--tensor", "user"]))), table(1));
     // Without names, all tensors of all parts are listed.
     let (_, stderr) = outcome(&["import", &list, "--out", &folder.path("x")], 2);
     assert!(stderr.contains(": user, item, old; name the tables"), "{stderr}");
@@ -535,10 +542,10 @@ fn pickles_of_torch_are_named_with_the_lines_that_convert_them() {
         let (_, stderr) = outcome(&["import", &file, "--out", &folder.path("x")], 1);
         let lines: Vec<&str> = stderr.lines().collect();
         assert!(lines[0].contains("found a pickle as torch saves it") && lines.len() == 3, "{name}: {stderr}");
-        assert_eq!(lines[1], "import torch, safetensors.torch");
-        let (from, to) = lines[2].split_once("({k: v.contiguous() for k, v in torch.load(").unwrap();
-        assert_eq!(from, "safetensors.torch.save_file");
-        assert!(to.contains(&format!("{name}\"")) && to.ends_with(".safetensors\")"), "{stderr}");
+        let load = format!("{name}\", map_location=\"cpu\", weights_only=True)");
+        assert!(lines[1].starts_with("import torch, safetensors.torch; s = torch.load(") && lines[1].ends_with(&load));
+        let save = "safetensors.torch.save_file({k: v.clone().contiguous() for k, v in s.get(\"state_dict\", ";
+        assert!(lines[2].starts_with(save) && lines[2].ends_with(".safetensors\")"), "{stderr}");
     }
 }
 
@@ -621,6 +628,19 @@ fn scale_and_bias_of_another_type_are_recognised_or_refused() {
     let one = [&0x3b80_2000_u32.to_le_bytes()[..], &fp32(-0.5), &[7; 16]].concat();
     for (name, number, padding) in [("bf16", bf16 as Number, 0), ("bf16-padded", bf16, 12), ("fp16", fp16, 0)] {
         file(name, &coded(40, 16, true, number, padding).0, 40);
+    }
+    file("bf16-fused", &coded(40, 16, false, bf16, 0).0, 40);
+    file("padded", &coded(40, 16, true, fp32, 8).0, 40);
+    file("padded-half", &coded(40, 20, true, fp16, 8).0, 40);
+    // Biases of about 1.5 steps in INT2, and of thousands in INT8: FP16 of the same is read.
+    for (name, steps) in [("int2", 1.5_f32), ("far", -3000.0)] {
+        let rows = |number: Number| -> Vec<u8> {
+            let scales = (0..40).map(|row| 0.01 + row as f32 / 4000.0);
+            scales.flat_map(|scale| [&number(scale)[..], &number(-steps * scale), &[27; 16]].concat()).collect()
+        };
+        file(&format!("bf16-{name}"), &rows(bf16), 40);
+        let precision = if name == "far" { "int8" } else { "int2" };
+        folder.import(&file(&format!("fp16-{name}"), &rows(fp16), 40), &["--format", "tbe", "--precision", precision]);
     }
     file("soiled", &soiled, 40);
     file("one", &one, 1);

@@ -192,7 +192,12 @@ fn refused_traces() {
         ("cut.csv.gz", packed("gz", &noise)[..500].to_vec()),
         ("plain.csv.gz", b"1\n2\n".to_vec()),
         ("one.txt.gz", packed("gz", &vec![b'1'; 64 << 20])),
-        ("packed.txt", packed("gz", b"1\n")),
+        ("behind.txt.gz", [&packed("gz", b"1\n")[..], b"no gzip behind its end"].concat()),
+        ("few.txt.gz", [&packed("gz", b"1\n")[..], b"few"].concat()),
+        ("mac.csv", b"id\r1\r2".to_vec()),
+        ("floats.csv", b"id\n1.0\n2\n1.5\n".to_vec()),
+        ("missing.csv", b"t,id\n1,2\n2,NaN\n".to_vec()),
+        ("null.csv", b"7\n<NA>\n18446744073709551615\n".to_vec()),
         ("table.parquet", b"PAR1\x15\0".to_vec()),
         ("arrays.npz", b"PK\x03\x04\x14\0\0\0".to_vec()),
         ("pointer.csv", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n".to_vec()),
@@ -271,6 +276,7 @@ fn a_column_of_a_table_in_every_spelling() {
         ("x.csv", plain.replace("0.5", "\"a, \"\"b\"\"\"").replace("time", "\"time, of day\""), "id"),
         ("x.csv", plain.replace('7', "\"7\"").replace("id", "\"id\""), "id"),
         ("x.csv", plain.replace("1.5", "").replace("0.5", "no"), "id"),
+        ("x.csv", plain.replace(",7,", ",7.0,").replace(",8,", ",8.,"), "id"),
     ] {
         let trace = column(name, text.as_bytes(), Some(by));
         assert_eq!((&trace.ids[..], trace.offsets, trace.numbered), (&[7, 8, 7][..], None, false), "{text}");
@@ -283,7 +289,14 @@ fn a_column_of_a_table_in_every_spelling() {
             assert_eq!(column(name, &packed(name, text.as_bytes()), None).ids, [7, 8, 7], "{text}");
         }
     }
-    assert_eq!(column("x.dat", b"1::7::3\n2::8::4\n", Some("3")).ids, [7, 8]);
+    assert_eq!(column("x.dat", b"1::7::3\n2::8::4\n", Some("2")).ids, [7, 8]);
+    assert_eq!(column("x.csv", b"name\nnull\nab\n1.5\nnull\n", None).ids, [0, 1, 2, 3, 1], "among words");
+    // What is packed under another name is known by its first bytes; numbers may have any.
+    assert_eq!(
+        column("x.csv", &packed("gz", b"7\n8\n"), None).ids,
+        column("x.txt.gz", &packed("zst", b"7\n8\n"), None).ids
+    );
+    assert_eq!(column("x.u32", b"\x1f\x8b\x08\0", None).ids, [0x0008_8b1f]);
     assert_eq!(column("x.csv", b"city\nNew York\nLos Angeles\nNew York\n", None).ids, [0, 1, 2, 1], "one column");
     assert_eq!(column("x.txt", b"id\n7\n8\n", None).ids, [7, 8], "a heading");
     assert_eq!(column("x.csv", b"user,item\nab,cd\n", Some("item")).ids, [0], "a name makes a header");
@@ -318,7 +331,7 @@ fn other_ids_than_small_numbers_are_numbered_by_first_appearance() {
     let path = write(&dir, "users.csv", texts.as_bytes());
     let (_, stderr) = outcome(&["simulate", "--trace", &path], 0);
     let wanted = format!(
-        "note: {path}: 1000 distinct ids, text or numbers of more than 32 bits, are numbered by first appearance, in "
+        "note: {path}: 1000 distinct ids, text or numbers of more than 32 bits (the first is \"user-0\" in line 1), are numbered by first appearance, in "
     );
     assert!(stderr.starts_with(&wanted) && stderr.lines().count() == 1, "{stderr}");
     let (_, stderr) = outcome(&["simulate", "--trace", &path, "--memory", "10KiB"], 1);

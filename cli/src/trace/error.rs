@@ -27,7 +27,7 @@ impl TraceError {
     pub(super) fn unreadable(path: &Path, format: Option<&str>, reason: impl Display) -> Self {
         let (wanted, remedy) = match format {
             Some(format) => {
-                (format!("complete {format}"), "the file is cut off, damaged or of another format, get it again")
+                (format!("complete {format}"), "the file is cut off, damaged, longer than its packed data or of another format, get it again")
             }
             None => ("readable".to_owned(), "check the path and its permissions"),
         };

@@ -33,11 +33,24 @@ impl<'l> Fields<'l> {
         let behind = trim(&inner[at + 1..]);
         self.rest = match behind.split_first() {
             None => None,
-            Some((&byte, rest)) if Some(byte) == self.separator => Some(rest),
+            Some(_) if self.separator.is_some_and(|by| behind.starts_with(ends(by))) => {
+                self.separator.map(|by| &behind[ends(by).len()..])
+            }
             Some(_) if self.separator.is_none() && behind.len() < inner.len() - at - 1 => Some(behind),
             Some(_) => return Err("text behind a quote"),
         };
         Ok(&inner[..at])
+    }
+}
+
+/// What a separator is in a line: a colon stands for two.
+fn ends(separator: u8) -> &'static [u8] {
+    match separator {
+        b'\t' => b"\t",
+        b';' => b";",
+        b'|' => b"|",
+        b':' => b"::",
+        _ => b",",
     }
 }
 
@@ -58,9 +71,13 @@ impl<'l> Iterator for Fields<'l> {
         if let Some(inner) = start.strip_prefix(b"\"") {
             return Some(self.quoted(inner));
         }
-        let ends = |byte: &u8| self.separator.map_or(byte.is_ascii_whitespace(), |separator| separator == *byte);
-        let Some(end) = rest.iter().position(ends) else { return Some(Ok(trim(rest))) };
-        self.rest = Some(if self.separator.is_some() { &rest[end + 1..] } else { rest[end..].trim_ascii_start() });
+        let end = match self.separator {
+            None => rest.iter().position(u8::is_ascii_whitespace),
+            Some(b':') => rest.windows(2).position(|pair| pair == b"::"),
+            Some(by) => rest.iter().position(|&byte| byte == by),
+        };
+        let Some(end) = end else { return Some(Ok(trim(rest))) };
+        self.rest = Some(self.separator.map_or(rest[end..].trim_ascii_start(), |by| &rest[end + ends(by).len()..]));
         Some(Ok(trim(&rest[..end])))
     }
 }
@@ -76,6 +93,7 @@ mod tests {
             (",, 3 ,", Some(b','), &["", "", "3", ""]),
             ("", Some(b','), &[""]),
             ("\t\t", Some(b'\t'), &["", "", ""]),
+            (r#"1::"2"::a:b::"#, Some(b':'), &["1", "2", "a:b", ""]),
             (r#""a,b" , "c""d","""#, Some(b','), &["a,b", r#"c""d"#, ""]),
             (r#"1,"""#, Some(b','), &["1", ""]),
             ("  7  8\t9 ", None, &["7", "8", "9"]),

@@ -1,6 +1,8 @@
 //! Ids as a file has them: kept while all of them are numbers below 2^32 - 2, else numbered by first appearance.
 
 use super::error::{MAX_ID, TraceError};
+use super::fields::quote;
+use super::lines::Line;
 use crate::report::object::in_units;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -19,6 +21,20 @@ impl<'a> Id<'a> {
         let digits = piece.first().filter(|first| first.is_ascii_digit() || **first == b'+');
         let number = digits.and_then(|_| std::str::from_utf8(piece).ok()?.parse().ok());
         number.map_or(Self::Text(piece), Self::Number)
+    }
+
+    /// As [`Id::of`] in a column: `12.0` is 12, as pandas writes it. The second is whether it is no id in a column of numbers.
+    pub(super) fn of_column(self) -> (Self, bool) {
+        let Self::Text(piece) = self else { return (self, false) };
+        let text = std::str::from_utf8(piece).unwrap_or_default();
+        let whole = text.split_once('.').filter(|(_, rest)| rest.bytes().all(|byte| byte == b'0'));
+        if let Some(Self::Number(id)) = whole.map(|(whole, _)| Self::of(whole.as_bytes())) {
+            return (Self::Number(id), false);
+        }
+        let missing =
+            ["null", "none", "na", "n/a", "<na>", "nat", "\\n", "-", "?"].contains(&text.to_lowercase().as_str());
+        let whole = text.trim_start_matches(['-', '+']).bytes().all(|byte| byte.is_ascii_digit());
+        (self, missing || !whole && text.parse::<f64>().is_ok())
     }
 }
 
@@ -52,12 +68,27 @@ pub(super) struct Ids<'a> {
     /// The most bytes that numbering may take.
     most: u64,
     pub(super) numbered: bool,
+    /// What a note says of the first id for which they are numbered.
+    first: String,
 }
 
 impl<'a> Ids<'a> {
     pub(super) fn new(path: &'a Path, most: u64, numbered: bool) -> Self {
         let hashes = [RandomState::new(), RandomState::new()];
-        Self { path, ids: Vec::new(), known: HashMap::new(), hashes, most, numbered }
+        Self { path, ids: Vec::new(), known: HashMap::new(), hashes, most, numbered, first: String::new() }
+    }
+
+    /// As [`Ids::push`], of a line.
+    pub(super) fn push_of(&mut self, line: &Line<'_>, id: Id<'_>) -> Result<(), TraceError> {
+        let before = self.numbered;
+        self.push(id)?;
+        if self.numbered && !before {
+            self.first = match id {
+                Id::Number(id) => format!(" (the first is {id} in line {})", line.number),
+                Id::Text(id) => format!(" (the first is {:?} in line {})", quote(id), line.number),
+            };
+        }
+        Ok(())
     }
 
     pub(super) fn push(&mut self, id: Id<'_>) -> Result<(), TraceError> {
@@ -126,9 +157,10 @@ impl<'a> Ids<'a> {
     pub(super) fn note(&self, what: &str) -> Option<String> {
         self.numbered.then(|| {
             format!(
-                "{}: {} distinct ids, {what}, are numbered by first appearance, in {} of memory",
+                "{}: {} distinct ids, {what}{}, are numbered by first appearance, in {} of memory",
                 self.path.display(),
                 self.distinct(),
+                self.first,
                 in_units(self.bytes() as f64)
             )
         })

@@ -12,7 +12,7 @@ pub fn read(path: &Path, bags: usize, classes: u8) -> Result<Vec<u8>, TraceError
     let labels = words::bytes(path)?;
     let fail = |wanted: String, found: String| Err(TraceError::of(path, wanted, found, "get the file again"));
     if labels.len() != bags {
-        return fail(format!("{bags} labels, one a bag"), labels.len().to_string());
+        return fail(format!("as many labels as bags, {bags}"), labels.len().to_string());
     }
     match labels.iter().position(|&label| label >= classes) {
         Some(at) => fail(format!("labels from 0 to {}", classes - 1), format!("{} at bag {at}", labels[at])),
@@ -42,7 +42,7 @@ mod tests {
         fs::write(&path, [0, 2, 1]).unwrap();
         assert_eq!(read(&path, 3, 3).unwrap(), [0, 2, 1]);
         let message = |bags, classes| read(&path, bags, classes).unwrap_err().to_string();
-        assert!(message(4, 3).contains("wanted 4 labels, one a bag, found 3"), "{}", message(4, 3));
+        assert!(message(4, 3).contains("wanted as many labels as bags, 4, found 3"), "{}", message(4, 3));
         assert!(message(3, 2).contains("wanted labels from 0 to 1, found 2 at bag 1"), "{}", message(3, 2));
         fs::write(&path, []).unwrap();
         assert!(message(3, 3).contains("found 0"));

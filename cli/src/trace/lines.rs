@@ -22,7 +22,7 @@ pub(super) struct Lines {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'l> {
     path: &'l Path,
-    number: u64,
+    pub(super) number: u64,
     pub(super) bytes: &'l [u8],
 }
 

@@ -1,13 +1,16 @@
-//! Files that are plain, `.gz` or `.zst` by their ending, unpacked while they are read.
+//! Files that are plain, `.gz` or `.zst` by their ending, and texts by their first bytes, unpacked while they are read.
 
 use super::error::TraceError;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek as _};
 use std::path::{Path, PathBuf};
 
 /// The endings of packed files, and the names of their formats.
 const ENDINGS: [(&str, &str); 2] = [("zst", "zstd"), ("gz", "gzip")];
+
+/// What packed files begin with.
+const MAGIC: [(&[u8], &str); 2] = [(b"\x28\xb5\x2f\xfd", "zstd"), (b"\x1f\x8b\x08", "gzip")];
 
 /// A file's name without the ending of its packing.
 pub(super) fn bare(path: &Path) -> String {
@@ -40,6 +43,8 @@ pub(super) fn companion(folder: &Path, name: &str) -> Option<PathBuf> {
 pub(super) struct Input {
     pub(super) path: PathBuf,
     format: Option<&'static str>,
+    /// Whether it begins as gzip does.
+    is_gzip: bool,
     /// The most bytes that it may have unpacked.
     most: u64,
     reader: Box<dyn BufRead + Send>,
@@ -47,12 +52,20 @@ pub(super) struct Input {
 
 impl Input {
     pub(super) fn open(path: &Path) -> Result<Self, TraceError> {
-        let file = File::open(path).map_err(TraceError::io(path))?;
+        let mut file = File::open(path).map_err(TraceError::io(path))?;
         // Else a few kB could fill the memory.
         let length = file.metadata().map_err(TraceError::io(path))?.len();
         let most = length.saturating_mul(4096).saturating_add(8 << 20);
         let ending = path.extension().unwrap_or_default();
-        let format = ENDINGS.iter().find(|(known, _)| ending == *known).map(|&(_, format)| format);
+        let mut format = ENDINGS.iter().find(|(known, _)| ending == *known).map(|&(_, format)| format);
+        let (mut start, name) = (Vec::new(), bare(path));
+        file.by_ref().take(4).read_to_end(&mut start).and_then(|_| file.rewind()).map_err(TraceError::io(path))?;
+        // Numbers may have any bytes.
+        if format.is_some() || ![".u32", ".u8"].iter().any(|ending| name.ends_with(ending)) {
+            let found = MAGIC.iter().find(|(magic, _)| start.starts_with(magic)).map(|&(_, format)| format);
+            format = found.or(format);
+        }
+        let is_gzip = format == Some("gzip") && start.starts_with(MAGIC[1].0);
         let unpacked: Box<dyn Read + Send> = match format {
             Some("gzip") => Box::new(MultiGzDecoder::new(BufReader::new(file))),
             Some(_) => {
@@ -63,7 +76,7 @@ impl Input {
         };
         let left = if format.is_some() { most } else { u64::MAX };
         let reader = Box::new(BufReader::with_capacity(1 << 16, Limited { unpacked, left }));
-        Ok(Self { path: path.into(), format, most, reader })
+        Ok(Self { path: path.into(), format, is_gzip, most, reader })
     }
 
     /// All bytes, of which there may be so many.
@@ -91,6 +104,10 @@ impl Input {
     }
 
     pub(super) fn fail(&self, error: io::Error) -> TraceError {
+        if self.is_gzip && error.to_string() == "invalid gzip header" {
+            let (wanted, found) = ("gzip to the end of the file", "other bytes behind the end of the packed data");
+            return TraceError::of(&self.path, wanted, found, "remove them, or get the file again");
+        }
         let Some(format) = self.format.filter(|_| error.kind() == ErrorKind::FileTooLarge) else {
             return TraceError::unreadable(&self.path, self.format, error);
         };

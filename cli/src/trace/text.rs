@@ -4,7 +4,7 @@
 use super::criteo;
 use super::error::TraceError;
 use super::fields::{Fields, quote};
-use super::ids::{Ids, Trace};
+use super::ids::{Id, Ids, Trace};
 use super::lines::Lines;
 use super::packed::{self, Input};
 use std::path::Path;
@@ -43,6 +43,16 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
     if start.starts_with(b"\xef\xbb\xbf") {
         start.drain(..3);
     }
+    let cr = start.iter().position(|&byte| byte == b'\r');
+    if !start.contains(&b'\n') && cr.is_some_and(|at| at + 1 < start.len()) {
+        let remedy = r"convert them, such as with tr '\r' '\n'";
+        return Err(TraceError::of(
+            path,
+            "lines that end in LF or CR LF",
+            "line ends of CR alone, as old Macs write",
+            remedy,
+        ));
+    }
     // The last line may be cut.
     if start.len() as u64 + 3 >= START
         && let Some(end) = start.iter().rposition(|&byte| byte == b'\n')
@@ -57,7 +67,7 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
         Kind::Table { separator, columns, at, header } => {
             let mut ids = Ids::new(path, most, false);
             let mut lines = Lines::open(path, LONGEST)?;
-            let mut heading = header;
+            let (mut heading, mut doubtful, mut texts) = (header, None, false);
             while let Some(line) = lines.next()? {
                 if is_blank(line.bytes) || std::mem::take(&mut heading) {
                     continue;
@@ -76,9 +86,27 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
                     let wanted = format!("{columns} columns, as the first line has");
                     return Err(line.fail(&wanted, &found.to_string(), "repair or remove the line"));
                 }
-                ids.push(line.id(id)?)?;
+                let (id, is_doubtful) = line.id(id)?.of_column();
+                if let Id::Text(text) = id {
+                    texts |= !is_doubtful && !is_number(text);
+                    if is_doubtful && doubtful.is_none() {
+                        let found = format!("{:?}", quote(text));
+                        doubtful = Some(line.fail("whole numbers as ids", &found, "repair or remove the line"));
+                    }
+                }
+                ids.push_of(&line, id)?;
             }
-            Ok(ids.found(MANY))
+            match doubtful {
+                // Among texts it is one.
+                Some(error) if !texts => Err(error),
+                _ if header && ids.ids.is_empty() => Err(TraceError::of(
+                    path,
+                    "at least one id",
+                    "a header and no line of ids",
+                    "get or write the file again",
+                )),
+                _ => Ok(ids.found(MANY)),
+            }
         }
     }
 }
@@ -98,7 +126,7 @@ fn bags(path: &Path, mut heading: bool, most: u64) -> Result<Trace, TraceError> 
         for piece in
             line.bytes.split(|byte| byte.is_ascii_whitespace() || *byte == b',').filter(|piece| !piece.is_empty())
         {
-            ids.push(line.id(piece)?)?;
+            ids.push_of(&line, line.id(piece)?)?;
         }
         (least, longest) = (least.min(ids.ids.len() - before), longest.max(ids.ids.len() - before));
         offsets.push(u32::try_from(ids.ids.len()).map_err(|_| TraceError::too_long(path))?);

@@ -40,14 +40,16 @@ fn needs(model: &Model, wire: Wire, place: &Place) -> [(&'static str, f64, f64);
     ]
 }
 
-/// A note for each limit that is exceeded, with the batch, ranks and precision that would not exceed it.
+/// A note for each limit that is exceeded, with the batch, ranks and precision that would exceed none.
 pub(super) fn notes(model: &Model, wire: Wire, place: &Place) -> Vec<String> {
     let over = |&(_, (_, found, most)): &(usize, (&str, f64, f64))| found > most;
-    let note = |(at, (what, found, most)): (usize, (&str, f64, f64))| {
-        let fits = |model: &Model, wire: Wire| !over(&(at, needs(model, wire, place)[at]));
-        let batch = largest(model.batch, |batch| fits(&Model { batch, ..model.clone() }, wire));
-        let mut more = (1..).map(|doubled| wire.ranks << doubled).take_while(|&ranks| ranks <= MOST_RANKS);
-        let ranks = more.find(|&ranks| fits(model, Wire { ranks, shards: wire.shards.max(ranks), ..wire }));
+    let note = |(_, (what, found, most)): (usize, (&str, f64, f64))| {
+        let fits =
+            |model: &Model, wire: Wire| !needs(model, wire, place).into_iter().enumerate().any(|need| over(&need));
+        let batch_of = |wire: Wire| largest(model.batch, |batch| fits(&Model { batch, ..model.clone() }, wire));
+        let on = |ranks| Wire { ranks, shards: wire.shards.max(ranks), ..wire };
+        let more = || (1..).map(|doubled| wire.ranks << doubled).take_while(|&ranks| ranks <= MOST_RANKS);
+        let (batch, ranks) = (batch_of(wire), more().find(|&ranks| fits(model, on(ranks))));
         let less = Precision::ALL.into_iter().filter(|precision| precision.bits() < wire.precision.bits());
         let precision = less.into_iter().find(|&precision| fits(model, Wire { precision, ..wire }));
         let remedies = [
@@ -55,10 +57,18 @@ pub(super) fn notes(model: &Model, wire: Wire, place: &Place) -> Vec<String> {
             ranks.map(|ranks| format!("--ranks {ranks}")),
             precision.map(|precision| format!("--precision {precision}")),
         ];
-        let remedies: Vec<String> = remedies.into_iter().flatten().collect();
-        let remedy =
-            if remedies.is_empty() { "take fewer rows".to_owned() } else { remedies.join(" or ") + " would fit" };
-        let (ranks, most, found) = (wire.ranks, bytes(most), bytes(found));
+        let mut remedies: Vec<String> = remedies.into_iter().flatten().collect();
+        if remedies.is_empty() {
+            let both = more().find_map(|ranks| Some(format!("--ranks {ranks} --batch {}", batch_of(on(ranks))?)));
+            remedies.extend(both);
+        }
+        let remedy = if remedies.is_empty() {
+            "take fewer or shorter rows".to_owned()
+        } else {
+            remedies.join(" or ") + " would fit"
+        };
+        let texts = [most, found].map(|x| if bytes(most) == bytes(found) { format!("{x:.0} B") } else { bytes(x) });
+        let (ranks, [most, found]) = (wire.ranks, texts);
         format!("ranks: {ranks}: wanted at most {most} for {what}, found about {found}, which a run refuses: {remedy}")
     };
     needs(model, wire, place).into_iter().enumerate().filter(over).map(note).collect()
