@@ -220,11 +220,8 @@ impl Args {
         let kind = |row: &RowForm| if row.number == 2 { "FP16" } else { "FP32" };
         let may_be = usual.is_ok() && looks[0].may_be();
         // Rows end in zeros: of padding, or of codes.
-        let zeros = if form == Form::Tbe && row_bytes.is_multiple_of(MOST_PADDING) {
-            looks[0].zeros().max(looks[1].zeros())
-        } else {
-            0
-        };
+        let aligned = u64::from(form == Form::Tbe && row_bytes.is_multiple_of(MOST_PADDING));
+        let zeros = aligned * looks[0].zeros().max(looks[1].zeros());
         let padded = |row: &RowForm| {
             let short = RowForm::of_bytes(form, precision, row.number == 2, row_bytes - zeros)?;
             (self.dim.is_none() && zeros > 0).then(|| Failure::Usage(format!(

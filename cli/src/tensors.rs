@@ -163,9 +163,7 @@ impl Tensors {
         for part in parts {
             let of = |name: &str| index.weight_map.get(name) == Some(part);
             if part.is_empty() || !Path::new(part).components().all(|piece| matches!(piece, Component::Normal(_))) {
-                bail!(
-                    "{shown}: wanted parts in its folder, found {part:?}; put the part there, and its name into the list"
-                );
+                bail!("{shown}: wanted parts in its folder, found {part:?}; put the part there and into the list");
             }
             let file = path.with_file_name(part);
             all.add(&file, of).with_context(|| format!("{shown}: wanted its part {part} beside it"))?;
@@ -316,11 +314,10 @@ impl Tensors {
             let bits = u64::from_le_bytes(bits);
             match matrix.tensor.dtype {
                 Dtype::F64 => {
-                    let (wide, x) = (f64::from_bits(bits), f64::from_bits(bits) as f32);
-                    if x.is_infinite() && wide.is_finite() && beyond.get().is_none() {
-                        beyond.set(Some(wide));
-                    }
-                    x
+                    let wide = f64::from_bits(bits);
+                    let is_beyond = wide.is_finite() && (wide as f32).is_infinite();
+                    beyond.set(beyond.get().or(is_beyond.then_some(wide)));
+                    wide as f32
                 }
                 Dtype::F16 => half(bits as u16),
                 Dtype::BF16 => f32::from_bits((bits as u32) << 16),

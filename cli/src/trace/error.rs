@@ -26,9 +26,10 @@ impl TraceError {
     /// The operating system, or a decompressor, refused to open or read a file, which is of a packed `format` if any.
     pub(super) fn unreadable(path: &Path, format: Option<&str>, reason: impl Display) -> Self {
         let (wanted, remedy) = match format {
-            Some(format) => {
-                (format!("complete {format}"), "the file is cut off, damaged, longer than its packed data or of another format, get it again")
-            }
+            Some(format) => (
+                format!("complete {format}"),
+                "the file is cut off, damaged, longer than its packed data or of another format, get it again",
+            ),
             None => ("readable".to_owned(), "check the path and its permissions"),
         };
         Self::Content(format!("{}: wanted a {wanted} file, found: {reason}; {remedy}", path.display()))

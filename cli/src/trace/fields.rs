@@ -33,24 +33,11 @@ impl<'l> Fields<'l> {
         let behind = trim(&inner[at + 1..]);
         self.rest = match behind.split_first() {
             None => None,
-            Some(_) if self.separator.is_some_and(|by| behind.starts_with(ends(by))) => {
-                self.separator.map(|by| &behind[ends(by).len()..])
-            }
+            Some((&byte, rest)) if Some(byte) == self.separator => Some(rest.strip_prefix(b":").unwrap_or(rest)),
             Some(_) if self.separator.is_none() && behind.len() < inner.len() - at - 1 => Some(behind),
             Some(_) => return Err("text behind a quote"),
         };
         Ok(&inner[..at])
-    }
-}
-
-/// What a separator is in a line: a colon stands for two.
-fn ends(separator: u8) -> &'static [u8] {
-    match separator {
-        b'\t' => b"\t",
-        b';' => b";",
-        b'|' => b"|",
-        b':' => b"::",
-        _ => b",",
     }
 }
 
@@ -77,7 +64,9 @@ impl<'l> Iterator for Fields<'l> {
             Some(by) => rest.iter().position(|&byte| byte == by),
         };
         let Some(end) = end else { return Some(Ok(trim(rest))) };
-        self.rest = Some(self.separator.map_or(rest[end..].trim_ascii_start(), |by| &rest[end + ends(by).len()..]));
+        self.rest = Some(
+            self.separator.map_or(rest[end..].trim_ascii_start(), |by| &rest[end + 1 + usize::from(by == b':')..]),
+        );
         Some(Ok(trim(&rest[..end])))
     }
 }

@@ -47,16 +47,4 @@ mod tests {
         fs::write(&path, []).unwrap();
         assert!(message(3, 3).contains("found 0"));
     }
-
-    #[test]
-    fn companions_are_found_packed_or_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let missing = companion(folder.path(), "x.labels.u8").unwrap_err().to_string();
-        assert!(missing.starts_with(&format!("{}: wanted this file", at("x.labels.u8").display())), "{missing}");
-        fs::write(at("x.labels.u8"), []).unwrap();
-        assert_eq!(companion(folder.path(), "x.labels.u8").unwrap(), at("x.labels.u8"));
-        fs::write(at("x.labels.u8.zst"), []).unwrap();
-        assert_eq!(companion(folder.path(), "x.labels.u8").unwrap(), at("x.labels.u8.zst"));
-    }
 }

@@ -46,12 +46,7 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
     let cr = start.iter().position(|&byte| byte == b'\r');
     if !start.contains(&b'\n') && cr.is_some_and(|at| at + 1 < start.len()) {
         let remedy = r"convert them, such as with tr '\r' '\n'";
-        return Err(TraceError::of(
-            path,
-            "lines that end in LF or CR LF",
-            "line ends of CR alone, as old Macs write",
-            remedy,
-        ));
+        return Err(TraceError::of(path, "lines that end in LF or CR LF", "CR alone, as old Macs write", remedy));
     }
     // The last line may be cut.
     if start.len() as u64 + 3 >= START
@@ -99,12 +94,10 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
             match doubtful {
                 // Among texts it is one.
                 Some(error) if !texts => Err(error),
-                _ if header && ids.ids.is_empty() => Err(TraceError::of(
-                    path,
-                    "at least one id",
-                    "a header and no line of ids",
-                    "get or write the file again",
-                )),
+                _ if header && ids.ids.is_empty() => {
+                    let found = "a header and no line of ids";
+                    Err(TraceError::of(path, "at least one id", found, "get or write the file again"))
+                }
                 _ => Ok(ids.found(MANY)),
             }
         }

@@ -62,11 +62,8 @@ pub(super) fn notes(model: &Model, wire: Wire, place: &Place) -> Vec<String> {
             let both = more().find_map(|ranks| Some(format!("--ranks {ranks} --batch {}", batch_of(on(ranks))?)));
             remedies.extend(both);
         }
-        let remedy = if remedies.is_empty() {
-            "take fewer or shorter rows".to_owned()
-        } else {
-            remedies.join(" or ") + " would fit"
-        };
+        let fit = remedies.join(" or ") + " would fit";
+        let remedy = if remedies.is_empty() { "take fewer or shorter rows" } else { &fit };
         let texts = [most, found].map(|x| if bytes(most) == bytes(found) { format!("{x:.0} B") } else { bytes(x) });
         let (ranks, [most, found]) = (wire.ranks, texts);
         format!("ranks: {ranks}: wanted at most {most} for {what}, found about {found}, which a run refuses: {remedy}")
