@@ -1,8 +1,6 @@
 //! Ids as a file has them: kept while all of them are numbers below 2^32 - 2, else numbered by first appearance.
 
 use super::error::{MAX_ID, TraceError};
-use super::fields::quote;
-use super::lines::Line;
 use crate::report::object::in_units;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -69,26 +67,13 @@ pub(super) struct Ids<'a> {
     most: u64,
     pub(super) numbered: bool,
     /// What a note says of the first id for which they are numbered.
-    first: String,
+    pub(super) first: String,
 }
 
 impl<'a> Ids<'a> {
     pub(super) fn new(path: &'a Path, most: u64, numbered: bool) -> Self {
         let hashes = [RandomState::new(), RandomState::new()];
         Self { path, ids: Vec::new(), known: HashMap::new(), hashes, most, numbered, first: String::new() }
-    }
-
-    /// As [`Ids::push`], of a line.
-    pub(super) fn push_of(&mut self, line: &Line<'_>, id: Id<'_>) -> Result<(), TraceError> {
-        let before = self.numbered;
-        self.push(id)?;
-        if self.numbered && !before {
-            self.first = match id {
-                Id::Number(id) => format!(" (the first is {id} in line {})", line.number),
-                Id::Text(id) => format!(" (the first is {:?} in line {})", quote(id), line.number),
-            };
-        }
-        Ok(())
     }
 
     pub(super) fn push(&mut self, id: Id<'_>) -> Result<(), TraceError> {

@@ -2,7 +2,7 @@
 
 use super::error::TraceError;
 use super::fields::quote;
-use super::ids::Id;
+use super::ids::{Id, Ids};
 use super::packed::Input;
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) struct Lines {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'l> {
     path: &'l Path,
-    pub(super) number: u64,
+    number: u64,
     pub(super) bytes: &'l [u8],
 }
 
@@ -59,6 +59,19 @@ impl<'l> Line<'l> {
     /// The error of this line.
     pub(super) fn fail(&self, wanted: &str, found: &str, remedy: &str) -> TraceError {
         TraceError::of(self.path, wanted, format!("{found} in line {}", self.number), remedy)
+    }
+
+    /// Adds an id of the line.
+    pub(super) fn push(&self, ids: &mut Ids<'_>, id: Id<'_>) -> Result<(), TraceError> {
+        let before = ids.numbered;
+        ids.push(id)?;
+        if ids.numbered && !before {
+            ids.first = match id {
+                Id::Number(id) => format!(" (the first is {id} in line {})", self.number),
+                Id::Text(id) => format!(" (the first is {:?} in line {})", quote(id), self.number),
+            };
+        }
+        Ok(())
     }
 
     /// A piece of the line as an id.

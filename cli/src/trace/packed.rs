@@ -135,23 +135,3 @@ impl Read for Limited {
         Ok(read)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stems() {
-        for (path, wanted) in [
-            ("a/x.u32.zst", "x"),
-            ("x.csv.gz", "x"),
-            ("day_0.gz", "day_0"),
-            ("x.u32", "x"),
-            ("x.y.npy", "x.y"),
-            ("plain", "plain"),
-            (".hidden", ".hidden"),
-        ] {
-            assert_eq!(stem(Path::new(path)), wanted);
-        }
-    }
-}

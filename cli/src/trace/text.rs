@@ -89,7 +89,7 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
                         doubtful = Some(line.fail("whole numbers as ids", &found, "repair or remove the line"));
                     }
                 }
-                ids.push_of(&line, id)?;
+                line.push(&mut ids, id)?;
             }
             match doubtful {
                 // Among texts it is one.
@@ -119,7 +119,7 @@ fn bags(path: &Path, mut heading: bool, most: u64) -> Result<Trace, TraceError> 
         for piece in
             line.bytes.split(|byte| byte.is_ascii_whitespace() || *byte == b',').filter(|piece| !piece.is_empty())
         {
-            ids.push_of(&line, line.id(piece)?)?;
+            line.push(&mut ids, line.id(piece)?)?;
         }
         (least, longest) = (least.min(ids.ids.len() - before), longest.max(ids.ids.len() - before));
         offsets.push(u32::try_from(ids.ids.len()).map_err(|_| TraceError::too_long(path))?);
