@@ -498,8 +498,8 @@ fn floats_of_every_type_and_order_are_converted() {
     for wrong in [array("<f4", &columns), array("<f4", &turned(&plain, 4))] {
         assert_ne!(values(&folder.import(&folder.write("wrong.npy", &wrong), &["--rounding", "nearest"])), NUMBERS);
     }
-    let (_, stderr) =
-        outcome(&["import", &folder.write("f4.npy", &array("<f4", &plain)), "--out", &folder.path("x")], 0);
+    let f4 = folder.write("f4.npy", &array("<f4", &plain));
+    let (_, stderr) = outcome(&["import", &f4, "--out", &folder.path("x")], 0);
     assert_eq!(stderr, "");
     // FP64 is rounded. A larger table in Fortran order is read in several blocks.
     let third = folder.write("third.npy", &npy("<f8", "(1, 1)", &(1.0 / 3.0_f64).to_le_bytes()));

@@ -29,8 +29,7 @@ impl<'a> Id<'a> {
         if let Some(Self::Number(id)) = whole.map(|(whole, _)| Self::of(whole.as_bytes())) {
             return (Self::Number(id), false);
         }
-        let missing =
-            ["null", "none", "na", "n/a", "<na>", "nat", "\\n", "-", "?"].contains(&text.to_lowercase().as_str());
+        let missing = ["null", "none", "na", "n/a", "<na>", "nat", "-", "?"].contains(&&*text.to_lowercase());
         let whole = text.trim_start_matches(['-', '+']).bytes().all(|byte| byte.is_ascii_digit());
         (self, missing || !whole && text.parse::<f64>().is_ok())
     }

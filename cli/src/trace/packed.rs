@@ -62,8 +62,7 @@ impl Input {
         file.by_ref().take(4).read_to_end(&mut start).and_then(|_| file.rewind()).map_err(TraceError::io(path))?;
         // Numbers may have any bytes.
         if format.is_some() || ![".u32", ".u8"].iter().any(|ending| name.ends_with(ending)) {
-            let found = MAGIC.iter().find(|(magic, _)| start.starts_with(magic)).map(|&(_, format)| format);
-            format = found.or(format);
+            format = MAGIC.iter().find(|(magic, _)| start.starts_with(magic)).map(|&(_, format)| format).or(format);
         }
         let is_gzip = format == Some("gzip") && start.starts_with(MAGIC[1].0);
         let unpacked: Box<dyn Read + Send> = match format {

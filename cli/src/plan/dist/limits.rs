@@ -44,8 +44,7 @@ fn needs(model: &Model, wire: Wire, place: &Place) -> [(&'static str, f64, f64);
 pub(super) fn notes(model: &Model, wire: Wire, place: &Place) -> Vec<String> {
     let over = |&(_, (_, found, most)): &(usize, (&str, f64, f64))| found > most;
     let note = |(_, (what, found, most)): (usize, (&str, f64, f64))| {
-        let fits =
-            |model: &Model, wire: Wire| !needs(model, wire, place).into_iter().enumerate().any(|need| over(&need));
+        let fits = |model: &Model, wire: Wire| !needs(model, wire, place).into_iter().enumerate().any(|x| over(&x));
         let batch_of = |wire: Wire| largest(model.batch, |batch| fits(&Model { batch, ..model.clone() }, wire));
         let on = |ranks| Wire { ranks, shards: wire.shards.max(ranks), ..wire };
         let more = || (1..).map(|doubled| wire.ranks << doubled).take_while(|&ranks| ranks <= MOST_RANKS);
@@ -59,8 +58,7 @@ pub(super) fn notes(model: &Model, wire: Wire, place: &Place) -> Vec<String> {
         ];
         let mut remedies: Vec<String> = remedies.into_iter().flatten().collect();
         if remedies.is_empty() {
-            let both = more().find_map(|ranks| Some(format!("--ranks {ranks} --batch {}", batch_of(on(ranks))?)));
-            remedies.extend(both);
+            remedies.extend(more().find_map(|r| Some(format!("--ranks {r} --batch {}", batch_of(on(r))?))));
         }
         let fit = remedies.join(" or ") + " would fit";
         let remedy = if remedies.is_empty() { "take fewer or shorter rows" } else { &fit };
