@@ -299,3 +299,66 @@ pub(crate) fn half(bits: u16) -> f32 {
 fn codes_of<'r>(layout: &RowLayout, record: &'r [u32]) -> &'r [u8] {
     &bytemuck::cast_slice(record)[2 * layout.payload_half as usize..]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotrow::OptimizerKind;
+
+    #[test]
+    fn forms_hold_whole_words_only() {
+        for (form, precision, multiple) in [
+            (Form::Fused, Precision::Int8, 1),
+            (Form::Fused, Precision::Int4, 4),
+            (Form::Fused, Precision::Int2, 8),
+            (Form::Tbe, Precision::Int8, 1),
+            (Form::Tbe, Precision::Int4, 2),
+            (Form::Tbe, Precision::Int2, 4),
+        ] {
+            for dim in 1..=64 {
+                let found = RowForm::new(form, precision, dim);
+                assert_eq!(found.is_ok(), dim % multiple == 0, "{form:?} {precision} {dim}");
+                let Ok(row) = found else { continue };
+                let bytes = row.bytes() as u64;
+                let dim_of = |bytes| RowForm::of_bytes(form, precision, true, bytes).map(|row| row.dim);
+                assert_eq!(dim_of(bytes), Some(dim));
+                // A row cut by a byte is one of the next smaller dim, or none.
+                let smaller = dim - 8 / precision.bits();
+                let wanted = (smaller > 0 && smaller.is_multiple_of(multiple)).then_some(smaller);
+                assert_eq!(dim_of(bytes - 1), wanted);
+            }
+            assert!(RowForm::of_bytes(form, precision, true, 3).is_none());
+            assert!(matches!(RowForm::new(form, Precision::Fp16, 8), Err(FormError::Precision { .. })));
+        }
+    }
+
+    /// A record of AdaGrad, whose state lies before the codes.
+    fn record(layout: &RowLayout, scale: f32, bias: f32) -> Vec<u32> {
+        let mut record = vec![0; layout.record_words as usize];
+        (record[0], record[1]) = (scale.to_bits(), bias.to_bits());
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut record);
+        bytes[8..].iter_mut().zip(1..).for_each(|(byte, k)| *byte = k);
+        record
+    }
+
+    #[test]
+    fn rounding_to_halves_is_counted_and_overflow_refused() {
+        let layout = RowLayout::new(16, Precision::Int4, OptimizerKind::Sgd);
+        let row = RowForm::new(Form::Fused, Precision::Int4, 16).unwrap();
+        let mut bytes = vec![0; row.bytes()];
+        let mut change = Change::default();
+        let mut write = |scale: f32, bias: f32| {
+            row.write(&layout, 7, &record(&layout, scale, bias), &mut bytes, &mut change).map(|()| change)
+        };
+        // FP16 has 1 and 1 + 2^-10; 1 + 2^-11 is a tie, which goes to even.
+        let found = write(1.0 + 2f32.powi(-11), 2048.5).unwrap();
+        let wanted = [2f64.powi(-11) / (1.0 + 2f64.powi(-11)), 0.5, 0.5 + 15.0 * 2f64.powi(-11)];
+        assert_eq!([found.scale, found.bias, found.weight], wanted);
+        assert_eq!(found.lost_scales, 0);
+        assert_eq!(write(2f32.powi(-30), 0.0).unwrap().lost_scales, 1);
+        assert!(write(65504.0, -65504.0).is_ok());
+        let error = |what, found| Err(FormError::Overflow { row: 7, what, found });
+        assert_eq!(write(65505.0, 0.0), error("scale", 65505.0));
+        assert_eq!(write(1.0, -70000.0), error("bias", -70000.0));
+    }
+}

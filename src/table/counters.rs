@@ -1,5 +1,7 @@
 //! Counters of steps (SPEC 6).
 
+use bytemuck::{Pod, Zeroable};
+
 use crate::table::abi::{CLOCK_WORDS, TABLE_WORDS};
 
 /// Words of a table's counters: 12 of two words.
@@ -11,7 +13,8 @@ pub(crate) const WORDS_BUT_PADDING: usize = 22;
 /// Counters of one table, or of a whole group (SPEC 6). Training steps count; frozen steps do not.
 ///
 /// Example: [`CpuGroup`](crate::CpuGroup).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
+#[repr(C)]
 pub struct Counters {
     /// Indices looked up, repeated ones included.
     pub accesses: u64,
@@ -144,50 +147,25 @@ impl Counters {
     }
 }
 
+impl Counters {
+    /// Each count of two tables, by `of`.
+    fn each(a: Self, b: Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        let (a, b): ([u64; 15], [u64; 15]) = (bytemuck::cast(a), bytemuck::cast(b));
+        bytemuck::cast(std::array::from_fn::<_, 15, _>(|count| of(a[count], b[count])))
+    }
+}
+
 impl std::ops::Sub for Counters {
     type Output = Self;
 
     /// The counts since `earlier`.
     fn sub(self, earlier: Self) -> Self {
-        Self {
-            accesses: self.accesses - earlier.accesses,
-            hits: self.hits - earlier.hits,
-            unique: self.unique - earlier.unique,
-            unique_misses: self.unique_misses - earlier.unique_misses,
-            admitted: self.admitted - earlier.admitted,
-            conflicts: self.conflicts - earlier.conflicts,
-            evictions: self.evictions - earlier.evictions,
-            write_backs: self.write_backs - earlier.write_backs,
-            bypass_reads: self.bypass_reads - earlier.bypass_reads,
-            bypass_writes: self.bypass_writes - earlier.bypass_writes,
-            bytes_read: self.bytes_read - earlier.bytes_read,
-            bytes_written: self.bytes_written - earlier.bytes_written,
-            skipped_rows: self.skipped_rows - earlier.skipped_rows,
-            out_of_range: self.out_of_range - earlier.out_of_range,
-            padding: self.padding - earlier.padding,
-        }
+        Self::each(self, earlier, |now, before| now - before)
     }
 }
 
 impl std::iter::Sum for Counters {
     fn sum<I: Iterator<Item = Self>>(counters: I) -> Self {
-        let add = u64::saturating_add;
-        counters.fold(Self::default(), |a, b| Self {
-            accesses: add(a.accesses, b.accesses),
-            hits: add(a.hits, b.hits),
-            unique: add(a.unique, b.unique),
-            unique_misses: add(a.unique_misses, b.unique_misses),
-            admitted: add(a.admitted, b.admitted),
-            conflicts: add(a.conflicts, b.conflicts),
-            evictions: add(a.evictions, b.evictions),
-            write_backs: add(a.write_backs, b.write_backs),
-            bypass_reads: add(a.bypass_reads, b.bypass_reads),
-            bypass_writes: add(a.bypass_writes, b.bypass_writes),
-            bytes_read: add(a.bytes_read, b.bytes_read),
-            bytes_written: add(a.bytes_written, b.bytes_written),
-            skipped_rows: add(a.skipped_rows, b.skipped_rows),
-            out_of_range: add(a.out_of_range, b.out_of_range),
-            padding: add(a.padding, b.padding),
-        })
+        counters.fold(Self::default(), |a, b| Self::each(a, b, u64::saturating_add))
     }
 }

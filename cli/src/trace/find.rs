@@ -52,3 +52,16 @@ pub fn split_list(text: &str) -> Vec<String> {
     }
     traces
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_part_traces_but_not_keys() {
+        assert_eq!(split_list("a,b.u32"), ["a", "b.u32"]);
+        assert_eq!(split_list("zipf:rows=9,s=1,a"), ["zipf:rows=9,s=1", "a"]);
+        let text = "a,uniform:rows=9,zipf:rows=9,s=1,n=5,meta2021";
+        assert_eq!(split_list(text), ["a", "uniform:rows=9", "zipf:rows=9,s=1,n=5", "meta2021"]);
+    }
+}

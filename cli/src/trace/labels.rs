@@ -29,3 +29,20 @@ pub fn companion(folder: &Path, name: &str) -> Result<PathBuf, TraceError> {
     let missing = || TraceError::of(&folder.join(name), "this file, or the same with .zst or .gz", "none", remedy);
     packed::companion(folder, name).ok_or_else(missing)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn labels_are_counted_and_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.labels.u8");
+        fs::write(&path, [0, 2, 1]).unwrap();
+        assert_eq!(read(&path, 3, 3).unwrap(), [0, 2, 1]);
+        let message = |bags, classes| read(&path, bags, classes).unwrap_err().to_string();
+        assert!(message(4, 3).contains("wanted as many labels as bags, 4, found 3"), "{}", message(4, 3));
+        assert!(message(3, 2).contains("wanted labels from 0 to 1, found 2 at bag 1"), "{}", message(3, 2));
+    }
+}

@@ -68,7 +68,7 @@ pub enum GradientBuffer<'a> {
 impl SharedGroup {
     /// Encodes the gradient of the last forward's loss with respect to the shared weights, from the gradients of its outputs. The stages
     /// and the order of the sums are those of [`encode_backward`](Self::encode_backward). No weight changes, and the forward still waits
-    /// for its backward or for [`discard_pending`](Self::discard_pending).
+    /// for its backward or for [`discard_pending`](crate::Lookup::discard_pending).
     ///
     /// # Errors
     /// As [`encode_backward`](Self::encode_backward); [`Error::Buffer`] for buffers that cannot be bound, are too short, lack a usage, or
