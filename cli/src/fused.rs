@@ -361,4 +361,47 @@ mod tests {
         assert_eq!(write(65505.0, 0.0), error("scale", 65505.0));
         assert_eq!(write(1.0, -70000.0), error("bias", -70000.0));
     }
+
+    fn to_half(number: f32) -> u32 {
+        let sign = number.to_bits() >> 16 & 0x8000;
+        match number {
+            _ if number.is_nan() => 0x7e00,
+            _ if number.is_infinite() => sign | 0x7c00,
+            _ => half_from_f32(number, Rounding::Nearest, || 0),
+        }
+    }
+
+    #[test]
+    fn rows_that_no_table_can_hold_are_refused() {
+        for (form, precision) in
+            [(Form::Fused, Precision::Int8), (Form::Fused, Precision::Int2), (Form::Tbe, Precision::Int8)]
+        {
+            let layout = RowLayout::new(16, precision, OptimizerKind::Sgd);
+            let row = RowForm::new(form, precision, 16).unwrap();
+            let [_, scale, bias] = row.places();
+            let mut record = vec![0; layout.record_words as usize];
+            let numbers = |numbers: [f32; 2]| {
+                let mut bytes = vec![9; row.bytes()];
+                for (place, number) in [&scale, &bias].into_iter().zip(numbers) {
+                    let text: Vec<u8> = match place.len() {
+                        2 => to_half(number).to_le_bytes()[..2].to_vec(),
+                        _ => number.to_le_bytes().to_vec(),
+                    };
+                    bytes[place.clone()].copy_from_slice(&text);
+                }
+                bytes
+            };
+            for good in [[0.5, -1.0], [-0.5, 1.0]] {
+                assert!(row.read(&layout, 3, &numbers(good), &mut record).is_ok());
+            }
+            for bad in [[f32::NAN, 0.0], [f32::INFINITY, 0.0], [1.0, f32::NAN], [1.0, f32::NEG_INFINITY]] {
+                let found = row.read(&layout, 3, &numbers(bad), &mut record);
+                assert!(matches!(found, Err(FormError::Row { row: 3, .. })), "{bad:?}");
+            }
+            // Without a scale all codes count as 0.
+            row.read(&layout, 3, &numbers([0.0, 2.0]), &mut record).unwrap();
+            assert_eq!(record[0], 0);
+            assert!(record[2..].iter().all(|&word| word == 0));
+        }
+    }
 }
