@@ -70,7 +70,7 @@ named!(StatePrecision, "state": Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8");
 named!(Rounding, "rounding": Nearest = "nearest", Stochastic = "stochastic");
 named!(RandomBits, "random_bits": Eight = "8", Sixteen = "16", TwentyFour = "24");
 named!(CounterBits, "counter_bits": Eight = "8", Sixteen = "16", ThirtyTwo = "32");
-named!(Policy, "policy": Lru = "lru", Lfu = "lfu", Static = "static");
+named!(Policy, "policy": Lru = "lru", Lfu = "lfu", Static = "static", Window = "window");
 named!(Pooling, "pooling": Sum = "sum", Mean = "mean", None = "none");
 named!(OutOfRange, "out_of_range": Error = "error", Clamp = "clamp", Skip = "skip");
 named!(Placement, "placement": Device = "device", Mapped = "mapped", Staged = "staged", Auto = "auto");
@@ -234,8 +234,7 @@ impl RandomBits {
 /// The width of the counters of LFU. A row's frequency grows with each use until it reaches [`most`](Self::most), and then stays there. So
 /// does its copy in the cache. Rows at the greatest frequency are equal for LFU: none of them evicts another.
 ///
-/// All backends stop at the same number. On the CPU the frequency of a row takes 1, 2 or 4 bytes. On a GPU it always takes 4, because WGSL
-/// has no atomic operations on narrower words. Other policies ignore the setting.
+/// The frequency of a row takes 1, 2 or 4 bytes on every backend. Other policies ignore the setting.
 ///
 /// Example: [`GroupConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -282,6 +281,16 @@ pub enum Policy {
     /// No step admits a row. Only rows that [`Embedding::pin`](crate::Embedding::pin) has pinned are in the cache; every other row is
     /// bypassed (SCARS, section II-B: the hottest rows held fast).
     Static,
+    /// Some ways of each set hold recent rows; the others hold rows that are used often by counters of 4 bits, which are halved as accesses pass
+    /// (SPEC 3). [`GroupConfig::window_ways`] is the number of the former; with 0 it is LFU that ages, which moves the fewest rows.
+    Window,
+}
+
+impl Policy {
+    /// Whether each row of the table has a counter.
+    pub(crate) const fn counts(self) -> bool {
+        matches!(self, Self::Lfu | Self::Window)
+    }
 }
 
 /// The way in which the rows of a bag become output rows.
@@ -590,6 +599,9 @@ pub struct GroupConfig {
     pub policy: Policy,
     /// The width of the counters, if the policy is LFU.
     pub counter_bits: CounterBits,
+    /// Ways of a set that hold recent rows, if the policy is [`Policy::Window`]; fewer than `ways`.
+    #[cfg_attr(feature = "serde", serde(default = "window_ways"))]
+    pub window_ways: u32,
     /// The pooling of a bag's rows.
     pub pooling: Pooling,
     /// The update rule.
@@ -623,6 +635,11 @@ pub struct GroupConfig {
     pub(crate) window_bytes: Option<u64>,
 }
 
+/// The usual number of ways for recent rows.
+const fn window_ways() -> u32 {
+    4
+}
+
 setters!(Optimizer {
     with_kind kind: OptimizerKind,
     with_lr lr: f32,
@@ -648,6 +665,7 @@ setters!(GroupConfig {
     with_ways ways: u32,
     with_policy policy: Policy,
     with_counter_bits counter_bits: CounterBits,
+    with_window_ways window_ways: u32,
     with_pooling pooling: Pooling,
     with_optimizer optimizer: Optimizer,
     with_out_of_range out_of_range: OutOfRange,
@@ -675,6 +693,7 @@ impl GroupConfig {
             ways: WAYS,
             policy: Policy::Lru,
             counter_bits: CounterBits::ThirtyTwo,
+            window_ways: window_ways(),
             pooling: Pooling::Sum,
             optimizer: Optimizer::sgd(0.01),
             out_of_range: OutOfRange::Error,
@@ -686,6 +705,23 @@ impl GroupConfig {
             stripe: Stripe::ALL,
             piece_bytes: None,
             window_bytes: None,
+        }
+    }
+
+    /// Bits of the counter of each row: 0 under a policy without one.
+    pub(crate) const fn bits_of_uses(&self) -> u32 {
+        match self.policy {
+            Policy::Lru | Policy::Static => 0,
+            Policy::Lfu => self.counter_bits.bits(),
+            Policy::Window => 4,
+        }
+    }
+
+    /// The greatest number that the counter of a row reaches.
+    pub(crate) const fn most_uses(&self) -> u32 {
+        match self.policy {
+            Policy::Window => 15,
+            _ => self.counter_bits.most(),
         }
     }
 
@@ -766,6 +802,10 @@ impl GroupConfig {
         if self.ways == 0 || self.ways > MOST_WAYS {
             return fail("ways", format!("1 to {MOST_WAYS}"), self.ways.to_string());
         }
+        if self.policy == Policy::Window && self.window_ways >= self.ways {
+            let wanted = format!("fewer than the {} ways of a set", self.ways);
+            return fail("window_ways", wanted, self.window_ways.to_string());
+        }
         if let Some(&table) = self.features.iter().find(|&&table| table as usize >= self.tables.len()) {
             return fail("features", format!("tables 0 to {}", self.tables.len() - 1), table.to_string());
         }
@@ -818,7 +858,7 @@ mod tests {
     #[test]
     fn another_name_is_refused_with_those_that_there_are() {
         let Err(Error::Config { field, wanted, found }) = "LRU".parse::<Policy>() else { panic!("accepted") };
-        assert_eq!((field, &*wanted, &*found), ("policy", "lru, lfu, static", "LRU"));
+        assert_eq!((field, &*wanted, &*found), ("policy", "lru, lfu, static, window", "LRU"));
         assert!("".parse::<Placement>().is_err() && "int3".parse::<Precision>().is_err());
     }
 }

@@ -11,8 +11,8 @@ use crate::{
 };
 
 /// Memory of a table as a share of its size in FP32, by the formula of Yang 2020, appendix A: `k/32`; plus `64/(32 d)` for the scale and
-/// bias of integers; with a cache of `cache_fraction` of the rows plus `c + c/d` (slots and tags), and under LFU `+ 1/d` (a counter of
-/// 4 bytes for every row).
+/// bias of integers; with a cache of `cache_fraction` of the rows plus `c + c/d` (slots and tags), and `+ 1/d` under LFU (a counter of
+/// 4 bytes for every row) or `+ 1/(8 d)` under Window (one of 4 bits).
 ///
 /// The formula leaves out optimiser state, stamps and step scratch; [`MemoryReport`] includes them.
 #[must_use]
@@ -24,9 +24,11 @@ pub fn memory_factor(dim: u32, precision: Precision, cache_fraction: f64, policy
     }
     if c > 0.0 {
         factor += c + c / d;
-        if policy == Policy::Lfu {
-            factor += 1.0 / d;
-        }
+        factor += match policy {
+            Policy::Lru | Policy::Static => 0.0,
+            Policy::Lfu => 1.0 / d,
+            Policy::Window => 1.0 / (8.0 * d),
+        };
     }
     factor
 }
@@ -99,13 +101,13 @@ pub struct TableMemory {
     pub state: u64,
     /// Padding of the records to multiples of 4 bytes.
     pub padding: u64,
-    /// The frequency of each row (LFU).
+    /// The counter of each row (LFU, Window).
     pub frequencies: u64,
 }
 
 impl TableMemory {
-    /// `freq_bytes` is 0 without frequencies.
-    fn of(rows: u64, layout: &Layout, freq_bytes: u64) -> Self {
+    /// A counter has `freq_bits`, 0 without counters.
+    fn of(rows: u64, layout: &Layout, freq_bits: u32) -> Self {
         let dim = u64::from(layout.row.dim);
         let payload = rows * (dim * u64::from(layout.row.precision.bits())).div_ceil(8);
         let scales = if layout.row.precision.is_integer() { rows * 8 } else { 0 };
@@ -116,7 +118,7 @@ impl TableMemory {
             scales,
             state,
             padding: rows * layout.stride() - payload - scales - state,
-            frequencies: rows * freq_bytes,
+            frequencies: (rows * u64::from(freq_bits)).div_ceil(8),
         }
     }
 
@@ -183,7 +185,7 @@ pub struct MemoryReport {
     pub tags: u64,
     /// Stamp, frequency and flags of each slot.
     pub stamps: u64,
-    /// The frequency of each row (LFU).
+    /// The counter of each row (LFU, Window).
     pub frequencies: u64,
     /// Step number, bases, counters, features, piece uniforms.
     pub counters: u64,
@@ -218,12 +220,11 @@ pub(crate) fn sum(allocations: &[Allocation]) -> u64 {
 }
 
 impl MemoryReport {
-    /// Divides the bytes of the buffers by purpose. Under LFU a frequency takes `freq_bytes`.
-    pub(crate) fn new(config: &GroupConfig, layout: &Layout, mut buffers: Allocated, freq_bytes: u64) -> Self {
+    /// Divides the bytes of the buffers by purpose. The counter of a row takes `freq_bits`.
+    pub(crate) fn new(config: &GroupConfig, layout: &Layout, mut buffers: Allocated, freq_bits: u32) -> Self {
         let slots = u64::from(layout.slots());
-        let freq_bytes = if config.policy == Policy::Lfu { freq_bytes } else { 0 };
         let tables: Vec<_> =
-            config.tables.iter().map(|&rows| TableMemory::of(u64::from(rows), layout, freq_bytes)).collect();
+            config.tables.iter().map(|&rows| TableMemory::of(u64::from(rows), layout, freq_bits)).collect();
         let over = |of: fn(&TableMemory) -> u64| tables.iter().map(of).sum::<u64>();
         if config.placement == Placement::Staged {
             buffers.kept.push(("store", layout.table_bytes())); // the host's own memory, or a file
@@ -246,8 +247,7 @@ impl MemoryReport {
             tags: slots * 4,
             stamps: slots * 12,
             frequencies: over(|table| table.frequencies),
-            counters: table_bytes(config).iter().sum::<u64>()
-                + PIECE_UNIFORM * layout.freq_pieces(config.policy).count() as u64,
+            counters: table_bytes(config).iter().sum::<u64>() + PIECE_UNIFORM * layout.freq_pieces().count() as u64,
             host: buffers.staging.iter().filter(|(what, _)| *what != "transfer").map(|(_, bytes)| bytes).sum::<u64>()
                 + buffers.kept.iter().filter(|(what, _)| in_host(*what)).map(|(_, bytes)| bytes).sum::<u64>(),
             formula: memory_factor(
@@ -393,9 +393,6 @@ pub(crate) fn table_bytes(config: &GroupConfig) -> [u64; 2] {
     [4 * table_words(config).len() as u64, size_of::<Feature>() as u64 * u64::from(config.feature_count())]
 }
 
-/// Bytes of a frequency on a GPU, whatever the width of the counters.
-pub(crate) const FREQ_BYTES: u64 = 4;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -449,9 +446,9 @@ mod tests {
         assert_eq!((report.payload, report.scales, report.record_state), (17 * 3, 17 * 8, 17 * 10));
         assert_eq!((report.cache_weights, report.cache_state, report.tags, report.stamps), (640, 640, 128, 384));
         // The uniform of the frequencies that LRU does not keep.
-        assert_eq!(report.counters, 4 * (4 + 2 * 28) + 20 * 2 + 52);
-        // 3 bytes a record; the second piece's 168 bytes up to 176; the features' 40 up to 48; no weights, and no frequencies.
-        assert_eq!(report.padding, 17 * 3 + 8 + 8 + 2 * 16);
+        assert_eq!(report.counters, 4 * (5 + 2 * 28) + 20 * 2 + 52);
+        // 3 bytes a record; the second piece's 168 bytes up to 176; the features' 40 up to 48, the counters' 244 up to 256; no weights, and no frequencies.
+        assert_eq!(report.padding, 17 * 3 + 8 + 8 + 12 + 2 * 16);
         assert_eq!(report.optimizer_state(), 170 + 640);
         let text = report.to_string();
         assert!(text.contains("padding") && !text.contains("frequencies"), "{text}");

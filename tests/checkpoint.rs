@@ -334,7 +334,7 @@ fn others_can_read_the_file() {
     let (_folder, path) = place();
     let mut group = trained(&config());
     checkpoint::save(&mut group, &path).unwrap();
-    let Snapshot { t, ways, cache, records, freqs, counters } = group.snapshot().unwrap();
+    let Snapshot { t, ways, cache, records, freqs, counters, since: _ } = group.snapshot().unwrap();
     let file = fs::read(&path).unwrap();
     let tensors = SafeTensors::deserialize(&file).unwrap();
     let counters: Vec<u64> = counters.iter().flat_map(|table| counts(table).into_iter().take(11)).collect();
@@ -359,6 +359,15 @@ fn others_can_read_the_file() {
     assert_eq!(tensors.tensor("checksums").unwrap().data(), bytes(&sums, u32::to_le_bytes));
     let metadata = head.metadata().clone().unwrap();
     assert_eq!(metadata["step"], t.to_string());
+
+    let windowed = &mut trained(&config().with_policy(Policy::Window).with_window_ways(7));
+    checkpoint::save(windowed, &path).unwrap();
+    let file = fs::read(&path).unwrap();
+    let since = windowed.snapshot().unwrap().since;
+    assert_eq!(SafeTensors::deserialize(&file).unwrap().tensor("since").unwrap().data(), since.to_le_bytes());
+    assert!(
+        since > 0 && SafeTensors::read_metadata(&file).unwrap().1.metadata().clone().unwrap()["window_ways"] == "7"
+    );
 
     // The file leaves out parts that the group does not have.
     let plain = config().with_cache_rows(0).with_policy(Policy::Lru);
@@ -607,7 +616,7 @@ fn another_configuration_is_named() {
     let (_folder, path) = place();
     checkpoint::save(&mut trained(&config()), &path).unwrap();
     type Change = fn(&mut GroupConfig);
-    let wrong: [(&str, Change); 14] = [
+    let wrong: [(&str, Change); 15] = [
         ("tables", |config| config.tables[1] = 51),
         ("tables", |config| config.tables = vec![200]),
         ("dim", |config| config.dim = 9),
@@ -618,6 +627,7 @@ fn another_configuration_is_named() {
         ("cache_rows", |config| config.cache_rows = 0),
         ("cache_rows", |config| config.ways = 16),
         ("policy", |config| config.policy = Policy::Lru),
+        ("policy", |config| config.policy = Policy::Window),
         ("counter_bits", |config| config.counter_bits = CounterBits::Sixteen),
         ("optimizer", |config| config.optimizer = Optimizer::adagrad(0.1)),
         ("optimizer", |config| config.optimizer = Optimizer::row_wise_adam(0.1)),

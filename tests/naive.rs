@@ -747,14 +747,17 @@ fn rejects_wrong_order_of_things() {
     rejected(Bend::LruForLfu, |_| {}, "forward");
     rejected(Bend::LruForLfu, |config| config.ways = 3, "forward");
     rejected(Bend::Config(|config| config.ways = 16), |_| {}, "layout");
+    let windowed = |config: &mut GroupConfig| config.policy = Policy::Window;
+    rejected(Bend::Config(|config| config.window_ways = 5), windowed, "new group: flags of set 0, way 4");
     rejected(Bend::NoFlush, |_| {}, "Flush");
     rejected(Bend::NoOrder, |_| {}, "Reset");
     rejected(Bend::FrozenSteps, |_| {}, "Frozen");
-    for policy in [Policy::Lru, Policy::Lfu, Policy::Static] {
+    for policy in Policy::ALL {
         let change: fn(&mut GroupConfig) = match policy {
             Policy::Lru => |config| config.policy = Policy::Lru,
             Policy::Lfu => |_| {},
             Policy::Static => |config| config.policy = Policy::Static,
+            Policy::Window => |config| config.policy = Policy::Window,
         };
         rejected(Bend::ColdestPinned, change, "left out");
         rejected(Bend::PinsForgotten, change, "pinned: ");
@@ -827,7 +830,8 @@ proptest::proptest! {
 
     #[test]
     fn cpu_agrees_whatever_the_ways((config, run) in naive::runs(), ways in proptest::sample::select(&WAYS)) {
-        let config = config.with_ways(ways);
+        let recent = config.window_ways.min(ways - 1);
+        let config = config.with_ways(ways).with_window_ways(recent);
         proptest::prop_assert_eq!(check_run(&mut cpu, &config, &run), Ok(()), "{} ways", ways);
     }
 }

@@ -162,6 +162,7 @@ fn random_run(seed: u64, large: bool) -> (Vec<u64>, Seen) {
         config.tables = config.tables.iter().map(|rows| rows * 23).collect();
         config.cache_rows *= source.random_range(0..20);
         config.ways = [32, 32, 3][source.random_range(0..3)];
+        config.window_ways = config.window_ways.min(config.ways - 1);
     }
     let rows = config.tables.iter().sum::<u32>();
     let mut run = Run::new(&config);

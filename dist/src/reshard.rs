@@ -180,10 +180,11 @@ impl Job<'_> {
                         let ways = set.len() / 4;
                         set[..ways].fill(NONE);
                         set[ways..].fill(0);
+                        (0..).zip(&mut set[3 * ways..]).for_each(|(way, flags)| *flags = layout.empty_flags(way));
                     }
                     return Ok(());
                 }
-                Part::Cache => {
+                Part::Cache | Part::Since => {
                     words.fill(0);
                     return Ok(());
                 }

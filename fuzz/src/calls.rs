@@ -51,7 +51,7 @@ fn config(bytes: &mut Bytes<'_>) -> GroupConfig {
     config.precision = bytes.one_of(&Precision::ALL);
     config.rounding = bytes.one_of(&[Rounding::Nearest, Rounding::Stochastic]);
     config.random_bits = bytes.one_of(&RandomBits::ALL);
-    config.policy = bytes.one_of(&[Policy::Lru, Policy::Lfu, Policy::Static]);
+    config.policy = bytes.one_of(&[Policy::Lru, Policy::Lfu, Policy::Static, Policy::Window]);
     config.counter_bits = bytes.one_of(&CounterBits::ALL);
     config.pooling = bytes.one_of(&[Pooling::Sum, Pooling::Mean, Pooling::None]);
     config.out_of_range = bytes.one_of(&[OutOfRange::Error, OutOfRange::Clamp, OutOfRange::Skip]);
@@ -67,6 +67,7 @@ fn config(bytes: &mut Bytes<'_>) -> GroupConfig {
     }
     config.state = (config.precision != Precision::Fp32 && bytes.yes()).then_some(StatePrecision::Int8);
     config.ways = bytes.one_of(&[32, 1, 2, 5]);
+    config.window_ways = config.ways / 3;
     config.cache_rows = bytes.below(rows + 1);
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     config.seed = bytes.byte().into();

@@ -1,6 +1,7 @@
 // Admits missing rows, set by set (SPEC 3, step 4): the l-th candidate by (key descending, row ascending) takes the
 // l-th victim by (value ascending, way ascending). An empty way comes before every other; pinned ways come last and are
-// never taken.
+// never taken. Under WINDOW that holds for the ways by counters; candidates that are left over take the ways for recent
+// rows.
 //
 // A workgroup searches 256 of the missing rows, which lie set by set, for rows that begin a set. It then admits eight
 // sets at a time with 32 lanes each: one lane for each candidate and each way. A set of many candidates is first cut
@@ -9,6 +10,7 @@
 #include "shared/hash.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/swap.wgsl"
+#include "shared/freqs.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> step: Step;
@@ -38,6 +40,9 @@ var<workgroup> survivors: u32;
 var<workgroup> large: vec2<u32>;            // the range in `unique` of a large set; empty for another set
 var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, NONE (which no value reaches) for a pinned way, else the value + 1
 var<workgroup> way_by_rank: array<u32, 256>; // the victims in order
+// Once large sets are cut down, `more_row` and `more_at` have the row and the stamp of each way (WINDOW; else 0), and
+// `more_key` the candidates in order.
+const FOR_RECENT: u32 = 0x80000000u; // the value of an empty way for recent rows; one with a row has 1 more
 
 const LARGE: u32 = 256u; // candidates of a set beyond which the whole workgroup cuts them down
 
@@ -231,42 +236,111 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
     var value = NONE;
     if (candidates > 0u) { // lanes without a set read none, because another workgroup may be writing it
         home = set_of(span.x);
-        let slot_of_lane = home * 32u + way;
-        let field = select(STAMP, FREQ, params.policy == LFU);
-        let empty = tag_of(slot_of_lane) == NONE;
-        let pinned = (ways[way_at(slot_of_lane, FLAGS)] & PINNED) != 0u;
-        value = select(select(ways[way_at(slot_of_lane, field)] + 1u, NONE, pinned), 0u, empty);
+        value = order_of(home * 32u + way, lane);
     }
     way_value[lane] = value;
     storageBarrier(); // all lanes have read the set's ways before `take` writes them
     workgroupBarrier();
     var place = 0u;
     for (var other = which * 32u; other < which * 32u + 32u; other++) {
-        if (way_value[other] < way_value[lane] || (way_value[other] == way_value[lane] && other < lane)) { place++; }
+        if (way_before(other, lane)) { place++; }
     }
     way_by_rank[which * 32u + place] = way;
     workgroupBarrier();
 
-    if (way < candidates) { take(base + way, which * 32u, home, rank(base + way, base, candidates)); }
+    if (way < candidates) {
+        let nth = rank(base + way, base, candidates);
+        more_key[which * 32u + nth] = base + way;
+        if (may_take(base + way, which * 32u, nth)) {
+            let victim = way_by_rank[which * 32u + nth];
+            take(base + way, home * 32u + victim, way_value[which * 32u + victim] != 0u, 0u);
+        }
+    }
+    workgroupBarrier();
+    if (params.policy == WINDOW && way == 0u) { take_recent(which * 32u, home, candidates); }
     workgroupBarrier();
 }
 
-// Gives the candidate at `best` the victim of its rank, if the policy allows it.
-fn take(best: u32, first_way: u32, home: u32, nth: u32) {
+// The first order of a way among the victims; the others are noted at `lane`.
+fn order_of(slot: u32, lane: u32) -> u32 {
+    let flags = ways[way_at(slot, FLAGS)];
+    let row = tag_of(slot);
+    let recent = select(0u, FOR_RECENT, (flags & RECENT) != 0u);
+    more_row[lane] = 0u;
+    more_at[lane] = 0u;
+    if (row == NONE) { return recent; }
+    if ((flags & PINNED) != 0u) { return NONE; }
+    let stamp = ways[way_at(slot, STAMP)];
+    if (params.policy != WINDOW) { return select(stamp, ways[way_at(slot, FREQ)], params.policy == LFU) + 1u; }
+    if (stamp == step.t) { return NONE; } // this batch uses the row
+    more_row[lane] = row;
+    more_at[lane] = stamp;
+    return select(ways[way_at(slot, FREQ)], recent, recent != 0u) + 1u;
+}
+
+// Whether way `a` comes before way `b` as a victim.
+fn way_before(a: u32, b: u32) -> bool {
+    if (way_value[a] != way_value[b]) { return way_value[a] < way_value[b]; }
+    if (more_at[a] != more_at[b]) { return more_at[a] < more_at[b]; }
+    if (more_row[a] != more_row[b]) { return more_row[a] < more_row[b]; }
+    return a < b;
+}
+
+// Whether the policy gives the candidate at `best` the victim of the same rank. Candidates come with falling keys, and victims
+// with rising values; so if it gives none, it gives none to those after it.
+fn may_take(best: u32, first_way: u32, nth: u32) -> bool {
+    let value = way_value[first_way + way_by_rank[first_way + nth]];
+    if (value == 0u) { return true; }
+    if (value == NONE) { return false; }
+    if (params.policy == LFU) { return value - 1u < best_key[best]; }
+    if (params.policy == WINDOW) { return value - 1u < uses_of_key(best_key[best]); }
+    return value - 1u != step.t;
+}
+
+// Gives the ways for recent rows, in order, to the candidates of a set that got no other (SPEC 3, Window). A row that leaves
+// such a way takes the place of the least row that counters keep, if it was used more.
+fn take_recent(first_way: u32, home: u32, candidates: u32) {
+    var next = 0u; // the candidate, and the victim by counters
+    while (next < candidates && may_take(more_key[first_way + next], first_way, next)) { next++; }
+    var least = next;
+    var recent = 0u;
+    while (recent < 32u && way_value[first_way + way_by_rank[first_way + recent]] < FOR_RECENT) { recent++; }
+    let counted = recent;
+    var joined = 0u; // one bit for each way that was for recent rows and now is by counters
+    for (; next < candidates && recent < 32u; recent++) {
+        let way = way_by_rank[first_way + recent];
+        if (way_value[first_way + way] == NONE) { return; }
+        let slot = home * 32u + way;
+        let held = way_value[first_way + way] != FOR_RECENT;
+        let one = more_key[first_way + next];
+        next++;
+        var victim = NONE;
+        if (least < counted) { victim = way_by_rank[first_way + least]; }
+        for (var rest = joined; rest != 0u; rest &= rest - 1u) {
+            let other = firstTrailingBit(rest);
+            if (victim == NONE || way_before(first_way + other, first_way + min(victim, 31u))) { victim = other; }
+        }
+        let uses = ways[way_at(slot, FREQ)];
+        if (!held || victim == NONE || uses < way_value[first_way + min(victim, 31u)]) {
+            take(one, slot, held, RECENT);
+            continue;
+        }
+        // The row by counters leaves; the recent one stays where it is.
+        if (((joined >> victim) & 1u) != 0u) { joined &= ~(1u << victim); } else { least++; }
+        joined |= 1u << way;
+        way_value[first_way + way] = uses + 1u;
+        ways[way_at(slot, FLAGS)] &= ~RECENT;
+        take(one, home * 32u + victim, true, RECENT);
+    }
+}
+
+// Gives the candidate at `best` a slot, whose row leaves, if it has one. With `recent` the slot is for recent rows from now on.
+fn take(best: u32, slot: u32, held: bool, recent: u32) {
     let u = best_at[best];
     let row = best_row[best];
-    let way = way_by_rank[first_way + nth];
-    let slot = home * 32u + way;
     let stamp = ways[way_at(slot, STAMP)];
     var leaving = Swap(slot, row, NONE, 0u);
-    if (way_value[first_way + way] == NONE) { return; }
-    if (way_value[first_way + way] != 0u) {
-        let value = way_value[first_way + way] - 1u;
-        if (params.policy == LFU) {
-            if (value >= best_key[best]) { return; }
-        } else if (value == step.t) {
-            return;
-        }
+    if (held) {
         leaving.victim = tag_of(slot);
         leaving.flags = WRITE;
         tally(leaving.victim, EVICTIONS, 1u);
@@ -276,8 +350,11 @@ fn take(best: u32, first_way: u32, home: u32, nth: u32) {
     // The tag and the other flags stay those of the victim until exchange carries out the eviction: a backward may run before,
     // and readers may look. Till then the coming row stands in place of the stamp.
     ways[way_at(slot, STAMP)] = row;
-    ways[way_at(slot, FREQ)] = select(0u, best_key[best], params.policy == LFU);
-    ways[way_at(slot, FLAGS)] |= COMING;
+    var uses = 0u;
+    if (params.policy == LFU) { uses = best_key[best]; }
+    if (params.policy == WINDOW) { uses = uses_of_key(best_key[best]); }
+    ways[way_at(slot, FREQ)] = uses;
+    ways[way_at(slot, FLAGS)] |= COMING | recent;
     unique[u].slot = slot;
     swaps[u] = leaving;
 }

@@ -9,6 +9,19 @@
 @group(0) @binding(4) var<storage, read_write> tables: array<atomic<u32>>;
 @group(0) @binding(5) var<storage, read_write> step: Step;
 
+// Counts a batch's accesses, and how often the counters are halved before it: once for every 32 accesses a slot. The sum
+// is below 2^37, so that its multiples of 32 fit in a word.
+fn age(accesses: u32) {
+    let low = atomicLoad(&tables[SINCE]);
+    let turns = (low >> 5u) | (atomicLoad(&tables[SINCE + 1u]) << 27u);
+    step.counts[COUNT_HALVINGS] = min(turns / params.slots, 4u);
+    let left = turns % params.slots;
+    let rest = (left << 5u) | (low & 31u);
+    let sum = rest + accesses;
+    atomicStore(&tables[SINCE], sum);
+    atomicStore(&tables[SINCE + 1u], (left >> 27u) + select(0u, 1u, sum < rest));
+}
+
 @compute @workgroup_size(1)
 fn main() {
     let bad_offset = atomicLoad(&step.bad_offset);
@@ -34,6 +47,7 @@ fn main() {
         if (params.mode == MODE_TRAIN) {
             t += 1u;
             atomicStore(&tables[0], t);
+            if (params.policy == WINDOW && params.slots > 0u && params.direct == 0u) { age(atomicLoad(&step.accesses)); }
         }
     }
     step.t = t;

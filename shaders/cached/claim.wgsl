@@ -1,9 +1,10 @@
 // Lists the distinct missing rows with their counts and the keys by which admission orders them (SPEC 3, steps 3 and
 // 4). A row is bypassed, in its own place in scratch, until admission gives it a slot. Dispatched once for each piece
-// of the frequencies (once under LRU).
+// of the counters (once without counters).
 #include "shared/common.wgsl"
 #include "shared/swap.wgsl"
 #include "shared/piece.wgsl"
+#include "shared/freqs.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> piece: Piece;
@@ -13,7 +14,7 @@
 @group(0) @binding(5) var<storage, read> starts: array<u32>; // the first access of each distinct row
 @group(0) @binding(6) var<storage, read_write> unique: array<Unique>;
 @group(0) @binding(7) var<storage, read_write> swaps: array<Swap>;
-@group(0) @binding(8) var<storage, read_write> freqs: array<u32>; // frequencies of this piece's rows; not used under LRU
+@group(0) @binding(8) var<storage, read_write> freqs: array<atomic<u32>>; // the counters of this piece's rows, if there are any
 @group(0) @binding(9) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
@@ -39,10 +40,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             if (params.mode == MODE_TRAIN) {
                 tally(row, UNIQUE, 1u);
                 tally(row, UNIQUE_MISSES, 1u);
-                if (params.policy == LFU) {
-                    // A batch has at most 2^30 accesses, so the sum does not wrap.
-                    key = min(freqs[row - piece.first_row] + count, params.freq_max);
-                    freqs[row - piece.first_row] = key;
+                if (counts_uses()) {
+                    // A batch has at most 2^30 accesses, so the sum does not wrap; and each row is added to once, so that no
+                    // carry reaches the counter beside it.
+                    let place = freq_place(row - piece.first_row);
+                    let uses = freq_in(atomicLoad(&freqs[place.x]), place.y);
+                    key = min(uses + count, params.freq_max);
+                    atomicAdd(&freqs[place.x], (key - uses) << place.y);
+                    if (params.policy == WINDOW) { key = window_key(key, count); }
                 }
             }
             unique[u] = Unique(row, count, key, params.slots + u);

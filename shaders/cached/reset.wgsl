@@ -1,4 +1,4 @@
-// Empties the cache: tags become NONE, all other metadata 0. One invocation for each slot.
+// Empties the cache: tags become NONE, all other metadata as in a new cache. One invocation for each slot.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 
@@ -13,5 +13,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     ways[way_at(slot, TAG)] = NONE;
     ways[way_at(slot, STAMP)] = 0u;
     ways[way_at(slot, FREQ)] = 0u;
-    ways[way_at(slot, FLAGS)] = 0u;
+    ways[way_at(slot, FLAGS)] = select(0u, RECENT, (slot & 31u) < params.window_ways);
 }

@@ -1,9 +1,10 @@
-// Records hits (SPEC 3, step 3): the first touch of a step stamps the slot; LFU counts every access, in the slot and in
-// the row's frequency. One invocation for each access; dispatched once for each piece of the frequencies (once under
-// LRU).
+// Records hits (SPEC 3, step 3): the first touch of a step stamps the slot; LFU and WINDOW count every access, in the
+// slot and in the row's counter. One invocation for each access; dispatched once for each piece of the counters (once
+// without counters).
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/piece.wgsl"
+#include "shared/freqs.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> piece: Piece;
@@ -11,14 +12,14 @@
 @group(0) @binding(3) var<storage, read> keys: array<u32>;
 @group(0) @binding(4) var<storage, read> places: array<u32>;
 @group(0) @binding(5) var<storage, read_write> ways: array<atomic<u32>>;
-@group(0) @binding(6) var<storage, read_write> freqs: array<atomic<u32>>; // frequencies of this piece's rows; not used under LRU
+@group(0) @binding(6) var<storage, read_write> freqs: array<atomic<u32>>; // the counters of this piece's rows, if there are any
 @group(0) @binding(7) var<storage, read_write> tables: array<atomic<u32>>;
 
 #include "shared/tables.wgsl"
 #include "shared/tally.wgsl"
 
 // The slots that this workgroup touches. Up to half of a batch may access one hot row, and these accesses must not all
-// wait for one word of memory: the first of the workgroup stamps the slot, and under LFU their number is added at once. A
+// wait for one word of memory: the first of the workgroup stamps the slot, and their number is added at once. A
 // slot whose entry is taken by another slot is stamped and counted in memory directly.
 var<workgroup> slots: array<atomic<u32>, 256>;
 var<workgroup> counts: array<atomic<u32>, 256>;
@@ -27,9 +28,24 @@ var<workgroup> rows: array<u32, 256>;
 // A batch has at most 2^30 accesses, so the sum does not wrap before it is capped.
 fn add(slot: u32, row: u32, amount: u32) {
     let freq = way_at(slot, FREQ);
-    if (atomicAdd(&ways[freq], amount) + amount > params.freq_max) { atomicMin(&ways[freq], params.freq_max); }
-    let at = row - piece.first_row;
-    if (atomicAdd(&freqs[at], amount) + amount > params.freq_max) { atomicMin(&freqs[at], params.freq_max); }
+    // A load first: most hot rows have the greatest counter.
+    if (atomicLoad(&ways[freq]) < params.freq_max) {
+        if (atomicAdd(&ways[freq], amount) + amount > params.freq_max) { atomicMin(&ways[freq], params.freq_max); }
+    }
+    let place = freq_place(row - piece.first_row);
+    if (params.freq_bits == 32u) {
+        if (atomicAdd(&freqs[place.x], amount) + amount > params.freq_max) { atomicMin(&freqs[place.x], params.freq_max); }
+        return;
+    }
+    var word = atomicLoad(&freqs[place.x]);
+    loop { // until no other row's counter in the word has changed meanwhile
+        let uses = freq_in(word, place.y);
+        let more = min(uses + amount, params.freq_max) - uses;
+        if (more == 0u) { return; }
+        let tried = atomicCompareExchangeWeak(&freqs[place.x], word, word + (more << place.y));
+        if (tried.exchanged) { return; }
+        word = tried.old_value;
+    }
 }
 
 @compute @workgroup_size(256)
@@ -57,7 +73,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 if (atomicMax(&ways[stamp], step.t) != step.t) { tally(row, UNIQUE, 1u); }
             }
         }
-        if (params.policy == LFU) {
+        if (counts_uses()) {
             if (tried.exchanged || listed) {
                 atomicAdd(&counts[entry], 1u);
             } else {

@@ -3,7 +3,8 @@
 
 const NONE: u32 = 0xffffffffu; // no row, no slot, no key; sorts after every real one
 const TABLE_WORDS: u32 = 28u;  // words of one table in `tables`: base, rows, then 13 counters of two words, the last one unused
-const CLOCK_WORDS: u32 = 4u;   // words before the first table: the step number t, then padding
+const CLOCK_WORDS: u32 = 5u;   // words before the first table: the step number t, those of a staged table's transfers, and
+const SINCE: u32 = 3u;         // two words, low word first: the accesses since the counters were halved (WINDOW)
 
 // Counters of SPEC 6, in the order of `Counters` on the host.
 const ACCESSES: u32 = 0u;
@@ -27,12 +28,14 @@ const COUNT_VALID: u32 = 2u;   // accesses, that is, indices that are not left o
 const COUNT_MISSED: u32 = 3u;  // accesses that missed
 const COUNT_SWAPS: u32 = 4u;   // length of the list of swaps; in forward, the number of distinct missing rows
 const COUNT_CHUNKS: u32 = 5u;  // chunks of the batch (backward of a parameter-shared table)
+const COUNT_HALVINGS: u32 = 6u; // how often the step halves the counters of rows (WINDOW)
 
 const MODE_TRAIN: u32 = 0u;
 const MODE_FROZEN: u32 = 1u;
 const MODE_ROWS: u32 = 2u; // frozen, and the indices are linear rows
 
 const LFU: u32 = 1u;
+const WINDOW: u32 = 3u;
 const CLAMP: u32 = 1u;
 const SKIP: u32 = 2u;
 const MEAN: u32 = 1u;
@@ -49,7 +52,7 @@ struct Params {
     weighted: u32,         // 1: a weight an index
     sets: u32,
     slots: u32,            // 32 * sets
-    policy: u32,           // 0 LRU, LFU, 2 static: nothing is admitted
+    policy: u32,           // 0 LRU, LFU, 2 static: nothing is admitted, WINDOW
     seed: u32,
     dim: u32,
     bits: u32,             // 32, 16, 8, 4, 2
@@ -70,7 +73,7 @@ struct Params {
     window_slots: u32,     // slots of a window of the cache; the last may hold fewer
     half_grads: u32,       // 1: the gradients of the outputs are FP16 (backward)
     random_bits: u32,      // random bits an element, where rounding is stochastic: 24, 16 or 8
-    freq_max: u32,         // the greatest frequency of a row (LFU): 255, 65535 or 2^31
+    freq_max: u32,         // the greatest counter of a row: 255, 65535 or 2^31 (LFU), 15 (WINDOW)
     zero: u32,             // always 0, which no compiler knows; see `bits_of` in shared/quad1.wgsl
     scalars: u32,          // floats of the state that the row has as a whole; last in a slot, first and in FP32 in a record
     shrink: f32,           // decoupled weight decay; then weight_decay is 0
@@ -87,6 +90,8 @@ struct Params {
     multiplier: u32,       // the odd multiplier, in the highest bits;
     spare: u32,            // 32 - bits of a key;
     gap: u32,              // products above it have the key below
+    freq_bits: u32,        // bits of the counter of a row: 8, 16, 32 (LFU), 4 (WINDOW), else 0
+    window_ways: u32,      // ways of a set for recent rows (WINDOW)
 }
 
 // Results of one call that stay on the device; zero before the call.
@@ -106,7 +111,7 @@ struct Step {
 struct Unique {
     row: u32,   // linear row
     count: u32, // its occurrences
-    key: u32,   // the order of admission: count (LRU) or frequency (LFU)
+    key: u32,   // the order of admission: count (LRU), frequency (LFU), or both (WINDOW, shared/freqs.wgsl)
     slot: u32,  // the row's place: its slot once it is admitted, else slots + u, row u of scratch
 }
 

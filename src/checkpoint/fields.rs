@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     checkpoint::fault,
-    config::{GroupConfig, StatePrecision},
+    config::{GroupConfig, Policy, StatePrecision},
     error::Error,
 };
 
@@ -24,8 +24,18 @@ pub(crate) type Texts = BTreeMap<String, String>;
 /// What no file has.
 const LEFT_OUT: [&str; 3] = ["placement", "init", "forward_only"];
 /// What a file has only where it is not as in a new configuration.
-const SELDOM: [&str; 9] =
-    ["state", "decoupled", "beta1", "beta2", "own_count", "clip_value", "clip_norm", "stripe", "padding"];
+const SELDOM: [&str; 10] = [
+    "window_ways",
+    "state",
+    "decoupled",
+    "beta1",
+    "beta2",
+    "own_count",
+    "clip_value",
+    "clip_norm",
+    "stripe",
+    "padding",
+];
 
 /// The name in files, where the rule of the optimiser lies beside its settings.
 fn in_files(field: &'static str) -> &'static str {
@@ -148,7 +158,14 @@ pub fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Resu
         let sets = u64::from(config.cache_rows).min(config.total_rows()).div_ceil(config.ways.into());
         let sets = if sets == 0 { "no cache".into() } else { format!("{sets} sets of {}", config.ways) };
         let own_count = config.optimizer.counts_rows().to_string();
-        let shown = [("tables", tables), ("cache_rows", sets), ("own_count", own_count)];
+        // Other policies do not look at it.
+        let window_ways = if config.policy == Policy::Window { config.window_ways } else { 0 };
+        let shown = [
+            ("tables", tables),
+            ("cache_rows", sets),
+            ("own_count", own_count),
+            ("window_ways", window_ways.to_string()),
+        ];
         let mut texts = texts(config);
         texts.extend(shown.map(|(field, text)| (field.to_owned(), text)));
         texts
@@ -159,7 +176,7 @@ pub fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Resu
 }
 
 /// What a group must have in common with its checkpoint.
-const SAME: [&str; 12] = [
+const SAME: [&str; 13] = [
     "tables",
     "dim",
     "precision",
@@ -168,6 +185,7 @@ const SAME: [&str; 12] = [
     "cache_rows",
     "policy",
     "counter_bits",
+    "window_ways",
     "optimizer",
     "own_count",
     "seed",

@@ -70,6 +70,7 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
                 ("frequencies", checked.map_err(|error| error.to_string()))
             }
             Part::Counters => ("counters", Counters::check_part(words)),
+            Part::Since => ("since", metadata::check_since(first, words).map_err(|error| error.to_string())),
             Part::Clock | Part::Cache | Part::Records => return Ok(()),
         };
         checked.map_err(|error| {
@@ -123,7 +124,7 @@ fn load_without_cache(
             }
             group.write_part(part, first, &words)
         }
-        Part::Clock | Part::Counters | Part::Frequencies => group.write_part(part, first, words),
+        Part::Clock | Part::Counters | Part::Frequencies | Part::Since => group.write_part(part, first, words),
     })?;
     let mut pinned = pins::pinned(&layout, &ways);
     pinned.retain(|&row| pins::check_padding(group.config(), &[row]).is_ok());

@@ -27,14 +27,15 @@
 //! | tensor | type | shape | |
 //! |---|---|---|---|
 //! | `counters` | U64 | `[tables, 11]`, or 12 once padding was counted | in the order of [`Part::Counters`] |
-//! | `ways` | U32 | `[sets, 4, ways]` | tags (2^32 - 1: empty), stamps, freqs, flags (1: dirty, 2: pinned) |
+//! | `since` | U64 | `[1]` | accesses since the counters were halved (Window) |
+//! | `ways` | U32 | `[sets, 4, ways]` | tags (2^32 - 1: empty), stamps, freqs, flags (1: dirty, 2: pinned, 8: for recent rows) |
 //! | `cache` | F32 | `[slots, dim + state]` | weights, then the optimiser's state |
 //! | `records` | U8 | `[rows, stride]` | the packed table ([`codec`](crate::codec)); rows with a dirty flag are newer in `cache` |
-//! | `frequencies` | U32 | `[rows]` | how often each row was used (LFU) |
+//! | `frequencies` | U32 | `[rows]` | the counter of each row (LFU, Window) |
 //! | `checksums` | U32 | `[tensors]` | CRC-32 of the header and of each tensor before this one, in the order of the file |
 //!
 //! Tensors that a group does not have are left out: `ways` and `cache` without a cache, `frequencies` unless the policy
-//! is LFU. The configuration and the step number are in the header's metadata.
+//! is LFU or Window, `since` unless it is Window. The configuration and the step number are in the header's metadata.
 //!
 //! The file of a parameter-shared group has `counters` (U64, `[tables, 3]`: accesses, out of range, skipped weights;
 //! the first table has all skipped weights), `weights`, `states` (unless the optimiser is SGD) and `checksums`. Weights
@@ -71,7 +72,7 @@ fn chunk_words(part: Part, layout: &Layout) -> u64 {
         Part::Ways => layout.set_words(),
         Part::Cache => u64::from(layout.row.row_words),
         Part::Records => u64::from(layout.row.record_words),
-        Part::Clock | Part::Counters | Part::Frequencies => 1,
+        Part::Clock | Part::Counters | Part::Frequencies | Part::Since => 1,
     };
     (CHUNK / 4 / whole).max(1) * whole
 }

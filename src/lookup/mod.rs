@@ -446,11 +446,12 @@ pub trait Embedding: Lookup {
             Ok::<_, Error>(all)
         };
         let (clock, counters, ways) = (whole(Part::Clock)?, whole(Part::Counters)?, whole(Part::Ways)?);
-        let (records, freqs) = (whole(Part::Records)?, whole(Part::Frequencies)?);
+        let (records, freqs, since) = (whole(Part::Records)?, whole(Part::Frequencies)?, whole(Part::Since)?);
+        let since = Part::since(&since);
         let mut cache = zeroed("snapshot", words(self, Part::Cache))?;
         self.read_part(Part::Cache, 0, bytemuck::cast_slice_mut(&mut cache))?;
         let counters = Counters::from_part(&counters, self.layout().stride());
-        Ok(Snapshot { t: clock[0], ways, cache, records, freqs, counters })
+        Ok(Snapshot { t: clock[0], ways, cache, records, freqs, since, counters })
     }
 
     /// Restores a snapshot of a group of the same configuration, taken on any backend. A forward still waits for its backward only if step
@@ -466,6 +467,8 @@ pub trait Embedding: Lookup {
         self.write_part(Part::Ways, 0, &snapshot.ways)?;
         self.write_part(Part::Cache, 0, bytemuck::cast_slice(&snapshot.cache))?;
         self.write_part(Part::Records, 0, &snapshot.records)?;
-        self.write_part(Part::Frequencies, 0, &snapshot.freqs)
+        self.write_part(Part::Frequencies, 0, &snapshot.freqs)?;
+        let words = Part::Since.words(self.config(), self.layout()) as usize;
+        self.write_part(Part::Since, 0, &[snapshot.since as u32, (snapshot.since >> 32) as u32][..words])
     }
 }

@@ -12,7 +12,9 @@ pub(crate) const POOL_NONE: u32 = 2;
 /// Accesses of a chunk, and of a tile: `MERGE_CHUNK` in `shaders/shared/merge.wgsl`.
 pub(crate) const MERGE_CHUNK: u32 = 128;
 /// Words before the first table in the `tables` buffer; word 0 is the step number.
-pub const CLOCK_WORDS: usize = 4;
+pub const CLOCK_WORDS: usize = 5;
+/// The first of two words, low word first: the accesses since the counters were halved ([`Policy::Window`](crate::Policy::Window)).
+pub const SINCE: usize = 3;
 /// Words of a table in the `tables` buffer: base, rows, then 13 counters of two words.
 pub const TABLE_WORDS: usize = 28;
 
@@ -127,6 +129,8 @@ host_structs! {
         pub multiplier: u32,
         pub spare: u32,
         pub gap: u32,
+        pub freq_bits: u32,
+        pub window_ways: u32,
     }
 
     /// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
@@ -409,9 +413,9 @@ pub enum Field {
     Tag = 0,
     /// The step that last used the row.
     Stamp = 1,
-    /// Copy of the row's frequency (LFU).
+    /// Copy of the row's counter (LFU, Window).
     Freq = 2,
-    /// [`DIRTY`], [`PINNED`] and [`COMING`]; 0 in an empty way.
+    /// [`DIRTY`], [`PINNED`], [`COMING`] and [`RECENT`]; 0 or [`RECENT`] in an empty way.
     Flags = 3,
 }
 
@@ -423,6 +427,9 @@ pub const PINNED: u32 = 2;
 /// Flag of a slot: another row is admitted to it. Until exchange brings that row, it stands in place of the stamp. Only between a prefetch and
 /// its forward, when no call reads the metadata.
 pub const COMING: u32 = 4;
+
+/// Flag of a slot: under [`Policy::Window`](crate::Policy::Window) it holds recent rows. An empty way may have it.
+pub const RECENT: u32 = 8;
 
 /// Word of a slot's field in the metadata of a cache of `ways` ways.
 #[inline]
@@ -494,6 +501,7 @@ mod tests {
             ("NONE", NONE as usize),
             ("TABLE_WORDS", TABLE_WORDS),
             ("CLOCK_WORDS", CLOCK_WORDS),
+            ("SINCE", SINCE),
         ];
         for (name, value) in wanted {
             assert_eq!(constant(common, name), value, "{name}");

@@ -4,7 +4,11 @@ use crate::{
     config::{GroupConfig, Placement, Policy},
     error::Error,
     stripe::Stripe,
-    table::{abi::Piece, hash::Spread, row::RowLayout},
+    table::{
+        abi::{Piece, RECENT},
+        hash::Spread,
+        row::RowLayout,
+    },
 };
 
 /// The most pieces of a table. Each is a buffer of its own, and drivers hold far fewer.
@@ -31,8 +35,12 @@ pub struct Layout {
     pub rows_per_piece: u32,
     /// Number of pieces of the table.
     pub pieces: u32,
-    /// Rows whose frequencies lie in one buffer (LFU); the last buffer may have fewer.
+    /// Bits of the counter of a row, of which a word has as many as it can hold; 0 without counters.
+    pub freq_bits: u32,
+    /// Rows whose counters lie in one buffer, in whole words; the last buffer may have fewer.
     pub freqs_per_piece: u32,
+    /// Ways of a set that hold recent rows ([`Policy::Window`](crate::Policy::Window)); 0 where every row has a slot.
+    pub window_ways: u32,
 }
 
 impl Layout {
@@ -78,6 +86,14 @@ impl Layout {
                 found: window_bytes.to_string(),
             });
         }
+        let freq_bits = config.bits_of_uses();
+        let freqs_per_piece = match 32u32.checked_div(freq_bits) {
+            None => total_rows,
+            Some(each) => {
+                (piece_bytes / 4).saturating_mul(each.into()).clamp(each.into(), total_rows.max(each).into()) as u32
+            }
+        };
+        let windowed = sets > 0 && config.policy == Policy::Window && Spread::new(total_rows, sets, ways).direct == 0;
         Ok(Self {
             row,
             stripe: config.stripe,
@@ -87,14 +103,15 @@ impl Layout {
             total_rows,
             rows_per_piece,
             pieces,
-            freqs_per_piece: (piece_bytes / 4).min(u64::from(total_rows)) as u32,
+            freq_bits,
+            freqs_per_piece,
+            window_ways: if windowed { config.window_ways } else { 0 },
         })
     }
 
-    /// The first row and the number of rows of each buffer of frequencies. LRU has no frequencies and one such piece, of all rows.
-    pub(crate) fn freq_pieces(&self, policy: Policy) -> impl Iterator<Item = Piece> + use<> {
-        let (rows, each) =
-            (self.total_rows, if policy == Policy::Lfu { self.freqs_per_piece } else { self.total_rows });
+    /// The first row and the number of rows of each buffer of counters. Without counters there is one such piece, of all rows.
+    pub(crate) fn freq_pieces(&self) -> impl Iterator<Item = Piece> + use<> {
+        let (rows, each) = (self.total_rows, self.freqs_per_piece);
         let pieces = rows.div_ceil(each);
         (0..pieces).map(move |index| {
             let first_row = index * each;
@@ -106,6 +123,17 @@ impl Layout {
     #[must_use]
     pub const fn spread(&self) -> Spread {
         Spread::new(self.total_rows, self.sets, self.ways)
+    }
+
+    /// Bytes of the counters of `rows` rows.
+    pub(crate) const fn freq_bytes(&self, rows: u32) -> u64 {
+        (rows as u64 * self.freq_bits as u64).div_ceil(32) * 4
+    }
+
+    /// The flags of a way of an empty set.
+    #[must_use]
+    pub const fn empty_flags(&self, way: u32) -> u32 {
+        if way < self.window_ways { RECENT } else { 0 }
     }
 
     /// Floats of a Quad.
@@ -283,12 +311,16 @@ mod tests {
     }
 
     #[test]
-    fn frequencies_are_cut_for_lfu_only() {
+    fn frequencies_are_cut_for_lfu_and_window_only() {
         let (config, _) = cut();
-        let layout = Layout::new(&config, 120).unwrap();
-        let pieces = |policy| layout.freq_pieces(policy).map(|piece| (piece.first_row, piece.rows)).collect::<Vec<_>>();
-        assert_eq!(pieces(Policy::Lfu), [(0, 30), (30, 30), (60, 30), (90, 10)]);
-        assert_eq!((pieces(Policy::Lru), pieces(Policy::Static)), (vec![(0, 100)], vec![(0, 100)]));
+        let pieces = |policy, bytes| {
+            let layout = Layout::new(&config.clone().with_policy(policy), bytes).unwrap();
+            layout.freq_pieces().map(|piece| (piece.first_row, piece.rows)).collect::<Vec<_>>()
+        };
+        assert_eq!(pieces(Policy::Lfu, 120), [(0, 30), (30, 30), (60, 30), (90, 10)]);
+        assert_eq!((pieces(Policy::Lru, 120), pieces(Policy::Static, 120)), (vec![(0, 100)], vec![(0, 100)]));
+        assert_eq!(pieces(Policy::Window, 120), [(0, 100)], "120 bytes have 240 counters of 4 bits");
+        assert_eq!(pieces(Policy::Window, 20), [(0, 40), (40, 40), (80, 20)]);
     }
 
     #[test]

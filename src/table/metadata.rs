@@ -4,14 +4,14 @@ use crate::{
     config::{GroupConfig, Policy},
     error::Error,
     table::{
-        abi::{DIRTY, Field, NONE, PINNED, way_at},
+        abi::{DIRTY, Field, NONE, PINNED, RECENT, way_at},
         layout::Layout,
     },
 };
 
 /// Checks neighbouring sets, from `first_set` on, of a group at step `t`: each slot is empty, or holds a row of its set
-/// that no other way of the set holds. Under [`Policy::Static`] that row must be pinned; under [`Policy::Lfu`] its frequency must be one that
-/// the counters can hold.
+/// that no other way of the set holds. Under [`Policy::Static`] that row must be pinned; under [`Policy::Lfu`] and [`Policy::Window`] its
+/// frequency must be one that the counters can hold, and under the latter each set has its number of ways for recent rows.
 pub(crate) fn check(config: &GroupConfig, layout: &Layout, t: u32, first_set: u32, ways: &[u32]) -> Result<(), Error> {
     let spread = layout.spread();
     check_by(&|row| spread.set_of(row), config, layout, t, first_set, ways)
@@ -30,13 +30,24 @@ pub(crate) fn check_by(
     (0..slots).try_for_each(|slot| check_slot(set_of, config, layout, t, first_set, ways, slot))
 }
 
+/// Checks the words from `first_word` on of the accesses since the counters were halved, of which devices divide multiples of 32 in 32 bits.
+pub(crate) fn check_since(first_word: u64, words: &[u32]) -> Result<(), Error> {
+    match words.get(1usize.saturating_sub(first_word as usize)) {
+        Some(&high) if high >= 1 << 5 => {
+            let wanted = "fewer than 2^37 accesses since a halving".into();
+            Err(Error::Config { field: "since", wanted, found: format!("{high} x 2^32 or more") })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Checks the frequencies of neighbouring rows, from `first_row` on: the counters can hold them.
 pub(crate) fn check_frequencies(config: &GroupConfig, first_row: u64, freqs: &[u32]) -> Result<(), Error> {
-    let most = config.counter_bits.most();
+    let most = config.most_uses();
     match (first_row..).zip(freqs).find(|&(_, &freq)| freq > most) {
         None => Ok(()),
         Some((row, freq)) => Err(Error::Config {
-            field: "counter_bits",
+            field: if config.policy == Policy::Window { "policy" } else { "counter_bits" },
             wanted: format!("frequencies of at most {most}"),
             found: format!("{freq} for row {row}"),
         }),
@@ -58,9 +69,21 @@ fn check_slot(
     let fail =
         |what, wanted: String, found| Err(Error::Snapshot { what, wanted, found, slot: first_set * width + slot });
     let flags = word(slot, Field::Flags);
-    if flags & !(DIRTY | PINNED) != 0 || (tag == NONE && flags != 0) {
-        let wanted = format!("{DIRTY} (dirty), {PINNED} (pinned) or both, and 0 in an empty slot");
+    let recent = if layout.window_ways > 0 { RECENT } else { 0 };
+    if flags & !(DIRTY | PINNED | recent) != 0
+        || flags & (PINNED | recent) == PINNED | RECENT
+        || (tag == NONE && flags & !recent != 0)
+    {
+        let recent = if recent == 0 { "" } else { ", or 8 (for recent rows), unless it is pinned" };
+        let wanted = format!("{DIRTY} (dirty), {PINNED} (pinned) or both, and 0 in an empty slot{recent}");
         return fail("flags", wanted, flags);
+    }
+    if slot.is_multiple_of(width) && recent != 0 {
+        let with = |flag| (slot..slot + width).filter(|&slot| word(slot, Field::Flags) & flag != 0).count() as u32;
+        let wanted = layout.window_ways.min(width - with(PINNED));
+        if with(RECENT) != wanted {
+            return fail("flags", format!("{wanted} ways of the set for recent rows"), with(RECENT));
+        }
     }
     if tag == NONE {
         return Ok(());
@@ -78,8 +101,8 @@ fn check_slot(
     if word(slot, Field::Stamp) > t {
         return fail("stamp", format!("at most the step number {t}"), word(slot, Field::Stamp));
     }
-    let (freq, most) = (word(slot, Field::Freq), config.counter_bits.most());
-    if config.policy == Policy::Lfu && freq > most {
+    let (freq, most) = (word(slot, Field::Freq), config.most_uses());
+    if config.policy.counts() && freq > most {
         return fail("frequency", format!("at most {most}, which the counters can hold"), freq);
     }
     Ok(())

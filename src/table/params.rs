@@ -29,10 +29,23 @@ pub(crate) const MODE_ROWS: u32 = 2;
 /// The value of [`Params::policy`] for [`Policy::Static`].
 const STATIC: u32 = 2;
 
+/// The value of [`Params::policy`] for [`Policy::Window`].
+pub(crate) const WINDOW: u32 = 3;
+
 impl Params {
     /// Whether the call admits rows and evicts others for them.
     pub(crate) const fn admits(&self) -> bool {
         self.mode == Mode::Train as u32 && self.sets > 0 && self.policy != STATIC
+    }
+
+    /// Whether each row has a counter: under LFU and Window.
+    pub(crate) const fn counts_uses(&self) -> bool {
+        self.freq_bits > 0
+    }
+
+    /// Accesses between two halvings of the counters, 32 for each slot; 0 where they are never halved.
+    pub(crate) const fn halving(&self) -> u64 {
+        if self.policy == WINDOW && self.direct == 0 { 32 * self.slots as u64 } else { 0 }
     }
 
     pub(crate) fn new(config: &GroupConfig, layout: &Layout, mode: Mode, purpose: Purpose) -> Self {
@@ -62,6 +75,7 @@ impl Params {
                 Policy::Lru => 0,
                 Policy::Lfu => 1,
                 Policy::Static => STATIC,
+                Policy::Window => WINDOW,
             },
             seed: config.seed,
             dim: layout.row.dim,
@@ -90,7 +104,7 @@ impl Params {
             window_slots: layout.window_slots,
             half_grads: 0,
             random_bits: config.random_bits.bits(),
-            freq_max: config.counter_bits.most(),
+            freq_max: config.most_uses(),
             zero: 0,
             scalars: layout.row.scalars,
             shrink: if optimizer.decoupled { optimizer.weight_decay } else { 0.0 },
@@ -107,6 +121,8 @@ impl Params {
             multiplier,
             spare,
             gap,
+            freq_bits: layout.freq_bits,
+            window_ways: layout.window_ways,
         }
     }
 

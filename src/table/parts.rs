@@ -6,7 +6,7 @@ use crate::{
     config::{GroupConfig, Policy},
     error::Error,
     table::{
-        abi::{CLOCK_WORDS, TABLE_WORDS},
+        abi::{CLOCK_WORDS, SINCE, TABLE_WORDS},
         counters::COUNTER_WORDS,
         layout::Layout,
     },
@@ -39,13 +39,16 @@ pub enum Part {
     Cache,
     /// Every record, row by row.
     Records,
-    /// The frequency of every row; empty unless the policy is LFU.
+    /// The counter of every row; empty unless the policy is LFU or Window.
     Frequencies,
+    /// Two words, low word first: the accesses since the counters were halved; empty unless the policy is Window.
+    Since,
 }
 
 impl Part {
     /// Every part, in an order in which a group can load them: the clock before the ways, which are checked against it.
-    pub const ALL: [Self; 6] = [Self::Clock, Self::Counters, Self::Ways, Self::Cache, Self::Records, Self::Frequencies];
+    pub const ALL: [Self; 7] =
+        [Self::Clock, Self::Counters, Self::Ways, Self::Cache, Self::Records, Self::Frequencies, Self::Since];
 
     /// Number of words of this part in a group of this configuration.
     #[must_use]
@@ -57,11 +60,15 @@ impl Part {
             Self::Ways => 4 * slots,
             Self::Cache => slots * u64::from(layout.row.row_words),
             Self::Records => rows * u64::from(layout.row.record_words),
-            Self::Frequencies => match config.policy {
-                Policy::Lfu => rows,
-                Policy::Lru | Policy::Static => 0,
-            },
+            Self::Frequencies if config.policy.counts() => rows,
+            Self::Since if config.policy == Policy::Window => 2,
+            Self::Frequencies | Self::Since => 0,
         }
+    }
+
+    /// The number that the words of [`Part::Since`] are.
+    pub(crate) fn since(words: &[u32]) -> u64 {
+        words.iter().rev().fold(0, |all, &word| all << 32 | u64::from(word))
     }
 
     const fn name(self) -> &'static str {
@@ -72,6 +79,7 @@ impl Part {
             Self::Cache => "words of the cache",
             Self::Records => "words of the records",
             Self::Frequencies => "words of the frequencies",
+            Self::Since => "words of the accesses since a halving",
         }
     }
 
@@ -102,6 +110,7 @@ impl Part {
                 let (width, stride) = (u64::from(layout.row.row_words), u64::from(layout.slot_words()));
                 Spacing { first: 0, width, stride }
             }
+            Self::Since => Spacing { first: SINCE as u64, width: 1, stride: 1 },
             _ => Spacing { first: 0, width: 1, stride: 1 },
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     config::{GroupConfig, Policy},
     error::Error,
     table::{
-        abi::{Field, NONE, PINNED, Swap, features, way_at},
+        abi::{Field, NONE, PINNED, RECENT, Swap, features, way_at},
         counters::Counters,
         layout::Layout,
     },
@@ -37,6 +37,7 @@ pub(crate) fn plan(layout: &Layout, policy: Policy, ways: &[u32], t: u32, rows: 
         rest = others;
         let wanted: Vec<u32> = here.iter().map(|&(_, _, row)| row).collect();
         plan.pin_set(layout, policy, t, set, &wanted);
+        give_flags(layout, &mut plan.ways, set);
     }
     plan
 }
@@ -79,7 +80,7 @@ impl Plan {
                 continue;
             }
             if wanted.contains(&row) {
-                *flags |= PINNED;
+                *flags = *flags & !RECENT | PINNED;
             } else if was && policy == Policy::Static {
                 self.evicted.push(row);
                 empty(&mut self.ways, width, slot);
@@ -87,20 +88,23 @@ impl Plan {
         }
         let resident = |row: u32| slots.clone().any(|slot| self.ways[at(slot, Field::Tag)] == row);
         let missing: Vec<u32> = wanted.iter().copied().filter(|&row| !resident(row)).collect();
-        if missing.is_empty() {
-            return;
-        }
-        // The order of admission (SPEC 3, step 4): an empty way first, then the least value, then the first way.
-        let value = if policy == Policy::Lfu { Field::Freq } else { Field::Stamp };
-        let mut victims: Vec<(Option<u32>, u32)> = slots
-            .filter(|&slot| self.ways[at(slot, Field::Flags)] & PINNED == 0)
-            .map(|slot| ((self.ways[at(slot, Field::Tag)] != NONE).then(|| self.ways[at(slot, value)]), slot))
-            .collect();
-        victims.sort_unstable();
-        for (row, (value, slot)) in missing.into_iter().zip(victims) {
-            if value.is_some() {
-                self.evicted.push(self.ways[at(slot, Field::Tag)]);
-            }
+        // The order of admission (SPEC 3, step 4).
+        let mut victims: Vec<u32> = slots.filter(|&slot| self.ways[at(slot, Field::Flags)] & PINNED == 0).collect();
+        victims.sort_by_key(|&slot| {
+            let word = |field| self.ways[at(slot, field)];
+            let held = word(Field::Tag) != NONE;
+            let by = match policy {
+                _ if !held => [0; 3],
+                Policy::Lru | Policy::Static => [word(Field::Stamp), 0, 0],
+                Policy::Lfu => [word(Field::Freq), 0, 0],
+                Policy::Window if word(Field::Flags) & RECENT != 0 => [0, word(Field::Stamp), word(Field::Tag)],
+                Policy::Window => [word(Field::Freq), word(Field::Stamp), word(Field::Tag)],
+            };
+            (word(Field::Flags) & RECENT, held, by, slot)
+        });
+        for (row, slot) in missing.into_iter().zip(victims) {
+            let leaving = self.ways[at(slot, Field::Tag)];
+            self.evicted.extend((leaving != NONE).then_some(leaving));
             self.loads.push((slot, row));
             for (field, word) in [(Field::Tag, row), (Field::Stamp, t), (Field::Freq, 0), (Field::Flags, PINNED)] {
                 self.ways[at(slot, field)] = word;
@@ -109,9 +113,10 @@ impl Plan {
     }
 
     /// The metadata while the rows are being loaded. Their slots are empty, so the cache stays valid if loading fails.
-    pub(crate) fn meanwhile(&self, width: u32) -> Vec<u32> {
+    pub(crate) fn meanwhile(&self, layout: &Layout) -> Vec<u32> {
         let mut ways = self.ways.clone();
-        self.loads.iter().for_each(|&(slot, _)| empty(&mut ways, width, slot));
+        self.loads.iter().for_each(|&(slot, _)| empty(&mut ways, layout.ways, slot));
+        self.loads.iter().for_each(|&(slot, _)| give_flags(layout, &mut ways, slot / layout.ways));
         ways
     }
 
@@ -137,7 +142,7 @@ impl Plan {
         }
     }
 
-    /// Sets the frequency of a loaded row (LFU).
+    /// Sets the counter of a loaded row (LFU, Window).
     pub(crate) fn set_frequency(&mut self, width: u32, slot: u32, freq: u32) {
         self.ways[way_at(width, slot, Field::Freq)] = freq;
     }
@@ -147,6 +152,22 @@ impl Plan {
 fn table_of(config: &GroupConfig) -> impl Fn(u32) -> usize {
     let ends: Vec<u32> = config.tables.iter().scan(0, |end, &rows| (*end += rows, Some(*end)).1).collect();
     move |row| ends.partition_point(|&end| end <= row)
+}
+
+/// Gives a set as many ways for recent rows as it can have beside its pinned ones: the empty ways first, then those of the oldest rows.
+fn give_flags(layout: &Layout, ways: &mut [u32], set: u32) {
+    let word = |slot: u32, field| ways[way_at(layout.ways, slot, field)];
+    let slots = set * layout.ways..(set + 1) * layout.ways;
+    let mut free: Vec<u32> = slots.filter(|&slot| word(slot, Field::Flags) & PINNED == 0).collect();
+    let wanted = layout.window_ways.min(free.len() as u32) as usize;
+    let before = free.len();
+    free.retain(|&slot| word(slot, Field::Flags) & RECENT == 0);
+    let held = |slot| word(slot, Field::Tag) != NONE;
+    free.sort_by_key(|&slot| {
+        (held(slot), if held(slot) { [word(slot, Field::Stamp), word(slot, Field::Tag)] } else { [slot, 0] })
+    });
+    free.truncate(wanted.saturating_sub(before - free.len()));
+    free.into_iter().for_each(|slot| ways[way_at(layout.ways, slot, Field::Flags)] |= RECENT);
 }
 
 fn empty(ways: &mut [u32], width: u32, slot: u32) {
@@ -197,15 +218,19 @@ pub(crate) fn check_padding(config: &GroupConfig, rows: &[u32]) -> Result<(), Er
 mod tests {
     use super::*;
 
+    fn layout(policy: Policy) -> Layout {
+        let config = GroupConfig { cache_rows: 4, ways: 4, window_ways: 2, policy, ..GroupConfig::new(&[5, 15], 1) };
+        Layout::new(&config, u64::MAX).unwrap()
+    }
+
     /// Plans one set of four ways that holds the given (row, value) pairs, of which `pinned` are pinned.
     fn planned(policy: Policy, held: [Option<(u32, u32)>; 4], pinned: &[usize], rows: &[u32], share: u32) -> Plan {
-        let config = GroupConfig { cache_rows: 4, ways: 4, policy, ..GroupConfig::new(&[5, 15], 1) };
-        let layout = Layout::new(&config, u64::MAX).unwrap();
+        let layout = layout(policy);
         let mut ways = vec![0; 16];
         for (way, held) in held.into_iter().enumerate() {
             let (row, value) = held.unwrap_or((NONE, 0));
             (ways[way], ways[4 + way], ways[8 + way]) = (row, value, value);
-            ways[12 + way] = if pinned.contains(&way) { PINNED } else { 0 };
+            ways[12 + way] = if pinned.contains(&way) { PINNED } else { layout.empty_flags(way as u32) };
         }
         plan(&layout, policy, &ways, 9, rows, share)
     }
@@ -220,8 +245,30 @@ mod tests {
             assert_eq!((plan.evicted.as_slice(), plan.left_out.as_slice()), (&[2, 3][..], &[][..]));
             let freqs = [5, 0, 0, 0];
             assert_eq!(plan.ways, [[1, 11, 10, 12], [5, 9, 9, 9], freqs, [PINNED; 4]].concat());
-            assert_eq!(plan.meanwhile(4)[..8], [1, NONE, NONE, NONE, 5, 0, 0, 0]);
+            assert_eq!(plan.meanwhile(&layout(policy))[..8], [1, NONE, NONE, NONE, 5, 0, 0, 0]);
         }
+    }
+
+    #[test]
+    fn pins_of_a_window_take_the_ways_of_recent_rows_last() {
+        let flags = |plan: &Plan| plan.ways[12..].to_vec();
+        // Ways 0 and 1 are for recent rows. Of the others 3 has the lesser counter; a resident row keeps its way, which loses its flag.
+        let held = [Some((1, 9)), None, Some((2, 3)), Some((3, 2))];
+        let mut recent = planned(Policy::Window, held, &[], &[10, 1, 11], 4);
+        assert_eq!((recent.loads.as_slice(), recent.evicted.as_slice()), (&[(3, 10), (2, 11)][..], &[3, 2][..]));
+        assert_eq!(flags(&recent), [PINNED, RECENT, PINNED, PINNED]);
+        // While the rows are loaded, the set has its two ways for recent rows.
+        assert_eq!(recent.meanwhile(&layout(Policy::Window))[12..], [PINNED, RECENT, RECENT, 0]);
+        // One row fewer is pinned, so one way more is for recent rows; row 10 is in the oldest.
+        recent.ways[4..8].copy_from_slice(&[7, 0, 8, 6]);
+        let next = plan(&layout(Policy::Window), Policy::Window, &recent.ways, 9, &[1, 11], 4);
+        assert_eq!((flags(&next), next.loads.len()), (vec![PINNED, RECENT, PINNED, RECENT], 0));
+        let all = planned(Policy::Window, held, &[], &[10, 11, 12, 13], 4);
+        assert_eq!(
+            all.loads,
+            [(3, 10), (2, 11), (1, 12), (0, 13)],
+            "at last the empty and then the oldest way of recent rows"
+        );
     }
 
     #[test]
@@ -275,8 +322,8 @@ mod tests {
         assert_eq!(one.loads, [(0, first(0)), (2, first(1)), (4, first(2))]);
         assert_eq!((one.left_out.len(), one.evicted.len()), (97, 0));
         assert_eq!(pinned(&layout, &one.ways), [first(0), first(1), first(2)]);
-        assert_eq!(pinned(&layout, &one.meanwhile(2)), [0; 0]);
-        assert_eq!(one.meanwhile(2), ways, "empty until the rows are there");
+        assert_eq!(pinned(&layout, &one.meanwhile(&layout)), [0; 0]);
+        assert_eq!(one.meanwhile(&layout), ways, "empty until the rows are there");
         let swaps = [(0, first(0)), (2, first(1)), (4, first(2))];
         assert_eq!(one.swaps(), swaps.map(|(place, row)| Swap { place, row, victim: NONE, flags: 0 }));
 

@@ -1,7 +1,7 @@
 //! The state that a group of cached rows keeps between steps.
 
 use crate::{
-    config::{GroupConfig, Policy},
+    config::GroupConfig,
     error::Error,
     table::{counters::Counters, layout::Layout, metadata},
 };
@@ -30,8 +30,10 @@ pub struct Snapshot {
     pub cache: Vec<f32>,
     /// Every record, row by row.
     pub records: Vec<u32>,
-    /// The frequency of every row; empty unless the policy is LFU.
+    /// The counter of every row; empty unless the policy is LFU or Window.
     pub freqs: Vec<u32>,
+    /// The accesses since the counters were halved; 0 unless the policy is Window.
+    pub since: u64,
     /// The counters of each table.
     pub counters: Vec<Counters>,
 }
@@ -45,13 +47,14 @@ impl Snapshot {
             ("snapshot's ways", 4 * slots, self.ways.len()),
             ("snapshot's cache", slots * layout.row.row_words as usize, self.cache.len()),
             ("snapshot's records", rows * layout.row.record_words as usize, self.records.len()),
-            ("snapshot's freqs", if config.policy == Policy::Lfu { rows } else { 0 }, self.freqs.len()),
+            ("snapshot's freqs", if config.policy.counts() { rows } else { 0 }, self.freqs.len()),
             ("snapshot's counters", config.tables.len(), self.counters.len()),
         ];
         if let Some((what, wanted, found)) = parts.into_iter().find(|(_, wanted, found)| wanted != found) {
             return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
         }
         metadata::check(config, layout, self.t, 0, &self.ways)?;
+        metadata::check_since(0, &[self.since as u32, (self.since >> 32) as u32])?;
         metadata::check_frequencies(config, 0, &self.freqs)
     }
 }

@@ -2,7 +2,8 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, Embedding, Error, Group, GroupConfig, Init, Layout, Optimizer, Part, Policy, Precision, Snapshot,
+    Context, CounterBits, Embedding, Error, Group, GroupConfig, Init, Layout, Optimizer, Part, Policy, Precision,
+    Snapshot,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
@@ -46,20 +47,27 @@ fn of(snapshot: &Snapshot, part: Part) -> Vec<u32> {
         Part::Cache => snapshot.cache.iter().map(|x| x.to_bits()).collect(),
         Part::Records => snapshot.records.clone(),
         Part::Frequencies => snapshot.freqs.clone(),
+        Part::Since => vec![snapshot.since as u32, (snapshot.since >> 32) as u32],
     }
+}
+
+/// Counters of 32 and 16 bits, and of 4, with which come the accesses since they were halved.
+fn counting() -> [GroupConfig; 3] {
+    [config(), config().with_counter_bits(CounterBits::Sixteen), config().with_policy(Policy::Window)]
 }
 
 #[gpu_test]
 fn every_range_of_every_part_is_what_the_snapshot_says(context: &Context) {
     let layout = Layout::new(&config(), u64::MAX).unwrap();
     assert!(layout.pieces > 5 && layout.slot_words() > layout.row.row_words);
-    for mut group in both(context, &config()) {
+    for mut group in counting().iter().flat_map(|config| both(context, config)) {
         (0..5).for_each(|seed| step(&mut *group, seed));
         let snapshot = group.snapshot().unwrap();
         assert!(snapshot.t == 5 && snapshot.freqs.iter().any(|&freq| freq > 1));
         let mut rng = StdRng::seed_from_u64(seed_for("ranges read"));
         for part in Part::ALL {
-            let whole = of(&snapshot, part);
+            let mut whole = of(&snapshot, part);
+            whole.truncate(part.words(group.config(), group.layout()) as usize);
             assert_eq!(read(&mut *group, part), whole, "{part:?}");
             for _ in 0..30 {
                 let (a, b) = (rng.random_range(0..=whole.len()), rng.random_range(0..=whole.len()));
@@ -74,17 +82,23 @@ fn every_range_of_every_part_is_what_the_snapshot_says(context: &Context) {
 
 #[gpu_test]
 fn a_range_written_changes_nothing_else(context: &Context) {
-    for mut group in both(context, &config()) {
+    for mut group in counting().iter().flat_map(|config| both(context, config)) {
         (0..5).for_each(|seed| step(&mut *group, seed));
         let mut rng = StdRng::seed_from_u64(seed_for("ranges written"));
         let mut wanted = Part::ALL.map(|part| read(&mut *group, part));
-        for part in [Part::Counters, Part::Cache, Part::Records, Part::Frequencies] {
+        for part in [Part::Counters, Part::Cache, Part::Records, Part::Frequencies, Part::Since] {
+            let most = match (part, group.config().policy, group.config().counter_bits) {
+                (Part::Since, ..) => 1 << 5,
+                (Part::Frequencies, Policy::Window, _) => 1 << 4,
+                (Part::Frequencies, _, CounterBits::Sixteen) => 1 << 16,
+                _ => 1 << 20,
+            };
             let at = Part::ALL.iter().position(|&each| each == part).unwrap();
             for _ in 0..15 {
                 let length = wanted[at].len();
                 let (a, b) = (rng.random_range(0..=length), rng.random_range(0..=length));
                 let range = a.min(b)..a.max(b);
-                wanted[at][range.clone()].iter_mut().for_each(|word| *word = rng.random_range(0..1 << 20));
+                wanted[at][range.clone()].iter_mut().for_each(|word| *word = rng.random_range(0..most));
                 group.write_part(part, range.start as u64, &wanted[at][range.clone()]).unwrap();
                 assert_eq!(Part::ALL.map(|part| read(&mut *group, part)), wanted, "{part:?} {range:?}");
             }
@@ -93,6 +107,7 @@ fn a_range_written_changes_nothing_else(context: &Context) {
         let ways = &mut wanted[2][128..256];
         ways[..32].fill(u32::MAX);
         ways[32..].fill(0);
+        ways[96..].iter_mut().zip(0..).for_each(|(flags, way)| *flags = group.layout().empty_flags(way));
         group.write_part(Part::Ways, 128, ways).unwrap();
         assert_eq!(Part::ALL.map(|part| read(&mut *group, part)), wanted);
         // The tables still know their numbers of rows.

@@ -26,7 +26,7 @@ impl Way {
     /// The value by which the policy orders victims: stamp or frequency.
     fn value(&self, policy: Policy, rows: &Rows) -> u64 {
         match policy {
-            Policy::Lru | Policy::Static => self.stamp,
+            Policy::Lru | Policy::Static | Policy::Window => self.stamp,
             Policy::Lfu => u64::from(rows[self.row].freq),
         }
     }

@@ -54,13 +54,16 @@ impl Batch<'_> {
         if self.plain { self.features[bag / self.params.bags_per_feature as usize].base } else { 0 }
     }
 
-    /// Adds the accesses of a training step to the counters of their tables.
-    pub(crate) fn count_accesses(&self, tables: &mut [u32]) {
+    /// Adds the accesses of a training step to the counters of their tables. Returns their number.
+    pub(crate) fn count_accesses(&self, tables: &mut [u32]) -> u32 {
+        let mut all = 0;
         for (feature, accesses) in by_feature(self.params, self.features, self.offsets) {
             let rows = &self.rows[accesses.clone()];
             let valid = if self.plain { rows.len() } else { rows.iter().filter(|&&row| row != NONE).count() };
             count(tables, feature.table, counter::ACCESSES, valid as u32);
+            all += valid as u32;
         }
+        all
     }
 }
 

@@ -1,4 +1,4 @@
-//! The frequencies of all rows (LFU), each in as many bits as the configuration says.
+//! The counters of all rows: under LFU in as many bits as the configuration says, under Window in a byte.
 
 use crate::{
     config::{CounterBits, GroupConfig, Policy},
@@ -57,7 +57,7 @@ impl Frequency for u32 {
     }
 }
 
-/// The frequency of every row (LFU); empty under other policies.
+/// The counter of every row (LFU, Window); empty under other policies.
 #[derive(Debug)]
 pub(crate) enum Freqs {
     Eight(Vec<u8>),
@@ -79,13 +79,18 @@ pub(crate) use in_any_width;
 
 /// Number of rows that have a frequency.
 fn rows(config: &GroupConfig) -> u64 {
-    if config.policy == Policy::Lfu { config.total_rows() } else { 0 }
+    if config.policy.counts() { config.total_rows() } else { 0 }
+}
+
+/// The width of a counter.
+pub(crate) fn width(config: &GroupConfig) -> CounterBits {
+    if config.policy == Policy::Window { CounterBits::Eight } else { config.counter_bits }
 }
 
 impl Freqs {
     pub(crate) fn new(config: &GroupConfig) -> Result<Self, Error> {
         let rows = rows(config) as usize;
-        Ok(match config.counter_bits {
+        Ok(match width(config) {
             CounterBits::Eight => Self::Eight(zeroed("freqs", rows)?),
             CounterBits::Sixteen => Self::Sixteen(zeroed("freqs", rows)?),
             CounterBits::ThirtyTwo => Self::ThirtyTwo(zeroed("freqs", rows)?),
@@ -98,7 +103,12 @@ impl Freqs {
 
     /// The bytes of all frequencies of a group of this configuration.
     pub(crate) fn bytes(config: &GroupConfig) -> u64 {
-        rows(config) * u64::from(config.counter_bits.bits() / 8)
+        rows(config) * u64::from(width(config).bits() / 8)
+    }
+
+    /// Halves every counter so many times.
+    pub(crate) fn halve(&mut self, times: u32) {
+        in_any_width!(self, words => words.iter_mut().for_each(|word| *word = Frequency::of(word.get() >> times)));
     }
 
     /// Counts uses of a row, if there are frequencies.

@@ -3,6 +3,7 @@
 use crate::{
     config::GroupConfig,
     cpu::cached::{
+        freqs,
         space::Space,
         tables::{Tables, empty},
     },
@@ -111,8 +112,8 @@ impl CpuGroup {
     pub fn memory(&self) -> MemoryReport {
         let smaps = smaps();
         let huge_pages = self.tables.records.huge_bytes(&smaps) + self.tables.cache.huge_bytes(&smaps);
-        let freq_bytes = u64::from(self.config.counter_bits.bits() / 8);
-        let report = MemoryReport::plan_of(&self.config, &self.tables.layout, Calls::default(), freq_bytes);
+        let freq_bits = if self.config.policy.counts() { freqs::width(&self.config).bits() } else { 0 };
+        let report = MemoryReport::plan_of(&self.config, &self.tables.layout, Calls::default(), freq_bits);
         MemoryReport { huge_pages, ..report }
     }
 

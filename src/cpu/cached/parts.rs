@@ -16,7 +16,7 @@ impl CpuGroup {
         let tables = &mut self.tables;
         match part {
             Part::Clock => vec![(1, &mut tables.tables[..1])],
-            Part::Counters => vec![(words, &mut tables.tables)],
+            Part::Counters | Part::Since => vec![(words, &mut tables.tables)],
             Part::Ways => vec![(words, &mut tables.ways)],
             Part::Cache => vec![(words, bytemuck::cast_slice_mut(&mut tables.cache))],
             Part::Records => vec![(words, &mut tables.records)],
@@ -69,6 +69,9 @@ impl CpuGroup {
                 whole_sets(&self.tables.layout, &range)?.start,
                 words,
             )?;
+        }
+        if part == Part::Since {
+            metadata::check_since(first_word, words)?;
         }
         if part == Part::Frequencies {
             metadata::check_frequencies(&self.config, first_word, words)?;

@@ -1,7 +1,6 @@
 //! Pinned rows on the CPU.
 
 use crate::{
-    config::Policy,
     cpu::cached::{group::CpuGroup, settle::load_row, tables::Tables},
     error::Error,
     lookup::Embedding,
@@ -19,7 +18,7 @@ impl CpuGroup {
         }
         let mut plan = pins::plan(layout, self.config.policy, &self.tables.ways, t, rows, share);
         let (width, stride) = (layout.ways, layout.stride());
-        if self.config.policy == Policy::Lfu {
+        if self.config.policy.counts() {
             for (slot, row) in plan.loads.clone() {
                 let mut freq = [0];
                 self.read_words(Part::Frequencies, row.into(), &mut freq)?;

@@ -31,8 +31,9 @@ use crate::{
         rows,
     },
     table::{
-        abi::{DIRTY, Field, NONE, PINNED, Params, way_at},
+        abi::{DIRTY, Field, NONE, PINNED, Params, RECENT, SINCE, way_at},
         layout::Layout,
+        params::WINDOW,
         row::RowLayout,
     },
 };
@@ -80,6 +81,23 @@ pub(crate) fn settle(
         load(call, distinct.misses.sorted(), &distinct.loads, accesses, cache, records);
     }
     locate(call, accesses, outputs, distinct);
+}
+
+/// Begins a step of `accesses` accesses: the clock goes on, and the counters of rows are halved where enough accesses have passed (SPEC 3, Window).
+pub(crate) fn begin(params: &Params, accesses: u32, tables: &mut [u32], ways: &mut [u32], freqs: &mut Freqs) {
+    tables[0] = tables[0].wrapping_add(1);
+    if params.halving() == 0 {
+        return;
+    }
+    let since = u64::from(tables[SINCE + 1]) << 32 | u64::from(tables[SINCE]);
+    let halvings = (since / params.halving()).min(4) as u32;
+    if halvings > 0 {
+        freqs.halve(halvings);
+        let width = params.ways();
+        (0..params.slots).for_each(|slot| ways[way_at(width, slot, Field::Freq)] >>= halvings);
+    }
+    let since = since % params.halving() + u64::from(accesses);
+    (tables[SINCE], tables[SINCE + 1]) = (since as u32, (since >> 32) as u32);
 }
 
 /// Lists the distinct rows, and those that the cache lacks. Returns the number of the latter.
@@ -138,7 +156,7 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
     let width = params.ways();
     let Distinct { rows, len, ends, places, keys, .. } = distinct;
     let (rows, ends, places) = (&rows[..*len], &ends[..], &places[..]);
-    let lfu = params.policy == LFU;
+    let counts_uses = params.counts_uses();
     let (keys, ways, freqs) = (shared(keys), shared(ways), shared(freqs));
     each(call.parts, rows.len(), &mut [] as &mut [u32], &|_, range| {
         let mut tally = Tally::default();
@@ -146,7 +164,7 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
             if k + AHEAD < range.end {
                 let next = rows[k + AHEAD];
                 let place = places[number(next) as usize];
-                if lfu {
+                if counts_uses {
                     prefetch(std::slice::from_ref(&freqs[key(next) as usize]));
                     if place != NONE {
                         prefetch(std::slice::from_ref(&ways[way_at(width, place, Field::Freq)]));
@@ -159,11 +177,11 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
             let (row, start) = (key(rows[k]), number(rows[k]));
             let (count, place) = (ends[start as usize] - start, places[start as usize]);
             let mut admitted_by = count;
-            if lfu {
+            if counts_uses {
                 let freq = &freqs[row as usize];
                 let uses = F::load(freq).plus(count, params.freq_max);
                 F::store(freq, uses);
-                admitted_by = uses.get();
+                admitted_by = if params.policy == WINDOW { window_key(uses.get(), count) } else { uses.get() };
             }
             enter(params, &call.tables, &mut tally, row);
             if place == NONE {
@@ -178,13 +196,24 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
                 stamp.store(t, Relaxed);
                 tally.add(counter::UNIQUE);
             }
-            if lfu {
+            if counts_uses {
                 let freq = &ways[way_at(width, place, Field::Freq)];
                 freq.store(freq.load(Relaxed).plus(count, params.freq_max), Relaxed);
             }
         }
         tally.end(&mut locked(&call.tables));
     });
+}
+
+/// The key by which Window orders missing rows: by the counter, then by the count of the batch, which is greater than the counter only where
+/// that is 15.
+const fn window_key(uses: u32, count: u32) -> u32 {
+    16 * uses + count
+}
+
+/// The counter in a key of [`window_key`].
+fn uses_of_key(key: u32) -> u32 {
+    (key / 16).min(15)
 }
 
 /// A thread's lists for one set.
@@ -254,7 +283,7 @@ struct Set<'a, 'c> {
 
 impl Set<'_, '_> {
     fn admit(&self, set: &mut [u32], room: &mut Room, coming: &mut Tally, leaving: &mut Tally) {
-        let Call { params, t, ref tables, .. } = *self.call;
+        let Call { params, t, .. } = *self.call;
         let lfu = params.policy == LFU;
         let width = params.ways() as usize;
         let (tags, rest) = set.split_at_mut(width);
@@ -276,6 +305,9 @@ impl Set<'_, '_> {
         });
         candidates.extend(ranked);
         candidates.sort_unstable();
+        if params.policy == WINDOW {
+            return self.admit_windowed(tags, stamps, freqs, flags, candidates, (coming, leaving));
+        }
         for &(rank, k) in candidates.iter().take(width) {
             let (freq, row) = (!key(rank), number(rank));
             let value = values.iter().fold(NONE, |least, &value| least.min(value));
@@ -287,12 +319,7 @@ impl Set<'_, '_> {
             let slot = self.first_slot + way as u32;
             if value != 0 {
                 let victim = tags[way];
-                enter(params, tables, leaving, victim);
-                leaving.add(counter::EVICTIONS);
-                if flags[way] & DIRTY != 0 {
-                    self.victims[k as usize].store(keyed(victim, slot), Relaxed);
-                }
-                flags[way] &= !DIRTY;
+                self.evict(k, slot, victim, &mut flags[way], leaving);
                 if stamps[way] == t {
                     // LFU: this batch uses the victim, which is bypassed from now on.
                     let start = self.accesses.partition_point(|&access| key(access) < victim);
@@ -304,12 +331,68 @@ impl Set<'_, '_> {
                     }
                 }
             }
-            enter(params, tables, coming, row);
-            coming.add(counter::ADMITTED);
             (tags[way], stamps[way], freqs[way]) = (row, t, if lfu { freq } else { 0 });
-            self.places[number(self.misses[k as usize]) as usize].store(slot, Relaxed);
-            self.loads[k as usize].store(slot, Relaxed);
+            self.seat(k, slot, row, coming);
         }
+    }
+
+    /// Admits by recent use and by counters (SPEC 3, Window).
+    fn admit_windowed(
+        &self,
+        tags: &mut [u32],
+        stamps: &mut [u32],
+        freqs: &mut [u32],
+        flags: &mut [u32],
+        candidates: &[(u64, u32)],
+        (coming, leaving): (&mut Tally, &mut Tally),
+    ) {
+        let t = self.call.t;
+        for &(rank, k) in candidates.iter().take(tags.len()) {
+            let (uses, row) = (uses_of_key(!key(rank)), number(rank));
+            // Of each kind of way, the one that is next to be taken: an empty one, else the least of those that this batch leaves alone.
+            let next = |recent: u32| {
+                let free = (0..tags.len()).filter(|&way| flags[way] & (PINNED | RECENT) == recent);
+                let order = |way: usize| {
+                    (tags[way] != NONE).then(|| (if recent == 0 { freqs[way] } else { 0 }, stamps[way], tags[way]))
+                };
+                free.filter(|&way| tags[way] == NONE || stamps[way] != t).min_by_key(|&way| order(way))
+            };
+            let counted = next(0);
+            let way = match (counted, next(RECENT)) {
+                (Some(way), _) if tags[way] == NONE || uses > freqs[way] => way,
+                (Some(least), Some(way)) if tags[way] != NONE && freqs[way] > freqs[least] => {
+                    // The row of recent use stays, among those by counters.
+                    (flags[way], flags[least]) = (flags[way] & !RECENT, flags[least] | RECENT);
+                    least
+                }
+                (_, Some(way)) => way,
+                (_, None) => continue,
+            };
+            let slot = self.first_slot + way as u32;
+            if tags[way] != NONE {
+                self.evict(k, slot, tags[way], &mut flags[way], leaving);
+            }
+            (tags[way], stamps[way], freqs[way]) = (row, t, uses);
+            self.seat(k, slot, row, coming);
+        }
+    }
+
+    /// Counts a row that leaves, and lists it to be written back, if it has changed.
+    fn evict(&self, k: u32, slot: u32, victim: u32, flags: &mut u32, leaving: &mut Tally) {
+        enter(self.call.params, &self.call.tables, leaving, victim);
+        leaving.add(counter::EVICTIONS);
+        if *flags & DIRTY != 0 {
+            self.victims[k as usize].store(keyed(victim, slot), Relaxed);
+        }
+        *flags &= !DIRTY;
+    }
+
+    /// Counts the row of miss `k`, and notes its slot.
+    fn seat(&self, k: u32, slot: u32, row: u32, coming: &mut Tally) {
+        enter(self.call.params, &self.call.tables, coming, row);
+        coming.add(counter::ADMITTED);
+        self.places[number(self.misses[k as usize]) as usize].store(slot, Relaxed);
+        self.loads[k as usize].store(slot, Relaxed);
     }
 }
 

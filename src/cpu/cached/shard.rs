@@ -5,7 +5,7 @@ use crate::{
         cached::{
             group::{CpuGroup, FETCHED},
             lookup::find,
-            settle::{Call, State, settle},
+            settle::{Call, State, begin, settle},
             steps::{grown, inside},
             tables::Tables,
         },
@@ -38,7 +38,11 @@ impl Shard for CpuGroup {
         let Tables { layout, tables, ways, cache, records, freqs, .. } = &mut self.tables;
         let n = accesses as usize;
         let space = grown(&mut self.space, layout, accesses)?;
-        tables[0] = tables[0].wrapping_add(1);
+        if n == 0 {
+            tables[0] = tables[0].wrapping_add(1);
+        } else {
+            begin(params, accesses, tables, ways, freqs);
+        }
         let mut tally = Tally::default();
         for (&row, &count) in rows.iter().zip(counts) {
             if !tally.covers(row) {

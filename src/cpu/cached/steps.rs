@@ -8,7 +8,7 @@ use crate::{
             batch::{self, Batch},
             group::CpuGroup,
             pool::{Source, Written, list_all, pool},
-            settle::{Call, State, settle},
+            settle::{Call, State, begin, settle},
             space::Space,
             tables::Tables,
             update::{Moves, move_all, move_distinct},
@@ -81,8 +81,8 @@ impl CpuGroup {
             pool(&batch, &source, Written { outputs, sort: &mut [], factors: &mut [] });
             return Ok(());
         };
-        tables[0] = tables[0].wrapping_add(1);
-        batch.count_accesses(tables);
+        let accesses = batch.count_accesses(tables);
+        begin(params, accesses, tables, ways, freqs);
         let numbered = batch.factors() || space.distinct.is_some();
         (space.t, space.accesses, space.numbered, space.settled) = (tables[0], n, batch.factors(), false);
         let mut slots = &[][..];

@@ -57,5 +57,6 @@ pub(crate) fn empty(layout: &Layout, ways: &mut [u32]) {
         let (tags, rest) = set.split_at_mut(width);
         tags.fill(NONE);
         rest.fill(0);
+        (0..).zip(&mut rest[2 * width..]).for_each(|(way, flags)| *flags = layout.empty_flags(way));
     }
 }

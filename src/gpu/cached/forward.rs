@@ -7,7 +7,7 @@ use crate::{
             context::Context,
         },
         stages::{
-            ADMIT, BEGIN, CLAIM, GATHER, LINEARIZE, LOCATE, PROBE, TOUCH, WANTED,
+            ADMIT, AGE, BEGIN, CLAIM, GATHER, LINEARIZE, LOCATE, PROBE, TOUCH, WANTED,
             cached::{
                 exchange::{self, Records},
                 space::{Bound, Space},
@@ -78,8 +78,15 @@ impl Forward<'_> {
         }
         // An upper bound on the distinct rows; only the device knows their number.
         let distinct = layout.most_distinct(indices);
+        let train = params.mode == Mode::Train as u32 && params.sets > 0;
+        if train && params.halving() > 0 {
+            for freqs in &tables.freqs {
+                let words = freqs.rows.div_ceil(8).max(params.slots);
+                call.run(&AGE, &[freqs, &from], &Groups::capped(words, 256));
+            }
+        }
         call.run(&PROBE, from, &Groups::of(indices, 256));
-        if params.mode == Mode::Train as u32 && params.sets > 0 {
+        if train {
             for freqs in &tables.freqs {
                 call.run(&TOUCH, &[freqs, &from], &Groups::of(indices, 256));
             }

@@ -15,6 +15,33 @@ use crate::{
 /// The largest number of words that one copy takes: 16 MiB, with the padding between rows of slots.
 const CHUNK: u64 = 4 << 20;
 
+/// Counters side by side in words.
+struct Packed {
+    bits: u32,
+    /// The row of the first counter.
+    first_row: u64,
+}
+
+impl Packed {
+    /// The word of a row's counter, and its first bit.
+    fn place(&self, row: u64) -> (usize, u32) {
+        let each = u64::from(u32::BITS / self.bits);
+        let at = row - self.first_row;
+        ((at / each) as usize, (at % each) as u32 * self.bits)
+    }
+
+    fn of(&self, words: &[u32], row: u64) -> u32 {
+        let (word, bit) = self.place(row);
+        words[word] >> bit & ((1 << self.bits) - 1)
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn set(&self, words: &mut [u32], row: u64, uses: u32) {
+        let (word, bit) = self.place(row);
+        words[word] = words[word] & !(((1 << self.bits) - 1) << bit) | uses << bit;
+    }
+}
+
 impl Group {
     /// The buffers that hold a part, in order, and the number of the part's words in each.
     fn buffers(&self, part: Part) -> Vec<(u64, &wgpu::Buffer)> {
@@ -22,7 +49,7 @@ impl Group {
         let layout = &tables.layout;
         let words = part.words(&self.kind.config, layout);
         match part {
-            Part::Clock | Part::Counters => vec![(words, &tables.tables)],
+            Part::Clock | Part::Counters | Part::Since => vec![(words, &tables.tables)],
             Part::Ways => vec![(words, &tables.ways)],
             Part::Cache => {
                 let words = layout.windows_slots().map(|slots| u64::from(slots) * u64::from(layout.row.row_words));
@@ -35,6 +62,19 @@ impl Group {
             }
             Part::Frequencies => tables.freqs.iter().map(|freqs| (u64::from(freqs.rows), &freqs.counters)).collect(),
         }
+    }
+
+    /// Whether a word of the part lies in fewer than 32 bits on the device.
+    fn packs(&self, part: Part) -> bool {
+        part == Part::Frequencies && self.kind.tables.layout.freq_bits < u32::BITS
+    }
+
+    /// The bytes that hold the counters of neighbouring rows of a buffer.
+    fn packed(&self, rows: &Range<u64>) -> (Range<u64>, Packed) {
+        let bits = self.kind.tables.layout.freq_bits;
+        let each = u64::from(u32::BITS / bits);
+        let first = rows.start / each;
+        (4 * first..4 * rows.end.div_ceil(each), Packed { bits, first_row: first * each })
     }
 
     /// Cuts a range into pieces. Each piece lies in one buffer and has at most [`CHUNK`] words.
@@ -52,6 +92,17 @@ impl Group {
         if let (Part::Records, Storage::Staged(staged)) = (part, &mut self.kind.storage) {
             let more = self.state.pending().is_some();
             return staged.read_newest(more, first_word, out).await;
+        }
+        if self.packs(part) {
+            let mut rest = out;
+            for (buffer, rows) in self.pieces(part, range) {
+                let (mine, others) = rest.split_at_mut((rows.end - rows.start) as usize);
+                rest = others;
+                let (words, at) = self.packed(&rows);
+                let found = self.context.download_part_async(buffer, words).await?;
+                mine.iter_mut().zip(rows).for_each(|(uses, row)| *uses = at.of(&found, row));
+            }
+            return Ok(());
         }
         let spacing = part.spacing(&self.kind.tables.layout);
         let mut kept: Option<wgpu::Buffer> = None;
@@ -94,6 +145,9 @@ impl Group {
             let first_set = whole_sets(&self.kind.tables.layout, &range)?.start;
             metadata::check(&self.kind.config, &self.kind.tables.layout, t[0], first_set, words)?;
         }
+        if part == Part::Since {
+            metadata::check_since(first_word, words)?;
+        }
         if part == Part::Frequencies {
             metadata::check_frequencies(&self.kind.config, first_word, words)?;
         }
@@ -116,6 +170,20 @@ impl Group {
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn put_words(&self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         let range = part.range(&self.kind.config, &self.kind.tables.layout, first_word, words.len())?;
+        if self.packs(part) {
+            let mut rest = words;
+            for (buffer, rows) in self.pieces(part, range) {
+                let (mine, others) = rest.split_at((rows.end - rows.start) as usize);
+                rest = others;
+                // The first and the last word may have counters of other rows.
+                let (words, at) = self.packed(&rows);
+                let mut found = self.context.block_on(self.context.download_part_async(buffer, words.clone()))?;
+                mine.iter().zip(rows).for_each(|(&uses, row)| at.set(&mut found, row, uses));
+                self.context.queue().write_buffer(buffer, words.start, bytemuck::cast_slice(&found));
+                self.context.finish(self.encoder())?;
+            }
+            return Ok(());
+        }
         let spacing = part.spacing(&self.kind.tables.layout);
         let mut rest = words;
         for (buffer, words) in self.pieces(part, range) {

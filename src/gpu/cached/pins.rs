@@ -1,7 +1,6 @@
 //! Pinned rows on a device: the host plans them, and exchange loads them.
 
 use crate::{
-    config::Policy,
     error::Error,
     gpu::{
         cached::group::Group,
@@ -42,15 +41,15 @@ impl Group {
         if plan.ways == ways {
             return Ok(plan.left_out);
         }
-        let (width, stride) = (self.kind.tables.layout.ways, self.kind.tables.layout.stride());
-        if self.kind.config.policy == Policy::Lfu {
+        let stride = self.kind.tables.layout.stride();
+        if self.kind.config.policy.counts() {
             self.frequencies(&mut plan)?;
         }
         let mut counters = Counters::from_part(&self.part(Part::Counters)?, stride);
         // The evictions are counted first: they stand even if the loading fails.
         plan.count_evicted(&self.kind.config, &mut counters);
         self.put_words(Part::Counters, 0, &Counters::to_part(&counters))?;
-        self.put_words(Part::Ways, 0, &plan.meanwhile(width))?;
+        self.put_words(Part::Ways, 0, &plan.meanwhile(&self.kind.tables.layout))?;
 
         self.load(&plan.swaps())?;
         plan.count_loaded(&self.kind.config, &mut counters);

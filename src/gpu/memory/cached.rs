@@ -1,7 +1,7 @@
 //! The memory of a cached group.
 
 use crate::{
-    config::{GroupConfig, Placement, Policy},
+    config::{GroupConfig, Placement},
     gpu::{
         cached::{group::Group, staged::Staged},
         engine::{readback::REPORT_BYTES, scratch::Make},
@@ -11,7 +11,7 @@ use crate::{
             tables::{Freqs, Tables},
         },
     },
-    memory::{Allocated, Allocation, Calls, FREQ_BYTES, MemoryReport, PIECE_UNIFORM, buffer_bytes, table_bytes},
+    memory::{Allocated, Allocation, Calls, MemoryReport, PIECE_UNIFORM, buffer_bytes, table_bytes},
     table::layout::Layout,
 };
 
@@ -29,7 +29,7 @@ impl Group {
         });
         let staged = self.kind.storage.allocations();
         let buffers = Allocated {
-            kept: sizes(list(&self.kind.config, layout, FREQ_BYTES), kept.chain(freqs)),
+            kept: sizes(list(&self.kind.config, layout, layout.freq_bits), kept.chain(freqs)),
             staging: self.reports.allocations().into_iter().chain(staged).collect(),
             scratch: spaces
                 .flatten()
@@ -38,22 +38,21 @@ impl Group {
                 .chain(self.sums.buffer().map(|sums| ("outputs", sums.size())))
                 .collect(),
         };
-        MemoryReport::new(&self.kind.config, layout, buffers, FREQ_BYTES)
+        MemoryReport::new(&self.kind.config, layout, buffers, layout.freq_bits)
     }
 }
 
 impl MemoryReport {
     /// The bytes of a group of this configuration once all `calls` have been made. No device is needed. The plan is exact to the byte,
     /// because it uses the lists from which [`Group`](crate::Group) allocates. Only the ring of a staged table depends on the missing rows;
-    /// the plan has its largest size. A frequency takes 4 bytes, as on a GPU; [`CpuGroup::memory`](crate::CpuGroup::memory) has the 1, 2 or 4
-    /// bytes of the configuration's counters.
+    /// the plan has its largest size. A counter of Window has 4 bits, as on a GPU; on the CPU it is a byte.
     #[must_use]
     pub fn plan(config: &GroupConfig, layout: &Layout, calls: impl Into<Calls>) -> Self {
-        Self::plan_of(config, layout, calls.into(), FREQ_BYTES)
+        Self::plan_of(config, layout, calls.into(), layout.freq_bits)
     }
 
-    /// As [`plan`](Self::plan), with frequencies of `freq_bytes`.
-    pub(crate) fn plan_of(config: &GroupConfig, layout: &Layout, calls: Calls, freq_bytes: u64) -> Self {
+    /// As [`plan`](Self::plan), with counters of `freq_bits`.
+    pub(crate) fn plan_of(config: &GroupConfig, layout: &Layout, calls: Calls, freq_bits: u32) -> Self {
         let make = &mut Make::plan();
         let ahead = calls.train.filter(|_| calls.prefetch);
         let spaces = [(calls.train, true), (ahead, true), (calls.frozen, false)].into_iter();
@@ -67,8 +66,8 @@ impl MemoryReport {
         if config.placement == Placement::Staged {
             staging.extend(Staged::plan(config, layout, &calls));
         }
-        let kept = list(config, layout, freq_bytes);
-        Self::new(config, layout, Allocated { kept, staging, scratch }, freq_bytes)
+        let kept = list(config, layout, freq_bits);
+        Self::new(config, layout, Allocated { kept, staging, scratch }, freq_bits)
     }
 }
 
@@ -80,7 +79,7 @@ fn flush(layout: &Layout) -> Vec<Allocation> {
 }
 
 /// The buffers that stay between steps: those of [`Tables`], and one that only fills bindings.
-fn list(config: &GroupConfig, layout: &Layout, freq_bytes: u64) -> Vec<Allocation> {
+fn list(config: &GroupConfig, layout: &Layout, freq_bits: u32) -> Vec<Allocation> {
     let [tables, features] = table_bytes(config);
     let ways = 16 * u64::from(layout.slots().max(layout.ways));
     let mut list = vec![("tables", tables), ("features", features), ("ways", ways), ("dummy", 16)];
@@ -89,11 +88,9 @@ fn list(config: &GroupConfig, layout: &Layout, freq_bytes: u64) -> Vec<Allocatio
     let pieces = if config.placement == Placement::Staged { 0 } else { layout.pieces };
     list.extend((0..pieces).map(|piece| ("records", u64::from(layout.piece_rows(piece)) * layout.stride())));
     let mut list: Vec<_> = list.into_iter().map(|(what, bytes)| (what, buffer_bytes(bytes))).collect();
-    let freq_bytes = if config.policy == Policy::Lfu { freq_bytes } else { 0 };
-    list.extend(
-        layout.freq_pieces(config.policy).flat_map(|piece| {
-            [("freqs", buffer_bytes(u64::from(piece.rows) * freq_bytes)), ("uniform", PIECE_UNIFORM)]
-        }),
-    );
+    list.extend(layout.freq_pieces().flat_map(|piece| {
+        let bytes = (u64::from(piece.rows) * u64::from(freq_bits)).div_ceil(32) * 4;
+        [("freqs", buffer_bytes(bytes)), ("uniform", PIECE_UNIFORM)]
+    }));
     list
 }

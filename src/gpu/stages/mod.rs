@@ -31,6 +31,8 @@ stages! {
     WANTED "wanted" 256 Uniform: params, Read: features, ReadWrite: feedback step keys;
     /// Decides whether the step takes place.
     BEGIN "begin" 1 Uniform: params, Read: indices offsets features, ReadWrite: tables step;
+    /// Halves the counters of rows.
+    AGE "age" 256 Uniform: params piece, ReadWrite: step ways freqs;
     /// Finds the slot of each access, and lists the misses.
     PROBE "probe" 256 Uniform: params, ReadWrite: step, Read: keys ways, ReadWrite: places miss_keys miss_index tables;
     /// Updates the stamps of hit rows and the frequencies of all rows.

@@ -3,7 +3,7 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, Policy,
-    internals::layout::{DIRTY, Field, NONE, PINNED, Swap, Unique, WAYS, count, way_at},
+    internals::layout::{COMING, DIRTY, Field, NONE, PINNED, RECENT, Swap, Unique, WAYS, count, way_at},
 };
 use hotrow_harness::{gpu_test, oracle};
 use rand::{RngExt as _, seq::SliceRandom as _};
@@ -29,13 +29,14 @@ struct Seen {
     kept: usize,
     most_candidates: usize,
     pinned: usize,
+    joined: usize,
 }
 
 #[test]
 pub(crate) fn admit() {
     let mut seen = Seen::default();
-    each("admit", [2, 8, 7], |case, mut source, [policy, size, mix]| {
-        let policy = [Policy::Lru, Policy::Lfu][policy];
+    each("admit", [3, 8, 7], |case, mut source, [policy, size, mix]| {
+        let policy = [Policy::Lru, Policy::Lfu, Policy::Window][policy];
         // Number of distinct rows of the batch, hits included.
         let few = one_of(&mut source, &[0, 1, 31, 33]);
         let (sets, n) = [(1, few), (1, 70), (1, 400), (1, 1500), (2, 1400), (5, 40), (7, 900), (40, 500)][size];
@@ -54,6 +55,7 @@ pub(crate) fn admit() {
         let config = GroupConfig::new(&rows, 4).with_cache_rows(32 * sets).with_policy(policy);
         let layout = layout_of(&config);
         let mut ways = ways(&mut source, sets, total, T - 1, fill);
+        let recent = one_of(&mut source, &[0.0, 0.1, 0.4, 1.0]);
         for slot in 0..layout.slots() {
             ways[way_at(WAYS, slot, Field::Stamp)] = T - source.random_range(1..T).min(keys);
             ways[way_at(WAYS, slot, Field::Freq)] = source.random_range(1..=keys);
@@ -64,6 +66,15 @@ pub(crate) fn admit() {
                 let pinned = if source.random_bool(pinned) { PINNED } else { 0 };
                 ways[way_at(WAYS, slot, Field::Flags)] = pinned | one_of(&mut source, &[0, DIRTY]);
             }
+            // Any way may be for recent rows, unless it is pinned.
+            let flags = &mut ways[way_at(WAYS, slot, Field::Flags)];
+            if policy == Policy::Window && *flags & PINNED == 0 && source.random_bool(recent) {
+                *flags |= RECENT;
+            }
+            if policy == Policy::Window {
+                let freq = &mut ways[way_at(WAYS, slot, Field::Freq)];
+                *freq = (*freq).min(15);
+            }
         }
         let mut batch = distinct_rows(&mut source, n, total);
         batch.sort_unstable();
@@ -71,7 +82,10 @@ pub(crate) fn admit() {
         for &row in &batch {
             let slot = slot_of(&ways, [sets, total], row);
             if slot == NONE {
-                let key = source.random_range(1..=keys);
+                let key = match policy {
+                    Policy::Window => 16 * source.random_range(1..=keys).min(15) + source.random_range(1..20),
+                    _ => source.random_range(1..=keys),
+                };
                 unique.push(Unique { row, count: source.random_range(1..9), key, slot: NONE });
             } else {
                 ways[way_at(WAYS, slot, Field::Stamp)] = T; // touch did
@@ -108,7 +122,7 @@ pub(crate) fn admit() {
             assert_eq!(step.victim == NONE, step.flags == 0, "{case}");
             seen.victims += usize::from(step.victim != NONE);
             let kept = step.flags & Swap::KEEP != 0;
-            assert!(!kept || policy == Policy::Lfu, "{case}: kept under LRU");
+            assert!(!kept || policy == Policy::Lfu, "{case}: kept under another policy than LFU");
             seen.kept += usize::from(kept);
         }
         // Checked without the mirror: every pinned row is still in its slot, and still pinned; every tag is still that of the victim; under LRU no row of
@@ -117,17 +131,19 @@ pub(crate) fn admit() {
             let [before, after] = [&ways, &run.found[4]].map(|ways| |field| ways[way_at(WAYS, slot, field)]);
             let tag = before(Field::Tag);
             assert_eq!(after(Field::Tag), tag, "{case}: slot {slot}");
+            seen.joined +=
+                usize::from(before(Field::Flags) & RECENT != 0 && after(Field::Flags) & (RECENT | COMING) == 0);
             if before(Field::Flags) & PINNED != 0 {
                 assert_eq!(after(Field::Flags), before(Field::Flags), "{case}: slot {slot} was pinned");
                 seen.pinned += 1;
             }
-            if policy == Policy::Lru && before(Field::Stamp) == T {
+            if policy != Policy::Lfu && before(Field::Stamp) == T {
                 assert!(tag == NONE || next_tag(&run.found[4], slot) == tag, "{case}: slot {slot} was protected");
             }
         }
     });
     assert!(seen.admitted > 0 && seen.bypassed > 0 && seen.victims > 0 && seen.kept > 0, "{seen:?}");
-    assert!(seen.most_candidates > 1200 && seen.pinned > 0, "{seen:?}");
+    assert!(seen.most_candidates > 1200 && seen.pinned > 0 && seen.joined > 0, "{seen:?}");
 }
 
 /// By hand, without the mirror: many candidates of one set, in an order in which each is better than those before it, and in the opposite

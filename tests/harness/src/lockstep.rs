@@ -181,7 +181,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.precision = Precision::ALL[source.random_range(0..5)];
     config.rounding = [Rounding::Nearest, Rounding::Stochastic][source.random_range(0..2)];
     config.random_bits = RandomBits::ALL[source.random_range(0..3)];
-    config.policy = [Policy::Lru, Policy::Lfu, Policy::Static][source.random_range(0..3)];
+    config.policy = Policy::ALL[source.random_range(0..4)];
     config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][source.random_range(0..3)];
     config.optimizer = [
         Optimizer::sgd(0.1),
@@ -203,6 +203,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.cache_rows = [0, 1, 32, rows / 4, rows / 2, 2 * rows][source.random_range(0..6)];
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     config.seed = source.random();
+    config.window_ways = [0, 1, 4, 31][config.seed as usize / 3 % 4];
     let coded = config.precision != Precision::Fp32 && config.seed.is_multiple_of(3);
     config.state = coded.then_some(StatePrecision::Int8);
     if source.random_bool(0.3) {
@@ -247,11 +248,15 @@ pub fn pad(index: u32, config: &GroupConfig, table: u32, source: &mut impl Rng) 
     config.padding_of(table).filter(|_| source.random_bool(0.05)).unwrap_or(index)
 }
 
-/// Random frequencies for all rows, many of them just below the greatest one, so that a few steps reach it; none unless the policy is LFU.
+/// Random counters for all rows, many of them just below the greatest one, so that a few steps reach it; none unless the policy counts.
 pub fn random_frequencies(config: &GroupConfig, source: &mut Pcg64) -> Vec<u32> {
-    let rows = if config.policy == Policy::Lfu { config.total_rows() } else { 0 };
-    let most = config.counter_bits.most();
-    (0..rows).map(|_| [0, 5, most - 20, most - 3, most - 1, most][source.random_range(0..6)]).collect()
+    let (rows, most) = match config.policy {
+        Policy::Lru | Policy::Static => (0, 0),
+        Policy::Lfu => (config.total_rows(), config.counter_bits.most()),
+        Policy::Window => (config.total_rows(), 15),
+    };
+    let near = |below: u32| most.saturating_sub(below);
+    (0..rows).map(|_| [0, 5, near(20), near(3), near(1), most][source.random_range(0..6)]).collect()
 }
 
 /// Random rows to pin (none, a few or all), and the most ways of a set that they may take.

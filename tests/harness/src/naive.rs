@@ -12,7 +12,7 @@
 //!   nearest, the value itself if the format has it; an unwritten record bit by bit.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Add, Div, Mul, Sub};
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -28,6 +28,7 @@ use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
 
 const NONE: u32 = u32::MAX;
+const RECENT: u32 = 8;
 const TINY: f64 = f32::MIN_POSITIVE as f64;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -513,8 +514,12 @@ pub struct Naive {
     pub t: u32,
     /// The ways that hold a row, by set and way.
     pub ways: BTreeMap<(u32, u32), Way>,
-    /// The frequency of each row that was ever used (LFU only).
+    /// The counter of each row that was ever used (LFU and Window).
     pub freqs: BTreeMap<u32, u32>,
+    /// The ways for recent rows, by set and way (Window).
+    pub recent: BTreeSet<(u32, u32)>,
+    /// The accesses since the counters were halved (Window).
+    pub since: u64,
     pub counters: Vec<Counters>,
     /// The floats of the rows that have a slot.
     pub slots: BTreeMap<u32, Vec<f32>>,
@@ -526,7 +531,7 @@ impl Naive {
     pub fn new(config: &GroupConfig) -> Self {
         let format = Format::new(config);
         let rows: u32 = config.tables.iter().sum();
-        Self {
+        let mut model = Self {
             config: config.clone(),
             format,
             sets: config.cache_rows.min(rows).div_ceil(config.ways),
@@ -534,10 +539,14 @@ impl Naive {
             t: 0,
             ways: BTreeMap::new(),
             freqs: BTreeMap::new(),
+            recent: BTreeSet::new(),
+            since: 0,
             counters: vec![Counters::default(); config.tables.len()],
             slots: BTreeMap::new(),
             records: vec![0; rows as usize * format.words()],
-        }
+        };
+        model.choose_recent();
+        model
     }
 
     /// Copies every float of the implementation, and no other state.
@@ -651,6 +660,7 @@ impl Naive {
             return Ok((bags, effect));
         }
         self.t += 1;
+        self.age();
         let mut counts = BTreeMap::<u32, u32>::new();
         for access in bags.bags.iter().flatten() {
             let hit = self.slots.contains_key(&access.row);
@@ -662,9 +672,10 @@ impl Naive {
         let mut missing = BTreeMap::<u32, Vec<u32>>::new();
         for (&row, &count) in &counts {
             self.count(row).unique += 1;
-            if self.config.policy == Policy::Lfu {
+            if self.counts_uses() {
+                let most = if self.windowed() { 15 } else { self.config.counter_bits.most() };
                 let freq = self.freqs.entry(row).or_insert(0);
-                *freq = (u64::from(*freq) + u64::from(count)).min(u64::from(self.config.counter_bits.most())) as u32;
+                *freq = (u64::from(*freq) + u64::from(count)).min(u64::from(most)) as u32;
             }
             if let Some(place) = self.place(row) {
                 self.ways.get_mut(&place).expect("the place was just found").stamp = self.t;
@@ -679,8 +690,13 @@ impl Naive {
             }
         }
         for (set, rows) in missing {
-            self.admit(set, rows, &counts, &mut effect);
+            if self.windowed() {
+                self.admit_windowed(set, rows, &counts, &mut effect);
+            } else {
+                self.admit(set, rows, &counts, &mut effect);
+            }
         }
+        self.since += if self.ages() { counts.values().copied().map(u64::from).sum() } else { 0 };
         let stride = 4 * self.format.words() as u64;
         for &row in counts.keys() {
             if !self.slots.contains_key(&row) {
@@ -715,11 +731,96 @@ impl Naive {
         }
     }
 
+    fn windowed(&self) -> bool {
+        self.config.policy == Policy::Window
+    }
+
+    fn counts_uses(&self) -> bool {
+        [Policy::Lfu, Policy::Window].contains(&self.config.policy)
+    }
+
+    /// Whether counters are halved, and some ways are for recent rows: not where every row has a slot.
+    fn ages(&self) -> bool {
+        self.windowed() && self.sets > 0 && self.sets * self.config.ways < self.rows
+    }
+
+    /// Halves the counters once for every 32 accesses a slot that have passed.
+    fn age(&mut self) {
+        if self.ages() {
+            let every = 32 * u64::from(self.sets * self.config.ways);
+            for _ in 0..(self.since / every).min(4) {
+                self.freqs.values_mut().for_each(|freq| *freq /= 2);
+            }
+            self.since %= every;
+        }
+    }
+
+    /// Chooses ways for recent rows until each set has as many as it can have beside its pinned ones: empty ones first, then those of the oldest rows.
+    fn choose_recent(&mut self) {
+        for set in 0..if self.ages() { self.sets } else { 0 } {
+            let pinned = |model: &Self, way| model.ways.get(&(set, way)).is_some_and(|held| held.pinned);
+            let free = (0..self.config.ways).filter(|&way| !pinned(self, way)).count();
+            while self.recent.range((set, 0)..(set + 1, 0)).count() < free.min(self.config.window_ways as usize) {
+                let free =
+                    (0..self.config.ways).filter(|&way| !pinned(self, way) && !self.recent.contains(&(set, way)));
+                let order = |way: &u32| self.ways.get(&(set, *way)).map(|held| (held.stamp, held.row));
+                let way = free.min_by_key(order).expect("a way is free");
+                self.recent.insert((set, way));
+            }
+        }
+    }
+
+    /// The rule of Window, as SPEC 3 states it.
+    fn admit_windowed(&mut self, set: u32, mut rows: Vec<u32>, counts: &BTreeMap<u32, u32>, effect: &mut Effect) {
+        let uses = |model: &Self, row: u32| model.freqs.get(&row).copied().unwrap_or(0);
+        rows.sort_by_key(|&row| (Reverse(uses(self, row)), Reverse(counts[&row]), row));
+        for row in rows.into_iter().take(self.config.ways as usize) {
+            let ways = |model: &Self, recent: bool| {
+                let ways = (0..model.config.ways).map(|way| (set, way));
+                ways.filter(|place| model.recent.contains(place) == recent).collect::<Vec<_>>()
+            };
+            let empty =
+                |model: &Self, recent| ways(model, recent).into_iter().find(|place| !model.ways.contains_key(place));
+            let oldest = |model: &Self, recent: bool| {
+                let held = ways(model, recent).into_iter().filter_map(|place| Some((place, *model.ways.get(&place)?)));
+                let free = held.filter(|(_, held)| !held.pinned && held.stamp != model.t);
+                free.min_by_key(|(_, held)| (if recent { 0 } else { uses(model, held.row) }, held.stamp, held.row))
+            };
+            let main = oldest(self, false);
+            let mut place = empty(self, false);
+            if let (None, Some((least, held))) = (place, main)
+                && uses(self, row) > uses(self, held.row)
+            {
+                place = Some(least);
+            }
+            if place.is_none() {
+                place = empty(self, true);
+            }
+            if place.is_none() {
+                let Some((window, old)) = oldest(self, true) else { continue };
+                place = Some(window);
+                if let Some((least, held)) = main
+                    && uses(self, old.row) > uses(self, held.row)
+                {
+                    self.recent.remove(&window);
+                    self.recent.insert(least);
+                    place = Some(least);
+                }
+            }
+            let place = place.expect("it was just found");
+            if self.ways.contains_key(&place) {
+                self.evict(place, effect);
+            }
+            self.load(row, place, effect);
+            self.count(row).conflicts -= 1;
+        }
+    }
+
     /// The ways of a set that are not pinned, in the order in which they become victims, each with the value that decides. An empty way has
     /// `None` and comes first.
     fn victims(&self, set: u32) -> Vec<(Option<u32>, u32)> {
         let value = |held: &Way| match self.config.policy {
-            Policy::Lfu => self.freqs.get(&held.row).copied().unwrap_or(0),
+            Policy::Lfu | Policy::Window => self.freqs.get(&held.row).copied().unwrap_or(0),
             Policy::Lru | Policy::Static => held.stamp,
         };
         let ways = (0..self.config.ways).map(|way| (self.ways.get(&(set, way)), way));
@@ -728,6 +829,12 @@ impl Naive {
             .map(|(held, way)| (held.map(value), way))
             .collect();
         victims.sort_unstable();
+        if self.windowed() {
+            victims.sort_by_key(|&(uses, way)| {
+                let (recent, held) = (self.recent.contains(&(set, way)), self.ways.get(&(set, way)));
+                (recent, held.map(|held| (uses.filter(|_| !recent), held.stamp, held.row)))
+            });
+        }
         victims
     }
 
@@ -788,8 +895,10 @@ impl Naive {
                     (set, way)
                 }
             };
+            self.recent.remove(&place);
             self.ways.get_mut(&place).expect("it was just found").pinned = true;
         }
+        self.choose_recent();
         (left_out, effect)
     }
 
@@ -1004,6 +1113,8 @@ impl Naive {
         let effect = if discard { Effect::default() } else { self.flush() };
         self.ways.clear();
         self.slots.clear();
+        self.recent.clear();
+        self.choose_recent();
         effect
     }
 
@@ -1014,6 +1125,8 @@ impl Naive {
         self.slots.clear();
         self.config.cache_rows = cache_rows;
         self.sets = cache_rows.min(self.rows).div_ceil(self.config.ways);
+        self.recent.clear();
+        self.choose_recent();
         if self.sets == 0 { (pinned, Effect::default()) } else { self.pin(&pinned, self.config.ways) }
     }
 
@@ -1495,10 +1608,13 @@ impl Checker {
         let counters = self.subject.counters().map_err(|error| format!("counters: {error}"))?;
         let model = &self.model;
         equal("t", model.t, after.t)?;
+        equal("since", model.since, after.since)?;
         self.compare_ways(&after)?;
         let freqs: Vec<u32> = match self.config.policy {
             Policy::Lru | Policy::Static => Vec::new(),
-            Policy::Lfu => (0..model.rows).map(|row| model.freqs.get(&row).copied().unwrap_or(0)).collect(),
+            Policy::Lfu | Policy::Window => {
+                (0..model.rows).map(|row| model.freqs.get(&row).copied().unwrap_or(0)).collect()
+            }
         };
         equal("rows with a frequency", freqs.len(), after.freqs.len())?;
         for (row, (wanted, found)) in freqs.iter().zip(&after.freqs).enumerate() {
@@ -1525,17 +1641,18 @@ impl Checker {
             for way in 0..ways {
                 let field = |field: usize| fields[field * ways as usize + way as usize];
                 let name = |field: &str| format!("{field} of set {set}, way {way}");
+                let recent = if model.recent.contains(&(set, way)) { RECENT } else { 0 };
                 let Some(held) = model.ways.get(&(set, way)) else {
                     equal(&name("tag"), NONE, field(0))?;
-                    equal(&name("flags"), 0, field(3))?;
+                    equal(&name("flags"), recent, field(3))?;
                     continue;
                 };
                 equal(&name("tag"), held.row, field(0))?;
                 equal(&name("stamp"), held.stamp, field(1))?;
-                if self.config.policy == Policy::Lfu {
+                if model.counts_uses() {
                     equal(&name("freq"), model.freqs.get(&held.row).copied().unwrap_or(0), field(2))?;
                 }
-                equal(&name("flags"), held.flags(), field(3))?;
+                equal(&name("flags"), held.flags() | recent, field(3))?;
             }
         }
         Ok(())
@@ -1646,7 +1763,16 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
     let stored = (
         prop::sample::select(Precision::ALL.to_vec()),
         prop::sample::select(vec![Rounding::Nearest, Rounding::Stochastic]),
-        prop::sample::select(vec![Policy::Lru, Policy::Lru, Policy::Lfu, Policy::Lfu, Policy::Static]),
+        prop::sample::select(vec![
+            Policy::Lru,
+            Policy::Lru,
+            Policy::Lfu,
+            Policy::Lfu,
+            Policy::Static,
+            Policy::Window,
+            Policy::Window,
+            Policy::Window,
+        ]),
         prop::sample::select(vec![Pooling::Sum, Pooling::Mean, Pooling::None]),
         prop::sample::select(vec![OutOfRange::Error, OutOfRange::Clamp, OutOfRange::Skip]),
     );
@@ -1677,6 +1803,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             let rows: u32 = tables.iter().sum();
             (config.precision, config.rounding, config.policy, config.pooling, config.out_of_range) = stored;
             config.counter_bits = CounterBits::ALL[seed as usize % 3];
+            config.window_ways = (seed / 3 % 5).min(config.ways - 1);
             config.optimizer = rule.with_weight_decay(decay);
             let coded = config.precision != Precision::Fp32 && seed.is_multiple_of(3);
             config.state = coded.then_some(StatePrecision::Int8);

@@ -6,14 +6,15 @@ use std::ops::Range;
 use hotrow::{
     GradSlice, Layout, RandomBits, Rounding, codec,
     internals::layout::{
-        CLOCK_WORDS, COMING, DIRTY, Field, NONE, PINNED, Params, Piece, Step, Swap, TABLE_WORDS, Target, Unique,
-        count as counts, way_at,
+        CLOCK_WORDS, COMING, DIRTY, Field, NONE, PINNED, Params, Piece, RECENT, Step, Swap, TABLE_WORDS, Target,
+        Unique, count as counts, way_at,
     },
     ranks::Stripe,
 };
 
 const TRAIN: u32 = 0;
 const LFU: u32 = 1;
+const WINDOW: u32 = 3;
 const MEAN: u32 = 1;
 
 /// Positions of counters, as in `shaders/shared/common.wgsl`.
@@ -53,6 +54,13 @@ pub fn admit(
     let sets: Vec<u32> = all.iter().map(|&u| set_of(unique[u].row)).collect();
     for set in sets.chunk_by(u32::eq) {
         let home = set[0] * width;
+        let first = sets.partition_point(|&other| other < set[0]);
+        if params.policy == WINDOW {
+            for &u in all[first..][..set.len()].iter().take(width as usize) {
+                admit_windowed(params, step, &mut unique[u], &mut swaps[u], home..home + width, ways, tables);
+            }
+            continue;
+        }
         let value = |slot: u32| {
             let word = |field| ways[way_at(width, slot, field)];
             match (word(Field::Tag), word(Field::Flags) & PINNED) {
@@ -63,7 +71,6 @@ pub fn admit(
         };
         let mut victims: Vec<(u32, u32)> = (home..home + width).map(|slot| (value(slot), slot)).collect();
         victims.sort_unstable();
-        let first = sets.partition_point(|&other| other < set[0]);
         for (&u, &(value, slot)) in all[first..][..set.len()].iter().zip(&victims) {
             let candidate = unique[u];
             let mut leaving = Swap { place: slot, row: candidate.row, victim: NONE, flags: 0 };
@@ -86,6 +93,54 @@ pub fn admit(
             swaps[u] = leaving;
         }
     }
+}
+
+/// Admits one row by the rule of Window, if it gets a slot. A slot with a row on its way counts as used by this batch.
+fn admit_windowed(
+    params: &Params,
+    step: &Step,
+    one: &mut Unique,
+    swap: &mut Swap,
+    slots: Range<u32>,
+    ways: &mut [u32],
+    tables: &mut [u32],
+) {
+    let width = params.slots / params.sets;
+    let uses = (one.key / 16).min(15);
+    let at = |slot, field| way_at(width, slot, field);
+    // Of each kind of way, the next one: an empty one, else by (counter, stamp, row).
+    let next = |ways: &[u32], recent| {
+        let word = |slot, field| ways[at(slot, field)];
+        let free = slots.clone().filter(|&slot| word(slot, Field::Flags) & (PINNED | COMING | RECENT) == recent);
+        let free = free.filter(|&slot| word(slot, Field::Tag) == NONE || word(slot, Field::Stamp) != step.t);
+        free.min_by_key(|&slot| match word(slot, Field::Tag) {
+            NONE => None,
+            row => Some((if recent == 0 { word(slot, Field::Freq) } else { 0 }, word(slot, Field::Stamp), row)),
+        })
+    };
+    let (counted, recent) = (next(ways, 0), next(ways, RECENT));
+    let held = |slot: u32| ways[at(slot, Field::Tag)] != NONE;
+    let freq = |slot: u32| ways[at(slot, Field::Freq)];
+    let slot = match (counted, recent) {
+        (Some(main), _) if !held(main) || uses > freq(main) => main,
+        (Some(main), Some(old)) if held(old) && freq(old) > freq(main) => {
+            ways[at(old, Field::Flags)] &= !RECENT;
+            ways[at(main, Field::Flags)] |= RECENT;
+            main
+        }
+        (_, Some(old)) => old,
+        (_, None) => return,
+    };
+    let victim = ways[at(slot, Field::Tag)];
+    if victim != NONE {
+        count(tables, victim, EVICTIONS);
+    }
+    count(tables, one.row, ADMITTED);
+    ways[at(slot, Field::Stamp)] = one.row;
+    ways[at(slot, Field::Flags)] |= COMING;
+    ways[at(slot, Field::Freq)] = uses;
+    one.slot = slot;
+    *swap = Swap { place: slot, row: one.row, victim, flags: if victim == NONE { 0 } else { Swap::WRITE } };
 }
 
 /// Moves rows between the records of one piece and FP32 (SPEC 3, step 5).

@@ -157,7 +157,7 @@ pub fn configuration(random: &mut StdRng) -> GroupConfig {
     }
     config.precision = Precision::ALL[random.random_range(0..5)];
     config.rounding = Rounding::ALL[random.random_range(0..2)];
-    config.policy = Policy::ALL[random.random_range(0..3)];
+    config.policy = Policy::ALL[random.random_range(0..4)];
     config.pooling = Pooling::ALL[random.random_range(0..3)];
     config.out_of_range = OutOfRange::ALL[random.random_range(0..3)];
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
@@ -165,6 +165,7 @@ pub fn configuration(random: &mut StdRng) -> GroupConfig {
     let rows = config.total_rows() as u32;
     config.cache_rows = if random.random_bool(0.2) { 0 } else { random.random_range(0..=rows) };
     config.ways = if random.random_bool(0.5) { 32 } else { random.random_range(1..9) };
+    config.window_ways = (config.seed / 3 % 5).min(config.ways - 1);
     config.optimizer = rule(random.random_range(0..6));
     if config.precision != Precision::Fp32 && random.random_bool(0.3) {
         config.state = Some(StatePrecision::Int8);
@@ -181,7 +182,7 @@ pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
     let select = |list: &'static [u32]| proptest::sample::select(list);
     let tables = proptest::collection::vec(1_u32..300, 1..4);
     let features = proptest::collection::vec(any::<proptest::sample::Index>(), 0..4);
-    let kinds = (0..5_usize, 0..2_usize, 0..3_usize, 0..3_usize, 0..3_usize, 0..6_usize);
+    let kinds = (0..5_usize, 0..2_usize, 0..4_usize, 0..3_usize, 0..3_usize, 0..6_usize);
     let shape = (select(&[1, 2, 3, 4, 5, 8, 12, 17]), select(&[1, 3, 32]), 0..=100_u32, any::<bool>(), any::<u32>());
     // An access is a number, of which the table's rows are taken, and a weight.
     let bag = proptest::collection::vec((0..1000_u32, -2.0..2.0_f32), 0..4);
@@ -201,6 +202,7 @@ pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
         config.init = Init::Uniform { low: -1.0, high: 1.0 };
         config.cache_rows = (config.total_rows() as u32 * cached).div_ceil(100);
         (config.ways, config.seed) = (ways, seed);
+        config.window_ways = (seed / 3 % 5).min(ways - 1);
         config.optimizer = rule(optimizer);
         config.padding = random_padding(&tables, &mut StdRng::seed_from_u64(seed.into()));
         config.state = (coded && config.precision != Precision::Fp32).then_some(StatePrecision::Int8);

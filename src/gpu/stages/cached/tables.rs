@@ -1,7 +1,7 @@
 //! The buffers that a cached group keeps between steps: records and frequencies by piece, the cache, the counters.
 
 use crate::{
-    config::{GroupConfig, Placement, Policy},
+    config::{GroupConfig, Placement},
     error::Error,
     gpu::{
         engine::{
@@ -59,7 +59,7 @@ pub(crate) struct Tables {
     pub(crate) cache: Windows,
     /// The packed table, one buffer for each piece.
     pub(crate) records: Vec<wgpu::Buffer>,
-    /// LFU's counter of every row, in as few buffers as can hold them. LRU has one buffer that no stage reads.
+    /// The counter of every row (LFU, Window), in as few buffers as can hold them. Other policies have one buffer that no stage reads.
     pub(crate) freqs: Vec<Freqs>,
 }
 
@@ -109,8 +109,8 @@ impl Tables {
             _ => none,
         };
         if config.placement == Placement::Mapped || context.caps().device_type == wgpu::DeviceType::Cpu {
-            let freqs = if config.policy == Policy::Lfu { 4 * u64::from(layout.total_rows) } else { 0 };
-            host_can_hold(if store.is_some() { 0 } else { layout.table_bytes() } + freqs)?;
+            let records = if store.is_some() { 0 } else { layout.table_bytes() };
+            host_can_hold(records + layout.freq_bytes(layout.total_rows))?;
         }
         let mut records = Vec::new();
         let mut freqs = Vec::new();
@@ -120,9 +120,8 @@ impl Tables {
             let rows = layout.piece_rows(index);
             records.push(context.buffer("records", u64::from(rows) * layout.stride(), usage)?);
         }
-        for piece in layout.freq_pieces(config.policy) {
-            let bytes = if config.policy == Policy::Lfu { u64::from(piece.rows) * 4 } else { 0 };
-            let counters = context.buffer("freqs", bytes, none)?;
+        for piece in layout.freq_pieces() {
+            let counters = context.buffer("freqs", layout.freq_bytes(piece.rows), none)?;
             freqs.push(Freqs { rows: piece.rows, piece: context.uniform(&piece), counters });
         }
         // The table is filled last, so that one that does not fit is refused before any row is packed.
@@ -137,7 +136,12 @@ impl Tables {
 pub(crate) fn new_cache(context: &Context, layout: &Layout) -> Result<(wgpu::Buffer, Windows), Error> {
     let ways = context.buffer("ways", (u64::from(layout.slots()) * 16).max(512), wgpu::BufferUsages::empty())?;
     let cache = Windows::new(context, layout)?;
-    let empty: Vec<u32> = (0..128).map(|word| if word < 32 { NONE } else { 0 }).collect();
+    let word = |word| match word {
+        0..32 => NONE,
+        96.. => layout.empty_flags(word - 96),
+        _ => 0,
+    };
+    let empty: Vec<u32> = (0..128).map(word).collect();
     let sets = layout.sets as usize;
     for first in (0..sets).step_by(4096) {
         let words = empty.repeat((sets - first).min(4096));

@@ -70,7 +70,7 @@ pub fn blocks(context: &Context, seed: u64) {
     let mut source = Pcg64::seed_from_u64(seed);
     for (dim, accesses) in [(2, 2500), ([65, 128, 130, 260][seed as usize % 4], 150)] {
         let mut config = GroupConfig::new(&[60; 70], dim).with_cache_rows(512).with_precision(hotrow::Precision::Fp16);
-        config.policy = [Policy::Lru, Policy::Lfu][source.random_range(0..2)];
+        config.policy = [Policy::Lru, Policy::Lfu, Policy::Window][source.random_range(0..3)];
         config.optimizer = [Optimizer::row_wise_adagrad(0.1), Optimizer::row_wise_adam(0.1)][source.random_range(0..2)];
         config.optimizer.clip_norm = Some(0.5);
         step_and_write(context, &config, accesses, &mut source)
