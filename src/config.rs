@@ -70,7 +70,7 @@ named!(StatePrecision, "state": Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8");
 named!(Rounding, "rounding": Nearest = "nearest", Stochastic = "stochastic");
 named!(RandomBits, "random_bits": Eight = "8", Sixteen = "16", TwentyFour = "24");
 named!(CounterBits, "counter_bits": Eight = "8", Sixteen = "16", ThirtyTwo = "32");
-named!(Policy, "policy": Lru = "lru", Lfu = "lfu", Static = "static");
+named!(Policy, "policy": Lru = "lru", Lfu = "lfu", Static = "static", Window = "window");
 named!(Pooling, "pooling": Sum = "sum", Mean = "mean", None = "none");
 named!(OutOfRange, "out_of_range": Error = "error", Clamp = "clamp", Skip = "skip");
 named!(Placement, "placement": Device = "device", Mapped = "mapped", Staged = "staged", Auto = "auto");
@@ -282,6 +282,8 @@ pub enum Policy {
     /// No step admits a row. Only rows that [`Embedding::pin`](crate::Embedding::pin) has pinned are in the cache; every other row is
     /// bypassed (SCARS, section II-B: the hottest rows held fast).
     Static,
+    /// Some ways of a set hold recent rows; the others hold rows by counters of 4 bits that are halved as accesses pass (SPEC 3).
+    Window,
 }
 
 /// The way in which the rows of a bag become output rows.
@@ -765,6 +767,9 @@ impl GroupConfig {
         // `slots + place in the batch` must stay below the word that means no slot.
         if self.cache_rows > 1 << 31 {
             return fail("cache_rows", "at most 2^31 rows".into(), self.cache_rows.to_string());
+        }
+        if self.policy == Policy::Window {
+            return fail("policy", "lru, lfu or static".into(), "window, which only a simulation has so far".into());
         }
         if self.ways == 0 || self.ways > MOST_WAYS {
             return fail("ways", format!("1 to {MOST_WAYS}"), self.ways.to_string());

@@ -1,10 +1,9 @@
-//! The hash that spreads rows over the sets of a cache (SPEC 3), and the key by which missing rows are sorted set by
-//! set.
+//! The sets of a cache's rows (SPEC 3), and a hash for other purposes.
 
 /// Stands for no row.
 const NONE: u32 = u32::MAX;
 
-/// Murmur3's 32-bit finaliser, a bijection on `u32`. `set(row) = fmix32(row) mod sets`.
+/// Murmur3's 32-bit finaliser, a bijection on `u32`.
 #[must_use]
 pub const fn fmix32(row: u32) -> u32 {
     let mut h = row;
@@ -13,6 +12,91 @@ pub const fn fmix32(row: u32) -> u32 {
     h ^= h >> 13;
     h = h.wrapping_mul(0xc2b2_ae35);
     h ^ (h >> 16)
+}
+
+/// The way in which the rows of a cache are spread over its sets (SPEC 3). A row's key is distinct, never NONE, and ascends with its set: one sort
+/// by keys brings equal rows together, and the rows of a set.
+///
+/// If the cache has a slot for every row, row r is in set `r / ways`, and r is the key. Else, of b bits, `r ^ (r >> ceil(b / 2))` times an odd
+/// number near `2^b / phi` is the key h (Knuth's Fibonacci hashing), and the set is `floor(h * sets / 2^b)`.
+///
+/// ```
+/// use hotrow::hash::Spread;
+///
+/// let spread = Spread::new(1000, 4, 32);
+/// let mut keys: Vec<(u32, u32)> = (0..1000).map(|row| (spread.key_of(row), spread.set_of(row))).collect();
+/// keys.sort();
+/// assert!(keys.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
+/// assert_eq!(Spread::new(128, 4, 32).set_of(100), 3);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Number of sets; 0 without a cache, where every row has a key and none a set.
+    pub(crate) sets: u32,
+    /// Number of ways of a set if there is a slot for every row, else 0.
+    pub(crate) direct: u32,
+    /// The part of the row that is folded onto its low bits.
+    pub(crate) fold: u32,
+    /// The multiplier, moved up to the highest bit, so that the product is h in the highest b bits.
+    pub(crate) multiplier: u32,
+    /// `32 - b`.
+    pub(crate) spare: u32,
+    /// Products above this have the key below: with 32 bits, the product of NONE, which is no row. Thus no key is NONE.
+    pub(crate) gap: u32,
+}
+
+impl Spread {
+    /// Spreads `rows` rows over `sets` sets of `ways` ways.
+    #[must_use]
+    pub const fn new(rows: u32, sets: u32, ways: u32) -> Self {
+        let bits = key_bits(rows);
+        let spare = u32::BITS - bits;
+        let direct = if sets as u64 * ways as u64 >= rows as u64 { ways } else { 0 };
+        // Rows that lie one behind another, and those without sets, keep their order. Only the highest bit of 32 is folded, onto bit 0.
+        let plain = direct > 0 || sets == 0;
+        let fold = if plain { u32::BITS - 1 } else { bits.div_ceil(2) };
+        let multiplier = if plain { 1 << spare } else { (PHI >> spare | 1) << spare };
+        let spread = Self { sets, direct, fold, multiplier, spare, gap: NONE };
+        if bits == u32::BITS { Self { gap: spread.product(NONE), ..spread } } else { spread }
+    }
+
+    #[inline(always)]
+    const fn product(&self, row: u32) -> u32 {
+        (row ^ (row >> self.fold)).wrapping_mul(self.multiplier)
+    }
+
+    /// The set of a row of a cache.
+    #[inline(always)]
+    #[must_use]
+    pub const fn set_of(&self, row: u32) -> u32 {
+        match row.checked_div(self.direct) {
+            Some(set) => set,
+            None => ((self.product(row) as u64 * self.sets as u64) >> u32::BITS) as u32,
+        }
+    }
+
+    /// The key of a row.
+    #[inline(always)]
+    #[must_use]
+    pub const fn key_of(&self, row: u32) -> u32 {
+        let product = self.product(row);
+        (product >> self.spare) - (product > self.gap) as u32
+    }
+
+    /// Number of bits that order keys, and put NONE behind all of them.
+    #[must_use]
+    pub const fn key_bits(&self) -> u32 {
+        if self.spare == 0 { u32::BITS } else { u32::BITS - self.spare + 1 }
+    }
+}
+
+/// `2^32 / phi`, rounded to an odd number.
+const PHI: u32 = 0x9e37_79b9;
+
+/// Number of bits that number `rows` rows, at least 1.
+const fn key_bits(rows: u32) -> u32 {
+    let bits = u32::BITS - rows.saturating_sub(1).leading_zeros();
+    if bits == 0 { 1 } else { bits }
 }
 
 /// The sort key of a missing row: distinct for distinct rows, ascending by set, never NONE. It is the position of
@@ -39,54 +123,69 @@ const fn nth_hash(h: u32, sets: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use crate::table::hash::{fmix32, miss_key, nth_hash as key_of_hash};
+    use crate::table::hash::{NONE, Spread, fmix32};
 
-    #[test]
-    fn miss_keys_are_distinct_and_never_none() {
-        for sets in [1, 3, 32, 1000, 1 << 20] {
-            let mut keys: Vec<(u32, u32)> =
-                (0..50_000).chain(u32::MAX - 50_000..u32::MAX).map(|row| (miss_key(row, sets), row)).collect();
-            keys.sort_unstable();
-            assert!(keys.windows(2).all(|pair| pair[0].0 < pair[1].0), "distinct");
-            let sets_of: Vec<u32> = keys.iter().map(|&(_, row)| fmix32(row) % sets).collect();
-            assert!(sets_of.is_sorted(), "set by set");
-            // The last hash of the list, and the row that has it.
-            let h = u32::MAX - (u32::MAX - (sets - 1)) % sets;
-            assert_eq!(key_of_hash(h, sets), u32::MAX);
-            assert_eq!(miss_key(row_of_hash(h), sets), u32::MAX - 1);
+    /// The formula of SPEC 3, in wide integers.
+    fn by_the_formula(rows: u32, sets: u32, ways: u32, row: u32) -> (u32, u32) {
+        if u64::from(sets) * u64::from(ways) >= u64::from(rows) {
+            return (row / ways, row);
         }
-    }
-
-    /// The inverse of fmix32.
-    fn row_of_hash(h: u32) -> u32 {
-        let mut x = h ^ h >> 16;
-        x = x.wrapping_mul(0x7ed1_b41d);
-        x ^= x >> 13 ^ x >> 26;
-        x = x.wrapping_mul(0xa5cb_9243);
-        x ^= x >> 16;
-        assert_eq!(fmix32(x), h);
-        x
+        let b = (1..).find(|&b| 1u64 << b >= u64::from(rows)).unwrap();
+        let odd = (0x9e37_79b9_u64 >> (32 - b)) | 1;
+        let h = |row: u64| (row ^ (row >> b.div_ceil(2))) * odd % (1 << b);
+        let mine = h(u64::from(row));
+        let key = mine - u64::from(b == 32 && mine > h(u64::from(NONE)));
+        (((u128::from(mine) * u128::from(sets)) >> b) as u32, key as u32)
     }
 
     #[test]
-    fn miss_keys_count_the_hashes_set_by_set() {
-        for sets in [1u32, 2, 3, 7, 32, 1000, 65_536, 65_537, 1 << 27, (1 << 27) - 1] {
-            let last = |set: u32| set + (u32::MAX - set) / sets * sets; // the set's largest hash
-            let sample: Vec<u32> = (0..sets).step_by((sets as usize / 100).max(1)).chain([sets - 1]).collect();
-            assert_eq!(key_of_hash(0, sets), 0);
-            for &set in &sample {
-                if u64::from(set) + u64::from(sets) <= u64::from(u32::MAX) {
-                    assert_eq!(key_of_hash(set + sets, sets), key_of_hash(set, sets) + 1, "within set {set} of {sets}");
-                }
-                let end = key_of_hash(last(set), sets);
-                if set + 1 < sets {
-                    assert_eq!(end + 1, key_of_hash(set + 1, sets), "from set {set} of {sets} to the next");
-                } else {
-                    assert_eq!(end, u32::MAX, "{sets} sets take all of 2^32");
+    fn keys_are_distinct_never_none_and_ascend_with_the_sets() {
+        let powers = (2..32).flat_map(|k| [(1u32 << k) - 1, 1 << k, (1 << k) + 1]);
+        for rows in powers.chain([1, 2, 3, 33, 3_954_419_909, NONE - 1]) {
+            for ways in [1, 2, 5, 32, 1024] {
+                for cache in [1, rows / 20, rows / 2, rows.min(1 << 31)] {
+                    let sets = cache.div_ceil(ways);
+                    let spread = Spread::new(rows, sets, ways);
+                    let ends = (0..rows.min(300)).chain(rows.saturating_sub(300).max(300)..rows);
+                    let sample = ends.chain((rows > 3_954_419_908).then_some(3_954_419_908));
+                    let mut found: Vec<_> = sample.map(|row| (spread.key_of(row), spread.set_of(row), row)).collect();
+                    let what = format!("{rows} rows, {sets} sets of {ways}");
+                    for &(key, set, row) in &found {
+                        assert!(set < sets && key != NONE, "{what}: row {row}");
+                        assert!(u64::from(key) < 1 << (spread.key_bits() - 1) || spread.key_bits() == 32, "{what}: row {row}");
+                        if sets > 0 {
+                            assert_eq!((set, key), by_the_formula(rows, sets, ways, row), "{what}: row {row}");
+                        }
+                    }
+                    found.sort_unstable();
+                    found.dedup_by_key(|&mut (.., row)| row);
+                    assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1), "{what}");
                 }
             }
         }
-        assert_eq!(miss_key(17, 0), 17);
+        let whole = Spread::new(NONE - 1, 1 << 20, 32);
+        assert_eq!((whole.product(3_954_419_908), whole.key_of(3_954_419_908)), (NONE, NONE - 1), "the row whose key would be NONE");
+        let none = Spread::new(NONE - 1, 0, 32);
+        assert_eq!([0, 1, 1 << 31, NONE - 2].map(|row| none.key_of(row) == NONE), [false; 4]);
+    }
+
+    /// The share of the rows that find no way in a cache of exactly their number, of a table of a million rows, in percent.
+    fn left_out(rows: impl ExactSizeIterator<Item = u32>) -> f64 {
+        let (n, mut held) = (rows.len(), vec![0; rows.len().div_ceil(32)]);
+        let spread = Spread::new(1_000_000, held.len() as u32, 32);
+        rows.for_each(|row| held[spread.set_of(row) as usize] += 1);
+        100.0 * held.iter().map(|&rows: &usize| rows.saturating_sub(32)).sum::<usize>() as f64 / n as f64
+    }
+
+    #[test]
+    fn hot_heads_and_strides_find_ways() {
+        let heads = [1_000, 5_000, 50_000].map(|n| (left_out(0..n) * 10.0).round() / 10.0);
+        assert_eq!(heads, [0.0, 0.0, 0.6]);
+        for (n, mean, worst) in [(1024, 6.68, 16.9), (4096, 6.8, 14.8)] {
+            let shares: Vec<f64> = (1..=200).map(|stride| left_out((0..n).map(|row| row * stride))).collect();
+            let found = (shares.iter().sum::<f64>() / 200.0, shares.iter().copied().fold(0.0, f64::max));
+            assert!((found.0 - mean).abs() < 0.06 && (found.1 - worst).abs() < 0.06, "{n}: {found:?}");
+        }
     }
 
     #[test]

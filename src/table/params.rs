@@ -60,6 +60,7 @@ impl Params {
                 Policy::Lru => 0,
                 Policy::Lfu => 1,
                 Policy::Static => STATIC,
+                Policy::Window => 3,
             },
             seed: config.seed,
             dim: layout.row.dim,

@@ -59,7 +59,7 @@ impl Part {
             Self::Records => rows * u64::from(layout.row.record_words),
             Self::Frequencies => match config.policy {
                 Policy::Lfu => rows,
-                Policy::Lru | Policy::Static => 0,
+                Policy::Lru | Policy::Static | Policy::Window => 0,
             },
         }
     }
