@@ -8,7 +8,7 @@ use hotrow_plan::simulate::{Geometry, Simulator};
 /// The hits of a trace in batches of one access. `ways = 0` is fully associative.
 fn hits(trace: &Trace, policy: Policy, ways: u32, percent: f64) -> u64 {
     let shape = Geometry::of_percent(trace.distinct.into(), percent, ways).unwrap();
-    let mut cache = Simulator::new(shape.sets, shape.ways, policy).unwrap();
+    let mut cache = Simulator::new(trace.distinct, shape.sets, shape.ways, policy).unwrap();
     for &id in &trace.ids {
         cache.step(&[id]);
     }
@@ -61,7 +61,7 @@ fn hits_are_those_of_other_programs() {
 /// The hits of the most used rows, as many as the cache has slots, in one set or in sets of 32. `shift` leaves out the hottest rows.
 fn static_hits(trace: &Trace, ways: u32, percent: f64, shift: usize) -> u64 {
     let shape = Geometry::of_percent(trace.distinct.into(), percent, ways).unwrap();
-    let mut cache = Simulator::new(shape.sets, shape.ways, Static).unwrap();
+    let mut cache = Simulator::new(trace.distinct, shape.sets, shape.ways, Static).unwrap();
     let rows = &trace.hottest(shape.slots as usize + shift)[shift..];
     let left_out = cache.pin(rows, shape.ways);
     assert_eq!(left_out.is_empty(), ways == 0, "one set takes them all, in several some have too many");

@@ -251,7 +251,7 @@ fn refused_traces() {
 /// The ids in a column of a file of this name and text.
 fn column(name: &str, text: &[u8], column: Option<&str>) -> Trace {
     let dir = TempDir::new().unwrap();
-    load_as(&write(&dir, name, text), &Source::default(), &Reading { column, memory: None }).unwrap()
+    load_as(&write(&dir, name, text), &Source::default(), &Reading { column, ..Reading::default() }).unwrap()
 }
 
 /// One table as people write it: the ids 7, 8, 7 in the second of three columns, and 1, 2, 3 in the third.
