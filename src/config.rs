@@ -582,7 +582,8 @@ pub struct GroupConfig {
     pub rounding: Rounding,
     /// Random bits of an element, if rounding is stochastic.
     pub random_bits: RandomBits,
-    /// Number of rows that the FP32 cache holds, rounded up to whole sets; 0 means no cache.
+    /// Number of rows that the FP32 cache holds, rounded up to whole sets; 0 means no cache. More than the group's rows are taken as its rows: then
+    /// every row has a slot of its own, and misses once.
     pub cache_rows: u32,
     /// Ways of a set, 1 (direct-mapped) to 1024. A GPU needs 32; the CPU backend takes any number. If there are more ways than rows, the
     /// cache is one set.
@@ -759,10 +760,6 @@ impl GroupConfig {
         let rows = self.total_rows();
         if rows > u64::from(u32::MAX) - 1 {
             return fail("tables", "at most 2^32 - 2 rows in a group".into(), rows.to_string());
-        }
-        // Each stripe of a whole group has whole sets.
-        if self.stripe == Stripe::ALL && u64::from(self.cache_rows) > rows {
-            return fail("cache_rows", format!("at most the group's {rows} rows"), self.cache_rows.to_string());
         }
         // `slots + place in the batch` must stay below the word that means no slot.
         if self.cache_rows > 1 << 31 {

@@ -53,11 +53,11 @@ impl Eq for IoError {}
 /// }
 ///
 /// let mut config = hotrow::GroupConfig::new(&[10], 4);
-/// config.cache_rows = 11;
+/// config.ways = 0;
 /// let error = hotrow::CpuGroup::new(config).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "cache_rows: wanted at most the group's 10 rows, found 11; change the group's configuration"
+///     "ways: wanted 1 to 1024, found 0; change the group's configuration"
 /// );
 /// assert!(!disk_is_full(&error));
 /// ```

@@ -253,7 +253,7 @@ impl MemoryReport {
             formula: memory_factor(
                 layout.row.dim,
                 layout.row.precision,
-                f64::from(config.cache_rows) / rows as f64,
+                f64::from(config.cache_rows).min(rows as f64) / rows as f64,
                 config.policy,
             ),
             tables,

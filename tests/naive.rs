@@ -10,7 +10,7 @@ use hotrow_harness::{
     lockstep::{Codes, Pair},
     naive, soak,
 };
-use naive::{Approx, BatchData, Call, Format, Naive, check_run, fmix32, half_above, half_below, half_nearest};
+use naive::{Approx, BatchData, Call, Format, Naive, check_run, half_above, half_below, half_nearest, set_of};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use rand::SeedableRng as _;
@@ -222,7 +222,7 @@ fn ways_by_hand() {
     // Direct-mapped: each set has one slot, and a row of the running batch keeps its slot.
     let mut config = fp32(&[40], 1, 2).with_ways(1);
     let mut model = Naive::new(&config);
-    let [even, odd]: [Vec<u32>; 2] = [0, 1].map(|set| (0..40).filter(|&row| fmix32(row) % 2 == set).collect());
+    let [even, odd]: [Vec<u32>; 2] = [0, 1].map(|set| (0..40).filter(|&row| set_of(40, 2, 1, row) == set).collect());
     model.forward(&[even[0], odd[0]], &[0, 2], None).expect("the indices are fine");
     model.forward(&[even[0], even[1], odd[1], odd[1], odd[2]], &[0, 5], None).expect("the indices are fine");
     assert_eq!([row_of(&model, 0, 0), row_of(&model, 1, 0)], [Some(even[0]), Some(odd[1])]);
@@ -236,7 +236,8 @@ fn ways_by_hand() {
 
 #[test]
 fn numbers_by_hand() {
-    assert_eq!((fmix32(0), fmix32(32)), (0, 0xaa4a_a778));
+    // 40 rows have 6 bits, whose odd multiplier is 39; row 9 is folded to 9 ^ 1, and 8 * 39 = 312 is 56 of 64.
+    assert_eq!([(4, 9), (4, 1), (40, 9)].map(|(sets, row)| set_of(40, sets, 1, row)), [3, 2, 9]);
     assert_eq!(half_nearest(0.1), 0.099_975_585_937_5);
     assert_eq!((half_below(0.1), half_above(0.1)), (0.099_975_585_937_5, 0.100_036_621_093_75));
     assert_eq!((half_below(-0.1), half_above(-0.1)), (-0.100_036_621_093_75, -0.099_975_585_937_5));

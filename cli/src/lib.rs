@@ -78,8 +78,10 @@ pub fn with_runtime_folder() {
 #[must_use]
 pub fn main() -> ExitCode {
     with_runtime_folder();
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error,wgpu_hal::vulkan::instance=off"))
-        .init();
+    env_logger::Builder::from_env(
+        env_logger::Env::default().default_filter_or("error,hotrow=warn,wgpu_hal::vulkan::instance=off"),
+    )
+    .init();
     // Exits by itself: with code 0 for help and version, with 2 for bad usage.
     let cli = Cli::parse();
     match cli.run() {

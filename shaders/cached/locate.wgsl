@@ -7,7 +7,7 @@
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read> keys: array<u32>;    // linear row of each access
-@group(0) @binding(3) var<storage, read> order: array<u32>;   // the missed accesses, sorted by miss_key
+@group(0) @binding(3) var<storage, read> order: array<u32>;   // the missed accesses, sorted by key_of
 @group(0) @binding(4) var<storage, read> segment: array<u32>; // the position in `unique` of each sorted access's row
 @group(0) @binding(5) var<storage, read> unique: array<Unique>;
 @group(0) @binding(6) var<storage, read> ways: array<u32>;
@@ -15,12 +15,12 @@
 
 // The position in `unique` of a row that is listed there.
 fn place_of(row: u32) -> u32 {
-    let key = miss_key(row, params.sets);
+    let key = key_of(row);
     var low = 0u;
     var high = step.counts[COUNT_SWAPS];
     while (high - low > 1u) {
         let middle = low + (high - low) / 2u;
-        if (miss_key(unique[middle].row, params.sets) <= key) { low = middle; } else { high = middle; }
+        if (key_of(unique[middle].row) <= key) { low = middle; } else { high = middle; }
     }
     return low;
 }

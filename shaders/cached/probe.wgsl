@@ -46,7 +46,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (me == 0u) { missed_before = atomicAdd(&step[STEP_COUNTS + COUNT_MISSED], atomicLoad(&missed)); }
     let before = workgroupUniformLoad(&missed_before);
     if (miss) {
-        miss_keys[before + nth] = miss_key(row, params.sets);
+        miss_keys[before + nth] = key_of(row);
         miss_index[before + nth] = i;
     }
 }

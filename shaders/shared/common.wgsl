@@ -82,7 +82,11 @@ struct Params {
     row_shift: u32,        // the group has every 2^row_shift-th row of a whole one,
     row_first: u32,        // from this one on (SPEC 11); both are 0 if it has all rows
     padded: u32,           // number of features, if a table has a padding id, else 0
-    pad0: u32,
+    direct: u32,           // `Spread` in src/table/hash.rs: ways of a set if there is a slot for every row, else 0;
+    fold: u32,             // the shift that folds a row's high bits onto its low ones;
+    multiplier: u32,       // the odd multiplier, in the highest bits;
+    spare: u32,            // 32 - bits of a key;
+    gap: u32,              // products above it have the key below
 }
 
 // Results of one call that stay on the device; zero before the call.

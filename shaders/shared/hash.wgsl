@@ -1,5 +1,3 @@
-#include "shared/whole_row.wgsl"
-
 // murmur3's 32-bit finaliser. Known answers are in src/table/hash.rs.
 fn fmix32(x: u32) -> u32 {
     var h = x;
@@ -11,23 +9,26 @@ fn fmix32(x: u32) -> u32 {
     return h;
 }
 
-// The set of a row.
-fn home_of(row: u32) -> u32 { return fmix32(whole_row(row)) % params.sets; }
+// The key of a row in the highest bits (`Spread` in src/table/hash.rs, where the tests are).
+fn product_of(row: u32) -> u32 { return (row ^ (row >> params.fold)) * params.multiplier; }
 
-// The sort key of a missing row: distinct for distinct rows, ascending by set, never NONE. It is the position of the
-// row's hash in the list of all hashes ordered by (set, hash), without the hash of NONE. Without sets the key is the
-// row itself. Tests are in src/table/hash.rs.
-fn miss_key(row: u32, sets: u32) -> u32 {
-    if (sets == 0u) { return row; }
-    let key = nth_hash(fmix32(whole_row(row)), sets);
-    return key - select(0u, 1u, key > nth_hash(fmix32(0xffffffffu), sets));
+// The high word of the product of two words, by their halves.
+fn high_word(a: u32, b: u32) -> u32 {
+    let low = a & 0xffffu;
+    let high = a >> 16u;
+    let middle = high * (b & 0xffffu) + ((low * (b & 0xffffu)) >> 16u);
+    return high * (b >> 16u) + (middle >> 16u) + ((low * (b >> 16u) + (middle & 0xffffu)) >> 16u);
 }
 
-// Counts how many hashes come before `h` in the list of all hashes ordered by (set, hash).
-fn nth_hash(h: u32, sets: u32) -> u32 {
-    let home = h % sets;
-    // 2^32 = each * sets + more. With one set `each` overflows to 0, which is harmless: it is multiplied with set 0.
-    let more = (0xffffffffu % sets + 1u) % sets;
-    let each = 0xffffffffu / sets + select(0u, 1u, more == 0u);
-    return home * each + min(home, more) + h / sets;
+// The set of a row: the ranks of its key among all keys, cut into equal parts; or one set behind another, if the cache
+// has a slot for every row.
+fn home_of(row: u32) -> u32 {
+    if (params.direct != 0u) { return row / 32u; }
+    return high_word(product_of(row), params.sets);
+}
+
+// The sort key of a missing row: distinct for distinct rows, ascending with the set, never NONE.
+fn key_of(row: u32) -> u32 {
+    let product = product_of(row);
+    return (product >> params.spare) - select(0u, 1u, product > params.gap);
 }

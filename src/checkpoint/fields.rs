@@ -145,7 +145,7 @@ impl<'de> Deserializer<'de> for Source<'de> {
 pub fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Result<(), Error> {
     let [tables, their_tables] = differing_tables(&ours.tables, &theirs.tables);
     let shown = |config: &GroupConfig, tables| {
-        let sets = config.cache_rows.div_ceil(config.ways);
+        let sets = u64::from(config.cache_rows).min(config.total_rows()).div_ceil(config.ways.into());
         let sets = if sets == 0 { "no cache".into() } else { format!("{sets} sets of {}", config.ways) };
         let own_count = config.optimizer.counts_rows().to_string();
         let shown = [("tables", tables), ("cache_rows", sets), ("own_count", own_count)];

@@ -16,6 +16,9 @@ use crate::{
 
 const VERSION: &str = "1";
 
+/// The text of the field `sets` in a file with a cache. Older files have none, and other sets.
+const SETS: &str = "multiplicative";
+
 /// A kind of file: its format, and the remedy if a file is of none.
 pub(crate) struct Kind {
     pub(crate) format: &'static str,
@@ -98,7 +101,11 @@ fn places(tensors: &[Tensor]) -> Vec<Place> {
 
 /// Returns the first bytes of the file: the header's length, then the header.
 pub(crate) fn write(contents: &Contents, tensors: &[Tensor]) -> Vec<u8> {
-    compose(&ROWS, contents.step, fields::of(&contents.config), &places(tensors))
+    let mut texts = fields::of(&contents.config);
+    if contents.config.cache_rows > 0 {
+        texts.insert("sets".into(), SETS.into());
+    }
+    compose(&ROWS, contents.step, texts, &places(tensors))
 }
 
 /// Composes a header with the texts of a configuration and these tensors, preceded by its length.
@@ -145,6 +152,11 @@ impl Found {
         self.texts.get(field).map_or("none", String::as_str)
     }
 
+    /// Whether the rows of the cache lie in the sets of before.
+    pub(crate) fn has_older_sets(&self) -> bool {
+        self.tensors.info("ways").is_some() && self.text("sets") != SETS
+    }
+
     /// Number of bytes behind the header.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.tensors.data_len() as u64
@@ -160,11 +172,15 @@ impl Found {
     }
 
     /// Checks that the tensors are those that a group of this configuration writes. Returns configuration, layout and
-    /// tensors.
+    /// tensors. An older file may have more sets than a cache of its rows has now; the layout has those of the file.
     pub(crate) fn understand(&self, path: &Path) -> Result<(Contents, Layout, Vec<Tensor>), Error> {
         let config = fields::config(path, &self.texts)?;
         let step = self.text("step").parse().map_err(|_| fields::unread(path, "step", &self.texts))?;
-        let layout = Layout::new(&config, u64::MAX).map_err(|error| foreign(&ROWS, path, "configuration", &error))?;
+        let mut layout =
+            Layout::new(&config, u64::MAX).map_err(|error| foreign(&ROWS, path, "configuration", &error))?;
+        if self.has_older_sets() {
+            layout.sets = config.cache_rows.div_ceil(config.ways);
+        }
         // A file of a group that has counted padding has one counter more.
         let counters = self.tensors.info("counters").and_then(|info| info.shape.get(1).copied());
         let counters = counters.map_or(0, |found| found as u64).clamp(11, 12);
@@ -311,7 +327,7 @@ mod tests {
 
         let wrong: [(&str, Change); 5] = [
             ("", |_| ()),
-            ("configuration", |header| header["__metadata__"]["cache_rows"] = "121".into()),
+            ("configuration", |header| header["__metadata__"]["cache_rows"] = "2147483649".into()),
             ("records", |header| header["records"]["shape"] = json!([24, 120])),
             ("cache", |header| header["cache"]["dtype"] = "I32".into()),
             ("tensors", |header| header["more"] = json!({ "dtype": "U8", "shape": [0], "data_offsets": [0, 0] })),

@@ -1,13 +1,24 @@
 //! Loads a checkpoint into a group.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use crate::{
     checkpoint::{fault, fields, header::Contents, reader::Reader, robe},
     error::Error,
     lookup::Embedding,
     lookup::{Lookup, LookupKind},
-    table::{counters::Counters, metadata, parts::Part, step_state},
+    record::{of_params, rows},
+    table::{
+        abi::{DIRTY, Field, Params, way_at},
+        counters::Counters,
+        hash::fmix32,
+        metadata,
+        params::Mode,
+        parts::Part,
+        pins,
+        rng::Purpose,
+        step_state,
+    },
 };
 
 /// Reads the configuration and the step number of a checkpoint. Of the tables only the length is checked.
@@ -23,6 +34,9 @@ pub fn contents(path: impl AsRef<Path>) -> Result<Contents, Error> {
 /// of bad indices, `forward_only` and the placement stay the group's own and may differ.
 ///
 /// The file is read twice: all checksums are compared before the group is changed.
+///
+/// In older files rows had other sets (SPEC 4). From such a file the changed rows of the cache are written to their records, rounded as at an eviction, the
+/// pinned rows are pinned anew, and the cache begins without the others; a warning of the `log` crate says so.
 ///
 /// # Errors
 /// [`Error::Order`] between forward and backward, or between prefetch and forward. [`Error::Checkpoint`] if the file
@@ -41,12 +55,15 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
     let Contents { config, step } = file.contents.clone();
     fields::check_same(path, group.config(), &config)?;
 
-    let layout = file.layout.clone();
+    let (layout, older_sets) = (file.layout.clone(), file.older_sets);
+    let spread = layout.spread();
+    let set_of = |row| if older_sets { fmix32(layout.stripe.whole(row)) % layout.sets } else { spread.set_of(row) };
     file.walk(None, |part, first, words| {
         let (what, checked) = match part {
             Part::Ways => {
                 let first_set = (first / layout.set_words()) as u32;
-                ("ways", metadata::check(&config, &layout, step, first_set, words).map_err(|error| error.to_string()))
+                let checked = metadata::check_by(&set_of, &config, &layout, step, first_set, words);
+                ("ways", checked.map_err(|error| error.to_string()))
             }
             Part::Frequencies => {
                 let checked = metadata::check_frequencies(&config, first, words);
@@ -62,7 +79,64 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
     })?;
     group.write_part(Part::Clock, 0, &[step])?;
     let changed = "the file changed while it was read, and the group holds a part of it: load another";
+    if older_sets {
+        return load_without_cache(group, &mut file, changed, path);
+    }
     file.walk(Some(changed), |part, first, words| group.write_part(part, first, words))
+}
+
+/// Loads a file in which the rows of the cache lie in other sets: writes changed rows to their records, and pins the pinned rows anew.
+fn load_without_cache(
+    group: &mut (impl Embedding + ?Sized),
+    file: &mut Reader,
+    changed: &'static str,
+    path: &Path,
+) -> Result<(), Error> {
+    let (Contents { config, step }, layout) = (file.contents.clone(), file.layout.clone());
+    let noise = of_params::noise(&Params::new(&config, &layout, Mode::Train, Purpose::WriteBack), step);
+    group.reset_discarding()?;
+    let (mut ways, mut packed) = (Vec::new(), BTreeMap::new());
+    let (floats, width) = (layout.row.row_words as usize, layout.row.record_words as usize);
+    // The ways come before the cache, and the cache before the records.
+    file.walk(Some(changed), |part, first, words| match part {
+        Part::Ways => {
+            ways.extend_from_slice(words);
+            Ok(())
+        }
+        Part::Cache => {
+            for (slot, row) in (first as u32 / layout.row.row_words..).zip(words.chunks_exact(floats)) {
+                let word = |field| ways[way_at(layout.ways, slot, field)];
+                let (weights, state) = bytemuck::cast_slice(row).split_at(layout.row.dim as usize);
+                let mut record = vec![0; width];
+                let changed = word(Field::Flags) & DIRTY != 0;
+                if changed && rows::pack(&layout.row, &noise, word(Field::Tag), weights, state, &mut record) {
+                    packed.insert(word(Field::Tag), record);
+                }
+            }
+            Ok(())
+        }
+        Part::Records => {
+            let mut words = words.to_vec();
+            let rows = (first / width as u64) as u32..((first as usize + words.len()) / width) as u32;
+            for (row, record) in packed.range(rows.clone()) {
+                words[(row - rows.start) as usize * width..][..width].copy_from_slice(record);
+            }
+            group.write_part(part, first, &words)
+        }
+        Part::Clock | Part::Counters | Part::Frequencies => group.write_part(part, first, words),
+    })?;
+    let mut pinned = pins::pinned(&layout, &ways);
+    pinned.retain(|&row| pins::check_padding(group.config(), &[row]).is_ok());
+    log::warn!(
+        "{}: rows of its cache lay in other sets, so the cache begins empty: {} changed rows are in their records now, and {} rows are pinned anew",
+        path.display(),
+        packed.len(),
+        pinned.len()
+    );
+    if !pinned.is_empty() {
+        group.pin(&pinned, layout.ways)?;
+    }
+    Ok(())
 }
 
 /// [`load`] for any kind of table.

@@ -31,6 +31,8 @@ pub(crate) struct Reader {
     file: File,
     pub(crate) contents: Contents,
     pub(crate) layout: Layout,
+    /// Whether the rows of the cache lie in the sets of before.
+    pub(crate) older_sets: bool,
     tensors: Vec<Tensor>,
     /// A checksum for each tensor.
     checksums: Vec<u32>,
@@ -68,7 +70,8 @@ impl Reader {
         let mut checksums: Vec<u32> = bytes.chunks_exact(4).map(word).collect();
         check_sum(path, "header", checksums.remove(0), crc32fast::hash(&head), DAMAGED)?;
         let (contents, layout, tensors) = found.understand(path)?;
-        Ok(Self { path: path.into(), file, contents, layout, tensors, checksums, head: head.len() as u64 })
+        let older_sets = found.has_older_sets();
+        Ok(Self { path: path.into(), file, contents, layout, older_sets, tensors, checksums, head: head.len() as u64 })
     }
 
     /// Calls `each` with every part in pieces (first word, words), and compares the checksums at the end. If this

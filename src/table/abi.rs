@@ -3,7 +3,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{config::GroupConfig, stripe::Stripe, table::hash::fmix32};
+use crate::{config::GroupConfig, stripe::Stripe, table::hash::Spread};
 
 /// Stands for no row, no slot and no key.
 pub const NONE: u32 = u32::MAX;
@@ -122,7 +122,11 @@ host_structs! {
         pub row_shift: u32,
         pub row_first: u32,
         pub padded: u32,
-        pub pad0: u32,
+        pub direct: u32,
+        pub fold: u32,
+        pub multiplier: u32,
+        pub spare: u32,
+        pub gap: u32,
     }
 
     /// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
@@ -363,7 +367,8 @@ impl Params {
     /// The set of a row.
     #[inline(always)]
     pub(crate) const fn set_of(&self, row: u32) -> u32 {
-        fmix32(self.stripe().whole(row)) % self.sets
+        let Self { sets, direct, fold, multiplier, spare, gap, .. } = *self;
+        Spread { sets, direct, fold, multiplier, spare, gap }.set_of(row)
     }
 
     /// The rows that the group has of a whole one.

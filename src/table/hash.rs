@@ -49,10 +49,11 @@ impl Spread {
     /// Spreads `rows` rows over `sets` sets of `ways` ways.
     #[must_use]
     pub const fn new(rows: u32, sets: u32, ways: u32) -> Self {
-        let bits = key_bits(rows);
-        let spare = u32::BITS - bits;
-        let direct = if sets as u64 * ways as u64 >= rows as u64 { ways } else { 0 };
-        // Rows that lie one behind another, and those without sets, keep their order. Only the highest bit of 32 is folded, onto bit 0.
+        let spare = if rows < 3 { u32::BITS - 1 } else { (rows - 1).leading_zeros() };
+        let bits = u32::BITS - spare;
+        // A cache has at most 2^31 rows.
+        let direct = if rows <= 1 << 31 && sets as u64 * ways as u64 >= rows as u64 { ways } else { 0 };
+        // Rows that lie one behind another, and those without sets, are not folded; of 32 bits the highest is folded onto the lowest.
         let plain = direct > 0 || sets == 0;
         let fold = if plain { u32::BITS - 1 } else { bits.div_ceil(2) };
         let multiplier = if plain { 1 << spare } else { (PHI >> spare | 1) << spare };
@@ -83,43 +84,15 @@ impl Spread {
         (product >> self.spare) - (product > self.gap) as u32
     }
 
-    /// Number of bits that order keys, and put NONE behind all of them.
+    /// Number of bits of a key.
     #[must_use]
     pub const fn key_bits(&self) -> u32 {
-        if self.spare == 0 { u32::BITS } else { u32::BITS - self.spare + 1 }
+        u32::BITS - self.spare
     }
 }
 
 /// `2^32 / phi`, rounded to an odd number.
 const PHI: u32 = 0x9e37_79b9;
-
-/// Number of bits that number `rows` rows, at least 1.
-const fn key_bits(rows: u32) -> u32 {
-    let bits = u32::BITS - rows.saturating_sub(1).leading_zeros();
-    if bits == 0 { 1 } else { bits }
-}
-
-/// The sort key of a missing row: distinct for distinct rows, ascending by set, never NONE. It is the position of
-/// `fmix32(row)` in the list of all 32-bit hashes ordered by (set, hash), without the hash of NONE. Without sets the
-/// key is the row itself. One sort by this key brings equal rows together, and the rows of a set.
-#[must_use]
-pub const fn miss_key(row: u32, sets: u32) -> u32 {
-    if sets == 0 {
-        return row;
-    }
-    let key = nth_hash(fmix32(row), sets);
-    key - (key > nth_hash(fmix32(NONE), sets)) as u32
-}
-
-/// Returns how many hashes come before `h` in the list of all hashes ordered by (set, hash).
-const fn nth_hash(h: u32, sets: u32) -> u32 {
-    let home = h % sets;
-    // `2^32 = each * sets + more`. With one set `each` overflows to 0, which is harmless: it is multiplied with set 0.
-    let more = (u32::MAX % sets + 1) % sets;
-    let each = (u32::MAX / sets).wrapping_add((more == 0) as u32);
-    let before = if home < more { home } else { more };
-    home.wrapping_mul(each) + before + h / sets
-}
 
 #[cfg(test)]
 mod tests {
@@ -127,10 +100,10 @@ mod tests {
 
     /// The formula of SPEC 3, in wide integers.
     fn by_the_formula(rows: u32, sets: u32, ways: u32, row: u32) -> (u32, u32) {
-        if u64::from(sets) * u64::from(ways) >= u64::from(rows) {
+        if rows <= 1 << 31 && u64::from(sets) * u64::from(ways) >= u64::from(rows) {
             return (row / ways, row);
         }
-        let b = (1..).find(|&b| 1u64 << b >= u64::from(rows)).unwrap();
+        let b = (1u32..).find(|&b| 1u64 << b >= u64::from(rows)).unwrap();
         let odd = (0x9e37_79b9_u64 >> (32 - b)) | 1;
         let h = |row: u64| (row ^ (row >> b.div_ceil(2))) * odd % (1 << b);
         let mine = h(u64::from(row));
@@ -151,8 +124,8 @@ mod tests {
                     let mut found: Vec<_> = sample.map(|row| (spread.key_of(row), spread.set_of(row), row)).collect();
                     let what = format!("{rows} rows, {sets} sets of {ways}");
                     for &(key, set, row) in &found {
-                        assert!(set < sets && key != NONE, "{what}: row {row}");
-                        assert!(u64::from(key) < 1 << (spread.key_bits() - 1) || spread.key_bits() == 32, "{what}: row {row}");
+                        assert!(set < sets.max(1) && key != NONE, "{what}: row {row}");
+                        assert!(u64::from(key) < 1 << spread.key_bits(), "{what}: row {row}");
                         if sets > 0 {
                             assert_eq!((set, key), by_the_formula(rows, sets, ways, row), "{what}: row {row}");
                         }
@@ -164,7 +137,11 @@ mod tests {
             }
         }
         let whole = Spread::new(NONE - 1, 1 << 20, 32);
-        assert_eq!((whole.product(3_954_419_908), whole.key_of(3_954_419_908)), (NONE, NONE - 1), "the row whose key would be NONE");
+        assert_eq!(
+            (whole.product(3_954_419_908), whole.key_of(3_954_419_908)),
+            (NONE, NONE - 1),
+            "the row whose key would be NONE"
+        );
         let none = Spread::new(NONE - 1, 0, 32);
         assert_eq!([0, 1, 1 << 31, NONE - 2].map(|row| none.key_of(row) == NONE), [false; 4]);
     }

@@ -4,7 +4,7 @@ use crate::{
     config::{GroupConfig, Placement, Policy},
     error::Error,
     stripe::Stripe,
-    table::{abi::Piece, hash::fmix32, row::RowLayout},
+    table::{abi::Piece, hash::Spread, row::RowLayout},
 };
 
 /// The most pieces of a table. Each is a buffer of its own, and drivers hold far fewer.
@@ -68,7 +68,7 @@ impl Layout {
             });
         }
         let ways = config.ways;
-        let sets = config.cache_rows.div_ceil(ways);
+        let sets = config.cache_rows.min(total_rows).div_ceil(ways);
         let slot_bytes = row.slot_bytes();
         let window_slots = (window_bytes / slot_bytes).min(u64::from(sets * ways)) as u32;
         if window_slots == 0 && sets > 0 {
@@ -102,9 +102,10 @@ impl Layout {
         })
     }
 
-    /// The set of a row.
-    pub(crate) const fn set_of(&self, row: u32) -> u32 {
-        fmix32(self.stripe.whole(row)) % self.sets
+    /// The sets of the rows.
+    #[must_use]
+    pub const fn spread(&self) -> Spread {
+        Spread::new(self.total_rows, self.sets, self.ways)
     }
 
     /// Floats of a Quad.
@@ -212,18 +213,12 @@ impl Layout {
     pub const fn place_bits(&self, indices: u32) -> u32 {
         u32::BITS - (self.slots() + self.most_distinct(indices)).leading_zeros()
     }
-
-    /// Number of bits of a [`miss_key`](crate::table::hash::miss_key).
-    #[must_use]
-    pub const fn miss_key_bits(&self) -> u32 {
-        if self.sets == 0 { self.row_bits() } else { 32 }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::abi::*;
+    use crate::table::{abi::*, params::Mode, rng::Purpose};
 
     /// Whether `bits` low bits order `n` keys, and NONE, cut to these bits, still sorts behind the last key.
     fn right(bits: u32, n: u32) -> bool {
@@ -319,28 +314,24 @@ mod tests {
     fn keys_have_as_many_bits_as_they_need() {
         let (config, layout) = cut();
         assert_eq!([0, 99, 100, 101, u32::MAX].map(|n| layout.most_distinct(n)), [0, 99, 100, 100, 100]);
-        assert_eq!((layout.row_bits(), layout.miss_key_bits()), (7, 32));
+        assert_eq!((layout.row_bits(), layout.spread().key_bits()), (7, 7));
         assert!((0..200).all(|indices| right(layout.place_bits(indices), 24 + indices.min(100))));
         let none = Layout::new(&config.with_cache_rows(0), u64::MAX).unwrap();
-        assert_eq!((none.miss_key_bits(), none.place_bits(1)), (7, 1));
+        assert_eq!((none.spread().key_bits(), none.place_bits(1)), (7, 1));
         assert_eq!((layout.width(), layout.at_once()), (1, 256 / 8));
     }
 
     #[test]
-    fn a_row_has_the_set_of_its_whole_group() {
-        let (mut config, layout) = cut();
+    fn sets_go_by_the_rows_of_the_stripe() {
+        let (mut config, plain) = cut();
         config.stripe = Stripe { shift: 2, first: 3 };
-        let striped = Layout::new(&config, u64::MAX).unwrap();
-        let params = |row_shift, row_first, sets| Params { row_shift, row_first, sets, slots: 24, ..Params::default() };
-        let (plain, part, none) = (params(0, 0, 3), params(2, 3, 3), params(2, 3, 0));
-        for row in 0..25 {
-            assert_eq!((layout.set_of(row), plain.set_of(row)), (fmix32(row) % 3, fmix32(row) % 3));
-            assert_eq!(
-                (striped.set_of(row), part.set_of(row)),
-                (layout.set_of(4 * row + 3), layout.set_of(4 * row + 3))
-            );
-        }
-        assert_eq!((part.stripe(), plain.ways(), none.ways()), (config.stripe, 8, 0));
+        let layout = Layout::new(&config, u64::MAX).unwrap();
+        let params = Params::new(&config, &layout, Mode::Train, Purpose::WriteBack);
+        assert!((0..100).all(|row| params.set_of(row) == plain.spread().set_of(row)));
+        assert_eq!((params.stripe(), params.ways(), Params::default().ways()), (config.stripe, 8, 0));
+        // No cache is larger than its table.
+        let all = Layout::new(&config.with_cache_rows(200), u64::MAX).unwrap();
+        assert_eq!((all.sets, all.spread().set_of(99)), (13, 12));
     }
 
     #[test]

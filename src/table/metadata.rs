@@ -13,8 +13,21 @@ use crate::{
 /// that no other way of the set holds. Under [`Policy::Static`] that row must be pinned; under [`Policy::Lfu`] its frequency must be one that
 /// the counters can hold.
 pub(crate) fn check(config: &GroupConfig, layout: &Layout, t: u32, first_set: u32, ways: &[u32]) -> Result<(), Error> {
+    let spread = layout.spread();
+    check_by(&|row| spread.set_of(row), config, layout, t, first_set, ways)
+}
+
+/// [`check`] with another rule for the set of a row.
+pub(crate) fn check_by(
+    set_of: &dyn Fn(u32) -> u32,
+    config: &GroupConfig,
+    layout: &Layout,
+    t: u32,
+    first_set: u32,
+    ways: &[u32],
+) -> Result<(), Error> {
     let slots = (ways.len() / 4) as u32;
-    (0..slots).try_for_each(|slot| check_slot(config, layout, t, first_set, ways, slot))
+    (0..slots).try_for_each(|slot| check_slot(set_of, config, layout, t, first_set, ways, slot))
 }
 
 /// Checks the frequencies of neighbouring rows, from `first_row` on: the counters can hold them.
@@ -31,6 +44,7 @@ pub(crate) fn check_frequencies(config: &GroupConfig, first_row: u64, freqs: &[u
 }
 
 fn check_slot(
+    set_of: &dyn Fn(u32) -> u32,
     config: &GroupConfig,
     layout: &Layout,
     t: u32,
@@ -55,7 +69,7 @@ fn check_slot(
     if config.policy == Policy::Static && flags & PINNED == 0 {
         return fail("flags", format!("{PINNED} (pinned): with policy static nothing else is resident"), flags);
     }
-    if tag >= layout.total_rows || layout.set_of(tag) != set {
+    if tag >= layout.total_rows || set_of(tag) != set {
         return fail("tag", format!("one of the {} rows that belongs to set {set}", layout.total_rows), tag);
     }
     if (slot - slot % width..slot).any(|other| word(other, Field::Tag) == tag) {

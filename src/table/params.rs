@@ -4,6 +4,7 @@ use crate::{
     config::{GroupConfig, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Rounding},
     table::{
         abi::{Params, Rate, Robe},
+        hash::Spread,
         layout::Layout,
         rng::Purpose,
     },
@@ -36,6 +37,7 @@ impl Params {
 
     pub(crate) fn new(config: &GroupConfig, layout: &Layout, mode: Mode, purpose: Purpose) -> Self {
         let optimizer = &config.optimizer;
+        let Spread { sets, direct, fold, multiplier, spare, gap } = layout.spread();
         Self {
             indices: 0,
             bags: 0,
@@ -54,7 +56,7 @@ impl Params {
                 Pooling::None => 2,
             },
             weighted: 0,
-            sets: layout.sets,
+            sets,
             slots: layout.slots(),
             policy: match config.policy {
                 Policy::Lru => 0,
@@ -101,7 +103,11 @@ impl Params {
             row_shift: config.stripe.shift,
             row_first: config.stripe.first,
             padded: if config.padding.iter().any(Option::is_some) { config.feature_count() } else { 0 },
-            pad0: 0,
+            direct,
+            fold,
+            multiplier,
+            spare,
+            gap,
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct Plan {
 /// Plans for a cache with the metadata `ways` at step `t`. No row is dirty. At most `share` ways of a set are pinned:
 /// the first `share` of the set's rows in `rows`.
 pub(crate) fn plan(layout: &Layout, policy: Policy, ways: &[u32], t: u32, rows: &[u32], share: u32) -> Plan {
-    let (wanted, left_out) = seats(|row| layout.set_of(row), rows, share);
+    let (wanted, left_out) = seats(|row| layout.spread().set_of(row), rows, share);
     let mut plan = Plan { ways: ways.to_vec(), left_out, ..Plan::default() };
     let mut rest = wanted.as_slice();
     for set in 0..layout.sets {
@@ -271,7 +271,7 @@ mod tests {
             ways[way_at(2, slot, Field::Tag)] = NONE;
         }
         let one = plan(&layout, Policy::Lru, &ways, 9, &rows, 1);
-        let first = |set| rows.iter().copied().find(|&row| layout.set_of(row) == set).unwrap();
+        let first = |set| rows.iter().copied().find(|&row| layout.spread().set_of(row) == set).unwrap();
         assert_eq!(one.loads, [(0, first(0)), (2, first(1)), (4, first(2))]);
         assert_eq!((one.left_out.len(), one.evicted.len()), (97, 0));
         assert_eq!(pinned(&layout, &one.ways), [first(0), first(1), first(2)]);
@@ -281,13 +281,15 @@ mod tests {
         assert_eq!(one.swaps(), swaps.map(|(place, row)| Swap { place, row, victim: NONE, flags: 0 }));
 
         // Others are pinned instead: with LRU the rows of before stay, unpinned.
-        let wanted: Vec<u32> = rows.iter().rev().copied().filter(|&row| layout.set_of(row) == 1).take(1).collect();
+        let wanted: Vec<u32> =
+            rows.iter().rev().copied().filter(|&row| layout.spread().set_of(row) == 1).take(1).collect();
         let next = plan(&layout, Policy::Lru, &one.ways, 10, &wanted, 2);
         assert_eq!((next.loads.as_slice(), next.evicted.len()), (&[(3, wanted[0])][..], 0));
         assert_eq!(pinned(&layout, &next.ways), wanted);
         assert_eq!(next.ways[way_at(2, 2, Field::Tag)], first(1));
         // A third row takes the way of the older one, unless that is pinned.
-        let third: Vec<u32> = rows.iter().copied().filter(|&row| layout.set_of(row) == 1).skip(1).take(1).collect();
+        let third: Vec<u32> =
+            rows.iter().copied().filter(|&row| layout.spread().set_of(row) == 1).skip(1).take(1).collect();
         let mut last = plan(&layout, Policy::Lru, &next.ways, 11, &[wanted[0], third[0]], 2);
         assert_eq!((last.loads.as_slice(), last.evicted.as_slice()), (&[(2, third[0])][..], &[first(1)][..]));
         assert_eq!(last.ways[way_at(2, 2, Field::Stamp)], 11);

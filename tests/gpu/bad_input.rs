@@ -175,7 +175,7 @@ fn configurations_that_cannot_be(context: &Context) {
         ("tables", |c| c.tables = vec![]),
         ("tables", |c| c.tables = vec![5, 0]),
         ("tables", |c| c.tables = vec![u32::MAX, 5]),
-        ("cache_rows", |c| c.cache_rows = 31),
+        ("cache_rows", |c| c.cache_rows = (1 << 31) + 1),
         ("ways", |c| c.ways = 0),
         ("features", |c| c.features = vec![2]),
         ("lr", |c| c.optimizer.lr = f32::NAN),

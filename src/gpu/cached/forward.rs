@@ -89,7 +89,7 @@ impl Forward<'_> {
             values: Some(space.miss_index.as_entire_binding()),
             capacity: indices,
             count: count::MISSED,
-            key_bits: layout.miss_key_bits(),
+            key_bits: layout.spread().key_bits(),
         };
         let to =
             DedupTo { segment: &space.segment, starts: &space.starts, segments: count::SWAPS, valid: count::VALID };

@@ -3,15 +3,14 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, Policy,
-    hash::fmix32,
     internals::layout::{DIRTY, Field, NONE, PINNED, Swap, Unique, WAYS, count, way_at},
 };
 use hotrow_harness::{gpu_test, oracle};
 use rand::{RngExt as _, seq::SliceRandom as _};
 
 use super::{
-    TRAIN, check, distinct_rows, each, guarded, kernel, layout_of, next_tag, of, one_of, params, read, rng, slot_of,
-    step, tables, ways, words,
+    TRAIN, check, distinct_rows, each, guarded, home, kernel, layout_of, next_tag, of, one_of, params, read, rng,
+    slot_of, step, tables, ways, words,
 };
 
 const T: u32 = 9;
@@ -70,7 +69,7 @@ pub(crate) fn admit() {
         batch.sort_unstable();
         let mut unique = Vec::new();
         for &row in &batch {
-            let slot = slot_of(&ways, sets, row);
+            let slot = slot_of(&ways, [sets, total], row);
             if slot == NONE {
                 let key = source.random_range(1..=keys);
                 unique.push(Unique { row, count: source.random_range(1..9), key, slot: NONE });
@@ -80,10 +79,10 @@ pub(crate) fn admit() {
         }
         // Ordered by set. The result does not depend on the order of a set's candidates.
         unique.shuffle(&mut source);
-        unique.sort_by_key(|one| fmix32(one.row) % sets);
+        unique.sort_by_key(|one| home(total, sets, one.row));
         let misses = unique.len();
         (0..).zip(&mut unique).for_each(|(u, one)| one.slot = layout.slots() + u);
-        let same_set = |a: &Unique, b: &Unique| fmix32(a.row) % sets == fmix32(b.row) % sets;
+        let same_set = |a: &Unique, b: &Unique| home(total, sets, a.row) == home(total, sets, b.row);
         let longest = unique.chunk_by(same_set).map(<[_]>::len).max();
         seen.most_candidates = seen.most_candidates.max(longest.unwrap_or(0));
         let bindings = [

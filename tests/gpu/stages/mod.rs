@@ -17,7 +17,7 @@ use bytemuck::{Pod, cast_slice, cast_slice_mut};
 pub(crate) use hotrow::internals::params;
 use hotrow::{
     Context, GradSlice, GroupConfig, Layout, RankBody,
-    hash::fmix32,
+    hash::Spread,
     internals::{
         self,
         layout::{CLOCK_WORDS, COMING, Field, NONE, Params, Piece, Step, TABLE_WORDS, Target, WAYS, way_at},
@@ -341,7 +341,7 @@ pub(crate) fn ways(source: &mut Pcg64, sets: u32, total: u32, t: u32, fill: f64)
         return ways;
     }
     for row in distinct_rows(source, total as usize, total) {
-        let slot = fmix32(row) % sets * 32 + source.random_range(0..32);
+        let slot = home(total, sets, row) * 32 + source.random_range(0..32);
         if ways[way_at(WAYS, slot, Field::Tag)] == NONE && source.random_bool(fill) {
             ways[way_at(WAYS, slot, Field::Tag)] = row;
             ways[way_at(WAYS, slot, Field::Stamp)] = source.random_range(1..=t);
@@ -352,6 +352,11 @@ pub(crate) fn ways(source: &mut Pcg64, sets: u32, total: u32, t: u32, fill: f64)
     ways
 }
 
+/// The set of a row below `total`.
+pub(crate) fn home(total: u32, sets: u32, row: u32) -> u32 {
+    Spread::new(total, sets, WAYS).set_of(row)
+}
+
 /// The tag of a slot once exchange has brought the row that is admitted to it, if there is one.
 pub(crate) fn next_tag(ways: &[u32], slot: u32) -> u32 {
     let coming = ways[way_at(WAYS, slot, Field::Flags)] & COMING != 0;
@@ -359,11 +364,11 @@ pub(crate) fn next_tag(ways: &[u32], slot: u32) -> u32 {
 }
 
 /// The slot of a row; NONE if it is not resident.
-pub(crate) fn slot_of(ways: &[u32], sets: u32, row: u32) -> u32 {
+pub(crate) fn slot_of(ways: &[u32], [sets, total]: [u32; 2], row: u32) -> u32 {
     if sets == 0 {
         return NONE;
     }
-    let home = fmix32(row) % sets;
+    let home = home(total, sets, row);
     (home * 32..home * 32 + 32).find(|&slot| ways[way_at(WAYS, slot, Field::Tag)] == row).unwrap_or(NONE)
 }
 

@@ -200,7 +200,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.optimizer.clip_norm = source.random_bool(0.2).then_some(0.5);
     config.out_of_range = [OutOfRange::Error, OutOfRange::Clamp, OutOfRange::Skip][source.random_range(0..3)];
     let rows = config.total_rows() as u32;
-    config.cache_rows = [0, 1, 32, rows / 4, rows / 2, rows][source.random_range(0..6)].min(rows);
+    config.cache_rows = [0, 1, 32, rows / 4, rows / 2, 2 * rows][source.random_range(0..6)];
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     config.seed = source.random();
     let coded = config.precision != Precision::Fp32 && config.seed.is_multiple_of(3);

@@ -46,7 +46,8 @@ pub fn admit(
 ) {
     let n = step.counts[counts::SWAPS] as usize;
     let (lfu, width) = (params.policy == LFU, params.slots.checked_div(params.sets).unwrap_or(0));
-    let set_of = |row: u32| hotrow::hash::fmix32(row) % params.sets;
+    let spread = hotrow::hash::Spread::new(params.total_rows, params.sets, width);
+    let set_of = |row: u32| spread.set_of(row);
     let mut all: Vec<usize> = (0..n).collect();
     all.sort_by_key(|&u| (set_of(unique[u].row), !unique[u].key, unique[u].row));
     let sets: Vec<u32> = all.iter().map(|&u| set_of(unique[u].row)).collect();

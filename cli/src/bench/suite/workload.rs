@@ -131,7 +131,7 @@ fn passes(layout: &Layout, accesses: u32) -> [f64; 2] {
     let backward = layout.row_bits().min(layout.place_bits(accesses));
     // A batch of at most 1,024 is sorted in shared memory: one read and one write, as in one pass.
     let passes = |bits: u32| f64::from(if accesses <= 1024 { 1 } else { bits.div_ceil(8) });
-    [layout.miss_key_bits(), backward].map(passes)
+    [layout.spread().key_bits(), backward].map(passes)
 }
 
 impl Taken {
