@@ -191,7 +191,7 @@ fn numbered(mut trace: Trace, rows: Option<u32>) -> Result<(u32, Trace), Failure
         let refused = |at: usize| {
             let (id, name) = (trace.ids[at], &trace.name);
             format!(
-                "--rows: wanted more rows than the id {id} at access {at} of {name}, found {rows}; give more, or none to number ids"
+                "--rows: wanted more than {id}, the id at access {at} of {name}, found {rows}; give more, or none to number ids"
             )
         };
         return beyond.map_or(Ok(rows), |at| Err(Failure::Usage(refused(at)))).map(|rows| (rows, trace));

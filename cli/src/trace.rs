@@ -154,7 +154,7 @@ fn with_tables(mut trace: Trace, path: &Path, reading: &Reading<'_>) -> Result<T
     let tables = words::bytes(path)?;
     if tables.len() != trace.ids.len() {
         let wanted = format!("as many tables as accesses, {}", trace.ids.len());
-        let remedy = "get the file again, or go without tables";
+        let remedy = "get the file again, or remove it to go without tables";
         return Err(TraceError::of(path, wanted, tables.len(), remedy));
     }
     let mut pairs = Ids::new(path, reading.memory.unwrap_or(u64::MAX), true);

@@ -163,6 +163,15 @@ fn criteo_files_in_every_form() {
 
 /// Every kind of damaged file, and wrong generated traces.
 #[test]
+fn popular_ids_drift() {
+    let of = |text: &str| load(text, &Source::default()).unwrap().ids;
+    let (still, moved) = (of("zipf:rows=1000,s=1.2,n=5000"), of("drift:rows=1000,s=1.2,every=2000,n=5000"));
+    let step = |at: usize| at as u32 / 2000 * 618;
+    assert!(still.iter().zip(&moved).enumerate().all(|(at, (id, moved))| (id + step(at)) % 1000 == *moved));
+    assert_ne!(still[2000..], moved[2000..]);
+}
+
+#[test]
 fn refused_traces() {
     let dir = TempDir::new().unwrap();
     let whole = fs::read(npy(&dir, "whole.npy", &IDS, &[6])).unwrap();

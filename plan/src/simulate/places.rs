@@ -1,6 +1,6 @@
 //! The set of each row (SPEC 3 and 11).
 
-use crate::simulate::GeometryError;
+use crate::simulate::geometry::GeometryError;
 use hotrow::hash::Spread;
 
 /// No cache has more rows, so no larger table is covered.
