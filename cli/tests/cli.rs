@@ -74,13 +74,7 @@ fn ids_are_numbered_unless_they_are_rows() {
         let path = write(&dir, "ids.u32", bytes);
         let line =
             format!("simulate --trace {path} --cache-percent 5,20 --ways 4 --policy lru,window --window-ways 2 {more}");
-        let hits = value(&words(&line))
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|one| one["hits"].as_u64().unwrap())
-            .collect::<Vec<_>>();
-        hits
+        value(&words(&line)).as_array().unwrap().iter().map(|one| one["hits"].as_u64().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(hits(&plain, ""), hits(&large, ""), "whatever the ids are");
     assert_ne!(hits(&plain, ""), hits(&plain, "--rows 500"), "as rows they have other sets");
