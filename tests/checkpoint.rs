@@ -207,8 +207,7 @@ fn without_its_cache(group: &mut CpuGroup, file: &Path) -> usize {
                 let (weights, state) = floats.split_at(layout.row.dim as usize);
                 let record =
                     &mut records[(set[way] * layout.row.record_words) as usize..][..layout.row.record_words as usize];
-                codec::pack(&layout.row, &noise, set[way], weights, state, record);
-                changed += 1;
+                changed += usize::from(codec::pack(&layout.row, &noise, set[way], weights, state, record));
             }
             pinned.extend((set[3 * ways + way] & PINNED != 0).then_some(set[way]));
         }

@@ -70,11 +70,13 @@ fn first_difference(
 fn residents_are_those_of_the_simulator_whatever_the_ways() {
     let mut unlike = 0;
     for ways in [1, 2, 3, 5, 8, 16, 32, 64] {
-        for (policy, other) in [(Policy::Lru, Policy::Lfu), (Policy::Lfu, Policy::Lru)] {
+        let others = [(Policy::Lru, Policy::Lfu), (Policy::Lfu, Policy::Lru), (Policy::Window, Policy::Lfu)];
+        for (policy, other) in others {
             for cache_rows in [1, 90, 256] {
                 let config = config().with_cache_rows(cache_rows).with_policy(policy).with_ways(ways);
+                let config = config.with_window_ways(4.min(ways - 1));
                 let simulator = |policy, ways| {
-                    let mut simulator = Simulator::new(cache_rows.div_ceil(ways), ways, policy).unwrap();
+                    let mut simulator = Simulator::new(ROWS, cache_rows.div_ceil(ways), ways, policy).unwrap();
                     first_difference(&config, &mut simulator, 60, |rng, step| {
                         batch(rng, if step % 5 == 0 { 150 } else { 20 })
                     })
@@ -85,7 +87,7 @@ fn residents_are_those_of_the_simulator_whatever_the_ways() {
             }
         }
     }
-    assert!(unlike >= 90, "of 96 wrong simulators {unlike} were noticed");
+    assert!(unlike >= 135, "of 144 wrong simulators {unlike} were noticed");
 }
 
 /// A batch whose hot rows change every eight steps, so that rows overtake others.
@@ -103,7 +105,7 @@ fn narrow_counters_are_those_of_the_simulator() {
         {
             let config = config().with_cache_rows(16).with_policy(Policy::Lfu).with_ways(ways).with_counter_bits(bits);
             let simulator = |bits| {
-                let simulator = Simulator::new(16 / ways, ways, Policy::Lfu).unwrap();
+                let simulator = Simulator::new(ROWS, 16 / ways, ways, Policy::Lfu).unwrap();
                 first_difference(&config, &mut simulator.with_counter_bits(bits), 300, drifting)
             };
             assert_eq!(simulator(bits), None, "{bits} bits, {ways} ways");

@@ -42,9 +42,10 @@ fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) 
     let mut config = GroupConfig::new(&[rows], 1);
     (config.policy, config.ways) = (policy, [1, 2, 7, 32, 40][source.random_range(0..5)]);
     config.cache_rows = source.random_range(1..=rows);
+    config.window_ways = 4.min(config.ways - 1);
     let mut group = CpuGroup::new(config).unwrap();
     let ways = group.layout().ways;
-    let mut cache = Simulator::new(group.layout().sets, ways, policy).unwrap();
+    let mut cache = Simulator::new(rows, group.layout().sets, ways, policy).unwrap();
     for step in 0..12 {
         if source.random_bool(0.4) {
             let count = [0, 4, 60][source.random_range(0..3)];
@@ -70,7 +71,7 @@ fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) 
 
 #[test]
 fn the_simulator_pins_as_a_group_does() {
-    for policy in pins::POLICIES {
+    for policy in Policy::ALL {
         for seed in hotrow_harness::seeds("simulated pins", 150) {
             simulated(seed, policy, |_, _| ()).unwrap_or_else(|error| panic!("seed {seed}, {policy:?}: {error}"));
         }

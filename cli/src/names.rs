@@ -38,9 +38,9 @@ pub fn deserialize<'de, T: FromStr<Err = Error>, D: Deserializer<'de>>(deseriali
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-/// A policy's name in titles and tables: LRU, LFU, static.
+/// A policy's name in titles and tables: LRU, LFU, static, window.
 pub fn title(policy: Policy) -> String {
-    if policy == Policy::Static { policy.to_string() } else { policy.name().to_uppercase() }
+    if ADMITTING.contains(&policy) { policy.name().to_uppercase() } else { policy.to_string() }
 }
 
 /// The name of an enum's value in options.

@@ -11,7 +11,7 @@ use hotrow_dist::{WireForm, WireOptions};
 use serde::Serialize;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Most rows of a group of tables.
@@ -146,8 +146,13 @@ impl Options {
     /// Loads the trace that `text` names. A wrong specification of a generated trace is bad usage; a damaged file is not.
     /// Notes say how a file was read, where there is a choice.
     pub fn trace(&self, text: &str, args: &TraceArgs) -> Result<Trace, Failure> {
+        self.trace_with(text, args, None)
+    }
+
+    /// As [`Options::trace`], with the file of each access's table.
+    pub fn trace_with(&self, text: &str, args: &TraceArgs, tables: Option<&Path>) -> Result<Trace, Failure> {
         let data = self.data();
-        let reading = Reading { column: args.column.as_deref(), memory: Some(args.memory.0) };
+        let reading = Reading { column: args.column.as_deref(), memory: Some(args.memory.0), tables };
         let found = trace::load_as(text, &Source { data: data.as_deref(), seed: self.seed }, &reading);
         let found = found.map_err(|error| match error {
             TraceError::Spec(text) => Failure::Usage(text),

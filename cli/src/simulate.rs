@@ -1,17 +1,20 @@
 //! `hotrow simulate`: hit rates of traces for sizes x ways x policies (Yang 2020, Tables 6 and 10).
 
 use crate::failure::{Failure, ensure_usage};
-use crate::names::{self, ADMITTING, list, one_of};
-use crate::options::{Backend, Options, TraceArgs, generated_trace, read, whole};
+use crate::names::{self, ADMITTING, list};
+use crate::options::{Backend, MOST_ROWS, Options, TraceArgs, generated_trace, read, whole};
 use crate::output;
 use crate::plot::{Chart, Series, Style};
 use crate::progress::Progress;
 use crate::report::object::{self, Field, Object, fields};
 use crate::simulate_gpu::gpu;
 use crate::trace::{self, Trace};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hotrow::{Context, Policy, adapter};
-use hotrow_plan::simulate::{Geometry, SimulatedCounters, Simulator};
+use hotrow_plan::simulate::{Best, Geometry, SimulatedCounters, Simulator, WINDOW_WAYS};
 use rayon::prelude::*;
+use std::collections::HashMap;
+use std::fmt;
 use std::path::PathBuf;
 
 /// The most ways of a set; 0 makes the cache fully associative.
@@ -26,19 +29,29 @@ const REPORT: usize = 1 << 16;
 /// Simulate hit rates of traces for cache sizes x ways x policies
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Traces: files (.u32, .npy, CSV, text, Criteo's, each also .gz or .zst), names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..])
+    /// Traces: files (.u32, .npy, CSV, text, Criteo's, each also .gz or .zst), names in the data folder, or generated (zipf:rows=..,s=..[,n=..], drift:rows=..,s=..,every=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..])
     #[arg(long, value_name = "T[,T]")]
     trace: Vec<String>,
     #[command(flatten)]
     reading: TraceArgs,
-    /// Replacement policies
-    #[arg(long, value_delimiter = ',', default_value = list(ADMITTING), value_parser = one_of(Policy::ALL))]
-    policy: Vec<Policy>,
-    /// Ways of a set, 0 for fully associative
+    /// File of one byte an access, its table [default: NAME.table.u8 beside the trace, if there]
+    #[arg(long, value_name = "FILE")]
+    table_file: Option<PathBuf>,
+    /// Rows of the table; ids are its rows [default: the distinct ids, numbered by first appearance]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(1..=MOST_ROWS))]
+    rows: Option<u32>,
+    /// Replacement policies; best knows the future: the most hits that any policy has in batches of one access, a guide in larger ones
+    #[arg(long, value_delimiter = ',', default_value = list(ADMITTING), value_parser = kinds())]
+    policy: Vec<Kind>,
+    /// Window ways of a set under --policy window, fewer than its ways; 0 is LFU that ages
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [WINDOW_WAYS], allow_negative_numbers = true,
+          value_parser = whole(0..=MAX_WAYS))]
+    window_ways: Vec<u32>,
+    /// Ways of a set, 0 for fully associative (slow with many slots under window)
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [32], allow_negative_numbers = true,
           value_parser = whole(0..=MAX_WAYS))]
     ways: Vec<u32>,
-    /// Cache sizes in percent of the trace's distinct rows
+    /// Cache sizes in percent of the rows
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_value = "1,5,10",
           allow_negative_numbers = true, value_parser = share)]
     cache_percent: Vec<f64>,
@@ -52,6 +65,27 @@ pub(crate) struct Args {
     /// Draw STEM.svg and STEM.png: hit rate against cache size
     #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
+}
+
+/// A policy of the cache, or the one that knows the future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Of(Policy),
+    Best,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Of(policy) => policy.fmt(f),
+            Self::Best => f.write_str("best"),
+        }
+    }
+}
+
+fn kinds() -> impl TypedValueParser<Value = Kind> {
+    let names = Policy::ALL.map(Kind::Of).into_iter().chain([Kind::Best]);
+    PossibleValuesParser::new(names.map(|kind| kind.to_string())).map(|name| name.parse().map_or(Kind::Best, Kind::Of))
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -71,7 +105,8 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "--ways: wanted 32 with --backend gpu, found {ways}; its kernels know no other, use --backend cpu"
         )));
     }
-    let files = options.trace_files(&traces);
+    args.check(options, traces.len())?;
+    let files = [options.trace_files(&traces), args.table_file.iter().cloned().collect()].concat();
     output::check_files(options.json.as_deref(), args.csv.as_deref(), args.plot.as_slice(), &files)?;
     // `auto` means the CPU here, since it simulates any number of ways.
     let context = match options.backend {
@@ -80,11 +115,12 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     };
     let (mut outcomes, mut tables) = (Vec::new(), String::new());
     for text in &traces {
-        let trace = options.trace(text, &args.reading)?;
+        let trace = options.trace_with(text, &args.reading, args.table_file.as_deref())?;
+        let (rows, trace) = numbered(trace, args.rows)?;
         if context.is_some() && trace.tables.is_some() {
             output::note(&format!("note: {}: hits of each table are counted with --backend cpu", trace.name));
         }
-        let found = play_all(context.as_ref(), args, &trace)?;
+        let found = play_all(context.as_ref(), args, &trace, rows)?;
         by_table(&found).iter().for_each(|text| tables = format!("{tables}\n{text}"));
         outcomes.extend(found);
     }
@@ -101,75 +137,209 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
 
 #[derive(Clone, Copy, Debug)]
 struct Choice {
-    policy: Policy,
+    kind: Kind,
+    window_ways: u32,
     ways: u32,
     percent: f64,
 }
 
 impl Args {
+    const WINDOW: Kind = Kind::Of(Policy::Window);
+
+    /// Refuses options that do not go together.
+    fn check(&self, options: &Options, traces: usize) -> Result<(), Failure> {
+        ensure_usage!(
+            self.table_file.is_none() || traces == 1,
+            "--table-file: wanted one trace beside it, found {traces}; run the command for each"
+        );
+        ensure_usage!(
+            options.backend != Backend::Gpu || !self.policy.contains(&Kind::Best),
+            "--policy: wanted one that kernels have with --backend gpu, found best; use --backend cpu"
+        );
+        let fewest = self.ways.iter().copied().filter(|&ways| ways > 0).min().unwrap_or(u32::MAX);
+        match self.window_ways.iter().find(|&&window| window >= fewest) {
+            Some(window) if self.policy.contains(&Self::WINDOW) => Err(Failure::Usage(format!(
+                "--window-ways: wanted fewer than the {fewest} ways of a set, found {window}; ask for fewer, or for more --ways"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Every configuration, in the order of the options; sizes vary fastest.
     fn choices(&self) -> Vec<Choice> {
         let mut choices = Vec::new();
-        for &policy in &self.policy {
-            for &ways in &self.ways {
-                choices.extend(self.cache_percent.iter().map(|&percent| Choice { policy, ways, percent }));
+        for &kind in &self.policy {
+            for &window_ways in if kind == Self::WINDOW { &self.window_ways[..] } else { &[0] } {
+                for &ways in &self.ways {
+                    choices.extend(self.cache_percent.iter().map(|&percent| Choice {
+                        kind,
+                        window_ways,
+                        ways,
+                        percent,
+                    }));
+                }
             }
         }
         choices
     }
 }
 
-/// Simulates every configuration over one trace.
-fn play_all(context: Option<&Context>, args: &Args, trace: &Trace) -> anyhow::Result<Vec<Object>> {
-    let choices = args.choices();
-    let progress = Progress::new(&trace.name, (choices.len() * trace.ids.len()) as u64);
-    let play_one = |choice: &Choice| play(context, args.batch, trace, *choice, &progress);
-    // There is one device; the CPU runs as many configurations at a time as it has cores.
-    match context {
-        Some(_) => choices.iter().map(play_one).collect(),
-        None => choices.par_iter().map(play_one).collect(),
+/// The rows of the simulated table, and the trace in its rows: ids as they are if the rows are given, else numbered by first appearance.
+fn numbered(mut trace: Trace, rows: Option<u32>) -> Result<(u32, Trace), Failure> {
+    if let Some(rows) = rows {
+        let beyond = trace.ids.iter().position(|&id| id >= rows);
+        let refused = |at: usize| {
+            let (id, name) = (trace.ids[at], &trace.name);
+            format!(
+                "--rows: wanted more than {id}, the id at access {at} of {name}, found {rows}; give more, or none to number ids"
+            )
+        };
+        return beyond.map_or(Ok(rows), |at| Err(Failure::Usage(refused(at)))).map(|rows| (rows, trace));
     }
+    let mut numbers = HashMap::new();
+    for id in &mut trace.ids {
+        let next = numbers.len() as u32;
+        *id = *numbers.entry(*id).or_insert(next);
+    }
+    Ok((trace.distinct, trace))
 }
 
-/// Simulates a configuration. The result has the schema of `--json` and `--csv` (SPEC 9).
-fn play(
-    context: Option<&Context>,
-    batch: u32,
-    trace: &Trace,
-    Choice { policy, ways, percent }: Choice,
-    progress: &Progress,
-) -> anyhow::Result<Object> {
-    let shape = Geometry::of_percent(trace.distinct.into(), percent, ways)?;
-    let (seen, tables) = match context {
-        Some(context) => (gpu(context, trace, policy, shape, batch as usize, progress)?, Vec::new()),
-        None => cpu(trace, policy, shape, batch as usize, progress)?,
+/// Simulates every configuration over one trace.
+fn play_all(context: Option<&Context>, args: &Args, trace: &Trace, rows: u32) -> anyhow::Result<Vec<Object>> {
+    let (choices, hottest) = (args.choices(), trace.hottest(usize::MAX));
+    let job = Job { context, batch: args.batch as usize, trace, rows, hottest: &hottest };
+    let progress = Progress::new(&trace.name, (choices.len() * trace.ids.len()) as u64);
+    let play_one = |choice: &Choice| job.play(*choice, &progress);
+    // There is one device; the CPU runs as many configurations at a time as it has cores.
+    let played: Vec<Object> = match context {
+        Some(_) => choices.iter().map(play_one).collect::<anyhow::Result<_>>(),
+        None => choices.par_iter().map(play_one).collect(),
+    }?;
+    let sizes = args.cache_percent.len() * args.ways.len();
+    let rate = |kind: Kind, at: usize| {
+        let of = choices.iter().position(|choice| choice.kind == kind).map(|first| first + at % sizes);
+        of.map(|of| played[of].number("hit_rate"))
     };
-    let room = u64::from(shape.sets) * u64::from(shape.ways);
-    if room != u64::from(shape.slots) {
-        output::note(&format!(
-            "note: {percent} % of {} are {} slots, but whole sets of {} ways make it {room}",
-            trace.name, shape.slots, shape.ways
-        ));
-    }
-    let found = Object::default()
-        .with("trace", trace.name.as_str())
-        .with("policy", policy.name())
-        .with("ways", ways)
-        .with("cache_percent", percent)
-        .and(fields!(shape; sets, slots))
-        .with("batch", batch)
-        .and(fields!(seen; accesses, hits))
-        .with("hit_rate", seen.hit_rate())
-        .and(fields!(seen; unique, unique_misses, admitted, conflicts, evictions));
-    if tables.is_empty() {
-        return Ok(found);
-    }
-    let each = tables.into_iter().enumerate().filter(|(_, [accesses, _])| *accesses > 0);
-    let line = |(table, [accesses, hits]): (usize, [u64; 2])| {
-        let rate = hits as f64 / accesses as f64;
-        Object::default().with("table", table).with("accesses", accesses).with("hits", hits).with("hit_rate", rate)
+    let outcome = |(at, found): (usize, &Object)| {
+        let choice = choices[at];
+        let window =
+            args.policy.contains(&Args::WINDOW).then(|| (choice.kind == Args::WINDOW).then_some(choice.window_ways));
+        let [lru, lfu, best] = [Kind::Of(Policy::Lru), Kind::Of(Policy::Lfu), Kind::Best].map(|kind| rate(kind, at));
+        let closed = lru.zip(lfu).zip(best).map(|((lru, lfu), best)| {
+            let from = lru.max(lfu);
+            (best > from).then(|| (found.number("hit_rate") - from) / (best - from))
+        });
+        let found = closed.into_iter().fold(found.clone(), |found, closed| found.with("gap_closed_share", closed));
+        window.into_iter().fold(found, |found, window| found.with("window_ways", window))
     };
-    Ok(found.with("tables", each.map(line).collect::<Field>()))
+    Ok(played.iter().enumerate().map(outcome).collect())
+}
+
+/// A trace in rows of a table, to be played.
+struct Job<'a> {
+    context: Option<&'a Context>,
+    batch: usize,
+    trace: &'a Trace,
+    /// Rows of the table.
+    rows: u32,
+    /// The ids, most used first.
+    hottest: &'a [u32],
+}
+
+impl Job<'_> {
+    /// Simulates a configuration. The result has the schema of `--json` and `--csv` (SPEC 9).
+    fn play(&self, choice: Choice, progress: &Progress) -> anyhow::Result<Object> {
+        let (Self { trace, rows, .. }, Choice { kind, ways, percent, .. }) = (self, choice);
+        let shape = Geometry::of_percent((*rows).into(), percent, ways)?;
+        let hottest = &self.hottest[..self.hottest.len().min(shape.slots as usize)];
+        let no_way = Simulator::new(*rows, shape.sets, shape.ways, Policy::Static)?.pin(hottest, shape.ways).len();
+        let (seen, tables) = match (self.context, kind) {
+            (Some(context), Kind::Of(policy)) => {
+                (gpu(context, self.trace, *rows, policy, (shape, hottest), self.batch, progress)?, Vec::new())
+            }
+            _ => self.cpu(choice, shape, hottest, progress)?,
+        };
+        let room = u64::from(shape.sets) * u64::from(shape.ways);
+        if room != u64::from(shape.slots) && shape.slots < *rows {
+            output::note(&format!(
+                "note: {percent} % of {} are {} slots, but whole sets of {} ways make it {room}",
+                trace.name, shape.slots, shape.ways
+            ));
+        }
+        let found = Object::default()
+            .with("trace", trace.name.as_str())
+            .with("policy", kind.to_string())
+            .with("ways", ways)
+            .with("cache_percent", percent)
+            .and(fields!(shape; sets, slots))
+            .with("no_way_share", no_way as f64 / hottest.len() as f64)
+            .with("batch", self.batch)
+            .and(fields!(seen; accesses, hits))
+            .with("hit_rate", seen.hit_rate())
+            .and(fields!(seen; unique, unique_misses, admitted, conflicts, evictions));
+        if tables.is_empty() {
+            return Ok(found);
+        }
+        let each = tables.into_iter().enumerate().filter(|(_, [accesses, _])| *accesses > 0);
+        let line = |(table, [accesses, hits]): (usize, [u64; 2])| {
+            let rate = hits as f64 / accesses as f64;
+            Object::default().with("table", table).with("accesses", accesses).with("hits", hits).with("hit_rate", rate)
+        };
+        Ok(found.with("tables", each.map(line).collect::<Field>()))
+    }
+
+    /// Plays a trace. With its counters come the accesses and hits of each table, if it has tables.
+    fn cpu(
+        &self,
+        choice: Choice,
+        shape: Geometry,
+        hottest: &[u32],
+        progress: &Progress,
+    ) -> anyhow::Result<(SimulatedCounters, Vec<[u64; 2]>)> {
+        let (Self { trace, rows, batch, .. }, Geometry { sets, ways, .. }) = (self, shape);
+        let mut tables = trace.tables.as_ref().map_or(Vec::new(), |_| vec![[0; 2]; 256]);
+        let mut rest = trace.tables.as_deref().unwrap_or_default();
+        let mut count = |ids: &[u32], holds: &dyn Fn(u32) -> bool| {
+            let (of, behind) = rest.split_at(rest.len().min(ids.len()));
+            rest = behind;
+            for (&table, &id) in of.iter().zip(ids) {
+                let [accesses, hits] = &mut tables[usize::from(table)];
+                *accesses += 1;
+                *hits += u64::from(holds(id));
+            }
+        };
+        // Each stretch between two reports has whole batches.
+        let stretches = trace.ids.chunks(batch * (REPORT / batch).max(1));
+        let counters = match choice.kind {
+            Kind::Of(policy) => {
+                let mut cache =
+                    Simulator::new(*rows, sets, ways, policy)?.with_window_ways(choice.window_ways.min(ways - 1))?;
+                if policy == Policy::Static {
+                    cache.pin(hottest, ways);
+                }
+                for stretch in stretches {
+                    for ids in stretch.chunks(*batch) {
+                        count(ids, &|id| cache.holds(id));
+                        cache.step(ids);
+                    }
+                    progress.advance(stretch.len() as u64);
+                }
+                cache.counters()
+            }
+            Kind::Best => {
+                let mut cache = Best::new(&trace.ids, *batch, [*rows, sets, ways])?;
+                for stretch in stretches {
+                    for ids in stretch.chunks(*batch) {
+                        count(ids, &|id| cache.holds(id));
+                        cache.step();
+                    }
+                    progress.advance(stretch.len() as u64);
+                }
+                cache.counters()
+            }
+        };
+        Ok((counters, tables))
+    }
 }
 
 /// Hit rates of a trace's tables, with a column for each configuration.
@@ -177,7 +347,9 @@ fn by_table(outcomes: &[Object]) -> Option<String> {
     let tables = outcomes.first().map(|outcome| outcome.list("tables")).filter(|tables| !tables.is_empty())?;
     let shape = |outcome: &Object| {
         let (ways, percent) = (outcome.number("ways"), outcome.number("cache_percent"));
-        format!("{} {ways} ways {percent} %", outcome.text("policy"))
+        let window = outcome.number("window_ways");
+        let window = if window.is_nan() { String::new() } else { format!(" of {window} in") };
+        format!("{}{window} {ways} ways {percent} %", outcome.text("policy"))
     };
     let title = format!("table of {}", outcomes[0].text("trace"));
     let mut text = output::table([title, "accesses".to_owned()].into_iter().chain(outcomes.iter().map(shape)), 0);
@@ -189,38 +361,7 @@ fn by_table(outcomes: &[Object]) -> Option<String> {
     Some(text.to_string())
 }
 
-/// Plays a trace. With its counters come the accesses and hits of each table, if it has tables.
-fn cpu(
-    trace: &Trace,
-    policy: Policy,
-    shape: Geometry,
-    batch: usize,
-    progress: &Progress,
-) -> anyhow::Result<(SimulatedCounters, Vec<[u64; 2]>)> {
-    let mut cache = Simulator::new(shape.sets, shape.ways, policy)?;
-    if policy == Policy::Static {
-        cache.pin(&trace.hottest(shape.slots as usize), shape.ways);
-    }
-    let mut tables = trace.tables.as_ref().map_or(Vec::new(), |_| vec![[0; 2]; 256]);
-    let mut rest = trace.tables.as_deref().unwrap_or_default();
-    // Each stretch between two reports has whole batches.
-    for stretch in trace.ids.chunks(batch * (REPORT / batch).max(1)) {
-        for ids in stretch.chunks(batch) {
-            let (of, behind) = rest.split_at(rest.len().min(ids.len()));
-            rest = behind;
-            for (&table, &id) in of.iter().zip(ids) {
-                let [accesses, hits] = &mut tables[usize::from(table)];
-                *accesses += 1;
-                *hits += u64::from(cache.holds(id));
-            }
-            cache.step(ids);
-        }
-        progress.advance(stretch.len() as u64);
-    }
-    Ok((cache.counters(), tables))
-}
-
-/// A chart with a line for each trace, number of ways and policy. Colours tell traces and ways apart; LFU is dashed.
+/// A chart with a line for each trace, number of ways and policy. Colours tell traces, ways and policies apart; LFU has that of LRU and is dashed.
 fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
     let mut chart = Chart::new("Cache size (% of rows)", "Hit rate (%)");
     let of_trace = match outcomes.first() {
@@ -247,10 +388,10 @@ fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
     let sizes = args.cache_percent.len();
     let curves = args.choices().into_iter().step_by(sizes).cycle().zip(outcomes.chunks(sizes));
     let mut colours = Vec::new();
-    for (Choice { policy, ways, .. }, outcomes) in curves {
+    for (Choice { kind, ways, window_ways, .. }, outcomes) in curves {
         let trace = outcomes[0].text("trace");
-        // Static has a colour of its own, since it would look like LFU otherwise.
-        let key = (trace, ways, policy == Policy::Static);
+        let pair = matches!(kind, Kind::Of(policy) if ADMITTING.contains(&policy));
+        let key = (trace, ways, (!pair).then(|| (kind.to_string(), window_ways)));
         let colour = colours.iter().position(|known| *known == key).unwrap_or(colours.len());
         if colour == colours.len() {
             colours.push(key);
@@ -261,11 +402,16 @@ fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
             1 => "1 way".to_owned(),
             ways => format!("{ways} ways"),
         };
-        let label = format!("{prefix}{}, {ways}", names::title(policy));
+        let title = match kind {
+            Kind::Of(Policy::Window) => format!("window of {window_ways}"),
+            Kind::Of(policy) => names::title(policy),
+            Kind::Best => kind.to_string(),
+        };
+        let label = format!("{prefix}{title}, {ways}");
         let point = |outcome: &Object| (outcome.number("cache_percent"), 100.0 * outcome.number("hit_rate"));
         let mut points: Vec<(f64, f64)> = outcomes.iter().map(point).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let style = Style { colour, dashed: policy == Policy::Lfu, markers: true };
+        let style = Style { colour, dashed: kind == Kind::Of(Policy::Lfu), markers: true };
         chart.series.push(Series { label, points, style, spread: Vec::new() });
     }
     chart

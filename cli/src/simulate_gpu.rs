@@ -11,33 +11,31 @@ use hotrow_plan::simulate::{Geometry, SimulatedCounters};
 const STEPS: usize = 32;
 
 /// The most rows of a simulated table, which take 2 GiB with their frequencies.
-const MOST_ROWS: u64 = 1 << 28;
+const MOST_ROWS: u32 = 1 << 28;
 
-/// Plays `trace` in batches of `batch` accesses through the device's cache of `shape` (32 ways).
+/// Plays `trace`, of a table of `rows` rows, in batches of `batch` accesses through the device's cache of `shape` (32 ways). Static holds the `hottest`.
 pub(crate) fn gpu(
     context: &Context,
     trace: &Trace,
+    rows: u32,
     policy: Policy,
-    shape: Geometry,
+    (shape, hottest): (Geometry, &[u32]),
     batch: usize,
     progress: &Progress,
 ) -> anyhow::Result<SimulatedCounters> {
-    let rows = trace.ids.iter().max().map_or(1, |&id| u64::from(id) + 1);
     ensure!(
         rows <= MOST_ROWS,
-        "--backend gpu: wanted ids below {MOST_ROWS}, found {}, and the real table has a row for each; renumber them, or use \
-         --backend cpu",
-        rows - 1
+        "--backend gpu: wanted a table of at most {MOST_ROWS} rows, found {rows}; use --backend cpu"
     );
-    let mut config = GroupConfig::new(&[rows as u32], 1);
+    let mut config = GroupConfig::new(&[rows], 1);
     config.precision = Precision::Fp32;
     config.policy = policy;
     config.forward_only = true;
     config.pooling = Pooling::None;
-    config.cache_rows = u64::from(shape.slots).min(rows) as u32;
+    config.cache_rows = shape.slots;
     let mut group = Group::new(context, config)?;
     if policy == Policy::Static {
-        group.pin(&trace.hottest(shape.slots as usize), shape.ways)?;
+        group.pin(hottest, shape.ways)?;
     }
     let lab = Lab::new(context, Rounds::ONE);
     let longest = batch.min(trace.ids.len()) as u32;

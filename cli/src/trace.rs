@@ -11,10 +11,12 @@
 //! | any other file | text: one bag a line, ids separated by blanks or commas |
 //! | `wikitext2_words` | a file of the data folder, with or without its ending |
 //! | `zipf:rows=1000000,s=1.05,n=100000` | ids 0, 1, .. drawn with probability ~ (id + 1)^-s |
+//! | `drift:rows=1000000,s=1.05,every=50000,n=500000` | as zipf, but after every 50,000 accesses other ids are the popular ones |
 //! | `uniform:rows=1000000,n=100000` | all ids equally likely |
 //! | `meta2021:rows=100000` | the reuse histogram of Meta's published 2021 embedding accesses |
 //!
-//! Each file may be packed, as `.gz` or `.zst`. Beside it may lie the table of each access, as `dir/x.table.u8`.
+//! Each file may be packed, as `.gz` or `.zst`. Beside it may lie the table of each access, as `dir/x.table.u8`; [`Reading::tables`]
+//! names another file.
 
 mod criteo;
 mod error;
@@ -93,6 +95,8 @@ pub struct Reading<'a> {
     pub column: Option<&'a str>,
     /// The most bytes that numbering ids may take, if there is a limit.
     pub memory: Option<u64>,
+    /// The file of one byte an access, its table, of any trace.
+    pub tables: Option<&'a Path>,
 }
 
 /// As [`load_as`], with the defaults of [`Reading`].
@@ -114,8 +118,10 @@ pub fn load_as(text: &str, source: &Source<'_>, reading: &Reading<'_>) -> Result
         let ids = generate(&Spec::parse(text, keys)?, source.seed)?;
         Ok::<_, TraceError>(Trace { name: text.to_owned(), distinct: distinct(&ids), ids, ..Trace::default() })
     };
-    match text.split(':').next() {
+    let mut beside = None;
+    let trace = match text.split(':').next() {
         Some("zipf") => made(&["rows", "s", "n"], generated::zipf),
+        Some("drift") => made(&["rows", "s", "every", "n"], generated::drift),
         Some("uniform") => made(&["rows", "n"], generated::uniform),
         Some("meta2021") => made(&["rows", "n"], meta2021::generate),
         _ => {
@@ -125,11 +131,13 @@ pub fn load_as(text: &str, source: &Source<'_>, reading: &Reading<'_>) -> Result
                 return Err(TraceError::empty(&path));
             }
             (trace.name, trace.distinct) = (packed::stem(&path), distinct(&trace.ids));
-            match packed::beside(&path, ".table.u8") {
-                Some(beside) => with_tables(trace, &beside, reading),
-                None => Ok(trace),
-            }
+            beside = packed::beside(&path, ".table.u8");
+            Ok(trace)
         }
+    }?;
+    match reading.tables.map(Path::to_owned).or(beside) {
+        Some(path) => with_tables(trace, &path, reading),
+        None => Ok(trace),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::common::command::{hotrow, outcome, read, value};
 use crate::common::{id_bytes, plan::words, write};
 use crate::golden;
+use serde_json::Value;
 use std::fs;
 use tempfile::TempDir;
 
@@ -22,6 +23,10 @@ fn simulate_writes_what_it_wrote() {
     let files = "--json out.json --csv out.csv --plot out";
     for (name, line) in [
         ("simulate", "simulate --trace small.u32 --ways 0,32 --cache-percent 50,100"),
+        (
+            "simulate-policies",
+            "simulate --trace drift:rows=2000,s=1,every=900,n=6000 --rows 2000 --policy lru,lfu,static,window,best --window-ways 0,4 --cache-percent 2,5",
+        ),
         ("simulate-batches", "simulate --trace small.u32 --batch 1500 --policy lru"),
         ("simulate-pinned", "simulate --trace steps.txt --policy static,lru --ways 0,32 --cache-percent 1 --batch 9"),
     ] {
@@ -29,6 +34,67 @@ fn simulate_writes_what_it_wrote() {
     }
     assert!(fs::read_to_string(dir.path().join("out.svg")).unwrap().starts_with("<svg"));
     assert!(fs::read(dir.path().join("out.png")).unwrap().starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn the_gap_is_that_between_the_better_of_lru_and_lfu_and_the_best() {
+    let of = |policies: &str| {
+        let line = "simulate --trace drift:rows=2000,s=1,every=900,n=6000 --window-ways 0,4,7 --ways 8,32 --cache-percent 2,5,100 --policy";
+        value(&[&words(line)[..], &[policies]].concat())
+    };
+    let played = of("window,lfu,best,lru");
+    let rate = |policy: &str, at: usize| {
+        let all: Vec<&Value> = played.as_array().unwrap().iter().filter(|one| one["policy"] == policy).collect();
+        all[at % 6]["hit_rate"].as_f64().unwrap()
+    };
+    for (at, one) in played.as_array().unwrap().iter().enumerate() {
+        let (from, best, hits) =
+            (rate("lru", at).max(rate("lfu", at)), rate("best", at), one["hit_rate"].as_f64().unwrap());
+        let closed = one["gap_closed_share"].as_f64();
+        assert!(hits <= best && rate("lru", at) >= rate("lfu", at), "{one}: popular rows move");
+        assert_eq!(
+            closed.is_none(),
+            one["cache_percent"] == 100.0,
+            "{one}: no policy misses more than the first touches"
+        );
+        assert!(
+            closed.is_none_or(|closed| ((hits - from) / (best - from) - closed).abs() < 1e-9 && closed <= 1.0),
+            "{one}"
+        );
+    }
+    assert!(of("lru,best,window")[0].get("gap_closed_share").is_none(), "without LFU there is no better of both");
+}
+
+#[test]
+fn ids_are_numbered_unless_they_are_rows() {
+    let dir = TempDir::new().unwrap();
+    let ids: Vec<u32> = (0..3000_u32).map(|at| at * at % 1009 % 500).collect();
+    let [plain, large] = [1, 100_003].map(|by| id_bytes(&ids.iter().map(|id| id * by).collect::<Vec<_>>()));
+    let hits = |bytes: &[u8], more: &str| {
+        let path = write(&dir, "ids.u32", bytes);
+        let line =
+            format!("simulate --trace {path} --cache-percent 5,20 --ways 4 --policy lru,window --window-ways 2 {more}");
+        value(&words(&line)).as_array().unwrap().iter().map(|one| one["hits"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(hits(&plain, ""), hits(&large, ""), "whatever the ids are");
+    assert_ne!(hits(&plain, ""), hits(&plain, "--rows 500"), "as rows they have other sets");
+}
+
+#[test]
+fn the_file_of_tables_may_have_any_name() {
+    let dir = TempDir::new().unwrap();
+    let path = write(&dir, "tables.u8", &[0, 1, 1].repeat(2000));
+    let line =
+        format!("simulate --trace uniform:rows=50,n=6000 --policy best,lru --cache-percent 100 --table-file {path}");
+    for one in value(&words(&line)).as_array().unwrap() {
+        // Both tables have all 50 ids, which are rows of their own. Each misses its first time.
+        let tables = one["tables"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|table| [&table["accesses"], &table["hits"]].map(|n| n.as_u64().unwrap()));
+        assert_eq!(tables.collect::<Vec<_>>(), [[2000, 1950], [4000, 3950]], "{one}");
+    }
 }
 
 #[test]

@@ -163,6 +163,15 @@ fn criteo_files_in_every_form() {
 
 /// Every kind of damaged file, and wrong generated traces.
 #[test]
+fn popular_ids_drift() {
+    let of = |text: &str| load(text, &Source::default()).unwrap().ids;
+    let (still, moved) = (of("zipf:rows=1000,s=1.2,n=5000"), of("drift:rows=1000,s=1.2,every=2000,n=5000"));
+    let step = |at: usize| at as u32 / 2000 * 618;
+    assert!(still.iter().zip(&moved).enumerate().all(|(at, (id, moved))| (id + step(at)) % 1000 == *moved));
+    assert_ne!(still[2000..], moved[2000..]);
+}
+
+#[test]
 fn refused_traces() {
     let dir = TempDir::new().unwrap();
     let whole = fs::read(npy(&dir, "whole.npy", &IDS, &[6])).unwrap();
@@ -251,7 +260,7 @@ fn refused_traces() {
 /// The ids in a column of a file of this name and text.
 fn column(name: &str, text: &[u8], column: Option<&str>) -> Trace {
     let dir = TempDir::new().unwrap();
-    load_as(&write(&dir, name, text), &Source::default(), &Reading { column, memory: None }).unwrap()
+    load_as(&write(&dir, name, text), &Source::default(), &Reading { column, ..Reading::default() }).unwrap()
 }
 
 /// One table as people write it: the ids 7, 8, 7 in the second of three columns, and 1, 2, 3 in the third.

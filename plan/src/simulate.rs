@@ -3,21 +3,31 @@
 //!
 //! [`Simulator`] keeps tags, stamps and frequencies only, so a trace of millions of accesses takes about a second. With
 //! 32 ways it decides as the cache on a device does. It takes any number of ways, from 1 (direct-mapped) to all slots
-//! in one set (fully associative).
+//! in one set (fully associative). For what no policy can exceed see [`Best`].
 
+mod best;
 mod geometry;
+mod places;
 mod rows;
 mod set;
 
+pub use best::Best;
 pub use geometry::{Geometry, GeometryError};
 
-use hotrow::{CounterBits, Policy, hash::fmix32};
+use hotrow::{CounterBits, Policy};
+use places::Places;
 use rows::{Home, Row, Rows};
-use set::Set;
+use set::{Rule, Set};
 use std::{cmp::Reverse, collections::HashSet};
 
 /// A row's frequency is capped here (SPEC 3, step 3), unless [`Simulator::with_counter_bits`] chose narrower counters.
 pub const FREQ_CAP: u32 = CounterBits::ThirtyTwo.most();
+
+/// The most that a counter of [`Policy::Window`] holds.
+const MOST_USES: u32 = 15;
+
+/// Window ways of a set under [`Policy::Window`], unless [`Simulator::with_window_ways`] chose otherwise.
+pub const WINDOW_WAYS: u32 = 4;
 
 /// Counters of a simulation, summed over all steps (SPEC 6).
 ///
@@ -54,7 +64,7 @@ impl SimulatedCounters {
 /// use hotrow::Policy;
 /// use hotrow_plan::simulate::Simulator;
 ///
-/// let mut cache = Simulator::new(4, 32, Policy::Lru)?;
+/// let mut cache = Simulator::new(1000, 4, 32, Policy::Lru)?; // a thousand rows; four sets of 32 ways
 /// cache.step(&[1, 2, 2]);
 /// cache.step(&[2, 3]);
 /// assert_eq!((cache.counters().accesses, cache.counters().hits), (5, 1));
@@ -65,8 +75,10 @@ pub struct Simulator {
     policy: Policy,
     counter_bits: CounterBits,
     ways: u32,
-    /// Virtual shards; 1 unless [`Simulator::with_shards`] chose more.
-    shards: u32,
+    window_ways: u32,
+    places: Places,
+    /// Of each virtual shard under Window: its accesses since its last halving, and its halvings.
+    ages: Vec<[u64; 2]>,
     /// Number of the running step. The first is 1, so that an empty way can rank as 0.
     step: u64,
     sets: Vec<Set>,
@@ -79,16 +91,19 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// Makes an empty cache of `sets` x `ways` slots. One set makes it fully associative.
+    /// Makes an empty cache of `sets` x `ways` slots for tables of `rows` rows together. One set makes it fully associative; as many slots as rows make
+    /// it cover them.
     ///
     /// # Errors
-    /// [`GeometryError`] if either number is 0 or the sets do not fit in memory.
-    pub fn new(sets: u32, ways: u32, policy: Policy) -> Result<Self, GeometryError> {
+    /// [`GeometryError`] without rows, sets or ways, for more than 2^32 - 2 rows, and if the sets do not fit in memory.
+    pub fn new(rows: u32, sets: u32, ways: u32, policy: Policy) -> Result<Self, GeometryError> {
         Ok(Self {
             policy,
             counter_bits: CounterBits::ThirtyTwo,
             ways,
-            shards: 1,
+            window_ways: WINDOW_WAYS.min(ways.saturating_sub(1)),
+            places: Places::new(rows, sets, ways, 1)?,
+            ages: vec![[0; 2]],
             step: 0,
             sets: geometry::empty_sets(sets, ways)?,
             rows: Rows::new(),
@@ -105,17 +120,26 @@ impl Simulator {
         self
     }
 
-    /// Divides rows and sets among virtual shards (SPEC 11), 1 if nobody does: each shard has an equal part of the sets, and row g is in shard
-    /// `g mod shards`. Call it before the first step.
+    /// Chooses the window ways of a set under [`Policy::Window`], else 4, or all ways but one. 0 makes it LFU that ages. Call it before the first step.
+    ///
+    /// # Errors
+    /// [`GeometryError::WindowWays`] unless there are fewer than ways.
+    pub fn with_window_ways(mut self, window_ways: u32) -> Result<Self, GeometryError> {
+        if window_ways >= self.ways {
+            return Err(GeometryError::WindowWays { ways: self.ways, found: window_ways });
+        }
+        self.window_ways = window_ways;
+        Ok(self)
+    }
+
+    /// Divides rows and sets among virtual shards (SPEC 11), 1 if nobody does: each shard has an equal part of the sets, and row g is row
+    /// `floor(g / shards)` of shard `g mod shards`. Call it before the first step.
     ///
     /// # Errors
     /// [`GeometryError::Shards`] unless the number of shards is above 0 and divides that of the sets.
     pub fn with_shards(mut self, shards: u32) -> Result<Self, GeometryError> {
-        let sets = self.sets.len() as u32;
-        if shards == 0 || !sets.is_multiple_of(shards) {
-            return Err(GeometryError::Shards { sets, shards });
-        }
-        self.shards = shards;
+        self.places = Places::new(self.places.rows, self.sets.len() as u32, self.ways, shards)?;
+        self.ages = vec![[0; 2]; shards as usize];
         Ok(self)
     }
 
@@ -155,16 +179,20 @@ impl Simulator {
     /// first, so no slot stays dirty.
     /// Returns the rows that found no way, in the order given. Counts as [`Embedding::pin`](hotrow::Embedding::pin)
     /// does: a loaded row is unique, missed and admitted, a row that leaves for it is evicted.
+    ///
+    /// # Panics
+    /// If there is no such row.
     pub fn pin(&mut self, rows: &[u32], ways: u32) -> Vec<u32> {
         let (seats, left_out) = self.seats(rows, ways.min(self.ways));
         self.touched.clear();
         let mut rest = seats.as_slice();
-        let Self { policy, ways: width, step, sets, rows: known, counters, .. } = self;
-        for (home, set) in (0..).zip(sets) {
+        for home in 0..self.sets.len() as u32 {
             let (here, others) = rest.split_at(rest.partition_point(|seat| seat.0 == home));
             rest = others;
+            let rule = self.rule(home);
+            let Self { sets, rows: known, counters, .. } = self;
             let wanted: Vec<u32> = here.iter().map(|&(_, id)| known.number(id, |_| home)).collect();
-            let (came, left) = set.pin(*width, *policy, &wanted, *step, known);
+            let (came, left) = sets[home as usize].pin(&rule, &wanted, known);
             counters.unique += came;
             counters.unique_misses += came;
             counters.admitted += came;
@@ -173,10 +201,12 @@ impl Simulator {
         left_out
     }
 
-    /// The set of a row.
-    fn set_of(&self, row: u32) -> u32 {
-        let each = self.sets.len() as u32 / self.shards;
-        row % self.shards * each + fmix32(row) % each
+    /// What a set goes by.
+    fn rule(&self, set: u32) -> Rule {
+        let Self { policy, ways, step, places, .. } = *self;
+        let shard = places.shard_of(set);
+        let window = if policy == Policy::Window && !places.covers(shard) { self.window_ways } else { 0 };
+        Rule { policy, ways, window, step, halvings: self.ages[shard as usize][1] }
     }
 
     /// The first `share` of the rows of each set, with their sets, set by set; and the rows that are left out, in the order given. A row that is listed twice
@@ -185,7 +215,7 @@ impl Simulator {
         let (mut known, mut taken) = (HashSet::new(), vec![0; self.sets.len()]);
         let (mut seats, mut left_out) = (Vec::new(), Vec::new());
         for &row in rows.iter().filter(|&&row| known.insert(row)) {
-            let set = self.set_of(row);
+            let set = self.places.set_of(row);
             if taken[set as usize] < share {
                 taken[set as usize] += 1;
                 seats.push((set, row));
@@ -209,16 +239,37 @@ impl Simulator {
 
     /// Runs one batch: every index is probed against the state that the last step left, then the missing rows are
     /// admitted. An empty batch changes nothing.
+    ///
+    /// # Panics
+    /// If there is no row of an index.
     pub fn step(&mut self, batch: &[u32]) {
         if batch.is_empty() {
             return;
         }
         self.step += 1;
         self.count(batch);
+        if self.policy == Policy::Window {
+            self.halve();
+        }
         self.touch();
         self.admit();
         for &number in &self.touched {
-            self.rows[number].count = 0;
+            let row = &mut self.rows[number];
+            self.ages[self.places.shard_of(row.set) as usize][0] += u64::from(row.count);
+            row.count = 0;
+        }
+    }
+
+    /// Before a batch: halves the counters of its shards as often as accesses have passed. Each row is told when it is used next.
+    fn halve(&mut self) {
+        let period = 32 * self.places.slots();
+        for &number in &self.touched {
+            let shard = self.places.shard_of(self.rows[number].set);
+            let [since, halvings] = &mut self.ages[shard as usize];
+            if *since >= period && !self.places.covers(shard) {
+                *halvings += *since / period;
+                *since %= period;
+            }
         }
     }
 
@@ -226,8 +277,7 @@ impl Simulator {
     fn count(&mut self, batch: &[u32]) {
         self.touched.clear();
         for &id in batch {
-            let set = self.set_of(id);
-            let number = self.rows.number(id, |_| set);
+            let number = self.rows.number(id, |id| self.places.set_of(id));
             let row = &mut self.rows[number];
             if row.count == 0 {
                 self.touched.push(number);
@@ -243,8 +293,13 @@ impl Simulator {
         self.missing.clear();
         for &number in &self.touched {
             let row = &mut self.rows[number];
-            if self.policy == Policy::Lfu {
-                row.freq = row.freq.saturating_add(row.count).min(self.counter_bits.most());
+            match self.policy {
+                Policy::Lfu => row.freq = row.freq.saturating_add(row.count).min(self.counter_bits.most()),
+                Policy::Window => {
+                    let halvings = self.ages[self.places.shard_of(row.set) as usize][1];
+                    (row.freq, row.halvings) = (row.uses(halvings).saturating_add(row.count).min(MOST_USES), halvings);
+                }
+                Policy::Lru | Policy::Static => {}
             }
             match row.home {
                 Home::Way(way) => {
@@ -259,29 +314,34 @@ impl Simulator {
 
     /// Admits set by set: the l-th candidate takes the l-th victim until the policy stops.
     fn admit(&mut self) {
-        let Self { policy, counter_bits: _, ways, shards: _, step, sets, rows, counters, touched: _, missing } = self;
-        if *policy == Policy::Static {
-            counters.conflicts += missing.len() as u64;
+        if self.policy == Policy::Static {
+            self.counters.conflicts += self.missing.len() as u64;
             return;
         }
-        let lfu = *policy == Policy::Lfu;
-        let key = |rows: &Rows, number| if lfu { rows[number].freq } else { rows[number].count };
+        let mut missing = std::mem::take(&mut self.missing);
         missing.sort_unstable_by_key(|&number| {
-            let row = &rows[number];
-            (row.set, Reverse(key(rows, number)), row.id)
+            let row = &self.rows[number];
+            let key = match self.policy {
+                Policy::Lru | Policy::Static => (row.count, 0),
+                Policy::Lfu => (row.freq, 0),
+                Policy::Window => (row.freq, row.count),
+            };
+            (row.set, Reverse(key), row.id)
         });
         let mut rest = missing.as_slice();
         while let Some(&first) = rest.first() {
-            let home = rows[first].set;
+            let home = self.rows[first].set;
+            let rule = self.rule(home);
+            let Self { ways, step, sets, rows, counters, .. } = self;
             let (candidates, others) = rest.split_at(rest.partition_point(|&number| rows[number].set == home));
             rest = others;
             let set = &mut sets[home as usize];
             let mut seated = 0;
             for &number in candidates {
-                let victim = if lfu {
-                    set.take_least_used(*ways, rows[number].freq, rows)
-                } else {
-                    set.take_oldest(*ways, *step)
+                let victim = match rule.policy {
+                    Policy::Lfu => set.take_least_used(*ways, rows[number].freq, rows),
+                    Policy::Window => set.take_by_window(rows[number].freq, &rule, rows),
+                    Policy::Lru | Policy::Static => set.take_oldest(*ways, *step),
                 };
                 let Some((way, evicted)) = victim else { break };
                 if let Some(evicted) = evicted {
@@ -293,10 +353,11 @@ impl Simulator {
                 seated += 1;
             }
             // Only now can the admitted rows be victims: the order of victims is that before the set's first admission.
-            set.settle(*policy, rows);
+            set.settle(rule.policy, rows);
             counters.admitted += seated as u64;
             counters.conflicts += (candidates.len() - seated) as u64;
         }
+        self.missing = missing;
     }
 }
 

@@ -36,7 +36,7 @@ const MOST_DRAWN: usize = 1 << 24;
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Lookups of an epoch: a file, a name in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..],
+    /// Lookups of an epoch: a file, a name in the data folder, or generated (zipf:rows=..,s=..[,n=..], drift:rows=..,s=..,every=..[,n=..], uniform:rows=..[,n=..],
     /// meta2021[:rows=..,n=..])
     #[arg(long, value_name = "T", conflicts_with = "distribution")]
     trace: Option<String>,

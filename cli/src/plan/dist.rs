@@ -213,7 +213,8 @@ impl Args {
         let slots = (f64::from(rows) * self.cache_percent / 100.0).ceil() as u32;
         let cache = Cache { policy: self.policy, rows: slots, shards: self.shards() };
         let batches = Batches { ids: trace.ids, offsets, order, batch: self.batch };
-        let model = Model { classes, dirty: batches.dirty(&cache)?, lengths: batches.lengths(), batch: self.batch };
+        let model =
+            Model { classes, dirty: batches.dirty(&cache, rows)?, lengths: batches.lengths(), batch: self.batch };
         Ok(Source { name: trace.name, is_trace, rows, model, batches, cache })
     }
 }

@@ -112,6 +112,7 @@ impl Answer<'_> {
             .with("pinned_rows", cache.count())
             // Hottest rows, as many as there are ways to pin, that find no way; colder rows take their place.
             .with("without_a_way", cache.left_out)
+            .with("without_a_way_share", cache.left_out_share)
             .with("batch_samples", samples)
             .with("batch_lookups", lookups)
             .with("device_bytes", self.device_bytes)

@@ -1,5 +1,6 @@
-//! `zipf:rows=..,s=..[,n=..]`: independent ids; id i has probability ~ (i + 1)^-s. `uniform:rows=..[,n=..]`: every id is equally likely, so a
-//! cache cannot help.
+//! `zipf:rows=..,s=..[,n=..]`: independent ids; id i has probability ~ (i + 1)^-s. `drift:rows=..,s=..,every=..[,n=..]`: as zipf, but
+//! after every so many accesses all ids move on by the golden part of the rows, so that other ids are popular. `uniform:rows=..[,n=..]`: every id is equally
+//! likely, so a cache cannot help.
 
 use super::error::TraceError;
 use super::spec::{DEFAULT_ACCESSES, Spec};
@@ -16,6 +17,18 @@ pub(super) fn zipf(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
     let last = (rows - 1) as u32;
     // Ranks run from 1 to `rows`; the minimum guards against rounding.
     ids.extend(ranks.sample_iter(Pcg64::seed_from_u64(seed)).take(n as usize).map(|rank| (rank as u32 - 1).min(last)));
+    Ok(ids)
+}
+
+pub(super) fn drift(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
+    let every = spec.required("every", spec.every()?)? as usize;
+    let rows = spec.required("rows", spec.rows()?)?;
+    let mut ids = zipf(spec, seed)?;
+    // Any few stretches that follow one another have their popular ids far apart.
+    let step = (rows as f64 * 0.618_033_988_749_895) as u64;
+    for (stretch, ids) in (0..).zip(ids.chunks_mut(every)) {
+        ids.iter_mut().for_each(|id| *id = ((u64::from(*id) + stretch * step) % rows) as u32);
+    }
     Ok(ids)
 }
 

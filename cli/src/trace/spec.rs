@@ -60,6 +60,11 @@ impl<'a> Spec<'a> {
         self.whole("n", MAX_ACCESSES)
     }
 
+    /// The accesses after which other rows are popular, if given.
+    pub(super) fn every(&self) -> Result<Option<u64>, TraceError> {
+        self.whole("every", MAX_ACCESSES)
+    }
+
     /// A whole number from 1 to `most`, in digits or as 1e9.
     fn whole(&self, key: &str, most: u64) -> Result<Option<u64>, TraceError> {
         let legal = |number: &f64| number.fract() == 0.0 && (1.0..=most as f64).contains(number);
@@ -88,6 +93,7 @@ impl<'a> Spec<'a> {
     pub(super) fn fail(&self, wanted: &str, found: &str) -> TraceError {
         let example = match self.text.split(':').next() {
             Some("zipf") => "zipf:rows=100000,s=1.05,n=1000000",
+            Some("drift") => "drift:rows=100000,s=1.05,every=50000,n=1000000",
             Some("uniform") => "uniform:rows=100000,n=1000000",
             _ => "meta2021:rows=100000",
         };

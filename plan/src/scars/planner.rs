@@ -270,11 +270,13 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The sizes of the cache to consider first. Towards both ends the distance to the end shrinks by a constant factor.
+    /// The sizes of the cache to consider first: towards both ends the distance to the end shrinks by a constant factor; and the largest caches beside
+    /// few batches.
     fn sizes(&self) -> impl Iterator<Item = u32> {
         let (most, half) = (self.most, f64::from(self.most) / 2.0);
+        let few = (1..=8).map(|times| self.most_beside(self.budget.samples.div_ceil(times)));
         let steps = (1..=POINTS).map(move |i| (half * half.max(1.0).powf(-f64::from(i) / f64::from(POINTS))) as u32);
-        steps.flat_map(move |sets| [sets, most - sets]).chain([0, most / 2, most])
+        steps.flat_map(move |sets| [sets, most - sets]).chain([0, most / 2, most]).chain(few)
     }
 
     /// The split with `sets` sets and the largest batch that fits, because a larger batch never costs more.
@@ -334,14 +336,18 @@ mod tests {
             budget.group.most_sets = 1 << 20;
             Budget { sample, samples, ..budget }
         };
-        // The search tries 60 to 100 sizes. Each case needs one of its parts, without which it finds a dearer size: first sizes near both ends,
-        // halved gaps, a batch of one sample more or less, as many even batches as the best, one more or one less.
+        // The search tries 70 to 110 sizes. Each case needs one of its parts, without which it finds a dearer size: the sizes beside few batches, those near
+        // both ends, halved gaps, a batch of one sample less or more, one even batch fewer, as many even batches as the best, one more.
         type Case<'a> = (&'a [(u64, u64)], u64, [u64; 3], f64);
-        let cases: [Case<'_>; 4] = [
+        let cases: [Case<'_>; 8] = [
             (&[(12, 102_197), (202, 3492)], 122, [4, 25, 27_350], 0.0),
-            (&[(2, 9546)], 274, [4, 392, 313_992], 0.0),
-            (&[(9862, 24_395), (7, 416), (752, 10)], 357, [10_000, 36, 57_960], 704.0),
-            (&[(17, 3269), (8, 45), (2186, 154), (1463, 4582)], 415, [100, 225, 21_375], 33_406.0),
+            (&[(47, 20_083)], 30, [4, 276, 46_253], 0.0),
+            (&[(202, 6654)], 98, [4, 129, 39_354], 0.0),
+            (&[(227, 45_472)], 316, [10_000, 13, 100_080], 408.0),
+            (&[(134, 18), (295, 1037), (9, 11_848), (3, 35)], 89, [4, 37, 372_827], 0.0),
+            (&[(2368, 57_662)], 173, [100, 375, 16_794], 351.0),
+            (&[(196, 3497), (50, 12), (9, 34_496)], 184, [4, 337, 310_914], 1609.0),
+            (&[(9259, 49_040)], 64, [100, 131, 6254], 242.0),
         ];
         for (bins, sets, [sample, smallest, samples], batch_cost) in cases {
             let skew = Skew::from_bins(bins.iter().copied()).unwrap();
@@ -394,7 +400,10 @@ mod tests {
         let why = |budget, skew: &Skew| Planner::new(budget, skew, 1.0).unwrap().search().more;
         assert_eq!(why(budget(40_000, 2000.0), &skew), MoreRows::DoesNotPay);
         assert_eq!(why(Budget { largest_batch: 10, ..budget(20_000, 0.0) }, &skew), MoreRows::NoRoom);
-        assert_eq!(why(budget(1 << 30, 0.0), &skew), MoreRows::AllWays);
+        assert_eq!(why(budget(1 << 30, 0.0), &skew), MoreRows::AllRows, "the cache covers the table");
+        let mut narrow = budget(1 << 30, 0.0);
+        narrow.group.most_sets = 20;
+        assert_eq!(why(narrow, &skew), MoreRows::AllWays);
         assert_eq!(why(budget(1 << 20, 0.0), &few), MoreRows::AllRows);
     }
 

@@ -1,6 +1,5 @@
 //! The number of sets of a cache of a given size (SPEC 9, simulate).
 
-use crate::simulate::set::Set;
 use std::fmt;
 
 /// The shape of a cache that holds a share of the rows of a trace.
@@ -14,7 +13,7 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// `32 * ceil(distinct * percent / 3200)` for any number of ways, so that shapes can be compared.
+    /// `32 * ceil(rows * percent / 3200)` for any number of ways, so that shapes can be compared; at most the rows.
     pub slots: u32,
     /// `ceil(slots / ways)`; 1 if fully associative.
     pub sets: u32,
@@ -23,23 +22,22 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The shape of a cache of `percent` % of `distinct` rows. `ways = 0` means fully associative.
+    /// The shape of a cache of `percent` % of `rows` rows. `ways = 0` means fully associative.
     ///
     /// # Errors
     /// [`GeometryError::Percent`] unless `0 < percent <= 100`, [`GeometryError::Rows`] unless there are rows and at
     /// most 2^32 - 2 of them.
-    pub fn of_percent(distinct: u64, percent: f64, ways: u32) -> Result<Self, GeometryError> {
+    pub fn of_percent(rows: u64, percent: f64, ways: u32) -> Result<Self, GeometryError> {
         if !(percent > 0.0 && percent <= 100.0) {
             return Err(GeometryError::Percent(percent));
         }
-        if distinct == 0 || distinct > u64::from(u32::MAX) - 1 {
-            return Err(GeometryError::Rows(distinct));
+        if rows == 0 || rows > u64::from(u32::MAX) - 1 {
+            return Err(GeometryError::Rows(rows));
         }
-        // Whole percents are exact in f64 (distinct * percent < 2^39), so the quotient is rounded once, and a whole
+        // Whole percents are exact in f64 (rows * percent < 2^39), so the quotient is rounded once, and a whole
         // number stays one: `ceil` equals the integer formula.
-        let groups = (distinct as f64 * percent / 3200.0).ceil().max(1.0) as u64;
-        // 100 % of 2^32 - 2 rows would be 2^32 slots, one too many for a u32.
-        let slots = (groups * 32).min(u64::from(u32::MAX)) as u32;
+        let groups = (rows as f64 * percent / 3200.0).ceil().max(1.0) as u64;
+        let slots = (groups * 32).min(rows) as u32;
         if ways == 0 {
             return Ok(Self { slots, sets: 1, ways: slots });
         }
@@ -63,6 +61,13 @@ pub enum GeometryError {
         sets: u32,
         /// Ways asked for.
         ways: u32,
+    },
+    /// As many window ways as ways, or more.
+    WindowWays {
+        /// Ways of a set.
+        ways: u32,
+        /// Window ways asked for.
+        found: u32,
     },
     /// Virtual shards that do not divide the sets.
     Shards {
@@ -90,6 +95,13 @@ impl fmt::Display for GeometryError {
             Self::Empty { sets, ways } => {
                 write!(f, "cache: wanted at least one set and one way, found {sets} sets of {ways} ways")
             }
+            Self::WindowWays { ways, found } => {
+                write!(
+                    f,
+                    "window ways: wanted 0 to {}, since a set has {ways} ways, found {found}; ask for fewer",
+                    ways.saturating_sub(1)
+                )
+            }
             Self::Shards { sets, shards } => {
                 write!(
                     f,
@@ -106,13 +118,13 @@ impl fmt::Display for GeometryError {
 impl std::error::Error for GeometryError {}
 
 /// Makes `sets` empty sets.
-pub(crate) fn empty_sets(sets: u32, ways: u32) -> Result<Vec<Set>, GeometryError> {
+pub(crate) fn empty_sets<T: Default>(sets: u32, ways: u32) -> Result<Vec<T>, GeometryError> {
     if sets == 0 || ways == 0 {
         return Err(GeometryError::Empty { sets, ways });
     }
     let mut all = Vec::new();
     all.try_reserve_exact(sets as usize).map_err(|_| GeometryError::Memory { sets })?;
-    all.resize_with(sets as usize, Set::default);
+    all.resize_with(sets as usize, T::default);
     Ok(all)
 }
 
@@ -147,7 +159,10 @@ mod tests {
         assert_eq!(Geometry::of_percent(3958, 1.0, 1).unwrap(), Geometry { slots: 64, sets: 64, ways: 1 });
         assert_eq!(Geometry::of_percent(3958, 0.01, 24).unwrap(), Geometry { slots: 32, sets: 2, ways: 24 });
         let largest = Geometry::of_percent(u64::from(u32::MAX) - 1, 100.0, 0).unwrap();
-        assert_eq!(largest.slots, u32::MAX);
+        assert_eq!(largest.slots, u32::MAX - 1);
+        // No cache has more rows than the table.
+        assert_eq!(Geometry::of_percent(70, 100.0, 32).unwrap(), Geometry { slots: 70, sets: 3, ways: 32 });
+        assert_eq!(Geometry::of_percent(10, 5.0, 0).unwrap(), Geometry { slots: 10, sets: 1, ways: 10 });
     }
 
     #[test]
@@ -158,7 +173,7 @@ mod tests {
         for rows in [0, u64::from(u32::MAX)] {
             assert_eq!(Geometry::of_percent(rows, 1.0, 1), Err(GeometryError::Rows(rows)));
         }
-        assert!(empty_sets(0, 4).is_err());
-        assert!(empty_sets(4, 0).is_err());
+        assert!(empty_sets::<u8>(0, 4).is_err());
+        assert!(empty_sets::<u8>(4, 0).is_err());
     }
 }

@@ -28,10 +28,20 @@ pub(crate) struct Row {
     pub(crate) set: u32,
     /// Occurrences in the running batch; 0 between steps.
     pub(crate) count: u32,
-    /// Uses since the start, kept across evictions (LFU only).
+    /// Uses since the start, kept across evictions (LFU); under Window the counter c, as it was after `halvings` halvings.
     pub(crate) freq: u32,
+    /// Halvings of c that `freq` has seen (Window only).
+    pub(crate) halvings: u64,
     /// Where the row is now.
     pub(crate) home: Home,
+}
+
+impl Row {
+    /// Uses, after so many halvings in all.
+    #[inline]
+    pub(crate) fn uses(&self, halvings: u64) -> u32 {
+        self.freq >> (halvings - self.halvings).min(31)
+    }
 }
 
 /// All rows seen, numbered in order of first appearance.
@@ -61,9 +71,14 @@ impl Rows {
         };
         if *entry == UNSEEN {
             *entry = self.rows.len() as u32;
-            self.rows.push(Row { id, set: set(id), count: 0, freq: 0, home: Home::Table });
+            self.rows.push(Row { id, set: set(id), count: 0, freq: 0, halvings: 0, home: Home::Table });
         }
         *entry
+    }
+
+    /// The row of this number.
+    pub(crate) fn get(&self, number: u32) -> Option<&Row> {
+        self.rows.get(number as usize)
     }
 
     /// The number of a row that was seen.

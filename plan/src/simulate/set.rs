@@ -1,6 +1,6 @@
 //! One set of the cache: its ways and the order in which they are evicted.
 
-use crate::simulate::rows::{Home, Rows};
+use crate::simulate::rows::{Home, Row, Rows};
 use hotrow::Policy;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,18 +17,40 @@ struct Way {
     pinned: bool,
     /// Changed since the row came.
     dirty: bool,
+    /// A window way ([`Policy::Window`]).
+    window: bool,
 }
 
-/// Marks a way that a pinned row has left; occurs under [`Policy::Static`] only.
+/// Marks an empty way between others: one that a pinned row has left under [`Policy::Static`], or any empty way under [`Policy::Window`].
 const HOLE: u32 = u32::MAX;
+
+/// What a set needs to know of the cache and of the moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    pub(crate) policy: Policy,
+    pub(crate) ways: u32,
+    /// Window ways of the set; 0 unless the policy is Window.
+    pub(crate) window: u32,
+    /// The running step, or the last one.
+    pub(crate) step: u64,
+    /// Halvings of the shard's counters so far.
+    pub(crate) halvings: u64,
+}
 
 impl Way {
     /// The value by which the policy orders victims: stamp or frequency.
     fn value(&self, policy: Policy, rows: &Rows) -> u64 {
         match policy {
-            Policy::Lru | Policy::Static | Policy::Window => self.stamp,
-            Policy::Lfu => u64::from(rows[self.row].freq),
+            Policy::Lru | Policy::Static => self.stamp,
+            Policy::Lfu | Policy::Window => u64::from(rows[self.row].freq),
         }
+    }
+
+    /// The value by which Window orders victims among main ways, or among window ways; `None` if the way is empty.
+    fn rank(&self, rule: &Rule, rows: &Rows) -> Option<(u32, u64, u32)> {
+        let Row { id, .. } = *rows.get(self.row)?;
+        let uses = if self.window { 0 } else { rows[self.row].uses(rule.halvings) };
+        Some((uses, self.stamp, id))
     }
 }
 
@@ -56,6 +78,38 @@ impl Set {
     /// Whether a way's row changed since it came.
     pub(crate) fn is_dirty(&self, way: u32) -> bool {
         self.ways[way as usize].dirty
+    }
+
+    /// Under Window, all ways are there from the start, the first ones as window ways.
+    fn open(&mut self, rule: &Rule) {
+        if self.ways.is_empty() {
+            let empty = |way| Way { row: HOLE, stamp: 0, pinned: false, dirty: false, window: way < rule.window };
+            self.ways.extend((0..rule.ways).map(empty));
+        }
+    }
+
+    /// The next victim under Window for a row of counter `uses` (SPEC 3). It looks at all ways.
+    pub(crate) fn take_by_window(&mut self, uses: u32, rule: &Rule, rows: &Rows) -> Option<Victim> {
+        self.open(rule);
+        let (mut main, mut recent) = (None, None);
+        for (at, way) in self.ways.iter().enumerate().filter(|(_, way)| !way.pinned) {
+            let rank = way.rank(rule, rows);
+            let first = if way.window { &mut recent } else { &mut main };
+            if (rank.is_none() || way.stamp < rule.step) && first.is_none_or(|(known, _)| rank < known) {
+                *first = Some((rank, at));
+            }
+        }
+        let least = main.map(|(rank, _)| rank.map_or(0, |(uses, ..)| uses));
+        let taken = match (main, recent) {
+            (Some((None, at)), _) => at,
+            (Some((_, at)), _) if Some(uses) > least => at,
+            (Some((_, at)), Some((Some(_), old))) if Some(rows[self.ways[old].row].uses(rule.halvings)) > least => {
+                (self.ways[old].window, self.ways[at].window) = (false, true);
+                at
+            }
+            (_, recent) => recent?.1,
+        };
+        Some((taken as u32, self.row(taken as u32)))
     }
 
     /// The rows in dirty ways, by their numbers.
@@ -109,32 +163,43 @@ impl Set {
 
     /// Puts a row into a way that was just taken.
     pub(crate) fn seat(&mut self, way: u32, row: u32, stamp: u64) {
-        let newcomer = Way { row, stamp, pinned: false, dirty: false };
+        self.place(way, Way { row, stamp, pinned: false, dirty: false, window: false });
+        self.seated.push(way);
+    }
+
+    fn place(&mut self, way: u32, newcomer: Way) {
         match self.ways.get_mut(way as usize) {
-            Some(old) => *old = newcomer,
+            Some(old) => *old = Way { window: old.window && !newcomer.pinned, ..newcomer },
             None => self.ways.push(newcomer),
         }
-        self.seated.push(way);
     }
 
     /// Ends the set's admissions of this step: from now on the admitted rows can be victims too.
     pub(crate) fn settle(&mut self, policy: Policy, rows: &Rows) {
+        if policy == Policy::Window {
+            return self.seated.clear(); // has no order
+        }
         for way in self.seated.drain(..) {
             let held = &self.ways[way as usize];
             self.order.push(Reverse((held.value(policy, rows), way)));
         }
     }
 
-    /// Pins exactly `wanted`, hottest first, in a set of `ways` ways at `step`, all clean. Returns how many rows were loaded and
-    /// how many left for them.
-    pub(crate) fn pin(&mut self, ways: u32, policy: Policy, wanted: &[u32], step: u64, rows: &mut Rows) -> (u64, u64) {
-        let mut left = 0;
+    /// Pins exactly `wanted`, hottest first, all clean. Returns how many rows were loaded and how many left for them.
+    pub(crate) fn pin(&mut self, rule: &Rule, wanted: &[u32], rows: &mut Rows) -> (u64, u64) {
+        let (Rule { policy, ways, step, .. }, mut left) = (*rule, 0);
+        if policy == Policy::Window {
+            self.open(rule);
+        }
         let before: Vec<bool> = self.ways.iter_mut().map(|way| std::mem::take(&mut way.pinned)).collect();
         self.ways.iter_mut().for_each(|way| way.dirty = false);
         let mut missing = Vec::new();
         for &row in wanted {
             match rows[row].home {
-                Home::Way(way) => self.ways[way as usize].pinned = true,
+                Home::Way(way) => {
+                    let way = &mut self.ways[way as usize];
+                    (way.pinned, way.window) = (true, false);
+                }
                 Home::Table => missing.push(row),
             }
         }
@@ -145,13 +210,14 @@ impl Set {
                 left += 1;
             }
         }
-        // Empty ways first, then the least value, then the first way.
+        // Main ways first; of these empty ones, then the least value, then the first way.
         let value = |way: u32| match self.ways.get(way as usize) {
-            Some(held) if held.row != HOLE => Some(held.value(policy, rows)),
-            _ => None,
+            Some(held) if policy == Policy::Window => (held.window, held.rank(rule, rows)),
+            Some(held) if held.row != HOLE => (false, Some((0, held.value(policy, rows), 0))),
+            _ => (false, None),
         };
         let free = |way: &u32| self.ways.get(*way as usize).is_none_or(|held| !held.pinned);
-        let mut victims: Vec<(Option<u64>, u32)> =
+        let mut victims: Vec<_> =
             (0..if missing.is_empty() { 0 } else { ways }).filter(free).map(|way| (value(way), way)).collect();
         victims.sort_unstable();
         for (&row, &(_, way)) in missing.iter().zip(&victims) {
@@ -160,14 +226,24 @@ impl Set {
                 left += 1;
             }
             rows[row].home = Home::Way(way);
-            let newcomer = Way { row, stamp: step, pinned: true, dirty: false };
-            match self.ways.get_mut(way as usize) {
-                Some(old) => *old = newcomer,
-                None => self.ways.push(newcomer),
-            }
+            self.place(way, Way { row, stamp: step, pinned: true, dirty: false, window: false });
+        }
+        if policy == Policy::Window {
+            self.flag(rule, rows);
+            return (missing.len() as u64, left);
         }
         let victims = (0..).zip(&self.ways).filter(|(_, way)| !way.pinned && way.row != HOLE);
         self.order = victims.map(|(at, way)| Reverse((way.value(policy, rows), at))).collect();
         (missing.len() as u64, left)
+    }
+
+    /// Makes ways that are not pinned window ways, until there are enough: empty ones first, then those of the oldest stamp and the lowest row.
+    fn flag(&mut self, rule: &Rule, rows: &Rows) {
+        let mut main: Vec<_> = (0..).zip(&self.ways).filter(|(_, way)| !way.pinned && !way.window).collect();
+        main.sort_by_key(|(_, way)| way.rank(rule, rows).map(|(_, stamp, id)| (stamp, id)));
+        let flags = self.ways.iter().filter(|way| way.window).count();
+        let more: Vec<usize> =
+            main.iter().map(|&(at, _)| at).take((rule.window as usize).saturating_sub(flags)).collect();
+        more.into_iter().for_each(|at| self.ways[at].window = true);
     }
 }

@@ -2,17 +2,21 @@
 
 mod model;
 
-use crate::simulate::{FREQ_CAP, SimulatedCounters, Simulator};
+use crate::simulate::{Best, FREQ_CAP, SimulatedCounters, Simulator};
 use hotrow::{
     CounterBits,
-    Policy::{self, Lfu, Lru},
+    Policy::{self, Lfu, Lru, Static, Window},
+    hash::Spread,
 };
 use model::{Fault, Model};
 use proptest::prelude::*;
 
+/// The most rows of a group.
+const MOST: u32 = u32::MAX - 1;
+
 /// A cache of one set, so that the hash does not matter.
 fn one_set(ways: u32, policy: Policy) -> Simulator {
-    Simulator::new(1, ways, policy).unwrap()
+    Simulator::new(MOST, 1, ways, policy).unwrap()
 }
 
 fn residents(cache: &Simulator, ways: u32) -> Vec<Option<u32>> {
@@ -148,24 +152,24 @@ fn an_empty_batch_changes_nothing() {
     play(&mut cache, &[&[1]]);
     let before = cache.counters();
     assert_eq!(play(&mut cache, &[&[]]), before);
-    assert_eq!(Simulator::new(1, 1, Lru).unwrap().counters().hit_rate(), 0.0);
+    assert_eq!(one_set(1, Lru).counters().hit_rate(), 0.0);
 }
 
 #[test]
 fn sparse_ids_are_rows_like_others() {
     let last = u32::MAX - 2;
-    let mut cache = Simulator::new(3, 2, Lru).unwrap();
+    let mut cache = Simulator::new(MOST, 3, 2, Lru).unwrap();
     let seen = play(&mut cache, &[&[last], &[1 << 24], &[last], &[(1 << 24) - 1]]);
     assert_eq!((seen.hits, seen.unique_misses), (1, 3));
-    let set = hotrow::hash::fmix32(last) % 3;
+    let set = Spread::new(MOST, 3, 2).set_of(last);
     assert!((0..2).any(|way| cache.resident(set, way) == Some(last)));
 }
 
 #[test]
 fn shards_have_equal_parts_of_the_sets() {
-    let mut cache = Simulator::new(12, 1, Lru).unwrap().with_shards(4).unwrap();
+    let mut cache = Simulator::new(400, 12, 1, Lru).unwrap().with_shards(4).unwrap();
     play(&mut cache, &[&[6]]);
-    let set = 2 * 3 + hotrow::hash::fmix32(6) % 3;
+    let set = 2 * 3 + Spread::new(100, 3, 1).set_of(1);
     assert_eq!(cache.resident(set, 0), Some(6));
     // Pins go by the same sets; rows of one set that are left out are returned once, in the order given.
     let rows: Vec<u32> = (0..400).chain(0..400).collect();
@@ -175,7 +179,7 @@ fn shards_have_equal_parts_of_the_sets() {
     assert!(left.is_sorted() && left.iter().all(|row| !pinned.contains(row)), "{left:?}");
     assert!((0..).zip(&pinned).all(|(set, row)| row % 4 == set / 3), "{pinned:?}");
     for shards in [0, 5, 24] {
-        let refused = Simulator::new(12, 1, Lru).unwrap().with_shards(shards).unwrap_err();
+        let refused = Simulator::new(400, 12, 1, Lru).unwrap().with_shards(shards).unwrap_err();
         assert!(refused.to_string().contains(&format!("12 sets, found {shards}")), "{refused}");
     }
 }
@@ -198,30 +202,115 @@ fn a_slot_is_dirty_from_the_backward_to_the_eviction() {
     assert_eq!(dirty(&cache), [false; 4], "pins flush the cache, and the next backward is of another step");
 }
 
-/// A cache, and batches that contend for its few sets: small ids are frequent, some ids are huge.
-fn games() -> impl Strategy<Value = ([u32; 3], Policy, Vec<Vec<u32>>)> {
-    let id = prop_oneof![4 => 0..8_u32, 4 => 0..60_u32, 1 => u32::MAX - 12..u32::MAX - 2];
+#[test]
+fn window_by_its_rules() {
+    let cache = |ways, window| one_set(ways, Window).with_window_ways(window).unwrap();
+    let mut one = cache(3, 1);
+    // Way 0 is the window. Main ways fill first; with all counters at 1 a coming row takes the window.
+    play(&mut one, &[&[1], &[2], &[3]]);
+    assert_eq!(residents(&one, 3), [Some(3), Some(1), Some(2)]);
+    play(&mut one, &[&[4]]);
+    assert_eq!(residents(&one, 3), [Some(4), Some(1), Some(2)], "3 left the window");
+    // 4 is used more often than 1, the oldest main row of the fewest uses: 4 becomes a main row where it is, and 5 takes the way of 1 as window.
+    play(&mut one, &[&[4], &[5]]);
+    assert_eq!(residents(&one, 3), [Some(4), Some(5), Some(2)]);
+    // 6 has more uses than 2 and takes a main way; then 7 takes the window.
+    play(&mut one, &[&[6, 6], &[7]]);
+    assert_eq!(residents(&one, 3), [Some(4), Some(7), Some(6)]);
+    assert_eq!((one.counters().conflicts, one.counters().evictions), (0, 4));
+    // Without window ways it is LFU that ages: after 64 accesses (2 slots) counters are halved, and 40 uses of 1 do not last.
+    let mut aging = cache(2, 0);
+    play(&mut aging, &[&[1; 40], &[2; 2], &[3], &[4; 21]]);
+    assert_eq!(residents(&aging, 2), [Some(1), Some(4)], "15, 2 and 1 uses; 4 comes with 15");
+    play(&mut aging, &[&[5; 8]]);
+    assert_eq!(residents(&aging, 2), [Some(5), Some(4)], "7 are left of 15; the older row leaves");
+    for (window, ways) in [(3, 3), (9, 2), (0, 0)] {
+        let refused =
+            Simulator::new(9, 1, ways.max(1), Window).unwrap().with_window_ways(window + u32::from(ways == 0));
+        assert!(refused.unwrap_err().to_string().starts_with("window ways: wanted 0 to "), "{window} of {ways}");
+    }
+}
+
+#[test]
+fn pins_take_main_ways_first_and_windows_move() {
+    let mut cache = one_set(4, Window).with_window_ways(2).unwrap();
+    // Ways 0 and 1 are windows, 2 and 3 main.
+    play(&mut cache, &[&[1], &[2], &[3], &[4]]);
+    assert_eq!(residents(&cache, 4), [Some(3), Some(4), Some(1), Some(2)]);
+    // 5 takes the main way of 1; 3 keeps its slot, and its flag goes to the only main way that is not pinned.
+    assert_eq!(cache.pin(&[5, 3], 4), [0; 0]);
+    assert_eq!(residents(&cache, 4), [Some(3), Some(4), Some(5), Some(2)]);
+    // So 2 and 4 are in windows: the older one leaves first, whatever the uses.
+    play(&mut cache, &[&[4], &[2], &[4; 9], &[6]]);
+    assert_eq!(residents(&cache, 4), [Some(3), Some(4), Some(5), Some(6)]);
+    // With three pins one way is left, a window; unpinned, the ways fill up with windows by age: 5, of step 0, not 3, which was used since.
+    cache.pin(&[3, 4, 5], 4);
+    play(&mut cache, &[&[7], &[3]]);
+    assert_eq!(residents(&cache, 4), [Some(3), Some(4), Some(5), Some(7)]);
+    cache.pin(&[], 4);
+    play(&mut cache, &[&[8]]);
+    assert_eq!(residents(&cache, 4), [Some(3), Some(4), Some(8), Some(7)]);
+}
+
+#[test]
+fn a_cache_that_covers_its_rows_misses_each_once() {
+    let batches: Vec<Vec<u32>> =
+        (0..90).map(|step| (0..step % 7 + 1).map(|i| (step * i * 37 + i) % 50).collect()).collect();
+    for (policy, shards, ways) in
+        [Lru, Lfu, Window].into_iter().flat_map(|policy| [(policy, 1, 32), (policy, 1, 7), (policy, 4, 3)])
+    {
+        let sets = shards * 50_u32.div_ceil(shards).div_ceil(ways);
+        let play = |sets| {
+            let mut cache = Simulator::new(50, sets, ways, policy).unwrap().with_shards(shards).unwrap();
+            batches.iter().for_each(|batch| cache.step(batch));
+            cache.counters()
+        };
+        let (seen, distinct) =
+            (play(sets), batches.concat().into_iter().collect::<std::collections::BTreeSet<_>>().len() as u64);
+        assert_eq!((seen.unique_misses, seen.admitted, seen.conflicts, seen.evictions), (distinct, distinct, 0, 0));
+        assert!(play(sets - shards).unique_misses > distinct, "a set less does not cover");
+    }
+    let mut fixed = Simulator::new(50, 2, 32, Static).unwrap();
+    assert_eq!((play(&mut fixed, &[&[1], &[1]]).hits, fixed.pin(&(0..50).collect::<Vec<_>>(), 32).len()), (0, 0));
+}
+
+#[test]
+#[should_panic(expected = "row 50: wanted one below 50")]
+fn there_is_no_row_behind_the_last() {
+    Simulator::new(50, 2, 32, Lru).unwrap().step(&[3, 50]);
+}
+
+/// A cache, and batches that contend for its few sets: small ids are frequent, some ids are huge. The shape is rows, sets, ways, shards, window ways.
+fn games() -> impl Strategy<Value = ([u32; 5], Policy, Vec<Vec<u32>>)> {
+    let id = prop_oneof![4 => 0..8_u32, 4 => 0..60_u32, 1 => MOST - 11..MOST];
     let batches = prop_oneof![
         prop::collection::vec(prop::collection::vec(id.clone(), 1), 1..200),
         prop::collection::vec(prop::collection::vec(id, 0..40), 1..25),
     ];
     (
-        (1..6_u32, prop_oneof![1..5_u32, Just(32)], prop_oneof![2 => Just(1), 1 => Just(2), 1 => Just(4)])
-            .prop_map(|(sets, ways, shards)| [sets * shards, ways, shards]),
-        prop_oneof![4 => Just(Lru), 4 => Just(Lfu), 1 => Just(Policy::Static)],
+        (
+            prop_oneof![Just(60), Just(67), Just(MOST)],
+            1..6_u32,
+            prop_oneof![1..7_u32, Just(32)],
+            prop_oneof![2 => Just(1), 1 => Just(2), 1 => Just(4)],
+            0..6_u32,
+        )
+            .prop_map(|(rows, sets, ways, shards, window)| [rows, sets * shards, ways, shards, window % ways]),
+        prop_oneof![4 => Just(Lru), 4 => Just(Lfu), 6 => Just(Window), 1 => Just(Static)],
         batches,
     )
+        .prop_map(|(shape, policy, mut batches)| {
+            batches.iter_mut().flatten().for_each(|id| *id %= shape[0]);
+            (shape, policy, batches)
+        })
 }
 
 /// Step and set of the first difference between simulator and model.
-fn first_difference(
-    [sets, ways, shards]: [u32; 3],
-    policy: Policy,
-    batches: &[Vec<u32>],
-    fault: Fault,
-) -> Option<(usize, String)> {
-    let mut cache = Simulator::new(sets, ways, policy).unwrap().with_shards(shards).unwrap();
-    let mut model = Model::new(sets, ways, shards, policy, fault);
+fn first_difference(shape: [u32; 5], policy: Policy, batches: &[Vec<u32>], fault: Fault) -> Option<(usize, String)> {
+    let [rows, sets, ways, shards, window] = shape;
+    let cache = Simulator::new(rows, sets, ways, policy).unwrap();
+    let mut cache = cache.with_window_ways(window).unwrap().with_shards(shards).unwrap();
+    let mut model = Model::new(shape, policy, fault);
     for (step, batch) in batches.iter().enumerate() {
         cache.step(batch);
         model.step(batch);
@@ -272,6 +361,16 @@ fn wrong_models_are_detected() {
         (Fault::ShardsIgnored, Lru),
         (Fault::DirtyInherited, Lru),
         (Fault::BypassedDirty, Lfu),
+        (Fault::RowsIgnored, Lru),
+        (Fault::TiesReplaced, Window),
+        (Fault::NeverHalved, Window),
+        (Fault::CountedBefore, Window),
+        (Fault::NeverPromoted, Window),
+        (Fault::TiesByWay, Window),
+        (Fault::StampIgnored, Window),
+        (Fault::Unprotected, Window),
+        (Fault::WindowsCover, Window),
+        (Fault::FreqForgotten, Window),
     ] {
         let mut runner = TestRunner::deterministic();
         let found = (0..300).any(|_| {
@@ -280,4 +379,49 @@ fn wrong_models_are_detected() {
         });
         assert!(found, "{fault:?} went unnoticed");
     }
+}
+
+/// The most hits of any cache of sets that may bypass: all choices are tried.
+fn most_hits(held: &[u32], ids: &[u32], [rows, sets, ways]: [u32; 3]) -> u64 {
+    let Some((&id, rest)) = ids.split_first() else { return 0 };
+    if held.contains(&id) {
+        return 1 + most_hits(held, rest, [rows, sets, ways]);
+    }
+    let spread = Spread::new(rows, sets, ways);
+    let others: Vec<usize> = (0..held.len()).filter(|&at| spread.set_of(held[at]) == spread.set_of(id)).collect();
+    let with = |held: Vec<u32>| most_hits(&[&held[..], &[id]].concat(), rest, [rows, sets, ways]);
+    if others.len() < ways as usize {
+        return with(held.to_vec());
+    }
+    let left = |at: usize| held.iter().enumerate().filter(|&(other, _)| other != at).map(|(_, &row)| row).collect();
+    let taken = others.into_iter().map(|at| with(left(at)));
+    taken.chain([most_hits(held, rest, [rows, sets, ways])]).max().unwrap_or(0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_hits_more_than_the_best(ids in prop::collection::vec(0..6_u32, 1..15), sets in 1..3_u32, ways in 1..3_u32) {
+        let shape = [6, sets, ways];
+        let mut best = Best::new(&ids, 1, shape).unwrap();
+        let mut hits = 0;
+        for (at, &id) in ids.iter().enumerate() {
+            hits += u64::from(best.holds(id));
+            prop_assert_eq!(best.step(), at + 1 < ids.len());
+        }
+        let seen = best.counters();
+        prop_assert_eq!((seen.hits, hits), (most_hits(&[], &ids, shape), hits));
+        prop_assert_eq!(seen.accesses - seen.hits, seen.unique_misses);
+        prop_assert_eq!(seen.unique_misses, seen.admitted + seen.conflicts);
+    }
+}
+
+#[test]
+fn the_best_of_batches_is_hit_in_the_next_one() {
+    // In batches of three, 1 and 2 are used next at once, 2 twice: it gets the only way. Then 1 is the next.
+    let mut best = Best::new(&[1, 2, 4, 1, 2, 2, 3, 1, 1], 3, [9, 1, 1]).unwrap();
+    while best.step() {}
+    let seen = best.counters();
+    assert_eq!((seen.hits, seen.unique, seen.conflicts, seen.evictions), (4, 7, 3, 1));
 }

@@ -3,7 +3,7 @@
 use hotrow::internals::Pieces as _;
 use hotrow::{Counters, Embedding, Error, GroupConfig, Init, Optimizer, Part, Policy, Pooling, Precision};
 
-pub const POLICIES: [Policy; 3] = [Policy::Lru, Policy::Lfu, Policy::Static];
+pub const POLICIES: [Policy; 4] = Policy::ALL;
 
 type Make<'m> = &'m dyn Fn(GroupConfig) -> Box<dyn Embedding>;
 

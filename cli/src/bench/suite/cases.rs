@@ -329,10 +329,10 @@ impl Case {
             }
             Draw::Pinned([small, full]) => {
                 let smallest = bench.size.of(small, full);
-                let hot = fitting(0..smallest / 4 * 5, smallest);
+                let hot = fitting(0..smallest / 4 * 5, smallest, rows);
                 // The rows behind the hot ones fill the larger caches and are never looked up; those behind the middle are cold.
                 let pinned = hot.iter().copied().chain(rows / 8 * 5..rows);
-                pins = if slots > 0 { fitting(pinned, slots) } else { Vec::new() };
+                pins = if slots > 0 { fitting(pinned, slots, rows) } else { Vec::new() };
                 let cold: Vec<u32> = (rows / 2..rows / 8 * 5).collect();
                 let mut batch = || -> anyhow::Result<Batch> {
                     let mut all = zipf(&hot, n - n / 20, 1.05, &mut random)?;

@@ -6,7 +6,7 @@ use hotrow::{Group, OptimizerKind, Precision, Reader, RowReader, internals, prel
 
 use super::bench::Bench;
 use super::cases::in_turn;
-use super::shapes::{pool, shuffled};
+use super::shapes::shuffled;
 use super::workload::warm;
 use crate::kernel::{Kernel, bind, layout};
 use crate::lab::Lab;
@@ -132,10 +132,9 @@ fn emb() -> Reader<'static> {
 pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let screen = Screen::new(bench);
     let (lab, pixels) = (bench.lab, screen.pixels);
-    // Sets do not fill evenly, so a cache for all rows is larger than these. If a binding is too small, pixels share rows.
-    let wanted = (pixels + pixels / 4).next_multiple_of(32);
-    let slots = u64::from(wanted).min(lab.binding() / SLOT) as u32 & !31;
-    let resident = pool(slots, slots / 32);
+    // If a binding is too small, pixels share rows.
+    let slots = u64::from(pixels.next_multiple_of(32)).min(lab.binding() / SLOT) as u32 & !31;
+    let resident: Vec<u32> = (0..slots).collect();
     // Neighbours far apart; each row once if there are enough.
     let n = resident.len() as u64;
     let mut hits: Vec<u32> = (0..pixels).map(|pixel| resident[shuffled(u64::from(pixel) % n, n)]).collect();

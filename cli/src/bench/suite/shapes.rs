@@ -1,6 +1,6 @@
 //! Draws the indices of batches from a seed.
 
-use hotrow::hash::fmix32;
+use hotrow::hash::Spread;
 use hotrow::internals::layout::WAYS;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
@@ -52,11 +52,12 @@ pub(crate) fn random(seed: u32, what: u64) -> Pcg64 {
     Pcg64::seed_from_u64(u64::from(seed) << 32 | what)
 }
 
-/// Selects rows that fit a cache of `slots` together: the first 32 rows of each set.
-pub(crate) fn fitting(rows: impl Iterator<Item = u32>, slots: u32) -> Vec<u32> {
+/// Selects rows, of `all` rows, that fit a cache of `slots` together: the first 32 rows of each set.
+pub(crate) fn fitting(rows: impl Iterator<Item = u32>, slots: u32, all: u32) -> Vec<u32> {
     let mut held = vec![0; (slots / WAYS) as usize];
+    let spread = Spread::new(all, slots / WAYS, WAYS);
     let fits = |row: &u32| {
-        let set = &mut held[(fmix32(*row) % (slots / WAYS)) as usize];
+        let set = &mut held[spread.set_of(*row) as usize];
         *set += 1;
         *set <= WAYS
     };
@@ -65,7 +66,7 @@ pub(crate) fn fitting(rows: impl Iterator<Item = u32>, slots: u32) -> Vec<u32> {
 
 /// Selects from rows 0 to `rows` those that fit a cache of `sets` sets together.
 pub(crate) fn pool(rows: u32, sets: u32) -> Vec<u32> {
-    fitting(0..rows, sets * WAYS)
+    fitting(0..rows, sets * WAYS, rows)
 }
 
 /// `n` uniformly random rows of the pool.
@@ -111,8 +112,8 @@ mod tests {
     #[test]
     fn a_pool_fits_its_cache() {
         let rows = pool(10_000, 100);
-        let mut sets = [0; 100];
-        rows.iter().for_each(|row| sets[(fmix32(*row) % 100) as usize] += 1);
+        let (mut sets, spread) = ([0; 100], Spread::new(10_000, 100, WAYS));
+        rows.iter().for_each(|row| sets[spread.set_of(*row) as usize] += 1);
         assert!(sets.iter().all(|&n| n == 32), "100 rows a set to choose from");
         let mut some = distinct(&rows, 3000);
         some.sort_unstable();

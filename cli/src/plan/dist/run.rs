@@ -62,12 +62,12 @@ impl Batches {
     }
 
     /// Plays all steps through the cache. Returns rows with the share of the steps that ask for them while their slot is dirty.
-    pub(super) fn dirty(&self, cache: &Cache) -> Result<Vec<(u32, f64)>, GeometryError> {
+    pub(super) fn dirty(&self, cache: &Cache, rows: u32) -> Result<Vec<(u32, f64)>, GeometryError> {
         if cache.rows == 0 {
             return Ok(Vec::new());
         }
         let sets = cache.sets_of_shard() * cache.shards;
-        let mut replay = Simulator::new(sets, WAYS, cache.policy)?.with_shards(cache.shards)?;
+        let mut replay = Simulator::new(rows, sets, WAYS, cache.policy)?.with_shards(cache.shards)?;
         let mut dirty: BTreeMap<u32, u32> = BTreeMap::new();
         for step in 0..self.steps() {
             let mut ids: Vec<u32> = self.part(step, 0, 1).flatten().copied().collect();
