@@ -446,9 +446,9 @@ mod tests {
         assert_eq!((report.payload, report.scales, report.record_state), (17 * 3, 17 * 8, 17 * 10));
         assert_eq!((report.cache_weights, report.cache_state, report.tags, report.stamps), (640, 640, 128, 384));
         // The uniform of the frequencies that LRU does not keep.
-        assert_eq!(report.counters, 4 * (5 + 2 * 28) + 20 * 2 + 52);
-        // 3 bytes a record; the second piece's 168 bytes up to 176; the features' 40 up to 48, the counters' 244 up to 256; no weights, and no frequencies.
-        assert_eq!(report.padding, 17 * 3 + 8 + 8 + 12 + 2 * 16);
+        assert_eq!(report.counters, 4 * (4 + 2 * 28) + 20 * 2 + 52);
+        // 3 bytes a record; the second piece's 168 bytes up to 176; the features' 40 up to 48; no weights, and no frequencies.
+        assert_eq!(report.padding, 17 * 3 + 8 + 8 + 2 * 16);
         assert_eq!(report.optimizer_state(), 170 + 640);
         let text = report.to_string();
         assert!(text.contains("padding") && !text.contains("frequencies"), "{text}");

@@ -6,7 +6,7 @@ use hotrow::{
     CpuGroup, CpuScaler, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange, Part, Policy, Pooling,
     Precision, prelude::*,
 };
-use hotrow_harness::lockstep::{Batch, random_batch, random_config, random_frequencies, random_pins};
+use hotrow_harness::lockstep::{Batch, random_batch, random_config, random_frequencies, random_pins, random_since};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -169,6 +169,8 @@ fn random_run(seed: u64, large: bool) -> (Vec<u64>, Seen) {
     if source.random_bool(0.5) {
         let freqs = random_frequencies(&config, &mut source);
         run.call(|group| group.write_part(Part::Frequencies, 0, &freqs));
+        let since = random_since(&config, &mut source);
+        run.call(|group| group.write_part(Part::Since, 0, &since));
     }
     for _ in 0..5 {
         if source.random_bool(0.3) {

@@ -234,6 +234,8 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
     let candidates = min(span.y - span.x, 32u);
     var home = 0u;
     var value = NONE;
+    more_row[lane] = 0u;
+    more_at[lane] = 0u;
     if (candidates > 0u) { // lanes without a set read none, because another workgroup may be writing it
         home = set_of(span.x);
         value = order_of(home * 32u + way, lane);
@@ -266,8 +268,6 @@ fn order_of(slot: u32, lane: u32) -> u32 {
     let flags = ways[way_at(slot, FLAGS)];
     let row = tag_of(slot);
     let recent = select(0u, FOR_RECENT, (flags & RECENT) != 0u);
-    more_row[lane] = 0u;
-    more_at[lane] = 0u;
     if (row == NONE) { return recent; }
     if ((flags & PINNED) != 0u) { return NONE; }
     let stamp = ways[way_at(slot, STAMP)];

@@ -12,14 +12,15 @@
 // Counts a batch's accesses, and how often the counters are halved before it: once for every 32 accesses a slot. The sum
 // is below 2^37, so that its multiples of 32 fit in a word.
 fn age(accesses: u32) {
-    let low = atomicLoad(&tables[SINCE]);
-    let turns = (low >> 5u) | (atomicLoad(&tables[SINCE + 1u]) << 27u);
+    let at = CLOCK_WORDS + SINCE;
+    let low = atomicLoad(&tables[at]);
+    let turns = (low >> 5u) | (atomicLoad(&tables[at + 1u]) << 27u);
     step.counts[COUNT_HALVINGS] = min(turns / params.slots, 4u);
     let left = turns % params.slots;
     let rest = (left << 5u) | (low & 31u);
     let sum = rest + accesses;
-    atomicStore(&tables[SINCE], sum);
-    atomicStore(&tables[SINCE + 1u], (left >> 27u) + select(0u, 1u, sum < rest));
+    atomicStore(&tables[at], sum);
+    atomicStore(&tables[at + 1u], (left >> 27u) + select(0u, 1u, sum < rest));
 }
 
 @compute @workgroup_size(1)

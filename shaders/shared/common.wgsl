@@ -2,9 +2,9 @@
 // them.
 
 const NONE: u32 = 0xffffffffu; // no row, no slot, no key; sorts after every real one
-const TABLE_WORDS: u32 = 28u;  // words of one table in `tables`: base, rows, then 13 counters of two words, the last one unused
-const CLOCK_WORDS: u32 = 5u;   // words before the first table: the step number t, those of a staged table's transfers, and
-const SINCE: u32 = 3u;         // two words, low word first: the accesses since the counters were halved (WINDOW)
+const TABLE_WORDS: u32 = 28u;  // words of one table in `tables`: base, rows, then 12 counters of two words, and
+const SINCE: u32 = 26u;        // two words: the accesses since the counters of rows were halved (WINDOW); the group's are the first table's
+const CLOCK_WORDS: u32 = 4u;   // words before the first table: the step number t, those of a staged table's transfers, padding
 
 // Counters of SPEC 6, in the order of `Counters` on the host.
 const ACCESSES: u32 = 0u;

@@ -12,9 +12,10 @@ pub(crate) const POOL_NONE: u32 = 2;
 /// Accesses of a chunk, and of a tile: `MERGE_CHUNK` in `shaders/shared/merge.wgsl`.
 pub(crate) const MERGE_CHUNK: u32 = 128;
 /// Words before the first table in the `tables` buffer; word 0 is the step number.
-pub const CLOCK_WORDS: usize = 5;
-/// The first of two words, low word first: the accesses since the counters were halved ([`Policy::Window`](crate::Policy::Window)).
-pub const SINCE: usize = 3;
+pub const CLOCK_WORDS: usize = 4;
+/// The first of two words of a table, low word first, behind its counters: the accesses since the counters of rows were halved
+/// ([`Policy::Window`](crate::Policy::Window)). Those of the first table are the group's.
+pub const SINCE: usize = 26;
 /// Words of a table in the `tables` buffer: base, rows, then 13 counters of two words.
 pub const TABLE_WORDS: usize = 28;
 

@@ -110,7 +110,7 @@ impl Part {
                 let (width, stride) = (u64::from(layout.row.row_words), u64::from(layout.slot_words()));
                 Spacing { first: 0, width, stride }
             }
-            Self::Since => Spacing { first: SINCE as u64, width: 1, stride: 1 },
+            Self::Since => Spacing { first: (CLOCK_WORDS + SINCE) as u64, width: 2, stride: TABLE_WORDS as u64 },
             _ => Spacing { first: 0, width: 1, stride: 1 },
         }
     }

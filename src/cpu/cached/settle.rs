@@ -31,7 +31,7 @@ use crate::{
         rows,
     },
     table::{
-        abi::{DIRTY, Field, NONE, PINNED, Params, RECENT, SINCE, way_at},
+        abi::{CLOCK_WORDS, DIRTY, Field, NONE, PINNED, Params, RECENT, SINCE, way_at},
         layout::Layout,
         params::WINDOW,
         row::RowLayout,
@@ -89,7 +89,8 @@ pub(crate) fn begin(params: &Params, accesses: u32, tables: &mut [u32], ways: &m
     if params.halving() == 0 {
         return;
     }
-    let since = u64::from(tables[SINCE + 1]) << 32 | u64::from(tables[SINCE]);
+    let [low, high] = [SINCE, SINCE + 1].map(|word| CLOCK_WORDS + word);
+    let since = u64::from(tables[high]) << 32 | u64::from(tables[low]);
     let halvings = (since / params.halving()).min(4) as u32;
     if halvings > 0 {
         freqs.halve(halvings);
@@ -97,7 +98,7 @@ pub(crate) fn begin(params: &Params, accesses: u32, tables: &mut [u32], ways: &m
         (0..params.slots).for_each(|slot| ways[way_at(width, slot, Field::Freq)] >>= halvings);
     }
     let since = since % params.halving() + u64::from(accesses);
-    (tables[SINCE], tables[SINCE + 1]) = (since as u32, (since >> 32) as u32);
+    (tables[low], tables[high]) = (since as u32, (since >> 32) as u32);
 }
 
 /// Lists the distinct rows, and those that the cache lacks. Returns the number of the latter.

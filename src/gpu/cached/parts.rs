@@ -6,7 +6,6 @@ use crate::{
     error::Error,
     gpu::cached::{group::Group, storage::Storage},
     table::{
-        abi::table_words,
         metadata,
         parts::{Part, cut, whole_sets},
     },
@@ -193,8 +192,11 @@ impl Group {
             let mut spaced = Vec::new();
             if span.end - span.start > mine.len() as u64 {
                 spaced = match part {
-                    // The bases and sizes of the tables.
-                    Part::Counters => table_words(&self.kind.config)[span.start as usize..span.end as usize].to_vec(),
+                    // The bases and sizes of the tables, and what else lies between.
+                    Part::Counters => {
+                        let bytes = 4 * span.start..4 * span.end;
+                        self.context.block_on(self.context.download_part_async(buffer, bytes))?
+                    }
                     _ => vec![0; (span.end - span.start) as usize],
                 };
                 for (run, at) in spacing.runs(words.clone()) {

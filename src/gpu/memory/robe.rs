@@ -114,7 +114,7 @@ mod tests {
         let report = MemoryReport::plan_robe(&config, Calls::default()).unwrap();
         assert_eq!((report.payload, report.record_state, report.rows, report.formula), (8000, 8000, 1250, 0.1));
         // Clock and two tables; two features; the dummy buffer.
-        assert_eq!((report.counters, report.padding), (4 * (5 + 2 * 28) + 20 * 2, 16 + 8 + 12));
+        assert_eq!((report.counters, report.padding), (4 * (4 + 2 * 28) + 20 * 2, 16 + 8));
         assert_eq!((report.scratch, report.staging, report.host), (0, 64, 64));
         assert_eq!(report.total(), report.allocations.iter().map(|(_, bytes)| bytes).sum::<u64>());
         assert_eq!(report.kept(), 16_000 + report.counters + report.padding);

@@ -55,7 +55,9 @@ pub(crate) fn admit() {
         let config = GroupConfig::new(&rows, 4).with_cache_rows(32 * sets).with_policy(policy);
         let layout = layout_of(&config);
         let mut ways = ways(&mut source, sets, total, T - 1, fill);
-        let recent = one_of(&mut source, &[0.0, 0.1, 0.4, 1.0]);
+        let recent = one_of(&mut source, &[0.1, 0.4, 1.0]);
+        // Of Window: with low counters of missing rows, those of recent ways join the others.
+        let greatest = one_of(&mut source, &[2, 5, 15]);
         for slot in 0..layout.slots() {
             ways[way_at(WAYS, slot, Field::Stamp)] = T - source.random_range(1..T).min(keys);
             ways[way_at(WAYS, slot, Field::Freq)] = source.random_range(1..=keys);
@@ -72,8 +74,7 @@ pub(crate) fn admit() {
                 *flags |= RECENT;
             }
             if policy == Policy::Window {
-                let freq = &mut ways[way_at(WAYS, slot, Field::Freq)];
-                *freq = (*freq).min(15);
+                ways[way_at(WAYS, slot, Field::Freq)] = source.random_range(0..16);
             }
         }
         let mut batch = distinct_rows(&mut source, n, total);
@@ -83,7 +84,7 @@ pub(crate) fn admit() {
             let slot = slot_of(&ways, [sets, total], row);
             if slot == NONE {
                 let key = match policy {
-                    Policy::Window => 16 * source.random_range(1..=keys).min(15) + source.random_range(1..20),
+                    Policy::Window => 16 * source.random_range(1..=keys).min(greatest) + source.random_range(1..20),
                     _ => source.random_range(1..=keys),
                 };
                 unique.push(Unique { row, count: source.random_range(1..9), key, slot: NONE });

@@ -259,6 +259,13 @@ pub fn random_frequencies(config: &GroupConfig, source: &mut Pcg64) -> Vec<u32> 
     (0..rows).map(|_| [0, 5, near(20), near(3), near(1), most][source.random_range(0..6)]).collect()
 }
 
+/// Accesses since the counters were halved, mostly so many that they are halved next; none unless the policy is Window.
+pub fn random_since(config: &GroupConfig, source: &mut Pcg64) -> Vec<u32> {
+    let each = 32 * u64::from(config.cache_rows.max(1).next_multiple_of(config.ways));
+    let since = [0, each - 1, each, 3 * each + 5, 1 << 36][source.random_range(0..5)];
+    if config.policy == Policy::Window { vec![since as u32, (since >> 32) as u32] } else { Vec::new() }
+}
+
 /// Random rows to pin (none, a few or all), and the most ways of a set that they may take.
 pub fn random_pins(config: &GroupConfig, source: &mut Pcg64) -> (Vec<u32>, u32) {
     let total = config.total_rows() as u32;
@@ -365,6 +372,8 @@ pub fn random_run(context: &Context, seed: u64, codes: &mut Codes) -> Result<(),
         if source.random_bool(0.5) {
             let freqs = random_frequencies(&config, source);
             pair.both("write_part", |group| group.write_part(Part::Frequencies, 0, &freqs))?;
+            let since = random_since(&config, source);
+            pair.both("write_part", |group| group.write_part(Part::Since, 0, &since))?;
             pair.compare("after write_part")?;
         }
         for _ in 0..4 {

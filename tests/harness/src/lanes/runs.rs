@@ -13,7 +13,7 @@ use wgpu::util::DeviceExt as _;
 use wgsl_lanes::{Config, World, open};
 
 use crate::{
-    lockstep::{Batch, Codes, Pair, random_run},
+    lockstep::{Batch, Codes, Pair, random_run, random_since},
     prefetch::{busy_config, play, random_plans},
     shared::{Bags, any_order, bags, close, config, forward, moved_within, outputs, packed, random_grads, weights},
 };
@@ -83,6 +83,8 @@ fn step_and_write(context: &Context, config: &GroupConfig, n: u32, source: &mut 
     let mut gpu = Group::new(context, config.clone()).map_err(text)?;
     let mut cpu = CpuGroup::new(config.clone()).map_err(text)?;
     let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
+    let since = random_since(config, source);
+    pair.both("write_part", |group| group.write_part(hotrow::Part::Since, 0, &since))?;
     let (tables, rows) = (config.tables.len() as u32, config.tables[0]);
     let indices: Vec<u32> = (0..n).map(|_| source.random_range(0..rows)).collect();
     let offsets = (0..=tables).map(|bag| bag * n / tables).collect();
