@@ -237,7 +237,7 @@ fn older_sets_lose_no_bit_of_an_fp32_table() {
         }
         checkpoint::save(&mut group, &path).unwrap();
         let older = |header: &mut serde_json::Value| {
-            header["__metadata__"].as_object_mut().unwrap().remove("sets").map(drop).unwrap()
+            header["__metadata__"].as_object_mut().unwrap().remove("sets").map(drop).unwrap();
         };
         fs::write(&path, with_header(&fs::read(&path).unwrap(), older)).unwrap();
         let mut loaded = CpuGroup::new(fp32).unwrap();
