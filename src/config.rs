@@ -602,6 +602,10 @@ pub struct GroupConfig {
     /// Ways of a set that hold recent rows, if the policy is [`Policy::Window`]; fewer than `ways`.
     #[cfg_attr(feature = "serde", serde(default = "window_ways"))]
     pub window_ways: u32,
+    /// The share of the cache's sets that each table has, from the first table on, in whole sets: rounded down, but at least one. A table with 0, or
+    /// behind the end of the list, has none: its rows are always bypassed. Empty: all tables share all sets.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub cache_shares: Vec<f32>,
     /// The pooling of a bag's rows.
     pub pooling: Pooling,
     /// The update rule.
@@ -666,6 +670,7 @@ setters!(GroupConfig {
     with_policy policy: Policy,
     with_counter_bits counter_bits: CounterBits,
     with_window_ways window_ways: u32,
+    with_cache_shares cache_shares: Vec<f32>,
     with_pooling pooling: Pooling,
     with_optimizer optimizer: Optimizer,
     with_out_of_range out_of_range: OutOfRange,
@@ -694,6 +699,7 @@ impl GroupConfig {
             policy: Policy::Lru,
             counter_bits: CounterBits::ThirtyTwo,
             window_ways: window_ways(),
+            cache_shares: Vec::new(),
             pooling: Pooling::Sum,
             optimizer: Optimizer::sgd(0.01),
             out_of_range: OutOfRange::Error,
@@ -805,6 +811,18 @@ impl GroupConfig {
         if self.policy == Policy::Window && self.window_ways >= self.ways {
             let wanted = format!("fewer than the {} ways of a set", self.ways);
             return fail("window_ways", wanted, self.window_ways.to_string());
+        }
+        if self.cache_shares.len() > self.tables.len() {
+            let wanted = format!("at most one for each of {} tables", self.tables.len());
+            return fail("cache_shares", wanted, format!("{} shares", self.cache_shares.len()));
+        }
+        let shares = || self.cache_shares.iter().map(|&share| f64::from(share));
+        if shares().any(|share| !(0.0..=1.0).contains(&share)) || shares().sum::<f64>() > 1.0 + 1e-6 {
+            return fail(
+                "cache_shares",
+                "shares of 0 to 1, whose sum is at most 1".into(),
+                format!("{:?}", self.cache_shares),
+            );
         }
         if let Some(&table) = self.features.iter().find(|&&table| table as usize >= self.tables.len()) {
             return fail("features", format!("tables 0 to {}", self.tables.len() - 1), table.to_string());

@@ -447,8 +447,8 @@ mod tests {
         assert_eq!((report.cache_weights, report.cache_state, report.tags, report.stamps), (640, 640, 128, 384));
         // The uniform of the frequencies that LRU does not keep.
         assert_eq!(report.counters, 4 * (4 + 2 * 28) + 20 * 2 + 52);
-        // 3 bytes a record; the second piece's 168 bytes up to 176; the features' 40 up to 48; no weights, and no frequencies.
-        assert_eq!(report.padding, 17 * 3 + 8 + 8 + 2 * 16);
+        // 3 bytes a record; the second piece's 168 bytes up to 176; the features' 40 up to 48; no weights, no shares, and no frequencies.
+        assert_eq!(report.padding, 17 * 3 + 8 + 8 + 2 * 16 + 32);
         assert_eq!(report.optimizer_state(), 170 + 640);
         let text = report.to_string();
         assert!(text.contains("padding") && !text.contains("frequencies"), "{text}");

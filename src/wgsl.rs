@@ -406,7 +406,7 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
 #[must_use]
 pub fn constants() -> Vec<(&'static str, u32)> {
     use crate::table::abi::{
-        CLOCK_WORDS, COMING, DIRTY, Field, NONE, PINNED, Piece, Swap, TABLE_WORDS, count, feedback,
+        CLOCK_WORDS, COMING, DIRTY, Field, NONE, PINNED, Piece, RECENT, SINCE, Swap, TABLE_WORDS, count, feedback,
     };
     vec![
         ("NONE", NONE),
@@ -419,6 +419,9 @@ pub fn constants() -> Vec<(&'static str, u32)> {
         ("DIRTY", DIRTY),
         ("PINNED", PINNED),
         ("COMING", COMING),
+        ("RECENT", RECENT),
+        ("SINCE", SINCE as u32),
+        ("WINDOW", crate::table::params::WINDOW),
         ("WRITE", Swap::WRITE),
         ("KEEP", Swap::KEEP),
         ("PACK", Piece::PACK),
@@ -429,6 +432,7 @@ pub fn constants() -> Vec<(&'static str, u32)> {
         ("COUNT_MISSED", count::MISSED as u32),
         ("COUNT_SWAPS", count::SWAPS as u32),
         ("COUNT_CHUNKS", count::CHUNKS as u32),
+        ("COUNT_HALVINGS", count::HALVINGS as u32),
         ("FEEDBACK_HEAD", feedback::HEAD as u32),
         ("FEEDBACK_MISSING", feedback::MISSING as u32),
         ("FEEDBACK_PRESENT", feedback::PRESENT as u32),

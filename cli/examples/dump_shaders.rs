@@ -12,7 +12,7 @@ fn two_readers() -> Value {
         prefix,
         group,
         cut: Cut { width: 4, windows: 1, pieces: 1, item: 1 },
-        kind: ReaderKind::Rows { cache: true, table: false },
+        kind: ReaderKind::Rows { cache: true, shares: false, table: false },
         feedback,
         grid: None,
     };

@@ -176,11 +176,14 @@ impl Job<'_> {
                     return Ok(());
                 }
                 Part::Ways => {
-                    for set in words.chunks_exact_mut(layout.set_words() as usize) {
+                    let first = (first / layout.set_words()) as u32;
+                    for (number, set) in (first..).zip(words.chunks_exact_mut(layout.set_words() as usize)) {
                         let ways = set.len() / 4;
                         set[..ways].fill(NONE);
                         set[ways..].fill(0);
-                        (0..).zip(&mut set[3 * ways..]).for_each(|(way, flags)| *flags = layout.empty_flags(way));
+                        (0..)
+                            .zip(&mut set[3 * ways..])
+                            .for_each(|(way, flags)| *flags = layout.empty_flags(number, way));
                     }
                     return Ok(());
                 }

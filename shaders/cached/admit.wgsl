@@ -7,7 +7,6 @@
 // sets at a time with 32 lanes each: one lane for each candidate and each way. A set of many candidates is first cut
 // down to its best 32 by the whole workgroup.
 #include "shared/common.wgsl"
-#include "shared/hash.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/swap.wgsl"
 #include "shared/freqs.wgsl"
@@ -18,7 +17,9 @@
 @group(0) @binding(3) var<storage, read_write> swaps: array<Swap>;    // one for each missing row
 @group(0) @binding(4) var<storage, read_write> ways: array<u32>;
 @group(0) @binding(5) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(6) var<storage, read> shares: array<Share>;
 
+#include "shared/shares.wgsl"
 #include "shared/tag.wgsl"
 #include "shared/tables.wgsl"
 #include "shared/tally.wgsl"
@@ -370,8 +371,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         tally_begin(lane, unique[first].row);
         if (u < n) {
             var begins = u == 0u;
-            if (!begins) { begins = set_of(u - 1u) != set_of(u); }
-            if (begins) { heads[atomicAdd(&begun, 1u)] = u; }
+            let home = set_of(u);
+            if (!begins) { begins = set_of(u - 1u) != home; }
+            if (begins && home != NONE) { heads[atomicAdd(&begun, 1u)] = u; }
         }
         workgroupBarrier();
         if (lane == 0u) { sets = atomicLoad(&begun); }

@@ -1,4 +1,5 @@
-// Halves the counters of rows and their copies in slots, as often as begin has found (SPEC 3, Window); mostly never.
+// Halves the counters of rows and their copies in slots, as often as begin has found (SPEC 3, Window); mostly never. A table
+// with a share of the cache has a number of its own.
 // Dispatched once for each piece of the counters; the first dispatch has the slots.
 //
 // Bytes moved where counters are halved: a word each way for 8 rows, and for each slot.
@@ -11,6 +12,19 @@
 @group(0) @binding(2) var<storage, read_write> step: Step;
 @group(0) @binding(3) var<storage, read_write> ways: array<u32>;
 @group(0) @binding(4) var<storage, read_write> freqs: array<u32>; // 8 counters a word
+@group(0) @binding(5) var<storage, read> shares: array<Share>;
+
+#include "shared/shares.wgsl"
+
+// A word of counters from `row` on, halved so many times as the tables of its rows are.
+fn halved(word: u32, row: u32) -> u32 {
+    let first = share_of(row);
+    let halvings = shares[first].halvings;
+    if (share_of(row + 7u) == first) { return (word >> halvings) & (0x11111111u * (15u >> halvings)); }
+    var out = 0u;
+    for (var k = 0u; k < 8u; k++) { out |= (((word >> (4u * k)) & 15u) >> shares[share_of(row + k)].halvings) << (4u * k); }
+    return out;
+}
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -21,7 +35,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let words = (piece.rows + 7u) / 8u;
     let slots = select(0u, params.slots, piece.first_row == 0u);
     for (var i = flat_group(group, groups) * 256u + lane; i < max(words, slots); i += groups.x * groups.y * 256u) {
-        if (i < words) { freqs[i] = (freqs[i] >> halvings) & kept; }
-        if (i < slots) { ways[way_at(i, FREQ)] >>= halvings; }
+        if (params.shares == 0u) {
+            if (i < words) { freqs[i] = (freqs[i] >> halvings) & kept; }
+            if (i < slots) { ways[way_at(i, FREQ)] >>= halvings; }
+            continue;
+        }
+        if (i < words) { freqs[i] = halved(freqs[i], piece.first_row + 8u * i); }
+        if (i < slots) {
+            let row = ways[way_at(i, TAG)];
+            if (row != NONE) { ways[way_at(i, FREQ)] >>= shares[share_of(row)].halvings; }
+        }
     }
 }

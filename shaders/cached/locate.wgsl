@@ -1,7 +1,6 @@
 // Finds the place of each missed access's row. An LFU batch may have evicted a row that it had hit. The place of such a
 // row is in scratch, in the row of the swap that evicted it.
 #include "shared/common.wgsl"
-#include "shared/hash.wgsl"
 #include "shared/meta.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -12,6 +11,9 @@
 @group(0) @binding(5) var<storage, read> unique: array<Unique>;
 @group(0) @binding(6) var<storage, read> ways: array<u32>;
 @group(0) @binding(7) var<storage, read_write> places: array<atomic<u32>>; // slot, or slots + u for row u of scratch; NONE if left out
+@group(0) @binding(8) var<storage, read> shares: array<Share>;
+
+#include "shared/shares.wgsl"
 
 // The position in `unique` of a row that is listed there.
 fn place_of(row: u32) -> u32 {

@@ -4,7 +4,6 @@
 //
 // Bytes moved per access: key 4, tags 128 (mostly from the cache), place 4; per miss 8 more.
 #include "shared/common.wgsl"
-#include "shared/hash.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> step: array<atomic<u32>>; // `Step` as words; the misses are counted in it
@@ -13,7 +12,9 @@
 @group(0) @binding(5) var<storage, read_write> miss_keys: array<u32>;
 @group(0) @binding(6) var<storage, read_write> miss_index: array<u32>;   // the index of each missed access
 @group(0) @binding(7) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(8) var<storage, read> shares: array<Share>;
 
+#include "shared/shares.wgsl"
 #include "shared/lookup_{lookup}.wgsl"
 #include "shared/tables.wgsl"
 #include "shared/tally.wgsl"
@@ -31,15 +32,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (me == 0u) { atomicStore(&missed, 0u); }
     tally_begin(me, row);
 
-    var home = 0u;
+    var home = NONE;
     if (row != NONE && params.sets > 0u) { home = home_of(row); }
-    let place = look_up(select(NONE, row, params.sets > 0u), home, lane);
+    let place = look_up(select(row, NONE, home == NONE), select(home, 0u, home == NONE), lane);
     if (i < params.indices) { places[i] = place; }
     let miss = row != NONE && place == NONE;
     var nth = 0u;
     if (miss) { nth = atomicAdd(&missed, 1u); }
     if (row != NONE && params.mode == MODE_TRAIN) {
         tally(row, ACCESSES, 1u);
+        if (params.policy == WINDOW && params.shares > 0u && home != NONE) {
+            if (ages(share_of(row))) { tally(row, SINCE_HALVING, 1u); }
+        }
         if (!miss) { tally(row, HITS, 1u); }
     }
     tally_end(me);

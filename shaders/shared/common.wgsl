@@ -19,6 +19,7 @@ const BYPASS_WRITES: u32 = 8u;
 const SKIPPED_ROWS: u32 = 9u;
 const OUT_OF_RANGE: u32 = 10u;
 const PADDING: u32 = 11u;
+const SINCE_HALVING: u32 = 12u; // at SINCE of a table
 
 // Counts that stay on the device: their positions in `Step.counts`, which begins at word STEP_COUNTS.
 const STEP_COUNTS: u32 = 8u;
@@ -92,6 +93,7 @@ struct Params {
     gap: u32,              // products above it have the key below
     freq_bits: u32,        // bits of the counter of a row: 8, 16, 32 (LFU), 4 (WINDOW), else 0
     window_ways: u32,      // ways of a set for recent rows (WINDOW)
+    shares: u32,           // number of tables, if each has a share of the cache (shared/shares.wgsl), else 0
 }
 
 // Results of one call that stay on the device; zero before the call.

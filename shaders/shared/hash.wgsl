@@ -10,7 +10,7 @@ fn fmix32(x: u32) -> u32 {
 }
 
 // The key of a row in the highest bits (`Spread` in src/table/hash.rs, where the tests are).
-fn product_of(row: u32) -> u32 { return (row ^ (row >> params.fold)) * params.multiplier; }
+fn product_of(row: u32, fold: u32, multiplier: u32) -> u32 { return (row ^ (row >> fold)) * multiplier; }
 
 // The high word of the product of two words, by their halves.
 fn high_word(a: u32, b: u32) -> u32 {
@@ -20,15 +20,15 @@ fn high_word(a: u32, b: u32) -> u32 {
     return high * (b >> 16u) + (middle >> 16u) + ((low * (b >> 16u) + (middle & 0xffffu)) >> 16u);
 }
 
-// The set of a row: the ranks of its key among all keys, cut into equal parts; or one set behind another, if the cache
-// has a slot for every row.
-fn home_of(row: u32) -> u32 {
+// The set of a row, where all tables share them: keys, cut into equal parts; or one set behind another, if the cache has a
+// slot for every row.
+fn common_home_of(row: u32) -> u32 {
     if (params.direct != 0u) { return row / 32u; }
-    return high_word(product_of(row), params.sets);
+    return high_word(product_of(row, params.fold, params.multiplier), params.sets);
 }
 
-// The sort key of a missing row: distinct for distinct rows, ascending with the set, never NONE.
-fn key_of(row: u32) -> u32 {
-    let product = product_of(row);
+// The sort key of a missing row, where all tables share the sets: distinct for distinct rows, ascending with the set, never NONE.
+fn common_key_of(row: u32) -> u32 {
+    let product = product_of(row, params.fold, params.multiplier);
     return (product >> params.spare) - select(0u, 1u, product > params.gap);
 }

@@ -5,7 +5,7 @@
 // or `#hashed` for that filter.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
-#include "shared/hash.wgsl"
+#include "shared/shares.wgsl"
 #include "shared/quad{width}.wgsl"
 #include "shared/half.wgsl"
 #include "shared/piece.wgsl"
@@ -21,7 +21,10 @@ alias Place = vec2<u32>;
 // forward.
 #cache fn slot_of(row: u32) -> u32 {
 #cache     if (params.sets == 0u) { return NONE; }
-#cache     return slot_among(row, home_of(row));
+#common     return slot_among(row, common_home_of(row));
+#shares     let home = home_of(row);
+#shares     if (home == NONE) { return NONE; }
+#shares     return slot_among(row, home);
 #cache }
 
 fn find(row: u32) -> Place {

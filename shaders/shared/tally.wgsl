@@ -1,9 +1,9 @@
 // Sums counters in a workgroup before they go to memory. Neighbouring rows mostly belong to the first lane's table;
 // other rows are counted in memory directly. Needs shared/tables.wgsl. `tally_begin` and `tally_end` must be in uniform
 // control flow.
-const TALLIES: u32 = 11u;
+const TALLIES: u32 = 13u;
 
-var<workgroup> tallies: array<atomic<u32>, 11>;
+var<workgroup> tallies: array<atomic<u32>, 13>;
 var<workgroup> tally_table: u32;
 var<workgroup> tally_first: u32; // the rows of the first lane's table
 var<workgroup> tally_rows: u32;

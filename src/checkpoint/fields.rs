@@ -24,8 +24,9 @@ pub(crate) type Texts = BTreeMap<String, String>;
 /// What no file has.
 const LEFT_OUT: [&str; 3] = ["placement", "init", "forward_only"];
 /// What a file has only where it is not as in a new configuration.
-const SELDOM: [&str; 10] = [
+const SELDOM: [&str; 11] = [
     "window_ways",
+    "cache_shares",
     "state",
     "decoupled",
     "beta1",
@@ -176,7 +177,7 @@ pub fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Resu
 }
 
 /// What a group must have in common with its checkpoint.
-const SAME: [&str; 13] = [
+const SAME: [&str; 14] = [
     "tables",
     "dim",
     "precision",
@@ -186,6 +187,7 @@ const SAME: [&str; 13] = [
     "policy",
     "counter_bits",
     "window_ways",
+    "cache_shares",
     "optimizer",
     "own_count",
     "seed",

@@ -71,7 +71,7 @@ pub(crate) fn tensors(config: &GroupConfig, layout: &Layout, counters: u64) -> V
     let tensor = |name, part, dtype, shape: &[u64]| Tensor { name, part, dtype, shape: shape.to_vec() };
     let mut tensors = vec![
         tensor("counters", Part::Counters, Dtype::U64, &[config.tables.len() as u64, counters]),
-        tensor("since", Part::Since, Dtype::U64, &[1]),
+        tensor("since", Part::Since, Dtype::U64, &[Part::Since.words(config, layout) / 2]),
         tensor("ways", Part::Ways, Dtype::U32, &[u64::from(layout.sets), 4, u64::from(layout.ways)]),
         tensor("cache", Part::Cache, Dtype::F32, &[slots, u64::from(layout.row.row_words)]),
         tensor("records", Part::Records, Dtype::U8, &[rows, layout.stride()]),

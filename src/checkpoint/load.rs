@@ -56,8 +56,8 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
     fields::check_same(path, group.config(), &config)?;
 
     let (layout, older_sets) = (file.layout.clone(), file.older_sets);
-    let spread = layout.spread();
-    let set_of = |row| if older_sets { fmix32(layout.stripe.whole(row)) % layout.sets } else { spread.set_of(row) };
+    let sets = layout.sets_of_rows();
+    let set_of = |row| if older_sets { fmix32(layout.stripe.whole(row)) % layout.sets } else { sets.set_of(row) };
     file.walk(None, |part, first, words| {
         let (what, checked) = match part {
             Part::Ways => {

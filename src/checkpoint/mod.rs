@@ -27,7 +27,7 @@
 //! | tensor | type | shape | |
 //! |---|---|---|---|
 //! | `counters` | U64 | `[tables, 11]`, or 12 once padding was counted | in the order of [`Part::Counters`] |
-//! | `since` | U64 | `[1]` | accesses since the counters were halved (Window) |
+//! | `since` | U64 | `[shares]`, or 1 | accesses since the counters were halved (Window) |
 //! | `ways` | U32 | `[sets, 4, ways]` | tags (2^32 - 1: empty), stamps, freqs, flags (1: dirty, 2: pinned, 8: for recent rows) |
 //! | `cache` | F32 | `[slots, dim + state]` | weights, then the optimiser's state |
 //! | `records` | U8 | `[rows, stride]` | the packed table ([`codec`](crate::codec)); rows with a dirty flag are newer in `cache` |

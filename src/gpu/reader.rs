@@ -283,7 +283,8 @@ impl Shape {
     fn of(self, flushed: bool) -> Self {
         match self.kind {
             ReaderKind::Rows { table, .. } if flushed => {
-                Self { cut: Cut { windows: 1, ..self.cut }, kind: ReaderKind::Rows { cache: false, table } }
+                let kind = ReaderKind::Rows { cache: false, shares: false, table };
+                Self { cut: Cut { windows: 1, ..self.cut }, kind }
             }
             _ => self,
         }
@@ -559,7 +560,7 @@ fn check_limits(bindings: &[Binding], kind: ReaderKind, limits: &wgpu::Limits) -
                 wanted: format!("at least {wanted}, and your own buffers"),
                 found: found.to_string(),
                 remedy: match kind {
-                    ReaderKind::Rows { cache: true, table: true } => {
+                    ReaderKind::Rows { cache: true, table: true, .. } => {
                         concat!(device_limits!(), "; or make the cache smaller, or flush and take Reader::flushed")
                     }
                     ReaderKind::Rows { cache: true, .. } => concat!(device_limits!(), "; or make the cache smaller"),

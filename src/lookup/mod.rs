@@ -468,7 +468,6 @@ pub trait Embedding: Lookup {
         self.write_part(Part::Cache, 0, bytemuck::cast_slice(&snapshot.cache))?;
         self.write_part(Part::Records, 0, &snapshot.records)?;
         self.write_part(Part::Frequencies, 0, &snapshot.freqs)?;
-        let words = Part::Since.words(self.config(), self.layout()) as usize;
-        self.write_part(Part::Since, 0, &[snapshot.since as u32, (snapshot.since >> 32) as u32][..words])
+        self.write_part(Part::Since, 0, &snapshot.since_words())
     }
 }

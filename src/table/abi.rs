@@ -3,7 +3,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{config::GroupConfig, stripe::Stripe, table::hash::Spread};
+use crate::{config::GroupConfig, stripe::Stripe};
 
 /// Stands for no row, no slot and no key.
 pub const NONE: u32 = u32::MAX;
@@ -28,6 +28,7 @@ pub mod count {
     pub const MISSED: usize = 3;
     pub const SWAPS: usize = 4;
     pub const CHUNKS: usize = 5;
+    pub const HALVINGS: usize = 6;
 }
 
 /// Words at the head of a list of wanted rows (`shaders/shared/feedback.wgsl`).
@@ -132,6 +133,7 @@ host_structs! {
         pub gap: u32,
         pub freq_bits: u32,
         pub window_ways: u32,
+        pub shares: u32,
     }
 
     /// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
@@ -164,6 +166,19 @@ host_structs! {
         pub rows: u32,
         pub padding: u32,
         pub padded: u32,
+    }
+
+    /// The share of the cache that a table has. Twin of `Share` in `shaders/shared/shares.wgsl`, which explains each field.
+    #[derive(Eq)]
+    pub struct Share {
+        pub first_row: u32,
+        pub first_set: u32,
+        pub sets: u32,
+        pub fold: u32,
+        pub multiplier: u32,
+        pub spare: u32,
+        pub first_key: u32,
+        pub halvings: u32,
     }
 
     /// One distinct missing row of a batch. Twin of `Unique`.
@@ -367,13 +382,6 @@ impl Params {
             Some(ways) => ways,
             None => 0,
         }
-    }
-
-    /// The set of a row.
-    #[inline(always)]
-    pub(crate) const fn set_of(&self, row: u32) -> u32 {
-        let Self { sets, direct, fold, multiplier, spare, gap, .. } = *self;
-        Spread { sets, direct, fold, multiplier, spare, gap }.set_of(row)
     }
 
     /// The rows that the group has of a whole one.

@@ -1,13 +1,16 @@
 //! The sizes that follow from a configuration: the record of a row, the row of a slot, sets and windows of the cache, pieces of the table.
 
+use std::ops::Range;
+
 use crate::{
     config::{GroupConfig, Placement, Policy},
     error::Error,
     stripe::Stripe,
     table::{
-        abi::{Piece, RECENT},
+        abi::{Piece, RECENT, Share},
         hash::Spread,
         row::RowLayout,
+        shares::Sets,
     },
 };
 
@@ -41,6 +44,8 @@ pub struct Layout {
     pub freqs_per_piece: u32,
     /// Ways of a set that hold recent rows ([`Policy::Window`](crate::Policy::Window)); 0 where every row has a slot.
     pub window_ways: u32,
+    /// The share of each table; empty if all tables share all sets.
+    pub(crate) shares: Vec<Share>,
 }
 
 impl Layout {
@@ -76,7 +81,11 @@ impl Layout {
             });
         }
         let ways = config.ways;
-        let sets = config.cache_rows.min(total_rows).div_ceil(ways);
+        let shares = shares(config, config.cache_rows.min(total_rows).div_ceil(ways))?;
+        let sets = match shares.last() {
+            Some(last) => last.first_set + last.sets,
+            None => config.cache_rows.min(total_rows).div_ceil(ways),
+        };
         let slot_bytes = row.slot_bytes();
         let window_slots = (window_bytes / slot_bytes).min(u64::from(sets * ways)) as u32;
         if window_slots == 0 && sets > 0 {
@@ -93,7 +102,8 @@ impl Layout {
                 (piece_bytes / 4).saturating_mul(each.into()).clamp(each.into(), total_rows.max(each).into()) as u32
             }
         };
-        let windowed = sets > 0 && config.policy == Policy::Window && Spread::new(total_rows, sets, ways).direct == 0;
+        let covers = shares.is_empty() && Spread::new(total_rows, sets, ways).direct > 0;
+        let windowed = sets > 0 && config.policy == Policy::Window && !covers;
         Ok(Self {
             row,
             stripe: config.stripe,
@@ -106,6 +116,7 @@ impl Layout {
             freq_bits,
             freqs_per_piece,
             window_ways: if windowed { config.window_ways } else { 0 },
+            shares,
         })
     }
 
@@ -130,10 +141,60 @@ impl Layout {
         (rows as u64 * self.freq_bits as u64).div_ceil(32) * 4
     }
 
-    /// The flags of a way of an empty set.
+    /// The sets of the rows, which a [`spread`](Self::spread) has without shares.
+    pub(crate) fn sets_of_rows(&self) -> Sets<'_> {
+        Sets { ways: self.ways, whole: self.spread(), shares: &self.shares }
+    }
+
+    /// The number of bits of the keys by which missing rows are sorted.
+    pub(crate) fn key_bits(&self) -> u32 {
+        match self.shares.last() {
+            // The greatest key.
+            Some(last) => 32 - last.first_key.wrapping_sub(1).wrapping_add(1 << (32 - last.spare)).leading_zeros(),
+            None => self.spread().key_bits(),
+        }
+    }
+
+    /// The share that has a set, if there are shares.
+    fn share_of(&self, set: u32) -> Option<&Share> {
+        self.shares.get(self.shares.partition_point(|share| share.first_set <= set).checked_sub(1)?)
+    }
+
+    /// Number of ways of a set that hold recent rows, if no row is pinned there.
     #[must_use]
-    pub const fn empty_flags(&self, way: u32) -> u32 {
-        if way < self.window_ways { RECENT } else { 0 }
+    pub fn recent_ways(&self, set: u32) -> u32 {
+        if self.share_of(set).is_some_and(Share::covers) { 0 } else { self.window_ways }
+    }
+
+    /// The flags of a way of a set that is empty.
+    #[must_use]
+    pub fn empty_flags(&self, set: u32, way: u32) -> u32 {
+        if way < self.recent_ways(set) { RECENT } else { 0 }
+    }
+
+    /// Number of counts of accesses since a halving: one for each share, and 1 without shares.
+    pub(crate) fn counts_since(&self) -> usize {
+        self.shares.len().max(1)
+    }
+
+    /// Under [`Policy::Window`](crate::Policy::Window) the parts of the cache whose counters are halved: the table whose accesses count, if each
+    /// has its own, the rows, and the sets.
+    pub(crate) fn ageing(&self) -> impl Iterator<Item = (usize, Range<u32>, Range<u32>)> {
+        let whole = self.shares.is_empty().then_some((0, 0..self.total_rows, 0..self.sets));
+        let ends = self.shares.iter().skip(1).map(|next| next.first_row).chain([self.total_rows]);
+        let parts =
+            self.shares.iter().zip(ends).enumerate().filter(|(_, (share, _))| share.sets > 0 && !share.covers());
+        let sets = |share: &Share| share.first_set..share.first_set + share.sets;
+        whole.into_iter().chain(parts.map(move |(table, (share, end))| (table, share.first_row..end, sets(share))))
+    }
+
+    /// The table whose accesses since a halving count those to `row`, if any: the first one without shares.
+    pub(crate) fn ages_with(&self, row: u32) -> Option<u32> {
+        if self.shares.is_empty() {
+            return Some(0);
+        }
+        let table = self.shares.partition_point(|share| share.first_row <= row) - 1;
+        (self.shares[table].sets > 0 && !self.shares[table].covers()).then_some(table as u32)
     }
 
     /// Floats of a Quad.
@@ -241,6 +302,36 @@ impl Layout {
     pub const fn place_bits(&self, indices: u32) -> u32 {
         u32::BITS - (self.slots() + self.most_distinct(indices)).leading_zeros()
     }
+}
+
+/// The share of each table of `all` sets; none without shares or without a cache.
+fn shares(config: &GroupConfig, all: u32) -> Result<Vec<Share>, Error> {
+    if config.cache_shares.is_empty() || all == 0 {
+        return Ok(Vec::new());
+    }
+    let share = |table: usize| config.cache_shares.get(table).copied().unwrap_or_default();
+    let sets = |table, rows: u32| match share(table) {
+        0.0 => 0,
+        share => ((share * all as f32) as u32).max(1).min(rows.div_ceil(config.ways)),
+    };
+    let shares = Share::list(&config.tables, sets, config.ways);
+    let keys: u64 = shares.iter().map(|share| 1 << (32 - share.spare)).sum();
+    if keys > u64::from(u32::MAX) {
+        let wanted = "tables of at most 2^32 - 1 rows together, each rounded up to a power of two".into();
+        return Err(Error::Config { field: "cache_shares", wanted, found: format!("{keys} of them") });
+    }
+    let taken: u64 = shares.iter().map(|share| u64::from(share.sets)).sum();
+    if taken > u64::from(all) {
+        let wanted = format!("at least {}, a set for each share", taken * u64::from(config.ways));
+        return Err(Error::Config { field: "cache_rows", wanted, found: config.cache_rows.to_string() });
+    }
+    if taken < u64::from(all) {
+        log::info!(
+            "cache_shares: {} of {all} sets are in no table's share, and take no memory",
+            u64::from(all) - taken
+        );
+    }
+    Ok(shares)
 }
 
 #[cfg(test)]
@@ -359,7 +450,7 @@ mod tests {
         config.stripe = Stripe { shift: 2, first: 3 };
         let layout = Layout::new(&config, u64::MAX).unwrap();
         let params = Params::new(&config, &layout, Mode::Train, Purpose::WriteBack);
-        assert!((0..100).all(|row| params.set_of(row) == plain.spread().set_of(row)));
+        assert_eq!((layout.spread(), params.multiplier), (plain.spread(), plain.spread().multiplier));
         assert_eq!((params.stripe(), params.ways(), Params::default().ways()), (config.stripe, 8, 0));
         // No cache is larger than its table.
         let all = Layout::new(&config.with_cache_rows(200), u64::MAX).unwrap();

@@ -13,8 +13,8 @@ use crate::{
 /// that no other way of the set holds. Under [`Policy::Static`] that row must be pinned; under [`Policy::Lfu`] and [`Policy::Window`] its
 /// frequency must be one that the counters can hold, and under the latter each set has its number of ways for recent rows.
 pub(crate) fn check(config: &GroupConfig, layout: &Layout, t: u32, first_set: u32, ways: &[u32]) -> Result<(), Error> {
-    let spread = layout.spread();
-    check_by(&|row| spread.set_of(row), config, layout, t, first_set, ways)
+    let sets = layout.sets_of_rows();
+    check_by(&|row| sets.set_of(row), config, layout, t, first_set, ways)
 }
 
 /// [`check`] with another rule for the set of a row.
@@ -32,12 +32,13 @@ pub(crate) fn check_by(
 
 /// Checks the words from `first_word` on of the accesses since the counters were halved, of which devices divide multiples of 32 in 32 bits.
 pub(crate) fn check_since(first_word: u64, words: &[u32]) -> Result<(), Error> {
-    match words.get(1usize.saturating_sub(first_word as usize)) {
-        Some(&high) if high >= 1 << 5 => {
+    let mut high = words.iter().skip((first_word + 1) as usize % 2).step_by(2);
+    match high.find(|&&high| high >= 1 << 5) {
+        Some(high) => {
             let wanted = "fewer than 2^37 accesses since a halving".into();
             Err(Error::Config { field: "since", wanted, found: format!("{high} x 2^32 or more") })
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -69,7 +70,8 @@ fn check_slot(
     let fail =
         |what, wanted: String, found| Err(Error::Snapshot { what, wanted, found, slot: first_set * width + slot });
     let flags = word(slot, Field::Flags);
-    let recent = if layout.window_ways > 0 { RECENT } else { 0 };
+    let set = first_set + slot / width;
+    let recent = if layout.recent_ways(set) > 0 { RECENT } else { 0 };
     if flags & !(DIRTY | PINNED | recent) != 0
         || flags & (PINNED | recent) == PINNED | RECENT
         || (tag == NONE && flags & !recent != 0)
@@ -80,7 +82,7 @@ fn check_slot(
     }
     if slot.is_multiple_of(width) && recent != 0 {
         let with = |flag| (slot..slot + width).filter(|&slot| word(slot, Field::Flags) & flag != 0).count() as u32;
-        let wanted = layout.window_ways.min(width - with(PINNED));
+        let wanted = layout.recent_ways(set).min(width - with(PINNED));
         if with(RECENT) != wanted {
             return fail("flags", format!("{wanted} ways of the set for recent rows"), with(RECENT));
         }
@@ -88,7 +90,6 @@ fn check_slot(
     if tag == NONE {
         return Ok(());
     }
-    let set = first_set + slot / width;
     if config.policy == Policy::Static && flags & PINNED == 0 {
         return fail("flags", format!("{PINNED} (pinned): with policy static nothing else is resident"), flags);
     }

@@ -11,6 +11,7 @@ pub(crate) mod parts;
 pub(crate) mod pins;
 pub mod rng;
 pub(crate) mod row;
+pub(crate) mod shares;
 pub(crate) mod snapshot;
 pub(crate) mod step_state;
 #[cfg(all(feature = "ranks", not(target_family = "wasm")))]

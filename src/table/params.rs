@@ -43,9 +43,9 @@ impl Params {
         self.freq_bits > 0
     }
 
-    /// Accesses between two halvings of the counters, 32 for each slot; 0 where they are never halved.
-    pub(crate) const fn halving(&self) -> u64 {
-        if self.policy == WINDOW && self.direct == 0 { 32 * self.slots as u64 } else { 0 }
+    /// Whether the counters of rows are halved as accesses pass.
+    pub(crate) const fn ages(&self) -> bool {
+        self.policy == WINDOW && self.sets > 0 && (self.shares > 0 || self.direct == 0)
     }
 
     pub(crate) fn new(config: &GroupConfig, layout: &Layout, mode: Mode, purpose: Purpose) -> Self {
@@ -123,6 +123,7 @@ impl Params {
             gap,
             freq_bits: layout.freq_bits,
             window_ways: layout.window_ways,
+            shares: layout.shares.len() as u32,
         }
     }
 

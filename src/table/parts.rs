@@ -41,7 +41,7 @@ pub enum Part {
     Records,
     /// The counter of every row; empty unless the policy is LFU or Window.
     Frequencies,
-    /// Two words, low word first: the accesses since the counters were halved; empty unless the policy is Window.
+    /// Two words for each share of the cache, low word first: the accesses since the counters were halved; empty unless the policy is Window.
     Since,
 }
 
@@ -61,14 +61,14 @@ impl Part {
             Self::Cache => slots * u64::from(layout.row.row_words),
             Self::Records => rows * u64::from(layout.row.record_words),
             Self::Frequencies if config.policy.counts() => rows,
-            Self::Since if config.policy == Policy::Window => 2,
+            Self::Since if config.policy == Policy::Window => 2 * layout.counts_since() as u64,
             Self::Frequencies | Self::Since => 0,
         }
     }
 
-    /// The number that the words of [`Part::Since`] are.
-    pub(crate) fn since(words: &[u32]) -> u64 {
-        words.iter().rev().fold(0, |all, &word| all << 32 | u64::from(word))
+    /// The numbers that the words of [`Part::Since`] are.
+    pub(crate) fn since(words: &[u32]) -> Vec<u64> {
+        words.chunks_exact(2).map(|one| u64::from(one[1]) << 32 | u64::from(one[0])).collect()
     }
 
     const fn name(self) -> &'static str {

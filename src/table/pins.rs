@@ -29,7 +29,8 @@ pub(crate) struct Plan {
 /// Plans for a cache with the metadata `ways` at step `t`. No row is dirty. At most `share` ways of a set are pinned:
 /// the first `share` of the set's rows in `rows`.
 pub(crate) fn plan(layout: &Layout, policy: Policy, ways: &[u32], t: u32, rows: &[u32], share: u32) -> Plan {
-    let (wanted, left_out) = seats(|row| layout.spread().set_of(row), rows, share);
+    let sets = layout.sets_of_rows();
+    let (wanted, left_out) = seats(|row| sets.set_of(row), rows, share);
     let mut plan = Plan { ways: ways.to_vec(), left_out, ..Plan::default() };
     let mut rest = wanted.as_slice();
     for set in 0..layout.sets {
@@ -55,7 +56,14 @@ pub(crate) fn seats(set_of: impl Fn(u32) -> u32, rows: &[u32], share: u32) -> (V
     wanted.par_sort_unstable();
     let (mut left_out, mut home, mut taken) = (Vec::new(), NONE, 0);
     wanted.retain(|&(set, at, row)| {
-        taken = if set == home { taken + 1 } else { 1 };
+        // Rows of a table without a share are in no set.
+        taken = if set == NONE {
+            u32::MAX
+        } else if set == home {
+            taken + 1
+        } else {
+            1
+        };
         home = set;
         if taken > share {
             left_out.push((at, row));
@@ -159,7 +167,7 @@ fn give_flags(layout: &Layout, ways: &mut [u32], set: u32) {
     let word = |slot: u32, field| ways[way_at(layout.ways, slot, field)];
     let slots = set * layout.ways..(set + 1) * layout.ways;
     let mut free: Vec<u32> = slots.filter(|&slot| word(slot, Field::Flags) & PINNED == 0).collect();
-    let wanted = layout.window_ways.min(free.len() as u32) as usize;
+    let wanted = layout.recent_ways(set).min(free.len() as u32) as usize;
     let before = free.len();
     free.retain(|&slot| word(slot, Field::Flags) & RECENT == 0);
     let held = |slot| word(slot, Field::Tag) != NONE;
@@ -230,7 +238,7 @@ mod tests {
         for (way, held) in held.into_iter().enumerate() {
             let (row, value) = held.unwrap_or((NONE, 0));
             (ways[way], ways[4 + way], ways[8 + way]) = (row, value, value);
-            ways[12 + way] = if pinned.contains(&way) { PINNED } else { layout.empty_flags(way as u32) };
+            ways[12 + way] = if pinned.contains(&way) { PINNED } else { layout.empty_flags(0, way as u32) };
         }
         plan(&layout, policy, &ways, 9, rows, share)
     }

@@ -3,7 +3,7 @@
 use crate::{
     config::GroupConfig,
     error::Error,
-    table::{counters::Counters, layout::Layout, metadata},
+    table::{counters::Counters, layout::Layout, metadata, parts::Part},
 };
 
 /// The state that a group keeps between steps, bit by bit.
@@ -32,13 +32,18 @@ pub struct Snapshot {
     pub records: Vec<u32>,
     /// The counter of every row; empty unless the policy is LFU or Window.
     pub freqs: Vec<u32>,
-    /// The accesses since the counters were halved; 0 unless the policy is Window.
-    pub since: u64,
+    /// The accesses since the counters were halved, for each share of the cache; empty unless the policy is Window.
+    pub since: Vec<u64>,
     /// The counters of each table.
     pub counters: Vec<Counters>,
 }
 
 impl Snapshot {
+    /// The words of [`Part::Since`].
+    pub(crate) fn since_words(&self) -> Vec<u32> {
+        self.since.iter().flat_map(|&since| [since as u32, (since >> 32) as u32]).collect()
+    }
+
     /// Checks that each part has the size that `layout` says, and holds what a group can have.
     pub(crate) fn check(&self, config: &GroupConfig, layout: &Layout) -> Result<(), Error> {
         let slots = layout.slots() as usize;
@@ -49,12 +54,13 @@ impl Snapshot {
             ("snapshot's records", rows * layout.row.record_words as usize, self.records.len()),
             ("snapshot's freqs", if config.policy.counts() { rows } else { 0 }, self.freqs.len()),
             ("snapshot's counters", config.tables.len(), self.counters.len()),
+            ("snapshot's since", Part::Since.words(config, layout) as usize / 2, self.since.len()),
         ];
         if let Some((what, wanted, found)) = parts.into_iter().find(|(_, wanted, found)| wanted != found) {
             return Err(Error::Length { what, wanted: wanted as u64, found: found as u64 });
         }
         metadata::check(config, layout, self.t, 0, &self.ways)?;
-        metadata::check_since(0, &[self.since as u32, (self.since >> 32) as u32])?;
+        metadata::check_since(0, &self.since_words())?;
         metadata::check_frequencies(config, 0, &self.freqs)
     }
 }

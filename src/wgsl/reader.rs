@@ -21,6 +21,8 @@ pub enum ReaderKind {
     Rows {
         /// The cache.
         cache: bool,
+        /// Whether each table has a share of the cache.
+        shares: bool,
         /// The records.
         table: bool,
     },
@@ -104,9 +106,12 @@ impl ReaderText<'_> {
         let several = |number, name, ty| (0..number).map(move |nth| Declared { access: Access::Read, name, nth, ty });
         let mut all = vec![one(Access::Uniform, "params", "Params")];
         match self.kind {
-            ReaderKind::Rows { cache, table } => {
+            ReaderKind::Rows { cache, shares, table } => {
                 if table {
                     all.push(one(Access::Uniform, "piece", "Piece"));
+                }
+                if cache && shares {
+                    all.push(one(Access::Read, "shares", "array<Share>"));
                 }
                 if cache {
                     all.push(one(Access::Read, "ways", "array<vec4<u32>>"));
@@ -166,9 +171,9 @@ impl ReaderText<'_> {
 
     /// `text` without the lines that are marked for other choices.
     fn marked(&self, text: &str) -> String {
-        let (cache, table) = match self.kind {
-            ReaderKind::Rows { cache, table } => (cache, table),
-            ReaderKind::Shared { .. } => (false, false),
+        let (cache, shares, table) = match self.kind {
+            ReaderKind::Rows { cache, shares, table } => (cache, cache && shares, table),
+            ReaderKind::Shared { .. } => (false, false, false),
         };
         let plain = self.kind == ReaderKind::Shared { plain: true };
         let hashed = self.feedback.is_some_and(|list| list.hashed);
@@ -176,6 +181,8 @@ impl ReaderText<'_> {
         let kept = [
             (cache, "#cache "),
             (!cache, "#uncached "),
+            (cache && shares, "#shares "),
+            (cache && !shares, "#common "),
             (table, "#table "),
             (!table, "#staged "),
             (plain, "#plain "),
@@ -360,7 +367,7 @@ fn cut_pieces(text: &str) -> impl Iterator<Item = &str> {
 /// Readers of every kind in modules of their own, for checks: the kind, the text with an entry point `main`, and what it is made of.
 #[must_use]
 pub fn modules() -> Vec<(String, String, ReaderText<'static>)> {
-    let rows = |cache, table| ReaderKind::Rows { cache, table };
+    let rows = |cache, table| ReaderKind::Rows { cache, shares: false, table };
     let mut texts = Vec::new();
     let mut add =
         |kind, cut, feedback| texts.push(ReaderText { prefix: "emb", group: 0, cut, kind, feedback, grid: None });
@@ -377,6 +384,9 @@ pub fn modules() -> Vec<(String, String, ReaderText<'static>)> {
                 }
             }
         }
+    }
+    for table in [true, false] {
+        add(ReaderKind::Rows { cache: true, shares: true, table }, Cut::ONE, None);
     }
     for plain in [true, false] {
         for windows in [1, 3] {

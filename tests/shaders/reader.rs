@@ -14,7 +14,7 @@ use super::{
 
 /// A reader of a cached table.
 fn cached(prefix: &str, group: u32) -> ReaderText<'_> {
-    let kind = ReaderKind::Rows { cache: true, table: true };
+    let kind = ReaderKind::Rows { cache: true, shares: false, table: true };
     ReaderText { prefix, group, cut: Cut { width: 4, ..Cut::ONE }, kind, feedback: None, grid: None }
 }
 
@@ -65,7 +65,7 @@ fn every_reader_passes_every_check() {
         let wanted: Vec<_> = (0..).zip(&named).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
         check_bindings(&parsed, &wanted).unwrap_or_else(|error| panic!("{name}: {error}"));
         let (cache, table, shared) = match text.kind {
-            ReaderKind::Rows { cache, table } => (cache, table, false),
+            ReaderKind::Rows { cache, table, .. } => (cache, table, false),
             ReaderKind::Shared { .. } => (false, false, true),
         };
         let structs = [("Params", true), ("Piece", table), ("Robe", shared)];

@@ -5,12 +5,16 @@ use multiversion::multiversion;
 use crate::{
     config::{GroupConfig, OutOfRange},
     cpu::{
+        cached::freqs::pass,
         share,
         stages::counters::{count, counter},
     },
     error::Error,
     record::of_params::{MEAN, MODE_TRAIN},
-    table::abi::{Feature, NONE, POOL_NONE, Params},
+    table::{
+        abi::{Feature, NONE, POOL_NONE, Params},
+        layout::Layout,
+    },
 };
 
 const CLAMP: u32 = 1;
@@ -54,16 +58,17 @@ impl Batch<'_> {
         if self.plain { self.features[bag / self.params.bags_per_feature as usize].base } else { 0 }
     }
 
-    /// Adds the accesses of a training step to the counters of their tables. Returns their number.
-    pub(crate) fn count_accesses(&self, tables: &mut [u32]) -> u32 {
-        let mut all = 0;
+    /// Adds the accesses of a training step to the counters of their tables.
+    pub(crate) fn count_accesses(&self, layout: &Layout, tables: &mut [u32]) {
         for (feature, accesses) in by_feature(self.params, self.features, self.offsets) {
             let rows = &self.rows[accesses.clone()];
             let valid = if self.plain { rows.len() } else { rows.iter().filter(|&&row| row != NONE).count() };
             count(tables, feature.table, counter::ACCESSES, valid as u32);
-            all += valid as u32;
+            // A table without a row has no access.
+            if valid > 0 {
+                pass(self.params, layout, feature.base, valid as u32, tables);
+            }
         }
-        all
     }
 }
 

@@ -1,9 +1,16 @@
 //! The counters of all rows: under LFU in as many bits as the configuration says, under Window in a byte.
 
+use std::ops::Range;
+
 use crate::{
     config::{CounterBits, GroupConfig, Policy},
+    cpu::stages::counters::{count, counter},
     error::Error,
     host::alloc::zeroed,
+    table::{
+        abi::{CLOCK_WORDS, Field, Params, SINCE, TABLE_WORDS, way_at},
+        layout::Layout,
+    },
 };
 
 /// A word that holds a frequency, of 8, 16 or 32 bits.
@@ -106,9 +113,10 @@ impl Freqs {
         rows(config) * u64::from(width(config).bits() / 8)
     }
 
-    /// Halves every counter so many times.
-    pub(crate) fn halve(&mut self, times: u32) {
-        in_any_width!(self, words => words.iter_mut().for_each(|word| *word = Frequency::of(word.get() >> times)));
+    /// Halves the counters of neighbouring rows so many times.
+    pub(crate) fn halve(&mut self, rows: Range<u32>, times: u32) {
+        let rows = rows.start as usize..rows.end as usize;
+        in_any_width!(self, words => words[rows.clone()].iter_mut().for_each(|word| *word = Frequency::of(word.get() >> times)));
     }
 
     /// Counts uses of a row, if there are frequencies.
@@ -126,6 +134,43 @@ impl Freqs {
     /// Sets the frequencies of neighbouring rows, from `first` on. The words can hold them.
     pub(crate) fn write(&mut self, first: usize, freqs: &[u32]) {
         in_any_width!(self, words => words[first..].iter_mut().zip(freqs).for_each(|(word, &freq)| *word = Frequency::of(freq)));
+    }
+}
+
+/// Begins a step: the clock goes on. If the step has accesses, the counters of rows are halved where enough accesses have passed (SPEC 3, Window).
+pub(crate) fn begin(
+    params: &Params,
+    layout: &Layout,
+    any: bool,
+    tables: &mut [u32],
+    ways: &mut [u32],
+    freqs: &mut Freqs,
+) {
+    tables[0] = tables[0].wrapping_add(1);
+    if !any || !params.ages() {
+        return;
+    }
+    for (table, rows, sets) in layout.ageing() {
+        let [low, high] = [SINCE, SINCE + 1].map(|word| CLOCK_WORDS + table * TABLE_WORDS + word);
+        let since = u64::from(tables[high]) << 32 | u64::from(tables[low]);
+        let every = 32 * sets.len() as u64 * u64::from(layout.ways);
+        let halvings = (since / every).min(4) as u32;
+        if halvings > 0 {
+            freqs.halve(rows, halvings);
+            let slots = sets.start * layout.ways..sets.end * layout.ways;
+            slots.for_each(|slot| ways[way_at(layout.ways, slot, Field::Freq)] >>= halvings);
+        }
+        let rest = since % every;
+        (tables[low], tables[high]) = (rest as u32, (rest >> 32) as u32);
+    }
+}
+
+/// Counts accesses to the table of `row` among those since the last halving.
+pub(crate) fn pass(params: &Params, layout: &Layout, row: u32, accesses: u32, tables: &mut [u32]) {
+    if params.ages()
+        && let Some(table) = layout.ages_with(row)
+    {
+        count(tables, table, counter::SINCE, accesses);
     }
 }
 

@@ -2,19 +2,25 @@
 
 use crate::{
     host::trusted::equal,
-    table::abi::{Field, NONE, Params, way_at},
+    table::{
+        abi::{Field, NONE, way_at},
+        shares::Sets,
+    },
 };
 
-/// The set of a row, and its slot, or NONE.
+/// The set of a row, and its slot; NONE if it has none.
 #[inline(always)]
-pub(crate) fn find(params: &Params, ways: &[u32], row: u32) -> (u32, u32) {
-    let set = params.set_of(row);
-    (set, find_in(params.ways(), ways, set, row))
+pub(crate) fn find(sets: &Sets<'_>, ways: &[u32], row: u32) -> (u32, u32) {
+    let set = sets.set_of(row);
+    (set, find_in(sets.ways, ways, set, row))
 }
 
 /// The slot of a row in its set, or NONE.
 #[inline(always)]
 pub(crate) fn find_in(width: u32, ways: &[u32], set: u32, row: u32) -> u32 {
+    if set == NONE {
+        return NONE;
+    }
     let first = set * width;
     let tags = &ways[way_at(width, first, Field::Tag)..][..width as usize];
     if let Ok(tags) = <&[u32; 32]>::try_from(tags) {

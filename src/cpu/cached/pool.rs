@@ -21,8 +21,9 @@ use crate::{
         },
     },
     table::{
-        abi::{Field, NONE, POOL_NONE, Params, way_at},
+        abi::{Field, NONE, POOL_NONE, way_at},
         row::RowLayout,
+        shares::Sets,
     },
 };
 
@@ -30,6 +31,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'a> {
     pub(crate) layout: &'a RowLayout,
+    pub(crate) sets: Sets<'a>,
     pub(crate) records: &'a [u32],
     pub(crate) ways: &'a [u32],
     pub(crate) cache: &'a [f32],
@@ -133,7 +135,7 @@ fn pool_format<F: Format>(batch: &Batch<'_>, source: &Source<'_>, outputs: Range
     if batch.params.sets == 0 {
         pool_places::<F, _>(batch, source, Nowhere, outputs, out);
     } else if source.slots.is_empty() {
-        pool_places::<F, _>(batch, source, LookedUp::new(batch, source), outputs, out);
+        pool_places::<F, _>(batch, source, LookedUp::new(source), outputs, out);
     } else {
         pool_places::<F, _>(batch, source, Known(source.slots), outputs, out);
     }
@@ -229,7 +231,7 @@ pub(crate) fn copy(batch: &Batch<'_>, source: &Source<'_>, outputs: Range<usize>
         let row = batch.rows[i].wrapping_add(base);
         let slot = match source.slots.get(i) {
             Some(&slot) => slot,
-            None if batch.params.sets > 0 && row != NONE => find(batch.params, source.ways, row).1,
+            None if batch.params.sets > 0 && row != NONE => find(&source.sets, source.ways, row).1,
             None => NONE,
         };
         match source.record(row) {
@@ -307,7 +309,7 @@ const REMEMBERED: usize = 4 * AHEAD;
 
 /// Slots that are looked up.
 struct LookedUp<'a> {
-    params: &'a Params,
+    at: Sets<'a>,
     ways: &'a [u32],
     /// The sets of rows whose tags are prefetched, then their slots once they are looked up; each with its row.
     sets: [Cell<(u32, u32)>; REMEMBERED],
@@ -315,9 +317,9 @@ struct LookedUp<'a> {
 }
 
 impl<'a> LookedUp<'a> {
-    fn new(batch: &'a Batch<'a>, source: &Source<'a>) -> Self {
+    fn new(source: &Source<'a>) -> Self {
         let nothing = [const { Cell::new((NONE, NONE)) }; REMEMBERED];
-        Self { params: batch.params, ways: source.ways, sets: nothing.clone(), slots: nothing }
+        Self { at: source.sets, ways: source.ways, sets: nothing.clone(), slots: nothing }
     }
 }
 
@@ -327,16 +329,17 @@ impl Places for LookedUp<'_> {
     #[inline(always)]
     fn slot(&self, k: usize, row: u32) -> u32 {
         let (known, slot) = self.slots[k % REMEMBERED].get();
-        if known == row { slot } else { find(self.params, self.ways, row).1 }
+        if known == row { slot } else { find(&self.at, self.ways, row).1 }
     }
 
     #[inline(always)]
     fn later(&self, k: usize, row: impl Fn(usize) -> Option<u32>) -> u32 {
-        let width = self.params.ways();
+        let width = self.at.ways;
         if let Some(row) = row(k + AHEAD) {
-            let set = self.params.set_of(row);
+            let set = self.at.set_of(row);
             self.sets[(k + AHEAD) % REMEMBERED].set((row, set));
-            let tags = way_at(width, set * width, Field::Tag);
+            // Any set will do for a row without one.
+            let tags = way_at(width, if set == NONE { 0 } else { set * width }, Field::Tag);
             if width == 32 {
                 prefetch_lines::<2, u32>(self.ways, tags, 32);
             } else {
@@ -345,7 +348,7 @@ impl Places for LookedUp<'_> {
         }
         let Some(row) = row(k) else { return NONE };
         let (known, set) = self.sets[k % REMEMBERED].get();
-        let set = if known == row { set } else { self.params.set_of(row) };
+        let set = if known == row { set } else { self.at.set_of(row) };
         let slot = find_in(width, self.ways, set, row);
         self.slots[k % REMEMBERED].set((row, slot));
         slot

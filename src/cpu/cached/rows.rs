@@ -35,7 +35,7 @@ impl CpuGroup {
         let Tables { layout, features, ways, cache, records, .. } = &self.tables;
         let offsets = &[0, list.len() as u32];
         let batch = Batch { params, offsets, weights: &[], features, rows: list, plain: false };
-        let source = Source { layout: &layout.row, records, ways, cache, slots: &[] };
+        let source = Source { layout: &layout.row, sets: layout.sets_of_rows(), records, ways, cache, slots: &[] };
         inside(list.len(), || pool(&batch, &source, Written { outputs, sort: &mut [], factors: &mut [] }));
     }
 
@@ -44,12 +44,12 @@ impl CpuGroup {
         let params = &self.params(Mode::Frozen, Purpose::Write);
         let mut bypassed = reserved("swaps", list.len())?;
         let Tables { layout, tables, ways, cache, records, .. } = &mut self.tables;
-        let layout = &layout.row;
+        let (sets, layout) = (layout.sets_of_rows(), &layout.row);
         let (dim, slot_words) = (layout.dim as usize, layout.slot_words() as usize);
         let values = |at: u32| &values[at as usize * dim..][..dim];
         let (t, mut tally) = (tables[0], Tally::default());
         for (at, &row) in (0..).zip(list) {
-            let slot = if params.sets > 0 { find(params, ways, row).1 } else { NONE };
+            let slot = if params.sets > 0 { find(&sets, ways, row).1 } else { NONE };
             if values(at).iter().any(|value| !value.is_finite()) {
                 tally.count(params, tables, row, SKIPPED_ROWS);
             } else if slot == NONE {

@@ -31,10 +31,11 @@ use crate::{
         rows,
     },
     table::{
-        abi::{CLOCK_WORDS, DIRTY, Field, NONE, PINNED, Params, RECENT, SINCE, way_at},
+        abi::{DIRTY, Field, NONE, PINNED, Params, RECENT, way_at},
         layout::Layout,
         params::WINDOW,
         row::RowLayout,
+        shares::Sets,
     },
 };
 
@@ -83,31 +84,13 @@ pub(crate) fn settle(
     locate(call, accesses, outputs, distinct);
 }
 
-/// Begins a step of `accesses` accesses: the clock goes on, and the counters of rows are halved where enough accesses have passed (SPEC 3, Window).
-pub(crate) fn begin(params: &Params, accesses: u32, tables: &mut [u32], ways: &mut [u32], freqs: &mut Freqs) {
-    tables[0] = tables[0].wrapping_add(1);
-    if params.halving() == 0 {
-        return;
-    }
-    let [low, high] = [SINCE, SINCE + 1].map(|word| CLOCK_WORDS + word);
-    let since = u64::from(tables[high]) << 32 | u64::from(tables[low]);
-    let halvings = (since / params.halving()).min(4) as u32;
-    if halvings > 0 {
-        freqs.halve(halvings);
-        let width = params.ways();
-        (0..params.slots).for_each(|slot| ways[way_at(width, slot, Field::Freq)] >>= halvings);
-    }
-    let since = since % params.halving() + u64::from(accesses);
-    (tables[low], tables[high]) = (since as u32, (since >> 32) as u32);
-}
-
 /// Lists the distinct rows, and those that the cache lacks. Returns the number of the latter.
 fn probe(call: &Call<'_>, accesses: &[u64], ways: &[u32], distinct: &mut Distinct) -> usize {
     let Distinct { rows, ends, places, misses, lengths, .. } = distinct;
     let (ends, places) = (shared(ends), shared(places));
     let n = accesses.len();
     let lists = collect(call.parts, n, [&mut rows[..n], misses.input(n)], lengths, &|range, lists| {
-        probe_part(call.params, accesses, ways, [ends, places], range, lists)
+        probe_part(&call.layout.sets_of_rows(), accesses, ways, [ends, places], range, lists)
     });
     distinct.len = lists[0];
     lists[1]
@@ -116,14 +99,14 @@ fn probe(call: &Call<'_>, accesses: &[u64], ways: &[u32], distinct: &mut Distinc
 /// Lists the rows whose first access lies in a range, and those of them that the cache lacks.
 #[multiversion(targets = "simd")]
 fn probe_part(
-    params: &Params,
+    sets: &Sets<'_>,
     accesses: &[u64],
     ways: &[u32],
     [ends, places]: [&[AtomicU32]; 2],
     range: Range<usize>,
     [rows, misses]: [&mut [u64]; 2],
 ) -> [usize; 2] {
-    let (width, n) = (params.ways(), accesses.len());
+    let (width, n) = (sets.ways, accesses.len());
     let (mut found, mut missed) = (0, 0);
     let mut start = range.start;
     while start > 0 && start < range.end && key(accesses[start]) == key(accesses[start - 1]) {
@@ -133,12 +116,15 @@ fn probe_part(
         let (row, end) = (key(accesses[start]), run_end(accesses, start, n));
         for k in start + AHEAD..(end + AHEAD).min(n) {
             if key(accesses[k]) != key(accesses[k - 1]) {
-                let set = params.set_of(key(accesses[k]));
-                prefetch(&ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
+                let set = sets.set_of(key(accesses[k]));
+                if set != NONE {
+                    prefetch(&ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
+                }
             }
         }
-        let (set, place) = find(params, ways, row);
-        if place == NONE {
+        let (set, place) = find(sets, ways, row);
+        // The rows of a table without a share are admitted nowhere.
+        if place == NONE && set != NONE {
             misses[missed] = keyed(set, start as u32);
             missed += 1;
         }

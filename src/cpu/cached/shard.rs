@@ -3,9 +3,10 @@
 use crate::{
     cpu::{
         cached::{
+            freqs::{begin, pass},
             group::{CpuGroup, FETCHED},
             lookup::find,
-            settle::{Call, State, begin, settle},
+            settle::{Call, State, settle},
             steps::{grown, inside},
             tables::Tables,
         },
@@ -38,17 +39,14 @@ impl Shard for CpuGroup {
         let Tables { layout, tables, ways, cache, records, freqs, .. } = &mut self.tables;
         let n = accesses as usize;
         let space = grown(&mut self.space, layout, accesses)?;
-        if n == 0 {
-            tables[0] = tables[0].wrapping_add(1);
-        } else {
-            begin(params, accesses, tables, ways, freqs);
-        }
+        begin(params, layout, n > 0, tables, ways, freqs);
         let mut tally = Tally::default();
         for (&row, &count) in rows.iter().zip(counts) {
             if !tally.covers(row) {
                 tally.enter(params, tables, row);
             }
             tally.add_many(counter::ACCESSES, count);
+            pass(params, layout, row, count, tables);
         }
         tally.end(tables);
         (space.t, space.accesses, space.numbered, space.settled) = (tables[0], n, true, n == 0);
@@ -82,13 +80,14 @@ impl Shard for CpuGroup {
         let Tables { layout, ways, cache, records, .. } = &self.tables;
         batch::check_rows(layout, rows, "send_rows")?;
         let params = self.params(Mode::Frozen, Purpose::WriteBack);
+        let sets = layout.sets_of_rows();
         let (row_layout, words) = (&layout.row, layout.row.record_words as usize);
         let (seed, stripe) = (self.config.seed, self.config.stripe);
         let wire = Wire::new(row_layout.dim, row_layout.precision, form, (seed, step), stripe);
         let mut list = wire.begin(rows.len(), message);
         let mut stored = Vec::with_capacity(rows.len());
         for &row in rows {
-            let slot = if params.sets > 0 { find(&params, ways, row).1 } else { NONE };
+            let slot = if params.sets > 0 { find(&sets, ways, row).1 } else { NONE };
             stored.push(slot == NONE || ways[way_at(params.ways(), slot, Field::Flags)] & DIRTY == 0);
             if stored.last() == Some(&false) {
                 let weights = &cache[slot as usize * record::slot_words(&params)..][..row_layout.dim as usize];

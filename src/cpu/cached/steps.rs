@@ -6,9 +6,10 @@ use crate::{
     cpu::{
         cached::{
             batch::{self, Batch},
+            freqs::begin,
             group::CpuGroup,
             pool::{Source, Written, list_all, pool},
-            settle::{Call, State, begin, settle},
+            settle::{Call, State, settle},
             space::Space,
             tables::Tables,
             update::{Moves, move_all, move_distinct},
@@ -77,12 +78,12 @@ impl CpuGroup {
         let rows = if plain { indices } else { &self.linear[..n] };
         let batch = Batch { params, offsets, weights, features, rows, plain };
         let Some(space) = space else {
-            let source = Source { layout: &layout.row, records, ways, cache, slots: &[] };
+            let source = Source { layout: &layout.row, sets: layout.sets_of_rows(), records, ways, cache, slots: &[] };
             pool(&batch, &source, Written { outputs, sort: &mut [], factors: &mut [] });
             return Ok(());
         };
-        let accesses = batch.count_accesses(tables);
-        begin(params, accesses, tables, ways, freqs);
+        begin(params, layout, true, tables, ways, freqs);
+        batch.count_accesses(layout, tables);
         let numbered = batch.factors() || space.distinct.is_some();
         (space.t, space.accesses, space.numbered, space.settled) = (tables[0], n, batch.factors(), false);
         let mut slots = &[][..];
@@ -97,7 +98,7 @@ impl CpuGroup {
             space.settled = true;
             (sort, factors, slots) = (&mut [], &mut [], &distinct.slots[..n]);
         }
-        let source = Source { layout: &layout.row, records, ways, cache, slots };
+        let source = Source { layout: &layout.row, sets: layout.sets_of_rows(), records, ways, cache, slots };
         pool(&batch, &source, Written { outputs, sort, factors });
         self.state.forward(Pending::new(params, 0, &self.config));
         Ok(())
@@ -127,7 +128,7 @@ impl CpuGroup {
         let rows = if plain { indices } else { &linear };
         let batch = Batch { params, offsets, weights: &[], features, rows, plain };
         let slots = space.distinct.as_ref().map_or(&[][..], |distinct| &distinct.slots[..indices.len()]);
-        let source = Source { layout: &layout.row, records, ways, cache, slots };
+        let source = Source { layout: &layout.row, sets: layout.sets_of_rows(), records, ways, cache, slots };
         inside(indices.len(), || weight_gradient(&batch, &source, grad_outputs, grad_weights));
         Ok(())
     }

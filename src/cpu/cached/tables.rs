@@ -53,10 +53,10 @@ pub(crate) fn new_cache(layout: &Layout) -> Result<(Vec<u32>, Pages<f32>), Error
 /// Empties every way.
 pub(crate) fn empty(layout: &Layout, ways: &mut [u32]) {
     let width = layout.ways as usize;
-    for set in ways.chunks_exact_mut(4 * width) {
+    for (number, set) in (0..).zip(ways.chunks_exact_mut(4 * width)) {
         let (tags, rest) = set.split_at_mut(width);
         tags.fill(NONE);
         rest.fill(0);
-        (0..).zip(&mut rest[2 * width..]).for_each(|(way, flags)| *flags = layout.empty_flags(way));
+        (0..).zip(&mut rest[2 * width..]).for_each(|(way, flags)| *flags = layout.empty_flags(number, way));
     }
 }

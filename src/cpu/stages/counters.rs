@@ -16,6 +16,8 @@ pub(crate) mod counter {
     pub(crate) const SKIPPED_ROWS: usize = 9;
     pub(crate) const OUT_OF_RANGE: usize = 10;
     pub(crate) const PADDING: usize = 11;
+    /// The accesses since the counters of rows were halved, at `SINCE` of the table.
+    pub(crate) const SINCE: usize = 12;
 }
 
 fn table_base(tables: &[u32], table: u32) -> u32 {

@@ -79,7 +79,7 @@ impl Forward<'_> {
         // An upper bound on the distinct rows; only the device knows their number.
         let distinct = layout.most_distinct(indices);
         let train = params.mode == Mode::Train as u32 && params.sets > 0;
-        if train && params.halving() > 0 {
+        if train && params.ages() {
             for freqs in &tables.freqs {
                 let words = freqs.rows.div_ceil(8).max(params.slots);
                 call.run(&AGE, &[freqs, &from], &Groups::capped(words, 256));
@@ -96,7 +96,7 @@ impl Forward<'_> {
             values: Some(space.miss_index.as_entire_binding()),
             capacity: indices,
             count: count::MISSED,
-            key_bits: layout.spread().key_bits(),
+            key_bits: layout.key_bits(),
         };
         let to =
             DedupTo { segment: &space.segment, starts: &space.starts, segments: count::SWAPS, valid: count::VALID };

@@ -46,9 +46,10 @@ impl Rows {
             item: if table { layout.row.item() } else { 1 },
         };
         let params = Params::new(&self.config, layout, Mode::Frozen, Purpose::WriteBack);
-        let kind = ReaderKind::Rows { cache: layout.sets > 0, table };
+        let kind = ReaderKind::Rows { cache: layout.sets > 0, shares: !layout.shares.is_empty(), table };
         let mut buffers = vec![
             ("params", vec![context.uniform(&params)]),
+            ("shares", vec![tables.shares.clone()]),
             ("ways", vec![tables.ways.clone()]),
             ("cache", tables.cache.buffers().to_vec()),
         ];

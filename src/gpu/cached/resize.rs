@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     gpu::{
         cached::group::Group,
-        stages::cached::tables::{Tables, new_cache},
+        stages::cached::tables::{Tables, new_cache, new_shares},
     },
     table::{layout::Layout, parts::Part, pins},
 };
@@ -18,11 +18,11 @@ impl Group {
         let layout = Layout::new(&config, context.caps().choose_piece_bytes())?;
         context.caps().check_cache(&layout)?;
         context.prepare(&Tables::cuts(context.caps(), &layout, config.placement))?;
-        let (ways, cache) = new_cache(&context, &layout)?;
+        let ((ways, cache), shares) = (new_cache(&context, &layout)?, new_shares(&context, &layout)?);
         self.block_on(async |this| this.flushed().await)?;
         let now = self.part(Part::Ways)?;
         let pinned = pins::pinned(&self.kind.tables.layout, &now);
-        (self.kind.tables.ways, self.kind.tables.cache) = (ways, cache);
+        (self.kind.tables.ways, self.kind.tables.cache, self.kind.tables.shares) = (ways, cache, shares);
         (self.kind.tables.layout, self.kind.config, self.kind.flush) = (layout, config, None);
         self.kind.storage.resized(&self.kind.tables.layout, self.kind.config.policy);
         context.forget_bindings();

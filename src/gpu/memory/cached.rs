@@ -12,7 +12,7 @@ use crate::{
         },
     },
     memory::{Allocated, Allocation, Calls, MemoryReport, PIECE_UNIFORM, buffer_bytes, table_bytes},
-    table::layout::Layout,
+    table::{abi::Share, layout::Layout},
 };
 
 impl Group {
@@ -20,9 +20,9 @@ impl Group {
     #[must_use]
     pub fn memory(&self) -> MemoryReport {
         // Destructured without `..`, so that a new buffer must be added here.
-        let Tables { layout, tables, features, ways, cache, records, freqs } = &self.kind.tables;
+        let Tables { layout, tables, features, shares, ways, cache, records, freqs } = &self.kind.tables;
         let freqs = freqs.iter().flat_map(|Freqs { rows: _, piece, counters }| [counters, piece]);
-        let kept = [tables, features, ways, &self.dummy].into_iter().chain(cache.buffers()).chain(records);
+        let kept = [tables, features, shares, ways, &self.dummy].into_iter().chain(cache.buffers()).chain(records);
         let spaces = self.kind.train.iter().chain([&self.kind.frozen]).flatten().map(|space| &space.made);
         let flush = self.kind.flush.iter().flat_map(|FlushSpace { step, swaps, no_scratch }| {
             sizes(flush(layout), [step, swaps, no_scratch].into_iter())
@@ -82,7 +82,8 @@ fn flush(layout: &Layout) -> Vec<Allocation> {
 fn list(config: &GroupConfig, layout: &Layout, freq_bits: u32) -> Vec<Allocation> {
     let [tables, features] = table_bytes(config);
     let ways = 16 * u64::from(layout.slots().max(layout.ways));
-    let mut list = vec![("tables", tables), ("features", features), ("ways", ways), ("dummy", 16)];
+    let shares = (layout.shares.len().max(1) * size_of::<Share>()) as u64;
+    let mut list = vec![("tables", tables), ("features", features), ("shares", shares), ("ways", ways), ("dummy", 16)];
     list.extend(layout.windows_bytes().map(|bytes| ("cache", bytes)));
     // A staged table has its records in the store.
     let pieces = if config.placement == Placement::Staged { 0 } else { layout.pieces };

@@ -30,11 +30,11 @@ stages! {
     /// The rows that a caller's shaders want become the accesses of a step.
     WANTED "wanted" 256 Uniform: params, Read: features, ReadWrite: feedback step keys;
     /// Decides whether the step takes place.
-    BEGIN "begin" 1 Uniform: params, Read: indices offsets features, ReadWrite: tables step;
+    BEGIN "begin" 1 Uniform: params, Read: indices offsets features, ReadWrite: tables step shares;
     /// Halves the counters of rows.
-    AGE "age" 256 Uniform: params piece, ReadWrite: step ways freqs;
+    AGE "age" 256 Uniform: params piece, ReadWrite: step ways freqs, Read: shares;
     /// Finds the slot of each access, and lists the misses.
-    PROBE "probe" 256 Uniform: params, ReadWrite: step, Read: keys ways, ReadWrite: places miss_keys miss_index tables;
+    PROBE "probe" 256 Uniform: params, ReadWrite: step, Read: keys ways, ReadWrite: places miss_keys miss_index tables, Read: shares;
     /// Updates the stamps of hit rows and the frequencies of all rows.
     TOUCH "touch" 256 Uniform: params piece, ReadWrite: step, Read: keys places, ReadWrite: ways freqs tables;
     /// Counts the digits of each block of keys.
@@ -52,11 +52,11 @@ stages! {
     /// Lists the distinct missing rows.
     CLAIM "claim" 256 Uniform: params piece, ReadWrite: step, Read: keys order starts, ReadWrite: unique swaps freqs tables;
     /// Admits missing rows, set by set.
-    ADMIT "admit" 256 Uniform: params, ReadWrite: step unique swaps ways tables;
+    ADMIT "admit" 256 Uniform: params, ReadWrite: step unique swaps ways tables, Read: shares;
     /// Moves rows between table and FP32, as many pieces at a time as the device binds.
     EXCHANGE "exchange" 256 Uniform: params piece, ReadWrite: step, Read: swaps, ReadWrite: records cache scratch ways tables;
     /// Finds the places of the missed accesses' rows.
-    LOCATE "locate" 256 Uniform: params, ReadWrite: step, Read: keys order segment unique ways, ReadWrite: places;
+    LOCATE "locate" 256 Uniform: params, ReadWrite: step, Read: keys order segment unique ways, ReadWrite: places, Read: shares;
     /// Pools bags; a workgroup writes several output rows.
     GATHER "gather" 256 Uniform: params, Read: offsets places weights cache scratch, ReadWrite: access outputs;
     /// Rounds the outputs of a forward to FP16.
@@ -78,7 +78,7 @@ stages! {
     /// Lists the dirty slots.
     COLLECT "collect" 256 Uniform: params, ReadWrite: step, Read: ways, ReadWrite: swaps tables;
     /// Empties the cache.
-    RESET "reset" 256 Uniform: params, ReadWrite: ways;
+    RESET "reset" 256 Uniform: params, ReadWrite: ways, Read: shares;
     /// Writes the caller's values to rows.
     ASSIGN "assign" 256 Uniform: params, Read: keys places values, ReadWrite: cache scratch ways swaps tables;
     /// Lists rows for another rank.

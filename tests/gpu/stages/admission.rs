@@ -3,7 +3,7 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, Policy,
-    internals::layout::{COMING, DIRTY, Field, NONE, PINNED, RECENT, Swap, Unique, WAYS, count, way_at},
+    internals::layout::{COMING, DIRTY, Field, NONE, PINNED, RECENT, Share, Swap, Unique, WAYS, count, way_at},
 };
 use hotrow_harness::{gpu_test, oracle};
 use rand::{RngExt as _, seq::SliceRandom as _};
@@ -107,10 +107,11 @@ pub(crate) fn admit() {
             guarded(&bypassed(&unique)),
             guarded(&ways),
             guarded(&tables(&mut source, &rows, T)),
+            words(&Share::default()),
         ];
         // With fewer workgroups than blocks of rows, each workgroup takes several blocks.
         let groups = one_of(&mut source, &[1, 2, misses.div_ceil(256).max(1) as u32]);
-        let run = check(case, "admit", &bindings, groups, &[], |[params, step, unique, swaps, ways, tables]| {
+        let run = check(case, "admit", &bindings, groups, &[], |[params, step, unique, swaps, ways, tables, _]| {
             oracle::admit(&read(params), of(step), cast_slice_mut(unique), cast_slice_mut(swaps), ways, tables);
         });
         let after: &[Unique] = &cast_slice(&run.found[2])[..misses];

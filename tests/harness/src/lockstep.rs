@@ -204,6 +204,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     config.seed = source.random();
     config.window_ways = [0, 1, 4, 31][config.seed as usize / 3 % 4];
+    config.cache_shares = random_shares(&config);
     let coded = config.precision != Precision::Fp32 && config.seed.is_multiple_of(3);
     config.state = coded.then_some(StatePrecision::Int8);
     if source.random_bool(0.3) {
@@ -262,8 +263,21 @@ pub fn random_frequencies(config: &GroupConfig, source: &mut Pcg64) -> Vec<u32> 
 /// Accesses since the counters were halved, mostly so many that they are halved next; none unless the policy is Window.
 pub fn random_since(config: &GroupConfig, source: &mut Pcg64) -> Vec<u32> {
     let each = 32 * u64::from(config.cache_rows.max(1).next_multiple_of(config.ways));
-    let since = [0, each - 1, each, 3 * each + 5, 1 << 36][source.random_range(0..5)];
-    if config.policy == Policy::Window { vec![since as u32, (since >> 32) as u32] } else { Vec::new() }
+    let parts = if config.cache_shares.is_empty() { 1 } else { config.tables.len() };
+    let mut since = || [0, each - 1, each, 3 * each + 5, 1 << 36][source.random_range(0..5)];
+    let words = (0..parts).map(|_| since()).flat_map(|since: u64| [since as u32, (since >> 32) as u32]);
+    if config.policy == Policy::Window { words.collect() } else { Vec::new() }
+}
+
+/// Shares of the cache, in one of three configurations of several tables that have a set for each: some tables have none.
+pub fn random_shares(config: &GroupConfig) -> Vec<f32> {
+    let sets = (config.cache_rows.min(config.total_rows() as u32)).div_ceil(config.ways) as usize;
+    let tables = config.tables.len();
+    if tables < 2 || sets < tables || !(config.seed / 7).is_multiple_of(3) {
+        return Vec::new();
+    }
+    let each = |table: usize| if table % 3 == 1 { 0.0 } else { 0.9 / tables as f32 };
+    (0..tables - config.seed as usize % 2).map(each).collect()
 }
 
 /// Random rows to pin (none, a few or all), and the most ways of a set that they may take.

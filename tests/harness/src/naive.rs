@@ -17,7 +17,7 @@ use std::ops::{Add, Div, Mul, Sub};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use crate::lockstep::{is_padding, pad, random_padding};
+use crate::lockstep::{is_padding, pad, random_padding, random_shares};
 use hotrow::internals::Pieces as _;
 use hotrow::{
     CounterBits, Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OptimizerKind, OutOfRange, Part,
@@ -504,6 +504,22 @@ pub struct Effect {
     pub records: BTreeMap<u32, Vec<Approx>>,
 }
 
+/// The rows of a table with a share of the cache, or all rows, and their sets.
+#[derive(Clone, Copy, Debug)]
+struct CachePart {
+    first_row: u32,
+    rows: u32,
+    first_set: u32,
+    sets: u32,
+}
+
+impl CachePart {
+    /// Whether counters are halved under Window, and some ways are for recent rows: not where every row has a slot.
+    fn ages(&self, ways: u32) -> bool {
+        self.sets > 0 && self.sets * ways < self.rows
+    }
+}
+
 /// The model: SPEC 1 to 8 in slow and obvious code.
 #[derive(Clone, Debug)]
 pub struct Naive {
@@ -518,8 +534,8 @@ pub struct Naive {
     pub freqs: BTreeMap<u32, u32>,
     /// The ways for recent rows, by set and way (Window).
     pub recent: BTreeSet<(u32, u32)>,
-    /// The accesses since the counters were halved (Window).
-    pub since: u64,
+    /// The accesses since the counters were halved, for each share (Window).
+    pub since: Vec<u64>,
     pub counters: Vec<Counters>,
     /// The floats of the rows that have a slot.
     pub slots: BTreeMap<u32, Vec<f32>>,
@@ -534,18 +550,18 @@ impl Naive {
         let mut model = Self {
             config: config.clone(),
             format,
-            sets: config.cache_rows.min(rows).div_ceil(config.ways),
+            sets: 0,
             rows,
             t: 0,
             ways: BTreeMap::new(),
             freqs: BTreeMap::new(),
             recent: BTreeSet::new(),
-            since: 0,
+            since: Vec::new(),
             counters: vec![Counters::default(); config.tables.len()],
             slots: BTreeMap::new(),
             records: vec![0; rows as usize * format.words()],
         };
-        model.choose_recent();
+        model.cut_cache();
         model
     }
 
@@ -684,8 +700,10 @@ impl Naive {
                 counters.unique_misses += 1;
                 // Admission takes this conflict back.
                 counters.conflicts += 1;
-                if self.sets > 0 && self.config.policy != Policy::Static {
-                    missing.entry(self.set_of(row)).or_default().push(row);
+                if let Some(set) = self.set_of(row)
+                    && self.config.policy != Policy::Static
+                {
+                    missing.entry(set).or_default().push(row);
                 }
             }
         }
@@ -696,7 +714,11 @@ impl Naive {
                 self.admit(set, rows, &counts, &mut effect);
             }
         }
-        self.since += if self.ages() { counts.values().copied().map(u64::from).sum() } else { 0 };
+        for (&row, &count) in &counts {
+            let part = if self.config.cache_shares.is_empty() { 0 } else { self.table_of(row) };
+            self.since[part] +=
+                if self.parts()[part].ages(self.config.ways) && self.windowed() { u64::from(count) } else { 0 };
+        }
         let stride = 4 * self.format.words() as u64;
         for &row in counts.keys() {
             if !self.slots.contains_key(&row) {
@@ -708,8 +730,39 @@ impl Naive {
         Ok((bags, effect))
     }
 
-    fn set_of(&self, row: u32) -> u32 {
-        set_of(self.rows, self.sets, self.config.ways, row)
+    /// The parts of the cache: of all rows, or of each table.
+    fn parts(&self) -> Vec<CachePart> {
+        let (ways, shares) = (self.config.ways, &self.config.cache_shares);
+        let all = self.config.cache_rows.min(self.rows).div_ceil(ways);
+        if shares.is_empty() || all == 0 {
+            return vec![CachePart { first_row: 0, rows: self.rows, first_set: 0, sets: all }];
+        }
+        let (mut first_row, mut first_set, mut parts) = (0, 0, Vec::new());
+        for (table, &rows) in self.config.tables.iter().enumerate() {
+            let share = shares.get(table).copied().unwrap_or(0.0);
+            let wanted = ((share * all as f32).floor() as u32).max(1).min(rows.div_ceil(ways));
+            let sets = if share == 0.0 { 0 } else { wanted };
+            parts.push(CachePart { first_row, rows, first_set, sets });
+            (first_row, first_set) = (first_row + rows, first_set + sets);
+        }
+        parts
+    }
+
+    /// The set of a row, if there is one for it.
+    fn set_of(&self, row: u32) -> Option<u32> {
+        let parts = self.parts();
+        let part = parts.iter().find(|part| (part.first_row..part.first_row + part.rows).contains(&row))?;
+        let set = || part.first_set + set_of(part.rows, part.sets, self.config.ways, row - part.first_row);
+        (part.sets > 0).then(set)
+    }
+
+    /// Cuts an empty cache into sets and ways.
+    fn cut_cache(&mut self) {
+        let parts = self.parts();
+        self.sets = parts.iter().map(|part| part.sets).sum();
+        self.since.resize(if self.config.cache_shares.is_empty() { 1 } else { self.config.tables.len() }, 0);
+        self.recent.clear();
+        self.choose_recent();
     }
 
     fn admit(&mut self, set: u32, mut candidates: Vec<u32>, counts: &BTreeMap<u32, u32>, effect: &mut Effect) {
@@ -739,25 +792,27 @@ impl Naive {
         [Policy::Lfu, Policy::Window].contains(&self.config.policy)
     }
 
-    /// Whether counters are halved, and some ways are for recent rows: not where every row has a slot.
-    fn ages(&self) -> bool {
-        self.windowed() && self.sets > 0 && self.sets * self.config.ways < self.rows
-    }
-
-    /// Halves the counters once for every 32 accesses a slot that have passed.
+    /// Halves the counters of a part of the cache once for every 32 accesses a slot that have passed.
     fn age(&mut self) {
-        if self.ages() {
-            let every = 32 * u64::from(self.sets * self.config.ways);
-            for _ in 0..(self.since / every).min(4) {
-                self.freqs.values_mut().for_each(|freq| *freq /= 2);
+        let ways = self.config.ways;
+        for (at, part) in self.parts().into_iter().enumerate().filter(|(_, part)| part.ages(ways)) {
+            if !self.windowed() {
+                return;
             }
-            self.since %= every;
+            let every = 32 * u64::from(part.sets * ways);
+            for _ in 0..(self.since[at] / every).min(4) {
+                let mine = self.freqs.range_mut(part.first_row..part.first_row + part.rows);
+                mine.for_each(|(_, freq)| *freq /= 2);
+            }
+            self.since[at] %= every;
         }
     }
 
     /// Chooses ways for recent rows until each set has as many as it can have beside its pinned ones: empty ones first, then those of the oldest rows.
     fn choose_recent(&mut self) {
-        for set in 0..if self.ages() { self.sets } else { 0 } {
+        let (ways, parts) = (self.config.ways, self.parts());
+        let ageing = parts.into_iter().filter(|part| part.ages(ways) && self.windowed());
+        for set in ageing.flat_map(|part| part.first_set..part.first_set + part.sets).collect::<Vec<_>>() {
             let pinned = |model: &Self, way| model.ways.get(&(set, way)).is_some_and(|held| held.pinned);
             let free = (0..self.config.ways).filter(|&way| !pinned(self, way)).count();
             while self.recent.range((set, 0)..(set + 1, 0)).count() < free.min(self.config.window_ways as usize) {
@@ -870,7 +925,8 @@ impl Naive {
             if wanted.contains(&row) || left_out.contains(&row) {
                 continue;
             }
-            if before < ways as usize { wanted.push(row) } else { left_out.push(row) }
+            let fits = self.set_of(row).is_some() && before < ways as usize;
+            if fits { wanted.push(row) } else { left_out.push(row) }
         }
         for (place, held) in self.ways.clone() {
             let stays = wanted.contains(&held.row);
@@ -880,7 +936,7 @@ impl Naive {
             }
         }
         for row in wanted {
-            let set = self.set_of(row);
+            let set = self.set_of(row).expect("a wanted row has a set");
             let place = match self.place(row) {
                 Some(place) => place,
                 None => {
@@ -1113,8 +1169,7 @@ impl Naive {
         let effect = if discard { Effect::default() } else { self.flush() };
         self.ways.clear();
         self.slots.clear();
-        self.recent.clear();
-        self.choose_recent();
+        self.cut_cache();
         effect
     }
 
@@ -1124,9 +1179,7 @@ impl Naive {
         self.ways.clear();
         self.slots.clear();
         self.config.cache_rows = cache_rows;
-        self.sets = cache_rows.min(self.rows).div_ceil(self.config.ways);
-        self.recent.clear();
-        self.choose_recent();
+        self.cut_cache();
         if self.sets == 0 { (pinned, Effect::default()) } else { self.pin(&pinned, self.config.ways) }
     }
 
@@ -1608,7 +1661,10 @@ impl Checker {
         let counters = self.subject.counters().map_err(|error| format!("counters: {error}"))?;
         let model = &self.model;
         equal("t", model.t, after.t)?;
-        equal("since", model.since, after.since)?;
+        let since = if model.windowed() { &model.since[..] } else { &[] };
+        if since != after.since {
+            return Err(format!("since: wanted {since:?}, found {:?}", after.since));
+        }
         self.compare_ways(&after)?;
         let freqs: Vec<u32> = match self.config.policy {
             Policy::Lru | Policy::Static => Vec::new(),
@@ -1804,6 +1860,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             (config.precision, config.rounding, config.policy, config.pooling, config.out_of_range) = stored;
             config.counter_bits = CounterBits::ALL[seed as usize % 3];
             config.window_ways = (seed / 3 % 5).min(config.ways - 1);
+            config.cache_shares = random_shares(&config);
             config.optimizer = rule.with_weight_decay(decay);
             let coded = config.precision != Precision::Fp32 && seed.is_multiple_of(3);
             config.state = coded.then_some(StatePrecision::Int8);

@@ -15,7 +15,7 @@ use crate::{
     source::Source,
     store::SharedStore,
     table::{
-        abi::{NONE, Piece, features, table_words},
+        abi::{NONE, Piece, Share, features, table_words},
         layout::Layout,
     },
     wgsl::{self, Cut, Kernel},
@@ -53,6 +53,8 @@ pub(crate) struct Tables {
     pub(crate) tables: wgpu::Buffer,
     /// The table of each feature, with its base and rows.
     pub(crate) features: wgpu::Buffer,
+    /// The share of each table; without shares only a binding.
+    pub(crate) shares: wgpu::Buffer,
     /// Tags, stamps, freqs and flags, set by set.
     pub(crate) ways: wgpu::Buffer,
     /// Slots: dim weights and the state, FP32.
@@ -64,7 +66,7 @@ pub(crate) struct Tables {
 }
 
 named!(Freqs: piece, counters as "freqs");
-named!(Tables: tables, features, ways, cache);
+named!(Tables: tables, features, shares, ways, cache);
 
 impl Tables {
     /// The records that each dispatch over the table binds.
@@ -98,6 +100,7 @@ impl Tables {
         let (ways, cache) = new_cache(context, &layout)?;
         let tables = context.buffer("tables", 4 * table_words(config).len() as u64, none)?;
         let features = context.upload("features", bytemuck::cast_slice(&features(config)))?;
+        let shares = new_shares(context, &layout)?;
         let queue = context.queue();
         let mut words = table_words(config);
         words[0] = store.map_or(0, |store| store.read().step());
@@ -128,23 +131,29 @@ impl Tables {
         for (index, buffer) in (0..pieces).zip(&records) {
             fill(context, &filler, &layout, buffer, index * layout.rows_per_piece, layout.piece_rows(index))?;
         }
-        Ok(Self { layout, tables, features, ways, cache, records, freqs })
+        Ok(Self { layout, tables, features, shares, ways, cache, records, freqs })
     }
+}
+
+/// Uploads the share of each table.
+pub(crate) fn new_shares(context: &Context, layout: &Layout) -> Result<wgpu::Buffer, Error> {
+    let none = [Share::default()];
+    context.upload("shares", bytemuck::cast_slice(if layout.shares.is_empty() { &none } else { &layout.shares }))
 }
 
 /// Allocates the metadata of empty ways, and their slots.
 pub(crate) fn new_cache(context: &Context, layout: &Layout) -> Result<(wgpu::Buffer, Windows), Error> {
     let ways = context.buffer("ways", (u64::from(layout.slots()) * 16).max(512), wgpu::BufferUsages::empty())?;
     let cache = Windows::new(context, layout)?;
-    let word = |word| match word {
+    let word = |set, word| match word {
         0..32 => NONE,
-        96.. => layout.empty_flags(word - 96),
+        96.. => layout.empty_flags(set, word - 96),
         _ => 0,
     };
-    let empty: Vec<u32> = (0..128).map(word).collect();
     let sets = layout.sets as usize;
     for first in (0..sets).step_by(4096) {
-        let words = empty.repeat((sets - first).min(4096));
+        let some = first as u32..sets.min(first + 4096) as u32;
+        let words: Vec<u32> = some.flat_map(|set| (0..128).map(move |at| word(set, at))).collect();
         context.queue().write_buffer(&ways, first as u64 * 512, bytemuck::cast_slice(&words));
     }
     Ok((ways, cache))

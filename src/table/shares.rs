@@ -1,0 +1,57 @@
+//! The sets of the rows of a group: all rows share them, or each table has its own (SPEC 3).
+
+use crate::table::{
+    abi::{NONE, Share},
+    hash::Spread,
+};
+
+impl Share {
+    /// Whether each row of the table has a slot.
+    pub(crate) const fn covers(&self) -> bool {
+        self.sets > 0 && self.fold == u32::BITS - 1
+    }
+
+    /// The share of each table (SPEC 3): `sets[i]` sets for the i-th.
+    pub(crate) fn list(tables: &[u32], sets: impl Fn(usize, u32) -> u32, ways: u32) -> Vec<Self> {
+        let mut next = Self::default();
+        let share = |(table, &rows)| {
+            let Spread { sets, fold, multiplier, spare, .. } = Spread::new(rows, sets(table, rows), ways);
+            let one = Self { sets, fold, multiplier, spare, ..next };
+            next.first_row += rows;
+            next.first_set += sets;
+            // The last one may end at 2^32.
+            next.first_key = next.first_key.wrapping_add(1 << (u32::BITS - spare));
+            one
+        };
+        tables.iter().enumerate().map(share).collect()
+    }
+}
+
+/// The sets of the rows of a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sets<'s> {
+    pub(crate) ways: u32,
+    /// Of all rows, without shares.
+    pub(crate) whole: Spread,
+    /// Of each table.
+    pub(crate) shares: &'s [Share],
+}
+
+impl Sets<'_> {
+    /// The set of a row of a group with a cache; NONE for a row of a table without a share.
+    #[inline(always)]
+    pub(crate) fn set_of(&self, row: u32) -> u32 {
+        if self.shares.is_empty() { self.whole.set_of(row) } else { self.set_in_share(row) }
+    }
+
+    fn set_in_share(&self, row: u32) -> u32 {
+        let one = &self.shares[self.shares.partition_point(|share| share.first_row <= row) - 1];
+        if one.sets == 0 {
+            return NONE;
+        }
+        let Share { sets, fold, multiplier, spare, .. } = *one;
+        let direct = if one.covers() { self.ways } else { 0 };
+        let spread = Spread { sets, direct, fold, multiplier, spare, ..self.whole };
+        one.first_set + spread.set_of(row - one.first_row)
+    }
+}
