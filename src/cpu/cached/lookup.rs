@@ -22,7 +22,9 @@ pub(crate) fn find_in(width: u32, ways: &[u32], set: u32, row: u32) -> u32 {
         return NONE;
     }
     let first = set * width;
-    let tags = &ways[way_at(width, first, Field::Tag)..][..width as usize];
+    let at = way_at(width, first, Field::Tag);
+    // A pooling looks ahead for rows of the next bag, counted from the base of this one's table, and so perhaps beyond all rows.
+    let Some(tags) = ways.get(at..at + width as usize) else { return NONE };
     if let Ok(tags) = <&[u32; 32]>::try_from(tags) {
         let found = equal(tags, row);
         return if found == 0 { NONE } else { first + found.trailing_zeros() };

@@ -338,8 +338,8 @@ impl Places for LookedUp<'_> {
         if let Some(row) = row(k + AHEAD) {
             let set = self.at.set_of(row);
             self.sets[(k + AHEAD) % REMEMBERED].set((row, set));
-            // Any set will do for a row without one.
-            let tags = way_at(width, if set == NONE { 0 } else { set * width }, Field::Tag);
+            // The row may be one of the next bag's table, counted from the base of this one's, and so beyond all rows. It has any set.
+            let tags = way_at(width, if set < self.at.whole.sets { set * width } else { 0 }, Field::Tag);
             if width == 32 {
                 prefetch_lines::<2, u32>(self.ways, tags, 32);
             } else {

@@ -192,6 +192,9 @@ pub fn a_resized_cache_is_as_a_new_one(make: Make<'_>) {
             new.write_part(Part::Clock, 0, &[before.t]).unwrap();
             new.write_part(Part::Records, 0, &before.records).unwrap();
             new.write_part(Part::Frequencies, 0, &before.freqs).unwrap();
+            let mut since = vec![0; Part::Since.words(group.config(), group.layout()) as usize];
+            group.read_part(Part::Since, 0, &mut since).unwrap();
+            new.write_part(Part::Since, 0, &since).unwrap();
             new.write_part(Part::Counters, 0, &counters).unwrap();
             let wanted = if cache_rows == 0 { pinned.clone() } else { new.pin(&pinned, 32).unwrap() };
             assert_eq!(left_out, wanted, "{what}");
