@@ -7,7 +7,7 @@ use crate::{
             context::Context,
         },
         stages::{
-            ADMIT, AGE, BEGIN, CLAIM, GATHER, LINEARIZE, LOCATE, PROBE, TOUCH, WANTED,
+            ADMIT, AGE, BEGIN, CLAIM, DUE, GATHER, LINEARIZE, LOCATE, PROBE, TOUCH, WANTED,
             cached::{
                 exchange::{self, Records},
                 space::{Bound, Space},
@@ -80,6 +80,9 @@ impl Forward<'_> {
         let distinct = layout.most_distinct(indices);
         let train = params.mode == Mode::Train as u32 && params.sets > 0;
         if train && params.ages() {
+            if params.shares > 0 {
+                call.run(&DUE, from, &Groups::of(params.shares, 256));
+            }
             for freqs in &tables.freqs {
                 let words = freqs.rows.div_ceil(8).max(params.slots);
                 call.run(&AGE, &[freqs, &from], &Groups::capped(words, 256));

@@ -30,7 +30,9 @@ stages! {
     /// The rows that a caller's shaders want become the accesses of a step.
     WANTED "wanted" 256 Uniform: params, Read: features, ReadWrite: feedback step keys;
     /// Decides whether the step takes place.
-    BEGIN "begin" 1 Uniform: params, Read: indices offsets features, ReadWrite: tables step shares;
+    BEGIN "begin" 1 Uniform: params, Read: indices offsets features, ReadWrite: tables step;
+    /// Finds how often the counters of each table's rows are halved, where each has a share of the cache.
+    DUE "due" 256 Uniform: params, ReadWrite: step tables shares;
     /// Halves the counters of rows.
     AGE "age" 256 Uniform: params piece, ReadWrite: step ways freqs, Read: shares;
     /// Finds the slot of each access, and lists the misses.
