@@ -6,7 +6,9 @@ use hotrow::{
     CpuGroup, CpuScaler, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange, Part, Policy, Pooling,
     Precision, prelude::*,
 };
-use hotrow_harness::lockstep::{Batch, random_batch, random_config, random_frequencies, random_pins, random_since};
+use hotrow_harness::lockstep::{
+    Batch, random_batch, random_config, random_frequencies, random_pins, random_shares, random_since,
+};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -163,6 +165,7 @@ fn random_run(seed: u64, large: bool) -> (Vec<u64>, Seen) {
         config.cache_rows *= source.random_range(0..20);
         config.ways = [32, 32, 3][source.random_range(0..3)];
         config.window_ways = config.window_ways.min(config.ways - 1);
+        config.cache_shares = random_shares(&config);
     }
     let rows = config.tables.iter().sum::<u32>();
     let mut run = Run::new(&config);

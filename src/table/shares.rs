@@ -55,3 +55,23 @@ impl Sets<'_> {
         one.first_set + spread.set_of(row - one.first_row)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_table_has_its_own_sets_and_keys() {
+        // 100 rows in 2 sets of 8, none of 30 rows, and 20 rows in sets enough for all.
+        let wanted = [2, 0, 3];
+        let shares = Share::list(&[100, 30, 20], |table, _| wanted[table], 8);
+        let sets = Sets { ways: 8, whole: Spread::new(150, 5, 8), shares: &shares };
+        let found: Vec<u32> = (0..150).map(|row| sets.set_of(row)).collect();
+        let plain = Spread::new(100, 2, 8);
+        assert!((0..100).all(|row| found[row as usize] == plain.set_of(row)));
+        assert!(found[100..130].iter().all(|&set| set == NONE));
+        assert!((130..150).all(|row| found[row] == 2 + (row as u32 - 130) / 8));
+        assert_eq!(shares.iter().map(|share| share.first_key).collect::<Vec<_>>(), [0, 128, 128 + 32]);
+        assert_eq!(shares.iter().map(Share::covers).collect::<Vec<_>>(), [false, false, true]);
+    }
+}

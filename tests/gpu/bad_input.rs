@@ -170,12 +170,19 @@ fn order_shapes_and_buffers(context: &Context) {
 #[gpu_test]
 fn configurations_that_cannot_be(context: &Context) {
     type Spoil = fn(&mut GroupConfig);
-    let cases: [(&str, Spoil); 9] = [
+    let cases: [(&str, Spoil); 15] = [
         ("dim", |c| c.dim = 0),
         ("tables", |c| c.tables = vec![]),
         ("tables", |c| c.tables = vec![5, 0]),
         ("tables", |c| c.tables = vec![u32::MAX, 5]),
         ("cache_rows", |c| c.cache_rows = (1 << 31) + 1),
+        ("window_ways", |c| (c.policy, c.window_ways) = (hotrow::Policy::Window, 32)),
+        ("cache_shares", |c| c.cache_shares = vec![0.5, 0.6]),
+        ("cache_shares", |c| c.cache_shares = vec![-0.1]),
+        ("cache_shares", |c| c.cache_shares = vec![f32::NAN]),
+        ("cache_shares", |c| c.cache_shares = vec![0.1; 9]),
+        // Keys of 32 bits, of which one is NONE.
+        ("cache_shares", |c| (c.tables, c.cache_shares) = (vec![(1 << 31) + 1], vec![0.5])),
         ("ways", |c| c.ways = 0),
         ("features", |c| c.features = vec![2]),
         ("lr", |c| c.optimizer.lr = f32::NAN),

@@ -192,8 +192,8 @@ impl Group {
             let mut spaced = Vec::new();
             if span.end - span.start > mine.len() as u64 {
                 spaced = match part {
-                    // The bases and sizes of the tables, and what else lies between.
-                    Part::Counters => {
+                    // The other words of the tables.
+                    Part::Counters | Part::Since => {
                         let bytes = 4 * span.start..4 * span.end;
                         self.context.block_on(self.context.download_part_async(buffer, bytes))?
                     }

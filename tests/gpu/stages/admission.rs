@@ -168,6 +168,7 @@ fn the_best_of_a_large_set_are_admitted(context: &Context) {
                 guarded(&bypassed(&unique)),
                 (0..128).map(|word| if word < 32 { NONE } else { 0 }).collect(),
                 tables(&mut rng(1), &[n], T),
+                words(&Share::default()),
             ];
             let found = context.run_stage(kernel("admit"), &bindings, 2).unwrap();
             let wanted: Vec<u32> = (0..32).map(|way| if better { n - 1 - way } else { way }).collect();

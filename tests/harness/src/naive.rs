@@ -748,6 +748,14 @@ impl Naive {
         parts
     }
 
+    /// Whether a cache of this size has a set for each share.
+    fn has_sets_for(&self, cache_rows: u32) -> bool {
+        let mut other = self.clone();
+        other.config.cache_rows = cache_rows;
+        let taken: u32 = other.parts().iter().map(|part| part.sets).sum();
+        taken <= cache_rows.min(self.rows).div_ceil(self.config.ways)
+    }
+
     /// The set of a row, if there is one for it.
     fn set_of(&self, row: u32) -> Option<u32> {
         let parts = self.parts();
@@ -1637,6 +1645,12 @@ impl Checker {
         let effect = self.model.flush();
         self.compare(&effect)?;
         let found = self.subject.resize_cache(rows);
+        if !self.model.has_sets_for(rows) {
+            return match found {
+                Err(Error::Config { field: "cache_rows", .. }) => self.compare(&Effect::default()),
+                other => Err(format!("wanted an error of the configuration, found {other:?}")),
+            };
+        }
         let (left_out, effect) = self.model.resize(rows);
         let found = found.map_err(|error| error.to_string())?;
         equal("left out", &left_out, &found)?;

@@ -4,7 +4,7 @@ use hotrow::{Embedding, Error, GroupConfig, Part, Placement, Snapshot, checkpoin
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
-use crate::lockstep::{Batch, random_batch, random_config, random_pins};
+use crate::lockstep::{Batch, random_batch, random_config, random_pins, random_shares};
 
 /// When the next batch is prefetched.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -163,5 +163,6 @@ pub fn busy_config(source: &mut Pcg64) -> GroupConfig {
     if source.random_bool(0.5) {
         config.cache_rows = config.cache_rows.min(64);
     }
+    config.cache_shares = random_shares(&config);
     config
 }
