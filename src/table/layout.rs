@@ -309,17 +309,17 @@ fn shares(config: &GroupConfig, all: u32) -> Result<Vec<Share>, Error> {
     if config.cache_shares.is_empty() || all == 0 {
         return Ok(Vec::new());
     }
+    let keys: u64 = config.tables.iter().map(|&rows| 1 << Spread::new(rows, 0, config.ways).key_bits()).sum();
     let share = |table: usize| config.cache_shares.get(table).copied().unwrap_or_default();
     let sets = |table, rows: u32| match share(table) {
         0.0 => 0,
         share => ((share * all as f32) as u32).max(1).min(rows.div_ceil(config.ways)),
     };
-    let shares = Share::list(&config.tables, sets, config.ways);
-    let keys: u64 = shares.iter().map(|share| 1 << (32 - share.spare)).sum();
     if keys > u64::from(u32::MAX) {
         let wanted = "tables of at most 2^32 - 1 rows together, each rounded up to a power of two".into();
         return Err(Error::Config { field: "cache_shares", wanted, found: format!("{keys} of them") });
     }
+    let shares = Share::list(&config.tables, sets, config.ways);
     let taken: u64 = shares.iter().map(|share| u64::from(share.sets)).sum();
     if taken > u64::from(all) {
         let wanted = format!("at least {}, a set for each share", taken * u64::from(config.ways));

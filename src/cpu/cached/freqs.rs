@@ -116,7 +116,7 @@ impl Freqs {
     /// Halves the counters of neighbouring rows so many times.
     pub(crate) fn halve(&mut self, rows: Range<u32>, times: u32) {
         let rows = rows.start as usize..rows.end as usize;
-        in_any_width!(self, words => words[rows.clone()].iter_mut().for_each(|word| *word = Frequency::of(word.get() >> times)));
+        in_any_width!(self, words => words[rows].iter_mut().for_each(|word| *word = Frequency::of(word.get() >> times)));
     }
 
     /// Counts uses of a row, if there are frequencies.
