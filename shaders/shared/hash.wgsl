@@ -22,13 +22,13 @@ fn high_word(a: u32, b: u32) -> u32 {
 
 // The set of a row, where all tables share them: keys, cut into equal parts; or one set behind another, if the cache has a
 // slot for every row.
-fn common_home_of(row: u32) -> u32 {
+fn home_among_all(row: u32) -> u32 {
     if (params.direct != 0u) { return row / 32u; }
     return high_word(product_of(row, params.fold, params.multiplier), params.sets);
 }
 
 // The sort key of a missing row, where all tables share the sets: distinct for distinct rows, ascending with the set, never NONE.
-fn common_key_of(row: u32) -> u32 {
+fn key_among_all(row: u32) -> u32 {
     let product = product_of(row, params.fold, params.multiplier);
     return (product >> params.spare) - select(0u, 1u, product > params.gap);
 }

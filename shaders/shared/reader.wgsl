@@ -21,7 +21,7 @@ alias Place = vec2<u32>;
 // forward.
 #cache fn slot_of(row: u32) -> u32 {
 #cache     if (params.sets == 0u) { return NONE; }
-#common     return slot_among(row, common_home_of(row));
+#common     return slot_among(row, home_among_all(row));
 #shares     let home = home_of(row);
 #shares     if (home == NONE) { return NONE; }
 #shares     return slot_among(row, home);

@@ -32,7 +32,7 @@ fn ages(table: u32) -> bool { return shares[table].sets > 0u && !covers(table); 
 
 // The set of a row; NONE if it has none.
 fn home_of(row: u32) -> u32 {
-    if (params.shares == 0u) { return common_home_of(row); }
+    if (params.shares == 0u) { return home_among_all(row); }
     let table = share_of(row);
     if (shares[table].sets == 0u) { return NONE; }
     let local = row - shares[table].first_row;
@@ -43,7 +43,7 @@ fn home_of(row: u32) -> u32 {
 
 // The sort key of a missing row: distinct for distinct rows, ascending with the set, never NONE.
 fn key_of(row: u32) -> u32 {
-    if (params.shares == 0u) { return common_key_of(row); }
+    if (params.shares == 0u) { return key_among_all(row); }
     let table = share_of(row);
     let product = product_of(row - shares[table].first_row, shares[table].fold, shares[table].multiplier);
     return shares[table].first_key + (product >> shares[table].spare);
