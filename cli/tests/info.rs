@@ -23,7 +23,7 @@ fn keys(object: &Value) -> Vec<&str> {
 #[test]
 fn without_a_driver_it_says_so_and_what_to_do() {
     let (stdout, _, json) = info(&[], false, 0);
-    for wanted in ["No adapter was found", "mesa-vulkan-drivers", "libEGL_nvidia.so.0", "self-test: passed, 2 cases"] {
+    for wanted in ["No adapter was found", "mesa-vulkan-drivers", "libEGL_nvidia.so.0", "self-test: passed, 3 cases"] {
         assert!(stdout.contains(wanted), "{wanted}: {stdout}");
     }
     assert_eq!(keys(&json), ["adapters", "auto", "cpu", "remedy", "version"]);
