@@ -93,7 +93,7 @@ fn every_adapter_passes_its_self_test() {
         assert!(stdout.contains(adapter["name"].as_str().unwrap()), "{stdout}");
         if adapter["unusable"].is_null() {
             let cases = adapter["self_test"].as_array().unwrap();
-            let per_placement = 10;
+            let per_placement = 15;
             // The placements device and staged, and mapped where the device has it.
             let placements = if adapter["memory"]["mapped"] == true { 3 } else { 2 };
             assert_eq!(cases.len(), per_placement * placements);

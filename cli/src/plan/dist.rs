@@ -213,10 +213,11 @@ impl Args {
         );
         order.truncate((steps * batch) as usize);
         let slots = (f64::from(rows) * self.cache_percent / 100.0).ceil() as u32;
-        let cache = Cache { policy: self.policy, window_ways: self.window.window_ways, rows: slots, shards: self.shards() };
+        let (policy, window_ways) = (self.policy, self.window.window_ways);
+        let cache = Cache { policy, window_ways, rows: slots, shards: self.shards() };
         let batches = Batches { ids: trace.ids, offsets, order, batch: self.batch };
-        let model =
-            Model { classes, dirty: batches.dirty(&cache, rows).map_err(Failure::usage)?, lengths: batches.lengths(), batch: self.batch };
+        let dirty = batches.dirty(&cache, rows).map_err(Failure::usage)?;
+        let model = Model { classes, dirty, lengths: batches.lengths(), batch: self.batch };
         Ok(Source { name: trace.name, is_trace, rows, model, batches, cache })
     }
 }

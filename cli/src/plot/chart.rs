@@ -98,7 +98,8 @@ impl Panels {
         let plots: Vec<_> = self.charts.iter().map(Chart::plots).collect::<anyhow::Result<_>>()?;
         let layouts = self.charts.iter().zip(&plots).map(|(chart, plots)| chart.layout(plots).with_title_size(16));
         let (layouts, rows) = (layouts.collect(), plots.len().div_ceil(2));
-        let figure = Figure::new(rows, 2).with_title(plain(&self.title)).with_title_size(18).with_shared_legend_bottom();
+        let figure =
+            Figure::new(rows, 2).with_title(plain(&self.title)).with_title_size(18).with_shared_legend_bottom();
         let figure = figure.with_cell_size(WIDTH / 2.0, PANEL).with_layouts(layouts).with_plots(plots);
         write(&figure.render(), stem)
     }
