@@ -4,7 +4,7 @@ use crate::export::Format;
 use crate::failure::{Failure, ensure_usage};
 use crate::fused::{Form, Look, RowForm};
 use crate::names::{one_of, value_name};
-use crate::options::{MOST_ROWS, Options, whole};
+use crate::options::{MOST_ROWS, Options, WindowArgs, whole};
 use crate::output;
 use crate::progress::Progress;
 use crate::report::object::Object;
@@ -50,8 +50,10 @@ pub(crate) struct Args {
     /// Replacement policy
     #[arg(long, default_value_t = Policy::Lru, value_parser = one_of(Policy::ALL))]
     policy: Policy,
+    #[command(flatten)]
+    window: WindowArgs,
     /// Take every setting from this checkpoint, so that whatever loads it can load the new one
-    #[arg(long, value_name = "CHECKPOINT", conflicts_with_all = ["precision", "rounding", "optimizer", "cache_rows", "policy"])]
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with_all = ["precision", "rounding", "optimizer", "cache_rows", "policy", "window_ways"])]
     like: Option<PathBuf>,
 }
 
@@ -102,6 +104,7 @@ impl Args {
                 .with_optimizer(Optimizer::sgd(0.01).with_kind(self.optimizer))
                 .with_cache_rows(self.cache_rows)
                 .with_policy(self.policy)
+                .with_window_ways(self.window.window_ways)
                 .with_seed(options.group_seed());
             return Ok(config.with_init(zeros));
         };

@@ -9,7 +9,10 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 /// Policies that admit rows.
-pub const ADMITTING: [Policy; 2] = [Policy::Lru, Policy::Lfu];
+pub const ADMITTING: [Policy; 3] = [Policy::Lru, Policy::Lfu, Policy::Window];
+
+/// Policies that are compared where an option names none: those of Yang 2020, which take sets of any number of ways.
+pub const COMPARED: [Policy; 2] = [Policy::Lru, Policy::Lfu];
 
 /// Placements, without `Auto`, which chooses one.
 pub const PLACES: [Placement; 3] = [Placement::Device, Placement::Mapped, Placement::Staged];
@@ -40,7 +43,7 @@ pub fn deserialize<'de, T: FromStr<Err = Error>, D: Deserializer<'de>>(deseriali
 
 /// A policy's name in titles and tables: LRU, LFU, static, window.
 pub fn title(policy: Policy) -> String {
-    if ADMITTING.contains(&policy) { policy.name().to_uppercase() } else { policy.to_string() }
+    if COMPARED.contains(&policy) { policy.name().to_uppercase() } else { policy.to_string() }
 }
 
 /// The name of an enum's value in options.

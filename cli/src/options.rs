@@ -8,6 +8,7 @@ use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use hotrow::{Context, Error, adapter};
 use hotrow_dist::{WireForm, WireOptions};
+use hotrow_plan::simulate::WINDOW_WAYS;
 use serde::Serialize;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -68,6 +69,15 @@ impl WireArgs {
     pub const fn options(self) -> WireOptions {
         WireOptions { rows: self.wire_rows, gradients: self.wire_gradients, summed: self.summed }
     }
+}
+
+/// The setting of the policy window.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[group(skip)]
+pub struct WindowArgs {
+    /// Ways of a set that hold recent rows under --policy window, fewer than its 32; 0 is LFU that ages
+    #[arg(long, value_name = "N", default_value_t = WINDOW_WAYS, allow_negative_numbers = true, value_parser = whole(0..=u32::MAX))]
+    pub window_ways: u32,
 }
 
 /// The device that computes.

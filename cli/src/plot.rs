@@ -5,5 +5,5 @@ mod draw;
 mod heat;
 mod records;
 
-pub use chart::{Chart, Series, Style};
+pub use chart::{Chart, Panels, Series, Style};
 pub use heat::{Heat, Panel};

@@ -44,7 +44,7 @@ pub(crate) fn json(cases: Option<&[Case]>) -> Field {
     cases.map_or_else(|| Object::or_null(None), |cases| cases.iter().map(case).collect())
 }
 
-/// Tests every precision under both policies, also with a mapped table if the device maps memory.
+/// Tests every precision under each policy, also with a mapped table if the device maps memory.
 pub(crate) fn gpu(context: &Context, seed: u32) -> Vec<Case> {
     let complaints = Complaints::of(context);
     let mut cases = Vec::new();
@@ -123,7 +123,8 @@ fn compare(gpu: &mut dyn Embedding, cpu: &mut dyn Embedding, config: &GroupConfi
 /// Compares tags, stamps, frequencies, dirty flags and counters bit for bit.
 fn integers(when: &str, gpu: &mut dyn Embedding, cpu: &mut dyn Embedding) -> anyhow::Result<()> {
     let (ours, theirs) = (gpu.snapshot()?, cpu.snapshot()?);
-    ensure!(ours.t == theirs.t, "{when}: wanted step number {}, found {}", theirs.t, ours.t);
+    let [found, wanted] = [&ours, &theirs].map(|seen| (seen.t, seen.since));
+    ensure!(found == wanted, "{when}: wanted step number and accesses since a halving {wanted:?}, found {found:?}");
     for (what, ours, theirs) in
         [("cache metadata", &ours.ways, &theirs.ways), ("frequencies", &ours.freqs, &theirs.freqs)]
     {

@@ -1,10 +1,10 @@
 //! `hotrow simulate`: hit rates of traces for sizes x ways x policies (Yang 2020, Tables 6 and 10).
 
 use crate::failure::{Failure, ensure_usage};
-use crate::names::{self, ADMITTING, list};
+use crate::names::{self, COMPARED, list};
 use crate::options::{Backend, MOST_ROWS, Options, TraceArgs, generated_trace, read, whole};
 use crate::output;
-use crate::plot::{Chart, Series, Style};
+use crate::plot::{Chart, Panels, Series, Style};
 use crate::progress::Progress;
 use crate::report::object::{self, Field, Object, fields};
 use crate::simulate_gpu::gpu;
@@ -15,7 +15,7 @@ use hotrow_plan::simulate::{Best, Geometry, SimulatedCounters, Simulator, WINDOW
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The most ways of a set; 0 makes the cache fully associative.
 const MAX_WAYS: u32 = 1 << 20;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(1..=MOST_ROWS))]
     rows: Option<u32>,
     /// Replacement policies; best knows the future: the most hits that any policy has in batches of one access, a guide in larger ones
-    #[arg(long, value_delimiter = ',', default_value = list(ADMITTING), value_parser = kinds())]
+    #[arg(long, value_delimiter = ',', default_value = list(COMPARED), value_parser = kinds())]
     policy: Vec<Kind>,
     /// Window ways of a set under --policy window, fewer than its ways; 0 is LFU that ages
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [WINDOW_WAYS], allow_negative_numbers = true,
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Write the results to FILE as CSV
     #[arg(long, value_name = "FILE", value_parser = output::file())]
     csv: Option<PathBuf>,
-    /// Draw STEM.svg and STEM.png: hit rate against cache size
+    /// Draw STEM.svg and STEM.png: hit rate against cache size, of several traces in a panel each
     #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
 }
@@ -129,7 +129,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         object::write_csv(path, &outcomes)?;
     }
     if let Some(stem) = &args.plot {
-        chart(&outcomes, args, traces.len() > 1).write(stem)?;
+        draw(&outcomes, args, traces.len(), stem)?;
     }
     output::print(&format!("{}{tables}", object::table(&outcomes)))?;
     Ok(())
@@ -255,6 +255,7 @@ impl Job<'_> {
         let no_way = Simulator::new(*rows, shape.sets, shape.ways, Policy::Static)?.pin(hottest, shape.ways).len();
         let (seen, tables) = match (self.context, kind) {
             (Some(context), Kind::Of(policy)) => {
+                let policy = (policy, choice.window_ways);
                 (gpu(context, self.trace, *rows, policy, (shape, hottest), self.batch, progress)?, Vec::new())
             }
             _ => self.cpu(choice, shape, hottest, progress)?,
@@ -361,18 +362,24 @@ fn by_table(outcomes: &[Object]) -> Option<String> {
     Some(text.to_string())
 }
 
-/// A chart with a line for each trace, number of ways and policy. Colours tell traces, ways and policies apart; LFU has that of LRU and is dashed.
-fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
-    let mut chart = Chart::new("Cache size (% of rows)", "Hit rate (%)");
-    let of_trace = match outcomes.first() {
-        Some(outcome) if !several_traces => format!(": {}", outcome.text("trace")),
-        _ => String::new(),
-    };
+/// Draws a chart of each of the traces.
+fn draw(outcomes: &[Object], args: &Args, traces: usize, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let each = match args.batch {
         1 => "one access at a time".to_owned(),
         batch => format!("batches of {batch} accesses"),
     };
-    chart.title = format!("Hit rate by cache size{of_trace}, {each}");
+    let mut charts: Vec<Chart> = outcomes.chunks(outcomes.len() / traces).map(|of| chart(of, args)).collect();
+    if let [one] = &mut charts[..] {
+        one.title = format!("Hit rate by cache size: {}, {each}", one.title);
+        return one.write(stem);
+    }
+    Panels { title: format!("Hit rate by cache size, {each}"), charts }.write(stem)
+}
+
+/// The chart of a trace, with a line for each number of ways and policy. Colours tell these apart; LFU has that of LRU and is dashed.
+fn chart(outcomes: &[Object], args: &Args) -> Chart {
+    let mut chart = Chart::new("Cache size (% of rows)", "Hit rate (%)");
+    chart.title = outcomes[0].text("trace").to_owned();
     let ends = |values: &mut dyn Iterator<Item = f64>| {
         values.fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)))
     };
@@ -386,17 +393,15 @@ fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
         chart.x_range = Some((0.8 * least, 1.25 * most));
     }
     let sizes = args.cache_percent.len();
-    let curves = args.choices().into_iter().step_by(sizes).cycle().zip(outcomes.chunks(sizes));
+    let curves = args.choices().into_iter().step_by(sizes).zip(outcomes.chunks(sizes));
     let mut colours = Vec::new();
     for (Choice { kind, ways, window_ways, .. }, outcomes) in curves {
-        let trace = outcomes[0].text("trace");
-        let pair = matches!(kind, Kind::Of(policy) if ADMITTING.contains(&policy));
-        let key = (trace, ways, (!pair).then(|| (kind.to_string(), window_ways)));
+        let pair = matches!(kind, Kind::Of(policy) if COMPARED.contains(&policy));
+        let key = (ways, (!pair).then(|| (kind.to_string(), window_ways)));
         let colour = colours.iter().position(|known| *known == key).unwrap_or(colours.len());
         if colour == colours.len() {
             colours.push(key);
         }
-        let prefix = if several_traces { format!("{trace}: ") } else { String::new() };
         let ways = match ways {
             0 => "fully associative".to_owned(),
             1 => "1 way".to_owned(),
@@ -405,9 +410,9 @@ fn chart(outcomes: &[Object], args: &Args, several_traces: bool) -> Chart {
         let title = match kind {
             Kind::Of(Policy::Window) => format!("window of {window_ways}"),
             Kind::Of(policy) => names::title(policy),
-            Kind::Best => kind.to_string(),
+            Kind::Best => "best (Belady)".to_owned(),
         };
-        let label = format!("{prefix}{title}, {ways}");
+        let label = format!("{title}, {ways}");
         let point = |outcome: &Object| (outcome.number("cache_percent"), 100.0 * outcome.number("hit_rate"));
         let mut points: Vec<(f64, f64)> = outcomes.iter().map(point).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -18,7 +18,7 @@ pub(crate) fn gpu(
     context: &Context,
     trace: &Trace,
     rows: u32,
-    policy: Policy,
+    (policy, window_ways): (Policy, u32),
     (shape, hottest): (Geometry, &[u32]),
     batch: usize,
     progress: &Progress,
@@ -29,7 +29,7 @@ pub(crate) fn gpu(
     );
     let mut config = GroupConfig::new(&[rows], 1);
     config.precision = Precision::Fp32;
-    config.policy = policy;
+    (config.policy, config.window_ways) = (policy, window_ways);
     config.forward_only = true;
     config.pooling = Pooling::None;
     config.cache_rows = shape.slots;

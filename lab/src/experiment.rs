@@ -248,7 +248,7 @@ mod tests {
             }
             files += 1;
         }
-        assert_eq!(files, 5);
+        assert_eq!(files, 6);
     }
 
     #[test]

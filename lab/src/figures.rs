@@ -225,7 +225,7 @@ impl Cell {
             let (precision, rounding) = (setting.precision.to_string(), setting.rounding.to_string());
             found = found.with("line", format!("{precision} {rounding}"));
             found = found.with("precision", precision).with("rounding", rounding);
-            let (policy, ways) = (names::title(setting.policy), setting.ways);
+            let (policy, ways) = (names::title(setting.policy) + &setting.of_window(), setting.ways);
             let cache = if setting.has_cache() { format!("{ways}-way {policy}") } else { "none".to_owned() };
             found = found.with("cache", cache).with("cache % of rows", setting.cache_percent);
             if setting.has_cache() {

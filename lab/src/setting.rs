@@ -5,7 +5,7 @@ use crate::task::{Hyper, TableSpec};
 use anyhow::{Context as _, bail, ensure};
 use hotrow::{Error, GroupConfig, Policy, Precision, Rounding, robe};
 use hotrow_cli::names;
-use hotrow_plan::simulate::Geometry;
+use hotrow_plan::simulate::{Geometry, WINDOW_WAYS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -70,6 +70,8 @@ pub(crate) struct Setting {
     pub(crate) cache_percent: f64,
     /// Ways of a set of the cache.
     pub(crate) ways: u32,
+    /// Of these the recent ones. No effect but under [`Policy::Window`].
+    pub(crate) window_ways: u32,
     /// The size of a shared array: the quotient of all values and the weights, whatever the precision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) compression: Option<f64>,
@@ -94,6 +96,7 @@ impl Setting {
         policy: Policy::Lru,
         cache_percent: 0.0,
         ways: WAYS,
+        window_ways: WINDOW_WAYS,
         compression: None,
         weights: None,
         chunk: CHUNK,
@@ -101,7 +104,10 @@ impl Setting {
 
     /// The setting with fixed values in fields that have no effect, so that settings with equal effects are equal.
     fn plain(self) -> Self {
-        let Self { precision, mut rounding, policy, cache_percent, ways, chunk, .. } = self;
+        let Self { precision, mut rounding, policy, cache_percent, ways, mut window_ways, chunk, .. } = self;
+        if policy != Policy::Window {
+            window_ways = WINDOW_WAYS;
+        }
         if precision == Precision::Fp32 {
             rounding = Rounding::Nearest;
         }
@@ -109,7 +115,7 @@ impl Setting {
             (true, _) => {
                 Self { precision, rounding, compression: self.compression, weights: self.weights, chunk, ..Self::FP32 }
             }
-            (false, true) => Self { precision, rounding, policy, cache_percent, ways, ..Self::FP32 },
+            (false, true) => Self { precision, rounding, policy, cache_percent, ways, window_ways, ..Self::FP32 },
             (false, false) => Self { precision, rounding, ..Self::FP32 },
         }
     }
@@ -131,11 +137,17 @@ impl Setting {
     fn lacks(&self, key: &str) -> Option<(&'static str, &'static str)> {
         match key {
             "rounding" if self.precision == Precision::Fp32 => Some(("a precision below fp32", "fp32")),
-            "policy" | "ways" if !self.has_cache() => Some(("a cache-percent above 0", "no cache")),
+            "policy" | "ways" | "window-ways" if !self.has_cache() => Some(("a cache-percent above 0", "no cache")),
+            "window-ways" if self.policy != Policy::Window => Some(("policy window", "another policy")),
             "chunk" if !self.is_shared() => Some(("compression or weights", "neither")),
             "cache-percent" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
             _ => None,
         }
+    }
+
+    /// Behind the policy's name: " of 0" for a window of other than the default ways.
+    pub(crate) fn of_window(&self) -> String {
+        if self.window_ways == WINDOW_WAYS { String::new() } else { format!(" of {}", self.window_ways) }
     }
 
     /// "int4 stochastic, 10 % lfu", or "robe 1000x, chunks of 8, int8 stochastic".
@@ -153,7 +165,7 @@ impl Setting {
                     1 => ", 1 way".to_owned(),
                     ways => format!(", {ways} ways"),
                 };
-                return format!("{rows}, {cache_percent} % {policy}{ways}");
+                return format!("{rows}, {cache_percent} % {policy}{}{ways}", self.of_window());
             }
         };
         let chunk = if *chunk == CHUNK { String::new() } else { format!(", chunks of {chunk}") };
@@ -166,6 +178,7 @@ impl Setting {
         config.rounding = self.rounding;
         config.policy = self.policy;
         config.ways = self.ways;
+        config.window_ways = self.window_ways;
         let rows = config.total_rows();
         // An error means that there is no cache, or that there are no rows, which `GroupConfig::check` refuses by name.
         let slots = Geometry::of_percent(rows, self.cache_percent, self.ways).map_or(0, |shape| shape.slots);
@@ -189,11 +202,15 @@ impl Setting {
     /// The setting of single values.
     fn of(table: &Table) -> anyhow::Result<Self> {
         let setting: Self = table.clone().try_into()?;
-        let Self { cache_percent: percent, ways, policy, compression, weights, .. } = setting;
+        let Self { cache_percent: percent, ways, window_ways, policy, compression, weights, .. } = setting;
         ensure!((0.0..=100.0).contains(&percent), "cache-percent: wanted a number from 0 to 100, found {percent}");
         ensure!((1..=1024).contains(&ways), "ways: wanted a whole number from 1 to 1024, found {ways}");
         let names = names::list(names::ADMITTING);
         ensure!(names::ADMITTING.contains(&policy), "policy: wanted one of {names}, found {policy}");
+        ensure!(
+            policy != Policy::Window || window_ways < ways,
+            "window-ways: wanted fewer than the {ways} ways of a set, found {window_ways}; ask for fewer, or for more ways"
+        );
         let both = compression.is_some() && weights.is_some();
         ensure!(!both, "weights: wanted it or compression, found both; leave one out");
         Ok(setting)

@@ -5,7 +5,7 @@ use super::runners::Runner;
 use super::shape::{Shape, Stream};
 use crate::failure::{Failure, ensure_usage};
 use crate::lab::{Lab, Rounds, timed};
-use crate::names::{self, ADMITTING, PLACES, list, one_of};
+use crate::names::{self, ADMITTING, COMPARED, PLACES, list, one_of};
 use crate::options::{Backend, MOST_ROWS, Options, number, percent, read, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
@@ -26,7 +26,7 @@ pub(super) struct Args {
     #[arg(long, value_delimiter = ',', default_value = list(Precision::ALL), value_parser = one_of(Precision::ALL))]
     precision: Vec<Precision>,
     /// Replacement policies
-    #[arg(long, value_delimiter = ',', default_value = list(ADMITTING), value_parser = one_of(ADMITTING))]
+    #[arg(long, value_delimiter = ',', default_value = list(COMPARED), value_parser = one_of(ADMITTING))]
     policy: Vec<Policy>,
     /// Hit rates to aim at, in percent of the accesses; a software driver beside the CPU takes every third, with one policy
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_value = "0,25,50,75,90,95,100",

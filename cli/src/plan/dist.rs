@@ -10,7 +10,7 @@ use super::distribution::Distribution;
 use crate::failure::{Failure, ensure_usage};
 use crate::lab;
 use crate::names::{ADMITTING, one_of};
-use crate::options::{Options, TraceArgs, WireArgs, generated_trace, percent, power, whole};
+use crate::options::{Options, TraceArgs, WindowArgs, WireArgs, generated_trace, percent, power, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::report::object::{self, Field, Object};
@@ -83,6 +83,8 @@ pub(crate) struct Args {
     /// Replacement policy
     #[arg(long, default_value_t = Policy::Lru, value_parser = one_of(ADMITTING))]
     policy: Policy,
+    #[command(flatten)]
+    window: WindowArgs,
     #[command(flatten)]
     speed: Speed,
     /// Memory of a machine, for a note where its ranks need more [default: that of this one]
@@ -211,10 +213,11 @@ impl Args {
         );
         order.truncate((steps * batch) as usize);
         let slots = (f64::from(rows) * self.cache_percent / 100.0).ceil() as u32;
-        let cache = Cache { policy: self.policy, rows: slots, shards: self.shards() };
+        let (policy, window_ways) = (self.policy, self.window.window_ways);
+        let cache = Cache { policy, window_ways, rows: slots, shards: self.shards() };
         let batches = Batches { ids: trace.ids, offsets, order, batch: self.batch };
-        let model =
-            Model { classes, dirty: batches.dirty(&cache, rows)?, lengths: batches.lengths(), batch: self.batch };
+        let dirty = batches.dirty(&cache, rows).map_err(Failure::usage)?;
+        let model = Model { classes, dirty, lengths: batches.lengths(), batch: self.batch };
         Ok(Source { name: trace.name, is_trace, rows, model, batches, cache })
     }
 }

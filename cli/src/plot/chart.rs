@@ -6,6 +6,7 @@ use kuva::plot::annotations::ShadedRegion;
 use kuva::plot::legend::LegendPosition;
 use kuva::plot::scatter::MarkerShape;
 use kuva::plot::{LinePlot, LineStyle, ScatterPlot};
+use kuva::render::figure::Figure;
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 use kuva::render::render::{Primitive, Scene, render_multiple};
@@ -14,6 +15,9 @@ use std::sync::Arc;
 
 /// Height of the drawing without its legend.
 const HEIGHT: f64 = 480.0;
+
+/// Height of a panel among others.
+const PANEL: f64 = 300.0;
 
 const LINE_WIDTH: f64 = 2.5;
 
@@ -79,6 +83,28 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
+/// Charts beside one another, two in a row, with one legend for all of their lines.
+#[derive(Clone, Debug)]
+pub struct Panels {
+    /// The title.
+    pub title: String,
+    /// The charts, each with a title of its own.
+    pub charts: Vec<Chart>,
+}
+
+impl Panels {
+    /// Writes `stem.svg` and `stem.png` and returns their names.
+    pub fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
+        let plots: Vec<_> = self.charts.iter().map(Chart::plots).collect::<anyhow::Result<_>>()?;
+        let layouts = self.charts.iter().zip(&plots).map(|(chart, plots)| chart.layout(plots).with_title_size(16));
+        let (layouts, rows) = (layouts.collect(), plots.len().div_ceil(2));
+        let figure =
+            Figure::new(rows, 2).with_title(plain(&self.title)).with_title_size(18).with_shared_legend_bottom();
+        let figure = figure.with_cell_size(WIDTH / 2.0, PANEL).with_layouts(layouts).with_plots(plots);
+        write(&figure.render(), stem)
+    }
+}
+
 /// The lowest base line of a scene's texts.
 fn lowest_text(scene: &Scene) -> f64 {
     let lines = scene.elements.iter().filter_map(|element| match element {
@@ -99,7 +125,8 @@ impl Chart {
         write(&self.scene()?, stem)
     }
 
-    fn scene(&self) -> anyhow::Result<Scene> {
+    /// The lines of all series that have points.
+    fn plots(&self) -> anyhow::Result<Vec<Plot>> {
         let mut plots = Vec::new();
         for series in &self.series {
             let (points, spread): (Vec<_>, Vec<_>) = self.placed(series).unzip();
@@ -125,6 +152,11 @@ impl Chart {
             }
         }
         ensure!(!plots.is_empty(), "plot: wanted at least one point to draw, found none");
+        Ok(plots)
+    }
+
+    fn scene(&self) -> anyhow::Result<Scene> {
+        let plots = self.plots()?;
         let layout = self.layout(&plots);
         let mut scene = render_multiple(plots, layout);
         scene.width += if self.log_x { EDGE } else { 0.0 };
@@ -237,6 +269,10 @@ mod tests {
         let spread = vec![(0.5, 1.0); 2];
         let style = Style { colour: 9, dashed: true, markers: true };
         chart.series.push(Series { label: "$line".into(), points, style, spread });
+        let panels = Panels { title: "all".into(), charts: vec![chart.clone(); 3] };
+        panels.write(&folder.path().join("panels")).unwrap();
+        let panels = std::fs::read_to_string(folder.path().join("panels.svg")).unwrap();
+        assert_eq!(panels.matches("$line").count(), 1, "one legend for three panels");
         let [svg, png] = chart.write(&folder.path().join("some")).unwrap();
         assert!(std::fs::read_to_string(svg).unwrap().contains("$line"));
         assert!(std::fs::read(png).unwrap().starts_with(b"\x89PNG"));

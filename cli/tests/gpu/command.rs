@@ -9,7 +9,8 @@ use std::path::Path;
 use hotrow_harness::device::with_gpu;
 
 fn simulate(backend: &str, trace: &str, batch: &str) -> Value {
-    let line = format!("simulate --trace {trace} --batch {batch} --cache-percent 2,10 --backend {backend}");
+    let policies = "--policy lru,lfu,window --window-ways 0,4";
+    let line = format!("simulate --trace {trace} {policies} --batch {batch} --cache-percent 2,10 --backend {backend}");
     value(&words(&line))
 }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cache {
     pub(super) policy: Policy,
+    pub(super) window_ways: u32,
     /// Rows asked for; 0: no cache.
     pub(super) rows: u32,
     /// Virtual shards.
@@ -67,7 +68,8 @@ impl Batches {
             return Ok(Vec::new());
         }
         let sets = cache.sets_of_shard() * cache.shards;
-        let mut replay = Simulator::new(rows, sets, WAYS, cache.policy)?.with_shards(cache.shards)?;
+        let mut replay = Simulator::new(rows, sets, WAYS, cache.policy)?;
+        replay = replay.with_window_ways(cache.window_ways)?.with_shards(cache.shards)?;
         let mut dirty: BTreeMap<u32, u32> = BTreeMap::new();
         for step in 0..self.steps() {
             let mut ids: Vec<u32> = self.part(step, 0, 1).flatten().copied().collect();
@@ -89,6 +91,7 @@ impl Batches {
             .with_precision(wire.precision)
             .with_pooling(wire.pooling)
             .with_policy(cache.policy)
+            .with_window_ways(cache.window_ways)
             .with_cache_rows(cache.rows);
         let ranks = self.play(&config, [wire.ranks, wire.shards], wire.form, wire.weighted)?;
         let bytes = |phase| ranks.iter().map(|rank| rank.traffic.bytes(phase)).sum::<u64>() as f64;
