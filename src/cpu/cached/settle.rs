@@ -16,7 +16,7 @@ use crate::{
         cached::{
             counts::enter,
             freqs::{Freqs, Frequency, in_any_width},
-            lookup::find,
+            lookup::find_in,
             space::Distinct,
         },
         share::{Rows, collect, each, each_run, key, keyed, number, run_end},
@@ -125,28 +125,30 @@ fn probe_part(
 ) -> [usize; 2] {
     let (width, n) = (params.ways(), accesses.len());
     let (mut found, mut missed) = (0, 0);
-    let mut start = range.start;
-    while start > 0 && start < range.end && key(accesses[start]) == key(accesses[start - 1]) {
-        start += 1; // belongs to the part before
+    // Every access is written, and only the first of a row is kept: most rows are short, so that a branch would be guessed wrong.
+    let mut before = if range.start > 0 { key(accesses[range.start - 1]) } else { NONE };
+    for (start, &access) in (range.start as u32..).zip(&accesses[range.clone()]) {
+        rows[found] = keyed(key(access), start);
+        found += usize::from(key(access) != before);
+        before = key(access);
     }
-    while start < range.end {
-        let (row, end) = (key(accesses[start]), run_end(accesses, start, n));
-        for k in start + AHEAD..(end + AHEAD).min(n) {
-            if key(accesses[k]) != key(accesses[k - 1]) {
-                let set = params.set_of(key(accesses[k]));
-                prefetch(&ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
-            }
+    let rows = &rows[..found];
+    for (k, &entry) in rows.iter().enumerate() {
+        if let Some(&next) = rows.get(k + AHEAD) {
+            let tags = way_at(width, params.set_of(key(next)) * width, Field::Tag);
+            prefetch(&ways[tags..][..width as usize]);
         }
-        let (set, place) = find(params, ways, row);
+        let (row, start) = (key(entry), number(entry) as usize);
+        // The last row's accesses may go on in the parts behind.
+        let end = rows.get(k + 1).map_or_else(|| run_end(accesses, range.end - 1, n), |&next| number(next) as usize);
+        let set = params.set_of(row);
+        let place = find_in(width, ways, set, row);
         if place == NONE {
             misses[missed] = keyed(set, start as u32);
             missed += 1;
         }
         ends[start].store(end as u32, Relaxed);
         places[start].store(place, Relaxed);
-        rows[found] = keyed(row, start as u32);
-        found += 1;
-        start = end;
     }
     [found, missed]
 }
@@ -217,6 +219,24 @@ fn uses_of_key(key: u32) -> u32 {
     (key / 16).min(15)
 }
 
+/// The order of a way that is not to be taken.
+const TAKEN: u64 = u64::MAX;
+
+/// The order of a way that is not empty: by its counter, then by its stamp. An empty way has 0.
+const fn taken_order(freq: u32, stamp: u32) -> u64 {
+    keyed(freq, stamp) + 1
+}
+
+/// The way of the least order, among equals that of the least row. Without branches, because it goes over a set for each coming row.
+#[multiversion(targets = "simd")]
+fn first(orders: &[u64], rows: &[u32]) -> Option<usize> {
+    let least = orders.iter().fold(TAKEN, |least, &order| least.min(order));
+    let row = |order, row| if order == least { row } else { NONE };
+    let least_row = orders.iter().zip(rows).fold(NONE, |least, (&order, &other)| least.min(row(order, other)));
+    let found = orders.iter().zip(rows).position(|(&order, &row)| order == least && row == least_row);
+    found.filter(|_| least != TAKEN)
+}
+
 /// A thread's lists for one set.
 #[derive(Default)]
 struct Room {
@@ -224,6 +244,8 @@ struct Room {
     candidates: Vec<(u64, u32)>,
     /// The value of each way, plus one; 0 for an empty way, NONE for one that is not to be taken.
     values: Vec<u32>,
+    /// Of each way, under Window, the order in which main ways are taken, and recent ways.
+    orders: [Vec<u64>; 2],
 }
 
 thread_local! {
@@ -290,7 +312,7 @@ impl Set<'_, '_> {
         let (tags, rest) = set.split_at_mut(width);
         let (stamps, rest) = rest.split_at_mut(width);
         let (freqs, flags) = rest.split_at_mut(width);
-        let Room { candidates, values } = room;
+        let Room { candidates, values, orders } = room;
         values.resize(width, 0);
         {
             let by = if lfu { &*freqs } else { &*stamps };
@@ -307,7 +329,7 @@ impl Set<'_, '_> {
         candidates.extend(ranked);
         candidates.sort_unstable();
         if params.policy == WINDOW {
-            return self.admit_windowed(tags, stamps, freqs, flags, candidates, (coming, leaving));
+            return self.admit_windowed((tags, stamps, freqs, flags), candidates, orders, (coming, leaving));
         }
         for &(rank, k) in candidates.iter().take(width) {
             let (freq, row) = (!key(rank), number(rank));
@@ -340,41 +362,53 @@ impl Set<'_, '_> {
     /// Admits by recent use and by counters (SPEC 3, Window).
     fn admit_windowed(
         &self,
-        tags: &mut [u32],
-        stamps: &mut [u32],
-        freqs: &mut [u32],
-        flags: &mut [u32],
+        (tags, stamps, freqs, flags): (&mut [u32], &mut [u32], &mut [u32], &mut [u32]),
         candidates: &[(u64, u32)],
+        [main, recent]: &mut [Vec<u64>; 2],
         (coming, leaving): (&mut Tally, &mut Tally),
     ) {
         let t = self.call.t;
+        main.clear();
+        recent.clear();
+        for (((&tag, &stamp), &freq), &flags) in tags.iter().zip(&*stamps).zip(&*freqs).zip(&*flags) {
+            // An empty way first, and none that this batch uses.
+            let order = |freq| match (tag, stamp) {
+                (NONE, _) => 0,
+                (_, stamp) if stamp == t => TAKEN,
+                _ => taken_order(freq, stamp),
+            };
+            let kind = flags & (PINNED | RECENT);
+            main.push(if kind == 0 { order(freq) } else { TAKEN });
+            recent.push(if kind == RECENT { order(0) } else { TAKEN });
+        }
+        // Of each kind, the way that is next to be taken.
+        let (mut counted, mut oldest) = (first(main, tags), first(recent, tags));
         for &(rank, k) in candidates.iter().take(tags.len()) {
             let (uses, row) = (uses_of_key(!key(rank)), number(rank));
-            // Of each kind of way, the one that is next to be taken: an empty one, else the least of those that this batch leaves alone.
-            let next = |recent: u32| {
-                let free = (0..tags.len()).filter(|&way| flags[way] & (PINNED | RECENT) == recent);
-                let order = |way: usize| {
-                    (tags[way] != NONE).then(|| (if recent == 0 { freqs[way] } else { 0 }, stamps[way], tags[way]))
-                };
-                free.filter(|&way| tags[way] == NONE || stamps[way] != t).min_by_key(|&way| order(way))
-            };
-            let counted = next(0);
-            let way = match (counted, next(RECENT)) {
+            let way = match (counted, oldest) {
                 (Some(way), _) if tags[way] == NONE || uses > freqs[way] => way,
                 (Some(least), Some(way)) if tags[way] != NONE && freqs[way] > freqs[least] => {
                     // The row of recent use stays, among those by counters.
                     (flags[way], flags[least]) = (flags[way] & !RECENT, flags[least] | RECENT);
+                    (main[way], recent[way]) = (taken_order(freqs[way], stamps[way]), TAKEN);
                     least
                 }
                 (_, Some(way)) => way,
                 (_, None) => continue,
             };
+            (main[way], recent[way]) = (TAKEN, TAKEN);
             let slot = self.first_slot + way as u32;
             if tags[way] != NONE {
                 self.evict(k, slot, tags[way], &mut flags[way], leaving);
             }
             (tags[way], stamps[way], freqs[way]) = (row, t, uses);
             self.seat(k, slot, row, coming);
+            if counted.is_some_and(|way| main[way] == TAKEN) {
+                counted = first(main, tags);
+            }
+            if oldest.is_some_and(|way| recent[way] == TAKEN) {
+                oldest = first(recent, tags);
+            }
         }
     }
 
