@@ -1,6 +1,11 @@
 //! The forward: reads the rows of each bag where they lie, and pools them.
 
-use std::{cell::Cell, marker::PhantomData, ops::Range};
+use std::{
+    cell::Cell,
+    marker::PhantomData,
+    ops::Range,
+    sync::atomic::{Ordering::SeqCst, compiler_fence},
+};
 
 use crate::{
     config::Precision,
@@ -21,7 +26,7 @@ use crate::{
         },
     },
     table::{
-        abi::{Field, NONE, POOL_NONE, Params, way_at},
+        abi::{NONE, POOL_NONE, Params},
         row::RowLayout,
     },
 };
@@ -341,7 +346,7 @@ impl Places for LookedUp<'_> {
         if let Some(row) = row(k + AHEAD) {
             let set = self.params.set_of(row);
             self.sets[(k + AHEAD) % REMEMBERED].set((row, set));
-            let tags = way_at(width, set * width, Field::Tag);
+            let tags = 4 * set as usize * width as usize;
             if width == 32 {
                 prefetch_lines::<2, u32>(self.ways, tags, 32);
             } else {
@@ -425,6 +430,10 @@ impl<'a, F: Format, P: Places, const FACTORS: bool> Rows for Stored<'a, F, P, FA
         // No table has a row NONE.
         if let Some(values) = records.of(row) {
             add(self, k, name, values, total);
+            if P::ANY {
+                // Without it the compiler lets the additions of both branches meet, and their values in memory.
+                compiler_fence(SeqCst);
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
         cached::{
             counts::enter,
             freqs::{Freqs, Frequency, in_any_width},
-            lookup::find_in,
+            lookup::{find_in, tags},
             space::Distinct,
         },
         share::{Rows, collect, each, each_run, key, keyed, number, run_end},
@@ -135,8 +135,7 @@ fn probe_part(
     let rows = &rows[..found];
     for (k, &entry) in rows.iter().enumerate() {
         if let Some(&next) = rows.get(k + AHEAD) {
-            let tags = way_at(width, params.set_of(key(next)) * width, Field::Tag);
-            prefetch(&ways[tags..][..width as usize]);
+            prefetch(tags(width, ways, params.set_of(key(next))));
         }
         let (row, start) = (key(entry), number(entry) as usize);
         // The last row's accesses may go on in the parts behind.
@@ -162,6 +161,8 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
     let counts_uses = params.counts_uses();
     let (keys, ways, freqs) = (shared(keys), shared(ways), shared(freqs));
     each(call.parts, rows.len(), &mut [] as &mut [u32], &|_, range| {
+        // In registers: each store might change what lies behind a pointer.
+        let (width, t, most, counts_uses, windowed) = (width, t, params.freq_max, counts_uses, params.policy == WINDOW);
         let mut tally = Tally::default();
         for k in range.clone() {
             if k + AHEAD < range.end {
@@ -182,9 +183,9 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
             let mut admitted_by = count;
             if counts_uses {
                 let freq = &freqs[row as usize];
-                let uses = F::load(freq).plus(count, params.freq_max);
+                let uses = F::load(freq).plus(count, most);
                 F::store(freq, uses);
-                admitted_by = if params.policy == WINDOW { window_key(uses.get(), count) } else { uses.get() };
+                admitted_by = if windowed { window_key(uses.get(), count) } else { uses.get() };
             }
             enter(params, &call.tables, &mut tally, row);
             if place == NONE {
@@ -201,7 +202,7 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
             }
             if counts_uses {
                 let freq = &ways[way_at(width, place, Field::Freq)];
-                freq.store(freq.load(Relaxed).plus(count, params.freq_max), Relaxed);
+                freq.store(freq.load(Relaxed).plus(count, most), Relaxed);
             }
         }
         tally.end(&mut locked(&call.tables));
@@ -468,7 +469,7 @@ fn load(call: &Call<'_>, misses: &[u64], loads: &[u32], accesses: &[u64], cache:
                 prefetch(record(k + AHEAD));
             }
             if loads[k] != NONE {
-                let slot = &mut sets.row(key(misses[k]))[(loads[k] % width) as usize * slot_words..][..slot_words];
+                let slot = &mut sets.row(key(misses[k]))[(loads[k] - key(misses[k]) * width) as usize * slot_words..][..slot_words];
                 load_row(layout, record(k), slot);
             }
         }
