@@ -469,8 +469,9 @@ fn load(call: &Call<'_>, misses: &[u64], loads: &[u32], accesses: &[u64], cache:
                 prefetch(record(k + AHEAD));
             }
             if loads[k] != NONE {
-                let slot = &mut sets.row(key(misses[k]))[(loads[k] - key(misses[k]) * width) as usize * slot_words..][..slot_words];
-                load_row(layout, record(k), slot);
+                let set = key(misses[k]);
+                let way = (loads[k] - set * width) as usize;
+                load_row(layout, record(k), &mut sets.row(set)[way * slot_words..][..slot_words]);
             }
         }
     });
