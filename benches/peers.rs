@@ -50,7 +50,7 @@ fn table(keys: &[&str]) -> Table {
         "rowwise" => Optimizer::row_wise_adagrad(0.05),
         other => panic!("optimizer: wanted sgd, adagrad or rowwise, found {other}"),
     };
-    config.policy = if keys.get("policy") == Some(&"lfu") { Policy::Lfu } else { Policy::Lru };
+    config.policy = keys.get("policy").map_or(Policy::Lru, |name| name.parse().unwrap());
     config.init = Init::Uniform { low: -0.1, high: 0.1 };
     // Each thread has its core. Otherwise Linux leaves two of them on one core for many calls: a thread of rayon that waits for work yields
     // instead of sleeping, and a thread that ran within the last half millisecond is not moved to another core.

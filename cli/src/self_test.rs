@@ -123,7 +123,7 @@ fn compare(gpu: &mut dyn Embedding, cpu: &mut dyn Embedding, config: &GroupConfi
 /// Compares tags, stamps, frequencies, dirty flags and counters bit for bit.
 fn integers(when: &str, gpu: &mut dyn Embedding, cpu: &mut dyn Embedding) -> anyhow::Result<()> {
     let (ours, theirs) = (gpu.snapshot()?, cpu.snapshot()?);
-    let [found, wanted] = [&ours, &theirs].map(|seen| (seen.t, seen.since));
+    let [found, wanted] = [&ours, &theirs].map(|seen| (seen.t, seen.since.clone()));
     ensure!(found == wanted, "{when}: wanted step number and accesses since a halving {wanted:?}, found {found:?}");
     for (what, ours, theirs) in
         [("cache metadata", &ours.ways, &theirs.ways), ("frequencies", &ours.freqs, &theirs.freqs)]

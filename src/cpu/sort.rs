@@ -66,11 +66,12 @@ fn scatter(from: &[u64], to: &mut [u64], digits: &mut [u32], shift: u32, bits: u
     let (each, mask) = (1 << bits, (1u64 << bits) - 1);
     let parts = share::sort_parts(from.len()).min(digits.len() / each);
     let digits = &mut digits[..parts * each];
-    let digit = |entry: u64| (entry >> shift & mask) as usize;
+    let digit = |entry: u64, (shift, mask): (u32, u64)| (entry >> shift & mask) as usize;
     share::each(parts, from.len(), digits, &|counts, range| {
+        let by = (shift, mask); // in registers
         counts.fill(0);
         for &entry in &from[range] {
-            counts[digit(entry)] += u32::from(key(entry) != NONE);
+            counts[digit(entry, by)] += u32::from(key(entry) != NONE);
         }
     });
     let mut before = 0;
@@ -82,8 +83,9 @@ fn scatter(from: &[u64], to: &mut [u64], digits: &mut [u32], shift: u32, bits: u
     }
     let to = shared(to);
     share::each(parts, from.len(), digits, &|places, range| {
+        let (to, by) = (to, (shift, mask));
         for &entry in from[range].iter().filter(|&&entry| key(entry) != NONE) {
-            let place = &mut places[digit(entry)];
+            let place = &mut places[digit(entry, by)];
             to[*place as usize].store(entry, Relaxed);
             *place += 1;
         }

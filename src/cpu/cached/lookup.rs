@@ -2,10 +2,7 @@
 
 use crate::{
     host::trusted::equal,
-    table::{
-        abi::{Field, NONE, way_at},
-        shares::Sets,
-    },
+    table::{abi::NONE, shares::Sets},
 };
 
 /// The set of a row, and its slot; NONE if it has none.
@@ -15,16 +12,19 @@ pub(crate) fn find(sets: &Sets<'_>, ways: &[u32], row: u32) -> (u32, u32) {
     (set, find_in(sets.ways, ways, set, row))
 }
 
+/// The tags of a set, with which its words begin; none for a row without a set, and for one beyond all rows: a pooling looks ahead for rows of the
+/// next bag, counted from the base of this one's table.
+#[inline(always)]
+pub(crate) fn tags(width: u32, ways: &[u32], set: u32) -> &[u32] {
+    let first = 4 * set as usize * width as usize;
+    ways.get(first..first + width as usize).unwrap_or_default()
+}
+
 /// The slot of a row in its set, or NONE.
 #[inline(always)]
 pub(crate) fn find_in(width: u32, ways: &[u32], set: u32, row: u32) -> u32 {
-    if set == NONE {
-        return NONE;
-    }
-    let first = set * width;
-    let at = way_at(width, first, Field::Tag);
-    // A pooling looks ahead for rows of the next bag, counted from the base of this one's table, and so perhaps beyond all rows.
-    let Some(tags) = ways.get(at..at + width as usize) else { return NONE };
+    let first = set.wrapping_mul(width);
+    let tags = tags(width, ways, set);
     if let Ok(tags) = <&[u32; 32]>::try_from(tags) {
         let found = equal(tags, row);
         return if found == 0 { NONE } else { first + found.trailing_zeros() };

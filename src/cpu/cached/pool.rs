@@ -1,6 +1,11 @@
 //! The forward: reads the rows of each bag where they lie, and pools them.
 
-use std::{cell::Cell, marker::PhantomData, ops::Range};
+use std::{
+    cell::Cell,
+    marker::PhantomData,
+    ops::Range,
+    sync::atomic::{Ordering::SeqCst, compiler_fence},
+};
 
 use crate::{
     config::Precision,
@@ -17,11 +22,11 @@ use crate::{
         rows::{
             self,
             payload::{Columns, Format, Fp16, Packed, WidenedFp16, by_format},
-            sum::{Rows, prefetch_row, sum_rows},
+            sum::{Rows, add, prefetch_row, sum_rows},
         },
     },
     table::{
-        abi::{Field, NONE, POOL_NONE, way_at},
+        abi::{NONE, POOL_NONE},
         row::RowLayout,
         shares::Sets,
     },
@@ -183,14 +188,19 @@ fn list(batch: &Batch<'_>, outputs: &Range<usize>, sort: &mut [u64], factors: &m
         let range = batch.first(output)..batch.first(output + 1);
         bag = if none { next_bag(batch, bag, range.start) } else { output };
         let (base, scale) = (batch.base(bag), if factors.is_empty() { 1.0 } else { scale(batch, bag) });
-        for i in range {
-            let row = batch.rows[i].wrapping_add(base);
-            let payload = if factors.is_empty() { output } else { i };
-            sort[i - start] = keyed(row, payload as u32);
-            if !factors.is_empty() {
-                let factor = batch.weights.get(i).map_or(scale, |weight| scale * weight);
-                factors[i - start] = [output as u32, factor.to_bits()];
-            }
+        let (rows, at) = (&batch.rows[range.clone()], range.start - start);
+        let sort = &mut sort[at..][..rows.len()];
+        if factors.is_empty() {
+            sort.iter_mut().zip(rows).for_each(|(entry, row)| *entry = keyed(row.wrapping_add(base), output as u32));
+            continue;
+        }
+        for ((entry, row), number) in sort.iter_mut().zip(rows).zip(range.start as u32..) {
+            *entry = keyed(row.wrapping_add(base), number);
+        }
+        let factors = &mut factors[at..][..rows.len()];
+        factors.fill([output as u32, scale.to_bits()]);
+        for ([_, factor], weight) in factors.iter_mut().zip(batch.weights.get(range).unwrap_or_default()) {
+            *factor = (scale * weight).to_bits();
         }
     }
 }
@@ -338,8 +348,8 @@ impl Places for LookedUp<'_> {
         if let Some(row) = row(k + AHEAD) {
             let set = self.at.set_of(row);
             self.sets[(k + AHEAD) % REMEMBERED].set((row, set));
-            // The row may be one of the next bag's table, counted from the base of this one's, and so beyond all rows. It has any set.
-            let tags = way_at(width, if set < self.at.whole.sets { set * width } else { 0 }, Field::Tag);
+            // A row beyond all rows has any set (`tags`).
+            let tags = if set < self.at.whole.sets { 4 * set as usize * width as usize } else { 0 };
             if width == 32 {
                 prefetch_lines::<2, u32>(self.ways, tags, 32);
             } else {
@@ -409,20 +419,25 @@ impl<'a, F: Format, P: Places, const FACTORS: bool> Rows for Stored<'a, F, P, FA
     }
 
     #[inline(always)]
-    fn row<const N: usize>(&self, (slots, records): Self::Columns, k: usize, row: u32) -> Option<[f32; N]> {
-        let row = row.wrapping_add(self.base);
+    fn add<const N: usize>(&self, (slots, records): Self::Columns, k: usize, name: u32, total: &mut [f32; N]) {
+        let row = name.wrapping_add(self.base);
         if let Some(slots) = slots
             && row != NONE
         {
             let slot = self.places.slot(k, row);
             if slot != NONE {
-                let values = Columns::of(&slots, slot);
-                assert!(values.is_some(), "a slot beyond the cache");
-                return values;
+                let Some(values) = Columns::of(&slots, slot) else { panic!("a slot beyond the cache") };
+                return add(self, k, name, values, total);
             }
         }
         // No table has a row NONE.
-        records.of(row)
+        if let Some(values) = records.of(row) {
+            add(self, k, name, values, total);
+            if P::ANY {
+                // Without it the compiler lets the additions of both branches meet, and their values in memory.
+                compiler_fence(SeqCst);
+            }
+        }
     }
 
     #[inline(always)]

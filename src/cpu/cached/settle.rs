@@ -16,7 +16,7 @@ use crate::{
         cached::{
             counts::enter,
             freqs::{Freqs, Frequency, in_any_width},
-            lookup::find,
+            lookup::{find_in, tags},
             space::Distinct,
         },
         share::{Rows, collect, each, each_run, key, keyed, number, run_end},
@@ -108,21 +108,23 @@ fn probe_part(
 ) -> [usize; 2] {
     let (width, n) = (sets.ways, accesses.len());
     let (mut found, mut missed) = (0, 0);
-    let mut start = range.start;
-    while start > 0 && start < range.end && key(accesses[start]) == key(accesses[start - 1]) {
-        start += 1; // belongs to the part before
+    // Every access is written, and only the first of a row is kept: most rows are short, so that a branch would be guessed wrong.
+    let mut before = if range.start > 0 { key(accesses[range.start - 1]) } else { NONE };
+    for (start, &access) in (range.start as u32..).zip(&accesses[range.clone()]) {
+        rows[found] = keyed(key(access), start);
+        found += usize::from(key(access) != before);
+        before = key(access);
     }
-    while start < range.end {
-        let (row, end) = (key(accesses[start]), run_end(accesses, start, n));
-        for k in start + AHEAD..(end + AHEAD).min(n) {
-            if key(accesses[k]) != key(accesses[k - 1]) {
-                let set = sets.set_of(key(accesses[k]));
-                if set != NONE {
-                    prefetch(&ways[way_at(width, set * width, Field::Tag)..][..width as usize]);
-                }
-            }
+    let rows = &rows[..found];
+    for (k, &entry) in rows.iter().enumerate() {
+        if let Some(&next) = rows.get(k + AHEAD) {
+            prefetch(tags(width, ways, sets.set_of(key(next))));
         }
-        let (set, place) = find(sets, ways, row);
+        let (row, start) = (key(entry), number(entry) as usize);
+        // The last row's accesses may go on in the parts behind.
+        let end = rows.get(k + 1).map_or_else(|| run_end(accesses, range.end - 1, n), |&next| number(next) as usize);
+        let set = sets.set_of(row);
+        let place = find_in(width, ways, set, row);
         // The rows of a table without a share are admitted nowhere.
         if place == NONE && set != NONE {
             misses[missed] = keyed(set, start as u32);
@@ -130,9 +132,6 @@ fn probe_part(
         }
         ends[start].store(end as u32, Relaxed);
         places[start].store(place, Relaxed);
-        rows[found] = keyed(row, start as u32);
-        found += 1;
-        start = end;
     }
     [found, missed]
 }
@@ -146,6 +145,8 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
     let counts_uses = params.counts_uses();
     let (keys, ways, freqs) = (shared(keys), shared(ways), shared(freqs));
     each(call.parts, rows.len(), &mut [] as &mut [u32], &|_, range| {
+        // In registers: each store might change what lies behind a pointer.
+        let (width, t, most, counts_uses, windowed) = (width, t, params.freq_max, counts_uses, params.policy == WINDOW);
         let mut tally = Tally::default();
         for k in range.clone() {
             if k + AHEAD < range.end {
@@ -166,9 +167,9 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
             let mut admitted_by = count;
             if counts_uses {
                 let freq = &freqs[row as usize];
-                let uses = F::load(freq).plus(count, params.freq_max);
+                let uses = F::load(freq).plus(count, most);
                 F::store(freq, uses);
-                admitted_by = if params.policy == WINDOW { window_key(uses.get(), count) } else { uses.get() };
+                admitted_by = if windowed { window_key(uses.get(), count) } else { uses.get() };
             }
             enter(params, &call.tables, &mut tally, row);
             if place == NONE {
@@ -185,7 +186,7 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
             }
             if counts_uses {
                 let freq = &ways[way_at(width, place, Field::Freq)];
-                freq.store(freq.load(Relaxed).plus(count, params.freq_max), Relaxed);
+                freq.store(freq.load(Relaxed).plus(count, most), Relaxed);
             }
         }
         tally.end(&mut locked(&call.tables));
@@ -203,6 +204,24 @@ fn uses_of_key(key: u32) -> u32 {
     (key / 16).min(15)
 }
 
+/// The order of a way that is not to be taken.
+const TAKEN: u64 = u64::MAX;
+
+/// The order of a way that is not empty: by its counter, then by its stamp. An empty way has 0.
+const fn taken_order(freq: u32, stamp: u32) -> u64 {
+    keyed(freq, stamp) + 1
+}
+
+/// The way of the least order, among equals that of the least row. Without branches, because it goes over a set for each coming row.
+#[multiversion(targets = "simd")]
+fn first(orders: &[u64], rows: &[u32]) -> Option<usize> {
+    let least = orders.iter().fold(TAKEN, |least, &order| least.min(order));
+    let row = |order, row| if order == least { row } else { NONE };
+    let least_row = orders.iter().zip(rows).fold(NONE, |least, (&order, &other)| least.min(row(order, other)));
+    let found = orders.iter().zip(rows).position(|(&order, &row)| order == least && row == least_row);
+    found.filter(|_| least != TAKEN)
+}
+
 /// A thread's lists for one set.
 #[derive(Default)]
 struct Room {
@@ -210,6 +229,8 @@ struct Room {
     candidates: Vec<(u64, u32)>,
     /// The value of each way, plus one; 0 for an empty way, NONE for one that is not to be taken.
     values: Vec<u32>,
+    /// Of each way, under Window, the order in which main ways are taken, and recent ways.
+    orders: [Vec<u64>; 2],
 }
 
 thread_local! {
@@ -276,7 +297,7 @@ impl Set<'_, '_> {
         let (tags, rest) = set.split_at_mut(width);
         let (stamps, rest) = rest.split_at_mut(width);
         let (freqs, flags) = rest.split_at_mut(width);
-        let Room { candidates, values } = room;
+        let Room { candidates, values, orders } = room;
         values.resize(width, 0);
         {
             let by = if lfu { &*freqs } else { &*stamps };
@@ -293,7 +314,7 @@ impl Set<'_, '_> {
         candidates.extend(ranked);
         candidates.sort_unstable();
         if params.policy == WINDOW {
-            return self.admit_windowed(tags, stamps, freqs, flags, candidates, (coming, leaving));
+            return self.admit_windowed((tags, stamps, freqs, flags), candidates, orders, (coming, leaving));
         }
         for &(rank, k) in candidates.iter().take(width) {
             let (freq, row) = (!key(rank), number(rank));
@@ -326,41 +347,53 @@ impl Set<'_, '_> {
     /// Admits by recent use and by counters (SPEC 3, Window).
     fn admit_windowed(
         &self,
-        tags: &mut [u32],
-        stamps: &mut [u32],
-        freqs: &mut [u32],
-        flags: &mut [u32],
+        (tags, stamps, freqs, flags): (&mut [u32], &mut [u32], &mut [u32], &mut [u32]),
         candidates: &[(u64, u32)],
+        [main, recent]: &mut [Vec<u64>; 2],
         (coming, leaving): (&mut Tally, &mut Tally),
     ) {
         let t = self.call.t;
+        main.clear();
+        recent.clear();
+        for (((&tag, &stamp), &freq), &flags) in tags.iter().zip(&*stamps).zip(&*freqs).zip(&*flags) {
+            // An empty way first, and none that this batch uses.
+            let order = |freq| match (tag, stamp) {
+                (NONE, _) => 0,
+                (_, stamp) if stamp == t => TAKEN,
+                _ => taken_order(freq, stamp),
+            };
+            let kind = flags & (PINNED | RECENT);
+            main.push(if kind == 0 { order(freq) } else { TAKEN });
+            recent.push(if kind == RECENT { order(0) } else { TAKEN });
+        }
+        // Of each kind, the way that is next to be taken.
+        let (mut counted, mut oldest) = (first(main, tags), first(recent, tags));
         for &(rank, k) in candidates.iter().take(tags.len()) {
             let (uses, row) = (uses_of_key(!key(rank)), number(rank));
-            // Of each kind of way, the one that is next to be taken: an empty one, else the least of those that this batch leaves alone.
-            let next = |recent: u32| {
-                let free = (0..tags.len()).filter(|&way| flags[way] & (PINNED | RECENT) == recent);
-                let order = |way: usize| {
-                    (tags[way] != NONE).then(|| (if recent == 0 { freqs[way] } else { 0 }, stamps[way], tags[way]))
-                };
-                free.filter(|&way| tags[way] == NONE || stamps[way] != t).min_by_key(|&way| order(way))
-            };
-            let counted = next(0);
-            let way = match (counted, next(RECENT)) {
+            let way = match (counted, oldest) {
                 (Some(way), _) if tags[way] == NONE || uses > freqs[way] => way,
                 (Some(least), Some(way)) if tags[way] != NONE && freqs[way] > freqs[least] => {
                     // The row of recent use stays, among those by counters.
                     (flags[way], flags[least]) = (flags[way] & !RECENT, flags[least] | RECENT);
+                    (main[way], recent[way]) = (taken_order(freqs[way], stamps[way]), TAKEN);
                     least
                 }
                 (_, Some(way)) => way,
                 (_, None) => continue,
             };
+            (main[way], recent[way]) = (TAKEN, TAKEN);
             let slot = self.first_slot + way as u32;
             if tags[way] != NONE {
                 self.evict(k, slot, tags[way], &mut flags[way], leaving);
             }
             (tags[way], stamps[way], freqs[way]) = (row, t, uses);
             self.seat(k, slot, row, coming);
+            if counted.is_some_and(|way| main[way] == TAKEN) {
+                counted = first(main, tags);
+            }
+            if oldest.is_some_and(|way| recent[way] == TAKEN) {
+                oldest = first(recent, tags);
+            }
         }
     }
 
@@ -420,8 +453,9 @@ fn load(call: &Call<'_>, misses: &[u64], loads: &[u32], accesses: &[u64], cache:
                 prefetch(record(k + AHEAD));
             }
             if loads[k] != NONE {
-                let slot = &mut sets.row(key(misses[k]))[(loads[k] % width) as usize * slot_words..][..slot_words];
-                load_row(layout, record(k), slot);
+                let set = key(misses[k]);
+                let way = (loads[k] - set * width) as usize;
+                load_row(layout, record(k), &mut sets.row(set)[way * slot_words..][..slot_words]);
             }
         }
     });

@@ -150,7 +150,8 @@ fn move_bypassed(moves: &Moves<'_>, list: &[u64], ends: &[u32], records: &mut [u
     });
 }
 
-/// Moves the resident rows: `list` has each slot with the start of its row's accesses, ascending. A moved row's slot becomes dirty.
+/// Moves the resident rows: `list` has each slot with the start of its row's accesses, ascending
+/// where several parts move them. A moved row's slot becomes dirty.
 fn move_resident(moves: &Moves<'_>, list: &[u64], ends: &[u32], cache: &mut [f32], words: usize, ways: &[AtomicU32]) {
     let (dim, state) = (moves.layout.dim as usize, moves.layout.state as usize);
     let width = moves.params.ways();
@@ -193,8 +194,14 @@ pub(crate) fn move_distinct(
     records: &mut [u32],
 ) {
     let [slots, others] = distinct.listed;
-    distinct.residents.sort(slots, 32 - moves.params.slots.leading_zeros());
-    let (residents, bypassed) = (distinct.residents.sorted(), &distinct.bypassed[..others]);
+    // Threads share the cache out by slots. One thread takes the rows in the order of their accesses.
+    let residents = if moves.parts > 1 {
+        distinct.residents.sort(slots, 32 - moves.params.slots.leading_zeros());
+        distinct.residents.sorted()
+    } else {
+        &*distinct.residents.input(slots)
+    };
+    let bypassed = &distinct.bypassed[..others];
     move_resident(moves, residents, &distinct.ends, cache, words, shared(ways));
     move_bypassed(moves, bypassed, &distinct.ends, records);
 }

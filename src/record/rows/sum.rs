@@ -18,8 +18,9 @@ pub(crate) trait Rows {
     fn names(&self) -> &[Self::Name];
     /// Columns `at .. at + n` of all rows.
     fn columns(&self, at: usize, n: usize) -> Self::Columns;
-    /// The `N` columns of the row at position `k`; `None` if it does not count.
-    fn row<const N: usize>(&self, columns: Self::Columns, k: usize, name: Self::Name) -> Option<[f32; N]>;
+    /// Adds the `N` columns of the row at position `k` to `total`, with [`add`], if it counts. An implementation with several forms of rows adds
+    /// each by itself: where they meet, values in registers would be written to memory first.
+    fn add<const N: usize>(&self, columns: Self::Columns, k: usize, name: Self::Name, total: &mut [f32; N]);
     /// The factor at position `k`.
     fn factor(&self, k: usize, name: Self::Name) -> f32;
     /// Prefetches the row at position `k`. It has at least `N` weights.
@@ -66,22 +67,26 @@ fn columns<R: Rows, const N: usize>(rows: &R, range: Range<usize>, sum: &mut [f3
             if at == 0 {
                 rows.prefetch::<N>(k + ahead, next);
             }
-            if let Some(values) = rows.row::<N>(columns, k, name) {
-                if R::FACTORS {
-                    let factor = rows.factor(k, name);
-                    for j in 0..N {
-                        total[j] += factor * values[j];
-                    }
-                } else {
-                    for j in 0..N {
-                        total[j] += values[j];
-                    }
-                }
-            }
+            rows.add::<N>(columns, k, name, &mut total);
             k += 1;
         }
     }
     sum[at..at + N].copy_from_slice(&total);
+}
+
+/// Adds the values of the row at position `k`, times its factor.
+#[inline(always)]
+pub(crate) fn add<R: Rows, const N: usize>(rows: &R, k: usize, name: R::Name, values: [f32; N], total: &mut [f32; N]) {
+    if R::FACTORS {
+        let factor = rows.factor(k, name);
+        for j in 0..N {
+            total[j] += factor * values[j];
+        }
+    } else {
+        for j in 0..N {
+            total[j] += values[j];
+        }
+    }
 }
 
 /// Prefetches the `len` values of a row from `at` on. They have at least `bytes` bytes, a number that the compiler knows.

@@ -9,7 +9,7 @@ use crate::{
         rows::{
             gradients::{Gradient, Unscaled},
             payload::{Floats, Weights},
-            sum::{Rows, prefetch_row, sum_rows},
+            sum::{Rows, add, prefetch_row, sum_rows},
         },
     },
     scaler::GradSlice,
@@ -120,11 +120,10 @@ impl<'a, K: Kind, const FACTORS: bool> Rows for Outputs<'a, K, FACTORS> {
     }
 
     #[inline(always)]
-    fn row<const N: usize>(&self, columns: Self::Columns, _: usize, access: [u32; 2]) -> Option<[f32; N]> {
+    fn add<const N: usize>(&self, columns: Self::Columns, k: usize, access: [u32; 2], total: &mut [f32; N]) {
         let [output, _] = self.access(access);
-        let gradients = columns.of(output);
-        assert!(gradients.is_some(), "an output row beyond the last gradient");
-        gradients.map(|gradients| K::read(gradients, self.all.inverse).some(0))
+        let Some(gradients) = columns.of(output) else { panic!("an output row beyond the last gradient") };
+        add(self, k, access, K::read(gradients, self.all.inverse).some(0), total);
     }
 
     #[inline(always)]
