@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     config::{GroupConfig, Placement, Policy, Precision, setters},
     table::{
-        abi::{Feature, Piece, table_words},
+        abi::{Feature, Piece, Share, table_words},
         layout::Layout,
     },
 };
@@ -247,7 +247,9 @@ impl MemoryReport {
             tags: slots * 4,
             stamps: slots * 12,
             frequencies: over(|table| table.frequencies),
-            counters: table_bytes(config).iter().sum::<u64>() + PIECE_UNIFORM * layout.freq_pieces().count() as u64,
+            counters: table_bytes(config).iter().sum::<u64>()
+                + PIECE_UNIFORM * layout.freq_pieces().count() as u64
+                + (layout.shares.len() * size_of::<Share>()) as u64,
             host: buffers.staging.iter().filter(|(what, _)| *what != "transfer").map(|(_, bytes)| bytes).sum::<u64>()
                 + buffers.kept.iter().filter(|(what, _)| in_host(*what)).map(|(_, bytes)| bytes).sum::<u64>(),
             formula: memory_factor(

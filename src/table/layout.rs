@@ -7,7 +7,7 @@ use crate::{
     error::Error,
     stripe::Stripe,
     table::{
-        abi::{Piece, RECENT, Share},
+        abi::{NONE, Piece, RECENT, Share},
         hash::Spread,
         row::RowLayout,
         shares::Sets,
@@ -164,6 +164,27 @@ impl Layout {
     #[must_use]
     pub fn recent_ways(&self, set: u32) -> u32 {
         if self.share_of(set).is_some_and(Share::covers) { 0 } else { self.window_ways }
+    }
+
+    /// Of the rows that come first, as many as there are slots, the share that finds no way in its sets: those are the hottest rows where rows are
+    /// numbered by how often they are used.
+    pub(crate) fn without_a_way(&self) -> f64 {
+        let (mut held, sets) = (vec![0_u32; self.sets as usize], self.sets_of_rows());
+        let whole = 0..self.slots().min(self.total_rows);
+        let shares = self.shares.iter().map(|share| share.first_row..share.first_row + share.sets * self.ways);
+        let rows = if self.shares.is_empty() { vec![whole] } else { shares.collect() };
+        let rows = rows.into_iter().flatten().filter(|&row| row < self.total_rows);
+        let n = rows.map(|row| sets.set_of(row)).filter(|&set| set != NONE).map(|set| held[set as usize] += 1).count();
+        let left: u32 = held.iter().map(|&rows| rows.saturating_sub(self.ways)).sum();
+        f64::from(left) / (n as f64).max(1.0)
+    }
+
+    /// Says so, to those who listen; for caches that are quickly counted.
+    pub(crate) fn log_ways(&self) {
+        if self.sets > 0 && self.slots() <= 1 << 24 && log::log_enabled!(log::Level::Info) {
+            let (slots, share) = (self.slots(), 100.0 * self.without_a_way());
+            log::info!("a cache of {slots} rows: {share:.1} % of the first {slots} rows find no way in their sets");
+        }
     }
 
     /// The flags of a way of a set that is empty.
@@ -454,7 +475,10 @@ mod tests {
         assert_eq!((params.stripe(), params.ways(), Params::default().ways()), (config.stripe, 8, 0));
         // No cache is larger than its table.
         let all = Layout::new(&config.with_cache_rows(200), u64::MAX).unwrap();
-        assert_eq!((all.sets, all.spread().set_of(99)), (13, 12));
+        assert_eq!((all.sets, all.spread().set_of(99), all.without_a_way()), (13, 12, 0.0));
+        let head = GroupConfig::new(&[1_000_000], 1).with_cache_rows(50_000);
+        let head = Layout::new(&head, u64::MAX).unwrap().without_a_way();
+        assert!((head - 0.0064).abs() < 0.0002, "{head}");
     }
 
     #[test]

@@ -97,6 +97,7 @@ impl CpuGroup {
 
     fn of(config: GroupConfig, source: Option<&dyn Source>) -> Result<Self, Error> {
         let layout = Layout::new(&config, PIECE_BYTES)?;
+        layout.log_ways();
         let tables = Tables::new(&config, layout, source)?;
         Ok(Self { config, tables, space: None, linear: Vec::new(), state: StepState::Idle })
     }

@@ -188,6 +188,7 @@ impl Group {
         store: Option<SharedStore>,
     ) -> Result<Self, Error> {
         let layout = Layout::new(&config, context.caps().choose_piece_bytes())?;
+        layout.log_ways();
         if config.ways != WAYS {
             return Err(Error::Unsupported {
                 what: "ways",
