@@ -184,7 +184,7 @@ fn bad_input_is_named_and_leaves_nothing() {
         ("\"tables\":[50]", "\"tables\":[]", "tables"),
         ("\"tables\":[50]", "\"tables\":[4000000000]", "tables"),
         ("\"tables\":[50]", "\"tables\":[50,1]", "tables"),
-        ("\"cache_rows\":32", "\"cache_rows\":51", "list"),
+        ("\"cache_rows\":32", "\"cache_rows\":2147483649", "list"),
         ("\"save\":1", "\"save\":2", "save-2-shard-0"),
         ("{", "", "a list of shards"),
     ] {
