@@ -68,9 +68,12 @@ fn few_groups(context: &Context) -> Context {
 /// written values that are not finite. 70 tables are more than a workgroup counts by itself.
 pub fn blocks(context: &Context, seed: u64) {
     let mut source = Pcg64::seed_from_u64(seed);
-    for (dim, accesses) in [(2, 2500), ([65, 128, 130, 260][seed as usize % 4], 150)] {
+    for (dim, accesses, shares) in [(2, 2500, 0), ([65, 128, 130, 260][seed as usize % 4], 150, 0), (2, 150, 12)] {
         let mut config = GroupConfig::new(&[60; 70], dim).with_cache_rows(512).with_precision(hotrow::Precision::Fp16);
         config.policy = [Policy::Lru, Policy::Lfu, Policy::Window][source.random_range(0..3)];
+        if shares > 0 {
+            (config.policy, config.cache_shares) = (Policy::Window, vec![0.05; shares]);
+        }
         config.optimizer = [Optimizer::row_wise_adagrad(0.1), Optimizer::row_wise_adam(0.1)][source.random_range(0..2)];
         config.optimizer.clip_norm = Some(0.5);
         step_and_write(context, &config, accesses, &mut source)
