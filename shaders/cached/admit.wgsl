@@ -344,10 +344,10 @@ fn take(best: u32, slot: u32, held: bool, recent: u32) {
     if (held) {
         leaving.victim = tag_of(slot);
         leaving.flags = WRITE;
-        tally(leaving.victim, EVICTIONS, 1u);
+        tally(counted_in(leaving.victim), EVICTIONS, 1u);
         if (stamp == step.t) { leaving.flags |= KEEP; } // LFU: this batch uses the victim, so its row is kept in scratch
     }
-    tally(row, ADMITTED, 1u);
+    tally(counted_in(row), ADMITTED, 1u);
     // The tag and the other flags stay those of the victim until exchange carries out the eviction: a backward may run before,
     // and readers may look. Till then the coming row stands in place of the stamp.
     ways[way_at(slot, STAMP)] = row;

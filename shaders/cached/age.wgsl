@@ -16,34 +16,32 @@
 
 #include "shared/shares.wgsl"
 
-// A word of counters from `row` on, halved so many times as the tables of its rows are.
+// How often the counter of a row is halved.
+fn halvings_with(row: u32) -> u32 {
+    if (params.shares == 0u) { return step.counts[COUNT_HALVINGS]; }
+    return shares[share_of(row)].halvings;
+}
+
+// A word of counters from `row` on, halved.
 fn halved(word: u32, row: u32) -> u32 {
-    let first = share_of(row);
-    let halvings = shares[first].halvings;
-    if (share_of(row + 7u) == first) { return (word >> halvings) & (0x11111111u * (15u >> halvings)); }
+    let halvings = halvings_with(row);
+    if (share_of(row + 7u) == share_of(row)) { return (word >> halvings) & (0x11111111u * (15u >> halvings)); }
     var out = 0u;
-    for (var k = 0u; k < 8u; k++) { out |= (((word >> (4u * k)) & 15u) >> shares[share_of(row + k)].halvings) << (4u * k); }
+    for (var k = 0u; k < 8u; k++) { out |= (((word >> (4u * k)) & 15u) >> halvings_with(row + k)) << (4u * k); }
     return out;
 }
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
-    let halvings = step.counts[COUNT_HALVINGS];
-    if (halvings == 0u) { return; }
-    let kept = 0x11111111u * (15u >> halvings);
+    if (step.counts[COUNT_HALVINGS] == 0u) { return; }
     let words = (piece.rows + 7u) / 8u;
     let slots = select(0u, params.slots, piece.first_row == 0u);
     for (var i = flat_group(group, groups) * 256u + lane; i < max(words, slots); i += groups.x * groups.y * 256u) {
-        if (params.shares == 0u) {
-            if (i < words) { freqs[i] = (freqs[i] >> halvings) & kept; }
-            if (i < slots) { ways[way_at(i, FREQ)] >>= halvings; }
-            continue;
-        }
         if (i < words) { freqs[i] = halved(freqs[i], piece.first_row + 8u * i); }
         if (i < slots) {
             let row = ways[way_at(i, TAG)];
-            if (row != NONE) { ways[way_at(i, FREQ)] >>= shares[share_of(row)].halvings; }
+            if (row != NONE) { ways[way_at(i, FREQ)] >>= halvings_with(row); }
         }
     }
 }

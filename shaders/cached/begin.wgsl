@@ -10,6 +10,7 @@
 @group(0) @binding(5) var<storage, read_write> step: Step;
 
 #include "shared/halvings.wgsl"
+#include "shared/sets.wgsl"
 
 @compute @workgroup_size(1)
 fn main() {
@@ -36,7 +37,7 @@ fn main() {
         if (params.mode == MODE_TRAIN) {
             t += 1u;
             atomicStore(&tables[0], t);
-            if (params.policy == WINDOW && params.sets > 0u && params.shares == 0u && params.direct == 0u) {
+            if (params.policy == WINDOW && params.shares == 0u && ages(whole())) {
                 step.counts[COUNT_HALVINGS] = halvings_of(0u, params.slots, atomicLoad(&step.accesses));
             }
         }

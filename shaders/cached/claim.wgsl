@@ -38,8 +38,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let count = end - starts[u];
             var key = count;
             if (params.mode == MODE_TRAIN) {
-                tally(row, UNIQUE, 1u);
-                tally(row, UNIQUE_MISSES, 1u);
+                let table = counted_in(row);
+                tally(table, UNIQUE, 1u);
+                tally(table, UNIQUE_MISSES, 1u);
                 if (counts_uses()) {
                     // A batch has at most 2^30 accesses, so the sum does not wrap; and each row is added to once, so that no
                     // carry reaches the counter beside it.

@@ -15,7 +15,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         @builtin(local_invocation_index) lane: u32) {
     let table = flat_group(group, groups) * 256u + lane;
     if (table >= params.shares || atomicLoad(&step[STEP_COUNTS + COUNT_INDICES]) == 0u) { return; }
-    if (!ages(table)) { return; }
+    if (!ages(shares[table])) { return; }
     // Probe counts the accesses of this step.
     let halvings = halvings_of(table, shares[table].sets * 32u, 0u);
     shares[table].halvings = halvings;

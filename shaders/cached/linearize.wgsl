@@ -47,10 +47,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             // The uniform condition saves the reads of a group without padding.
             let padded = params.padded != 0u && feature.padded == 1u;
             var pads = padded && index == feature.padding;
-            if (pads) {
-                if (params.mode == MODE_TRAIN) { count(feature.table, PADDING, 1u); }
-            } else if (index >= feature.rows) {
-                if (params.mode == MODE_TRAIN) { count(feature.table, OUT_OF_RANGE, 1u); }
+            let beyond = index >= feature.rows && !pads;
+            if (params.mode == MODE_TRAIN && (pads || beyond)) {
+                count(feature.table, select(OUT_OF_RANGE, PADDING, pads), 1u);
+            }
+            if (beyond) {
                 if (params.out_of_range == CLAMP) {
                     index = feature.rows - 1u;
                     pads = padded && index == feature.padding;

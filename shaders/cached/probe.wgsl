@@ -32,25 +32,24 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (me == 0u) { atomicStore(&missed, 0u); }
     tally_begin(me, row);
 
-    var home = NONE;
-    if (row != NONE && params.sets > 0u) { home = home_of(row); }
+    let share = share_with(row);
+    let home = select(home_in(share, row), NONE, row == NONE);
     let place = look_up(select(row, NONE, home == NONE), select(home, 0u, home == NONE), lane);
     if (i < params.indices) { places[i] = place; }
     let miss = row != NONE && place == NONE;
     var nth = 0u;
     if (miss) { nth = atomicAdd(&missed, 1u); }
     if (row != NONE && params.mode == MODE_TRAIN) {
-        tally(row, ACCESSES, 1u);
-        if (params.policy == WINDOW && params.shares > 0u && home != NONE) {
-            if (ages(share_of(row))) { tally(row, SINCE_HALVING, 1u); }
-        }
-        if (!miss) { tally(row, HITS, 1u); }
+        let table = counted_in(row);
+        tally(table, ACCESSES, 1u);
+        if (params.policy == WINDOW && params.shares > 0u && ages(share)) { tally(table, SINCE_HALVING, 1u); }
+        if (!miss) { tally(table, HITS, 1u); }
     }
     tally_end(me);
     if (me == 0u) { missed_before = atomicAdd(&step[STEP_COUNTS + COUNT_MISSED], atomicLoad(&missed)); }
     let before = workgroupUniformLoad(&missed_before);
     if (miss) {
-        miss_keys[before + nth] = key_of(row);
+        miss_keys[before + nth] = key_in(share, row);
         miss_index[before + nth] = i;
     }
 }

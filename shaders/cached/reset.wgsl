@@ -17,7 +17,7 @@ fn recent_ways(home: u32) -> u32 {
         let middle = (low + high) / 2u;
         if (shares[middle].first_set <= home) { low = middle; } else { high = middle; }
     }
-    return select(params.window_ways, 0u, covers(low));
+    return select(params.window_ways, 0u, covers(shares[low]));
 }
 
 @compute @workgroup_size(256)

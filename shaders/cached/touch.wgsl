@@ -70,7 +70,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let stamp = way_at(slot, STAMP);
             // A load first: most workgroups that access a hot row come late and need no atomic exchange.
             if (atomicLoad(&ways[stamp]) != step.t) {
-                if (atomicMax(&ways[stamp], step.t) != step.t) { tally(row, UNIQUE, 1u); }
+                if (atomicMax(&ways[stamp], step.t) != step.t) { tally(counted_in(row), UNIQUE, 1u); }
             }
         }
         if (counts_uses()) {

@@ -24,6 +24,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (i < params.indices && step.counts[COUNT_INDICES] != 0u) { row = keys[i]; }
     tally_begin(lane, row);
     if (i < params.indices) { hashes[i] = select(row_place(row, robe.stride), NONE, row == NONE); }
-    if (row != NONE && params.mode == MODE_TRAIN) { tally(row, ACCESSES, 1u); }
+    if (row != NONE && params.mode == MODE_TRAIN) { tally(counted_in(row), ACCESSES, 1u); }
     tally_end(lane);
 }

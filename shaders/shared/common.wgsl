@@ -86,14 +86,14 @@ struct Params {
     row_shift: u32,        // the group has every 2^row_shift-th row of a whole one,
     row_first: u32,        // from this one on (SPEC 11); both are 0 if it has all rows
     padded: u32,           // number of features, if a table has a padding id, else 0
-    direct: u32,           // `Spread` in src/table/hash.rs: ways of a set if there is a slot for every row, else 0;
-    fold: u32,             // the shift that folds a row's high bits onto its low ones;
-    multiplier: u32,       // the odd multiplier, in the highest bits;
-    spare: u32,            // 32 - bits of a key;
+    parts: u32,            // where all tables share the sets: `sets`, `fold`, `multiplier` and `spare` of `Share` in
+    fold: u32,             // shared/sets.wgsl
+    multiplier: u32,
+    spare: u32,
     gap: u32,              // products above it have the key below
     freq_bits: u32,        // bits of the counter of a row: 8, 16, 32 (LFU), 4 (WINDOW), else 0
     window_ways: u32,      // ways of a set for recent rows (WINDOW)
-    shares: u32,           // number of tables, if each has a share of the cache (shared/shares.wgsl), else 0
+    shares: u32,           // number of tables, if each has a share of the cache (shared/sets.wgsl), else 0
 }
 
 // Results of one call that stay on the device; zero before the call.

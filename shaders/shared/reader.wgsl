@@ -5,6 +5,7 @@
 // or `#hashed` for that filter.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
+#include "shared/hash.wgsl"
 #include "shared/shares.wgsl"
 #include "shared/quad{width}.wgsl"
 #include "shared/half.wgsl"
@@ -20,11 +21,10 @@ alias Place = vec2<u32>;
 // The slot that holds the floats of `row`. Tags are those of the last exchange, also while a prefetch waits for its
 // forward.
 #cache fn slot_of(row: u32) -> u32 {
-#cache     if (params.sets == 0u) { return NONE; }
-#common     return slot_among(row, home_among_all(row));
+#common     let home = home_in(whole(), row);
 #shares     let home = home_of(row);
-#shares     if (home == NONE) { return NONE; }
-#shares     return slot_among(row, home);
+#cache     if (home == NONE) { return NONE; }
+#cache     return slot_among(row, home);
 #cache }
 
 fn find(row: u32) -> Place {

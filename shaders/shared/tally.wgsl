@@ -18,11 +18,17 @@ fn tally_begin(lane: u32, row: u32) {
     workgroupBarrier();
 }
 
-fn tally(row: u32, counter: u32, amount: u32) {
-    if (row - tally_first < tally_rows) {
+// The table in whose counters a row counts; NONE if it is the first lane's.
+fn counted_in(row: u32) -> u32 {
+    if (row - tally_first < tally_rows) { return NONE; }
+    return table_of(row);
+}
+
+fn tally(table: u32, counter: u32, amount: u32) {
+    if (table == NONE) {
         atomicAdd(&tallies[counter], amount);
     } else {
-        count(table_of(row), counter, amount);
+        count(table, counter, amount);
     }
 }
 

@@ -126,7 +126,7 @@ host_structs! {
         pub row_shift: u32,
         pub row_first: u32,
         pub padded: u32,
-        pub direct: u32,
+        pub parts: u32,
         pub fold: u32,
         pub multiplier: u32,
         pub spare: u32,
@@ -168,7 +168,7 @@ host_structs! {
         pub padded: u32,
     }
 
-    /// The share of the cache that a table has. Twin of `Share` in `shaders/shared/shares.wgsl`, which explains each field.
+    /// The share of the cache that a table has. Twin of `Share` in `shaders/shared/sets.wgsl`, which explains each field.
     #[derive(Eq)]
     pub struct Share {
         pub first_row: u32,

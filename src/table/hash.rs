@@ -84,6 +84,21 @@ impl Spread {
         (product >> self.spare) - (product > self.gap) as u32
     }
 
+    /// Whether a cache has a slot for every row.
+    #[must_use]
+    pub const fn covers(&self) -> bool {
+        self.direct > 0
+    }
+
+    /// The number of equal parts of the keys that sets of 32 ways are: where there is a slot for every row, some parts may have no row.
+    pub(crate) const fn parts(&self) -> u32 {
+        match (1 << (self.key_bits() % u32::BITS)) / 32 {
+            _ if !self.covers() => self.sets,
+            0 => 1,
+            parts => parts,
+        }
+    }
+
     /// Number of bits of a key.
     #[must_use]
     pub const fn key_bits(&self) -> u32 {
@@ -126,6 +141,8 @@ mod tests {
                     for &(key, set, row) in &found {
                         assert!(set < sets.max(1) && key != NONE, "{what}: row {row}");
                         assert!(u64::from(key) < 1 << spread.key_bits(), "{what}: row {row}");
+                        let by_parts = (u64::from(spread.product(row)) * u64::from(spread.parts())) >> 32;
+                        assert!(ways != 32 || sets == 0 || by_parts == u64::from(set), "{what}: row {row}: {by_parts}");
                         if sets > 0 {
                             assert_eq!((set, key), by_the_formula(rows, sets, ways, row), "{what}: row {row}");
                         }

@@ -102,7 +102,7 @@ impl Layout {
                 (piece_bytes / 4).saturating_mul(each.into()).clamp(each.into(), total_rows.max(each).into()) as u32
             }
         };
-        let covers = shares.is_empty() && Spread::new(total_rows, sets, ways).direct > 0;
+        let covers = shares.is_empty() && Spread::new(total_rows, sets, ways).covers();
         let windowed = sets > 0 && config.policy == Policy::Window && !covers;
         Ok(Self {
             row,

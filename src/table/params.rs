@@ -3,8 +3,7 @@
 use crate::{
     config::{GroupConfig, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Rounding},
     table::{
-        abi::{Params, Rate, Robe},
-        hash::Spread,
+        abi::{NONE, Params, Rate, Robe},
         layout::Layout,
         rng::Purpose,
     },
@@ -45,12 +44,12 @@ impl Params {
 
     /// Whether the counters of rows are halved as accesses pass.
     pub(crate) const fn ages(&self) -> bool {
-        self.policy == WINDOW && self.sets > 0 && (self.shares > 0 || self.direct == 0)
+        self.policy == WINDOW && self.sets > 0 && (self.shares > 0 || self.fold < u32::BITS - 1)
     }
 
     pub(crate) fn new(config: &GroupConfig, layout: &Layout, mode: Mode, purpose: Purpose) -> Self {
         let optimizer = &config.optimizer;
-        let Spread { sets, direct, fold, multiplier, spare, gap } = layout.spread();
+        let spread = layout.spread();
         Self {
             indices: 0,
             bags: 0,
@@ -69,7 +68,7 @@ impl Params {
                 Pooling::None => 2,
             },
             weighted: 0,
-            sets,
+            sets: spread.sets,
             slots: layout.slots(),
             policy: match config.policy {
                 Policy::Lru => 0,
@@ -116,11 +115,12 @@ impl Params {
             row_shift: config.stripe.shift,
             row_first: config.stripe.first,
             padded: if config.padding.iter().any(Option::is_some) { config.feature_count() } else { 0 },
-            direct,
-            fold,
-            multiplier,
-            spare,
-            gap,
+            parts: spread.parts(),
+            fold: spread.fold,
+            multiplier: spread.multiplier,
+            spare: spread.spare,
+            // Keys of shares have fewer bits than 32.
+            gap: if layout.shares.is_empty() { spread.gap } else { NONE },
             freq_bits: layout.freq_bits,
             window_ways: layout.window_ways,
             shares: layout.shares.len() as u32,

@@ -11,6 +11,12 @@ impl Share {
         self.sets > 0 && self.fold == u32::BITS - 1
     }
 
+    /// The sets of the table's rows, as if they were the only ones.
+    pub(crate) const fn spread(&self, ways: u32) -> Spread {
+        let Self { sets, fold, multiplier, spare, .. } = *self;
+        Spread { sets, direct: if self.covers() { ways } else { 0 }, fold, multiplier, spare, gap: NONE }
+    }
+
     /// The share of each table (SPEC 3): `sets[i]` sets for the i-th.
     pub(crate) fn list(tables: &[u32], sets: impl Fn(usize, u32) -> u32, ways: u32) -> Vec<Self> {
         let mut next = Self::default();
@@ -49,10 +55,7 @@ impl Sets<'_> {
         if one.sets == 0 {
             return NONE;
         }
-        let Share { sets, fold, multiplier, spare, .. } = *one;
-        let direct = if one.covers() { self.ways } else { 0 };
-        let spread = Spread { sets, direct, fold, multiplier, spare, ..self.whole };
-        one.first_set + spread.set_of(row - one.first_row)
+        one.first_set + one.spread(self.ways).set_of(row - one.first_row)
     }
 }
 

@@ -14,12 +14,14 @@ use crate::{
 };
 
 /// A word that holds a frequency, of 8, 16 or 32 bits.
-pub(crate) trait Frequency: Copy {
-    /// The frequency.
-    fn get(self) -> u32;
-
+pub(crate) trait Frequency: Copy + Into<u32> {
     /// The word of a frequency that it can hold.
     fn of(freq: u32) -> Self;
+
+    #[inline]
+    fn get(self) -> u32 {
+        self.into()
+    }
 
     /// The frequency after `count` more uses: at most `most`, which the word can hold.
     #[inline]
@@ -28,41 +30,18 @@ pub(crate) trait Frequency: Copy {
     }
 }
 
-impl Frequency for u8 {
-    #[inline]
-    fn get(self) -> u32 {
-        self.into()
-    }
-
-    #[inline]
-    fn of(freq: u32) -> Self {
-        freq as Self
-    }
+macro_rules! frequencies {
+    ($($word:ty),+) => {
+        $(impl Frequency for $word {
+            #[inline]
+            fn of(freq: u32) -> Self {
+                freq as Self
+            }
+        })+
+    };
 }
 
-impl Frequency for u16 {
-    #[inline]
-    fn get(self) -> u32 {
-        self.into()
-    }
-
-    #[inline]
-    fn of(freq: u32) -> Self {
-        freq as Self
-    }
-}
-
-impl Frequency for u32 {
-    #[inline]
-    fn get(self) -> u32 {
-        self
-    }
-
-    #[inline]
-    fn of(freq: u32) -> Self {
-        freq
-    }
-}
+frequencies!(u8, u16, u32);
 
 /// The counter of every row (LFU, Window); empty under other policies.
 #[derive(Debug)]

@@ -137,8 +137,10 @@ impl Tables {
 
 /// Uploads the share of each table.
 pub(crate) fn new_shares(context: &Context, layout: &Layout) -> Result<wgpu::Buffer, Error> {
-    let none = [Share::default()];
-    context.upload("shares", bytemuck::cast_slice(if layout.shares.is_empty() { &none } else { &layout.shares }))
+    let share = |share: &Share| Share { sets: share.spread(layout.ways).parts(), ..*share };
+    let shares =
+        if layout.shares.is_empty() { vec![Share::default()] } else { layout.shares.iter().map(share).collect() };
+    context.upload("shares", bytemuck::cast_slice(&shares))
 }
 
 /// Allocates the metadata of empty ways, and their slots.
