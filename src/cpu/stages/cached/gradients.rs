@@ -29,6 +29,8 @@ pub(crate) struct Gradients<'a> {
     /// The output rows and factors of accesses in another order; empty if `accesses` has them.
     pub(crate) factors: &'a [[u32; 2]],
     pub(crate) grad_outputs: GradSlice<'a>,
+    /// The number of output rows with gradients: a division for each row would cost a tenth of its sum.
+    pub(crate) outputs: usize,
     /// Every gradient is multiplied with this: 1 / scale.
     pub(crate) inverse: f32,
 }
@@ -116,7 +118,7 @@ impl<'a, K: Kind, const FACTORS: bool> Rows for Outputs<'a, K, FACTORS> {
     #[inline(always)]
     fn columns(&self, at: usize, n: usize) -> Self::Columns {
         let dim = self.all.params.dim as usize;
-        trusted::Columns::new(self.grads, self.grads.len() / dim, dim, at, n)
+        trusted::Columns::new(self.grads, self.all.outputs, dim, at, n)
     }
 
     #[inline(always)]
