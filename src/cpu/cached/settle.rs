@@ -89,8 +89,7 @@ pub(crate) fn settle(
 fn list(call: &Call<'_>, accesses: &[u64], distinct: &mut Distinct) {
     let Distinct { rows, len, bypassed, lengths, .. } = distinct;
     let n = accesses.len();
-    let lists = [&mut rows[..n], &mut bypassed[..n]];
-    // Nothing is bypassed yet.
+    let lists = [&mut rows[..n], &mut bypassed[..n]]; // the second stays empty
     let lists = collect(call.parts, n, lists, lengths, &|range, [rows, _]| [list_part(accesses, range, rows), 0]);
     *len = lists[0];
     rows[*len] = keyed(NONE, n as u32);

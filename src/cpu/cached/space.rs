@@ -65,8 +65,7 @@ pub(crate) struct Distinct {
     pub(crate) len: usize,
     /// The slot of each distinct row, or NONE if it has none.
     pub(crate) places: Vec<u32>,
-    /// For each access, in the order of the batch, the slot of its row, or NONE; its output row before the slots are known, so that both take
-    /// one visit to the word.
+    /// For each access, in the order of the batch, its output row, then in the same place the slot of its row, or NONE.
     pub(crate) slots: Vec<u32>,
     /// By what each missed row is admitted: its count, or its frequency.
     pub(crate) keys: Vec<u32>,
