@@ -45,13 +45,15 @@ pub(crate) struct Source<'a> {
 }
 
 /// What a forward writes: some output rows, and in training lists of their accesses, which are empty otherwise.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Written<'a> {
     pub(crate) outputs: &'a mut [f32],
     /// The accesses, to be sorted.
     pub(crate) sort: &'a mut [u64],
-    /// The output row and the factor of each access; if empty, the sort carries output rows along, and there are no factors.
+    /// The output row and the factor of each access; empty without factors.
     pub(crate) factors: &'a mut [[u32; 2]],
+    /// With a cache, the output row of each access. The sort carries numbers of accesses; output rows if this and `factors` are empty.
+    pub(crate) slots: &'a mut [u32],
 }
 
 impl<'a> Written<'a> {
@@ -63,23 +65,25 @@ impl<'a> Written<'a> {
         let (outputs, more_outputs) = cut(self.outputs, floats);
         let (sort, more_sort) = cut(self.sort, accesses);
         let (factors, more_factors) = cut(self.factors, accesses);
-        (Self { outputs, sort, factors }, Self { outputs: more_outputs, sort: more_sort, factors: more_factors })
+        let (slots, more_slots) = cut(self.slots, accesses);
+        let more = Self { outputs: more_outputs, sort: more_sort, factors: more_factors, slots: more_slots };
+        (Self { outputs, sort, factors, slots }, more)
     }
 }
 
 /// Pools all bags (SPEC 3, step 6), and lists their accesses if asked.
 pub(crate) fn pool(batch: &Batch<'_>, source: &Source<'_>, written: Written<'_>) {
-    divide(batch, written, 0..batch.outputs(), batch.parts(), &|outputs, written| {
-        list(batch, &outputs, written.sort, written.factors);
+    divide(batch, written, 0..batch.outputs(), batch.parts(), &|outputs, mut written| {
+        list(batch, &outputs, &mut written);
         pool_part(batch, source, written.outputs, outputs);
     });
 }
 
 /// Lists the accesses of all bags.
-pub(crate) fn list_all(batch: &Batch<'_>, sort: &mut [u64], factors: &mut [[u32; 2]]) {
-    let written = Written { outputs: &mut [], sort, factors };
-    divide(batch, written, 0..batch.outputs(), batch.parts(), &|outputs, written| {
-        list(batch, &outputs, written.sort, written.factors);
+pub(crate) fn list_all(batch: &Batch<'_>, sort: &mut [u64], factors: &mut [[u32; 2]], slots: &mut [u32]) {
+    let written = Written { sort, factors, slots, ..Written::default() };
+    divide(batch, written, 0..batch.outputs(), batch.parts(), &|outputs, mut written| {
+        list(batch, &outputs, &mut written);
     });
 }
 
@@ -138,11 +142,11 @@ fn pool_widened<F: Format>(batch: &Batch<'_>, source: &Source<'_>, out: &mut [f3
 
 fn pool_format<F: Format>(batch: &Batch<'_>, source: &Source<'_>, outputs: Range<usize>, out: &mut [f32]) {
     if batch.params.sets == 0 {
-        pool_places::<F, _>(batch, source, Nowhere, outputs, out);
+        pool_places::<F, _>(batch, source, Named::<false>, outputs, out);
     } else if source.slots.is_empty() {
         pool_places::<F, _>(batch, source, LookedUp::new(source), outputs, out);
     } else {
-        pool_places::<F, _>(batch, source, Known(source.slots), outputs, out);
+        pool_places::<F, _>(batch, source, Named::<true>, outputs, out);
     }
 }
 
@@ -177,7 +181,7 @@ fn pool_bags<F: Format, P: Places, const FACTORS: bool>(
 }
 
 /// Lists the accesses of some output rows for the sort, and their output rows and factors.
-fn list(batch: &Batch<'_>, outputs: &Range<usize>, sort: &mut [u64], factors: &mut [[u32; 2]]) {
+fn list(batch: &Batch<'_>, outputs: &Range<usize>, Written { sort, factors, slots, .. }: &mut Written<'_>) {
     if sort.is_empty() {
         return;
     }
@@ -190,14 +194,18 @@ fn list(batch: &Batch<'_>, outputs: &Range<usize>, sort: &mut [u64], factors: &m
         let (base, scale) = (batch.base(bag), if factors.is_empty() { 1.0 } else { scale(batch, bag) });
         let (rows, at) = (&batch.rows[range.clone()], range.start - start);
         let sort = &mut sort[at..][..rows.len()];
-        if factors.is_empty() {
+        if factors.is_empty() && slots.is_empty() {
             sort.iter_mut().zip(rows).for_each(|(entry, row)| *entry = keyed(row.wrapping_add(base), output as u32));
             continue;
         }
         for ((entry, row), number) in sort.iter_mut().zip(rows).zip(range.start as u32..) {
             *entry = keyed(row.wrapping_add(base), number);
         }
-        let factors = &mut factors[at..][..rows.len()];
+        if let Some(slots) = slots.get_mut(at..at + rows.len()) {
+            // An access that does not count has no slot, now and later.
+            slots.iter_mut().zip(rows).for_each(|(slot, &row)| *slot = if row == NONE { NONE } else { output as u32 });
+        }
+        let Some(factors) = factors.get_mut(at..at + rows.len()) else { continue };
         factors.fill([output as u32, scale.to_bits()]);
         for ([_, factor], weight) in factors.iter_mut().zip(batch.weights.get(range).unwrap_or_default()) {
             *factor = (scale * weight).to_bits();
@@ -274,43 +282,29 @@ impl Source<'_> {
 trait Places {
     /// Whether any row may lie in the cache.
     const ANY: bool;
-    /// The slot of `row`, the one of access `k`, or NONE.
-    fn slot(&self, k: usize, row: u32) -> u32;
+    /// Whether accesses are named by their slots, and not by their rows.
+    const KNOWN: bool = false;
+    /// The slot of access `k`, or NONE.
+    fn slot(&self, k: usize, name: u32, base: u32) -> u32;
     /// The same for a later access `k`. `row` gives the row of an access.
-    fn later(&self, k: usize, row: impl Fn(usize) -> Option<u32>) -> u32;
+    fn later(&self, k: usize, name: u32, row: impl Fn(usize) -> Option<u32>) -> u32;
 }
 
-/// A table without a cache.
-struct Nowhere;
+/// Accesses that are named by their slots, or NONE: a hit reads no second list. Without a cache by their rows.
+struct Named<const CACHE: bool>;
 
-impl Places for Nowhere {
-    const ANY: bool = false;
+impl<const CACHE: bool> Places for Named<CACHE> {
+    const ANY: bool = CACHE;
+    const KNOWN: bool = CACHE;
 
     #[inline(always)]
-    fn slot(&self, _: usize, _: u32) -> u32 {
-        NONE
+    fn slot(&self, _: usize, name: u32, _: u32) -> u32 {
+        if CACHE { name } else { NONE }
     }
 
     #[inline(always)]
-    fn later(&self, _: usize, _: impl Fn(usize) -> Option<u32>) -> u32 {
-        NONE
-    }
-}
-
-/// The slot of each access, or NONE.
-struct Known<'a>(&'a [u32]);
-
-impl Places for Known<'_> {
-    const ANY: bool = true;
-
-    #[inline(always)]
-    fn slot(&self, k: usize, _: u32) -> u32 {
-        self.0[k]
-    }
-
-    #[inline(always)]
-    fn later(&self, k: usize, _: impl Fn(usize) -> Option<u32>) -> u32 {
-        self.0.get(k).map_or(NONE, |&slot| slot)
+    fn later(&self, k: usize, name: u32, _: impl Fn(usize) -> Option<u32>) -> u32 {
+        self.slot(k, name, 0)
     }
 }
 
@@ -337,13 +331,18 @@ impl Places for LookedUp<'_> {
     const ANY: bool = true;
 
     #[inline(always)]
-    fn slot(&self, k: usize, row: u32) -> u32 {
+    fn slot(&self, k: usize, name: u32, base: u32) -> u32 {
+        let row = name.wrapping_add(base);
         let (known, slot) = self.slots[k % REMEMBERED].get();
-        if known == row { slot } else { find(&self.at, self.ways, row).1 }
+        match row {
+            NONE => NONE,
+            _ if known == row => slot,
+            _ => find(&self.at, self.ways, row).1,
+        }
     }
 
     #[inline(always)]
-    fn later(&self, k: usize, row: impl Fn(usize) -> Option<u32>) -> u32 {
+    fn later(&self, k: usize, _: u32, row: impl Fn(usize) -> Option<u32>) -> u32 {
         let width = self.at.ways;
         if let Some(row) = row(k + AHEAD) {
             let set = self.at.set_of(row);
@@ -368,10 +367,12 @@ impl Places for LookedUp<'_> {
 /// The rows of accesses, read from their slots or their records. The loop over accesses needs no pointer but these.
 struct Stored<'a, F, P, const FACTORS: bool> {
     rows: &'a [u32],
+    names: &'a [u32],
     weights: &'a [f32],
     records: Packed<'a>,
     cache: &'a [f32],
     slots: usize,
+    slot_words: usize,
     /// Added to the rows of the batch.
     base: u32,
     places: P,
@@ -383,10 +384,12 @@ impl<'a, F: Format, P: Places, const FACTORS: bool> Stored<'a, F, P, FACTORS> {
         let Batch { params, rows, weights, .. } = *batch;
         Self {
             rows,
+            names: if P::KNOWN { source.slots } else { rows },
             weights,
             records: Packed::new(source.layout, source.records),
             cache: source.cache,
             slots: params.slots as usize,
+            slot_words: source.layout.slot_words() as usize,
             base: 0,
             places,
             format: PhantomData,
@@ -398,6 +401,12 @@ impl<'a, F: Format, P: Places, const FACTORS: bool> Stored<'a, F, P, FACTORS> {
     fn linear(&self, k: usize) -> Option<u32> {
         self.rows.get(k).map(|row| row.wrapping_add(self.base))
     }
+
+    /// The same for the access `name` at `k`; NONE if it does not count.
+    #[inline(always)]
+    fn row(&self, k: usize, name: u32) -> u32 {
+        if P::KNOWN { self.linear(k).unwrap_or(NONE) } else { name.wrapping_add(self.base) }
+    }
 }
 
 impl<'a, F: Format, P: Places, const FACTORS: bool> Rows for Stored<'a, F, P, FACTORS> {
@@ -408,30 +417,26 @@ impl<'a, F: Format, P: Places, const FACTORS: bool> Rows for Stored<'a, F, P, FA
 
     #[inline(always)]
     fn names(&self) -> &[u32] {
-        self.rows
+        self.names
     }
 
     #[inline(always)]
     fn columns(&self, at: usize, n: usize) -> Self::Columns {
-        let width = self.records.layout.slot_words() as usize;
-        let slots = P::ANY.then(|| trusted::Columns::new(self.cache, self.slots, width, at, n));
+        let slots = P::ANY.then(|| trusted::Columns::new(self.cache, self.slots, self.slot_words, at, n));
         (slots, F::columns(self.records, at, n))
     }
 
     #[inline(always)]
     fn add<const N: usize>(&self, (slots, records): Self::Columns, k: usize, name: u32, total: &mut [f32; N]) {
-        let row = name.wrapping_add(self.base);
+        let slot = self.places.slot(k, name, self.base);
         if let Some(slots) = slots
-            && row != NONE
+            && slot != NONE
         {
-            let slot = self.places.slot(k, row);
-            if slot != NONE {
-                let Some(values) = Columns::of(&slots, slot) else { panic!("a slot beyond the cache") };
-                return add(self, k, name, values, total);
-            }
+            let Some(values) = Columns::of(&slots, slot) else { panic!("a slot beyond the cache") };
+            return add(self, k, name, values, total);
         }
         // No table has a row NONE.
-        if let Some(values) = records.of(row) {
+        if let Some(values) = records.of(self.row(k, name)) {
             add(self, k, name, values, total);
             if P::ANY {
                 // Without it the compiler lets the additions of both branches meet, and their values in memory.
@@ -446,17 +451,16 @@ impl<'a, F: Format, P: Places, const FACTORS: bool> Rows for Stored<'a, F, P, FA
     }
 
     #[inline(always)]
-    fn prefetch<const N: usize>(&self, k: usize, row: u32) {
+    fn prefetch<const N: usize>(&self, k: usize, name: u32) {
         if P::ANY {
-            let slot = self.places.later(k, |k| self.linear(k).filter(|&row| row != NONE));
+            let slot = self.places.later(k, name, |k| self.linear(k).filter(|&row| row != NONE));
             if slot != NONE {
-                let words = self.records.layout.slot_words() as usize;
                 let dim = self.records.layout.dim as usize;
-                return prefetch_row(self.cache, slot as usize * words, dim, N * size_of::<f32>());
+                return prefetch_row(self.cache, slot as usize * self.slot_words, dim, N * size_of::<f32>());
             }
         }
         let words = self.records.layout.record_words as usize;
-        let at = (row.wrapping_add(self.base) as usize).wrapping_mul(words);
+        let at = (self.row(k, name) as usize).wrapping_mul(words);
         prefetch_row(self.records.words, at, words, N * F::BITS / 8);
     }
 }

@@ -36,7 +36,7 @@ impl CpuGroup {
         let offsets = &[0, list.len() as u32];
         let batch = Batch { params, offsets, weights: &[], features, rows: list, plain: false };
         let source = Source { layout: &layout.row, sets: layout.sets_of_rows(), records, ways, cache, slots: &[] };
-        inside(list.len(), || pool(&batch, &source, Written { outputs, sort: &mut [], factors: &mut [] }));
+        inside(list.len(), || pool(&batch, &source, Written { outputs, ..Written::default() }));
     }
 
     /// Replaces the weights of ascending rows with `values`; a row whose values are not finite is counted as skipped.

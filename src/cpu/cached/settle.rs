@@ -24,7 +24,7 @@ use crate::{
     },
     host::{
         locked,
-        trusted::{AHEAD, Word, prefetch, shared},
+        trusted::{AHEAD, Word, prefetch, prefetch_lines, shared},
     },
     record::{
         of_params::{self as record, LFU},
@@ -63,107 +63,122 @@ pub(crate) struct State<'a> {
 }
 
 /// Decides the step by its sorted accesses, and moves the rows that come and leave (SPEC 3, steps 2 to 5). The accesses carry their numbers.
-/// With `outputs`, which has the output row of each number first, they carry output rows afterwards.
+/// If not `numbered`, they carry output rows afterwards.
 pub(crate) fn settle(
     call: &Call<'_>,
     State { ways, cache, records, freqs }: State<'_>,
     accesses: &mut [u64],
-    outputs: &[[u32; 2]],
+    numbered: bool,
     distinct: &mut Distinct,
 ) {
     let (params, layout) = (call.params, call.layout);
-    let misses = probe(call, accesses, ways, distinct);
+    list(call, accesses, distinct);
+    let misses = probe(call, ways, distinct);
     in_any_width!(freqs, freqs => touch(call, ways, freqs, distinct));
     if params.admits() {
         distinct.misses.sort(misses, 32 - (params.sets - 1).leading_zeros());
-        admit(call, accesses, ways, distinct);
+        admit(call, ways, distinct);
         distinct.victims.sort(misses, layout.row_bits());
         pack_rows(call, distinct.victims.sorted(), cache, records);
-        load(call, distinct.misses.sorted(), &distinct.loads, accesses, cache, records);
+        load(call, distinct.misses.sorted(), &distinct.loads, &distinct.rows, cache, records);
     }
-    locate(call, accesses, outputs, distinct);
+    locate(call, accesses, numbered, distinct);
 }
 
-/// Lists the distinct rows, and those that the cache lacks. Returns the number of the latter.
-fn probe(call: &Call<'_>, accesses: &[u64], ways: &[u32], distinct: &mut Distinct) -> usize {
-    let Distinct { rows, ends, places, misses, lengths, .. } = distinct;
-    let (ends, places) = (shared(ends), shared(places));
+/// Lists the distinct rows.
+fn list(call: &Call<'_>, accesses: &[u64], distinct: &mut Distinct) {
+    let Distinct { rows, len, bypassed, lengths, .. } = distinct;
     let n = accesses.len();
-    let lists = collect(call.parts, n, [&mut rows[..n], misses.input(n)], lengths, &|range, lists| {
-        probe_part(&call.layout.sets_of_rows(), accesses, ways, [ends, places], range, lists)
-    });
-    distinct.len = lists[0];
-    lists[1]
+    let lists = [&mut rows[..n], &mut bypassed[..n]]; // the second stays empty
+    let lists = collect(call.parts, n, lists, lengths, &|range, [rows, _]| [list_part(accesses, range, rows), 0]);
+    *len = lists[0];
+    rows[*len] = keyed(NONE, n as u32);
 }
 
-/// Lists the rows whose first access lies in a range, and those of them that the cache lacks.
+/// Lists the rows whose first access lies in a range.
+fn list_part(accesses: &[u64], range: Range<usize>, rows: &mut [u64]) -> usize {
+    let mut found = 0;
+    let mut before = if range.start > 0 { key(accesses[range.start - 1]) } else { NONE };
+    for (start, some) in (range.start as u32..).step_by(8).zip(accesses[range].chunks(8)) {
+        // They ascend, so that all of them are of one row.
+        if some.last().is_some_and(|&last| key(last) == before) {
+            continue;
+        }
+        // Every access is written, and only the first of a row is kept: most rows are short, so that a branch would be guessed wrong.
+        for (start, &access) in (start..).zip(some) {
+            rows[found] = keyed(key(access), start);
+            found += usize::from(key(access) != before);
+            before = key(access);
+        }
+    }
+    found
+}
+
+/// Finds the distinct rows, and lists those that the cache lacks. Returns their number.
+fn probe(call: &Call<'_>, ways: &[u32], distinct: &mut Distinct) -> usize {
+    let Distinct { rows, len, places, misses, bypassed, lengths, .. } = distinct;
+    let (rows, places) = (&rows[..*len], shared(places));
+    let lists = [misses.input(*len), &mut bypassed[..*len]];
+    let sets = &call.layout.sets_of_rows();
+    let lists = collect(call.parts, *len, lists, lengths, &|range, [misses, _]| {
+        [probe_part(sets, rows, ways, places, range, misses), 0]
+    });
+    lists[0]
+}
+
+/// Finds a range of the distinct rows.
 #[multiversion(targets = "simd")]
 fn probe_part(
     sets: &Sets<'_>,
-    accesses: &[u64],
+    rows: &[u64],
     ways: &[u32],
-    [ends, places]: [&[AtomicU32]; 2],
+    places: &[AtomicU32],
     range: Range<usize>,
-    [rows, misses]: [&mut [u64]; 2],
-) -> [usize; 2] {
-    let (width, n) = (sets.ways, accesses.len());
-    let (mut found, mut missed) = (0, 0);
-    // Every access is written, and only the first of a row is kept: most rows are short, so that a branch would be guessed wrong.
-    let mut before = if range.start > 0 { key(accesses[range.start - 1]) } else { NONE };
-    for (start, &access) in (range.start as u32..).zip(&accesses[range.clone()]) {
-        rows[found] = keyed(key(access), start);
-        found += usize::from(key(access) != before);
-        before = key(access);
-    }
-    let rows = &rows[..found];
-    for (k, &entry) in rows.iter().enumerate() {
+    misses: &mut [u64],
+) -> usize {
+    let width = sets.ways;
+    let mut missed = 0;
+    for (k, place) in range.clone().zip(&places[range]) {
         if let Some(&next) = rows.get(k + AHEAD) {
             prefetch(tags(width, ways, sets.set_of(key(next))));
         }
-        let (row, start) = (key(entry), number(entry) as usize);
-        // The last row's accesses may go on in the parts behind.
-        let end = rows.get(k + 1).map_or_else(|| run_end(accesses, range.end - 1, n), |&next| number(next) as usize);
+        let row = key(rows[k]);
         let set = sets.set_of(row);
-        let place = find_in(width, ways, set, row);
-        // The rows of a table without a share are admitted nowhere.
-        if place == NONE && set != NONE {
-            misses[missed] = keyed(set, start as u32);
-            missed += 1;
-        }
-        ends[start].store(end as u32, Relaxed);
-        places[start].store(place, Relaxed);
+        let found = find_in(width, ways, set, row);
+        place.store(found, Relaxed);
+        // The rows of a table without a share are admitted nowhere. Hits and misses alternate, so that a branch would be guessed wrong.
+        misses[missed] = keyed(set, k as u32);
+        missed += usize::from(found == NONE && set != NONE);
     }
-    [found, missed]
+    missed
 }
 
 /// Updates the stamps of hit rows and the frequencies of all rows, and notes by what missed rows are admitted.
 fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F], distinct: &mut Distinct) {
     let Call { params, t, .. } = *call;
     let width = params.ways();
-    let Distinct { rows, len, ends, places, keys, .. } = distinct;
-    let (rows, ends, places) = (&rows[..*len], &ends[..], &places[..]);
+    let Distinct { rows, len, places, keys, .. } = distinct;
+    let (rows, places) = (&rows[..=*len], &places[..*len]);
     let counts_uses = params.counts_uses();
     let (keys, ways, freqs) = (shared(keys), shared(ways), shared(freqs));
-    each(call.parts, rows.len(), &mut [] as &mut [u32], &|_, range| {
+    each(call.parts, places.len(), &mut [] as &mut [u32], &|_, range| {
         // In registers: each store might change what lies behind a pointer.
         let (width, t, most, counts_uses, windowed) = (width, t, params.freq_max, counts_uses, params.policy == WINDOW);
         let mut tally = Tally::default();
-        for k in range.clone() {
-            if k + AHEAD < range.end {
-                let next = rows[k + AHEAD];
-                let place = places[number(next) as usize];
+        let entries = rows[range.start..=range.end].windows(2).zip(&places[range.clone()]).zip(&keys[range.clone()]);
+        for (k, ((run, &place), order)) in range.zip(entries) {
+            if let (Some(&next), Some(&place)) = (rows.get(k + AHEAD), places.get(k + AHEAD)) {
                 if counts_uses {
-                    prefetch(std::slice::from_ref(&freqs[key(next) as usize]));
-                    if place != NONE {
-                        prefetch(std::slice::from_ref(&ways[way_at(width, place, Field::Freq)]));
-                    }
+                    prefetch_lines::<0, _>(freqs, key(next) as usize, 1);
                 }
                 if place != NONE {
-                    prefetch(std::slice::from_ref(&ways[way_at(width, place, Field::Stamp)]));
+                    prefetch_lines::<0, _>(ways, way_at(width, place, Field::Stamp), 1);
+                    if counts_uses {
+                        prefetch_lines::<0, _>(ways, way_at(width, place, Field::Freq), 1);
+                    }
                 }
             }
-            let (row, start) = (key(rows[k]), number(rows[k]));
-            let (count, place) = (ends[start as usize] - start, places[start as usize]);
+            let (row, count) = (key(run[0]), number(run[1]) - number(run[0]));
             let mut admitted_by = count;
             if counts_uses {
                 let freq = &freqs[row as usize];
@@ -175,7 +190,7 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
             if place == NONE {
                 tally.add(counter::UNIQUE);
                 tally.add(counter::UNIQUE_MISSES);
-                keys[start as usize].store(admitted_by, Relaxed);
+                order.store(admitted_by, Relaxed);
                 continue;
             }
             tally.add_many(counter::HITS, count);
@@ -212,14 +227,30 @@ const fn taken_order(freq: u32, stamp: u32) -> u64 {
     keyed(freq, stamp) + 1
 }
 
+/// Writes the orders in which the ways of a set are taken: main ways, and recent ways.
+#[multiversion(targets = "simd")]
+fn order(t: u32, [tags, stamps, freqs, flags]: [&[u32]; 4], [main, recent]: [&mut Vec<u64>; 2]) {
+    let ways = || tags.iter().zip(stamps).zip(freqs).zip(flags);
+    // An empty way first, and none that this batch uses.
+    let order = |tag, stamp, freq| match tag {
+        NONE => 0,
+        _ if stamp == t => TAKEN,
+        _ => taken_order(freq, stamp),
+    };
+    let of_kind = |flags, kind, order| if flags & (PINNED | RECENT) == kind { order } else { TAKEN };
+    main.clear();
+    main.extend(ways().map(|(((&tag, &stamp), &freq), &flags)| of_kind(flags, 0, order(tag, stamp, freq))));
+    recent.clear();
+    recent.extend(ways().map(|(((&tag, &stamp), _), &flags)| of_kind(flags, RECENT, order(tag, stamp, 0))));
+}
+
 /// The way of the least order, among equals that of the least row. Without branches, because it goes over a set for each coming row.
 #[multiversion(targets = "simd")]
 fn first(orders: &[u64], rows: &[u32]) -> Option<usize> {
     let least = orders.iter().fold(TAKEN, |least, &order| least.min(order));
-    let row = |order, row| if order == least { row } else { NONE };
-    let least_row = orders.iter().zip(rows).fold(NONE, |least, (&order, &other)| least.min(row(order, other)));
-    let found = orders.iter().zip(rows).position(|(&order, &row)| order == least && row == least_row);
-    found.filter(|_| least != TAKEN)
+    let tie = |((&order, &row), way)| if order == least { keyed(row, way) } else { TAKEN };
+    let tie = orders.iter().zip(rows).zip(0..).map(tie).fold(TAKEN, u64::min);
+    (least != TAKEN).then_some(number(tie) as usize)
 }
 
 /// A thread's lists for one set.
@@ -238,9 +269,9 @@ thread_local! {
 }
 
 /// Admits set by set: the l-th candidate takes the l-th victim (SPEC 3, step 4).
-fn admit(call: &Call<'_>, accesses: &[u64], ways: &mut [u32], distinct: &mut Distinct) {
+fn admit(call: &Call<'_>, ways: &mut [u32], distinct: &mut Distinct) {
     let Call { params, .. } = *call;
-    let Distinct { places, keys, misses, victims, loads, .. } = distinct;
+    let Distinct { rows, len, places, keys, misses, victims, loads, .. } = distinct;
     let misses = misses.sorted();
     let (places, victims, loads) = (shared(places), shared(victims.input(misses.len())), shared(loads));
     let sets = Rows::all(ways, 4 * params.ways() as usize);
@@ -259,7 +290,7 @@ fn admit(call: &Call<'_>, accesses: &[u64], ways: &mut [u32], distinct: &mut Dis
                 }
                 let set = Set {
                     call,
-                    accesses,
+                    rows: &rows[..*len],
                     misses: &misses[start..end],
                     keys,
                     places,
@@ -280,7 +311,7 @@ fn admit(call: &Call<'_>, accesses: &[u64], ways: &mut [u32], distinct: &mut Dis
 /// The missed rows of one set.
 struct Set<'a, 'c> {
     call: &'a Call<'c>,
-    accesses: &'a [u64],
+    rows: &'a [u64],
     misses: &'a [u64],
     keys: &'a [u32],
     places: &'a [AtomicU32],
@@ -298,25 +329,29 @@ impl Set<'_, '_> {
         let (stamps, rest) = rest.split_at_mut(width);
         let (freqs, flags) = rest.split_at_mut(width);
         let Room { candidates, values, orders } = room;
-        values.resize(width, 0);
-        {
-            let by = if lfu { &*freqs } else { &*stamps };
-            for way in 0..width {
-                let value = if flags[way] & PINNED != 0 { NONE } else { by[way].wrapping_add(1) };
-                values[way] = if tags[way] == NONE { 0 } else { value };
-            }
-        }
         candidates.clear();
         let ranked = self.misses.iter().zip(0..).map(|(&miss, k)| {
-            let start = number(miss) as usize;
-            (u64::from(!self.keys[start]) << 32 | u64::from(key(self.accesses[start])), k)
+            let at = number(miss) as usize;
+            (keyed(!self.keys[at], key(self.rows[at])), k)
         });
         candidates.extend(ranked);
+        if candidates.len() > width {
+            // The others find no way.
+            candidates.select_nth_unstable(width);
+            candidates.truncate(width);
+        }
         candidates.sort_unstable();
         if params.policy == WINDOW {
             return self.admit_windowed((tags, stamps, freqs, flags), candidates, orders, (coming, leaving));
         }
-        for &(rank, k) in candidates.iter().take(width) {
+        values.clear();
+        let by = tags.iter().zip(&*flags).zip(if lfu { &*freqs } else { &*stamps });
+        values.extend(by.map(|((&tag, &flags), &by)| match (tag, flags & PINNED) {
+            (NONE, _) => 0,
+            (_, 0) => by.wrapping_add(1),
+            _ => NONE,
+        }));
+        for &(rank, k) in &*candidates {
             let (freq, row) = (!key(rank), number(rank));
             let value = values.iter().fold(NONE, |least, &value| least.min(value));
             if value == NONE || value != 0 && if lfu { value > freq } else { value - 1 == t } {
@@ -330,12 +365,10 @@ impl Set<'_, '_> {
                 self.evict(k, slot, victim, &mut flags[way], leaving);
                 if stamps[way] == t {
                     // LFU: this batch uses the victim, which is bypassed from now on.
-                    let start = self.accesses.partition_point(|&access| key(access) < victim);
-                    if self.accesses.get(start).is_some_and(|&access| key(access) == victim) {
-                        self.places[start].store(NONE, Relaxed);
-                    } else {
+                    match self.rows.binary_search_by_key(&victim, |&entry| key(entry)) {
+                        Ok(at) => self.places[at].store(NONE, Relaxed),
                         // The batch does not use it: the step number was set back. A GPU reads its record all the same.
-                        leaving.add(counter::BYPASS_READS);
+                        Err(_) => leaving.add(counter::BYPASS_READS),
                     }
                 }
             }
@@ -353,22 +386,15 @@ impl Set<'_, '_> {
         (coming, leaving): (&mut Tally, &mut Tally),
     ) {
         let t = self.call.t;
-        main.clear();
-        recent.clear();
-        for (((&tag, &stamp), &freq), &flags) in tags.iter().zip(&*stamps).zip(&*freqs).zip(&*flags) {
-            // An empty way first, and none that this batch uses.
-            let order = |freq| match (tag, stamp) {
-                (NONE, _) => 0,
-                (_, stamp) if stamp == t => TAKEN,
-                _ => taken_order(freq, stamp),
-            };
-            let kind = flags & (PINNED | RECENT);
-            main.push(if kind == 0 { order(freq) } else { TAKEN });
-            recent.push(if kind == RECENT { order(0) } else { TAKEN });
-        }
+        order(t, [tags, stamps, freqs, flags], [main, recent]);
         // Of each kind, the way that is next to be taken.
-        let (mut counted, mut oldest) = (first(main, tags), first(recent, tags));
-        for &(rank, k) in candidates.iter().take(tags.len()) {
+        let (mut counted, mut oldest) = (None, None);
+        for &(rank, k) in candidates {
+            for (next, orders) in [(&mut counted, &*main), (&mut oldest, &*recent)] {
+                if next.is_none_or(|way: usize| orders[way] == TAKEN) {
+                    *next = first(orders, tags);
+                }
+            }
             let (uses, row) = (uses_of_key(!key(rank)), number(rank));
             let way = match (counted, oldest) {
                 (Some(way), _) if tags[way] == NONE || uses > freqs[way] => way,
@@ -388,12 +414,6 @@ impl Set<'_, '_> {
             }
             (tags[way], stamps[way], freqs[way]) = (row, t, uses);
             self.seat(k, slot, row, coming);
-            if counted.is_some_and(|way| main[way] == TAKEN) {
-                counted = first(main, tags);
-            }
-            if oldest.is_some_and(|way| recent[way] == TAKEN) {
-                oldest = first(recent, tags);
-            }
         }
     }
 
@@ -441,10 +461,10 @@ pub(crate) fn pack_rows(call: &Call<'_>, list: &[u64], cache: &[f32], records: &
 }
 
 /// Unpacks the admitted rows into their slots.
-fn load(call: &Call<'_>, misses: &[u64], loads: &[u32], accesses: &[u64], cache: &mut [f32], records: &[u32]) {
+fn load(call: &Call<'_>, misses: &[u64], loads: &[u32], rows: &[u64], cache: &mut [f32], records: &[u32]) {
     let layout = &call.layout.row;
     let (words, slot_words) = (layout.record_words as usize, layout.slot_words() as usize);
-    let record = |k: usize| &records[key(accesses[number(misses[k]) as usize]) as usize * words..][..words];
+    let record = |k: usize| &records[key(rows[number(misses[k]) as usize]) as usize * words..][..words];
     let width = call.params.ways();
     let sets = Rows::all(cache, width as usize * slot_words);
     each_run(call.parts, misses, 0..misses.len(), sets, &|range, mut sets| {
@@ -471,31 +491,30 @@ pub(crate) fn load_row(layout: &RowLayout, record: &[u32], slot: &mut [f32]) {
 
 /// Notes the slot of each access for the pooling, and lets accesses carry output rows besides their rows. Lists the resident and the bypassed
 /// rows for the backward, and counts those whose records the step reads.
-fn locate(call: &Call<'_>, accesses: &mut [u64], outputs: &[[u32; 2]], distinct: &mut Distinct) {
-    let Distinct { rows, len, ends, places, residents, bypassed, lengths, slots, .. } = distinct;
-    let (rows, ends, places, slots) = (&rows[..*len], &ends[..], &places[..], shared(slots));
+fn locate(call: &Call<'_>, accesses: &mut [u64], numbered: bool, distinct: &mut Distinct) {
+    let Distinct { rows, len, places, residents, bypassed, lengths, slots, .. } = distinct;
+    let (rows, places, slots) = (&rows[..=*len], &places[..*len], shared(slots));
     let accesses = shared(accesses);
     let lists = [residents.input(*len), &mut bypassed[..*len]];
     let lists = collect(call.parts, *len, lists, lengths, &|range, [residents, bypassed]| {
         let mut tally = Tally::default();
         let (mut resident, mut others) = (0, 0);
-        for &entry in &rows[range] {
-            let (row, start) = (key(entry), number(entry));
-            let place = places[start as usize];
-            for access in &accesses[start as usize..ends[start as usize] as usize] {
-                let number = number(access.load(Relaxed)) as usize;
-                slots[number].store(place, Relaxed);
-                if let Some([output, _]) = outputs.get(number) {
-                    access.store(keyed(row, *output), Relaxed);
+        for (k, (run, &place)) in range.clone().zip(rows[range.start..=range.end].windows(2).zip(&places[range])) {
+            let row = key(run[0]);
+            for access in &accesses[number(run[0]) as usize..number(run[1]) as usize] {
+                let slot = &slots[number(access.load(Relaxed)) as usize];
+                if !numbered {
+                    access.store(keyed(row, slot.load(Relaxed)), Relaxed);
                 }
+                slot.store(place, Relaxed);
             }
             if place == NONE {
                 enter(call.params, &call.tables, &mut tally, row);
                 tally.add(counter::BYPASS_READS);
-                bypassed[others] = entry;
+                bypassed[others] = keyed(row, k as u32);
                 others += 1;
             } else {
-                residents[resident] = keyed(place, start);
+                residents[resident] = keyed(place, k as u32);
                 resident += 1;
             }
         }

@@ -61,7 +61,7 @@ impl Shard for CpuGroup {
             let accesses = space.sorter.sorted_mut();
             inside(n, || {
                 let call = Call::new(params, layout, tables, share::parts(n));
-                settle(&call, State { ways, cache, records, freqs }, accesses, &[], distinct);
+                settle(&call, State { ways, cache, records, freqs }, accesses, true, distinct);
             });
             space.settled = true;
         }

@@ -1,7 +1,12 @@
 //! Step scratch, reused from step to step.
 
+use std::ops::Range;
+
 use crate::{
-    cpu::{share, sort::Sorter},
+    cpu::{
+        share::{self, number},
+        sort::Sorter,
+    },
     error::Error,
     host::alloc::zeroed,
     table::layout::Layout,
@@ -12,7 +17,7 @@ use crate::{
 pub(crate) struct Space {
     pub(crate) capacity: u32,
     pub(crate) sorter: Sorter,
-    /// The output row and the factor of each access, where the sort carries numbers of accesses along, and not output rows.
+    /// The output row and the factor of each access, if there are factors.
     pub(crate) factors: Vec<[u32; 2]>,
     /// The distinct rows of a step with a cache.
     pub(crate) distinct: Option<Distinct>,
@@ -52,19 +57,17 @@ impl Space {
     }
 }
 
-/// Lists of the distinct rows of a batch. A distinct row is known by its *start*: the position of its first access in sorted order.
+/// Lists of the distinct rows of a batch. Other lists name a row by its position in `rows`.
 #[derive(Debug)]
 pub(crate) struct Distinct {
-    /// Each distinct row with its start, ascending.
+    /// Each distinct row with the position of its first access in sorted order, ascending; then NONE with the number of accesses.
     pub(crate) rows: Vec<u64>,
     pub(crate) len: usize,
-    /// At a row's start: the end of its accesses.
-    pub(crate) ends: Vec<u32>,
-    /// At a row's start: its slot, or NONE if it has none.
+    /// The slot of each distinct row, or NONE if it has none.
     pub(crate) places: Vec<u32>,
-    /// For each access, in the order of the batch, the slot of its row, or NONE.
+    /// For each access, in the order of the batch, its output row, then in the same place the slot of its row, or NONE.
     pub(crate) slots: Vec<u32>,
-    /// At a missed row's start: by what it is admitted, its count or its frequency.
+    /// By what each missed row is admitted: its count, or its frequency.
     pub(crate) keys: Vec<u32>,
     /// The missed rows, by set.
     pub(crate) misses: Sorter,
@@ -72,25 +75,30 @@ pub(crate) struct Distinct {
     pub(crate) victims: Sorter,
     /// For each missed row, in order of `misses`, its slot, or NONE.
     pub(crate) loads: Vec<u32>,
-    /// The resident rows, by slot.
+    /// The resident rows, each under its slot, by slot.
     pub(crate) residents: Sorter,
-    /// The bypassed rows, ascending.
+    /// The bypassed rows, each with its position, ascending.
     pub(crate) bypassed: Vec<u64>,
     /// The numbers of resident and of bypassed rows.
     pub(crate) listed: [usize; 2],
     pub(crate) lengths: Vec<usize>,
 }
 
+/// The accesses of a row of [`Distinct::rows`], named by an entry of another list.
+pub(crate) fn run_of(entry: u64, rows: &[u64]) -> Range<usize> {
+    let at = number(entry) as usize;
+    number(rows[at]) as usize..number(rows[at + 1]) as usize
+}
+
 impl Distinct {
     pub(crate) fn new(layout: &Layout, n: usize) -> Result<Self, Error> {
         let rows = n.min(layout.total_rows as usize);
         Ok(Self {
-            rows: zeroed("unique", n)?,
+            rows: zeroed("unique", n + 1)?,
             len: 0,
-            ends: zeroed("segment", n)?,
-            places: zeroed("places", n)?,
+            places: zeroed("places", rows)?,
             slots: zeroed("places", n)?,
-            keys: zeroed("miss_keys", n)?,
+            keys: zeroed("miss_keys", rows)?,
             misses: Sorter::new(n)?,
             victims: Sorter::new(rows)?,
             loads: zeroed("swaps", rows)?,

@@ -79,27 +79,26 @@ impl CpuGroup {
         let batch = Batch { params, offsets, weights, features, rows, plain };
         let Some(space) = space else {
             let source = Source { layout: &layout.row, sets: layout.sets_of_rows(), records, ways, cache, slots: &[] };
-            pool(&batch, &source, Written { outputs, sort: &mut [], factors: &mut [] });
+            pool(&batch, &source, Written { outputs, ..Written::default() });
             return Ok(());
         };
         begin(params, layout, true, tables, ways, freqs);
         batch.count_accesses(layout, tables);
-        let numbered = batch.factors() || space.distinct.is_some();
         (space.t, space.accesses, space.numbered, space.settled) = (tables[0], n, batch.factors(), false);
         let mut slots = &[][..];
         let mut sort = space.sorter.input(n);
-        let mut factors = &mut space.factors[..if numbered { n } else { 0 }];
+        let mut factors = &mut space.factors[..if space.numbered { n } else { 0 }];
         if let Some(distinct) = &mut space.distinct {
-            list_all(&batch, sort, factors);
+            list_all(&batch, sort, factors, &mut distinct.slots[..n]);
             space.sorter.sort(n, layout.row_bits());
-            let (accesses, numbers) = (space.sorter.sorted_mut(), if space.numbered { &[] } else { &*factors });
             let call = Call::new(params, layout, tables, batch.parts());
-            settle(&call, State { ways, cache, records, freqs }, accesses, numbers, distinct);
+            let state = State { ways, cache, records, freqs };
+            settle(&call, state, space.sorter.sorted_mut(), space.numbered, distinct);
             space.settled = true;
             (sort, factors, slots) = (&mut [], &mut [], &distinct.slots[..n]);
         }
         let source = Source { layout: &layout.row, sets: layout.sets_of_rows(), records, ways, cache, slots };
-        pool(&batch, &source, Written { outputs, sort, factors });
+        pool(&batch, &source, Written { outputs, sort, factors, ..Written::default() });
         self.state.forward(Pending::new(params, 0, &self.config));
         Ok(())
     }
@@ -183,12 +182,13 @@ impl CpuGroup {
         let list = space.sorter.sorted();
         let accesses = bytemuck::cast_slice(list);
         let factors = if space.numbered { &space.factors[..] } else { &[] };
+        let outputs = grad_outputs.len() / params.dim as usize;
         let moves = Moves {
             params,
             layout: &layout.row,
             rule: &record::rule(params, rate, space.t),
             noise: &record::noise(params, space.t),
-            gradients: Gradients { params, accesses, factors, grad_outputs, inverse: scaler.inverse },
+            gradients: Gradients { params, accesses, factors, grad_outputs, outputs, inverse: scaler.inverse },
             tables: &Mutex::new(&mut tables[..]),
             parts: share::parts(list.len()),
         };

@@ -11,7 +11,10 @@ use std::{
 
 use crate::{
     cpu::{
-        cached::{counts::enter, space::Distinct},
+        cached::{
+            counts::enter,
+            space::{Distinct, run_of},
+        },
         share::{Rows, each_run, key, number, run_end},
         stages::{
             cached::gradients::{CHUNK, Gradients},
@@ -21,7 +24,7 @@ use crate::{
     host::{
         locked,
         pages::Buffer,
-        trusted::{AHEAD, prefetch, shared},
+        trusted::{AHEAD, prefetch, prefetch_lines, shared},
     },
     record::{codec::Noise, rows},
     table::{
@@ -134,8 +137,8 @@ pub(crate) fn move_all(moves: &Moves<'_>, accesses: &[u64], records: &mut [u32],
     });
 }
 
-/// Moves the bypassed rows: `list` has each row with the start of its accesses, ascending, and `ends` their end.
-fn move_bypassed(moves: &Moves<'_>, list: &[u64], ends: &[u32], records: &mut [u32]) {
+/// Moves the bypassed rows: `list` has each row with its position in `rows`, ascending.
+fn move_bypassed(moves: &Moves<'_>, list: &[u64], rows: &[u64], records: &mut [u32]) {
     let records = Rows::all(records, moves.layout.record_words as usize);
     each_run(moves.parts, list, 0..list.len(), records, &|range, mut records| {
         moves.part(|room, tally| {
@@ -143,16 +146,16 @@ fn move_bypassed(moves: &Moves<'_>, list: &[u64], ends: &[u32], records: &mut [u
                 if k + AHEAD < range.end {
                     prefetch(records.peek(key(list[k + AHEAD])));
                 }
-                let (row, run) = (key(list[k]), run_of(list[k], ends));
+                let (row, run) = (key(list[k]), run_of(list[k], rows));
                 moves.move_record(row, run, room, records.row(row), tally);
             }
         });
     });
 }
 
-/// Moves the resident rows: `list` has each slot with the start of its row's accesses, ascending
+/// Moves the resident rows: `list` has each slot with the position of its row in `rows`, ascending
 /// where several parts move them. A moved row's slot becomes dirty.
-fn move_resident(moves: &Moves<'_>, list: &[u64], ends: &[u32], cache: &mut [f32], words: usize, ways: &[AtomicU32]) {
+fn move_resident(moves: &Moves<'_>, list: &[u64], rows: &[u64], cache: &mut [f32], words: usize, ways: &[AtomicU32]) {
     let (dim, state) = (moves.layout.dim as usize, moves.layout.state as usize);
     let width = moves.params.ways();
     each_run(moves.parts, list, 0..list.len(), Rows::all(cache, words), &|range, mut slots| {
@@ -160,28 +163,23 @@ fn move_resident(moves: &Moves<'_>, list: &[u64], ends: &[u32], cache: &mut [f32
             let (grads, before, strided) = room.of(moves.layout);
             for k in range.clone() {
                 if k + AHEAD < range.end {
-                    prefetch(slots.peek(key(list[k + AHEAD])));
+                    let slot = key(list[k + AHEAD]);
+                    prefetch(slots.peek(slot));
+                    prefetch_lines::<0, _>(ways, way_at(width, slot, Field::Flags), 1);
                 }
-                let (slot, run) = (key(list[k]), run_of(list[k], ends));
-                let [_, row] = moves.gradients.accesses[run.start];
+                let (slot, run) = (key(list[k]), run_of(list[k], rows));
                 moves.sum(run, grads, strided);
                 let (weights, rest) = slots.row(slot).split_at_mut(dim);
                 if rows::optimise(moves.rule, grads, weights, &mut rest[..state], before) {
                     let flags = &ways[way_at(width, slot, Field::Flags)];
                     flags.store(flags.load(Relaxed) | DIRTY, Relaxed);
                 } else {
-                    enter(moves.params, moves.tables, tally, row);
+                    enter(moves.params, moves.tables, tally, key(rows[number(list[k]) as usize]));
                     tally.add(counter::SKIPPED_ROWS);
                 }
             }
         });
     });
-}
-
-/// The accesses of a listed row.
-fn run_of(entry: u64, ends: &[u32]) -> Range<usize> {
-    let start = number(entry) as usize;
-    start..ends[start] as usize
 }
 
 /// Moves the distinct rows of a cached table.
@@ -202,6 +200,6 @@ pub(crate) fn move_distinct(
         &*distinct.residents.input(slots)
     };
     let bypassed = &distinct.bypassed[..others];
-    move_resident(moves, residents, &distinct.ends, cache, words, shared(ways));
-    move_bypassed(moves, bypassed, &distinct.ends, records);
+    move_resident(moves, residents, &distinct.rows, cache, words, shared(ways));
+    move_bypassed(moves, bypassed, &distinct.rows, records);
 }
