@@ -165,7 +165,7 @@ impl Args {
         );
         let sum: f64 = self.cache_shares.iter().map(|&share| f64::from(share)).sum();
         ensure_usage!(
-            sum <= 1.0 + 1e-6,
+            (..=1.0 + 1e-6).contains(&sum),
             "--cache-shares: wanted shares whose sum is at most 1, found a sum of {}; give some tables less",
             sum as f32
         );
