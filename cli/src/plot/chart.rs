@@ -25,7 +25,7 @@ const LINE_WIDTH: f64 = 2.5;
 const DASHES: &str = "16 14";
 
 /// The same in the legend, whose lines have room for two short dashes.
-const SHORT: &str = "4 9 4 1";
+const SHORT: &str = "3 7 3 1";
 
 const MARKER: f64 = 4.5;
 
