@@ -23,6 +23,7 @@ mod reshard;
 mod self_test;
 mod simulate;
 mod simulate_gpu;
+mod spec;
 mod tensors;
 pub mod trace;
 pub mod uvm;

@@ -76,7 +76,7 @@ impl WireArgs {
 #[group(skip)]
 pub struct WindowArgs {
     /// Ways of a set that hold recent rows under --policy window, fewer than its 32; 0 is LFU that ages
-    #[arg(long, value_name = "N", default_value_t = WINDOW_WAYS, allow_negative_numbers = true, value_parser = whole(0..=u32::MAX))]
+    #[arg(long, value_name = "N", default_value_t = WINDOW_WAYS, allow_negative_numbers = true, value_parser = whole(0u32..=31))]
     pub window_ways: u32,
 }
 

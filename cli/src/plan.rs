@@ -10,7 +10,6 @@ mod input;
 mod memory;
 mod report;
 pub(crate) mod robe;
-mod spec;
 mod verify;
 
 use crate::failure::Failure;

@@ -10,8 +10,8 @@ use crate::report::object::{self, Field, Object, fields};
 use crate::simulate_gpu::gpu;
 use crate::trace::{self, Trace};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hotrow::{Context, Policy, adapter};
-use hotrow_plan::simulate::{Best, Geometry, SimulatedCounters, Simulator, WINDOW_WAYS};
+use hotrow::{Context, Counters, Policy, adapter};
+use hotrow_plan::simulate::{Best, Geometry, Simulator, WINDOW_WAYS};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +24,7 @@ const MAX_WAYS: u32 = 1 << 20;
 const MAX_BATCH: u32 = 1 << 30;
 
 /// Accesses between two reports of progress.
-const REPORT: usize = 1 << 16;
+const REPORT: u64 = 1 << 16;
 
 /// Simulate hit rates of traces for cache sizes x ways x policies
 #[derive(Debug, clap::Args)]
@@ -55,6 +55,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_value = "1,5,10",
           allow_negative_numbers = true, value_parser = share)]
     cache_percent: Vec<f64>,
+    /// Share of the cache's sets that each table has, from table 0 on, as in a group: rounded down, but at least one set; a table with 0, or behind the end of the list, has none [default: all tables share all sets]
+    #[arg(long, value_name = "S[,S]", value_delimiter = ',', allow_negative_numbers = true, conflicts_with = "rows",
+          value_parser = |text: &str| read(text, "a number from 0 to 1", |share: &f32| (0.0..=1.0).contains(share)))]
+    cache_shares: Vec<f32>,
     /// Accesses in a batch
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
           value_parser = whole(1..=MAX_BATCH))]
@@ -116,11 +120,10 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let (mut outcomes, mut tables) = (Vec::new(), String::new());
     for text in &traces {
         let trace = options.trace_with(text, &args.reading, args.table_file.as_deref())?;
-        let (rows, trace) = numbered(trace, args.rows)?;
         if context.is_some() && trace.tables.is_some() {
             output::note(&format!("note: {}: hits of each table are counted with --backend cpu", trace.name));
         }
-        let found = play_all(context.as_ref(), args, &trace, rows)?;
+        let found = play_all(context.as_ref(), args, trace)?;
         by_table(&found).iter().for_each(|text| tables = format!("{tables}\n{text}"));
         outcomes.extend(found);
     }
@@ -156,6 +159,16 @@ impl Args {
             options.backend != Backend::Gpu || !self.policy.contains(&Kind::Best),
             "--policy: wanted one that kernels have with --backend gpu, found best; use --backend cpu"
         );
+        ensure_usage!(
+            options.backend != Backend::Gpu || self.cache_shares.is_empty(),
+            "--cache-shares: wanted the backend cpu beside it, found gpu; leave --backend out"
+        );
+        let sum: f64 = self.cache_shares.iter().map(|&share| f64::from(share)).sum();
+        ensure_usage!(
+            (..=1.0 + 1e-6).contains(&sum),
+            "--cache-shares: wanted shares whose sum is at most 1, found a sum of {}; give some tables less",
+            sum as f32
+        );
         let fewest = self.ways.iter().copied().filter(|&ways| ways > 0).min().unwrap_or(u32::MAX);
         match self.window_ways.iter().find(|&&window| window >= fewest) {
             Some(window) if self.policy.contains(&Self::WINDOW) => Err(Failure::Usage(format!(
@@ -184,8 +197,8 @@ impl Args {
     }
 }
 
-/// The rows of the simulated table, and the trace in its rows: ids as they are if the rows are given, else numbered by first appearance.
-fn numbered(mut trace: Trace, rows: Option<u32>) -> Result<(u32, Trace), Failure> {
+/// Numbers ids by first appearance, or leaves them if the rows are given. Returns the rows.
+fn number(trace: &mut Trace, rows: Option<u32>) -> Result<u32, Failure> {
     if let Some(rows) = rows {
         let beyond = trace.ids.iter().position(|&id| id >= rows);
         let refused = |at: usize| {
@@ -194,21 +207,33 @@ fn numbered(mut trace: Trace, rows: Option<u32>) -> Result<(u32, Trace), Failure
                 "--rows: wanted more than {id}, the id at access {at} of {name}, found {rows}; give more, or none to number ids"
             )
         };
-        return beyond.map_or(Ok(rows), |at| Err(Failure::Usage(refused(at)))).map(|rows| (rows, trace));
+        return beyond.map_or(Ok(rows), |at| Err(Failure::Usage(refused(at))));
     }
     let mut numbers = HashMap::new();
     for id in &mut trace.ids {
         let next = numbers.len() as u32;
         *id = *numbers.entry(*id).or_insert(next);
     }
-    Ok((trace.distinct, trace))
+    Ok(numbers.len() as u32)
 }
 
 /// Simulates every configuration over one trace.
-fn play_all(context: Option<&Context>, args: &Args, trace: &Trace, rows: u32) -> anyhow::Result<Vec<Object>> {
-    let (choices, hottest) = (args.choices(), trace.hottest(usize::MAX));
-    let job = Job { context, batch: args.batch as usize, trace, rows, hottest: &hottest };
-    let progress = Progress::new(&trace.name, (choices.len() * trace.ids.len()) as u64);
+fn play_all(context: Option<&Context>, args: &Args, trace: Trace) -> Result<Vec<Object>, Failure> {
+    let (choices, batch, name, accesses) =
+        (args.choices(), args.batch as usize, trace.name.clone(), trace.ids.len() * args.choices().len());
+    let job = Job { context, batch, parts: parts(trace, args)?, name: &name };
+    for &Choice { ways, percent, .. } in &choices {
+        let shape = Geometry::of_percent(job.rows(), percent, ways)?;
+        let taken: u32 = job.parts.iter().map(|part| part.sets(&shape)).sum();
+        ensure_usage!(
+            taken <= shape.sets,
+            "--cache-shares: wanted at least {taken} sets, one for each share, found {} of {} ways in {percent} % of {name}; ask for a larger cache, \
+             for fewer --ways, or for a share of 0 for tables of little use",
+            shape.sets,
+            shape.ways
+        );
+    }
+    let progress = Progress::new(&name, accesses as u64);
     let play_one = |choice: &Choice| job.play(*choice, &progress);
     // There is one device; the CPU runs as many configurations at a time as it has cores.
     let played: Vec<Object> = match context {
@@ -235,112 +260,189 @@ fn play_all(context: Option<&Context>, args: &Args, trace: &Trace, rows: u32) ->
     Ok(played.iter().enumerate().map(outcome).collect())
 }
 
-/// A trace in rows of a table, to be played.
+/// Accesses to sets that they have for themselves: those of a table with a share, or of all tables.
+struct Part {
+    /// In rows from 0 on.
+    trace: Trace,
+    rows: u32,
+    /// The rows, most used first.
+    hottest: Vec<u32>,
+    /// Where each batch begins, and where the last one ends.
+    starts: Vec<u32>,
+    /// The share of all sets; none if they are not divided.
+    share: Option<f32>,
+}
+
+impl Part {
+    /// The number of its sets, of a cache of this shape.
+    fn sets(&self, shape: &Geometry) -> u32 {
+        match self.share {
+            None => shape.sets,
+            Some(0.0) => 0,
+            Some(share) => ((share * shape.sets as f32) as u32).max(1).min(self.rows.div_ceil(shape.ways)),
+        }
+    }
+
+    fn batches(&self) -> impl DoubleEndedIterator<Item = &[u32]> {
+        self.starts.windows(2).map(|ends| &self.trace.ids[ends[0] as usize..ends[1] as usize])
+    }
+}
+
+/// The parts of a trace: one, or with shares one for each table, the i-th for table i.
+fn parts(trace: Trace, args: &Args) -> Result<Vec<Part>, Failure> {
+    let (shares, batch) = (&args.cache_shares, args.batch as usize);
+    let part = |mut trace: Trace, mut starts: Vec<u32>, share| {
+        starts.push(trace.ids.len() as u32);
+        number(&mut trace, args.rows).map(|rows| Part {
+            rows,
+            hottest: trace.hottest(usize::MAX),
+            trace,
+            starts,
+            share,
+        })
+    };
+    if shares.is_empty() {
+        let starts = (0..trace.ids.len() as u32).step_by(batch).collect();
+        return part(trace, starts, None).map(|part| vec![part]);
+    }
+    let tables = trace.tables.unwrap_or_default();
+    let found = tables.iter().max().map_or(0, |&last| usize::from(last) + 1);
+    ensure_usage!(
+        found > 0,
+        "--cache-shares: wanted the table of each access of {}, found none; give them with --table-file, or in NAME.table.u8 beside the trace",
+        trace.name
+    );
+    ensure_usage!(
+        shares.len() <= found,
+        "--cache-shares: wanted at most one for each of the {found} tables of {}, found {}; give fewer",
+        trace.name,
+        shares.len()
+    );
+    let mut each = vec![(Vec::new(), Vec::new(), None); found];
+    for (at, (&table, id)) in tables.iter().zip(trace.ids).enumerate() {
+        let (ids, starts, last) = &mut each[usize::from(table)];
+        if last.replace(at / batch) != Some(at / batch) {
+            starts.push(ids.len() as u32);
+        }
+        ids.push(id);
+    }
+    let each = (0..).zip(each).zip(shares.iter().copied().chain(std::iter::repeat(0.0)));
+    each.map(|((table, (ids, starts, _)), share)| {
+        part(Trace { tables: Some(vec![table; ids.len()]), ids, ..Trace::default() }, starts, Some(share))
+    })
+    .collect()
+}
+
+/// A trace to be played.
 struct Job<'a> {
     context: Option<&'a Context>,
     batch: usize,
-    trace: &'a Trace,
-    /// Rows of the table.
-    rows: u32,
-    /// The ids, most used first.
-    hottest: &'a [u32],
+    name: &'a str,
+    parts: Vec<Part>,
 }
 
 impl Job<'_> {
+    fn rows(&self) -> u64 {
+        self.parts.iter().map(|part| u64::from(part.rows)).sum()
+    }
+
     /// Simulates a configuration. The result has the schema of `--json` and `--csv` (SPEC 9).
     fn play(&self, choice: Choice, progress: &Progress) -> anyhow::Result<Object> {
-        let (Self { trace, rows, .. }, Choice { kind, ways, percent, .. }) = (self, choice);
-        let shape = Geometry::of_percent((*rows).into(), percent, ways)?;
-        let hottest = &self.hottest[..self.hottest.len().min(shape.slots as usize)];
-        let no_way = Simulator::new(*rows, shape.sets, shape.ways, Policy::Static)?.pin(hottest, shape.ways).len();
-        let (seen, tables) = match (self.context, kind) {
-            (Some(context), Kind::Of(policy)) => {
-                let policy = (policy, choice.window_ways);
-                (gpu(context, self.trace, *rows, policy, (shape, hottest), self.batch, progress)?, Vec::new())
-            }
-            _ => self.cpu(choice, shape, hottest, progress)?,
-        };
+        let (Self { batch, name, parts, .. }, Choice { kind, ways, percent, .. }) = (self, choice);
+        let shape = Geometry::of_percent(self.rows(), percent, ways)?;
+        let (mut seen, mut tables, mut no_way, mut asked) = (Vec::new(), [[0; 2]; 256], 0, 0);
+        for part in parts.iter().filter(|part| part.rows > 0) {
+            let room = part.sets(&shape).saturating_mul(shape.ways).min(shape.slots);
+            let hottest = &part.hottest[..part.hottest.len().min(room as usize)];
+            // Rows without a set are never admitted.
+            let (kind, sets) = if room == 0 { (Kind::Of(Policy::Static), 1) } else { (kind, part.sets(&shape)) };
+            asked += hottest.len();
+            no_way += Simulator::new(part.rows, sets, shape.ways, Policy::Static)?.pin(hottest, shape.ways).len();
+            seen.push(match (self.context, kind) {
+                (Some(context), Kind::Of(policy)) => {
+                    let policy = (policy, choice.window_ways);
+                    gpu(context, &part.trace, part.rows, policy, (shape, hottest), *batch, progress)?
+                }
+                _ => cpu(part, Choice { kind, ..choice }, [sets, shape.ways], hottest, progress, &mut tables)?,
+            });
+        }
+        let seen: Counters = seen.into_iter().sum();
         let room = u64::from(shape.sets) * u64::from(shape.ways);
-        if room != u64::from(shape.slots) && shape.slots < *rows {
+        if room != u64::from(shape.slots) && u64::from(shape.slots) < self.rows() {
             output::note(&format!(
-                "note: {percent} % of {} are {} slots, but whole sets of {} ways make it {room}",
-                trace.name, shape.slots, shape.ways
+                "note: {percent} % of {name} are {} slots, but whole sets of {} ways make it {room}",
+                shape.slots, shape.ways
             ));
         }
         let found = Object::default()
-            .with("trace", trace.name.as_str())
+            .with("trace", *name)
             .with("policy", kind.to_string())
             .with("ways", ways)
             .with("cache_percent", percent)
             .and(fields!(shape; sets, slots))
-            .with("no_way_share", no_way as f64 / hottest.len() as f64)
-            .with("batch", self.batch)
+            .with("no_way_share", no_way as f64 / asked.max(1) as f64)
+            .with("batch", *batch)
             .and(fields!(seen; accesses, hits))
             .with("hit_rate", seen.hit_rate())
             .and(fields!(seen; unique, unique_misses, admitted, conflicts, evictions));
-        if tables.is_empty() {
-            return Ok(found);
-        }
         let each = tables.into_iter().enumerate().filter(|(_, [accesses, _])| *accesses > 0);
         let line = |(table, [accesses, hits]): (usize, [u64; 2])| {
             let rate = hits as f64 / accesses as f64;
-            Object::default().with("table", table).with("accesses", accesses).with("hits", hits).with("hit_rate", rate)
+            let found = Object::default().with("table", table).with("accesses", accesses).with("hits", hits);
+            let sets = parts.get(table).filter(|part| part.share.is_some()).map(|part| part.sets(&shape));
+            sets.into_iter().fold(found.with("hit_rate", rate), |found, sets| found.with("sets", sets))
         };
-        Ok(found.with("tables", each.map(line).collect::<Field>()))
+        let each: Vec<Object> = each.map(line).collect();
+        Ok(if each.is_empty() { found } else { found.with("tables", each.into_iter().collect::<Field>()) })
     }
+}
 
-    /// Plays a trace. With its counters come the accesses and hits of each table, if it has tables.
-    fn cpu(
-        &self,
-        choice: Choice,
-        shape: Geometry,
-        hottest: &[u32],
-        progress: &Progress,
-    ) -> anyhow::Result<(SimulatedCounters, Vec<[u64; 2]>)> {
-        let (Self { trace, rows, batch, .. }, Geometry { sets, ways, .. }) = (self, shape);
-        let mut tables = trace.tables.as_ref().map_or(Vec::new(), |_| vec![[0; 2]; 256]);
-        let mut rest = trace.tables.as_deref().unwrap_or_default();
-        let mut count = |ids: &[u32], holds: &dyn Fn(u32) -> bool| {
-            let (of, behind) = rest.split_at(rest.len().min(ids.len()));
-            rest = behind;
-            for (&table, &id) in of.iter().zip(ids) {
-                let [accesses, hits] = &mut tables[usize::from(table)];
-                *accesses += 1;
-                *hits += u64::from(holds(id));
+/// Plays a part through sets of its own. Adds the accesses and hits of each table, if the trace has tables.
+fn cpu(
+    part: &Part,
+    choice: Choice,
+    [sets, ways]: [u32; 2],
+    hottest: &[u32],
+    progress: &Progress,
+    tables: &mut [[u64; 2]; 256],
+) -> anyhow::Result<Counters> {
+    let mut rest = part.trace.tables.as_deref().unwrap_or_default();
+    let mut played = 0;
+    let mut count = |ids: &[u32], holds: &dyn Fn(u32) -> bool| {
+        let (of, behind) = rest.split_at(rest.len().min(ids.len()));
+        rest = behind;
+        for (&table, &id) in of.iter().zip(ids) {
+            let [accesses, hits] = &mut tables[usize::from(table)];
+            *accesses += 1;
+            *hits += u64::from(holds(id));
+        }
+        played += ids.len() as u64;
+        if played >= REPORT {
+            progress.advance(std::mem::take(&mut played));
+        }
+    };
+    Ok(match choice.kind {
+        Kind::Of(policy) => {
+            let cache = Simulator::new(part.rows, sets, ways, policy)?;
+            let mut cache = cache.with_window_ways(choice.window_ways.min(ways - 1))?;
+            if policy == Policy::Static {
+                cache.pin(hottest, ways);
             }
-        };
-        // Each stretch between two reports has whole batches.
-        let stretches = trace.ids.chunks(batch * (REPORT / batch).max(1));
-        let counters = match choice.kind {
-            Kind::Of(policy) => {
-                let mut cache =
-                    Simulator::new(*rows, sets, ways, policy)?.with_window_ways(choice.window_ways.min(ways - 1))?;
-                if policy == Policy::Static {
-                    cache.pin(hottest, ways);
-                }
-                for stretch in stretches {
-                    for ids in stretch.chunks(*batch) {
-                        count(ids, &|id| cache.holds(id));
-                        cache.step(ids);
-                    }
-                    progress.advance(stretch.len() as u64);
-                }
-                cache.counters()
+            for ids in part.batches() {
+                count(ids, &|id| cache.holds(id));
+                cache.step(ids);
             }
-            Kind::Best => {
-                let mut cache = Best::new(&trace.ids, *batch, [*rows, sets, ways])?;
-                for stretch in stretches {
-                    for ids in stretch.chunks(*batch) {
-                        count(ids, &|id| cache.holds(id));
-                        cache.step();
-                    }
-                    progress.advance(stretch.len() as u64);
-                }
-                cache.counters()
+            cache.counters()
+        }
+        Kind::Best => {
+            let mut cache = Best::new(part.batches(), [part.rows, sets, ways])?;
+            for ids in part.batches() {
+                count(ids, &|id| cache.holds(id));
+                cache.step(ids);
             }
-        };
-        Ok((counters, tables))
-    }
+            cache.counters()
+        }
+    })
 }
 
 /// Hit rates of a trace's tables, with a column for each configuration.

@@ -42,9 +42,9 @@ pub use labels::{companion, read as read_labels};
 pub use offsets::read as read_offsets;
 
 use crate::failure::Failure;
+use crate::spec::Spec;
 use ids::{Id, Ids};
 use rayon::prelude::*;
-use spec::Spec;
 use std::cmp::Reverse;
 use std::path::Path;
 
@@ -113,17 +113,21 @@ pub fn load(text: &str, source: &Source<'_>) -> Result<Trace, TraceError> {
 /// [`TraceError`] says what was wanted, what was found and what to do.
 pub fn load_as(text: &str, source: &Source<'_>, reading: &Reading<'_>) -> Result<Trace, TraceError> {
     type Generate = fn(&Spec<'_>, u64) -> Result<Vec<u32>, TraceError>;
-    let made = |keys: &[&str], generate: Generate| {
+    let made = |generate: Generate| {
         no_column(text, reading)?;
-        let ids = generate(&Spec::parse(text, keys)?, source.seed)?;
+        let ids = Spec::parse(text, &spec::KINDS, "").map_err(TraceError::Spec);
+        let ids = ids.and_then(|spec| generate(&spec, source.seed)).map_err(|error| match error {
+            TraceError::Spec(reason) => TraceError::Spec(format!("trace {text}: {reason}")),
+            TraceError::Content(reason) => TraceError::Content(format!("trace {text}: {reason}")),
+        })?;
         Ok::<_, TraceError>(Trace { name: text.to_owned(), distinct: distinct(&ids), ids, ..Trace::default() })
     };
     let mut beside = None;
     let trace = match text.split(':').next() {
-        Some("zipf") => made(&["rows", "s", "n"], generated::zipf),
-        Some("drift") => made(&["rows", "s", "every", "n"], generated::drift),
-        Some("uniform") => made(&["rows", "n"], generated::uniform),
-        Some("meta2021") => made(&["rows", "n"], meta2021::generate),
+        Some("zipf") => made(generated::zipf),
+        Some("drift") => made(generated::drift),
+        Some("uniform") => made(generated::uniform),
+        Some("meta2021") => made(meta2021::generate),
         _ => {
             let path = find(text, source.data)?;
             let mut trace = read(&path, reading)?;

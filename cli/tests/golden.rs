@@ -62,6 +62,7 @@ pub(crate) fn written(name: &str, line: &str, folder: &Path) {
 fn bad_usage_is_told_by_name() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("bags.txt"), "0 1\n2\n5\n7\n").unwrap();
+    fs::write(folder.path().join("tables.u8"), [0, 1, 2, 1, 0]).unwrap();
     for name in ["usage", "plan", "plan-dist"] {
         refused(name, folder.path());
     }

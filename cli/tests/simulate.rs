@@ -1,10 +1,17 @@
 //! Exact hit counts: fully associative and pinned ones are in the data folder's README, the others by the sets of SPEC 3. Independent programs computed them.
 
-use crate::common::trace;
+use crate::common::{command::value, id_bytes, plan::words, trace, write};
 use hotrow::Policy::{self, Lfu, Lru, Static, Window};
+use hotrow::{Counters, CpuGroup, GroupConfig, Precision, prelude::*};
 use hotrow_cli::trace::Trace;
+use hotrow_harness::seed::seed_for;
 use hotrow_plan::simulate::{Geometry, Simulator};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
 use rayon::prelude::*;
+use serde_json::Value;
+use std::collections::HashMap;
+use tempfile::TempDir;
 
 /// The hits of a trace in batches of one access. `ways = 0` is fully associative.
 fn hits(trace: &Trace, policy: Policy, ways: u32, percent: f64) -> u64 {
@@ -120,4 +127,87 @@ fn hits_of_three_policies_on_all_traces() {
         });
         assert_eq!(found, wanted, "{name}: batches of 1 and 2,048; LRU, LFU, Window");
     });
+}
+
+/// What is counted of `trace`, pairs of table and row, by a group with these shares: accesses, hits, unique rows, unique misses, admitted rows, conflicts and
+/// evictions of all tables, then accesses and hits of each.
+fn of_group(config: &GroupConfig, trace: &[(usize, u32)], batch: usize) -> Vec<u64> {
+    let mut group = CpuGroup::new(config.clone().with_forward_only(true)).unwrap();
+    for batch in trace.chunks(batch) {
+        let (mut indices, mut offsets) = (Vec::new(), vec![0]);
+        for table in 0..config.tables.len() {
+            indices.extend(batch.iter().filter(|(of, _)| *of == table).map(|(_, row)| row));
+            offsets.push(indices.len() as u32);
+        }
+        group.forward(&indices, &offsets, None).unwrap();
+    }
+    let each = group.counters().unwrap();
+    let c: Counters = each.iter().copied().sum();
+    let all = [c.accesses, c.hits, c.unique, c.unique_misses, c.admitted, c.conflicts, c.evictions];
+    all.into_iter().chain(each.iter().flat_map(|table| [table.accesses, table.hits])).collect()
+}
+
+/// The same of `simulate`, of each policy.
+fn of_command(line: &str) -> Vec<Vec<u64>> {
+    let count = |of: &Value, names: &str| words(names).into_iter().map(|name| of[name].as_u64().unwrap()).collect();
+    let all = value(&words(line));
+    let counts = all.as_array().unwrap().iter().map(|one| {
+        let each = one["tables"].as_array().unwrap().iter().map(|table| count(table, "accesses hits"));
+        let all = count(one, "accesses hits unique unique_misses admitted conflicts evictions");
+        [all].into_iter().chain(each).collect::<Vec<Vec<u64>>>().concat()
+    });
+    counts.collect()
+}
+
+#[test]
+fn shares_of_tables_are_those_of_a_group() {
+    let mut random = Pcg64::seed_from_u64(seed_for("shares of simulate"));
+    let folder = TempDir::new().unwrap();
+    for batch in [1, 300] {
+        // Tables share their ids. Rows are numbered by first appearance, as the command does it.
+        let ids: Vec<(usize, u32)> = (0..6000)
+            .map(|_| {
+                let (table, x): (usize, f32) = (random.random_range(0..3), random.random());
+                (table, (x * x * x * [900.0, 500.0, 60.0][table]) as u32)
+            })
+            .collect();
+        let mut numbers = [(); 3].map(|()| HashMap::new());
+        let number = |&(table, id): &(usize, u32)| {
+            let known: &mut HashMap<u32, u32> = &mut numbers[table];
+            let next = known.len() as u32;
+            (table, *known.entry(id).or_insert(next))
+        };
+        let trace: Vec<(usize, u32)> = ids.iter().map(number).collect();
+        let file = write(&folder, "ids.u32", &id_bytes(&ids.iter().map(|pair| pair.1).collect::<Vec<_>>()));
+        let tables = write(&folder, "tables.u8", &ids.iter().map(|pair| pair.0 as u8).collect::<Vec<_>>());
+        let line = format!("simulate --trace {file} --table-file {tables} --ways 4 --batch {batch} --cache-percent 15");
+        let rows = numbers.map(|known| known.len() as u32);
+        let slots = Geometry::of_percent(rows.iter().sum::<u32>().into(), 15.0, 4).unwrap().slots;
+        let config = GroupConfig::new(&rows, 1).with_precision(Precision::Fp32).with_cache_rows(slots).with_ways(4);
+        for (shares, text, other) in [
+            (vec![0.5, 0.3, 0.2], "0.5,0.3,0.2", "0.5,0.2,0.3"),
+            (vec![0.01, 0.9], "0.01,0.9", "0.01,0,0.9"),
+            (vec![0.0, 0.0, 1.0], "0,0,1", "0,1"),
+        ] {
+            let policies = [Lru, Lfu, Window];
+            let config = config.clone().with_cache_shares(shares).with_window_ways(2);
+            let found = |more: &str| {
+                of_command(&format!("{line} --policy lru,lfu,window,best,static --window-ways 2 --cache-shares {more}"))
+            };
+            let (right, wrong) = (found(text), found(other));
+            for (policy, at) in policies.into_iter().zip(0..) {
+                let wanted = of_group(&config.clone().with_policy(policy), &trace, batch);
+                assert_eq!(right[at], wanted, "{policy}, batches of {batch}, shares {text}");
+                assert_ne!(wrong[at], wanted, "{policy}, batches of {batch}: shares {other} pass for {text}");
+                assert!(
+                    batch > 1 || right[3][1] >= wanted[1],
+                    "{policy}: {} hits, the best {}",
+                    wanted[1],
+                    right[3][1]
+                );
+            }
+            let pinned = &right[4];
+            assert!(pinned[1] > 0 && pinned[4] <= slots.into() && pinned[6] == 0, "{pinned:?}: no step admits a row");
+        }
+    }
 }

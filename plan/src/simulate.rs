@@ -14,11 +14,12 @@ mod set;
 pub use best::Best;
 pub use geometry::{Geometry, GeometryError};
 
-use hotrow::{CounterBits, Policy};
+use hotrow::{CounterBits, Counters, Policy};
 use places::Places;
 use rows::{Home, Row, Rows};
 use set::{Rule, Set};
-use std::{cmp::Reverse, collections::HashSet};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
 /// A row's frequency is capped here (SPEC 3, step 3), unless [`Simulator::with_counter_bits`] chose narrower counters.
 pub const FREQ_CAP: u32 = CounterBits::ThirtyTwo.most();
@@ -28,35 +29,6 @@ const MOST_USES: u32 = 15;
 
 /// Window ways of a set under [`Policy::Window`], unless [`Simulator::with_window_ways`] chose otherwise.
 pub const WINDOW_WAYS: u32 = 4;
-
-/// Counters of a simulation, summed over all steps (SPEC 6).
-///
-/// Example: [`Simulator`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SimulatedCounters {
-    /// Indices looked up, repeated ones too.
-    pub accesses: u64,
-    /// Accesses whose row was resident when the step began.
-    pub hits: u64,
-    /// Distinct rows of each batch, summed.
-    pub unique: u64,
-    /// Distinct rows of each batch that were not resident when the step began.
-    pub unique_misses: u64,
-    /// Missed rows that got a slot.
-    pub admitted: u64,
-    /// Missed rows that found no way and were bypassed.
-    pub conflicts: u64,
-    /// Rows that lost their slot to an admitted row.
-    pub evictions: u64,
-}
-
-impl SimulatedCounters {
-    /// Share of the accesses that were hits, 0 to 1; 0 before the first access.
-    #[must_use]
-    pub fn hit_rate(&self) -> f64 {
-        if self.accesses == 0 { 0.0 } else { self.hits as f64 / self.accesses as f64 }
-    }
-}
 
 /// A set-associative cache that holds row numbers only.
 ///
@@ -83,7 +55,7 @@ pub struct Simulator {
     step: u64,
     sets: Vec<Set>,
     rows: Rows,
-    counters: SimulatedCounters,
+    counters: Counters,
     /// The distinct rows of the running batch, by their number in `rows`. Kept to reuse the allocation.
     touched: Vec<u32>,
     /// The missed rows of the running batch, likewise.
@@ -107,7 +79,7 @@ impl Simulator {
             step: 0,
             sets: geometry::empty_sets(sets, ways)?,
             rows: Rows::new(),
-            counters: SimulatedCounters::default(),
+            counters: Counters::default(),
             touched: Vec::new(),
             missing: Vec::new(),
         })
@@ -143,9 +115,9 @@ impl Simulator {
         Ok(self)
     }
 
-    /// The counters so far.
+    /// The counters so far: those from accesses to evictions. The others are 0.
     #[must_use]
-    pub const fn counters(&self) -> SimulatedCounters {
+    pub const fn counters(&self) -> Counters {
         self.counters
     }
 
@@ -183,15 +155,17 @@ impl Simulator {
     /// # Panics
     /// If there is no such row.
     pub fn pin(&mut self, rows: &[u32], ways: u32) -> Vec<u32> {
-        let (seats, left_out) = self.seats(rows, ways.min(self.ways));
+        let ways = ways.min(self.ways);
+        let (mut known, mut seats, mut left_out) = (HashSet::new(), HashMap::<u32, Vec<u32>>::new(), Vec::new());
+        for &row in rows.iter().filter(|&&row| known.insert(row)) {
+            let seats = seats.entry(self.places.set_of(row)).or_default();
+            if seats.len() < ways as usize { &mut *seats } else { &mut left_out }.push(row);
+        }
         self.touched.clear();
-        let mut rest = seats.as_slice();
         for home in 0..self.sets.len() as u32 {
-            let (here, others) = rest.split_at(rest.partition_point(|seat| seat.0 == home));
-            rest = others;
-            let rule = self.rule(home);
+            let (rule, here) = (self.rule(home), seats.remove(&home).unwrap_or_default());
             let Self { sets, rows: known, counters, .. } = self;
-            let wanted: Vec<u32> = here.iter().map(|&(_, id)| known.number(id, |_| home)).collect();
+            let wanted: Vec<u32> = here.into_iter().map(|id| known.number(id, |_| home)).collect();
             let (came, left) = sets[home as usize].pin(&rule, &wanted, known);
             counters.unique += came;
             counters.unique_misses += came;
@@ -207,24 +181,6 @@ impl Simulator {
         let shard = places.shard_of(set);
         let window = if policy == Policy::Window && !places.covers(shard) { self.window_ways } else { 0 };
         Rule { policy, ways, window, step, halvings: self.ages[shard as usize][1] }
-    }
-
-    /// The first `share` of the rows of each set, with their sets, set by set; and the rows that are left out, in the order given. A row that is listed twice
-    /// counts once.
-    fn seats(&self, rows: &[u32], share: u32) -> (Vec<(u32, u32)>, Vec<u32>) {
-        let (mut known, mut taken) = (HashSet::new(), vec![0; self.sets.len()]);
-        let (mut seats, mut left_out) = (Vec::new(), Vec::new());
-        for &row in rows.iter().filter(|&&row| known.insert(row)) {
-            let set = self.places.set_of(row);
-            if taken[set as usize] < share {
-                taken[set as usize] += 1;
-                seats.push((set, row));
-            } else {
-                left_out.push(row);
-            }
-        }
-        seats.sort_by_key(|&(set, _)| set); // keeps the order within a set
-        (seats, left_out)
     }
 
     /// Marks the slots of the last step's rows dirty, as the backward of a training step does (SPEC 3). Without it no slot is ever dirty.
@@ -332,24 +288,19 @@ impl Simulator {
         while let Some(&first) = rest.first() {
             let home = self.rows[first].set;
             let rule = self.rule(home);
-            let Self { ways, step, sets, rows, counters, .. } = self;
+            let Self { sets, rows, counters, .. } = self;
             let (candidates, others) = rest.split_at(rest.partition_point(|&number| rows[number].set == home));
             rest = others;
             let set = &mut sets[home as usize];
             let mut seated = 0;
             for &number in candidates {
-                let victim = match rule.policy {
-                    Policy::Lfu => set.take_least_used(*ways, rows[number].freq, rows),
-                    Policy::Window => set.take_by_window(rows[number].freq, &rule, rows),
-                    Policy::Lru | Policy::Static => set.take_oldest(*ways, *step),
-                };
-                let Some((way, evicted)) = victim else { break };
+                let Some((way, evicted)) = set.take(rows[number].freq, &rule, rows) else { break };
                 if let Some(evicted) = evicted {
                     rows[evicted].home = Home::Table;
                     counters.evictions += 1;
                 }
                 rows[number].home = Home::Way(way);
-                set.seat(way, number, *step);
+                set.seat(way, number, rule.step);
                 seated += 1;
             }
             // Only now can the admitted rows be victims: the order of victims is that before the set's first admission.

@@ -6,7 +6,7 @@ use super::shape::{Shape, Stream};
 use crate::failure::{Failure, ensure_usage};
 use crate::lab::{Lab, Rounds, timed};
 use crate::names::{self, ADMITTING, COMPARED, PLACES, list, one_of};
-use crate::options::{Backend, MOST_ROWS, Options, number, percent, read, whole};
+use crate::options::{Backend, MOST_ROWS, Options, WindowArgs, number, percent, read, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
 use crate::progress::Progress;
@@ -28,6 +28,8 @@ pub(super) struct Args {
     /// Replacement policies
     #[arg(long, value_delimiter = ',', default_value = list(COMPARED), value_parser = one_of(ADMITTING))]
     policy: Vec<Policy>,
+    #[command(flatten)]
+    window: WindowArgs,
     /// Hit rates to aim at, in percent of the accesses; a software driver beside the CPU takes every third, with one policy
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_value = "0,25,50,75,90,95,100",
           allow_negative_numbers = true, value_parser = percent)]
@@ -185,7 +187,7 @@ impl<'a> Sweep<'a> {
         let setting = policy.into_iter().fold(setting, |setting, policy| setting.with("policy", names::title(policy)));
         let mut config = GroupConfig::new(&[self.shape.rows], self.shape.dim);
         (config.precision, config.placement, config.seed) = (precision, placement, self.seed);
-        config.policy = policy.unwrap_or(Policy::Lru);
+        (config.policy, config.window_ways) = (policy.unwrap_or(Policy::Lru), self.args.window.window_ways);
         config.cache_rows = policy.map_or(0, |_| self.shape.cache_rows());
         config.optimizer = Optimizer::sgd(1e-3).with_kind(self.args.optimizer);
         config.init = Init::Uniform { low: -0.1, high: 0.1 };

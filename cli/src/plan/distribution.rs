@@ -1,8 +1,8 @@
 //! `--distribution`: a model of lookups instead of a trace, such as `zipf:rows=1e9,s=1.05`.
 
 use super::amount;
-use super::spec::{Kind, Spec};
 use crate::failure::Failure;
+use crate::spec::{Kind, Spec};
 use hotrow::Error;
 use hotrow_plan::scars::{Formula, Skew};
 use rand::{Rng, RngExt};

@@ -3,13 +3,13 @@
 use super::draw::{COLOURS, TITLE_LETTERS, WIDTH, plain, tick, write};
 use anyhow::ensure;
 use kuva::plot::annotations::ShadedRegion;
-use kuva::plot::legend::LegendPosition;
+use kuva::plot::legend::{LegendEntry, LegendPosition, LegendShape};
 use kuva::plot::scatter::MarkerShape;
 use kuva::plot::{LinePlot, LineStyle, ScatterPlot};
 use kuva::render::figure::Figure;
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
-use kuva::render::render::{Primitive, Scene, render_multiple};
+use kuva::render::render::{Scene, render_multiple};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,13 +24,16 @@ const LINE_WIDTH: f64 = 2.5;
 /// Lengths of dash and gap. kuva's PNG has them half as long, and its round ends take a line's width of each gap.
 const DASHES: &str = "16 14";
 
+/// The same in the legend, whose lines have room for two short dashes.
+const SHORT: &str = "3 7 3 1";
+
 const MARKER: f64 = 4.5;
 
 /// Space for the last number of a logarithmic x axis, which kuva forgets.
 const EDGE: f64 = 24.0;
 
-/// Space below the last line of the legend.
-const BELOW: f64 = 12.0;
+/// Height of an entry of the legend, since four lie in a line.
+const ENTRY: f64 = 4.5;
 
 const BAND: &str = "#888888";
 
@@ -98,20 +101,17 @@ impl Panels {
         let plots: Vec<_> = self.charts.iter().map(Chart::plots).collect::<anyhow::Result<_>>()?;
         let layouts = self.charts.iter().zip(&plots).map(|(chart, plots)| chart.layout(plots).with_title_size(16));
         let (layouts, rows) = (layouts.collect(), plots.len().div_ceil(2));
-        let figure =
-            Figure::new(rows, 2).with_title(plain(&self.title)).with_title_size(18).with_shared_legend_bottom();
+        let mut legend: Vec<LegendEntry> = Vec::new();
+        for entry in self.charts.iter().flat_map(Chart::legend) {
+            if legend.iter().all(|known| known.label != entry.label) {
+                legend.push(entry);
+            }
+        }
+        let figure = Figure::new(rows, 2).with_title(plain(&self.title)).with_title_size(18);
+        let figure = figure.with_shared_legend_bottom().with_shared_legend_entries(legend);
         let figure = figure.with_cell_size(WIDTH / 2.0, PANEL).with_layouts(layouts).with_plots(plots);
         write(&figure.render(), stem)
     }
-}
-
-/// The lowest base line of a scene's texts.
-fn lowest_text(scene: &Scene) -> f64 {
-    let lines = scene.elements.iter().filter_map(|element| match element {
-        Primitive::Text { y, .. } => Some(*y),
-        _ => None,
-    });
-    lines.fold(0.0, f64::max)
 }
 
 impl Chart {
@@ -133,7 +133,7 @@ impl Chart {
             if points.is_empty() {
                 continue;
             }
-            let (colour, label) = (COLOURS[series.style.colour % COLOURS.len()], plain(&series.label));
+            let colour = COLOURS[series.style.colour % COLOURS.len()];
             let (style, shape) = match series.style.dashed {
                 true => (LineStyle::Custom(DASHES.to_owned()), MarkerShape::Square),
                 false => (LineStyle::Solid, MarkerShape::Circle),
@@ -143,25 +143,37 @@ impl Chart {
             if !series.spread.is_empty() {
                 line = line.with_y_err_asymmetric(spread);
             }
+            plots.push(Plot::Line(line));
             if series.style.markers {
-                plots.push(Plot::Line(line));
                 let dots = ScatterPlot::new().with_data(points).with_color(colour).with_size(MARKER).with_marker(shape);
-                plots.push(Plot::Scatter(dots.with_legend(label)));
-            } else {
-                plots.push(Plot::Line(line.with_legend(label)));
+                plots.push(Plot::Scatter(dots));
             }
         }
         ensure!(!plots.is_empty(), "plot: wanted at least one point to draw, found none");
         Ok(plots)
     }
 
+    /// The legend of all series that have points, dashes included.
+    fn legend(&self) -> impl Iterator<Item = LegendEntry> {
+        self.series.iter().filter(|series| self.placed(series).next().is_some()).map(
+            |Series { label, style, .. }| {
+                let shape = match style.dashed || !style.markers {
+                    true => LegendShape::Line,
+                    false => LegendShape::Marker(MarkerShape::Circle),
+                };
+                let (label, color) = (plain(label), COLOURS[style.colour % COLOURS.len()].to_owned());
+                LegendEntry { label, color, shape, dasharray: style.dashed.then(|| SHORT.to_owned()) }
+            },
+        )
+    }
+
     fn scene(&self) -> anyhow::Result<Scene> {
         let plots = self.plots()?;
-        let layout = self.layout(&plots);
+        let legend: Vec<LegendEntry> = self.legend().collect();
+        let height = HEIGHT + ENTRY * legend.len() as f64;
+        let layout = self.layout(&plots).with_height(height).with_legend_entries(legend);
         let mut scene = render_multiple(plots, layout);
         scene.width += if self.log_x { EDGE } else { 0.0 };
-        // kuva leaves room for two lines of the legend, and cuts the others off.
-        scene.height = scene.height.max(lowest_text(&scene) + BELOW);
         Ok(scene)
     }
 
@@ -182,7 +194,6 @@ impl Chart {
     fn layout(&self, plots: &[Plot]) -> Layout {
         let mut layout = Layout::auto_from_plots(plots)
             .with_width(WIDTH)
-            .with_height(HEIGHT)
             .with_title(plain(&self.title))
             .with_x_label(plain(&self.x_label))
             .with_y_label(plain(&self.y_label))
@@ -229,6 +240,7 @@ fn name_at(names: &[String], place: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kuva::render::render::Primitive;
 
     #[test]
     fn names_stand_at_whole_places() {
@@ -256,7 +268,12 @@ mod tests {
             chart.series.push(Series { label, points, style: Style::default(), spread: Vec::new() });
         }
         let scene = chart.scene().unwrap();
-        assert!(lowest_text(&scene) > HEIGHT && scene.height > lowest_text(&scene), "{}", scene.height);
+        let lines = scene.elements.iter().filter_map(|element| match element {
+            Primitive::Text { y, content, .. } if content.starts_with("line ") => Some(*y),
+            _ => None,
+        });
+        let lowest = lines.clone().fold(0.0, f64::max);
+        assert!(lines.count() == 20 && lowest > HEIGHT && scene.height > lowest, "{lowest} {}", scene.height);
     }
 
     #[test]

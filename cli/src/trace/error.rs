@@ -17,6 +17,12 @@ pub enum TraceError {
     Spec(String),
 }
 
+impl From<String> for TraceError {
+    fn from(reason: String) -> Self {
+        Self::Spec(reason)
+    }
+}
+
 impl TraceError {
     /// The error of a file.
     pub(super) fn of(path: &Path, wanted: impl Display, found: impl Display, remedy: &str) -> Self {

@@ -7,7 +7,8 @@
 //! the uses, further rounds over the same rows follow, each shuffled again; if it is smaller, the round is cut off.
 
 use super::error::TraceError;
-use super::spec::Spec;
+use super::spec::{accesses, room, rows};
+use crate::spec::Spec;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -76,14 +77,15 @@ fn use_counts(rows: usize) -> Vec<u32> {
 }
 
 pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceError> {
-    let wanted = spec.accesses()?;
-    let rows = match (spec.rows()?, wanted) {
+    let wanted = spec.number("n", accesses)?;
+    let rows = match (spec.number("rows", rows)?, wanted) {
         (Some(rows), _) => rows,
         (None, Some(n)) => ((n as f64 / mean_reuse()).round() as u64).max(1),
         (None, None) => DEFAULT_ROWS,
     };
     if rows as f64 * mean_reuse() > f64::from(u32::MAX) {
-        return Err(spec.fail("rows whose uses number at most 4294967295 (6.9 a row)", &format!("{rows} rows")));
+        let wanted = "wanted rows whose uses number at most 4294967295 (6.9 a row)";
+        return Err(format!("{wanted}, found {rows} rows; give fewer").into());
     }
     let mut random = Pcg64::seed_from_u64(seed);
     let mut counts = use_counts(rows as usize);
@@ -91,8 +93,8 @@ pub(super) fn generate(spec: &Spec<'_>, seed: u64) -> Result<Vec<u32>, TraceErro
     counts.shuffle(&mut random);
     let deal: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let n = wanted.unwrap_or(deal);
-    let mut ids = spec.room(n.max(deal))?;
-    let mut round = spec.room(deal)?;
+    let mut ids = room(n.max(deal))?;
+    let mut round = room(deal)?;
     for (id, &count) in counts.iter().enumerate() {
         round.extend(std::iter::repeat_n(id as u32, count as usize));
     }
@@ -132,7 +134,7 @@ mod tests {
 
     #[test]
     fn numbers_are_as_asked() {
-        let make = |text: &str| generate(&Spec::parse(text, &["rows", "n"]).unwrap(), 1).unwrap();
+        let make = |text: &str| generate(&Spec::parse(text, &super::super::spec::KINDS, "").unwrap(), 1).unwrap();
         assert_eq!(make("meta2021:rows=1000,n=50").len(), 50);
         for rows in [1, 2, 10, 100] {
             let counts = use_counts(rows);

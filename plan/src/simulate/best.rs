@@ -1,6 +1,7 @@
 //! The cache that knows the future, an upper bound for every policy.
 
-use crate::simulate::{GeometryError, SimulatedCounters, geometry, places::Places};
+use crate::simulate::{GeometryError, geometry, places::Places};
+use hotrow::Counters;
 use std::collections::BTreeSet;
 
 /// Stands for no later use.
@@ -13,67 +14,56 @@ const NEVER: u64 = u64::MAX;
 /// ```
 /// use hotrow_plan::simulate::Best;
 ///
-/// let mut cache = Best::new(&[1, 2, 3, 1, 2], 1, [10, 1, 2])?; // batches of one access; ten rows, one set of two ways
-/// while cache.step() {}
+/// let batches = [1, 2, 3, 1, 2].map(|id| [id]);
+/// let mut cache = Best::new(batches.iter().map(|batch| &batch[..]), [10, 1, 2])?; // ten rows, one set of two ways
+/// batches.iter().for_each(|batch| cache.step(batch));
 /// assert_eq!((cache.counters().hits, cache.counters().conflicts), (2, 1)); // 3 is bypassed
 /// # Ok::<(), hotrow_plan::simulate::GeometryError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Best<'a> {
-    ids: &'a [u32],
-    batch: usize,
-    /// Accesses played so far.
-    at: usize,
+pub struct Best {
     ways: usize,
     places: Places,
     /// The rows of each set, each behind its next use.
     sets: Vec<BTreeSet<(u64, u32)>>,
-    /// For each access the next use of its row: the batch, and below it 2^32 - 1 less the uses there.
+    /// For each access to come, the last one first, the next use of its row: the batch, and below it 2^32 - 1 less the uses there.
     next: Vec<u64>,
     /// For each resident row, the use behind which its set lists it.
     listed: Vec<Option<u64>>,
-    counters: SimulatedCounters,
+    counters: Counters,
 }
 
-impl<'a> Best<'a> {
-    /// Prepares to play `ids` in batches of `batch` accesses, at least 1, through an empty cache for tables of `rows` rows together, of `sets` sets of
-    /// `ways` ways. Takes up to 32 bytes for each row and 8 for each access.
+impl Best {
+    /// Prepares to play these batches, none of them empty, through an empty cache for tables of `rows` rows together, of `sets` sets of `ways` ways.
+    /// Takes up to 32 bytes for each row and 8 for each access.
     ///
     /// # Errors
     /// As [`Simulator::new`](crate::simulate::Simulator::new).
-    ///
-    /// # Panics
-    /// If there is no row of an id.
-    pub fn new(ids: &'a [u32], batch: usize, [rows, sets, ways]: [u32; 3]) -> Result<Self, GeometryError> {
-        let (places, batch) = (Places::new(rows, sets, ways, 1)?, batch.max(1));
-        let known = ids.iter().max().map_or(0, |&last| last as usize + 1);
-        let (mut later, mut next) = (vec![[NEVER; 2]; known], vec![NEVER; ids.len()]);
-        for (at, &id) in ids.iter().enumerate().rev() {
-            // The use in this batch, and the one behind it.
-            let (now, [first, second]) = ((at / batch) as u64, &mut later[id as usize]);
-            if *first >> 32 != now {
-                (*first, *second) = (now << 32 | u64::from(u32::MAX), *first);
+    pub fn new<'b>(
+        batches: impl DoubleEndedIterator<Item = &'b [u32]>,
+        [rows, sets, ways]: [u32; 3],
+    ) -> Result<Self, GeometryError> {
+        let (places, sets) = (Places::new(rows, sets, ways, 1)?, geometry::empty_sets(sets, ways)?);
+        let (mut later, mut next) = (Vec::new(), Vec::new());
+        for (batch, now) in batches.rev().zip((0..NEVER >> 32).rev()) {
+            for &id in batch.iter().rev() {
+                later.resize(later.len().max(id as usize + 1), [NEVER; 2]);
+                // The use in this batch, and the one behind it.
+                let [first, second] = &mut later[id as usize];
+                if *first >> 32 != now {
+                    (*first, *second) = (now << 32 | u64::from(u32::MAX), *first);
+                }
+                *first -= 1;
+                next.push(*second);
             }
-            *first -= 1;
-            next[at] = *second;
         }
-        let (listed, sets) = (vec![None; known], geometry::empty_sets(sets, ways)?);
-        Ok(Self {
-            ids,
-            batch,
-            at: 0,
-            ways: ways as usize,
-            places,
-            sets,
-            next,
-            listed,
-            counters: SimulatedCounters::default(),
-        })
+        let listed = vec![None; later.len()];
+        Ok(Self { ways: ways as usize, places, sets, next, listed, counters: Counters::default() })
     }
 
     /// The counters so far.
     #[must_use]
-    pub const fn counters(&self) -> SimulatedCounters {
+    pub const fn counters(&self) -> Counters {
         self.counters
     }
 
@@ -83,11 +73,15 @@ impl<'a> Best<'a> {
         self.listed.get(row as usize).is_some_and(Option::is_some)
     }
 
-    /// Plays the next batch; `false` if it was the last one.
-    pub fn step(&mut self) -> bool {
-        let end = self.ids.len().min(self.at + self.batch);
-        let Self { ids, next, listed, counters, .. } = self;
-        let mut batch: Vec<(u64, u32)> = (self.at..end).map(|at| (next[at], ids[at])).collect();
+    /// Plays the next batch, of those that [`new`](Self::new) was given.
+    ///
+    /// # Panics
+    /// If it has more accesses than are left, or if there is no row of an id.
+    pub fn step(&mut self, batch: &[u32]) {
+        let Self { next, listed, counters, .. } = self;
+        assert!(batch.len() <= next.len(), "best: wanted a batch that it was made for, found one behind the last");
+        let rest = next.len() - batch.len();
+        let mut batch: Vec<(u64, u32)> = next.drain(rest..).rev().zip(batch.iter().copied()).collect();
         counters.accesses += batch.len() as u64;
         counters.hits += batch.iter().filter(|(_, id)| listed[*id as usize].is_some()).count() as u64;
         if batch.len() > 1 {
@@ -120,7 +114,5 @@ impl<'a> Best<'a> {
             listed[id as usize] = Some(next);
             counters.admitted += 1;
         }
-        self.at = end;
-        end < self.ids.len()
     }
 }

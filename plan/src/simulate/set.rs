@@ -89,7 +89,7 @@ impl Set {
     }
 
     /// The next victim under Window for a row of counter `uses` (SPEC 3). It looks at all ways.
-    pub(crate) fn take_by_window(&mut self, uses: u32, rule: &Rule, rows: &Rows) -> Option<Victim> {
+    fn take_by_window(&mut self, uses: u32, rule: &Rule, rows: &Rows) -> Option<Victim> {
         self.open(rule);
         let (mut main, mut recent) = (None, None);
         for (at, way) in self.ways.iter().enumerate().filter(|(_, way)| !way.pinned) {
@@ -128,31 +128,26 @@ impl Set {
         self.ways[way as usize].stamp = step;
     }
 
-    /// The next victim under LRU: an empty way, else the one untouched for longest, but none touched in this step.
-    pub(crate) fn take_oldest(&mut self, ways: u32, step: u64) -> Option<Victim> {
-        self.take(ways, |way| way.stamp, |stamp| stamp < step)
-    }
-
-    /// The next victim under LFU for a row used `freq` times: an empty way, else the least used one, if it was used
-    /// less.
-    pub(crate) fn take_least_used(&mut self, ways: u32, freq: u32, rows: &Rows) -> Option<Victim> {
-        self.take(ways, |way| u64::from(rows[way.row].freq), |used| used < u64::from(freq))
-    }
-
-    fn take(&mut self, ways: u32, value: impl Fn(&Way) -> u64, gives_way: impl Fn(u64) -> bool) -> Option<Victim> {
+    /// The next victim for a row that was used so often: an empty way; else under LRU the one untouched for longest, but none touched in this step; under LFU
+    /// the least used one, if it was used less.
+    pub(crate) fn take(&mut self, uses: u32, rule: &Rule, rows: &Rows) -> Option<Victim> {
+        if rule.policy == Policy::Window {
+            return self.take_by_window(uses, rule, rows);
+        }
         let filled = self.ways.len() as u32;
-        if filled < ways {
+        if filled < rule.ways {
             return Some((filled, None));
         }
+        let end = if rule.policy == Policy::Lfu { uses.into() } else { rule.step };
         while let Some(mut top) = self.order.peek_mut() {
             let Reverse((noted, way)) = *top;
-            let now = value(&self.ways[way as usize]);
+            let now = self.ways[way as usize].value(rule.policy, rows);
             if now != noted {
                 // The entry sinks to its place when `top` goes out of scope.
                 *top = Reverse((now, way));
                 continue;
             }
-            if !gives_way(now) {
+            if now >= end {
                 return None;
             }
             PeekMut::pop(top);

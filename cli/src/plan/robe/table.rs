@@ -4,7 +4,7 @@ use crate::failure::{Failure, ensure_usage};
 use crate::options::{MOST_ROWS, read};
 use crate::output;
 use crate::plan::amount::{MOST_DIM, count_to};
-use crate::plan::spec::{Kind, Spec};
+use crate::spec::{Kind, Spec};
 use crate::tensors::{FLOATS, Stacked, Tensors, converted};
 use anyhow::Context as _;
 use hotrow::rng::pcg4d;

@@ -1,8 +1,7 @@
 //! SPEC 3, steps 1 to 5, written as it reads, without regard to speed. Shares only the hash with the simulator; the
 //! hash has its own known answers.
 
-use crate::simulate::SimulatedCounters;
-use hotrow::{Policy, hash::Spread};
+use hotrow::{Counters, Policy, hash::Spread};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A wrong reading of the rules, which the comparison must notice.
@@ -58,13 +57,13 @@ pub(crate) struct Model {
     since: Vec<u64>,
     dirty: BTreeSet<u32>,
     batch: BTreeSet<u32>,
-    pub(crate) counters: SimulatedCounters,
+    pub(crate) counters: Counters,
 }
 
 impl Model {
     pub(crate) fn new([rows, sets, ways, shards, window]: [u32; 5], policy: Policy, fault: Fault) -> Self {
         let (slots, freq, dirty, batch, flags) = Default::default();
-        let (counters, since) = (SimulatedCounters::default(), vec![0; shards as usize]);
+        let (counters, since) = (Counters::default(), vec![0; shards as usize]);
         let mut model =
             Self { rows, sets, ways, shards, policy, fault, t: 0, slots, freq, flags, since, dirty, batch, counters };
         let with_flags = |set: &u32| fault == Fault::WindowsCover || !model.covers(set / (sets / shards));
