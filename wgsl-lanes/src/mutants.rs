@@ -202,7 +202,7 @@ pub fn hunt(
         for _ in 0..cores {
             scope.spawn(|| {
                 while let Some(Hunted { mutant, made }) = hunted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if next.load(Ordering::Relaxed) > cores && until.is_some_and(|until| Instant::now() > until) {
+                    if until.is_some_and(|until| Instant::now() > until) {
                         tally.lock().unwrap_or_else(PoisonError::into_inner).left.insert(mutant.clone());
                         continue;
                     }
