@@ -127,10 +127,10 @@ class Hotrow:
         np.asarray(values, dtype="<u4").tofile(path)
         return path
 
-    def table(self, np, rows, made, dim, precision, optimizer, cache, threads):
+    def table(self, np, rows, made, dim, precision, optimizer, cache, threads, policy="lfu"):
         self.ask(
             f"group t rows={rows} dim={dim} precision={precision} optimizer={optimizer} cache={rows * cache // 100} "
-            f"policy={'lfu' if cache else 'lru'} threads={threads}"
+            f"policy={policy if cache else 'lru'} threads={threads}"
         )
         for offsets, indices in made:
             self.ask("batch t " + self.words(np, np.concatenate([[len(offsets) - 1], offsets, indices])))
@@ -373,12 +373,13 @@ def main():
                 if run is not None:
                     peers[side if kind == precision else f"{side} {kind}"] = run
             hotrow = Hotrow(program, folder)
-            other = Hotrow(program, folder) if cache else None
+            others = [Hotrow(program, folder) for _ in range(2)] if cache else []
             for threads in (int(count) for count in options.threads.split(",")):
                 runs = {"hotrow": hotrow.table(np, rows, made, dim, precision, optimizer, cache, threads)}
                 if cache:
-                    # Beside our own uncached FP32.
-                    runs["hotrow fp32"] = other.table(np, rows, made, dim, "fp32", optimizer, 0, threads)
+                    # Beside the other policy that counts, and beside our own uncached FP32.
+                    runs["hotrow window"] = others[0].table(np, rows, made, dim, precision, optimizer, cache, threads, "window")
+                    runs["hotrow fp32"] = others[1].table(np, rows, made, dim, "fp32", optimizer, 0, threads)
                 runs.update(peers)
                 if torch:
                     torch.set_num_threads(threads)
@@ -397,10 +398,9 @@ def main():
                     lines.append((name, threads, side, round(min(kept), 2), round(statistics.median(kept), 2), len(kept), said))
                 shown = ", ".join(f"{side} {min(all_[1:]):.1f} / {statistics.median(all_[1:]):.1f}" for side, all_ in times.items())
                 print(f"{name}, {threads} threads: {shown} {note}", flush=True)
-                hotrow.ask("drop t")
-                if other:
-                    other.ask("drop t")
-            for program_ in filter(None, (hotrow, other)):
+                for program_ in (hotrow, *others):
+                    program_.ask("drop t")
+            for program_ in (hotrow, *others):
                 program_.child.kill()
             # After every cell, so that a run that is ended early leaves what it has.
             with open(path + ".new", "w", newline="", encoding="ascii") as file:
