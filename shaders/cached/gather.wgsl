@@ -24,6 +24,30 @@ fn term(i: u32, place: u32, q: u32) -> Quad {
     return value;
 }
 
+// Quad q of four rows. Mostly all are in the cache. Their loads stand side by side, with no branch between, so that all are under
+// way at once; for a row that is not there, slot 0 is read.
+fn load_four(p: vec4<u32>, q: u32) -> Four {
+    let here = p < vec4<u32>(params.slots);
+    let at = select(vec4<u32>(0u), p, here);
+    var four: Four;
+    if (params.slots > 0u) { // else there is no slot 0
+        four = Four(cache_quad(at.x, q), cache_quad(at.y, q), cache_quad(at.z, q), cache_quad(at.w, q));
+    }
+    if (!all(here)) {
+        if (!here.x) { four.a = missing(p.x, q); }
+        if (!here.y) { four.b = missing(p.y, q); }
+        if (!here.z) { four.c = missing(p.z, q); }
+        if (!here.w) { four.d = missing(p.w, q); }
+    }
+    return four;
+}
+
+// A row of scratch, or 0.
+fn missing(place: u32, q: u32) -> Quad {
+    if (place == NONE) { return Quad(); }
+    return scratch[(place - params.slots) * params.row_quads + q];
+}
+
 fn output_quads() -> u32 {
     return weight_quads();
 }

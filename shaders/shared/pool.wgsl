@@ -1,8 +1,10 @@
 // The pooling of a forward (SPEC 3, step 6): the rows of each bag in bag order, params.lanes invocations for an output
 // row; without pooling they move four output rows at once. Needs `params`, `offsets`, `weights`, `access`,
-// `outputs: array<Quad>`, and four functions of the including stage: output_quads(), the Quads of an output row;
+// `outputs: array<Quad>`, and five functions of the including stage: output_quads(), the Quads of an output row;
 // place_of(i), the place of index i's row, or NONE; at_quad(q), called before the terms of Quad q; term(i, place, q),
-// the term of index i there.
+// the term of index i there; load_four(places, q), Quad q of four rows.
+
+struct Four { a: Quad, b: Quad, c: Quad, d: Quad }
 
 fn pool(output: u32, lane: u32) {
     // A step with bad offsets is refused, but the bad offsets are still in the buffer.
@@ -28,11 +30,14 @@ fn pool(output: u32, lane: u32) {
         // Four rows are loaded at once and added in bag order.
         for (; i + 4u <= end; i += 4u) {
             let p = vec4<u32>(place_of(i), place_of(i + 1u), place_of(i + 2u), place_of(i + 3u));
-            let a = term(i, p.x, q);
-            let b = term(i + 1u, p.y, q);
-            let c = term(i + 2u, p.z, q);
-            let d = term(i + 3u, p.w, q);
-            sum = (((sum + a) + b) + c) + d;
+            var four = load_four(p, q);
+            if (params.weighted == 1u) { // In a block of its own, so that no compiler fuses a product with the sum.
+                // A row that is left out adds 0, also where its weight is not finite.
+                let given = vec4<f32>(weights[i], weights[i + 1u], weights[i + 2u], weights[i + 3u]);
+                let w = select(given, vec4<f32>(0.0), p == vec4<u32>(NONE));
+                four = Four(four.a * w.x, four.b * w.y, four.c * w.z, four.d * w.w);
+            }
+            sum = (((sum + four.a) + four.b) + four.c) + four.d;
         }
         for (; i < end; i++) { sum += term(i, place_of(i), q); }
         if (params.pooling == MEAN) { sum *= scale; }

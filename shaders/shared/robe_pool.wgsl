@@ -41,6 +41,16 @@ fn term(i: u32, hash: u32, column: u32) -> f32 {
     return value;
 }
 
+// A column of four rows. The loads stand side by side; every hash gives a weight that exists.
+fn load_four(hash: vec4<u32>, column: u32) -> Four {
+    let a = weight_of(start_of(hash.x, chunk, robe.starts) + within);
+    let b = weight_of(start_of(hash.y, chunk, robe.starts) + within);
+    let c = weight_of(start_of(hash.z, chunk, robe.starts) + within);
+    let d = weight_of(start_of(hash.w, chunk, robe.starts) + within);
+    let none = hash == vec4<u32>(NONE);
+    return Four(select(a, 0.0, none.x), select(b, 0.0, none.y), select(c, 0.0, none.z), select(d, 0.0, none.w));
+}
+
 #include "shared/pool.wgsl"
 
 @compute @workgroup_size(256)

@@ -18,8 +18,9 @@ fn load4(i: u32, n: u32) -> vec4<u32> {
     return vec4<u32>(keys[min(i, last)], keys[min(i + 256u, last)], keys[min(i + 512u, last)], keys[min(i + 768u, last)]);
 }
 
+// Without a branch: a compiler may move the load of a key into it, and then each load waits for the one before.
 fn add(key: u32, i: u32, n: u32, lane: u32) {
-    if (i < n) { atomicAdd(&bins[((key >> pass_info.shift) & pass_info.mask) * 8u + (lane & 7u)], 1u); }
+    atomicAdd(&bins[((key >> pass_info.shift) & pass_info.mask) * 8u + (lane & 7u)], select(0u, 1u, i < n));
 }
 
 fn add4(keys: vec4<u32>, i: u32, n: u32, lane: u32) {
