@@ -54,8 +54,8 @@ pub static REDUNDANT: &[Redundant] = &[
     Redundant {
         kernel: "admit",
         file: "cached/admit.wgsl",
-        near: "if (way < candidates) { take(",
-        proof: "the next eight sets write only `spans` before their first barrier, which take does not read; tally_end begins with a barrier",
+        near: "take_recent(which",
+        proof: "the next eight sets write only `spans` before their first barrier, which take_recent does not read; tally_end begins with a barrier",
     },
     Redundant {
         kernel: "admit",
@@ -112,12 +112,6 @@ pub static UNNOTICED: &[Redundant] = &[
         file: "cached/linearize.wgsl",
         near: "atomicMax(&step.bad_offset",
         proof: "no recorded batch has two bad offsets in one dispatch; needed where one has",
-    },
-    Redundant {
-        kernel: "touch",
-        file: "cached/touch.wgsl",
-        near: "atomicAdd(&counts[entry], 1u)",
-        proof: "no recorded batch counts one row twice at once under LFU; needed where one does",
     },
 ];
 
