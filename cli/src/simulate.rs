@@ -222,9 +222,21 @@ fn play_all(context: Option<&Context>, args: &Args, trace: Trace) -> Result<Vec<
     let (choices, batch, name, accesses) =
         (args.choices(), args.batch as usize, trace.name.clone(), trace.ids.len() * args.choices().len());
     let job = Job { context, batch, parts: parts(trace, args)?, name: &name };
-    for &Choice { ways, percent, .. } in &choices {
+    for &Choice { kind, window_ways, ways, percent } in &choices {
         let shape = Geometry::of_percent(job.rows(), percent, ways)?;
+        ensure_usage!(
+            kind != Args::WINDOW || window_ways < shape.ways || u64::from(shape.slots) >= job.rows(),
+            "--window-ways: wanted fewer than the {} ways of the one set that {percent} % of {name} are, found {window_ways}; ask for fewer",
+            shape.ways
+        );
         let taken: u32 = job.parts.iter().map(|part| part.sets(&shape)).sum();
+        if taken < shape.sets && (kind, window_ways) == (choices[0].kind, choices[0].window_ways) {
+            output::note(&format!(
+                "note: {} of the {} sets of {percent} % of {name} are in no table's share",
+                shape.sets - taken,
+                shape.sets
+            ));
+        }
         ensure_usage!(
             taken <= shape.sets,
             "--cache-shares: wanted at least {taken} sets, one for each share, found {} of {} ways in {percent} % of {name}; ask for a larger cache, \
@@ -326,7 +338,7 @@ fn parts(trace: Trace, args: &Args) -> Result<Vec<Part>, Failure> {
         }
         ids.push(id);
     }
-    let each = (0..).zip(each).zip(shares.iter().copied().chain(std::iter::repeat(0.0)));
+    let each = (0..=u8::MAX).zip(each).zip(shares.iter().copied().chain(std::iter::repeat(0.0)));
     each.map(|((table, (ids, starts, _)), share)| {
         part(Trace { tables: Some(vec![table; ids.len()]), ids, ..Trace::default() }, starts, Some(share))
     })

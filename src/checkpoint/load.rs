@@ -105,7 +105,7 @@ fn load_without_cache(
             Ok(())
         }
         Part::Cache => {
-            for (slot, row) in (first as u32 / layout.row.row_words..).zip(words.chunks_exact(floats)) {
+            for (slot, row) in ((first / u64::from(layout.row.row_words)) as u32..).zip(words.chunks_exact(floats)) {
                 let word = |field| ways[way_at(layout.ways, slot, field)];
                 let (weights, state) = bytemuck::cast_slice(row).split_at(layout.row.dim as usize);
                 let mut record = vec![0; width];
@@ -128,15 +128,15 @@ fn load_without_cache(
     })?;
     let mut pinned = pins::pinned(&layout, &ways);
     pinned.retain(|&row| pins::check_padding(group.config(), &[row]).is_ok());
+    let left_out = if pinned.is_empty() { 0 } else { group.pin(&pinned, layout.ways)?.len() };
     log::warn!(
-        "{}: rows of its cache lay in other sets, so the cache begins empty: {} changed rows are in their records now, and {} rows are pinned anew",
+        "{}: rows of its cache lay in other sets, so the cache begins empty: {} changed rows are in their records now, {} of {} pinned rows are pinned \
+         anew, and the others find no way in their sets",
         path.display(),
         packed.len(),
+        pinned.len() - left_out,
         pinned.len()
     );
-    if !pinned.is_empty() {
-        group.pin(&pinned, layout.ways)?;
-    }
     Ok(())
 }
 

@@ -218,7 +218,8 @@ fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
 impl<'a> Job<'a> {
     fn answer(self, args: &Args, options: &Options) -> Result<Answer<'a>, Failure> {
         let plan = self.planner.search();
-        let (cache, batch) = (self.planner.pinned(plan.best), plan.cheapest().batch);
+        let cache = self.planner.pinned(plan.best).counted(&self.input.skew, args.pinned_ways);
+        let batch = plan.cheapest().batch;
         let device_bytes = self.device_bytes(&cache, self.planner.lookups_of(batch))?;
         let verify = if args.verify { self.verify(args, &cache, batch, options)? } else { Vec::new() };
         Ok(Answer { job: self, plan, cache, device_bytes, verify })

