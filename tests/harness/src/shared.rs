@@ -8,13 +8,7 @@ use hotrow::{
 };
 use rand::{RngExt, SeedableRng};
 
-/// The indices, offsets and weights of a batch.
-#[derive(Clone, Debug)]
-pub struct Bags {
-    pub indices: Vec<u32>,
-    pub offsets: Vec<u32>,
-    pub weights: Option<Vec<f32>>,
-}
+pub use crate::lockstep::Batch as Bags;
 
 /// The weight of element `e` of a linear row, by the formula in wide integers.
 pub fn place(config: &Config, row: u64, e: u32) -> usize {
