@@ -67,7 +67,7 @@ fn stepped(config: &Config, seed: u64) -> (CpuSharedGroup, Bags, Vec<f32>, Vec<f
     let grads = random_grads(seed, found.len());
     group.backward(&grads).unwrap();
     let after = group.snapshot();
-    moved(config, &bags, &grads, &before, &after).unwrap();
+    moved(config, &bags, &grads, [&before, &after]).unwrap();
     (group, bags, grads, found, [before, after])
 }
 
@@ -78,7 +78,7 @@ fn a_wrong_step_is_noticed() {
     let &w = gradients(&config, &bags, &grads).keys().next().unwrap();
     let mut wrong = after.clone();
     wrong.weight_words[w] = (f32::from_bits(wrong.weight_words[w]) + 1e-4).to_bits();
-    assert!(moved(&config, &bags, &grads, &before, &wrong).is_err());
+    assert!(moved(&config, &bags, &grads, [&before, &wrong]).is_err());
     let mut slopes = weight_gradients(&config, &weights(&config, &before), &bags, &grads);
     group.forward(&bags.indices, &bags.offsets, None).unwrap();
     let found_slopes = group.weight_gradient(&bags.indices, &bags.offsets, &grads).unwrap();
@@ -86,7 +86,7 @@ fn a_wrong_step_is_noticed() {
     slopes = weight_gradients(&config, &weights(&config, &after), &bags, &grads);
     close(&found_slopes, &slopes).unwrap();
     let other = config.clone().with_chunk(config.chunk + 1);
-    assert!(moved(&other, &bags, &grads, &before, &after).is_err());
+    assert!(moved(&other, &bags, &grads, [&before, &after]).is_err());
     found[0] += 1e-3;
     assert!(close(&found, &outputs(&config, &weights(&config, &before), &bags)).is_err());
 }
@@ -102,11 +102,11 @@ fn a_wrong_packed_step_is_noticed() {
         let highest = if config.precision == Precision::Fp16 { 9 } else { config.precision.bits() - 1 };
         *wrong.weight_words.last_mut().unwrap() ^= 1 << highest;
         let wrong_weight = weights(&config, &wrong) != weights(&config, &after);
-        let refused = moved(&config, &bags, &grads, &before, &wrong).is_err();
+        let refused = moved(&config, &bags, &grads, [&before, &wrong]).is_err();
         assert!(refused || !wrong_weight, "seed {seed}, {config:?}");
         let mut still = after.clone();
         still.weight_words.clone_from(&before.weight_words);
-        noticed += u32::from(refused) + u32::from(moved(&config, &bags, &grads, &before, &still).is_err());
+        noticed += u32::from(refused) + u32::from(moved(&config, &bags, &grads, [&before, &still]).is_err());
     }
     assert!(noticed > 20, "{noticed}");
 }
@@ -130,7 +130,7 @@ fn a_wrong_state_is_noticed() {
                     let gap = |(a, b): (&f32, &f32)| (a - b).abs() > a.abs().max(b.abs()) / 3.0 + 1e-6;
                     bad.iter().zip(good.as_ref().unwrap()).any(gap)
                 });
-                let refused = bad.is_err() || moved(&config, &bags, &grads, &before, &wrong).is_err();
+                let refused = bad.is_err() || moved(&config, &bags, &grads, [&before, &wrong]).is_err();
                 assert!(refused || !far, "{optimizer:?}, {precision:?}, {state:?}, word {at}: {new:x} as {word:x}");
             }
         }

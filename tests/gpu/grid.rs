@@ -97,12 +97,10 @@ fn bad_points_and_buffers_are_refused(context: &Context) {
     let bags = grid.bags(4).unwrap();
     let mut encoder = caller::encoder(context);
     let points = storage(context, &[0.5f32, 0.5, f32::NAN, 0.5, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]);
-    let error = grid.encode(&mut encoder, points.slice(..12), &bags).unwrap_err();
-    assert_eq!(error, Error::Length { what: "coordinates", wanted: 4, found: 3 });
-    let error = grid.encode(&mut encoder, points.slice(..), &bags).unwrap_err();
-    assert_eq!(error, Error::Length { what: "points", wanted: 4, found: 5 });
-    let error = bags.batch(5).map(drop).unwrap_err();
-    assert_eq!(error, Error::Length { what: "points", wanted: 4, found: 5 });
+    let refused = grid.encode(&mut encoder, points.slice(..12), &bags);
+    refuses!(refused, Error::Length { what: "coordinates", wanted: 4, found: 3 });
+    refuses!(grid.encode(&mut encoder, points.slice(..), &bags), Error::Length { what: "points", wanted: 4, found: 5 });
+    refuses!(bags.batch(5).map(drop), Error::Length { what: "points", wanted: 4, found: 5 });
     let other = Grid::new(context, config.clone().with_levels(2)).unwrap();
     refuses!(other.encode(&mut encoder, points.slice(..16), &bags), Error::Grid { what: "bags", .. });
     let (slopes, moves) = (storage(context, &[0f32; 23]), storage(context, &[7f32; 4]));

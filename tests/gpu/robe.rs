@@ -540,10 +540,7 @@ fn configurations_that_cannot_be_are_named(context: &Context) {
     let rows = [u32::MAX - 2, u32::MAX - 3, 0];
     assert_eq!(group.read_rows(&rows).unwrap(), mirror.read_rows(&rows).unwrap());
     for compression in [1e9, 0.5, f64::INFINITY, f64::NAN] {
-        refuses!(
-            Config::compressed(&[1000], 64, compression, 32),
-            Error::Config { field: "compression", .. },
-            "{compression}"
-        );
+        let made = Config::compressed(&[1000], 64, compression, 32);
+        refuses!(made, Error::Config { field: "compression", .. }, "{compression}");
     }
 }

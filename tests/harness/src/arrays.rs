@@ -61,7 +61,7 @@ pub fn steps_are_the_models<T: Array>(new: &dyn Fn(&Config) -> T, seed: u64, con
         array.backward(&grads).unwrap();
         let mut after = snapshot(&mut array);
         assert_eq!(after.t, before.t + 1);
-        let moved = |after: &RobeSnapshot| moved(config, &bags, &grads, &before, after);
+        let moved = |after: &RobeSnapshot| moved(config, &bags, &grads, [&before, after]);
         let weights = moved(&after).unwrap_or_else(|error| panic!("seed {seed}, {config:?}: {error}"));
         // The comparison must notice a wrong weight. The bound is narrow for a weight that gets few of the terms.
         if config.backward == Backward::Atomic && weights > 100 {
