@@ -188,8 +188,13 @@ impl Tensors {
         let begin = (start.len() - rest.len()) as u64;
         let descr = header.dtype().descr();
         let mut types = [Dtype::F16, Dtype::F32, Dtype::F64].into_iter();
-        let is = |dtype: &Dtype| matches!(&header.dtype(), DType::Plain(kind) if kind.type_char() == TypeChar::Float && 8 * kind.size_field() == dtype.bitsize() as u64);
-        let Some(dtype) = types.find(is) else {
+        let found = match header.dtype() {
+            DType::Plain(kind) if kind.type_char() == TypeChar::Float => {
+                types.find(|dtype| dtype.bitsize() as u64 / 8 == kind.size_field())
+            }
+            _ => None,
+        };
+        let Some(dtype) = found else {
             bail!("{shown}: wanted floats of 16, 32 or 64 bits, found type {descr}; save rows.astype('f4')");
         };
         let count: u128 = shape.iter().map(|&axis| u128::from(axis)).product();
