@@ -134,12 +134,10 @@ impl Args {
     /// The bags of a trace, one after another and then from the first one again.
     fn batches(&self, trace: &Trace) -> Result<Batches, Failure> {
         let offsets = trace.bags(Some(self.lookups).filter(|_| trace.offsets.is_none()))?;
+        let (most, name, found) = (trace.ids.len(), &trace.name, self.lookups);
         ensure_usage!(
             offsets.len() >= 2,
-            "--lookups: wanted at most {}, the accesses of {}, found {}; take a longer trace",
-            trace.ids.len(),
-            trace.name,
-            self.lookups
+            "--lookups: wanted at most {most}, the accesses of {name}, found {found}; take a longer trace"
         );
         Ok(Batches { ids: trace.ids.clone(), offsets, order: Vec::new(), batch: 0 })
     }
