@@ -175,26 +175,10 @@ fn without_its_cache(group: &mut CpuGroup, file: &Path) -> usize {
     let (now, bytes) = (group.snapshot().unwrap(), fs::read(file).unwrap());
     let Contents { config, step } = checkpoint::contents(file).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
-    let words = |name| {
-        tensors
-            .tensor(name)
-            .unwrap()
-            .data()
-            .chunks_exact(4)
-            .map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap()))
-            .collect::<Vec<u32>>()
-    };
-    let (layout, noise) = (
-        group.layout(),
-        codec::Noise {
-            rounding: config.rounding,
-            random_bits: config.random_bits,
-            seed: config.seed,
-            step,
-            purpose: 0,
-            stripe: Default::default(),
-        },
-    );
+    let words = |name| bytemuck::pod_collect_to_vec::<u8, u32>(tensors.tensor(name).unwrap().data());
+    let GroupConfig { rounding, random_bits, seed, .. } = config;
+    let noise = codec::Noise { rounding, random_bits, seed, step, purpose: 0, stripe: Default::default() };
+    let layout = group.layout();
     let (mut records, mut pinned, mut changed) = (words("records"), Vec::new(), 0);
     let sets = words("ways");
     for (set, rows) in
@@ -438,11 +422,8 @@ fn no_flipped_bit_passes() {
             Ok(())
         });
         anywhere.unwrap();
-        assert_eq!(
-            (flip(length - 1, 0), flip(header + 8, 3)),
-            (last, first),
-            "the last checksum, and the first counter"
-        );
+        // The last checksum, and the first counter.
+        assert_eq!((flip(length - 1, 0), flip(header + 8, 3)), (last, first));
         // The unchanged file must load.
         fs::write(&path, &right).unwrap();
         checkpoint::load_lookup(&mut **table.borrow_mut(), &path).unwrap();
@@ -663,15 +644,13 @@ fn nothing_is_saved_or_loaded_within_a_step() {
     checkpoint::save(&mut group, &path).unwrap();
     let file = fs::read(&path).unwrap();
     let outputs = group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-    let saved = checkpoint::save(&mut group, &path);
-    assert!(matches!(saved, Err(Error::Order { call: "checkpoint::save", .. })), "{saved:?}");
-    let loaded = checkpoint::load(&mut group, &path);
-    assert!(matches!(loaded, Err(Error::Order { call: "checkpoint::load", .. })), "{loaded:?}");
+    refuses!(checkpoint::save(&mut group, &path), Error::Order { call: "checkpoint::save", .. });
+    refuses!(checkpoint::load(&mut group, &path), Error::Order { call: "checkpoint::load", .. });
     group.backward(&outputs).unwrap();
 
     group.prefetch(&[1, 2], &[0, 1, 2], None).unwrap();
-    assert!(matches!(checkpoint::save(&mut group, &path), Err(Error::Order { .. })));
-    assert!(matches!(checkpoint::load(&mut group, &path), Err(Error::Order { .. })));
+    refuses!(checkpoint::save(&mut group, &path), Error::Order { .. });
+    refuses!(checkpoint::load(&mut group, &path), Error::Order { .. });
     group.forward_prefetched().unwrap();
     group.backward(&outputs).unwrap();
     assert!(fs::read(&path).unwrap() == file);
@@ -831,7 +810,7 @@ fn a_pipe_is_refused_and_a_link_is_followed() {
     checkpoint::contents(at("inner/file")).unwrap();
     assert_eq!(fs::metadata(at("inner/file")).unwrap().permissions().mode() & 0o777, 0o600);
     symlink("missing/file", at("broken")).unwrap();
-    assert!(matches!(checkpoint::save(&mut group, at("broken")), Err(Error::Checkpoint { .. })));
+    refuses!(checkpoint::save(&mut group, at("broken")), Error::Checkpoint { .. });
     let found = |folder| fs::read_dir(at(folder)).unwrap().count();
     assert_eq!((found("."), found("inner")), (4, 1), "no temporary file is left");
 }
@@ -912,8 +891,8 @@ fn another_table_than_an_array_s_own_is_refused() {
     let mut group = CpuSharedGroup::new(adagrad.with_optimizer(Optimizer::adagrad(0.5))).unwrap();
     checkpoint::load_lookup(&mut group, &path).unwrap();
     group.forward(&[1], &[0, 1, 1], None).unwrap();
-    assert!(matches!(checkpoint::load_lookup(&mut group, &path), Err(Error::Order { .. })));
-    assert!(matches!(checkpoint::save_lookup(&mut group, &path), Err(Error::Order { .. })));
+    refuses!(checkpoint::load_lookup(&mut group, &path), Error::Order { .. });
+    refuses!(checkpoint::save_lookup(&mut group, &path), Error::Order { .. });
     group.discard_pending();
     assert_eq!(refused(&mut group, &folder.path().join("none")), "file");
 }

@@ -181,10 +181,10 @@ fn a_table_beyond_memory_is_a_named_error() {
     let rows = u32::MAX - 1;
     let of_dim = |dim| GroupConfig::new(&[rows], dim).with_precision(Precision::Fp32);
     let huge = of_dim(1 << 16);
-    assert!(matches!(CpuGroup::new(huge.clone()), Err(Error::OutOfMemory { what: "records", .. })));
+    refuses!(CpuGroup::new(huge.clone()), Error::OutOfMemory { what: "records", .. });
     // A plan has an entry for each piece.
-    assert!(matches!(CpuGroup::new(of_dim(1 << 24)), Err(Error::Config { field: "piece_bytes", .. })));
-    assert!(matches!(CpuGroup::new(huge.with_cache_rows(rows)), Err(Error::Config { field: "cache_rows", .. })));
+    refuses!(CpuGroup::new(of_dim(1 << 24)), Error::Config { field: "piece_bytes", .. });
+    refuses!(CpuGroup::new(huge.with_cache_rows(rows)), Error::Config { field: "cache_rows", .. });
 }
 
 /// The environment variable that tells the child process which pool to use.

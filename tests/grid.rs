@@ -226,7 +226,7 @@ fn bad_input_is_refused_by_name() {
         error.to_string(),
         "grid, coordinates: wanted finite numbers, found NaN on axis 1 of point 1; leave the point out"
     );
-    assert!(matches!(grid.bags(&[0.5]), Err(Error::Length { what: "coordinates", wanted: 2, found: 1 })));
+    refuses!(grid.bags(&[0.5]), Error::Length { what: "coordinates", wanted: 2, found: 1 });
     let wrong = grid.coordinate_gradient(&[0.5, 0.5], &[0.0; 7]);
     assert!(matches!(wrong, Err(Error::Length { what: "grad_weights", wanted: 8, found: 7 })), "{wrong:?}");
     assert_eq!(grid.coordinate_gradient(&[f32::INFINITY, 0.5], &[1.0; 8]), Ok(vec![0.0; 2]));

@@ -7,7 +7,7 @@ use hotrow::{
     StatePrecision,
 };
 use hotrow_harness::{
-    lockstep::{Codes, Pair},
+    lockstep::{Codes, Pair, bits},
     naive, soak,
 };
 use naive::{Approx, BatchData, Call, Format, Naive, check_run, half_above, half_below, half_nearest, set_of};
@@ -35,16 +35,12 @@ fn near(found: &[Approx], wanted: &[f64]) {
     }
 }
 
-fn words(row: &[f32]) -> Vec<u32> {
-    row.iter().map(|x| x.to_bits()).collect()
-}
-
 #[test]
 fn two_rows_by_hand() {
     let mut config = fp32(&[2], 2, 2);
     config.optimizer = Optimizer::sgd(0.5);
     let mut model = Naive::new(&config);
-    model.records = words(&[1.0, 2.0, 3.0, 4.0]);
+    model.records = bits(&[1.0, 2.0, 3.0, 4.0]);
     let (bags, _) = model.forward(&[0, 1, 0], &[0, 2, 3], None).expect("the indices are fine");
     assert_eq!(values(&model.gather(&bags)), [4.0, 6.0, 1.0, 2.0]);
     assert_eq!(values(&model.merge(&bags, &[1.0, 10.0, 100.0, 1000.0])[&0]), [101.0, 1010.0]);
@@ -143,7 +139,7 @@ fn rules_by_hand() {
     let mut config = fp32(&[1], 2, 1);
     config.optimizer = Optimizer::adagrad(0.1).with_eps(0.5);
     let mut model = Naive::new(&config);
-    model.records = words(&[16.0, 0.0, 1.0, 2.0]); // the state precedes the weights
+    model.records = bits(&[16.0, 0.0, 1.0, 2.0]); // the state precedes the weights
     let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
     // AdaGrad: 16 + 9 = 25 and 1 - 0.3 / 5.5; 0 + 1 = 1 and 2 - 0.1 / 1.5.
     let effect = model.backward(&bags, &[3.0, 1.0]);
@@ -151,7 +147,7 @@ fn rules_by_hand() {
 
     config.optimizer = Optimizer::row_wise_adagrad(0.1).with_weight_decay(0.25);
     let mut model = Naive::new(&config);
-    model.records = words(&[0.0, 4.0, 8.0]);
+    model.records = bits(&[0.0, 4.0, 8.0]);
     let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
     // With decay 1 + 0.25*4 = 2 and 12 + 0.25*8 = 14: the state is (4 + 196) / 2, its root 10.
     let effect = model.backward(&bags, &[1.0, 12.0]);
@@ -163,7 +159,7 @@ fn rules_by_hand() {
     // Adam in its first step, with betas of 1/2 and 3/4: 2 + (1/2)(4 - 2) = 3, 8 + (1/4)(16 - 8) = 10; over 1/2 and 1/4: 6 and 40.
     config.optimizer = Optimizer::adam(0.1).with_beta1(0.5).with_beta2(0.75).with_eps(0.5);
     let mut model = Naive::new(&config);
-    model.records = words(&[2.0, 0.0, 8.0, 0.0, 1.0, 7.0]);
+    model.records = bits(&[2.0, 0.0, 8.0, 0.0, 1.0, 7.0]);
     let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
     let effect = model.backward(&bags, &[4.0, 0.0]);
     near(&effect.slots[&0], &[1.0 - 0.1 * 6.0 / (40f64.sqrt() + 0.5), 7.0, 3.0, 0.0, 10.0, 0.0]);
@@ -172,7 +168,7 @@ fn rules_by_hand() {
     config.optimizer = config.optimizer.with_own_count(true).with_clip_norm(Some(1.0));
     config.optimizer = config.optimizer.with_decoupled(true).with_weight_decay(0.25);
     let mut model = Naive::new(&config);
-    model.records = words(&[0.5, 1.0, 0.0, 0.0, 4.0, 8.0]);
+    model.records = bits(&[0.5, 1.0, 0.0, 0.0, 4.0, 8.0]);
     let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
     let effect = model.backward(&bags, &[3.0, 4.0]);
     // v: 0.5 + (1/4)(0.5 - 0.5); over 1 - 9/16. The first moments over 1 - 1/4.
@@ -379,17 +375,13 @@ impl Bent {
 }
 
 impl Lookup for Bent {
-    hotrow_harness::goes_on! { inner;
+    goes_on! { inner;
         fn pending(self: &Self) -> bool;
         fn discard_pending(self: &mut Self) -> ();
+        fn output_len(self: &Self, indices: usize, bags: usize) -> usize;
         fn backward_scaled(self: &mut Self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error>;
         fn set_learning_rate(self: &mut Self, lr: f32) -> Result<(), Error>;
         fn memory(self: &Self) -> MemoryReport;
-    }
-
-    fn output_len(&self, indices: usize, bags: usize) -> usize {
-        let config = self.config();
-        config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
     }
 
     fn run(
@@ -462,7 +454,7 @@ impl Lookup for Bent {
 }
 
 impl Embedding for Bent {
-    hotrow_harness::goes_on! { inner;
+    goes_on! { inner;
         fn config(self: &Self) -> &GroupConfig;
         fn layout(self: &Self) -> &Layout;
         fn prefetch(self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error>;

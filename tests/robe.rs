@@ -67,7 +67,7 @@ fn stepped(config: &Config, seed: u64) -> (CpuSharedGroup, Bags, Vec<f32>, Vec<f
     let grads = random_grads(seed, found.len());
     group.backward(&grads).unwrap();
     let after = group.snapshot();
-    moved(config, &bags, &grads, &before, &after).unwrap();
+    moved(config, &bags, &grads, [&before, &after]).unwrap();
     (group, bags, grads, found, [before, after])
 }
 
@@ -78,7 +78,7 @@ fn a_wrong_step_is_noticed() {
     let &w = gradients(&config, &bags, &grads).keys().next().unwrap();
     let mut wrong = after.clone();
     wrong.weight_words[w] = (f32::from_bits(wrong.weight_words[w]) + 1e-4).to_bits();
-    assert!(moved(&config, &bags, &grads, &before, &wrong).is_err());
+    assert!(moved(&config, &bags, &grads, [&before, &wrong]).is_err());
     let mut slopes = weight_gradients(&config, &weights(&config, &before), &bags, &grads);
     group.forward(&bags.indices, &bags.offsets, None).unwrap();
     let found_slopes = group.weight_gradient(&bags.indices, &bags.offsets, &grads).unwrap();
@@ -86,7 +86,7 @@ fn a_wrong_step_is_noticed() {
     slopes = weight_gradients(&config, &weights(&config, &after), &bags, &grads);
     close(&found_slopes, &slopes).unwrap();
     let other = config.clone().with_chunk(config.chunk + 1);
-    assert!(moved(&other, &bags, &grads, &before, &after).is_err());
+    assert!(moved(&other, &bags, &grads, [&before, &after]).is_err());
     found[0] += 1e-3;
     assert!(close(&found, &outputs(&config, &weights(&config, &before), &bags)).is_err());
 }
@@ -102,11 +102,11 @@ fn a_wrong_packed_step_is_noticed() {
         let highest = if config.precision == Precision::Fp16 { 9 } else { config.precision.bits() - 1 };
         *wrong.weight_words.last_mut().unwrap() ^= 1 << highest;
         let wrong_weight = weights(&config, &wrong) != weights(&config, &after);
-        let refused = moved(&config, &bags, &grads, &before, &wrong).is_err();
+        let refused = moved(&config, &bags, &grads, [&before, &wrong]).is_err();
         assert!(refused || !wrong_weight, "seed {seed}, {config:?}");
         let mut still = after.clone();
         still.weight_words.clone_from(&before.weight_words);
-        noticed += u32::from(refused) + u32::from(moved(&config, &bags, &grads, &before, &still).is_err());
+        noticed += u32::from(refused) + u32::from(moved(&config, &bags, &grads, [&before, &still]).is_err());
     }
     assert!(noticed > 20, "{noticed}");
 }
@@ -130,7 +130,7 @@ fn a_wrong_state_is_noticed() {
                     let gap = |(a, b): (&f32, &f32)| (a - b).abs() > a.abs().max(b.abs()) / 3.0 + 1e-6;
                     bad.iter().zip(good.as_ref().unwrap()).any(gap)
                 });
-                let refused = bad.is_err() || moved(&config, &bags, &grads, &before, &wrong).is_err();
+                let refused = bad.is_err() || moved(&config, &bags, &grads, [&before, &wrong]).is_err();
                 assert!(refused || !far, "{optimizer:?}, {precision:?}, {state:?}, word {at}: {new:x} as {word:x}");
             }
         }
@@ -269,7 +269,7 @@ fn what_no_array_can_store_is_named() {
     group.backward(&[1.0; 64]).unwrap();
     let mut wrong = group.snapshot();
     wrong.state_words[0] |= 0x7ff;
-    assert!(matches!(group.restore(&wrong), Err(Error::Source { row: 0, .. })));
+    refuses!(group.restore(&wrong), Error::Source { row: 0, .. });
     // NaN and infinite gradients enter no state.
     let before = group.snapshot();
     group.forward(&[0], &[0, 1], None).unwrap();
@@ -464,8 +464,8 @@ fn packed_snapshots_are_checked() {
         let place = if config.precision == Precision::Int8 { 64 } else { 36 };
         let wrong = restored(|s| s.weight_words[18] = f32::INFINITY.to_bits());
         assert!(matches!(wrong, Err(Error::Source { row, .. }) if row == place || row == 37), "{wrong:?}");
-        assert!(matches!(restored(|s| s.state_words[3] = 0x7c00_0000), Err(Error::Source { row: 7, .. })));
-        assert!(matches!(restored(|s| s.weight_words.truncate(70)), Err(Error::Length { .. })));
+        refuses!(restored(|s| s.state_words[3] = 0x7c00_0000), Error::Source { row: 7, .. });
+        refuses!(restored(|s| s.weight_words.truncate(70)), Error::Length { .. });
         assert_eq!(restored(|_| {}), Ok(()));
     }
 }
@@ -612,9 +612,9 @@ fn nothing_has_no_gradient() {
         for backward in WAYS {
             let config = Config::new(&[10], 4, 64, 3).with_pooling(pooling).with_backward(backward);
             let mut group = CpuSharedGroup::new(config.clone()).unwrap();
-            assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
+            refuses!(group.gradient(GradSlice::F32(&[])), Error::Order { call: "gradient", .. });
             let n = group.forward(&[], &[0, 0, 0], None).unwrap().len();
-            assert!(matches!(group.gradient(GradSlice::F32(&[1.0])), Err(Error::Length { what: "grad_outputs", .. })));
+            refuses!(group.gradient(GradSlice::F32(&[1.0])), Error::Length { what: "grad_outputs", .. });
             let found = group.gradient(GradSlice::F32(&vec![1.0; n])).unwrap();
             let none = Gradient::Sparse { locations: Vec::new(), sums: Vec::new() };
             assert_eq!(found, if backward == Backward::Dense { Gradient::Dense(vec![0.0; 64]) } else { none });

@@ -332,22 +332,19 @@ fn states_of_others_are_refused() {
 #[test]
 fn calls_out_of_order_are_refused() {
     let mut scaler = CpuScaler::new(LossScale::BACKOFF).unwrap();
-    assert!(matches!(scaler.decide(), Err(Error::Order { call: "decide", .. })));
+    refuses!(scaler.decide(), Error::Order { call: "decide", .. });
     let fresh = *scaler.state();
     let mut group = CpuGroup::new(GroupConfig::new(&[10], 2)).unwrap();
     group.forward(&[1], &[0, 1], None).unwrap();
     let grads = GradSlice::F32(&[1.0, 2.0]);
-    assert!(matches!(group.backward_scaled(grads, &fresh), Err(Error::Order { call: "backward_scaled", .. })));
+    refuses!(group.backward_scaled(grads, &fresh), Error::Order { call: "backward_scaled", .. });
     scaler.inspect(grads);
     let state = scaler.decide().unwrap();
-    assert!(matches!(
-        group.backward_scaled(GradSlice::F16(&[0; 3]), &state),
-        Err(Error::Length { wanted: 2, found: 3, .. })
-    ));
+    refuses!(group.backward_scaled(GradSlice::F16(&[0; 3]), &state), Error::Length { wanted: 2, found: 3, .. });
     assert!(group.pending());
     group.backward_scaled(grads, &state).unwrap();
     assert!(group.backward_scaled(grads, &state).is_err(), "there is no forward any more");
-    assert!(matches!(scaler.decide(), Err(Error::Order { .. })));
+    refuses!(scaler.decide(), Error::Order { .. });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use hotrow::{
     Precision, prelude::*,
 };
 use hotrow_harness::lockstep::{
-    Batch, random_batch, random_config, random_frequencies, random_pins, random_shares, random_since,
+    Batch, bits, random_batch, random_config, random_frequencies, random_pins, random_shares, random_since,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -35,10 +35,6 @@ const CASES: [&str; 11] = [
 ];
 
 type Seen = [u64; CASES.len()];
-
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|x| x.to_bits()).collect()
-}
 
 /// Runs `work` on so many threads.
 fn on<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
@@ -137,13 +133,12 @@ impl Run {
 
 /// A batch of `n` skewed accesses: enough for several threads, with rows of more than 128 and of more than 1,024 accesses.
 fn large_batch(config: &GroupConfig, n: usize, source: &mut Pcg64) -> Batch {
-    let features = config.feature_count() as usize;
+    let features = config.feature_tables();
     let (mut indices, mut offsets) = (Vec::new(), vec![0]);
-    for feature in 0..features {
-        let table = config.features.get(feature).map_or(feature, |&table| table as usize);
-        let rows = config.tables[table];
+    for &table in &features {
+        let rows = config.tables[table as usize];
         for bag in 0..64 {
-            let each = if bag % 7 == 3 { 0 } else { n / features / 55 };
+            let each = if bag % 7 == 3 { 0 } else { n / features.len() / 55 };
             for _ in 0..each {
                 let x: f64 = source.random();
                 let outside = config.out_of_range != OutOfRange::Error && source.random_bool(0.01);

@@ -81,13 +81,9 @@ impl Tables {
             end += rows;
         }
         if let Some(at) = args.table {
-            let table = tables.get(at).cloned().ok_or_else(|| {
-                Failure::Usage(format!(
-                    "--table: wanted one of the {} tables of {shown}, counted from 0, found {at}",
-                    tables.len()
-                ))
-            })?;
-            tables = vec![table];
+            let all = tables.len();
+            ensure_usage!(at < all, "--table: wanted one of the {all} tables of {shown}, counted from 0, found {at}");
+            tables = vec![tables[at].clone()];
         }
         ensure_usage!(
             args.format != Format::Npy || tables.len() <= 1,

@@ -178,14 +178,12 @@ impl Args {
 
     /// Refuses a file that states another dim than its rows have.
     fn check_dim(&self, tensors: &Tensors, dim: u32) -> anyhow::Result<()> {
-        match tensors.text("dim") {
-            Some(stated) if stated != dim.to_string() => {
-                bail!(
-                    "{}: wanted rows of dim {stated}, as it states, found {dim}; correct its metadata",
-                    self.file.display()
-                )
+        let shown = self.file.display();
+        match tensors.text("dim").filter(|stated| *stated != dim.to_string()) {
+            Some(stated) => {
+                bail!("{shown}: wanted rows of dim {stated}, as it states, found {dim}; correct its metadata")
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 

@@ -160,11 +160,8 @@ fn other_subgroups(caps: &Caps) -> String {
 }
 
 fn remedy(adapters: &[Adapter]) -> String {
-    let chosen = if std::env::var_os("WGPU_ADAPTER_NAME").is_some() || std::env::var_os("WGPU_BACKEND").is_some() {
-        "unset WGPU_ADAPTER_NAME and WGPU_BACKEND, or "
-    } else {
-        ""
-    };
+    let is_set = ["WGPU_ADAPTER_NAME", "WGPU_BACKEND"].iter().any(|name| std::env::var_os(name).is_some());
+    let chosen = if is_set { "unset WGPU_ADAPTER_NAME and WGPU_BACKEND, or " } else { "" };
     let software = if adapters.is_empty() { " (Debian's mesa-vulkan-drivers has a software one)" } else { "" };
     format!(
         "{chosen}install a Vulkan driver{software}; for NVIDIA in a container set NVIDIA_DRIVER_CAPABILITIES=all and have an \

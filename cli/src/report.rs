@@ -108,29 +108,16 @@ impl Display for Value {
     }
 }
 
-impl From<f64> for Value {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
+macro_rules! values {
+    ($($kind:ident from $($of:ty)+;)+) => {$($(
+        impl From<$of> for Value {
+            fn from(value: $of) -> Self {
+                Self::$kind(value.into())
+            }
+        }
+    )+)+};
 }
-
-impl From<u32> for Value {
-    fn from(number: u32) -> Self {
-        Self::Number(number.into())
-    }
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
+values! { Number from f64 u32; Text from String &str; }
 
 /// The setting of a figure: names and values, in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]

@@ -129,19 +129,13 @@ fn integers(when: &str, gpu: &mut dyn Embedding, cpu: &mut dyn Embedding) -> any
         [("cache metadata", &ours.ways, &theirs.ways), ("frequencies", &ours.freqs, &theirs.freqs)]
     {
         let same = ours.iter().zip(theirs).take_while(|(found, wanted)| found == wanted).count();
-        ensure!(
-            ours == theirs,
-            "{when}: wanted {} words of {what}, found {} of which the first {same} are alike",
-            theirs.len(),
-            ours.len()
-        );
+        let (wanted, found) = (theirs.len(), ours.len());
+        let differ = format!("wanted {wanted} words of {what}, found {found} of which the first {same} are alike");
+        ensure!(ours == theirs, "{when}: {differ}");
     }
     for (table, (found, wanted)) in ours.counters.iter().zip(&theirs.counters).enumerate() {
-        let shown = |all: &Counters| {
-            format!(
-                "{} hits, {} evictions, {} write-backs, {} bytes read",
-                all.hits, all.evictions, all.write_backs, all.bytes_read
-            )
+        let shown = |&Counters { hits, evictions, write_backs, bytes_read, .. }: &Counters| {
+            format!("{hits} hits, {evictions} evictions, {write_backs} write-backs, {bytes_read} bytes read")
         };
         ensure!(found == wanted, "{when}: wanted in table {table} {}, found {}", shown(wanted), shown(found));
     }

@@ -184,12 +184,8 @@ impl Args {
         for &kind in &self.policy {
             for &window_ways in if kind == Self::WINDOW { &self.window_ways[..] } else { &[0] } {
                 for &ways in &self.ways {
-                    choices.extend(self.cache_percent.iter().map(|&percent| Choice {
-                        kind,
-                        window_ways,
-                        ways,
-                        percent,
-                    }));
+                    let choice = |&percent: &f64| Choice { kind, window_ways, ways, percent };
+                    choices.extend(self.cache_percent.iter().map(choice));
                 }
             }
         }
@@ -200,14 +196,11 @@ impl Args {
 /// Numbers ids by first appearance, or leaves them if the rows are given. Returns the rows.
 fn number(trace: &mut Trace, rows: Option<u32>) -> Result<u32, Failure> {
     if let Some(rows) = rows {
-        let beyond = trace.ids.iter().position(|&id| id >= rows);
-        let refused = |at: usize| {
-            let (id, name) = (trace.ids[at], &trace.name);
-            format!(
-                "--rows: wanted more than {id}, the id at access {at} of {name}, found {rows}; give more, or none to number ids"
-            )
-        };
-        return beyond.map_or(Ok(rows), |at| Err(Failure::Usage(refused(at))));
+        let Some(at) = trace.ids.iter().position(|&id| id >= rows) else { return Ok(rows) };
+        let (id, name) = (trace.ids[at], &trace.name);
+        return Err(Failure::Usage(format!(
+            "--rows: wanted more than {id}, the id at access {at} of {name}, found {rows}; give more, or none to number ids"
+        )));
     }
     let mut numbers = HashMap::new();
     for id in &mut trace.ids {
@@ -305,13 +298,8 @@ fn parts(trace: Trace, args: &Args) -> Result<Vec<Part>, Failure> {
     let (shares, batch) = (&args.cache_shares, args.batch as usize);
     let part = |mut trace: Trace, mut starts: Vec<u32>, share| {
         starts.push(trace.ids.len() as u32);
-        number(&mut trace, args.rows).map(|rows| Part {
-            rows,
-            hottest: trace.hottest(usize::MAX),
-            trace,
-            starts,
-            share,
-        })
+        let rows = number(&mut trace, args.rows)?;
+        Ok(Part { rows, hottest: trace.hottest(usize::MAX), trace, starts, share })
     };
     if shares.is_empty() {
         let starts = (0..trace.ids.len() as u32).step_by(batch).collect();

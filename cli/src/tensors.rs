@@ -168,12 +168,11 @@ impl Tensors {
             let file = path.with_file_name(part);
             all.add(&file, of).with_context(|| format!("{shown}: wanted its part {part} beside it"))?;
         }
-        match index.weight_map.iter().find(|(name, _)| all.tensors.iter().all(|tensor| tensor.name != **name)) {
-            Some((name, part)) => {
-                bail!("{shown}: wanted tensor {name} in its part {part}, found none there; get both files again")
-            }
-            None => Ok(all),
+        let missing = |(name, _): &(&String, &String)| all.tensors.iter().all(|tensor| tensor.name != **name);
+        if let Some((name, part)) = index.weight_map.iter().find(missing) {
+            bail!("{shown}: wanted tensor {name} in its part {part}, found none there; get both files again");
         }
+        Ok(all)
     }
 
     /// Opens an array of numpy's.
@@ -188,16 +187,14 @@ impl Tensors {
         let header = NpyHeader::from_reader(&mut rest).map_err(|error| refused(&error.to_string()))?;
         let begin = (start.len() - rest.len()) as u64;
         let descr = header.dtype().descr();
-        let kind = match &header.dtype() {
-            DType::Plain(kind) if kind.type_char() == TypeChar::Float => match kind.size_field() {
-                2 => Some(Dtype::F16),
-                4 => Some(Dtype::F32),
-                8 => Some(Dtype::F64),
-                _ => None,
-            },
+        let mut types = [Dtype::F16, Dtype::F32, Dtype::F64].into_iter();
+        let found = match header.dtype() {
+            DType::Plain(kind) if kind.type_char() == TypeChar::Float => {
+                types.find(|dtype| dtype.bitsize() as u64 / 8 == kind.size_field())
+            }
             _ => None,
         };
-        let Some(dtype) = kind else {
+        let Some(dtype) = found else {
             bail!("{shown}: wanted floats of 16, 32 or 64 bits, found type {descr}; save rows.astype('f4')");
         };
         let count: u128 = shape.iter().map(|&axis| u128::from(axis)).product();

@@ -120,8 +120,7 @@ impl Requests {
                     }
                     match config.out_of_range {
                         OutOfRange::Clamp if !of.pads(rows - 1) => index = rows - 1,
-                        OutOfRange::Clamp => continue,
-                        OutOfRange::Skip => continue,
+                        OutOfRange::Clamp | OutOfRange::Skip => continue,
                         OutOfRange::Error => {
                             let position = access as u32;
                             error.get_or_insert(Error::IndexOutOfRange { table, rows, position, value: index });

@@ -138,21 +138,15 @@ impl Threads {
     /// # Errors
     /// [`Error::Rank`] with the first rank that failed, and its error or the message of its panic.
     pub fn run<T: Send>(ranks: u32, work: impl Fn(&mut Self) -> Result<T, Error> + Sync) -> Result<Vec<T>, Error> {
-        let one = |mut comm: Self| match catch_unwind(AssertUnwindSafe(|| work(&mut comm))) {
-            Ok(Ok(result)) => Some(result),
-            // Another rank is the cause.
-            Ok(Err(error @ Error::Rank { .. })) => {
-                comm.job.fail(error);
-                None
+        let one = |mut comm: Self| {
+            match catch_unwind(AssertUnwindSafe(|| work(&mut comm))) {
+                Ok(Ok(result)) => return Some(result),
+                // Another rank is the cause.
+                Ok(Err(error @ Error::Rank { .. })) => comm.job.fail(error),
+                Ok(Err(error)) => comm.abort(&error.to_string()),
+                Err(panic) => comm.abort(&format!("it panicked: {}", message(&*panic))),
             }
-            Ok(Err(error)) => {
-                comm.abort(&error.to_string());
-                None
-            }
-            Err(panic) => {
-                comm.abort(&format!("it panicked: {}", message(&*panic)));
-                None
-            }
+            None
         };
         let comms = Self::new(ranks);
         let Some(job) = comms.first().map(|comm| comm.job.clone()) else { return Ok(Vec::new()) };

@@ -47,7 +47,7 @@ fn over_ranks(calls: &str, n: u64) -> Result<(Vec<u32>, End), Error> {
         match found {
             Ok(found) => outputs.extend(found.iter().map(|value| value.to_bits())),
             Err(Error::Exchange { what: "group", .. }) => {
-                assert!(matches!(group.save(folder.path()), Err(Error::Exchange { what: "group", .. })));
+                refuses!(group.save(folder.path()), Error::Exchange { what: "group", .. });
                 group.load(folder.path())?;
                 (end, k) = (End::Loaded, 0);
                 outputs.clear();

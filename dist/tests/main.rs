@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[macro_use]
+extern crate hotrow_harness;
 mod ahead;
 mod allocations;
 mod comm;

@@ -34,10 +34,10 @@ fn an_error_names_the_first_offender_and_nothing_moves(context: &Context) {
     assert_eq!(after, before);
     // The table is that of the bag's feature.
     let mut other = Group::new(context, config().with_features(vec![1, 0])).unwrap();
-    let error = other.forward(&[19, 10], &[0, 1, 2], None).unwrap_err();
-    assert_eq!(error, Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 10 });
+    let refused = other.forward(&[19, 10], &[0, 1, 2], None);
+    refuses!(refused, Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 10 });
     // The backward of the refused step does nothing either. The next step is an ordinary one.
-    assert!(matches!(group.backward(&[1.0; 8]), Err(Error::Order { .. })));
+    refuses!(group.backward(&[1.0; 8]), Error::Order { .. });
     group.forward(&[9, 0, 19], &[0, 2, 3], None).unwrap();
     group.backward(&[1.0; 8]).unwrap();
 }
@@ -127,17 +127,15 @@ fn a_refused_forward_leaves_the_step_before_it(context: &Context) {
     // A second forward would drop the first one's gradient, in an encoder that is never submitted too.
     let mut dropped = caller::encoder(context);
     for encoder in [&mut encoder, &mut dropped] {
-        let second = group.encode_forward(encoder, &batch, outputs.slice(..));
-        assert!(matches!(second, Err(Error::Order { call: "forward", .. })), "{second:?}");
+        refuses!(group.encode_forward(encoder, &batch, outputs.slice(..)), Error::Order { call: "forward", .. });
     }
     group.encode_backward(&mut encoder, outputs.slice(..)).unwrap();
-    let again = group.encode_backward(&mut encoder, outputs.slice(..));
-    assert!(matches!(again, Err(Error::Order { .. })), "one forward, one backward: {again:?}");
+    refuses!(group.encode_backward(&mut encoder, outputs.slice(..)), Error::Order { .. }, "one forward, one backward");
     context.queue().submit([encoder.finish()]);
     // The host has seen a forward, although its encoder is dropped.
     group.encode_forward(&mut dropped, &batch, outputs.slice(..)).unwrap();
     drop(dropped);
-    assert!(matches!(group.forward(&[1, 2], &[0, 1, 2], None), Err(Error::Order { call: "forward", .. })));
+    refuses!(group.forward(&[1, 2], &[0, 1, 2], None), Error::Order { call: "forward", .. });
     group.discard_pending();
     group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
 }
@@ -148,23 +146,21 @@ fn order_shapes_and_buffers(context: &Context) {
     assert_eq!(group.forward(&[1], &[0, 1], None), Err(Error::Bags { features: 2, bags: 1 }));
     let weights = group.forward(&[1], &[0, 1, 1], Some(&[1.0, 2.0]));
     assert_eq!(weights, Err(Error::Length { what: "weights", wanted: 1, found: 2 }));
-    assert!(matches!(group.read_rows(&[30]), Err(Error::RowOutOfRange { call: "read_rows", row: 30, .. })));
-    assert!(matches!(group.write_rows(&[1], &[0.0; 3]), Err(Error::Length { .. })));
+    refuses!(group.read_rows(&[30]), Error::RowOutOfRange { call: "read_rows", row: 30, .. });
+    refuses!(group.write_rows(&[1], &[0.0; 3]), Error::Length { .. });
     group.forward(&[1], &[0, 1, 1], None).unwrap();
-    assert!(matches!(group.reset(), Err(Error::Order { .. })));
-    assert!(matches!(group.write_rows(&[1], &[0.0; 4]), Err(Error::Order { .. })));
-    assert!(matches!(group.backward(&[1.0; 7]), Err(Error::Length { wanted: 8, found: 7, .. })));
+    refuses!(group.reset(), Error::Order { .. });
+    refuses!(group.write_rows(&[1], &[0.0; 4]), Error::Order { .. });
+    refuses!(group.backward(&[1.0; 7]), Error::Length { wanted: 8, found: 7, .. });
 
     let (indices, offsets) = (storage(context, &[1u32]), storage(context, &[0u32, 1, 1]));
     let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
     group.discard_pending();
     let mut encoder = caller::encoder(context);
     let small = storage(context, &[0f32; 4]);
-    let result = group.encode_forward(&mut encoder, &batch, small.slice(..));
-    assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
+    refuses!(group.encode_forward(&mut encoder, &batch, small.slice(..)), Error::Buffer { what: "outputs", .. });
     let plain = caller::buffer(context, 64, wgpu::BufferUsages::COPY_DST);
-    let result = group.encode_forward(&mut encoder, &batch, plain.slice(..));
-    assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
+    refuses!(group.encode_forward(&mut encoder, &batch, plain.slice(..)), Error::Buffer { what: "outputs", .. });
 }
 
 #[gpu_test]
@@ -214,27 +210,24 @@ fn missing_features_and_limits(_: &Context) {
     let bare = Context::new(&device, &queue).unwrap();
     let mut mapped = config();
     mapped.placement = Placement::Mapped;
-    let result = Group::new(&bare, mapped);
-    assert!(matches!(&result, Err(Error::Unsupported { what: "mapped placement", .. })), "{result:?}");
+    refuses!(Group::new(&bare, mapped), Error::Unsupported { what: "mapped placement", .. });
     // WebGPU's default limits are enough for all other calls.
     let mut group = Group::new(&bare, config()).unwrap();
     group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
     group.backward(&[1.0; 8]).unwrap();
     // A cache larger than a binding, and a batch with scratch larger than a binding.
     let wide = GroupConfig::new(&[1 << 20], 64).with_cache_rows(1 << 20);
-    let result = Group::new(&bare, wide);
-    assert!(matches!(&result, Err(Error::TooLarge { what: "cache", .. })), "{result:?}");
+    refuses!(Group::new(&bare, wide), Error::TooLarge { what: "cache", .. });
     let fewer = wgpu::Limits { max_storage_buffers_per_shader_stage: 7, ..wgpu::Limits::default() };
     let (device, queue) = own(wgpu::Features::empty(), Some(fewer));
-    assert!(matches!(Context::new(&device, &queue), Err(Error::Unsupported { .. })));
+    refuses!(Context::new(&device, &queue), Error::Unsupported { .. });
 }
 
 #[gpu_test]
 fn a_table_that_does_not_fit_is_a_named_error(context: &Context) {
     // A table of 2 TB.
     let huge = GroupConfig::new(&[4_000_000_000], 128).with_precision(hotrow::Precision::Fp32);
-    let result = Group::new(context, huge);
-    assert!(matches!(&result, Err(Error::OutOfMemory { what: "records", .. })), "{:?}", result.err());
+    refuses!(Group::new(context, huge), Error::OutOfMemory { what: "records", .. });
     // The device still works.
     Group::new(context, config()).unwrap().forward(&[1, 2], &[0, 1, 2], None).unwrap();
 }
@@ -261,7 +254,7 @@ fn a_waiting_call_tells_of_a_recorded_step(context: &Context) {
         submit(context, |encoder| group.encode_forward(encoder, &batch, outputs.slice(..)).unwrap());
         let wanted = Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 99 };
         // The device has refused the step; its forward waits for a backward all the same.
-        assert!(matches!(group.forward(&[1], &[0, 1, 1], None), Err(Error::Order { call: "forward", .. })));
+        refuses!(group.forward(&[1], &[0, 1, 1], None), Error::Order { call: "forward", .. });
         assert_eq!(call(&mut group), Err(wanted), "call {which}");
         call(&mut group).unwrap();
     }
@@ -280,14 +273,13 @@ fn outputs_need_a_buffer_of_their_own(context: &Context) {
     ];
     for batch in batches {
         let mut encoder = caller::encoder(context);
-        let result = group.encode_forward(&mut encoder, &batch, outputs);
-        assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
-        assert!(matches!(group.backward(&[0.0; 8]), Err(Error::Order { .. })), "nothing waits for a backward");
+        refuses!(group.encode_forward(&mut encoder, &batch, outputs), Error::Buffer { what: "outputs", .. });
+        refuses!(group.backward(&[0.0; 8]), Error::Order { .. }, "nothing waits for a backward");
     }
     let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
     let mut encoder = caller::encoder(context);
-    let result = group.encode_forward(&mut encoder, &batch, arena.slice(2048..2079));
-    assert!(matches!(&result, Err(Error::Buffer { what: "outputs", .. })), "{result:?}");
+    let refused = group.encode_forward(&mut encoder, &batch, arena.slice(2048..2079));
+    refuses!(refused, Error::Buffer { what: "outputs", .. });
     group.encode_forward(&mut encoder, &batch, outputs).unwrap();
     context.queue().submit([encoder.finish()]);
 }
@@ -324,13 +316,13 @@ fn weight_gradients_want_the_last_forwards_batch(context: &Context) {
     let batch = Batch { indices: Some(index_buffer.slice(..)), offsets: offset_buffer.slice(..), weights: None };
     let mut encoder = caller::encoder(context);
     for (grads, out) in [(&grad_buffer, &grad_buffer), (&grad_buffer, &offset_buffer)] {
-        let result = group.encode_weight_gradient(&mut encoder, &batch, grads.slice(..), out.slice(..));
-        assert!(matches!(&result, Err(Error::Buffer { what: "grad_weights", .. })), "{result:?}");
+        let refused = group.encode_weight_gradient(&mut encoder, &batch, grads.slice(..), out.slice(..));
+        refuses!(refused, Error::Buffer { what: "grad_weights", .. });
     }
-    let result = group.encode_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..), out.slice(..8));
-    assert!(matches!(&result, Err(Error::Buffer { what: "grad_weights", .. })), "{result:?}");
-    let result = group.encode_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..28), out.slice(..));
-    assert!(matches!(&result, Err(Error::Buffer { what: "grad_outputs", .. })), "{result:?}");
+    let refused = group.encode_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..), out.slice(..8));
+    refuses!(refused, Error::Buffer { what: "grad_weights", .. });
+    let refused = group.encode_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..28), out.slice(..));
+    refuses!(refused, Error::Buffer { what: "grad_outputs", .. });
     group.encode_weight_gradient(&mut encoder, &batch, grad_buffer.slice(..), out.slice(..)).unwrap();
     context.queue().submit([encoder.finish()]);
 }
@@ -356,14 +348,13 @@ fn foreign_snapshots_are_refused(context: &Context) {
         for (which, spoil) in spoils.into_iter().enumerate() {
             let mut wrong = right.clone();
             spoil(&mut wrong, occupied);
-            let result = group.restore(&wrong);
-            assert!(matches!(result, Err(Error::Snapshot { .. } | Error::Length { .. })), "{which}: {result:?}");
+            refuses!(group.restore(&wrong), Error::Snapshot { .. } | Error::Length { .. }, "{which}");
             assert_eq!(group.snapshot().unwrap(), right);
         }
         // A backward does nothing after a restore has changed the cache.
         group.forward(&[3], &[0, 1, 1], None).unwrap();
         group.restore(&right).unwrap();
-        assert!(matches!(group.backward(&[100.0; 8]), Err(Error::Order { .. })));
+        refuses!(group.backward(&[100.0; 8]), Error::Order { .. });
         assert_eq!(group.snapshot().unwrap(), right);
     }
 }
@@ -373,12 +364,11 @@ fn hyperparameters_that_train_nothing_are_refused(context: &Context) {
     for eps in [0.0, -1.0] {
         let mut wrong = config();
         wrong.optimizer = hotrow::Optimizer::adagrad(0.1).with_eps(eps);
-        let result = Group::new(context, wrong);
-        assert!(matches!(&result, Err(Error::Config { field: "eps", .. })), "{:?}", result.err());
+        refuses!(Group::new(context, wrong), Error::Config { field: "eps", .. });
     }
     for mut group in both(context, &config()) {
         for lr in [f32::NAN, f32::INFINITY] {
-            assert!(matches!(group.set_learning_rate(lr), Err(Error::Config { field: "lr", .. })));
+            refuses!(group.set_learning_rate(lr), Error::Config { field: "lr", .. });
         }
         group.set_learning_rate(0.5).unwrap();
         let before = group.read_rows(&[1]).unwrap();

@@ -69,18 +69,14 @@ impl Encoded {
 }
 
 impl Lookup for Encoded {
-    hotrow_harness::goes_on! { group;
+    goes_on! { group;
         fn pending(self: &Self) -> bool;
         fn discard_pending(self: &mut Self) -> ();
+        fn output_len(self: &Self, indices: usize, bags: usize) -> usize;
         fn read_rows(self: &mut Self, rows: &[u32]) -> Result<Vec<f32>, Error>;
         fn counters(self: &mut Self) -> Result<Vec<Counters>, Error>;
         fn set_learning_rate(self: &mut Self, lr: f32) -> Result<(), Error>;
         fn memory(self: &Self) -> MemoryReport;
-    }
-
-    fn output_len(&self, indices: usize, bags: usize) -> usize {
-        let config = self.config();
-        config.dim as usize * if config.pooling == Pooling::None { indices } else { bags }
     }
 
     fn run(
@@ -148,7 +144,7 @@ impl Lookup for Encoded {
 }
 
 impl Embedding for Encoded {
-    hotrow_harness::goes_on! { group;
+    goes_on! { group;
         fn config(self: &Self) -> &GroupConfig;
         fn layout(self: &Self) -> &Layout;
         fn flush(self: &mut Self) -> Result<(), Error>;

@@ -453,8 +453,7 @@ fn feedback_that_cannot_be_is_refused(context: &Context) {
     let base = config(Precision::Int8, 8);
     let group = |config: GroupConfig| Group::new(context, config).unwrap();
     let refused = |group: &Group, wanted: Reader<'_>| {
-        let error = group.reader(wanted).unwrap_err();
-        assert!(matches!(&error, Error::Reader { what: "feedback", .. }), "{error}");
+        refuses!(group.reader(wanted), Error::Reader { what: "feedback", .. });
     };
     refused(&group(base.clone().with_cache_rows(0)), wanting());
     refused(&group(base.clone().with_policy(Policy::Static)), wanting());
@@ -465,13 +464,11 @@ fn feedback_that_cannot_be_is_refused(context: &Context) {
         refused(&one, Reader { feedback: Some(Feedback { rows, filter_bits }), ..emb() });
     }
     let shared = SharedGroup::new(context, robe::Config::new(&[100], 8, 64, 4)).unwrap();
-    let error = shared.reader(wanting()).unwrap_err();
-    assert!(matches!(&error, Error::Reader { what: "feedback", .. }), "{error}");
+    refuses!(shared.reader(wanting()), Error::Reader { what: "feedback", .. });
 
     let encoder = || caller::encoder(context);
     let refused = |group: &mut Group, reader: &RowReader| {
-        let error = group.encode_feedback(&mut encoder(), reader).unwrap_err();
-        assert!(matches!(&error, Error::Reader { what: "encode_feedback", .. }), "{error}");
+        refuses!(group.encode_feedback(&mut encoder(), reader), Error::Reader { what: "encode_feedback", .. });
     };
     let mut reader = one.reader(wanting()).unwrap();
     let bare = one.reader(emb()).unwrap();

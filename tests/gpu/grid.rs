@@ -91,21 +91,18 @@ fn recorded_steps_are_the_cpu_s(context: &Context) {
 #[gpu_test]
 fn bad_points_and_buffers_are_refused(context: &Context) {
     let config = Config::new(2).with_levels(3).with_most_rows(1 << 8);
-    assert!(matches!(Grid::new(context, config.clone().with_dims(1)), Err(Error::Grid { what: "dims", .. })));
+    refuses!(Grid::new(context, config.clone().with_dims(1)), Error::Grid { what: "dims", .. });
     let grid = Grid::new(context, config.clone()).unwrap();
-    assert!(matches!(grid.bags(1 << 28), Err(Error::TooLarge { what: "batch", .. })));
+    refuses!(grid.bags(1 << 28), Error::TooLarge { what: "batch", .. });
     let bags = grid.bags(4).unwrap();
     let mut encoder = caller::encoder(context);
     let points = storage(context, &[0.5f32, 0.5, f32::NAN, 0.5, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]);
-    let error = grid.encode(&mut encoder, points.slice(..12), &bags).unwrap_err();
-    assert_eq!(error, Error::Length { what: "coordinates", wanted: 4, found: 3 });
-    let error = grid.encode(&mut encoder, points.slice(..), &bags).unwrap_err();
-    assert_eq!(error, Error::Length { what: "points", wanted: 4, found: 5 });
-    let error = bags.batch(5).map(drop).unwrap_err();
-    assert_eq!(error, Error::Length { what: "points", wanted: 4, found: 5 });
+    let refused = grid.encode(&mut encoder, points.slice(..12), &bags);
+    refuses!(refused, Error::Length { what: "coordinates", wanted: 4, found: 3 });
+    refuses!(grid.encode(&mut encoder, points.slice(..), &bags), Error::Length { what: "points", wanted: 4, found: 5 });
+    refuses!(bags.batch(5).map(drop), Error::Length { what: "points", wanted: 4, found: 5 });
     let other = Grid::new(context, config.clone().with_levels(2)).unwrap();
-    let error = other.encode(&mut encoder, points.slice(..16), &bags).unwrap_err();
-    assert!(matches!(error, Error::Grid { what: "bags", .. }), "{error}");
+    refuses!(other.encode(&mut encoder, points.slice(..16), &bags), Error::Grid { what: "bags", .. });
     let (slopes, moves) = (storage(context, &[0f32; 23]), storage(context, &[7f32; 4]));
     let mut gradient = |weights: &wgpu::Buffer, to: &wgpu::Buffer| {
         let points = points.slice(..16);
@@ -128,8 +125,7 @@ fn bad_points_and_buffers_are_refused(context: &Context) {
     group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
     assert_eq!(read(context, encoder, &slopes), [0.0; 2 * 3 * 4], "a skipped step has no gradients");
     // The first index of the second bag, whose point it is.
-    let error = group.flush().unwrap_err();
-    assert!(matches!(error, Error::IndexOutOfRange { table: 0, position: 4, value: u32::MAX, .. }), "{error}");
+    refuses!(group.flush(), Error::IndexOutOfRange { table: 0, position: 4, value: u32::MAX, .. });
     let mut after = group.snapshot().unwrap();
     (0..3).for_each(|level| after.counters[level].out_of_range = 0);
     assert_eq!(after, before);
@@ -280,9 +276,8 @@ fn a_shader_reads_the_features_of_a_point(context: &Context) {
         assert!(near("feature", &found, &right).is_err(), "the other table has other rows");
 
         let other = config.clone().with_levels(4);
-        let error = group.reader(Reader { grid: Some(&other), ..wanted }).unwrap_err();
-        assert!(matches!(error, Error::Reader { what: "grid", .. }), "{error}");
-        let error = array.reader(Reader { grid: Some(&other.with_levels(0)), ..wanted }).unwrap_err();
-        assert!(matches!(error, Error::Grid { what: "levels", .. }), "{error}");
+        refuses!(group.reader(Reader { grid: Some(&other), ..wanted }), Error::Reader { what: "grid", .. });
+        let refused = array.reader(Reader { grid: Some(&other.with_levels(0)), ..wanted });
+        refuses!(refused, Error::Grid { what: "levels", .. });
     }
 }

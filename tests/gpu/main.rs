@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[macro_use]
+extern crate hotrow_harness;
 mod bad_input;
 mod caller;
 mod checkpoint;

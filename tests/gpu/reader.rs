@@ -345,38 +345,33 @@ fn a_resized_or_restored_group_is_bound_anew(context: &Context) {
     assert!(program.read(reader.bind_group().unwrap(), &rows) == now);
     // Without a cache the WGSL does not fit, and the other way round.
     group.resize_cache(0).unwrap();
-    let error = reader.bind_group().unwrap_err();
-    assert!(matches!(&error, Error::Reader { what: "WGSL", .. }), "{error}");
+    refuses!(reader.bind_group(), Error::Reader { what: "WGSL", .. });
     assert!(reader.stale());
     let mut bare = group.reader(emb()).unwrap();
     group.resize_cache(96).unwrap();
-    assert!(matches!(bare.bind_group(), Err(Error::Reader { what: "WGSL", .. })));
+    refuses!(bare.bind_group(), Error::Reader { what: "WGSL", .. });
     reader.bind_group().unwrap();
     drop(group);
-    let error = reader.bind_group().unwrap_err();
-    assert!(matches!(&error, Error::Reader { what: "group", .. }), "{error}");
+    refuses!(reader.bind_group(), Error::Reader { what: "group", .. });
 }
 
 #[gpu_test]
 fn what_cannot_be_bound_is_refused(context: &Context) {
     let group = Group::new(context, config(Precision::Int8, 8)).unwrap();
     for prefix in ["", "_", "__x", "7up", "a-b", "a b", "ä", "x;", "emb.x"] {
-        let error = group.reader(Reader { prefix, ..emb() }).unwrap_err();
-        assert!(matches!(&error, Error::Reader { what: "prefix", .. }), "{prefix}: {error}");
+        refuses!(group.reader(Reader { prefix, ..emb() }), Error::Reader { what: "prefix", .. }, "{prefix}");
     }
     let most = context.device().limits().max_bind_groups;
     group.reader(Reader { group: most - 1, ..emb() }).unwrap();
-    let error = group.reader(Reader { group: most, ..emb() }).unwrap_err();
-    assert!(matches!(&error, Error::Reader { what: "group", .. }), "{error}");
+    refuses!(group.reader(Reader { group: most, ..emb() }), Error::Reader { what: "group", .. });
     for stages in [wgpu::ShaderStages::empty(), wgpu::ShaderStages::MESH] {
-        let error = group.reader(Reader { stages, ..emb() }).unwrap_err();
-        assert!(matches!(&error, Error::Reader { what: "stages", .. }), "{error}");
+        refuses!(group.reader(Reader { stages, ..emb() }), Error::Reader { what: "stages", .. });
     }
     let staged = config(Precision::Int8, 8).with_placement(Placement::Staged);
     let group = Group::new(context, staged.clone()).unwrap();
-    assert!(matches!(group.reader(Reader { flushed: true, ..emb() }), Err(Error::Reader { .. })));
+    refuses!(group.reader(Reader { flushed: true, ..emb() }), Error::Reader { .. });
     let group = Group::new(context, staged.with_cache_rows(0)).unwrap();
-    assert!(matches!(group.reader(emb()), Err(Error::Reader { what: "a staged table", .. })));
+    refuses!(group.reader(emb()), Error::Reader { what: "a staged table", .. });
 }
 
 /// A device with WebGPU's default of eight storage buffers a stage.

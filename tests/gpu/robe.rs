@@ -18,6 +18,7 @@ use hotrow_harness::{
     device::{again, options, share, spoiled},
     gpu_test,
     gradient::{dense, descended},
+    lockstep::bits,
     shared::{
         Bags, WAYS, bags, close, config, exact, forward, fp32, outputs, packed, random_grads, seeds, states_each,
         weights,
@@ -282,10 +283,8 @@ fn bad_input_is_named_and_moves_nothing(context: &Context) {
     // More windows than a stage has storage buffers, and a window that holds no weight.
     let tiny = |window_bytes| Config::new(&[10], 4, 64, 4).with_window_bytes(Some(window_bytes));
     assert!(context.caps().choose_windows() < 64);
-    let large = SharedGroup::new(context, tiny(4));
-    assert!(matches!(large, Err(Error::TooLarge { what: "weights", .. })), "{large:?}");
-    let none = SharedGroup::new(context, tiny(3));
-    assert!(matches!(none, Err(Error::Config { field: "window_bytes", .. })), "{none:?}");
+    refuses!(SharedGroup::new(context, tiny(4)), Error::TooLarge { what: "weights", .. });
+    refuses!(SharedGroup::new(context, tiny(3)), Error::Config { field: "window_bytes", .. });
     let new = new(context);
     arrays::bad_calls_leave_everything_as_it_was(&new);
     arrays::what_is_not_finite_is_left_out_and_counted(&new);
@@ -417,7 +416,6 @@ fn a_caller_s_buffers_get_the_same_gradient(context: &Context) {
         assert_eq!((found[2][0] as usize, records.pending()), (locations.len(), true), "seed {seed}");
         assert_eq!(found[0][..locations.len()], locations);
         assert!(found[0][locations.len()..].iter().all(|&place| place == 7), "beyond the count nothing is written");
-        let bits = |sums: &[f32]| sums.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(found[1][..sums.len()], bits(&sums));
         assert_eq!(found[3], bits(&dense(&config, &gradient)));
         assert_eq!(fp32(&records.snapshot().unwrap()), before);
@@ -427,12 +425,9 @@ fn a_caller_s_buffers_get_the_same_gradient(context: &Context) {
 #[gpu_test]
 fn wrong_buffers_of_a_gradient_are_named(context: &Context) {
     let mut group = SharedGroup::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
-    assert!(matches!(group.gradient(GradSlice::F32(&[])), Err(Error::Order { call: "gradient", .. })));
+    refuses!(group.gradient(GradSlice::F32(&[])), Error::Order { call: "gradient", .. });
     group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-    assert!(matches!(
-        group.gradient(GradSlice::F32(&[1.0])),
-        Err(Error::Length { what: "grad_outputs", wanted: 8, found: 1 })
-    ));
+    refuses!(group.gradient(GradSlice::F32(&[1.0])), Error::Length { what: "grad_outputs", wanted: 8, found: 1 });
     let before = group.snapshot().unwrap();
     let usage = BufferUsages::STORAGE;
     let made = |size, usage| caller::buffer(context, size, usage);
@@ -546,6 +541,6 @@ fn configurations_that_cannot_be_are_named(context: &Context) {
     assert_eq!(group.read_rows(&rows).unwrap(), mirror.read_rows(&rows).unwrap());
     for compression in [1e9, 0.5, f64::INFINITY, f64::NAN] {
         let made = Config::compressed(&[1000], 64, compression, 32);
-        assert!(matches!(made, Err(Error::Config { field: "compression", .. })), "{compression}");
+        refuses!(made, Error::Config { field: "compression", .. }, "{compression}");
     }
 }

@@ -181,22 +181,22 @@ fn a_step_in_one_encoder() {
 
 #[gpu_test]
 fn what_cannot_be_is_named(context: &Context) {
-    assert!(matches!(Scaler::new(context, LossScale::Static { scale: 0.0 }), Err(Error::Scaler { what: "scale", .. })));
+    refuses!(Scaler::new(context, LossScale::Static { scale: 0.0 }), Error::Scaler { what: "scale", .. });
     let mut scaler = Scaler::new(context, LossScale::BACKOFF).unwrap();
     let mut group = Group::new(context, GroupConfig::new(&[10], 4)).unwrap();
     let mut encoder = caller::encoder(context);
-    assert!(matches!(scaler.encode_decide(&mut encoder), Err(Error::Order { call: "decide", .. })));
+    refuses!(scaler.encode_decide(&mut encoder), Error::Order { call: "decide", .. });
     let grads = buffer(context, &[0; 32], 4);
     let late = |group: &mut Group, encoder: &mut wgpu::CommandEncoder, scaler: &Scaler| {
         group.encode_backward_scaled(encoder, GradBuffer::F16(grads.slice(..)), scaler)
     };
-    assert!(matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { .. })));
-    let short = scaler.encode_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 9);
-    assert!(matches!(short, Err(Error::Buffer { what: "gradients", .. })), "{short:?}");
+    refuses!(late(&mut group, &mut encoder, &scaler), Error::Order { .. });
+    let refused = scaler.encode_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 9);
+    refuses!(refused, Error::Buffer { what: "gradients", .. });
     let odd = scaler.encode_inspect(&mut encoder, GradBuffer::F16(grads.slice(..24)), 12);
     assert!(matches!(&odd, Err(Error::Buffer { wanted, .. }) if wanted == "32 bytes"), "{odd:?}");
     scaler.encode_inspect(&mut encoder, GradBuffer::F16(grads.slice(..)), 9).unwrap();
-    assert!(matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { .. })), "inspected, not decided");
+    refuses!(late(&mut group, &mut encoder, &scaler), Error::Order { .. }, "inspected, not decided");
     scaler.encode_decide(&mut encoder).unwrap();
     assert!(
         matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { call: "backward", .. })),

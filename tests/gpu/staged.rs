@@ -159,7 +159,7 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece(context: &Context) {
     group.flush().unwrap();
     let device = config().with_placement(Placement::Device);
     let store = SharedStore::new(RamStore::new(group.layout()).unwrap());
-    assert!(matches!(Group::with_store(context, device, store), Err(Error::Config { field: "placement", .. })));
+    refuses!(Group::with_store(context, device, store), Error::Config { field: "placement", .. });
 }
 
 /// A flush in several pieces, after a look-up that has grown the buffers beyond one piece.
@@ -211,8 +211,7 @@ fn a_refused_batch_loses_nothing(context: &Context) {
         if u64::from(distinct) * 512 <= context.caps().binding_bytes {
             return; // no batch of this table is too large for this device
         }
-        let refused = group.prefetch(&large, &[0, distinct], None);
-        assert!(matches!(refused, Err(Error::TooLarge { .. } | Error::OutOfMemory { .. })), "{refused:?}");
+        refuses!(group.prefetch(&large, &[0, distinct], None), Error::TooLarge { .. } | Error::OutOfMemory { .. });
         assert_eq!(group.read_rows(&rows).unwrap(), wanted);
         if pending {
             group.backward(&[0.0; 128]).unwrap();
@@ -271,13 +270,12 @@ fn encoders_that_are_dropped(context: &Context) {
     }
     // A dropped prefetch while a backward may still come, then a backward, then the prefetch again.
     group.encode_prefetch(&mut encoder(), &batch).unwrap();
-    let gone = group.fetch(None);
-    assert!(matches!(gone, Err(Error::Order { found: "an encoder that was dropped", .. })), "{gone:?}");
+    refuses!(group.fetch(None), Error::Order { found: "an encoder that was dropped", .. });
     group.encode_backward(&mut encoder(), grads.slice(..)).unwrap();
     plain.discard_pending();
     group.encode_prefetch(&mut encoder(), &batch).unwrap();
-    assert!(matches!(group.try_fetch(), Err(Error::Order { .. })));
-    assert!(matches!(group.fetch(None), Err(Error::Order { call: "forward_prefetched", .. })), "it is forgotten");
+    refuses!(group.try_fetch(), Error::Order { .. });
+    refuses!(group.fetch(None), Error::Order { call: "forward_prefetched", .. }, "it is forgotten");
     assert_eq!(group.snapshot().unwrap(), plain.snapshot().unwrap());
     assert_eq!(run(&mut group, 5..8, true), run(&mut plain, 5..8, false));
     // A step follows a backward that was dropped at once.
@@ -305,8 +303,7 @@ fn a_full_store_can_be_saved_elsewhere(context: &Context) {
     full.store(true, Relaxed);
     let (indices, offsets) = batch(3);
     for _ in 0..2 {
-        let refused = group.forward(&indices, &offsets, None);
-        assert!(matches!(refused, Err(Error::Store { what: "disk", .. })), "{refused:?}");
+        refuses!(group.forward(&indices, &offsets, None), Error::Store { what: "disk", .. });
     }
     let (_folder, path) = place();
     hotrow::checkpoint::save(&mut group, &path).unwrap();
@@ -327,11 +324,9 @@ fn stores_of_others_are_refused(context: &Context) {
     let store = SharedStore::new(FileStore::create(&path, &half).unwrap());
     // The same number of rows and the same stride: 20 halves or 10 floats.
     let other = half.clone().with_precision(Precision::Fp32).with_dim(10);
-    let refused = Group::with_store(context, other, store.clone());
-    assert!(matches!(&refused, Err(Error::Store { what: "dim", .. })), "{:?}", refused.err());
+    refuses!(Group::with_store(context, other, store.clone()), Error::Store { what: "dim", .. });
     let group = Group::with_store(context, half.clone(), store.clone()).unwrap();
-    let refused = Group::with_store(context, half.clone(), store.clone());
-    assert!(matches!(&refused, Err(Error::Store { what: "owner", .. })), "{:?}", refused.err());
+    refuses!(Group::with_store(context, half.clone(), store.clone()), Error::Store { what: "owner", .. });
     drop(group);
     Group::with_store(context, half, store).unwrap();
 }
@@ -377,12 +372,10 @@ fn a_group_that_cannot_be_leaves_its_store(context: &Context) {
     let huge = huge.with_placement(Placement::Staged).with_init(config().init);
     let (_folder, path) = place();
     let store = SharedStore::new(FileStore::create(&path, &huge).unwrap());
-    let made = Group::with_store(context, huge, store.clone());
-    assert!(matches!(&made, Err(Error::TooLarge { .. } | Error::OutOfMemory { .. })), "{:?}", made.err());
+    refuses!(Group::with_store(context, huge, store.clone()), Error::TooLarge { .. } | Error::OutOfMemory { .. });
     assert!(!store.with(|store| store.filled()));
     // The same store is also refused for another shape.
-    let made = Group::with_store(context, config(), store);
-    assert!(matches!(&made, Err(Error::Store { .. })), "{:?}", made.err());
+    refuses!(Group::with_store(context, config(), store), Error::Store { .. });
 }
 
 /// A table in a file gives the same bits as a table in memory, and continues from its flush, step number included.

@@ -123,15 +123,13 @@ fn a_cache_that_cannot_be_bound_is_refused(_: &Context) {
     assert_eq!(buffers(), before, "nothing is allocated for a cache that is refused");
     // The device's own binding limits a window, too: 256 MiB are wanted, and it binds 128 MiB.
     let large = GroupConfig::new(&[1 << 20], 64).with_cache_rows(1 << 20);
-    let error = Group::new(&bare, large).unwrap_err();
-    assert!(matches!(error, Error::TooLarge { what: "cache", wanted: 268_435_456, limit: 134_217_728, .. }), "{error}");
+    refuses!(Group::new(&bare, large), Error::TooLarge { what: "cache", wanted: 268_435_456, limit: 134_217_728, .. });
 }
 
 #[test]
 fn a_window_holds_a_slot() {
     let small = config(24, Policy::Lru, Optimizer::sgd(0.1)).with_window_bytes(Some(95));
-    let error = hotrow::Layout::new(&small, u64::MAX).unwrap_err();
-    assert!(matches!(&error, Error::Config { field: "window_bytes", .. }), "{error}");
+    refuses!(hotrow::Layout::new(&small, u64::MAX), Error::Config { field: "window_bytes", .. });
     let enough = small.clone().with_window_bytes(Some(96));
     assert_eq!(hotrow::Layout::new(&enough, u64::MAX).unwrap().windows(), 320);
     // Without a cache no window is needed.

@@ -127,7 +127,7 @@ struct Wrong(RamStore, &'static str);
 impl Subject for Wrong {}
 
 impl Store for Wrong {
-    hotrow_harness::goes_on! { 0;
+    goes_on! { 0;
         fn rows(self: &Self) -> u32;
         fn stride(self: &Self) -> u64;
         fn step(self: &Self) -> u32;

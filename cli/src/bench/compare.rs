@@ -120,11 +120,8 @@ impl Report {
         );
         for (number, record) in (1..).zip(&found.records) {
             if let Some(fault) = fault(record) {
-                anyhow::bail!(
-                    "figure {number}, {} of {}: {fault}; measure again",
-                    plain(&record.what),
-                    plain(&record.shape)
-                );
+                let [what, shape] = [&record.what, &record.shape].map(|text| plain(text));
+                anyhow::bail!("figure {number}, {what} of {shape}: {fault}; measure again");
             }
         }
         // JSON has no number for a figure that is not finite.
@@ -202,13 +199,8 @@ fn compare(all: &[Measured]) -> anyhow::Result<Vec<Measurement>> {
         for (one, found) in all.iter().zip(&others).filter_map(|(one, other)| Some((one, *other.get(&key)?))) {
             let setting = first.setting.clone().with("machine", one.name.as_str());
             compared.push(Measurement { setting: setting.clone(), ..found.clone() });
-            let speed = Measurement::new(
-                "speed",
-                &found.shape,
-                &setting.with("of", found.what.as_str()),
-                first.value / found.value,
-                Unit::Times,
-            );
+            let (setting, times) = (setting.with("of", found.what.as_str()), first.value / found.value);
+            let speed = Measurement::new("speed", &found.shape, &setting, times, Unit::Times);
             compared.extend((one.name != all[0].name).then_some(speed));
         }
     }
@@ -229,11 +221,8 @@ fn text(all: &[Measured], compared: &[Measurement]) -> String {
             compared.iter().filter(|record| speeds.has(record)).map(|record| record.value.ln()).collect();
         let n = speeds.len();
         let mean = (speeds.iter().sum::<f64>() / n as f64).exp();
-        let mean = if n == 0 {
-            String::new()
-        } else {
-            format!("; {mean:.2} times as fast as the first, the geometric mean of {n} times")
-        };
+        let mean = format!("; {mean:.2} times as fast as the first, the geometric mean of {n} times");
+        let mean = if n == 0 { "" } else { &mean };
         text += &format!("- {name}: {}, hotrow {}, {}{mean}\n", plain(command), plain(version), plain(date));
     }
     // A line of the table is a figure, a column a machine. The times of single kernels are in the CSV.
@@ -243,12 +232,9 @@ fn text(all: &[Measured], compared: &[Measurement]) -> String {
         let mut setting = record.setting.to_string();
         setting.truncate(setting.find("machine ").unwrap_or(setting.len()));
         let place = setting.trim_end_matches(", ").to_owned();
-        let setting = Setting::default().with("figure", what).with("setting", place);
-        Measurement {
-            setting: setting.with("machine", record.key("machine").unwrap_or("".into())),
-            spread: None,
-            ..record.clone()
-        }
+        let machine = record.key("machine").unwrap_or("".into());
+        let setting = Setting::default().with("figure", what).with("setting", place).with("machine", machine);
+        Measurement { setting, spread: None, ..record.clone() }
     };
     let lines: Vec<Measurement> = whole.map(line).collect();
     let shown = table(&lines, &["shape", "figure", "setting"], "machine").unwrap_or_default();
@@ -265,18 +251,15 @@ fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
     .into_iter()
     .filter_map(|(axis, x, y, whats)| {
         let curves = |one: &'_ Measured| -> Vec<(String, Measurement)> {
-            let on = one
-                .report
-                .records
-                .iter()
-                .filter(|record| whats.contains(&record.what.as_str()) && record.setting.number(axis).is_some());
+            let on =
+                |record: &&Measurement| whats.contains(&record.what.as_str()) && record.setting.number(axis).is_some();
             let curve = |record: &Measurement| {
-                let key = one
-                    .key(&Measurement { what: String::new(), ..record.clone() }, &["hits", "aim", "distinct", "pairs"]);
+                let alike = Measurement { what: String::new(), ..record.clone() };
+                let key = one.key(&alike, &["hits", "aim", "distinct", "pairs"]);
                 let label = format!("{}, {}", one.name, record.what);
                 (key, Measurement { setting: record.setting.clone().with("line", label), ..record.clone() })
             };
-            on.map(curve).collect()
+            one.report.records.iter().filter(on).map(curve).collect()
         };
         let found: Vec<_> = all.iter().map(curves).collect();
         let has = |key: &String| found.iter().all(|curves| curves.iter().any(|(other, _)| other == key));
@@ -285,10 +268,8 @@ fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
         let drawn = *common.iter().find(|key| key.contains("\"INT8\"")).or_else(|| common.first())?;
         let first = found[0].iter().find(|(key, _)| key == drawn)?;
         let mut chart = Chart::new(x, y);
-        chart.title = format!(
-            "{y} by machine: {}",
-            first.1.key("curve").or_else(|| first.1.key("precision")).unwrap_or("".into())
-        );
+        let of = first.1.key("curve").or_else(|| first.1.key("precision")).unwrap_or("".into());
+        chart.title = format!("{y} by machine: {of}");
         (chart.log_x, chart.log_y) = (axis != "hits", axis != "hits");
         chart.x_range = (axis == "hits").then_some((0.0, 100.0));
         for (colour, curves) in found.iter().enumerate() {

@@ -91,19 +91,9 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     );
     output::note(&format!("bench dist: {shared}"));
     run.describe("times", shared);
-    run.describe(
-        "step",
-        format!(
-            "{} rows x {} in {}, {shards} virtual shards, {} bags; rows go {}, gradients {}{}",
-            config.total_rows(),
-            args.dim,
-            args.precision,
-            trace.name,
-            wire.rows,
-            wire.gradients,
-            if wire.summed { " and summed" } else { "" }
-        ),
-    );
+    let (rows, name, summed) = (config.total_rows(), &trace.name, if wire.summed { " and summed" } else { "" });
+    let table = format!("{rows} rows x {} in {}, {shards} virtual shards, {name} bags", args.dim, args.precision);
+    run.describe("step", format!("{table}; rows go {}, gradients {}{summed}", wire.rows, wire.gradients));
     let progress = Progress::new("bench dist", (ranks.len() * batches.len()) as u64);
     let start = Instant::now();
     for &batch in &batches {
@@ -144,12 +134,10 @@ impl Args {
     /// The bags of a trace, one after another and then from the first one again.
     fn batches(&self, trace: &Trace) -> Result<Batches, Failure> {
         let offsets = trace.bags(Some(self.lookups).filter(|_| trace.offsets.is_none()))?;
+        let (most, name, found) = (trace.ids.len(), &trace.name, self.lookups);
         ensure_usage!(
             offsets.len() >= 2,
-            "--lookups: wanted at most {}, the accesses of {}, found {}; take a longer trace",
-            trace.ids.len(),
-            trace.name,
-            self.lookups
+            "--lookups: wanted at most {most}, the accesses of {name}, found {found}; take a longer trace"
         );
         Ok(Batches { ids: trace.ids.clone(), offsets, order: Vec::new(), batch: 0 })
     }

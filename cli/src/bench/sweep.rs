@@ -224,18 +224,10 @@ impl<'a> Sweep<'a> {
             curves.push(bound);
         }
         run.on(self.machine.clone());
-        run.describe(
-            self.name,
-            format!(
-                "{} rows x {}, batches of {} accesses in bags of {}, cache of {} rows; {}; staged: by wall clock, with the host's part in forward",
-                shape.rows,
-                shape.dim,
-                shape.batch,
-                shape.bag,
-                shape.cache_rows(),
-                args.optimizer
-            ),
-        );
+        let (Shape { rows, dim, batch, bag, .. }, cache, rule) = (*shape, shape.cache_rows(), args.optimizer);
+        let batches = format!("batches of {batch} accesses in bags of {bag}, cache of {cache} rows; {rule}");
+        let staged = "staged: by wall clock, with the host's part in forward";
+        run.describe(self.name, format!("{rows} rows x {dim}, {batches}; {staged}"));
         let points = curves.len() * args.hit_rate.len();
         let progress = Progress::new(self.name, points as u64);
         let slice = Duration::from_secs(args.seconds).div_f64(points.max(1) as f64);

@@ -32,12 +32,8 @@ pub(super) fn curve(answer: &Answer<'_>) -> Chart {
     } else {
         format!("; the rest of {} is the batch's", in_units(answer.job.memory as f64))
     };
-    let plan = format!(
-        "the plan: {:.0} rows in {}, batches of {} samples",
-        best.pinned_rows,
-        in_units(best.cache_bytes as f64),
-        best.batch
-    );
+    let (rows, bytes) = (best.pinned_rows, in_units(best.cache_bytes as f64));
+    let plan = format!("the plan: {rows:.0} rows in {bytes}, batches of {} samples", best.batch);
     for (label, points, colour, dashed, markers) in [
         (
             format!("bus bytes of an epoch{own}{batches}; 100: no cache"),

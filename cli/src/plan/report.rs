@@ -170,13 +170,9 @@ impl Answer<'_> {
         let (Input { name, rows, samples, per_sample, .. }, PlannedGroup { config, training, .. }) =
             (self.job.input, &self.job.group);
         let work = if *training { format!("training with {}", config.optimizer.kind) } else { "inference".to_owned() };
-        format!(
-            "{name}: {rows} rows x {} in {}, {work}; {samples} samples of {} lookups; {} of device memory",
-            config.dim,
-            config.precision,
-            digits(*per_sample),
-            in_units(self.job.memory as f64)
-        )
+        let table = format!("{rows} rows x {} in {}", config.dim, config.precision);
+        let (lookups, memory) = (digits(*per_sample), in_units(self.job.memory as f64));
+        format!("{name}: {table}, {work}; {samples} samples of {lookups} lookups; {memory} of device memory")
     }
 }
 

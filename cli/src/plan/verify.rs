@@ -133,12 +133,8 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
         "verify: wanted a way for each row of the plan, found none for {left_out}; please report this"
     );
     let counted = count(&mut *group, job, order, progress)?;
-    let lookups = order.ids.len() as u64;
-    anyhow::ensure!(
-        counted.accesses == lookups,
-        "verify: wanted {lookups} lookups counted, found {}",
-        counted.accesses
-    );
+    let (lookups, found) = (order.ids.len() as u64, counted.accesses);
+    anyhow::ensure!(found == lookups, "verify: wanted {lookups} lookups counted, found {found}");
     let (expected, whole_epoch) = expected(job, order);
     let sizes = order.sizes();
     let largest = sizes.keys().next_back().copied().unwrap_or(0);

@@ -15,7 +15,7 @@ use std::process::Command;
 pub(crate) const SCHEMA: u32 = 2;
 
 /// The machine of a measurement.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Machine {
     /// The device's name.
     pub adapter: String,
@@ -35,16 +35,8 @@ impl Machine {
     #[must_use]
     pub fn cpu() -> Self {
         let threads = rayon::current_num_threads();
-        Self {
-            adapter: format!("CPU, {threads} threads"),
-            backend: "cpu".to_owned(),
-            driver: String::new(),
-            software: false,
-            timing: "wall clock".to_owned(),
-            subgroup: None,
-            binding_bytes: 0,
-            threads,
-        }
+        let [backend, timing] = ["cpu", "wall clock"].map(str::to_owned);
+        Self { adapter: format!("CPU, {threads} threads"), backend, timing, threads, ..Self::default() }
     }
 
     /// The device of a context.
@@ -85,7 +77,7 @@ struct LeftOut {
 }
 
 /// A run. Its JSON has these fields, then the records.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Run {
     schema: u32,
     /// The command.
@@ -118,23 +110,11 @@ impl Run {
             .map(str::to_owned)
             .or_else(by_environment)
             .or_else(at_build)
-            .or_else(|| of_clone(env!("CARGO_MANIFEST_DIR").as_ref()));
-        Self {
-            schema: SCHEMA,
-            command,
-            version: env!("CARGO_PKG_VERSION"),
-            commit: commit.unwrap_or_else(|| "unknown commit".to_owned()),
-            date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            seed,
-            size,
-            machines: Vec::new(),
-            seconds: 0.0,
-            shapes: BTreeMap::new(),
-            goals: Vec::new(),
-            left_out: Vec::new(),
-            wrong: Vec::new(),
-            records: Vec::new(),
-        }
+            .or_else(|| of_clone(env!("CARGO_MANIFEST_DIR").as_ref()))
+            .unwrap_or_else(|| "unknown commit".to_owned());
+        let (version, date) =
+            (env!("CARGO_PKG_VERSION"), jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        Self { schema: SCHEMA, command, version, commit, date, seed, size, ..Self::default() }
     }
 
     /// Adds a machine.

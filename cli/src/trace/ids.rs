@@ -139,14 +139,9 @@ impl<'a> Ids<'a> {
 
     /// What the user reads about a numbering.
     pub(super) fn note(&self, what: &str) -> Option<String> {
-        self.numbered.then(|| {
-            format!(
-                "{}: {} distinct ids, {what}{}, are numbered by first appearance, in {} of memory",
-                self.path.display(),
-                self.distinct(),
-                self.first,
-                in_units(self.bytes() as f64)
-            )
-        })
+        let (path, distinct, first) = (self.path.display(), self.distinct(), &self.first);
+        let ids = format!("{path}: {distinct} distinct ids, {what}{first}");
+        let memory = in_units(self.bytes() as f64);
+        self.numbered.then(|| format!("{ids}, are numbered by first appearance, in {memory} of memory"))
     }
 }

@@ -313,12 +313,8 @@ pub(crate) fn tables(source: &mut Pcg64, rows: &[u32], t: u32) -> Vec<u32> {
         words.extend([base, rows]);
         base += rows;
         for counter in 0..TABLE_WORDS - 2 {
-            let low = counter % 2 == 0;
-            words.push(if low && source.random_bool(0.5) {
-                u32::MAX - source.random_range(0..3)
-            } else {
-                source.random()
-            });
+            let carries = counter % 2 == 0 && source.random_bool(0.5);
+            words.push(if carries { u32::MAX - source.random_range(0..3) } else { source.random() });
         }
     }
     assert_eq!(words.len(), CLOCK_WORDS + rows.len() * TABLE_WORDS);

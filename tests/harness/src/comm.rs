@@ -54,26 +54,15 @@ fn both(comm: &dyn Comm, exchange: u32, most: u32) -> (Parcels, Parcels) {
 }
 
 fn equal(comm: &dyn Comm, exchange: u32, wanted: &Parcels, found: &Parcels) -> Outcome {
-    ensure(wanted.counts == found.counts, || {
-        format!(
-            "rank {}, exchange {exchange}: wanted counts {:?}, found {:?}",
-            comm.rank(),
-            wanted.counts,
-            found.counts
-        )
-    })?;
+    let of = format!("rank {}, exchange {exchange}", comm.rank());
+    let counts = [&wanted.counts, &found.counts];
+    ensure(counts[0] == counts[1], || format!("{of}: wanted and found counts {counts:?}"))?;
     let Some(at) = wanted.words.iter().zip(&found.words).position(|(wanted, found)| wanted != found) else {
-        return ensure(wanted.words.len() == found.words.len(), || {
-            format!(
-                "rank {}, exchange {exchange}: wanted {} words, found {}",
-                comm.rank(),
-                wanted.words.len(),
-                found.words.len()
-            )
-        });
+        let [wanted, found] = [wanted, found].map(|parcels| parcels.words.len());
+        return ensure(wanted == found, || format!("{of}: wanted {wanted} words, found {found}"));
     };
     let (wanted, found) = (wanted.words[at], found.words[at]);
-    Err(format!("rank {}, exchange {exchange}, word {at}: wanted {wanted:#x}, found {found:#x}", comm.rank()).into())
+    Err(format!("{of}, word {at}: wanted {wanted:#x}, found {found:#x}").into())
 }
 
 fn ranks_are_numbered(comm: &mut dyn Comm) -> Outcome {

@@ -33,7 +33,7 @@ impl<S: Store> Failing<S> {
 }
 
 impl<S: Store> Store for Failing<S> {
-    crate::goes_on! { inner;
+    goes_on! { inner;
         fn rows(self: &Self) -> u32;
         fn stride(self: &Self) -> u64;
         fn step(self: &Self) -> u32;

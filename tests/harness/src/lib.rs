@@ -7,6 +7,30 @@
     reason = "a failed helper is a failed test, and only tests call the helpers"
 )]
 
+/// Calls of `Lookup`, `Embedding` or `Store` that a wrapper hands to its field `$to` as they are.
+#[macro_export]
+macro_rules! goes_on {
+    ($to:tt; $(fn $call:ident($me:ident: $own:ty $(, $arg:ident: $kind:ty)*) -> $out:ty;)*) => {$(
+        fn $call($me: $own $(, $arg: $kind)*) -> $out {
+            $me.$to.$call($($arg),*)
+        }
+    )*};
+}
+
+/// Fails unless a call is refused with an error of this pattern.
+#[macro_export]
+macro_rules! refuses {
+    ($found:expr, $wanted:pat $(, $($of:tt)+)?) => {
+        match $found {
+            Err($wanted) => {}
+            found => {
+                let of = String::new() $(+ ", " + &format!($($of)+))?;
+                panic!("wanted the error {}, found {:?}{of}", stringify!($wanted), found.map(drop));
+            }
+        }
+    };
+}
+
 pub mod arrays;
 pub mod child;
 pub mod closed_form;
@@ -33,13 +57,3 @@ pub mod soak;
 
 pub use hotrow_harness_macros::gpu_test;
 pub use seed::{sample, sample_seeds, seed, seed_for, seeds};
-
-/// Calls of `Lookup`, `Embedding` or `Store` that a wrapper hands to its field `$to` as they are.
-#[macro_export]
-macro_rules! goes_on {
-    ($to:tt; $(fn $call:ident($me:ident: $own:ty $(, $arg:ident: $kind:ty)*) -> $out:ty;)*) => {$(
-        fn $call($me: $own $(, $arg: $kind)*) -> $out {
-            $me.$to.$call($($arg),*)
-        }
-    )*};
-}

@@ -16,6 +16,10 @@ use rand_pcg::Pcg64;
 /// well below.
 const RELATIVE: f32 = 16.0 * f32::EPSILON;
 
+pub fn bits(floats: &[f32]) -> Vec<u32> {
+    floats.iter().map(|x| x.to_bits()).collect()
+}
+
 fn close(a: f32, b: f32, size: f32) -> bool {
     a == b || (a - b).abs() <= RELATIVE * size.max(a.abs()).max(b.abs())
 }
@@ -117,7 +121,8 @@ pub fn counts(c: &Counters) -> [u64; 12] {
     std::array::from_fn(|i| if i < 7 { cache[i] } else { rest[i - 7] })
 }
 
-#[derive(Debug)]
+/// The indices, offsets and weights of a batch.
+#[derive(Clone, Debug)]
 pub struct Batch {
     pub indices: Vec<u32>,
     pub offsets: Vec<u32>,
@@ -289,20 +294,18 @@ pub fn random_pins(config: &GroupConfig, source: &mut Pcg64) -> (Vec<u32>, u32) 
 }
 
 pub fn random_batch(config: &GroupConfig, source: &mut Pcg64) -> Batch {
-    let features = if config.features.is_empty() { config.tables.len() } else { config.features.len() };
     let per_feature = source.random_range(0..9);
     let (mut indices, mut offsets) = (Vec::new(), vec![0]);
     let longest = [1, 4, 40][source.random_range(0..3)];
-    for feature in 0..features {
-        let table = config.features.get(feature).map_or(feature, |&table| table as usize);
-        let rows = config.tables[table];
+    for table in config.feature_tables() {
+        let rows = config.tables[table as usize];
         // Few distinct rows give repeats, many distinct rows give misses.
         let reach = [rows, rows.div_ceil(10)][source.random_range(0..2)];
         for _ in 0..per_feature {
             for _ in 0..source.random_range(0..=longest) {
                 let bad = source.random_bool(0.002);
                 let index = if bad { rows + source.random_range(0..5) } else { source.random_range(0..reach) };
-                indices.push(pad(index, config, table as u32, source));
+                indices.push(pad(index, config, table, source));
             }
             offsets.push(indices.len() as u32);
         }

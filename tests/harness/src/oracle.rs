@@ -157,12 +157,10 @@ pub fn exchange(
     let (width, words, layout) = (layout.ways, layout.slot_words() as usize, &layout.row);
     let (dim, floats) = (layout.dim as usize, layout.row_words as usize);
     let record_at = |row: u32| (row - piece.first_row) as usize * layout.record_words as usize..;
+    let random_bits = RandomBits::ALL.into_iter().find(|bits| bits.bits() == params.random_bits);
     let noise = codec::Noise {
         rounding: if params.stochastic == 1 { Rounding::Stochastic } else { Rounding::Nearest },
-        random_bits: RandomBits::ALL
-            .into_iter()
-            .find(|bits| bits.bits() == params.random_bits)
-            .expect("a number of bits"),
+        random_bits: random_bits.expect("a number of bits"),
         seed: params.seed,
         step: step.t,
         purpose: params.purpose,

@@ -137,8 +137,7 @@ pub fn misuse_is_refused(make: Make<'_>) {
         let (indices, offsets) = batch(&[1, 2, 3]);
         group.forward(&indices, &offsets, None).unwrap();
         let waiting = group.snapshot().unwrap();
-        let error = group.pin(&[1], 1).unwrap_err();
-        assert!(matches!(error, Error::Order { call: "pin", .. }), "{error}");
+        refuses!(group.pin(&[1], 1), Error::Order { call: "pin", .. });
         assert!(group.pending(), "its backward may still come");
         assert_eq!(group.snapshot().unwrap(), waiting);
         let grads = vec![0.5; 24];
@@ -156,8 +155,7 @@ pub fn misuse_is_refused(make: Make<'_>) {
         assert_eq!(group.pinned().unwrap(), [0u32; 0]);
     }
     let mut bare = make(config(Policy::Static).with_cache_rows(0));
-    let error = bare.pin(&[1], 1).unwrap_err();
-    assert!(matches!(error, Error::Pins { what: "cache", .. }), "{error}");
+    refuses!(bare.pin(&[1], 1), Error::Pins { what: "cache", .. });
     assert_eq!(bare.pin(&[], 1).unwrap(), [0u32; 0]);
     assert_eq!(bare.pinned().unwrap(), [0u32; 0]);
 }
@@ -174,7 +172,7 @@ pub fn a_resized_cache_is_as_a_new_one(make: Make<'_>) {
 
             let (indices, offsets) = batch(&[1]);
             group.forward(&indices, &offsets, None).unwrap();
-            assert!(matches!(group.resize_cache(40), Err(Error::Order { call: "resize_cache", .. })), "{what}");
+            refuses!(group.resize_cache(40), Error::Order { call: "resize_cache", .. }, "{what}");
             group.backward(&[0.5; 24]).unwrap();
             group.flush().unwrap();
             let before = group.snapshot().unwrap();

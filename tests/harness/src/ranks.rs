@@ -2,7 +2,7 @@
 
 use std::{ops::Range, path::Path};
 
-use crate::lockstep::{is_padding, pad, random_padding};
+use crate::lockstep::{bits, is_padding, pad, random_padding};
 use hotrow::{
     Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Lookup, Optimizer, OutOfRange, Policy, Pooling, Precision,
     Rounding, ScalerState, Snapshot, StatePrecision,
@@ -58,11 +58,8 @@ impl Batch {
                         let index = index + if random.random_bool(wild) { rows } else { 0 };
                         (pad(index, config, table, random), random.random_range(-2.0..2.0))
                     };
-                    let mut lengths: Vec<usize> = Vec::new();
-                    for bag in 0..bags {
-                        lengths.push((bag * 7 + longest) % (longest + 1));
-                    }
-                    lengths.into_iter().map(|length| (0..length).map(|_| index()).collect()).collect()
+                    let length = |bag| (bag * 7 + longest) % (longest + 1);
+                    (0..bags).map(|bag| (0..length(bag)).map(|_| index()).collect()).collect()
                 };
                 features.iter().map(&mut feature).collect()
             })
@@ -142,7 +139,7 @@ impl Part {
         let mut of = |&(feature, part, floats): &(usize, usize, usize)| {
             let (own, after) = rest.split_at(floats);
             rest = after;
-            ((part, feature), own.iter().map(|x| x.to_bits()).collect())
+            ((part, feature), bits(own))
         };
         lengths.iter().map(&mut of).collect()
     }
@@ -275,10 +272,6 @@ pub struct Seen {
     pub shards: Vec<Option<Snapshot>>,
     pub counters: Vec<Counters>,
     pub rows: Vec<u32>,
-}
-
-fn bits(floats: &[f32]) -> Vec<u32> {
-    floats.iter().map(|x| x.to_bits()).collect()
 }
 
 /// The scaler's decision in a step: in some steps the loss is scaled, in some the gradients overflow.

@@ -6,7 +6,7 @@ use hotrow::{CpuScaler, Embedding, GradSlice, GroupConfig, LossScale, OutOfRange
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use crate::lockstep::{self, Batch, random_batch};
+use crate::lockstep::{self, Batch, bits, random_batch};
 
 /// A deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,8 +43,8 @@ fn random_half(source: &mut Pcg64) -> f32 {
 /// The whole state of a group, with floats as bits.
 fn kept(group: &mut dyn Embedding) -> (hotrow::Snapshot, Vec<u32>) {
     let snapshot = group.snapshot().unwrap();
-    let bits = snapshot.cache.iter().map(|x| x.to_bits()).collect();
-    (snapshot, bits)
+    let cache = bits(&snapshot.cache);
+    (snapshot, cache)
 }
 
 /// Compares two groups over random steps. `scaled` gets the gradients of a scaled loss in FP16 or FP32, and prefetches if `ahead`. `plain`
@@ -71,7 +71,6 @@ pub fn run(
             scaled.forward(indices, offsets, weights).unwrap()
         };
         let wanted = plain.forward(indices, offsets, weights).unwrap();
-        let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         if bits(&outputs) != bits(&wanted) {
             return Err(format!("step {step}: outputs differ"));
         }

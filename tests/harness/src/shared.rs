@@ -8,13 +8,7 @@ use hotrow::{
 };
 use rand::{RngExt, SeedableRng};
 
-/// The indices, offsets and weights of a batch.
-#[derive(Clone, Debug)]
-pub struct Bags {
-    pub indices: Vec<u32>,
-    pub offsets: Vec<u32>,
-    pub weights: Option<Vec<f32>>,
-}
+pub use crate::lockstep::Batch as Bags;
 
 /// The weight of element `e` of a linear row, by the formula in wide integers.
 pub fn place(config: &Config, row: u64, e: u32) -> usize {
@@ -116,16 +110,10 @@ pub fn nudge(snapshot: &mut RobeSnapshot, w: usize, by: f32) {
 }
 
 /// Checks that `after` follows from `before` and the batch's gradients. Returns the number of weights with a gradient.
-pub fn moved(
-    config: &Config,
-    bags: &Bags,
-    grads: &[f32],
-    before: &RobeSnapshot,
-    after: &RobeSnapshot,
-) -> Result<usize, String> {
+pub fn moved(config: &Config, bags: &Bags, grads: &[f32], states: [&RobeSnapshot; 2]) -> Result<usize, String> {
     // A sorted sum has some thousand terms at most, each rounded a few times, and adds no more than 128 of them one after another.
     let share = if config.backward == Backward::Atomic { any_order(config, bags) } else { 2f64.powi(-20) };
-    moved_within(share, config, bags, grads, before, after)
+    moved_within(share, config, bags, grads, states)
 }
 
 /// As [`moved`], for sums that may be wrong by `share` of the size of their terms.
@@ -134,8 +122,7 @@ pub fn moved_within(
     config: &Config,
     bags: &Bags,
     grads: &[f32],
-    before: &RobeSnapshot,
-    after: &RobeSnapshot,
+    [before, after]: [&RobeSnapshot; 2],
 ) -> Result<usize, String> {
     let sums = gradients(config, bags, grads);
     let states = [before, after].map(|snapshot| snapshot.states(config).unwrap_or_else(|error| panic!("{error}")));

@@ -350,12 +350,9 @@ impl Case {
         config.set_window_bytes((window > 0).then(|| window.next_multiple_of(slot).min(bench.lab.binding())));
         // Bindings may be slightly smaller than a round number.
         let short = self.draw != Draw::Renewed && slots < wanted - wanted / 1000;
-        let shape = format!(
-            "{lookups} lookups in each of {tables} tables of {rows} rows x {}, {}, bags of {}, a cache of {slots} rows",
-            self.dim,
-            self.draw.text(),
-            self.bag
-        );
+        let (dim, bag, law) = (self.dim, self.bag, self.draw.text());
+        let lookups = format!("{lookups} lookups in each of {tables} tables of {rows} rows x {dim}, {law}");
+        let shape = format!("{lookups}, bags of {bag}, a cache of {slots} rows");
         Ok(Workload {
             name: self.name.to_owned(),
             shape,

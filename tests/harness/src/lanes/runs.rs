@@ -166,7 +166,7 @@ pub fn model(context: &Context, seed: u64) {
             let grads = random_grads(seed, found.len());
             group.backward(&grads).unwrap_or_else(|error| panic!("{error}"));
             let share = any_order(&config, &bags).max(2f64.powi(-20));
-            moved_within(share, &config, &bags, &grads, &before, &snapshot(&mut group))
+            moved_within(share, &config, &bags, &grads, [&before, &snapshot(&mut group)])
                 .unwrap_or_else(|error| panic!("model, seed {seed}, {config:?}: {error}"));
         }
     }
