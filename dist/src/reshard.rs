@@ -24,7 +24,7 @@ pub struct Resharded {
     /// Rows of all tables.
     pub rows: u64,
     /// Rows that were newer in the cache than in their records, and were written back: in a precision below FP32 they were rounded, as by
-    /// [`Embedding::flush`].
+    /// [`Embedding::flush`]. Those of a file with the sets of older versions are not in it: a warning gives their number when the file is loaded.
     pub written_back: u64,
     /// Rows that were pinned, and no longer are.
     pub unpinned: u64,
