@@ -207,7 +207,7 @@ mod tests {
         assert!(hit_rate < skew.mass(8000) - 1e-5, "what finds no way is missed: {hit_rate}");
         let off = known.left_out_share / expected.left_out_share - 1.0;
         assert!(off.abs() < 0.5 && off != 0.0 && known.left_out_share == known.left_out / 8000.0, "{off}");
-        let counted = expected.clone().counted(&skew, 32);
+        let counted = expected.counted(&skew, 32);
         assert_eq!((counted.left_out, counted.left_out_share), (known.left_out, known.left_out_share));
         // Rows in random order fit less well.
         let scattered: Vec<u32> =
