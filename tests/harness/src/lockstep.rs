@@ -328,7 +328,7 @@ pub fn random_turn(
         let layout = Layout::new(&config.clone().with_cache_rows(rows), u64::MAX);
         // Only the device refuses more windows than it can bind.
         let fits = layout.is_ok_and(|layout| layout.windows() <= context.caps().choose_windows());
-        if (fits || rows > config.total_rows() as u32)
+        if fits
             && let Some([a, b]) = pair.both("resize_cache", |group| group.resize_cache(rows))?
             && a != b
         {
