@@ -8,9 +8,16 @@
 //! for every `$`. A line `#piece number: text` is replaced by branches that choose, by the value of `number`, the copy of the text for that bound
 //! piece, with the piece's number for every `$`, and nothing for the first. The bindings of both are declared at the end.
 
-use crate::{host::trusted::Composed, robe};
+use crate::{
+    config::{Optimizer, Precision},
+    host::trusted::Composed,
+    robe,
+};
 
+mod constants;
 pub mod reader;
+
+pub use constants::Constants;
 
 /// The way in which the sort ranks keys of a block, a workgroup adds up sums, and the lanes of a row find its range and its state.
 ///
@@ -148,7 +155,7 @@ fn path_of(kernel: &Kernel) -> String {
     paths.into_iter().find(|path| file(path).is_some()).unwrap_or_else(|| kernel.name.to_owned())
 }
 
-/// The part of a shader's text that depends on a group: the sizes and numbers of the buffers that it binds.
+/// The part of a shader's text that depends on a group: the sizes and numbers of the buffers that it binds, and values that never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cut {
     /// Floats of a Quad: 4 or 1.
@@ -159,23 +166,28 @@ pub struct Cut {
     pub pieces: u32,
     /// Words of a record that are read and written at once: 4 or 1.
     pub item: u32,
+    /// The values.
+    pub constants: Constants,
 }
 
 impl Cut {
-    /// One float, one word, one window, one piece.
-    pub const ONE: Self = Self { width: 1, windows: 1, pieces: 1, item: 1 };
+    /// One float, one word, one window, one piece, and no constants.
+    pub const ONE: Self = Self { width: 1, windows: 1, pieces: 1, item: 1, constants: Constants::NONE };
 
-    /// The part of this cut that `kernel` depends on; 1 for every other number.
+    /// The part of this cut that `kernel` depends on; 1 for every other number, and no other constant.
     #[must_use]
     pub fn of(self, kernel: &Kernel) -> Self {
         let when = |depends: bool, number: u32| if depends { number } else { 1 };
         let records = bound(kernel, &IN_PIECES).is_some();
-        Self {
+        let own = Self {
             width: when(moves_rows(kernel), self.width),
             windows: when(has_windows(kernel), self.windows),
             pieces: when(records, self.pieces),
             item: when(records, self.item),
-        }
+            constants: Constants::NONE,
+        };
+        let text = compose(kernel, Bodies::PLAIN.cut(own));
+        Self { constants: self.constants.in_stage(kernel.name, &text), ..own }
     }
 
     /// Number of storage buffers beyond those that a kernel declares.
@@ -329,6 +341,7 @@ fn choose_piece(number: &str, text: &str, pieces: std::ops::Range<u32>, out: &mu
 pub fn compose(kernel: &Kernel, bodies: Bodies) -> String {
     let mut out = String::new();
     include(&path_of(kernel), bodies, &mut out);
+    out = bodies.cut.constants.write(&out);
     for (binding, (access, name, element)) in (kernel.bindings.len()..).zip(further(kernel, bodies.cut)) {
         let access = if access == Access::Read { "read" } else { "read_write" };
         out.push_str(&format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n"));
@@ -353,7 +366,7 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
         cut: bodies.cut.of(kernel),
         constants: Vec::new(),
     };
-    let cut = |width, windows, pieces, item| Cut { width, windows, pieces, item };
+    let cut = |width, windows, pieces, item| Cut { width, windows, pieces, item, ..Cut::ONE };
     let cuts = [
         ("quad1", cut(1, 1, 1, 1)),
         ("quad4", cut(4, 1, 1, 1)),
@@ -375,6 +388,16 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
             let cuts: &[_] = if moves_rows(kernel) { &cuts } else { &windows };
             let own = cuts.iter().filter(|(_, cut)| cut.of(kernel) == *cut);
             all.extend(own.map(|&(name, cut)| source(kernel, name, Bodies::PLAIN.cut(cut))));
+            for (name, precision, optimizer) in [
+                ("int8 adagrad", Precision::Int8, Optimizer::adagrad(0.1)),
+                ("fp16 adam", Precision::Fp16, Optimizer::adam(0.1)),
+            ] {
+                let constants = Constants::of_group(precision, optimizer, 64);
+                let own = Cut { constants, ..cut(4, 1, 1, 1) }.of(kernel);
+                if own.constants != Constants::NONE {
+                    all.push(source(kernel, name, Bodies::PLAIN.cut(own)));
+                }
+            }
             if moves_rows(kernel) && ranks[0].wgsl != ranks[2].wgsl {
                 let shuffled = [("quad4 subgroup32", RankBody::Subgroup32), ("quad4 subgroup64", RankBody::Subgroup64)];
                 all.extend(

@@ -9,9 +9,12 @@ mod reader;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hotrow::internals::{
-    layout::HostStruct,
-    shader::{Access, ComposedShader, Cut, Kernel},
+use hotrow::{
+    Optimizer, Precision,
+    internals::{
+        layout::HostStruct,
+        shader::{Access, ComposedShader, Constants, Cut, Kernel},
+    },
 };
 use hotrow_harness::modules::files;
 use naga::back::spv::Capability;
@@ -407,6 +410,43 @@ fn every_shader_passes_every_check() {
 }
 
 /// A cache in as many windows as any device may bind, and as many pieces. `sources` has up to three of both.
+/// A division by a constant 0, or a shift by 32, is an error of the compiler: the texts of groups of every precision and optimiser have none.
+#[test]
+fn texts_with_a_groups_constants_pass_every_check() {
+    let optimizers = [
+        Optimizer::sgd(0.1),
+        Optimizer::adagrad(0.1).with_clip_norm(Some(1.0)),
+        Optimizer::row_wise_adagrad(0.1),
+        Optimizer::momentum(0.1),
+        Optimizer::adam(0.1).with_clip_value(Some(1.0)),
+        Optimizer::row_wise_adam(0.1),
+    ];
+    let mut texts = BTreeSet::new();
+    for (i, dim) in [64, 5, 128, 4, 256, 61].into_iter().cycle().take(12).enumerate() {
+        let precision = Precision::ALL[i % Precision::ALL.len()];
+        let constants = Constants::of_group(precision, optimizers[(i + i / 6) % 6], dim);
+        let item = if dim % 4 == 0 && precision == Precision::Fp32 { 4 } else { 1 };
+        for kernel in hotrow::internals::kernels() {
+            let cut = Cut { width: if dim % 4 == 0 { 4 } else { 1 }, item, constants, ..Cut::ONE }.of(kernel);
+            if cut.constants == Constants::NONE {
+                continue;
+            }
+            let text = hotrow::internals::shader::compose(kernel, hotrow::internals::shader::Bodies::PLAIN.cut(cut));
+            check_all(&text, false, &[], most_buffers(cut)).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
+            assert!(!text.contains("params.dim"), "{}", kernel.name);
+            // The companion: a constant that no shift may have.
+            let wrong = text.replace("& 31u)", "& 63u)");
+            if precision == Precision::Fp32 && wrong != text {
+                check_all(&wrong, false, &[], most_buffers(cut)).unwrap_err();
+            }
+            texts.insert((kernel.name, text));
+        }
+    }
+    let names: BTreeSet<_> = texts.iter().map(|&(name, _)| name).collect();
+    assert_eq!(Vec::from_iter(names), ["exchange", "gather", "merge", "update"]);
+    assert!(texts.len() > 40, "{}", texts.len());
+}
+
 #[test]
 fn the_most_windows_and_pieces_pass_every_check() {
     let caps = hotrow::Caps::from_parts(

@@ -11,7 +11,7 @@ fn two_readers() -> Value {
     let text = |prefix, group, feedback| ReaderText {
         prefix,
         group,
-        cut: Cut { width: 4, windows: 1, pieces: 1, item: 1 },
+        cut: Cut { width: 4, ..Cut::ONE },
         kind: ReaderKind::Rows { cache: true, shares: false, table: false },
         feedback,
         grid: None,

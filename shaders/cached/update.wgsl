@@ -93,6 +93,11 @@ fn scalar_of(place: u32, k: u32) -> f32 {
     return part_of(load_quad(place, scalars_at() + k / WIDTH), k % WIDTH);
 }
 
+// Whether Quad q of a row is not the first of the lane `part`. Where a row has a lane for each Quad, a compiler knows that none is.
+fn is_beyond(q: u32, part: u32) -> bool {
+    return weight_quads() > params.lanes && q != part;
+}
+
 fn equal(before: Quad, after: Quad) -> bool {
     return all(bits_of(before) == bits_of(after));
 }
@@ -167,7 +172,7 @@ fn handle(i: u32, lane: Lane) {
         if (live) {
             for (var q = part; q < weight_quads(); q += params.lanes) {
                 var grad = held;
-                if (q != part) { grad = merged(one, q); }
+                if (is_beyond(q, part)) { grad = merged(one, q); }
                 sum = add_squares(sum, bounded(grad, 1.0));
             }
         }
@@ -190,7 +195,7 @@ fn handle(i: u32, lane: Lane) {
         if (live) {
             for (var q = part; q < weight_quads(); q += params.lanes) {
                 var grad = held;
-                if (q != part) { grad = merged(one, q); }
+                if (is_beyond(q, part)) { grad = merged(one, q); }
                 sum = add_squares(sum, bounded(grad, row.factor) + params.weight_decay * load_quad(one.place, q));
             }
         }
@@ -220,9 +225,9 @@ fn handle(i: u32, lane: Lane) {
         }
         for (var q = part; q < weight_quads(); q += params.lanes) {
             var grad = held;
-            if (q != part) { grad = merged(one, q); }
+            if (is_beyond(q, part)) { grad = merged(one, q); }
             let after = moved(one, q, grad, row);
-            if (q == part) { next = after; }
+            if (!is_beyond(q, part)) { next = after; }
             changed = changed || !after.same;
             // A bound makes an infinite gradient finite, and perhaps NaN too.
             bad = bad || !is_finite(bits_of(grad)) || !is_finite(bits_of(after.g)) || !is_finite(bits_of(after.w))
@@ -241,7 +246,7 @@ fn handle(i: u32, lane: Lane) {
     if (taken) {
         for (var q = part; q < weight_quads(); q += params.lanes) {
             var after = next;
-            if (q != part) { after = moved(one, q, merged(one, q), row); }
+            if (is_beyond(q, part)) { after = moved(one, q, merged(one, q), row); }
             store_quad(one.place, q, after.w);
             if (params.optimizer == ADAGRAD || params.optimizer >= MOMENTUM) {
                 store_quad(one.place, weight_quads() + q, after.state);

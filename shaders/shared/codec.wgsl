@@ -24,7 +24,7 @@ fn scale_of(span: f32) -> f32 {
 // The code of x, element `element` of `row`.
 fn code_of(x: f32, row: u32, element: u32, scale: f32, bias: f32) -> u32 {
     if (scale == 0.0) { return 0u; }
-    let top = f32((1u << params.bits) - 1u);
+    let top = f32((1u << (params.bits & 31u)) - 1u);
     let v = (x - bias) / scale;
     let near = round(v);
     if (params.stochastic == 0u || abs(v - near) <= (top + 1.0 + abs(bias) / scale) * 4.76837158203125e-7) {

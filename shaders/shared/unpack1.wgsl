@@ -16,7 +16,7 @@ fn record_weights(record: Record, q: u32) -> Quad {
         return f32_from_half(encode_half(record, params.payload_half + q));
     }
     let bit = params.payload_half * 16u + q * params.bits;
-    let code = (word_of(record, bit / 32u) >> (bit & 31u)) & ((1u << params.bits) - 1u);
+    let code = (word_of(record, bit / 32u) >> (bit & 31u)) & ((1u << (params.bits & 31u)) - 1u);
     let scale_bias = bitcast<vec2<f32>>(two_words(record, 0u));
     return settled(f32(code) * scale_bias.x) + scale_bias.y;
 }

@@ -15,7 +15,7 @@ fn record_weights(record: Record, q: u32) -> Quad {
     if (params.bits == 16u) { return four_halves(two_words(record, payload + 2u * q)); }
     let bit = 4u * q * params.bits;
     let codes = (vec4<u32>(word_of(record, payload + bit / 32u) >> (bit & 31u)) >>
-        (vec4<u32>(0u, 1u, 2u, 3u) * params.bits)) & vec4<u32>((1u << params.bits) - 1u);
+        ((vec4<u32>(0u, 1u, 2u, 3u) * params.bits) & vec4<u32>(31u))) & vec4<u32>((1u << (params.bits & 31u)) - 1u);
     let scale_bias = bitcast<vec2<f32>>(two_words(record, 0u));
     return settled(vec4<f32>(codes) * scale_bias.x) + scale_bias.y;
 }

@@ -27,6 +27,15 @@ pub(crate) fn shader_module(device: &wgpu::Device, text: Composed) -> wgpu::Shad
     unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
 }
 
+/// A cache of pipelines on `device`, with what `earlier` knows.
+#[cfg(feature = "internals")]
+pub(crate) fn pipeline_cache(device: &wgpu::Device, earlier: Option<&wgpu::PipelineCache>) -> wgpu::PipelineCache {
+    let data = earlier.and_then(wgpu::PipelineCache::get_data);
+    let descriptor = wgpu::PipelineCacheDescriptor { label: Some("hotrow"), data: data.as_deref(), fallback: true };
+    // SAFETY: the data comes from a cache of this process, and nothing has changed it.
+    unsafe { device.create_pipeline_cache(&descriptor) }
+}
+
 /// A file mapped for reading.
 #[cfg(feature = "file")]
 #[derive(Debug)]

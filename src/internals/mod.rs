@@ -101,6 +101,18 @@ pub fn objects_made(context: &Context) -> u64 {
     context.objects_made()
 }
 
+/// The number of pipelines that a context has built.
+#[must_use]
+pub fn pipelines_built(context: &Context) -> usize {
+    context.pipelines_built()
+}
+
+/// A cache of pipelines on `device`, with what `earlier` knows.
+#[must_use]
+pub fn pipeline_cache(device: &wgpu::Device, earlier: Option<&wgpu::PipelineCache>) -> wgpu::PipelineCache {
+    crate::host::trusted::pipeline_cache(device, earlier)
+}
+
 /// A context that loses its device before its `moment`-th submission or map, counted from 1, and builds each pipeline at its first use.
 ///
 /// # Errors

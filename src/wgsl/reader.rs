@@ -373,7 +373,7 @@ pub fn modules() -> Vec<(String, String, ReaderText<'static>)> {
         |kind, cut, feedback| texts.push(ReaderText { prefix: "emb", group: 0, cut, kind, feedback, grid: None });
     for (width, item) in [(1, 1), (4, 1), (4, 4)] {
         for (windows, pieces) in [(1, 1), (3, 1), (1, 3), (2, 2)] {
-            let cut = Cut { width, windows, pieces, item };
+            let cut = Cut { width, windows, pieces, item, ..Cut::ONE };
             add(rows(true, true), cut, (pieces == 3).then_some(WantedList { rows: 100, bits: 1 << 10, hashed: false }));
             if windows == 1 {
                 add(rows(false, true), cut, None);

@@ -25,6 +25,7 @@ mod memory;
 mod naive_runs;
 mod parts;
 mod pins;
+mod pipelines;
 mod placement;
 mod prefetch;
 mod ranks;

@@ -6,7 +6,8 @@ use hotrow_harness::{device::again, gpu_test, lockstep, sample_seeds};
 
 fn in_each_mode(test: impl Fn(&Context)) {
     for trusted in [false, true] {
-        let context = again(&ContextOptions::default().trusted_shaders(trusted).rank(RankBody::Portable));
+        let context =
+            again(&ContextOptions::default().trusted_shaders(trusted).shared_pipelines(false).rank(RankBody::Portable));
         assert_eq!(context.trusted_shaders(), trusted);
         test(&context);
     }

@@ -63,8 +63,8 @@ pub(crate) fn encode_backward(
     // A batch of one chunk has no row with more than one chunk.
     if indices > MERGE_CHUNK {
         let tiles = indices.div_ceil(MERGE_CHUNK);
-        call.run_rows(&MERGE, from, tables, &Groups::capped(2 * tiles, layout.at_once()));
-        call.run_rows(&COMBINE, from, tables, &Groups::capped(tiles, 1));
+        call.run_rows(&MERGE, from, (tables, &params), &Groups::capped(2 * tiles, layout.at_once()));
+        call.run_rows(&COMBINE, from, (tables, &params), &Groups::capped(tiles, 1));
     }
-    update::encode(call, from, tables, layout.most_distinct(indices), records);
+    update::encode(call, from, (tables, &params), layout.most_distinct(indices), records);
 }

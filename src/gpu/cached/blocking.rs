@@ -96,8 +96,8 @@ impl Embedding for Group {
             let uniform = context.uniform(&params);
             let mut call = Call::begin(context, &mut encoder, "hotrow.write_rows");
             let from: &[&dyn Named] = &[&("params", &uniform), &("values", passing(&values)), tables, space];
-            call.run_rows(&ASSIGN, from, tables, &Groups::of(params.indices, tables.layout.at_once()));
-            exchange::encode(&mut call, &uniform, tables, &swaps(space, most, records), exchange::Phases::Pack);
+            call.run_rows(&ASSIGN, from, (tables, &params), &Groups::of(params.indices, tables.layout.at_once()));
+            exchange::encode(&mut call, &params, tables, &swaps(space, most, records), exchange::Phases::Pack);
             drop(call);
             context.block_on(storage.write_back(context, encoder, most))
         })

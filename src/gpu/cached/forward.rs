@@ -117,17 +117,17 @@ impl Forward<'_> {
     /// Carries the decisions out (SPEC 3, steps 5 and 6): moves rows, and pools bags.
     fn carry(&self, call: &mut Call<'_>, outputs: Outputs<'_>, records: Records) {
         let Self { tables, space, params, batch } = *self;
-        let uniform = &call.context.uniform(params);
         if params.indices > 0 {
             let phases = if params.admits() { exchange::Phases::Both } else { exchange::Phases::Unpack };
             let list = swaps(space, tables.layout.most_distinct(params.indices), records);
-            exchange::encode(call, uniform, tables, &list, phases);
+            exchange::encode(call, params, tables, &list, phases);
         }
         if let Some((outputs, rows)) = outputs {
             // With pooling none each share of a workgroup takes four rows.
             let per_group = tables.layout.at_once() * if params.pooling == POOL_NONE { 4 } else { 1 };
+            let uniform = call.context.uniform(params);
             let from: &[&dyn Named] = &[&("params", uniform), batch, tables, space, &("outputs", outputs)];
-            call.run_rows(&GATHER, from, tables, &Groups::of(rows, per_group));
+            call.run_rows(&GATHER, from, (tables, params), &Groups::of(rows, per_group));
         }
     }
 }

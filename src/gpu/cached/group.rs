@@ -206,7 +206,7 @@ impl Group {
             });
         }
         context.caps().check_cache(&layout)?;
-        context.prepare(&Tables::cuts(context.caps(), &layout, config.placement))?;
+        Tables::prepare(context, &config, &layout)?;
         let store = match config.placement {
             Placement::Staged => Some(store.map_or_else(|| RamStore::new(&layout).map(SharedStore::new), Ok)?),
             _ => None,
@@ -293,14 +293,13 @@ impl Group {
                 none => none.insert(FlushSpace::new(&self.context, layout)?),
             };
             encoder.clear_buffer(&space.step, 0, None);
-            let uniform =
-                self.context.uniform(&Params::new(&self.kind.config, layout, Mode::Train, Purpose::WriteBack));
+            let params = Params::new(&self.kind.config, layout, Mode::Train, Purpose::WriteBack);
             let call = &mut Call::begin(&self.context, encoder, "hotrow.flush");
-            encode_collect(call, &uniform, &self.kind.tables, space);
+            encode_collect(call, &params, &self.kind.tables, space);
             let FlushSpace { step, swaps, no_scratch } = space;
             let list =
                 exchange::List { step, swaps, capacity: layout.slots(), scratch: no_scratch, records: Records::Table };
-            exchange::encode(call, &uniform, &self.kind.tables, &list, exchange::Phases::Pack);
+            exchange::encode(call, &params, &self.kind.tables, &list, exchange::Phases::Pack);
             Ok(())
         })
     }
@@ -325,7 +324,8 @@ impl Group {
 }
 
 /// Encodes the listing of dirty slots, with which each flush begins.
-pub(crate) fn encode_collect(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, space: &FlushSpace) {
+pub(crate) fn encode_collect(call: &mut Call<'_>, params: &Params, tables: &Tables, space: &FlushSpace) {
+    let uniform = call.context.uniform(params);
     call.run(&COLLECT, &[&("params", uniform), tables, space], &Groups::of(tables.layout.slots(), 256));
 }
 
@@ -480,7 +480,7 @@ impl Kind for Rows {
         let call = &mut Call::begin(context, encoder, "hotrow.weight_gradient");
         let uniform = context.uniform(&params);
         let groups = Groups::of(params.indices, tables.layout.at_once());
-        call.run_rows(&WEIGHT_GRADIENT, &[&("params", uniform), bound, tables, space], tables, &groups);
+        call.run_rows(&WEIGHT_GRADIENT, &[&("params", uniform), bound, tables, space], (tables, &params), &groups);
         Ok(())
     }
 

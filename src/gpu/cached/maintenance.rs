@@ -83,9 +83,8 @@ impl Group {
             };
             let mut encoder = context.new_encoder();
             encoder.clear_buffer(&space.step, 0, None);
-            let uniform =
-                context.uniform(&Params::new(&self.kind.config, &tables.layout, Mode::Train, Purpose::WriteBack));
-            encode_collect(&mut Call::begin(context, &mut encoder, "hotrow.flush"), &uniform, tables, space);
+            let params = Params::new(&self.kind.config, &tables.layout, Mode::Train, Purpose::WriteBack);
+            encode_collect(&mut Call::begin(context, &mut encoder, "hotrow.flush"), &params, tables, space);
             let words = context.download_async(encoder, &[(&space.step, size_of::<Step>() as u64)]).await?;
             let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words[0]));
             let most = flush_swaps(&tables.layout);
@@ -98,7 +97,7 @@ impl Group {
                 let FlushSpace { step, swaps: list, no_scratch } = &*space;
                 let list = exchange::List { step, swaps: list, capacity: swaps, scratch: no_scratch, records };
                 let mut call = Call::begin(context, &mut encoder, "hotrow.flush");
-                exchange::encode(&mut call, &uniform, tables, &list, exchange::Phases::Pack);
+                exchange::encode(&mut call, &params, tables, &list, exchange::Phases::Pack);
                 drop(call);
                 staged.write_back_side(encoder, swaps).await?;
             }

@@ -80,7 +80,6 @@ impl Group {
         // The flush before this call has allocated the list.
         let Some(FlushSpace { step, swaps: list, no_scratch }) = &self.kind.flush else { return Ok(()) };
         let params = Params::new(&self.kind.config, &tables.layout, Mode::Train, Purpose::WriteBack);
-        let uniform = context.uniform(&params);
         let most = self.kind.storage.swaps_at_once(&tables.layout, swaps.len() as u32);
         for some in swaps.chunks(most as usize) {
             let mut head = Step::default();
@@ -91,7 +90,7 @@ impl Group {
             let records = self.kind.storage.load(&mut encoder, some, most)?;
             let list = exchange::List { step, swaps: list, capacity: some.len() as u32, scratch: no_scratch, records };
             let mut call = Call::begin(context, &mut encoder, "hotrow.pin");
-            exchange::encode(&mut call, &uniform, tables, &list, exchange::Phases::Unpack);
+            exchange::encode(&mut call, &params, tables, &list, exchange::Phases::Unpack);
             drop(call);
             context.finish(encoder)?;
         }

@@ -44,6 +44,7 @@ impl Rows {
             windows: layout.windows(),
             pieces: if table { layout.pieces } else { 1 },
             item: if table { layout.row.item() } else { 1 },
+            ..Cut::ONE
         };
         let params = Params::new(&self.config, layout, Mode::Frozen, Purpose::WriteBack);
         let kind = ReaderKind::Rows { cache: layout.sets > 0, shares: !layout.shares.is_empty(), table };

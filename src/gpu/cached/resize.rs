@@ -17,7 +17,7 @@ impl Group {
         let context = self.context.clone();
         let layout = Layout::new(&config, context.caps().choose_piece_bytes())?;
         context.caps().check_cache(&layout)?;
-        context.prepare(&Tables::cuts(context.caps(), &layout, config.placement))?;
+        Tables::prepare(&context, &config, &layout)?;
         let ((ways, cache), shares) = (new_cache(&context, &layout)?, new_shares(&context, &layout)?);
         self.block_on(async |this| this.flushed().await)?;
         let now = self.part(Part::Ways)?;

@@ -130,9 +130,8 @@ impl Group {
         let sent = context.buffer("rows to send", bytes, wgpu::BufferUsages::empty())?;
         let mut encoder = context.new_encoder();
         Forward { tables, space, params: &params, batch: &bound }.encode_decisions(&context, &mut encoder);
-        let uniform = context.uniform(&params);
         let mut call = Call::begin(&context, &mut encoder, "hotrow.send");
-        send::encode(&mut call, &uniform, tables, space, &dummy, &sent, n);
+        send::encode(&mut call, &params, tables, space, &dummy, &sent, n);
         drop(call);
         let mut entries = context.download_async(encoder, &[(&sent, bytes)]).await?.swap_remove(0);
         if let Some(store) = self.store() {

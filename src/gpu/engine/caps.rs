@@ -207,11 +207,13 @@ pub(crate) fn is_hardware(backend: wgpu::Backend, device_type: wgpu::DeviceType)
 /// buffers are the adapter's (at most 32 storage buffers a stage), all others the defaults.
 ///
 /// `MAPPABLE_PRIMARY_BUFFERS` is for mapped tables alone, and on a discrete GPU wgpu logs a warning about its speed: without such a table, take it out
-/// (`features - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS`). hotrow makes no other buffer mappable in this way.
+/// (`features - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS`). hotrow makes no other buffer mappable in this way. `PIPELINE_CACHE` is for
+/// [`ContextOptions::pipeline_cache`](crate::ContextOptions::pipeline_cache).
 #[must_use]
 pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
     let wished = wgpu::Features::SUBGROUP
         | wgpu::Features::MAPPABLE_PRIMARY_BUFFERS
+        | wgpu::Features::PIPELINE_CACHE
         | wgpu::Features::SHADER_FLOAT32_ATOMIC
         | wgpu::Features::TIMESTAMP_QUERY
         | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES;

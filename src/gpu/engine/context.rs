@@ -23,10 +23,12 @@ use crate::{
     },
     host::{locked, trusted},
     memory::buffer_bytes,
-    wgsl::{self, Access, AddBody, Bodies, Cut, Kernel, LookupBody, RankBody},
+    wgsl::{self, Access, AddBody, Bodies, Constants, Cut, Kernel, LookupBody, RankBody},
 };
 
 pub(crate) struct Pipeline {
+    /// The part of a group's cut that the stage depends on.
+    cut: Cut,
     pub(crate) layout: wgpu::BindGroupLayout,
     pub(crate) pipeline: wgpu::ComputePipeline,
 }
@@ -69,8 +71,11 @@ struct Inner {
     device: wgpu::Device,
     queue: wgpu::Queue,
     caps: Caps,
-    kernels: &'static [&'static Kernel],
     recipe: Recipe,
+    /// Whether groups of every kind share pipelines.
+    shared: bool,
+    /// The caller's cache of compiled pipelines.
+    cache: Option<wgpu::PipelineCache>,
     /// The pipelines built so far, each under its own cut and under every cut that it was asked for.
     pipelines: Mutex<HashMap<(&'static str, Cut), Arc<Pipeline>>>,
     max_groups: u32,
@@ -139,13 +144,7 @@ impl Context {
                 remedy: "leave ContextOptions::add alone, or take AddBody::Exchange",
             });
         }
-        Self::with_recipe(
-            device,
-            queue,
-            kernels,
-            options.max_groups,
-            Recipe::Own { rank, add, lookup, trusted: options.trusted },
-        )
+        Self::with_recipe(device, queue, kernels, options, Recipe::Own { rank, add, lookup, trusted: options.trusted })
     }
 
     /// Creates a context for `kernels` whose shader texts come from the caller: a test emulates bodies that the device cannot run.
@@ -156,14 +155,15 @@ impl Context {
         max_groups: u32,
         text: impl Fn(&Kernel, Bodies) -> String + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        Self::with_recipe(device, queue, kernels, Some(max_groups), Recipe::Foreign(Box::new(text)))
+        let options = ContextOptions::default().max_groups(max_groups).shared_pipelines(true);
+        Self::with_recipe(device, queue, kernels, &options, Recipe::Foreign(Box::new(text)))
     }
 
     fn with_recipe(
         device: &wgpu::Device,
         queue: &wgpu::Queue,
         kernels: &'static [&'static Kernel],
-        max_groups: Option<u32>,
+        options: &ContextOptions,
         recipe: Recipe,
     ) -> Result<Self, Error> {
         let caps = Caps::of(device);
@@ -183,11 +183,24 @@ impl Context {
                 });
             }
         }
-        let max_groups = max_groups.unwrap_or(caps.max_groups).clamp(1, caps.max_groups);
+        let max_groups = options.max_groups.unwrap_or(caps.max_groups).clamp(1, caps.max_groups);
         let (device, queue) = (device.clone(), queue.clone());
+        let (shared, cache) = (options.shared, options.cache.clone());
         let (pipelines, bind_cache, made, moments, faults) = <_>::default();
-        let inner =
-            Inner { device, queue, caps, kernels, recipe, pipelines, max_groups, bind_cache, made, moments, faults };
+        let inner = Inner {
+            device,
+            queue,
+            caps,
+            recipe,
+            shared,
+            cache,
+            pipelines,
+            max_groups,
+            bind_cache,
+            made,
+            moments,
+            faults,
+        };
         let context = Self { inner: Arc::new(inner), timeline: None };
         context.build(kernels.iter().filter(|kernel| !wgsl::is_cut(kernel)).map(|kernel| (*kernel, Cut::ONE)))?;
         Ok(context)
@@ -244,10 +257,9 @@ impl Context {
         if self.inner.caps.is_hardware() { 4 * self.grid() } else { self.grid() }
     }
 
-    /// Builds the pipelines of the stages that move rows or bind windows for each of `cuts`, unless they exist.
-    pub(crate) fn prepare(&self, cuts: &[Cut]) -> Result<(), Error> {
-        let kernels = || self.inner.kernels.iter().filter(|kernel| wgsl::is_cut(kernel));
-        self.build(cuts.iter().flat_map(|&cut| kernels().map(move |kernel| (*kernel, cut))))
+    /// Builds the pipelines of `kernels` for each of `cuts`, unless they exist.
+    pub(crate) fn prepare(&self, kernels: &[&Kernel], cuts: &[Cut]) -> Result<(), Error> {
+        self.build(cuts.iter().flat_map(|&cut| kernels.iter().map(move |&kernel| (kernel, cut))))
     }
 
     /// Builds pipelines.
@@ -281,7 +293,8 @@ impl Context {
 
     /// The pipeline of a stage for `cut`. It is built if [`prepare`](Self::prepare) has not built it.
     pub(crate) fn pipeline(&self, kernel: &Kernel, cut: Cut) -> Arc<Pipeline> {
-        let Inner { device, recipe, pipelines, made, .. } = &*self.inner;
+        let Inner { device, recipe, shared, cache, pipelines, made, .. } = &*self.inner;
+        let cut = if *shared { Cut { constants: Constants::NONE, ..cut } } else { cut };
         let mut built = locked(pipelines);
         if let Some(known) = built.get(&(kernel.name, cut)) {
             return known.clone();
@@ -290,7 +303,7 @@ impl Context {
         let new = || {
             made.fetch_add(1, Relaxed);
             let module = recipe.module(device, kernel, own);
-            Arc::new(pipeline(device, kernel.name, &wgsl::bindings(kernel, own), &module))
+            Arc::new(pipeline(device, (kernel, own), &module, cache.as_ref()))
         };
         let pipeline = built.entry((kernel.name, own)).or_insert_with(new).clone();
         built.insert((kernel.name, cut), pipeline.clone());
@@ -478,6 +491,11 @@ impl Context {
         self.inner.made.load(Relaxed)
     }
 
+    /// The number of pipelines built so far.
+    pub(crate) fn pipelines_built(&self) -> usize {
+        locked(&self.inner.pipelines).iter().filter(|((_, cut), pipeline)| pipeline.cut == *cut).count()
+    }
+
     /// The numbers of uniforms and bind groups that the cache holds and has made.
     pub(crate) fn held_bindings(&self) -> Held {
         self.inner.bind_cache.held()
@@ -504,10 +522,16 @@ impl Context {
     }
 }
 
-fn pipeline(device: &wgpu::Device, name: &str, bindings: &[(Access, String)], module: &wgpu::ShaderModule) -> Pipeline {
-    let label = format!("hotrow.{name}");
+fn pipeline(
+    device: &wgpu::Device,
+    (kernel, cut): (&Kernel, Cut),
+    module: &wgpu::ShaderModule,
+    cache: Option<&wgpu::PipelineCache>,
+) -> Pipeline {
+    let label = format!("hotrow.{}", kernel.name);
+    let bindings = wgsl::bindings(kernel, cut);
     let entries: Vec<_> = (0u32..)
-        .zip(bindings)
+        .zip(&bindings)
         .map(|(binding, (access, _))| wgpu::BindGroupLayoutEntry {
             binding,
             visibility: wgpu::ShaderStages::COMPUTE,
@@ -540,9 +564,9 @@ fn pipeline(device: &wgpu::Device, name: &str, bindings: &[(Access, String)], mo
             zero_initialize_workgroup_memory: false,
             ..Default::default()
         },
-        cache: None,
+        cache,
     });
-    Pipeline { layout, pipeline }
+    Pipeline { cut, layout, pipeline }
 }
 
 impl Timeline {

@@ -8,13 +8,15 @@ use crate::wgsl::{AddBody, LookupBody, RankBody};
 /// use hotrow::{ContextOptions, RankBody};
 /// let options = ContextOptions::default().rank(RankBody::Portable).trusted_shaders(true);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContextOptions {
     pub(crate) trusted: bool,
     pub(crate) rank: Option<RankBody>,
     pub(crate) add: Option<AddBody>,
     pub(crate) lookup: Option<LookupBody>,
     pub(crate) max_groups: Option<u32>,
+    pub(crate) shared: bool,
+    pub(crate) cache: Option<wgpu::PipelineCache>,
 }
 
 impl ContextOptions {
@@ -22,31 +24,47 @@ impl ContextOptions {
     /// memory another program has spoiled, stays within its buffer. Without them each access costs less: the shaders keep their indices in
     /// bounds themselves, and the tests run both ways.
     #[must_use]
-    pub const fn trusted_shaders(self, trusted: bool) -> Self {
+    pub fn trusted_shaders(self, trusted: bool) -> Self {
         Self { trusted, ..self }
     }
 
     /// Chooses the body that ranks the keys of a sort. A subgroup body is refused if subgroups may have another size.
     #[must_use]
-    pub const fn rank(self, rank: RankBody) -> Self {
+    pub fn rank(self, rank: RankBody) -> Self {
         Self { rank: Some(rank), ..self }
     }
 
     /// Chooses the body that adds to floats in memory. [`AddBody::Native`] is refused if the device was created without it.
     #[must_use]
-    pub const fn add(self, add: AddBody) -> Self {
+    #[allow(clippy::should_implement_trait, reason = "it chooses a body; nothing is added")]
+    pub fn add(self, add: AddBody) -> Self {
         Self { add: Some(add), ..self }
     }
 
     /// Chooses the body that looks up rows. [`LookupBody::Lanes32`] is refused if subgroups may have another size.
     #[must_use]
-    pub const fn lookup(self, lookup: LookupBody) -> Self {
+    pub fn lookup(self, lookup: LookupBody) -> Self {
         Self { lookup: Some(lookup), ..self }
     }
 
     /// Limits the workgroups in x: a small value makes small tests reach limits that only large batches would reach.
     #[must_use]
-    pub const fn max_groups(self, max_groups: u32) -> Self {
+    pub fn max_groups(self, max_groups: u32) -> Self {
         Self { max_groups: Some(max_groups), ..self }
+    }
+
+    /// Chooses pipelines that groups of any precision, optimiser and pooling share (true), or pipelines made for the groups that have the same
+    /// (the default). A group's own pipelines have a fifth to a third of the instructions and more waves at a time; shared ones are compiled
+    /// once, which is quicker for a program with many groups of different kinds.
+    #[must_use]
+    pub fn shared_pipelines(self, shared: bool) -> Self {
+        Self { shared, ..self }
+    }
+
+    /// Compiles pipelines with the caller's cache, so that a later start of the program, with the cache's data, compiles nothing on Vulkan.
+    /// The cache must be of the context's device. The caller saves [`wgpu::PipelineCache::get_data`] after its groups are made.
+    #[must_use]
+    pub fn pipeline_cache(self, cache: &wgpu::PipelineCache) -> Self {
+        Self { cache: Some(cache.clone()), ..self }
     }
 }

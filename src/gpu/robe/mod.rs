@@ -23,7 +23,7 @@ use crate::{
         },
         reader::ReadableBuffers,
         stages::{
-            BEGIN, LINEARIZE, ROBE_DECODE, ROBE_GATHER, ROBE_HASH, ROBE_WEIGHT_GRADIENT,
+            BEGIN, COMBINE, LINEARIZE, ROBE_DECODE, ROBE_GATHER, ROBE_HASH, ROBE_WEIGHT_GRADIENT,
             cached::space::Bound,
             robe::{
                 array::Array,
@@ -98,7 +98,7 @@ impl SharedGroup {
         config.check()?;
         let rows = config.rows();
         let layout = Layout::new(&rows, u64::MAX)?;
-        context.prepare(&[Cut::ONE])?; // for the stage combine
+        context.prepare(&[&COMBINE], &[Cut::ONE])?;
         let array = context.guarded(|| Array::new(context, &config))?;
         let scattered = Scattered::new(context, &config)?;
         let (train, frozen, chunks, runs) = (None, None, None, None);

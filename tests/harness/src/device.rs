@@ -18,14 +18,20 @@ pub use crate::seed::share;
 
 use crate::lanes;
 
-/// The shader mode of `HOTROW_TEST_SHADERS=checked|trusted`: the suite passes in both.
+/// The shaders of `HOTROW_TEST_SHADERS=checked|trusted` and the pipelines of `HOTROW_TEST_PIPELINES=shared|own`: the suite passes with all.
 pub fn options() -> ContextOptions {
     let trusted = match std::env::var("HOTROW_TEST_SHADERS").as_deref() {
         Err(_) | Ok("checked") => false,
         Ok("trusted") => true,
         Ok(other) => panic!("HOTROW_TEST_SHADERS: wanted checked or trusted, found {other}"),
     };
-    ContextOptions::default().trusted_shaders(trusted)
+    // Each kind of group would have pipelines of its own, which a software driver compiles for seconds. `tests/gpu/constants.rs` has those.
+    let shared = match std::env::var("HOTROW_TEST_PIPELINES").as_deref() {
+        Err(_) | Ok("shared") => true,
+        Ok("own") => false,
+        Ok(other) => panic!("HOTROW_TEST_PIPELINES: wanted shared or own, found {other}"),
+    };
+    ContextOptions::default().trusted_shaders(trusted).shared_pipelines(shared)
 }
 
 thread_local! {
@@ -56,7 +62,7 @@ pub fn again(options: &ContextOptions) -> Context {
         return known.clone();
     }
     let other = on_device_of(context().expect("only tests that have a device call this"), options);
-    made.push((*options, other.clone()));
+    made.push((options.clone(), other.clone()));
     other
 }
 

@@ -8,7 +8,7 @@ use crate::{
             cached::tables::{BoundPieces, RecordBuffers, Tables},
         },
     },
-    table::abi::Piece,
+    table::abi::{Params, Piece},
 };
 
 /// The records that an exchange binds.
@@ -42,9 +42,10 @@ pub(crate) enum Phases {
     Unpack,
 }
 
-pub(crate) fn encode(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Tables, list: &List<'_>, phases: Phases) {
+pub(crate) fn encode(call: &mut Call<'_>, params: &Params, tables: &Tables, list: &List<'_>, phases: Phases) {
     let layout = &tables.layout;
     let context = call.context;
+    let uniform = &context.uniform(params);
     let mut over = |piece: &wgpu::Buffer, records: RecordBuffers<'_>| {
         let List { step, swaps, scratch, .. } = list;
         let from: &[&dyn Named] = &[
@@ -56,7 +57,7 @@ pub(crate) fn encode(call: &mut Call<'_>, uniform: &wgpu::Buffer, tables: &Table
             tables,
         ];
         let groups = Groups::capped(list.capacity, records.block(layout));
-        call.run_records(&EXCHANGE, from, tables, records, &groups);
+        call.run_records(&EXCHANGE, from, (tables, params), records, &groups);
     };
     match &list.records {
         Records::Table => {}

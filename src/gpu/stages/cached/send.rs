@@ -14,13 +14,13 @@ use crate::{
             },
         },
     },
-    table::abi::Piece,
+    table::abi::{Params, Piece},
 };
 
 /// `space` has the rows and their places. A staged table has no records on the device: `none` is bound in their place.
 pub(crate) fn encode(
     call: &mut Call<'_>,
-    uniform: &wgpu::Buffer,
+    params: &Params,
     tables: &Tables,
     space: &Space,
     none: &wgpu::Buffer,
@@ -28,10 +28,11 @@ pub(crate) fn encode(
     rows: u32,
 ) {
     let (context, layout) = (call.context, &tables.layout);
+    let uniform = &context.uniform(params);
     let mut over = |piece: &Piece, records: RecordBuffers<'_>| {
         let piece = context.uniform(piece);
         let from: &[&dyn Named] = &[&("params", uniform), &("piece", piece), &("sent", passing(sent)), tables, space];
-        call.run_records(&SEND, from, tables, records, &Groups::of(rows, layout.at_once()));
+        call.run_records(&SEND, from, (tables, params), records, &Groups::of(rows, layout.at_once()));
     };
     if tables.records.is_empty() {
         return over(&Piece { rows_each: 1, ..Piece::default() }, RecordBuffers::Transfer(none));

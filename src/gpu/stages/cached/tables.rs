@@ -9,16 +9,18 @@ use crate::{
             caps::Caps,
             context::Context,
         },
-        stages::cached::windows::Windows,
+        stages::{ASSIGN, COMBINE, EXCHANGE, GATHER, MERGE, SEND, UPDATE, WEIGHT_GRADIENT, cached::windows::Windows},
     },
     record::init::Filler,
     source::Source,
     store::SharedStore,
     table::{
-        abi::{NONE, Piece, Share, features, table_words},
+        abi::{NONE, Params, Piece, Share, features, table_words},
         layout::Layout,
+        params::Mode,
+        rng::Purpose,
     },
-    wgsl::{self, Cut, Kernel},
+    wgsl::{self, Constants, Cut, Kernel},
 };
 
 /// The frequencies of neighbouring rows, and the uniform that says of which rows.
@@ -76,16 +78,21 @@ impl Tables {
         bound.map(move |(i, buffers)| BoundPieces { first: (i * at_once) as u32, buffers })
     }
 
-    /// The cuts of the kernels that work on `layout`.
-    pub(crate) fn cuts(caps: &Caps, layout: &Layout, placement: Placement) -> Vec<Cut> {
-        let cut = |pieces, item| Cut { width: layout.width(), windows: layout.windows(), pieces, item };
-        if placement == Placement::Staged {
-            return vec![cut(1, 1)];
-        }
-        let at_once = caps.choose_pieces(layout);
-        let rest = layout.pieces % at_once;
-        let sizes = if rest == 0 { vec![at_once] } else { vec![at_once, rest] };
-        sizes.into_iter().map(|pieces| cut(pieces, layout.row.item())).collect()
+    /// Builds the pipelines of the stages that work on rows of `layout`, unless they exist.
+    pub(crate) fn prepare(context: &Context, config: &GroupConfig, layout: &Layout) -> Result<(), Error> {
+        let at_once = context.caps().choose_pieces(layout);
+        let (sizes, item) = match (config.placement, layout.pieces % at_once) {
+            (Placement::Staged, _) => (vec![1], 1),
+            (_, 0) => (vec![at_once], layout.row.item()),
+            (_, rest) => (vec![at_once, rest], layout.row.item()),
+        };
+        let (width, windows) = (layout.width(), layout.windows());
+        let texts = Constants::texts(&Params::new(config, layout, Mode::Train, Purpose::WriteBack));
+        let cuts = texts
+            .into_iter()
+            .flat_map(|constants| sizes.iter().map(move |&pieces| Cut { width, windows, pieces, item, constants }));
+        let stages = [&EXCHANGE, &GATHER, &WEIGHT_GRADIENT, &MERGE, &COMBINE, &UPDATE, &ASSIGN, &SEND];
+        context.prepare(&stages, &cuts.collect::<Vec<_>>())
     }
 
     pub(crate) fn new(
@@ -228,9 +235,17 @@ impl BoundPieces<'_> {
 }
 
 impl Call<'_> {
-    /// As `run`, for a stage that moves rows of `tables`. `from` has the first window of the cache; this function adds the others.
-    pub(crate) fn run_rows(&mut self, kernel: &Kernel, from: &[&dyn Named], tables: &Tables, groups: &Groups) {
-        let cut = Cut { width: tables.layout.width(), windows: tables.cache.count(), ..Cut::ONE };
+    /// As `run`, for a stage that moves rows of `tables` in a call with `params`. `from` has the first window of the cache; this function adds
+    /// the others.
+    pub(crate) fn run_rows(
+        &mut self,
+        kernel: &Kernel,
+        from: &[&dyn Named],
+        (tables, params): (&Tables, &Params),
+        groups: &Groups,
+    ) {
+        let (width, windows) = (tables.layout.width(), tables.cache.count());
+        let cut = Cut { width, windows, constants: Constants::of(params), ..Cut::ONE };
         self.run_cut(kernel, from, tables, cut, &[], groups);
     }
 
@@ -239,7 +254,7 @@ impl Call<'_> {
         &mut self,
         kernel: &Kernel,
         from: &[&dyn Named],
-        tables: &Tables,
+        (tables, params): (&Tables, &Params),
         records: RecordBuffers<'_>,
         groups: &Groups,
     ) {
@@ -249,7 +264,7 @@ impl Call<'_> {
         };
         let others = records.others();
         let (width, windows) = (tables.layout.width(), tables.cache.count());
-        let cut = Cut { width, windows, pieces: others.len() as u32 + 1, item };
+        let cut = Cut { width, windows, pieces: others.len() as u32 + 1, item, constants: Constants::of(params) };
         self.run_cut(kernel, &[&("records", records.as_entire_binding()), &from], tables, cut, others, groups);
     }
 

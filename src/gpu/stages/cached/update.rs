@@ -11,14 +11,20 @@ use crate::{
             },
         },
     },
-    table::abi::Piece,
+    table::abi::{Params, Piece},
 };
 
-pub(crate) fn encode(call: &mut Call<'_>, from: &[&dyn Named], tables: &Tables, rows: u32, records: &Records) {
+pub(crate) fn encode(
+    call: &mut Call<'_>,
+    from: &[&dyn Named],
+    (tables, params): (&Tables, &Params),
+    rows: u32,
+    records: &Records,
+) {
     let context = call.context;
     let mut over = |piece: &wgpu::Buffer, records: RecordBuffers<'_>| {
         let groups = Groups::Wide(u64::from(rows.div_ceil(records.block(&tables.layout))));
-        call.run_records(&UPDATE, &[&("piece", piece), &from], tables, records, &groups);
+        call.run_records(&UPDATE, &[&("piece", piece), &from], (tables, params), records, &groups);
     };
     if let Records::Transfer { transfer, piece } = records {
         return over(piece, RecordBuffers::Transfer(transfer));

@@ -7,7 +7,7 @@ use crate::{
             call::{Call, Groups, Named, bind},
             context::Context,
         },
-        stages::cached::tables::host_can_hold,
+        stages::{ROBE_DECODE, ROBE_GATHER, ROBE_WEIGHT_GRADIENT, cached::tables::host_can_hold},
     },
     robe::{config::Config, storage::Storage},
     table::abi::{Robe, features, table_words},
@@ -69,7 +69,7 @@ impl Array {
         if context.caps().device_type == wgpu::DeviceType::Cpu {
             host_can_hold(config.table_bytes())?;
         }
-        context.prepare(&[Cut { windows, ..Cut::ONE }])?;
+        context.prepare(&[&ROBE_GATHER, &ROBE_DECODE, &ROBE_WEIGHT_GRADIENT], &[Cut { windows, ..Cut::ONE }])?;
         let each = storage.span(robe.window);
         let words = config.window_words(&storage);
         let of = |what, words: usize| context.buffer(what, 4 * words as u64, none);

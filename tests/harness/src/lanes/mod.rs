@@ -41,7 +41,7 @@ impl Project for Hotrow {
         };
         let (windows, pieces) = (number("cache").max(number("window")), number("records"));
         let cuts: HashSet<Cut> = [(1, 1), (4, 1), (4, 4)]
-            .map(|(width, item)| Cut { width, windows, pieces, item }.of(kernel))
+            .map(|(width, item)| Cut { width, windows, pieces, item, ..Cut::ONE }.of(kernel))
             .into_iter()
             .collect();
         let mut bodies = Vec::new();

@@ -26,7 +26,7 @@ pub fn context(device: &Config) -> (Context, Arc<World>) {
 }
 
 fn options() -> ContextOptions {
-    ContextOptions::default().add(AddBody::Exchange)
+    ContextOptions::default().add(AddBody::Exchange).shared_pipelines(true)
 }
 
 /// Steps of a group of a random configuration, each from the device's state.

@@ -1,0 +1,106 @@
+//! Pipelines of a group's own: how many there are, when they are made, and who shares them.
+
+use hotrow::{
+    Context, ContextOptions, Embedding as _, Group, GroupConfig, Lookup as _, Optimizer, Pooling, Precision,
+    internals::{pipeline_cache, pipelines_built},
+};
+
+use hotrow_harness::{
+    device::{again, options, own, skipped},
+    gpu_test,
+};
+
+/// The most pipelines that a group has beside those that all groups of a context share.
+const MOST: usize = 12;
+
+fn own_pipelines() -> Context {
+    again(&options().shared_pipelines(false))
+}
+
+fn config(precision: Precision, optimizer: Optimizer) -> GroupConfig {
+    let mut config = GroupConfig::new(&[300], 8);
+    (config.precision, config.optimizer, config.cache_rows) = (precision, optimizer, 64);
+    config
+}
+
+/// Every kind of call, plain and not.
+fn calls(group: &mut Group) {
+    let (indices, offsets) = ([3, 5, 3, 299], [0, 1, 2, 4]);
+    for weights in [None, Some(&[1.0, 0.5, 2.0, 0.25][..])] {
+        let outputs = group.forward(&indices, &offsets, weights).unwrap();
+        if weights.is_some() {
+            group.weight_gradient(&indices, &offsets, &outputs).unwrap();
+        }
+        group.backward(&outputs).unwrap();
+        let outputs = group.forward(&indices, &offsets, weights).unwrap();
+        group.backward_half(&vec![0x3c00; outputs.len()]).unwrap();
+        group.forward_frozen(&indices, &offsets, weights).unwrap();
+    }
+    let row = group.read_rows(&[3]).unwrap();
+    group.write_rows(&[4], &row).unwrap();
+    group.flush().unwrap();
+}
+
+#[gpu_test]
+fn they_are_made_with_the_group_and_shared_by_equal_groups(_: &Context) {
+    let context = own_pipelines();
+    let first = config(Precision::Int8, Optimizer::adagrad(0.1));
+    let before = pipelines_built(&context);
+    let mut group = Group::new(&context, first.clone()).unwrap();
+    let with_group = pipelines_built(&context);
+    assert!((1..=MOST).contains(&(with_group - before)), "{}", with_group - before);
+    calls(&mut group);
+    group.resize_cache(128).unwrap();
+    calls(&mut group);
+    let mut equal = first.clone();
+    (equal.tables, equal.optimizer, equal.cache_rows) = (vec![1000], Optimizer::adagrad(0.5), 320);
+    calls(&mut Group::new(&context, equal).unwrap());
+    assert_eq!(pipelines_built(&context), with_group, "made while encoding, or for an equal group");
+
+    let mut mean = first;
+    mean.pooling = Pooling::Mean;
+    // Groups of another kind have their own, except of stages that do not depend on what differs.
+    let others: Vec<_> =
+        [config(Precision::Int4, Optimizer::adagrad(0.1)), config(Precision::Int8, Optimizer::sgd(0.1)), mean]
+            .into_iter()
+            .map(|config| {
+                let before = pipelines_built(&context);
+                calls(&mut Group::new(&context, config).unwrap());
+                pipelines_built(&context) - before
+            })
+            .collect();
+    assert!(others.iter().all(|count| (1..=6).contains(count)), "{others:?}");
+    println!("pipelines of a first group {}, of others {others:?}", with_group - before);
+}
+
+#[gpu_test]
+fn groups_of_every_kind_share_where_asked(_: &Context) {
+    let context = again(&options().shared_pipelines(true));
+    calls(&mut Group::new(&context, config(Precision::Int8, Optimizer::adagrad(0.1))).unwrap());
+    let before = pipelines_built(&context);
+    calls(&mut Group::new(&context, config(Precision::Int2, Optimizer::row_wise_adagrad(0.1))).unwrap());
+    assert_eq!(pipelines_built(&context), before);
+}
+
+/// A second start, with what the first has saved in the caller's cache, adds nothing to it. What a driver keeps in a cache is its own choice;
+/// llvmpipe keeps nothing there, and wgpu tells no more.
+#[gpu_test]
+fn a_second_start_adds_nothing_to_the_callers_cache(_: &Context) {
+    let (device, queue) = own(wgpu::Features::PIPELINE_CACHE, None);
+    if !device.features().contains(wgpu::Features::PIPELINE_CACHE) {
+        return skipped("a cache of pipelines: the device has none");
+    }
+    let start = |cache: &wgpu::PipelineCache| {
+        let bytes = || cache.get_data().expect("a Vulkan driver gives its cache").len();
+        let before = bytes();
+        let options = ContextOptions::default().pipeline_cache(cache);
+        let context = Context::with_options(&device, &queue, &options).unwrap();
+        calls(&mut Group::new(&context, config(Precision::Fp16, Optimizer::sgd(0.1))).unwrap());
+        bytes() - before
+    };
+    let cache = pipeline_cache(&device, None);
+    let first = start(&cache);
+    let second = start(&pipeline_cache(&device, Some(&cache)));
+    println!("bytes that a first start adds to the cache: {first}, a second: {second}");
+    assert_eq!(second, 0, "the second start compiled what the first had saved");
+}
