@@ -8,7 +8,7 @@
 //! `texts.csv` has each kernel with each width, item, number of windows and of pieces that it depends on, any two of these together in some row,
 //! and texts with a group's constants. A text for more windows or pieces has all that one for fewer has.
 
-use std::{collections::BTreeSet, error::Error, fmt::Write as _, fs, path::Path};
+use std::{collections::BTreeSet, error::Error, fmt::Write as _, fs, path::Path, process::ExitCode};
 
 use hotrow::{
     GroupConfig, Layout,
@@ -183,7 +183,7 @@ fn texts(bodies: Bodies) -> Result<Vec<(String, String, String)>, Failed> {
     Ok(all)
 }
 
-fn main() -> Result<(), Failed> {
+fn run() -> Result<(), Failed> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let [to, family, files @ ..] = &arguments[..] else { return Err("wanted TO BODIES [FILE.wgsl ..]".into()) };
     let to = Path::new(to);
@@ -209,4 +209,14 @@ fn main() -> Result<(), Failed> {
         }
     }
     Ok(fs::write(to.join("texts.tsv"), listed)?)
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hotrow-isa: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
