@@ -14,7 +14,7 @@ use hotrow::{
     GroupConfig, Layout,
     internals::{
         kernels,
-        shader::{AddBody, Bodies, Cut, Kernel, LookupBody, RankBody, compose},
+        shader::{AddBody, Bodies, Constants, Cut, Kernel, LookupBody, RankBody, compose},
     },
 };
 use naga::{
@@ -30,27 +30,6 @@ const TEXTS: &str = include_str!("../texts.csv");
 /// The most texts of a family.
 const MOST: usize = 60;
 
-/// The fields of `params` that are the same in every call of a group.
-const OF_GROUP: [&str; 17] = [
-    "dim",
-    "bits",
-    "stochastic",
-    "state",
-    "state_bits",
-    "state_word",
-    "payload_half",
-    "record_words",
-    "row_quads",
-    "optimizer",
-    "lanes",
-    "random_bits",
-    "scalars",
-    "shrink",
-    "own_count",
-    "clip_value",
-    "clip_norm",
-];
-
 fn bodies(name: &str) -> Result<Bodies, Failed> {
     let (rank, add, lookup) = match name {
         "amd" => (RankBody::Subgroup64, AddBody::Exchange, LookupBody::Lanes8),
@@ -61,49 +40,18 @@ fn bodies(name: &str) -> Result<Bodies, Failed> {
     Ok(Bodies { rank, add, lookup, cut: Cut::ONE })
 }
 
-/// The fields with a fixed value, of words such as `int8 adagrad 64 weighted=0`: those of the group, then single ones.
-fn constants(words: &str) -> Result<Vec<(String, String)>, Failed> {
-    let (single, group): (Vec<_>, Vec<_>) = words.split_whitespace().partition(|word| word.contains('='));
-    let mut all = Vec::new();
-    if let [precision, optimizer, dim] = group[..] {
-        let mut config = GroupConfig::new(&[1000], dim.parse()?).with_precision(precision.parse()?);
-        config.optimizer.kind = optimizer.parse()?;
-        let params = format!("{:?}", hotrow::internals::params(&config, &Layout::new(&config, u64::MAX)?, 0, 0));
-        for (name, value) in params.split(['{', '}', ',']).filter_map(|field| field.trim().split_once(": ")) {
-            let value = if value.contains('.') { value.to_owned() } else { format!("{value}u") };
-            all.extend(OF_GROUP.contains(&name).then(|| (name.to_owned(), value)));
-        }
-    } else if !group.is_empty() {
-        return Err(format!("texts.csv: wanted precision, optimiser and dim, found {words}").into());
-    }
-    all.extend(
-        single
-            .iter()
-            .filter_map(|word| word.split_once('='))
-            .map(|(name, value)| (name.to_owned(), format!("{value}u"))),
-    );
-    Ok(all)
-}
-
-/// `text` with the constants in place of `params.FIELD`, for as long as the crate does not compose such texts itself. Shifts by 16 and 32, which no record has, would not compile as constants.
-fn fixed(text: String, constants: &[(String, String)]) -> String {
-    if constants.is_empty() {
-        return text;
-    }
-    let text = text
-        .replace("(1u << params.bits)", "(1u << (params.bits & 31u))")
-        .replace("2u, 3u) * params.bits)", "2u, 3u) * (params.bits & 7u))");
-    constants.iter().fold(text, |text, (name, value)| {
-        let field = format!("params.{name}");
-        let mut parts = text.split(&field);
-        let mut out = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let longer = part.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-            out += if longer { &field } else { value };
-            out += part;
-        }
-        out
-    })
+/// The constants of a group, of words such as `int8 adagrad 64`: of its plain calls, or with `any` of all its calls. Without words, none.
+fn constants(words: &str) -> Result<Constants, Failed> {
+    let (precision, optimizer, dim, any) = match words.split_whitespace().collect::<Vec<_>>()[..] {
+        [] => return Ok(Constants::NONE),
+        [precision, optimizer, dim] => (precision, optimizer, dim, false),
+        [precision, optimizer, dim, "any"] => (precision, optimizer, dim, true),
+        _ => return Err(format!("texts.csv: wanted precision, optimiser, dim and perhaps any, found {words}").into()),
+    };
+    let mut config = GroupConfig::new(&[1000], dim.parse()?).with_precision(precision.parse()?);
+    config.optimizer.kind = optimizer.parse()?;
+    let params = hotrow::internals::params(&config, &Layout::new(&config, u64::MAX)?, 0, 0);
+    Ok(Constants::texts(&params)[usize::from(any)])
 }
 
 /// As wgpu-hal 30 (`src/vulkan/adapter.rs` and `device.rs`) for Vulkan 1.3.
@@ -151,12 +99,8 @@ fn bindings(module: &Module) -> String {
 
 /// Kernel, name and WGSL of each text.
 fn texts(bodies: Bodies) -> Result<Vec<(String, String, String)>, Failed> {
-    let composed = |kernel: &Kernel, cut: Cut, name: &str, words: &str| {
-        Ok::<_, Failed>((
-            kernel.name.to_owned(),
-            name.replace(' ', "_"),
-            fixed(compose(kernel, bodies.cut(cut)), &constants(words)?),
-        ))
+    let composed = |kernel: &Kernel, cut: Cut, name: &str| {
+        (kernel.name.to_owned(), name.replace(' ', "_"), compose(kernel, bodies.cut(cut)))
     };
     let (mut all, mut named) = (Vec::new(), BTreeSet::new());
     for row in TEXTS.lines().skip(1) {
@@ -167,13 +111,13 @@ fn texts(bodies: Bodies) -> Result<Vec<(String, String, String)>, Failed> {
             .iter()
             .find(|kernel| kernel.name == name)
             .ok_or(format!("texts.csv: no kernel {name}: mend the row"))?;
-        let cut =
-            Cut { width: width.parse()?, windows: windows.parse()?, pieces: pieces.parse()?, item: item.parse()? };
-        all.push(composed(kernel, cut.of(kernel), text, words)?);
+        let [width, windows, pieces, item] = [width.parse()?, windows.parse()?, pieces.parse()?, item.parse()?];
+        let cut = Cut { width, windows, pieces, item, constants: constants(words)? };
+        all.push(composed(kernel, cut.of(kernel), text));
         named.insert(name);
     }
     for kernel in kernels().iter().filter(|kernel| !named.contains(kernel.name)) {
-        all.push(composed(kernel, Cut::ONE, "-", "")?);
+        all.push(composed(kernel, Cut::ONE, "-"));
     }
     if all.len() > MOST {
         return Err(
