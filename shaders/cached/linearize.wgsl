@@ -1,6 +1,7 @@
 // Turns each index into its linear row. Checks offsets and indices, and finds the bag of each index (SPEC 3, step 1;
 // SPEC 7). The indices of a workgroup are neighbours: it searches the bags of its first and last index together, and
-// each lane searches between them.
+// each lane searches between them. The workgroup that ends last decides whether the step takes place, and advances the
+// clock.
 //
 // Bytes moved per index: 4 in, 12 out; per bag: 4; per workgroup: 2 KiB of offsets in each of the two or fewer rounds
 // that find a bag among 65,536.
@@ -18,8 +19,62 @@
 
 #include "shared/tables.wgsl"
 #include "shared/bag.wgsl"
+#include "shared/halvings.wgsl"
+#include "shared/sets.wgsl"
+#include "shared/begin.wgsl"
 
 var<workgroup> accesses: atomic<u32>;
+
+// Lists the indices of a workgroup, from `first` on. The whole workgroup must call this.
+fn list(first: u32, lane: u32) {
+    let i = first + lane;
+    let ends = bags_by_group(vec2<u32>(first, min(first + 255u, params.indices - 1u)), lane); // begins with a barrier
+    if (i >= params.indices) { return; }
+    let bag = bag_between(i, ends.x, ends.y);
+    access[i] = vec2<u32>(select(bag, i, params.pooling == POOL_NONE), 0u);
+    var index = indices[i];
+    var key = index;
+    if (params.mode != MODE_ROWS) {
+        let feature = features[bag / params.bags_per_feature];
+        // The uniform condition saves the reads of a group without padding.
+        let padded = params.padded != 0u && feature.padded == 1u;
+        var pads = padded && index == feature.padding;
+        let beyond = index >= feature.rows && !pads;
+        if (params.mode == MODE_TRAIN && (pads || beyond)) {
+            count(feature.table, select(OUT_OF_RANGE, PADDING, pads), 1u);
+        }
+        if (beyond) {
+            if (params.out_of_range == CLAMP) {
+                index = feature.rows - 1u;
+                pads = padded && index == feature.padding;
+            } else if (params.out_of_range != SKIP) {
+                atomicMax(&step.bad_index, NONE - i);
+            }
+        }
+        key = select(NONE, feature.base + index, index < feature.rows && !pads);
+    }
+    keys[i] = key;
+    if (key != NONE) { atomicAdd(&accesses, 1u); }
+}
+
+// Says what is wrong with a batch, or takes its step.
+fn decide() {
+    let bad_offset = atomicLoad(&step.bad_offset);
+    let bad_index = atomicLoad(&step.bad_index);
+    if (bad_offset != 0u) {
+        step.error = 2u;
+        step.error_position = NONE - bad_offset;
+        step.error_value = offsets[step.error_position];
+    } else if (bad_index != 0u) {
+        step.error = 1u;
+        step.error_position = NONE - bad_index;
+        step.error_value = indices[step.error_position];
+        step.error_table = features[bag_between(step.error_position, 0u, params.bags - 1u) / params.bags_per_feature].table;
+    } else {
+        begin();
+    }
+    step.t = atomicLoad(&tables[0]);
+}
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -33,37 +88,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         if (i < params.bags) { good = good && offsets[i] <= offsets[i + 1u]; }
         if (!good) { atomicMax(&step.bad_offset, NONE - i); }
     }
-    if (first >= params.indices) { return; }
     if (lane == 0u) { atomicStore(&accesses, 0u); }
-    let ends = bags_by_group(vec2<u32>(first, min(first + 255u, params.indices - 1u)), lane); // begins with a barrier
-
-    if (i < params.indices) {
-        let bag = bag_between(i, ends.x, ends.y);
-        access[i] = vec2<u32>(select(bag, i, params.pooling == POOL_NONE), 0u);
-        var index = indices[i];
-        var key = index;
-        if (params.mode != MODE_ROWS) {
-            let feature = features[bag / params.bags_per_feature];
-            // The uniform condition saves the reads of a group without padding.
-            let padded = params.padded != 0u && feature.padded == 1u;
-            var pads = padded && index == feature.padding;
-            let beyond = index >= feature.rows && !pads;
-            if (params.mode == MODE_TRAIN && (pads || beyond)) {
-                count(feature.table, select(OUT_OF_RANGE, PADDING, pads), 1u);
-            }
-            if (beyond) {
-                if (params.out_of_range == CLAMP) {
-                    index = feature.rows - 1u;
-                    pads = padded && index == feature.padding;
-                } else if (params.out_of_range != SKIP) {
-                    atomicMax(&step.bad_index, NONE - i);
-                }
-            }
-            key = select(NONE, feature.base + index, index < feature.rows && !pads);
-        }
-        keys[i] = key;
-        if (key != NONE) { atomicAdd(&accesses, 1u); }
-    }
+    if (first < params.indices) { list(first, lane); }
     workgroupBarrier();
     if (lane == 0u) { atomicAdd(&step.accesses, atomicLoad(&accesses)); }
+    if (is_last(groups, lane)) { decide(); }
 }

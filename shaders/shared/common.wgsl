@@ -106,7 +106,8 @@ struct Step {
     bad_index: atomic<u32>,       // NONE - position of the first bad index, 0 if there is none
     bad_offset: atomic<u32>,      // NONE - position of the first bad offset, 0 if there is none
     accesses: atomic<u32>,
-    counts: array<u32, 8>,        // COUNT_*
+    counts: array<u32, 7>,        // COUNT_*
+    done: atomic<u32>,            // workgroups of the first stage that have ended
 }
 
 // A distinct missing row of the batch.

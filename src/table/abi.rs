@@ -155,7 +155,8 @@ host_structs! {
         pub bad_index: u32,
         pub bad_offset: u32,
         pub accesses: u32,
-        pub counts: [u32; 8],
+        pub counts: [u32; 7],
+        pub done: u32,
     }
 
     /// The table that a feature reads. Twin of `Feature` in `shaders/shared/feature.wgsl`.

@@ -7,7 +7,7 @@ use crate::{
             context::Context,
         },
         stages::{
-            ADMIT, AGE, BEGIN, CLAIM, DUE, GATHER, LINEARIZE, LOCATE, PROBE, TOUCH, WANTED,
+            ADMIT, AGE, CLAIM, DUE, GATHER, LINEARIZE, LOCATE, PROBE, TOUCH, WANTED,
             cached::{
                 exchange::{self, Records},
                 space::{Bound, Space},
@@ -72,7 +72,6 @@ impl Forward<'_> {
             None => call.run(&LINEARIZE, from, &Groups::of(indices.max(params.bags + 1), 256)),
             Some(list) => call.run(&WANTED, &[&("feedback", list), &from], &Groups::of(indices, 256)),
         }
-        call.run(&BEGIN, from, &Groups::Direct(1));
         if indices == 0 {
             return;
         }

@@ -25,12 +25,10 @@ macro_rules! stages {
 }
 
 stages! {
-    /// Turns indices into linear rows, and checks indices and offsets.
+    /// Turns indices into linear rows, checks indices and offsets, and decides whether the step takes place.
     LINEARIZE "linearize" 256 Uniform: params, Read: indices offsets features, ReadWrite: tables step keys access;
     /// The rows that a caller's shaders want become the accesses of a step.
-    WANTED "wanted" 256 Uniform: params, Read: features, ReadWrite: feedback step keys;
-    /// Decides whether the step takes place.
-    BEGIN "begin" 1 Uniform: params, Read: indices offsets features, ReadWrite: tables step;
+    WANTED "wanted" 256 Uniform: params, Read: features, ReadWrite: feedback tables step keys;
     /// Finds how often the counters of each table's rows are halved, where each has a share of the cache.
     DUE "due" 256 Uniform: params, ReadWrite: step tables shares;
     /// Halves the counters of rows.

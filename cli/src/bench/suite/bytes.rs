@@ -4,7 +4,6 @@
 /// The kernel of a stage. A stage that is not listed is a kernel of its own.
 pub(super) fn kernel(stage: &'static str) -> &'static str {
     match stage {
-        "begin" => "linearize",
         "touch" => "probe",
         "histogram" | "scan" | "scatter" | "sort_small" => "sort",
         "heads" | "segments" => "dedup",
