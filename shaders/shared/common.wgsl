@@ -94,6 +94,9 @@ struct Params {
     freq_bits: u32,        // bits of the counter of a row: 8, 16, 32 (LFU), 4 (WINDOW), else 0
     window_ways: u32,      // ways of a set for recent rows (WINDOW)
     shares: u32,           // number of tables, if each has a share of the cache (shared/sets.wgsl), else 0
+    row_mask: u32,         // lowest digit of a row, if linearize counts these digits for backward's sort, else 0
+    miss_mask: u32,        // lowest digit of the key of a missing row, if probe counts these digits, else 0
+    miss_values: u32,      // first word of the indices of missed accesses in `misses`; their keys come first
 }
 
 // Results of one call that stay on the device; zero before the call.

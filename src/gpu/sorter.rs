@@ -204,6 +204,7 @@ impl Sorter {
             capacity: most as u32,
             count: count::INDICES,
             key_bits: key_bits.min(32),
+            counted: None,
         };
         encoder.clear_buffer(&self.step, 0, None);
         let to = word(count::INDICES);

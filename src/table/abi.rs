@@ -134,6 +134,9 @@ host_structs! {
         pub freq_bits: u32,
         pub window_ways: u32,
         pub shares: u32,
+        pub row_mask: u32,
+        pub miss_mask: u32,
+        pub miss_values: u32,
     }
 
     /// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.

@@ -124,6 +124,9 @@ impl Params {
             freq_bits: layout.freq_bits,
             window_ways: layout.window_ways,
             shares: layout.shares.len() as u32,
+            row_mask: 0,
+            miss_mask: 0,
+            miss_values: 0,
         }
     }
 

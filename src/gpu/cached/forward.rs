@@ -2,6 +2,7 @@
 
 use crate::{
     gpu::{
+        cached::backward::sorts_by_place,
         engine::{
             call::{Call, Groups, Named},
             context::Context,
@@ -15,7 +16,8 @@ use crate::{
             },
             sort::{
                 dedup,
-                space::{DedupTo, SortJob},
+                radix::counted_mask,
+                space::{DedupTo, SortJob, digit_bytes},
             },
         },
     },
@@ -39,7 +41,7 @@ pub(crate) type Outputs<'a> = Option<(&'a wgpu::BindingResource<'a>, u32)>;
 impl Forward<'_> {
     /// Encodes the whole step in one pass.
     pub(crate) fn encode(&self, context: &Context, encoder: &mut wgpu::CommandEncoder, outputs: Outputs<'_>) {
-        encoder.clear_buffer(&self.space.step, 0, None);
+        self.clear(encoder);
         let call = &mut Call::begin(context, encoder, "hotrow.forward");
         self.decide(call);
         self.carry(call, outputs, Records::Table);
@@ -47,7 +49,7 @@ impl Forward<'_> {
 
     /// Encodes the deciding stages alone, for a prefetched batch.
     pub(crate) fn encode_decisions(&self, context: &Context, encoder: &mut wgpu::CommandEncoder) {
-        encoder.clear_buffer(&self.space.step, 0, None);
+        self.clear(encoder);
         self.decide(&mut Call::begin(context, encoder, "hotrow.prefetch"));
     }
 
@@ -62,11 +64,36 @@ impl Forward<'_> {
         self.carry(&mut Call::begin(context, encoder, "hotrow.forward"), outputs, records);
     }
 
+    /// Clears what the stages count in.
+    fn clear(&self, encoder: &mut wgpu::CommandEncoder) {
+        let Space { step, sort, row_digits, .. } = self.space;
+        encoder.clear_buffer(step, 0, None);
+        let params = self.params();
+        for (mask, digits) in [(params.miss_mask, &sort.digits[0]), (params.row_mask, row_digits)] {
+            if mask != 0 {
+                encoder.clear_buffer(digits, 0, Some(digit_bytes(params.indices)));
+            }
+        }
+    }
+
+    /// The parameters, with those that lists in step scratch need.
+    fn params(&self) -> Params {
+        let Self { tables, space, params, batch } = *self;
+        let (layout, indices) = (&tables.layout, params.indices);
+        let trains = params.mode == Mode::Train as u32 && batch.wanted.is_none();
+        let (row_bits, by_row) = (layout.row_bits(), trains && !sorts_by_place(layout, indices));
+        let row_mask = if by_row { counted_mask(indices, row_bits) } else { 0 };
+        let miss_mask = counted_mask(indices, layout.key_bits());
+        Params { row_mask, miss_mask, miss_values: space.miss_values(), ..*params }
+    }
+
     /// Decides the step (SPEC 3, steps 1 to 4): stages that read and write metadata only, in order. No row moves.
     fn decide(&self, call: &mut Call<'_>) {
         let Self { tables, space, params, batch } = *self;
-        let (layout, indices) = (&tables.layout, params.indices);
-        let from: &[&dyn Named] = &[&("params", call.context.uniform(params)), batch, tables, space];
+        let (layout, indices, miss_digits) = (&tables.layout, params.indices, &space.sort.digits[0]);
+        let params = &self.params();
+        let uniform = call.context.uniform(params);
+        let from: &[&dyn Named] = &[&("params", uniform), batch, tables, space, &("miss_digits", miss_digits)];
         match batch.wanted {
             // One invocation for each index, and one for each offset.
             None => call.run(&LINEARIZE, from, &Groups::of(indices.max(params.bags + 1), 256)),
@@ -94,11 +121,12 @@ impl Forward<'_> {
             }
         }
         let missed = SortJob {
-            keys: space.miss_keys.as_entire_binding(),
-            values: Some(space.miss_index.as_entire_binding()),
+            keys: space.misses.as_entire_binding(),
+            values: Some(space.missed_indices()),
             capacity: indices,
             count: count::MISSED,
             key_bits: layout.key_bits(),
+            counted: (params.miss_mask != 0).then_some(miss_digits),
         };
         let to =
             DedupTo { segment: &space.segment, starts: &space.starts, segments: count::SWAPS, valid: count::VALID };
@@ -116,7 +144,7 @@ impl Forward<'_> {
     /// Carries the decisions out (SPEC 3, steps 5 and 6): moves rows, and pools bags.
     fn carry(&self, call: &mut Call<'_>, outputs: Outputs<'_>, records: Records) {
         let Self { tables, space, params, batch } = *self;
-        let uniform = &call.context.uniform(params);
+        let uniform = &call.context.uniform(&self.params());
         if params.indices > 0 {
             let phases = if params.admits() { exchange::Phases::Both } else { exchange::Phases::Unpack };
             let list = swaps(space, tables.layout.most_distinct(params.indices), records);

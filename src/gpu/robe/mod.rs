@@ -296,7 +296,7 @@ fn forward(
     encoder.clear_buffer(&space.step, 0, None);
     let call = &mut Call::begin(context, encoder, "hotrow.robe.forward");
     let uniforms = &Uniforms::new(context, params, &array.robe);
-    let from: &[&dyn Named] = &[uniforms, batch, array, space, &("outputs", outputs.0)];
+    let from: &[&dyn Named] = &[uniforms, batch, array, space, &("outputs", outputs.0), &("row_digits", &space.hashes)];
     // One invocation for each index, and one for each offset.
     call.run(&LINEARIZE, from, &Groups::of(params.indices.max(params.bags + 1), 256));
     call.run(&ROBE_HASH, from, &Groups::of(params.indices, 256));

@@ -26,7 +26,7 @@ macro_rules! stages {
 
 stages! {
     /// Turns indices into linear rows, checks indices and offsets, and decides whether the step takes place.
-    LINEARIZE "linearize" 256 Uniform: params, Read: indices offsets features, ReadWrite: tables step keys access;
+    LINEARIZE "linearize" 256 Uniform: params, Read: indices offsets features, ReadWrite: tables step keys access row_digits;
     /// The rows that a caller's shaders want become the accesses of a step.
     WANTED "wanted" 256 Uniform: params, Read: features, ReadWrite: feedback tables step keys;
     /// Finds how often the counters of each table's rows are halved, where each has a share of the cache.
@@ -34,7 +34,7 @@ stages! {
     /// Halves the counters of rows.
     AGE "age" 256 Uniform: params piece, ReadWrite: step ways freqs, Read: shares;
     /// Finds the slot of each access, and lists the misses.
-    PROBE "probe" 256 Uniform: params, ReadWrite: step, Read: keys ways, ReadWrite: places miss_keys miss_index tables, Read: shares;
+    PROBE "probe" 256 Uniform: params, ReadWrite: step, Read: keys ways, ReadWrite: places misses miss_digits tables, Read: shares;
     /// Updates the stamps of hit rows and the frequencies of all rows.
     TOUCH "touch" 256 Uniform: params piece, ReadWrite: step, Read: keys places, ReadWrite: ways freqs tables;
     /// Counts the digits of each block of keys.

@@ -50,6 +50,8 @@ pub(crate) struct SortJob<'a> {
     pub(crate) count: usize,
     /// Number of low bits of a key that order it.
     pub(crate) key_bits: u32,
+    /// The lowest digits of the keys, if the stages that wrote the keys have counted them.
+    pub(crate) counted: Option<&'a wgpu::Buffer>,
 }
 
 impl SortJob<'_> {
@@ -57,6 +59,12 @@ impl SortJob<'_> {
     pub(crate) fn mask(&self) -> u32 {
         u32::MAX.checked_shr(32 - self.key_bits).unwrap_or(0)
     }
+}
+
+/// Bytes of the counts of a pass of `capacity` keys: 256 for each block.
+pub(crate) const fn digit_bytes(capacity: u32) -> u64 {
+    let blocks = capacity.div_ceil(BLOCK);
+    1024 * if blocks > 0 { blocks as u64 } else { 1 }
 }
 
 /// Number of 8-bit passes of a sort.
@@ -108,9 +116,9 @@ impl SortScratch {
 impl<B> SortScratch<B> {
     /// Makes the buffers from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, capacity: u32) -> Result<Self, Error> {
-        // 256 counts for each block of the sort, more than the one count for each block that dedup needs.
-        let digits = 256 * u64::from(capacity.div_ceil(BLOCK).max(1));
-        let mut make = |words: u64| make.one("scan", words * 4);
-        Ok(Self { digits: [make(digits)?, make(digits)?], totals: make(256)? })
+        // More than the one count for each block that dedup needs.
+        let digits = digit_bytes(capacity);
+        let mut make = |bytes: u64| make.one("scan", bytes);
+        Ok(Self { digits: [make(digits)?, make(digits)?], totals: make(1024)? })
     }
 }
