@@ -113,14 +113,6 @@ struct Step {
     done: atomic<u32>,            // workgroups of the first stage that have ended
 }
 
-// A distinct missing row of the batch.
-struct Unique {
-    row: u32,   // linear row
-    count: u32, // its occurrences
-    key: u32,   // the order of admission: count (LRU), frequency (LFU), or both (WINDOW, shared/freqs.wgsl)
-    slot: u32,  // the row's place: its slot once it is admitted, else slots + u, row u of scratch
-}
-
 fn flat_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {
     return group.x + group.y * groups.x;
 }

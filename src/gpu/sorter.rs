@@ -159,7 +159,7 @@ impl Sorter {
             .guarded(|| {
                 let job = self.job(encoder, keys, values, n, key_bits)?;
                 let (segment, starts, counts) = (&self.segment, &self.starts, &self.counts);
-                let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID };
+                let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID, base: None };
                 let call = &mut Call::begin(&self.context, encoder, "hotrow.dedup");
                 let Pairs { keys, values } = dedup::encode(call, &self.step, &job, &self.space, &self.scratch, &to);
                 Ok(Distinct { keys, values, segment, starts, counts })

@@ -146,7 +146,8 @@ impl Context {
             key_bits,
             counted: None,
         };
-        let to = DedupTo { segment: &segment, starts: &starts, segments: count::UNIQUE, valid: count::VALID };
+        let to =
+            DedupTo { segment: &segment, starts: &starts, segments: count::UNIQUE, valid: count::VALID, base: None };
         let mut encoder = self.new_encoder();
         let record = if large { dedup::encode_large } else { dedup::encode };
         let sorted = record(&mut Call::begin(self, &mut encoder, "hotrow.dedup"), &step, &job, &space, &scratch, &to);

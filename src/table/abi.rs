@@ -185,15 +185,6 @@ host_structs! {
         pub halvings: u32,
     }
 
-    /// One distinct missing row of a batch. Twin of `Unique`.
-    #[derive(Eq)]
-    pub struct Unique {
-        pub row: u32,
-        pub count: u32,
-        pub key: u32,
-        pub slot: u32,
-    }
-
     /// One pass of the radix sort. Twin of `Pass`.
     pub struct Pass {
         pub shift: u32,
@@ -222,7 +213,8 @@ host_structs! {
         pub dedup: u32,
         pub segments: u32,
         pub valid: u32,
-        pub pad0: u32,
+        pub by_value: u32,
+        pub base: u32,
     }
 
     /// One dedup. Twin of `DedupInfo`.
@@ -231,6 +223,8 @@ host_structs! {
         pub count: u32,
         pub segments: u32,
         pub valid: u32,
+        pub by_value: u32,
+        pub base: u32,
     }
 
     /// A change at a place, which is a slot or a row of scratch. Twin of `Swap` in `shaders/shared/swap.wgsl`.

@@ -60,7 +60,13 @@ pub(crate) fn encode_backward(
     };
     let keys = keys.as_entire_binding();
     let job = SortJob { keys, values: None, capacity: indices, count: count::INDICES, key_bits, counted };
-    let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::UNIQUE, valid: count::VALID };
+    let to = DedupTo {
+        segment: &space.segment,
+        starts: &space.starts,
+        segments: count::UNIQUE,
+        valid: count::VALID,
+        base: None,
+    };
     let sorted = dedup::encode(call, &space.step, &job, &space.sorted, &space.sort, &to);
     let from: &[&dyn Named] = &[
         &("params", &uniform),

@@ -8,7 +8,7 @@ use crate::{
             context::Context,
         },
         stages::{
-            ADMIT, AGE, CLAIM, DUE, GATHER, LINEARIZE, LOCATE, PROBE, TOUCH, WANTED,
+            ADMIT, AGE, DUE, GATHER, LINEARIZE, LOCATE, PROBE, TOUCH, WANTED,
             cached::{
                 exchange::{self, Records},
                 space::{Bound, Space},
@@ -23,7 +23,7 @@ use crate::{
     },
     table::{
         abi::{POOL_NONE, Params, count},
-        params::Mode,
+        params::{LFU, Mode},
     },
 };
 
@@ -115,11 +115,6 @@ impl Forward<'_> {
             }
         }
         call.run(&PROBE, from, &Groups::of(indices, 256));
-        if train {
-            for freqs in &tables.freqs {
-                call.run(&TOUCH, &[freqs, &from], &Groups::of(indices, 256));
-            }
-        }
         let missed = SortJob {
             keys: space.misses.as_entire_binding(),
             values: Some(space.missed_indices()),
@@ -128,17 +123,25 @@ impl Forward<'_> {
             key_bits: layout.key_bits(),
             counted: (params.miss_mask != 0).then_some(miss_digits),
         };
-        let to =
-            DedupTo { segment: &space.segment, starts: &space.starts, segments: count::SWAPS, valid: count::VALID };
-        let missed = dedup::encode(call, &space.step, &missed, &space.sorted, &space.sort, &to);
-        let from: &[&dyn Named] = &[&("order", missed.values), &from];
+        // The place of a missed access is that of its row, numbered among the missing rows.
+        let to = DedupTo {
+            segment: &space.places,
+            starts: &space.starts,
+            segments: count::SWAPS,
+            valid: count::VALID,
+            base: Some(params.slots),
+        };
+        dedup::encode(call, &space.step, &missed, &space.sorted, &space.sort, &to);
+        let groups = if train { Groups::of(indices, 256) } else { Groups::capped(distinct, 256) };
         for freqs in &tables.freqs {
-            call.run(&CLAIM, &[freqs, &from], &Groups::capped(distinct, 256));
+            call.run(&TOUCH, &[freqs, &from], &groups);
         }
         if params.admits() {
             call.run(&ADMIT, from, &Groups::capped(distinct, 256));
         }
-        call.run(&LOCATE, from, &Groups::capped(indices, 256));
+        if train && params.policy == LFU {
+            call.run(&LOCATE, from, &Groups::capped(indices, 256));
+        }
     }
 
     /// Carries the decisions out (SPEC 3, steps 5 and 6): moves rows, and pools bags.

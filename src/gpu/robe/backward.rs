@@ -79,13 +79,14 @@ impl<'a> GradientSums<'a> {
             key_bits,
             counted: None,
         };
-        let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID };
+        let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID, base: None };
         let order = dedup::encode(call, step, &job, sorted, sort, &to).values;
         let from: &[&dyn Named] = &[
             &("step", step),
             &("order", order),
             &("keys", keys),
             &("places", keys),
+            &("swaps", keys),
             &("access", access),
             &("scaler", scaler),
             self,

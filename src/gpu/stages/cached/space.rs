@@ -68,7 +68,6 @@ pub(crate) struct Space<B = wgpu::Buffer> {
     pub(crate) row_digits: B,
     /// The list of swaps.
     pub(crate) swaps: B,
-    pub(crate) unique: B,
     pub(crate) places: B,
     /// For backward: `access` in sorted order, and the distinct rows behind a header.
     pub(crate) accesses: B,
@@ -81,7 +80,7 @@ pub(crate) struct Space<B = wgpu::Buffer> {
     pub(crate) made: Vec<Allocation>,
 }
 
-named!(Space: step, keys, access, segment, starts, misses, row_digits, swaps, unique, places, accesses, targets, scratch);
+named!(Space: step, keys, access, segment, starts, misses, row_digits, swaps, places, accesses, targets, scratch);
 
 impl Space {
     /// Allocates scratch for `indices` indices. With `train` it includes what admission and backward need.
@@ -119,11 +118,10 @@ impl<B> Space<B> {
             keys: make.one("keys", n * 4)?,
             access: make.one("access", n * 8)?,
             segment: make.one("segment", n * 4)?,
-            starts: make.one("starts", r * 4)?,
+            starts: make.one("starts", r * 8)?,
             misses: make.one("misses", (u64::from(miss_values(capacity)) + n) * 4)?,
             row_digits: make.one("scan", if train { digit_bytes(capacity) } else { 0 })?,
             swaps: make.one("swaps", r * 16)?,
-            unique: make.one("unique", r * 16)?,
             places: make.one("places", n * 4)?,
             accesses: make.one("accesses", if train { n * 8 } else { 0 })?,
             targets: make.one("targets", if train { (r + 1) * 16 } else { 0 })?,

@@ -129,6 +129,7 @@ pub(crate) fn encode_small(
     dedup: Option<&DedupTo<'_>>,
     scratch: &SortScratch,
 ) {
+    let (by_value, base) = dedup.map_or((0, 0), DedupTo::by_value);
     let info = SmallInfo {
         capacity: job.capacity,
         count: job.count as u32,
@@ -137,7 +138,8 @@ pub(crate) fn encode_small(
         dedup: u32::from(dedup.is_some()),
         segments: dedup.map_or(0, |dedup| dedup.segments as u32),
         valid: dedup.map_or(0, |dedup| dedup.valid as u32),
-        pad0: 0,
+        by_value,
+        base,
     };
     let uniform = call.context.uniform(&info);
     // Without a dedup the kernel does not write to the last two bindings.

@@ -74,14 +74,23 @@ pub(crate) fn passes(key_bits: u32) -> u32 {
 
 /// The output of a dedup.
 pub(crate) struct DedupTo<'a> {
-    /// For each sorted key, the number of its distinct key.
+    /// For each sorted key, or for each key's value if there is a base, the number of its distinct key.
     pub(crate) segment: &'a wgpu::Buffer,
-    /// For each distinct key, the position of its first sorted key.
+    /// For each distinct key, the position of its first sorted key; if there is a base, that key's value beside it.
     pub(crate) starts: &'a wgpu::Buffer,
     /// Index of the step's count that gets the number of distinct keys.
     pub(crate) segments: usize,
     /// Index of the step's count that gets the number of keys other than NONE.
     pub(crate) valid: usize,
+    /// The number of the first distinct key in a list by values.
+    pub(crate) base: Option<u32>,
+}
+
+impl DedupTo<'_> {
+    /// The last two words of a dedup's uniform.
+    pub(crate) fn by_value(&self) -> (u32, u32) {
+        (u32::from(self.base.is_some()), self.base.unwrap_or_default())
+    }
 }
 
 impl SortSpace {
