@@ -9,7 +9,7 @@
 @group(0) @binding(2) var<storage, read> keys: array<u32>;   // linear row of each access
 @group(0) @binding(3) var<storage, read> swaps: array<Swap>; // the missing rows, sorted by key_of
 @group(0) @binding(4) var<storage, read> ways: array<u32>;
-@group(0) @binding(5) var<storage, read_write> places: array<u32>; // before: slot, or slots + u for missing row u; after: slots + u for row u of scratch
+@group(0) @binding(5) var<storage, read_write> places: array<u32>; // afterwards a slot, or slots + u for row u of scratch
 @group(0) @binding(6) var<storage, read> shares: array<Share>;
 
 #include "shared/shares.wgsl"

@@ -36,6 +36,7 @@ const MODE_FROZEN: u32 = 1u;
 const MODE_ROWS: u32 = 2u; // frozen, and the indices are linear rows
 
 const LFU: u32 = 1u;
+const STATIC: u32 = 2u;
 const WINDOW: u32 = 3u;
 const CLAMP: u32 = 1u;
 const SKIP: u32 = 2u;

@@ -4,7 +4,7 @@
 
 // Whether missing rows may have slots.
 fn any_admitted() -> bool {
-    return params.mode == MODE_TRAIN && params.sets > 0u && params.policy != LFU;
+    return params.mode == MODE_TRAIN && params.sets > 0u && params.policy != LFU && params.policy != STATIC;
 }
 
 // A slot, or slots + u for row u of scratch; NONE for NONE.

@@ -1,6 +1,6 @@
 // Radix sort, first of three stages: counts how many keys of each block have each digit of up to 8 bits. The first
-// pass needs it where the stage that wrote the keys has not counted; scatter counts the digits of the pass that follows. The sort is reduce, then scan, so no workgroup
-// waits for another (Merrill & Grimshaw 2011).
+// pass needs it where the stage that wrote the keys has not counted; scatter counts the digits of the pass that follows.
+// The sort is reduce, then scan, so no workgroup waits for another (Merrill & Grimshaw 2011).
 #include "shared/common.wgsl"
 #include "shared/sort.wgsl"
 
