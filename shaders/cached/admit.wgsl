@@ -13,11 +13,10 @@
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> step: Step;
-@group(0) @binding(2) var<storage, read_write> unique: array<Unique>; // the missing rows, set by set
-@group(0) @binding(3) var<storage, read_write> swaps: array<Swap>;    // one for each missing row
-@group(0) @binding(4) var<storage, read_write> ways: array<u32>;
-@group(0) @binding(5) var<storage, read_write> tables: array<atomic<u32>>;
-@group(0) @binding(6) var<storage, read> shares: array<Share>;
+@group(0) @binding(2) var<storage, read_write> swaps: array<Swap>; // the missing rows, set by set; `victim` has the key
+@group(0) @binding(3) var<storage, read_write> ways: array<u32>;
+@group(0) @binding(4) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(5) var<storage, read> shares: array<Share>;
 
 #include "shared/shares.wgsl"
 #include "shared/tag.wgsl"
@@ -28,17 +27,17 @@ var<workgroup> misses: u32;
 var<workgroup> begun: atomic<u32>;
 var<workgroup> sets: u32;
 var<workgroup> heads: array<u32, 256>;      // the rows that begin a set
-var<workgroup> spans: array<vec2<u32>, 8>;  // the range in `unique` of each of the eight sets
+var<workgroup> spans: array<vec2<u32>, 8>;  // the range in `swaps` of each of the eight sets
 var<workgroup> longest: u32;
 var<workgroup> best_key: array<u32, 512>;   // for each set the best 32 candidates so far, then the next 32
 var<workgroup> best_row: array<u32, 512>;
-var<workgroup> best_at: array<u32, 512>;    // their positions in `unique`; NONE where there is none
+var<workgroup> best_at: array<u32, 512>;    // their positions in `swaps`; NONE where there is none
 var<workgroup> more_key: array<u32, 256>;   // candidates of one large set that come before its 32nd best so far
 var<workgroup> more_row: array<u32, 256>;
 var<workgroup> more_at: array<u32, 256>;
 var<workgroup> more: atomic<u32>;           // their number
 var<workgroup> survivors: u32;
-var<workgroup> large: vec2<u32>;            // the range in `unique` of a large set; empty for another set
+var<workgroup> large: vec2<u32>;            // the range in `swaps` of a large set; empty for another set
 var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, NONE (which no value reaches) for a pinned way, else the value + 1
 var<workgroup> way_by_rank: array<u32, 256>; // the victims in order
 // Once large sets are cut down, `more_row` and `more_at` have the row and the stamp of each way (WINDOW; else 0), and
@@ -47,7 +46,7 @@ const FOR_RECENT: u32 = 0x80000000u; // the value of an empty way for recent row
 
 const LARGE: u32 = 256u; // candidates of a set beyond which the whole workgroup cuts them down
 
-fn set_of(u: u32) -> u32 { return home_of(unique[u].row); }
+fn set_of(u: u32) -> u32 { return home_of(swaps[u].row); }
 
 // The end of the set that begins at `first`, among `n` rows: found by doubling strides, then by halving the last
 // stride.
@@ -88,14 +87,14 @@ fn candidate(to: u32, at: u32, end: u32) {
     best_row[to] = NONE;
     if (at < end) {
         best_at[to] = at;
-        best_key[to] = unique[at].key;
-        best_row[to] = unique[at].row;
+        best_key[to] = swaps[at].victim;
+        best_row[to] = swaps[at].row;
     }
 }
 
 // True if the candidate `one` comes before the candidate (key, row).
-fn comes_before(one: Unique, key: u32, row: u32) -> bool {
-    return one.key > key || (one.key == key && one.row < row);
+fn comes_before(one: Swap, key: u32, row: u32) -> bool {
+    return one.victim > key || (one.victim == key && one.row < row);
 }
 
 // Puts the best 32 candidates of `span` into the entries from `base` on. The whole workgroup must call this. A turn
@@ -120,10 +119,10 @@ fn cut_down(span: vec2<u32>, base: u32, lane: u32) {
     for (var first = span.x + 32u; first < span.y; first += 1024u) {
         let last = span.y - 1u;
         let at = first + lane + vec4<u32>(0u, 256u, 512u, 768u);
-        let a = unique[min(at.x, last)];
-        let b = unique[min(at.y, last)];
-        let c = unique[min(at.z, last)];
-        let d = unique[min(at.w, last)];
+        let a = swaps[min(at.x, last)];
+        let b = swaps[min(at.y, last)];
+        let c = swaps[min(at.z, last)];
+        let d = swaps[min(at.w, last)];
         let key = best_key[base + 31u];
         let row = best_row[base + 31u];
         let better = (at < vec4<u32>(span.y)) & vec4<bool>(comes_before(a, key, row), comes_before(b, key, row),
@@ -142,12 +141,12 @@ fn cut_down(span: vec2<u32>, base: u32, lane: u32) {
 }
 
 // Merges up to 256 candidates, one an invocation, into the best 32 of a set, which lie in order from `base` on.
-fn merge_more(one: Unique, at: u32, end: u32, base: u32, lane: u32) {
+fn merge_more(one: Swap, at: u32, end: u32, base: u32, lane: u32) {
     if (lane == 0u) { atomicStore(&more, 0u); }
     workgroupBarrier();
     if (at < end && comes_before(one, best_key[base + 31u], best_row[base + 31u])) {
         let to = atomicAdd(&more, 1u);
-        more_key[to] = one.key;
+        more_key[to] = one.victim;
         more_row[to] = one.row;
         more_at[to] = at;
     }
@@ -356,8 +355,10 @@ fn take(best: u32, slot: u32, held: bool, recent: u32) {
     if (params.policy == WINDOW) { uses = uses_of_key(best_key[best]); }
     ways[way_at(slot, FREQ)] = uses;
     ways[way_at(slot, FLAGS)] |= COMING | recent;
-    unique[u].slot = slot;
-    swaps[u] = leaving;
+    // Not the row, which the workgroup of a neighbouring set may be reading.
+    swaps[u].place = slot;
+    swaps[u].victim = leaving.victim;
+    swaps[u].flags = leaving.flags;
 }
 
 @compute @workgroup_size(256)
@@ -368,7 +369,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var first = flat_group(group, groups) * 256u; first < n; first += groups.x * groups.y * 256u) {
         let u = first + lane;
         if (lane == 0u) { atomicStore(&begun, 0u); }
-        tally_begin(lane, unique[first].row);
+        tally_begin(lane, swaps[first].row);
         if (u < n) {
             var begins = u == 0u;
             let home = set_of(u);

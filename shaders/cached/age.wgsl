@@ -1,4 +1,4 @@
-// Halves the counters of rows and their copies in slots, as often as begin has found (SPEC 3, Window); mostly never. A table
+// Halves the counters of rows and their copies in slots, as often as linearize has found (SPEC 3, Window); mostly never. A table
 // with a share of the cache has a number of its own.
 // Dispatched once for each piece of the counters; the first dispatch has the slots.
 //

@@ -1,5 +1,5 @@
 // Finds how often the counters of the rows of each table are halved before this step, where each table has a share of the
-// cache (SPEC 3, Window). begin does so where all tables share it. One invocation for each table.
+// cache (SPEC 3, Window). linearize does so where all tables share it. One invocation for each table.
 #include "shared/common.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;

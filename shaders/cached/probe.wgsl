@@ -1,16 +1,17 @@
 // Looks up the row of each access in its set (SPEC 3, step 2). The 32 tags of a set are one line of 128 bytes. How many
 // lanes read it together is the body's choice (shared/lookup_*.wgsl). Misses are listed in any order; the sort that
-// follows orders them.
+// follows orders them. The digits by which it begins are counted here.
 //
 // Bytes moved per access: key 4, tags 128 (mostly from the cache), place 4; per miss 8 more.
 #include "shared/common.wgsl"
+#include "shared/sort.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> step: array<atomic<u32>>; // `Step` as words; the misses are counted in it
 @group(0) @binding(2) var<storage, read> keys: array<u32>;               // linear rows, NONE if left out
 @group(0) @binding(4) var<storage, read_write> places: array<u32>;       // the slot of a hit, else NONE
-@group(0) @binding(5) var<storage, read_write> miss_keys: array<u32>;
-@group(0) @binding(6) var<storage, read_write> miss_index: array<u32>;   // the index of each missed access
+@group(0) @binding(5) var<storage, read_write> misses: array<u32>;       // the keys of missed accesses, then their indices
+@group(0) @binding(6) var<storage, read_write> miss_digits: array<atomic<u32>>; // zero before; written if params.miss_mask
 @group(0) @binding(7) var<storage, read_write> tables: array<atomic<u32>>;
 @group(0) @binding(8) var<storage, read> shares: array<Share>;
 
@@ -49,7 +50,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (me == 0u) { missed_before = atomicAdd(&step[STEP_COUNTS + COUNT_MISSED], atomicLoad(&missed)); }
     let before = workgroupUniformLoad(&missed_before);
     if (miss) {
-        miss_keys[before + nth] = key_in(share, row);
-        miss_index[before + nth] = i;
+        let key = key_in(share, row);
+        let at = before + nth;
+        misses[at] = key;
+        misses[params.miss_values + at] = i;
+        if (params.miss_mask != 0u) {
+            atomicAdd(&miss_digits[(key & params.miss_mask) * digit_stride(params.indices) + at / SORT_BLOCK], 1u);
+        }
     }
 }

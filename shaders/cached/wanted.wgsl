@@ -1,7 +1,7 @@
 // Takes the rows that a caller's shaders want as the accesses of a step, in the place of linearize, and closes their
 // frame: padding of the list, and the padding row of a table, are no access. Rows that the cache lacks come first, so that a list without room for all
-// brings others in each frame. The host clears both numbers and the filter behind this stage. One invocation for each
-// entry of a list.
+// brings others in each frame. The host clears both numbers and the filter behind this stage. The workgroup that ends last
+// decides whether the step takes place. One invocation for each entry of a list.
 //
 // Bytes moved per entry: 4 in, 4 out; with padding 20 for each feature.
 #include "shared/common.wgsl"
@@ -11,8 +11,13 @@
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> features: array<Feature>;
 @group(0) @binding(2) var<storage, read_write> feedback: array<u32>;
-@group(0) @binding(3) var<storage, read_write> step: Step;
-@group(0) @binding(4) var<storage, read_write> keys: array<u32>; // linear rows, then NONE
+@group(0) @binding(3) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(4) var<storage, read_write> step: Step;
+@group(0) @binding(5) var<storage, read_write> keys: array<u32>; // linear rows, then NONE
+
+#include "shared/halvings.wgsl"
+#include "shared/sets.wgsl"
+#include "shared/begin.wgsl"
 
 var<workgroup> accesses: atomic<u32>;
 
@@ -49,4 +54,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (row != NONE) { atomicAdd(&accesses, 1u); }
     workgroupBarrier();
     if (lane == 0u) { atomicAdd(&step.accesses, atomicLoad(&accesses)); }
+    if (is_last(groups, lane)) {
+        begin();
+        step.t = atomicLoad(&tables[0]);
+    }
 }

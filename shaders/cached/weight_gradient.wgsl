@@ -6,6 +6,7 @@
 // of its bag, mostly from caches.
 #include "shared/common.wgsl"
 #include "shared/half.wgsl"
+#include "shared/swap.wgsl"
 #include "shared/quad{width}.wgsl"
 #include "shared/gradient{width}.wgsl"
 
@@ -13,11 +14,13 @@
 @group(0) @binding(1) var<storage, read> offsets: array<u32>;
 @group(0) @binding(2) var<storage, read> access: array<vec2<u32>>; // .x: output row
 @group(0) @binding(3) var<storage, read> places: array<u32>;
-@group(0) @binding(4) var<storage, read> cache: array<Quad>;
-@group(0) @binding(5) var<storage, read> scratch: array<Quad>;
-@group(0) @binding(6) var<storage, read> grad_outputs: array<Words>;
-@group(0) @binding(7) var<storage, read_write> grad_weights: array<f32>; // one for each index
+@group(0) @binding(4) var<storage, read> swaps: array<Swap>;
+@group(0) @binding(5) var<storage, read> cache: array<Quad>;
+@group(0) @binding(6) var<storage, read> scratch: array<Quad>;
+@group(0) @binding(7) var<storage, read> grad_outputs: array<Words>;
+@group(0) @binding(8) var<storage, read_write> grad_weights: array<f32>; // one for each index
 
+#include "shared/placed.wgsl"
 #include "shared/slots.wgsl"
 
 fn place_of(i: u32) -> u32 {
@@ -25,7 +28,8 @@ fn place_of(i: u32) -> u32 {
 }
 
 // A lane's part of the dot product.
-fn dot_of(place: u32, output: u32, lane: u32) -> f32 {
+fn dot_of(listed: u32, output: u32, lane: u32) -> f32 {
+    let place = placed(listed);
     var products = Quad();
     for (var q = lane; q < weight_quads(); q += params.lanes) {
         products += load_quad(place, q) * grad_output(output * weight_quads() + q);

@@ -36,6 +36,7 @@ const MODE_FROZEN: u32 = 1u;
 const MODE_ROWS: u32 = 2u; // frozen, and the indices are linear rows
 
 const LFU: u32 = 1u;
+const STATIC: u32 = 2u;
 const WINDOW: u32 = 3u;
 const CLAMP: u32 = 1u;
 const SKIP: u32 = 2u;
@@ -94,6 +95,9 @@ struct Params {
     freq_bits: u32,        // bits of the counter of a row: 8, 16, 32 (LFU), 4 (WINDOW), else 0
     window_ways: u32,      // ways of a set for recent rows (WINDOW)
     shares: u32,           // number of tables, if each has a share of the cache (shared/sets.wgsl), else 0
+    row_mask: u32,         // lowest digit of a row, if linearize counts these digits for backward's sort, else 0
+    miss_mask: u32,        // lowest digit of the key of a missing row, if probe counts these digits, else 0
+    miss_values: u32,      // first word of the indices of missed accesses in `misses`; their keys come first
 }
 
 // Results of one call that stay on the device; zero before the call.
@@ -106,15 +110,8 @@ struct Step {
     bad_index: atomic<u32>,       // NONE - position of the first bad index, 0 if there is none
     bad_offset: atomic<u32>,      // NONE - position of the first bad offset, 0 if there is none
     accesses: atomic<u32>,
-    counts: array<u32, 8>,        // COUNT_*
-}
-
-// A distinct missing row of the batch.
-struct Unique {
-    row: u32,   // linear row
-    count: u32, // its occurrences
-    key: u32,   // the order of admission: count (LRU), frequency (LFU), or both (WINDOW, shared/freqs.wgsl)
-    slot: u32,  // the row's place: its slot once it is admitted, else slots + u, row u of scratch
+    counts: array<u32, 7>,        // COUNT_*
+    done: atomic<u32>,            // workgroups of the first stage that have ended
 }
 
 fn flat_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {

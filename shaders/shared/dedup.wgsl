@@ -5,4 +5,6 @@ struct DedupInfo {
     count: u32,    // the entry of Step.counts with the number of keys
     segments: u32, // the entry that gets the number of distinct keys
     valid: u32,    // the entry that gets the number of keys other than NONE
+    by_value: u32, // 1: `segment` lies by the values of the keys, and `starts` has the value of the first key beside its position
+    base: u32,     // then the number of the first distinct key
 }

@@ -4,7 +4,7 @@ const SCAN_SHORT: u32 = 16u;  // a row of at most this many elements is scanned 
 struct ScanInfo {
     count: u32,     // the entry of Step.counts with the number of items
     capacity: u32,  // the most items there can be
-    per_block: u32, // items of a block; a row has an element for each block
+    per_block: u32, // items of a block; a row has an element for each block of the items there are
     rows: u32,
     clears: u32,    // 1: the rows of `cleared` become zero
 }

@@ -4,6 +4,11 @@
 const SORT_BLOCK: u32 = 3072u;
 const SORT_ROUNDS: u32 = 12u;
 
+// Counts of digits lie at digit * digit_stride(capacity) + block.
+fn digit_stride(capacity: u32) -> u32 {
+    return (capacity + SORT_BLOCK - 1u) / SORT_BLOCK;
+}
+
 struct Pass {
     shift: u32,     // lowest bit of this pass's digit
     mask: u32,      // mask of the digit after the shift: 255, or less in the last pass

@@ -8,5 +8,6 @@ struct SmallInfo {
     dedup: u32,     // 1: dedup as well
     segments: u32,  // the entry that gets the number of distinct keys
     valid: u32,     // the entry that gets the number of keys other than NONE
-    pad0: u32,
+    by_value: u32, // as in DedupInfo
+    base: u32,
 }

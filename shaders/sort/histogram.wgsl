@@ -1,13 +1,13 @@
-// Radix sort, first of three stages: counts how many keys of each block have each digit of up to 8 bits. Only the first
-// pass needs it: scatter counts the digits of the pass that follows. The sort is reduce, then scan, so no workgroup
-// waits for another (Merrill & Grimshaw 2011).
+// Radix sort, first of three stages: counts how many keys of each block have each digit of up to 8 bits. The first
+// pass needs it where the stage that wrote the keys has not counted; scatter counts the digits of the pass that follows.
+// The sort is reduce, then scan, so no workgroup waits for another (Merrill & Grimshaw 2011).
 #include "shared/common.wgsl"
 #include "shared/sort.wgsl"
 
 @group(0) @binding(0) var<uniform> pass_info: Pass;
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read> keys: array<u32>;
-@group(0) @binding(3) var<storage, read_write> digits: array<u32>; // digits[digit * blocks + block]
+@group(0) @binding(3) var<storage, read_write> digits: array<u32>; // by digit and block
 
 // Eight counters for each digit, used in turn, so that at most four of 32 equal keys meet at one address.
 var<workgroup> bins: array<atomic<u32>, 2048>;
@@ -50,7 +50,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         var sum = 0u;
         // Each quarter begins at a different counter, so that 32 invocations read 32 banks.
         for (var k = 0u; k < 8u; k++) { sum += atomicLoad(&bins[lane * 8u + ((k + lane / 4u) & 7u)]); }
-        digits[lane * blocks + block] = sum;
+        digits[lane * digit_stride(pass_info.capacity) + block] = sum;
         workgroupBarrier();
     }
 }

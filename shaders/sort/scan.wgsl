@@ -1,5 +1,5 @@
-// Replaces rows, which lie one behind the other, with their exclusive prefix sums; the sum of each row goes to
-// `totals`. Clears as many rows of another array if asked. A workgroup scans whole rows and needs no sum of another
+// Replaces rows with their exclusive prefix sums; the sum of each row goes to `totals`. A row has room for the blocks of
+// `capacity` items. Clears as many rows of another array if asked. A workgroup scans whole rows and needs no sum of another
 // workgroup.
 #include "shared/common.wgsl"
 #include "shared/scan.wgsl"
@@ -40,13 +40,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (me == 0u) { live = min(step.counts[info.count], info.capacity); }
     let n = workgroupUniformLoad(&live);
     let length = (n + info.per_block - 1u) / info.per_block;
+    let stride = (info.capacity + info.per_block - 1u) / info.per_block;
     let first_row = flat_group(group, groups);
     let all = groups.x * groups.y;
     if (length <= SCAN_SHORT) { // one row for each invocation
         for (var row = first_row * 256u + me; row < info.rows; row += all * 256u) {
-            let end = (row + 1u) * length;
+            let end = row * stride + length;
             var carry = 0u;
-            for (var i = row * length; i < end; i += 4u) {
+            for (var i = row * stride; i < end; i += 4u) {
                 let values = load4(i, end);
                 store4(i, end, carry, values);
                 clear4(i, end);
@@ -57,9 +58,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         return;
     }
     for (var row = first_row; row < info.rows; row += all) { // one row for each workgroup
-        let end = (row + 1u) * length;
+        let end = row * stride + length;
         var carry = 0u;
-        for (var first = row * length; first < end; first += SCAN_TILE) {
+        for (var first = row * stride; first < end; first += SCAN_TILE) {
             let i = first + me * 8u;
             var a = vec4<u32>(0u);
             var b = vec4<u32>(0u);

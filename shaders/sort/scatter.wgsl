@@ -75,19 +75,19 @@ fn to4(keys: vec4<u32>, j: u32) -> vec4<u32> {
                      digit_to[digit_of(keys.z)] + j + 512u, digit_to[digit_of(keys.w)] + j + 768u);
 }
 
-fn send_key(to: u32, key: u32, blocks: u32) {
+fn send_key(to: u32, key: u32) {
     keys_out[to] = key;
     if (pass_info.next_mask != 0u) {
         let digit = (key >> (pass_info.shift + 8u)) & pass_info.next_mask;
-        atomicAdd(&next_digits[digit * blocks + to / SORT_BLOCK], 1u);
+        atomicAdd(&next_digits[digit * digit_stride(pass_info.capacity) + to / SORT_BLOCK], 1u);
     }
 }
 
-fn send_keys(to: vec4<u32>, keys: vec4<u32>, j: u32, end: u32, blocks: u32) {
-    if (j < end) { send_key(to.x, keys.x, blocks); }
-    if (j + 256u < end) { send_key(to.y, keys.y, blocks); }
-    if (j + 512u < end) { send_key(to.z, keys.z, blocks); }
-    if (j + 768u < end) { send_key(to.w, keys.w, blocks); }
+fn send_keys(to: vec4<u32>, keys: vec4<u32>, j: u32, end: u32) {
+    if (j < end) { send_key(to.x, keys.x); }
+    if (j + 256u < end) { send_key(to.y, keys.y); }
+    if (j + 512u < end) { send_key(to.z, keys.z); }
+    if (j + 768u < end) { send_key(to.w, keys.w); }
 }
 
 fn send_values(to: vec4<u32>, values: vec4<u32>, j: u32, end: u32) {
@@ -112,7 +112,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let a = load4(at_a, n);
         let b = load4(at_b, n);
         let c = load4(at_c, n);
-        let column = digits[me * blocks + block];
+        let column = digits[me * digit_stride(pass_info.capacity) + block];
         rank_clear(lane);
         var place_a = rank4(a, lane);
         var place_b = rank4(b, lane);
@@ -140,9 +140,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let to_a = to4(keys_a, me);
         let to_b = to4(keys_b, me + 1024u);
         let to_c = to4(keys_c, me + 2048u);
-        send_keys(to_a, keys_a, me, end, blocks);
-        send_keys(to_b, keys_b, me + 1024u, end, blocks);
-        send_keys(to_c, keys_c, me + 2048u, end, blocks);
+        send_keys(to_a, keys_a, me, end);
+        send_keys(to_b, keys_b, me + 1024u, end);
+        send_keys(to_c, keys_c, me + 2048u, end);
         workgroupBarrier();
         put4(place_a, values_a);
         put4(place_b, values_b);

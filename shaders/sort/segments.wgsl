@@ -8,8 +8,9 @@
 @group(0) @binding(1) var<storage, read_write> step: Step;
 @group(0) @binding(2) var<storage, read> keys: array<u32>;
 @group(0) @binding(3) var<storage, read> heads: array<u32>; // number of first keys of each block
-@group(0) @binding(4) var<storage, read_write> segment: array<u32>;
-@group(0) @binding(5) var<storage, read_write> starts: array<u32>;
+@group(0) @binding(4) var<storage, read> values: array<u32>; // of the sorted keys; read only with info.by_value
+@group(0) @binding(5) var<storage, read_write> segment: array<u32>;
+@group(0) @binding(6) var<storage, read_write> starts: array<u32>;
 
 // One word for each key, with a gap after every eighth: an invocation counts along eight neighbours, and 32 invocations
 // use 32 banks.
@@ -62,8 +63,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             if (i >= n) { continue; }
             if (keys[i] == NONE) { continue; }
             let here = begun[begun_at(r * 256u + me)] - 1u;
-            segment[i] = here;
-            if (((head >> r) & 1u) == 1u) { starts[here] = i; }
+            let begins = ((head >> r) & 1u) == 1u;
+            if (info.by_value == 0u) {
+                segment[i] = here;
+                if (begins) { starts[here] = i; }
+            } else {
+                let value = values[i];
+                segment[value] = info.base + here;
+                if (begins) {
+                    starts[2u * here] = i;
+                    starts[2u * here + 1u] = value;
+                }
+            }
             var last = true;
             if (i + 1u < n) { last = keys[i + 1u] == NONE; }
             if (last) { step.counts[info.valid] = i + 1u; }

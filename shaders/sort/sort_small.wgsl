@@ -76,11 +76,20 @@ fn main(lane: Lane) {
         let i = me * 4u + k;
         if (i >= n) { break; }
         if (pairs[i].x == NONE) { continue; }
-        if (((head >> k) & 1u) == 1u) {
-            starts[here] = i;
-            here += 1u;
+        let begins = ((head >> k) & 1u) == 1u;
+        if (info.by_value == 0u) {
+            if (begins) { starts[here] = i; }
+            here += select(0u, 1u, begins);
+            segment[i] = here - 1u;
+        } else {
+            let value = values_in[pairs[i].y];
+            if (begins) {
+                starts[2u * here] = i;
+                starts[2u * here + 1u] = value;
+            }
+            here += select(0u, 1u, begins);
+            segment[value] = info.base + here - 1u;
         }
-        segment[i] = here - 1u;
         var last = true;
         if (i + 1u < n) { last = pairs[i + 1u].x == NONE; }
         if (last) { step.counts[info.valid] = i + 1u; }

@@ -159,7 +159,7 @@ impl Sorter {
             .guarded(|| {
                 let job = self.job(encoder, keys, values, n, key_bits)?;
                 let (segment, starts, counts) = (&self.segment, &self.starts, &self.counts);
-                let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID };
+                let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID, base: None };
                 let call = &mut Call::begin(&self.context, encoder, "hotrow.dedup");
                 let Pairs { keys, values } = dedup::encode(call, &self.step, &job, &self.space, &self.scratch, &to);
                 Ok(Distinct { keys, values, segment, starts, counts })
@@ -204,6 +204,7 @@ impl Sorter {
             capacity: most as u32,
             count: count::INDICES,
             key_bits: key_bits.min(32),
+            counted: None,
         };
         encoder.clear_buffer(&self.step, 0, None);
         let to = word(count::INDICES);

@@ -138,8 +138,16 @@ impl Context {
         let scratch = SortScratch::new(self, n)?;
         let (source, segment, starts) =
             (self.words(keys)?, self.words(&vec![0; n as usize])?, self.words(&vec![0; n as usize])?);
-        let job = SortJob { keys: passing(&source), values: None, capacity: n, count: count::INDICES, key_bits };
-        let to = DedupTo { segment: &segment, starts: &starts, segments: count::UNIQUE, valid: count::VALID };
+        let job = SortJob {
+            keys: passing(&source),
+            values: None,
+            capacity: n,
+            count: count::INDICES,
+            key_bits,
+            counted: None,
+        };
+        let to =
+            DedupTo { segment: &segment, starts: &starts, segments: count::UNIQUE, valid: count::VALID, base: None };
         let mut encoder = self.new_encoder();
         let record = if large { dedup::encode_large } else { dedup::encode };
         let sorted = record(&mut Call::begin(self, &mut encoder, "hotrow.dedup"), &step, &job, &space, &scratch, &to);

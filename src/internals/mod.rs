@@ -46,7 +46,7 @@ pub mod shader {
 /// The CPU mirrors of stages, by the names of their shaders.
 pub mod stages {
     pub use crate::cpu::stages::{
-        cached::{arrange::arrange, begin::begin, combine::combine, linearize::linearize},
+        cached::{arrange::arrange, combine::combine, linearize::linearize},
         grid::{grid::grid, grid_gradient::grid_gradient},
         robe::{
             robe_blocks::robe_blocks, robe_covered::robe_covered, robe_gather::robe_gather,

@@ -134,6 +134,9 @@ host_structs! {
         pub freq_bits: u32,
         pub window_ways: u32,
         pub shares: u32,
+        pub row_mask: u32,
+        pub miss_mask: u32,
+        pub miss_values: u32,
     }
 
     /// The optimiser's rate in one step. Twin of `Rate` in `shaders/shared/rate.wgsl`.
@@ -155,7 +158,8 @@ host_structs! {
         pub bad_index: u32,
         pub bad_offset: u32,
         pub accesses: u32,
-        pub counts: [u32; 8],
+        pub counts: [u32; 7],
+        pub done: u32,
     }
 
     /// The table that a feature reads. Twin of `Feature` in `shaders/shared/feature.wgsl`.
@@ -179,15 +183,6 @@ host_structs! {
         pub spare: u32,
         pub first_key: u32,
         pub halvings: u32,
-    }
-
-    /// One distinct missing row of a batch. Twin of `Unique`.
-    #[derive(Eq)]
-    pub struct Unique {
-        pub row: u32,
-        pub count: u32,
-        pub key: u32,
-        pub slot: u32,
     }
 
     /// One pass of the radix sort. Twin of `Pass`.
@@ -218,7 +213,8 @@ host_structs! {
         pub dedup: u32,
         pub segments: u32,
         pub valid: u32,
-        pub pad0: u32,
+        pub by_value: u32,
+        pub base: u32,
     }
 
     /// One dedup. Twin of `DedupInfo`.
@@ -227,6 +223,8 @@ host_structs! {
         pub count: u32,
         pub segments: u32,
         pub valid: u32,
+        pub by_value: u32,
+        pub base: u32,
     }
 
     /// A change at a place, which is a slot or a row of scratch. Twin of `Swap` in `shaders/shared/swap.wgsl`.

@@ -28,6 +28,9 @@ pub(crate) const MODE_ROWS: u32 = 2;
 /// The value of [`Params::policy`] for [`Policy::Static`].
 const STATIC: u32 = 2;
 
+/// The value of [`Params::policy`] for [`Policy::Lfu`].
+pub(crate) const LFU: u32 = 1;
+
 /// The value of [`Params::policy`] for [`Policy::Window`].
 pub(crate) const WINDOW: u32 = 3;
 
@@ -72,7 +75,7 @@ impl Params {
             slots: layout.slots(),
             policy: match config.policy {
                 Policy::Lru => 0,
-                Policy::Lfu => 1,
+                Policy::Lfu => LFU,
                 Policy::Static => STATIC,
                 Policy::Window => WINDOW,
             },
@@ -124,6 +127,9 @@ impl Params {
             freq_bits: layout.freq_bits,
             window_ways: layout.window_ways,
             shares: layout.shares.len() as u32,
+            row_mask: 0,
+            miss_mask: 0,
+            miss_values: 0,
         }
     }
 

@@ -1,11 +1,15 @@
 //! GPU against CPU, step by step, over random configurations: `tests/harness/src/lockstep.rs`.
 
-use hotrow::{CpuGroup, GroupConfig, Init, LookupBody, Policy, RankBody, Snapshot, prelude::*};
+use hotrow::{Context, CpuGroup, Group, GroupConfig, Init, LookupBody, Policy, RankBody, Snapshot, prelude::*};
 use hotrow_harness::{
     device::{again, options, with_gpu},
-    lockstep::{Codes, floats, random_run, snapshots},
+    gpu_test,
+    lockstep::{Batch, Codes, Pair, floats, random_run, snapshots},
     sample_seeds,
 };
+use rand::RngExt as _;
+
+use crate::dedup::rng;
 
 #[test]
 pub(crate) fn random_configurations() {
@@ -25,6 +29,25 @@ pub(crate) fn random_configurations() {
         eprintln!("{} of {} written elements differ by one code", codes.different, codes.written);
         assert!(codes.few(), "more than 1 in 10^4 codes differ");
     });
+}
+
+/// Sorts of several blocks, whose first digits are counted where keys are written: backwards by row, and by place where places have fewer
+/// digits. Steps of different lengths share scratch.
+#[gpu_test]
+fn sorts_of_several_blocks(context: &Context) {
+    for (policy, rows) in [(Policy::Lru, 5000), (Policy::Lfu, 5000), (Policy::Window, 300), (Policy::Lru, 70_000)] {
+        let config = GroupConfig::new(&[rows], 4).with_cache_rows(640).with_policy(policy);
+        let mut gpu = Group::new(context, config.clone()).unwrap();
+        let mut cpu = CpuGroup::new(config).unwrap();
+        let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
+        let mut source = rng(u64::from(rows));
+        for n in [9300u32, 4000, 1500, 9000] {
+            let indices = (0..n).map(|i| source.random_range(0..[rows, 9][i as usize % 2])).collect();
+            let batch = Batch { indices, offsets: (0..=300).map(|bag| bag * n / 300).collect(), weights: None };
+            let step = pair.step(&batch, |i| (i % 7) as f32 / 4.0 - 0.5);
+            step.unwrap_or_else(|difference| panic!("{policy:?}, {rows} rows, {n} indices: {difference}"));
+        }
+    }
 }
 
 /// The comparison must notice each single change to a group's state.

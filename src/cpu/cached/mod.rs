@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! forward    pool      each bag's rows, straight from slots and records
-//!            settle    with a cache: sort, touch, claim, admit, exchange
+//!            settle    with a cache: sort, touch, admit, exchange
 //! backward   settle    without a cache: sort, and counters of distinct rows
 //!            update    each distinct row, in its slot or record
 //! between    weight_gradient   each access's row again, for the gradients of the per-index weights

@@ -6,7 +6,7 @@ pub(crate) mod sums;
 use crate::{
     config::GroupConfig,
     cpu::stages::{
-        cached::{begin, linearize},
+        cached::linearize,
         robe::{robe_blocks, robe_gather, robe_hash, robe_scatter, robe_step, robe_update, robe_weight_gradient},
     },
     error::Error,
@@ -229,7 +229,6 @@ impl CpuSharedGroup {
         let Space { step, hashes, access } = &mut space;
         let (features, tables) = (&self.features, &mut self.tables);
         linearize(params, indices, offsets, features, tables, step, &mut keys, access);
-        begin(params, indices, offsets, features, tables, step);
         if let Some(error) = batch::fault(&self.rows, step, params.indices) {
             return Err(error);
         }

@@ -12,11 +12,15 @@ use crate::{
             cached::{exchange::Records, space::Space, tables::Tables, update},
             sort::{
                 dedup,
+                radix::counted_mask,
                 space::{DedupTo, SortJob},
             },
         },
     },
-    table::abi::{MERGE_CHUNK, Params, count},
+    table::{
+        abi::{MERGE_CHUNK, Params, count},
+        layout::Layout,
+    },
 };
 
 /// The inputs of a backward beside the step's own lists.
@@ -27,6 +31,12 @@ pub(crate) struct Gradients<'a> {
     pub(crate) scaler: &'a wgpu::Buffer,
     /// The uniform of the learning rate.
     pub(crate) rate: &'a wgpu::Buffer,
+}
+
+/// Whether backward sorts the accesses by place. Each row has one place and each place one row, so either can be the sort key. The one that
+/// takes fewer passes is sorted.
+pub(crate) const fn sorts_by_place(layout: &Layout, indices: u32) -> bool {
+    layout.place_bits(indices).div_ceil(8) < layout.row_bits().div_ceil(8)
 }
 
 pub(crate) fn encode_backward(
@@ -42,13 +52,21 @@ pub(crate) fn encode_backward(
     let indices = params.indices;
     let uniform = context.uniform(&Params { partials: space.partials, ..params });
     let call = &mut Call::begin(context, encoder, "hotrow.backward");
-    // Each row has one place and each place one row, so either can be the sort key. The one that takes fewer passes is sorted.
-    let (by_row, by_place) = (layout.row_bits(), layout.place_bits(indices));
-    let (keys, key_bits) =
-        if by_place.div_ceil(8) < by_row.div_ceil(8) { (&space.places, by_place) } else { (&space.keys, by_row) };
+    let (keys, key_bits, counted) = if sorts_by_place(layout, indices) {
+        (&space.places, layout.place_bits(indices), None)
+    } else {
+        let counted = counted_mask(indices, layout.row_bits()) != 0;
+        (&space.keys, layout.row_bits(), counted.then_some(&space.row_digits))
+    };
     let keys = keys.as_entire_binding();
-    let job = SortJob { keys, values: None, capacity: indices, count: count::INDICES, key_bits };
-    let to = DedupTo { segment: &space.segment, starts: &space.starts, segments: count::UNIQUE, valid: count::VALID };
+    let job = SortJob { keys, values: None, capacity: indices, count: count::INDICES, key_bits, counted };
+    let to = DedupTo {
+        segment: &space.segment,
+        starts: &space.starts,
+        segments: count::UNIQUE,
+        valid: count::VALID,
+        base: None,
+    };
     let sorted = dedup::encode(call, &space.step, &job, &space.sorted, &space.sort, &to);
     let from: &[&dyn Named] = &[
         &("params", &uniform),

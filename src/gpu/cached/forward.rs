@@ -2,12 +2,13 @@
 
 use crate::{
     gpu::{
+        cached::backward::sorts_by_place,
         engine::{
             call::{Call, Groups, Named},
             context::Context,
         },
         stages::{
-            ADMIT, AGE, BEGIN, CLAIM, DUE, GATHER, LINEARIZE, LOCATE, PROBE, TOUCH, WANTED,
+            ADMIT, AGE, DUE, GATHER, LINEARIZE, LOCATE, PROBE, TOUCH, WANTED,
             cached::{
                 exchange::{self, Records},
                 space::{Bound, Space},
@@ -15,13 +16,14 @@ use crate::{
             },
             sort::{
                 dedup,
-                space::{DedupTo, SortJob},
+                radix::counted_mask,
+                space::{DedupTo, SortJob, digit_bytes},
             },
         },
     },
     table::{
         abi::{POOL_NONE, Params, count},
-        params::Mode,
+        params::{LFU, Mode},
     },
 };
 
@@ -39,7 +41,7 @@ pub(crate) type Outputs<'a> = Option<(&'a wgpu::BindingResource<'a>, u32)>;
 impl Forward<'_> {
     /// Encodes the whole step in one pass.
     pub(crate) fn encode(&self, context: &Context, encoder: &mut wgpu::CommandEncoder, outputs: Outputs<'_>) {
-        encoder.clear_buffer(&self.space.step, 0, None);
+        self.clear(encoder);
         let call = &mut Call::begin(context, encoder, "hotrow.forward");
         self.decide(call);
         self.carry(call, outputs, Records::Table);
@@ -47,7 +49,7 @@ impl Forward<'_> {
 
     /// Encodes the deciding stages alone, for a prefetched batch.
     pub(crate) fn encode_decisions(&self, context: &Context, encoder: &mut wgpu::CommandEncoder) {
-        encoder.clear_buffer(&self.space.step, 0, None);
+        self.clear(encoder);
         self.decide(&mut Call::begin(context, encoder, "hotrow.prefetch"));
     }
 
@@ -62,17 +64,41 @@ impl Forward<'_> {
         self.carry(&mut Call::begin(context, encoder, "hotrow.forward"), outputs, records);
     }
 
+    /// Clears what the stages count in.
+    fn clear(&self, encoder: &mut wgpu::CommandEncoder) {
+        let Space { step, sort, row_digits, .. } = self.space;
+        encoder.clear_buffer(step, 0, None);
+        let params = self.params();
+        for (mask, digits) in [(params.miss_mask, &sort.digits[0]), (params.row_mask, row_digits)] {
+            if mask != 0 {
+                encoder.clear_buffer(digits, 0, Some(digit_bytes(params.indices)));
+            }
+        }
+    }
+
+    /// The parameters, with those that lists in step scratch need.
+    fn params(&self) -> Params {
+        let Self { tables, space, params, batch } = *self;
+        let (layout, indices) = (&tables.layout, params.indices);
+        let trains = params.mode == Mode::Train as u32 && batch.wanted.is_none();
+        let (row_bits, by_row) = (layout.row_bits(), trains && !sorts_by_place(layout, indices));
+        let row_mask = if by_row { counted_mask(indices, row_bits) } else { 0 };
+        let miss_mask = counted_mask(indices, layout.key_bits());
+        Params { row_mask, miss_mask, miss_values: space.miss_values(), ..*params }
+    }
+
     /// Decides the step (SPEC 3, steps 1 to 4): stages that read and write metadata only, in order. No row moves.
     fn decide(&self, call: &mut Call<'_>) {
         let Self { tables, space, params, batch } = *self;
-        let (layout, indices) = (&tables.layout, params.indices);
-        let from: &[&dyn Named] = &[&("params", call.context.uniform(params)), batch, tables, space];
+        let (layout, indices, miss_digits) = (&tables.layout, params.indices, &space.sort.digits[0]);
+        let params = &self.params();
+        let uniform = call.context.uniform(params);
+        let from: &[&dyn Named] = &[&("params", uniform), batch, tables, space, &("miss_digits", miss_digits)];
         match batch.wanted {
             // One invocation for each index, and one for each offset.
             None => call.run(&LINEARIZE, from, &Groups::of(indices.max(params.bags + 1), 256)),
             Some(list) => call.run(&WANTED, &[&("feedback", list), &from], &Groups::of(indices, 256)),
         }
-        call.run(&BEGIN, from, &Groups::Direct(1));
         if indices == 0 {
             return;
         }
@@ -89,34 +115,39 @@ impl Forward<'_> {
             }
         }
         call.run(&PROBE, from, &Groups::of(indices, 256));
-        if train {
-            for freqs in &tables.freqs {
-                call.run(&TOUCH, &[freqs, &from], &Groups::of(indices, 256));
-            }
-        }
         let missed = SortJob {
-            keys: space.miss_keys.as_entire_binding(),
-            values: Some(space.miss_index.as_entire_binding()),
+            keys: space.misses.as_entire_binding(),
+            values: Some(space.missed_indices()),
             capacity: indices,
             count: count::MISSED,
             key_bits: layout.key_bits(),
+            counted: (params.miss_mask != 0).then_some(miss_digits),
         };
-        let to =
-            DedupTo { segment: &space.segment, starts: &space.starts, segments: count::SWAPS, valid: count::VALID };
-        let missed = dedup::encode(call, &space.step, &missed, &space.sorted, &space.sort, &to);
-        let from: &[&dyn Named] = &[&("order", missed.values), &from];
+        // The place of a missed access is that of its row, numbered among the missing rows.
+        let to = DedupTo {
+            segment: &space.places,
+            starts: &space.starts,
+            segments: count::SWAPS,
+            valid: count::VALID,
+            base: Some(params.slots),
+        };
+        dedup::encode(call, &space.step, &missed, &space.sorted, &space.sort, &to);
+        let groups = if train { Groups::of(indices, 256) } else { Groups::capped(distinct, 256) };
         for freqs in &tables.freqs {
-            call.run(&CLAIM, &[freqs, &from], &Groups::capped(distinct, 256));
+            call.run(&TOUCH, &[freqs, &from], &groups);
         }
         if params.admits() {
             call.run(&ADMIT, from, &Groups::capped(distinct, 256));
         }
-        call.run(&LOCATE, from, &Groups::capped(indices, 256));
+        if train && params.policy == LFU {
+            call.run(&LOCATE, from, &Groups::capped(indices, 256));
+        }
     }
 
     /// Carries the decisions out (SPEC 3, steps 5 and 6): moves rows, and pools bags.
     fn carry(&self, call: &mut Call<'_>, outputs: Outputs<'_>, records: Records) {
-        let Self { tables, space, params, batch } = *self;
+        let Self { tables, space, batch, .. } = *self;
+        let params = &self.params();
         if params.indices > 0 {
             let phases = if params.admits() { exchange::Phases::Both } else { exchange::Phases::Unpack };
             let list = swaps(space, tables.layout.most_distinct(params.indices), records);

@@ -16,8 +16,8 @@ pub(crate) fn passing(buffer: &wgpu::Buffer) -> wgpu::BindingResource<'_> {
     wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset: 0, size })
 }
 
-/// A stage, and the whole buffers that it binds.
-type Bound = (&'static str, Vec<wgpu::Buffer>);
+/// A stage, and the buffers that it binds, each from an offset to its end.
+type Bound = (&'static str, Vec<(wgpu::Buffer, u64)>);
 
 /// The numbers of entries that a [`BindCache`] holds and has made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,13 +67,13 @@ impl BindCache {
         bindings: &[wgpu::BindingResource<'_>],
         make: impl FnOnce() -> wgpu::BindGroup,
     ) -> wgpu::BindGroup {
-        let whole = |resource: &wgpu::BindingResource<'_>| match resource {
-            wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset: 0, size: None }) => {
-                Some((*buffer).clone())
+        let own = |resource: &wgpu::BindingResource<'_>| match resource {
+            wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size: None }) => {
+                Some(((*buffer).clone(), *offset))
             }
             _ => None,
         };
-        let Some(buffers) = bindings.iter().map(whole).collect::<Option<Vec<_>>>() else { return make() };
+        let Some(buffers) = bindings.iter().map(own).collect::<Option<Vec<_>>>() else { return make() };
         let key = (stage, buffers);
         if let Some(group) = locked(&self.things).groups.get(&key) {
             return group.clone();

@@ -37,7 +37,9 @@ impl<'m> Make<'m, wgpu::Buffer> {
     /// Makes buffers of `context`.
     pub(crate) fn buffers(context: &'m Context) -> Self {
         let each = |what, bytes| {
-            let buffer = context.buffer(what, bytes, wgpu::BufferUsages::empty())?;
+            // A stage that has no storage buffer left reads the step as a uniform.
+            let step = if what == "step" { wgpu::BufferUsages::UNIFORM } else { wgpu::BufferUsages::empty() };
+            let buffer = context.buffer(what, bytes, step)?;
             let size = buffer.size();
             Ok((buffer, size))
         };

@@ -71,14 +71,22 @@ impl<'a> GradientSums<'a> {
         let Chunks { keys, access, segment, starts, sorted, sort, .. } = self.scratch;
         // Enough bits to order every start, with NONE behind them all.
         let key_bits = u32::BITS - self.robe.starts.leading_zeros();
-        let job = SortJob { keys: keys.as_entire_binding(), values: None, capacity: n, count: count::CHUNKS, key_bits };
-        let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID };
+        let job = SortJob {
+            keys: keys.as_entire_binding(),
+            values: None,
+            capacity: n,
+            count: count::CHUNKS,
+            key_bits,
+            counted: None,
+        };
+        let to = DedupTo { segment, starts, segments: count::UNIQUE, valid: count::VALID, base: None };
         let order = dedup::encode(call, step, &job, sorted, sort, &to).values;
         let from: &[&dyn Named] = &[
             &("step", step),
             &("order", order),
             &("keys", keys),
             &("places", keys),
+            &("swaps", keys),
             &("access", access),
             &("scaler", scaler),
             self,

@@ -23,7 +23,7 @@ use crate::{
         },
         reader::ReadableBuffers,
         stages::{
-            BEGIN, COMBINE, LINEARIZE, ROBE_DECODE, ROBE_GATHER, ROBE_HASH, ROBE_WEIGHT_GRADIENT,
+            COMBINE, LINEARIZE, ROBE_DECODE, ROBE_GATHER, ROBE_HASH, ROBE_WEIGHT_GRADIENT,
             cached::space::Bound,
             robe::{
                 array::Array,
@@ -296,10 +296,9 @@ fn forward(
     encoder.clear_buffer(&space.step, 0, None);
     let call = &mut Call::begin(context, encoder, "hotrow.robe.forward");
     let uniforms = &Uniforms::new(context, params, &array.robe);
-    let from: &[&dyn Named] = &[uniforms, batch, array, space, &("outputs", outputs.0)];
+    let from: &[&dyn Named] = &[uniforms, batch, array, space, &("outputs", outputs.0), &("row_digits", &space.hashes)];
     // One invocation for each index, and one for each offset.
     call.run(&LINEARIZE, from, &Groups::of(params.indices.max(params.bags + 1), 256));
-    call.run(&BEGIN, from, &Groups::Direct(1));
     call.run(&ROBE_HASH, from, &Groups::of(params.indices, 256));
     let kernel = if array.storage.plain() { &ROBE_GATHER } else { &ROBE_DECODE };
     // With pooling none each share of a workgroup takes four rows.

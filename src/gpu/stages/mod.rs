@@ -25,20 +25,16 @@ macro_rules! stages {
 }
 
 stages! {
-    /// Turns indices into linear rows, and checks indices and offsets.
-    LINEARIZE "linearize" 256 Uniform: params, Read: indices offsets features, ReadWrite: tables step keys access;
+    /// Turns indices into linear rows, checks indices and offsets, and decides whether the step takes place.
+    LINEARIZE "linearize" 256 Uniform: params, Read: indices offsets features, ReadWrite: tables step keys access row_digits;
     /// The rows that a caller's shaders want become the accesses of a step.
-    WANTED "wanted" 256 Uniform: params, Read: features, ReadWrite: feedback step keys;
-    /// Decides whether the step takes place.
-    BEGIN "begin" 1 Uniform: params, Read: indices offsets features, ReadWrite: tables step;
+    WANTED "wanted" 256 Uniform: params, Read: features, ReadWrite: feedback tables step keys;
     /// Finds how often the counters of each table's rows are halved, where each has a share of the cache.
     DUE "due" 256 Uniform: params, ReadWrite: step tables shares;
     /// Halves the counters of rows.
     AGE "age" 256 Uniform: params piece, ReadWrite: step ways freqs, Read: shares;
     /// Finds the slot of each access, and lists the misses.
-    PROBE "probe" 256 Uniform: params, ReadWrite: step, Read: keys ways, ReadWrite: places miss_keys miss_index tables, Read: shares;
-    /// Updates the stamps of hit rows and the frequencies of all rows.
-    TOUCH "touch" 256 Uniform: params piece, ReadWrite: step, Read: keys places, ReadWrite: ways freqs tables;
+    PROBE "probe" 256 Uniform: params, ReadWrite: step, Read: keys ways, ReadWrite: places misses miss_digits tables, Read: shares;
     /// Counts the digits of each block of keys.
     HISTOGRAM "histogram" 256 Uniform: pass_info, ReadWrite: step, Read: keys, ReadWrite: digits;
     /// Exclusive prefix sums of rows.
@@ -48,25 +44,25 @@ stages! {
     /// Counts the distinct keys that begin in each block.
     HEADS "heads" 256 Uniform: info, ReadWrite: step, Read: keys, ReadWrite: heads;
     /// Numbers runs of equal keys.
-    SEGMENTS "segments" 256 Uniform: info, ReadWrite: step, Read: keys heads, ReadWrite: segment starts;
+    SEGMENTS "segments" 256 Uniform: info, ReadWrite: step, Read: keys heads values, ReadWrite: segment starts;
     /// Sorts, and dedups, few keys in one dispatch.
     SORT_SMALL "sort_small" 256 Uniform: info, ReadWrite: step, Read: keys_in values_in, ReadWrite: keys_out values_out segment starts;
-    /// Lists the distinct missing rows.
-    CLAIM "claim" 256 Uniform: params piece, ReadWrite: step, Read: keys order starts, ReadWrite: unique swaps freqs tables;
+    /// Updates the stamps of hit rows and the frequencies of all rows, and lists the distinct missing rows.
+    TOUCH "touch" 256 Uniform: params piece, ReadWrite: step, Read: keys places starts, ReadWrite: ways freqs swaps tables;
     /// Admits missing rows, set by set.
-    ADMIT "admit" 256 Uniform: params, ReadWrite: step unique swaps ways tables, Read: shares;
+    ADMIT "admit" 256 Uniform: params, ReadWrite: step swaps ways tables, Read: shares;
     /// Moves rows between table and FP32, as many pieces at a time as the device binds.
     EXCHANGE "exchange" 256 Uniform: params piece, ReadWrite: step, Read: swaps, ReadWrite: records cache scratch ways tables;
-    /// Finds the places of the missed accesses' rows.
-    LOCATE "locate" 256 Uniform: params, ReadWrite: step, Read: keys order segment unique ways, ReadWrite: places, Read: shares;
+    /// Finds where rows lie, if the step may have evicted one of its own (LFU).
+    LOCATE "locate" 256 Uniform: params, ReadWrite: step, Read: keys swaps ways, ReadWrite: places, Read: shares;
     /// Pools bags; a workgroup writes several output rows.
-    GATHER "gather" 256 Uniform: params, Read: offsets places weights cache scratch, ReadWrite: access outputs;
+    GATHER "gather" 256 Uniform: params, Read: offsets places swaps weights cache scratch, ReadWrite: access outputs;
     /// Rounds the outputs of a forward to FP16.
     HALVES "halves" 256 Uniform: halves, Read: sums, ReadWrite: outputs;
     /// The gradient of each index's weight; a workgroup has several indices.
-    WEIGHT_GRADIENT "weight_gradient" 256 Uniform: params, Read: offsets access places cache scratch grad_outputs, ReadWrite: grad_weights;
+    WEIGHT_GRADIENT "weight_gradient" 256 Uniform: params, Read: offsets access places swaps cache scratch grad_outputs, ReadWrite: grad_weights;
     /// Turns a dedup of the accesses into the lists that backward reads.
-    ARRANGE "arrange" 256 ReadWrite: step, Read: order segment keys places access, ReadWrite: accesses targets, Uniform: scaler;
+    ARRANGE "arrange" 256 Uniform: params step, Read: order segment keys places swaps access, ReadWrite: accesses targets, Uniform: scaler;
     /// Sums the chunks of heavy rows.
     MERGE "merge" 256 Uniform: params, Read: targets segment accesses grad_outputs, ReadWrite: scratch;
     /// One workgroup for each tile adds up the heavy row that begins there.

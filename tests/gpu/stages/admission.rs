@@ -3,7 +3,7 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     Context, GroupConfig, Policy,
-    internals::layout::{COMING, DIRTY, Field, NONE, PINNED, RECENT, Share, Swap, Unique, WAYS, count, way_at},
+    internals::layout::{COMING, DIRTY, Field, NONE, PINNED, RECENT, Share, Swap, WAYS, count, way_at},
 };
 use hotrow_harness::{gpu_test, oracle};
 use rand::{RngExt as _, seq::SliceRandom as _};
@@ -14,11 +14,6 @@ use super::{
 };
 
 const T: u32 = 9;
-
-/// The swaps of new rows, which are bypassed for now.
-fn bypassed(unique: &[Unique]) -> Vec<Swap> {
-    unique.iter().map(|one| Swap { place: one.slot, row: one.row, victim: NONE, flags: 0 }).collect()
-}
 
 /// Counts of the situations that a test's cases have produced, so that none is left out.
 #[derive(Debug, Default)]
@@ -79,7 +74,7 @@ pub(crate) fn admit() {
         }
         let mut batch = distinct_rows(&mut source, n, total);
         batch.sort_unstable();
-        let mut unique = Vec::new();
+        let mut missing = Vec::new();
         for &row in &batch {
             let slot = slot_of(&ways, [sets, total], row);
             if slot == NONE {
@@ -87,50 +82,49 @@ pub(crate) fn admit() {
                     Policy::Window => 16 * source.random_range(1..=keys).min(greatest) + source.random_range(1..20),
                     _ => source.random_range(1..=keys),
                 };
-                unique.push(Unique { row, count: source.random_range(1..9), key, slot: NONE });
+                missing.push(Swap { place: NONE, row, victim: key, flags: 0 });
             } else {
                 ways[way_at(WAYS, slot, Field::Stamp)] = T; // touch did
             }
         }
         // Ordered by set. The result does not depend on the order of a set's candidates.
-        unique.shuffle(&mut source);
-        unique.sort_by_key(|one| home(total, sets, one.row));
-        let misses = unique.len();
-        (0..).zip(&mut unique).for_each(|(u, one)| one.slot = layout.slots() + u);
-        let same_set = |a: &Unique, b: &Unique| home(total, sets, a.row) == home(total, sets, b.row);
-        let longest = unique.chunk_by(same_set).map(<[_]>::len).max();
+        missing.shuffle(&mut source);
+        missing.sort_by_key(|one| home(total, sets, one.row));
+        let misses = missing.len();
+        (0..).zip(&mut missing).for_each(|(u, one)| one.place = layout.slots() + u);
+        let same_set = |a: &Swap, b: &Swap| home(total, sets, a.row) == home(total, sets, b.row);
+        let longest = missing.chunk_by(same_set).map(<[_]>::len).max();
         seen.most_candidates = seen.most_candidates.max(longest.unwrap_or(0));
         let bindings = [
             words(&params(&config, &layout, TRAIN, 0)),
             words(&step(&mut source, T, &[(count::SWAPS, misses as u32)])),
-            guarded(&unique),
-            guarded(&bypassed(&unique)),
+            guarded(&missing),
             guarded(&ways),
             guarded(&tables(&mut source, &rows, T)),
             words(&Share::default()),
         ];
         // With fewer workgroups than blocks of rows, each workgroup takes several blocks.
         let groups = one_of(&mut source, &[1, 2, misses.div_ceil(256).max(1) as u32]);
-        let run = check(case, "admit", &bindings, groups, &[], |[params, step, unique, swaps, ways, tables, _]| {
-            oracle::admit(&read(params), of(step), cast_slice_mut(unique), cast_slice_mut(swaps), ways, tables);
+        let run = check(case, "admit", &bindings, groups, &[], |[params, step, swaps, ways, tables, _]| {
+            oracle::admit(&read(params), of(step), cast_slice_mut(swaps), ways, tables);
         });
-        let after: &[Unique] = &cast_slice(&run.found[2])[..misses];
-        let admitted = after.iter().filter(|one| one.slot < layout.slots()).count();
+        let after: &[Swap] = &cast_slice(&run.found[2])[..misses];
+        let admitted = after.iter().filter(|one| one.place < layout.slots()).count();
         seen.admitted += admitted;
         seen.bypassed += misses - admitted;
-        let swaps: &[Swap] = &cast_slice(&run.found[3])[..misses];
-        for (one, step) in after.iter().zip(swaps) {
-            assert_eq!((step.place, step.row), (one.slot, one.row), "{case}");
-            assert_eq!(step.victim == NONE, step.flags == 0, "{case}");
-            seen.victims += usize::from(step.victim != NONE);
-            let kept = step.flags & Swap::KEEP != 0;
+        for (before, one) in missing.iter().zip(after) {
+            assert_eq!(one.row, before.row, "{case}");
+            assert!(one.place < layout.slots() || one == before, "{case}: {one:?} was {before:?}");
+            assert!(one.place >= layout.slots() || (one.victim == NONE) == (one.flags == 0), "{case}: {one:?}");
+            seen.victims += usize::from(one.flags != 0);
+            let kept = one.flags & Swap::KEEP != 0;
             assert!(!kept || policy == Policy::Lfu, "{case}: kept under another policy than LFU");
             seen.kept += usize::from(kept);
         }
         // Checked without the mirror: every pinned row is still in its slot, and still pinned; every tag is still that of the victim; under LRU no row of
         // this batch leaves.
         for slot in 0..layout.slots() {
-            let [before, after] = [&ways, &run.found[4]].map(|ways| |field| ways[way_at(WAYS, slot, field)]);
+            let [before, after] = [&ways, &run.found[3]].map(|ways| |field| ways[way_at(WAYS, slot, field)]);
             let tag = before(Field::Tag);
             assert_eq!(after(Field::Tag), tag, "{case}: slot {slot}");
             seen.joined +=
@@ -140,7 +134,7 @@ pub(crate) fn admit() {
                 seen.pinned += 1;
             }
             if policy != Policy::Lfu && before(Field::Stamp) == T {
-                assert!(tag == NONE || next_tag(&run.found[4], slot) == tag, "{case}: slot {slot} was protected");
+                assert!(tag == NONE || next_tag(&run.found[3], slot) == tag, "{case}: slot {slot} was protected");
             }
         }
     });
@@ -159,20 +153,19 @@ fn the_best_of_a_large_set_are_admitted(context: &Context) {
             let config = GroupConfig::new(&[n], 4).with_cache_rows(32).with_policy(Policy::Lfu);
             let layout = layout_of(&config);
             let key = |u: u32| if better { u + 1 } else { n - u };
-            let unique: Vec<Unique> =
-                (0..n).map(|row| Unique { row, count: 1, key: key(row), slot: layout.slots() + row }).collect();
+            let missing = |row| Swap { place: layout.slots() + row, row, victim: key(row), flags: 0 };
+            let missing: Vec<Swap> = (0..n).map(missing).collect();
             let bindings = [
                 words(&params(&config, &layout, TRAIN, 0)),
                 words(&step(&mut rng(1), T, &[(count::SWAPS, n)])),
-                guarded(&unique),
-                guarded(&bypassed(&unique)),
+                guarded(&missing),
                 (0..128).map(|word| if word < 32 { NONE } else { 0 }).collect(),
                 tables(&mut rng(1), &[n], T),
                 words(&Share::default()),
             ];
             let found = context.run_stage(kernel("admit"), &bindings, 2).unwrap();
             let wanted: Vec<u32> = (0..32).map(|way| if better { n - 1 - way } else { way }).collect();
-            let tags: Vec<u32> = (0..32).map(|slot| next_tag(&found[4], slot)).collect();
+            let tags: Vec<u32> = (0..32).map(|slot| next_tag(&found[3], slot)).collect();
             assert_eq!(tags, wanted, "{n} candidates, each better than those before: {better}");
         }
     }

@@ -2,7 +2,7 @@
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    GroupConfig, Pooling, ScalerState,
+    GroupConfig, Policy, Pooling, ScalerState,
     internals::layout::{Params, count},
     internals::stages,
 };
@@ -24,12 +24,19 @@ pub(crate) fn arrange() {
         segment.extend(junk(&mut source, n - valid as usize));
         let counts = [(count::VALID, valid), (count::UNIQUE, starts.len() as u32)];
         let scaler = ScalerState { inverse: source.random(), overflow: overflow as u32, ..ScalerState::default() };
+        // Missing rows have the places that admission gave their swaps, but not under LFU.
+        let policy = one_of(&mut source, &[Policy::Lru, Policy::Lfu, Policy::Window]);
+        let config = GroupConfig::new(&[1000], 4).with_cache_rows(32).with_policy(policy);
+        let places: Vec<u32> = (0..n).map(|_| source.random_range(0..32 + n as u32)).collect();
+        let swaps = junk(&mut source, 4 * n);
         let bindings = [
+            words(&params(&config, &layout_of(&config), TRAIN, 0)),
             words(&step(&mut source, 4, &counts)),
             guarded(&distinct_rows(&mut source, n, n as u32)),
             guarded(&segment),
             guarded(&junk(&mut source, n)),
-            guarded(&junk(&mut source, n)),
+            guarded(&places),
+            guarded(&swaps),
             guarded(&junk(&mut source, 2 * n)),
             guarded(&junk(&mut source, 2 * n)),
             guarded(&junk(&mut source, 4 * (starts.len() + 3))),
@@ -37,14 +44,19 @@ pub(crate) fn arrange() {
         ];
         let groups = n.max(1).div_ceil(256) as u32;
         let run = check(case, "arrange", &bindings, groups, &[], |b| {
-            let [step, order, segment, keys, places, access, accesses, targets, scaler] = b;
+            let [_, step, order, segment, keys, places, swaps, access, accesses, targets, scaler] = b;
+            let placed = |&place: &u32| match place.checked_sub(32) {
+                Some(u) if policy != Policy::Lfu && u < n as u32 => swaps[4 * u as usize],
+                _ => place,
+            };
+            let places: Vec<u32> = places.iter().map(placed).collect();
             let (accesses, targets) = (cast_slice_mut(accesses), cast_slice_mut(targets));
             let (access, scaler) = (cast_slice(access), &read(scaler));
-            stages::arrange(of(step), order, segment, keys, places, access, accesses, targets, scaler);
+            stages::arrange(of(step), order, segment, keys, &places, access, accesses, targets, scaler);
         });
         // After an overflow only the header is written, and it says that the list is empty.
         if overflow == 1 {
-            assert_eq!((run.found[7][..2].to_vec(), &run.found[6]), (vec![0, 0], &bindings[6]), "{case}");
+            assert_eq!((run.found[9][..2].to_vec(), &run.found[8]), (vec![0, 0], &bindings[8]), "{case}");
         }
     });
 }

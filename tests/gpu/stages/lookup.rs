@@ -2,13 +2,16 @@
 
 use hotrow::{
     GroupConfig,
-    internals::layout::{NONE, Params, Step, feedback as at},
+    internals::{
+        Device as _,
+        layout::{NONE, Params, Step, count, feedback as at},
+    },
     ranks::features,
 };
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
-use super::{TRAIN, check, each, guarded, junk, layout_of, of, one_of, params, step, words};
+use super::{TRAIN, check, each, guarded, junk, layout_of, of, one_of, params, step, tables, words};
 
 /// Weights; `exact` ones are powers of two, so products are exact and the bits of a sum show its order.
 pub(super) fn weights(source: &mut Pcg64, n: usize, exact: bool) -> Vec<f32> {
@@ -36,10 +39,11 @@ pub(crate) fn wanted() {
             words(&Params { indices: rows, ..params(&config, &layout_of(&config), TRAIN, 0) }),
             bytemuck::cast_slice(&features(&config)).to_vec(),
             guarded(&feedback),
-            words(&step(&mut source, 5, &[])),
+            guarded(&tables(&mut source, &[300, 400], 5)),
+            words(&Step { done: 0, ..step(&mut source, 5, &[]) }),
             guarded(&junk(&mut source, rows as usize)),
         ];
-        check(case, "wanted", &bindings, rows.div_ceil(256), &[], |[_, _, feedback, step, keys]| {
+        check(case, "wanted", &bindings, rows.div_ceil(256), &[], |[_, _, feedback, tables, step, keys]| {
             let (head, lists) = feedback.split_at_mut(at::HEAD);
             let (first, second) = lists.split_at(rows as usize);
             let lists = first[..missing.min(rows) as usize].iter().chain(&second[..present.min(rows) as usize]);
@@ -48,7 +52,16 @@ pub(crate) fn wanted() {
             let all = all.map(|&row| if pads(row) { NONE } else { row });
             keys.iter_mut().zip(all.take(rows as usize)).for_each(|(key, row)| *key = row);
             let here = (missing + present).min(rows);
-            of::<Step>(step).accesses = keys[..here as usize].iter().filter(|&&row| row != NONE).count() as u32;
+            let step: &mut Step = of(step);
+            step.accesses = keys[..here as usize].iter().filter(|&&row| row != NONE).count() as u32;
+            let groups = rows.div_ceil(256);
+            let across = groups.min(case.context.max_groups());
+            step.done = across * groups.div_ceil(across);
+            if step.accesses > 0 {
+                step.counts[count::INDICES] = rows;
+                tables[0] += 1;
+            }
+            step.t = tables[0];
             for (field, more) in [(at::FRAME, 1), (at::WANTED, here), (at::LOST, missing + present - here)] {
                 head[field] = head[field].wrapping_add(more);
             }

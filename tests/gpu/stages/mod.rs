@@ -397,7 +397,7 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
 /// Stages that only whole runs check: the other stages of a sort in `dedup.rs`, of a shared array in `robe.rs` and its like, of a scaler in `scaler.rs`, the rest in
 /// `lockstep.rs`.
 const IN_WHOLE_RUNS: &str = "
-    linearize begin due age probe touch histogram scatter heads segments sort_small claim locate gather halves weight_gradient update inspect rescale collect
+    linearize due age probe histogram scatter heads segments sort_small touch locate gather halves weight_gradient update inspect rescale collect
     reset assign send robe_gather robe_decode robe_weight_gradient robe_update robe_scatter robe_step robe_blocks
 ";
 

@@ -14,14 +14,22 @@ pub(crate) fn scan() {
         // The last block has one element.
         let n = (length * per_block).saturating_sub(per_block - 1);
         let which = count::UNIQUE;
-        let info = ScanInfo { count: which as u32, capacity: n + length % 2, per_block, rows, clears: clears as u32 };
+        let info = ScanInfo {
+            count: which as u32,
+            capacity: n + length % 3 * per_block,
+            per_block,
+            rows,
+            clears: clears as u32,
+        };
+        // A row has room for all blocks of the capacity.
+        let stride = info.capacity.div_ceil(per_block);
         // Any words will do, because sums wrap alike on both sides.
         let bindings = [
             words(&info),
             words(&step(&mut source, 3, &[(which, n)])),
-            guarded(&junk(&mut source, (rows * length) as usize)),
+            guarded(&junk(&mut source, (rows * stride) as usize)),
             guarded(&junk(&mut source, rows as usize)),
-            guarded(&junk(&mut source, (rows * length) as usize)),
+            guarded(&junk(&mut source, (rows * stride) as usize)),
         ];
         check(case, "scan", &bindings, rows.div_ceil(3), &[], |[info, step, data, totals, cleared]| {
             sums(&read(info), of(step), data, totals, cleared);
@@ -31,8 +39,9 @@ pub(crate) fn scan() {
 
 fn sums(info: &ScanInfo, step: &Step, data: &mut [u32], totals: &mut [u32], cleared: &mut [u32]) {
     let length = step.counts[info.count as usize].min(info.capacity).div_ceil(info.per_block) as usize;
+    let stride = info.capacity.div_ceil(info.per_block) as usize;
     for (row, total) in totals[..info.rows as usize].iter_mut().enumerate() {
-        let words = row * length..(row + 1) * length;
+        let words = row * stride..row * stride + length;
         if info.clears == 1 {
             cleared[words.clone()].fill(0);
         }

@@ -7,7 +7,7 @@ use hotrow::{
     GradSlice, Layout, RandomBits, Rounding, codec,
     internals::layout::{
         CLOCK_WORDS, COMING, DIRTY, Field, NONE, PINNED, Params, Piece, RECENT, Step, Swap, TABLE_WORDS, Target,
-        Unique, count as counts, way_at,
+        count as counts, way_at,
     },
     ranks::Stripe,
 };
@@ -36,28 +36,21 @@ fn count(tables: &mut [u32], row: u32, counter: usize) {
     (table[at], table[at + 1]) = (low, table[at + 1].wrapping_add(u32::from(carry)));
 }
 
-/// Admits missing rows, set by set: the l-th candidate takes the l-th victim (SPEC 3, step 4).
-pub fn admit(
-    params: &Params,
-    step: &Step,
-    unique: &mut [Unique],
-    swaps: &mut [Swap],
-    ways: &mut [u32],
-    tables: &mut [u32],
-) {
+/// Admits missing rows, set by set: the l-th candidate takes the l-th victim (SPEC 3, step 4). Each swap has the row's key in place of a victim.
+pub fn admit(params: &Params, step: &Step, swaps: &mut [Swap], ways: &mut [u32], tables: &mut [u32]) {
     let n = step.counts[counts::SWAPS] as usize;
     let (lfu, width) = (params.policy == LFU, params.slots.checked_div(params.sets).unwrap_or(0));
     let spread = hotrow::hash::Spread::new(params.total_rows, params.sets, width);
     let set_of = |row: u32| spread.set_of(row);
     let mut all: Vec<usize> = (0..n).collect();
-    all.sort_by_key(|&u| (set_of(unique[u].row), !unique[u].key, unique[u].row));
-    let sets: Vec<u32> = all.iter().map(|&u| set_of(unique[u].row)).collect();
+    all.sort_by_key(|&u| (set_of(swaps[u].row), !swaps[u].victim, swaps[u].row));
+    let sets: Vec<u32> = all.iter().map(|&u| set_of(swaps[u].row)).collect();
     for set in sets.chunk_by(u32::eq) {
         let home = set[0] * width;
         let first = sets.partition_point(|&other| other < set[0]);
         if params.policy == WINDOW {
             for &u in all[first..][..set.len()].iter().take(width as usize) {
-                admit_windowed(params, step, &mut unique[u], &mut swaps[u], home..home + width, ways, tables);
+                admit_windowed(params, step, &mut swaps[u], home..home + width, ways, tables);
             }
             continue;
         }
@@ -72,9 +65,9 @@ pub fn admit(
         let mut victims: Vec<(u32, u32)> = (home..home + width).map(|slot| (value(slot), slot)).collect();
         victims.sort_unstable();
         for (&u, &(value, slot)) in all[first..][..set.len()].iter().zip(&victims) {
-            let candidate = unique[u];
-            let mut leaving = Swap { place: slot, row: candidate.row, victim: NONE, flags: 0 };
-            if value == NONE || value != 0 && if lfu { value > candidate.key } else { value - 1 == step.t } {
+            let Swap { row, victim: key, .. } = swaps[u];
+            let mut leaving = Swap { place: slot, row, victim: NONE, flags: 0 };
+            if value == NONE || value != 0 && if lfu { value > key } else { value - 1 == step.t } {
                 break; // pinned, as often used, or used by this batch; and so are all victims after it
             }
             if value != 0 {
@@ -85,11 +78,10 @@ pub fn admit(
                     leaving.flags |= Swap::KEEP; // LFU: this batch uses the victim, so its row is kept in scratch
                 }
             }
-            count(tables, candidate.row, ADMITTED);
-            ways[way_at(width, slot, Field::Stamp)] = candidate.row;
+            count(tables, row, ADMITTED);
+            ways[way_at(width, slot, Field::Stamp)] = row;
             ways[way_at(width, slot, Field::Flags)] |= COMING;
-            ways[way_at(width, slot, Field::Freq)] = if lfu { candidate.key } else { 0 };
-            unique[u].slot = slot;
+            ways[way_at(width, slot, Field::Freq)] = if lfu { key } else { 0 };
             swaps[u] = leaving;
         }
     }
@@ -99,14 +91,13 @@ pub fn admit(
 fn admit_windowed(
     params: &Params,
     step: &Step,
-    one: &mut Unique,
-    swap: &mut Swap,
+    one: &mut Swap,
     slots: Range<u32>,
     ways: &mut [u32],
     tables: &mut [u32],
 ) {
     let width = params.slots / params.sets;
-    let uses = (one.key / 16).min(15);
+    let uses = (one.victim / 16).min(15);
     let at = |slot, field| way_at(width, slot, field);
     // Of each kind of way, the next one: an empty one, else by (counter, stamp, row).
     let next = |ways: &[u32], recent| {
@@ -139,8 +130,7 @@ fn admit_windowed(
     ways[at(slot, Field::Stamp)] = one.row;
     ways[at(slot, Field::Flags)] |= COMING;
     ways[at(slot, Field::Freq)] = uses;
-    one.slot = slot;
-    *swap = Swap { place: slot, row: one.row, victim, flags: if victim == NONE { 0 } else { Swap::WRITE } };
+    *one = Swap { place: slot, row: one.row, victim, flags: if victim == NONE { 0 } else { Swap::WRITE } };
 }
 
 /// Moves rows between the records of one piece and FP32 (SPEC 3, step 5).

@@ -4,11 +4,10 @@
 /// The kernel of a stage. A stage that is not listed is a kernel of its own.
 pub(super) fn kernel(stage: &'static str) -> &'static str {
     match stage {
-        "begin" => "linearize",
         "touch" => "probe",
         "histogram" | "scan" | "scatter" | "sort_small" => "sort",
         "heads" | "segments" => "dedup",
-        "claim" | "locate" => "admit",
+        "locate" => "admit",
         "combine" => "merge",
         _ => stage,
     }
@@ -133,6 +132,6 @@ mod tests {
         }
         assert_eq!(bytes("a new stage", false), None);
         assert_eq!(facts.logical(true), 2.0 * 1050.0 * 512.0);
-        assert_eq!((kernel("claim"), kernel("a new stage")), ("admit", "a new stage"));
+        assert_eq!((kernel("locate"), kernel("a new stage")), ("admit", "a new stage"));
     }
 }

@@ -6,7 +6,7 @@ use crate::{
         counter::{OUT_OF_RANGE, PADDING},
     },
     record::of_params::{MODE_ROWS, MODE_TRAIN},
-    table::abi::{Feature, NONE, POOL_NONE, Params, Step},
+    table::abi::{Feature, NONE, POOL_NONE, Params, Step, count as counts},
 };
 
 const CLAMP: u32 = 1;
@@ -14,7 +14,7 @@ const SKIP: u32 = 2;
 /// Number of indices of a workgroup.
 const GROUP: u32 = 256;
 
-/// Computes the linear row and the output row of each index. Mirror of `shaders/cached/linearize.wgsl`.
+/// Computes the linear row and the output row of each index, and decides whether the step takes place. Mirror of `shaders/cached/linearize.wgsl`.
 pub fn linearize(
     params: &Params,
     indices: &[u32],
@@ -76,6 +76,35 @@ pub fn linearize(
         keys[at] = key;
         step.accesses += u32::from(key != NONE);
     }
+    decide(params, indices, offsets, features, tables, step);
+}
+
+/// Says what is wrong with a batch; if nothing is, takes its step and advances the clock.
+fn decide(
+    params: &Params,
+    indices: &[u32],
+    offsets: &[u32],
+    features: &[Feature],
+    tables: &mut [u32],
+    step: &mut Step,
+) {
+    if step.bad_offset != 0 {
+        step.error = 2;
+        step.error_position = NONE - step.bad_offset;
+        step.error_value = offsets[step.error_position as usize];
+    } else if step.bad_index != 0 {
+        step.error = 1;
+        step.error_position = NONE - step.bad_index;
+        step.error_value = indices[step.error_position as usize];
+        let bag = bag_between(offsets, step.error_position, 0, params.bags.max(1) - 1);
+        step.error_table = features[(bag / params.bags_per_feature) as usize].table;
+    } else if step.accesses > 0 {
+        step.counts[counts::INDICES] = params.indices;
+        if params.mode == MODE_TRAIN {
+            tables[0] = tables[0].wrapping_add(1);
+        }
+    }
+    step.t = tables[0];
 }
 
 /// The bag of index `i`, found as its workgroup finds it. If the offsets do not ascend, the result is arbitrary, but

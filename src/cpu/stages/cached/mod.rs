@@ -2,13 +2,11 @@
 
 pub(crate) mod arrange;
 pub(crate) mod bags;
-pub(crate) mod begin;
 pub(crate) mod combine;
 pub(crate) mod gradients;
 pub(crate) mod linearize;
 pub(crate) mod weight_gradient;
 
 pub(crate) use arrange::arrange;
-pub(crate) use begin::begin;
 pub(crate) use combine::combine;
 pub(crate) use linearize::linearize;

@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     gpu::{
         engine::{bind::Batch, call::named, context::Context, scratch::Make},
-        stages::sort::space::{SortScratch, SortSpace},
+        stages::sort::space::{SortScratch, SortSpace, digit_bytes},
     },
     memory::Allocation,
     table::{
@@ -62,11 +62,12 @@ pub(crate) struct Space<B = wgpu::Buffer> {
     pub(crate) sort: SortScratch<B>,
     pub(crate) segment: B,
     pub(crate) starts: B,
-    pub(crate) miss_keys: B,
-    pub(crate) miss_index: B,
+    /// The keys of missed accesses, then from `miss_values` on their indices.
+    pub(crate) misses: B,
+    /// For backward: the lowest digits of rows, block by block.
+    pub(crate) row_digits: B,
     /// The list of swaps.
     pub(crate) swaps: B,
-    pub(crate) unique: B,
     pub(crate) places: B,
     /// For backward: `access` in sorted order, and the distinct rows behind a header.
     pub(crate) accesses: B,
@@ -79,13 +80,28 @@ pub(crate) struct Space<B = wgpu::Buffer> {
     pub(crate) made: Vec<Allocation>,
 }
 
-named!(Space: step, keys, access, segment, starts, miss_keys, miss_index, swaps, unique, places, accesses, targets, scratch);
+named!(Space: step, keys, access, segment, starts, misses, row_digits, swaps, places, accesses, targets, scratch);
 
 impl Space {
     /// Allocates scratch for `indices` indices. With `train` it includes what admission and backward need.
     pub(crate) fn new(context: &Context, layout: &Layout, indices: u32, train: bool) -> Result<Self, Error> {
         Self::of(&mut Make::buffers(context), layout, indices, train)
     }
+
+    /// The word of `misses` from which on it has indices, where a binding may begin on every device.
+    pub(crate) const fn miss_values(&self) -> u32 {
+        miss_values(self.capacity)
+    }
+
+    /// The indices of missed accesses.
+    pub(crate) fn missed_indices(&self) -> wgpu::BindingResource<'_> {
+        let offset = 4 * u64::from(self.miss_values());
+        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: &self.misses, offset, size: None })
+    }
+}
+
+const fn miss_values(capacity: u32) -> u32 {
+    capacity.next_multiple_of(64)
 }
 
 impl<B> Space<B> {
@@ -102,11 +118,10 @@ impl<B> Space<B> {
             keys: make.one("keys", n * 4)?,
             access: make.one("access", n * 8)?,
             segment: make.one("segment", n * 4)?,
-            starts: make.one("starts", r * 4)?,
-            miss_keys: make.one("miss_keys", n * 4)?,
-            miss_index: make.one("miss_index", n * 4)?,
+            starts: make.one("starts", r * 8)?,
+            misses: make.one("misses", (u64::from(miss_values(capacity)) + n) * 4)?,
+            row_digits: make.one("scan", if train { digit_bytes(capacity) } else { 0 })?,
             swaps: make.one("swaps", r * 16)?,
-            unique: make.one("unique", r * 16)?,
             places: make.one("places", n * 4)?,
             accesses: make.one("accesses", if train { n * 8 } else { 0 })?,
             targets: make.one("targets", if train { (r + 1) * 16 } else { 0 })?,

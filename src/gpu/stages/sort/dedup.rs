@@ -45,11 +45,13 @@ pub(crate) fn encode_large<'s>(
 ) -> Sorted<'s> {
     let sorted = space.encode_large(call, step, job, scratch);
     let (capacity, count) = (job.capacity, job.count as u32);
-    let info = DedupInfo { capacity, count, segments: to.segments as u32, valid: to.valid as u32 };
+    let (by_value, base) = to.by_value();
+    let info = DedupInfo { capacity, count, segments: to.segments as u32, valid: to.valid as u32, by_value, base };
     let from: &[&dyn Named] = &[
         &("info", call.context.uniform(&info)),
         &("step", step),
         &("keys", sorted.keys),
+        &("values", sorted.values),
         &("heads", &scratch.digits[0]),
         &("segment", to.segment),
         &("starts", to.starts),

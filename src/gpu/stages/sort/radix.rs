@@ -1,7 +1,8 @@
 //! A stable radix sort of (key, value) pairs, 8 bits a pass. The number of keys stays on the device.
 //!
 //! A pass is two dispatches: scan sums the counts of the blocks, and scatter reads and writes pairs (16 bytes) and counts the digits of the
-//! next pass where the keys arrive. Before the first pass, histogram reads the keys (4 bytes a pair) and counts theirs. The counts are 1 KiB
+//! next pass where the keys arrive. Before the first pass, histogram reads the keys (4 bytes a pair) and counts theirs, unless the stage that wrote them
+//! has done so. The counts are 1 KiB
 //! for a block of 3,072 keys, written once, read and written once, read once, cleared once: 1.7 bytes a pair. That makes 17.7 bytes for a pair
 //! and pass, 4 fewer in the first pass if values are positions and need not be read; 75 bytes a pair for 32-bit keys.
 //!
@@ -30,6 +31,15 @@ const COUNTED_AHEAD: u32 = 1 << 21;
 pub(crate) const SMALL: u32 = 1024;
 /// Number of blocks of a row that one invocation of scan takes: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
 const SHORT: u32 = 16;
+
+/// The lowest digit of keys of `key_bits` bits, as a mask, if stages that write up to `capacity` keys count it; else 0.
+pub(crate) const fn counted_mask(capacity: u32, key_bits: u32) -> u32 {
+    match key_bits {
+        _ if capacity <= SMALL || capacity > COUNTED_AHEAD => 0,
+        0..8 => (1 << key_bits) - 1,
+        _ => 255,
+    }
+}
 
 impl SortSpace {
     /// Encodes the sort. Its result stays valid until the next sort into this space.
@@ -67,10 +77,12 @@ impl SortSpace {
             let (mask, next_mask) = (mask(shift), if ahead { mask(shift + 8) } else { 0 });
             let info = call.context.uniform(&Pass { shift, mask, count, capacity, positions, next_mask });
             let turn = pass as usize & 1;
-            let (to, digits, next) = (self.pairs(turn), &scratch.digits[turn], &scratch.digits[1 - turn]);
+            let counted = job.counted.filter(|_| pass == 0);
+            let digits = counted.unwrap_or(&scratch.digits[turn]);
+            let (to, next) = (self.pairs(turn), &scratch.digits[1 - turn]);
             let groups = Groups::capped(capacity, BLOCK);
             let both: &[&dyn Named] = &[&("pass_info", info), &("step", step), &("digits", digits)];
-            if pass == 0 || !ahead {
+            if !ahead || pass == 0 && counted.is_none() {
                 call.run(&HISTOGRAM, &[&("keys", &from.keys), &both], &groups);
             }
             let rows = ScanInfo { count, capacity, per_block: BLOCK, rows: 256, clears: u32::from(next_mask != 0) };
@@ -117,6 +129,7 @@ pub(crate) fn encode_small(
     dedup: Option<&DedupTo<'_>>,
     scratch: &SortScratch,
 ) {
+    let (by_value, base) = dedup.map_or((0, 0), DedupTo::by_value);
     let info = SmallInfo {
         capacity: job.capacity,
         count: job.count as u32,
@@ -125,7 +138,8 @@ pub(crate) fn encode_small(
         dedup: u32::from(dedup.is_some()),
         segments: dedup.map_or(0, |dedup| dedup.segments as u32),
         valid: dedup.map_or(0, |dedup| dedup.valid as u32),
-        pad0: 0,
+        by_value,
+        base,
     };
     let uniform = call.context.uniform(&info);
     // Without a dedup the kernel does not write to the last two bindings.

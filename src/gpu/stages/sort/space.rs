@@ -50,6 +50,8 @@ pub(crate) struct SortJob<'a> {
     pub(crate) count: usize,
     /// Number of low bits of a key that order it.
     pub(crate) key_bits: u32,
+    /// The lowest digits of the keys, if the stages that wrote the keys have counted them.
+    pub(crate) counted: Option<&'a wgpu::Buffer>,
 }
 
 impl SortJob<'_> {
@@ -59,6 +61,12 @@ impl SortJob<'_> {
     }
 }
 
+/// Bytes of the counts of a pass of `capacity` keys: 256 for each block.
+pub(crate) const fn digit_bytes(capacity: u32) -> u64 {
+    let blocks = capacity.div_ceil(BLOCK);
+    1024 * if blocks > 0 { blocks as u64 } else { 1 }
+}
+
 /// Number of 8-bit passes of a sort.
 pub(crate) fn passes(key_bits: u32) -> u32 {
     key_bits.div_ceil(8).max(1)
@@ -66,14 +74,23 @@ pub(crate) fn passes(key_bits: u32) -> u32 {
 
 /// The output of a dedup.
 pub(crate) struct DedupTo<'a> {
-    /// For each sorted key, the number of its distinct key.
+    /// For each sorted key, or for each key's value if there is a base, the number of its distinct key.
     pub(crate) segment: &'a wgpu::Buffer,
-    /// For each distinct key, the position of its first sorted key.
+    /// For each distinct key, the position of its first sorted key; if there is a base, that key's value beside it.
     pub(crate) starts: &'a wgpu::Buffer,
     /// Index of the step's count that gets the number of distinct keys.
     pub(crate) segments: usize,
     /// Index of the step's count that gets the number of keys other than NONE.
     pub(crate) valid: usize,
+    /// The number of the first distinct key in a list by values.
+    pub(crate) base: Option<u32>,
+}
+
+impl DedupTo<'_> {
+    /// The last two words of a dedup's uniform.
+    pub(crate) fn by_value(&self) -> (u32, u32) {
+        (u32::from(self.base.is_some()), self.base.unwrap_or_default())
+    }
 }
 
 impl SortSpace {
@@ -108,9 +125,9 @@ impl SortScratch {
 impl<B> SortScratch<B> {
     /// Makes the buffers from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, capacity: u32) -> Result<Self, Error> {
-        // 256 counts for each block of the sort, more than the one count for each block that dedup needs.
-        let digits = 256 * u64::from(capacity.div_ceil(BLOCK).max(1));
-        let mut make = |words: u64| make.one("scan", words * 4);
-        Ok(Self { digits: [make(digits)?, make(digits)?], totals: make(256)? })
+        // More than the one count for each block that dedup needs.
+        let digits = digit_bytes(capacity);
+        let mut make = |bytes: u64| make.one("scan", bytes);
+        Ok(Self { digits: [make(digits)?, make(digits)?], totals: make(1024)? })
     }
 }

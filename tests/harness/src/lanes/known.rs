@@ -15,8 +15,8 @@ pub fn known(finding: &Finding) -> Option<&'static Known> {
 
 /// Every binding whose words may depend on the order.
 pub static ORDERED: &[Ordered] = &[
-    Ordered { kernel: "probe", binding: "miss_keys", reason: "misses are listed in any order; a sort follows" },
-    Ordered { kernel: "probe", binding: "miss_index", reason: "as miss_keys, whose values they are" },
+    Ordered { kernel: "probe", binding: "misses", reason: "misses are listed in any order; a sort follows" },
+    Ordered { kernel: "probe", binding: "miss_digits", reason: "as misses, whose blocks they count" },
     Ordered { kernel: "collect", binding: "swaps", reason: "the swaps of a flush are independent of each other" },
     Ordered {
         kernel: "exchange",
