@@ -1,21 +1,23 @@
 // Ranks a key among the keys of its digit in the block, by ballot; only where every subgroup has exactly 32 lanes.
 #include "shared/rank_subgroups.wgsl"
 
-// The lanes that agree with this lane on a bit.
-fn agreeing(bit: bool) -> u32 {
-    let votes = subgroupBallot(bit).x;
-    return select(~votes, votes, bit);
+// The lanes that differ from this lane in bit k of the digit.
+fn differing(digit: u32, k: u32) -> u32 {
+    let own = bitcast<u32>(bitcast<i32>(digit << (31u - k)) >> 31u); // all ones or 0
+    return subgroupBallot(own != 0u).x ^ own;
 }
 
 fn rank(digit: u32, lane: Lane) -> u32 {
-    var peers = agreeing((digit & 1u) != 0u);
-    peers &= agreeing((digit & 2u) != 0u);
-    peers &= agreeing((digit & 4u) != 0u);
-    peers &= agreeing((digit & 8u) != 0u);
-    peers &= agreeing((digit & 16u) != 0u);
-    peers &= agreeing((digit & 32u) != 0u);
-    peers &= agreeing((digit & 64u) != 0u);
-    peers &= agreeing((digit & 128u) != 0u);
+    var others = 0u;
+    others |= differing(digit, 0u);
+    others |= differing(digit, 1u);
+    others |= differing(digit, 2u);
+    others |= differing(digit, 3u);
+    others |= differing(digit, 4u);
+    others |= differing(digit, 5u);
+    others |= differing(digit, 6u);
+    others |= differing(digit, 7u);
+    let peers = ~others;
     let leader = firstTrailingBit(peers);
     let leads = lane.invocation == leader;
     let counter = lane.subgroup * 256u + select(lane.invocation, digit, leads);

@@ -2,22 +2,23 @@
 // of peers has 64 bits: lanes 0 to 31 in x, the others in y.
 #include "shared/rank_subgroups.wgsl"
 
-// The lanes that agree with this lane on a bit, and lanes that do not exist.
-fn agreeing(bit: bool) -> vec2<u32> {
-    let votes = subgroupBallot(bit).xy;
-    return select(~votes, votes, bit);
+// The lanes that differ from this lane in bit k of the digit, and lanes that do not exist.
+fn differing(digit: u32, k: u32) -> vec2<u32> {
+    let own = bitcast<u32>(bitcast<i32>(digit << (31u - k)) >> 31u); // all ones or 0
+    return subgroupBallot(own != 0u).xy ^ vec2<u32>(own);
 }
 
 fn rank(digit: u32, lane: Lane) -> u32 {
-    var peers = vec2<u32>(0xffffffffu, select(0u, 0xffffffffu, lane.size > 32u)); // the lanes that exist
-    peers &= agreeing((digit & 1u) != 0u);
-    peers &= agreeing((digit & 2u) != 0u);
-    peers &= agreeing((digit & 4u) != 0u);
-    peers &= agreeing((digit & 8u) != 0u);
-    peers &= agreeing((digit & 16u) != 0u);
-    peers &= agreeing((digit & 32u) != 0u);
-    peers &= agreeing((digit & 64u) != 0u);
-    peers &= agreeing((digit & 128u) != 0u);
+    var others = vec2<u32>(0u, select(0xffffffffu, 0u, lane.size > 32u)); // the lanes that do not exist
+    others |= differing(digit, 0u);
+    others |= differing(digit, 1u);
+    others |= differing(digit, 2u);
+    others |= differing(digit, 3u);
+    others |= differing(digit, 4u);
+    others |= differing(digit, 5u);
+    others |= differing(digit, 6u);
+    others |= differing(digit, 7u);
+    let peers = ~others;
     let leader = select(32u + firstTrailingBit(peers.y), firstTrailingBit(peers.x), peers.x != 0u);
     let leads = lane.invocation == leader;
     let all = countOneBits(peers);

@@ -43,18 +43,27 @@ fn values4(at: vec4<u32>, n: u32) -> vec4<u32> {
     return vec4<u32>(values_in[near.x], values_in[near.y], values_in[near.z], values_in[near.w]);
 }
 
+// The rank of a key, and above it the digit: from here on the digit comes from there, so that no second word is held for each key.
+fn ranked(key: u32, lane: Lane) -> u32 {
+    let digit = digit_of(key);
+    return rank(digit, lane) | (digit << 16u);
+}
+
 fn rank4(keys: vec4<u32>, lane: Lane) -> vec4<u32> {
-    let x = rank(digit_of(keys.x), lane);
-    let y = rank(digit_of(keys.y), lane);
-    let z = rank(digit_of(keys.z), lane);
-    let w = rank(digit_of(keys.w), lane);
+    let x = ranked(keys.x, lane);
+    let y = ranked(keys.y, lane);
+    let z = ranked(keys.z, lane);
+    let w = ranked(keys.w, lane);
     return vec4<u32>(x, y, z, w);
 }
 
-fn place(key: u32, lane: Lane) -> u32 { return digit_words[digit_of(key)] + rank_base(digit_of(key), lane); }
+fn place(ranked: u32, lane: Lane) -> u32 {
+    let digit = ranked >> 16u;
+    return (ranked & 0xffffu) + digit_words[digit] + rank_base(digit, lane);
+}
 
-fn place4(keys: vec4<u32>, lane: Lane) -> vec4<u32> {
-    return vec4<u32>(place(keys.x, lane), place(keys.y, lane), place(keys.z, lane), place(keys.w, lane));
+fn place4(ranked: vec4<u32>, lane: Lane) -> vec4<u32> {
+    return vec4<u32>(place(ranked.x, lane), place(ranked.y, lane), place(ranked.z, lane), place(ranked.w, lane));
 }
 
 fn put4(places: vec4<u32>, words: vec4<u32>) {
@@ -90,6 +99,14 @@ fn send_keys(to: vec4<u32>, keys: vec4<u32>, j: u32, end: u32) {
     if (j + 768u < end) { send_key(to.w, keys.w); }
 }
 
+// Sends the keys at `j`, `j + 256` ... of the ordered block; returns their output positions.
+fn take_and_send(j: u32, end: u32) -> vec4<u32> {
+    let keys = take4(j);
+    let to = to4(keys, j);
+    send_keys(to, keys, j, end);
+    return to;
+}
+
 fn send_values(to: vec4<u32>, values: vec4<u32>, j: u32, end: u32) {
     if (j < end) { values_out[to.x] = values.x; }
     if (j + 256u < end) { values_out[to.y] = values.y; }
@@ -122,27 +139,24 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         digit_words[me] = begin;
         digit_to[me] = digit_first + column - begin;
         workgroupBarrier();
-        place_a += place4(a, lane);
-        place_b += place4(b, lane);
-        place_c += place4(c, lane);
-        let values_a = values4(at_a, n);
-        let values_b = values4(at_b, n);
-        let values_c = values4(at_c, n);
+        place_a = place4(place_a, lane);
+        place_b = place4(place_b, lane);
+        place_c = place4(place_c, lane);
         workgroupBarrier();
         put4(place_a, a);
         put4(place_b, b);
         put4(place_c, c);
         workgroupBarrier();
         let end = min(n - first, SORT_BLOCK);
-        let keys_a = take4(me);
-        let keys_b = take4(me + 1024u);
-        let keys_c = take4(me + 2048u);
-        let to_a = to4(keys_a, me);
-        let to_b = to4(keys_b, me + 1024u);
-        let to_c = to4(keys_c, me + 2048u);
-        send_keys(to_a, keys_a, me, end);
-        send_keys(to_b, keys_b, me + 1024u, end);
-        send_keys(to_c, keys_c, me + 2048u, end);
+        let to_a = take_and_send(me, end);
+        let to_b = take_and_send(me + 1024u, end);
+        let to_c = take_and_send(me + 2048u, end);
+        // Counted again, so that a compiler does not hold the positions of the keys in 24 registers till here. It does not know
+        // that this adds 0.
+        let again = first + (pass_info.positions >> 1u);
+        let values_a = values4(at4(again, 0u, lane), n);
+        let values_b = values4(at4(again, 4u, lane), n);
+        let values_c = values4(at4(again, 8u, lane), n);
         workgroupBarrier();
         put4(place_a, values_a);
         put4(place_b, values_b);
