@@ -6,6 +6,7 @@ var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row'
 
 #include "shared/codec.wgsl"
 #include "shared/record_items{item}.wgsl"
+#include "shared/codes{width}.wgsl"
 
 // The range of a row's values, as the integers of `ordered`; `bad` is not 0 if a value is not finite.
 struct Extent {
@@ -26,19 +27,10 @@ fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
         if (params.state_bits == 8u) { return packed_code(place, row, 2u * e - 4u) | (packed_code(place, row, 2u * e - 3u) << 8u); }
         return state_half_of(element_of(place, params.dim + e), row, e);
     }
-    let per_half = 16u / params.bits;
-    let first = (h - params.payload_half) * per_half;
+    if (params.bits < 16u) { return half_of_codes(place, row, h, scale, bias); }
+    let first = h - params.payload_half;
     if (first >= params.dim) { return 0u; }
-    if (params.bits == 16u) { return half_of(element_of(place, first), row, first, 0u); }
-    var bits = 0u;
-    var v: Quad;
-    for (var k = 0u; k < per_half; k++) {
-        let e = first + k;
-        if (e >= params.dim) { break; }
-        if (k == 0u || e % WIDTH == 0u) { v = load_quad(place, e / WIDTH); }
-        bits |= code_of(part_of(v, e % WIDTH), row, e, scale, bias) << (k * params.bits);
-    }
-    return bits;
+    return half_of(element_of(place, first), row, first, 0u);
 }
 
 // The code of state e, behind the word of scales; 0 for the byte behind an odd number of codes.
@@ -66,6 +58,7 @@ fn packed_word(place: u32, row: u32, w: u32, scale: f32, bias: f32) -> u32 {
         return float_word(place, w, scale, bias);
     }
     if (params.bits == 32u) { return bitcast<u32>(element_of(place, w - params.payload_half / 2u)); }
+    if (WIDTH == 4u && params.bits < 16u && 2u * w >= params.payload_half) { return word_of_codes(place, row, w, scale, bias); }
     return packed_half(place, row, 2u * w, scale, bias) | (packed_half(place, row, 2u * w + 1u, scale, bias) << 16u);
 }
 

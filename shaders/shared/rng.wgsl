@@ -25,17 +25,21 @@ fn noise_begins() {
     noise_counter = 0xffffffffu; // larger than the counter of any purpose
 }
 
-fn noise(step: u32, row: u32, element: u32, purpose: u32) -> u32 {
-    let shift = 5u - params.random_bits / 8u; // 4, 8 or 16 elements for each hash
-    let part = element & ((1u << shift) - 1u);
+// Makes the hash of an element the held one; returns the element's number among those that it serves.
+fn noise_part(step: u32, row: u32, element: u32, purpose: u32) -> u32 {
+    let part = element & ((32u >> (params.random_bits / 8u)) - 1u); // 4, 8 or 16 elements for each hash
     let counter = element - part + ((params.purpose + purpose) << 24u);
     if (counter != noise_counter) {
         noise_counter = counter;
         let words = pcg4d(vec4<u32>(params.seed, step, whole_row(row), counter));
         noise_words = words ^ (words >> vec4<u32>(16u));
     }
-    let width = 128u >> shift;
-    let at = part * width;
+    return part;
+}
+
+fn noise(step: u32, row: u32, element: u32, purpose: u32) -> u32 {
+    let width = 4u << (params.random_bits / 8u);
+    let at = noise_part(step, row, element, purpose) * width;
     let top = noise_words[at / 32u] << (32u - width - (at & 31u));
     return (top & ~(0xffffffffu >> params.random_bits)) | (0x80000000u >> params.random_bits);
 }
