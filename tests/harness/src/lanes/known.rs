@@ -42,6 +42,10 @@ const TOGETHER: &str = "have left a loop of the caller";
 const SHUFFLES: &str = "not redundant on hardware: it brings the lanes of a subgroup together before they exchange values, and the executor's \
      subgroups are together anyway; no memory lies between the calls";
 
+/// Why the executor does not notice that a workgroup counts itself as done before its words are there.
+const DONE: &str = "not redundant on hardware: it brings the workgroup's atomic operations before the one that counts it as done; the executor carries out \
+     every atomic operation where it stands";
+
 /// Every barrier whose removal no run notices: because the kernel does not need it, or because the executor's subgroups never diverge.
 pub static REDUNDANT: &[Redundant] = &[
     Redundant {
@@ -63,6 +67,8 @@ pub static REDUNDANT: &[Redundant] = &[
         near: "fn tally_end",
         proof: "admit_eight ends with a barrier (one of the two is needed)",
     },
+    Redundant { kernel: "linearize", file: "shared/begin.wgsl", near: "storageBarrier()", proof: DONE },
+    Redundant { kernel: "wanted", file: "shared/begin.wgsl", near: "storageBarrier()", proof: DONE },
     Redundant { kernel: "heads", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
     Redundant { kernel: "robe_runs", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
     Redundant { kernel: "scan", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
@@ -106,6 +112,13 @@ pub static UNNOTICED: &[Redundant] = &[
         file: "shared/tables.wgsl",
         near: "+ 1u], 1u)",
         proof: "the carry into a counter's high word: it takes 2^32 counts to come to it, and twice that for two at once",
+    },
+    Redundant { kernel: "", file: "shared/begin.wgsl", near: "storageBarrier()", proof: DONE },
+    Redundant {
+        kernel: "",
+        file: "shared/begin.wgsl",
+        near: "atomicAdd(&tables[0], 1u)",
+        proof: "one invocation of a dispatch comes here, and no other reads the clock",
     },
     Redundant {
         kernel: "linearize",
