@@ -175,7 +175,8 @@ fn options_do_what_they_say() {
     let with = |more: &[&str]| plan(&[&common[..], more].concat());
     let number = |value: &Value| value.as_f64().unwrap();
     let plain = with(&[]);
-    assert_eq!(plain["plan"]["batch_samples"], 2048, "SCARS' smallest, since a batch costs nothing of its own");
+    // SCARS' smallest, since a batch costs nothing of its own, and the bytes that are left over, fewer than a set takes.
+    assert!((2048.0..2050.0).contains(&number(&plain["plan"]["batch_samples"])), "{}", plain["plan"]);
     // The plan takes the whole budget, and no more.
     for plan in [&plain, &with(&["--pinned-ways", "16"]), &with(&["--optimizer", "adagrad", "--precision", "int4"])] {
         let taken = number(&plan["plan"]["device_bytes"]);
