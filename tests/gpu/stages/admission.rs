@@ -50,9 +50,10 @@ pub(crate) fn admit() {
         let config = GroupConfig::new(&rows, 4).with_cache_rows(32 * sets).with_policy(policy);
         let layout = layout_of(&config);
         let mut ways = ways(&mut source, sets, total, T - 1, fill);
-        let recent = one_of(&mut source, &[0.1, 0.4, 1.0]);
-        // Of Window: with low counters of missing rows, those of recent ways join the others.
-        let greatest = one_of(&mut source, &[2, 5, 15]);
+        // Of Window: with low counters of missing rows, those of recent ways join the others. Some cases are made for that.
+        let joins = [3, 4].contains(&mix);
+        let recent = one_of(&mut source, if joins { &[0.4] } else { &[0.1, 0.4, 1.0] });
+        let greatest = one_of(&mut source, if joins { &[2] } else { &[2, 5, 15] });
         for slot in 0..layout.slots() {
             ways[way_at(WAYS, slot, Field::Stamp)] = T - source.random_range(1..T).min(keys);
             ways[way_at(WAYS, slot, Field::Freq)] = source.random_range(1..=keys);
