@@ -135,8 +135,6 @@ pub struct ComposedShader {
     pub float_atomics: bool,
     /// The sizes and numbers of the buffers that it binds.
     pub cut: Cut,
-    /// Values of the override constants in a representative pipeline.
-    pub constants: Vec<(&'static str, f64)>,
 }
 
 /// The files of `shaders/` by their paths below it, sorted: `build.rs` lists them.
@@ -281,7 +279,7 @@ pub fn bindings(kernel: &Kernel, cut: Cut) -> Vec<(Access, String)> {
     own.chain(further(kernel, cut).map(|(access, name, _)| (access, name))).collect()
 }
 
-/// True if `kernel` exists for several cuts. Such a kernel is built on first use.
+/// True if `kernel` exists for several cuts. Such a kernel is built when a group needs it.
 #[must_use]
 pub fn is_cut(kernel: &Kernel) -> bool {
     moves_rows(kernel) || has_windows(kernel)
@@ -364,7 +362,6 @@ pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
         subgroups: bodies.rank != RankBody::Portable || bodies.lookup == LookupBody::Lanes32,
         float_atomics: bodies.add == AddBody::Native,
         cut: bodies.cut.of(kernel),
-        constants: Vec::new(),
     };
     let cut = |width, windows, pieces, item| Cut { width, windows, pieces, item, ..Cut::ONE };
     let cuts = [

@@ -4,7 +4,7 @@ use hotrow::internals::{
     self,
     shader::{self, Access, Cut, ReaderKind, ReaderText, WantedList},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Two readers, one with feedback, in a module with a shader of each stage.
 fn two_readers() -> Value {
@@ -46,8 +46,6 @@ fn main() -> serde_json::Result<()> {
         // Only naga has atomic floats.
         .filter(|source| !source.float_atomics)
         .map(|source| {
-            let constants: Map<_, _> =
-                source.constants.iter().map(|&(name, value)| (name.into(), value.into())).collect();
             let kernel = internals::kernels().iter().find(|kernel| kernel.name == source.name);
             let bindings = kernel.map_or_else(Vec::new, |kernel| shader::bindings(kernel, source.cut));
             let storage = bindings.iter().filter(|(access, _)| *access != Access::Uniform).count();
@@ -57,7 +55,7 @@ fn main() -> serde_json::Result<()> {
                 "wgsl": source.wgsl,
                 "subgroups": source.subgroups,
                 "storage_buffers": storage,
-                "constants": constants,
+                "constants": {},
             })
         })
         .chain(shader::reader_modules().into_iter().map(|(variant, wgsl, text)| {

@@ -1,6 +1,9 @@
 // Ends the first stage of a step (SPEC 3, step 1). The workgroup that ends last knows what all have found, and decides
 // whether the step takes place; no workgroup waits for another. Needs `params`, `step`, `tables`, shared/sets.wgsl and
 // shared/halvings.wgsl.
+//
+// WGSL orders the atomic operations of a workgroup among its own invocations only. That others see them in the same order is
+// the device's promise: the barrier has device scope in SPIR-V and HLSL, and all these words lie in the 64 bytes of `step`.
 
 var<workgroup> ends_last: u32;
 

@@ -1,20 +1,21 @@
 // binary16 by bit manipulation, since drivers' own casts differ in ties and subnormals.
 
+// A subnormal half: mantissa * 2^-24 is exact, and normal as binary32.
+fn subnormal_half(h: u32) -> u32 {
+    return bitcast<u32>(f32(h & 0x3ffu) * 5.9604644775390625e-8);
+}
+
+// Without a branch, as the next function, so that loads before them can be under way at once.
 fn f32_from_half(h: u32) -> f32 {
-    let sign = (h & 0x8000u) << 16u;
-    let exponent = (h >> 10u) & 31u;
-    let mantissa = h & 0x3ffu;
-    if (exponent == 0u) {
-        // A subnormal half: mantissa * 2^-24 is exact, and normal as binary32.
-        return bitcast<f32>(bitcast<u32>(f32(mantissa) * 5.9604644775390625e-8) | sign);
-    }
-    return bitcast<f32>(sign | ((exponent + 112u) << 23u) | (mantissa << 13u));
+    let normal = ((h & 0x7fffu) << 13u) + 0x38000000u;
+    return bitcast<f32>(select(normal, subnormal_half(h), (h & 0x7c00u) == 0u) | ((h & 0x8000u) << 16u));
 }
 
 // The bits of a half as binary32, for infinity and NaN too: no record holds infinity or NaN, but a scaled gradient may.
 fn bits_from_half(h: u32) -> u32 {
-    let bits = bitcast<u32>(f32_from_half(h));
-    return select(bits, bits | 0x7f800000u, (h & 0x7c00u) == 0x7c00u);
+    let exponent = h & 0x7c00u;
+    let normal = ((h & 0x7fffu) << 13u) + select(0x38000000u, 0x70000000u, exponent == 0x7c00u);
+    return select(normal, subnormal_half(h), exponent == 0u) | ((h & 0x8000u) << 16u);
 }
 
 // A moment of 16 bits as binary32; see `moment_from_f32` in src/record/codec.rs.

@@ -4,8 +4,6 @@
 // place_of(i), the place of index i's row, or NONE; at_quad(q), called before the terms of Quad q; term(i, place, q),
 // the term of index i there; load_four(places, q), Quad q of four rows.
 
-struct Four { a: Quad, b: Quad, c: Quad, d: Quad }
-
 fn pool(output: u32, lane: u32) {
     // A step with bad offsets is refused, but the bad offsets are still in the buffer.
     let first = min(offsets[output], params.indices);

@@ -4,6 +4,8 @@ alias Quad = f32;
 alias Bits = u32; // of a Quad
 const WIDTH: u32 = 1u;
 
+struct Four { a: Quad, b: Quad, c: Quad, d: Quad }
+
 fn quad_of(x: f32) -> Quad {
     return x;
 }

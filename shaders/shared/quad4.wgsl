@@ -3,6 +3,8 @@ alias Quad = vec4<f32>;
 alias Bits = vec4<u32>; // of a Quad
 const WIDTH: u32 = 4u;
 
+struct Four { a: Quad, b: Quad, c: Quad, d: Quad }
+
 // x, then padding.
 fn quad_of(x: f32) -> Quad {
     return vec4<f32>(x, 0.0, 0.0, 0.0);

@@ -11,16 +11,24 @@ fn gradient_of(j: u32, q: u32) -> Quad {
     return g;
 }
 
-// Sums the sorted accesses first to end - 1 in order, with four loads in flight.
+// Sums the sorted accesses first to end - 1 in order, with four loads under way at a time: a compiler may move a load behind
+// the branches before its first use.
 fn sum_of(first: u32, end: u32, q: u32) -> Quad {
     var sum = Quad();
     var j = first;
     for (; j + 4u <= end; j += 4u) {
-        let a = gradient_of(j, q);
-        let b = gradient_of(j + 1u, q);
-        let c = gradient_of(j + 2u, q);
-        let d = gradient_of(j + 3u, q);
-        sum = (((sum + a) + b) + c) + d;
+        let one = accesses[j];
+        let two = accesses[j + 1u];
+        let three = accesses[j + 2u];
+        let four = accesses[j + 3u];
+        var g = four_grad_outputs(vec4<u32>(one.x, two.x, three.x, four.x) * weight_quads() + q);
+        g = Four(unscale * g.a, unscale * g.b, unscale * g.c, unscale * g.d);
+        // In a block of its own, so that no product fuses with the sum.
+        if (params.weighted == 1u || params.pooling == MEAN) {
+            let by = bitcast<vec4<f32>>(vec4<u32>(one.y, two.y, three.y, four.y));
+            g = Four(by.x * g.a, by.y * g.b, by.z * g.c, by.w * g.d);
+        }
+        sum = (((sum + g.a) + g.b) + g.c) + g.d;
     }
     for (; j < end; j++) { sum += gradient_of(j, q); }
     return sum;

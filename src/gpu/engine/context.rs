@@ -74,6 +74,8 @@ struct Inner {
     recipe: Recipe,
     /// Whether groups of every kind share pipelines.
     shared: bool,
+    /// Whether pipelines are built at their first use: a test's context without stages.
+    lazy: bool,
     /// The caller's cache of compiled pipelines.
     cache: Option<wgpu::PipelineCache>,
     /// The pipelines built so far, each under its own cut and under every cut that it was asked for.
@@ -185,7 +187,7 @@ impl Context {
         }
         let max_groups = options.max_groups.unwrap_or(caps.max_groups).clamp(1, caps.max_groups);
         let (device, queue) = (device.clone(), queue.clone());
-        let (shared, cache) = (options.shared, options.cache.clone());
+        let (shared, lazy, cache) = (options.shared, kernels.is_empty(), options.cache.clone());
         let (pipelines, bind_cache, made, moments, faults) = <_>::default();
         let inner = Inner {
             device,
@@ -193,6 +195,7 @@ impl Context {
             caps,
             recipe,
             shared,
+            lazy,
             cache,
             pipelines,
             max_groups,
@@ -270,12 +273,20 @@ impl Context {
         let scope = self.inner.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let wanted: Vec<_> = wanted.collect();
         for &(kernel, cut) in &wanted {
-            self.pipeline(kernel, cut);
+            self.made(kernel, cut);
         }
-        let device = self.device().clone();
+        let (device, has_cache) = (self.device().clone(), self.inner.cache.is_some());
         let built = self.judge(scope, move |error| {
             if is_lost(&device) {
                 return failed(&device, &error);
+            }
+            if has_cache && error.to_string().contains("PipelineCache") {
+                return Error::Unsupported {
+                    what: "ContextOptions::pipeline_cache",
+                    wanted: "a cache of the context's device".into(),
+                    found: error.to_string(),
+                    remedy: "make the cache with the device that the context is made with",
+                };
             }
             Error::Unsupported {
                 what: "shaders",
@@ -285,27 +296,43 @@ impl Context {
             }
         });
         if built.is_err() {
+            // Those of this call alone: other groups go on with theirs.
             let mut built = locked(&self.inner.pipelines);
-            built.retain(|&(name, _), _| !wanted.iter().any(|(kernel, _)| kernel.name == name));
+            let refused =
+                |name, own| wanted.iter().any(|&(kernel, cut)| kernel.name == name && self.cut(cut).of(kernel) == own);
+            built.retain(|&(name, _), pipeline| !refused(name, pipeline.cut));
         }
         built
     }
 
-    /// The pipeline of a stage for `cut`. It is built if [`prepare`](Self::prepare) has not built it.
+    /// The pipeline of a stage for `cut`, which [`prepare`](Self::prepare) has built: nothing is compiled while a call is encoded.
     pub(crate) fn pipeline(&self, kernel: &Kernel, cut: Cut) -> Arc<Pipeline> {
-        let Inner { device, recipe, shared, cache, pipelines, made, .. } = &*self.inner;
-        let cut = if *shared { Cut { constants: Constants::NONE, ..cut } } else { cut };
-        let mut built = locked(pipelines);
-        if let Some(known) = built.get(&(kernel.name, cut)) {
-            return known.clone();
-        }
-        let own = cut.of(kernel);
-        let new = || {
+        let has = |cut| locked(&self.inner.pipelines).get(&(kernel.name, cut)).cloned();
+        let cut = self.cut(cut);
+        has(cut).unwrap_or_else(|| {
+            let prepared = self.inner.lazy || has(cut.of(kernel)).is_some();
+            debug_assert!(prepared, "{}: no call has prepared the pipeline for {cut:?}", kernel.name);
+            self.made(kernel, cut)
+        })
+    }
+
+    /// `cut`, or its part that groups of every kind share.
+    fn cut(&self, cut: Cut) -> Cut {
+        if self.inner.shared { Cut { constants: Constants::NONE, ..cut } } else { cut }
+    }
+
+    /// The pipeline of a stage for `cut`, built unless it exists. Other threads go on encoding meanwhile.
+    fn made(&self, kernel: &Kernel, cut: Cut) -> Arc<Pipeline> {
+        let Inner { device, recipe, cache, pipelines, made, .. } = &*self.inner;
+        let (cut, own) = (self.cut(cut), self.cut(cut).of(kernel));
+        let known = locked(pipelines).get(&(kernel.name, own)).cloned();
+        let pipeline = known.unwrap_or_else(|| {
             made.fetch_add(1, Relaxed);
             let module = recipe.module(device, kernel, own);
             Arc::new(pipeline(device, (kernel, own), &module, cache.as_ref()))
-        };
-        let pipeline = built.entry((kernel.name, own)).or_insert_with(new).clone();
+        });
+        let mut built = locked(pipelines);
+        let pipeline = built.entry((kernel.name, own)).or_insert(pipeline).clone();
         built.insert((kernel.name, cut), pipeline.clone());
         pipeline
     }

@@ -53,16 +53,36 @@ impl ContextOptions {
         Self { max_groups: Some(max_groups), ..self }
     }
 
-    /// Chooses pipelines that groups of any precision, optimiser and pooling share (true), or pipelines made for the groups that have the same
-    /// (the default). A group's own pipelines have a fifth to a third of the instructions and more waves at a time; shared ones are compiled
-    /// once, which is quicker for a program with many groups of different kinds.
+    /// Chooses pipelines that all groups share (true), or pipelines that only groups of the same kind share (the default): those with the same
+    /// dim, precision, optimiser, state precision, rounding, clips and pooling. A group's own pipelines have a seventh to a half of the
+    /// instructions. Shared ones are compiled once, so a program with many groups of different kinds starts sooner. Pipelines live as long as
+    /// the context.
     #[must_use]
     pub fn shared_pipelines(self, shared: bool) -> Self {
         Self { shared, ..self }
     }
 
-    /// Compiles pipelines with the caller's cache, so that a later start of the program, with the cache's data, compiles nothing on Vulkan.
-    /// The cache must be of the context's device. The caller saves [`wgpu::PipelineCache::get_data`] after its groups are made.
+    /// Compiles pipelines with the caller's cache. On Vulkan a driver can put what it has compiled there, and a later start of the program, with
+    /// the bytes of [`wgpu::PipelineCache::get_data`], takes it from there.
+    ///
+    /// ```no_run
+    /// # fn start(device: &hotrow::wgpu::Device, queue: &hotrow::wgpu::Queue) -> Result<(), hotrow::Error> {
+    /// use hotrow::{Context, ContextOptions, wgpu};
+    /// let data = std::fs::read("pipelines.bin").ok();
+    /// let descriptor = wgpu::PipelineCacheDescriptor { label: None, data: data.as_deref(), fallback: true };
+    /// // SAFETY: the bytes come from `get_data` of an earlier run, on the same adapter and driver.
+    /// let cache = unsafe { device.create_pipeline_cache(&descriptor) };
+    /// let context = Context::with_options(device, queue, &ContextOptions::default().pipeline_cache(&cache))?;
+    /// // ... the groups are made ...
+    /// if let Some(data) = cache.get_data() {
+    ///     std::fs::write("pipelines.bin", data).ok();
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The cache must be of the context's device: [`Context::with_options`](crate::Context::with_options) refuses that of another device, and
+    /// wgpu may panic where it belongs to another instance.
     #[must_use]
     pub fn pipeline_cache(self, cache: &wgpu::PipelineCache) -> Self {
         Self { cache: Some(cache.clone()), ..self }

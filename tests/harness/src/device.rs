@@ -25,7 +25,7 @@ pub fn options() -> ContextOptions {
         Ok("trusted") => true,
         Ok(other) => panic!("HOTROW_TEST_SHADERS: wanted checked or trusted, found {other}"),
     };
-    // Each kind of group would have pipelines of its own, which a software driver compiles for seconds. `tests/gpu/constants.rs` has those.
+    // Each kind of group would have pipelines of its own, which a software driver compiles for seconds. `tests/gpu/trusted.rs` and `tests/gpu/pipelines.rs` have those.
     let shared = match std::env::var("HOTROW_TEST_PIPELINES").as_deref() {
         Err(_) | Ok("shared") => true,
         Ok("own") => false,

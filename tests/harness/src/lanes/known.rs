@@ -79,6 +79,7 @@ pub static REDUNDANT: &[Redundant] = &[
     Redundant { kernel: "segments", file: "shared/lanes_subgroups.wgsl", near: TOGETHER, proof: ONE_SCAN },
     Redundant { kernel: "sort_small", file: "shared/lanes_subgroups.wgsl", near: TOGETHER, proof: ONE_SCAN },
     Redundant { kernel: "exchange", file: "shared/row_shuffled.wgsl", near: "var all = own;", proof: SHUFFLES },
+    Redundant { kernel: "update", file: "shared/row_shuffled.wgsl", near: "var sum = squares;", proof: SHUFFLES },
     Redundant {
         kernel: "update",
         file: "shared/piece_list.wgsl",
