@@ -268,6 +268,7 @@ fn requirements_ask_for_what_is_there() {
     assert!(adapter.features().contains(features));
     let useful = Features::SUBGROUP
         | Features::MAPPABLE_PRIMARY_BUFFERS
+        | Features::PIPELINE_CACHE
         | Features::SHADER_FLOAT32_ATOMIC
         | Features::TIMESTAMP_QUERY
         | Features::TIMESTAMP_QUERY_INSIDE_PASSES;
