@@ -54,8 +54,8 @@ impl ContextOptions {
     }
 
     /// Chooses pipelines that all groups share (true), or pipelines that only groups of the same kind share (the default): those with the same
-    /// dim, precision, optimiser, state precision, rounding, clips and pooling. A group's own pipelines have a seventh to a half of the
-    /// instructions. Shared ones are compiled once, so a program with many groups of different kinds starts sooner. Pipelines live as long as
+    /// dim, precision, optimiser, state precision, rounding and pooling, that clip gradients or do not. A group's own pipelines have an eighth to
+    /// a half of the instructions. Shared ones are compiled once, so a program with many groups of different kinds starts sooner. Pipelines live as long as
     /// the context.
     #[must_use]
     pub fn shared_pipelines(self, shared: bool) -> Self {
