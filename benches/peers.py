@@ -11,7 +11,10 @@ script tries in a process of its own whether FBGEMM makes machine code, and note
 installed is left out, and the table says so. `--data` names a folder with the traces ebooks_words and diabetes130_fields; without it their
 cells are left out.
 
-What is not alike: hotrow is called from Rust and the peers from Python, which is most of a small call; hotrow writes outputs into the
+`hotrow python` is hotrow through its package for Python (`pip install ./python`), with as many threads as RAYON_NUM_THREADS says, else as there are cores; it is left
+out where --threads says another number.
+
+What is not alike: `hotrow` is called from Rust and the peers from Python, which is most of a small call; hotrow writes outputs into the
 caller's memory, the peers allocate them; indices have 32 bits in hotrow and 64 in the peers; hotrow asks for huge pages; FP16 is rounded
 stochastically by hotrow and to nearest by the peers. The threads of all sides are bound to cores.
 """
@@ -135,6 +138,37 @@ class Hotrow:
         for offsets, indices in made:
             self.ask("batch t " + self.words(np, np.concatenate([[len(offsets) - 1], offsets, indices])))
         return lambda what: float(self.ask(f"run t {what} 1"))
+
+
+def from_python(np, rows, made, dim, precision, optimizer, cache):
+    """Hotrow as the peers are called; `None` without its package."""
+    try:
+        import hotrow
+    except ImportError as error:
+        print(f"left out: hotrow python: {error}", file=sys.stderr)
+        return None
+    bound = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, CORES)  # its threads start in the first call
+    rule = {"sgd": hotrow.SGD, "adagrad": hotrow.AdaGrad, "rowwise": hotrow.RowWiseAdaGrad}[optimizer](0.05)
+    settings = dict(cache_rows=rows * cache // 100, policy="lfu" if cache else "lru", init=hotrow.Uniform(-0.1, 0.1), device="cpu")
+    group = hotrow.Group([rows], dim, precision=precision, optimizer=rule, **settings)
+    os.sched_setaffinity(0, bound)
+    lookups = sum(len(i) for _, i in made)
+    made = [(i.astype("u4"), o.astype("u4"), np.empty((len(o) - 1, dim), "f4"), gradients(np, len(o) - 1, dim)) for o, i in made]
+
+    def run(what):
+        total = 0
+        for indices, offsets, out, grads in made:
+            start = time.perf_counter_ns()
+            (group.forward_frozen if what == "frozen" else group.forward)(indices, offsets, out=out)
+            if what == "step":
+                group.backward(grads)
+            total += time.perf_counter_ns() - start
+            if what == "forward":
+                group.backward(grads)
+        return total / lookups
+
+    return run
 
 
 def code_pages():
@@ -380,6 +414,9 @@ def main():
                     # Beside the other policy that counts, and beside our own uncached FP32.
                     runs["hotrow window"] = others[0].table(np, rows, made, dim, precision, optimizer, cache, threads, "window")
                     runs["hotrow fp32"] = others[1].table(np, rows, made, dim, "fp32", optimizer, 0, threads)
+                if threads == int(os.environ.get("RAYON_NUM_THREADS", len(CORES))):
+                    through = from_python(np, rows, made, dim, precision, optimizer, cache)
+                    runs.update({"hotrow python": through} if through else {})
                 runs.update(peers)
                 if torch:
                     torch.set_num_threads(threads)

@@ -1,0 +1,263 @@
+"""Embedding tables in packed low precision with a cache of hot rows, trained on any GPU (Vulkan, Metal, DX12) or on the CPU.
+
+    import hotrow, numpy as np
+
+    group = hotrow.Group([1_000_000], 64, precision="int8", cache_rows=50_000, optimizer=hotrow.AdaGrad(0.05))
+    out = group.forward(np.array([3, 7, 3]), np.array([0, 2, 3]))  # two bags: float32 of shape (2, 64)
+    group.backward(np.ones_like(out))                              # updates rows 3 and 7
+
+hotrow.torch.EmbeddingBag is a module for PyTorch. The guide: docs/python.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version as _version
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _native
+from .errors import DeviceError, Error, FileError, InvalidValue, OrderError, OutOfMemory, RowIndexError
+
+__version__ = _version("hotrow")
+__all__ = [
+    "AdaGrad", "Adam", "Codes", "DeviceError", "Error", "FileError", "Group", "InvalidValue", "Momentum", "Normal", "OrderError", "OutOfMemory",
+    "RowIndexError", "RowWiseAdaGrad", "RowWiseAdam", "SGD", "SharedGroup", "Uniform", "plan_memory", "simulate",
+]  # fmt: skip
+
+Settings = dict[str, Any]
+
+
+def _optimizer(kind: str, lr: float, more: Settings) -> Settings:
+    return {"kind": kind, "lr": lr, **more}
+
+
+def SGD(lr: float, **more: Any) -> Settings:
+    """`w -= lr * g`. All optimisers take weight_decay, decoupled (as AdamW), clip_value and clip_norm."""
+    return _optimizer("sgd", lr, more)
+
+
+def AdaGrad(lr: float, **more: Any) -> Settings:
+    """One sum of squares for each weight; eps (1e-8) is added to the root."""
+    return _optimizer("adagrad", lr, more)
+
+
+def RowWiseAdaGrad(lr: float, **more: Any) -> Settings:
+    """AdaGrad with one sum for each row: the mean of the squares."""
+    return _optimizer("row_wise_adagrad", lr, more)
+
+
+def Momentum(lr: float, momentum: float = 0.9, **more: Any) -> Settings:
+    """SGD with momentum. Rows that a step does not read rest."""
+    return _optimizer("momentum", lr, {"beta1": momentum, **more})
+
+
+def Adam(lr: float, betas: tuple[float, float] = (0.9, 0.999), **more: Any) -> Settings:
+    """Adam on the rows that a step reads, as torch's SparseAdam. own_count=True corrects by each row's own updates."""
+    return _optimizer("adam", lr, {"beta1": betas[0], "beta2": betas[1], **more})
+
+
+def RowWiseAdam(lr: float, betas: tuple[float, float] = (0.9, 0.999), **more: Any) -> Settings:
+    """Adam with one second moment for each row."""
+    return _optimizer("row_wise_adam", lr, {"beta1": betas[0], "beta2": betas[1], **more})
+
+
+def Uniform(low: float, high: float) -> Settings:
+    """Initial values: uniform from low to high, the same for a seed on every machine."""
+    return {"uniform": {"low": low, "high": high}}
+
+
+def Normal(mean: float = 0.0, std: float = 1.0) -> Settings:
+    """Initial values: normally distributed."""
+    return {"normal": {"mean": mean, "std": std}}
+
+
+def _json(settings: Mapping[str, Any]) -> str:
+    def plain(value: Any) -> Any:
+        if hasattr(value, "tolist"):  # numbers and arrays of numpy's
+            return value.tolist()
+        raise InvalidValue(f"settings: wanted numbers, names and lists, found {value!r}; correct the setting")
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    if isinstance(given.get("init"), (int, float)):
+        given["init"] = {"constant": given["init"]}
+    try:
+        return json.dumps(given, default=plain, allow_nan=False)
+    except ValueError as error:
+        if isinstance(error, Error):
+            raise
+        raise InvalidValue(f"settings: wanted finite numbers, found {given}; correct the setting") from None
+
+
+class Codes(NamedTuple):
+    """The packed rows of a table. A weight is code * scale + bias."""
+
+    codes: NDArray[Any]
+    """uint8 of shape (rows, bytes), low bits of a byte first; float16 or float32 of shape (rows, dim) in those precisions."""
+    scale: NDArray[np.float32] | None
+    """Of each row; None without integer codes."""
+    bias: NDArray[np.float32] | None
+
+
+class _Group(_native.Table):
+    """The calls of both kinds of groups."""
+
+    def __repr__(self) -> str:
+        return f"<hotrow.{type(self).__name__}: {self.total_rows} rows x {self.dim} on {self.device}>"
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"cannot copy or pickle a hotrow.{type(self).__name__}: save(path) it, and load(path) it into another")
+
+    @property
+    def config(self) -> Settings:
+        """Every setting, with the learning rate that is set now."""
+        return json.loads(self.settings_json)  # type: ignore[no-any-return]
+
+
+class Group(_Group):
+    """Tables of one dim and precision that share a cache.
+
+    rows: the number of rows of each table. dim: weights of a row.
+    precision: "fp32", "fp16", "int8", "int4" or "int2", in which the table stores a weight.
+    cache_rows: rows that the FP32 cache holds, 0 for none. policy: "lru", "lfu", "window" or "static".
+    optimizer: hotrow.SGD(lr), AdaGrad, RowWiseAdaGrad, Momentum, Adam or RowWiseAdam.
+    pooling: "sum", "mean" or "none". placement, on a GPU: "auto", "device", "mapped" or "staged".
+    device: "cpu"; "gpu", a software driver too; "auto", a GPU if there is one, else the CPU.
+    seed: of initial values and rounding, 0 to 2^32 - 1. values: float32 of shape (rows, dim), the initial weights of all tables.
+    settings: any other field of the library's GroupConfig by name, such as init=hotrow.Uniform(-0.1, 0.1), padding=[0],
+    out_of_range="skip", rounding="nearest", features=[0, 0], ways=32.
+
+    Without values and init all weights are 0. Calls release Python's lock; calls of several threads wait for each other.
+    """
+
+    def __new__(
+        cls,
+        rows: Sequence[int] | ArrayLike,
+        dim: int,
+        *,
+        precision: str | None = None,
+        cache_rows: int | None = None,
+        policy: str | None = None,
+        optimizer: Settings | None = None,
+        pooling: str | None = None,
+        placement: str = "auto",
+        device: str = "auto",
+        seed: int = 0,
+        values: ArrayLike | None = None,
+        **settings: Any,
+    ) -> Group:
+        given = dict(precision=precision, cache_rows=cache_rows, policy=policy, optimizer=optimizer, pooling=pooling)
+        given |= dict(placement=placement, seed=seed)
+        return super().__new__(cls, "rows", rows, dim, _json({**settings, **given}), device, values)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, device: str = "auto", placement: str = "auto") -> Group:
+        """The group of a file that save, or the command `hotrow import`, wrote."""
+        config: Settings = json.loads(_native.saved_settings(path))
+        del config["stripe"]
+        config["placement"] = placement
+        group = cls(config.pop("tables"), config.pop("dim"), device=device, **config)
+        group.load(path)
+        return group
+
+    def _table(self, table: int) -> tuple[int, int]:
+        """The first linear row of a table, and its rows."""
+        tables = self.config["tables"]
+        if not 0 <= table < len(tables):
+            raise RowIndexError(f"table: wanted 0 to {len(tables) - 1}, found {table}; name one of the group's tables")
+        return sum(tables[:table]), tables[table]
+
+    def read_codes(self, table: int = 0) -> Codes:
+        """The packed rows of a table as arrays, for FBGEMM and others (docs/python.md). The cache is flushed first."""
+        packed = self.packed(*self._table(table))
+        _, start, length = self.packed_layout
+        codes = packed[:, start : start + length]
+        precision = self.config["precision"]
+        if precision in ("fp32", "fp16"):
+            return Codes(codes.copy().view("f4" if precision == "fp32" else "f2"), None, None)
+        return Codes(codes, packed[:, :4].copy().view("f4")[:, 0], packed[:, 4:8].copy().view("f4")[:, 0])
+
+    def write_codes(self, table: int, codes: Codes) -> None:
+        """Replaces the packed rows of a table by arrays of the form that read_codes returns; the states of the optimiser stay."""
+        first, rows = self._table(table)
+        packed = self.packed(first, rows)
+        stride, start, length = self.packed_layout
+        new = np.ascontiguousarray(codes.codes).view(np.uint8)
+        if new.shape != (rows, length):
+            raise InvalidValue(f"codes: wanted {rows} rows of {length} bytes, found shape {new.shape}; correct the array")
+        wanted_scale = self.config["precision"] not in ("fp32", "fp16")
+        for at, (name, part) in enumerate((("scale", codes.scale), ("bias", codes.bias))):
+            if (part is not None) != wanted_scale:
+                raise InvalidValue(f"{name}: wanted {'one' if wanted_scale else 'none'} with {self.config['precision']}; see read_codes")
+            if part is not None:
+                value = np.ascontiguousarray(part, dtype=np.float32)
+                if value.shape != (rows,) or not np.isfinite(value).all():
+                    raise InvalidValue(f"{name}: wanted {rows} finite numbers, found shape {value.shape}; correct the array")
+                packed[:, 4 * at : 4 * at + 4] = value.view(np.uint8).reshape(rows, 4)
+        if not wanted_scale and not np.isfinite(np.ascontiguousarray(codes.codes)).all():
+            raise InvalidValue("codes: wanted finite numbers, found one that is not; correct the array")
+        packed[:, start : start + length] = new
+        self.write_packed(first, packed)
+
+
+class SharedGroup(_Group):
+    """Tables whose rows share one array of weights (ROBE): 10 to 10,000 times smaller.
+
+    rows, dim, optimizer, pooling, device, seed: as of Group. weights: floats of the array. chunk: neighbouring weights of a row that lie together.
+    precision: "fp32" by default. settings: any other field of the library's robe::Config by name.
+    """
+
+    def __new__(
+        cls,
+        rows: Sequence[int] | ArrayLike,
+        dim: int,
+        weights: int,
+        *,
+        chunk: int = 16,
+        precision: str | None = None,
+        optimizer: Settings | None = None,
+        pooling: str | None = None,
+        device: str = "auto",
+        seed: int = 0,
+        **settings: Any,
+    ) -> SharedGroup:
+        given = dict(weights=weights, chunk=chunk, precision=precision, optimizer=optimizer, pooling=pooling, seed=seed)
+        return super().__new__(cls, "shared", rows, dim, _json({**settings, **given}), device, None)
+
+
+def plan_memory(rows: Sequence[int] | ArrayLike, dim: int, *, indices: int = 0, **settings: Any) -> dict[str, int]:
+    """The bytes that a Group of these settings would allocate, by purpose, for batches of `indices` indices. Nothing is allocated."""
+    return _native.plan_memory(rows, dim, _json(settings), indices)
+
+
+def simulate(
+    trace: ArrayLike,
+    *,
+    rows: int | None = None,
+    cache_percent: float | Iterable[float] = (1, 5, 10),
+    policy: str | Iterable[str] = ("lru", "lfu", "window", "best"),
+    ways: int = 32,
+    batch: int = 1,
+) -> list[dict[str, Any]]:
+    """Plays row ids through caches that are empty at first, and counts hits, without rows or a device.
+
+    trace: ids, shape (n,). rows: of the table, by default the largest id and one. policy: "best" knows the future. ways: 0 for one set.
+    Returns a dict for each policy and size: hit_rate, accesses, hits, evictions and others.
+    """
+    ids = np.asarray(trace)
+    count = int(ids.max(initial=0)) + 1 if rows is None else rows
+    policies = [policy] if isinstance(policy, str) else policy
+    sizes = [cache_percent] if isinstance(cache_percent, (int, float)) else list(cache_percent)
+    return [
+        {"policy": name, "cache_percent": size, **_native.simulate(ids, count, size, name, ways, batch)} for name in policies for size in sizes
+    ]

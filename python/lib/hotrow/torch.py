@@ -1,0 +1,216 @@
+"""A torch.nn.Module over a hotrow.Group: its backward updates the table, as the fused optimisers of FBGEMM's TBE do."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from . import Group, InvalidValue, Normal, OrderError, Settings
+
+__all__ = ["EmbeddingBag"]
+
+
+class _Token:
+    """Lives as long as the graph of a forward."""
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, bag: EmbeddingBag, _anchor: Tensor, weights: Tensor | None, indices: Any, offsets: Any) -> Tensor:
+        out = bag._run(indices, offsets, weights, train=True)
+        ctx.bag, ctx.batch, ctx.token = bag, (indices, offsets), _Token()
+        bag._waiting = (weakref.ref(ctx.token), getattr(sys, "last_value", None))
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor | None, None, None]:
+        bag: EmbeddingBag = ctx.bag
+        if bag._waiting is None or bag._waiting[0]() is not ctx.token:
+            raise OrderError("backward: wanted that of the last forward, once, found another; make one forward a step")
+        grads = _numpy(grad, torch.float32)
+        weight_grad = None
+        if ctx.needs_input_grad[2]:
+            indices, offsets = ctx.batch
+            weight_grad = torch.from_numpy(bag.group.weight_gradient(indices, offsets, grads))
+        bag.group.backward(grads)
+        bag._waiting = None
+        return None, None, weight_grad, None, None
+
+
+def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, Any]:
+    """The tensor's own memory, if it is on the CPU and of that kind."""
+    return (tensor if kind in (None, tensor.dtype) else tensor.to(kind)).numpy(force=True)
+
+
+class EmbeddingBag(torch.nn.Module):
+    """As torch.nn.EmbeddingBag, but the table is a hotrow.Group: packed, cached, larger than the GPU if need be.
+
+    The table is no parameter: the backward of a loss updates its rows by `optimizer` (a hotrow.SGD, AdaGrad, ...), so no optimiser of torch may have
+    it. One forward a step: with several batches, look up all bags at once. Under torch.no_grad(), in eval(), and if it is frozen, nothing changes.
+
+    mode: "sum" or "mean". precision, policy, placement, device, seed: as of hotrow.Group. cache: the share of the rows that the FP32 cache holds.
+    init: hotrow.Uniform, hotrow.Normal or a number; standard normal by default, as torch's. state: in state_dict the weights in FP32 ("fp32"), or a
+    checkpoint with the packed rows, the cache and the optimiser's states ("packed"). settings: any other setting of hotrow.Group.
+
+    Tensors on the CPU are used where they lie. Others (CUDA, XPU, MPS) are copied to the CPU and back, through pinned memory where there is some.
+    The group may itself compute on a GPU: `device` says so, and is no device of torch's.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        mode: str = "mean",
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        precision: str = "int8",
+        cache: float = 0.05,
+        optimizer: Settings | None = None,
+        device: str = "auto",
+        init: Settings | float | None = None,
+        state: str = "fp32",
+        frozen: bool = False,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        if mode not in ("sum", "mean"):
+            raise InvalidValue(f'mode: wanted "sum" or "mean", found {mode!r}; hotrow has no other pooling')
+        if state not in ("fp32", "packed"):
+            raise InvalidValue(f'state: wanted "fp32" or "packed", found {state!r}; choose one of them')
+        if not 0 <= cache <= 1:
+            raise InvalidValue(f"cache: wanted a share of the rows from 0 to 1, found {cache}; 0.05 is 5 % of them")
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise InvalidValue(f"padding_idx: wanted -{num_embeddings} to {num_embeddings - 1}, found {padding_idx}; name a row")
+            settings["padding"] = [padding_idx % num_embeddings]
+        self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
+        self.include_last_offset, self.padding_idx, self.state, self.frozen = include_last_offset, padding_idx, state, frozen
+        self.group = Group(
+            [num_embeddings],
+            embedding_dim,
+            precision=precision,
+            cache_rows=int(cache * num_embeddings),
+            optimizer=optimizer,
+            pooling=mode,
+            device=device,
+            init=Normal() if init is None and "values" not in settings else init,
+            **settings,
+        )
+        # Autograd calls backward for it where no other input wants a gradient.
+        self._anchor = torch.empty(0, requires_grad=True)
+        # The last training forward without its backward, and the last error that reached a prompt before it.
+        self._waiting: tuple[weakref.ref[_Token], object] | None = None
+        self._warned = False
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, *, freeze: bool = True, **settings: Any) -> EmbeddingBag:
+        """The weights of a tensor of shape (rows, dim), or those of a torch.nn.EmbeddingBag: `from_pretrained(bag.weight)`."""
+        if embeddings.dim() != 2:
+            raise InvalidValue(f"embeddings: wanted shape (rows, dim), found {tuple(embeddings.shape)}; reshape the tensor")
+        values = _numpy(embeddings, torch.float32)
+        return cls(*embeddings.shape, values=values, frozen=freeze, **settings)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        """Shapes as of torch.nn.EmbeddingBag: input (n,) with offsets (bags,), or input (bags, length) alone. Returns float32 (bags, dim)."""
+        if input.dim() == 2:
+            if offsets is not None:
+                raise InvalidValue("offsets: wanted none with an input of two dimensions, whose rows are the bags, found some; leave them out")
+            bags, length = input.shape
+            offsets = torch.arange(0, (bags + 1) * length, length) if length else torch.zeros(bags + 1, dtype=torch.int64)
+            if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+                raise InvalidValue(f"per_sample_weights: wanted shape {tuple(input.shape)}, found {tuple(per_sample_weights.shape)}; reshape them")
+        elif offsets is None:
+            raise InvalidValue("offsets: wanted those of an input of one dimension, found none; pass them, or an input of two dimensions")
+        elif not self.include_last_offset:
+            offsets = torch.cat([offsets, offsets.new_tensor([input.numel()])])
+        weights = None
+        if per_sample_weights is not None:
+            if self.mode != "sum":
+                raise InvalidValue(f'per_sample_weights: wanted mode="sum" beside them, found {self.mode!r}; divide the sums yourself')
+            weights = per_sample_weights.reshape(-1)
+        home, indices, ends = input.device, _numpy(input).reshape(-1), _numpy(offsets)
+        if weights is not None and home.type != "cpu":
+            weights = weights.cpu()
+        if self.training and torch.is_grad_enabled() and not self.frozen:
+            if self._waiting is not None:
+                self._give_up(*self._waiting)
+            out: Tensor = _LookUp.apply(self, self._anchor, weights, indices, ends)  # type: ignore[no-untyped-call]
+        else:
+            out = self._run(indices, ends, weights, train=False)
+        # Pinned where the device copies from there.
+        return out if home.type == "cpu" else (out.pin_memory() if home.type in ("cuda", "xpu") else out).to(home, non_blocking=True)
+
+    def _run(self, indices: Any, offsets: Any, weights: Tensor | None, *, train: bool) -> Tensor:
+        out = torch.empty(max(0, len(offsets) - 1), self.embedding_dim)
+        call = self.group.forward if train else self.group.forward_frozen
+        call(indices, offsets, None if weights is None else _numpy(weights, torch.float32), out.numpy())
+        return out
+
+    def _give_up(self, forward: weakref.ref[_Token], error: object) -> None:
+        """Discards a forward whose backward can no longer come: its outputs are gone, or an error ended the cell or line that made them."""
+        if forward() is not None and getattr(sys, "last_value", None) is error:
+            return  # the library refuses a second one
+        self.discard_pending()
+        if not self._warned:
+            self._warned = True
+            warnings.warn("hotrow: a forward had no backward, and is given up; look up in eval() or under torch.no_grad()", stacklevel=6)
+
+    def discard_pending(self) -> None:
+        """Gives up the backward of the last forward."""
+        self.group.discard_pending()
+        self._waiting = None
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Sets the learning rate from the next backward on."""
+        self.group.set_learning_rate(rate)
+
+    def _checkpoint(self) -> Tensor:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "group")
+            self.group.save(path)
+            return torch.from_numpy(np.fromfile(path, np.uint8))
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        if self.state == "packed":
+            destination[prefix + "packed"] = self._checkpoint()
+        else:
+            self.group.flush()
+            rows = np.arange(self.num_embeddings, dtype=np.uint32)
+            destination[prefix + "weight"] = torch.from_numpy(self.group.read_rows(rows))
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing_keys: Any, unexpected_keys: Any, error_msgs: Any
+    ) -> None:
+        """Takes either form, whatever `state` says."""
+        weight, packed = state_dict.get(prefix + "weight"), state_dict.get(prefix + "packed")
+        known = (prefix + "weight", prefix + "packed")
+        unexpected_keys.extend(key for key in state_dict if strict and key.startswith(prefix) and key not in known)
+        if packed is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "group")
+                _numpy(packed).tofile(path)
+                self.group.load(path)
+        elif weight is None:
+            if strict:
+                missing_keys.append(prefix + "weight")
+        elif tuple(weight.shape) != (self.num_embeddings, self.embedding_dim):
+            error_msgs.append(f"{prefix}weight: wanted shape ({self.num_embeddings}, {self.embedding_dim}), found {tuple(weight.shape)}")
+        else:
+            rows = np.arange(self.num_embeddings, dtype=np.uint32)
+            self.group.write_rows(rows, _numpy(weight, torch.float32))
+
+    def extra_repr(self) -> str:
+        config = self.group.config
+        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode}, {config['precision']}, {config['cache_rows']} rows cached, {self.group.device}"

@@ -1,0 +1,33 @@
+//! The errors of the library as exceptions of `hotrow.errors`, with the library's message.
+
+use hotrow::Error;
+use pyo3::{prelude::*, sync::PyOnceLock, types::PyModule};
+
+/// An exception of `hotrow.errors`.
+pub(crate) fn raise(class: &str, message: String) -> PyErr {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    Python::attach(|py| {
+        let module = MODULE.get_or_try_init(py, || py.import("hotrow.errors").map(Bound::unbind));
+        match module.and_then(|module| module.bind(py).getattr(class)?.call1((message,))) {
+            Ok(error) => PyErr::from_value(error),
+            Err(error) => error,
+        }
+    })
+}
+
+/// An argument that cannot be used.
+pub(crate) fn refused(what: &str, wanted: &str, found: impl std::fmt::Display, remedy: &str) -> PyErr {
+    raise("InvalidValue", format!("{what}: wanted {wanted}, found {found}; {remedy}"))
+}
+
+pub(crate) fn of(error: &Error) -> PyErr {
+    let class = match error {
+        Error::IndexOutOfRange { .. } | Error::RowOutOfRange { .. } => "RowIndexError",
+        Error::OutOfMemory { .. } | Error::TooLarge { .. } => "OutOfMemory",
+        Error::Order { .. } => "OrderError",
+        Error::Device { .. } | Error::Unsupported { .. } => "DeviceError",
+        Error::Store { .. } | Error::Source { .. } | Error::Checkpoint { .. } => "FileError",
+        _ => "InvalidValue",
+    };
+    raise(class, error.to_string())
+}

@@ -1,0 +1,75 @@
+//! Plans that need no device.
+
+use hotrow::{Calls, CounterBits, Counters, GroupConfig, Layout, MemoryReport, Policy};
+use hotrow_plan::simulate::{Best, Geometry, Simulator};
+use pyo3::{prelude::*, types::PyDict};
+
+use crate::{
+    arrays::Ints,
+    errors::{raise, refused},
+    settings::{self, checked},
+    table,
+};
+
+/// The largest binding of most Vulkan devices, as `hotrow plan memory` takes it.
+const BINDING: u64 = 0x7fff_fffc;
+
+/// The bytes of a group that is not made: a dict by purpose.
+#[pyfunction]
+pub(crate) fn plan_memory<'py>(
+    py: Python<'py>,
+    rows: &Bound<'py, PyAny>,
+    dim: u32,
+    settings: &str,
+    indices: u32,
+) -> PyResult<Bound<'py, PyDict>> {
+    let rows = Ints::new("rows", rows)?;
+    let config = settings::with(&GroupConfig::new(rows.slice()?, dim), settings)?;
+    let layout = checked(Layout::new(&config, BINDING))?;
+    table::bytes(py, &MemoryReport::plan(&config, &layout, Calls::from(indices)))
+}
+
+/// Plays ids through a cache of one shape: a dict of counts.
+#[pyfunction]
+pub(crate) fn simulate<'py>(
+    py: Python<'py>,
+    trace: &Bound<'py, PyAny>,
+    rows: u32,
+    cache_percent: f64,
+    policy: &str,
+    ways: u32,
+    batch: usize,
+) -> PyResult<Bound<'py, PyDict>> {
+    let ids = Ints::new("trace", trace)?;
+    let ids = ids.slice()?;
+    if let Some(at) = ids.iter().position(|&id| id >= rows) {
+        let found = format!("trace: wanted ids below {rows}, found {} at position {at}; give more rows", ids[at]);
+        return Err(raise("RowIndexError", found));
+    }
+    if batch == 0 {
+        return Err(refused("batch", "1 or more", batch, "give the accesses of a batch"));
+    }
+    let policy = if policy == "best" { None } else { Some(checked(policy.parse::<Policy>())?) };
+    if policy == Some(Policy::Static) {
+        return Err(refused("policy", "lru, lfu, window, best", "static", "count the hottest rows yourself"));
+    }
+    let played = py.detach(|| {
+        let Geometry { sets, ways, .. } = Geometry::of_percent(rows.into(), cache_percent, ways)?;
+        let batches = || ids.chunks(batch);
+        Ok(match policy {
+            Some(policy) => {
+                let mut cache = Simulator::new(rows, sets, ways, policy)?.with_counter_bits(CounterBits::ThirtyTwo);
+                batches().for_each(|batch| cache.step(batch));
+                cache.counters()
+            }
+            None => {
+                let mut cache = Best::new(batches(), [rows, sets, ways])?;
+                batches().for_each(|batch| cache.step(batch));
+                cache.counters()
+            }
+        })
+    });
+    let counters: Counters =
+        played.map_err(|error: hotrow_plan::simulate::GeometryError| raise("InvalidValue", error.to_string()))?;
+    table::counts(py, &counters)
+}

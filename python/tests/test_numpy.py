@@ -1,0 +1,378 @@
+"""Groups with numpy alone: right results for whatever fits, an error that names the fault for anything else."""
+
+import os
+import signal
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+
+import hotrow
+from hotrow import Group, InvalidValue, OrderError, RowIndexError
+
+
+def batch(random, rows, bags, most=9):
+    sizes = random.integers(0, most, bags)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
+    return random.integers(0, rows, offsets[-1]).astype(np.uint32), offsets
+
+
+def bits(array):
+    return np.ascontiguousarray(array).view(np.uint32)
+
+
+class OnDevice:
+    """Says of itself that it is on a device of a kind that DLPack numbers."""
+
+    def __init__(self, array, kind):
+        self.array, self.kind = array, kind
+
+    def __dlpack_device__(self):
+        return (self.kind, 0)
+
+    def __dlpack__(self, **settings):
+        return self.array.__dlpack__(**settings)
+
+
+@pytest.mark.parametrize("precision,optimizer,cache", [("fp32", "adagrad", 0), ("int8", "rowwise", 500), ("int4", "sgd", 200), ("fp16", "adagrad", 64)])
+def test_the_same_bits_as_from_rust(random, tmp_path, precision, optimizer, cache):
+    """Beside benches/peers.rs, which steps a CpuGroup."""
+    program = os.environ.get("HOTROW_PEERS")
+    if not program:
+        pytest.skip("SKIPPED: HOTROW_PEERS names no program; scripts/nightly python builds it")
+    rows, dim, steps = 3000, 24, 5
+    rust = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PEERS": "1"})
+
+    def ask(line):
+        rust.stdin.write(line + "\n")
+        rust.stdin.flush()
+        return rust.stdout.readline()
+
+    rules = {"sgd": hotrow.SGD(0.05), "adagrad": hotrow.AdaGrad(0.05), "rowwise": hotrow.RowWiseAdaGrad(0.05)}
+    ask(f"group t rows={rows} dim={dim} precision={precision} optimizer={optimizer} cache={cache} policy=lru threads=2")
+    group = Group([rows], dim, precision=precision, cache_rows=cache, optimizer=rules[optimizer], init=hotrow.Uniform(-0.1, 0.1), device="cpu")
+    before = group.read_rows(np.arange(rows))
+    for k in range(steps):
+        indices, offsets = batch(random, rows, 50)
+        np.concatenate([[50], offsets, indices]).astype("<u4").tofile(tmp_path / str(k))
+        ask(f"batch t {tmp_path / str(k)}")
+        out = group.forward(indices, offsets)
+        grad = (np.arange(out.size) * 37 % 101).astype("f4").reshape(out.shape) / np.float32(64) - np.float32(0.75)
+        group.backward(grad)
+    ask("run t step 1")
+    np.arange(rows, dtype="<u4").tofile(tmp_path / "rows")
+    ask(f"rows t {tmp_path / 'rows'} {tmp_path / 'out'}")
+    rust.kill()
+    theirs, ours = np.fromfile(tmp_path / "out", "<f4").reshape(rows, dim), group.read_rows(np.arange(rows))
+    assert np.array_equal(bits(theirs), bits(ours))
+    # The comparison sees a single step.
+    assert not np.array_equal(before, ours)
+    group.forward([0], [0, 1])
+    group.backward(np.ones((1, dim), "f4"))
+    assert not np.array_equal(bits(theirs), bits(group.read_rows(np.arange(rows))))
+
+
+def test_every_type_of_index_gives_the_same(random):
+    group = Group([1000, 50], 8, precision="fp32", init=hotrow.Normal(), device="cpu")
+    indices, offsets = batch(random, 50, 6)
+    wanted = group.forward_frozen(indices, offsets)
+    sums = group.read_rows(np.arange(1050))
+    for bag in range(6):
+        rows = indices[offsets[bag] : offsets[bag + 1]].astype(int) + (1000 if bag >= 3 else 0)
+        assert np.allclose(wanted[bag], sums[rows].sum(0), atol=1e-5)
+    for dtype in ("u4", "i4", "i8", "u8", "i2", "u1", ">i4", ">u8"):
+        assert np.array_equal(group.forward_frozen(indices.astype(dtype), offsets.astype(dtype if dtype != "u1" else "u2")), wanted), dtype
+    spread = np.zeros(2 * len(indices), np.uint32)
+    spread[::2] = indices
+    assert np.array_equal(group.forward_frozen(spread[::2], offsets), wanted)
+    assert np.array_equal(group.forward_frozen(indices.tolist(), offsets.tolist()), wanted)
+    assert np.array_equal(group.forward_frozen(memoryview(indices), OnDevice(offsets, 1)), wanted)
+    locked = indices.copy()
+    locked.flags.writeable = False
+    assert np.array_equal(group.forward_frozen(locked, offsets), wanted)
+    assert group.forward_frozen([], [0, 0, 0]).tolist() == [[0.0] * 8] * 2
+
+
+def test_gradients_and_weights_of_every_order(random):
+    made = [Group([100], 4, precision="fp32", optimizer=hotrow.SGD(1.0), device="cpu") for _ in range(5)]
+    grad = random.integers(-8, 8, (2, 4)).astype(np.float32)
+    spread = np.zeros((2, 8), np.float32)
+    spread[:, ::2] = grad
+    for group, given in zip(made, (grad, grad.tolist(), grad.astype(">f4"), grad.astype(np.float16), spread[:, ::2])):
+        group.forward([1, 2, 3], [0, 2, 3], weights=[0.5, 2.0, -1.0])
+        group.backward(given)
+        assert np.array_equal(group.read_rows([1, 2, 3, 4]), [-0.5 * grad[0], -2 * grad[0], grad[1], 0 * grad[1]])
+    group.forward([1, 2], [0, 2], [1.0, 1.0])
+    found = group.weight_gradient([1, 2], [0, 2], np.ones((1, 4), np.float32))
+    assert np.allclose(found, group.read_rows([1, 2]).sum(1))
+    group.discard_pending()
+
+
+@pytest.mark.parametrize(
+    "call,error,text",
+    [
+        (lambda g: g.forward([-1], [0, 1]), IndexError, "found -1 at position 0"),
+        (lambda g: g.forward(np.array([5, -3], np.int32), [0, 2]), IndexError, "found -3 at position 1"),
+        (lambda g: g.forward([2**32], [0, 1]), IndexError, "found 4294967296"),
+        (lambda g: g.forward(np.array([2**63], np.uint64), [0, 1]), IndexError, "found 9223372036854775808"),
+        (lambda g: g.forward([100], [0, 1]), IndexError, "below 100, found 100"),
+        (lambda g: g.forward(np.array([1.0]), [0, 1]), ValueError, "whole numbers, found float64"),
+        (lambda g: g.forward([True], [0, 1]), ValueError, "whole numbers, found bool"),
+        (lambda g: g.forward(["a"], [0, 1]), ValueError, "whole numbers"),
+        (lambda g: g.forward([[1]], [0, 1]), ValueError, "one dimension, found shape (1, 1)"),
+        (lambda g: g.forward(1, [0, 1]), ValueError, "one dimension, found shape ()"),
+        (lambda g: g.forward([1], []), ValueError, "offsets"),
+        (lambda g: g.forward([1], [0, 2]), ValueError, "offsets"),
+        (lambda g: g.forward([1, 2], [0, 2, 1, 2]), ValueError, "offsets"),
+        (lambda g: g.forward([1], [0, 1], [1.0, 2.0]), ValueError, "weights"),
+        (lambda g: g.forward([1], [0, 1], np.ones(1)), ValueError, "found float64"),
+        (lambda g: g.forward(OnDevice(np.array([1]), 2), [0, 1]), ValueError, "on a device (DLPack's type 2)"),
+        (lambda g: g.forward([1], [0, 1], out=np.empty((2, 8), "f4")), ValueError, "shape (1, 8), found shape (2, 8)"),
+        (lambda g: g.forward([1], [0, 1], out=np.empty((1, 8))), ValueError, "found float64"),
+        (lambda g: g.forward([1], [0, 1], out=np.empty((1, 8), ">f4")), ValueError, "found >f4"),
+        (lambda g: g.forward([1, 2], [0, 1, 2], out=np.empty((2, 16), "f4")[:, ::2]), ValueError, "C order"),
+        (lambda g: g.forward([1], [0, 1], out=np.frombuffer(bytes(32), "f4").reshape(1, 8)), ValueError, "alone uses"),
+        (lambda g: g.backward(np.ones((1, 8), "f4")), RuntimeError, "forward"),
+        (lambda g: g.backward(np.ones((8, 1), "f4")), ValueError, "shape (n, 8), found shape (8, 1)"),
+        (lambda g: g.read_rows([100]), IndexError, "100"),
+        (lambda g: g.write_rows([1], np.ones((2, 8), "f4")), ValueError, "wanted 8 entries, found 16"),
+        (lambda g: g.write_rows([1], np.ones((1, 8))), ValueError, "float64"),
+        (lambda g: g.set_learning_rate(float("nan")), ValueError, "lr"),
+        (lambda g: g.load("/no/such/file"), OSError, "/no/such/file"),
+        (lambda g: g.save("/no/such/folder/file"), OSError, "/no/such/folder/file"),
+        (lambda g: g.write_packed(0, np.zeros((1, 3), "u1")), ValueError, "uint8 of shape"),
+        (lambda g: g.read_codes(1), IndexError, "table: wanted 0 to 0, found 1"),
+        (lambda g: Group([0], 8), ValueError, "tables"),
+        (lambda g: Group([10], 0), ValueError, "dim"),
+        (lambda g: Group([10], 8, precision="int3"), ValueError, "precision: wanted fp32, fp16, int8, int4, int2, found int3"),
+        (lambda g: Group([10], 8, cache_row=3), ValueError, "found cache_row"),
+        (lambda g: Group([10], 8, optimizer=hotrow.SGD(float("inf"))), ValueError, "finite"),
+        (lambda g: Group([10], 8, optimizer=hotrow.SGD(0.1, momentum=0.9)), ValueError, "found momentum"),
+        (lambda g: Group([10], 8, optimizer=object()), ValueError, "settings"),
+        (lambda g: Group([10], 8, seed=-1), ValueError, "seed"),
+        (lambda g: Group([10], 8, device="cuda"), ValueError, "auto, cpu or gpu, found cuda"),
+        (lambda g: Group([10], 8, values=np.ones((9, 8), "f4")), ValueError, "source"),
+        (lambda g: Group([2**31, 2**31 - 5], 4096), MemoryError, "bytes"),
+        (lambda g: hotrow.simulate([5], rows=5), IndexError, "below 5, found 5"),
+        (lambda g: hotrow.simulate([1], policy="arc"), ValueError, "policy"),
+        (lambda g: hotrow.simulate([1], cache_percent=0), ValueError, "0"),
+        (lambda g: hotrow.simulate([1], batch=0), ValueError, "batch"),
+    ],
+)
+def test_bad_input_is_named(call, error, text):
+    group = Group([100], 8, device="cpu", init=0.5)
+    with pytest.raises(error) as found:
+        call(group)
+    assert isinstance(found.value, hotrow.Error) and text in str(found.value), repr(found.value)
+    # Nothing has changed.
+    assert not group.pending and (group.read_rows([1, 99]) == 0.5).all()
+
+
+def test_out_is_the_callers_own(random):
+    group = Group([100], 8, precision="fp32", init=hotrow.Normal(), device="cpu")
+    indices, offsets = batch(random, 100, 7)
+    wanted, out = group.forward_frozen(indices, offsets), np.full((7, 8), np.nan, np.float32)
+    assert group.forward_frozen(indices, offsets, out=out) is out
+    group.close()
+    del group
+    assert np.array_equal(out, wanted)
+
+
+def test_a_closed_group_is_refused():
+    with Group([10], 4, device="cpu") as group:
+        assert "10 rows x 4 on cpu" in repr(group)
+    for call in (lambda: group.forward([1], [0, 1]), lambda: group.memory(), lambda: group.config):
+        with pytest.raises(OrderError, match="close"):
+            call()
+    group.close()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "int4", "int2"])
+def test_codes_are_the_rows(random, precision):
+    values = random.standard_normal((70, 12)).astype(np.float32)
+    group = Group([20, 50], 12, precision=precision, cache_rows=32, optimizer=hotrow.AdaGrad(0.1), values=values, device="cpu")
+    group.forward([3, 3], [0, 1, 2])
+    group.backward(np.ones((2, 12), np.float32))
+    group.reset()  # until then the cache has row 23 in FP32
+    codes = group.read_codes(1)
+    wanted, width = group.read_rows(np.arange(20, 70)), {"int8": 1, "int4": 2, "int2": 4}.get(precision)
+    if width is None:
+        assert np.array_equal(codes.codes.astype("f4"), wanted) and codes.scale is None
+    else:
+        each = np.stack([codes.codes >> (8 // width * k) & (2 ** (8 // width) - 1) for k in range(width)], 2).reshape(50, -1)[:, :12]
+        assert np.array_equal(each * codes.scale[:, None] + codes.bias[:, None], wanted)
+        with pytest.raises(InvalidValue, match="finite"):
+            group.write_codes(1, codes._replace(scale=codes.scale * np.inf))
+        with pytest.raises(InvalidValue, match="scale"):
+            group.write_codes(1, codes._replace(scale=None))
+    other = Group([20, 50], 12, precision=precision, cache_rows=32, optimizer=hotrow.AdaGrad(0.1), device="cpu")
+    assert not np.array_equal(other.read_rows(np.arange(20, 70)), wanted)
+    other.write_codes(1, codes)
+    assert np.array_equal(other.read_rows(np.arange(20, 70)), wanted) and not other.read_rows(np.arange(20)).any()
+    with pytest.raises(InvalidValue, match="codes: wanted 50 rows"):
+        group.write_codes(1, codes._replace(codes=codes.codes[:49]))
+
+
+def test_a_saved_group_goes_on_with_the_same_bits(random, tmp_path):
+    group = Group([300], 8, precision="int8", cache_rows=64, optimizer=hotrow.Adam(0.05), init=hotrow.Uniform(-1, 1), seed=7, device="cpu")
+    batches = [batch(random, 300, 20) for _ in range(6)]
+
+    def steps(of, some):
+        for indices, offsets in some:
+            of.backward(of.forward(indices, offsets))
+        return bits(of.read_rows(np.arange(300)))
+
+    steps(group, batches[:3])
+    group.save(tmp_path / "saved")
+    again = Group.open(tmp_path / "saved", device="cpu")
+    assert {**again.config, "init": None} == {**group.config, "init": None}  # a file has no initial values
+    half = bits(again.read_rows(np.arange(300)))
+    assert np.array_equal(steps(again, batches[3:]), steps(group, batches[3:])) and not np.array_equal(half, bits(group.read_rows(np.arange(300))))
+    with pytest.raises(hotrow.FileError):
+        Group([300], 9, device="cpu").load(tmp_path / "saved")
+
+
+def test_shared_tables(random, tmp_path):
+    make = lambda: hotrow.SharedGroup([1000, 500], 8, 256, chunk=4, optimizer=hotrow.SGD(0.5), device="cpu")
+    group = make()
+    before = group.read_rows([1, 2])
+    group.forward([1, 2], [0, 1, 2])
+    group.backward(np.ones((2, 8), np.float32))
+    assert not np.array_equal(group.read_rows([1, 2]), before)
+    group.save(tmp_path / "shared")
+    again = make()
+    again.load(tmp_path / "shared")
+    assert np.array_equal(again.read_rows(np.arange(1500)), group.read_rows(np.arange(1500)))
+    for call in (lambda: group.write_rows([1], np.ones((1, 8), "f4")), group.reset, lambda: group.packed(0, 1)):
+        with pytest.raises(hotrow.Error, match="Group"):
+            call()
+
+
+def test_plans_agree_with_groups(random):
+    settings = dict(precision="int4", cache_rows=320, policy="lfu", optimizer=hotrow.AdaGrad(0.1))
+    group = Group([5000], 16, device="cpu", **settings)
+    planned, found = hotrow.plan_memory([5000], 16, **settings), group.memory()
+    same = ("payload", "scales and biases", "cache weights", "tags", "row frequencies")
+    assert [planned[name] for name in same] == [found[name] for name in same] and planned["payload"] == 5000 * 8
+    ids = np.minimum(random.zipf(1.2, 20_000), 5000) - 1
+    for policy in ("lru", "lfu", "window"):
+        group = Group([5000], 1, cache_rows=512, policy=policy, device="cpu")
+        for first in range(0, len(ids), 500):
+            group.forward(ids[first : first + 500], [0, 500])
+            group.discard_pending()
+        (played,) = hotrow.simulate(ids, rows=5000, cache_percent=10, policy=policy, batch=500)
+        assert played["hits"] == group.counters()["hits"] > 0, policy
+    best, lru = hotrow.simulate(ids, cache_percent=1, policy=("best", "lru"))
+    assert best["hit_rate"] > lru["hit_rate"] > 0
+
+
+def test_threads_take_turns_and_python_goes_on(random):
+    group = Group([200_000], 64, precision="fp32", optimizer=hotrow.SGD(1.0), device="cpu")
+    indices, offsets = np.arange(200_000, dtype=np.uint32), np.arange(200_001, dtype=np.uint32)
+    counted, stop, errors = [0], threading.Event(), []
+
+    def look():
+        try:
+            for _ in range(5):
+                assert not group.forward_frozen(indices, offsets).any()
+        except BaseException as error:
+            errors.append(error)
+
+    def count():
+        while not stop.wait(1e-4):
+            counted[0] += 1
+
+    threads, counter = [threading.Thread(target=look) for _ in range(4)], threading.Thread(target=count)
+    for thread in (*threads, counter):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stop.set()
+    counter.join()
+    assert not errors and counted[0] > 5
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_is_refused_by_name():
+    group = Group([100_000], 64, device="cpu")
+    group.forward_frozen(np.arange(100_000), [0, 100_000])
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for call in (lambda: group.forward([1], [0, 1]), lambda: Group([10], 4, device="cpu")):
+            try:
+                call()
+            except OrderError as error:
+                refused += "fork" in str(error)
+        del group
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert group.forward_frozen([1], [0, 1]).shape == (1, 64)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer here")
+def test_a_keyboard_interrupt_comes_between_steps():
+    group = Group([1000], 8, precision="fp32", optimizer=hotrow.SGD(0.0), device="cpu")
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            while True:
+                group.forward([1], [0, 1])
+                group.backward(np.ones((1, 8), np.float32))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    group.discard_pending()
+    group.forward([1], [0, 1])
+    group.backward(np.ones((1, 8), np.float32))
+
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="no /proc here")
+def test_memory_does_not_grow(random):
+    group = Group([1000], 16, cache_rows=64, optimizer=hotrow.AdaGrad(0.1), device="cpu")
+    batches = [batch(random, 1000, 10) for _ in range(10)]
+
+    def steps(count):
+        for k in range(count):
+            group.backward(group.forward(*batches[k % 10]))
+
+    steps(5_000)
+    before = resident()
+    steps(100_000)
+    assert resident() - before < 2 << 20
+
+
+def test_a_gpu_gives_the_same_bits(random, gpu):
+    made = [
+        Group([500], 12, precision="int8", cache_rows=64, policy="lfu", optimizer=hotrow.RowWiseAdaGrad(0.05), init=hotrow.Uniform(-1, 1), device=device)
+        for device in ("cpu", gpu)
+    ]
+    assert made[0].device == "cpu" != made[1].device
+    for _ in range(4):
+        indices, offsets = batch(random, 500, 30)
+        outputs = [group.forward(indices, offsets) for group in made]
+        assert np.array_equal(bits(outputs[0]), bits(outputs[1]))
+        for group in made:
+            group.backward(np.round(outputs[0] * 64) / np.float32(64))
+    assert made[0].counters() == made[1].counters()
+    rows = [bits(group.read_rows(np.arange(500))) for group in made]
+    assert np.array_equal(*rows)
+    made[1].forward([7], [0, 1])
+    made[1].backward(np.ones((1, 12), np.float32))
+    assert not np.array_equal(rows[0], bits(made[1].read_rows(np.arange(500))))
+
+
+def test_every_call_explains_itself():
+    for thing in [hotrow, Group, hotrow.SharedGroup, hotrow.simulate, hotrow.plan_memory, *(getattr(hotrow, name) for name in hotrow.__all__)]:
+        assert thing.__doc__ and len(thing.__doc__) > 10, thing
+    for name in dir(Group):
+        if not name.startswith("_"):
+            assert getattr(Group, name).__doc__, name

@@ -1,0 +1,253 @@
+"""EmbeddingBag beside torch's own, and what may go wrong between forward and backward."""
+
+import copy
+import gc
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import hotrow
+from test_numpy import resident
+
+torch = pytest.importorskip("torch", reason="SKIPPED: torch is not installed")
+
+from hotrow.torch import EmbeddingBag  # noqa: E402
+
+ROWS, DIM = 800, 16
+
+
+@pytest.fixture(autouse=True)
+def seeded(random):
+    torch.manual_seed(int(random.integers(2**31)))
+
+
+def batch(bags=12, most=80):
+    n = int(torch.randint(0, most, ()))
+    offsets = torch.sort(torch.randint(0, n + 1, (bags,)))[0]
+    offsets[0] = 0
+    return torch.randint(0, ROWS, (n,)), offsets
+
+
+def pair(mode="sum", optimizer=None, sparse=True, device="cpu", **settings):
+    weight = torch.randn(ROWS, DIM)
+    ours = EmbeddingBag.from_pretrained(
+        weight, freeze=False, mode=mode, precision="fp32", optimizer=optimizer or hotrow.SGD(0.05), device=device, **settings
+    )
+    theirs = torch.nn.EmbeddingBag.from_pretrained(weight.clone(), freeze=False, mode=mode, sparse=sparse, **settings)
+    return ours, theirs
+
+
+def rows(bag):
+    return bag.state_dict()["weight"]
+
+
+def close(ours, theirs, most):
+    """Relative to the largest value."""
+    return (ours - theirs).abs().max() <= most * theirs.abs().max().clamp(min=1)
+
+
+RULES = {
+    "sgd": (hotrow.SGD(0.05), lambda p: torch.optim.SGD(p, 0.05)),
+    "adagrad": (hotrow.AdaGrad(0.05, eps=1e-10), lambda p: torch.optim.Adagrad(p, 0.05)),
+}
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("settings", [{}, {"padding_idx": 3}, {"include_last_offset": True, "padding_idx": -1}])
+def test_200_steps_beside_torch(mode, rule, sparse, settings):
+    ours, theirs = pair(mode, RULES[rule][0], sparse, **settings)
+    optimiser = RULES[rule][1](theirs.parameters())
+    before = rows(ours).clone()
+    for _ in range(200):
+        ids, offsets = batch()
+        if settings.get("include_last_offset"):
+            offsets = torch.cat([offsets, torch.tensor([len(ids)])])
+        weights = torch.rand(len(ids), requires_grad=True) if mode == "sum" else None
+        weights2 = weights.detach().clone().requires_grad_() if weights is not None else None
+        a, b = ours(ids, offsets, weights), theirs(ids, offsets, weights2)
+        # A row goes its own way by what its steps have rounded, so that later outputs are compared as the rows are.
+        assert close(a, b, 1e-5)
+        grad = torch.randn_like(a)
+        a.backward(grad)
+        b.backward(grad)
+        if weights is not None and len(ids):
+            assert close(weights.grad, weights2.grad, 1e-5)
+        optimiser.step()
+        optimiser.zero_grad()
+    assert close(rows(ours), theirs.weight.detach(), 1e-5)
+    assert not close(rows(ours), before, 1e-2)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_outputs_of_every_shape(mode):
+    ours, theirs = pair(mode)
+    for ids, offsets in [batch(), batch(), (torch.randint(0, ROWS, (7, 5)), None), batch(1, 2)]:
+        assert close(ours.eval()(ids, offsets), theirs(ids, offsets), 1e-6)
+        if offsets is not None:
+            assert close(ours(ids.int(), offsets.int()), theirs(ids.int(), offsets.int()), 1e-6)
+    # The comparison is one: another row is seen.
+    assert not close(ours(torch.tensor([[1]])), theirs(torch.tensor([[2]])), 1e-6)
+    ids = torch.randint(0, ROWS, (5, 14))[:, ::2]
+    assert close(ours(ids), theirs(ids), 1e-6)
+    assert ours(torch.empty(4, 0, dtype=torch.int64)).tolist() == [[0.0] * DIM] * 4  # torch fails here
+
+
+@pytest.mark.parametrize(
+    "call,error,text",
+    [
+        (lambda b: b(torch.tensor([1])), ValueError, "offsets: wanted those"),
+        (lambda b: b(torch.tensor([[1]]), torch.tensor([0])), ValueError, "offsets: wanted none"),
+        (lambda b: b(torch.tensor([ROWS]), torch.tensor([0])), IndexError, "found 800"),
+        (lambda b: b(torch.tensor([-1]), torch.tensor([0])), IndexError, "found -1"),
+        (lambda b: b(torch.tensor([1.0]), torch.tensor([0])), ValueError, "whole numbers"),
+        (lambda b: b(torch.tensor([[1, 2]]), per_sample_weights=torch.ones(2)), ValueError, "per_sample_weights: wanted shape (1, 2)"),
+        (lambda b: b(torch.tensor([1]), torch.tensor([0]), torch.ones(2)), ValueError, "weights"),
+        (lambda b: EmbeddingBag(10, 4, mode="max"), ValueError, "mode"),
+        (lambda b: EmbeddingBag(10, 4, cache=5), ValueError, "cache: wanted a share"),
+        (lambda b: EmbeddingBag(10, 4, padding_idx=10), ValueError, "padding_idx"),
+        (lambda b: EmbeddingBag(10, 4, state="fp16"), ValueError, "state"),
+        (lambda b: EmbeddingBag(10, 4, scale_grad_by_freq=True), ValueError, "found scale_grad_by_freq"),
+        (lambda b: EmbeddingBag.from_pretrained(torch.ones(4)), ValueError, "embeddings"),
+        (lambda b: EmbeddingBag(10, 4, device="cpu")(torch.tensor([[1]]), None, torch.ones(1, 1)), ValueError, 'mode="sum"'),
+        (lambda b: b.load_state_dict({"weight": torch.ones(3, 3)}), RuntimeError, "wanted shape"),
+        (lambda b: b.load_state_dict({}), RuntimeError, "Missing"),
+        (lambda b: b.load_state_dict({"weight": rows(b), "other": torch.ones(1)}), RuntimeError, "Unexpected"),
+        (copy.deepcopy, TypeError, "cannot copy or pickle"),
+    ],
+)
+def test_bad_input_is_named(call, error, text):
+    bag, _ = pair()
+    before = rows(bag)
+    with pytest.raises(error) as found:
+        call(bag)
+    assert text in str(found.value), repr(found.value)
+    assert torch.equal(rows(bag), before) and not bag.group.pending
+
+
+def test_nothing_changes_in_eval_without_gradients_and_frozen():
+    bag, _ = pair()
+    ids, before = torch.tensor([[1, 2]]), rows(bag)
+    with torch.no_grad():
+        assert not bag(ids).requires_grad
+    assert not bag.eval()(ids).requires_grad
+    frozen = EmbeddingBag.from_pretrained(before, device="cpu", precision="fp32")
+    assert not frozen(ids).requires_grad and torch.equal(rows(bag), before)
+    assert bag.group.counters()["accesses"] == 0
+    bag.train()(ids).sum().backward()
+    assert not torch.equal(rows(bag), before)
+
+
+def test_what_may_come_between_forward_and_backward(monkeypatch):
+    bag, _ = pair()
+    ids = torch.tensor([[1, 2]])
+
+    def fails():
+        out = bag(ids)
+        raise RuntimeError(out.shape)
+
+    said = 0
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            fails()
+        gc.collect()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            bag(ids).sum().backward()
+        said += sum("given up" in str(warning.message) and warning.filename == __file__ for warning in caught)
+    assert said == 1
+    first = bag(ids)
+    with pytest.raises(hotrow.OrderError, match="a forward whose backward has not come"):
+        bag(ids)
+    first.sum().backward()
+    with pytest.raises(hotrow.OrderError, match="backward"):
+        first.sum().backward()
+    kept = bag(ids)
+    # A prompt keeps the variables of a line that failed, and the error.
+    monkeypatch.setattr("sys.last_value", KeyboardInterrupt(), raising=False)
+    before = rows(bag)
+    bag(ids).sum().backward()
+    after = rows(bag)
+    with pytest.raises(hotrow.OrderError, match="wanted that of the last forward"):
+        kept.sum().backward()
+    assert torch.equal(rows(bag), after) and not torch.equal(before, after)
+    bag(ids)
+    bag.discard_pending()
+    bag(ids).sum().backward()
+
+
+@pytest.mark.parametrize("state", ["fp32", "packed"])
+def test_state_goes_over(state):
+    make = lambda: EmbeddingBag(ROWS, DIM, mode="sum", cache=0.1, optimizer=hotrow.AdaGrad(0.1), state=state, device="cpu", init=hotrow.Uniform(-1, 1))
+    bag, other = make(), torch.nn.ModuleDict({"table": make()})
+    for _ in range(5):
+        bag(*batch()).square().sum().backward()
+    saved = torch.nn.ModuleDict({"table": bag}).state_dict()
+    assert list(saved) == ["table.weight" if state == "fp32" else "table.packed"]
+    other.load_state_dict(saved)
+    found, wanted = (b.group.read_rows(np.arange(ROWS)) for b in (other["table"], bag))
+    assert np.array_equal(found, wanted) if state == "packed" else np.abs(found - wanted).max() < 0.02
+    more = batch()
+    outputs = [b(*more) for b in (bag, other["table"])]
+    for out in outputs:
+        out.square().sum().backward()
+    same = torch.equal(*outputs) and np.array_equal(*(b.group.read_rows(np.arange(ROWS)) for b in (other["table"], bag)))
+    assert same == (state == "packed")  # FP32 leaves out the optimiser's states
+
+
+def test_learning_rate_threads_and_compile():
+    bag, _ = pair(optimizer=hotrow.SGD(0.0))
+    ids, before = torch.tensor([[5]]), rows(bag)
+    bag(ids).sum().backward()
+    assert torch.equal(rows(bag), before)
+    bag.set_learning_rate(0.5)
+    bag(ids).sum().backward()
+    assert torch.allclose(rows(bag)[5], before[5] - 0.5)
+    compiled = torch.compile(torch.nn.Sequential(bag, torch.nn.Tanh()), backend="eager")
+    compiled(ids).sum().backward()
+    assert not torch.allclose(rows(bag)[5], before[5] - 0.5)
+    bag.eval()
+    wanted, found = bag(ids), []
+    threads = [threading.Thread(target=lambda: found.extend(bag(ids) for _ in range(50))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 200 and all(torch.equal(out, wanted) for out in found)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_loop_over_a_loader_learns(device, request):
+    if device == "gpu":
+        request.getfixturevalue("gpu")
+    target = torch.randn(ROWS)
+    data = torch.utils.data.TensorDataset(ids := torch.randint(0, ROWS, (4000, 3)), target[ids].sum(1))
+    bag = EmbeddingBag(ROWS, DIM, mode="sum", precision="int8", cache=0.2, optimizer=hotrow.AdaGrad(0.3), device=device, init=0.0)
+    assert (bag.group.device == "cpu") == (device == "cpu")
+    top = torch.nn.Linear(DIM, 1)
+    optimiser, losses = torch.optim.Adam(top.parameters(), 0.01), []
+    for _ in range(4):
+        for some, wanted in torch.utils.data.DataLoader(data, batch_size=100, shuffle=True, num_workers=0):
+            loss = (top(bag(some)).squeeze(1) - wanted).square().mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+    assert np.mean(losses[-20:]) < 0.2 * np.mean(losses[:5]), (losses[:5], losses[-20:])
+
+
+def test_memory_does_not_grow():
+    bag = EmbeddingBag(1000, 8, cache=0.1, optimizer=hotrow.AdaGrad(0.1), device="cpu", init=0.0)
+    batches = [(torch.randint(0, 1000, (20,)), torch.arange(0, 20, 5)) for _ in range(10)]
+
+    def steps(count):
+        for k in range(count):
+            bag(*batches[k % 10]).sum().backward()
+
+    steps(5_000)
+    before = resident()
+    steps(100_000)
+    assert resident() - before < 4 << 20
