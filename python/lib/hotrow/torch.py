@@ -23,19 +23,28 @@ class _Token:
     """Lives as long as the graph of a forward."""
 
 
+class _Pending:
+    """The last training forward without its backward. No attribute of the module, whose assignments cost microseconds."""
+
+    token: weakref.ref[_Token] | None = None
+    # The last error that had reached a prompt before that forward.
+    error: object = None
+    warned: bool = False
+
+
 class _LookUp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, bag: EmbeddingBag, _anchor: Tensor, weights: Tensor | None, indices: Any, offsets: Any) -> Tensor:
         out = bag._run(indices, offsets, weights, train=True)
         ctx.bag, ctx.batch, ctx.token = bag, (indices, offsets), _Token()
-        bag._waiting = (weakref.ref(ctx.token), getattr(sys, "last_value", None))
+        bag._pending.token, bag._pending.error = weakref.ref(ctx.token), getattr(sys, "last_value", None)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor | None, None, None]:
         bag: EmbeddingBag = ctx.bag
-        if bag._waiting is None or bag._waiting[0]() is not ctx.token:
+        if bag._pending.token is None or bag._pending.token() is not ctx.token:
             raise OrderError("backward: wanted that of the last forward, once, found another; make one forward a step")
         grads = _numpy(grad, torch.float32)
         weight_grad = None
@@ -43,7 +52,7 @@ class _LookUp(torch.autograd.Function):
             indices, offsets = ctx.batch
             weight_grad = torch.from_numpy(bag.group.weight_gradient(indices, offsets, grads))
         bag.group.backward(grads)
-        bag._waiting = None
+        bag._pending.token = None
         return None, None, weight_grad, None, None
 
 
@@ -109,9 +118,7 @@ class EmbeddingBag(torch.nn.Module):
         )
         # Autograd calls backward for it where no other input wants a gradient.
         self._anchor = torch.empty(0, requires_grad=True)
-        # The last training forward without its backward, and the last error that reached a prompt before it.
-        self._waiting: tuple[weakref.ref[_Token], object] | None = None
-        self._warned = False
+        self._pending = _Pending()
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, *, freeze: bool = True, **settings: Any) -> EmbeddingBag:
@@ -144,8 +151,8 @@ class EmbeddingBag(torch.nn.Module):
         if weights is not None and home.type != "cpu":
             weights = weights.cpu()
         if self.training and torch.is_grad_enabled() and not self.frozen:
-            if self._waiting is not None:
-                self._give_up(*self._waiting)
+            if self._pending.token is not None:
+                self._give_up(self._pending.token)
             out: Tensor = _LookUp.apply(self, self._anchor, weights, indices, ends)  # type: ignore[no-untyped-call]
         else:
             out = self._run(indices, ends, weights, train=False)
@@ -158,19 +165,19 @@ class EmbeddingBag(torch.nn.Module):
         call(indices, offsets, None if weights is None else _numpy(weights, torch.float32), out.numpy())
         return out
 
-    def _give_up(self, forward: weakref.ref[_Token], error: object) -> None:
+    def _give_up(self, forward: weakref.ref[_Token]) -> None:
         """Discards a forward whose backward can no longer come: its outputs are gone, or an error ended the cell or line that made them."""
-        if forward() is not None and getattr(sys, "last_value", None) is error:
+        if forward() is not None and getattr(sys, "last_value", None) is self._pending.error:
             return  # the library refuses a second one
         self.discard_pending()
-        if not self._warned:
-            self._warned = True
+        if not self._pending.warned:
+            self._pending.warned = True
             warnings.warn("hotrow: a forward had no backward, and is given up; look up in eval() or under torch.no_grad()", stacklevel=6)
 
     def discard_pending(self) -> None:
         """Gives up the backward of the last forward."""
         self.group.discard_pending()
-        self._waiting = None
+        self._pending.token = None
 
     def set_learning_rate(self, rate: float) -> None:
         """Sets the learning rate from the next backward on."""
