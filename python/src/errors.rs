@@ -1,7 +1,12 @@
 //! The errors of the library as exceptions of `hotrow.errors`, with the library's message.
 
 use hotrow::Error;
-use pyo3::{prelude::*, sync::PyOnceLock, types::PyModule};
+use pyo3::{
+    exceptions::{PyException, PyMemoryError},
+    prelude::*,
+    sync::PyOnceLock,
+    types::PyModule,
+};
 
 /// An exception of `hotrow.errors`.
 pub(crate) fn raise(class: &str, message: String) -> PyErr {
@@ -13,6 +18,14 @@ pub(crate) fn raise(class: &str, message: String) -> PyErr {
             Err(error) => error,
         }
     })
+}
+
+/// The error of a conversion by numpy or Python. An interrupt stays one.
+pub(crate) fn unfit(py: Python<'_>, what: &str, wanted: &str, error: PyErr, remedy: &str) -> PyErr {
+    if error.is_instance_of::<PyMemoryError>(py) {
+        return raise("OutOfMemory", format!("{what}: wanted memory, found {error}; make the batch smaller"));
+    }
+    if error.is_instance_of::<PyException>(py) { refused(what, wanted, error, remedy) } else { error }
 }
 
 /// An argument that cannot be used.
@@ -29,5 +42,6 @@ pub(crate) fn of(error: &Error) -> PyErr {
         Error::Store { .. } | Error::Source { .. } | Error::Checkpoint { .. } => "FileError",
         _ => "InvalidValue",
     };
-    raise(class, error.to_string())
+    // The names of Rust's types say nothing here.
+    raise(class, error.to_string().replace("GroupConfig::", "").replace("checkpoint::", ""))
 }

@@ -1,14 +1,14 @@
 //! Plans that need no device.
 
-use hotrow::{Calls, CounterBits, Counters, GroupConfig, Layout, MemoryReport, Policy};
+use hotrow::{Calls, CounterBits, Counters, Error, GroupConfig, Layout, MemoryReport, Policy};
 use hotrow_plan::simulate::{Best, Geometry, Simulator};
 use pyo3::{prelude::*, types::PyDict};
 
 use crate::{
     arrays::Ints,
-    errors::{raise, refused},
+    errors::{self, raise, refused},
     settings::{self, checked},
-    table,
+    table::{self, number},
 };
 
 /// The largest binding of most Vulkan devices, as `hotrow plan memory` takes it.
@@ -19,11 +19,12 @@ const BINDING: u64 = 0x7fff_fffc;
 pub(crate) fn plan_memory<'py>(
     py: Python<'py>,
     rows: &Bound<'py, PyAny>,
-    dim: u32,
+    dim: &Bound<'py, PyAny>,
     settings: &str,
-    indices: u32,
+    indices: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let rows = Ints::new("rows", rows)?;
+    let (rows, dim, indices) =
+        (Ints::new("rows", rows, false)?, number("dim", dim)?, number::<u32>("indices", indices)?);
     let config = settings::with(&GroupConfig::new(rows.slice()?, dim), settings)?;
     let layout = checked(Layout::new(&config, BINDING))?;
     table::bytes(py, &MemoryReport::plan(&config, &layout, Calls::from(indices)))
@@ -34,14 +35,16 @@ pub(crate) fn plan_memory<'py>(
 pub(crate) fn simulate<'py>(
     py: Python<'py>,
     trace: &Bound<'py, PyAny>,
-    rows: u32,
+    rows: &Bound<'py, PyAny>,
     cache_percent: f64,
     policy: &str,
-    ways: u32,
-    batch: usize,
+    ways: &Bound<'py, PyAny>,
+    batch: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let ids = Ints::new("trace", trace)?;
+    let ids = Ints::new("trace", trace, false)?;
     let ids = ids.slice()?;
+    let (rows, ways) = (number::<u32>("rows", rows)?, number::<u32>("ways", ways)?);
+    let batch = number::<usize>("batch", batch)?;
     if let Some(at) = ids.iter().position(|&id| id >= rows) {
         let found = format!("trace: wanted ids below {rows}, found {} at position {at}; give more rows", ids[at]);
         return Err(raise("RowIndexError", found));
@@ -52,6 +55,12 @@ pub(crate) fn simulate<'py>(
     let policy = if policy == "best" { None } else { Some(checked(policy.parse::<Policy>())?) };
     if policy == Some(Policy::Static) {
         return Err(refused("policy", "lru, lfu, window, best", "static", "count the hottest rows yourself"));
+    }
+    // The one that knows the future keeps two words of 8 bytes for each row; a list of that size is refused by name.
+    let most = ids.iter().max().map_or(0, |&id| id as usize + 1);
+    if policy.is_none() && Vec::<[u64; 4]>::new().try_reserve_exact(most).is_err() {
+        let bytes = 32 * most as u64;
+        return Err(errors::of(&Error::OutOfMemory { what: "next uses", bytes }));
     }
     let played = py.detach(|| {
         let Geometry { sets, ways, .. } = Geometry::of_percent(rows.into(), cache_percent, ways)?;

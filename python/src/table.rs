@@ -4,14 +4,14 @@ use std::sync::{Mutex, PoisonError};
 
 use hotrow::{
     Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, Group, GroupConfig, Lookup, LookupKind,
-    MemoryReport, Mode, Part, Pooling, RowLayout, SharedGroup, Source, checkpoint, robe,
+    MemoryReport, Mode, OutOfRange, Part, Pooling, RowLayout, SharedGroup, Source, checkpoint, robe,
 };
 use pyo3::{prelude::*, types::PyDict};
 
 use crate::{
     arrays::{self, Floats, Ints, Outputs},
     device,
-    errors::{raise, refused},
+    errors::{self, raise, refused},
     settings::{self, checked},
 };
 
@@ -28,6 +28,8 @@ pub(crate) struct Table {
     /// Of a group of rows.
     layout: Option<RowLayout>,
     device: String,
+    /// Whether an index outside its table is left out.
+    skips: bool,
 }
 
 #[derive(Debug)]
@@ -78,10 +80,8 @@ impl Table {
     /// Runs a call without Python's lock. Calls of several threads wait for each other.
     fn run<R: Send>(&self, py: Python<'_>, call: impl FnOnce(&mut Kind) -> Result<R, Error> + Send) -> PyResult<R> {
         device::same_process()?;
-        let done = py.detach(|| {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.as_mut().map(call)
-        });
+        // After a panic the group may be in no state that it ever should be in.
+        let done = py.detach(|| self.open.lock().ok()?.as_mut().map(call));
         match done {
             Some(done) => checked(done),
             None => Err(closed()),
@@ -95,20 +95,26 @@ impl Table {
         mode: Mode,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (indices, offsets) = (Ints::new("indices", indices)?, Ints::new("offsets", offsets)?);
+        let (indices, offsets) = (Ints::new("indices", indices, self.skips)?, Ints::new("offsets", offsets, false)?);
         let weights = weights.map(|weights| Floats::new("weights", weights, None)).transpose()?;
         let (indices, offsets) = (indices.slice()?, offsets.slice()?);
         let weights = weights.as_ref().map(|weights| weights.slice()).transpose()?;
         let rows = if self.unpooled { indices.len() } else { offsets.len().saturating_sub(1) };
         let mut outputs = Outputs::new(py, out, [rows, self.dim as usize])?;
-        let out = outputs.slice()?;
+        let out = outputs.slice(&[indices, offsets, weights.map_or(&[], bytemuck::cast_slice)])?;
         self.run(py, |group| group.lookup().run(indices, offsets, weights, mode, out.into()))?;
         Ok(outputs.into_given())
     }
 }
 
 fn closed() -> PyErr {
-    raise("OrderError", "group: wanted an open one, found one that close() has ended; make another".to_owned())
+    let found = "group: wanted an open one, found one that close() or a fault inside a call has ended; make another";
+    raise("OrderError", found.to_owned())
+}
+
+/// A number that fits its type.
+pub(crate) fn number<'py, T: for<'a> FromPyObject<'a, 'py>>(what: &str, any: &Bound<'py, PyAny>) -> PyResult<T> {
+    any.extract().map_err(|_| refused(what, "a number that such a setting can have", any, "change it"))
 }
 
 #[pymethods]
@@ -119,35 +125,37 @@ impl Table {
         py: Python<'_>,
         kind: &str,
         rows: &Bound<'_, PyAny>,
-        dim: u32,
+        dim: &Bound<'_, PyAny>,
         settings: &str,
         device: &str,
         values: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         device::same_process()?;
-        let rows = Ints::new("rows", rows)?;
+        let (rows, dim) = (Ints::new("rows", rows, false)?, number("dim", dim)?);
         let rows = rows.slice()?;
         let context = device::open(device)?;
         let device = device::name(context.as_ref());
         if kind == "shared" {
             let config = settings::with(&robe::Config::new(rows, dim, 0, 1), settings)?;
-            let (unpooled, rows) = (config.pooling == Pooling::None, config.rows().total_rows());
+            let (unpooled, skips) = (config.pooling == Pooling::None, config.out_of_range == OutOfRange::Skip);
+            let rows = config.rows().total_rows();
             let group = checked(py.detach(|| {
                 Ok(match &context {
                     None => Kind::CpuShared(CpuSharedGroup::new(config)?.into()),
                     Some(context) => Kind::GpuShared(SharedGroup::new(context, config)?.into()),
                 })
             }))?;
-            return Ok(Self { open: Some(group).into(), dim, unpooled, rows, layout: None, device });
+            return Ok(Self { open: Some(group).into(), dim, unpooled, rows, layout: None, device, skips });
         }
         let config = settings::with(&GroupConfig::new(rows, dim), settings)?;
         let values = values.map(|values| Floats::new("values", values, Some(dim))).transpose()?;
         let values = values.as_ref().map(|values| values.slice()).transpose()?;
         let source = values.as_ref().map(|values| values as &dyn Source);
-        let (unpooled, rows) = (config.pooling == Pooling::None, config.total_rows());
+        let (unpooled, skips) = (config.pooling == Pooling::None, config.out_of_range == OutOfRange::Skip);
+        let rows = config.total_rows();
         let mut group = checked(py.detach(|| Kind::new(config, context.as_ref(), source)))?;
         let layout = Some(checked(group.rows())?.layout().row);
-        Ok(Self { open: Some(group).into(), dim, unpooled, rows, layout, device })
+        Ok(Self { open: Some(group).into(), dim, unpooled, rows, layout, device, skips })
     }
 
     /// Weights of a row.
@@ -240,7 +248,7 @@ impl Table {
         offsets: &Bound<'py, PyAny>,
         grad: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, numpy::PyArray1<f32>>> {
-        let (indices, offsets) = (Ints::new("indices", indices)?, Ints::new("offsets", offsets)?);
+        let (indices, offsets) = (Ints::new("indices", indices, self.skips)?, Ints::new("offsets", offsets, false)?);
         let grad = Floats::new("grad", grad, Some(self.dim))?;
         let (indices, offsets, grad) = (indices.slice()?, offsets.slice()?, grad.slice()?);
         let found = self.run(py, |group| group.lookup().weight_gradient(indices, offsets, grad))?;
@@ -263,10 +271,10 @@ impl Table {
         rows: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let rows = Ints::new("rows", rows)?;
+        let rows = Ints::new("rows", rows, false)?;
         let rows = rows.slice()?;
         let mut outputs = Outputs::new(py, out, [rows.len(), self.dim as usize])?;
-        let out = outputs.slice()?;
+        let out = outputs.slice(&[rows])?;
         self.run(py, |group| group.lookup().read_rows(rows).map(|found| out.copy_from_slice(&found)))?;
         Ok(outputs.into_given())
     }
@@ -274,7 +282,7 @@ impl Table {
     /// Replaces the weights of linear rows; the state of the optimiser stays. values: float32, shape (n, dim). Of a row that is listed twice the
     /// last value counts; a row with a value that is not finite keeps its old one, and counters() counts it as skipped.
     fn write_rows(&self, py: Python<'_>, rows: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (rows, values) = (Ints::new("rows", rows)?, Floats::new("values", values, Some(self.dim))?);
+        let (rows, values) = (Ints::new("rows", rows, false)?, Floats::new("values", values, Some(self.dim))?);
         let (rows, values) = (rows.slice()?, values.slice()?);
         self.run(py, |group| group.rows()?.write_rows(rows, values))
     }
@@ -319,8 +327,10 @@ impl Table {
     }
 
     /// Frees the tables. Every later call is refused.
-    fn close(&self) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        device::same_process()?;
+        py.detach(|| self.open.lock().unwrap_or_else(PoisonError::into_inner).take());
+        Ok(())
     }
 
     /// Bytes of a packed row, of what comes before its weights, and of its weights.
@@ -334,7 +344,15 @@ impl Table {
     /// The packed rows from linear row `first` on: uint8, shape (count, bytes of a row). The cache is flushed first.
     fn packed<'py>(&self, py: Python<'py>, first: u32, count: u32) -> PyResult<Bound<'py, PyAny>> {
         let (stride, ..) = self.packed_layout()?;
-        let mut words = vec![0; (stride / 4) as usize * count as usize];
+        if u64::from(first) + u64::from(count) > self.rows {
+            let found =
+                format!("packed: wanted at most {} rows, found {count} from {first} on; ask for fewer", self.rows);
+            return Err(raise("RowIndexError", found));
+        }
+        let (bytes, mut words) = (stride * u64::from(count), Vec::new());
+        let room = words.try_reserve_exact(bytes as usize / 4);
+        room.map_err(|_| errors::of(&Error::OutOfMemory { what: "packed rows", bytes }))?;
+        words.resize(bytes as usize / 4, 0);
         self.run(py, |group| {
             let rows = group.rows()?;
             rows.flush()?;

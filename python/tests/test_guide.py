@@ -20,10 +20,13 @@ def test_the_guide_runs(capsys):
             except ImportError:
                 pytest.skip("SKIPPED: FBGEMM is not installed: its block of docs/python.md did not run")
         exec(compile(block, str(PAGE), "exec"), names)
-        found.append(capsys.readouterr().out)
-    assert found[0].startswith("4 ")
-    first, last = map(float, re.search(r"loss ([\d.]+) -> ([\d.]+)", found[1]).groups())
-    assert last < first - 0.03, found[1]
-    for text in found[2:]:
-        assert 0 <= float(re.search(r"tensor\(([\d.e-]+)", text)[1]) < 0.05, text
+        text = capsys.readouterr().out
+        found.append(text)
+        if len(found) == 1:
+            assert text.startswith("4 ")
+        elif len(found) == 2:
+            first, last = map(float, re.search(r"loss ([\d.]+) -> ([\d.]+)", text).groups())
+            assert last < first - 0.03, text
+        else:
+            assert 0 <= float(re.search(r"tensor\(([\d.e-]+)", text)[1]) < 0.05, text
     print(*found)

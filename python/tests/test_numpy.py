@@ -91,6 +91,12 @@ def test_every_type_of_index_gives_the_same(random):
     locked = indices.copy()
     locked.flags.writeable = False
     assert np.array_equal(group.forward_frozen(locked, offsets), wanted)
+    unaligned = np.zeros(4 * len(indices) + 1, np.uint8)[1:].view(np.uint32)
+    unaligned[:] = indices
+    assert np.array_equal(group.forward_frozen(unaligned, offsets), wanted)
+    skips = Group([50], 8, out_of_range="skip", init=1.0, device="cpu")
+    assert skips.forward_frozen(np.array([1, -1, 2**40, 50, 2]), [0, 5]).tolist() == [[2.0] * 8]
+    assert skips.forward_frozen(np.array([1, -1], np.int32), [0, 2]).tolist() == [[1.0] * 8]
     assert group.forward_frozen([], [0, 0, 0]).tolist() == [[0.0] * 8] * 2
 
 
@@ -128,6 +134,9 @@ def test_gradients_and_weights_of_every_order(random):
         (lambda g: g.forward([1], [0, 1], [1.0, 2.0]), ValueError, "weights"),
         (lambda g: g.forward([1], [0, 1], np.ones(1)), ValueError, "found float64"),
         (lambda g: g.forward(OnDevice(np.array([1]), 2), [0, 1]), ValueError, "on a device (DLPack's type 2)"),
+        (lambda g: g.forward([1], [0, 1], out=[[np.float32(0)] * 8]), ValueError, "an array"),
+        (lambda g: g.forward([1], [0, 1], out=np.empty(33, "u1")[1:].view("f4").reshape(1, 8)), ValueError, "aligned"),
+        (lambda g: g.forward([1], [0, 1], (a := np.ones((1, 8), "f4"))[0, :1], OnDevice(a, 1)), ValueError, "memory apart"),
         (lambda g: g.forward([1], [0, 1], out=np.empty((2, 8), "f4")), ValueError, "shape (1, 8), found shape (2, 8)"),
         (lambda g: g.forward([1], [0, 1], out=np.empty((1, 8))), ValueError, "found float64"),
         (lambda g: g.forward([1], [0, 1], out=np.empty((1, 8), ">f4")), ValueError, "found >f4"),
@@ -142,14 +151,18 @@ def test_gradients_and_weights_of_every_order(random):
         (lambda g: g.load("/no/such/file"), OSError, "/no/such/file"),
         (lambda g: g.save("/no/such/folder/file"), OSError, "/no/such/folder/file"),
         (lambda g: g.write_packed(0, np.zeros((1, 3), "u1")), ValueError, "uint8 of shape"),
+        (lambda g: g.packed(1, 2**32 - 1), IndexError, "at most 100 rows"),
         (lambda g: g.read_codes(1), IndexError, "table: wanted 0 to 0, found 1"),
         (lambda g: Group([0], 8), ValueError, "tables"),
         (lambda g: Group([10], 0), ValueError, "dim"),
+        (lambda g: Group([10], -8), ValueError, "dim"),
+        (lambda g: hotrow.plan_memory([10], 8, indices=-1), ValueError, "indices"),
+        (lambda g: Group([10], 8, init="uniform"), ValueError, "hotrow.Uniform"),
         (lambda g: Group([10], 8, precision="int3"), ValueError, "precision: wanted fp32, fp16, int8, int4, int2, found int3"),
         (lambda g: Group([10], 8, cache_row=3), ValueError, "found cache_row"),
         (lambda g: Group([10], 8, optimizer=hotrow.SGD(float("inf"))), ValueError, "finite"),
         (lambda g: Group([10], 8, optimizer=hotrow.SGD(0.1, momentum=0.9)), ValueError, "found momentum"),
-        (lambda g: Group([10], 8, optimizer=object()), ValueError, "settings"),
+        (lambda g: Group([10], 8, optimizer=object()), ValueError, "optimizer: wanted hotrow.SGD(lr)"),
         (lambda g: Group([10], 8, seed=-1), ValueError, "seed"),
         (lambda g: Group([10], 8, device="cuda"), ValueError, "auto, cpu or gpu, found cuda"),
         (lambda g: Group([10], 8, values=np.ones((9, 8), "f4")), ValueError, "source"),
@@ -158,6 +171,7 @@ def test_gradients_and_weights_of_every_order(random):
         (lambda g: hotrow.simulate([1], policy="arc"), ValueError, "policy"),
         (lambda g: hotrow.simulate([1], cache_percent=0), ValueError, "0"),
         (lambda g: hotrow.simulate([1], batch=0), ValueError, "batch"),
+        (lambda g: hotrow.simulate([1], ways=-1), ValueError, "ways"),
     ],
 )
 def test_bad_input_is_named(call, error, text):
@@ -317,15 +331,17 @@ def test_a_keyboard_interrupt_comes_between_steps():
     group = Group([1000], 8, precision="fp32", optimizer=hotrow.SGD(0.0), device="cpu")
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
-            while True:
-                group.forward([1], [0, 1])
-                group.backward(np.ones((1, 8), np.float32))
+        for k in range(500):
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 + 1e-6 * k)
+                while True:
+                    # Lists are converted by numpy, where an interrupt may come, too.
+                    group.forward([1], [0, 1])
+                    group.backward([[1.0] * 8])
+            group.discard_pending()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-    group.discard_pending()
     group.forward([1], [0, 1])
     group.backward(np.ones((1, 8), np.float32))
 

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import signal
 import threading
 import warnings
 
@@ -99,7 +100,7 @@ def test_outputs_of_every_shape(mode):
 @pytest.mark.parametrize(
     "call,error,text",
     [
-        (lambda b: b(torch.tensor([1])), ValueError, "offsets: wanted those"),
+        (lambda b: b(torch.tensor([1])), ValueError, "offsets: wanted them"),
         (lambda b: b(torch.tensor([[1]]), torch.tensor([0])), ValueError, "offsets: wanted none"),
         (lambda b: b(torch.tensor([ROWS]), torch.tensor([0])), IndexError, "found 800"),
         (lambda b: b(torch.tensor([-1]), torch.tensor([0])), IndexError, "found -1"),
@@ -114,6 +115,11 @@ def test_outputs_of_every_shape(mode):
         (lambda b: EmbeddingBag.from_pretrained(torch.ones(4)), ValueError, "embeddings"),
         (lambda b: EmbeddingBag(10, 4, device="cpu")(torch.tensor([[1]]), None, torch.ones(1, 1)), ValueError, 'mode="sum"'),
         (lambda b: b.load_state_dict({"weight": torch.ones(3, 3)}), RuntimeError, "wanted shape"),
+        (lambda b: b.load_state_dict({"weight": torch.full((ROWS, DIM), torch.nan)}), RuntimeError, "finite"),
+        (lambda b: EmbeddingBag(10, 4, cache_rows=3), ValueError, "found cache_rows"),
+        (lambda b: EmbeddingBag(10, 4, optimizer="adam"), ValueError, "optimizer: wanted hotrow.SGD(lr)"),
+        (lambda b: b(torch.tensor([[1]]), None, torch.ones(1, 1, dtype=torch.complex64)), ValueError, "wanted floats"),
+        (lambda b: b(torch.ones(1, 1, 1, dtype=torch.int64), torch.tensor([0])), ValueError, "one or two dimensions, found 3"),
         (lambda b: b.load_state_dict({}), RuntimeError, "Missing"),
         (lambda b: b.load_state_dict({"weight": rows(b), "other": torch.ones(1)}), RuntimeError, "Unexpected"),
         (copy.deepcopy, TypeError, "cannot copy or pickle"),
@@ -141,7 +147,7 @@ def test_nothing_changes_in_eval_without_gradients_and_frozen():
     assert not torch.equal(rows(bag), before)
 
 
-def test_what_may_come_between_forward_and_backward(monkeypatch):
+def test_what_may_come_between_forward_and_backward():
     bag, _ = pair()
     ids = torch.tensor([[1, 2]])
 
@@ -159,24 +165,81 @@ def test_what_may_come_between_forward_and_backward(monkeypatch):
             bag(ids).sum().backward()
         said += sum("given up" in str(warning.message) and warning.filename == __file__ for warning in caught)
     assert said == 1
+    # Its outputs are in use: refused once.
     first = bag(ids)
-    with pytest.raises(hotrow.OrderError, match="a forward whose backward has not come"):
+    with pytest.raises(hotrow.OrderError, match="outputs still in use"):
         bag(ids)
-    first.sum().backward()
-    with pytest.raises(hotrow.OrderError, match="backward"):
-        first.sum().backward()
-    kept = bag(ids)
-    # A prompt keeps the variables of a line that failed, and the error.
-    monkeypatch.setattr("sys.last_value", KeyboardInterrupt(), raising=False)
     before = rows(bag)
-    bag(ids).sum().backward()
-    after = rows(bag)
-    with pytest.raises(hotrow.OrderError, match="wanted that of the last forward"):
-        kept.sum().backward()
-    assert torch.equal(rows(bag), after) and not torch.equal(before, after)
-    bag(ids)
+    with pytest.raises(hotrow.OrderError, match="found that of an earlier one"):
+        first.sum().backward()
+    assert torch.equal(rows(bag), before)
+    second = bag(ids)
+    second.sum().backward(retain_graph=True)
+    assert not torch.equal(rows(bag), before)
+    with pytest.raises(hotrow.OrderError, match="backward"):
+        second.sum().backward()
+    third = bag(ids)
+    bag.discard_pending()
+    with pytest.raises(hotrow.OrderError, match="backward"):
+        third.sum().backward()
+    done = 0
+    for step in range(10):
+        try:
+            out = bag(ids)
+            if step == 2:
+                raise ValueError
+            out.sum().backward()
+            done += 1
+        except (ValueError, hotrow.OrderError):
+            pass
+    assert done == 8
+
+
+@pytest.mark.filterwarnings("ignore:hotrow. a forward")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer here")
+def test_interrupts_leave_it_working():
+    bag, _ = pair()
+    ids, interrupted = torch.tensor([[1, 2]]), 0
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        while interrupted < 300:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 + 1e-6 * interrupted)
+                while True:
+                    bag(ids).sum().backward()
+            except KeyboardInterrupt:
+                interrupted += 1
+            except hotrow.OrderError as error:
+                assert "still in use" in str(error)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    gc.collect()
     bag.discard_pending()
     bag(ids).sum().backward()
+
+
+def test_weights_have_a_gradient_in_a_frozen_forward():
+    ours, theirs = pair(padding_idx=3)
+    ids, offsets = torch.tensor([1, 3, 3, 7, 9]), torch.tensor([0, 2, 2])
+    weights, weights2 = (torch.linspace(1, 2, 5).requires_grad_() for _ in range(2))
+    before = rows(ours)
+    ours.eval()(ids, offsets, weights).square().sum().backward()
+    theirs(ids, offsets, weights2).square().sum().backward()
+    assert close(weights.grad, weights2.grad, 1e-5) and weights.grad[0] != 0 and torch.equal(rows(ours), before)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+def test_the_default_type_does_not_matter(kind):
+    bag, _ = pair()
+    try:
+        torch.set_default_dtype(kind)
+        assert bag(torch.tensor([[1, 2]])).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+    bag.discard_pending()
+    with torch.device("meta"):
+        assert bag.eval()(torch.tensor([[1, 2]], device="cpu")).device.type == "cpu"
 
 
 @pytest.mark.parametrize("state", ["fp32", "packed"])

@@ -15,13 +15,16 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version as _version
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _native
 from .errors import DeviceError, Error, FileError, InvalidValue, OrderError, OutOfMemory, RowIndexError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __version__ = _version("hotrow")
 __all__ = [
@@ -83,8 +86,12 @@ def _json(settings: Mapping[str, Any]) -> str:
         raise InvalidValue(f"settings: wanted numbers, names and lists, found {value!r}; correct the setting")
 
     given = {name: value for name, value in settings.items() if value is not None}
-    if isinstance(given.get("init"), (int, float)):
-        given["init"] = {"constant": given["init"]}
+    init, rule = given.get("init", 0.0), given.get("optimizer", {})
+    if isinstance(init, (int, float, np.number)):
+        given["init"] = init = {"constant": float(init)}
+    for name, value, wanted in (("init", init, "a number, hotrow.Uniform or hotrow.Normal"), ("optimizer", rule, "hotrow.SGD(lr), hotrow.AdaGrad(lr) or another")):
+        if not isinstance(value, dict):
+            raise InvalidValue(f"{name}: wanted {wanted}, found {value!r}; change this setting")
     try:
         return json.dumps(given, default=plain, allow_nan=False)
     except ValueError as error:
@@ -109,7 +116,7 @@ class _Group(_native.Table):
     def __repr__(self) -> str:
         return f"<hotrow.{type(self).__name__}: {self.total_rows} rows x {self.dim} on {self.device}>"
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -158,7 +165,7 @@ class Group(_Group):
     ) -> Group:
         given = dict(precision=precision, cache_rows=cache_rows, policy=policy, optimizer=optimizer, pooling=pooling)
         given |= dict(placement=placement, seed=seed)
-        return super().__new__(cls, "rows", rows, dim, _json({**settings, **given}), device, values)
+        return super().__new__(cls, "rows", rows, dim, _json({**settings, **given}), str(device), values)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, device: str = "auto", placement: str = "auto") -> Group:
@@ -232,7 +239,7 @@ class SharedGroup(_Group):
         **settings: Any,
     ) -> SharedGroup:
         given = dict(weights=weights, chunk=chunk, precision=precision, optimizer=optimizer, pooling=pooling, seed=seed)
-        return super().__new__(cls, "shared", rows, dim, _json({**settings, **given}), device, None)
+        return super().__new__(cls, "shared", rows, dim, _json({**settings, **given}), str(device), None)
 
 
 def plan_memory(rows: Sequence[int] | ArrayLike, dim: int, *, indices: int = 0, **settings: Any) -> dict[str, int]:
@@ -251,11 +258,13 @@ def simulate(
 ) -> list[dict[str, Any]]:
     """Plays row ids through caches that are empty at first, and counts hits, without rows or a device.
 
-    trace: ids, shape (n,). rows: of the table, by default the largest id and one. policy: "best" knows the future. ways: 0 for one set.
+    trace: ids, shape (n,). rows: of the table, whose rows the ids then are; else ids are numbered by first appearance. policy: "best" knows the future. ways: 0 for one set.
     Returns a dict for each policy and size: hit_rate, accesses, hits, evictions and others.
     """
-    ids = np.asarray(trace)
-    count = int(ids.max(initial=0)) + 1 if rows is None else rows
+    ids, count = trace, rows or 0
+    if rows is None:
+        found, first, inverse = np.unique(np.asarray(trace), return_index=True, return_inverse=True)
+        ids, count = np.argsort(np.argsort(first)).astype(np.uint32)[inverse], max(1, len(found))
     policies = [policy] if isinstance(policy, str) else policy
     sizes = [cache_percent] if isinstance(cache_percent, (int, float)) else list(cache_percent)
     return [

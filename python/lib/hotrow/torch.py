@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import warnings
 import weakref
@@ -23,37 +22,49 @@ class _Token:
     """Lives as long as the graph of a forward."""
 
 
-class _Pending:
-    """The last training forward without its backward. No attribute of the module, whose assignments cost microseconds."""
+class _Last:
+    """The last training forward. No attribute of the module, whose assignments cost microseconds."""
 
-    token: weakref.ref[_Token] | None = None
-    # The last error that had reached a prompt before that forward.
-    error: object = None
+    forward: weakref.ref[_Token] | None = None
     warned: bool = False
 
 
 class _LookUp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, bag: EmbeddingBag, _anchor: Tensor, weights: Tensor | None, indices: Any, offsets: Any) -> Tensor:
-        out = bag._run(indices, offsets, weights, train=True)
         ctx.bag, ctx.batch, ctx.token = bag, (indices, offsets), _Token()
-        bag._pending.token, bag._pending.error = weakref.ref(ctx.token), getattr(sys, "last_value", None)
-        return out
+        # Before the call: an interrupt may come after it.
+        bag._last.forward = weakref.ref(ctx.token)
+        return bag._run(indices, offsets, weights, train=True)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor | None, None, None]:
         bag: EmbeddingBag = ctx.bag
-        if bag._pending.token is None or bag._pending.token() is not ctx.token:
-            raise OrderError("backward: wanted that of the last forward, once, found another; make one forward a step")
+        if bag._last.forward is None or bag._last.forward() is not ctx.token:
+            raise OrderError("backward: wanted that of the last forward, found that of an earlier one, given up since; make one forward a step")
         grads = _numpy(grad, torch.float32)
         weight_grad = None
         if ctx.needs_input_grad[2]:
             indices, offsets = ctx.batch
             weight_grad = torch.from_numpy(bag.group.weight_gradient(indices, offsets, grads))
         bag.group.backward(grads)
-        bag._pending.token = None
         return None, None, weight_grad, None, None
+
+
+class _Weigh(torch.autograd.Function):
+    """A frozen look-up whose weights have a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, bag: EmbeddingBag, weights: Tensor, indices: Any, offsets: Any) -> Tensor:
+        # The rows as they are now: until the backward a step may change them.
+        ctx.rows, ctx.bags = bag._run(indices, np.arange(len(indices) + 1, dtype=np.uint32), None, train=False), np.diff(offsets)
+        return bag._run(indices, offsets, weights, train=False)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None, None]:
+        return None, (ctx.rows * grad.float().repeat_interleave(torch.from_numpy(ctx.bags), 0)).sum(1), None, None
 
 
 def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, Any]:
@@ -68,7 +79,7 @@ class EmbeddingBag(torch.nn.Module):
     it. One forward a step: with several batches, look up all bags at once. Under torch.no_grad(), in eval(), and if it is frozen, nothing changes.
 
     mode: "sum" or "mean". precision, policy, placement, device, seed: as of hotrow.Group. cache: the share of the rows that the FP32 cache holds.
-    init: hotrow.Uniform, hotrow.Normal or a number; standard normal by default, as torch's. state: in state_dict the weights in FP32 ("fp32"), or a
+    Settings beyond `mode` are named. init: hotrow.Uniform, hotrow.Normal or a number; standard normal by default, as torch's. state: in state_dict the weights in FP32 ("fp32"), or a
     checkpoint with the packed rows, the cache and the optimiser's states ("packed"). settings: any other setting of hotrow.Group.
 
     Tensors on the CPU are used where they lie. Others (CUDA, XPU, MPS) are copied to the CPU and back, through pinned memory where there is some.
@@ -78,9 +89,9 @@ class EmbeddingBag(torch.nn.Module):
     def __init__(
         self,
         num_embeddings: int,
-        embedding_dim: int,
-        *,
+        dim: int,
         mode: str = "mean",
+        *,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
         precision: str = "int8",
@@ -99,15 +110,17 @@ class EmbeddingBag(torch.nn.Module):
             raise InvalidValue(f'state: wanted "fp32" or "packed", found {state!r}; choose one of them')
         if not 0 <= cache <= 1:
             raise InvalidValue(f"cache: wanted a share of the rows from 0 to 1, found {cache}; 0.05 is 5 % of them")
+        if taken := settings.keys() & {"cache_rows", "pooling", "padding"}:
+            raise InvalidValue(f"settings: wanted cache, mode and padding_idx, found {min(taken)}; they stand for it here")
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise InvalidValue(f"padding_idx: wanted -{num_embeddings} to {num_embeddings - 1}, found {padding_idx}; name a row")
             settings["padding"] = [padding_idx % num_embeddings]
-        self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
+        self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, dim, mode
         self.include_last_offset, self.padding_idx, self.state, self.frozen = include_last_offset, padding_idx, state, frozen
         self.group = Group(
             [num_embeddings],
-            embedding_dim,
+            dim,
             precision=precision,
             cache_rows=int(cache * num_embeddings),
             optimizer=optimizer,
@@ -118,7 +131,7 @@ class EmbeddingBag(torch.nn.Module):
         )
         # Autograd calls backward for it where no other input wants a gradient.
         self._anchor = torch.empty(0, requires_grad=True)
-        self._pending = _Pending()
+        self._last = _Last()
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, *, freeze: bool = True, **settings: Any) -> EmbeddingBag:
@@ -130,54 +143,67 @@ class EmbeddingBag(torch.nn.Module):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
-        """Shapes as of torch.nn.EmbeddingBag: input (n,) with offsets (bags,), or input (bags, length) alone. Returns float32 (bags, dim)."""
+        """Shapes as of torch.nn.EmbeddingBag: input (n,) with offsets (bags,), or input (bags, length) alone. Returns float32 (bags, dim).
+
+        per_sample_weights, of the shape of the input, are rounded to float32.
+        """
         if input.dim() == 2:
             if offsets is not None:
                 raise InvalidValue("offsets: wanted none with an input of two dimensions, whose rows are the bags, found some; leave them out")
             bags, length = input.shape
-            offsets = torch.arange(0, (bags + 1) * length, length) if length else torch.zeros(bags + 1, dtype=torch.int64)
+            offsets = torch.arange(bags + 1, device="cpu") * length
             if per_sample_weights is not None and per_sample_weights.shape != input.shape:
                 raise InvalidValue(f"per_sample_weights: wanted shape {tuple(input.shape)}, found {tuple(per_sample_weights.shape)}; reshape them")
+        elif input.dim() != 1:
+            raise InvalidValue(f"input: wanted one or two dimensions, found {input.dim()}; reshape it")
         elif offsets is None:
-            raise InvalidValue("offsets: wanted those of an input of one dimension, found none; pass them, or an input of two dimensions")
+            raise InvalidValue("offsets: wanted them beside an input of one dimension, found none; pass them, or an input of two dimensions")
         elif not self.include_last_offset:
             offsets = torch.cat([offsets, offsets.new_tensor([input.numel()])])
         weights = None
         if per_sample_weights is not None:
             if self.mode != "sum":
                 raise InvalidValue(f'per_sample_weights: wanted mode="sum" beside them, found {self.mode!r}; divide the sums yourself')
+            if not per_sample_weights.is_floating_point():
+                raise InvalidValue(f"per_sample_weights: wanted floats, found {per_sample_weights.dtype}; convert them")
             weights = per_sample_weights.reshape(-1)
         home, indices, ends = input.device, _numpy(input).reshape(-1), _numpy(offsets)
         if weights is not None and home.type != "cpu":
             weights = weights.cpu()
         if self.training and torch.is_grad_enabled() and not self.frozen:
-            if self._pending.token is not None:
-                self._give_up(self._pending.token)
+            if self.group.pending:
+                self._give_up()
             out: Tensor = _LookUp.apply(self, self._anchor, weights, indices, ends)  # type: ignore[no-untyped-call]
+        elif weights is not None and weights.requires_grad and torch.is_grad_enabled():
+            out = _Weigh.apply(self, weights, indices, ends)  # type: ignore[no-untyped-call]
         else:
             out = self._run(indices, ends, weights, train=False)
         # Pinned where the device copies from there.
         return out if home.type == "cpu" else (out.pin_memory() if home.type in ("cuda", "xpu") else out).to(home, non_blocking=True)
 
     def _run(self, indices: Any, offsets: Any, weights: Tensor | None, *, train: bool) -> Tensor:
-        out = torch.empty(max(0, len(offsets) - 1), self.embedding_dim)
+        out = torch.empty(max(0, len(offsets) - 1), self.embedding_dim, dtype=torch.float32, device="cpu")
         call = self.group.forward if train else self.group.forward_frozen
         call(indices, offsets, None if weights is None else _numpy(weights, torch.float32), out.numpy())
         return out
 
-    def _give_up(self, forward: weakref.ref[_Token]) -> None:
-        """Discards a forward whose backward can no longer come: its outputs are gone, or an error ended the cell or line that made them."""
-        if forward() is not None and getattr(sys, "last_value", None) is self._pending.error:
-            return  # the library refuses a second one
+    def _give_up(self) -> None:
+        """Discards the last forward: an exception came between it and its backward. If its outputs are still in use, that is not sure."""
+        in_use = self._last.forward is not None and self._last.forward() is not None
         self.discard_pending()
-        if not self._pending.warned:
-            self._pending.warned = True
+        if in_use:
+            raise OrderError(
+                "forward: wanted the backward of the last forward first, found its outputs still in use; it is given up now: look up all bags of a "
+                "step in one forward, or call again if an exception came between"
+            )
+        if not self._last.warned:
+            self._last.warned = True
             warnings.warn("hotrow: a forward had no backward, and is given up; look up in eval() or under torch.no_grad()", stacklevel=6)
 
     def discard_pending(self) -> None:
         """Gives up the backward of the last forward."""
         self.group.discard_pending()
-        self._pending.token = None
+        self._last.forward = None
 
     def set_learning_rate(self, rate: float) -> None:
         """Sets the learning rate from the next backward on."""
@@ -212,6 +238,8 @@ class EmbeddingBag(torch.nn.Module):
         elif weight is None:
             if strict:
                 missing_keys.append(prefix + "weight")
+        elif not weight.isfinite().all():
+            error_msgs.append(f"{prefix}weight: wanted finite numbers, found one that is not")
         elif tuple(weight.shape) != (self.num_embeddings, self.embedding_dim):
             error_msgs.append(f"{prefix}weight: wanted shape ({self.num_embeddings}, {self.embedding_dim}), found {tuple(weight.shape)}")
         else:
