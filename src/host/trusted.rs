@@ -63,6 +63,34 @@ impl Mapping {
         unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr().add(at), out.as_mut_ptr(), out.len()) }
     }
 
+    /// Whether the page of the byte at `at` is in memory; true where the system does not say.
+    #[cfg(unix)]
+    pub(crate) fn is_resident(&self, at: usize) -> bool {
+        assert!(at < self.0.len(), "a byte beyond the end of the file");
+        let mut found = 1u8;
+        // SAFETY: the number of bytes of a page, a power of two; -1 would be none.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(1);
+        let start = self.0.as_mut_ptr().wrapping_add(at & !(page - 1));
+        // SAFETY: the page begins within the map, which begins at a page and lives as long as `self`. For one byte, thus one page, the system writes
+        // one byte, to `found`.
+        let known = unsafe { libc::mincore(start.cast(), 1, std::ptr::from_mut(&mut found).cast()) } == 0;
+        !known || found & 1 == 1
+    }
+
+    /// Has the system read the `bytes` from each start on, all at once, so that the disk serves many reads together: a thread that copies them waits for
+    /// one at a time. To ask for bytes that are in memory takes longer than to copy them, so it first looks whether four of them are, and then asks
+    /// for none.
+    #[cfg(unix)]
+    pub(crate) fn request(&self, starts: &[usize], bytes: usize) {
+        let quarter = starts.len().div_ceil(4).max(1);
+        if starts.iter().step_by(quarter).any(|&at| !self.is_resident(at)) {
+            for &at in starts {
+                // A hint, as above.
+                let _ = self.0.advise_range(memmap2::Advice::WillNeed, at, bytes);
+            }
+        }
+    }
+
     /// Prefetches the bytes from `at` on.
     pub(crate) fn prefetch(&self, at: usize, bytes: usize) {
         prefetch_bytes::<0>(self.0.as_ptr().wrapping_add(at).cast(), bytes);

@@ -21,6 +21,10 @@ use crate::{
     table::layout::Layout,
 };
 
+/// Rows that are read from the disk at once. A solid-state drive wants about 64 reads at a time; two threads may be at two such lists.
+#[cfg(unix)]
+const AT_ONCE: usize = 64;
+
 /// Most bytes that are gathered for one write, unless one record is larger.
 const RUN: usize = 1 << 20;
 
@@ -294,6 +298,11 @@ impl Store for FileStore {
         self.check_ours()?;
         let stride = self.stride() as usize;
         each_record(out, stride, |k, record| {
+            #[cfg(unix)]
+            if k % AT_ONCE == 0 {
+                let starts = rows[k..].iter().take(AT_ONCE).map(|&row| self.at(row) as usize);
+                self.map.request(&starts.collect::<Vec<_>>(), stride);
+            }
             if let Some(&next) = rows.get(k + AHEAD) {
                 self.map.prefetch(self.at(next) as usize, stride);
             }
@@ -410,6 +419,26 @@ fn same_file(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A hole of a file is in memory once it was read.
+    #[cfg(unix)]
+    #[test]
+    fn a_page_that_nobody_has_read_is_requested() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(64 << 20).unwrap();
+        let map = Mapping::new(&file).unwrap();
+        assert!(!map.is_resident(300_000));
+        let read = |at| {
+            let mut byte = [1];
+            map.copy(at, &mut byte);
+            byte
+        };
+        assert_eq!(read(300_000), [0]);
+        assert!(map.is_resident(300_000) && !map.is_resident(60_000_000));
+        map.request(&[300_000, 60_000_000], 8);
+        assert_eq!(read(60_000_000), [0]);
+        assert!(map.is_resident(60_000_000));
+    }
 
     /// A copy of the handle, as a process that is being started has one.
     #[test]
