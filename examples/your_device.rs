@@ -8,7 +8,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Your program already has an adapter, and a device that requests what hotrow uses.
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
     let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))?;
-    let (required_features, required_limits) = hotrow::requirements(&adapter);
+    let hotrow::Requirements { features: required_features, limits: required_limits, .. } =
+        hotrow::requirements(&adapter);
     let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
     let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))?;
 

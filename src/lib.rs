@@ -52,7 +52,7 @@
 //! # Features
 //!
 //! `vulkan`, `metal`, `dx12` (all by default): wgpu's backends. `checkpoint`: saving and loading. `file`: tables in memory-mapped files. `npy`:
-//! tables filled from numpy's arrays. `ranks`: what the package `hotrow-dist` asks of a group. `webgpu`: a browser's device, for the target
+//! tables filled from numpy's arrays. `tracing`: a span for each public call. `ranks`: what the package `hotrow-dist` asks of a group. `webgpu`: a browser's device, for the target
 //! `wasm32-unknown-unknown`.
 //!
 //! # In a browser, and in asynchronous programs
@@ -128,7 +128,7 @@ pub use gpu::{
     device::DeviceGroup,
     engine::{
         bind::{Batch, GradBuffer, OutputBuffer},
-        caps::{Caps, requirements},
+        caps::{Caps, Requirements, requirements},
         context::Context,
         options::ContextOptions,
         timeline::{Resolution, Span, Timeline, Timings},

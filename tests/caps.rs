@@ -2,7 +2,8 @@
 //! on the facts alone, so any combination that a device could report will do.
 
 use hotrow::{
-    AddBody, Caps, Error, GroupConfig, Layout, LookupBody, Optimizer, Placement, Precision, RankBody, requirements,
+    AddBody, Caps, Error, GroupConfig, Layout, LookupBody, Optimizer, Placement, Precision, RankBody, Requirements,
+    requirements,
     wgpu::{self, AdapterInfo, Backend, DeviceType, Features, Limits},
 };
 
@@ -264,7 +265,7 @@ fn requirements_ask_for_what_is_there() {
     descriptor.backend_options.noop.enable = true;
     let instance = wgpu::Instance::new(descriptor);
     let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default())).unwrap();
-    let (features, limits) = requirements(&adapter);
+    let Requirements { features, limits, .. } = requirements(&adapter);
     assert!(adapter.features().contains(features));
     let useful = Features::SUBGROUP
         | Features::MAPPABLE_PRIMARY_BUFFERS

@@ -18,6 +18,7 @@ mod public_docs;
 mod robe;
 mod scaler;
 mod shaders;
+mod spans;
 mod store;
 mod threads;
 mod words;

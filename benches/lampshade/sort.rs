@@ -43,7 +43,7 @@ fn open() -> Result<Context, Error> {
     let chosen = adapter::open_best(adapter::Wanted::Any)?; // for its error if there is no adapter
     let Some(adapter) = adapter::adapters().into_iter().next() else { return Ok(chosen) };
     let theirs = KeyValueSoaSorter::requirements(&adapter);
-    let (features, limits) = requirements(&adapter);
+    let hotrow::Requirements { features, limits, .. } = requirements(&adapter);
     let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
         required_features: theirs.features(features),
         required_limits: theirs.limits(limits),

@@ -6,7 +6,7 @@ use crate::output;
 use crate::report::object::{Field, Object};
 use crate::self_test::{self, Case};
 use anyhow::anyhow;
-use hotrow::{Caps, Context, LookupBody, RankBody, adapter, requirements, wgpu};
+use hotrow::{Caps, Context, LookupBody, RankBody, Requirements, adapter, requirements, wgpu};
 
 /// List adapters, their limits, the kernels and memory paths they get with the reasons, and run a self-test
 #[derive(Debug, clap::Args)]
@@ -78,7 +78,7 @@ impl Adapter {
         let caps = match &opened {
             Ok(context) => context.caps().clone(),
             Err(_) => {
-                let (features, limits) = requirements(adapter);
+                let Requirements { features, limits, .. } = requirements(adapter).mapped();
                 Caps::from_parts(&info, features, &limits)
             }
         };

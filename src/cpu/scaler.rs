@@ -66,6 +66,7 @@ impl CpuScaler {
     }
 
     /// Inspects scaled gradients of this step: those of every group, and those of the model's other weights.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn inspect(&mut self, gradients: GradSlice<'_>) {
         inspect(gradients, std::slice::from_mut(&mut self.greatest));
         self.phase = Phase::Inspected;
@@ -76,6 +77,7 @@ impl CpuScaler {
     ///
     /// # Errors
     /// [`Error::Order`] if nothing was inspected since the last decision.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn decide(&mut self) -> Result<ScalerState, Error> {
         self.phase.decide()?;
         rescale(&self.rule, std::slice::from_mut(&mut self.greatest), std::slice::from_mut(&mut self.state));

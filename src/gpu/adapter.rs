@@ -3,7 +3,7 @@
 use crate::{
     error::Error,
     gpu::engine::{
-        caps::{self, requirements},
+        caps::{self, Requirements, requirements},
         context::Context,
         wait::CALLS_WAIT,
     },
@@ -84,7 +84,8 @@ pub fn open(adapter: &wgpu::Adapter) -> Result<Context, Error> {
 /// # Errors
 /// As [`open`].
 pub async fn open_async(adapter: &wgpu::Adapter) -> Result<Context, Error> {
-    let (required_features, required_limits) = requirements(adapter);
+    // Whoever has no device of their own chooses the placement later.
+    let Requirements { features: required_features, limits: required_limits, .. } = requirements(adapter).mapped();
     let descriptor =
         wgpu::DeviceDescriptor { label: Some("hotrow"), required_features, required_limits, ..Default::default() };
     let (device, queue) =

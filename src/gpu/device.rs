@@ -172,6 +172,7 @@ impl<K: Kind> DeviceGroup<K> {
     ///
     /// # Errors
     /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the earliest such step not returned yet.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn check(&mut self) -> Result<(), Error> {
         self.reports.check(&self.context, self.kind.rows())
     }
@@ -185,6 +186,7 @@ impl<K: Kind> DeviceGroup<K> {
     /// # Errors
     /// [`Error::Length`], [`Error::Bags`], [`Error::Buffer`] and [`Error::TooLarge`] for illegal shapes, buffers and sizes; the
     /// error of an earlier skipped step ([`check`](Self::check)). After an error nothing is encoded.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_forward<'o>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -198,6 +200,7 @@ impl<K: Kind> DeviceGroup<K> {
     ///
     /// # Errors
     /// As [`encode_forward`](Self::encode_forward).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_forward_frozen<'o>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -213,6 +216,7 @@ impl<K: Kind> DeviceGroup<K> {
     /// # Errors
     /// [`Error::Order`] without a forward before it, [`Error::Buffer`] for gradients that cannot be bound, [`Error::TooLarge`],
     /// [`Error::OutOfMemory`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_backward<'g>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -229,6 +233,7 @@ impl<K: Kind> DeviceGroup<K> {
     ///
     /// # Errors
     /// As [`encode_backward`](Self::encode_backward); [`Error::Order`] before [`Scaler::encode_decide`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_backward_scaled(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -246,6 +251,7 @@ impl<K: Kind> DeviceGroup<K> {
     /// # Errors
     /// [`Error::Order`] unless a forward waits for its backward, [`Error::Length`] for a batch of another shape, [`Error::Buffer`]
     /// for buffers that cannot be bound, and for gradients in a buffer of the inputs; [`Error::TooLarge`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_weight_gradient<'g>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -271,6 +277,7 @@ impl<K: Kind> DeviceGroup<K> {
     ///
     /// # Errors
     /// As [`Lookup::weight_gradient`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn weight_gradient_async(
         &mut self,
         indices: &[u32],
@@ -301,6 +308,7 @@ impl<K: Kind> DeviceGroup<K> {
     ///
     /// # Errors
     /// As [`Lookup::forward_into`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn forward_async(
         &mut self,
         indices: &[u32],
@@ -315,6 +323,7 @@ impl<K: Kind> DeviceGroup<K> {
     ///
     /// # Errors
     /// As [`Lookup::backward`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn backward_async(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
         self.move_weights(GradSlice::F32(grad_outputs), &ScalerState::unscaled()).await
     }
@@ -323,6 +332,7 @@ impl<K: Kind> DeviceGroup<K> {
     ///
     /// # Errors
     /// As [`Lookup::read_rows`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn read_rows_async(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         self.not_prefetched("read_rows")?;
         let context = self.context.clone();
@@ -345,6 +355,7 @@ impl<K: Kind> DeviceGroup<K> {
     ///
     /// # Errors
     /// As [`Lookup::counters`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn counters_async(&mut self) -> Result<Vec<Counters>, Error> {
         self.not_prefetched("counters")?;
         let context = self.context.clone();
@@ -362,12 +373,14 @@ impl<K: Kind> DeviceGroup<K> {
     /// # Errors
     /// As [`Lookup::try_counters`].
     #[cfg(target_family = "wasm")]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn try_counters(&mut self) -> Result<Option<Vec<Counters>>, Error> {
         self.counters_arrived()
     }
 
     /// As [`Lookup::discard_pending`], for programs for a browser, which have no [`Lookup`] of this group.
     #[cfg(target_family = "wasm")]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn discard_pending(&mut self) {
         self.state.end_forward();
     }
@@ -555,6 +568,7 @@ impl<K: Kind> Lookup for DeviceGroup<K> {
         self.state.pending().is_some()
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn discard_pending(&mut self) {
         self.state.end_forward();
     }
@@ -563,6 +577,7 @@ impl<K: Kind> Lookup for DeviceGroup<K> {
         batch::output_len(self.kind.rows(), indices, bags)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn run(
         &mut self,
         indices: &[u32],
@@ -574,31 +589,38 @@ impl<K: Kind> Lookup for DeviceGroup<K> {
         self.block_on(async |this| this.run_async((indices, offsets, weights), mode, outputs).await)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
         self.block_on(async |this| this.backward_async(grad_outputs).await)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         scaler.decided()?;
         self.block_on(async |this| this.move_weights(grad_outputs, &scaler.verdict()).await)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
         self.block_on(async |this| this.weight_gradient_async(indices, offsets, grad_outputs).await)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         self.block_on(async |this| this.read_rows_async(rows).await)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
         self.kind.set_rate(lr)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         self.block_on(async |this| this.counters_async().await)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn try_counters(&mut self) -> Result<Option<Vec<Counters>>, Error> {
         self.counters_arrived()
     }
@@ -607,6 +629,7 @@ impl<K: Kind> Lookup for DeviceGroup<K> {
         K::memory(self)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn kind(&mut self) -> LookupKind<'_> {
         K::lookup_kind(self)
     }

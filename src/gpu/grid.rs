@@ -86,6 +86,7 @@ impl Grid {
     ///
     /// # Errors
     /// [`Error::Grid`] for an illegal configuration; [`Error::OutOfMemory`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(context: &Context, config: Config) -> Result<Self, Error> {
         config.check()?;
         let levels = context.guarded(|| context.upload("levels", bytemuck::cast_slice(&config.levels_of())))?;
@@ -125,6 +126,7 @@ impl Grid {
     /// # Errors
     /// [`Error::Length`] unless each point has all its coordinates, and for more points than `bags` has room for; [`Error::Grid`] for bags of
     /// another configuration; [`Error::Buffer`] for coordinates that cannot be bound.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode(
         &self,
         encoder: &mut wgpu::CommandEncoder,
@@ -157,6 +159,7 @@ impl Grid {
     ///
     /// # Errors
     /// [`Error::Length`] unless each point has all its coordinates; [`Error::Buffer`] for buffers that are too small or cannot be bound.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_coordinate_gradient(
         &self,
         encoder: &mut wgpu::CommandEncoder,

@@ -409,6 +409,7 @@ impl RowReader {
     /// # Errors
     /// [`Error::Reader`] if the group was dropped, or if its cache now takes another number of bindings, so that the WGSL no longer fits;
     /// [`Error::Device`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn bind_group(&mut self) -> Result<&wgpu::BindGroup, Error> {
         let known = self.bound.take();
         let state = self.readable.lock();

@@ -64,6 +64,7 @@ impl Scaler {
     ///
     /// # Errors
     /// [`Error::Scaler`] for an illegal configuration; [`Error::OutOfMemory`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(context: &Context, config: LossScale) -> Result<Self, Error> {
         Self::with_state(context, config, &ScalerState::new(&config)?)
     }
@@ -72,6 +73,7 @@ impl Scaler {
     ///
     /// # Errors
     /// As [`Scaler::new`]; [`Error::Scaler`] for a state that no such scaler can have.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn with_state(context: &Context, config: LossScale, state: &ScalerState) -> Result<Self, Error> {
         let rule: ScaleRule = config.rule()?;
         state.check(&config)?;
@@ -105,6 +107,7 @@ impl Scaler {
     ///
     /// # Errors
     /// [`Error::Buffer`] for a buffer of the wrong kind or size, [`Error::TooLarge`] beyond the device's limit.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_inspect(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -135,6 +138,7 @@ impl Scaler {
     ///
     /// # Errors
     /// [`Error::Order`] if nothing was inspected.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_decide(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {

@@ -94,6 +94,7 @@ impl Sorter {
     ///
     /// # Errors
     /// [`Error::TooLarge`] for more keys than the device can bind, [`Error::OutOfMemory`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
         let words = |what, n: u32| context.buffer(what, u64::from(n) * 4, wgpu::BufferUsages::empty());
         Ok(Self {
@@ -124,6 +125,7 @@ impl Sorter {
     ///
     /// # Errors
     /// [`Error::Buffer`] names the buffer that cannot be used, and the reason; [`Error::TooLarge`] for more than the device can bind.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_sort(
         &self,
         encoder: &mut wgpu::CommandEncoder,
@@ -147,6 +149,7 @@ impl Sorter {
     ///
     /// # Errors
     /// As [`Sorter::encode_sort`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_dedup(
         &self,
         encoder: &mut wgpu::CommandEncoder,

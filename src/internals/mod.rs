@@ -101,6 +101,12 @@ pub fn objects_made(context: &Context) -> u64 {
     context.objects_made()
 }
 
+/// The numbers of submissions and waits of a context.
+#[must_use]
+pub fn moments(context: &Context) -> [u64; 2] {
+    context.moments().counts()
+}
+
 /// The number of pipelines that a context has built.
 #[must_use]
 pub fn pipelines_built(context: &Context) -> usize {

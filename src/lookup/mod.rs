@@ -71,6 +71,7 @@ pub trait Lookup {
     ///
     /// # Errors
     /// As [`run`](Self::run). [`Error::Order`] if the last training forward waits for its backward, whose gradient would be lost.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn forward_into(
         &mut self,
         indices: &[u32],
@@ -85,6 +86,7 @@ pub trait Lookup {
     ///
     /// # Errors
     /// As [`run`](Self::run).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn forward_frozen_into(
         &mut self,
         indices: &[u32],
@@ -99,6 +101,7 @@ pub trait Lookup {
     ///
     /// # Errors
     /// As [`run`](Self::run); [`Error::OutOfMemory`] if the host has no room for the outputs.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
         outputs_of(self, (indices, offsets, weights), Mode::Train)
     }
@@ -107,6 +110,7 @@ pub trait Lookup {
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
         outputs_of(self, (indices, offsets, weights), Mode::Frozen)
     }
@@ -125,6 +129,7 @@ pub trait Lookup {
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn forward_half(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<u16>, Error> {
         outputs_of(self, (indices, offsets, weights), Mode::Train)
     }
@@ -133,6 +138,7 @@ pub trait Lookup {
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn forward_frozen_half(
         &mut self,
         indices: &[u32],
@@ -164,6 +170,7 @@ pub trait Lookup {
     ///
     /// # Errors
     /// As [`backward`](Self::backward).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn backward_half(&mut self, grad_outputs: &[u16]) -> Result<(), Error> {
         self.backward_scaled(GradSlice::F16(grad_outputs), &ScalerState::unscaled_decision())
     }
@@ -226,6 +233,7 @@ pub trait Lookup {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn try_counters(&mut self) -> Result<Option<Vec<Counters>>, Error> {
         self.counters().map(Some)
     }
@@ -438,6 +446,7 @@ pub trait Embedding: Lookup {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the host has no room for the copy, [`Error::Device`] if the device is lost.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn snapshot(&mut self) -> Result<Snapshot, Error> {
         let words = |this: &Self, part: Part| part.words(this.config(), this.layout()) as usize;
         let mut whole = |part| {
@@ -460,6 +469,7 @@ pub trait Embedding: Lookup {
     /// # Errors
     /// [`Error::Length`] names the first part of another size, [`Error::Snapshot`] metadata that no group can have, [`Error::Config`] a
     /// frequency above [`CounterBits::most`](crate::CounterBits::most). After these errors nothing has changed. [`Error::Device`] if the device is lost.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         snapshot.check(self.config(), self.layout())?;
         self.write_part(Part::Clock, 0, &[snapshot.t])?;

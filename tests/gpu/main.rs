@@ -8,6 +8,7 @@
 extern crate hotrow_harness;
 mod bad_input;
 mod caller;
+mod calls;
 mod checkpoint;
 mod dedup;
 mod encoded;

@@ -30,7 +30,8 @@ fn main() -> eframe::Result {
     let args = Args::parse();
     let mut setup = WgpuSetupCreateNew::without_display_handle();
     setup.device_descriptor = Arc::new(|adapter| {
-        let (required_features, required_limits) = hotrow::requirements(adapter);
+        let hotrow::Requirements { features: required_features, limits: required_limits, .. } =
+            hotrow::requirements(adapter);
         wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() }
     });
     let mut options = eframe::NativeOptions::default();

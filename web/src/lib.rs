@@ -39,7 +39,10 @@ impl Page {
         };
         let (required_features, required_limits) = match plain {
             true => (wgpu::Features::empty(), wgpu::Limits::default()),
-            false => requirements(adapter),
+            false => {
+                let found = requirements(adapter);
+                (found.features, found.limits)
+            }
         };
         let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
         let (device, queue) = adapter.request_device(&descriptor).await.map_err(message)?;

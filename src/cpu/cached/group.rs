@@ -164,6 +164,7 @@ impl Lookup for CpuGroup {
         self.state.pending().is_some()
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn discard_pending(&mut self) {
         self.count_distinct();
         self.state.end_forward();
@@ -173,6 +174,7 @@ impl Lookup for CpuGroup {
         batch::output_len(&self.config, indices, bags)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn run(
         &mut self,
         indices: &[u32],
@@ -189,15 +191,18 @@ impl Lookup for CpuGroup {
         })
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
         self.move_rows(GradSlice::F32(grad_outputs), &ScalerState::unscaled())
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         scaler.decided()?;
         self.move_rows(grad_outputs, &scaler.verdict())
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         self.state.not_prefetched("read_rows")?;
         batch::check_rows(&self.tables.layout, rows, "read_rows")?;
@@ -208,12 +213,14 @@ impl Lookup for CpuGroup {
         Ok(outputs)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         self.state.not_prefetched("counters")?;
         self.count_distinct();
         Ok(Counters::from_words(&self.tables.tables, self.tables.layout.stride()))
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
         let forward = self.state.wants_forward("weight_gradient")?;
         let bags = batch::check_slices(&self.config, indices, offsets, None)?;
@@ -225,6 +232,7 @@ impl Lookup for CpuGroup {
         Ok(found)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
         self.config.set_learning_rate(lr)
     }
@@ -233,6 +241,7 @@ impl Lookup for CpuGroup {
         self.memory()
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn kind(&mut self) -> LookupKind<'_> {
         LookupKind::Rows(self)
     }
@@ -247,6 +256,7 @@ impl Embedding for CpuGroup {
         &self.tables.layout
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
         self.state.not_prefetched("prefetch")?;
         let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
@@ -256,6 +266,7 @@ impl Embedding for CpuGroup {
         Ok(())
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
         let Prefetched { params, .. } = self.state.prefetched().ok_or_else(no_prefetch)?;
         self.state.may_forward()?;
@@ -269,11 +280,13 @@ impl Embedding for CpuGroup {
         found.map(|()| outputs)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn flush(&mut self) -> Result<(), Error> {
         self.state.not_prefetched("flush")?;
         self.write_back()
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn reset(&mut self) -> Result<(), Error> {
         self.state.not_prefetched("reset")?;
         self.state.not_pending("reset")?;
@@ -281,6 +294,7 @@ impl Embedding for CpuGroup {
         self.reset_discarding()
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn reset_discarding(&mut self) -> Result<(), Error> {
         self.state.not_prefetched("reset")?;
         self.state.not_pending("reset")?;
@@ -288,6 +302,7 @@ impl Embedding for CpuGroup {
         Ok(())
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
         self.state.not_prefetched("write_rows")?;
         self.state.not_pending("write_rows")?;
@@ -295,6 +310,7 @@ impl Embedding for CpuGroup {
         self.assign(&ascending, &values)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
         self.state.not_prefetched("pin")?;
         self.state.not_pending("pin")?;
@@ -303,22 +319,26 @@ impl Embedding for CpuGroup {
         self.pin_rows(rows, ways)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn pinned(&mut self) -> Result<Vec<u32>, Error> {
         self.state.not_prefetched("pinned")?;
         Ok(pins::pinned(&self.tables.layout, &self.tables.ways))
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
         self.state.not_prefetched("resize_cache")?;
         self.state.not_pending("resize_cache")?;
         self.resize(cache_rows)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         self.state.not_prefetched("read_part")?;
         self.read_words(part, first_word, out)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         self.state.not_prefetched("write_part")?;
         self.write_words(part, first_word, words)

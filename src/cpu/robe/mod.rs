@@ -151,6 +151,7 @@ impl CpuSharedGroup {
     /// # Errors
     /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite. After an error nothing
     /// has changed.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         snapshot.check(&self.config)?;
         self.state.end_forward();
@@ -165,6 +166,7 @@ impl CpuSharedGroup {
     /// # Errors
     /// [`Error::Length`] unless there are |M| weights; [`Error::Source`] for the first weight that is not finite, and for the first block
     /// whose range has no finite scale; [`Error::Order`] between forward and backward. After an error nothing has changed.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
         self.state.not_pending("write_weights")?;
         check_weights(&self.config, weights)?;
@@ -180,6 +182,7 @@ impl CpuSharedGroup {
     /// # Errors
     /// [`Error::Config`] for an illegal configuration, or one that needs another array; [`Error::Order`] between forward and backward.
     /// After an error nothing has changed.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
         self.state.not_pending("reconfigure")?;
         self.config.same_array(&config)?;
@@ -274,6 +277,7 @@ impl CpuSharedGroup {
     ///
     /// # Errors
     /// As [`backward`](Lookup::backward); [`Error::OutOfMemory`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
         let (params, robe, n) = &self.waiting(grad_outputs, "gradient")?;
         let dense = self.config.is_dense(params.indices);
@@ -292,6 +296,7 @@ impl Lookup for CpuSharedGroup {
         self.state.pending().is_some()
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn discard_pending(&mut self) {
         self.state.end_forward();
     }
@@ -300,6 +305,7 @@ impl Lookup for CpuSharedGroup {
         batch::output_len(&self.rows, indices, bags)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn run(
         &mut self,
         indices: &[u32],
@@ -321,15 +327,18 @@ impl Lookup for CpuSharedGroup {
         })
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error> {
         self.move_weights(GradSlice::F32(grad_outputs), &ScalerState::unscaled())
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn backward_scaled(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         scaler.decided()?;
         self.move_weights(grad_outputs, &scaler.verdict())
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
         let (params, robe, _) = &self.waiting(GradSlice::F32(grad_outputs), "weight_gradient")?;
         let bags = batch::check_slices(&self.rows, indices, offsets, None)?;
@@ -341,6 +350,7 @@ impl Lookup for CpuSharedGroup {
         Ok(found)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         batch::check_rows(&self.layout, rows, "read_rows")?;
         let n = rows.len() as u32;
@@ -352,12 +362,14 @@ impl Lookup for CpuSharedGroup {
         Ok(outputs)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
         self.rows.set_learning_rate(lr)?;
         self.config.optimizer.lr = lr;
         Ok(())
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
         Ok(self.robe_counters().of_tables(&self.config))
     }
@@ -366,6 +378,7 @@ impl Lookup for CpuSharedGroup {
         self.memory()
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn kind(&mut self) -> LookupKind<'_> {
         LookupKind::Shared(self)
     }
@@ -376,10 +389,12 @@ impl SharedArray for CpuSharedGroup {
         self.config()
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
         Ok(Self::snapshot(self))
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.restore(snapshot)
     }

@@ -26,6 +26,7 @@ impl Embedding for Group {
         &self.kind.tables.layout
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
@@ -40,6 +41,7 @@ impl Embedding for Group {
         })
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
         self.waiting(|this| {
             let (indices, bags) = this.prefetched_shape().ok_or_else(no_prefetch)?;
@@ -54,10 +56,12 @@ impl Embedding for Group {
         })
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn flush(&mut self) -> Result<(), Error> {
         self.block_on(async |this| this.flush_async().await)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn reset(&mut self) -> Result<(), Error> {
         self.not_prefetched("reset")?;
         self.waiting(|this| {
@@ -69,6 +73,7 @@ impl Embedding for Group {
         })
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn reset_discarding(&mut self) -> Result<(), Error> {
         self.not_prefetched("reset")?;
         self.waiting(|this| {
@@ -78,6 +83,7 @@ impl Embedding for Group {
         })
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
         self.not_prefetched("write_rows")?;
         self.waiting(|this| {
@@ -103,6 +109,7 @@ impl Embedding for Group {
         })
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
         self.not_prefetched("pin")?;
         self.waiting(|this| {
@@ -113,6 +120,7 @@ impl Embedding for Group {
         })
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn pinned(&mut self) -> Result<Vec<u32>, Error> {
         self.not_prefetched("pinned")?;
         self.waiting(|this| {
@@ -121,6 +129,7 @@ impl Embedding for Group {
         })
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
         self.not_prefetched("resize_cache")?;
         self.waiting(|this| {
@@ -129,10 +138,12 @@ impl Embedding for Group {
         })
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn read_part(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         self.block_on(async |this| this.read_part_async(part, first_word, out).await)
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         self.not_prefetched("write_part")?;
         self.waiting(|this| this.write_words(part, first_word, words))

@@ -53,6 +53,7 @@ impl Group {
     /// [`Error::Reader`] for a reader without feedback, of another group, or [`stale`](RowReader::stale); [`Error::Order`] if a forward waits
     /// for its backward, or a prefetched batch for its forward; [`Error::OutOfMemory`]; [`Error::Store`]; the error of an earlier skipped
     /// step. After an error nothing is encoded, and the list is as it was.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_feedback(&mut self, encoder: &mut wgpu::CommandEncoder, reader: &RowReader) -> Result<bool, Error> {
         let wanted = reader.wanted_of(&self.readable)?;
         let context = self.context.clone();
@@ -89,6 +90,7 @@ impl Group {
     /// # Errors
     /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. After an error nothing is lost, and `pump` may be called
     /// again.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn pump(&mut self) -> Result<bool, Error> {
         let context = self.context.clone();
         context.guarded(|| {

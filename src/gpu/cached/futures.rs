@@ -71,6 +71,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`Embedding::flush`](crate::Embedding::flush).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn flush_async(&mut self) -> Result<(), Error> {
         self.not_prefetched("flush")?;
         let context = self.context.clone();
@@ -85,6 +86,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`Embedding::read_part`](crate::Embedding::read_part).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn read_part_async(&mut self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         self.not_prefetched("read_part")?;
         let context = self.context.clone();
@@ -100,6 +102,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`fetch`](Self::fetch).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn fetch_async(&mut self) -> Result<(), Error> {
         let context = self.context.clone();
         context.guard(self.fetched()).await

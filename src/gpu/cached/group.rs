@@ -102,6 +102,7 @@ impl Group {
     /// # Errors
     /// [`Error::Config`], [`Error::TooLarge`], [`Error::OutOfMemory`]; [`Error::Unsupported`] for a mapped table on a device
     /// without `MAPPABLE_PRIMARY_BUFFERS`, and for other than 32 ways.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(context: &Context, config: GroupConfig) -> Result<Self, Error> {
         Self::build(context, config, None, None)
     }
@@ -111,6 +112,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`Group::new`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn new_async(context: &Context, config: GroupConfig) -> Result<Self, Error> {
         let make = async |config| {
             let group = Self::with_placement(context, config, None, None)?;
@@ -132,6 +134,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`Group::new`]; the errors of `source`; [`Error::Source`] for the first row with a value that is not finite.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn filled(context: &Context, config: GroupConfig, source: &dyn Source) -> Result<Self, Error> {
         Self::build(context, config, Some(source), None)
     }
@@ -142,6 +145,7 @@ impl Group {
     /// # Errors
     /// As [`Group::new`]; [`Error::Store`] if the store has another shape or fails; [`Error::Config`] for a placement other than auto or
     /// staged.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn with_store(context: &Context, config: GroupConfig, store: SharedStore) -> Result<Self, Error> {
         let config = match config.placement {
             Placement::Auto => GroupConfig { placement: Placement::Staged, ..config },
@@ -166,7 +170,7 @@ impl Group {
         let device = GroupConfig { placement: Placement::Device, ..config.clone() };
         match Self::with_placement(context, device, source, None) {
             // The device lacks the memory for it.
-            Err(Error::OutOfMemory { .. }) => {}
+            Err(error @ Error::OutOfMemory { .. }) => log::debug!("the table does not fit the device: {error}"),
             Ok(group) => return Ok(group.with_reason(HAS_MEMORY)),
             Err(error) => return Err(error),
         }
@@ -176,6 +180,7 @@ impl Group {
     }
 
     fn with_reason(mut self, reason: &'static str) -> Self {
+        log::debug!("placement {}: {reason}", self.kind.config.placement);
         self.kind.reason = reason;
         self
     }
@@ -202,7 +207,7 @@ impl Group {
                 what: "mapped placement",
                 wanted: "the feature MAPPABLE_PRIMARY_BUFFERS".into(),
                 found: "a device created without it".into(),
-                remedy: "request it (hotrow::requirements() does), or take placement device",
+                remedy: "request it (hotrow::requirements(&adapter).mapped()), or take placement staged or device",
             });
         }
         context.caps().check_cache(&layout)?;
@@ -279,6 +284,7 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the list of dirty rows cannot be allocated.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_flush(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
@@ -308,6 +314,7 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::Order`] between forward and backward.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_reset_discarding(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {

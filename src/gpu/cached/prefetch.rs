@@ -31,6 +31,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`Group::encode_forward`], and [`Error::Order`] if another prefetched batch waits for its forward.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_prefetch(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
@@ -79,6 +80,7 @@ impl Group {
     /// [`Error::Store`] from the store, [`Error::Device`], [`Error::OutOfMemory`]. After an error nothing is lost, and `fetch` may be
     /// called again.
     #[cfg(not(target_family = "wasm"))]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn fetch(&mut self, after: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
         let prefetched = self.state.prefetched_mut().ok_or_else(no_prefetch)?;
         if let Coming::Asked(fetch) = &mut prefetched.coming {
@@ -105,6 +107,7 @@ impl Group {
 
     /// As [`fetch`](Self::fetch), on a thread of its own: returns at once. The next `fetch` waits for the thread and returns its error. In a
     /// browser, which has no thread, the next `try_fetch` or `fetch_async` gathers the records.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn fetch_meanwhile(&mut self, after: wgpu::SubmissionIndex) {
         let Some(prefetched) = self.state.prefetched_mut() else { return };
         if let Coming::Asked(fetch) = &mut prefetched.coming {
@@ -118,6 +121,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`fetch`](Self::fetch).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn try_fetch(&mut self) -> Result<bool, Error> {
         let context = self.context.clone();
         context.guarded(|| {
@@ -151,6 +155,7 @@ impl Group {
     /// # Errors
     /// [`Error::Order`] without a prefetch, or before [`fetch`](Self::fetch) of a staged table; [`Error::Buffer`] for illegal outputs.
     /// After an error the batch goes on waiting.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_forward_prefetched<'o>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,

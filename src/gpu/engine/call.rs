@@ -156,9 +156,12 @@ impl<'a> Call<'a> {
         let bind_group = self.context.bind_group(kernel.name, &pipeline.layout, bindings);
         let x = count.min(u64::from(self.context.max_groups()));
         let launch = |pass: &mut wgpu::ComputePass<'_>| {
+            // A frame debugger then shows the stages by name.
+            pass.push_debug_group(kernel.name);
             pass.set_pipeline(&pipeline.pipeline);
             pass.set_bind_group(0, &bind_group, &[]);
             pass.dispatch_workgroups(x as u32, count.div_ceil(x) as u32, 1);
+            pass.pop_debug_group();
         };
         match &mut self.encoding {
             Encoding::Pass(pass) => {

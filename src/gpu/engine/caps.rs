@@ -203,16 +203,44 @@ pub(crate) fn is_hardware(backend: wgpu::Backend, device_type: wgpu::DeviceType)
     }
 }
 
-/// The features and limits that hotrow uses on `adapter`, to merge into your own `request_device`. No feature is needed. The limits for
-/// buffers are the adapter's (at most 32 storage buffers a stage), all others the defaults.
+/// The features and limits that hotrow uses on an adapter, to merge into your own `request_device` ([`requirements`]).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Requirements {
+    /// The features that the adapter has of those that hotrow uses. None is needed.
+    pub features: wgpu::Features,
+    /// The adapter's limits for buffers (at most 32 storage buffers a stage), and the defaults of all others.
+    pub limits: wgpu::Limits,
+    /// `MAPPABLE_PRIMARY_BUFFERS`, if the adapter has it.
+    mappable: wgpu::Features,
+}
+
+impl Requirements {
+    /// With `MAPPABLE_PRIMARY_BUFFERS` on a discrete GPU, too, for tables with [`Placement::Mapped`](crate::Placement::Mapped) there. wgpu then logs a
+    /// warning that such buffers may be slow; hotrow makes only the records of mapped tables mappable in this way.
+    #[must_use]
+    pub fn mapped(mut self) -> Self {
+        self.features |= self.mappable;
+        self
+    }
+
+    fn on(self, kind: wgpu::DeviceType) -> Self {
+        if kind == wgpu::DeviceType::DiscreteGpu { self } else { self.mapped() }
+    }
+}
+
+/// What hotrow uses on `adapter`. `MAPPABLE_PRIMARY_BUFFERS`, which mapped tables need, is in it where GPU and host share their memory; on a
+/// discrete GPU [`Requirements::mapped`] asks for it. `PIPELINE_CACHE` is for [`ContextOptions::pipeline_cache`](crate::ContextOptions::pipeline_cache).
 ///
-/// `MAPPABLE_PRIMARY_BUFFERS` is for mapped tables alone, and on a discrete GPU wgpu logs a warning about its speed: without such a table, take it out
-/// (`features - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS`). hotrow makes no other buffer mappable in this way. `PIPELINE_CACHE` is for
-/// [`ContextOptions::pipeline_cache`](crate::ContextOptions::pipeline_cache).
+/// ```no_run
+/// # fn open(adapter: &hotrow::wgpu::Adapter) {
+/// let hotrow::Requirements { features, limits, .. } = hotrow::requirements(adapter);
+/// let descriptor = hotrow::wgpu::DeviceDescriptor { required_features: features, required_limits: limits, ..Default::default() };
+/// # }
+/// ```
 #[must_use]
-pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
+pub fn requirements(adapter: &wgpu::Adapter) -> Requirements {
     let wished = wgpu::Features::SUBGROUP
-        | wgpu::Features::MAPPABLE_PRIMARY_BUFFERS
         | wgpu::Features::PIPELINE_CACHE
         | wgpu::Features::SHADER_FLOAT32_ATOMIC
         | wgpu::Features::TIMESTAMP_QUERY
@@ -228,5 +256,23 @@ pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
         min_storage_buffer_offset_alignment: has.min_storage_buffer_offset_alignment,
         ..wgpu::Limits::default().using_resolution(has)
     };
-    (adapter.features() & wished, limits)
+    let mappable = adapter.features() & wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
+    let found = Requirements { features: adapter.features() & wished, limits, mappable };
+    found.on(adapter.get_info().device_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_discrete_gpu_is_asked_for_mapped_buffers_only_by_name() {
+        let (features, mappable) = (wgpu::Features::SUBGROUP, wgpu::Features::MAPPABLE_PRIMARY_BUFFERS);
+        let found = Requirements { features, limits: wgpu::Limits::default(), mappable };
+        assert_eq!(found.clone().on(wgpu::DeviceType::DiscreteGpu).features, features);
+        for kind in [wgpu::DeviceType::IntegratedGpu, wgpu::DeviceType::Cpu] {
+            assert_eq!(found.clone().on(kind).features, features | mappable);
+        }
+        assert_eq!(found.mapped().features, features | mappable);
+    }
 }

@@ -146,6 +146,8 @@ impl Context {
                 remedy: "leave ContextOptions::add alone, or take AddBody::Exchange",
             });
         }
+        let names = [rank.name(), lookup.name(), add.name()];
+        log::debug!("bodies to rank, look up and add: {}; trusted shaders: {}", names.join(", "), options.trusted);
         Self::with_recipe(device, queue, kernels, options, Recipe::Own { rank, add, lookup, trusted: options.trusted })
     }
 
@@ -493,7 +495,7 @@ impl Context {
 
     /// Every submission of the crate is made here.
     pub(crate) fn submit(&self, encoder: impl Into<Option<wgpu::CommandEncoder>>) -> wgpu::SubmissionIndex {
-        self.moments().pass(self.device());
+        self.moments().submit(self.device());
         self.queue().submit(encoder.into().map(wgpu::CommandEncoder::finish))
     }
 

@@ -30,19 +30,43 @@ pub(crate) fn failed(device: &wgpu::Device, found: &impl Display) -> Error {
     Error::Device { reason }
 }
 
-/// Counts submissions and maps, and loses the device before one of them if a test asks for it.
+/// Counts submissions, maps and waits, and loses the device before one of the former two if a test asks for it.
 #[derive(Debug, Default)]
 pub(crate) struct Moments {
-    passed: AtomicU64,
+    submissions: AtomicU64,
+    maps: AtomicU64,
+    waits: AtomicU64,
     last: AtomicU64,
 }
 
 impl Moments {
-    /// To be called before each submission and map.
-    pub(crate) fn pass(&self, device: &wgpu::Device) {
-        if self.passed.fetch_add(1, Relaxed) + 1 == self.last.load(Relaxed) {
+    /// To be called before each submission.
+    pub(crate) fn submit(&self, device: &wgpu::Device) {
+        self.submissions.fetch_add(1, Relaxed);
+        self.pass(device);
+    }
+
+    /// To be called before each map.
+    pub(crate) fn map(&self, device: &wgpu::Device) {
+        self.maps.fetch_add(1, Relaxed);
+        self.pass(device);
+    }
+
+    /// To be called before the thread may wait for the device.
+    pub(crate) fn wait(&self) {
+        self.waits.fetch_add(1, Relaxed);
+    }
+
+    fn pass(&self, device: &wgpu::Device) {
+        let passed = self.submissions.load(Relaxed) + self.maps.load(Relaxed);
+        if passed == self.last.load(Relaxed) {
             device.destroy();
         }
+    }
+
+    /// The numbers of submissions and waits so far.
+    pub(crate) fn counts(&self) -> [u64; 2] {
+        [&self.submissions, &self.waits].map(|count| count.load(Relaxed))
     }
 
     /// Loses the device at the `last` moment from the context's beginning, counted from 1.

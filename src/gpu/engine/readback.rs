@@ -74,7 +74,7 @@ impl Context {
             return self.check_lost("no work done");
         }
         let mut receivers = Vec::new();
-        self.moments().pass(self.device());
+        self.moments().map(self.device());
         for (target, _) in targets {
             let (sender, receiver) = oneshot_channel();
             target.map_async(wgpu::MapMode::Read, .., move |result| {
@@ -130,6 +130,7 @@ impl Context {
 impl Context {
     /// Runs `future` to its end.
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.moments().wait();
         block_on(self.device(), future)
     }
 
@@ -151,6 +152,7 @@ impl Context {
 
     /// Waits for a submission, or for all of them.
     pub(crate) fn wait(&self, submission_index: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
+        self.moments().wait();
         wait(self.device(), submission_index)
     }
 }

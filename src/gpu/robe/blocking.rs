@@ -18,6 +18,7 @@ impl SharedGroup {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn robe_counters(&mut self) -> Result<RobeCounters, Error> {
         self.waiting(|this| {
             let tables = &this.kind.array.tables;
@@ -29,6 +30,7 @@ impl SharedGroup {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
         self.waiting(|this| {
             let array = &this.kind.array;
@@ -55,6 +57,7 @@ impl SharedGroup {
     /// # Errors
     /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite; after these errors
     /// nothing has changed. [`Error::Device`] if the device is lost.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.waiting(|this| {
             snapshot.check(&this.kind.config)?;
@@ -76,6 +79,7 @@ impl SharedGroup {
     /// # Errors
     /// [`Error::Config`] for an illegal configuration, or one that needs another array; [`Error::Order`] between forward and backward;
     /// after these errors nothing has changed. [`Error::Device`] if the device is lost.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
         self.waiting(|this| {
             this.state.not_pending("reconfigure")?;
@@ -109,6 +113,7 @@ impl SharedGroup {
     /// # Errors
     /// [`Error::Length`] unless there are |M| weights; [`Error::Source`] for the first weight that is not finite, and for the first block
     /// whose range has no finite scale; [`Error::Order`] between forward and backward. After these errors nothing has changed.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
         self.waiting(|this| {
             this.state.not_pending("write_weights")?;
@@ -128,10 +133,12 @@ impl SharedArray for SharedGroup {
         self.config()
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
         self.snapshot()
     }
 
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.restore(snapshot)
     }

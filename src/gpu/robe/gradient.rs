@@ -73,6 +73,7 @@ impl SharedGroup {
     /// # Errors
     /// As [`encode_backward`](Self::encode_backward); [`Error::Buffer`] for buffers that cannot be bound, are too short, lack a usage, or
     /// are used twice.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_gradient(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -144,6 +145,7 @@ impl SharedGroup {
     /// # Errors
     /// As [`backward`](crate::Lookup::backward).
     #[cfg(not(target_family = "wasm"))]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
         self.waiting(|this| {
             let waiting = this.waiting_for("gradient")?;

@@ -94,6 +94,7 @@ impl SharedGroup {
     /// # Errors
     /// [`Error::Config`]; [`Error::TooLarge`] for more weights than fit into the windows that a stage can bind; [`Error::OutOfMemory`];
     /// [`Error::Source`] for initial values whose range has no finite scale.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(context: &Context, config: Config) -> Result<Self, Error> {
         config.check()?;
         let rows = config.rows();
@@ -109,6 +110,7 @@ impl SharedGroup {
     ///
     /// # Errors
     /// As [`SharedGroup::new`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn new_async(context: &Context, config: Config) -> Result<Self, Error> {
         let group = Self::new(context, config)?;
         context.check_async().await.map(|()| group)

@@ -73,7 +73,7 @@ pub fn with_storage_buffers(buffers: u32) -> Context {
     if let Some((_, known)) = made.iter().find(|(with, _)| *with == buffers) {
         return known.clone();
     }
-    let most = hotrow::requirements(&adapter::adapters()[0]).1;
+    let most = hotrow::requirements(&adapter::adapters()[0]).limits;
     let limits = wgpu::Limits { max_storage_buffers_per_shader_stage: buffers, ..most };
     let (device, queue) = own(wgpu::Features::all(), Some(limits));
     let context = Context::with_options(&device, &queue, &options()).unwrap_or_else(|error| panic!("{error}"));
@@ -144,7 +144,7 @@ pub fn with_gpu(test: impl FnOnce(&Context)) {
 /// for, and with these limits or those that it asks for.
 pub fn own(features: wgpu::Features, limits: Option<wgpu::Limits>) -> (wgpu::Device, wgpu::Queue) {
     let adapter = &adapter::adapters()[0];
-    let (wanted, most) = hotrow::requirements(adapter);
+    let hotrow::Requirements { features: wanted, limits: most, .. } = hotrow::requirements(adapter).mapped();
     let (required_features, required_limits) = (wanted & features, limits.unwrap_or(most));
     let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
     pollster::block_on(adapter.request_device(&descriptor)).unwrap()

@@ -1,0 +1,169 @@
+//! docs/calls.md: what each call submits, waits for and makes, counted.
+
+use std::collections::BTreeMap;
+
+use hotrow::{
+    Batch, Context, Count, Feedback, GradBuffer, Group, GroupConfig, LossScale, Placement, Reader, Scaler, Sorter,
+    internals, prelude::*, wgpu,
+};
+
+use crate::caller::{encoder, storage};
+
+/// Submissions, waits, and objects of a call.
+type Counts = [u64; 3];
+
+fn counts(context: &Context) -> Counts {
+    let [submissions, waits] = internals::moments(context);
+    [submissions, waits, internals::objects_made(context)]
+}
+
+/// Makes all calls in an order that is allowed, three times, and returns what the last ones cost.
+fn measured(context: &Context, placement: Placement) -> BTreeMap<&'static str, Counts> {
+    let config = GroupConfig::new(&[1000], 8).with_cache_rows(64).with_placement(placement);
+    let mut group = Group::new(context, config).unwrap();
+    let feedback = Some(Feedback { rows: 16, ..Feedback::default() });
+    let mut reader = group.reader(Reader { prefix: "emb", group: 1, feedback, ..Reader::default() }).unwrap();
+    let mut scaler = Scaler::new(context, LossScale::default()).unwrap();
+    let sorter = Sorter::new(context, 100).unwrap();
+    let (indices, offsets) = ([1, 2, 3, 999], [0, 2, 4]);
+    let [rows, ends, outputs, grads, weights, keys] =
+        [&indices[..], &offsets, &[0; 16], &[0; 16], &[0; 4], &[7; 100]].map(|words| storage(context, words));
+    let batch = Batch { indices: Some(rows.slice(..)), offsets: ends.slice(..), weights: None };
+    let mut found = BTreeMap::new();
+    for _ in 0..3 {
+        let mut note = |call: &'static str, before: Counts| {
+            let after = counts(context);
+            found.insert(call, [0, 1, 2].map(|of| after[of] - before[of]));
+        };
+        macro_rules! cost {
+            ($name:literal, $call:expr) => {{
+                let before = counts(context);
+                let made = $call.unwrap();
+                note($name, before);
+                made
+            }};
+        }
+        // An encoder of the caller, which the caller submits.
+        macro_rules! encodes {
+            ($name:literal, |$encoder:ident| $call:expr) => {{
+                let mut $encoder = encoder(context);
+                cost!($name, $call);
+                context.queue().submit([$encoder.finish()]);
+            }};
+        }
+        if placement == Placement::Device {
+            encodes!("encode_forward", |to| group.encode_forward(&mut to, &batch, outputs.slice(..)));
+            encodes!("encode_weight_gradient", |to| {
+                group.encode_weight_gradient(&mut to, &batch, grads.slice(..), weights.slice(..))
+            });
+            encodes!("encode_backward", |to| group.encode_backward(&mut to, grads.slice(..)));
+            encodes!("encode_forward_frozen", |to| group.encode_forward_frozen(&mut to, &batch, outputs.slice(..)));
+            encodes!("Scaler::encode_inspect", |to| {
+                scaler.encode_inspect(&mut to, GradBuffer::F32(grads.slice(..)), 16)
+            });
+            encodes!("Scaler::encode_decide", |to| scaler.encode_decide(&mut to));
+            encodes!("Sorter::encode_sort", |to| {
+                sorter.encode_sort(&mut to, keys.slice(..), None, Count::Host(100), 32)
+            });
+            encodes!("encode_flush", |to| group.encode_flush(&mut to));
+            encodes!("encode_reset_discarding", |to| group.encode_reset_discarding(&mut to));
+        }
+        encodes!("encode_prefetch", |to| group.encode_prefetch(&mut to, &batch));
+        cost!("fetch", group.fetch(None));
+        encodes!("encode_forward_prefetched", |to| group.encode_forward_prefetched(&mut to, outputs.slice(..)));
+        encodes!("encode_backward", |to| group.encode_backward(&mut to, grads.slice(..)));
+        encodes!("encode_feedback", |to| group.encode_feedback(&mut to, &reader));
+        cost!("pump", group.pump());
+        // The thread that gathers ends before the next step; the reader wants no row, so that nothing moves.
+        for _ in 0..20 {
+            context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+            group.pump().unwrap();
+        }
+        cost!("RowReader::bind_group", reader.bind_group().map(|_| ()));
+        cost!("check", group.check());
+        cost!("try_counters", group.try_counters());
+        cost!("forward", group.forward(&indices, &offsets, None));
+        cost!("weight_gradient", group.weight_gradient(&indices, &offsets, &[1.0; 16]));
+        cost!("backward", group.backward(&[1.0; 16]));
+        cost!("forward_frozen", group.forward_frozen(&indices, &offsets, None));
+        cost!("prefetch", group.prefetch(&indices, &offsets, None));
+        cost!("forward_prefetched", group.forward_prefetched());
+        cost!("discard_pending", {
+            group.discard_pending();
+            Ok::<_, hotrow::Error>(())
+        });
+        cost!("read_rows", group.read_rows(&[5, 6]));
+        cost!("write_rows", group.write_rows(&[5, 6], &[1.0; 16]));
+        cost!("counters", group.counters());
+        cost!("pin", group.pin(&[7], 4));
+        cost!("pinned", group.pinned());
+        cost!("flush", group.flush());
+        cost!("reset", group.reset());
+        cost!("set_learning_rate", group.set_learning_rate(0.1));
+    }
+    found
+}
+
+/// The rows of the page below a heading: submissions, whether it waits, whether it makes objects. How many differs from device to device.
+fn listed(page: &str, heading: &str) -> BTreeMap<String, [String; 3]> {
+    let part = page.split(heading).nth(1).expect("the heading").split("\n## ").next().unwrap();
+    let rows = part.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let numbers = [cells[2], cells[3], cells[4]].map(str::to_owned);
+        (cells[1].trim_matches('`').to_owned(), numbers)
+    })
+    .collect()
+}
+
+fn written(counts: Counts) -> [String; 3] {
+    let waits = if counts[1] == 0 { "no" } else { "yes" };
+    [counts[0].to_string(), waits.to_owned(), if counts[2] == 0 { "nothing" } else { "objects" }.to_owned()]
+}
+
+/// The calls whose costs are not those of the page.
+fn faults(page: &str, heading: &str, found: &BTreeMap<&'static str, Counts>) -> Vec<String> {
+    let listed = listed(page, heading);
+    let fits = |call: &str, counts: Counts| {
+        let mut wanted = written(counts);
+        listed.get(call).is_some_and(|row| {
+            if row[1] == "at times" {
+                wanted[1].clone_from(&row[1]);
+            }
+            *row == wanted
+        })
+    };
+    let mut faults: Vec<String> = found
+        .iter()
+        .filter(|(call, counts)| !fits(call, **counts))
+        .map(|(call, counts)| format!("| `{call}` | {} |", written(*counts).join(" | ")))
+        .collect();
+    faults.extend(listed.keys().filter(|call| !found.contains_key(&***call)).map(|call| format!("{call} is no call")));
+    faults
+}
+
+const PAGE: &str = include_str!("../../docs/calls.md");
+
+#[gpu_test]
+fn the_page_says_what_calls_cost(context: &Context) {
+    for (placement, heading) in
+        [(Placement::Device, "\n## Tables on the device"), (Placement::Staged, "\n## Staged tables")]
+    {
+        // A context of its own: other tests' calls are not counted.
+        let own = Context::with_options(context.device(), context.queue(), &hotrow_harness::device::options()).unwrap();
+        let found = measured(&own, placement);
+        let faults = faults(PAGE, heading, &found);
+        assert!(faults.is_empty(), "{heading}: {} rows differ; found\n{}", faults.len(), faults.join("\n"));
+    }
+}
+
+#[test]
+fn a_wrong_row_is_found() {
+    let page = "\n## One\n| call | submits | waits | makes |\n| `forward` | 1 | yes | nothing |\n| `gone` | 0 | no | nothing |\n";
+    let found = BTreeMap::from([("forward", [1, 2, 0]), ("flush", [1, 1, 3])]);
+    assert_eq!(faults(page, "\n## One", &found), ["| `flush` | 1 | yes | objects |", "gone is no call"]);
+    assert_eq!(
+        faults(page, "\n## One", &BTreeMap::from([("forward", [2, 2, 0])]))[0],
+        "| `forward` | 2 | yes | nothing |"
+    );
+}

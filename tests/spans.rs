@@ -1,0 +1,175 @@
+//! Every public call of the objects that a program keeps has a span of `tracing`, and the spans are those of the calls.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, atomic::AtomicU64, atomic::Ordering},
+};
+
+use hotrow::{CpuGroup, GroupConfig, prelude::*};
+use syn::{Attribute, FnArg, ImplItem, Item, Signature, TraitItem, Type, Visibility};
+use tracing::{Event, Metadata, Subscriber, span};
+
+/// The objects, by the types that implement their calls.
+const OBJECTS: [&str; 11] = [
+    "DeviceGroup",
+    "Group",
+    "SharedGroup",
+    "CpuGroup",
+    "CpuSharedGroup",
+    "Grid",
+    "CpuGrid",
+    "Scaler",
+    "CpuScaler",
+    "Sorter",
+    "RowReader",
+];
+const TRAITS: [&str; 3] = ["Lookup", "Embedding", "SharedArray"];
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn last(path: &syn::Path) -> String {
+    path.segments.last().unwrap().ident.to_string()
+}
+
+/// Whether a function does work: it changes its object, encodes, or makes an object.
+fn works(signature: &Signature) -> bool {
+    let argument = |argument: &FnArg| match argument {
+        FnArg::Receiver(receiver) => receiver.mutability.is_some() && receiver.reference.is_some(),
+        FnArg::Typed(typed) => match &*typed.ty {
+            Type::Reference(to) => match &*to.elem {
+                Type::Path(path) => ["CommandEncoder", "Context"].contains(&&*last(&path.path)),
+                _ => false,
+            },
+            _ => false,
+        },
+    };
+    signature.inputs.iter().any(argument)
+}
+
+fn has_span(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg_attr")
+            && attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string().contains("tracing :: instrument"))
+    })
+}
+
+/// The calls without a span of a source text.
+fn silent(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut check = |of: &str, attributes: &[Attribute], signature: &Signature| {
+        if works(signature) && !has_span(attributes) {
+            found.push(format!("{of}::{}", signature.ident));
+        }
+    };
+    for item in syn::parse_file(text).unwrap().items {
+        match item {
+            Item::Impl(block) => {
+                let Type::Path(path) = &*block.self_ty else { continue };
+                let of = last(&path.path);
+                let of_trait = block.trait_.as_ref().map(|(_, path, _)| last(path));
+                if !OBJECTS.contains(&&*of) || of_trait.as_ref().is_some_and(|of| !TRAITS.contains(&&**of)) {
+                    continue;
+                }
+                for item in block.items {
+                    if let ImplItem::Fn(call) = item
+                        && (of_trait.is_some() || matches!(call.vis, Visibility::Public(_)))
+                    {
+                        check(&of, &call.attrs, &call.sig);
+                    }
+                }
+            }
+            Item::Trait(block) if TRAITS.contains(&&*block.ident.to_string()) => {
+                for item in block.items {
+                    if let TraitItem::Fn(call) = item
+                        && call.default.is_some()
+                    {
+                        check(&block.ident.to_string(), &call.attrs, &call.sig);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn every_public_call_has_a_span() {
+    let (mut all, mut without) = (Vec::new(), Vec::new());
+    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut all);
+    let mut spans = 0;
+    for path in all {
+        let text = fs::read_to_string(&path).unwrap();
+        spans += text.matches("tracing::instrument").count();
+        without.extend(silent(&text).into_iter().map(|call| format!("{}: {call}", path.display())));
+    }
+    assert!(without.is_empty(), "{} calls without a span:\n{}", without.len(), without.join("\n"));
+    assert!(spans > 80, "{spans}");
+}
+
+#[test]
+fn a_call_without_a_span_is_found() {
+    let text = "impl CpuGroup { pub fn flush(&mut self) {} fn own(&mut self) {} pub fn config(&self) {}
+        #[cfg_attr(feature = \"tracing\", tracing::instrument(skip_all))] pub fn reset(&mut self) {} }
+        impl Lookup for CpuGroup { fn backward(&mut self) {} } impl Other { pub fn flush(&mut self) {} }";
+    assert_eq!(silent(text), ["CpuGroup::flush", "CpuGroup::backward"]);
+}
+
+/// Keeps the names of the spans in the order in which they begin, behind as many dots as spans are open.
+#[derive(Default)]
+struct Names {
+    seen: Arc<Mutex<Vec<String>>>,
+    names: Mutex<Vec<&'static str>>,
+    depth: AtomicU64,
+}
+
+impl Subscriber for Names {
+    fn enabled(&self, data: &Metadata<'_>) -> bool {
+        data.target().starts_with("hotrow")
+    }
+
+    fn new_span(&self, of: &span::Attributes<'_>) -> span::Id {
+        let mut names = self.names.lock().unwrap();
+        names.push(of.metadata().name());
+        span::Id::from_u64(names.len() as u64)
+    }
+
+    fn enter(&self, id: &span::Id) {
+        let dots = ".".repeat(self.depth.fetch_add(1, Ordering::Relaxed) as usize);
+        let name = self.names.lock().unwrap()[id.into_u64() as usize - 1];
+        self.seen.lock().unwrap().push(format!("{dots}{name}"));
+    }
+
+    fn exit(&self, _: &span::Id) {
+        self.depth.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, _: &Event<'_>) {}
+}
+
+#[test]
+fn spans_are_those_of_the_calls() {
+    let names = Names::default();
+    let seen = names.seen.clone();
+    tracing::subscriber::with_default(names, || {
+        let mut group = CpuGroup::new(GroupConfig::new(&[10], 2)).unwrap();
+        let outputs = group.forward(&[1], &[0, 1], None).unwrap();
+        group.backward(&outputs).unwrap();
+        group.flush().unwrap();
+    });
+    let seen = seen.lock().unwrap();
+    println!("{}", seen.join("\n"));
+    assert_eq!(*seen, ["forward", ".run", "backward", "flush"]);
+}
