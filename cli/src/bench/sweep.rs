@@ -257,7 +257,10 @@ impl<'a> Sweep<'a> {
         let aims = if curve.kind == "uncached" { &[0.0] } else { &self.args.hit_rate[..] };
         for &aim in aims {
             let hot = if curve.kind == "uncached" { 0.5 } else { aim / 100.0 };
-            let point = point(runner, &mut stream, hot, slice)?;
+            let mut point = point(runner, &mut stream, hot, slice)?;
+            if let Some(lab) = &self.lab {
+                point.seconds = point.seconds.map(|times| lab.marked(times, 1));
+            }
             self.push(run, curve, aim, &point);
         }
         Ok(())
