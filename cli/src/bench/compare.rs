@@ -324,13 +324,13 @@ fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
         };
         let found: Vec<_> = all.iter().map(curves).collect();
         let has = |key: &String| found.iter().all(|curves| curves.iter().any(|(other, _)| other == key));
-        // Of several curves one is drawn: INT8 if all have it.
+        // Of several curves one is drawn: INT8 if all have it, the largest table.
         let common: Vec<&String> = found[0].iter().map(|(key, _)| key).filter(|key| has(key)).collect();
-        let drawn = *common.iter().find(|key| key.contains("\"INT8\"")).or_else(|| common.first())?;
+        let drawn = *common.iter().find(|key| key.contains("\"INT8\"")).or_else(|| common.last())?;
         let first = found[0].iter().find(|(key, _)| key == drawn)?;
         let mut chart = Chart::new(x, y);
-        let of = first.1.key("curve").or_else(|| first.1.key("precision")).unwrap_or("".into());
-        chart.title = format!("{y} by machine: {of}");
+        let of = ["curve", "precision", "table MiB"].map(|name| Some(format!(": {name} {}", first.1.key(name)?)));
+        chart.title = format!("{y} by machine{}", of.into_iter().flatten().next().unwrap_or_default());
         (chart.log_x, chart.log_y) = (axis != "hits", axis != "hits");
         chart.x_range = (axis == "hits").then_some((0.0, 100.0));
         for (colour, curves) in found.iter().enumerate() {

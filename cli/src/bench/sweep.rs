@@ -378,7 +378,8 @@ impl<'a> Sweep<'a> {
     /// The table: a line for each curve, a column for each hit rate.
     fn table(&self, run: &Run) -> (String, Option<String>) {
         let logical = Select { what: "forward logical|backward logical", shape: self.name, setting: "" };
-        let title = format!("{}: logical bandwidth, forward / backward, by hit rate aimed at in percent", self.name);
+        let title =
+            format!("{}: logical bandwidth, forward / backward, by aimed hit rate (%), 0 if uncached", self.name);
         (title, table(run.select(logical), &["curve"], "aim"))
     }
 

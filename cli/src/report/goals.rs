@@ -74,15 +74,14 @@ impl Goal {
         let Self { what, shape, setting, .. } = self;
         let named = |name: &str| !shape.is_empty() && (name.starts_with(shape) || shape.starts_with(name));
         let has = |setting| records.iter().any(|record| Select { what: "", shape, setting }.has(record));
+        let mapped = self.command == "bench" || setting.contains("placement=mapped");
         let left = left_out.iter().find(|(name, _)| named(name) || self.command == "bench");
         let why = match left {
             _ if what == "against cub" || what == "against lampshade" => "wants figures of this machine: --beside FILE",
             Some((_, why)) => why,
             None if !has("") => "its part was not asked for: name it with --only",
             None if setting.contains("kernel=") => "the device has no time stamps (TIMESTAMP_QUERY)",
-            None if setting.contains("placement=mapped") && !has("placement=mapped") => {
-                "the device maps no host memory (MAPPABLE_PRIMARY_BUFFERS)"
-            }
+            None if mapped && !has("placement=mapped") => "no device here maps host memory (MAPPABLE_PRIMARY_BUFFERS)",
             None => "a figure that it is worked out from was left out",
         };
         why.to_owned()

@@ -177,8 +177,8 @@ impl Run {
             format!("hotrow {} {} at {}, {}, seed {}\n", self.command, self.version, self.commit, self.date, self.seed);
         for machine in &self.machines {
             let driver = format!("{} {}", machine.backend, machine.driver);
-            let step = machine.timestamp_step.map_or("none".to_owned(), units::seconds);
-            text += &format!("{}: {}; {}; steps: {step}\n", machine.title(), driver.trim(), machine.timing);
+            let step = machine.timestamp_step.map_or(String::new(), |at| format!(", steps of {}", units::seconds(at)));
+            text += &format!("{}: {}; {}{step}\n", machine.title(), driver.trim(), machine.timing);
         }
         for (shape, what) in &self.shapes {
             text += &format!("- {shape}: {what}\n");
