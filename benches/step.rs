@@ -67,8 +67,9 @@ fn on_gpu(criterion: &mut Criterion) {
     for precision in PRECISIONS {
         group.bench_function(format!("{precision:?}").to_lowercase(), |bencher| {
             // Everything is uploaded beforehand.
-            let [offsets, outputs, grads] =
-                [offsets(), vec![0; n], vec![1e-3f32.to_bits(); n]].map(|words| storage(&words));
+            // Gradients of one value could move faster than data. Outputs are only written.
+            let grads = (0..n).map(|i| (1e-3 * (i as f32).sin()).to_bits()).collect();
+            let [offsets, outputs, grads] = [offsets(), vec![0; n], grads].map(|words| storage(&words));
             let batches: Vec<_> = batches().iter().map(|batch| storage(batch)).collect();
             let (mut table, timeline) = (Group::new(&context, config(precision)).unwrap(), Timeline::new(&context));
             let mut next = batches.iter().cycle();

@@ -1,5 +1,6 @@
 //! `hotrow info`: adapters, their limits, the kernels and memory paths they get with the reasons, and a self-test.
 
+use crate::clock;
 use crate::failure::Failure;
 use crate::options::{Backend, Options};
 use crate::output;
@@ -116,7 +117,8 @@ impl Adapter {
             // The way of atomic float additions.
             .with("add", caps.choose_add().name())
             .with("memory", memory)
-            .with("timestamps", caps.timestamps);
+            .with("timestamps", caps.timestamps)
+            .with("timestamp_step", opened.as_ref().ok().and_then(clock::step));
         let self_test = opened.as_ref().ok().filter(|_| !args.no_self_test).map(test);
         let unusable = opened.err().map(|error| error.to_string());
         Self { name: info.name, hardware, found, unusable, self_test }

@@ -1,13 +1,13 @@
-//! Compute kernels of the benchmarks' own, which belong to no group of tables.
+//! Compute kernels of the benchmarks' own, which belong to no group of tables. The web page compiles this file, too.
 
 use hotrow::wgpu;
 
-/// A kernel with the entry point `main`.
+/// A kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel(wgpu::ComputePipeline);
 
 impl Kernel {
-    /// A kernel whose bind groups have these layouts.
+    /// A kernel whose bind groups have these layouts. Its entry point has the name of its label.
     pub(crate) fn new(device: &wgpu::Device, (label, text): (&str, &str), layouts: &[&wgpu::BindGroupLayout]) -> Self {
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(label),
@@ -22,7 +22,7 @@ impl Kernel {
             label: Some(label),
             layout: Some(&layout),
             module: &module,
-            entry_point: Some("main"),
+            entry_point: Some(label),
             compilation_options: wgpu::PipelineCompilationOptions::default(),
             cache: None,
         }))

@@ -8,6 +8,7 @@ use hotrow::{Batch, Context, Error, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::report::units::Times;
 
 /// The number of rounds of a measurement.
@@ -42,6 +43,12 @@ impl Rounds {
         }
         Ok(seconds.map(Times::of))
     }
+}
+
+/// Gradients of both signs, at most `most` in magnitude. One value all over would be packed and added faster than data on some devices.
+#[must_use]
+pub fn gradients(n: usize, most: f32) -> Vec<f32> {
+    (0..n as u32).map(|i| most * (hotrow::hash::fmix32(i) as i32 >> 8) as f32 / (1 << 23) as f32).collect()
 }
 
 /// Does `work`, and returns its result and the seconds of the host's clock.
@@ -95,6 +102,8 @@ pub struct Lab {
     pub timeline: Timeline,
     /// The number of rounds of a measurement.
     pub rounds: Rounds,
+    /// Seconds of a step of the clock; `None` without timestamps.
+    step: Option<f64>,
 }
 
 /// The time of a stage in a phase.
@@ -158,7 +167,7 @@ impl Lab {
     #[must_use]
     pub fn new(context: &Context, rounds: Rounds) -> Self {
         let timeline = Timeline::new(context);
-        Self { timed: context.timed(&timeline), timeline, rounds }
+        Self { timed: context.timed(&timeline), timeline, rounds, step: clock::step(context) }
     }
 
     /// A storage buffer with these words.
@@ -221,13 +230,46 @@ impl Lab {
         Ok(())
     }
 
+    /// Marks times of one of so many turns that together count too few steps of the device's clock.
+    #[must_use]
+    pub fn marked(&self, times: Times, turns: u32) -> Times {
+        Times { coarse: clock::is_coarse(self.step, times.median * f64::from(turns)), ..times }
+    }
+
+    /// As [`Lab::measure`], of phases that may be encoded any number of times: as often as a coarse clock needs. The times are those of one.
+    pub fn repeated(
+        &self,
+        phases: &[&'static str],
+        mut encode: impl FnMut(usize, &mut wgpu::CommandEncoder) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Measured> {
+        let (mut turns, mut wanted) = (0, 1);
+        while turns < wanted {
+            turns = wanted;
+            let round = self.round(phases, |phase, encoder| (0..turns).try_for_each(|_| encode(phase, encoder)))?;
+            wanted = clock::turns(self.step, round.phases.into_iter().fold(f64::MAX, f64::min), turns);
+        }
+        self.of_turns(turns, phases, encode)
+    }
+
     /// Measures rounds of `record`, which is called for each phase in turn: first rounds whose phases are timed as a whole, then rounds
     /// whose dispatches are timed.
     pub fn measure(
         &self,
         phases: &[&'static str],
-        mut encode: impl FnMut(usize, &mut wgpu::CommandEncoder) -> anyhow::Result<()>,
+        encode: impl FnMut(usize, &mut wgpu::CommandEncoder) -> anyhow::Result<()>,
     ) -> anyhow::Result<Measured> {
+        self.of_turns(1, phases, encode)
+    }
+
+    fn of_turns(
+        &self,
+        turns: u32,
+        phases: &[&'static str],
+        mut one: impl FnMut(usize, &mut wgpu::CommandEncoder) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Measured> {
+        let mut encode = |phase, encoder: &mut _| (0..turns).try_for_each(|_| one(phase, encoder));
+        let of_one = |seconds: Vec<f64>| Times::of(seconds.into_iter().map(|all| all / f64::from(turns)).collect());
+        let marked = |seconds| self.marked(of_one(seconds), turns);
         let Rounds { whole, detailed, slice } = self.rounds;
         let mut seconds = vec![Vec::new(); phases.len()];
         let mut walls = Vec::new();
@@ -244,6 +286,7 @@ impl Lab {
             for (phase, stage, dispatches, one) in self.round(phases, &mut encode)?.stages {
                 let at = stages.iter().position(|(known, _)| known.phase == phase && known.stage == stage);
                 let at = at.unwrap_or_else(|| {
+                    let dispatches = dispatches / u64::from(turns);
                     stages.push((Stage { phase, stage, dispatches, times: None }, Vec::new()));
                     stages.len() - 1
                 });
@@ -251,14 +294,13 @@ impl Lab {
             }
         }
         self.timeline.listen(false);
-        let stages = stages
-            .into_iter()
-            .map(|(stage, seconds)| Stage { times: (!seconds.is_empty()).then(|| Times::of(seconds)), ..stage });
+        let of = |seconds: Vec<f64>| (!seconds.is_empty()).then(|| marked(seconds));
+        let stages = stages.into_iter().map(|(stage, seconds)| Stage { times: of(seconds), ..stage });
         Ok(Measured {
             rounds: (walls.len() + detailed) as u64,
-            phases: phases.iter().copied().zip(seconds.into_iter().map(Times::of)).collect(),
+            phases: phases.iter().copied().zip(seconds.into_iter().map(marked)).collect(),
             stages: stages.collect(),
-            wall: Times::of(walls),
+            wall: of_one(walls),
         })
     }
 
@@ -315,7 +357,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Uploads batches, each given by indices and offsets. Every gradient is `grad`.
+    /// Uploads batches, each given by indices and offsets. Gradients are at most `grad`.
     #[must_use]
     pub fn new(lab: &Lab, batches: &[(Vec<u32>, Vec<u32>)], dim: u32, grad: f32) -> Self {
         let bags = batches.iter().map(|(_, offsets)| offsets.len().saturating_sub(1)).max().unwrap_or(0);
@@ -324,7 +366,7 @@ impl Inputs {
             indices: batches.iter().map(|(indices, _)| lab.storage(indices)).collect(),
             offsets: batches.iter().map(|(_, offsets)| lab.storage(offsets)).collect(),
             outputs: lab.room(floats as u64 * 4, wgpu::BufferUsages::empty()),
-            grads: lab.storage(&vec![grad.to_bits(); floats]),
+            grads: lab.storage(bytemuck::cast_slice(&gradients(floats, grad))),
         }
     }
 

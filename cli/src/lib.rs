@@ -1,6 +1,7 @@
 //! The `hotrow` command: traces, caches and bandwidth from the shell.
 
 mod bench;
+mod clock;
 mod export;
 pub mod failure;
 mod foreign;
@@ -20,6 +21,7 @@ pub mod progress;
 pub mod ranks;
 pub mod report;
 mod reshard;
+mod rows;
 mod self_test;
 mod simulate;
 mod simulate_gpu;

@@ -216,7 +216,7 @@ impl Measurement {
     }
 
     /// The value with its unit, followed by its spread: the interval, or the distance of the slowest and the fastest round in percent of
-    /// the median.
+    /// the median, and a word where the clock steps too coarsely.
     #[must_use]
     pub fn text(&self) -> String {
         let value = self.unit.show(self.value);
@@ -225,8 +225,13 @@ impl Measurement {
                 let half = self.unit.show((highest - lowest) / 2.0);
                 format!("{value} ±{}", half.trim_start_matches('+'))
             }
-            Some(Times { median, lowest, highest, .. }) if median > 0.0 => {
-                format!("{value} ({:.0} %)", 100.0 * (highest - lowest) / median)
+            Some(Times { median: 0.0, coarse: true, .. }) => "below a step of the clock".to_owned(),
+            Some(Times { median, lowest, highest, coarse, .. }) if median > 0.0 => {
+                format!(
+                    "{value} ({:.0} %{})",
+                    100.0 * (highest - lowest) / median,
+                    if coarse { ", coarse clock" } else { "" }
+                )
             }
             _ => value,
         }
@@ -336,9 +341,10 @@ impl Measurement {
     }
 }
 
-/// Writes a line for each record.
-pub fn write_csv(path: &Path, records: &[Measurement]) -> anyhow::Result<()> {
-    object::write_csv(path, &records.iter().map(Measurement::line).collect::<Vec<_>>())
+/// Writes a line for each record, with further columns that have the same text in every line.
+pub fn write_csv(path: &Path, records: &[Measurement], columns: &[(&'static str, &str)]) -> anyhow::Result<()> {
+    let line = |record: &Measurement| columns.iter().fold(record.line(), |line, &(name, text)| line.with(name, text));
+    object::write_csv(path, &records.iter().map(line).collect::<Vec<_>>())
 }
 
 /// Writes a JSON object: the fields of `head`, then the records, one in each line.
@@ -360,7 +366,7 @@ mod tests {
 
     fn records() -> Vec<Measurement> {
         let setting = |rate: f64| Setting::default().with("precision", "INT8").with("hit rate", rate);
-        let times = Times { median: 0.002, lowest: 0.001, highest: 0.003, rounds: 5 };
+        let times = Times { median: 0.002, lowest: 0.001, highest: 0.003, rounds: 5, coarse: false };
         vec![
             Measurement::timed("forward", "small", &setting(50.0), times),
             Measurement::new("forward", "small", &setting(0.0), 0.004, Unit::Seconds),
@@ -394,10 +400,10 @@ mod tests {
         assert_eq!((&read["schema"], read["records"].as_array().unwrap().len()), (&2.into(), 4));
         assert_eq!(read["records"][0]["spread"]["lowest"], 0.001);
         assert_eq!(read["records"][2]["setting"]["hit rate"], 0.0);
-        write_csv(&csv, &records()).unwrap();
+        write_csv(&csv, &records(), &[("commit", "abc")]).unwrap();
         let text = std::fs::read_to_string(csv).unwrap();
-        assert!(text.starts_with("what,shape,setting,value,unit,lowest,highest,rounds\n"), "{text}");
-        assert!(text.contains("forward,small,precision=INT8; hit rate=50,0.002,seconds,0.001,0.003,5"), "{text}");
+        assert!(text.starts_with("what,shape,setting,value,unit,lowest,highest,rounds,commit\n"), "{text}");
+        assert!(text.contains("forward,small,precision=INT8; hit rate=50,0.002,seconds,0.001,0.003,5,abc"), "{text}");
     }
 
     #[test]

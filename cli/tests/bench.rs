@@ -212,6 +212,46 @@ fn made(adapter: &str, seconds: [f64; 2]) -> Value {
     page
 }
 
+/// A slowdown counts only beyond the bound and beyond what the rounds of both files differ by.
+#[test]
+fn slowdowns_beyond_a_bound_end_with_code_1() {
+    let folder = tempfile::tempdir().unwrap();
+    // The median seconds of a forward, and bytes a second of random rows, each with how far its rounds are apart.
+    let write = |name: &str, forward: (f64, f64), rows: (f64, f64)| {
+        let record = |what, (value, apart): (f64, f64), unit| {
+            let [lowest, highest] = [-1.0, 1.0].map(|sign| value * (1.0 + sign * apart));
+            let spread = serde_json::json!({ "median": value, "lowest": lowest, "highest": highest, "rounds": 5 });
+            serde_json::json!({ "what": what, "shape": "page", "setting": { "dim": 8 }, "value": value, "unit": unit, "spread": spread })
+        };
+        let mut page = hotrow_fuzz::page();
+        page["machines"][0]["adapter"] = name.into();
+        page["records"] =
+            vec![record("forward", forward, "seconds"), record("random read", rows, "bytes_per_second")].into();
+        std::fs::write(folder.path().join(name), page.to_string()).unwrap();
+    };
+    let (time, rate, slow, slow_rate) = ((1.0, 0.01), (1e9, 0.01), (1.3, 0.01), (0.71e9, 0.01));
+    write("first", time, rate);
+    for (name, forward, rows, bound, slower) in [
+        ("same", time, rate, "10%", [false, false]),
+        ("slow-call", slow, rate, "10%", [true, false]),
+        ("both-slow", slow, slow_rate, "10", [true, true]),
+        // The medians are as slow, but some rounds were as fast as the first's.
+        ("noisy", (1.3, 0.3), (0.71e9, 0.4), "10%", [false, false]),
+        ("allowed", slow, slow_rate, "50%", [false, false]),
+    ] {
+        write(name, forward, rows);
+        let code = i32::from(slower.contains(&true));
+        let (_, err) = bench(folder.path(), &["compare", "first", name, "--worse", bound, "--json", "all.json"], code);
+        // The ends of a speed are 2 % to either side: 1 % of each file's.
+        let named =
+            ["forward of page, dim 8 on NAME: 0.77 x (4 %)", "random read of page, dim 8 on NAME: 0.71 x (4 %)"];
+        let named = named.map(|text| text.replace("NAME", name));
+        assert_eq!(named.map(|text| err.contains(&text)), slower, "{name}: {err}");
+    }
+    let all = read(folder.path().join("all.json"));
+    assert!(all["version"].is_string() && all["commit"].is_string() && all["files"][0]["commit"] == "abc", "{all}");
+}
+
 #[test]
 fn machines_are_compared() {
     let folder = tempfile::tempdir().unwrap();
@@ -220,7 +260,7 @@ fn machines_are_compared() {
     write("b.json", &made("Phone | B", [8e-3, 5e-4]));
     let (out, _) = bench(folder.path(), &["compare", "a.json", "b.json", "a.json", "--json", "all.json"], 0);
     // 0.5 and 2 times as fast: on the geometric mean as fast.
-    let line = "- Phone / B: web page, hotrow 0.1.0, 2026-01-01T00:00:00Z; 1.00 times as fast as the first";
+    let line = "- Phone / B: web page, hotrow 0.1.0, commit abc, 2026-01-01T00:00:00Z; 1.00 times as fast as the first";
     assert!(out.contains(line), "{out}");
     assert!(out.contains("8.00 ms / 0.50 x") && out.contains("500.0 us / 2.00 x"), "{out}");
     assert!(out.contains("Card A (a)") && out.contains("Card A (a), file 3"), "names of their own: {out}");
@@ -230,6 +270,10 @@ fn machines_are_compared() {
     let svg = std::fs::read_to_string(folder.path().join("results/compare-hits.svg")).unwrap();
     assert!(svg.contains("Phone / B, forward logical") && svg.contains("Card A (a), forward logical"), "{svg}");
     assert!(folder.path().join("results/compare.csv").is_file());
+
+    // Without rounds nothing can be judged.
+    let (_, err) = bench(folder.path(), &["compare", "a.json", "b.json", "--worse", "10%"], 1);
+    assert!(err.contains("--worse: wanted figures of several rounds in both files, found none"), "{err}");
 
     // Files that are no reports, impossible figures, and failed self-tests are refused whole, by file and figure.
     let set = |place: &str, to: Value| {

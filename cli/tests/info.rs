@@ -85,7 +85,7 @@ fn every_adapter_passes_its_self_test() {
         writeln!(std::io::stderr().lock(), "SKIPPED: no adapter to test").unwrap();
     }
     for adapter in adapters {
-        let wanted = "add backend device_type driver hardware limits lookup lookup_why memory name rank rank_why self_test timestamps unusable";
+        let wanted = "add backend device_type driver hardware limits lookup lookup_why memory name rank rank_why self_test timestamp_step timestamps unusable";
         assert_eq!(keys(adapter).join(" "), wanted);
         assert_eq!(keys(&adapter["memory"]), ["cache_bytes", "device", "mapped", "mapped_why", "piece_bytes"]);
         assert!(adapter["memory"]["cache_bytes"].as_u64() >= adapter["memory"]["piece_bytes"].as_u64());

@@ -118,7 +118,7 @@ pub fn page() -> serde_json::Value {
                 "unit": unit, "spread": { "median": 0.001, "lowest": 0.001, "highest": 0.002, "rounds": 5 } })
     };
     json!({
-        "schema": 2, "command": "web page", "version": "0.1.0", "date": "2026-01-01T00:00:00Z", "shapes": { "page": "rows" },
+        "schema": 2, "command": "web page", "version": "0.1.0", "commit": "abc", "date": "2026-01-01T00:00:00Z", "shapes": { "page": "rows" },
         "machines": [{ "adapter": "a", "backend": "webgpu", "driver": "a browser", "software": false, "timing": "wall clock",
                        "subgroup": [4, 32], "binding_bytes": 1024, "threads": 1 }],
         "self_test": { "cases": 3, "passed": 3 },

@@ -70,7 +70,7 @@ impl Interval {
 
     /// The mean as a record. Scores and changes have the interval as their spread.
     fn record(&self, what: &str, task: &str, setting: &Setting, unit: Unit) -> Measurement {
-        let times = |(lowest, highest)| Times { median: self.mean, lowest, highest, rounds: self.seeds };
+        let times = |(lowest, highest)| Times { median: self.mean, lowest, highest, rounds: self.seeds, coarse: false };
         let spread = self.ends.filter(|_| unit.has_interval()).map(times);
         Measurement { spread, ..Measurement::new(what, task, setting, self.mean, unit) }
     }

@@ -325,7 +325,7 @@ impl<'a> Lab<'a> {
         if let Some(folder) = self.folder.as_ref().filter(|_| whole) {
             fs::create_dir_all(folder)?;
             output::write_file(&folder.join("report.md"), text.as_bytes())?;
-            report::write_csv(&folder.join("records.csv"), &records)?;
+            report::write_csv(&folder.join("records.csv"), &records, &[])?;
             let charts = self.experiment.charts.iter().map(|chart| chart.draw(about.name, &records, folder));
             let pictures = charts.collect::<anyhow::Result<Vec<_>>>()?.concat().len();
             output::note(&format!("records.csv, report.md and {pictures} pictures are in {}", folder.display()));

@@ -74,8 +74,21 @@ function show(records) {
         }
         if (curves.size > 0) at(measure).innerHTML = plot([...curves.values()]);
     }
+    const fastest = Math.max(...of("rate").filter((one) => one.shape === "copy").map((one) => one.value));
+    const rows = [...new Set(of("random read").map((one) => one.setting["row bytes"]))];
+    if (rows.length > 0) {
+        const lines = [["table", ...rows.map((row) => `${row} B`)]];
+        for (const what of ["random read", "random update"]) {
+            for (const size of new Set(of(what).map((one) => one.setting["table MiB"]))) {
+                const here = of(what).filter((one) => one.setting["table MiB"] === size);
+                lines.push([`${what.slice(7)}, ${size} MiB`, ...here.map(({ value }) => `${(value / 1e9).toFixed(2)} (${(100 * value / fastest).toPrecision(2)} %)`)]);
+            }
+        }
+        at("random").replaceChildren(table(lines));
+    }
+    if (state.left_out.length > 0) at("left").replaceChildren(table(state.left_out.map(({ what, why }) => [what, why])));
     const copies = of("copy").map(({ setting, value }) => {
-        return [`copy of ${(setting.bytes / 2 ** 20).toFixed(0)} MiB`, time(value), `${(2 * setting.bytes / value / 1e9).toFixed(2)} GB/s`];
+        return [`copy of ${(setting.bytes / 2 ** 20).toFixed(0)} MiB of random words`, time(value), `${(2 * setting.bytes / value / 1e9).toFixed(2)} GB/s`];
     });
     const sorts = of("sort, 32 bits").map(({ setting, value }) => {
         return [`sort of ${setting.pairs.toLocaleString("en")} pairs`, time(value), `${(setting.pairs / value / 1e6).toFixed(1)} million keys/s`];
@@ -90,7 +103,7 @@ function show(records) {
             cell.style.width = `${(100 * value) / longest}px`;
             return [setting.kernel, time(value), cell];
         })));
-    }
+    } else if (state.left_out.length > 0) at("kernels").textContent = "not measured: see the list below";
 }
 
 // Adapters that compute on the processor's cores. WebGPU does not tell them apart.
@@ -125,6 +138,7 @@ const told = () => new Promise((resolve) => setTimeout(resolve)); // lets the br
 async function run(page, adapter, device) {
     at("start").disabled = true;
     state.phase = "running";
+    state.left_out = [];
     const plan = JSON.parse(page.plan(small));
     const cases = Number(state.asked.get("cases") ?? (small ? 6 : 30));
     const records = [];
@@ -147,7 +161,7 @@ async function run(page, adapter, device) {
         return fail("The self-test failed, so nothing is measured. Please report the difference below with the name of your GPU.");
     }
     for (const [index, one] of plan.entries()) {
-        say(`Measuring: ${one.measure}${one.precision ? `, ${one.precision}` : ""}${one.hit_rate == null ? "" : `, about ${one.hit_rate * 100} % hits`}`);
+        say(`Measuring: ${one.measure}${one.mib ? `, ${one.mib} MiB` : ""}${one.precision ? `, ${one.precision}` : ""}${one.hit_rate == null ? "" : `, about ${one.hit_rate * 100} % hits`}`);
         await told();
         if (state.asked.has("lose") && index === 1) page.lose();
         let found;
@@ -158,7 +172,7 @@ async function run(page, adapter, device) {
             return fail(`Stopped: ${String(error.message ?? error).replace(/\.*$/, "")}. What was measured before is shown. Reload the page to begin anew.`);
         }
         if (found === null) state.left_out.push({ what: JSON.stringify(one), why: "the page was hidden" });
-        else records.push(...found);
+        else for (const one of found) (one.why ? state.left_out : records).push(one);
         show(records);
         advance(cases + index + 1);
     }
@@ -167,6 +181,7 @@ async function run(page, adapter, device) {
         schema: 2,
         command: "web page",
         version: device.version,
+        commit: device.commit,
         date: new Date().toISOString(),
         size: small ? "small" : "full",
         machines: [{
@@ -180,7 +195,7 @@ async function run(page, adapter, device) {
             threads: 1,
         }],
         adapter: { ...adapter, subgroups: device.subgroups, timestamps: device.timestamps, limits: device.limits },
-        shapes: { page: device.shapes[small ? "small" : "full"] },
+        shapes: { page: device.shapes[small ? "small" : "full"], random: "each row once a pass, in random order; an update's bytes count twice" },
         self_test: state.self_test,
         left_out: state.left_out,
         plain,
@@ -195,7 +210,7 @@ async function run(page, adapter, device) {
         link.download = "hotrow-web.json";
         link.click();
     };
-    const missing = state.left_out.length > 0 ? ` ${state.left_out.length} figures are left out, because the page was hidden meanwhile.` : "";
+    const missing = state.left_out.length > 0 ? ` ${state.left_out.length} figures are left out; the list below says why.` : "";
     say(`Done.${missing} Save the result; the command “hotrow bench compare” reads it.`, "good");
 }
 
@@ -221,7 +236,7 @@ async function open() {
         ["Bodies chosen", `rank ${device.rank_body}, look-up ${device.lookup_body}`],
         ["Storage buffers a stage", String(device.limits.storage_buffers_per_stage)],
         ["Largest binding, buffer", `${mebi(device.limits.binding_bytes)}, ${mebi(device.limits.buffer_bytes)}`],
-        ["hotrow", `version ${device.version}`],
+        ["hotrow", `version ${device.version} at ${device.commit}`],
     ], false));
     state.phase = "ready";
     state.page = page;

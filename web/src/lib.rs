@@ -3,7 +3,12 @@
 #![cfg(target_family = "wasm")]
 
 mod check;
+#[path = "../../cli/src/kernel.rs"]
+mod kernel;
 mod measure;
+#[allow(dead_code, reason = "the command lists the order of the rows, too")]
+#[path = "../../cli/src/rows.rs"]
+mod rows;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -63,6 +68,7 @@ impl Page {
         let (rank, lookup) = (caps.choose_rank(), caps.choose_lookup());
         json!({
             "version": env!("CARGO_PKG_VERSION"),
+            "commit": option_env!("HOTROW_COMMIT").unwrap_or("unknown commit"),
             "shapes": { "small": measure::shape(true), "full": measure::shape(false) },
             "backend": "WebGPU",
             "subgroups": caps.subgroup.is_some(),
@@ -110,12 +116,12 @@ impl Page {
 
     /// The figures that the page measures, as JSON.
     pub fn plan(&self, small: bool) -> String {
-        serde_json::Value::from_iter(measure::plan(&self.context, small).iter().map(measure::Figure::json)).to_string()
+        serde_json::Value::from_iter(measure::plan(small).iter().map(measure::Figure::json)).to_string()
     }
 
-    /// Measures a figure of the plan. Returns records of the file, as JSON.
+    /// Measures a figure of the plan. Returns records of the file, as JSON, and `what` and `why` of what could not be measured.
     pub async fn measure(&self, small: bool, index: usize) -> Result<String, JsError> {
-        let plan = measure::plan(&self.context, small);
+        let plan = measure::plan(small);
         let figure = plan.get(index).ok_or_else(|| message("no such figure"))?;
         let found = measure::run(&self.context, figure, small).await;
         self.judge(found).map(|records| serde_json::Value::from(records).to_string())

@@ -14,6 +14,8 @@ use hotrow::{
 use serde_json::{Value, json};
 use web_time::Instant;
 
+use crate::rows::{Job, LENGTHS, Rows};
+
 /// Least time of a batch of calls.
 const LEAST: Duration = Duration::from_millis(10);
 /// Most calls in a batch.
@@ -35,6 +37,8 @@ pub(crate) enum Figure {
     Step(Precision, f64),
     Sort,
     Copy,
+    /// Random rows of 64 B to 4 KB in a table of so many MiB, a power of two.
+    Random(u32),
     /// Each kernel of a step, by the device's own stamps.
     Kernels(Precision),
 }
@@ -58,14 +62,14 @@ impl Sizes {
 }
 
 /// All figures, in the order of the page.
-pub(crate) fn plan(context: &Context, small: bool) -> Vec<Figure> {
+pub(crate) fn plan(small: bool) -> Vec<Figure> {
     let precisions: &[_] = if small { &[Precision::Fp32, Precision::Int8] } else { &Precision::ALL };
     let rates: &[_] = if small { &[0.0, 0.9] } else { &[0.0, 0.5, 0.9, 0.99, 1.0] };
+    let tables: &[_] = if small { &[1, 4] } else { &[16, 64, 256] };
     let mut all = vec![Figure::Copy, Figure::Sort];
+    all.splice(1..1, tables.iter().map(|&mib| Figure::Random(mib)));
     all.extend(precisions.iter().flat_map(|&precision| rates.iter().map(move |&rate| Figure::Step(precision, rate))));
-    if context.caps().timestamps {
-        all.push(Figure::Kernels(Precision::Int8));
-    }
+    all.push(Figure::Kernels(Precision::Int8));
     all
 }
 
@@ -75,6 +79,7 @@ impl Figure {
             Self::Step(precision, rate) => {
                 json!({ "measure": "step", "precision": precision.name(), "hit_rate": rate })
             }
+            Self::Random(mib) => json!({ "measure": "random rows", "mib": mib }),
             Self::Sort => json!({ "measure": "sort" }),
             Self::Copy => json!({ "measure": "copy" }),
             Self::Kernels(precision) => json!({ "measure": "kernels", "precision": precision.name() }),
@@ -82,11 +87,12 @@ impl Figure {
     }
 }
 
-/// Measures a figure. Returns records as those of `hotrow bench`.
+/// Measures a figure. Returns records as those of `hotrow bench`, and `what` and `why` of what could not be measured.
 pub(crate) async fn run(context: &Context, figure: &Figure, small: bool) -> Result<Vec<Value>, Error> {
     let sizes = Sizes::new(small);
     match *figure {
         Figure::Copy => copy(context, &sizes).await,
+        Figure::Random(mib) => random(context, &sizes, mib).await,
         Figure::Sort => sort(context, &sizes).await,
         Figure::Step(precision, rate) => step(context, &sizes, precision, rate).await,
         Figure::Kernels(precision) => kernels(context, &sizes, precision).await,
@@ -156,19 +162,82 @@ async fn seconds(
 }
 
 async fn copy(context: &Context, sizes: &Sizes) -> Result<Vec<Value>, Error> {
-    let size = sizes.copied.min(context.caps().buffer_bytes);
-    let usage = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
-    let buffer = || {
-        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
-        context.device().create_buffer(&descriptor)
-    };
-    let (from, to) = (buffer(), buffer());
+    let size = sizes.copied.min(context.caps().binding_bytes);
+    // Zeros, and memory that nobody wrote, copy faster than data on several GPUs.
+    let [from, to] = [size, size].map(|size| Rows::new(context.device(), size));
+    from.anew(context.queue(), LENGTHS[0], 1);
     let taken = seconds(context, sizes.rounds, |encoder, _| {
-        encoder.copy_buffer_to_buffer(&from, 0, &to, 0, size);
+        encoder.copy_buffer_to_buffer(&from.words, 0, &to.words, 0, size);
         Ok(())
     })
     .await?;
     Ok(both("copy", "rate", "copy", &json!({ "bytes": size }), &taken, 2 * size))
+}
+
+/// Counts wrong words, and reads what the table's kernels told.
+async fn told(context: &Context, rows: &Rows, job: Job) -> Result<[u32; 2], Error> {
+    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+    let descriptor = wgpu::BufferDescriptor { label: None, size: 8, usage, mapped_at_creation: false };
+    let target = context.device().create_buffer(&descriptor);
+    let mut encoder = encoder(context);
+    rows.encode(&mut encoder, &rows.count, &rows.bind(&rows.count, job));
+    encoder.copy_buffer_to_buffer(&rows.told, 0, &target, 0, 8);
+    context.queue().submit([encoder.finish()]);
+    let (sender, receiver) = oneshot_channel();
+    target.map_async(wgpu::MapMode::Read, .., move |done| {
+        let _unheard = sender.send(done.is_ok());
+    });
+    receiver.receive().await;
+    let view = target.get_mapped_range(..).map_err(|error| Error::Device { reason: error.to_string() })?;
+    Ok([0, 4].map(|at| u32::from_le_bytes(std::array::from_fn(|i| view[at + i]))))
+}
+
+/// Random rows of a table, read, and read and written back, as in `hotrow bench suite`; each length is checked after it was timed.
+async fn random(context: &Context, sizes: &Sizes, mib: u32) -> Result<Vec<Value>, Error> {
+    let (bytes, most, words) = (u64::from(mib) << 20, context.caps().binding_bytes, mib << 18);
+    if bytes > most {
+        let why = format!("beyond a binding of {} MiB", most >> 20);
+        return Ok(vec![json!({ "what": format!("random rows of {mib} MiB"), "why": why })]);
+    }
+    let rows = Rows::new(context.device(), bytes);
+    let filled = (0..words).map(fmix32).fold(0, u32::wrapping_add);
+    let mut records = Vec::new();
+    for length in LENGTHS.into_iter().step_by(2) {
+        // At full size a dispatch reads 256 MiB, so that its own cost is small.
+        let mut job = rows.anew(context.queue(), length, (4 * sizes.copied / bytes).clamp(1, 16) as u32);
+        let (reads, mut passes) = (rows.bind(&rows.read, job), 0_u32);
+        let reading = seconds(context, sizes.rounds, |encoder, _| {
+            passes += job.passes;
+            rows.encode(encoder, &rows.read, &reads);
+            Ok(())
+        })
+        .await?;
+        let updates = [0, 1, 2, 3].map(|first| rows.bind(&rows.update, Job { passes: 1, first, ..job }));
+        let writing = seconds(context, sizes.rounds, |encoder, turn| {
+            job.added += 1;
+            rows.encode(encoder, &rows.update, &updates[turn as usize % 4]);
+            Ok(())
+        })
+        .await?;
+        let found = told(context, &rows, job).await?;
+        // The companion: if each word should have one more, all are wrong.
+        let spoilt = told(context, &rows, Job { added: job.added + 1, ..job }).await?;
+        let (wanted, found) = ([0, words].map(|wrong| [filled.wrapping_mul(passes), wrong]), [found, spoilt]);
+        if found != wanted {
+            let reason =
+                format!("rows of {length} B in {mib} MiB: wanted sums and wrong words {wanted:?}, found {found:?}");
+            return Err(Error::Device { reason });
+        }
+        let setting = json!({ "row bytes": length, "table MiB": mib });
+        let both = [("random read", reading, u64::from(job.passes) * bytes), ("random update", writing, 2 * bytes)];
+        for (what, taken, moved) in both {
+            // The slowest round has the lowest rate.
+            let rates = Rounds(taken.0.iter().rev().map(|seconds| moved as f64 / seconds).collect());
+            records.push(record(what, "random", &setting, rates.median(), "bytes_per_second", Some(&rates)));
+        }
+    }
+    rows.words.destroy();
+    Ok(records)
 }
 
 async fn sort(context: &Context, sizes: &Sizes) -> Result<Vec<Value>, Error> {
@@ -272,6 +341,9 @@ async fn step(context: &Context, sizes: &Sizes, precision: Precision, rate: f64)
     let backward = step.median() - forward.median();
     if backward > 0.02 * forward.median() {
         records.extend(of("backward", &Rounds(vec![backward]), bytes));
+    } else {
+        let what = format!("backward, {}, about {} % hits", precision.name(), 100.0 * rate);
+        records.push(json!({ "what": what, "why": "a step took hardly longer than its forward" }));
     }
     Ok(records)
 }
@@ -280,10 +352,10 @@ async fn step(context: &Context, sizes: &Sizes, precision: Precision, rate: f64)
 async fn kernels(context: &Context, sizes: &Sizes, precision: Precision) -> Result<Vec<Value>, Error> {
     let timeline = Timeline::new(context);
     let timed = context.timed(&timeline);
-    let mut work = Work::new(&timed, sizes, precision, 0.9).await?;
     if timeline.resolution() == Resolution::Count {
-        return Ok(Vec::new());
+        return Ok(vec![json!({ "what": "kernels", "why": "the device has no time stamps (timestamp-query)" })]);
     }
+    let mut work = Work::new(&timed, sizes, precision, 0.9).await?;
     timeline.read_async().await?;
     let (start, mut steps) = (Instant::now(), 0u32);
     let mut sums: Vec<(&'static str, f64, u32)> = Vec::new();
@@ -307,8 +379,10 @@ async fn kernels(context: &Context, sizes: &Sizes, precision: Precision) -> Resu
         }
     }
     // The stamps of browsers are coarse: a kernel whose times do not add up to enough has no figure.
-    let enough = sums.iter().filter(|(_, sum, _)| *sum >= LEAST.as_secs_f64());
-    let records = enough.map(|(stage, sum, dispatches)| {
+    let records = sums.iter().map(|(stage, sum, dispatches)| {
+        if *sum < LEAST.as_secs_f64() {
+            return json!({ "what": stage, "why": format!("its times added up to {:.2} of the 10 ms that coarse stamps need", sum * 1e3) });
+        }
         let setting = json!({
             "precision": precision.name().to_uppercase(), "dim": DIM, "rows": sizes.rows, "kernel": stage, "dispatches": dispatches,
         });

@@ -1,24 +1,28 @@
-//! `hotrow bench compare`: the times of several machines side by side, from files of `bench`, `bench suite` and the web page.
+//! `hotrow bench compare`: the figures of several machines side by side, from files of `bench`, `bench suite` and the web page.
 
 use crate::failure::Failure;
-use crate::options::Options;
+use crate::options::{Options, number};
 use crate::output;
 use crate::plot::{Chart, Style};
-use crate::report::run::{Machine, SCHEMA};
+use crate::report::run::{Machine, SCHEMA, commit};
+use crate::report::units::{Times, decimals};
 use crate::report::{self, Measurement, Select, Setting, Unit, table};
 use anyhow::ensure;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Set the times of several machines side by side: how many times as fast as the first each is, and their curves in one plot
+/// Set the figures of several machines side by side: how many times as fast as the first each is, and their curves in one plot
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// JSON files of `bench`, `bench suite`, `bench robe` or the web page, 2 to 8, all of the same one
     #[arg(required = true, num_args = 2..=8, value_name = "FILE", value_parser = output::file())]
     files: Vec<PathBuf>,
+    /// End with exit code 1 if a whole call is slower than in the first file by more than this, such as 10%, and by more than the rounds differ
+    #[arg(long, value_name = "PERCENT", value_parser = |text: &str| number(text.trim_end_matches('%'), 0.0..=1e6))]
+    worse: Option<f64>,
     /// Folder for CSV and plots
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
@@ -30,17 +34,21 @@ const MOST_MIB: u64 = 32;
 /// The most letters of a machine's name.
 const NAME: usize = 48;
 
-/// What is read of a file. Further fields are ignored.
-#[derive(Deserialize)]
+/// What is read of a file, and named in the comparison's. Further fields are ignored.
+#[derive(Deserialize, Serialize)]
 struct Report {
     command: String,
     version: String,
+    #[serde(default)]
+    commit: String,
     date: String,
     machines: Vec<Machine>,
     /// Only the page has one: in a browser nobody has run the tests.
+    #[serde(skip_serializing)]
     self_test: Option<SelfTest>,
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     shapes: BTreeMap<String, String>,
+    #[serde(skip_serializing)]
     records: Vec<Measurement>,
 }
 
@@ -51,8 +59,10 @@ struct SelfTest {
 }
 
 /// A file under the name of its machine, which is another one for each file.
+#[derive(Serialize)]
 struct Measured {
     name: String,
+    #[serde(flatten)]
     report: Report,
 }
 
@@ -69,13 +79,15 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         output::print(&format!("wrote {} and {}", svg.display(), png.display()))?;
     }
     let csv = args.out.join("compare.csv");
-    report::write_csv(&csv, &compared)?;
+    let by = [("version", env!("CARGO_PKG_VERSION")), ("commit", &commit())];
+    report::write_csv(&csv, &compared, &by)?;
     output::print(&format!("wrote {}", csv.display()))?;
     if let Some(json) = &options.json {
-        report::write_json(json, &serde_json::json!({ "command": "bench compare" }), &compared)?;
+        let head = serde_json::json!({ "command": "bench compare", by[0].0: by[0].1, by[1].0: by[1].1, "files": all, "worse": args.worse });
+        report::write_json(json, &head, &compared)?;
         output::print(&format!("wrote {}", json.display()))?;
     }
-    Ok(())
+    Ok(args.worse.map_or(Ok(()), |percent| judge(&compared, percent))?)
 }
 
 /// Reads a file, and composes all that is made of it beside itself. Returns the number of figures.
@@ -182,63 +194,111 @@ impl Measured {
         format!("{}\n{shape}\n{}\n{setting}", record.what, self.report.shapes.get(shape).map_or("", String::as_str))
     }
 
-    fn times(&self) -> impl Iterator<Item = (String, &Measurement)> {
-        let times = self.report.records.iter().filter(|record| record.unit == Unit::Seconds && record.value > 0.0);
-        times.map(|record| (self.key(record, &["hits"]), record))
+    /// Times, and rates that were measured themselves: those worked out from a time have no spread.
+    fn figures(&self) -> impl Iterator<Item = (String, &Measurement)> {
+        let measured = |Measurement { value, unit, spread, .. }: &&Measurement| {
+            *value > 0.0 && (*unit == Unit::Seconds || *unit == Unit::BytesPerSecond && spread.is_some())
+        };
+        self.report.records.iter().filter(measured).map(|record| (self.key(record, &["hits"]), record))
     }
 }
 
-/// The times of the first file that another one has too, of all machines, each with how many times as fast as the first it is.
+/// How many times as fast as the first a figure is, with the ends that the rounds of both allow.
+fn speed(first: &Measurement, found: &Measurement, setting: &Setting) -> Measurement {
+    let is_time = found.unit == Unit::Seconds;
+    let of = |first: f64, found: f64| if is_time { first / found } else { found / first };
+    let value = of(first.value, found.value);
+    let spread = first.spread.zip(found.spread).map(|(a, b)| {
+        let [one, other] = [of(a.lowest, b.highest), of(a.highest, b.lowest)];
+        let (lowest, highest) = (one.min(other), one.max(other));
+        Times { median: value, lowest, highest, rounds: a.rounds.min(b.rounds), coarse: a.coarse || b.coarse }
+    });
+    let spread = spread.filter(|times| times.highest.is_finite());
+    Measurement { spread, ..Measurement::new("speed", &found.shape, setting, value, Unit::Times) }
+}
+
+/// The figures of the first file that another one has too, of all machines, each with how many times as fast as the first it is.
 fn compare(all: &[Measured]) -> anyhow::Result<Vec<Measurement>> {
-    let others: Vec<BTreeMap<String, &Measurement>> = all.iter().map(|one| one.times().collect()).collect();
+    let others: Vec<BTreeMap<String, &Measurement>> = all.iter().map(|one| one.figures().collect()).collect();
     let mut compared = Vec::new();
-    for (key, first) in all[0].times() {
+    for (key, first) in all[0].figures() {
         if !others[1..].iter().any(|other| other.contains_key(&key)) {
             continue;
         }
         for (one, found) in all.iter().zip(&others).filter_map(|(one, other)| Some((one, *other.get(&key)?))) {
             let setting = first.setting.clone().with("machine", one.name.as_str());
             compared.push(Measurement { setting: setting.clone(), ..found.clone() });
-            let (setting, times) = (setting.with("of", found.what.as_str()), first.value / found.value);
-            let speed = Measurement::new("speed", &found.shape, &setting, times, Unit::Times);
+            let speed = speed(first, found, &setting.with("of", found.what.as_str()));
             compared.extend((one.name != all[0].name).then_some(speed));
         }
     }
     ensure!(
         !compared.is_empty(),
-        "bench compare: wanted times of the same workloads in the first file and another, found none; measure all with one command and the same \
+        "bench compare: wanted figures of the same workloads in the first file and another, found none; measure all with one command and the same \
          sizes"
     );
     Ok(compared)
 }
 
-/// The machines, their mean speed, and the times of whole calls with how many times as fast as the first each machine is.
+/// Figures of whole calls. Those of single kernels are in the CSV.
+const WHOLE: Select<'_> = Select { what: "", shape: "", setting: "!kernel; !stage" };
+
+/// A figure that is compared: its quantity, and its setting without the machine.
+fn place(record: &Measurement) -> (String, String) {
+    let what = record.setting.get("of").map_or(record.what.clone(), ToString::to_string);
+    let mut setting = record.setting.to_string();
+    setting.truncate(setting.find("machine ").unwrap_or(setting.len()));
+    (what, setting.trim_end_matches(", ").to_owned())
+}
+
+/// Fails if a whole call is slower than the first's by more than the bound even where its rounds were fastest and the first's slowest.
+fn judge(compared: &[Measurement], percent: f64) -> anyhow::Result<()> {
+    let speeds = compared.iter().filter(|record| record.what == "speed" && WHOLE.has(record));
+    let (mut judged, mut slower, bound) = (0, Vec::new(), decimals(percent));
+    for (record, spread) in speeds.filter_map(|record| Some((record, record.spread?))) {
+        judged += 1;
+        if spread.highest * (1.0 + percent / 100.0) < 1.0 {
+            let ((what, setting), machine) = (place(record), record.key("machine").unwrap_or("".into()));
+            slower.push(format!("{what} of {}, {setting} on {machine}: {}", record.shape, record.text()));
+        }
+    }
+    ensure!(judged > 0, "--worse: wanted figures of several rounds in both files, found none; leave --worse out");
+    output::print(&format!("--worse {bound} %: {} of {judged} figures of several rounds are slower", slower.len()))?;
+    ensure!(
+        slower.is_empty(),
+        "--worse: wanted no figure slower than the first file's by more than {bound} %, found {}; measure again, or find the change that costs this",
+        slower.join("; ")
+    );
+    Ok(())
+}
+
+/// The machines, their mean speed, and the figures of whole calls with how many times as fast as the first each machine is.
 fn text(all: &[Measured], compared: &[Measurement]) -> String {
-    let mut text = format!("hotrow bench compare {}\n", env!("CARGO_PKG_VERSION"));
-    for Measured { name, report: Report { command, version, date, .. } } in all {
+    let mut text = format!("hotrow bench compare {}, commit {}\n", env!("CARGO_PKG_VERSION"), commit());
+    for one in all {
+        let Measured { name, report: Report { command, version, commit, date, .. } } = one;
         let speeds = Select { what: "speed", shape: "", setting: &format!("machine={name}") };
         let speeds: Vec<f64> =
             compared.iter().filter(|record| speeds.has(record)).map(|record| record.value.ln()).collect();
         let n = speeds.len();
         let mean = (speeds.iter().sum::<f64>() / n as f64).exp();
-        let mean = format!("; {mean:.2} times as fast as the first, the geometric mean of {n} times");
+        let of = all[0].figures().count();
+        let mean = format!("; {mean:.2} times as fast as the first, the geometric mean of {n} of its {of} figures");
         let mean = if n == 0 { "" } else { &mean };
-        text += &format!("- {name}: {}, hotrow {}, {}{mean}\n", plain(command), plain(version), plain(date));
+        let [command, version, commit, date] = [command, version, commit, date].map(|text| plain(text));
+        text += &format!("- {name}: {command}, hotrow {version}, commit {commit}, {date}{mean}\n");
     }
-    // A line of the table is a figure, a column a machine. The times of single kernels are in the CSV.
-    let whole = compared.iter().filter(|record| record.key("kernel").is_none() && record.key("stage").is_none());
+    // A line of the table is a figure, a column a machine.
+    let whole = compared.iter().filter(|record| WHOLE.has(record));
     let line = |record: &Measurement| {
-        let what = record.setting.get("of").map_or(record.what.clone(), ToString::to_string);
-        let mut setting = record.setting.to_string();
-        setting.truncate(setting.find("machine ").unwrap_or(setting.len()));
-        let place = setting.trim_end_matches(", ").to_owned();
+        let (what, place) = place(record);
         let machine = record.key("machine").unwrap_or("".into());
         let setting = Setting::default().with("figure", what).with("setting", place).with("machine", machine);
-        Measurement { setting, spread: None, ..record.clone() }
+        Measurement { setting, spread: record.spread.filter(|_| record.unit == Unit::Times), ..record.clone() }
     };
     let lines: Vec<Measurement> = whole.map(line).collect();
     let shown = table(&lines, &["shape", "figure", "setting"], "machine").unwrap_or_default();
-    text + "\nTimes / speed against the first.\n\n" + &shown + "\n"
+    text + "\nFigure / speed against the first (spread).\n\n" + &shown + "\n"
 }
 
 /// The charts with their file stems: what all machines have over one axis, a colour for each machine.
@@ -247,6 +307,7 @@ fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
         ("hits", "Hit rate (% of accesses)", "Logical bandwidth", ["forward logical", "backward logical"]),
         ("distinct", "Distinct rows in a step", "Time", ["forward", "backward"]),
         ("pairs", "Pairs sorted", "Time", ["sort, 32 bits", ""]),
+        ("row bytes", "Bytes of a row", "Random rows", ["random read", "random update"]),
     ]
     .into_iter()
     .filter_map(|(axis, x, y, whats)| {
@@ -255,7 +316,7 @@ fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
                 |record: &&Measurement| whats.contains(&record.what.as_str()) && record.setting.number(axis).is_some();
             let curve = |record: &Measurement| {
                 let alike = Measurement { what: String::new(), ..record.clone() };
-                let key = one.key(&alike, &["hits", "aim", "distinct", "pairs"]);
+                let key = one.key(&alike, &["hits", "aim", "distinct", "pairs", "row bytes"]);
                 let label = format!("{}, {}", one.name, record.what);
                 (key, Measurement { setting: record.setting.clone().with("line", label), ..record.clone() })
             };
@@ -263,13 +324,13 @@ fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
         };
         let found: Vec<_> = all.iter().map(curves).collect();
         let has = |key: &String| found.iter().all(|curves| curves.iter().any(|(other, _)| other == key));
-        // Of several curves one is drawn: INT8 if all have it.
+        // Of several curves one is drawn: INT8 if all have it, the largest table.
         let common: Vec<&String> = found[0].iter().map(|(key, _)| key).filter(|key| has(key)).collect();
-        let drawn = *common.iter().find(|key| key.contains("\"INT8\"")).or_else(|| common.first())?;
+        let drawn = *common.iter().find(|key| key.contains("\"INT8\"")).or_else(|| common.last())?;
         let first = found[0].iter().find(|(key, _)| key == drawn)?;
         let mut chart = Chart::new(x, y);
-        let of = first.1.key("curve").or_else(|| first.1.key("precision")).unwrap_or("".into());
-        chart.title = format!("{y} by machine: {of}");
+        let of = ["curve", "precision", "table MiB"].map(|name| Some(format!(": {name} {}", first.1.key(name)?)));
+        chart.title = format!("{y} by machine{}", of.into_iter().flatten().next().unwrap_or_default());
         (chart.log_x, chart.log_y) = (axis != "hits", axis != "hits");
         chart.x_range = (axis == "hits").then_some((0.0, 100.0));
         for (colour, curves) in found.iter().enumerate() {
@@ -282,7 +343,7 @@ fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
         // Beside a machine ten times as fast a line would lie on the axis.
         chart.log_y |= fastest > 10.0 * slowest;
         chart.y_range = (!chart.log_y).then_some((0.0, fastest * 1.05));
-        Some((format!("compare-{axis}"), chart))
+        Some((format!("compare-{}", axis.replace(' ', "-")), chart))
     })
     .collect()
 }

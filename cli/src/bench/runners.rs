@@ -1,6 +1,6 @@
 //! Takes the steps of the sweep: on the CPU, on a device, and on a device with a staged table.
 
-use crate::lab::{Inputs, Lab, timed};
+use crate::lab::{Inputs, Lab, gradients, timed};
 use hotrow::{Counters, CpuGroup, Group, GroupConfig, Placement, Resolution, prelude::*};
 
 /// Counters and bytes over the bus.
@@ -19,7 +19,7 @@ impl Seen {
     }
 }
 
-/// The value of every gradient.
+/// The largest gradient.
 const GRAD: f32 = 1e-3;
 
 /// Takes training steps and times forward and backward in seconds.
@@ -41,7 +41,7 @@ pub(super) struct Device<'a> {
 impl<'a> Runner<'a> {
     pub(super) fn new(lab: Option<&'a Lab>, config: GroupConfig, offsets: Vec<u32>) -> anyhow::Result<Self> {
         let Some(lab) = lab else {
-            let grads = vec![GRAD; (offsets.len() - 1) * config.dim as usize];
+            let grads = gradients((offsets.len() - 1) * config.dim as usize, GRAD);
             return Ok(Self::Cpu(Box::new(CpuGroup::new(config)?), offsets, grads));
         };
         lab.timeline.listen(false);

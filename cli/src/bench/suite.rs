@@ -6,6 +6,7 @@ mod cases;
 mod copy;
 mod grid;
 mod measure;
+mod random;
 mod readers;
 pub(super) mod shapes;
 mod size;
@@ -53,7 +54,8 @@ pub(super) struct Args {
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
 /// The parts of the suite. Short parts and parts that decide a goal come first.
-const PARTS: [(&str, &str, Option<Measure>); 19] = [
+const PARTS: [(&str, &str, Option<Measure>); 20] = [
+    ("random", "Random rows read and updated, 64 B to 4 KB in tables of all sizes, against a copy", Some(random::run)),
     ("hits", "All rows resident: gather, forward, backward", None),
     ("nvidia", "NVIDIA's shape", None),
     ("bus", "95 % hits, the rest over the bus", None),
@@ -178,15 +180,17 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         }
         output::note(&format!("suite: {name} took {:.1} s", deadline.seconds() - start));
     }
-    let mut run = bench.run;
+    let (mut run, copy) = (bench.run, bench.copy);
     compare(&mut run)?;
     run.judge(hardware && size.is_full(), deadline.seconds());
-    let chart = work(&run);
-    let charts = if chart.series.is_empty() { None } else { Some(chart.write(&args.common.out.join("suite-work"))?) };
+    let mut charts = Vec::new();
+    for (stem, chart) in [("suite-random", random::chart(&run, copy)), ("suite-work", work(&run))] {
+        charts.extend(if chart.series.is_empty() { None } else { Some(chart.write(&args.common.out.join(stem))?) });
+    }
     let tables = TABLES.map(|table| table.draw(&run));
     let goals = args.common.out.join("goals.md");
     output::write_file(&goals, run.goal_table().as_bytes())?;
-    args.common.finish(options, &run, "suite", (&tables, tables.len()), charts.as_slice())?;
+    args.common.finish(options, &run, "suite", (&tables, tables.len()), &charts)?;
     output::print(&format!("wrote {}", goals.display()))?;
     // Speed is left to the reader; wrong results are an error.
     if !run.wrong.is_empty() {
@@ -195,7 +199,13 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-const TABLES: [Table; 10] = [
+const TABLES: [Table; 12] = [
+    Table::new("Random rows by their bytes. Those of an update count twice.", "random", &["what", "table MiB"])
+        .only("random read|random update", "")
+        .across("row bytes"),
+    Table::new("The same against a copy of random words.", "random", &["what", "table MiB"])
+        .only("read of copy|update of copy", "")
+        .across("row bytes"),
     Table::new("The device's own copies.", "copy", &["path", "how"]),
     Table::new("Whole phases. Logical is TBE's measure; table bytes cross the bus where mapped.", "", &["shape"])
         .only(PHASES, "placement; !kernel"),

@@ -257,7 +257,10 @@ impl<'a> Sweep<'a> {
         let aims = if curve.kind == "uncached" { &[0.0] } else { &self.args.hit_rate[..] };
         for &aim in aims {
             let hot = if curve.kind == "uncached" { 0.5 } else { aim / 100.0 };
-            let point = point(runner, &mut stream, hot, slice)?;
+            let mut point = point(runner, &mut stream, hot, slice)?;
+            if let Some(lab) = &self.lab {
+                point.seconds = point.seconds.map(|times| lab.marked(times, 1));
+            }
             self.push(run, curve, aim, &point);
         }
         Ok(())
@@ -375,7 +378,8 @@ impl<'a> Sweep<'a> {
     /// The table: a line for each curve, a column for each hit rate.
     fn table(&self, run: &Run) -> (String, Option<String>) {
         let logical = Select { what: "forward logical|backward logical", shape: self.name, setting: "" };
-        let title = format!("{}: logical bandwidth, forward / backward, by hit rate aimed at in percent", self.name);
+        let title =
+            format!("{}: logical bandwidth, forward / backward, by aimed hit rate (%), 0 if uncached", self.name);
         (title, table(run.select(logical), &["curve"], "aim"))
     }
 

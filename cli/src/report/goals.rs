@@ -38,6 +38,8 @@ pub struct Judged {
     pub progress: Option<f64>,
     /// Shape and setting of the deciding record.
     of: String,
+    /// Why there is no figure, or why it decides nothing.
+    why: Option<String>,
     /// Whether the goal could be judged here.
     #[serde(skip)]
     here: bool,
@@ -67,15 +69,37 @@ impl Goal {
         self.limit().map(|(limit, at_most)| if at_most { limit / value } else { value / limit })
     }
 
+    /// Why no record decides: what the command line or the device lacks, what was left out under the goal's shape, or not asked for.
+    fn missing(&self, records: &[Measurement], left_out: &[(&str, &str)]) -> String {
+        let Self { what, shape, setting, .. } = self;
+        let named = |name: &str| !shape.is_empty() && (name.starts_with(shape) || shape.starts_with(name));
+        let has = |setting| records.iter().any(|record| Select { what: "", shape, setting }.has(record));
+        let mapped = self.command == "bench" || setting.contains("placement=mapped");
+        let left = left_out.iter().find(|(name, _)| named(name) || self.command == "bench");
+        let why = match left {
+            _ if what == "against cub" || what == "against lampshade" => "wants figures of this machine: --beside FILE",
+            Some((_, why)) => why,
+            None if !has("") => "its part was not asked for: name it with --only",
+            None if setting.contains("kernel=") => "the device has no time stamps (TIMESTAMP_QUERY)",
+            None if mapped && !has("placement=mapped") => "no device here maps host memory (MAPPABLE_PRIMARY_BUFFERS)",
+            None => "a figure that it is worked out from was left out",
+        };
+        why.to_owned()
+    }
+
     /// Judges the goal by `records` if `judged`, or if the goal holds anywhere; never by a record whose setting has `scaled`.
+    /// `left_out` has the names and reasons of what was not measured.
     #[must_use]
-    pub fn judge(&self, records: &[Measurement], judged: bool) -> Judged {
+    pub fn judge(&self, records: &[Measurement], judged: bool, left_out: &[(&str, &str)]) -> Judged {
         let worst = |value: f64| self.progress(value).unwrap_or(value);
         let found = records.iter().filter(|record| self.matches(record));
         let decided = found.min_by(|a, b| worst(a.value).total_cmp(&worst(b.value)));
         let progress = decided.and_then(|record| self.progress(record.value));
         let here = judged || !self.anywhere.is_empty();
+        // The place of a shape that had to shrink says so.
         let judged = here && decided.is_some_and(|record| record.key("scaled").is_none());
+        let idle = (!here).then(|| "a software driver, the CPU or other sizes decide nothing".to_owned());
+        let why = if decided.is_some() { idle } else { Some(self.missing(records, left_out)) };
         let unit = decided.map(|record| record.unit);
         let bound =
             self.limit().zip(unit).map(|((limit, _), unit)| format!("{} {}", &self.bound[..2], unit.show(limit)));
@@ -88,6 +112,7 @@ impl Goal {
             met: progress.filter(|_| judged).map(|progress| progress >= 1.0),
             progress,
             of: decided.map(Measurement::place).unwrap_or_default(),
+            why,
             here,
         }
     }
@@ -106,12 +131,13 @@ impl Judged {
             (Some(_), None) => "not judged",
         };
         let reached = self.reached.zip(self.unit).map_or_else(|| "-".to_owned(), |(value, unit)| unit.show(value));
-        [self.goal.clone(), self.bound.clone(), reached, verdict.to_owned(), self.of.clone()]
+        let of = format!("{}; {}", self.of, self.why.as_deref().unwrap_or_default());
+        [&self.goal, &self.bound, &reached, verdict, of.trim_matches([';', ' '])].map(|text: &str| text.to_owned())
     }
 }
 
 /// The head of the table of goals.
-pub const HEAD: [&str; 5] = ["goal", "bound", "figure", "verdict", "of"];
+pub const HEAD: [&str; 5] = ["goal", "bound", "figure", "verdict", "of, or why not"];
 
 #[cfg(test)]
 mod tests {
@@ -153,7 +179,7 @@ mod tests {
     fn goals_are_reached_from_either_side() {
         let met = |bound: &str, values: &[f64]| {
             let records: Vec<Measurement> = values.iter().map(|&value| record(value, false)).collect();
-            goal(bound).judge(&records, true).met
+            goal(bound).judge(&records, true, &[]).met
         };
         assert_eq!(met(">= 0.85", &[0.86]), Some(true));
         assert_eq!(met(">= 0.85", &[0.86, 0.84]), Some(false), "the worst one counts");
@@ -161,12 +187,14 @@ mod tests {
         assert_eq!(met("<= 0.0024", &[2.3e-3, 2.5e-3]), Some(false));
         assert_eq!(met("reported", &[9.0]), None);
         assert_eq!(met(">= 0.85", &[f64::NAN]), None);
-        assert_eq!(goal(">= 0.85").judge(&[], true).line()[3], "unmeasured");
+        let line = |left_out| goal(">= 0.85").judge(&[], true, left_out).line();
+        assert_eq!(line(&[])[3..], ["unmeasured", "its part was not asked for: name it with --only"]);
+        assert_eq!(line(&[("sort", "x"), ("hits", "out of time")])[4], "out of time");
     }
 
     #[test]
     fn only_figures_of_the_goals_own_size_are_judged() {
-        let verdict = |goal: &Goal, scaled, judged| goal.judge(&[record(0.9, scaled)], judged).line()[3].clone();
+        let verdict = |goal: &Goal, scaled, judged| goal.judge(&[record(0.9, scaled)], judged, &[]).line()[3].clone();
         let goal = goal(">= 0.85");
         assert_eq!(verdict(&goal, false, true), "reached");
         assert_eq!(verdict(&goal, true, true), "not judged");

@@ -1,5 +1,6 @@
 //! Results as JSON objects, and the tables and CSV made from their fields.
 
+use super::units;
 use crate::output;
 use bytesize::ByteSize;
 use comfy_table::CellAlignment;
@@ -196,6 +197,7 @@ fn show(name: &str, value: &Value) -> String {
         Value::Number(number) => {
             let of = number.as_f64().unwrap_or(f64::NAN);
             match name.rsplit('_').next() {
+                _ if name == "timestamp_step" => units::seconds(of),
                 Some("bytes") => in_units(of),
                 // Adding 0 removes the minus of a zero.
                 Some("percent") => format!("{:.3} %", (1e3 * of).round() / 1e3 + 0.0),

@@ -1,7 +1,8 @@
 //! A run of a benchmark: the machine, the records, the goals, and the list of all that was left out.
 
 use super::goals::{HEAD, Judged, goals};
-use super::{Measurement, Select, Setting, Unit, units::Times};
+use super::{Measurement, Select, Setting, Unit, units, units::Times};
+use crate::clock;
 use crate::output;
 use hotrow::Context;
 use hotrow::Resolution;
@@ -25,6 +26,8 @@ pub struct Machine {
     /// Whether the adapter is software; its times show only that the kernels run.
     pub software: bool,
     timing: String,
+    /// Seconds of a step of the device's time stamps; `None` without them.
+    timestamp_step: Option<f64>,
     subgroup: Option<(u32, u32)>,
     binding_bytes: u64,
     threads: usize,
@@ -54,6 +57,7 @@ impl Machine {
                 Resolution::Count => "wall clock: the device has no timestamps",
             }
             .to_owned(),
+            timestamp_step: clock::step(context),
             subgroup: caps.subgroup,
             binding_bytes: caps.binding_bytes,
             threads: rayon::current_num_threads(),
@@ -104,14 +108,7 @@ impl Run {
     /// A run without records.
     #[must_use]
     pub fn new(command: &'static str, commit: Option<&str>, seed: u64, size: &'static str) -> Self {
-        let by_environment = || std::env::var("HOTROW_COMMIT").ok().filter(|commit| !commit.is_empty());
-        let at_build = || option_env!("HOTROW_COMMIT").map(str::to_owned);
-        let commit = commit
-            .map(str::to_owned)
-            .or_else(by_environment)
-            .or_else(at_build)
-            .or_else(|| of_clone(env!("CARGO_MANIFEST_DIR").as_ref()))
-            .unwrap_or_else(|| "unknown commit".to_owned());
+        let commit = commit.map_or_else(self::commit, str::to_owned);
         let (version, date) =
             (env!("CARGO_PKG_VERSION"), jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         Self { schema: SCHEMA, command, version, commit, date, seed, size, ..Self::default() }
@@ -158,7 +155,8 @@ impl Run {
     /// Judges the goals of the command. `judged`: figures may reach or miss them, as on hardware at the goals' sizes.
     pub fn judge(&mut self, judged: bool, seconds: f64) {
         let mode = self.command.rsplit(' ').next().unwrap_or_default();
-        self.goals = goals(mode).iter().map(|goal| goal.judge(&self.records, judged)).collect();
+        let left_out: Vec<_> = self.left_out.iter().map(|one| (one.what.as_str(), one.why.as_str())).collect();
+        self.goals = goals(mode).iter().map(|goal| goal.judge(&self.records, judged, &left_out)).collect();
         self.seconds = seconds;
     }
 
@@ -179,7 +177,8 @@ impl Run {
             format!("hotrow {} {} at {}, {}, seed {}\n", self.command, self.version, self.commit, self.date, self.seed);
         for machine in &self.machines {
             let driver = format!("{} {}", machine.backend, machine.driver);
-            text += &format!("{}: {}; {}\n", machine.title(), driver.trim(), machine.timing);
+            let step = machine.timestamp_step.map_or(String::new(), |at| format!(", steps of {}", units::seconds(at)));
+            text += &format!("{}: {}; {}{step}\n", machine.title(), driver.trim(), machine.timing);
         }
         for (shape, what) in &self.shapes {
             text += &format!("- {shape}: {what}\n");
@@ -187,6 +186,8 @@ impl Run {
         for (title, table) in tables {
             if let Some(table) = table {
                 text += &format!("\n{title}\n\n{table}\n");
+                let gaps = "-: the workload has no such figure, or it was left out for a reason named below.\n";
+                text += if table.contains(" - |") { gaps } else { "" };
             }
         }
         if !self.goals.is_empty() {
@@ -219,9 +220,18 @@ impl Run {
         let json = json.map_or_else(|| stem.with_extension("json"), Path::to_owned);
         let csv = stem.with_extension("csv");
         super::write_json(&json, self, &self.records)?;
-        super::write_csv(&csv, &self.records)?;
+        let by = [("version", self.version), ("commit", &self.commit), ("machines", &self.title())];
+        super::write_csv(&csv, &self.records, &by)?;
         Ok([json, csv])
     }
+}
+
+/// The commit of the environment when run, else when built, else of the clone.
+pub(crate) fn commit() -> String {
+    let by_environment = || std::env::var("HOTROW_COMMIT").ok().filter(|commit| !commit.is_empty());
+    let at_build = || option_env!("HOTROW_COMMIT").map(str::to_owned);
+    let found = by_environment().or_else(at_build).or_else(|| of_clone(env!("CARGO_MANIFEST_DIR").as_ref()));
+    found.unwrap_or_else(|| "unknown commit".to_owned())
 }
 
 /// Git in a folder, whatever a hook of git in another one says.
@@ -260,6 +270,13 @@ impl At<'_> {
     pub fn push(&mut self, what: &str, value: impl Into<Option<f64>>, unit: Unit) {
         let record = |value| Measurement::new(what, &self.shape, &self.setting, value, unit);
         self.run.records.extend(value.into().map(record));
+    }
+
+    /// Adds the bytes a second of several rounds that each moved `bytes`.
+    pub fn rated(&mut self, what: &str, times: Times, bytes: f64) {
+        let [median, lowest, highest] = [times.median, times.highest, times.lowest].map(|seconds| bytes / seconds);
+        let one = Measurement::new(what, &self.shape, &self.setting, median, Unit::BytesPerSecond);
+        self.run.records.push(Measurement { spread: Some(Times { median, lowest, highest, ..times }), ..one });
     }
 
     /// Adds the seconds of several rounds, if there are any.

@@ -13,6 +13,9 @@ pub struct Times {
     pub highest: f64,
     /// The number of rounds.
     pub rounds: usize,
+    /// Whether the device's clock steps too coarsely for this time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub coarse: bool,
 }
 
 impl Times {
@@ -22,7 +25,7 @@ impl Times {
         rounds.sort_by(f64::total_cmp);
         let (Some(&lowest), Some(&highest)) = (rounds.first(), rounds.last()) else { return Self::default() };
         let n = rounds.len();
-        Self { median: f64::midpoint(rounds[(n - 1) / 2], rounds[n / 2]), lowest, highest, rounds: n }
+        Self { median: f64::midpoint(rounds[(n - 1) / 2], rounds[n / 2]), lowest, highest, rounds: n, coarse: false }
     }
 
     /// The times of two parts that follow each other.
@@ -33,6 +36,7 @@ impl Times {
             lowest: self.lowest + other.lowest,
             highest: self.highest + other.highest,
             rounds: self.rounds.min(other.rounds),
+            coarse: self.coarse || other.coarse,
         }
     }
 }
@@ -50,13 +54,14 @@ pub fn apart(seconds: &[f64]) -> Option<f64> {
     (seconds.len() > 1).then(|| high / low)
 }
 
-/// `12.34 ms`; from microseconds to seconds.
+/// `12.34 ms`; from nanoseconds to seconds.
 #[must_use]
 pub fn seconds(seconds: f64) -> String {
     match seconds {
         seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
         seconds if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
-        seconds => format!("{:.1} us", seconds * 1e6),
+        seconds if seconds >= 1e-7 || seconds == 0.0 => format!("{:.1} us", seconds * 1e6),
+        seconds => format!("{:.0} ns", seconds * 1e9),
     }
 }
 
@@ -117,7 +122,7 @@ mod tests {
         assert!(median(Vec::new()).is_nan());
         let times = Times::of(vec![3.0, 1.0, 5.0]);
         assert_eq!((times.median, times.lowest, times.highest, times.rounds), (3.0, 1.0, 5.0, 3));
-        assert_eq!(times.plus(times), Times { median: 6.0, lowest: 2.0, highest: 10.0, rounds: 3 });
+        assert_eq!(times.plus(times), Times { median: 6.0, lowest: 2.0, highest: 10.0, ..times });
         assert_eq!(Times::of(Vec::new()), Times::default());
         assert_eq!((apart(&[2.0, 1.0, 1.5]), apart(&[2.0])), (Some(2.0), None));
     }

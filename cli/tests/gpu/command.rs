@@ -199,6 +199,16 @@ fn figures_wrong(suite: &Value) -> Option<String> {
         let parts = ["grid", "forward", "coordinates", "backward"].iter().map(|what| figure(suite, what, &place));
         right.push(("grid", parts.sum::<Option<f64>>().is_some_and(|sum| near(sum, number(step)))));
     }
+    let copies = records(suite, "rate", &[("path", "within device memory".into())]);
+    let copy = copies.into_iter().map(number).fold(0.0, f64::max);
+    let rows = ["read", "update"].map(|what| (what, records(suite, &format!("random {what}"), &[])));
+    for (what, row) in rows.iter().flat_map(|(what, rows)| rows.iter().map(move |row| (what, row))) {
+        let place = ["row bytes", "table MiB"].map(|name| (name, row["setting"][name].clone()));
+        let share = figure(suite, &format!("{what} of copy"), &place);
+        right.push(("random rows of copy", share.is_some_and(|share| near(share, number(row) / copy))));
+    }
+    // Rows of 64, 256, 1,024 and 4,096 B in three tables.
+    right.push(("random rows", rows.iter().all(|(_, rows)| rows.len() == 12)));
     right.push(("parts", paces.len() >= 2 && steps.len() == 3));
     right.into_iter().find(|(_, right)| !right).map(|(what, _)| what.to_owned())
 }
@@ -212,15 +222,19 @@ fn the_suite_measures_every_kernel() {
             r#"{"sorts": [{"name": "cub", "pairs": 16777216, "pairs_per_second": 1e10}]}"#,
         )
         .unwrap();
-        let parts = "hits,small,sort,uncached,staged,low-precision,pinned,windows,readers,grid";
+        let parts = "random,hits,small,sort,uncached,staged,low-precision,pinned,windows,readers,grid";
         let args =
             format!("suite --size small --only {parts} --commit abc --out out --seconds 900 --beside beside.json");
         let (out, suite) = bench(folder.path(), &args, "out/suite.json");
         assert_eq!(out.contains("software adapter: these figures show"), !context.caps().is_hardware(), "{out}");
-        for file in ["suite.json", "suite.csv", "goals.md", "suite-work.svg", "suite-work.png"] {
+        for file in ["suite.json", "suite.csv", "goals.md", "suite-work.svg", "suite-work.png", "suite-random.svg"] {
             assert!(folder.path().join("out").join(file).is_file() && out.contains(file), "{file}:\n{out}");
         }
         assert_eq!((&suite["commit"], &suite["size"]), (&"abc".into(), &"small".into()));
+        assert_eq!(suite["machines"][0]["timestamp_step"].is_number(), context.caps().timestamps);
+        // Of a goal without a figure, the reason stands in its place.
+        let goals = suite["goals"].as_array().unwrap();
+        assert!(goals.iter().all(|goal| goal["reached"].is_number() || goal["why"].is_string()), "{goals:?}");
         let kernels = ["linearize", "probe", "sort", "admit", "exchange", "gather", "arrange", "update"];
         assert_eq!(wrong(&suite, &kernels), None);
         assert_eq!(suite["left_out"], serde_json::json!([]));
@@ -250,6 +264,8 @@ fn the_suite_measures_every_kernel() {
             ("counted in", "staged-alone", Some(1.0)),
             ("copied", "staged-prefetched", None),
             ("cached", "readers", None),
+            ("random read", "random", Some(1.0)),
+            ("random update", "random", None),
             ("flushed against raw", "readers", Some(0.5)),
             ("backward", "grid", Some(1.0)),
             ("backward against FP32", "update-int8", None),

@@ -6,10 +6,10 @@ use hotrow::{CpuSharedGroup, Error, SharedGroup, prelude::*, wgpu};
 use std::hint::black_box;
 use std::time::Duration;
 
-use crate::lab::{Inputs, Lab, Rounds, timed};
+use crate::lab::{Inputs, Lab, Rounds, gradients, timed};
 use crate::report::units::Times;
 
-/// Runs steps of one array at a time. The loss is the sum of all values read, as in ROBE, so every gradient is 1.
+/// Runs steps of one array at a time. Gradients lie between -1 and 1.
 pub(super) struct Runner<'a> {
     /// `None` on the CPU.
     pub(super) lab: Option<&'a Lab>,
@@ -39,7 +39,7 @@ impl Runner<'_> {
         match self.array.as_mut().context("bench robe: wanted an array, found none")? {
             Array::Cpu(group) => {
                 group.reconfigure(config)?;
-                let grads = vec![1.0; group.output_len(batches[0].len(), batches[0].len())];
+                let grads = gradients(group.output_len(batches[0].len(), batches[0].len()), 1.0);
                 let mut turn = batches.iter().cycle();
                 let mut one = || {
                     let rows = turn.next().map_or(&[][..], Vec::as_slice);

@@ -11,7 +11,7 @@ use crate::report::run::Run;
 /// The floats of a row in TBE's and NVIDIA's benchmarks.
 pub(super) const DIM: u32 = 128;
 
-/// The learning rate of all steps, and the value of their gradients.
+/// The learning rate of all steps, and the largest of their gradients.
 pub(super) const LR: f32 = 1e-3;
 
 /// Figures of other libraries on the same machine.

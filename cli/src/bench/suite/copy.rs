@@ -11,7 +11,7 @@ const KERNEL: &str = "
 @group(0) @binding(0) var<storage, read> source: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> target_: array<vec4<u32>>;
 @compute @workgroup_size(256)
-fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+fn copy(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let n = arrayLength(&source);
     for (var i = id.x; i < n; i += groups.x * 256u) {
         target_[i] = source[i];
@@ -52,10 +52,7 @@ fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: [&wgpu::Buffer; 2],
             "command" => encoder.copy_buffer_to_buffer(ends[0], 0, ends[1], 0, bytes),
             _ => kernel.encode(encoder, &[&bound], groups),
         };
-        let mut warm = lab.encoder();
-        record(&mut warm);
-        lab.submit(warm)?;
-        let measured = lab.measure(&["copy"], |_, encoder| {
+        let measured = lab.repeated(&["copy"], |_, encoder| {
             record(encoder);
             Ok(())
         })?;

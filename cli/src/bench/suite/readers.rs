@@ -25,7 +25,7 @@ const FRAME: &str = "
 @group(0) @binding(0) var<storage, read> asked: array<u32>;
 @group(0) @binding(1) var<storage, read_write> told: array<f32>;
 @compute @workgroup_size(256)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+fn screen(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x < arrayLength(&asked)) { told[id.x] = row_sum(asked[id.x]); }
 }
 ";
@@ -172,7 +172,7 @@ pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             bench.run.wrong.push(format!("readers, {precision}, {what}: {why}"));
             continue;
         }
-        let measured = lab.measure(&WAYS, |way, encoder| {
+        let measured = lab.repeated(&WAYS, |way, encoder| {
             screen.draw(encoder, &programs[way], &asked, pixels);
             Ok(())
         })?;

@@ -38,7 +38,7 @@ fn one(bench: &mut Bench<'_>, pairs: u32, key_bits: u32) -> anyhow::Result<()> {
     drop(host);
     let (keys, values) = (lab.storage(&keys), lab.storage(&(0..pairs).collect::<Vec<_>>()));
     let sorter = Sorter::new(&lab.timed, pairs)?;
-    let measured = lab.measure(&["sort"], |_, encoder| {
+    let measured = lab.repeated(&["sort"], |_, encoder| {
         sorter.encode_sort(encoder, keys.slice(..), Some(values.slice(..)), Count::Host(pairs), key_bits)?;
         Ok(())
     })?;

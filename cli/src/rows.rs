@@ -1,0 +1,78 @@
+//! A table whose rows kernels read and update in random order. The command and the web page both compile this file.
+
+use crate::kernel::{Kernel, bind, layout};
+use hotrow::wgpu::{self, util::DeviceExt as _};
+
+/// The bytes of rows that are measured.
+pub(crate) const LENGTHS: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
+
+/// What a kernel is told: see `random.wgsl`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) lane_bits: u32,
+    pub(crate) row_bits: u32,
+    pub(crate) passes: u32,
+    pub(crate) first: u32,
+    pub(crate) added: u32,
+}
+
+/// A kernel of `random.wgsl` with its layout.
+type Does = (Kernel, wgpu::BindGroupLayout);
+
+/// The table, its kernels, and what they tell: the sum of all words read, and the number of words that are not as they should be.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    device: wgpu::Device,
+    pub(crate) words: wgpu::Buffer,
+    pub(crate) told: wgpu::Buffer,
+    pub(crate) read: Does,
+    pub(crate) update: Does,
+    pub(crate) fill: Does,
+    pub(crate) count: Does,
+    pub(crate) order: Does,
+    groups: u32,
+}
+
+impl Rows {
+    /// A table of a power of two of bytes.
+    pub(crate) fn new(device: &wgpu::Device, bytes: u64) -> Self {
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let [words, told] = [bytes, 8].map(|size| {
+            let label = Some("random rows");
+            device.create_buffer(&wgpu::BufferDescriptor { label, size, usage, mapped_at_creation: false })
+        });
+        let names = ["read_rows", "update_rows", "fill", "count", "order"];
+        let [read, update, fill, count, order] = names.map(|name| {
+            let layout = layout(device, &[name == "read_rows", false, true]);
+            (Kernel::new(device, (name, include_str!("random.wgsl")), &[&layout]), layout)
+        });
+        // 256 invocations, each with eight lanes of 16 bytes at once; all have as many.
+        let groups = (bytes / (16 * 8 * 256)).clamp(1, 1 << 15) as u32;
+        Self { device: device.clone(), words, told, read, update, fill, count, order, groups }
+    }
+
+    pub(crate) fn bind(&self, does: &Does, Job { lane_bits, row_bits, passes, first, added }: Job) -> wgpu::BindGroup {
+        let job = self.device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
+            label: Some("job"),
+            contents: bytemuck::cast_slice(&[lane_bits, row_bits, passes, first, added]),
+            usage: wgpu::BufferUsages::STORAGE,
+        });
+        bind(&self.device, &does.1, &[&self.words, &self.told, &job])
+    }
+
+    pub(crate) fn encode(&self, encoder: &mut wgpu::CommandEncoder, does: &Does, bound: &wgpu::BindGroup) {
+        does.0.encode(encoder, &[bound], self.groups);
+    }
+
+    /// Fills the table, forgets what was told, and returns the job of rows of this length.
+    pub(crate) fn anew(&self, queue: &wgpu::Queue, length: u32, passes: u32) -> Job {
+        let lane_bits = (length / 16).ilog2();
+        let row_bits = (self.words.size() / 16).ilog2() - lane_bits;
+        let job = Job { lane_bits, row_bits, passes, first: 0, added: 0 };
+        let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        encoder.clear_buffer(&self.told, 0, None);
+        self.encode(&mut encoder, &self.fill, &self.bind(&self.fill, job));
+        queue.submit([encoder.finish()]);
+        job
+    }
+}
