@@ -480,6 +480,7 @@ impl<K: Kind> DeviceGroup<K> {
     pub(crate) fn waiting<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let context = self.context.clone();
         context.guarded(|| {
+            context.moments().wait();
             context.wait(None)?;
             self.check()?;
             work(self)

@@ -204,6 +204,13 @@ pub(crate) fn is_hardware(backend: wgpu::Backend, device_type: wgpu::DeviceType)
 }
 
 /// The features and limits that hotrow uses on an adapter, to merge into your own `request_device` ([`requirements`]).
+///
+/// ```no_run
+/// # fn open(adapter: &hotrow::wgpu::Adapter) {
+/// let hotrow::Requirements { features, limits, .. } = hotrow::requirements(adapter);
+/// let descriptor = hotrow::wgpu::DeviceDescriptor { required_features: features, required_limits: limits, ..Default::default() };
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Requirements {
@@ -231,13 +238,6 @@ impl Requirements {
 
 /// What hotrow uses on `adapter`. `MAPPABLE_PRIMARY_BUFFERS`, which mapped tables need, is in it where GPU and host share their memory; on a
 /// discrete GPU [`Requirements::mapped`] asks for it. `PIPELINE_CACHE` is for [`ContextOptions::pipeline_cache`](crate::ContextOptions::pipeline_cache).
-///
-/// ```no_run
-/// # fn open(adapter: &hotrow::wgpu::Adapter) {
-/// let hotrow::Requirements { features, limits, .. } = hotrow::requirements(adapter);
-/// let descriptor = hotrow::wgpu::DeviceDescriptor { required_features: features, required_limits: limits, ..Default::default() };
-/// # }
-/// ```
 #[must_use]
 pub fn requirements(adapter: &wgpu::Adapter) -> Requirements {
     let wished = wgpu::Features::SUBGROUP

@@ -150,9 +150,8 @@ impl Context {
         self.block_on(self.finish_async(encoder))
     }
 
-    /// Waits for a submission, or for all of them.
+    /// Waits for a submission, or for all of them. A thread of the crate's own may call it, so it counts no moment.
     pub(crate) fn wait(&self, submission_index: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
-        self.moments().wait();
         wait(self.device(), submission_index)
     }
 }
