@@ -7,11 +7,11 @@ use std::{
 };
 
 use hotrow::{CpuGroup, GroupConfig, prelude::*};
-use syn::{Attribute, FnArg, ImplItem, Item, Signature, TraitItem, Type, Visibility};
+use syn::{Attribute, FnArg, ImplItem, Item, ReturnType, Signature, TraitItem, Type, Visibility};
 use tracing::{Event, Metadata, Subscriber, span};
 
 /// The objects, by the types that implement their calls.
-const OBJECTS: [&str; 11] = [
+const OBJECTS: [&str; 15] = [
     "DeviceGroup",
     "Group",
     "SharedGroup",
@@ -23,7 +23,13 @@ const OBJECTS: [&str; 11] = [
     "CpuScaler",
     "Sorter",
     "RowReader",
+    "Context",
+    "Timeline",
+    "FileStore",
+    "SharedStore",
 ];
+/// The files whose functions are calls of their own.
+const FREE: [&str; 4] = ["checkpoint/save.rs", "checkpoint/load.rs", "gpu/adapter.rs", "store/fill.rs"];
 const TRAITS: [&str; 3] = ["Lookup", "Embedding", "SharedArray"];
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -41,8 +47,12 @@ fn last(path: &syn::Path) -> String {
     path.segments.last().unwrap().ident.to_string()
 }
 
-/// Whether a function does work: it changes its object, encodes, or makes an object.
+/// Whether a function does work: it changes its object, encodes, makes an object, may fail, or is a future.
 fn works(signature: &Signature) -> bool {
+    let fails = match &signature.output {
+        ReturnType::Type(_, found) => matches!(&**found, Type::Path(path) if last(&path.path) == "Result"),
+        ReturnType::Default => false,
+    };
     let argument = |argument: &FnArg| match argument {
         FnArg::Receiver(receiver) => receiver.mutability.is_some() && receiver.reference.is_some(),
         FnArg::Typed(typed) => match &*typed.ty {
@@ -53,7 +63,7 @@ fn works(signature: &Signature) -> bool {
             _ => false,
         },
     };
-    signature.inputs.iter().any(argument)
+    fails || signature.asyncness.is_some() || signature.inputs.iter().any(argument)
 }
 
 fn has_span(attributes: &[Attribute]) -> bool {
@@ -63,8 +73,8 @@ fn has_span(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The calls without a span of a source text.
-fn silent(text: &str) -> Vec<String> {
+/// The calls without a span of a source text; with `free`, its functions are calls, too.
+fn silent(text: &str, free: bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut check = |of: &str, attributes: &[Attribute], signature: &Signature| {
         if works(signature) && !has_span(attributes) {
@@ -97,6 +107,7 @@ fn silent(text: &str) -> Vec<String> {
                     }
                 }
             }
+            Item::Fn(call) if free && matches!(call.vis, Visibility::Public(_)) => check("", &call.attrs, &call.sig),
             _ => {}
         }
     }
@@ -107,22 +118,26 @@ fn silent(text: &str) -> Vec<String> {
 fn every_public_call_has_a_span() {
     let (mut all, mut without) = (Vec::new(), Vec::new());
     files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut all);
+    all.retain(|path| !path.to_string_lossy().contains("internals"));
     let mut spans = 0;
     for path in all {
         let text = fs::read_to_string(&path).unwrap();
         spans += text.matches("tracing::instrument").count();
-        without.extend(silent(&text).into_iter().map(|call| format!("{}: {call}", path.display())));
+        let free = FREE.iter().any(|file| path.ends_with(file));
+        without.extend(silent(&text, free).into_iter().map(|call| format!("{}: {call}", path.display())));
     }
     assert!(without.is_empty(), "{} calls without a span:\n{}", without.len(), without.join("\n"));
-    assert!(spans > 80, "{spans}");
+    assert!(spans > 150, "{spans}");
 }
 
 #[test]
 fn a_call_without_a_span_is_found() {
-    let text = "impl CpuGroup { pub fn flush(&mut self) {} fn own(&mut self) {} pub fn config(&self) {}
+    let text = "pub fn save() -> Result<(), Error> {} fn own() -> Result<(), Error> {} impl Scaler { pub fn state(&self) -> Result<u32, Error> {} }
+        impl CpuGroup { pub fn flush(&mut self) {} fn own(&mut self) {} pub fn config(&self) {}
         #[cfg_attr(feature = \"tracing\", tracing::instrument(skip_all))] pub fn reset(&mut self) {} }
         impl Lookup for CpuGroup { fn backward(&mut self) {} } impl Other { pub fn flush(&mut self) {} }";
-    assert_eq!(silent(text), ["CpuGroup::flush", "CpuGroup::backward"]);
+    assert_eq!(silent(text, true), ["::save", "Scaler::state", "CpuGroup::flush", "CpuGroup::backward"]);
+    assert_eq!(silent(text, false), ["Scaler::state", "CpuGroup::flush", "CpuGroup::backward"]);
 }
 
 /// Keeps the names of the spans in the order in which they begin, behind as many dots as spans are open.
@@ -171,5 +186,5 @@ fn spans_are_those_of_the_calls() {
     });
     let seen = seen.lock().unwrap();
     println!("{}", seen.join("\n"));
-    assert_eq!(*seen, ["forward", ".run", "backward", "flush"]);
+    assert_eq!(*seen, ["new", "forward", ".run", "backward", "flush"]);
 }

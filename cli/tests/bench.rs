@@ -235,18 +235,23 @@ fn slowdowns_beyond_a_bound_end_with_code_1() {
         ("same", time, rate, "10%", [false, false]),
         ("slow-call", slow, rate, "10%", [true, false]),
         ("both-slow", slow, slow_rate, "10", [true, true]),
+        ("without", time, (0.0, 0.0), "10%", [false, true]),
         // The medians are as slow, but some rounds were as fast as the first's.
         ("noisy", (1.3, 0.3), (0.71e9, 0.4), "10%", [false, false]),
         ("allowed", slow, slow_rate, "50%", [false, false]),
     ] {
         write(name, forward, rows);
         let code = i32::from(slower.contains(&true));
-        let (_, err) = bench(folder.path(), &["compare", "first", name, "--worse", bound, "--json", "all.json"], code);
+        let (out, err) =
+            bench(folder.path(), &["compare", "first", name, "--worse", bound, "--json", "all.json"], code);
         // The ends of a speed are 2 % to either side: 1 % of each file's.
-        let named =
-            ["forward of page, dim 8 on NAME: 0.77 x (4 %)", "random read of page, dim 8 on NAME: 0.71 x (4 %)"];
-        let named = named.map(|text| text.replace("NAME", name));
-        assert_eq!(named.map(|text| err.contains(&text)), slower, "{name}: {err}");
+        let rate = if rows.0 == 0.0 { "none" } else { "0.71 x (4 %)" };
+        let named = [
+            format!("- forward of page, dim 8 on {name}: 0.77 x (4 %)"),
+            format!("- random read of page, dim 8 on {name}: {rate}"),
+        ];
+        assert_eq!(named.map(|text| out.contains(&text)), slower, "{name}: {out}");
+        assert_eq!(err.contains("slower or gone"), code == 1, "{name}: {err}");
     }
     let all = read(folder.path().join("all.json"));
     assert!(all["version"].is_string() && all["commit"].is_string() && all["files"][0]["commit"] == "abc", "{all}");

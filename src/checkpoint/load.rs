@@ -25,6 +25,7 @@ use crate::{
 ///
 /// # Errors
 /// [`Error::Checkpoint`] if the file cannot be read, is no checkpoint, is cut off, or has a damaged header.
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn contents(path: impl AsRef<Path>) -> Result<Contents, Error> {
     Ok(Reader::open(path.as_ref())?.contents)
 }
@@ -44,6 +45,7 @@ pub fn contents(path: impl AsRef<Path>) -> Result<Contents, Error> {
 /// Three errors can come after the group was changed in part: [`Error::Checkpoint`] if the file changes or vanishes
 /// before its second reading (the error says so), [`Error::Store`] if a staged group's store fails, [`Error::Device`]
 /// if the device is lost. Load again then, into a new group if the device is lost.
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     let path = path.as_ref();
     if group.pending() {
@@ -144,6 +146,7 @@ fn load_without_cache(
 ///
 /// # Errors
 /// The errors of [`load`]; [`Error::Checkpoint`] if the file holds the other kind of table.
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn load_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     match group.kind() {
         LookupKind::Rows(group) => load(group, path),

@@ -24,6 +24,7 @@ use crate::{
 /// # Errors
 /// [`Error::Order`] between forward and backward, or between prefetch and forward. [`Error::Checkpoint`] if the file
 /// cannot be written, for example because the disk is full, or if there is a pipe or a device. [`Error::Device`] if the device is lost.
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     if group.pending() {
         return Err(step_state::backward_first("checkpoint::save"));
@@ -39,6 +40,7 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
 ///
 /// # Errors
 /// Those of `read`; [`Error::Checkpoint`] if the file cannot be written.
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn write(
     path: &Path,
     contents: &Contents,
@@ -85,6 +87,7 @@ pub fn write(
 ///
 /// # Errors
 /// The errors of [`save`].
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn save_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     match group.kind() {
         LookupKind::Rows(group) => save(group, path),

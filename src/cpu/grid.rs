@@ -23,6 +23,7 @@ impl CpuGrid {
     ///
     /// # Errors
     /// [`Error::Grid`] for an illegal configuration.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(config: Config) -> Result<Self, Error> {
         config.check()?;
         Ok(Self { levels: config.levels_of(), config })
@@ -39,6 +40,7 @@ impl CpuGrid {
     /// # Errors
     /// [`Error::Grid`] for the first coordinate that is not finite, [`Error::Length`] unless each point has all its coordinates,
     /// [`Error::TooLarge`] beyond 2^30 indices, [`Error::OutOfMemory`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn bags(&self, coordinates: &[f32]) -> Result<Bags, Error> {
         if let Some(at) = coordinates.iter().position(|x| !x.is_finite()) {
             let (wanted, dims) = ("finite numbers".into(), self.config.dims as usize);
@@ -60,6 +62,7 @@ impl CpuGrid {
     /// # Errors
     /// [`Error::Length`] for gradients of another number of weights, and as [`bags`](Self::bags), but for coordinates that are not finite: their
     /// points have gradient 0.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn coordinate_gradient(&self, coordinates: &[f32], grad_weights: &[f32]) -> Result<Vec<f32>, Error> {
         let (uniform, wanted) = self.config.points(self.config.points_of(coordinates.len() as u64)?)?;
         let found = grad_weights.len() as u64;

@@ -33,6 +33,7 @@ impl CpuScaler {
     ///
     /// # Errors
     /// [`Error::Scaler`] for an illegal configuration.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(config: LossScale) -> Result<Self, Error> {
         Self::with_state(config, ScalerState::new(&config)?)
     }
@@ -41,6 +42,7 @@ impl CpuScaler {
     ///
     /// # Errors
     /// [`Error::Scaler`] for an illegal configuration, or for a state that no such scaler can have.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn with_state(config: LossScale, state: ScalerState) -> Result<Self, Error> {
         let rule = config.rule()?;
         state.check(&config)?;

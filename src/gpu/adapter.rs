@@ -37,6 +37,7 @@ pub fn adapters() -> Vec<wgpu::Adapter> {
 }
 
 /// As [`adapters`], as a future. A browser has at most one adapter.
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub async fn adapters_async() -> Vec<wgpu::Adapter> {
     if wgpu::Instance::enabled_backend_features().is_empty() {
         return Vec::new();
@@ -75,6 +76,7 @@ pub fn is_hardware(adapter: &wgpu::Adapter) -> bool {
 /// # Errors
 /// [`Error::Device`] if the adapter gives no device; the errors of [`Context::new`].
 #[cfg(not(target_family = "wasm"))]
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn open(adapter: &wgpu::Adapter) -> Result<Context, Error> {
     pollster::block_on(open_async(adapter))
 }
@@ -83,6 +85,7 @@ pub fn open(adapter: &wgpu::Adapter) -> Result<Context, Error> {
 ///
 /// # Errors
 /// As [`open`].
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub async fn open_async(adapter: &wgpu::Adapter) -> Result<Context, Error> {
     // Whoever has no device of their own chooses the placement later.
     let Requirements { features: required_features, limits: required_limits, .. } = requirements(adapter).mapped();
@@ -98,6 +101,7 @@ pub async fn open_async(adapter: &wgpu::Adapter) -> Result<Context, Error> {
 /// # Errors
 /// [`Error::Unsupported`] if there is no adapter of the wanted kind; the errors of [`open`].
 #[cfg(not(target_family = "wasm"))]
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn open_best(wanted: Wanted) -> Result<Context, Error> {
     pollster::block_on(open_best_async(wanted))
 }
@@ -106,6 +110,7 @@ pub fn open_best(wanted: Wanted) -> Result<Context, Error> {
 ///
 /// # Errors
 /// As [`open_best`].
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub async fn open_best_async(wanted: Wanted) -> Result<Context, Error> {
     let all = adapters_async().await;
     let suits = |adapter: &&wgpu::Adapter| wanted == Wanted::Any || is_hardware(adapter);

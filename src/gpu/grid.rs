@@ -103,6 +103,7 @@ impl Grid {
     ///
     /// # Errors
     /// [`Error::TooLarge`] beyond 2^30 indices or the device's limit, [`Error::OutOfMemory`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn bags(&self, points: u32) -> Result<GridBags, Error> {
         let context = &self.context;
         context.guarded(|| {

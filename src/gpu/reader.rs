@@ -427,6 +427,7 @@ impl RowReader {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn try_feedback(&self) -> Result<Option<FeedbackCounts>, Error> {
         let Some(WantedRows { buffer, latest, .. }) = &self.wanted else { return Ok(None) };
         let words = latest.ask(&self.context, buffer, feedback::HEAD as u64 * 4)?;
@@ -437,6 +438,7 @@ impl RowReader {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn feedback_async(&self) -> Result<Option<FeedbackCounts>, Error> {
         let Some(WantedRows { buffer, .. }) = &self.wanted else { return Ok(None) };
         let words = self.context.download_part_async(buffer, 0..feedback::HEAD as u64 * 4);

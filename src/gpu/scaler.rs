@@ -155,6 +155,7 @@ impl Scaler {
     /// # Errors
     /// [`Error::Device`] if the device is lost.
     #[cfg(not(target_family = "wasm"))]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn state(&self) -> Result<ScalerState, Error> {
         self.context.block_on(self.state_async())
     }
@@ -163,6 +164,7 @@ impl Scaler {
     ///
     /// # Errors
     /// As [`state`](Self::state).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn state_async(&self) -> Result<ScalerState, Error> {
         let bytes = 0..size_of::<ScalerState>() as u64;
         let words = self.context.guard(self.context.download_part_async(&self.state, bytes)).await?;

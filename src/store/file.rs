@@ -69,6 +69,7 @@ impl FileStore {
     ///
     /// # Errors
     /// [`Error::Config`], and [`Error::Store`] if the file exists already, or the file system refuses. After an error there is no new file.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn create(path: impl AsRef<Path>, config: &GroupConfig) -> Result<Self, Error> {
         let path = path.as_ref();
         let header = Header::new(config, &Layout::new(config, u64::MAX)?);
@@ -103,6 +104,7 @@ impl FileStore {
     /// # Errors
     /// [`Error::Config`], and [`Error::Store`] for a file that does not exist, is locked by another writer, is foreign or damaged, has
     /// another configuration, is truncated, or is not filled yet.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn open(path: impl AsRef<Path>, config: &GroupConfig) -> Result<Self, Error> {
         let path = path.as_ref();
         let wanted = Header::new(config, &Layout::new(config, u64::MAX)?);

@@ -16,6 +16,7 @@ use crate::{
 /// # Errors
 /// [`Error::Store`] if the store has another shape, or refuses; the errors of `source`; [`Error::Source`] for the first row with a value
 /// that is not finite. After an error the store is not [`Store::filled`].
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn fill(
     store: &mut dyn Store,
     config: &GroupConfig,

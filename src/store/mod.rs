@@ -162,6 +162,7 @@ impl SharedStore {
     ///
     /// # Errors
     /// As [`Store::read`]; also [`Error::Store`] if `layout` describes other records.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn read_rows(&self, layout: &Layout, rows: &[u32]) -> Result<Vec<f32>, Error> {
         let store = self.read();
         check_shape(&**store, layout)?;

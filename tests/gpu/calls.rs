@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hotrow::{
     Batch, Context, Count, Feedback, GradBuffer, Group, GroupConfig, LossScale, Placement, Reader, Scaler, Sorter,
-    internals, prelude::*, wgpu,
+    checkpoint, internals, prelude::*, wgpu,
 };
 
 use crate::caller::{encoder, storage};
@@ -29,8 +29,9 @@ fn measured(context: &Context, placement: Placement) -> BTreeMap<&'static str, C
     let [rows, ends, outputs, grads, weights, keys] =
         [&indices[..], &offsets, &[0; 16], &[0; 16], &[0; 4], &[7; 100]].map(|words| storage(context, words));
     let batch = Batch { indices: Some(rows.slice(..)), offsets: ends.slice(..), weights: None };
+    let folder = tempfile::tempdir().unwrap();
     let mut found = BTreeMap::new();
-    for _ in 0..3 {
+    for round in 0..3 {
         let mut note = |call: &'static str, before: Counts| {
             let after = counts(context);
             found.insert(call, [0, 1, 2].map(|of| after[of] - before[of]));
@@ -58,10 +59,14 @@ fn measured(context: &Context, placement: Placement) -> BTreeMap<&'static str, C
             });
             encodes!("encode_backward", |to| group.encode_backward(&mut to, grads.slice(..)));
             encodes!("encode_forward_frozen", |to| group.encode_forward_frozen(&mut to, &batch, outputs.slice(..)));
+            encodes!("encode_forward", |to| group.encode_forward(&mut to, &batch, outputs.slice(..)));
             encodes!("Scaler::encode_inspect", |to| {
                 scaler.encode_inspect(&mut to, GradBuffer::F32(grads.slice(..)), 16)
             });
             encodes!("Scaler::encode_decide", |to| scaler.encode_decide(&mut to));
+            encodes!("encode_backward_scaled", |to| {
+                group.encode_backward_scaled(&mut to, GradBuffer::F32(grads.slice(..)), &scaler)
+            });
             encodes!("Sorter::encode_sort", |to| {
                 sorter.encode_sort(&mut to, keys.slice(..), None, Count::Host(100), 32)
             });
@@ -97,8 +102,25 @@ fn measured(context: &Context, placement: Placement) -> BTreeMap<&'static str, C
         cost!("counters", group.counters());
         cost!("pin", group.pin(&[7], 4));
         cost!("pinned", group.pinned());
+        // Each behind a step, whose changes it writes.
+        macro_rules! step {
+            () => {
+                group.forward(&indices, &offsets, None).unwrap();
+                group.backward(&[1.0; 16]).unwrap();
+            };
+        }
+        step!();
         cost!("flush", group.flush());
+        step!();
         cost!("reset", group.reset());
+        step!();
+        cost!("reset_discarding", group.reset_discarding());
+        cost!("Scaler::state", scaler.state());
+        cost!("checkpoint::save", checkpoint::save(&mut group, folder.path().join("saved")));
+        // Afterwards each call makes its bind groups anew.
+        if round == 2 {
+            cost!("resize_cache", group.resize_cache(64));
+        }
         cost!("set_learning_rate", group.set_learning_rate(0.1));
     }
     found

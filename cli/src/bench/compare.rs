@@ -9,7 +9,7 @@ use crate::report::units::{Times, decimals};
 use crate::report::{self, Measurement, Select, Setting, Unit, table};
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         report::write_json(json, &head, &compared)?;
         output::print(&format!("wrote {}", json.display()))?;
     }
-    Ok(args.worse.map_or(Ok(()), |percent| judge(&compared, percent))?)
+    Ok(args.worse.map_or(Ok(()), |percent| judge(&all, &compared, percent))?)
 }
 
 /// Reads a file, and composes all that is made of it beside itself. Returns the number of figures.
@@ -252,7 +252,7 @@ fn place(record: &Measurement) -> (String, String) {
 }
 
 /// Fails if a whole call is slower than the first's by more than the bound even where its rounds were fastest and the first's slowest.
-fn judge(compared: &[Measurement], percent: f64) -> anyhow::Result<()> {
+fn judge(all: &[Measured], compared: &[Measurement], percent: f64) -> anyhow::Result<()> {
     let speeds = compared.iter().filter(|record| record.what == "speed" && WHOLE.has(record));
     let (mut judged, mut slower, bound) = (0, Vec::new(), decimals(percent));
     for (record, spread) in speeds.filter_map(|record| Some((record, record.spread?))) {
@@ -262,12 +262,25 @@ fn judge(compared: &[Measurement], percent: f64) -> anyhow::Result<()> {
             slower.push(format!("{what} of {}, {setting} on {machine}: {}", record.shape, record.text()));
         }
     }
+    // A figure that is gone, or 0, is no speed.
+    let judgeable = all[0].figures().filter(|(_, record)| record.spread.is_some() && WHOLE.has(record));
+    let wanted: Vec<(String, &Measurement)> = judgeable.collect();
+    for other in &all[1..] {
+        let has: BTreeSet<String> = other.figures().map(|(key, _)| key).collect();
+        let gone = wanted.iter().filter(|(key, _)| !has.contains(key));
+        slower.extend(gone.map(|(_, record)| {
+            let (what, setting) = place(record);
+            format!("{what} of {}, {setting} on {}: none", record.shape, other.name)
+        }));
+    }
     ensure!(judged > 0, "--worse: wanted figures of several rounds in both files, found none; leave --worse out");
-    output::print(&format!("--worse {bound} %: {} of {judged} figures of several rounds are slower", slower.len()))?;
+    let (found, of) = (slower.len(), wanted.len());
+    output::print(&format!("--worse {bound} %: {found} of {of} figures of several rounds are slower, or gone"))?;
+    slower.iter().try_for_each(|figure| output::print(&format!("- {figure}")))?;
     ensure!(
         slower.is_empty(),
-        "--worse: wanted no figure slower than the first file's by more than {bound} %, found {}; measure again, or find the change that costs this",
-        slower.join("; ")
+        "--worse: wanted every figure of the first file, none slower by more than {bound} %, found {found} that are slower or gone, listed above; \
+         measure again, or find the change that costs this"
     );
     Ok(())
 }

@@ -83,6 +83,7 @@ impl CpuGroup {
     ///
     /// # Errors
     /// [`Error::Config`], and [`Error::OutOfMemory`] if the host lacks the memory.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(config: GroupConfig) -> Result<Self, Error> {
         Self::of(config, None)
     }
@@ -91,6 +92,7 @@ impl CpuGroup {
     ///
     /// # Errors
     /// As [`CpuGroup::new`]; the errors of `source`; [`Error::Source`] for the first row with a value that is not finite.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn filled(config: GroupConfig, source: &dyn Source) -> Result<Self, Error> {
         Self::of(config, Some(source))
     }

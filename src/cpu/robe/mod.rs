@@ -88,6 +88,7 @@ impl CpuSharedGroup {
     /// # Errors
     /// [`Error::Config`], [`Error::OutOfMemory`] if the host lacks the memory, and [`Error::Source`] for initial values whose range has no
     /// finite scale.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(config: Config) -> Result<Self, Error> {
         config.check()?;
         let rows = config.rows();

@@ -20,6 +20,7 @@ impl Group {
     /// [`Reader::flushed`], feedback of a group that admits no rows; [`Error::Unsupported`] if a stage cannot bind as many storage buffers: one for
     /// the tags, one for each window of
     /// the cache, one for each piece of the table.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn reader(&self, wanted: Reader<'_>) -> Result<RowReader, Error> {
         if self.kind.storage.is_staged() && (wanted.flushed || self.kind.tables.layout.sets == 0) {
             return Err(Error::Reader {

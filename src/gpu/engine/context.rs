@@ -372,6 +372,7 @@ impl Context {
     ///
     /// # Errors
     /// The errors of the earlier call: [`Error::OutOfMemory`], [`Error::Device`], [`Error::Unsupported`] for shaders.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn check(&self) -> Result<(), Error> {
         self.inner.faults.check()
     }
@@ -381,6 +382,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`check`](Self::check).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn check_async(&self) -> Result<(), Error> {
         self.inner.faults.settled().await
     }
@@ -601,6 +603,7 @@ fn pipeline(
 impl Timeline {
     /// A timeline on the context's device.
     #[must_use]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(context: &Context) -> Self {
         Self::on(context.device(), context.queue())
     }

@@ -181,6 +181,7 @@ impl Timeline {
     }
 
     /// Encodes the commands of `work` with a stamp before and one after them: for copies and clears, which are no dispatches.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn around<T>(
         &self,
         encoder: &mut wgpu::CommandEncoder,
@@ -200,6 +201,7 @@ impl Timeline {
     }
 
     /// Records that the stamps so far become readable.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
         let mut heard = self.heard();
         if let Some(stamps) = &self.inner.stamps
@@ -216,6 +218,7 @@ impl Timeline {
     /// # Errors
     /// [`Error::Device`] if the device is lost.
     #[cfg(not(target_family = "wasm"))]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn read(&self) -> Result<Timings, Error> {
         wait(&self.inner.device, None)?;
         block_on(&self.inner.device, self.read_async())
@@ -225,6 +228,7 @@ impl Timeline {
     ///
     /// # Errors
     /// As [`read`](Self::read).
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn read_async(&self) -> Result<Timings, Error> {
         let heard = std::mem::take(&mut *self.heard());
         let ticks = match &self.inner.stamps {

@@ -16,6 +16,7 @@ impl SharedGroup {
     ///
     /// # Errors
     /// As [`Group::reader`](crate::Group::reader); an array has no cache, so [`Reader::flushed`] changes nothing, and feedback is refused.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn reader(&self, wanted: Reader<'_>) -> Result<RowReader, Error> {
         if wanted.feedback.is_some() {
             return Err(Error::Reader {

@@ -118,6 +118,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device was created with less than WebGPU's default limits, or if it refuses a shader.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Result<Self, Error> {
         Self::with_options(device, queue, &ContextOptions::default())
     }
@@ -126,6 +127,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::new`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn new_async(device: &wgpu::Device, queue: &wgpu::Queue) -> Result<Self, Error> {
         let context = Self::new(device, queue)?;
         context.check_async().await.map(|()| context)
@@ -135,6 +137,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::new`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn with_options(device: &wgpu::Device, queue: &wgpu::Queue, options: &ContextOptions) -> Result<Self, Error> {
         Self::with_kernels(device, queue, KERNELS, options)
     }
