@@ -217,10 +217,10 @@ fn made(adapter: &str, seconds: [f64; 2]) -> Value {
 fn slowdowns_beyond_a_bound_end_with_code_1() {
     let folder = tempfile::tempdir().unwrap();
     // The median seconds of a forward, and bytes a second of random rows, each with how far its rounds are apart.
-    let write = |name: &str, forward: (f64, f64), rows: (f64, f64)| {
+    let write = |name: &str, forward: (f64, f64), rows: (f64, f64), rounds: u32| {
         let record = |what, (value, apart): (f64, f64), unit| {
             let [lowest, highest] = [-1.0, 1.0].map(|sign| value * (1.0 + sign * apart));
-            let spread = serde_json::json!({ "median": value, "lowest": lowest, "highest": highest, "rounds": 5 });
+            let spread = serde_json::json!({ "median": value, "lowest": lowest, "highest": highest, "rounds": rounds });
             serde_json::json!({ "what": what, "shape": "page", "setting": { "dim": 8 }, "value": value, "unit": unit, "spread": spread })
         };
         let mut page = hotrow_fuzz::page();
@@ -230,7 +230,7 @@ fn slowdowns_beyond_a_bound_end_with_code_1() {
         std::fs::write(folder.path().join(name), page.to_string()).unwrap();
     };
     let (time, rate, slow, slow_rate) = ((1.0, 0.01), (1e9, 0.01), (1.3, 0.01), (0.71e9, 0.01));
-    write("first", time, rate);
+    write("first", time, rate, 5);
     for (name, forward, rows, bound, slower) in [
         ("same", time, rate, "10%", [false, false]),
         ("slow-call", slow, rate, "10%", [true, false]),
@@ -240,7 +240,7 @@ fn slowdowns_beyond_a_bound_end_with_code_1() {
         ("noisy", (1.3, 0.3), (0.71e9, 0.4), "10%", [false, false]),
         ("allowed", slow, slow_rate, "50%", [false, false]),
     ] {
-        write(name, forward, rows);
+        write(name, forward, rows, 5);
         let code = i32::from(slower.contains(&true));
         let (out, err) =
             bench(folder.path(), &["compare", "first", name, "--worse", bound, "--json", "all.json"], code);
@@ -253,6 +253,10 @@ fn slowdowns_beyond_a_bound_end_with_code_1() {
         assert_eq!(named.map(|text| out.contains(&text)), slower, "{name}: {out}");
         assert_eq!(err.contains("slower or gone"), code == 1, "{name}: {err}");
     }
+    // Of many rounds as noisy, the median is known better.
+    write("many", (1.3, 0.3), rate, 30);
+    let (out, _) = bench(folder.path(), &["compare", "first", "many", "--worse", "10%", "--json", "all.json"], 1);
+    assert!(out.contains("- forward of page, dim 8 on many: 0.77 x"), "{out}");
     let all = read(folder.path().join("all.json"));
     assert!(all["version"].is_string() && all["commit"].is_string() && all["files"][0]["commit"] == "abc", "{all}");
 }

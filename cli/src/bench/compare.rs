@@ -203,13 +203,21 @@ impl Measured {
     }
 }
 
+/// Where a median of other rounds would lie, at two standard errors: 2.5 ranges over the number of rounds, within the range. (The standard error of a
+/// median is 1.25 deviations over the root of the rounds, and for up to some twenty rounds the range has about as many deviations as that root.)
+fn ends(times: &Times) -> [f64; 2] {
+    let reach = 2.5 * (times.highest - times.lowest) / times.rounds as f64;
+    [(times.median - reach).max(times.lowest), (times.median + reach).min(times.highest)]
+}
+
 /// How many times as fast as the first a figure is, with the ends that the rounds of both allow.
 fn speed(first: &Measurement, found: &Measurement, setting: &Setting) -> Measurement {
     let is_time = found.unit == Unit::Seconds;
     let of = |first: f64, found: f64| if is_time { first / found } else { found / first };
     let value = of(first.value, found.value);
     let spread = first.spread.zip(found.spread).map(|(a, b)| {
-        let [one, other] = [of(a.lowest, b.highest), of(a.highest, b.lowest)];
+        let (ours, theirs) = (ends(&a), ends(&b));
+        let [one, other] = [of(ours[0], theirs[1]), of(ours[1], theirs[0])];
         let (lowest, highest) = (one.min(other), one.max(other));
         Times { median: value, lowest, highest, rounds: a.rounds.min(b.rounds), coarse: a.coarse || b.coarse }
     });
