@@ -15,7 +15,7 @@ struct Job {
 @group(0) @binding(0) var<storage, read> rows: array<vec4<u32>>;
 @group(0) @binding(0) var<storage, read_write> table: array<vec4<u32>>;
 // The sum of all words that were read, and the number of words that `count` found wrong.
-@group(0) @binding(1) var<storage, read_write> told: array<atomic<u32>, 2>;
+@group(0) @binding(1) var<storage, read_write> results: array<atomic<u32>, 2>;
 @group(0) @binding(2) var<storage, read> job: Job;
 
 var<workgroup> together: atomic<u32>;
@@ -67,7 +67,7 @@ fn read_rows(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgrou
     atomicAdd(&together, sum.x + sum.y + sum.z + sum.w);
     workgroupBarrier();
     if (id.x % 256u == 0u) {
-        atomicAdd(&told[0], atomicLoad(&together));
+        atomicAdd(&results[0], atomicLoad(&together));
     }
 }
 
@@ -89,7 +89,7 @@ fn update_rows(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgr
 fn count(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     for (var lane = id.x; lane < arrayLength(&table); lane += groups.x * 256u) {
         let wrong = vec4<u32>(table[lane] != filled(lane) + job.added);
-        atomicAdd(&told[1], wrong.x + wrong.y + wrong.z + wrong.w);
+        atomicAdd(&results[1], wrong.x + wrong.y + wrong.z + wrong.w);
     }
 }
 

@@ -6,7 +6,7 @@ use hotrow::wgpu::{self, util::DeviceExt as _};
 /// The bytes of rows that are measured.
 pub(crate) const LENGTHS: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
-/// What a kernel is told: see `random.wgsl`.
+/// The arguments of a kernel: see `random.wgsl`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub(crate) lane_bits: u32,
@@ -19,12 +19,12 @@ pub(crate) struct Job {
 /// A kernel of `random.wgsl` with its layout.
 type Does = (Kernel, wgpu::BindGroupLayout);
 
-/// The table, its kernels, and what they tell: the sum of all words read, and the number of words that are not as they should be.
+/// The table, its kernels, and their results: the sum of all words read, and the number of words that are not as they should be.
 #[derive(Debug)]
 pub(crate) struct Rows {
     device: wgpu::Device,
     pub(crate) words: wgpu::Buffer,
-    pub(crate) told: wgpu::Buffer,
+    pub(crate) results: wgpu::Buffer,
     pub(crate) read: Does,
     pub(crate) update: Does,
     pub(crate) fill: Does,
@@ -37,7 +37,7 @@ impl Rows {
     /// A table of a power of two of bytes.
     pub(crate) fn new(device: &wgpu::Device, bytes: u64) -> Self {
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
-        let [words, told] = [bytes, 8].map(|size| {
+        let [words, results] = [bytes, 8].map(|size| {
             let label = Some("random rows");
             device.create_buffer(&wgpu::BufferDescriptor { label, size, usage, mapped_at_creation: false })
         });
@@ -48,7 +48,7 @@ impl Rows {
         });
         // 256 invocations, each with eight lanes of 16 bytes at once; all have as many.
         let groups = (bytes / (16 * 8 * 256)).clamp(1, 1 << 15) as u32;
-        Self { device: device.clone(), words, told, read, update, fill, count, order, groups }
+        Self { device: device.clone(), words, results, read, update, fill, count, order, groups }
     }
 
     pub(crate) fn bind(&self, does: &Does, Job { lane_bits, row_bits, passes, first, added }: Job) -> wgpu::BindGroup {
@@ -57,20 +57,20 @@ impl Rows {
             contents: bytemuck::cast_slice(&[lane_bits, row_bits, passes, first, added]),
             usage: wgpu::BufferUsages::STORAGE,
         });
-        bind(&self.device, &does.1, &[&self.words, &self.told, &job])
+        bind(&self.device, &does.1, &[&self.words, &self.results, &job])
     }
 
     pub(crate) fn encode(&self, encoder: &mut wgpu::CommandEncoder, does: &Does, bound: &wgpu::BindGroup) {
         does.0.encode(encoder, &[bound], self.groups);
     }
 
-    /// Fills the table, forgets what was told, and returns the job of rows of this length.
+    /// Fills the table, clears the results, and returns the job of rows of this length.
     pub(crate) fn anew(&self, queue: &wgpu::Queue, length: u32, passes: u32) -> Job {
         let lane_bits = (length / 16).ilog2();
         let row_bits = (self.words.size() / 16).ilog2() - lane_bits;
         let job = Job { lane_bits, row_bits, passes, first: 0, added: 0 };
         let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        encoder.clear_buffer(&self.told, 0, None);
+        encoder.clear_buffer(&self.results, 0, None);
         self.encode(&mut encoder, &self.fill, &self.bind(&self.fill, job));
         queue.submit([encoder.finish()]);
         job

@@ -174,14 +174,14 @@ async fn copy(context: &Context, sizes: &Sizes) -> Result<Vec<Value>, Error> {
     Ok(both("copy", "rate", "copy", &json!({ "bytes": size }), &taken, 2 * size))
 }
 
-/// Counts wrong words, and reads what the table's kernels told.
-async fn told(context: &Context, rows: &Rows, job: Job) -> Result<[u32; 2], Error> {
+/// Counts wrong words, and reads what the table's kernels results.
+async fn results(context: &Context, rows: &Rows, job: Job) -> Result<[u32; 2], Error> {
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
     let descriptor = wgpu::BufferDescriptor { label: None, size: 8, usage, mapped_at_creation: false };
     let target = context.device().create_buffer(&descriptor);
     let mut encoder = encoder(context);
     rows.encode(&mut encoder, &rows.count, &rows.bind(&rows.count, job));
-    encoder.copy_buffer_to_buffer(&rows.told, 0, &target, 0, 8);
+    encoder.copy_buffer_to_buffer(&rows.results, 0, &target, 0, 8);
     context.queue().submit([encoder.finish()]);
     let (sender, receiver) = oneshot_channel();
     target.map_async(wgpu::MapMode::Read, .., move |done| {
@@ -219,9 +219,9 @@ async fn random(context: &Context, sizes: &Sizes, mib: u32) -> Result<Vec<Value>
             Ok(())
         })
         .await?;
-        let found = told(context, &rows, job).await?;
+        let found = results(context, &rows, job).await?;
         // The companion: if each word should have one more, all are wrong.
-        let spoilt = told(context, &rows, Job { added: job.added + 1, ..job }).await?;
+        let spoilt = results(context, &rows, Job { added: job.added + 1, ..job }).await?;
         let (wanted, found) = ([0, words].map(|wrong| [filled.wrapping_mul(passes), wrong]), [found, spoilt]);
         if found != wanted {
             let reason =

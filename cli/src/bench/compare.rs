@@ -20,7 +20,7 @@ pub(super) struct Args {
     /// JSON files of `bench`, `bench suite`, `bench robe` or the web page, 2 to 8, all of the same one
     #[arg(required = true, num_args = 2..=8, value_name = "FILE", value_parser = output::file())]
     files: Vec<PathBuf>,
-    /// End with exit code 1 if a whole call is slower than in the first file by more than this, such as 10%, and by more than the rounds differ
+    /// End with exit code 1 if a whole call is slower than in the first file by more than this, such as 10%, and by more than chance explains
     #[arg(long, value_name = "PERCENT", value_parser = |text: &str| number(text.trim_end_matches('%'), 0.0..=1e6))]
     worse: Option<f64>,
     /// Folder for CSV and plots
@@ -259,7 +259,7 @@ fn place(record: &Measurement) -> (String, String) {
     (what, setting.trim_end_matches(", ").to_owned())
 }
 
-/// Fails if a whole call is slower than the first's by more than the bound even where its rounds were fastest and the first's slowest.
+/// Fails if a whole call is slower than the first's by more than the bound even at the upper end of its spread, or has no figure.
 fn judge(all: &[Measured], compared: &[Measurement], percent: f64) -> anyhow::Result<()> {
     let speeds = compared.iter().filter(|record| record.what == "speed" && WHOLE.has(record));
     let (mut judged, mut slower, bound) = (0, Vec::new(), decimals(percent));

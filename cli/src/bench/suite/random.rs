@@ -41,10 +41,10 @@ fn table(bench: &mut Bench<'_>, mib: u32, passes: u32) -> anyhow::Result<()> {
     let rows = lab.timed.guarded(|| Ok(Rows::new(lab.timed.device(), bytes)))?;
     let words = (bytes / 4) as u32;
     let filled = (0..words).into_par_iter().map(fmix32).reduce(|| 0, u32::wrapping_add);
-    let told = |kernels: &[&_], job: Job| -> anyhow::Result<Vec<u32>> {
+    let results = |kernels: &[&_], job: Job| -> anyhow::Result<Vec<u32>> {
         let mut encoder = lab.encoder();
         kernels.iter().for_each(|does| rows.encode(&mut encoder, does, &rows.bind(does, job)));
-        Ok(lab.timed.download(encoder, &[(&rows.told, 8)])?.concat())
+        Ok(lab.timed.download(encoder, &[(&rows.results, 8)])?.concat())
     };
     for length in LENGTHS.into_iter().step_by(bench.size.of(2, 1)) {
         anyhow::ensure!(bench.deadline.over().is_none(), "out of time at rows of {length} B (--seconds)");
@@ -65,10 +65,10 @@ fn table(bench: &mut Bench<'_>, mib: u32, passes: u32) -> anyhow::Result<()> {
             }
             Ok(())
         })?;
-        let found = told(&[&rows.count], job)?;
+        let found = results(&[&rows.count], job)?;
         // The companion: one other word is noticed, by the sum and by the count.
         lab.timed.queue().write_buffer(&rows.words, bytes / 2, &0x5EED_u32.to_le_bytes());
-        let spoilt = told(&[&rows.read, &rows.count], job)?;
+        let spoilt = results(&[&rows.read, &rows.count], job)?;
         let noticed = spoilt[0] != sum.wrapping_add(of_all(job.added)) && spoilt[1] == 1;
         let mut encoder = lab.encoder();
         rows.encode(&mut encoder, &rows.order, &rows.bind(&rows.order, job));
