@@ -6,14 +6,16 @@
 //! | `dense.safetensors` | the dense part's weights and their AdaGrad state, and the epoch's loss so far |
 //! | `run.json` | the run, and the number of its steps |
 
+use crate::dense::{tensor, values};
 use crate::ranks::Ranks;
 use crate::tables::Tables;
 use crate::task::rate;
 use anyhow::{Context as _, bail, ensure};
-use candle_core::{Device, Tensor};
+use burn::tensor::Tensor;
 use hotrow_dist::Comm as _;
+use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +41,7 @@ pub(crate) struct Keep {
 pub(crate) struct Beside {
     pub(crate) steps: u64,
     /// Weights of the dense part, then their state.
-    pub(crate) dense: Vec<Tensor>,
+    pub(crate) dense: Vec<Tensor<2>>,
     /// The loss of the epoch so far.
     pub(crate) loss: f64,
 }
@@ -79,10 +81,17 @@ impl Unproved {
             if !first {
                 return Ok(());
             }
-            let dense = beside.dense.iter().enumerate().map(|(at, tensor)| (at.to_string(), tensor.clone()));
-            let loss = ("loss".to_owned(), Tensor::new(&[beside.loss], &Device::Cpu)?);
-            let tensors: HashMap<String, Tensor> = dense.chain([loss]).collect();
-            candle_core::safetensors::save(&tensors, partial.join("dense.safetensors"))?;
+            let views = [("loss".to_owned(), (Dtype::F64, vec![1], beside.loss.to_le_bytes().to_vec()))];
+            let dense = beside.dense.iter().enumerate().map(|(at, tensor)| {
+                let bytes = values(tensor.clone()).into_iter().flat_map(f32::to_le_bytes).collect();
+                (at.to_string(), (Dtype::F32, tensor.dims().to_vec(), bytes))
+            });
+            let all: Vec<(String, (Dtype, Vec<usize>, Vec<u8>))> = views.into_iter().chain(dense).collect();
+            let views = all.iter().map(|(name, (dtype, shape, bytes))| {
+                Ok((name, TensorView::new(*dtype, shape.clone(), bytes)?))
+            });
+            let views = views.collect::<Result<Vec<_>, SafeTensorError>>()?;
+            fs::write(partial.join("dense.safetensors"), safetensors::serialize(views, None)?)?;
             Ok(fs::write(partial.join(HEAD), format!("{:#}", json!({ "steps": beside.steps, "run": identity })))?)
         };
         write().with_context(|| cannot_write(&place))?;
@@ -134,24 +143,27 @@ pub(crate) fn compare(folder: &Path, asked: &Value, most: u64) -> anyhow::Result
 }
 
 /// Loads a checkpoint of the same options into the tables and returns the other state. `like` are tensors of the expected shapes.
-pub(crate) fn load(from: &(u64, PathBuf), tables: &mut Tables<'_>, like: &[Tensor]) -> anyhow::Result<Beside> {
+pub(crate) fn load(from: &(u64, PathBuf), tables: &mut Tables<'_>, like: &[Tensor<2>]) -> anyhow::Result<Beside> {
     let (steps, place) = (from.0, &from.1);
     let read = |tables: &mut Tables<'_>| -> anyhow::Result<Beside> {
-        let mut tensors = candle_core::safetensors::load(place.join("dense.safetensors"), &Device::Cpu)?;
-        let mut take = |name: &str| {
-            tensors.remove(name).with_context(|| format!("dense.safetensors: wanted a tensor {name}, found none"))
+        let file = fs::read(place.join("dense.safetensors"))?;
+        let tensors = SafeTensors::deserialize(&file)?;
+        let take = |name: &str| {
+            tensors.tensor(name).with_context(|| format!("dense.safetensors: wanted a tensor {name}, found none"))
         };
-        let loss = take("loss")?.to_vec1::<f64>()?;
+        let (loss, _) = take("loss")?.data().as_chunks();
         let dense = like.iter().enumerate().map(|(at, like)| {
-            let tensor = take(&at.to_string())?;
-            let (wanted, found) = (like.shape(), tensor.shape());
-            ensure!(found == wanted, "dense.safetensors: wanted {wanted:?} in tensor {at}, found {found:?}");
-            Ok(tensor)
+            let found = take(&at.to_string())?;
+            let (wanted, shape) = (like.dims(), found.shape());
+            let is_like = found.dtype() == Dtype::F32 && *shape == wanted;
+            ensure!(is_like, "dense.safetensors: wanted FP32 {wanted:?} in tensor {at}, found {:?} {shape:?}", found.dtype());
+            let (words, _) = found.data().as_chunks();
+            Ok(tensor(words.iter().copied().map(f32::from_le_bytes).collect(), wanted, &like.device()))
         });
         let dense = dense.collect::<anyhow::Result<Vec<_>>>()?;
         tables.load(place)?;
         let [loss] = loss[..] else { bail!("dense.safetensors: wanted one loss, found {}", loss.len()) };
-        Ok(Beside { steps, dense, loss })
+        Ok(Beside { steps, dense, loss: f64::from_le_bytes(loss) })
     };
     read(tables).with_context(|| format!("checkpoint {}", place.display()))
 }

@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_is_no_experiment_is_refused() {
-        let keys = include_str!("../tests/keys.txt"); // for the gate, which compiles no candle
+        let keys = include_str!("../tests/keys.txt"); // for the gate, which compiles no burn
         let keys: Vec<_> = keys.lines().filter_map(|line| line.split_once(" = ")).collect();
         for (text, wanted) in [
             ("seeds = 1", "part: wanted at least one table [part.NAME]"),

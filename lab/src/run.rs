@@ -5,16 +5,16 @@
 mod over;
 
 use crate::checkpoints::{self, Beside, Keep, Unproved};
-use crate::dense::{self, AdaGrad};
+use crate::dense::{self, AdaGrad, Dense, Fresh, tensor, values};
 use crate::metrics::{Score, Scorer, rise};
 use crate::ranks::Ranks;
 use crate::runs::fingerprint;
 use crate::scaling;
 use crate::setting::Setting;
 use crate::tables::{Device, Tables};
-use crate::task::{Batch, Dense, Hyper, TableSpec, Task};
+use crate::task::{Batch, Hyper, TableSpec, Task};
 use anyhow::ensure;
-use candle_core::{Tensor, Var, backprop::GradStore};
+use burn::tensor::{Gradients, Tensor};
 use hotrow::{CpuScaler, ScalerState};
 use hotrow_cli::report::units::median;
 use rand::{SeedableRng as _, seq::SliceRandom as _};
@@ -228,8 +228,8 @@ impl<'t, 'r> Model<'t, 'r> {
     ) -> anyhow::Result<Self> {
         let about = task.about();
         let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
-        let dense = task.dense(seed)?;
-        let optimizer = AdaGrad::new(&dense.vars(), options.hyper.dense_lr)?;
+        let dense = task.dense();
+        let optimizer = AdaGrad::new(dense.weights(&mut Fresh::new(seed, &dense::cpu())), options.hyper.dense_lr);
         let identity = identity(task, choice, seed, options, ranks);
         let scaler = options.hyper.loss_scale.0.map(CpuScaler::new).transpose()?;
         let (order, steps, in_tables) = (None, 0, Duration::ZERO);
@@ -301,7 +301,7 @@ impl<'t, 'r> Model<'t, 'r> {
                 }
             }
             if keep.every.is_some_and(|every| self.steps.is_multiple_of(every)) {
-                let beside = Beside { steps: self.steps, dense: self.beside()?, loss: trained.train_loss };
+                let beside = Beside { steps: self.steps, dense: self.beside(), loss: trained.train_loss };
                 let (identity, tables) = (&self.identity, &mut self.tables);
                 unproved = Unproved::write(&keep.folder, identity, tables, &beside, self.ranks)?;
             }
@@ -328,7 +328,7 @@ impl<'t, 'r> Model<'t, 'r> {
 
     /// Loads a checkpoint and returns the loss of its epoch so far.
     fn resume(&mut self, newest: &(u64, PathBuf)) -> anyhow::Result<f64> {
-        let like = self.beside()?;
+        let like = self.beside();
         let Beside { steps, dense, loss } = checkpoints::load(newest, &mut self.tables, &like)?;
         self.restore(&dense)?;
         self.steps = steps;
@@ -336,22 +336,30 @@ impl<'t, 'r> Model<'t, 'r> {
     }
 
     /// Weights of the dense part, their state, then the scaler's state.
-    fn beside(&self) -> candle_core::Result<Vec<Tensor>> {
-        let scaler =
-            self.scaler.as_ref().map(|scaler| Tensor::new(&scaler.state().to_words(), &candle_core::Device::Cpu));
-        let weights = self.dense.vars().into_iter().map(|var| Ok(var.as_detached_tensor()));
-        weights.chain(self.optimizer.squares.iter().cloned().map(Ok)).chain(scaler).collect()
+    fn beside(&self) -> Vec<Tensor<2>> {
+        let AdaGrad { weights, squares, .. } = &self.optimizer;
+        let scaler = self.scaler.as_ref().map(|scaler| {
+            // The bits of its words, each as 16 bits above and 16 below, which FP32 holds exactly.
+            let halves = scaler.state().to_words().into_iter().flat_map(|word| [word >> 16, word & 0xffff]);
+            let halves: Vec<f32> = halves.map(|half| half as f32).collect();
+            let shape = [1, halves.len()];
+            tensor(halves, shape, &dense::cpu().inner())
+        });
+        weights.iter().map(|weight| weight.clone().inner()).chain(squares.iter().cloned()).chain(scaler).collect()
     }
 
-    fn restore(&mut self, beside: &[Tensor]) -> anyhow::Result<()> {
-        let vars = self.dense.vars();
-        let (weights, rest) = beside.split_at(vars.len());
-        let (squares, scaler) = rest.split_at(vars.len());
-        vars.into_iter().zip(weights).try_for_each(|(var, weights)| var.set(weights))?;
+    fn restore(&mut self, beside: &[Tensor<2>]) -> anyhow::Result<()> {
+        let count = self.optimizer.weights.len();
+        let (weights, rest) = beside.split_at(count);
+        let (squares, scaler) = rest.split_at(count);
+        let weights = weights.iter().cloned().map(|weight| Tensor::from_inner(weight).require_grad());
+        self.optimizer.weights = weights.collect();
         self.optimizer.squares = squares.to_vec();
-        if let (Some(now), [words]) = (&mut self.scaler, scaler) {
+        if let (Some(now), [halves]) = (&mut self.scaler, scaler) {
             let config = *now.config();
-            *now = CpuScaler::with_state(config, ScalerState::from_words(&words.to_vec1()?, &config)?)?;
+            let words = values(halves.clone());
+            let words: Vec<u32> = words.chunks(2).map(|half| (half[0] as u32) << 16 | half[1] as u32).collect();
+            *now = CpuScaler::with_state(config, ScalerState::from_words(&words, &config)?)?;
         }
         Ok(())
     }
@@ -367,22 +375,22 @@ impl<'t, 'r> Model<'t, 'r> {
         let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
         self.in_tables += start.elapsed();
-        let (loss, of_tables, gradients) = self.learn(&batch, outputs)?;
-        let of_vars: Vec<_> = self.dense.vars().iter().map(|var| gradients.get(var).cloned()).collect();
-        self.update(&of_tables, &of_vars)?;
+        let (loss, of_tables, gradients) = self.learn(&batch, outputs);
+        let of_weights: Vec<_> = self.optimizer.weights.iter().map(|weight| weight.grad(&gradients)).collect();
+        self.update(&of_tables, &of_weights)?;
         self.steps += 1;
         Ok((f64::from(loss), batch.samples))
     }
 
     /// The mean loss of a batch or a part of one, the gradients of the tables' outputs, and those of the dense part.
-    fn learn(&self, batch: &Batch, outputs: Vec<Vec<f32>>) -> anyhow::Result<(f32, Vec<Vec<f32>>, GradStore)> {
+    fn learn(&self, batch: &Batch, outputs: Vec<Vec<f32>>) -> (f32, Vec<Vec<f32>>, Gradients) {
         let about = self.task.about();
-        let embedded: Vec<Var> = shaped(&about.tables, outputs, Var::from_vec)?;
-        let tensors: Vec<Tensor> = embedded.iter().map(|var| var.as_tensor().clone()).collect();
-        let loss = dense::loss(&self.dense.logits(&tensors, batch)?, batch, about.target)?;
-        let gradients = self.gradients(&loss)?;
-        let of_tables = embedded.iter().map(|var| summed(var, &gradients, batch.samples));
-        Ok((loss.to_scalar()?, of_tables.collect::<candle_core::Result<_>>()?, gradients))
+        let embedded = shaped(&about.tables, outputs);
+        let loss = dense::loss(self.dense.logits(&self.optimizer.weights, &embedded, batch), batch, about.target);
+        let scale = self.scaler.as_ref().map_or(1.0, CpuScaler::scale);
+        let gradients = (loss.clone() * scale).backward();
+        let of_tables = embedded.iter().map(|outputs| summed(outputs, &gradients, batch.samples)).collect();
+        (values(loss)[0], of_tables, gradients)
     }
 
     /// The epoch of the next batch, and the places of its samples.
@@ -398,31 +406,23 @@ impl<'t, 'r> Model<'t, 'r> {
         (epoch, samples[done * size..count.min((done + 1) * size)].to_vec())
     }
 
-    /// The gradients of a loss, scaled if losses are.
-    fn gradients(&self, loss: &Tensor) -> candle_core::Result<GradStore> {
-        match &self.scaler {
-            None => loss.backward(),
-            Some(scaler) => (loss * f64::from(scaler.scale()))?.backward(),
-        }
-    }
-
     /// Updates tables and dense part, unless a scaled loss overflowed. Each rank has the gradients of its parts of the tables' outputs, and those
     /// of the whole dense part.
-    fn update(&mut self, of_tables: &[Vec<f32>], of_vars: &[Option<Tensor>]) -> anyhow::Result<()> {
-        let vars = self.dense.vars();
+    fn update(&mut self, of_tables: &[Vec<f32>], of_weights: &[Option<Tensor<2>>]) -> anyhow::Result<()> {
         let Some(scaler) = &mut self.scaler else {
             let start = Instant::now();
             self.tables.backward(of_tables)?;
             self.in_tables += start.elapsed();
-            return Ok(self.optimizer.step(&vars, of_vars, 1.0)?);
+            self.optimizer.step(of_weights, 1.0);
+            return Ok(());
         };
         let halves: Vec<_> = of_tables.iter().map(|gradients| scaling::halves(gradients)).collect();
-        let state = scaling::decide(scaler, &halves, of_vars, self.ranks)?;
+        let state = scaling::decide(scaler, &halves, of_weights, self.ranks)?;
         let start = Instant::now();
         self.tables.backward_scaled(&halves, &state)?;
         self.in_tables += start.elapsed();
         if !state.overflowed() {
-            self.optimizer.step(&vars, of_vars, state.inverse)?;
+            self.optimizer.step(of_weights, state.inverse);
         }
         Ok(())
     }
@@ -436,9 +436,9 @@ impl<'t, 'r> Model<'t, 'r> {
             let range = first..all.min(first + TESTED);
             let batch = self.task.test_batch(range);
             let outputs = self.tables.forward_frozen(&batch.bags)?;
-            let embedded = shaped(&about.tables, outputs, Tensor::from_vec)?;
-            let logits = self.dense.logits(&embedded, &batch)?;
-            scorer.add(&logits.flatten_all()?.to_vec1::<f32>()?, &batch);
+            let embedded = shaped(&about.tables, outputs);
+            let logits = self.dense.logits(&self.optimizer.weights, &embedded, &batch);
+            scorer.add(&values(logits), &batch);
         }
         Ok(scorer.score())
     }
@@ -460,26 +460,22 @@ pub(crate) fn order(samples: usize, seed: u64, epoch: u32) -> Vec<u32> {
     order
 }
 
-/// The tables' outputs as candle's tensors: `[bags, dim]`, or `[indices, dim]` without pooling.
-fn shaped<T>(
-    specs: &[TableSpec],
-    outputs: Vec<Vec<f32>>,
-    make: impl Fn(Vec<f32>, (usize, usize), &candle_core::Device) -> candle_core::Result<T>,
-) -> candle_core::Result<Vec<T>> {
+/// The tables' outputs as tensors: `[bags, dim]`, or `[indices, dim]` without pooling.
+fn shaped(specs: &[TableSpec], outputs: Vec<Vec<f32>>) -> Vec<Tensor<2>> {
     let of = |(spec, values): (&TableSpec, Vec<f32>)| {
-        let dim = spec.dim as usize;
+        let (dim, device) = (spec.dim as usize, dense::cpu());
         let rows = values.len() / dim;
-        make(values, (rows, dim), &candle_core::Device::Cpu)
+        tensor(values, [rows, dim], &device).require_grad()
     };
     specs.iter().zip(outputs).map(of).collect()
 }
 
-/// The gradient of the batch's summed loss with respect to a table's outputs. AdaGrad is independent of the factor between sum and mean,
-/// but squares of mean gradients would be lost in a state kept in FP16.
-fn summed(outputs: &Var, gradients: &GradStore, samples: usize) -> candle_core::Result<Vec<f32>> {
-    match gradients.get(outputs) {
-        Some(mean) => (mean.flatten_all()? * samples as f64)?.to_vec1(),
-        None => Ok(vec![0.0; outputs.elem_count()]),
+/// The gradient of the batch's summed loss. AdaGrad is independent of the factor between sum and mean, but squares of mean gradients would be
+/// lost in a state kept in FP16.
+fn summed(of: &Tensor<2>, gradients: &Gradients, samples: usize) -> Vec<f32> {
+    match of.grad(gradients) {
+        Some(mean) => values(mean * samples as f32),
+        None => vec![0.0; of.shape().num_elements()],
     }
 }
 

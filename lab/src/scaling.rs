@@ -1,8 +1,9 @@
 //! Scaled losses (OpenSeq2Seq): the gradients of the tables' outputs are FP16, and a step that overflowed updates nothing.
 
+use crate::dense::values;
 use crate::ranks::Ranks;
 use crate::task::rate;
-use candle_core::{Result, Tensor};
+use burn::tensor::Tensor;
 use half::f16;
 use hotrow::{CpuScaler, GradSlice, LossScale, ScalerState};
 use hotrow_dist::Comm as _;
@@ -34,7 +35,7 @@ impl From<Scaling> for String {
 impl TryFrom<String> for Scaling {
     type Error = String;
 
-    fn try_from(text: String) -> std::result::Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, String> {
         let named = NAMED.iter().find(|(name, _)| *name == text).map(|(_, scale)| *scale);
         let fixed = || Some(LossScale::Static { scale: text.strip_prefix("static:")?.parse().ok()? });
         let scale = named.or_else(|| fixed().map(Some)).ok_or_else(|| {
@@ -54,14 +55,13 @@ pub(crate) fn halves(gradients: &[f32]) -> Vec<u16> {
 pub(crate) fn decide(
     scaler: &mut CpuScaler,
     of_tables: &[Vec<u16>],
-    of_vars: &[Option<Tensor>],
+    of_weights: &[Option<Tensor<2>>],
     ranks: Option<Ranks<'_>>,
 ) -> anyhow::Result<ScalerState> {
-    let flat = |gradient: &Tensor| gradient.flatten_all()?.to_vec1::<f32>();
-    let of_vars = of_vars.iter().flatten().map(flat).collect::<Result<Vec<_>>>()?;
+    let of_weights = of_weights.iter().flatten().cloned().flat_map(values);
     let of_tables = of_tables.iter().flatten().map(|&half| f16::from_bits(half).to_f32());
     // The bits of magnitudes are in their order, infinity above all numbers, and not-a-number above that.
-    let own = of_tables.chain(of_vars.into_iter().flatten()).map(|x| x.abs().to_bits()).max().unwrap_or(0);
+    let own = of_tables.chain(of_weights).map(|x| x.abs().to_bits()).max().unwrap_or(0);
     let greatest = ranks.map_or(Ok(own), |mut ranks| ranks.max(own))?;
     scaler.inspect(GradSlice::F32(&[f32::from_bits(greatest)]));
     Ok(scaler.decide()?)
@@ -70,18 +70,18 @@ pub(crate) fn decide(
 #[cfg(test)]
 mod tests {
     use super::{decide, halves};
-    use candle_core::{Device, Var};
+    use crate::dense::{cpu, tensor};
     use hotrow::LossScale;
 
     #[test]
     fn what_overflows() {
         assert_eq!(halves(&[1.0, 65504.0, -70000.0, 1e-9]), [0x3c00, 0x7bff, 0xfc00, 0]);
         let verdict = |of_tables: f32, weight: f32| {
-            let var = Var::new(&[weight], &Device::Cpu).unwrap();
-            let gradients = var.sqr().unwrap().sum_all().unwrap().backward().unwrap();
+            let weight = tensor(vec![weight], [1, 1], &cpu()).require_grad();
+            let gradients = weight.clone().square().sum().backward();
             let mut scaler = hotrow::CpuScaler::new(LossScale::BACKOFF).unwrap();
-            let of_vars = [gradients.get(&var).cloned(), None];
-            decide(&mut scaler, &[halves(&[of_tables])], &of_vars, None).unwrap().overflowed()
+            let of_weights = [weight.grad(&gradients), None];
+            decide(&mut scaler, &[halves(&[of_tables])], &of_weights, None).unwrap().overflowed()
         };
         assert!(!verdict(1.0, 1.0) && verdict(1e5, 1.0) && verdict(1.0, f32::MAX) && verdict(f32::NAN, 1.0));
     }

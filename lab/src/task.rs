@@ -1,8 +1,8 @@
 //! A learning task: samples, the tables that they look up, and the model above.
 
+use crate::dense::Dense;
 use crate::scaling::Scaling;
 use anyhow::ensure;
-use candle_core::{Tensor, Var};
 use hotrow::{Init, OptimizerKind, Pooling, Precision, StatePrecision};
 use hotrow_cli::names;
 use serde::{Deserialize, Serialize};
@@ -128,15 +128,6 @@ pub(crate) struct About {
     pub(crate) bounds: Option<[f64; 2]>,
 }
 
-/// The part of a model above its tables.
-pub(crate) trait Dense {
-    /// The logits of a batch in the form of its [`Target`]. `embedded` has `[bags, dim]` for each table, or `[indices, dim]` without pooling.
-    fn logits(&self, embedded: &[Tensor], batch: &Batch) -> candle_core::Result<Tensor>;
-
-    /// The trained weights.
-    fn vars(&self) -> Vec<&Var>;
-}
-
 /// Data, tables and a model.
 pub(crate) trait Task: Send + Sync {
     fn about(&self) -> &About;
@@ -147,6 +138,6 @@ pub(crate) trait Task: Send + Sync {
     /// The batch of these test samples, the same in every call.
     fn test_batch(&self, samples: Range<usize>) -> Batch;
 
-    /// The dense part, with first weights from the seed.
-    fn dense(&self, seed: u64) -> candle_core::Result<Box<dyn Dense>>;
+    /// The part of the model above the tables.
+    fn dense(&self) -> Box<dyn Dense>;
 }

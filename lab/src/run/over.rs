@@ -2,9 +2,9 @@
 //! a binary tree, so the number of ranks changes no bit.
 
 use super::{Model, summed};
+use crate::dense::tensor;
 use crate::ranks::Ranks;
 use crate::task::{Bags, Batch};
-use candle_core::Tensor;
 use hotrow::{Error, Pooling};
 use std::ops::Range;
 
@@ -16,21 +16,21 @@ impl Model<'_, '_> {
         let part = |part: Range<usize>| task.train_batch(&samples[part], seed, epoch);
         let parts: Vec<Batch> = ranks.parts(samples.len()).map(part).collect();
         let outputs = self.outputs(&parts)?;
-        let vars = self.dense.vars();
+        let weights = self.optimizer.weights.clone();
         let mut of_tables = vec![Vec::new(); about.tables.len()];
         let mut sums = Vec::with_capacity(parts.len());
         for (part, outputs) in parts.iter().zip(outputs) {
-            // The gradients of the part's summed loss, variable after variable, then that loss.
+            // The gradients of the part's summed loss, weight after weight, then that loss.
             let mut sum = Vec::new();
             if part.samples == 0 {
-                sum.resize(vars.iter().map(|var| var.elem_count()).sum::<usize>() + 1, 0.0);
+                sum.resize(weights.iter().map(|weight| weight.shape().num_elements()).sum::<usize>() + 1, 0.0);
                 sums.push(sum);
                 continue;
             }
-            let (loss, of_part, gradients) = self.learn(part, outputs)?;
+            let (loss, of_part, gradients) = self.learn(part, outputs);
             of_tables.iter_mut().zip(of_part).for_each(|(all, own)| all.extend(own));
-            for var in &vars {
-                sum.extend(summed(var, &gradients, part.samples)?);
+            for weight in &weights {
+                sum.extend(summed(weight, &gradients, part.samples));
             }
             sum.push(loss * part.samples as f32);
             sums.push(sum);
@@ -38,12 +38,12 @@ impl Model<'_, '_> {
         let mut sum = ranks.sum(sums)?;
         let loss = f64::from(sum.pop().unwrap_or(f32::NAN)) / samples.len() as f64;
         let mut rest = &sum[..];
-        let mut gradients = Vec::with_capacity(vars.len());
-        for var in &vars {
-            let (values, after) = rest.split_at(var.elem_count());
+        let mut gradients = Vec::with_capacity(weights.len());
+        for weight in &weights {
+            let (values, after) = rest.split_at(weight.shape().num_elements());
             rest = after;
             let mean: Vec<f32> = values.iter().map(|value| value / samples.len() as f32).collect();
-            gradients.push(Some(Tensor::from_vec(mean, var.shape(), &candle_core::Device::Cpu)?));
+            gradients.push(Some(tensor(mean, weight.dims(), &weight.device().inner())));
         }
         self.update(&of_tables, &gradients)?;
         self.steps += 1;

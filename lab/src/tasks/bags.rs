@@ -6,10 +6,10 @@
 //! into an MLP; the dot products of all pairs are added to its logit (`DeepFM`, Guo 2017).
 
 use super::{TaskArgs, folder, labels};
-use crate::dense::{Fresh, Mlp};
-use crate::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
+use crate::dense::{Dense, Fresh, Mlp};
+use crate::task::{About, Bags, Batch, Hyper, TableSpec, Target, Task};
 use anyhow::{Context as _, ensure};
-use candle_core::{DType, Device, Result, Tensor, Var};
+use burn::tensor::Tensor;
 use hotrow::hash::fmix32;
 use hotrow::{Init, Pooling};
 use hotrow_cli::trace::{self, Source};
@@ -33,8 +33,8 @@ pub(super) struct BagTask {
     labels: Vec<u8>,
     train: Vec<u32>,
     test: Vec<u32>,
-    /// Makes the dense part from the table's dim and a seed.
-    dense: fn(usize, u64) -> Result<Box<dyn Dense>>,
+    /// Makes the dense part from the table's dim.
+    dense: fn(usize) -> Box<dyn Dense>,
 }
 
 impl BagTask {
@@ -63,8 +63,8 @@ impl Task for BagTask {
         self.batch(self.test[samples].iter().copied())
     }
 
-    fn dense(&self, seed: u64) -> Result<Box<dyn Dense>> {
-        (self.dense)(self.about.tables[0].dim as usize, seed)
+    fn dense(&self) -> Box<dyn Dense> {
+        (self.dense)(self.about.tables[0].dim as usize)
     }
 }
 
@@ -92,8 +92,7 @@ pub(super) fn author(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Bag
         test: test.len(),
         bounds: None,
     };
-    let dense =
-        |dim, seed| -> Result<Box<dyn Dense>> { Ok(Box::new(Mlp::new(&[dim, AUTHORS], &mut Fresh::new(seed))?)) };
+    let dense = |dim| -> Box<dyn Dense> { Box::new(Mlp(vec![dim, AUTHORS])) };
     Ok(BagTask { about, ids, offsets, labels, train, test, dense })
 }
 
@@ -139,37 +138,30 @@ fn of_patients(ids: &[u32], labels: Vec<u8>, dim: u32) -> anyhow::Result<BagTask
         test: tested,
         bounds: None,
     };
-    let dense = |dim, seed| -> Result<Box<dyn Dense>> {
-        let mlp = Mlp::new(&[FIELDS * dim, HIDDEN, 1], &mut Fresh::new(seed))?;
-        let one = Tensor::eye(dim, DType::F32, &Device::Cpu)?;
-        Ok(Box::new(PairModel { mlp, over_fields: Tensor::cat(&[&one; FIELDS], 0)? }))
-    };
+    let dense = |dim| -> Box<dyn Dense> { Box::new(PairModel(Mlp(vec![FIELDS * dim, HIDDEN, 1]))) };
     let (ids, offsets) = (rows, (0..=labels.len() as u32).map(|bag| bag * FIELDS as u32).collect());
     Ok(BagTask { about, ids, offsets, labels, train, test, dense })
 }
 
 /// The MLP and the pairs above the fields.
-struct PairModel {
-    mlp: Mlp,
-    /// Identity matrices, one below the other for each field: a product with it adds the fields up.
-    over_fields: Tensor,
-}
+struct PairModel(Mlp);
 
 impl Dense for PairModel {
-    fn logits(&self, embedded: &[Tensor], batch: &Batch) -> Result<Tensor> {
-        let fields = embedded[0].reshape((batch.samples, ()))?;
-        self.mlp.forward(&fields)? + pairs(&fields, &self.over_fields)?
+    fn weights(&self, fresh: &mut Fresh<'_>) -> Vec<Tensor<2>> {
+        self.0.weights(fresh)
     }
 
-    fn vars(&self) -> Vec<&Var> {
-        self.mlp.vars()
+    fn logits(&self, weights: &[Tensor<2>], embedded: &[Tensor<2>], batch: &Batch) -> Tensor<2> {
+        let fields = embedded[0].clone().reshape([batch.samples as i32, -1]);
+        self.0.forward(weights, fields.clone()) + pairs(fields)
     }
 }
 
 /// The sum of the dot products of all pairs of a sample's fields: half of the square of the sum less the sum of the squares.
-fn pairs(fields: &Tensor, over_fields: &Tensor) -> Result<Tensor> {
-    let of_sum = fields.matmul(over_fields)?.sqr()?.sum_keepdim(1)?;
-    (of_sum - fields.sqr()?.sum_keepdim(1)?)? * 0.5
+fn pairs(fields: Tensor<2>) -> Tensor<2> {
+    let each = fields.clone().reshape([fields.dims()[0] as i32, FIELDS as i32, -1]);
+    let of_sum = each.sum_dim(1).squeeze_dim::<2>(1).square().sum_dim(1);
+    (of_sum - fields.square().sum_dim(1)) * 0.5
 }
 
 #[cfg(test)]

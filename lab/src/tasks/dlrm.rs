@@ -7,9 +7,9 @@ mod planted;
 
 use super::TaskArgs;
 use super::cardinalities::Cardinalities;
+use crate::dense::Dense;
 use crate::metrics::Score;
-use crate::task::{About, Bags, Batch, Dense, Hyper, TableSpec, Target, Task};
-use candle_core::Result;
+use crate::task::{About, Bags, Batch, Hyper, TableSpec, Target, Task};
 use hotrow::{Init, Pooling};
 use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use model::Model;
@@ -126,8 +126,8 @@ impl Task for Dlrm {
         batch(self.test[samples].iter())
     }
 
-    fn dense(&self, seed: u64) -> Result<Box<dyn Dense>> {
-        Ok(Box::new(Model::new(CRITEO_COUNTS, CRITEO_CATEGORIES, self.about.tables[0].dim as usize, seed)?))
+    fn dense(&self) -> Box<dyn Dense> {
+        Box::new(Model::new(CRITEO_COUNTS, CRITEO_CATEGORIES, self.about.tables[0].dim as usize))
     }
 }
 

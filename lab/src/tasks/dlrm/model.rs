@@ -1,9 +1,9 @@
 //! DLRM above its tables: a bottom MLP makes a vector of the counts; the dot products of all pairs of vectors and that vector go into a top
 //! MLP (Naumov et al. 2019, as Yang 2020, 4.3, trains it).
 
-use crate::dense::{Fresh, Mlp};
-use crate::task::{Batch, Dense};
-use candle_core::{D, Device, Result, Tensor, Var};
+use crate::dense::{Dense, Fresh, Mlp, tensor};
+use crate::task::Batch;
+use burn::tensor::{Int, Tensor, TensorData, activation};
 
 /// Widths of the hidden layers.
 const BOTTOM: usize = 64;
@@ -14,40 +14,33 @@ pub(super) struct Model {
     bottom: Mlp,
     top: Mlp,
     /// Positions of the lower triangle in the matrix of vectors by vectors, row by row.
-    pairs: Tensor,
+    pairs: Vec<i32>,
 }
 
 impl Model {
     /// A model for `counts` numbers and `tables` embedded vectors of `dim`.
-    pub(super) fn new(counts: usize, tables: usize, dim: usize, seed: u64) -> Result<Self> {
+    pub(super) fn new(counts: usize, tables: usize, dim: usize) -> Self {
         let vectors = tables + 1;
-        let pairs: Vec<u32> = (0..vectors).flat_map(|i| (0..i).map(move |j| (i * vectors + j) as u32)).collect();
-        let mut fresh = Fresh::new(seed);
-        Ok(Self {
-            counts,
-            bottom: Mlp::new(&[counts, BOTTOM, dim], &mut fresh)?,
-            top: Mlp::new(&[dim + pairs.len(), TOP, 1], &mut fresh)?,
-            pairs: Tensor::new(pairs, &Device::Cpu)?,
-        })
+        let pairs: Vec<i32> = (0..vectors).flat_map(|i| (0..i).map(move |j| (i * vectors + j) as i32)).collect();
+        let (bottom, top) = (Mlp(vec![counts, BOTTOM, dim]), Mlp(vec![dim + pairs.len(), TOP, 1]));
+        Self { counts, bottom, top, pairs }
     }
 }
 
 impl Dense for Model {
-    fn logits(&self, embedded: &[Tensor], batch: &Batch) -> Result<Tensor> {
-        let counts = Tensor::from_slice(&batch.dense, (batch.samples, self.counts), &Device::Cpu)?;
-        let bottom = self.bottom.forward(&counts)?.relu()?;
-        let products = products(&bottom, embedded, &self.pairs)?;
-        self.top.forward(&Tensor::cat(&[&bottom, &products], D::Minus1)?)
+    fn weights(&self, fresh: &mut Fresh<'_>) -> Vec<Tensor<2>> {
+        [self.bottom.weights(fresh), self.top.weights(fresh)].concat()
     }
 
-    fn vars(&self) -> Vec<&Var> {
-        [self.bottom.vars(), self.top.vars()].concat()
+    fn logits(&self, weights: &[Tensor<2>], embedded: &[Tensor<2>], batch: &Batch) -> Tensor<2> {
+        let (of_bottom, of_top) = weights.split_at(self.bottom.count());
+        let device = embedded[0].device();
+        let counts = tensor(batch.dense.clone(), [batch.samples, self.counts], &device);
+        let bottom = activation::relu(self.bottom.forward(of_bottom, counts));
+        let vectors = std::iter::once(&bottom).chain(embedded).cloned().collect();
+        let vectors = Tensor::stack::<3>(vectors, 1);
+        let products = vectors.clone().matmul(vectors.swap_dims(1, 2)).flatten::<2>(1, 2);
+        let pairs = Tensor::<1, Int>::from_data(TensorData::new(self.pairs.clone(), [self.pairs.len()]), &device);
+        self.top.forward(of_top, Tensor::cat(vec![bottom, products.select(1, pairs)], 1))
     }
-}
-
-/// The dot products of pairs of vectors, `[samples, pairs]`, in the order of `pairs`. Each vector is `[samples, dim]`.
-fn products(bottom: &Tensor, embedded: &[Tensor], pairs: &Tensor) -> Result<Tensor> {
-    let vectors: Vec<&Tensor> = std::iter::once(bottom).chain(embedded).collect();
-    let vectors = Tensor::stack(&vectors, 1)?;
-    vectors.matmul(&vectors.t()?)?.flatten_from(1)?.index_select(pairs, 1)
 }
