@@ -17,9 +17,9 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let instance = wgpu::Instance::default();
-//! # let adapter = hotrow::adapters().remove(0);
+//! # let adapter = hotrow::adapter::adapters().remove(0);
 //! // The program's instance and adapter, and hotrow's context on its device
-//! let shared = Shared::new(&hotrow::open(&adapter)?, &instance, &adapter)?;
+//! let shared = Shared::new(&hotrow::adapter::open(&adapter)?, &instance, &adapter)?;
 //! let config = GroupConfig::new(&[1_000_000], 64)
 //!     .with_precision(Precision::Int8)
 //!     .with_cache_rows(50_000)
@@ -46,7 +46,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Gradients, Tensor, wgpu::WgpuSetup};
 use burn_cubecl::cubecl::wgpu::{AutoCompiler, WgpuResource, WgpuServer};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
-use hotrow::{Batch, Context, Group, Lookup, Pooling, SharedGroup, wgpu};
+use hotrow::{Batch, Context, Group, Lookup, SharedGroup, wgpu};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -125,7 +125,7 @@ pub trait Tables: Lookup + fmt::Debug + Send {
     /// Floats of a row.
     fn dim(&self) -> u32;
 
-    /// [`Group::encode_forward`], or `encode_forward_frozen` for a mode that changes nothing.
+    /// [`Group::encode_forward`], or [`Group::encode_forward_frozen`], which changes nothing.
     ///
     /// # Errors
     /// Those of the group.
@@ -134,7 +134,7 @@ pub trait Tables: Lookup + fmt::Debug + Send {
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
-        mode: Mode,
+        frozen: bool,
     ) -> Result<(), hotrow::Error>;
 
     /// [`Group::encode_backward`]
@@ -164,12 +164,12 @@ macro_rules! tables {
                 encoder: &mut wgpu::CommandEncoder,
                 batch: &Batch<'_>,
                 outputs: wgpu::BufferSlice<'_>,
-                mode: Mode,
+                frozen: bool,
             ) -> Result<(), hotrow::Error> {
-                match mode {
-                    Mode::Train => self.encode_forward(encoder, batch, outputs),
-                    Mode::Frozen => self.encode_forward_frozen(encoder, batch, outputs),
+                if frozen {
+                    return self.encode_forward_frozen(encoder, batch, outputs);
                 }
+                self.encode_forward(encoder, batch, outputs)
             }
 
             fn encode_backward(
@@ -194,7 +194,7 @@ pub fn forward(
     tables: &mut dyn Tables,
     shared: &Shared,
     (indices, offsets): (&[u32], &[u32]),
-    mode: Mode,
+    frozen: bool,
 ) -> Result<Tensor<2>, Error> {
     let dim = tables.dim() as usize;
     let rows = tables.output_len(indices.len(), offsets.len().saturating_sub(1)) / dim;
@@ -215,7 +215,7 @@ pub fn forward(
         offsets: of_offsets.slice(..4 * offsets.len() as u64),
         weights: None,
     };
-    within(shared, outputs.clone(), |encoder, slice| tables.encode_forward(encoder, &batch, slice, mode))?;
+    within(shared, outputs.clone(), |encoder, slice| tables.encode_forward(encoder, &batch, slice, frozen))?;
     Ok(outputs)
 }
 
@@ -250,7 +250,7 @@ fn within(
 }
 
 /// A module of burn: tables of hotrow, with a forward and a backward. It has no parameters, since hotrow's optimiser updates its rows, and it is no
-/// part of burn's records: [`lookup`](Self::lookup) gives the group for checkpoints. A clone is the same tables.
+/// part of burn's records: [`tables`](Self::tables) lends the group for checkpoints. A clone is the same tables.
 ///
 /// Example: [the crate](crate).
 #[derive(Module, Debug)]
@@ -294,7 +294,7 @@ impl EmbeddingBag {
     /// Those of [`Group::encode_forward`].
     pub fn forward(&self, indices: &[u32], offsets: &[u32]) -> Result<Tensor<2>, Error> {
         let inner = &mut *self.inner();
-        let outputs = forward(&mut *inner.tables, &inner.shared, (indices, offsets), Mode::Train)?;
+        let outputs = forward(&mut *inner.tables, &inner.shared, (indices, offsets), false)?;
         let outputs = Tensor::from_inner(outputs).require_grad();
         inner.outputs = Some(outputs.clone());
         Ok(outputs)
@@ -306,7 +306,7 @@ impl EmbeddingBag {
     /// As [`forward`](Self::forward).
     pub fn forward_frozen(&self, indices: &[u32], offsets: &[u32]) -> Result<Tensor<2>, Error> {
         let inner = &mut *self.inner();
-        forward(&mut *inner.tables, &inner.shared, (indices, offsets), Mode::Frozen).map(Tensor::from_inner)
+        forward(&mut *inner.tables, &inner.shared, (indices, offsets), true).map(Tensor::from_inner)
     }
 
     /// Takes the gradient of the last forward's outputs out of `gradients` and updates the rows with hotrow's optimiser.
@@ -330,7 +330,7 @@ impl EmbeddingBag {
     }
 
     /// Calls `with` with the tables, to read rows or counters or to set a learning rate.
-    pub fn lookup<R>(&self, with: impl FnOnce(&mut dyn Tables) -> R) -> R {
+    pub fn tables<R>(&self, with: impl FnOnce(&mut dyn Tables) -> R) -> R {
         with(&mut *self.inner().tables)
     }
 

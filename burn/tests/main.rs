@@ -1,1 +1,301 @@
-mod placeholder {}
+//! Tables in models of burn, against burn's own embedding on its CPU backend, and against the same group by itself.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use burn::module::Module;
+use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
+use burn::optim::{GradientsParams, SgdConfig};
+use burn::tensor::{Device, Int, Tensor, TensorData, activation::relu};
+use hotrow::{Group, GroupConfig, Init, Lookup, Optimizer, Policy, Precision, SharedGroup, adapter, prelude::*, robe, wgpu};
+use hotrow_burn::{EmbeddingBag, Error, Shared, Tables, backward, forward};
+use hotrow_harness::device::with_gpu;
+use hotrow_harness::seed::seed_for;
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+/// The device of all tests, registered with burn once.
+fn with_shared(test: impl FnOnce(&Shared)) {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
+    with_gpu(|context| {
+        test(SHARED.get_or_init(|| {
+            let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
+            Shared::new(context, &instance, &adapter::adapters()[0]).unwrap()
+        }));
+    });
+}
+
+fn random(source: &mut StdRng, values: usize) -> Vec<f32> {
+    (0..values).map(|_| source.random_range(-1.0..1.0)).collect()
+}
+
+fn tensor(values: &[f32], shape: [usize; 2], device: &Device) -> Tensor<2> {
+    Tensor::from_data(TensorData::new(values.to_vec(), shape), device)
+}
+
+fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().iter::<f32>().collect()
+}
+
+fn bits(rows: &[Vec<f32>]) -> Vec<u32> {
+    rows.iter().flatten().map(|value| value.to_bits()).collect()
+}
+
+/// Random bags of up to 5 indices.
+fn bags(source: &mut StdRng, bags: usize, rows: u32) -> (Vec<u32>, Vec<u32>) {
+    let (mut indices, mut offsets) = (Vec::new(), vec![0]);
+    for _ in 0..bags {
+        let each = source.random_range(0..=5);
+        indices.extend((0..each).map(|_| source.random_range(0..rows)));
+        offsets.push(indices.len() as u32);
+    }
+    (indices, offsets)
+}
+
+#[test]
+fn a_model_trains_as_with_burns_own_embedding() {
+    const ROWS: usize = 50;
+    const DIM: usize = 12;
+    with_shared(|shared| {
+        let seed = seed_for("a_model_trains_as_with_burns_own_embedding");
+        // The losses of 20 steps with burn's dense gradients on the CPU, and with hotrow's rows on the device, at these rates.
+        let run = |rate: f64, own_rate: f32| {
+            let mut source = StdRng::seed_from_u64(seed);
+            let config = GroupConfig::new(&[ROWS as u32], DIM as u32)
+                .with_init(Init::Uniform { low: -1.0, high: 1.0 })
+                .with_optimizer(Optimizer::sgd(own_rate));
+            let mut group = Group::new(shared.context(), config).unwrap();
+            let all: Vec<u32> = (0..ROWS as u32).collect();
+            let first = group.read_rows(&all).unwrap().concat();
+            let bag = EmbeddingBag::new(shared, group).unwrap();
+            let cpu = Device::flex().autodiff();
+            let mut of_burn: Embedding = EmbeddingConfig::new(ROWS, DIM).init(&cpu);
+            of_burn.weight = of_burn.weight.map(|_| tensor(&first, [ROWS, DIM], &cpu).require_grad());
+            let mut optimizer = SgdConfig::new().init();
+            let above = [(DIM, 7), (7, 1)].map(|(n, m)| ([n, m], random(&mut source, n * m)));
+            let loss = |pooled: Tensor<2>, target: &[f32]| {
+                let device = pooled.device();
+                let [first, second] = [0, 1].map(|at: usize| tensor(&above[at].1, above[at].0, &device));
+                let found = relu(pooled.matmul(first)).matmul(second);
+                (found - tensor(target, [target.len(), 1], &device)).square().mean()
+            };
+            let mut losses = Vec::new();
+            for _ in 0..20 {
+                // Bags of three, which both have; some rows are in a batch several times.
+                let indices: Vec<u32> = (0..8 * 3).map(|_| source.random_range(0..ROWS as u32)).collect();
+                let (offsets, target) = ((0..=8).map(|bag| 3 * bag).collect::<Vec<u32>>(), random(&mut source, 8));
+                let as_ints = TensorData::new(indices.iter().map(|&index| index as i32).collect(), [8, 3]);
+                let pooled = of_burn.forward(Tensor::<2, Int>::from_data(as_ints, &cpu)).sum_dim(1).squeeze_dim(1);
+                let on_cpu = loss(pooled, &target);
+                let gradients = GradientsParams::from_grads(on_cpu.backward(), &of_burn);
+                of_burn = optimizer.step(rate.into(), of_burn, gradients);
+                let on_device = loss(bag.forward(&indices, &offsets).unwrap(), &target);
+                bag.backward(&mut on_device.backward()).unwrap();
+                losses.push([on_cpu, on_device].map(|loss| values(loss)[0]));
+            }
+            let wanted = values(of_burn.weight.val());
+            let found = bag.tables(|tables| tables.read(&all));
+            let apart = wanted.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            let losses = losses.iter().map(|[a, b]| (a - b).abs()).fold(0.0, f32::max);
+            apart.max(losses)
+        };
+        let apart = run(0.1, 0.1);
+        assert!(apart < 1e-5, "{apart}");
+        let rejected = run(0.1, 0.101);
+        assert!(rejected > 1e-4, "a rate 1 % off: {rejected}");
+    });
+}
+
+/// Reads rows of a group that has been lent.
+trait Read {
+    fn read(&mut self, rows: &[u32]) -> Vec<f32>;
+}
+
+impl Read for dyn Tables + '_ {
+    fn read(&mut self, rows: &[u32]) -> Vec<f32> {
+        let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
+        self.forward_frozen(rows, &offsets, None).unwrap()
+    }
+}
+
+#[test]
+fn a_step_is_the_group_s_bit_for_bit() {
+    with_shared(|shared| {
+        let mut source = StdRng::seed_from_u64(seed_for("a_step_is_the_group_s_bit_for_bit"));
+        let context = shared.context();
+        let cached = |dim| {
+            let config = GroupConfig::new(&[400], dim).with_precision(Precision::Int4).with_cache_rows(64);
+            config.with_policy(Policy::Lfu).with_optimizer(Optimizer::adagrad(0.1))
+        };
+        let array = || robe::Config::new(&[400], 16, 640, 8).with_optimizer(Optimizer::adagrad(0.1));
+        let all: Vec<u32> = (0..400).collect();
+        for (dim, both) in [
+            (8, [Box::new(Group::new(context, cached(8)).unwrap()) as Box<dyn Tables>, Box::new(Group::new(context, cached(8)).unwrap())]),
+            (33, [Box::new(Group::new(context, cached(33)).unwrap()), Box::new(Group::new(context, cached(33)).unwrap())]),
+            (16, [Box::new(SharedGroup::new(context, array()).unwrap()), Box::new(SharedGroup::new(context, array()).unwrap())]),
+        ] {
+            let [mut alone, mut with_burn] = both;
+            let inner = shared.device().clone().inner();
+            for step in 0..6 {
+                let (indices, offsets) = bags(&mut source, [1, 7, 32][step % 3], 400);
+                let wanted = alone.forward(&indices, &offsets, None).unwrap();
+                let found = forward(&mut *with_burn, shared, (&indices, &offsets), false).unwrap();
+                assert_eq!(bits(&[values(found)]), bits(&[wanted.clone()]), "outputs, dim {dim}");
+                let gradient = random(&mut source, wanted.len());
+                alone.backward(&gradient).unwrap();
+                let rows = gradient.len() / dim;
+                let gradient = if step % 2 == 0 {
+                    tensor(&gradient, [rows, dim], &inner)
+                } else {
+                    // Column after column in memory
+                    let of = |at: usize| gradient[at % rows * dim + at / rows];
+                    tensor(&(0..gradient.len()).map(of).collect::<Vec<_>>(), [dim, rows], &inner).transpose()
+                };
+                backward(&mut *with_burn, shared, gradient).unwrap();
+            }
+            let [wanted, found] = [alone.read(&all), with_burn.read(&all)];
+            assert_eq!(bits(&[wanted.clone()]), bits(&[found]), "rows, dim {dim}");
+            // A gradient of 1 instead of -1 is noticed.
+            let offsets = [0, 1];
+            for (tables, gradient) in [(&mut alone, 1.0), (&mut with_burn, -1.0)] {
+                forward(&mut **tables, shared, (&[3], &offsets), false).unwrap();
+                backward(&mut **tables, shared, tensor(&vec![gradient; dim], [1, dim], &inner)).unwrap();
+            }
+            assert_ne!(bits(&[alone.read(&all)]), bits(&[with_burn.read(&all)]), "dim {dim}");
+        }
+    });
+}
+
+#[derive(Module, Debug)]
+struct Clicks {
+    words: EmbeddingBag,
+    above: Linear,
+}
+
+impl Clicks {
+    fn step(&self, (indices, offsets): (&[u32], &[u32]), target: &Tensor<2>) -> Result<(Tensor<1>, GradientsParams), Error> {
+        let pooled = self.words.forward(indices, offsets)?;
+        let loss = (self.above.forward(pooled) - target.clone()).square().mean();
+        let mut gradients = loss.backward();
+        self.words.backward(&mut gradients)?;
+        Ok((loss, GradientsParams::from_grads(gradients, self)))
+    }
+}
+
+fn clicks(shared: &Shared) -> Clicks {
+    let config = GroupConfig::new(&[100], 8).with_precision(Precision::Int8).with_cache_rows(32);
+    let group = Group::new(shared.context(), config.with_optimizer(Optimizer::row_wise_adagrad(0.3))).unwrap();
+    let above = LinearConfig::new(8, 1).init(shared.device());
+    Clicks { words: EmbeddingBag::new(shared, group).unwrap(), above }
+}
+
+#[test]
+fn a_module_learns_and_no_step_waits_for_the_device() {
+    with_shared(|shared| {
+        let (mut model, mut optimizer) = (clicks(shared), SgdConfig::new().init());
+        assert_eq!(model.num_params(), 8 + 1, "the rows are not burn's");
+        let (indices, offsets) = ([1, 2, 3, 4, 5, 6], [0, 2, 4, 6]);
+        let target = tensor(&[1.0, -1.0, 0.5], [3, 1], shared.device());
+        let mut step = |model: Clicks| {
+            let (loss, gradients) = model.step((&indices, &offsets), &target).unwrap();
+            (loss, optimizer.step(0.05.into(), model, gradients))
+        };
+        let mut losses = Vec::new();
+        for _ in 0..40 {
+            let loss;
+            (loss, model) = step(model);
+            losses.push(values(loss)[0]);
+        }
+        assert!(losses[39] < 0.1 * losses[0], "{losses:?}");
+        // A long job, and steps behind it. If one of them read something back, the job would have ended.
+        let finished = busy(shared.context());
+        let has_ended = || {
+            shared.context().device().poll(wgpu::PollType::Poll).unwrap();
+            finished.load(Ordering::Relaxed)
+        };
+        let mut last = None;
+        for _ in 0..5 {
+            let (loss, next) = step(model);
+            (last, model) = (Some(loss), next);
+        }
+        assert!(!has_ended(), "five steps waited for the device, or the job was too short");
+        assert!(values(last.unwrap())[0].is_finite() && has_ended(), "a loss that is read comes after the job");
+    });
+}
+
+/// Submits a dispatch that takes about a second. Its flag is set once it has ended and the device is polled.
+fn busy(context: &hotrow::Context) -> Arc<AtomicBool> {
+    let (device, queue) = (context.device(), context.queue());
+    let text = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+        @compute @workgroup_size(64) fn spin(@builtin(global_invocation_id) id: vec3<u32>) {
+            var y = x[id.x];
+            for (var i = 0u; i < 400000000u; i++) { y = y * 1664525u + (y >> 7u) + i; }
+            x[id.x] = y;
+        }";
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source: wgpu::ShaderSource::Wgsl(text.into()) });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: None,
+        layout: None,
+        module: &module,
+        entry_point: Some("spin"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    });
+    let usage = wgpu::BufferUsages::STORAGE;
+    let buffer = device.create_buffer(&wgpu::BufferDescriptor { label: None, size: 256, usage, mapped_at_creation: false });
+    let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &pipeline.get_bind_group_layout(0),
+        entries: &[wgpu::BindGroupEntry { binding: 0, resource: buffer.as_entire_binding() }],
+    });
+    let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+    pass.set_pipeline(&pipeline);
+    pass.set_bind_group(0, &bind_group, &[]);
+    pass.dispatch_workgroups(1, 1, 1);
+    drop(pass);
+    queue.submit([encoder.finish()]);
+    let ended = Arc::new(AtomicBool::new(false));
+    let flag = ended.clone();
+    queue.on_submitted_work_done(move || flag.store(true, Ordering::Relaxed));
+    ended
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    with_shared(|shared| {
+        let refused = |found: Result<(), Error>, wanted: &str| {
+            let message = found.unwrap_err().to_string();
+            assert!(message.contains(wanted), "{message}");
+        };
+        let (other, queue) = hotrow_harness::device::own(wgpu::Features::all(), None);
+        let other = hotrow::Context::new(&other, &queue).unwrap();
+        let group = Group::new(&other, GroupConfig::new(&[9], 4)).unwrap();
+        refused(EmbeddingBag::new(shared, group).map(|_| ()), "tables: wanted the device that burn shares, ");
+        let model = clicks(shared);
+        let none = || tensor(&[1.0], [1, 1], shared.device()).require_grad().sum().backward();
+        refused(model.words.backward(&mut none()), "found no forward before it; call forward first");
+        model.words.forward(&[1], &[0, 1]).unwrap();
+        refused(model.words.backward(&mut none()), "backward: wanted the gradient of the last forward's outputs, found none");
+        // The forward was given up, so that the next step can begin.
+        model.words.forward(&[1], &[0, 1]).unwrap();
+        refused(model.words.forward(&[1], &[0, 1]).map(|_| ()), "forward");
+        refused(clicks(shared).words.forward(&[1], &[]).map(|_| ()), "offsets");
+        // A row that is not there: zeros, and the error with a later call.
+        let bag = clicks(shared).words;
+        let outputs = bag.forward(&[100], &[0, 1]).unwrap();
+        assert_eq!(values(outputs.clone()), [0.0; 8]);
+        bag.backward(&mut outputs.sum().backward()).unwrap();
+        let later = (0..50).find_map(|_| {
+            shared.context().device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+            let outputs = bag.forward(&[1], &[0, 1]);
+            outputs.map(|outputs| bag.backward(&mut outputs.sum().backward()).unwrap()).err()
+        });
+        refused(Err(later.unwrap()), "100");
+        // Halves are not floats.
+        let half = Tensor::<2>::zeros([1, 8], &shared.device().clone().inner()).cast(burn::tensor::DType::F16);
+        let mut group = Group::new(shared.context(), GroupConfig::new(&[9], 8)).unwrap();
+        forward(&mut group, shared, (&[1], &[0, 1]), false).unwrap();
+        refused(backward(&mut group, shared, half), "tensor: wanted FP32, found F16; cast it");
+    });
+}
