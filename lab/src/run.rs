@@ -7,6 +7,7 @@ mod over;
 use crate::checkpoints::{self, Beside, Keep, Unproved};
 use crate::dense::{self, AdaGrad};
 use crate::metrics::{Score, Scorer, rise};
+use crate::order::Order;
 use crate::ranks::Ranks;
 use crate::runs::fingerprint;
 use crate::scaling;
@@ -17,8 +18,6 @@ use anyhow::ensure;
 use candle_core::{Tensor, Var, backprop::GradStore};
 use hotrow::{CpuScaler, ScalerState};
 use hotrow_cli::report::units::median;
-use rand::{SeedableRng as _, seq::SliceRandom as _};
-use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -188,16 +187,16 @@ pub(crate) fn identity(
     seed: u64,
     options: &RunOptions,
     ranks: Option<Ranks<'_>>,
-) -> Value {
+) -> anyhow::Result<Value> {
     let (about, hyper) = (task.about(), &options.hyper);
     let rows: u64 = about.tables.iter().map(|table| u64::from(table.rows)).sum();
     // The name of a file without its folder, or what was generated.
     let data = about.source.split("; ").next().and_then(|head| Path::new(head.split(": ").next()?).file_name());
-    json!({
-        "task": about.name, "data": data.map(|name| name.to_string_lossy()), "data_crc32": fingerprint(task), "dim": about.tables[0].dim,
+    Ok(json!({
+        "task": about.name, "data": data.map(|name| name.to_string_lossy()), "data_crc32": fingerprint(task)?, "dim": about.tables[0].dim,
         "samples (limit)": options.samples(task), "rows (cardinalities)": rows, "train": hyper, "seed": seed, "settings": choice,
         "shards": ranks.map(Ranks::label), "steps": hyper.decay.then(|| options.steps(task)),
-    })
+    }))
 }
 
 struct Model<'t, 'r> {
@@ -212,7 +211,7 @@ struct Model<'t, 'r> {
     optimizer: AdaGrad,
     scaler: Option<CpuScaler>,
     /// The current epoch, and the order of its samples.
-    order: Option<(u32, Vec<u32>)>,
+    order: Option<(u32, Order)>,
     steps: u64,
     /// Time of the tables' forward and backward.
     in_tables: Duration,
@@ -230,7 +229,7 @@ impl<'t, 'r> Model<'t, 'r> {
         let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
         let dense = task.dense(seed)?;
         let optimizer = AdaGrad::new(&dense.vars(), options.hyper.dense_lr)?;
-        let identity = identity(task, choice, seed, options, ranks);
+        let identity = identity(task, choice, seed, options, ranks)?;
         let scaler = options.hyper.loss_scale.0.map(CpuScaler::new).transpose()?;
         let (order, steps, in_tables) = (None, 0, Duration::ZERO);
         Ok(Self { task, identity, seed, options, tables, ranks, dense, optimizer, scaler, order, steps, in_tables })
@@ -363,7 +362,7 @@ impl<'t, 'r> Model<'t, 'r> {
             return self.step_over(ranks);
         }
         let (epoch, samples) = self.next_samples();
-        let batch = self.task.train_batch(&samples, self.seed, epoch);
+        let batch = self.task.train_batch(&samples, self.seed, epoch)?;
         let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
         self.in_tables += start.elapsed();
@@ -386,16 +385,16 @@ impl<'t, 'r> Model<'t, 'r> {
     }
 
     /// The epoch of the next batch, and the places of its samples.
-    fn next_samples(&mut self) -> (u32, Vec<u32>) {
-        let (seed, count, size) = (self.seed, self.options.samples(self.task), self.options.hyper.batch);
-        let each = count.div_ceil(size).max(1) as u64;
-        let (epoch, done) = ((self.steps / each) as u32, (self.steps % each) as usize);
-        let samples = match self.order.take() {
-            Some((of, samples)) if of == epoch => samples,
-            _ => order(count, seed, epoch),
+    fn next_samples(&mut self) -> (u32, Vec<u64>) {
+        let (seed, count, size) = (self.seed, self.options.samples(self.task) as u64, self.options.hyper.batch as u64);
+        let each = count.div_ceil(size).max(1);
+        let (epoch, done) = ((self.steps / each) as u32, self.steps % each);
+        let order = match self.order.take() {
+            Some((of, order)) if of == epoch => order,
+            _ => Order::of(self.task.mixed(), count, seed, epoch),
         };
-        let (_, samples) = self.order.insert((epoch, samples));
-        (epoch, samples[done * size..count.min((done + 1) * size)].to_vec())
+        let (_, order) = self.order.insert((epoch, order));
+        (epoch, order.samples(done * size..count.min((done + 1) * size)))
     }
 
     /// The gradients of a loss, scaled if losses are.
@@ -434,7 +433,7 @@ impl<'t, 'r> Model<'t, 'r> {
         let all = about.test.min(samples);
         for first in (0..all).step_by(TESTED) {
             let range = first..all.min(first + TESTED);
-            let batch = self.task.test_batch(range);
+            let batch = self.task.test_batch(range)?;
             let outputs = self.tables.forward_frozen(&batch.bags)?;
             let embedded = shaped(&about.tables, outputs, Tensor::from_vec)?;
             let logits = self.dense.logits(&embedded, &batch)?;
@@ -449,15 +448,6 @@ fn remedy(keep: &Keep) -> anyhow::Result<String> {
     let newest = checkpoints::newest(&keep.folder, None)?;
     let good = newest.map_or_else(|| "there is none".to_owned(), |(_, place)| place.display().to_string());
     Ok(format!("the last good checkpoint: {good}; train anew with a lower lr or dense-lr"))
-}
-
-/// The shuffled samples of an epoch.
-pub(crate) fn order(samples: usize, seed: u64, epoch: u32) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..samples as u32).collect();
-    // The odd factor scatters seeds, so that neighbouring seeds or epochs begin differently.
-    let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (u64::from(epoch) << 32);
-    order.shuffle(&mut Pcg64::seed_from_u64(seed));
-    order
 }
 
 /// The tables' outputs as candle's tensors: `[bags, dim]`, or `[indices, dim]` without pooling.
@@ -571,7 +561,7 @@ mod tests {
         // Without training the loss does not fall so far. By the clock the first step is always taken.
         let [short, by_clock] = [End::Steps(1), End::Seconds(1e-9)].map(trained);
         assert!(short.loss > blind - 0.2 * (blind - best) && timeless(by_clock) == timeless(short));
-        let of = |seed| fingerprint(&small([1500, 500], seed));
+        let of = |seed| fingerprint(&small([1500, 500], seed)).unwrap();
         assert!(of(1) == of(1) && of(1) != of(2), "other data of the same size");
     }
 

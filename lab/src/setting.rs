@@ -10,9 +10,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
-/// Tables of at most this many rows stay in FP32 (Yang 2020, 4.3), since there is little to save.
-pub(crate) const SMALL_TABLE: u32 = 1000;
-
 /// The default number of ways of a set.
 pub(crate) const WAYS: u32 = 32;
 
@@ -295,12 +292,12 @@ impl Setup {
         (self.setting, &self.tables, self.hyper) == (other.setting, &other.tables, other.hyper)
     }
 
-    /// The setting of each of the task's tables.
+    /// The setting of each of the task's tables; those of at most `small` rows stay FP32.
     ///
     /// # Errors
     /// A named table is not among them, or no table is large enough for a setting below FP32.
-    pub(crate) fn choice(&self, tables: &[TableSpec]) -> anyhow::Result<Vec<Setting>> {
-        let of = |table: &TableSpec| if table.rows <= SMALL_TABLE { Setting::FP32 } else { self.setting };
+    pub(crate) fn choice(&self, tables: &[TableSpec], small: u32) -> anyhow::Result<Vec<Setting>> {
+        let of = |table: &TableSpec| if table.rows <= small { Setting::FP32 } else { self.setting };
         let mut settings: Vec<Setting> = tables.iter().map(of).collect();
         for (name, setting) in &self.tables {
             let at = tables.iter().position(|table| table.name == *name).with_context(|| {
@@ -311,8 +308,8 @@ impl Setup {
         }
         ensure!(
             !self.setting.is_smaller() || settings.iter().any(Setting::is_smaller),
-            "{}: wanted a table of more than {SMALL_TABLE} rows to keep so, found none (smaller ones stay FP32); take larger \
-             tables, or name one",
+            "{}: wanted a table of more than {small} rows to keep so, found none (smaller ones stay FP32); take larger \
+             tables, name one, or lower small-table",
             self.label()
         );
         Ok(settings)
