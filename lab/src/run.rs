@@ -16,7 +16,7 @@ use crate::tables::{Device, Tables};
 use crate::task::{Batch, Dense, Hyper, TableSpec, Task};
 use anyhow::ensure;
 use candle_core::{Tensor, Var, backprop::GradStore};
-use hotrow::{CpuScaler, ScalerState};
+use hotrow::{Counters, CpuScaler, ScalerState};
 use hotrow_cli::report::units::median;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -110,6 +110,9 @@ pub(crate) struct Outcome {
     pub(crate) rise: Option<(String, [f64; 2])>,
     /// Hit rate in training over the tables with a cache.
     pub(crate) hit_rate: Option<f64>,
+    /// That of each of them, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hit_rates: Vec<(String, f64)>,
     /// Memory against FP32 weights, by the formula of Yang 2020's appendix A.
     pub(crate) memory_paper: f64,
     /// Every byte that stays between steps, optimiser state included, against FP32 weights.
@@ -160,7 +163,9 @@ pub(crate) fn run(
         String::from(options.hyper.loss_scale),
         model.steps
     );
-    let (counters, hit_rate) = model.tables.counters()?;
+    let (counters, cached) = model.tables.counters()?;
+    let hit_rate = (!cached.is_empty()).then(|| cached.values().copied().sum::<Counters>().hit_rate());
+    let name = |(&table, counters): (&usize, &Counters)| (task.about().tables[table].name.clone(), counters.hit_rate());
     let (memory_paper, memory_true, kept_bytes) = model.tables.memory()?;
     Ok(Outcome {
         loss: score.loss,
@@ -168,6 +173,7 @@ pub(crate) fn run(
         auc: score.auc,
         base_rate: Some(score.base_rate),
         hit_rate,
+        hit_rates: if cached.len() > 1 { cached.iter().map(name).collect() } else { Vec::new() },
         memory_paper,
         memory_true,
         bus_bytes: counters.bus_bytes(),

@@ -104,6 +104,10 @@ impl TaskArgs {
             ensure!(!given || task == wanted, format!("{key}: wanted task {wanted:?}, found {task:?}").to_lowercase());
         }
         ensure!(
+            self.drift.is_none() || self.criteo.is_none(),
+            "drift: wanted generated clicks, found criteo; leave one out"
+        );
+        ensure!(
             self.packed.is_none() || self.criteo.is_some(),
             "packed: wanted criteo beside it, found none; give that"
         );
