@@ -35,7 +35,7 @@
 //!     let mut gradients = loss.backward();
 //!     model.words.backward(&mut gradients)?; // updates the rows
 //!     let gradients = GradientsParams::from_grads(gradients, &model);
-//!     model = optimizer.step(0.01.into(), model, gradients);
+//!     model = optimizer.step(0.01, model, gradients);
 //! }
 //! # Ok(())
 //! # }

@@ -5,7 +5,7 @@ use burn::module::Module;
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation::relu};
-use hotrow::{Group, GroupConfig, Init, Lookup, Optimizer, Policy, Precision, SharedGroup, adapter, prelude::*, robe, wgpu};
+use hotrow::{Group, GroupConfig, Init, Lookup, Optimizer, Policy, Precision, SharedGroup, adapter, robe, wgpu};
 use hotrow_burn::{EmbeddingBag, Error, Shared, Tables, backward, forward};
 use hotrow_harness::device::with_gpu;
 use hotrow_harness::seed::seed_for;
@@ -37,8 +37,8 @@ fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().iter::<f32>().collect()
 }
 
-fn bits(rows: &[Vec<f32>]) -> Vec<u32> {
-    rows.iter().flatten().map(|value| value.to_bits()).collect()
+fn bits(rows: &[f32]) -> Vec<u32> {
+    rows.iter().map(|value| value.to_bits()).collect()
 }
 
 /// Random bags of up to 5 indices.
@@ -66,7 +66,7 @@ fn a_model_trains_as_with_burns_own_embedding() {
                 .with_optimizer(Optimizer::sgd(own_rate));
             let mut group = Group::new(shared.context(), config).unwrap();
             let all: Vec<u32> = (0..ROWS as u32).collect();
-            let first = group.read_rows(&all).unwrap().concat();
+            let first = group.read_rows(&all).unwrap();
             let bag = EmbeddingBag::new(shared, group).unwrap();
             let cpu = Device::flex().autodiff();
             let mut of_burn: Embedding = EmbeddingConfig::new(ROWS, DIM).init(&cpu);
@@ -88,7 +88,7 @@ fn a_model_trains_as_with_burns_own_embedding() {
                 let pooled = of_burn.forward(Tensor::<2, Int>::from_data(as_ints, &cpu)).sum_dim(1).squeeze_dim(1);
                 let on_cpu = loss(pooled, &target);
                 let gradients = GradientsParams::from_grads(on_cpu.backward(), &of_burn);
-                of_burn = optimizer.step(rate.into(), of_burn, gradients);
+                of_burn = optimizer.step(rate, of_burn, gradients);
                 let on_device = loss(bag.forward(&indices, &offsets).unwrap(), &target);
                 bag.backward(&mut on_device.backward()).unwrap();
                 losses.push([on_cpu, on_device].map(|loss| values(loss)[0]));
@@ -140,7 +140,7 @@ fn a_step_is_the_group_s_bit_for_bit() {
                 let (indices, offsets) = bags(&mut source, [1, 7, 32][step % 3], 400);
                 let wanted = alone.forward(&indices, &offsets, None).unwrap();
                 let found = forward(&mut *with_burn, shared, (&indices, &offsets), false).unwrap();
-                assert_eq!(bits(&[values(found)]), bits(&[wanted.clone()]), "outputs, dim {dim}");
+                assert_eq!(bits(&values(found)), bits(&wanted), "outputs, dim {dim}");
                 let gradient = random(&mut source, wanted.len());
                 alone.backward(&gradient).unwrap();
                 let rows = gradient.len() / dim;
@@ -154,14 +154,14 @@ fn a_step_is_the_group_s_bit_for_bit() {
                 backward(&mut *with_burn, shared, gradient).unwrap();
             }
             let [wanted, found] = [alone.read(&all), with_burn.read(&all)];
-            assert_eq!(bits(&[wanted.clone()]), bits(&[found]), "rows, dim {dim}");
+            assert_eq!(bits(&wanted), bits(&found), "rows, dim {dim}");
             // A gradient of 1 instead of -1 is noticed.
             let offsets = [0, 1];
             for (tables, gradient) in [(&mut alone, 1.0), (&mut with_burn, -1.0)] {
                 forward(&mut **tables, shared, (&[3], &offsets), false).unwrap();
                 backward(&mut **tables, shared, tensor(&vec![gradient; dim], [1, dim], &inner)).unwrap();
             }
-            assert_ne!(bits(&[alone.read(&all)]), bits(&[with_burn.read(&all)]), "dim {dim}");
+            assert_ne!(bits(&alone.read(&all)), bits(&with_burn.read(&all)), "dim {dim}");
         }
     });
 }
@@ -198,7 +198,7 @@ fn a_module_learns_and_no_step_waits_for_the_device() {
         let target = tensor(&[1.0, -1.0, 0.5], [3, 1], shared.device());
         let mut step = |model: Clicks| {
             let (loss, gradients) = model.step((&indices, &offsets), &target).unwrap();
-            (loss, optimizer.step(0.05.into(), model, gradients))
+            (loss, optimizer.step(0.05, model, gradients))
         };
         let mut losses = Vec::new();
         for _ in 0..40 {

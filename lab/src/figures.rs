@@ -113,6 +113,8 @@ pub(crate) struct Cell {
 /// The increase of the test log-loss against the first setting in percent.
 const CHANGE: &str = "test loss change";
 const STEPS_TO_GOAL: &str = "steps to goal";
+/// The hit rate of each table that has a cache, which is in `table` beside the setting.
+const OF_TABLE: &str = "hit rate of a table";
 
 /// A figure: its name, its unit, and its value in a run, if any.
 type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
@@ -152,7 +154,7 @@ const QUOTIENTS: [(&str, &str); 3] = [
 /// Reads names of figures. A table or chart of others would be missing without a word.
 pub(crate) fn names<'de, D: Deserializer<'de>>(file: D) -> Result<Vec<String>, D::Error> {
     let (found, known) = (Vec::<String>::deserialize(file)?, FIGURES.iter().map(|(name, ..)| *name));
-    let known: Vec<&str> = known.chain(QUOTIENTS.map(|(_, name)| name)).chain(["test"]).collect();
+    let known: Vec<&str> = known.chain(QUOTIENTS.map(|(_, name)| name)).chain(["test", OF_TABLE]).collect();
     match found.iter().find(|name| !known.contains(&name.as_str())) {
         Some(name) => Err(D::Error::custom(format!("wanted figures, which are {}, found {name}", known.join(", ")))),
         None => Ok(found),
@@ -222,11 +224,15 @@ impl Cell {
         let Setup { setting, hyper, tables, .. } = &self.setup;
         let mut found = Setting::default().with("tables", self.setup.label()).with("setting", self.setup.settings());
         if tables.is_empty() && !setting.is_shared() {
-            let (precision, rounding) = (setting.precision.to_string(), setting.rounding.to_string());
+            let (precision, rounding) = (setting.precision.to_string(), setting.rounding());
             found = found.with("line", format!("{precision} {rounding}"));
             found = found.with("precision", precision).with("rounding", rounding);
             let (policy, ways) = (names::title(setting.policy) + &setting.of_window(), setting.ways);
-            let cache = if setting.has_cache() { format!("{ways}-way {policy}") } else { "none".to_owned() };
+            let cache = if setting.has_cache() {
+                format!("{ways}-way {policy}{}", setting.of_tables())
+            } else {
+                "none".to_owned()
+            };
             found = found.with("cache", cache).with("cache % of rows", setting.cache_percent);
             if setting.has_cache() {
                 found = found.with("policy", policy).with("ways", ways);
@@ -277,6 +283,13 @@ pub(crate) fn records(task: &str, cells: &[Cell]) -> Vec<Measurement> {
             if let Some(((_, name), base)) = quotient.zip(first.mean(what)) {
                 records.push(Measurement::new(*name, task, &setting, figure.mean / base, Unit::Times));
             }
+        }
+        for (table, _) in cell.runs.first().map_or(&[][..], |run| &run.outcome.hit_rates) {
+            let of = |run: &Ended| run.outcome.hit_rates.iter().find(|(name, _)| name == table).map(|(_, rate)| *rate);
+            let rates: Vec<f64> = cell.runs.iter().filter_map(of).collect();
+            let figure = Interval::of(&rates)
+                .map(|rate| rate.record(OF_TABLE, task, &setting.clone().with("table", table.as_str()), Unit::Share));
+            records.extend(figure);
         }
         for &(steps, found) in cell.curve() {
             let setting = Setting::default().with("tables", cell.setup.label()).with("after steps", steps as f64);

@@ -6,6 +6,7 @@ mod experiment;
 mod figures;
 mod growth;
 mod metrics;
+mod order;
 mod over_ranks;
 mod ranks;
 mod report;

@@ -7,6 +7,7 @@ mod over;
 use crate::checkpoints::{self, Beside, Keep, Unproved};
 use crate::dense::{self, AdaGrad, Dense, Fresh, tensor, values};
 use crate::metrics::{Score, Scorer, rise};
+use crate::order::Order;
 use crate::ranks::Ranks;
 use crate::runs::fingerprint;
 use crate::scaling;
@@ -15,10 +16,8 @@ use crate::tables::{Device, Tables};
 use crate::task::{Batch, Hyper, TableSpec, Task};
 use anyhow::ensure;
 use burn::tensor::{Gradients, Tensor};
-use hotrow::{CpuScaler, ScalerState};
+use hotrow::{Counters, CpuScaler, ScalerState};
 use hotrow_cli::report::units::median;
-use rand::{SeedableRng as _, seq::SliceRandom as _};
-use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -111,6 +110,9 @@ pub(crate) struct Outcome {
     pub(crate) rise: Option<(String, [f64; 2])>,
     /// Hit rate in training over the tables with a cache.
     pub(crate) hit_rate: Option<f64>,
+    /// That of each of them, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hit_rates: Vec<(String, f64)>,
     /// Memory against FP32 weights, by the formula of Yang 2020's appendix A.
     pub(crate) memory_paper: f64,
     /// Every byte that stays between steps, optimiser state included, against FP32 weights.
@@ -161,7 +163,9 @@ pub(crate) fn run(
         String::from(options.hyper.loss_scale),
         model.steps
     );
-    let (counters, hit_rate) = model.tables.counters()?;
+    let (counters, cached) = model.tables.counters()?;
+    let hit_rate = (!cached.is_empty()).then(|| cached.values().copied().sum::<Counters>().hit_rate());
+    let name = |(&table, counters): (&usize, &Counters)| (task.about().tables[table].name.clone(), counters.hit_rate());
     let (memory_paper, memory_true, kept_bytes) = model.tables.memory()?;
     Ok(Outcome {
         loss: score.loss,
@@ -169,6 +173,7 @@ pub(crate) fn run(
         auc: score.auc,
         base_rate: Some(score.base_rate),
         hit_rate,
+        hit_rates: if cached.len() > 1 { cached.iter().map(name).collect() } else { Vec::new() },
         memory_paper,
         memory_true,
         bus_bytes: counters.bus_bytes(),
@@ -188,16 +193,16 @@ pub(crate) fn identity(
     seed: u64,
     options: &RunOptions,
     ranks: Option<Ranks<'_>>,
-) -> Value {
+) -> anyhow::Result<Value> {
     let (about, hyper) = (task.about(), &options.hyper);
     let rows: u64 = about.tables.iter().map(|table| u64::from(table.rows)).sum();
     // The name of a file without its folder, or what was generated.
     let data = about.source.split("; ").next().and_then(|head| Path::new(head.split(": ").next()?).file_name());
-    json!({
-        "task": about.name, "data": data.map(|name| name.to_string_lossy()), "data_crc32": fingerprint(task), "dim": about.tables[0].dim,
+    Ok(json!({
+        "task": about.name, "data": data.map(|name| name.to_string_lossy()), "data_crc32": fingerprint(task)?, "dim": about.tables[0].dim,
         "samples (limit)": options.samples(task), "rows (cardinalities)": rows, "train": hyper, "seed": seed, "settings": choice,
         "shards": ranks.map(Ranks::label), "steps": hyper.decay.then(|| options.steps(task)),
-    })
+    }))
 }
 
 struct Model<'t, 'r> {
@@ -212,7 +217,7 @@ struct Model<'t, 'r> {
     optimizer: AdaGrad,
     scaler: Option<CpuScaler>,
     /// The current epoch, and the order of its samples.
-    order: Option<(u32, Vec<u32>)>,
+    order: Option<(u32, Order)>,
     steps: u64,
     /// Time of the tables' forward and backward.
     in_tables: Duration,
@@ -230,7 +235,7 @@ impl<'t, 'r> Model<'t, 'r> {
         let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
         let dense = task.dense();
         let optimizer = AdaGrad::new(dense.weights(&mut Fresh::new(seed, &dense::cpu())), options.hyper.dense_lr);
-        let identity = identity(task, choice, seed, options, ranks);
+        let identity = identity(task, choice, seed, options, ranks)?;
         let scaler = options.hyper.loss_scale.0.map(CpuScaler::new).transpose()?;
         let (order, steps, in_tables) = (None, 0, Duration::ZERO);
         Ok(Self { task, identity, seed, options, tables, ranks, dense, optimizer, scaler, order, steps, in_tables })
@@ -371,7 +376,7 @@ impl<'t, 'r> Model<'t, 'r> {
             return self.step_over(ranks);
         }
         let (epoch, samples) = self.next_samples();
-        let batch = self.task.train_batch(&samples, self.seed, epoch);
+        let batch = self.task.train_batch(&samples, self.seed, epoch)?;
         let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
         self.in_tables += start.elapsed();
@@ -394,16 +399,16 @@ impl<'t, 'r> Model<'t, 'r> {
     }
 
     /// The epoch of the next batch, and the places of its samples.
-    fn next_samples(&mut self) -> (u32, Vec<u32>) {
-        let (seed, count, size) = (self.seed, self.options.samples(self.task), self.options.hyper.batch);
-        let each = count.div_ceil(size).max(1) as u64;
-        let (epoch, done) = ((self.steps / each) as u32, (self.steps % each) as usize);
-        let samples = match self.order.take() {
-            Some((of, samples)) if of == epoch => samples,
-            _ => order(count, seed, epoch),
+    fn next_samples(&mut self) -> (u32, Vec<u64>) {
+        let (seed, count, size) = (self.seed, self.options.samples(self.task) as u64, self.options.hyper.batch as u64);
+        let each = count.div_ceil(size).max(1);
+        let (epoch, done) = ((self.steps / each) as u32, self.steps % each);
+        let order = match self.order.take() {
+            Some((of, order)) if of == epoch => order,
+            _ => Order::of(self.task.mixed(), count, seed, epoch),
         };
-        let (_, samples) = self.order.insert((epoch, samples));
-        (epoch, samples[done * size..count.min((done + 1) * size)].to_vec())
+        let (_, order) = self.order.insert((epoch, order));
+        (epoch, order.samples(done * size..count.min((done + 1) * size)))
     }
 
     /// Updates tables and dense part, unless a scaled loss overflowed. Each rank has the gradients of its parts of the tables' outputs, and those
@@ -434,7 +439,7 @@ impl<'t, 'r> Model<'t, 'r> {
         let all = about.test.min(samples);
         for first in (0..all).step_by(TESTED) {
             let range = first..all.min(first + TESTED);
-            let batch = self.task.test_batch(range);
+            let batch = self.task.test_batch(range)?;
             let outputs = self.tables.forward_frozen(&batch.bags)?;
             let embedded = shaped(&about.tables, outputs);
             let logits = self.dense.logits(&self.optimizer.weights, &embedded, &batch);
@@ -449,15 +454,6 @@ fn remedy(keep: &Keep) -> anyhow::Result<String> {
     let newest = checkpoints::newest(&keep.folder, None)?;
     let good = newest.map_or_else(|| "there is none".to_owned(), |(_, place)| place.display().to_string());
     Ok(format!("the last good checkpoint: {good}; train anew with a lower lr or dense-lr"))
-}
-
-/// The shuffled samples of an epoch.
-pub(crate) fn order(samples: usize, seed: u64, epoch: u32) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..samples as u32).collect();
-    // The odd factor scatters seeds, so that neighbouring seeds or epochs begin differently.
-    let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (u64::from(epoch) << 32);
-    order.shuffle(&mut Pcg64::seed_from_u64(seed));
-    order
 }
 
 /// The tables' outputs as tensors: `[bags, dim]`, or `[indices, dim]` without pooling.
@@ -567,7 +563,7 @@ mod tests {
         // Without training the loss does not fall so far. By the clock the first step is always taken.
         let [short, by_clock] = [End::Steps(1), End::Seconds(1e-9)].map(trained);
         assert!(short.loss > blind - 0.2 * (blind - best) && timeless(by_clock) == timeless(short));
-        let of = |seed| fingerprint(&small([1500, 500], seed));
+        let of = |seed| fingerprint(&small([1500, 500], seed)).unwrap();
         assert!(of(1) == of(1) && of(1) != of(2), "other data of the same size");
     }
 

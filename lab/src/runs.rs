@@ -5,7 +5,7 @@ use crate::experiment::Experiment;
 use crate::figures::{self, Cell, Done, Made};
 use crate::ranks::Ranks;
 use crate::run::{self, End, Outcome, RunOptions};
-use crate::setting::{SMALL_TABLE, Setup};
+use crate::setting::{Setting, Setup};
 use crate::tables::{self, Device};
 use crate::task::{Target, Task, rate};
 use crate::tasks;
@@ -99,11 +99,16 @@ impl<'a> Lab<'a> {
         let task = tasks::open(&experiment.task, &Source { data: data.as_deref(), seed: options.seed })?;
         let device = options.backend.open("training")?;
         for setup in &setups {
-            let choice = setup.choice(&task.about().tables).map_err(usage)?;
+            let choice = setup.choice(&task.about().tables, experiment.task.small_table()).map_err(usage)?;
             tables::check(&task.about().tables, &choice, &setup.hyper)
                 .map_err(|error| Failure::Usage(format!("{}: {error}", setup.label())))?;
         }
         Ok(Self { name, experiment, args, folder, task, epochs, setups, seeds, device })
+    }
+
+    /// The setting of each table.
+    fn choice(&self, setup: &Setup) -> anyhow::Result<Vec<Setting>> {
+        setup.choice(&self.task.about().tables, self.experiment.task.small_table())
     }
 
     /// Every setup with every seed.
@@ -137,7 +142,7 @@ impl<'a> Lab<'a> {
         let mut lines: Vec<String> = Vec::new();
         for ((setup, seed), own) in runs.iter().zip(&own) {
             let (task, options) = (&*self.task, self.options(setup, None));
-            let asked = run::identity(task, &setup.choice(&task.about().tables)?, *seed, &options, ranks);
+            let asked = run::identity(task, &self.choice(setup)?, *seed, &options, ranks)?;
             let of = |folder: &PathBuf| checkpoints::compare(folder, &asked, options.steps(task)).transpose();
             let nearest = || others.iter().filter_map(of).min_by_key(|lines| lines.as_ref().map_or(0, Vec::len));
             let found = of(own).or_else(nearest).transpose()?.unwrap_or_default();
@@ -222,7 +227,7 @@ impl<'a> Lab<'a> {
     /// The outcome of a run, from its file or made now. A file appears whole or not at all; a run that failed has none. Its name has a hash of
     /// all that the result depends on.
     fn kept_or_made(&self, setup: &Setup, seed: u64, best: Option<f64>, progress: &Progress) -> anyhow::Result<Made> {
-        let identity = self.identity(setup, seed, best);
+        let identity = self.identity(setup, seed, best)?;
         let hash = crc32fast::hash(identity.to_string().as_bytes());
         let name = format!("{}-{hash:08x}.json", run_name(&setup.label(), seed));
         let file = self.folder.as_ref().map(|folder| folder.join("runs").join(name));
@@ -253,7 +258,7 @@ impl<'a> Lab<'a> {
         ranks: Option<Ranks<'_>>,
     ) -> anyhow::Result<Outcome> {
         let (task, options) = (&*self.task, self.options(setup, best));
-        let choice = setup.choice(&task.about().tables)?;
+        let choice = self.choice(setup)?;
         let watch = |steps| progress.into_iter().for_each(|progress| progress.advance(steps));
         let done = run::run(task, &choice, seed, &options, &self.keep(setup, seed), &watch, ranks)?;
         watch(options.steps(task).saturating_sub(done.steps));
@@ -261,14 +266,15 @@ impl<'a> Lab<'a> {
     }
 
     /// Everything that a run's result depends on.
-    fn identity(&self, setup: &Setup, seed: u64, best: Option<f64>) -> Value {
+    fn identity(&self, setup: &Setup, seed: u64, best: Option<f64>) -> anyhow::Result<Value> {
         let about = self.task.about();
         let dims: Vec<u32> = about.tables.iter().map(|table| table.dim).collect();
-        json!({
-            "task": about.name, "data": about.source, "fingerprint": fingerprint(&*self.task), "dims": dims, "limit": self.experiment.task.limit(),
+        Ok(json!({
+            "task": about.name, "data": about.source, "fingerprint": fingerprint(&*self.task)?, "dims": dims, "limit": self.experiment.task.limit(),
+            "small_table": self.experiment.task.small_table(),
             "backend": if self.device.is_none() { "cpu" } else { "gpu" }, "end": self.experiment.end, "goal": self.experiment.goal,
             "best": best, "steps": self.options(setup, best).steps(&*self.task), "seed": seed, "setup": setup,
-        })
+        }))
     }
 
     /// Prints the results, and writes them to the folder and to `--json`. Runs that failed are an error in the end.
@@ -340,7 +346,8 @@ impl<'a> Lab<'a> {
     /// The data, the training, and the meaning of the figures.
     fn head(&self, first: &RunOptions) -> String {
         let (about, RunOptions { hyper, end, .. }) = (self.task.about(), first);
-        let small = about.tables.iter().filter(|table| table.rows <= SMALL_TABLE).count();
+        let most = self.experiment.task.small_table();
+        let small = about.tables.iter().filter(|table| table.rows <= most).count();
         let (tables, seeds) = (about.tables.len(), self.seeds.len());
         let [lr, dense_lr] = [hyper.lr, hyper.dense_lr].map(rate);
         let end = match end {
@@ -353,7 +360,7 @@ impl<'a> Lab<'a> {
         };
         let decay = if hyper.decay { ", both going down to 0" } else { "" };
         format!(
-            "{}\ntables: {tables}, of which {small} of at most {SMALL_TABLE} rows stay FP32 unless named; seeds: {seeds}\n\
+            "{}\ntables: {tables}, of which {small} of at most {most} rows stay FP32 unless named; seeds: {seeds}\n\
              {end}; batches of {}, {} at {lr}, dense part adagrad at {dense_lr}{decay}, where a line names no others\n",
             about.source, hyper.batch, hyper.optimizer,
         )
@@ -369,10 +376,14 @@ fn run_name(label: &str, seed: u64) -> String {
 /// The most samples of each set that the fingerprint covers.
 const SAMPLES: usize = 1024;
 
-/// A CRC-32 of the first training and test samples, as 8 hexadecimal digits. It is the same on every machine and for every seed.
-pub(crate) fn fingerprint(task: &dyn Task) -> String {
-    let places: Vec<u32> = (0..SAMPLES.min(task.about().train) as u32).collect();
-    let batches = [task.test_batch(0..SAMPLES.min(task.about().test)), task.train_batch(&places, 0, 0)];
-    // As text each list has its borders, and each float all its digits.
-    format!("{:08x}", crc32fast::hash(format!("{batches:?}").as_bytes()))
+/// A CRC-32 of the data, as 8 hexadecimal digits: of all samples of a packed log, else of the first training and test samples. It is the same on
+/// every machine and for every seed.
+pub(crate) fn fingerprint(task: &dyn Task) -> anyhow::Result<String> {
+    let of_first = || -> anyhow::Result<u32> {
+        let places: Vec<u64> = (0..SAMPLES.min(task.about().train) as u64).collect();
+        let batches = [task.test_batch(0..SAMPLES.min(task.about().test))?, task.train_batch(&places, 0, 0)?];
+        // As text each list has its borders, and each float all its digits.
+        Ok(crc32fast::hash(format!("{batches:?}").as_bytes()))
+    };
+    Ok(format!("{:08x}", task.crc().map_or_else(of_first, Ok)?))
 }

@@ -3,15 +3,13 @@
 
 use crate::task::{Hyper, TableSpec};
 use anyhow::{Context as _, bail, ensure};
-use hotrow::{Error, GroupConfig, Policy, Precision, Rounding, robe};
+use hotrow::{Error, GroupConfig, Policy, Precision, RandomBits, Rounding, robe};
 use hotrow_cli::names;
 use hotrow_plan::simulate::{Geometry, WINDOW_WAYS};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
-
-/// Tables of at most this many rows stay in FP32 (Yang 2020, 4.3), since there is little to save.
-pub(crate) const SMALL_TABLE: u32 = 1000;
 
 /// The default number of ways of a set.
 pub(crate) const WAYS: u32 = 32;
@@ -63,11 +61,18 @@ pub(crate) struct Setting {
     /// No effect in FP32.
     #[serde(with = "names")]
     pub(crate) rounding: Rounding,
+    /// Of stochastic rounding. A shared array has always 24.
+    #[serde(serialize_with = "bits", deserialize_with = "of_bits")]
+    pub(crate) random_bits: RandomBits,
     /// No effect without a cache.
     #[serde(with = "names")]
     pub(crate) policy: Policy,
     /// Rows of the cache in percent of the table's; 0 for no cache.
     pub(crate) cache_percent: f64,
+    /// Whether each table has a cache of its own; else the tables of a group share one.
+    pub(crate) cache_each: bool,
+    /// Percent of all tables that have a cache, the largest first, and at least one (Yang 2020, Table 10).
+    pub(crate) cached_tables: f64,
     /// Ways of a set of the cache.
     pub(crate) ways: u32,
     /// Of these the recent ones. No effect but under [`Policy::Window`].
@@ -93,8 +98,11 @@ impl Setting {
     pub(crate) const FP32: Self = Self {
         precision: Precision::Fp32,
         rounding: Rounding::Nearest,
+        random_bits: RandomBits::TwentyFour,
         policy: Policy::Lru,
         cache_percent: 0.0,
+        cache_each: false,
+        cached_tables: 100.0,
         ways: WAYS,
         window_ways: WINDOW_WAYS,
         compression: None,
@@ -103,21 +111,23 @@ impl Setting {
     };
 
     /// The setting with fixed values in fields that have no effect, so that settings with equal effects are equal.
-    fn plain(self) -> Self {
-        let Self { precision, mut rounding, policy, cache_percent, ways, mut window_ways, chunk, .. } = self;
-        if policy != Policy::Window {
-            window_ways = WINDOW_WAYS;
+    fn plain(mut self) -> Self {
+        let all = Self::FP32;
+        if self.precision == Precision::Fp32 {
+            self.rounding = all.rounding;
         }
-        if precision == Precision::Fp32 {
-            rounding = Rounding::Nearest;
+        if self.rounding == Rounding::Nearest || self.is_shared() {
+            self.random_bits = all.random_bits;
         }
-        match (self.is_shared(), self.has_cache()) {
-            (true, _) => {
-                Self { precision, rounding, compression: self.compression, weights: self.weights, chunk, ..Self::FP32 }
-            }
-            (false, true) => Self { precision, rounding, policy, cache_percent, ways, window_ways, ..Self::FP32 },
-            (false, false) => Self { precision, rounding, ..Self::FP32 },
+        if self.policy != Policy::Window {
+            self.window_ways = all.window_ways;
         }
+        if !self.is_shared() {
+            self.chunk = all.chunk;
+        }
+        let Self { precision, rounding, random_bits, compression, weights, chunk, .. } = self;
+        let uncached = Self { precision, rounding, random_bits, compression, weights, chunk, ..all };
+        if self.has_cache() && !self.is_shared() { self } else { uncached }
     }
 
     pub(crate) const fn has_cache(&self) -> bool {
@@ -137,7 +147,12 @@ impl Setting {
     fn lacks(&self, key: &str) -> Option<(&'static str, &'static str)> {
         match key {
             "rounding" if self.precision == Precision::Fp32 => Some(("a precision below fp32", "fp32")),
-            "policy" | "ways" | "window-ways" if !self.has_cache() => Some(("a cache-percent above 0", "no cache")),
+            "random-bits" if self.rounding == Rounding::Nearest => Some(("rounding stochastic", "nearest")),
+            "random-bits" if self.precision == Precision::Fp32 => Some(("a precision below fp32", "fp32")),
+            "random-bits" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
+            "policy" | "ways" | "window-ways" | "cache-each" | "cached-tables" if !self.has_cache() => {
+                Some(("a cache-percent above 0", "no cache"))
+            }
             "window-ways" if self.policy != Policy::Window => Some(("policy window", "another policy")),
             "chunk" if !self.is_shared() => Some(("compression or weights", "neither")),
             "cache-percent" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
@@ -150,11 +165,30 @@ impl Setting {
         if self.window_ways == WINDOW_WAYS { String::new() } else { format!(" of {}", self.window_ways) }
     }
 
+    /// The rounding's name: "stochastic", or "stochastic of 8 bits".
+    pub(crate) fn rounding(&self) -> String {
+        match self.random_bits {
+            RandomBits::TwentyFour => self.rounding.to_string(),
+            bits => format!("{} of {bits} bits", self.rounding),
+        }
+    }
+
+    /// Behind the policy's name: whether each table has a cache, and how many have one.
+    pub(crate) fn of_tables(&self) -> String {
+        let each = if self.cache_each { " each" } else { "" };
+        let some = if self.cached_tables < 100.0 {
+            format!(", for {} % of the tables", self.cached_tables)
+        } else {
+            String::new()
+        };
+        each.to_owned() + &some
+    }
+
     /// "int4 stochastic, 10 % lfu", or "robe 1000x, chunks of 8, int8 stochastic".
     pub(crate) fn label(&self) -> String {
-        let Self { precision, rounding, policy, cache_percent, ways, chunk, .. } = self;
+        let Self { precision, policy, cache_percent, ways, chunk, .. } = self;
         let below = *precision != Precision::Fp32;
-        let rows = if below { format!("{precision} {rounding}") } else { precision.to_string() };
+        let rows = if below { format!("{precision} {}", self.rounding()) } else { precision.to_string() };
         let size = match (self.compression, self.weights) {
             (_, Some(weights)) => format!("robe of {weights} weights"),
             (Some(times), None) => format!("robe {times}x"),
@@ -165,7 +199,7 @@ impl Setting {
                     1 => ", 1 way".to_owned(),
                     ways => format!(", {ways} ways"),
                 };
-                return format!("{rows}, {cache_percent} % {policy}{}{ways}", self.of_window());
+                return format!("{rows}, {cache_percent} % {policy}{}{}{ways}", self.of_window(), self.of_tables());
             }
         };
         let chunk = if *chunk == CHUNK { String::new() } else { format!(", chunks of {chunk}") };
@@ -176,13 +210,25 @@ impl Setting {
     pub(crate) fn apply(&self, config: &mut GroupConfig) {
         config.precision = self.precision;
         config.rounding = self.rounding;
+        config.random_bits = self.random_bits;
         config.policy = self.policy;
         config.ways = self.ways;
         config.window_ways = self.window_ways;
         let rows = config.total_rows();
         // An error means that there is no cache, or that there are no rows, which `GroupConfig::check` refuses by name.
-        let slots = Geometry::of_percent(rows, self.cache_percent, self.ways).map_or(0, |shape| shape.slots);
+        let shape = |rows| Geometry::of_percent(rows, self.cache_percent, self.ways);
+        let slots = shape(rows).map_or(0, |shape| shape.slots);
         config.cache_rows = u64::from(slots).min(rows) as u32;
+        if self.cache_each && config.tables.len() > 1 {
+            let sets: Vec<u32> =
+                config.tables.iter().map(|&rows| shape(rows.into()).map_or(0, |shape| shape.sets)).collect();
+            let all: u32 = sets.iter().sum();
+            config.cache_rows = u64::from(all).saturating_mul(self.ways.into()).min(rows) as u32;
+            // A cache that covers its group's rows has a slot for each without shares.
+            if u64::from(config.cache_rows) < rows {
+                config.cache_shares = sets.iter().map(|&sets| share(sets, all)).collect();
+            }
+        }
     }
 
     /// The array that tables share; `None` if their rows have their own memory.
@@ -204,6 +250,11 @@ impl Setting {
         let setting: Self = table.clone().try_into()?;
         let Self { cache_percent: percent, ways, window_ways, policy, compression, weights, .. } = setting;
         ensure!((0.0..=100.0).contains(&percent), "cache-percent: wanted a number from 0 to 100, found {percent}");
+        let of_tables = setting.cached_tables;
+        ensure!(
+            of_tables > 0.0 && of_tables <= 100.0,
+            "cached-tables: wanted a number above 0, up to 100, found {of_tables}"
+        );
         ensure!((1..=1024).contains(&ways), "ways: wanted a whole number from 1 to 1024, found {ways}");
         let names = names::list(names::ADMITTING);
         ensure!(names::ADMITTING.contains(&policy), "policy: wanted one of {names}, found {policy}");
@@ -215,6 +266,23 @@ impl Setting {
         ensure!(!both, "weights: wanted it or compression, found both; leave one out");
         Ok(setting)
     }
+}
+
+/// The least share of `all` sets that is `sets` whole ones (SPEC 3, "Shares").
+fn share(sets: u32, all: u32) -> f32 {
+    let mut share = sets as f32 / all as f32;
+    while ((share * all as f32) as u32) < sets {
+        share = share.next_up();
+    }
+    share
+}
+
+fn bits<S: Serializer>(bits: &RandomBits, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u32(bits.bits())
+}
+
+fn of_bits<'de, D: Deserializer<'de>>(from: D) -> Result<RandomBits, D::Error> {
+    i64::deserialize(from)?.to_string().parse().map_err(D::Error::custom)
 }
 
 /// The setting of all tables and of single ones, and the training: a run is a setup with a seed.
@@ -295,13 +363,18 @@ impl Setup {
         (self.setting, &self.tables, self.hyper) == (other.setting, &other.tables, other.hyper)
     }
 
-    /// The setting of each of the task's tables.
+    /// The setting of each of the task's tables; those of at most `small` rows stay FP32.
     ///
     /// # Errors
     /// A named table is not among them, or no table is large enough for a setting below FP32.
-    pub(crate) fn choice(&self, tables: &[TableSpec]) -> anyhow::Result<Vec<Setting>> {
-        let of = |table: &TableSpec| if table.rows <= SMALL_TABLE { Setting::FP32 } else { self.setting };
+    pub(crate) fn choice(&self, tables: &[TableSpec], small: u32) -> anyhow::Result<Vec<Setting>> {
+        let of = |table: &TableSpec| if table.rows <= small { Setting::FP32 } else { self.setting };
         let mut settings: Vec<Setting> = tables.iter().map(of).collect();
+        let mut largest: Vec<usize> = (0..tables.len()).collect();
+        largest.sort_by_key(|&at| std::cmp::Reverse(tables[at].rows));
+        let cached = (tables.len() as f64 * self.setting.cached_tables / 100.0).round().max(1.0) as usize;
+        largest.iter().skip(cached).for_each(|&at| settings[at].cache_percent = 0.0);
+        settings.iter_mut().for_each(|setting| *setting = Setting { cached_tables: 100.0, ..*setting }.plain());
         for (name, setting) in &self.tables {
             let at = tables.iter().position(|table| table.name == *name).with_context(|| {
                 let names = names::list(tables.iter().map(|table| table.name.as_str()));
@@ -311,8 +384,8 @@ impl Setup {
         }
         ensure!(
             !self.setting.is_smaller() || settings.iter().any(Setting::is_smaller),
-            "{}: wanted a table of more than {SMALL_TABLE} rows to keep so, found none (smaller ones stay FP32); take larger \
-             tables, or name one",
+            "{}: wanted a table of more than {small} rows to keep so, found none (smaller ones stay FP32); take larger \
+             tables, name one, or lower small-table",
             self.label()
         );
         Ok(settings)

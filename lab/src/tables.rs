@@ -9,6 +9,7 @@ use hotrow::{
     SharedArray, SharedGroup, checkpoint, memory_factor, robe,
 };
 use hotrow_dist::{self as dist, Comm as _, Shard};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The device that computes the embeddings; without one the CPU does.
@@ -159,16 +160,15 @@ impl<'a> Tables<'a> {
         groups.try_for_each(|(at, shared)| call(&mut *shared.group, &folder.join(format!("group-{at}"))))
     }
 
-    /// The counters of all tables, and the hit rate of those with a cache; `None` without any.
-    pub(crate) fn counters(&mut self) -> Result<(Counters, Option<f64>), Error> {
-        let (mut all, mut cached) = (Vec::new(), Vec::new());
+    /// The counters of all tables together, and of each that has a cache.
+    pub(crate) fn counters(&mut self) -> Result<(Counters, BTreeMap<usize, Counters>), Error> {
+        let (mut all, mut cached) = (Vec::new(), BTreeMap::new());
         for shared in &mut self.shared {
             let own = shared.group.counters()?;
-            cached.extend(own.iter().copied().filter(|_| shared.cached));
+            cached.extend(shared.tables.iter().copied().zip(own.iter().copied()).filter(|_| shared.cached));
             all.extend(own);
         }
-        let hit_rate = (!cached.is_empty()).then(|| cached.into_iter().sum::<Counters>().hit_rate());
-        Ok((all.into_iter().sum(), hit_rate))
+        Ok((all.into_iter().sum(), cached))
     }
 
     /// The memory that stays between steps, on all ranks together: against FP32 weights by the formula of Yang 2020, all bytes against them, and
@@ -334,7 +334,8 @@ fn table_seed(seed: u64, table: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotrow::{Init, OptimizerKind, Policy, Pooling};
+    use crate::setting::Setup;
+    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision};
 
     fn specs() -> Vec<TableSpec> {
         let table = |name: &str, rows, low| TableSpec {
@@ -398,7 +399,7 @@ mod tests {
     #[test]
     fn tables_of_one_array_are_those_of_one_group() {
         let mut joint = tables([ROBE; 3], 7);
-        assert_eq!((joint.shared.len(), joint.counters().unwrap().1), (1, None));
+        assert_eq!((joint.shared.len(), joint.counters().unwrap().1.len()), (1, 0));
         // The same group made by hand: rows numbered on, bags one table after the other.
         let fresh = Fresh { specs: &specs(), hyper: &hyper(OptimizerKind::AdaGrad), seed: 7 };
         let config = fresh.array(&[0, 1, 2], ROBE).unwrap().unwrap();
@@ -415,5 +416,61 @@ mod tests {
         assert_ne!(after.concat(), wanted);
         let (counters, _) = joint.counters().unwrap();
         assert_eq!((counters.accesses, counters.bus_bytes()), (9, 2 * 9 * 4 * 4));
+    }
+    #[test]
+    fn a_cache_for_each_table_is_that_of_the_table_alone() {
+        for (policy, percent, ways) in
+            [(Policy::Lru, 40.0, 8), (Policy::Lfu, 40.0, 4), (Policy::Window, 50.0, 5), (Policy::Lfu, 100.0, 32)]
+        {
+            let shared = Setting {
+                precision: Precision::Int8,
+                policy,
+                cache_percent: percent,
+                ways,
+                window_ways: 2,
+                ..Setting::FP32
+            };
+            let each = Setting { cache_each: true, ..shared };
+            let of = |specs: &[TableSpec], setting| {
+                Tables::new(specs, &vec![setting; specs.len()], &hyper(OptimizerKind::Sgd), 7, &None, None).unwrap()
+            };
+            let hits = |mut tables: Tables<'_>, chosen: &[usize]| {
+                for step in 0..40_u32 {
+                    let row = |i: u32, rows: u32| fmix32(step * 64 + i) % rows * (fmix32(i * 97 + step) % 3) / 2;
+                    let bags = |table: &usize| Bags {
+                        indices: (0..16).map(|i| row(i, specs()[*table].rows)).collect(),
+                        offsets: (0..=16).collect(),
+                    };
+                    tables.forward(&chosen.iter().map(bags).collect::<Vec<_>>()).unwrap();
+                    tables.backward(&vec![vec![0.0; 64]; chosen.len()]).unwrap();
+                }
+                tables.counters().unwrap().1.values().map(|counters| counters.hits).collect::<Vec<_>>()
+            };
+            let joint = of(&specs(), each);
+            assert_eq!(joint.shared.len(), 1);
+            let alone: Vec<u64> = (0..3).flat_map(|at| hits(of(&specs()[at..=at], shared), &[at])).collect();
+            assert_eq!(hits(joint, &[0, 1, 2]), alone, "{each:?}");
+            assert_eq!(
+                hits(of(&specs(), shared), &[0, 1, 2]) == alone,
+                percent == 100.0,
+                "one cache for all: {shared:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_largest_tables_have_caches() {
+        let cached = |percent| {
+            let setting =
+                Setting { precision: Precision::Int8, cache_percent: 5.0, cached_tables: percent, ..Setting::FP32 };
+            let setup =
+                Setup { setting, tables: BTreeMap::new(), hyper: hyper(OptimizerKind::Sgd), varied: String::new() };
+            setup.choice(&specs(), 60).unwrap().iter().map(|setting| setting.cache_percent).collect::<Vec<_>>()
+        };
+        assert_eq!(cached(100.0), [5.0, 0.0, 5.0], "table b is small");
+        assert_eq!(
+            (cached(67.0), cached(34.0), cached(1.0)),
+            (vec![5.0, 0.0, 5.0], vec![0.0, 0.0, 5.0], vec![0.0, 0.0, 5.0])
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! A learning task: samples, the tables that they look up, and the model above.
 
 use crate::dense::Dense;
+use crate::order::Mixed;
 use crate::scaling::Scaling;
 use anyhow::ensure;
 use hotrow::{Init, OptimizerKind, Pooling, Precision, StatePrecision};
@@ -132,11 +133,21 @@ pub(crate) struct About {
 pub(crate) trait Task: Send + Sync {
     fn about(&self) -> &About;
 
+    /// How the samples of an epoch are mixed.
+    fn mixed(&self) -> Mixed {
+        Mixed::Whole
+    }
+
+    /// A CRC-32 of all samples, if it is known without reading them.
+    fn crc(&self) -> Option<u32> {
+        None
+    }
+
     /// The batch of training samples at these positions. Random draws, such as negative samples, depend on seed, epoch and position only.
-    fn train_batch(&self, samples: &[u32], seed: u64, epoch: u32) -> Batch;
+    fn train_batch(&self, samples: &[u64], seed: u64, epoch: u32) -> anyhow::Result<Batch>;
 
     /// The batch of these test samples, the same in every call.
-    fn test_batch(&self, samples: Range<usize>) -> Batch;
+    fn test_batch(&self, samples: Range<usize>) -> anyhow::Result<Batch>;
 
     /// The part of the model above the tables.
     fn dense(&self) -> Box<dyn Dense>;

@@ -52,15 +52,20 @@ pub(crate) enum TaskName {
 
 /// The task and its data.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct TaskArgs {
     name: Option<TaskName>,
     /// Author: learn from sentences instead of paragraphs.
     pub(crate) sentences: bool,
     /// Dlrm: Criteo's click log.
     pub(crate) criteo: Option<PathBuf>,
+    /// Dlrm: the log's packed form.
+    pub(crate) packed: Option<PathBuf>,
     /// Dlrm: the rows of the tables.
     pub(crate) cardinalities: Option<Cardinalities>,
+    /// Dlrm: generated samples after which other rows are popular.
+    pub(crate) drift: Option<NonZero<u32>>,
+    small_table: Option<u32>,
     dim: Option<NonZero<u32>>,
     limit: Option<NonZero<u32>>,
 }
@@ -68,9 +73,14 @@ pub(crate) struct TaskArgs {
 impl TaskArgs {
     /// The task, as named, or by the available data.
     pub(crate) fn name(&self, data: Option<&Path>) -> TaskName {
-        let of_clicks = self.criteo.is_some() || self.cardinalities.is_some();
+        let of_clicks = self.criteo.is_some() || self.cardinalities.is_some() || self.drift.is_some();
         let by_data = if data.is_some() && !of_clicks { TaskName::Author } else { TaskName::Dlrm };
         self.name.unwrap_or(by_data)
+    }
+
+    /// Tables of at most this many rows stay in FP32, since there is little to save: 1,000 in Yang 2020 (4.3), 1,000,000 in Zhang 2018 (4).
+    pub(crate) fn small_table(&self) -> u32 {
+        self.small_table.unwrap_or(1000)
     }
 
     pub(crate) fn limit(&self) -> Option<usize> {
@@ -87,10 +97,20 @@ impl TaskArgs {
         for (key, given, wanted) in [
             ("sentences", self.sentences, TaskName::Author),
             ("criteo", self.criteo.is_some(), TaskName::Dlrm),
+            ("packed", self.packed.is_some(), TaskName::Dlrm),
             ("cardinalities", self.cardinalities.is_some(), TaskName::Dlrm),
+            ("drift", self.drift.is_some(), TaskName::Dlrm),
         ] {
             ensure!(!given || task == wanted, format!("{key}: wanted task {wanted:?}, found {task:?}").to_lowercase());
         }
+        ensure!(
+            self.drift.is_none() || self.criteo.is_none(),
+            "drift: wanted generated clicks, found criteo; leave one out"
+        );
+        ensure!(
+            self.packed.is_none() || self.criteo.is_some(),
+            "packed: wanted criteo beside it, found none; give that"
+        );
         Ok(())
     }
 }

@@ -102,7 +102,8 @@ fn a_training_that_fails_says_so() {
     // A rank of one class, and why there is none.
     let line = |(at, line): (usize, &str)| format!("{}{}\n", if at < 1800 { &line[..1] } else { "0" }, &line[1..]);
     fs::write(at("alike"), log(2100).lines().enumerate().map(line).collect::<String>()).unwrap();
-    let alike = train(&format!("criteo={} steps=5 precision=int8 lr=1e20 dense-lr=0.5", at("alike")));
+    let alike =
+        train(&format!("criteo={} cardinalities=1/10000 steps=5 precision=int8 lr=1e20 dense-lr=0.5", at("alike")));
     for wanted in [
         "\nAUC: none, since all labels of the test set are alike\n\nwarning: fp32: wanted a test loss below the base rate's 0.00000, found ",
         ": test on labels of two classes (seeds: 1 of 1)\nwarning: int8",
@@ -111,6 +112,52 @@ fn a_training_that_fails_says_so() {
         assert!(alike.contains(wanted), "{wanted}: {alike}");
     }
     assert!(fine.contains(" AUC |") && !fine.contains("AUC: none"), "{fine}");
+}
+
+/// A log whose packed form is larger than all memory that the process may have. `ulimit -v` is known, but not kept, on other systems.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_larger_than_the_memory_is_trained_on() {
+    const LIMIT: u64 = 256 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let [clicks, packed] = ["clicks", "packed"].map(|name| folder.path().join(name));
+    let lines = u32::try_from(LIMIT / 160 + 1).unwrap();
+    fs::write(&clicks, log(lines).replace("\tab", "\t")).unwrap();
+    let bounded = |more: &str| {
+        let words = format!(
+            "train {more} small-table=2 precision=int8 steps=20 batch=64 dim=4 --seeds 1 --jobs 1 --backend cpu"
+        );
+        let line = format!(
+            "ulimit -v {}; exec {} {words}",
+            LIMIT >> 10,
+            assert_cmd::cargo::cargo_bin!("hotrow-lab").display()
+        );
+        // Each thread's own arena would reserve 64 MB.
+        Command::new("sh").args(["-c", &line]).env_remove("HOTROW_DATA").env("MALLOC_ARENA_MAX", "1").output().unwrap()
+    };
+    let task = format!("criteo={} packed={}", clicks.display(), packed.display());
+    let text = |output: &std::process::Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let first = bounded(&task);
+    assert!(first.status.success() && text(&first).contains("| int8 stochastic "), "{first:?}");
+    let note = format!("268.44 MB for {lines} lines of {}; categories are numbered: at most ", clicks.display());
+    assert!(
+        String::from_utf8_lossy(&first.stderr).contains(&note) && fs::metadata(&packed).unwrap().len() > LIMIT,
+        "{first:?}"
+    );
+    // A later run reads what is there, and finds the same.
+    let again = bounded(&task);
+    let losses =
+        |text: String| text.lines().filter_map(|line| Some(line.split('|').nth(3)?.to_owned())).collect::<Vec<_>>();
+    assert!(
+        !String::from_utf8_lossy(&again.stderr).contains("categories") && losses(text(&again)) == losses(text(&first)),
+        "{again:?}"
+    );
+    // As many samples in memory do not fit.
+    let held = bounded(&format!("limit={lines}"));
+    assert!(
+        !held.status.success() && String::from_utf8_lossy(&held.stderr).contains("memory allocation of"),
+        "{held:?}"
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ impl Model<'_, '_> {
         let (epoch, samples) = self.next_samples();
         let (task, seed, about) = (self.task, self.seed, self.task.about());
         let part = |part: Range<usize>| task.train_batch(&samples[part], seed, epoch);
-        let parts: Vec<Batch> = ranks.parts(samples.len()).map(part).collect();
+        let parts: Vec<Batch> = ranks.parts(samples.len()).map(part).collect::<anyhow::Result<_>>()?;
         let outputs = self.outputs(&parts)?;
         let weights = self.optimizer.weights.clone();
         let mut of_tables = vec![Vec::new(); about.tables.len()];

@@ -55,12 +55,12 @@ impl Task for BagTask {
         &self.about
     }
 
-    fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
-        self.batch(samples.iter().map(|&sample| self.train[sample as usize]))
+    fn train_batch(&self, samples: &[u64], _: u64, _: u32) -> anyhow::Result<Batch> {
+        Ok(self.batch(samples.iter().map(|&sample| self.train[sample as usize])))
     }
 
-    fn test_batch(&self, samples: Range<usize>) -> Batch {
-        self.batch(self.test[samples].iter().copied())
+    fn test_batch(&self, samples: Range<usize>) -> anyhow::Result<Batch> {
+        Ok(self.batch(self.test[samples].iter().copied()))
     }
 
     fn dense(&self) -> Box<dyn Dense> {
@@ -182,10 +182,10 @@ mod tests {
         assert_eq!((task.about.train, task.about.test), (1, 2));
         // 38 fields with one value for all, and two values of the last field.
         assert_eq!(task.about.tables[0].rows, 40);
-        let batch = task.test_batch(0..2);
+        let batch = task.test_batch(0..2).unwrap();
         assert_eq!((batch.samples, &batch.labels[..], &batch.bags[0].offsets[..]), (2, &[1, 1][..], &[0, 39, 78][..]));
         assert_eq!(batch.bags[0].indices[..39], (0..39).collect::<Vec<u32>>());
         assert_eq!(batch.bags[0].indices[39 + 38], 39);
-        assert_eq!(task.train_batch(&[0], 0, 0).bags[0].indices[38], 39, "the same value, the same row");
+        assert_eq!(task.train_batch(&[0], 0, 0).unwrap().bags[0].indices[38], 39, "the same value, the same row");
     }
 }

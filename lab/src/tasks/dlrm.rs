@@ -3,16 +3,20 @@
 
 mod criteo;
 mod model;
+mod packed;
 mod planted;
 
 use super::TaskArgs;
 use super::cardinalities::Cardinalities;
 use crate::dense::Dense;
 use crate::metrics::Score;
+use crate::order::Mixed;
 use crate::task::{About, Bags, Batch, Hyper, TableSpec, Target, Task};
 use hotrow::{Init, Pooling};
 use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use model::Model;
+use packed::Packed;
+use std::num::NonZero;
 use std::ops::Range;
 
 const DIM: u32 = 16;
@@ -45,61 +49,79 @@ fn dense_value(count: Option<i64>) -> f32 {
 #[derive(Debug)]
 pub(crate) struct Dlrm {
     about: About,
-    train: Vec<Sample>,
-    test: Vec<Sample>,
+    clicks: Clicks,
 }
 
-/// The source of samples, those to train and to test, and the bounds of the loss if they are known.
-type Data = (String, [Vec<Sample>; 2], Option<[f64; 2]>);
+/// Samples to train and to test.
+#[derive(Debug)]
+enum Clicks {
+    Generated { train: Vec<Sample>, test: Vec<Sample>, drifts: bool },
+    Packed(Packed),
+}
 
-/// The generated set with these numbers of training and test samples.
-fn generated(cardinalities: &Cardinalities, [train, test]: [usize; 2], seed: u64) -> anyhow::Result<Data> {
-    let set = planted::generate(&cardinalities.rows, train, test, seed)?;
+/// The set that [`planted`] generates with these numbers of training and test samples.
+fn generated(
+    cardinalities: &Cardinalities,
+    [train, test]: [usize; 2],
+    (dim, drift): (u32, Option<u32>),
+    seed: u64,
+) -> anyhow::Result<Dlrm> {
+    let set = planted::generate(&cardinalities.rows, train, test, drift, seed)?;
     let (entropy, blind, Score { loss, auc, .. }) = (set.entropy(), set.blind_loss(), set.score());
+    let drifts = drift.map_or_else(String::new, |every| format!(", other rows popular after every {every} samples"));
     let source = format!(
-        "generated click log of Criteo's shape, seed {seed}; best reachable log-loss {entropy:.4} ({loss:.4} on the labels drawn), \
+        "generated click log of Criteo's shape, seed {seed}{drifts}; best reachable log-loss {entropy:.4} ({loss:.4} on the labels drawn), \
          AUC {:.4}; with no features at all: {blind:.4}",
         auc.unwrap_or(f64::NAN)
     );
-    Ok((source, [set.train, set.test], Some([blind, entropy])))
+    let about = About { bounds: Some([blind, entropy]), ..about(&source, [train, test], cardinalities, dim) };
+    Ok(Dlrm { about, clicks: Clicks::Generated { train: set.train, test: set.test, drifts: drift.is_some() } })
+}
+
+fn about(source: &str, [train, test]: [usize; 2], cardinalities: &Cardinalities, dim: u32) -> About {
+    let table = |(table, &rows): (usize, &u32)| {
+        // As in DLRM, first values are wider for tables of fewer rows.
+        let limit = 1.0 / (rows as f32).sqrt();
+        TableSpec {
+            name: format!("C{}", table + 1),
+            rows,
+            dim,
+            pooling: Pooling::Sum,
+            init: Init::Uniform { low: -limit, high: limit },
+            stream: 0,
+        }
+    };
+    About {
+        name: "dlrm",
+        source: format!("{source}; {train} samples to train, {test} to test; {cardinalities}"),
+        tables: cardinalities.rows.iter().enumerate().map(table).collect(),
+        target: Target::Binary,
+        train,
+        test,
+        bounds: None,
+    }
 }
 
 impl Dlrm {
     pub(crate) fn open(args: &TaskArgs, seed: u64) -> anyhow::Result<Self> {
-        let cardinalities = args.cardinalities.clone().unwrap_or_default();
-        let data = match &args.criteo {
-            Some(path) => {
-                let samples = criteo::read(path, &cardinalities.rows, args.limit())?;
-                (format!("{}: Criteo's click log", path.display()), samples, None)
-            }
-            None => generated(&cardinalities, [args.limit().map_or(TRAIN, |limit| limit.max(TRAIN)), TEST], seed)?,
+        let dim = args.dim().unwrap_or(DIM);
+        let Some(log) = &args.criteo else {
+            let train = args.limit().map_or(TRAIN, |limit| limit.max(TRAIN));
+            return generated(
+                &args.cardinalities.clone().unwrap_or_default(),
+                [train, TEST],
+                (dim, args.drift.map(NonZero::get)),
+                seed,
+            );
         };
-        Ok(Self::new(data, &cardinalities, args.dim().unwrap_or(DIM)))
-    }
-
-    fn new((source, [train, test], bounds): Data, cardinalities: &Cardinalities, dim: u32) -> Self {
-        let table = |(table, &rows): (usize, &u32)| {
-            // As in DLRM, first values are wider for tables of fewer rows.
-            let limit = 1.0 / (rows as f32).sqrt();
-            TableSpec {
-                name: format!("C{}", table + 1),
-                rows,
-                dim,
-                pooling: Pooling::Sum,
-                init: Init::Uniform { low: -limit, high: limit },
-                stream: 0,
-            }
-        };
-        let about = About {
-            name: "dlrm",
-            source: format!("{source}; {} samples to train, {} to test; {cardinalities}", train.len(), test.len()),
-            tables: cardinalities.rows.iter().enumerate().map(table).collect(),
-            target: Target::Binary,
-            train: train.len(),
-            test: test.len(),
-            bounds,
-        };
-        Self { about, train, test }
+        let rows = args.cardinalities.as_ref().map(|cardinalities| &cardinalities.rows);
+        let packed = Packed::open(log, args.packed.as_deref(), rows)?;
+        let header = packed.header;
+        let cardinalities = args.cardinalities.clone().unwrap_or_else(|| Cardinalities::found(header.rows));
+        let [train, test] = [header.test, header.lines - header.test].map(usize::try_from);
+        let samples = [train?.min(args.limit().unwrap_or(usize::MAX)), test?];
+        let about = about(&format!("{}: Criteo's click log", log.display()), samples, &cardinalities, dim);
+        Ok(Self { about, clicks: Clicks::Packed(packed) })
     }
 }
 
@@ -118,12 +140,35 @@ impl Task for Dlrm {
         &self.about
     }
 
-    fn train_batch(&self, samples: &[u32], _: u64, _: u32) -> Batch {
-        batch(samples.iter().map(|&sample| &self.train[sample as usize]))
+    fn mixed(&self) -> Mixed {
+        match self.clicks {
+            Clicks::Generated { drifts: true, .. } => Mixed::Not,
+            Clicks::Generated { .. } => Mixed::Whole,
+            Clicks::Packed(_) => Mixed::Blocks,
+        }
     }
 
-    fn test_batch(&self, samples: Range<usize>) -> Batch {
-        batch(self.test[samples].iter())
+    fn crc(&self) -> Option<u32> {
+        match &self.clicks {
+            Clicks::Generated { .. } => None,
+            Clicks::Packed(packed) => Some(packed.header.crc),
+        }
+    }
+
+    fn train_batch(&self, samples: &[u64], _: u64, _: u32) -> anyhow::Result<Batch> {
+        Ok(match &self.clicks {
+            Clicks::Generated { train, .. } => batch(samples.iter().map(|&sample| &train[sample as usize])),
+            Clicks::Packed(packed) => batch(packed.samples(samples.iter().copied())?.iter()),
+        })
+    }
+
+    fn test_batch(&self, samples: Range<usize>) -> anyhow::Result<Batch> {
+        Ok(match &self.clicks {
+            Clicks::Generated { test, .. } => batch(test[samples].iter()),
+            Clicks::Packed(packed) => {
+                batch(packed.samples(samples.map(|sample| packed.header.test + sample as u64))?.iter())
+            }
+        })
     }
 
     fn dense(&self) -> Box<dyn Dense> {
@@ -135,5 +180,16 @@ impl Task for Dlrm {
 #[cfg(test)]
 pub(crate) fn small(samples: [usize; 2], seed: u64) -> Dlrm {
     let cardinalities = "300".parse().unwrap();
-    Dlrm::new(generated(&cardinalities, samples, seed).unwrap(), &cardinalities, 8)
+    generated(&cardinalities, samples, (8, None), seed).unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The task of keys such as `criteo=FILE`.
+    pub(super) fn open(words: &str) -> anyhow::Result<Dlrm> {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        Dlrm::open(&crate::experiment::Experiment::of_words(&words)?.task, 0)
+    }
 }

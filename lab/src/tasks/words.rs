@@ -113,13 +113,13 @@ impl Task for Words {
         &self.about
     }
 
-    fn train_batch(&self, samples: &[u32], seed: u64, epoch: u32) -> Batch {
+    fn train_batch(&self, samples: &[u64], seed: u64, epoch: u32) -> anyhow::Result<Batch> {
         let key = [seed as u32, (seed >> 32) as u32 ^ (epoch + 1)];
-        self.batch(&self.train, samples.iter().map(|&sample| sample as usize), key)
+        Ok(self.batch(&self.train, samples.iter().map(|&sample| sample as usize), key))
     }
 
-    fn test_batch(&self, samples: Range<usize>) -> Batch {
-        self.batch(&self.test, samples, [u32::MAX; 2])
+    fn test_batch(&self, samples: Range<usize>) -> anyhow::Result<Batch> {
+        Ok(self.batch(&self.test, samples, [u32::MAX; 2]))
     }
 
     fn dense(&self) -> Box<dyn Dense> {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn neighbours_within_the_window_and_the_word_itself() {
-        let batch = small().test_batch(1..3);
+        let batch = small().test_batch(1..3).unwrap();
         assert_eq!((batch.samples, batch.bags.len()), (2, 2));
         assert_eq!(batch.bags[0].indices, [3, 1, 0, 2, 3, 2, 0, 2]);
         assert_eq!(batch.bags[0].offsets, [0, 4, 8]);

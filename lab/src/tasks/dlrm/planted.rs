@@ -38,11 +38,13 @@ pub(super) struct Planted {
     logits: Vec<f64>,
 }
 
-/// Generates a data set. Equal arguments give an equal set.
+/// Generates a data set. Equal arguments give an equal set. With `drift` other rows are popular after every so many samples: as in the trace
+/// `drift:` of `hotrow`, all rows of a table move on by the golden part of them.
 pub(crate) fn generate(
     rows: &[u32; CRITEO_CATEGORIES],
     train: usize,
     test: usize,
+    drift: Option<u32>,
     seed: u64,
 ) -> anyhow::Result<Planted> {
     let mut random = Pcg64::seed_from_u64(seed);
@@ -52,13 +54,15 @@ pub(crate) fn generate(
     let samples = train + test;
     let mut drawn = Vec::with_capacity(samples);
     let mut parts = Vec::with_capacity(samples);
-    for _ in 0..samples {
+    for at in 0..samples {
+        let moves = drift.map_or(0, |every| at as u64 / u64::from(every));
         let mut table = 0;
         let rows = rows.map(|rows| {
             // Ranks run from 1 to `rows`; the minimum guards against rounding.
             let row = (ids[table].sample(&mut random) as u32 - 1).min(rows - 1);
             table += 1;
-            row
+            let step = (f64::from(rows) * 0.618_033_988_749_895) as u64;
+            ((u64::from(row) + moves * step) % u64::from(rows)) as u32
         });
         let counts: [Option<i64>; CRITEO_COUNTS] =
             std::array::from_fn(|_| (!random.random_bool(MISSING)).then(|| counts.sample(&mut random) as i64));
@@ -186,10 +190,11 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
     use crate::tasks::cardinalities::Cardinalities;
+    use std::ops::Range;
 
     fn set() -> Planted {
         let rows = "2000".parse::<Cardinalities>().unwrap().rows;
-        generate(&rows, 4000, 16_000, 7).unwrap()
+        generate(&rows, 4000, 16_000, None, 7).unwrap()
     }
 
     /// The loss on the drawn labels is the entropy within 4 standard errors; wrong probabilities have a larger loss.
@@ -214,5 +219,18 @@ mod tests {
             assert!(found - entropy > 4.0 * error, "logits times {wrong}: {found} {entropy} {error}");
             set.logits = right;
         }
+    }
+    #[test]
+    fn popular_rows_drift() {
+        let rows = [1000; CRITEO_CATEGORIES];
+        let of = |drift| generate(&rows, 3000, 8000, drift, 7).unwrap();
+        let (still, moved) = (of(None), of(Some(1000)));
+        let alike = |samples: Range<usize>, by: u32| {
+            let moved = still.train[samples.clone()].iter().map(|sample| sample.rows.map(|row| (row + by) % 1000));
+            moved.eq(of(Some(1000)).train[samples].iter().map(|sample| sample.rows))
+        };
+        assert!(alike(0..1000, 0) && alike(1000..2000, 618) && alike(2000..3000, 1236) && !alike(1000..2000, 0));
+        let gap = (still.score().loss - still.entropy()).abs() + (moved.score().loss - moved.entropy()).abs();
+        assert!(gap < 0.02, "clicks come from the rows that were moved to: {gap}");
     }
 }
