@@ -18,8 +18,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let instance = wgpu::Instance::default();
 //! # let adapter = hotrow::adapter::adapters().remove(0);
-//! // The program's instance and adapter, and hotrow's context on its device
-//! let shared = Shared::new(&hotrow::adapter::open(&adapter)?, &instance, &adapter)?;
+//! // A device; `requirements` and `Shared::new` are for a program that has one.
+//! let shared = Shared::open(&instance, &adapter)?;
 //! let config = GroupConfig::new(&[1_000_000], 64)
 //!     .with_precision(Precision::Int8)
 //!     .with_cache_rows(50_000)
@@ -46,7 +46,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Gradients, Tensor, wgpu::WgpuSetup};
 use burn_cubecl::cubecl::wgpu::{AutoCompiler, WgpuResource, WgpuServer};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
-use hotrow::{Batch, Context, Group, Lookup, SharedGroup, wgpu};
+use hotrow::{Batch, Context, Group, Lookup, Requirements, SharedGroup, wgpu};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -86,13 +86,50 @@ pub struct Shared {
     device: Device,
 }
 
+/// What burn takes for granted on a device if its adapter has it.
+const OF_BURN: wgpu::Features = wgpu::Features::SHADER_INT64
+    .union(wgpu::Features::SHADER_F64)
+    .union(wgpu::Features::SHADER_F16)
+    .union(wgpu::Features::SHADER_FLOAT32_ATOMIC)
+    .union(wgpu::Features::SUBGROUP)
+    .union(wgpu::Features::TIMESTAMP_QUERY);
+
+/// What to request of an adapter for a device that hotrow and burn share.
+#[must_use]
+pub fn requirements(adapter: &wgpu::Adapter) -> Requirements {
+    let mut wanted = hotrow::requirements(adapter);
+    wanted.features |= adapter.features() & OF_BURN;
+    wanted
+}
+
 impl Shared {
+    /// Opens a device on `adapter` and registers it with burn.
+    ///
+    /// # Errors
+    /// [`hotrow::Error::Device`] if the adapter gives no device; those of [`new`](Self::new).
+    pub fn open(instance: &wgpu::Instance, adapter: &wgpu::Adapter) -> Result<Self, Error> {
+        let Requirements { features: required_features, limits: required_limits, .. } = requirements(adapter).mapped();
+        let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
+        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
+            .map_err(|error| hotrow::Error::Device { reason: error.to_string() })?;
+        Self::new(&Context::new(&device, &queue)?, instance, adapter)
+    }
+
     /// Registers the context's device and queue with burn. `instance` and `adapter` are those that the device came from. Do it once for a
     /// device, and clone the result.
     ///
     /// # Errors
-    /// [`Error::Burn`] for a device that burn refuses.
+    /// [`Error::Wrong`] for a device without the features of [`requirements`], [`Error::Burn`] for one that burn refuses.
     pub fn new(context: &Context, instance: &wgpu::Instance, adapter: &wgpu::Adapter) -> Result<Self, Error> {
+        let lacking = (adapter.features() & OF_BURN) - context.device().features();
+        if !lacking.is_empty() {
+            return Err(Error::Wrong {
+                what: "device",
+                wanted: "all features of its adapter that burn uses".into(),
+                found: lacking.iter_names().map(|(name, _)| name).collect::<Vec<_>>().join(", ") + " left out",
+                remedy: "request hotrow_burn::requirements of the adapter",
+            });
+        }
         let setup = WgpuSetup {
             instance: instance.clone(),
             adapter: adapter.clone(),
@@ -203,8 +240,12 @@ pub fn forward(
     let upload = |label, words: &[u32]| {
         let size = 4 * words.len().max(1) as u64;
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
-        let buffer =
-            device.create_buffer(&wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false });
+        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(label),
+            size,
+            usage,
+            mapped_at_creation: false,
+        });
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         shared.context.queue().write_buffer(&buffer, 0, &bytes);
         buffer
