@@ -215,7 +215,17 @@ fn value(key: &Key, text: &str) -> Value {
     };
     match text {
         _ if key.value == "FILE" => text.into(),
-        _ if text.contains(',') => text.split(',').map(|text| one(text.trim())).collect::<Vec<_>>().into(),
+        _ if text.contains(',') => {
+            // The numbers of a value, as in backoff:factor=2,window=50, begin no other one.
+            let mut values: Vec<String> = Vec::new();
+            for piece in text.split(',').map(str::trim) {
+                match values.last_mut() {
+                    Some(last) if piece.contains('=') && !piece.contains(':') => *last += &format!(",{piece}"),
+                    _ => values.push(piece.to_owned()),
+                }
+            }
+            values.iter().map(|text| one(text)).collect::<Vec<_>>().into()
+        }
         _ => one(text),
     }
 }

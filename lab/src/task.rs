@@ -85,14 +85,26 @@ pub(crate) struct Hyper {
     /// Whether both rates fall to 0 in equal steps.
     pub(crate) decay: bool,
     pub(crate) loss_scale: Scaling,
+    /// What the gradients of the tables' outputs are of.
+    pub(crate) loss: Reduction,
     pub(crate) batch: usize,
+}
+
+/// The loss of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Reduction {
+    /// The sum over its samples: squares of mean gradients would be lost in a state kept in FP16.
+    Sum,
+    /// Their mean.
+    Mean,
 }
 
 impl Hyper {
     /// AdaGrad with equal rates that do not fall.
     pub(crate) const fn adagrad(batch: usize, lr: f32) -> Self {
         let (optimizer, state, loss_scale) = (OptimizerKind::AdaGrad, StatePrecision::Fp16, Scaling(None));
-        Self { optimizer, state, lr, dense_lr: lr, decay: false, loss_scale, batch }
+        Self { optimizer, state, lr, dense_lr: lr, decay: false, loss_scale, loss: Reduction::Sum, batch }
     }
 
     /// The type of the optimiser's state beside weights of `precision`; `None` for the usual one. FP32 weights have FP32 states.

@@ -45,6 +45,7 @@ impl Model<'_, '_> {
             let mean: Vec<f32> = values.iter().map(|value| value / samples.len() as f32).collect();
             gradients.push(Some(Tensor::from_vec(mean, var.shape(), &candle_core::Device::Cpu)?));
         }
+        self.reduce(&mut of_tables, samples.len());
         self.update(&of_tables, &gradients)?;
         self.steps += 1;
         Ok((loss, samples.len()))
