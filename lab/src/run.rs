@@ -425,10 +425,11 @@ impl<'t, 'r> Model<'t, 'r> {
         (epoch, order.samples(done * size..count.min((done + 1) * size)))
     }
 
-    /// Divides the gradients of the summed loss by the batch's samples if the loss is their mean, and counts those that FP16 loses.
+    /// Turns the gradients of the summed loss into those of a weighted mean if the loss is one, and counts those that FP16 loses.
     fn reduce(&mut self, of_tables: &mut [Vec<f32>], samples: usize) {
-        if self.options.hyper.loss == Reduction::Mean {
-            of_tables.iter_mut().flatten().for_each(|gradient| *gradient /= samples as f32);
+        if let Reduction(Some(weight)) = self.options.hyper.loss {
+            let weight = weight / samples as f32;
+            of_tables.iter_mut().flatten().for_each(|gradient| *gradient *= weight);
         }
         if self.scaler.is_some() {
             self.lost.iter_mut().zip(scaling::lost(of_tables)).for_each(|(sum, own)| *sum += own);
