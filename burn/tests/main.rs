@@ -222,7 +222,9 @@ fn clicks(shared: &Shared) -> Clicks {
 
 #[test]
 fn a_module_learns_and_no_step_waits_for_the_device() {
-    with_shared(|shared| {
+    with_gpu(|_| {
+        // A device of its own, on which no other test waits.
+        let shared = &Shared::open(&instance(), &shared().1).unwrap();
         let (mut model, mut optimizer) = (clicks(shared), SgdConfig::new().init());
         assert_eq!(model.num_params(), 8 + 1, "the rows are not burn's");
         let (indices, offsets) = ([1, 2, 3, 4, 5, 6], [0, 2, 4, 6]);

@@ -1,11 +1,12 @@
 //! An experiment as data: its task, settings, end and what is shown, from a file or from the command line.
 
 use crate::growth::Growth;
+use crate::lines::Lines;
 use crate::report::{ChartOf, TableOf};
 use crate::run::{self, Measure};
 use crate::setting::{Key, Setup, keys};
 use crate::tasks::{self, TaskArgs};
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Error, ensure};
 use hotrow_cli::names;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -95,9 +96,9 @@ impl Goal {
 }
 
 impl Experiment {
-    fn of(part: Table, name: &str) -> anyhow::Result<Self> {
-        let mut experiment: Self = part.try_into().with_context(|| name.to_owned())?;
-        let default: Self = toml::from_str(DEFAULT)?;
+    /// With what it has by default.
+    fn whole(self) -> anyhow::Result<Self> {
+        let (mut experiment, default): (_, Self) = (self, toml::from_str(DEFAULT)?);
         let no_lists = !experiment.train.values().any(Value::is_array);
         if experiment.settings.is_empty() && no_lists && experiment.growth.is_none() {
             experiment.settings = default.settings;
@@ -110,9 +111,9 @@ impl Experiment {
         }
         let End { epochs, steps, seconds } = &experiment.end;
         let given = [epochs.is_some(), steps.is_some(), seconds.is_some()].iter().filter(|given| **given).count();
-        ensure!(given < 2, "{name}: wanted one of epochs, steps and seconds, found {given} of them");
+        ensure!(given < 2, "end: wanted one of epochs, steps and seconds, found {given} of them");
         let alone = seconds.is_none() || experiment.goal.is_none();
-        ensure!(alone, "{name}: seconds: wanted epochs or steps beside a goal, found seconds");
+        ensure!(alone, "seconds: wanted epochs or steps beside a goal, found seconds");
         Ok(experiment)
     }
 
@@ -151,7 +152,7 @@ impl Experiment {
         if !settings.is_empty() {
             part.insert("setting".to_owned(), settings.into_iter().map(Value::Table).collect::<Vec<_>>().into());
         }
-        Self::of(part, "train")
+        part.try_into::<Self>()?.whole()
     }
 
     /// Ends each run after so many steps, or so many of the first setting.
@@ -165,31 +166,39 @@ impl Experiment {
     }
 
     /// The parts of a file by name. A part has the file's keys where it has none of its own.
-    pub(crate) fn read(text: &str) -> anyhow::Result<BTreeMap<String, Self>> {
-        let mut file: Table = text.parse()?;
-        let parts = file.remove("part").context("part: wanted at least one table [part.NAME], found none")?;
-        let parts: BTreeMap<String, Table> = parts.try_into().context("part")?;
-        let of = |(name, part): (String, Table)| {
-            let mut whole = file.clone();
-            whole.extend(part);
-            let experiment = Self::of(whole, &name)?;
+    ///
+    /// # Errors
+    /// A line with the number of the file's line, a key, what was wanted and what was found.
+    pub(crate) fn read(text: &str, data: Option<&Path>) -> Result<BTreeMap<String, Self>, String> {
+        let file = Lines::parse(text)?;
+        let of = |name: String| {
+            let experiment =
+                file.part::<Self>(&name)?.whole().map_err(|error| file.say(&name, None, &format!("{error:#}")))?;
+            let setups = experiment.setups_by_entry(data);
+            setups.map_err(|(entry, error)| file.say(&name, entry, &format!("{error:#}")))?;
             Ok((name, experiment))
         };
-        parts.into_iter().map(of).collect()
+        file.parts().into_iter().map(of).collect()
     }
 
     /// The task's epochs and the setups, the first of which the others are compared with.
     pub(crate) fn setups(&self, data: Option<&Path>) -> anyhow::Result<(u32, Vec<Setup>)> {
-        self.task.check(data)?;
+        self.setups_by_entry(data).map_err(|(_, error)| error)
+    }
+
+    /// An error is of an entry of the settings, if it has the number of one.
+    fn setups_by_entry(&self, data: Option<&Path>) -> Result<(u32, Vec<Setup>), (Option<usize>, Error)> {
+        let of_none = |error| (None, error);
+        self.task.check(data).map_err(of_none)?;
         let (epochs, hyper) = tasks::defaults(self.task.name(data));
-        let mut training = Table::try_from(hyper)?;
+        let mut training = Table::try_from(hyper).map_err(|error| of_none(error.into()))?;
         if self.goal.is_some() {
             training.insert("decay".to_owned(), false.into());
         }
         training.extend(self.train.clone());
         let mut setups: Vec<Setup> = Vec::new();
-        for entry in [Table::new()].iter().chain(&self.settings) {
-            for setup in Setup::product(entry, &training)? {
+        for (at, entry) in [Table::new()].iter().chain(&self.settings).enumerate() {
+            for setup in Setup::product(entry, &training).map_err(|error| (at.checked_sub(1), error))? {
                 if !setups.iter().any(|other| other.is_as(&setup)) {
                     setups.push(setup);
                 }
@@ -215,7 +224,17 @@ fn value(key: &Key, text: &str) -> Value {
     };
     match text {
         _ if key.value == "FILE" => text.into(),
-        _ if text.contains(',') => text.split(',').map(|text| one(text.trim())).collect::<Vec<_>>().into(),
+        _ if text.contains(',') => {
+            // The numbers of a value, as in backoff:factor=2,window=50, begin no other one.
+            let mut values: Vec<String> = Vec::new();
+            for piece in text.split(',').map(str::trim) {
+                match values.last_mut() {
+                    Some(last) if piece.contains('=') && !piece.contains(':') => *last += &format!(",{piece}"),
+                    _ => values.push(piece.to_owned()),
+                }
+            }
+            values.iter().map(|text| one(text)).collect::<Vec<_>>().into()
+        }
         _ => one(text),
     }
 }
@@ -239,8 +258,8 @@ mod tests {
         let mut files = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            let parts = Experiment::read(&std::fs::read_to_string(&path).unwrap());
-            let parts = parts.unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
+            let parts = Experiment::read(&std::fs::read_to_string(&path).unwrap(), None);
+            let parts = parts.unwrap_or_else(|error| panic!("{}:{error}", path.display()));
             for (name, part) in parts {
                 let (_, setups) =
                     part.setups(None).unwrap_or_else(|error| panic!("{} {name}: {error:#}", path.display()));
@@ -257,7 +276,7 @@ mod tests {
             words("task=author precision=int8,int4 cache-percent=0,5 lr=0.5 epochs=1 goal=auc times=2").unwrap();
         let text = "[part.a]\ntask.name = 'author'\ntrain.lr = 0.5\nend.epochs = 1\ngoal = { goal = 'auc', times = 2 }\n\
                     [[part.a.setting]]\nprecision = ['int8', 'int4']\ncache-percent = [0, 5]";
-        let of_file = &Experiment::read(text).unwrap()["a"];
+        let of_file = &Experiment::read(text, None).unwrap()["a"];
         assert_eq!(of_words.setups(None).unwrap(), of_file.setups(None).unwrap());
         assert_eq!((setups(&of_words).len(), format!("{:?}", of_words.goal)), (5, format!("{:?}", of_file.goal)));
         assert_eq!(setups(&words("").unwrap()).len(), 12, "what is compared without settings");
@@ -268,21 +287,23 @@ mod tests {
         }
     }
 
+    /// A case of the file is an experiment's text, then `=> ` and the refusal.
     #[test]
-    fn what_is_no_experiment_is_refused() {
-        let keys = include_str!("../tests/keys.txt"); // for the gate, which compiles no burn
-        let keys: Vec<_> = keys.lines().filter_map(|line| line.split_once(" = ")).collect();
-        for (text, wanted) in [
-            ("seeds = 1", "part: wanted at least one table [part.NAME]"),
-            ("seed = 1\n[part.a]", keys[0].1),
-            ("growth.zz = 1\n[part.a]", keys[1].1),
-            ("table = [{ zz = 1 }]\n[part.a]", keys[2].1),
-            ("chart = [{ zz = 1 }]\n[part.a]", keys[3].1),
-            ("[part.a]\nseeds = 0", "nonzero"),
-            ("[part.a]\n[[part.a.chart]]\nwhat = ['loss']", "found loss"),
-        ] {
-            let error = Experiment::read(text).unwrap_err();
-            assert!(format!("{error:#}").contains(wanted), "{text}: {error:#}");
+    fn what_is_no_experiment_is_refused_by_line_and_key() {
+        let keys = include_str!("../tests/keys.txt"); // for the gate, which compiles no dense parts
+        let setups = keys_of_setups();
+        let known = keys.lines().filter_map(|line| line.split_once(" = ")).chain([("setups", setups.as_str())]);
+        let known: Vec<(String, String)> =
+            known.map(|(name, keys)| (format!("<{name}>"), keys.replace('`', ""))).collect();
+        let (_, cases) = include_str!("../tests/bad-files.txt").split_once('\n').unwrap();
+        for case in cases.split("\n\n") {
+            let (text, wanted) = case.trim_end().rsplit_once("\n=> ").unwrap();
+            let wanted = known.iter().fold(wanted.to_owned(), |wanted, (name, keys)| wanted.replace(name, keys));
+            assert_eq!(Experiment::read(text, None).unwrap_err(), wanted, "{text}");
         }
+    }
+
+    fn keys_of_setups() -> String {
+        names::list(keys().filter(|key| matches!(key.part, "setting" | "train")).map(|key| key.name))
     }
 }

@@ -120,7 +120,7 @@ const OF_TABLE: &str = "hit rate of a table";
 type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
 
 /// The figures of a run, and its changes against the first setting with the same seed (Yang 2020, eq. 1).
-const FIGURES: [Column; 20] = [
+const FIGURES: [Column; 21] = [
     ("test loss", Unit::Score, |run| Some(run.outcome.loss)),
     ("accuracy", Unit::Score, |run| run.outcome.accuracy),
     ("AUC", Unit::Score, |run| run.outcome.auc),
@@ -134,6 +134,7 @@ const FIGURES: [Column; 20] = [
     // Where there are skipped updates, the loss is not to be trusted.
     ("skipped updates", Unit::Count, |run| Some(run.outcome.skipped_rows as f64).filter(|&rows| rows > 0.0)),
     ("overflowed steps", Unit::Count, |run| Some(run.outcome.overflows? as f64)),
+    ("gradients lost", Unit::Share, |run| run.outcome.lost),
     ("training loss", Unit::Score, |run| Some(run.outcome.train_loss)),
     ("a step", Unit::Seconds, |run| Some(run.outcome.step_seconds)),
     ("of it tables", Unit::Seconds, |run| Some(run.outcome.tables_seconds)),

@@ -5,6 +5,7 @@ mod dense;
 mod experiment;
 mod figures;
 mod growth;
+mod lines;
 mod metrics;
 mod order;
 mod over_ranks;
@@ -87,7 +88,9 @@ fn run(options: &Options, command: &Command) -> Result<(), Failure> {
     };
     let name = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("{name}: wanted the file of an experiment"))?;
-    let mut parts = Experiment::read(&text).map_err(|error| Failure::Usage(format!("{name}: {error:#}")))?;
+    let data = options.data();
+    let mut parts =
+        Experiment::read(&text, data.as_deref()).map_err(|wrong| Failure::Usage(format!("{name}:{wrong}")))?;
     if let Some(unknown) = only.iter().find(|part| !parts.contains_key(*part)) {
         let known = names::list(parts.keys());
         return Err(Failure::Usage(format!("--only: wanted parts of {name}, which has {known}, found {unknown}")));

@@ -13,7 +13,7 @@ use crate::runs::fingerprint;
 use crate::scaling;
 use crate::setting::Setting;
 use crate::tables::{Device, Tables};
-use crate::task::{Batch, Hyper, TableSpec, Task};
+use crate::task::{Batch, Hyper, Reduction, TableSpec, Task};
 use anyhow::ensure;
 use burn::tensor::{Gradients, Tensor};
 use hotrow::{Counters, CpuScaler, ScalerState};
@@ -123,6 +123,9 @@ pub(crate) struct Outcome {
     pub(crate) skipped_rows: u64,
     /// Steps that overflowed under a scaled loss and were skipped.
     pub(crate) overflows: Option<u64>,
+    /// Under a scaled loss, the share of the gradients of the tables' outputs that became zero in FP16; of a resumed run those after it went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lost: Option<f64>,
     /// Samples a second in training.
     pub(crate) samples_per_second: f64,
     pub(crate) steps: u64,
@@ -166,6 +169,7 @@ pub(crate) fn run(
     let (counters, cached) = model.tables.counters()?;
     let hit_rate = (!cached.is_empty()).then(|| cached.values().copied().sum::<Counters>().hit_rate());
     let name = |(&table, counters): (&usize, &Counters)| (task.about().tables[table].name.clone(), counters.hit_rate());
+    let lost = ranks.map_or_else(|| Ok(model.lost.to_vec()), |ranks| ranks.total(&model.lost))?;
     let (memory_paper, memory_true, kept_bytes) = model.tables.memory()?;
     Ok(Outcome {
         loss: score.loss,
@@ -179,6 +183,7 @@ pub(crate) fn run(
         bus_bytes: counters.bus_bytes(),
         skipped_rows: counters.skipped_rows,
         overflows,
+        lost: (lost[0] > 0).then(|| lost[1] as f64 / lost[0] as f64),
         steps: model.steps,
         seconds: start.elapsed().as_secs_f64(),
         kept_bytes,
@@ -219,6 +224,8 @@ struct Model<'t, 'r> {
     /// The current epoch, and the order of its samples.
     order: Option<(u32, Order)>,
     steps: u64,
+    /// Gradients of the tables' outputs that were not zero, and those of them that FP16 lost.
+    lost: [u64; 2],
     /// Time of the tables' forward and backward.
     in_tables: Duration,
 }
@@ -237,8 +244,22 @@ impl<'t, 'r> Model<'t, 'r> {
         let optimizer = AdaGrad::new(dense.weights(&mut Fresh::new(seed, &dense::cpu())), options.hyper.dense_lr);
         let identity = identity(task, choice, seed, options, ranks)?;
         let scaler = options.hyper.loss_scale.0.map(CpuScaler::new).transpose()?;
-        let (order, steps, in_tables) = (None, 0, Duration::ZERO);
-        Ok(Self { task, identity, seed, options, tables, ranks, dense, optimizer, scaler, order, steps, in_tables })
+        let (order, steps, lost, in_tables) = (None, 0, [0; 2], Duration::ZERO);
+        Ok(Self {
+            task,
+            identity,
+            seed,
+            options,
+            tables,
+            ranks,
+            dense,
+            optimizer,
+            scaler,
+            order,
+            steps,
+            lost,
+            in_tables,
+        })
     }
 
     /// Trains to the end of the run. Returns loss, curve, speed, the last test, and the last checkpoint, which the final test must prove;
@@ -380,8 +401,9 @@ impl<'t, 'r> Model<'t, 'r> {
         let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
         self.in_tables += start.elapsed();
-        let (loss, of_tables, gradients) = self.learn(&batch, outputs);
+        let (loss, mut of_tables, gradients) = self.learn(&batch, outputs);
         let of_weights: Vec<_> = self.optimizer.weights.iter().map(|weight| weight.grad(&gradients)).collect();
+        self.reduce(&mut of_tables, batch.samples);
         self.update(&of_tables, &of_weights)?;
         self.steps += 1;
         Ok((f64::from(loss), batch.samples))
@@ -409,6 +431,17 @@ impl<'t, 'r> Model<'t, 'r> {
         };
         let (_, order) = self.order.insert((epoch, order));
         (epoch, order.samples(done * size..count.min((done + 1) * size)))
+    }
+
+    /// Turns the gradients of the summed loss into those of a weighted mean if the loss is one, and counts those that FP16 loses.
+    fn reduce(&mut self, of_tables: &mut [Vec<f32>], samples: usize) {
+        if let Reduction(Some(weight)) = self.options.hyper.loss {
+            let weight = weight / samples as f32;
+            of_tables.iter_mut().flatten().for_each(|gradient| *gradient *= weight);
+        }
+        if self.scaler.is_some() {
+            self.lost.iter_mut().zip(scaling::lost(of_tables)).for_each(|(sum, own)| *sum += own);
+        }
     }
 
     /// Updates tables and dense part, unless a scaled loss overflowed. Each rank has the gradients of its parts of the tables' outputs, and those

@@ -305,7 +305,7 @@ impl Setup {
         all.extend(entry.iter().map(|(name, value)| (name.clone(), value.clone())));
         let named = named(all.remove("tables"))?;
         if let Some(name) = all.keys().find(|name| part(name).is_none()) {
-            bail!("{name}: wanted tables or one of {}", names::list(of_setups().map(|key| key.name)));
+            bail!("{name}: wanted tables or one of {}, found {name}", names::list(of_setups().map(|key| key.name)));
         }
         let mut tables = vec![(Table::new(), Vec::new())];
         for Key { name, part, .. } in of_setups() {

@@ -85,14 +85,43 @@ pub(crate) struct Hyper {
     /// Whether both rates fall to 0 in equal steps.
     pub(crate) decay: bool,
     pub(crate) loss_scale: Scaling,
+    /// What the gradients of the tables' outputs are of.
+    pub(crate) loss: Reduction,
     pub(crate) batch: usize,
+}
+
+/// The loss of a batch: the sum over its samples, or a weight times their mean. In a state kept in FP16 squares of mean gradients would be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "toml::Value", into = "String")]
+pub(crate) struct Reduction(pub(crate) Option<f32>);
+
+impl From<Reduction> for String {
+    fn from(Reduction(weight): Reduction) -> Self {
+        weight.map_or("sum".to_owned(), |weight| if weight == 1.0 { "mean".to_owned() } else { rate(weight) })
+    }
+}
+
+impl TryFrom<toml::Value> for Reduction {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let weight = || text.parse().ok().filter(|weight: &f32| weight.is_finite() && *weight > 0.0).map(Some);
+        let found = match text.as_str() {
+            "sum" => Some(None),
+            "mean" => Some(Some(1.0)),
+            _ => weight(),
+        };
+        let wrong = || format!("loss: wanted sum, mean, or a weight of the mean above 0, found {text}");
+        found.map(Self).ok_or_else(wrong)
+    }
 }
 
 impl Hyper {
     /// AdaGrad with equal rates that do not fall.
     pub(crate) const fn adagrad(batch: usize, lr: f32) -> Self {
         let (optimizer, state, loss_scale) = (OptimizerKind::AdaGrad, StatePrecision::Fp16, Scaling(None));
-        Self { optimizer, state, lr, dense_lr: lr, decay: false, loss_scale, batch }
+        Self { optimizer, state, lr, dense_lr: lr, decay: false, loss_scale, loss: Reduction(None), batch }
     }
 
     /// The type of the optimiser's state beside weights of `precision`; `None` for the usual one. FP32 weights have FP32 states.

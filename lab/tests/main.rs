@@ -172,6 +172,11 @@ fn a_file_is_run_and_drawn() {
     for name in ["until", "tests"] {
         assert!(fs::read(folder.path().join("dlrm").join(format!("{name}.png"))).unwrap().starts_with(b"\x89PNG"));
     }
+    let bad = folder.path().join("bad.toml");
+    fs::write(&bad, "[part.a]\n\n[part.a.train]\nlr = 0\n").unwrap();
+    let (_, stderr) = lab(&format!("run {}", bad.display()), 2);
+    let wanted = ":4: part.a.train.lr: wanted a finite number above 0, found 0; see hotrow-lab train --help\n";
+    assert_eq!(stderr, format!("error: {}{wanted}", bad.display()));
     let (stdout, _) = lab(&format!("run {} --only growth", file.with_file_name("scars.toml").display()), 0);
     assert!(stdout.lines().any(|line| line.contains("Zipf") && line.contains("4.60")), "{stdout}");
 }

@@ -45,6 +45,7 @@ impl Model<'_, '_> {
             let mean: Vec<f32> = values.iter().map(|value| value / samples.len() as f32).collect();
             gradients.push(Some(tensor(mean, weight.dims(), &weight.device().inner())));
         }
+        self.reduce(&mut of_tables, samples.len());
         self.update(&of_tables, &gradients)?;
         self.steps += 1;
         Ok((loss, samples.len()))
