@@ -87,9 +87,9 @@ impl Unproved {
                 (at.to_string(), (Dtype::F32, tensor.dims().to_vec(), bytes))
             });
             let all: Vec<(String, (Dtype, Vec<usize>, Vec<u8>))> = views.into_iter().chain(dense).collect();
-            let views = all.iter().map(|(name, (dtype, shape, bytes))| {
-                Ok((name, TensorView::new(*dtype, shape.clone(), bytes)?))
-            });
+            let views = all
+                .iter()
+                .map(|(name, (dtype, shape, bytes))| Ok((name, TensorView::new(*dtype, shape.clone(), bytes)?)));
             let views = views.collect::<Result<Vec<_>, SafeTensorError>>()?;
             fs::write(partial.join("dense.safetensors"), safetensors::serialize(views, None)?)?;
             Ok(fs::write(partial.join(HEAD), format!("{:#}", json!({ "steps": beside.steps, "run": identity })))?)
@@ -156,7 +156,11 @@ pub(crate) fn load(from: &(u64, PathBuf), tables: &mut Tables<'_>, like: &[Tenso
             let found = take(&at.to_string())?;
             let (wanted, shape) = (like.dims(), found.shape());
             let is_like = found.dtype() == Dtype::F32 && *shape == wanted;
-            ensure!(is_like, "dense.safetensors: wanted FP32 {wanted:?} in tensor {at}, found {:?} {shape:?}", found.dtype());
+            ensure!(
+                is_like,
+                "dense.safetensors: wanted FP32 {wanted:?} in tensor {at}, found {:?} {shape:?}",
+                found.dtype()
+            );
             let (words, _) = found.data().as_chunks();
             Ok(tensor(words.iter().copied().map(f32::from_le_bytes).collect(), wanted, &like.device()))
         });
