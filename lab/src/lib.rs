@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod dense;
+mod device;
 mod experiment;
 mod figures;
 mod growth;

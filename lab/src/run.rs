@@ -2,17 +2,19 @@
 //!
 //! All runs with one seed share sample order, random draws and initial weights, so that settings can be compared pairwise.
 
+mod on_device;
 mod over;
 
 use crate::checkpoints::{self, Beside, Keep, Unproved};
 use crate::dense::{self, AdaGrad, Dense, Fresh, tensor, values};
+use crate::device::Device;
 use crate::metrics::{Score, Scorer, rise};
 use crate::order::Order;
 use crate::ranks::Ranks;
 use crate::runs::fingerprint;
 use crate::scaling;
 use crate::setting::Setting;
-use crate::tables::{Device, Tables};
+use crate::tables::Tables;
 use crate::task::{Batch, Hyper, Reduction, TableSpec, Task};
 use anyhow::ensure;
 use burn::tensor::{Gradients, Tensor};
@@ -171,6 +173,10 @@ pub(crate) fn run(
     let name = |(&table, counters): (&usize, &Counters)| (task.about().tables[table].name.clone(), counters.hit_rate());
     let lost = ranks.map_or_else(|| Ok(model.lost.to_vec()), |ranks| ranks.total(&model.lost))?;
     let (memory_paper, memory_true, kept_bytes) = model.tables.memory()?;
+    let tables_seconds = match &options.device.shared {
+        Some(shared) => model.time_tables(shared)?,
+        None => trained.tables_seconds,
+    };
     Ok(Outcome {
         loss: score.loss,
         accuracy: score.accuracy,
@@ -187,6 +193,7 @@ pub(crate) fn run(
         steps: model.steps,
         seconds: start.elapsed().as_secs_f64(),
         kept_bytes,
+        tables_seconds,
         ..trained
     })
 }
@@ -228,6 +235,8 @@ struct Model<'t, 'r> {
     lost: [u64; 2],
     /// Time of the tables' forward and backward.
     in_tables: Duration,
+    /// On a device: the losses of steps that have not been read, with their numbers of samples.
+    unread: Vec<(Tensor<1>, usize)>,
 }
 
 impl<'t, 'r> Model<'t, 'r> {
@@ -241,7 +250,12 @@ impl<'t, 'r> Model<'t, 'r> {
         let about = task.about();
         let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
         let dense = task.dense();
-        let optimizer = AdaGrad::new(dense.weights(&mut Fresh::new(seed, &dense::cpu())), options.hyper.dense_lr);
+        let optimizer =
+            AdaGrad::new(dense.weights(&mut Fresh::new(seed, &options.device.dense())), options.hyper.dense_lr);
+        ensure!(
+            options.device.shared.is_none() || (options.hyper.loss_scale.0, ranks.is_some()) == (None, false),
+            "loss-scale: wanted none and no ranks with the dense part on the device, found others; take --backend cpu"
+        );
         let identity = identity(task, choice, seed, options, ranks)?;
         let scaler = options.hyper.loss_scale.0.map(CpuScaler::new).transpose()?;
         let (order, steps, lost, in_tables) = (None, 0, [0; 2], Duration::ZERO);
@@ -259,6 +273,7 @@ impl<'t, 'r> Model<'t, 'r> {
             steps,
             lost,
             in_tables,
+            unread: Vec::new(),
         })
     }
 
@@ -274,7 +289,7 @@ impl<'t, 'r> Model<'t, 'r> {
         let each = count.div_ceil(size).max(1) as u64;
         let (mut trained, mut last_test, mut unproved) = (Outcome::default(), None, None);
         // Samples and times of the steps of this process, without those before a checkpoint.
-        let (mut seen, mut took, mut losses) = (0, [Vec::new(), Vec::new()], Vec::new());
+        let (mut seen, mut took, mut waited, mut losses) = (0, [Vec::new(), Vec::new()], Duration::ZERO, Vec::new());
         let mut last = self.options.steps(self.task);
         if keep.resume
             && let Some(newest) = checkpoints::newest(&keep.folder, self.ranks)?
@@ -303,16 +318,35 @@ impl<'t, 'r> Model<'t, 'r> {
             }
             let (begun, before) = (Instant::now(), self.in_tables);
             let (loss, samples) = self.step()?;
-            took[0].push(begun.elapsed().as_secs_f64());
+            let tests =
+                matches!(end, End::Goal { every, .. } if self.steps.is_multiple_of(every) || self.steps == last);
+            let keeps = keep.every.is_some_and(|every| self.steps.is_multiple_of(every));
+            let read = match loss {
+                Some(loss) => vec![(loss, samples)],
+                None => {
+                    let due = tests || keeps || self.steps == last || self.steps.is_multiple_of(each);
+                    self.read_losses(due || matches!(end, End::Seconds(_)))
+                }
+            };
+            // On a device the steps whose losses are read are timed together.
+            if !read.is_empty() {
+                took[0].push((waited + begun.elapsed()).as_secs_f64() / read.len() as f64);
+                waited = Duration::ZERO;
+            } else {
+                waited += begun.elapsed();
+            }
             took[1].push((self.in_tables - before).as_secs_f64());
-            ensure!(loss.is_finite(), "step {}: wanted a finite loss, found {loss}; {}", self.steps, remedy(keep)?);
-            unproved.take().map_or(Ok(()), Unproved::prove)?;
-            losses.push(loss);
-            trained.train_loss += loss * samples as f64 / count as f64;
             seen += samples;
             watch(1);
-            if let End::Goal { measure, best, every, tested, least, .. } = end
-                && (self.steps.is_multiple_of(every) || self.steps == last)
+            let first = self.steps + 1 - read.len() as u64;
+            for (step, (loss, samples)) in (first..).zip(read) {
+                ensure!(loss.is_finite(), "step {step}: wanted a finite loss, found {loss}; {}", remedy(keep)?);
+                unproved.take().map_or(Ok(()), Unproved::prove)?;
+                losses.push(loss);
+                trained.train_loss += loss * samples as f64 / count as f64;
+            }
+            if let End::Goal { measure, best, tested, least, .. } = end
+                && tests
             {
                 let score = self.test(tested)?;
                 ensure!(
@@ -326,7 +360,7 @@ impl<'t, 'r> Model<'t, 'r> {
                     last = last.min(least.max(self.steps));
                 }
             }
-            if keep.every.is_some_and(|every| self.steps.is_multiple_of(every)) {
+            if keeps {
                 let beside = Beside { steps: self.steps, dense: self.beside(), loss: trained.train_loss };
                 let (identity, tables) = (&self.identity, &mut self.tables);
                 unproved = Unproved::write(&keep.folder, identity, tables, &beside, self.ranks)?;
@@ -390,34 +424,37 @@ impl<'t, 'r> Model<'t, 'r> {
         Ok(())
     }
 
-    /// Runs forward, backward and update with the next batch. Returns the loss before the update, which may not be finite, and the number
-    /// of samples.
-    fn step(&mut self) -> anyhow::Result<(f64, usize)> {
+    /// Runs forward, backward and update with the next batch. Returns the loss before the update, which may not be finite, unless it stays on the
+    /// device for now, and the number of samples.
+    fn step(&mut self) -> anyhow::Result<(Option<f64>, usize)> {
         if let Some(ranks) = self.ranks {
-            return self.step_over(ranks);
+            return self.step_over(ranks).map(|(loss, samples)| (Some(loss), samples));
+        }
+        if let Some(shared) = &self.options.device.shared {
+            return Ok((None, self.step_on_device(shared)?));
         }
         let (epoch, samples) = self.next_samples();
         let batch = self.task.train_batch(&samples, self.seed, epoch)?;
         let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
         self.in_tables += start.elapsed();
-        let (loss, mut of_tables, gradients) = self.learn(&batch, outputs);
+        let embedded = shaped(&self.task.about().tables, outputs);
+        let (loss, gradients) = self.learn(&batch, &embedded);
+        let mut of_tables: Vec<_> = embedded.iter().map(|outputs| summed(outputs, &gradients, batch.samples)).collect();
         let of_weights: Vec<_> = self.optimizer.weights.iter().map(|weight| weight.grad(&gradients)).collect();
         self.reduce(&mut of_tables, batch.samples);
         self.update(&of_tables, &of_weights)?;
         self.steps += 1;
-        Ok((f64::from(loss), batch.samples))
+        Ok((Some(f64::from(values(loss)[0])), batch.samples))
     }
 
-    /// The mean loss of a batch or a part of one, the gradients of the tables' outputs, and those of the dense part.
-    fn learn(&self, batch: &Batch, outputs: Vec<Vec<f32>>) -> (f32, Vec<Vec<f32>>, Gradients) {
-        let about = self.task.about();
-        let embedded = shaped(&about.tables, outputs);
-        let loss = dense::loss(self.dense.logits(&self.optimizer.weights, &embedded, batch), batch, about.target);
+    /// The mean loss of a batch or a part of one, and the gradients.
+    fn learn(&self, batch: &Batch, embedded: &[Tensor<2>]) -> (Tensor<1>, Gradients) {
+        let logits = self.dense.logits(&self.optimizer.weights, embedded, batch);
+        let loss = dense::loss(logits, batch, self.task.about().target);
         let scale = self.scaler.as_ref().map_or(1.0, CpuScaler::scale);
         let gradients = (loss.clone() * scale).backward();
-        let of_tables = embedded.iter().map(|outputs| summed(outputs, &gradients, batch.samples)).collect();
-        (values(loss)[0], of_tables, gradients)
+        (loss, gradients)
     }
 
     /// The epoch of the next batch, and the places of its samples.
@@ -473,8 +510,10 @@ impl<'t, 'r> Model<'t, 'r> {
         for first in (0..all).step_by(TESTED) {
             let range = first..all.min(first + TESTED);
             let batch = self.task.test_batch(range)?;
-            let outputs = self.tables.forward_frozen(&batch.bags)?;
-            let embedded = shaped(&about.tables, outputs);
+            let embedded = match &self.options.device.shared {
+                Some(shared) => self.tables.tensors(&batch.bags, shared, true)?,
+                None => shaped(&about.tables, self.tables.forward_frozen(&batch.bags)?),
+            };
             let logits = self.dense.logits(&self.optimizer.weights, &embedded, &batch);
             scorer.add(&values(logits), &batch);
         }
@@ -539,7 +578,7 @@ mod tests {
 
     fn with(change: impl Fn(&mut RunOptions)) -> RunOptions {
         let hyper = Hyper { decay: true, ..Hyper::adagrad(32, 0.02) };
-        let mut options = RunOptions { hyper, end: End::Epochs(2), limit: None, device: None };
+        let mut options = RunOptions { hyper, end: End::Epochs(2), limit: None, device: Device::default() };
         change(&mut options);
         options
     }

@@ -1,12 +1,13 @@
 //! The runs of an experiment: each setting with each seed, several at a time. In a folder each has a file, and is not made again.
 
 use crate::checkpoints::{self, Keep};
+use crate::device::Device;
 use crate::experiment::Experiment;
 use crate::figures::{self, Cell, Done, Made};
 use crate::ranks::Ranks;
 use crate::run::{self, End, Outcome, RunOptions};
 use crate::setting::{Setting, Setup};
-use crate::tables::{self, Device};
+use crate::tables;
 use crate::task::{Target, Task, rate};
 use crate::tasks;
 use anyhow::{Context as _, anyhow, bail};
@@ -97,7 +98,7 @@ impl<'a> Lab<'a> {
         let seeds = args.seeds.or(experiment.seeds.map(NonZero::get)).map_or(3, u64::from);
         let seeds: Vec<u64> = (0..seeds).map(|k| options.seed.wrapping_add(k)).collect();
         let task = tasks::open(&experiment.task, &Source { data: data.as_deref(), seed: options.seed })?;
-        let device = options.backend.open("training")?;
+        let device = Device::open(options.backend)?;
         for setup in &setups {
             let choice = setup.choice(&task.about().tables, experiment.task.small_table()).map_err(usage)?;
             tables::check(&task.about().tables, &choice, &setup.hyper)
@@ -197,7 +198,7 @@ impl<'a> Lab<'a> {
         let runs = self.each(setups);
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         // A GPU makes one run at a time.
-        let by_device = if self.device.is_none() { cores } else { 1 };
+        let by_device = if self.device.context.is_none() { cores } else { 1 };
         let jobs = self.args.jobs.map_or(by_device, |jobs| jobs as usize).clamp(1, runs.len().max(1));
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         // Plain threads. A run waits for a pool of its own, and a rayon thread that waits would begin another run meanwhile, nested in the
@@ -272,7 +273,7 @@ impl<'a> Lab<'a> {
         Ok(json!({
             "task": about.name, "data": about.source, "fingerprint": fingerprint(&*self.task)?, "dims": dims, "limit": self.experiment.task.limit(),
             "small_table": self.experiment.task.small_table(),
-            "backend": if self.device.is_none() { "cpu" } else { "gpu" }, "end": self.experiment.end, "goal": self.experiment.goal,
+            "backend": if self.device.context.is_none() { "cpu" } else { "gpu" }, "end": self.experiment.end, "goal": self.experiment.goal,
             "best": best, "steps": self.options(setup, best).steps(&*self.task), "seed": seed, "setup": setup,
         }))
     }

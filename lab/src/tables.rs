@@ -1,19 +1,19 @@
 //! The tables of a model, in as few groups as their settings allow.
 
+use crate::device::{self, Device, OnDevice, Shared as OfBurn};
 use crate::ranks::Ranks;
 use crate::setting::Setting;
 use crate::task::{Bags, Hyper, TableSpec};
+use anyhow::Context as _;
+use burn::tensor::Tensor;
 use hotrow::hash::fmix32;
 use hotrow::{
-    Context, Counters, CpuGroup, CpuSharedGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, ScalerState,
+    Counters, CpuGroup, CpuSharedGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, ScalerState,
     SharedArray, SharedGroup, checkpoint, memory_factor, robe,
 };
 use hotrow_dist::{self as dist, Comm as _, Shard};
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// The device that computes the embeddings; without one the CPU does.
-pub(crate) type Device = Option<Context>;
 
 /// A group that a run holds, with its checkpoints.
 trait Held: Lookup {
@@ -26,15 +26,31 @@ trait Held: Lookup {
     fn load(&mut self, place: &Path) -> Result<(), Error> {
         checkpoint::load_lookup(self, place.with_extension(FILE))
     }
+
+    /// The group if its outputs can stay on a device.
+    fn on_device(&mut self) -> Option<&mut dyn OnDevice> {
+        None
+    }
 }
 
 /// The ending of a checkpoint that is one file.
 const FILE: &str = "safetensors";
 
 impl Held for CpuGroup {}
-impl Held for Group {}
+impl Held for Group {
+    #[cfg(feature = "gpu")]
+    fn on_device(&mut self) -> Option<&mut dyn OnDevice> {
+        Some(self)
+    }
+}
+
 impl Held for CpuSharedGroup {}
-impl Held for SharedGroup {}
+impl Held for SharedGroup {
+    #[cfg(feature = "gpu")]
+    fn on_device(&mut self) -> Option<&mut dyn OnDevice> {
+        Some(self)
+    }
+}
 
 /// A folder with a file for each virtual shard.
 impl<S: Shard> Held for dist::Group<Ranks<'_>, S> {
@@ -125,6 +141,30 @@ impl<'a> Tables<'a> {
         Ok(outputs)
     }
 
+    /// As [`forward`](Self::forward), or as [`forward_frozen`](Self::forward_frozen), with outputs that stay on the device.
+    pub(crate) fn tensors(&mut self, bags: &[Bags], of_burn: &OfBurn, frozen: bool) -> anyhow::Result<Vec<Tensor<2>>> {
+        let mut outputs = Vec::new();
+        for shared in &mut self.shared {
+            let Bags { indices, offsets } = Bags::joined(shared.tables.iter().map(|&table| &bags[table]));
+            let joint = device::forward(on_device(&mut *shared.group)?, of_burn, (&indices, &offsets), frozen)?;
+            let each = joint.dims()[0] / shared.tables.len();
+            outputs.extend(shared.tables.iter().enumerate().map(|(at, &table)| {
+                (table, Tensor::from_inner(joint.clone().narrow(0, at * each, each)).require_grad())
+            }));
+        }
+        outputs.sort_by_key(|&(table, _)| table);
+        Ok(outputs.into_iter().map(|(_, outputs)| outputs).collect())
+    }
+
+    /// As [`backward`](Self::backward), with gradients on the device.
+    pub(crate) fn backward_tensors(&mut self, gradients: Vec<Tensor<2>>, of_burn: &OfBurn) -> anyhow::Result<()> {
+        for shared in &mut self.shared {
+            let joint = Tensor::cat(shared.tables.iter().map(|&table| gradients[table].clone()).collect(), 0);
+            device::backward(on_device(&mut *shared.group)?, of_burn, joint)?;
+        }
+        Ok(())
+    }
+
     /// Updates the tables with the gradients of the last forward's outputs, table by table.
     pub(crate) fn backward(&mut self, gradients: &[Vec<f32>]) -> Result<(), Error> {
         self.shared.iter_mut().try_for_each(|shared| shared.group.backward(&shared.joined(gradients)))
@@ -192,6 +232,10 @@ impl<'a> Tables<'a> {
     }
 }
 
+fn on_device(group: &mut dyn Held) -> anyhow::Result<&mut dyn OnDevice> {
+    group.on_device().context("tables: wanted groups on the device, found others; leave ranks out")
+}
+
 /// The tables of each group with their setting. Tables with equal settings share a group if they can.
 fn members(specs: &[TableSpec], choice: &[Setting]) -> Vec<(Setting, Vec<usize>)> {
     let mut members: Vec<(Setting, Vec<usize>)> = Vec::new();
@@ -237,7 +281,7 @@ impl Fresh<'_> {
     fn shared<'r>(&self, tables: Vec<usize>, setting: Setting, place: Place<'_, 'r>) -> anyhow::Result<Shared<'r>> {
         let Some(config) = self.array(&tables, setting)? else { return self.rows(tables, setting, place) };
         let (device, ranks) = place;
-        let group = match device {
+        let group = match &device.context {
             None => replicated(CpuSharedGroup::new(config)?, ranks)?,
             Some(context) => replicated(SharedGroup::new(context, config)?, ranks)?,
         };
@@ -285,7 +329,7 @@ impl Fresh<'_> {
         let share = f64::from(config.cache_rows) / config.total_rows() as f64;
         let formula = memory_factor(config.dim, config.precision, share, config.policy);
         let cached = config.cache_rows > 0;
-        let group: Box<dyn Held + 'r> = match device {
+        let group: Box<dyn Held + 'r> = match &device.context {
             None => placed(config, ranks, move |config| {
                 let of = config.clone();
                 CpuGroup::filled(config, &|row: u32, dim: usize, out: &mut [f32]| first_values(&of, row, dim, out))
@@ -363,7 +407,7 @@ mod tests {
     }
 
     fn tables(settings: [Setting; 3], seed: u64) -> Tables<'static> {
-        Tables::new(&specs(), &settings, &hyper(OptimizerKind::AdaGrad), seed, &None, None).unwrap()
+        Tables::new(&specs(), &settings, &hyper(OptimizerKind::AdaGrad), seed, &Device::default(), None).unwrap()
     }
 
     /// FP32 with a cache of all rows: another group with the same results.
@@ -432,7 +476,8 @@ mod tests {
             };
             let each = Setting { cache_each: true, ..shared };
             let of = |specs: &[TableSpec], setting| {
-                Tables::new(specs, &vec![setting; specs.len()], &hyper(OptimizerKind::Sgd), 7, &None, None).unwrap()
+                Tables::new(specs, &vec![setting; specs.len()], &hyper(OptimizerKind::Sgd), 7, &Device::default(), None)
+                    .unwrap()
             };
             let hits = |mut tables: Tables<'_>, chosen: &[usize]| {
                 for step in 0..40_u32 {

@@ -1,8 +1,8 @@
 //! Steps over ranks. A batch has as many parts as there are virtual shards. The dense part runs each part by itself, and sums over parts are
 //! a binary tree, so the number of ranks changes no bit.
 
-use super::{Model, summed};
-use crate::dense::tensor;
+use super::{Model, shaped, summed};
+use crate::dense::{tensor, values};
 use crate::ranks::Ranks;
 use crate::task::{Bags, Batch};
 use hotrow::{Error, Pooling};
@@ -27,12 +27,14 @@ impl Model<'_, '_> {
                 sums.push(sum);
                 continue;
             }
-            let (loss, of_part, gradients) = self.learn(part, outputs);
+            let embedded = shaped(&about.tables, outputs);
+            let (loss, gradients) = self.learn(part, &embedded);
+            let of_part = embedded.iter().map(|outputs| summed(outputs, &gradients, part.samples));
             of_tables.iter_mut().zip(of_part).for_each(|(all, own)| all.extend(own));
             for weight in &weights {
                 sum.extend(summed(weight, &gradients, part.samples));
             }
-            sum.push(loss * part.samples as f32);
+            sum.push(values(loss)[0] * part.samples as f32);
             sums.push(sum);
         }
         let mut sum = ranks.sum(sums)?;

@@ -227,6 +227,7 @@ fn read_exact_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::checkpoints::Keep;
+    use crate::device::Device;
     use crate::order::Mixed;
     use crate::run::{self, End, RunOptions};
     use crate::setting::Setting;
@@ -299,7 +300,8 @@ mod tests {
             (task.mixed(), task.about().train, task.about().tables[2].rows),
             (Mixed::Blocks, 858, header.rows[2])
         );
-        let options = RunOptions { hyper: Hyper::adagrad(32, 0.05), end: End::Epochs(4), limit: None, device: None };
+        let options =
+            RunOptions { hyper: Hyper::adagrad(32, 0.05), end: End::Epochs(4), limit: None, device: Device::default() };
         let train = |end| {
             run::run(
                 &task,

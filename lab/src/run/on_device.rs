@@ -1,0 +1,60 @@
+//! Steps wholly on a device: embeddings, dense part, gradients and updates. Nothing is copied to the host in a step; losses are read later.
+
+use super::{Model, TESTED};
+use crate::device::Shared;
+use crate::task::Reduction;
+use burn::tensor::Tensor;
+use std::time::Instant;
+
+/// Steps whose losses are read together.
+const UNREAD: usize = 64;
+
+/// Steps that time the tables alone.
+const TIMED: usize = 20;
+
+impl Model<'_, '_> {
+    /// As `step`; the loss is kept on the device.
+    pub(super) fn step_on_device(&mut self, shared: &Shared) -> anyhow::Result<usize> {
+        let (epoch, samples) = self.next_samples();
+        let batch = self.task.train_batch(&samples, self.seed, epoch)?;
+        let embedded = self.tables.tensors(&batch.bags, shared, false)?;
+        let (loss, gradients) = self.learn(&batch, &embedded);
+        let Reduction(weight) = self.options.hyper.loss;
+        let factor = weight.unwrap_or(batch.samples as f32);
+        let of = |outputs: &Tensor<2>| match outputs.grad(&gradients) {
+            Some(mean) => mean * factor,
+            None => outputs.clone().inner().zeros_like(),
+        };
+        self.tables.backward_tensors(embedded.iter().map(of).collect(), shared)?;
+        let of_weights: Vec<_> = self.optimizer.weights.iter().map(|weight| weight.grad(&gradients)).collect();
+        self.optimizer.step(&of_weights, 1.0);
+        self.unread.push((loss.inner(), batch.samples));
+        self.steps += 1;
+        Ok(batch.samples)
+    }
+
+    /// Reads the losses of the last steps, with their numbers of samples: all if they are wanted now, else if there are many.
+    pub(super) fn read_losses(&mut self, now: bool) -> Vec<(f64, usize)> {
+        if self.unread.is_empty() || !now && self.unread.len() < UNREAD {
+            return Vec::new();
+        }
+        let (losses, samples): (Vec<_>, Vec<_>) = self.unread.drain(..).unzip();
+        let losses = crate::dense::values(Tensor::cat(losses, 0));
+        losses.into_iter().map(f64::from).zip(samples).collect()
+    }
+
+    /// Median seconds of the tables' forward and backward alone, with the test set's first samples. It changes the tables, so it comes last.
+    pub(super) fn time_tables(&mut self, shared: &Shared) -> anyhow::Result<f64> {
+        let samples = self.options.hyper.batch.min(self.task.about().test).min(TESTED);
+        let batch = self.task.test_batch(0..samples)?;
+        let mut took = Vec::new();
+        for _ in 0..TIMED {
+            let start = Instant::now();
+            let outputs = self.tables.tensors(&batch.bags, shared, false)?;
+            self.tables.backward_tensors(outputs.into_iter().map(Tensor::inner).collect(), shared)?;
+            shared.device().sync()?;
+            took.push(start.elapsed().as_secs_f64() * self.options.hyper.batch as f64 / samples as f64);
+        }
+        Ok(hotrow_cli::report::units::median(took))
+    }
+}
