@@ -81,12 +81,12 @@ impl Unproved {
             if !first {
                 return Ok(());
             }
-            let views = [("loss".to_owned(), (Dtype::F64, vec![1], beside.loss.to_le_bytes().to_vec()))];
+            let loss = ("loss".to_owned(), (Dtype::F64, vec![1], beside.loss.to_le_bytes().to_vec()));
             let dense = beside.dense.iter().enumerate().map(|(at, tensor)| {
                 let bytes = values(tensor.clone()).into_iter().flat_map(f32::to_le_bytes).collect();
                 (at.to_string(), (Dtype::F32, tensor.dims().to_vec(), bytes))
             });
-            let all: Vec<(String, (Dtype, Vec<usize>, Vec<u8>))> = views.into_iter().chain(dense).collect();
+            let all: Vec<_> = std::iter::once(loss).chain(dense).collect();
             let views = all
                 .iter()
                 .map(|(name, (dtype, shape, bytes))| Ok((name, TensorView::new(*dtype, shape.clone(), bytes)?)));

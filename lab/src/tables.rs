@@ -157,7 +157,7 @@ impl<'a> Tables<'a> {
     }
 
     /// As [`backward`](Self::backward), with gradients on the device.
-    pub(crate) fn backward_tensors(&mut self, gradients: Vec<Tensor<2>>, of_burn: &OfBurn) -> anyhow::Result<()> {
+    pub(crate) fn backward_tensors(&mut self, gradients: &[Tensor<2>], of_burn: &OfBurn) -> anyhow::Result<()> {
         for shared in &mut self.shared {
             let joint = Tensor::cat(shared.tables.iter().map(|&table| gradients[table].clone()).collect(), 0);
             device::backward(on_device(&mut *shared.group)?, of_burn, joint)?;

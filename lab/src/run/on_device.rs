@@ -25,7 +25,8 @@ impl Model<'_, '_> {
             Some(mean) => mean * factor,
             None => outputs.clone().inner().zeros_like(),
         };
-        self.tables.backward_tensors(embedded.iter().map(of).collect(), shared)?;
+        let of_tables: Vec<_> = embedded.iter().map(of).collect();
+        self.tables.backward_tensors(&of_tables, shared)?;
         let of_weights: Vec<_> = self.optimizer.weights.iter().map(|weight| weight.grad(&gradients)).collect();
         self.optimizer.step(&of_weights, 1.0);
         self.unread.push((loss.inner(), batch.samples));
@@ -51,7 +52,8 @@ impl Model<'_, '_> {
         for _ in 0..TIMED {
             let start = Instant::now();
             let outputs = self.tables.tensors(&batch.bags, shared, false)?;
-            self.tables.backward_tensors(outputs.into_iter().map(Tensor::inner).collect(), shared)?;
+            let outputs: Vec<_> = outputs.into_iter().map(Tensor::inner).collect();
+            self.tables.backward_tensors(&outputs, shared)?;
             shared.device().sync()?;
             took.push(start.elapsed().as_secs_f64() * self.options.hyper.batch as f64 / samples as f64);
         }
