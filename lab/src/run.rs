@@ -438,8 +438,7 @@ impl<'t, 'r> Model<'t, 'r> {
         let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
         self.in_tables += start.elapsed();
-        let embedded = shaped(&self.task.about().tables, outputs);
-        let (loss, gradients) = self.learn(&batch, &embedded);
+        let (loss, embedded, gradients) = self.learn(&batch, shaped(&self.task.about().tables, outputs));
         let mut of_tables: Vec<_> = embedded.iter().map(|outputs| summed(outputs, &gradients, batch.samples)).collect();
         let of_weights: Vec<_> = self.optimizer.weights.iter().map(|weight| weight.grad(&gradients)).collect();
         self.reduce(&mut of_tables, batch.samples);
@@ -448,13 +447,14 @@ impl<'t, 'r> Model<'t, 'r> {
         Ok((Some(f64::from(values(loss)[0])), batch.samples))
     }
 
-    /// The mean loss of a batch or a part of one, and the gradients.
-    fn learn(&self, batch: &Batch, embedded: &[Tensor<2>]) -> (Tensor<1>, Gradients) {
-        let logits = self.dense.logits(&self.optimizer.weights, embedded, batch);
+    /// The mean loss of a batch or a part of one, the outputs that have gradients, and the gradients.
+    fn learn(&self, batch: &Batch, outputs: Vec<Tensor<2>>) -> (Tensor<1>, Vec<Tensor<2>>, Gradients) {
+        let embedded: Vec<_> = outputs.into_iter().map(|outputs| Tensor::from_inner(outputs).require_grad()).collect();
+        let logits = self.dense.logits(&self.optimizer.weights, &embedded, batch);
         let loss = dense::loss(logits, batch, self.task.about().target);
         let scale = self.scaler.as_ref().map_or(1.0, CpuScaler::scale);
         let gradients = (loss.clone() * scale).backward();
-        (loss, gradients)
+        (loss, embedded, gradients)
     }
 
     /// The epoch of the next batch, and the places of its samples.
@@ -506,6 +506,8 @@ impl<'t, 'r> Model<'t, 'r> {
     fn test(&mut self, samples: usize) -> anyhow::Result<Score> {
         let about = self.task.about();
         let mut scorer = Scorer::new(about.target);
+        // Without autodiff, which would keep each batch.
+        let weights: Vec<_> = self.optimizer.weights.iter().map(|weight| weight.clone().inner()).collect();
         let all = about.test.min(samples);
         for first in (0..all).step_by(TESTED) {
             let range = first..all.min(first + TESTED);
@@ -514,7 +516,7 @@ impl<'t, 'r> Model<'t, 'r> {
                 Some(shared) => self.tables.tensors(&batch.bags, shared, true)?,
                 None => shaped(&about.tables, self.tables.forward_frozen(&batch.bags)?),
             };
-            let logits = self.dense.logits(&self.optimizer.weights, &embedded, &batch);
+            let logits = self.dense.logits(&weights, &embedded, &batch);
             scorer.add(&values(logits), &batch);
         }
         Ok(scorer.score())
@@ -531,9 +533,9 @@ fn remedy(keep: &Keep) -> anyhow::Result<String> {
 /// The tables' outputs as tensors: `[bags, dim]`, or `[indices, dim]` without pooling.
 fn shaped(specs: &[TableSpec], outputs: Vec<Vec<f32>>) -> Vec<Tensor<2>> {
     let of = |(spec, values): (&TableSpec, Vec<f32>)| {
-        let (dim, device) = (spec.dim as usize, dense::cpu());
+        let (dim, device) = (spec.dim as usize, dense::cpu().inner());
         let rows = values.len() / dim;
-        tensor(values, [rows, dim], &device).require_grad()
+        tensor(values, [rows, dim], &device)
     };
     specs.iter().zip(outputs).map(of).collect()
 }

@@ -148,9 +148,9 @@ impl<'a> Tables<'a> {
             let Bags { indices, offsets } = Bags::joined(shared.tables.iter().map(|&table| &bags[table]));
             let joint = device::forward(on_device(&mut *shared.group)?, of_burn, (&indices, &offsets), frozen)?;
             let each = joint.dims()[0] / shared.tables.len();
-            outputs.extend(shared.tables.iter().enumerate().map(|(at, &table)| {
-                (table, Tensor::from_inner(joint.clone().narrow(0, at * each, each)).require_grad())
-            }));
+            outputs.extend(
+                shared.tables.iter().enumerate().map(|(at, &table)| (table, joint.clone().narrow(0, at * each, each))),
+            );
         }
         outputs.sort_by_key(|&(table, _)| table);
         Ok(outputs.into_iter().map(|(_, outputs)| outputs).collect())

@@ -103,11 +103,11 @@ fn a_training_that_fails_says_so() {
     let line = |(at, line): (usize, &str)| format!("{}{}\n", if at < 1800 { &line[..1] } else { "0" }, &line[1..]);
     fs::write(at("alike"), log(2100).lines().enumerate().map(line).collect::<String>()).unwrap();
     let alike =
-        train(&format!("criteo={} cardinalities=1/10000 steps=5 precision=int8 lr=1e20 dense-lr=0.5", at("alike")));
+        train(&format!("criteo={} cardinalities=1/10000 steps=5 precision=int8 lr=1e10 dense-lr=0.5", at("alike")));
     for wanted in [
         "\nAUC: none, since all labels of the test set are alike\n\nwarning: fp32: wanted a test loss below the base rate's 0.00000, found ",
         ": test on labels of two classes (seeds: 1 of 1)\nwarning: int8",
-        ", adagrad at 1e20, dense part adagrad at 0.5",
+        ", adagrad at 1e10, dense part adagrad at 0.5",
     ] {
         assert!(alike.contains(wanted), "{wanted}: {alike}");
     }
@@ -118,7 +118,7 @@ fn a_training_that_fails_says_so() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_log_larger_than_the_memory_is_trained_on() {
-    const LIMIT: u64 = 256 << 20;
+    const LIMIT: u64 = 320 << 20;
     let folder = tempfile::tempdir().unwrap();
     let [clicks, packed] = ["clicks", "packed"].map(|name| folder.path().join(name));
     let lines = u32::try_from(LIMIT / 160 + 1).unwrap();
@@ -139,7 +139,7 @@ fn a_log_larger_than_the_memory_is_trained_on() {
     let text = |output: &std::process::Output| String::from_utf8_lossy(&output.stdout).into_owned();
     let first = bounded(&task);
     assert!(first.status.success() && text(&first).contains("| int8 stochastic "), "{first:?}");
-    let note = format!("268.44 MB for {lines} lines of {}; categories are numbered: at most ", clicks.display());
+    let note = format!("335.54 MB for {lines} lines of {}; categories are numbered: at most ", clicks.display());
     assert!(
         String::from_utf8_lossy(&first.stderr).contains(&note) && fs::metadata(&packed).unwrap().len() > LIMIT,
         "{first:?}"

@@ -17,8 +17,8 @@ impl Model<'_, '_> {
     pub(super) fn step_on_device(&mut self, shared: &Shared) -> anyhow::Result<usize> {
         let (epoch, samples) = self.next_samples();
         let batch = self.task.train_batch(&samples, self.seed, epoch)?;
-        let embedded = self.tables.tensors(&batch.bags, shared, false)?;
-        let (loss, gradients) = self.learn(&batch, &embedded);
+        let outputs = self.tables.tensors(&batch.bags, shared, false)?;
+        let (loss, embedded, gradients) = self.learn(&batch, outputs);
         let Reduction(weight) = self.options.hyper.loss;
         let factor = weight.unwrap_or(batch.samples as f32);
         let of = |outputs: &Tensor<2>| match outputs.grad(&gradients) {
@@ -52,7 +52,6 @@ impl Model<'_, '_> {
         for _ in 0..TIMED {
             let start = Instant::now();
             let outputs = self.tables.tensors(&batch.bags, shared, false)?;
-            let outputs: Vec<_> = outputs.into_iter().map(Tensor::inner).collect();
             self.tables.backward_tensors(&outputs, shared)?;
             shared.device().sync()?;
             took.push(start.elapsed().as_secs_f64() * self.options.hyper.batch as f64 / samples as f64);

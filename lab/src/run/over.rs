@@ -27,8 +27,7 @@ impl Model<'_, '_> {
                 sums.push(sum);
                 continue;
             }
-            let embedded = shaped(&about.tables, outputs);
-            let (loss, gradients) = self.learn(part, &embedded);
+            let (loss, embedded, gradients) = self.learn(part, shaped(&about.tables, outputs));
             let of_part = embedded.iter().map(|outputs| summed(outputs, &gradients, part.samples));
             of_tables.iter_mut().zip(of_part).for_each(|(all, own)| all.extend(own));
             for weight in &weights {
