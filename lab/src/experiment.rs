@@ -267,7 +267,7 @@ mod tests {
             }
             files += 1;
         }
-        assert_eq!(files, 6);
+        assert_eq!(files, 7);
     }
 
     #[test]

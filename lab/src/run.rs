@@ -186,7 +186,7 @@ pub(crate) fn run(
         hit_rates: if cached.len() > 1 { cached.iter().map(name).collect() } else { Vec::new() },
         memory_paper,
         memory_true,
-        bus_bytes: counters.bus_bytes(),
+        bus_bytes: counters.bus_bytes() + model.tables.paged(),
         skipped_rows: counters.skipped_rows,
         overflows,
         lost: (lost[0] > 0).then(|| lost[1] as f64 / lost[0] as f64),
@@ -639,6 +639,36 @@ mod tests {
         assert!(short.loss > blind - 0.2 * (blind - best) && timeless(by_clock) == timeless(short));
         let of = |seed| fingerprint(&small([1500, 500], seed)).unwrap();
         assert!(of(1) == of(1) && of(1) != of(2), "other data of the same size");
+    }
+
+    #[cfg(feature = "gpu")]
+    #[test]
+    fn a_run_on_the_device_learns_what_the_processor_does() {
+        hotrow_harness::device::with_gpu(|_| {
+            let device = Device::open(hotrow_cli::options::Backend::Gpu).unwrap();
+            let on = |device: &Device, setting, lr| {
+                trained(setting, 1, &with(|options| (options.device, options.hyper.lr) = (device.clone(), lr)))
+            };
+            for setting in [Setting::FP32, MIXED, ARRAY, Setting { mapped: true, ..MIXED }] {
+                if setting.mapped && !device.context.as_ref().unwrap().caps().mappable {
+                    hotrow_harness::device::skipped("mapped rows: the device maps no host memory");
+                    continue;
+                }
+                let (found, wanted) = (on(&device, setting, 0.02), on(&Device::default(), setting, 0.02));
+                let apart = |other: &Outcome| (found.loss - other.loss).abs();
+                // Sums are added in another order; a code of INT4 may round to its neighbour.
+                let bound = if setting == Setting::FP32 { 1e-5 } else { 1e-3 };
+                assert!(apart(&wanted) < bound, "{setting:?}: {found:?}, {wanted:?}");
+                assert_eq!((found.steps, found.hit_rate.is_some()), (wanted.steps, wanted.hit_rate.is_some()));
+                let other = on(&Device::default(), setting, 0.03);
+                assert!(apart(&other) > bound, "another rate: {setting:?}: {found:?}, {other:?}");
+            }
+            // Whole pages move, and nothing else differs from rows on the device.
+            let paged = on(&device, Setting { pages_percent: 50.0, ..Setting::FP32 }, 0.02);
+            let plain = on(&device, Setting::FP32, 0.02);
+            assert_eq!((paged.loss, plain.bus_bytes), (plain.loss, 0));
+            assert!(paged.bus_bytes > 0 && paged.bus_bytes.is_multiple_of(64 << 10), "{paged:?}");
+        });
     }
 
     #[test]

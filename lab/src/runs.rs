@@ -101,6 +101,13 @@ impl<'a> Lab<'a> {
         let device = Device::open(options.backend)?;
         for setup in &setups {
             let choice = setup.choice(&task.about().tables, experiment.task.small_table()).map_err(usage)?;
+            let on_device = |setting: &Setting| setting.mapped || setting.pages_percent > 0.0;
+            if device.shared.is_none() && choice.iter().any(on_device) {
+                let label = setup.label();
+                return Err(Failure::Usage(format!(
+                    "{label}: wanted a run on a device, found one on the processor; take --backend gpu, and a build with --features gpu"
+                )));
+            }
             tables::check(&task.about().tables, &choice, &setup.hyper)
                 .map_err(|error| Failure::Usage(format!("{}: {error}", setup.label())))?;
         }

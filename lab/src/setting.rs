@@ -3,7 +3,7 @@
 
 use crate::task::{Hyper, TableSpec};
 use anyhow::{Context as _, bail, ensure};
-use hotrow::{Error, GroupConfig, Policy, Precision, RandomBits, Rounding, robe};
+use hotrow::{Error, GroupConfig, Placement, Policy, Precision, RandomBits, Rounding, robe};
 use hotrow_cli::names;
 use hotrow_plan::simulate::{Geometry, WINDOW_WAYS};
 use serde::de::Error as _;
@@ -85,6 +85,10 @@ pub(crate) struct Setting {
     pub(crate) weights: Option<u32>,
     /// Values that lie together in a shared array.
     pub(crate) chunk: u32,
+    /// Whether the rows lie in the host's memory, which the device reads over the bus.
+    pub(crate) mapped: bool,
+    /// FP32 rows in whole pages that move between the host and the device, which holds so many percent of them (SPEC 4); 0 for none.
+    pub(crate) pages_percent: f64,
 }
 
 impl Default for Setting {
@@ -108,6 +112,8 @@ impl Setting {
         compression: None,
         weights: None,
         chunk: CHUNK,
+        mapped: false,
+        pages_percent: 0.0,
     };
 
     /// The setting with fixed values in fields that have no effect, so that settings with equal effects are equal.
@@ -125,8 +131,9 @@ impl Setting {
         if !self.is_shared() {
             self.chunk = all.chunk;
         }
-        let Self { precision, rounding, random_bits, compression, weights, chunk, .. } = self;
-        let uncached = Self { precision, rounding, random_bits, compression, weights, chunk, ..all };
+        let Self { precision, rounding, random_bits, compression, weights, chunk, mapped, pages_percent, .. } = self;
+        let uncached =
+            Self { precision, rounding, random_bits, compression, weights, chunk, mapped, pages_percent, ..all };
         if self.has_cache() && !self.is_shared() { self } else { uncached }
     }
 
@@ -155,7 +162,12 @@ impl Setting {
             }
             "window-ways" if self.policy != Policy::Window => Some(("policy window", "another policy")),
             "chunk" if !self.is_shared() => Some(("compression or weights", "neither")),
-            "cache-percent" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
+            "cache-percent" | "mapped" | "pages-percent" if self.is_shared() => {
+                Some(("neither compression nor weights", "a shared array"))
+            }
+            "pages-percent" if self.has_cache() => Some(("no cache-percent", "a cache")),
+            "pages-percent" if self.precision != Precision::Fp32 => Some(("precision fp32", "another precision")),
+            "pages-percent" if self.mapped => Some(("no mapped", "mapped rows")),
             _ => None,
         }
     }
@@ -188,7 +200,13 @@ impl Setting {
     pub(crate) fn label(&self) -> String {
         let Self { precision, policy, cache_percent, ways, chunk, .. } = self;
         let below = *precision != Precision::Fp32;
-        let rows = if below { format!("{precision} {}", self.rounding()) } else { precision.to_string() };
+        let mut rows = if below { format!("{precision} {}", self.rounding()) } else { precision.to_string() };
+        if self.mapped {
+            rows += ", mapped";
+        }
+        if self.pages_percent > 0.0 {
+            rows += &format!(", {} % in moved pages", self.pages_percent);
+        }
         let size = match (self.compression, self.weights) {
             (_, Some(weights)) => format!("robe of {weights} weights"),
             (Some(times), None) => format!("robe {times}x"),
@@ -214,6 +232,9 @@ impl Setting {
         config.policy = self.policy;
         config.ways = self.ways;
         config.window_ways = self.window_ways;
+        if self.mapped {
+            config.placement = Placement::Mapped;
+        }
         let rows = config.total_rows();
         // An error means that there is no cache, or that there are no rows, which `GroupConfig::check` refuses by name.
         let shape = |rows| Geometry::of_percent(rows, self.cache_percent, self.ways);
@@ -250,6 +271,8 @@ impl Setting {
         let setting: Self = table.clone().try_into()?;
         let Self { cache_percent: percent, ways, window_ways, policy, compression, weights, .. } = setting;
         ensure!((0.0..=100.0).contains(&percent), "cache-percent: wanted a number from 0 to 100, found {percent}");
+        let pages = setting.pages_percent;
+        ensure!((0.0..=100.0).contains(&pages), "pages-percent: wanted a number from 0 to 100, found {pages}");
         let of_tables = setting.cached_tables;
         ensure!(
             of_tables > 0.0 && of_tables <= 100.0,

@@ -8,12 +8,15 @@ use anyhow::Context as _;
 use burn::tensor::Tensor;
 use hotrow::hash::fmix32;
 use hotrow::{
-    Counters, CpuGroup, CpuSharedGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, ScalerState,
-    SharedArray, SharedGroup, checkpoint, memory_factor, robe,
+    Context, Counters, CpuGroup, CpuSharedGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, RowLayout,
+    ScalerState, SharedArray, SharedGroup, checkpoint, memory_factor, robe,
 };
+use hotrow_cli::lab::{Lab, Rounds};
+use hotrow_cli::uvm::{UvmBus, UvmModel, UvmTable};
 use hotrow_dist::{self as dist, Comm as _, Shard};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// A group that a run holds, with its checkpoints.
 trait Held: Lookup {
@@ -83,6 +86,52 @@ struct Shared<'a> {
     replicated: bool,
     /// Memory against FP32 weights by the formula of Yang 2020.
     formula: f64,
+    pages: Option<Pages>,
+}
+
+/// Rows in whole pages that move between the host and the device. The group computes with rows of its own on the device; the pages' bytes move as those
+/// of unified memory would.
+struct Pages {
+    table: UvmTable,
+    bus: UvmBus<'static>,
+    page_bytes: u64,
+    /// The first row of each table.
+    bases: Vec<u32>,
+    /// The rows of the last forward.
+    rows: Vec<u32>,
+    moved: u64,
+}
+
+impl Pages {
+    fn new(context: &Context, config: &GroupConfig, percent: f64) -> anyhow::Result<Self> {
+        static LAB: OnceLock<Lab> = OnceLock::new();
+        let lab = LAB.get_or_init(|| Lab::new(context, Rounds::ONE));
+        // A row with its optimiser's state, as the group keeps it.
+        let row = RowLayout::of(config.dim, config.precision, &config.optimizer, config.state);
+        let (page_bytes, row_bytes) = (UvmModel::default().page_bytes, row.stride());
+        let held = (config.total_rows() * row_bytes) as f64 * percent / 100.0;
+        let table = UvmTable::new(page_bytes, row_bytes, (held as u64).max(page_bytes))?;
+        let bus = UvmBus::new(lab, &table, config.total_rows() as u32)?;
+        let bases = config.tables.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
+        Ok(Self { table, bus, page_bytes, bases, rows: Vec::new(), moved: 0 })
+    }
+
+    /// Brings the pages of a batch, of which each table has as many bags.
+    fn read(&mut self, Bags { indices, offsets }: &Bags) -> anyhow::Result<()> {
+        let each = (offsets.len() - 1) / self.bases.len();
+        self.rows.clear();
+        for (table, base) in self.bases.iter().enumerate() {
+            let [from, to] = [table, table + 1].map(|table| offsets[table * each] as usize);
+            self.rows.extend(indices[from..to].iter().map(|index| base + index));
+        }
+        self.pass(false)
+    }
+
+    fn pass(&mut self, write: bool) -> anyhow::Result<()> {
+        let moves = self.table.pass(&self.rows, write);
+        self.moved += moves.len() as u64 * self.page_bytes;
+        self.bus.carry(&moves).map(|_| ())
+    }
 }
 
 impl Shared<'_> {
@@ -146,6 +195,9 @@ impl<'a> Tables<'a> {
         let mut outputs = Vec::new();
         for shared in &mut self.shared {
             let Bags { indices, offsets } = Bags::joined(shared.tables.iter().map(|&table| &bags[table]));
+            if let Some(pages) = shared.pages.as_mut().filter(|_| !frozen) {
+                pages.read(&Bags { indices: indices.clone(), offsets: offsets.clone() })?;
+            }
             let joint = device::forward(on_device(&mut *shared.group)?, of_burn, (&indices, &offsets), frozen)?;
             let each = joint.dims()[0] / shared.tables.len();
             outputs.extend(
@@ -161,6 +213,7 @@ impl<'a> Tables<'a> {
         for shared in &mut self.shared {
             let joint = Tensor::cat(shared.tables.iter().map(|&table| gradients[table].clone()).collect(), 0);
             device::backward(on_device(&mut *shared.group)?, of_burn, joint)?;
+            shared.pages.as_mut().map_or(Ok(()), |pages| pages.pass(true))?;
         }
         Ok(())
     }
@@ -209,6 +262,11 @@ impl<'a> Tables<'a> {
             all.extend(own);
         }
         Ok((all.into_iter().sum(), cached))
+    }
+
+    /// Bytes that moved in whole pages.
+    pub(crate) fn paged(&self) -> u64 {
+        self.shared.iter().filter_map(|shared| shared.pages.as_ref()).map(|pages| pages.moved).sum()
     }
 
     /// The memory that stays between steps, on all ranks together: against FP32 weights by the formula of Yang 2020, all bytes against them, and
@@ -286,7 +344,7 @@ impl Fresh<'_> {
             Some(context) => replicated(SharedGroup::new(context, config)?, ranks)?,
         };
         let formula = group.memory().formula;
-        Ok(Shared { tables, group, cached: false, replicated: ranks.is_some(), formula })
+        Ok(Shared { tables, group, cached: false, replicated: ranks.is_some(), formula, pages: None })
     }
 
     /// The array that `tables` share, if they do. Its first values are those of the largest table, as in the authors' DLRM.
@@ -329,6 +387,8 @@ impl Fresh<'_> {
         let share = f64::from(config.cache_rows) / config.total_rows() as f64;
         let formula = memory_factor(config.dim, config.precision, share, config.policy);
         let cached = config.cache_rows > 0;
+        let pages = device.context.as_ref().filter(|_| setting.pages_percent > 0.0);
+        let pages = pages.map(|context| Pages::new(context, &config, setting.pages_percent)).transpose()?;
         let group: Box<dyn Held + 'r> = match &device.context {
             None => placed(config, ranks, move |config| {
                 let of = config.clone();
@@ -343,7 +403,7 @@ impl Fresh<'_> {
                 })?
             }
         };
-        Ok(Shared { tables, group, cached, replicated: false, formula })
+        Ok(Shared { tables, group, cached, replicated: false, formula, pages })
     }
 }
 
