@@ -1,5 +1,5 @@
 //! A whole training step, forward and backward, on a GPU if there is an adapter (`peers` measures the CPU backend's). Timestamps of the device
-//! measure its time. A device without timestamps is measured by the wall clock, and the output says so.
+//! measure its time. A device without timestamps is measured by the wall clock, and the output says so. Then what the random bits of rounding cost.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 #![allow(clippy::print_stdout, reason = "prints the adapter that the figures come from")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
@@ -9,6 +9,7 @@ mod support;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
     Batch, Group, GroupConfig, Init, Optimizer, Precision, Timeline, adapter,
+    rng::pcg4d,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::SeedableRng as _;
@@ -88,5 +89,98 @@ fn on_gpu(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, on_gpu);
+/// Values of a row that is rounded: a multiple of every vector.
+const WIDE: usize = 128;
+
+type Round = fn(u32, &[f32; WIDE], &mut [u16; WIDE]);
+
+/// FP16 of a value that is normal as a half: `more`, below 2^13, is added to what is cut off.
+#[inline(always)]
+fn half(x: f32, more: u32) -> u16 {
+    let magnitude = (x.to_bits() & !(1 << 31)) + more;
+    (x.to_bits() >> 16 & 0x8000 | magnitude.wrapping_sub(112 << 23) >> 13) as u16
+}
+
+#[multiversion::multiversion(targets = "simd")]
+fn nearest(_: u32, values: &[f32; WIDE], halves: &mut [u16; WIDE]) {
+    halves.iter_mut().zip(values).for_each(|(half_, x)| *half_ = half(*x, 0xfff + (x.to_bits() >> 13 & 1)));
+}
+
+/// A hash for each value.
+#[multiversion::multiversion(targets = "simd")]
+fn each(row: u32, values: &[f32; WIDE], halves: &mut [u16; WIDE]) {
+    for e in 0..WIDE {
+        halves[e] = half(values[e], pcg4d([1, 2, row, e as u32])[0] >> 19);
+    }
+}
+
+/// A hash for `PER` values, as SPEC 2 has it: 4 take 24 of its bits, 8 take 16, 16 take 8.
+#[inline(always)]
+fn vector<const PER: usize>(row: u32, values: &[f32; WIDE], halves: &mut [u16; WIDE]) {
+    let mut hashes = [[0; 4]; WIDE / 4];
+    for (k, words) in hashes[..WIDE / PER].iter_mut().enumerate() {
+        *words = pcg4d([1, 2, row, (PER * k) as u32]).map(|word| word ^ word >> 16);
+    }
+    let bytes: &[u8] = bytemuck::cast_slice(&hashes);
+    let (words, pairs): (&[u32], &[u16]) = (bytemuck::cast_slice(&hashes), bytemuck::cast_slice(&hashes));
+    for e in 0..WIDE {
+        halves[e] = match PER {
+            4 => half(values[e], words[e] >> 19),
+            8 => half(values[e], u32::from(pairs[e]) >> 3),
+            _ => half(values[e], u32::from(bytes[e]) << 5 | 1 << 4),
+        };
+    }
+}
+
+#[multiversion::multiversion(targets = "simd")]
+fn of_4(row: u32, values: &[f32; WIDE], halves: &mut [u16; WIDE]) {
+    vector::<4>(row, values, halves);
+}
+
+#[multiversion::multiversion(targets = "simd")]
+fn of_8(row: u32, values: &[f32; WIDE], halves: &mut [u16; WIDE]) {
+    vector::<8>(row, values, halves);
+}
+
+#[multiversion::multiversion(targets = "simd")]
+fn of_16(row: u32, values: &[f32; WIDE], halves: &mut [u16; WIDE]) {
+    vector::<16>(row, values, halves);
+}
+
+/// The generator of [`Rounding::Stochastic`](hotrow::Rounding), taken out: rows to FP16 by one CPU thread. The rounding itself is the same in each line.
+fn random_bits(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("rounding/fp16");
+    group.throughput(Throughput::Elements(1024 * WIDE as u64));
+    let rows: Vec<[f32; WIDE]> =
+        (0..1024).map(|row| std::array::from_fn(|e| 0.1 + (row as f32 + e as f32 / 7.0).sin().abs())).collect();
+    let lines: [(&str, Round); 5] = [
+        ("nearest", nearest),
+        ("24 bits, a hash an element", each),
+        ("24 bits, a hash for 4", of_4),
+        ("16 bits, a hash for 8", of_8),
+        ("8 bits, a hash for 16", of_16),
+    ];
+    let mean = |halves: &[u16; WIDE]| {
+        halves.iter().map(|&half| f64::from(hotrow::codec::f32_from_half(half.into()))).sum::<f64>()
+    };
+    for (name, round) in lines {
+        let mut halves = [0; WIDE];
+        // What is measured rounds: without bias over the rows, and by at most a unit.
+        let bias = (0u32..).zip(&rows).map(|(row, values)| {
+            round(row, values, &mut halves);
+            mean(&halves) - values.iter().copied().map(f64::from).sum::<f64>()
+        });
+        let bias = bias.sum::<f64>() / (1024 * WIDE) as f64;
+        assert!(bias.abs() < 1e-5, "{name}: {bias}");
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                (0u32..).zip(&rows).for_each(|(row, values)| round(row, std::hint::black_box(values), &mut halves));
+                halves
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, on_gpu, random_bits);
 criterion_main!(benches);

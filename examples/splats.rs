@@ -35,7 +35,7 @@ struct Args {
     /// Precision of the records; their moments are FP32 beside FP32, else of 16 bits.
     #[arg(long, default_value = "fp16")]
     precision: Precision,
-    /// Type of the moments in a record: fp16 or int8 beside fp16 and less.
+    /// Type of the moments in a record: fp32, fp16 or int8 beside fp16 and less.
     #[arg(long)]
     state: Option<StatePrecision>,
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]

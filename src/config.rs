@@ -151,7 +151,7 @@ impl Precision {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StatePrecision {
-    /// IEEE binary32.
+    /// IEEE binary32: never rounded.
     Fp32,
     /// 16 bits: AdaGrad's sum as IEEE binary16, moments with the exponent of binary32.
     Fp16,
@@ -582,8 +582,8 @@ pub struct GroupConfig {
     pub dim: u32,
     /// The type in which the table stores a weight.
     pub precision: Precision,
-    /// The type in which a record stores the optimiser's state of an element: FP32 beside FP32 weights; FP16 or INT8 beside others. `None`:
-    /// FP32 beside FP32, else FP16. A slot of the cache has it in FP32.
+    /// The type in which a record stores the optimiser's state of an element: FP32 beside FP32 weights; FP32, FP16 or INT8 beside others.
+    /// `None`: FP32 beside FP32, else FP16. A slot of the cache has it in FP32.
     pub state: Option<StatePrecision>,
     /// The rounding of a cached or updated row to the table's precision.
     pub rounding: Rounding,
@@ -791,11 +791,9 @@ impl GroupConfig {
         if let Some(at) = self.tables.iter().position(|&rows| rows < fewest) {
             return fail("tables", "at least one row a table".into(), format!("table {at} with 0 rows"));
         }
-        let plain = self.precision == Precision::Fp32;
         let state = StatePrecision::chosen(self.precision, self.state);
-        if plain != (state == StatePrecision::Fp32) {
-            let wanted = if plain { "fp32 beside FP32 weights" } else { "fp16 or int8 beside packed weights" };
-            return fail("state", wanted.into(), state.to_string());
+        if self.precision == Precision::Fp32 && state != StatePrecision::Fp32 {
+            return fail("state", "fp32 beside FP32 weights".into(), state.to_string());
         }
         let rows = self.total_rows();
         if rows > u64::from(u32::MAX) - 1 {

@@ -452,6 +452,10 @@ mod tests {
         // 3 bytes a record; the second piece's 168 bytes up to 176; the features' 40 up to 48; no weights, no shares, and no frequencies.
         assert_eq!(report.padding, 17 * 3 + 8 + 8 + 2 * 16 + 32);
         assert_eq!(report.optimizer_state(), 170 + 640);
+        // FP32 beside INT4: 20 bytes of state a record; the cache has it in FP32 whatever the records have.
+        config.state = Some(crate::config::StatePrecision::Fp32);
+        let full = MemoryReport::plan(&config, &Layout::new(&config, 1 << 30).unwrap(), Calls::default());
+        assert_eq!((full.record_state, full.cache_state, full.payload), (17 * 20, 640, report.payload));
         let text = report.to_string();
         assert!(text.contains("padding") && !text.contains("frequencies"), "{text}");
     }

@@ -18,7 +18,7 @@ use hotrow::{
     codec,
     internals::layout::{DIRTY, NONE, PINNED},
     prelude::*,
-    robe::Config,
+    robe::{Addressing, Backward, Config},
 };
 use hotrow_dist::{self as dist, Threads};
 use hotrow_harness::{child, data::place, face::state, lockstep::counts};
@@ -42,6 +42,10 @@ fn config() -> GroupConfig {
 /// A shared array of the same tables.
 fn array(optimizer: Optimizer) -> Config {
     Config::new(&[150, 50], 8, 300, 4).with_optimizer(optimizer).with_seed(3)
+}
+
+fn hashed_rows() -> Config {
+    Config::new(&[20], 4, 40, 4).with_addressing(Addressing::Rows).with_precision(Precision::Int4)
 }
 
 /// Runs steps, some followed by a flush. Returns the outputs of all steps.
@@ -93,6 +97,11 @@ fn configs() -> Vec<GroupConfig> {
             );
         }
     }
+    for (precision, optimizer) in [(Precision::Fp16, Optimizer::adagrad(0.1)), (Precision::Int4, Optimizer::adam(0.1))]
+    {
+        configs
+            .push(config().with_precision(precision).with_optimizer(optimizer).with_state(Some(StatePrecision::Fp32)));
+    }
     configs.push(config().with_ways(1));
     configs.push(config().with_ways(5).with_policy(Policy::Lru));
     configs.push(config().with_padding(vec![Some(3), Some(5)]));
@@ -116,6 +125,7 @@ fn tables() -> impl Iterator<Item = Make> {
         (Precision::Int8, adagrad, coded),
         (Precision::Fp16, adam, coded),
         (Precision::Int8, adam, None),
+        (Precision::Int2, adam, Some(StatePrecision::Fp32)),
     ];
     let arrays = arrays.into_iter().map(|(precision, optimizer, state)| -> Make {
         let config = array(optimizer).with_precision(precision).with_state(state);
@@ -886,7 +896,25 @@ fn another_table_than_an_array_s_own_is_refused() {
     let packed = array(Optimizer::adam(0.1)).with_precision(Precision::Int8);
     let mut coded = CpuSharedGroup::new(packed.clone().with_state(Some(StatePrecision::Int8))).unwrap();
     checkpoint::save_lookup(&mut coded, &other).unwrap();
-    assert_eq!(refused(&mut CpuSharedGroup::new(packed).unwrap(), &other), "state");
+    assert_eq!(refused(&mut CpuSharedGroup::new(packed.clone()).unwrap(), &other), "state");
+    // Contents are the configuration, but for what is not kept.
+    for config in [packed.clone(), array(Optimizer::adagrad(0.3)).with_backward(Backward::Dense), hashed_rows()] {
+        checkpoint::save_lookup(&mut CpuSharedGroup::new(config.clone()).unwrap(), &other).unwrap();
+        let (found, step) = checkpoint::array_contents(&other).unwrap();
+        let state = found.state;
+        let wanted = config.with_backward(Backward::Auto).with_init(Init::default()).with_state(state);
+        assert_eq!((found, step), (wanted, 0));
+        assert!(matches!(state, Some(StatePrecision::Fp16 | StatePrecision::Fp32)));
+    }
+    // In records too, though those of 4 weights have as many bytes: 4 + 4 and 4 * 2.
+    let rows = config().with_dim(4).with_precision(Precision::Int8).with_optimizer(Optimizer::adagrad(0.1));
+    let [half, coded, full] =
+        [None, Some(StatePrecision::Int8), Some(StatePrecision::Fp32)].map(|state| rows.clone().with_state(state));
+    for (saved, other) in [(&coded, &half), (&half, &full), (&full, &coded), (&full, &half)] {
+        checkpoint::save_lookup(&mut trained(saved), &path).unwrap();
+        assert_eq!(refused(&mut trained(other), &path), "state");
+    }
+    checkpoint::save_lookup(&mut group, &path).unwrap();
     // The settings of the optimiser's step may differ.
     let mut group = CpuSharedGroup::new(adagrad.with_optimizer(Optimizer::adagrad(0.5))).unwrap();
     checkpoint::load_lookup(&mut group, &path).unwrap();

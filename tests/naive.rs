@@ -3,7 +3,7 @@
 
 use hotrow::{
     Counters, CpuGroup, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Lookup, LookupKind, MemoryReport, Mode,
-    Optimizer, OutOfRange, OutputSlice, Part, Policy, Pooling, Precision, Rounding, ScalerState, Snapshot,
+    Optimizer, OutOfRange, OutputSlice, Part, Policy, Pooling, Precision, RandomBits, Rounding, ScalerState, Snapshot,
     StatePrecision,
 };
 use hotrow_harness::{
@@ -91,6 +91,36 @@ fn without_cache_by_hand() {
         ..Counters::default()
     };
     assert_eq!(model.counters, [counters, Counters::default()]);
+}
+
+#[test]
+fn full_states_by_hand() {
+    let config = GroupConfig::new(&[1], 3).with_precision(Precision::Int4).with_optimizer(Optimizer::adagrad(0.1));
+    let config = config.with_state(Some(StatePrecision::Fp32));
+    let format = Format::new(&config);
+    // Scale and bias, three sums in FP32, a word of codes: one bit more than FP16 has stays.
+    assert_eq!((format.payload(), format.words()), (160, 6));
+    let values = [0.0f32, 15.0, 7.0, 1.0 + f32::EPSILON, 70_000.0, 0.1];
+    let bits = |at: usize| values[at].to_bits();
+    let record = [1.0f32.to_bits(), 0, bits(3), bits(4), bits(5), 0x7f0];
+    let layout = Layout::new(&config, u64::MAX).unwrap().row;
+    let mut floats = [0.0; 6];
+    hotrow::codec::unpack(&layout, &record, &mut floats);
+    assert_eq!(floats, values);
+    let row = values.map(|value| Approx { value: value.into(), radius: 0.0 });
+    for rounding in Rounding::ALL {
+        let (random_bits, stripe) = (RandomBits::Eight, Default::default());
+        let noise = hotrow::codec::Noise { rounding, random_bits, seed: 1, step: 2, purpose: 0, stripe };
+        let mut packed = [0; 6];
+        assert!(hotrow::codec::pack(&layout, &noise, 0, &values[..3], &values[3..], &mut packed));
+        assert_eq!(packed, record);
+        format.check(rounding, &record, &row).unwrap();
+        for at in 2..5 {
+            let mut wrong = record;
+            wrong[at] ^= 1;
+            format.check(rounding, &wrong, &row).unwrap_err();
+        }
+    }
 }
 
 #[test]

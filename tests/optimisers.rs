@@ -181,6 +181,26 @@ fn zero_gradients_after_large_ones_move_no_weight_far() {
     }
 }
 
+/// AdaGrad's sums beside every packed precision, rounded as the weights are, against the FP32 sum: FP32 states are that sum, FP16 ones are not.
+#[test]
+fn full_states_are_never_rounded() {
+    let gradients = [0.1f32, 1e-5, 3.0, 300.0, 0.07, 1e-3];
+    let sum = gradients.iter().fold(0.0f32, |sum, g| sum + g * g);
+    for (precision, rounding) in Precision::ALL[1..].iter().flat_map(|&p| Rounding::ALL.map(|rounding| (p, rounding))) {
+        let states = [Some(StatePrecision::Fp32), None].map(|state| {
+            let mut records = Records::new(Optimizer::adagrad(0.01), (precision, state), rounding, 40);
+            gradients.iter().for_each(|&g| records.step(g));
+            let layout = records.group.layout().row;
+            let words = records.group.snapshot().unwrap().records;
+            let of = |record: &[u32]| [0, 1, 2, 3].map(|e| codec::state(&layout, record, e));
+            words.chunks(layout.record_words as usize).flat_map(of).collect::<Vec<f32>>()
+        });
+        assert!(states[0].iter().all(|&state| state == sum), "{precision:?} {rounding:?}: {:?} for {sum}", states[0]);
+        // 90,000 is beyond FP16.
+        assert!(states[1].iter().all(|&state| state != sum), "{precision:?} {rounding:?}");
+    }
+}
+
 #[test]
 fn a_small_update_is_not_lost_on_average() {
     let cases = [(None, Rounding::Nearest, 2e-3), (None, Rounding::Stochastic, 2e-3), (CODED, Rounding::Nearest, 3e-2)];

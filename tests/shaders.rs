@@ -432,7 +432,7 @@ fn texts_with_a_groups_constants_pass_every_check() {
         }
         let layout = Layout::new(&config, u64::MAX).unwrap();
         let constants = Constants::of(&hotrow::internals::params(&config, &layout, 0, 0));
-        let item = if dim % 4 == 0 && precision == Precision::Fp32 { 4 } else { 1 };
+        let item = layout.row.item();
         for kernel in hotrow::internals::kernels() {
             let cut = Cut { width: if dim % 4 == 0 { 4 } else { 1 }, item, constants, ..Cut::ONE }.of(kernel);
             if cut.constants == Constants::NONE {

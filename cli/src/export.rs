@@ -1,4 +1,4 @@
-//! `hotrow export`: the tables of a checkpoint in the formats of other programs (docs/pytorch.md).
+//! `hotrow export`: the tables of a checkpoint in the formats of other programs (docs/pytorch.md), and shared arrays (docs/shared-tables.md).
 
 use crate::failure::{Failure, ensure_usage};
 use crate::fused::{Change, Form, RowForm};
@@ -10,17 +10,18 @@ use crate::report::object::{Object, fields};
 use crate::tensors;
 use anyhow::Context as _;
 use clap::ValueEnum;
-use hotrow::{CpuGroup, Init, Part, checkpoint, prelude::*};
+use hotrow::robe::{Config, hash};
+use hotrow::{CpuGroup, CpuSharedGroup, Error, Init, Part, checkpoint, prelude::*};
 use npyz::WriterBuilder as _;
 use safetensors::Dtype;
 use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Write the tables of a checkpoint as numpy, torch and FBGEMM load them
+/// Write the tables of a checkpoint, or its shared array, as numpy, torch and FBGEMM load them
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Checkpoint of a group of tables
+    /// Checkpoint of a group of tables or of a shared array
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: PathBuf,
     /// Format
@@ -37,7 +38,7 @@ pub(crate) struct Args {
 /// A format of tables outside hotrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One FP32 array [rows, dim] (numpy)
+    /// One FP32 array [rows, dim] (numpy); of a shared array its FP32 weights, with FILE.json beside, which says where the values of a row are
     Npy,
     /// FP32 tensors [rows, dim], named as torch's embedding bags name them: weight, or 0.weight, 1.weight, ..
     Safetensors,
@@ -145,10 +146,63 @@ impl Tables {
     }
 }
 
+/// Writes the weights of a shared array, and the constants of SPEC 8 by which the values of a row are found among them.
+fn export_array(options: &Options, args: &Args, config: Config, step: u32) -> Result<(), Failure> {
+    let (shown, out) = (args.checkpoint.display(), args.out.as_path());
+    ensure_usage!(
+        args.format == Format::Npy,
+        "--format: wanted npy beside a shared array, whose rows share weights, found {}",
+        value_name(&args.format)
+    );
+    if let Some(table) = args.table {
+        let found = format!(
+            "--table: wanted none beside a shared array, which {shown} holds whole, found {table}; leave it out"
+        );
+        return Err(Failure::Usage(found));
+    }
+    let constants = output::with_ending(out, ".json");
+    output::check_out(&constants, options.json.as_deref(), std::slice::from_ref(&args.checkpoint))?;
+    let mut group = CpuSharedGroup::new(config.with_init(Init::Constant(0.0)))?;
+    checkpoint::load_lookup(&mut group, &args.checkpoint)?;
+    let config = group.config();
+    let weights = group.snapshot().weights(config)?;
+    output::replace(out, |file| {
+        let shape = [u64::from(config.weights)];
+        let mut array = npyz::WriteOptions::new().default_dtype().shape(&shape).writer(file).begin_nd()?;
+        array.extend(weights)?;
+        Ok(array.finish()?)
+    })?;
+    let array = Object::default()
+        .with("dim", config.dim)
+        .with("precision", config.precision.name())
+        .with("addressing", config.addressing.name())
+        .with("weights", config.weights)
+        .with("chunk", config.chunk);
+    let hash = [("step", step), ("prime", hash::PRIME), ("r1", hash::R1), ("r2", hash::R2), ("r3", hash::R3)];
+    let found = Object::default().with("tables", serde_json::json!(config.tables)).and(array.clone());
+    output::write_json(&constants, &hash.into_iter().fold(found, |found, (name, value)| found.with(name, value)))?;
+    let report = Object::default()
+        .with("format", value_name(&args.format))
+        .with("file", out.display().to_string())
+        .with("tables", config.tables.len())
+        .with("rows", config.rows().total_rows())
+        .and(array)
+        .with("file_bytes", std::fs::metadata(out)?.len());
+    options.write_json(&report)?;
+    output::print(&report.table("export"))?;
+    Ok(())
+}
+
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     options.check_used(false, false)?;
     let out = args.out.as_path();
     output::check_out(out, options.json.as_deref(), std::slice::from_ref(&args.checkpoint))?;
+    match checkpoint::array_contents(&args.checkpoint) {
+        Ok((config, step)) => return export_array(options, args, config, step),
+        // Other files are tables, or nothing.
+        Err(Error::Checkpoint { what: "file" | "header" | "format", .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
     let mut tables = Tables::open(args)?;
     let (dim, precision) = (tables.group.config().dim, tables.group.config().precision);
     let form = args.format.form().map(|form| RowForm::new(form, precision, dim)).transpose();

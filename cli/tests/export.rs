@@ -1,12 +1,15 @@
 //! `hotrow export` and `hotrow import` from outside: tables that numpy, torch and FBGEMM wrote, what FBGEMM read from exported bytes
 //! (tests/fixtures, made by `scripts/fbgemm_fixtures.py`), and bad input.
 
-use crate::common::command::{outcome, value};
+use crate::common::command::{outcome, read, value};
 use crate::common::{bytes, npy, plan::words};
 use crate::golden;
 use hotrow::codec::half_from_f32;
-use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Policy, Precision, Rounding, checkpoint, prelude::*};
+use hotrow::{
+    CpuGroup, CpuSharedGroup, GroupConfig, Init, Optimizer, Policy, Precision, Rounding, checkpoint, prelude::*, robe,
+};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use serde_json::Value;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -135,6 +138,59 @@ fn rows_that_fbgemm_packed_have_the_values_that_fbgemm_reads() {
             assert!(wrong(&values(&folder.import(&file, &options)), &wanted).is_some(), "{name}");
         }
     }
+}
+
+/// The bits of rows of a table, by the exported weights and constants alone, as SPEC 8 has it.
+fn recovered(weights: &[u32], hash: &Value, table: usize, rows: &[u32]) -> Vec<u32> {
+    let number = |name: &str| u128::from(hash[name].as_u64().unwrap());
+    let [prime, r1, r2, r3, dim, chunk] = ["prime", "r1", "r2", "r3", "dim", "chunk"].map(number);
+    let base: u128 =
+        hash["tables"].as_array().unwrap()[..table].iter().map(|rows| u128::from(rows.as_u64().unwrap())).sum();
+    let place = |row: u128, e: u128| match hash["addressing"].as_str().unwrap() {
+        "hashed" => (row * r3 + e / chunk * r2 + r1) % prime % (number("weights") - chunk + 1) + e % chunk,
+        "rows" => (row * r3 + r1) % prime % (number("weights") / dim) * dim + e,
+        _ => row * dim + e,
+    };
+    let each = rows.iter().flat_map(|&row| (0..dim).map(move |e| (base + u128::from(row), e)));
+    each.map(|(row, e)| weights[place(row, e) as usize]).collect()
+}
+
+/// The rows of an exported shared array are found without hotrow, to the bit.
+#[test]
+fn rows_of_an_exported_array_are_those_of_a_forward() {
+    let (folder, tables) = (Folder::new(), [3000, 40]);
+    let whole = robe::Config::new(&tables, 8, 160, 8).with_addressing(robe::Addressing::Rows);
+    let direct = robe::Config::direct(&tables, 8).unwrap().with_precision(Precision::Fp16);
+    let hashed = [3, 8].map(|chunk| robe::Config::new(&tables, 8, 500, chunk).with_precision(Precision::Int8));
+    for config in hashed.into_iter().chain([whole, direct]) {
+        let mut group = CpuSharedGroup::new(config.with_optimizer(Optimizer::adagrad(0.1))).unwrap();
+        let outputs = group.forward(&[7, 9, 39], &[0, 2, 3], None).unwrap();
+        group.backward(&outputs).unwrap();
+        checkpoint::save_lookup(&mut group, folder.path("array")).unwrap();
+        let file = folder.export(&folder.path("array"), "npy", &[]);
+        let weights: Vec<u32> =
+            floats(&file[file.len() - 4 * group.config().weights as usize..]).iter().map(|x| x.to_bits()).collect();
+        let hash = read(folder.path("exported.json"));
+        let rows = [0, 7, 39];
+        for table in 0..2 {
+            // Bags of a row each, behind or before empty ones of the other table.
+            let offsets = if table == 0 { [0, 1, 2, 3, 3, 3, 3] } else { [0, 0, 0, 0, 1, 2, 3] };
+            let both = group.forward_frozen(&rows, &offsets, None).unwrap();
+            let outputs: Vec<u32> = both[24 * table..][..24].iter().map(|x| x.to_bits()).collect();
+            let name = group.config().addressing.name();
+            assert_eq!(recovered(&weights, &hash, table, &rows), outputs, "{name}");
+            let mut wrong = hash.clone();
+            wrong["r1"] = (hash["r1"].as_u64().unwrap() + 1).into();
+            let other = recovered(&weights, &wrong, table, &rows) != outputs;
+            assert!(other || name == "direct", "{name}: the comparison can fail");
+            wrong["tables"][0] = 2999.into();
+            assert!(table == 0 || recovered(&weights, &wrong, table, &rows) != outputs, "{name}");
+        }
+    }
+    // Bad input; nothing is written.
+    let cut = fs::read(folder.path("array")).unwrap();
+    folder.write("cut", &cut[..cut.len() - 1]);
+    golden::refused("export-array", folder.0.path());
 }
 
 #[test]

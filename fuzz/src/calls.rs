@@ -65,7 +65,8 @@ fn config(bytes: &mut Bytes<'_>) -> GroupConfig {
         config.optimizer.clip_value = bytes.yes().then_some(0.75);
         config.optimizer.clip_norm = bytes.yes().then_some(0.5);
     }
-    config.state = (config.precision != Precision::Fp32 && bytes.yes()).then_some(StatePrecision::Int8);
+    config.state = (config.precision != Precision::Fp32 && bytes.yes())
+        .then(|| [StatePrecision::Int8, StatePrecision::Fp32][usize::from(bytes.yes())]);
     config.ways = bytes.one_of(&[32, 1, 2, 5]);
     config.window_ways = config.ways / 3;
     config.cache_rows = bytes.below(rows + 1);

@@ -6,8 +6,8 @@
 // its words. Dispatched once for each window
 // of the array.
 //
-// Bytes moved per covered weight: 8 + 4 for each chunk; bits / 8 in and out (for all weights of the block); 2 or 1 in
-// and out per state.
+// Bytes moved per covered weight: 8 + 4 for each chunk; bits / 8 in and out (for all weights of the block); 4, 2 or
+// 1 in and out per state.
 #include "shared/robe_sum.wgsl"
 #include "shared/rate.wgsl"
 
@@ -18,7 +18,7 @@
 @group(0) @binding(4) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(5) var<storage, read> scratch: array<f32>; // the partial rows of robe_merge
 @group(0) @binding(6) var<storage, read_write> memory: array<u32>; // one window; `states` is the same window
-@group(0) @binding(7) var<storage, read_write> states: array<u32>; // of 16 or 8 bits
+@group(0) @binding(7) var<storage, read_write> states: array<u32>; // of 32, 16 or 8 bits
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
 @group(0) @binding(9) var<uniform> rate: Rate;
 
@@ -51,9 +51,9 @@ fn has_sign() -> bool {
     return params.optimizer >= MOMENTUM;
 }
 
-// The packed states of the weight at `at` of the window, the first's below the second's.
+// The packed states of the weight at `at` of the window, the first's below the second's; 0 for states that are not packed.
 fn stored_states(at: u32) -> u32 {
-    if (robe.state_bits == 0u) { return 0u; }
+    if (robe.state_bits == 0u || robe.state_bits == 32u) { return 0u; }
     if (robe.state_bits == 8u) {
         let e = at & (robe.block - 1u);
         let word = states_at(at) + 1u + e / 4u;
@@ -72,6 +72,10 @@ fn states_at(at: u32) -> u32 {
 
 fn states_of(stored: u32, at: u32) -> vec2<f32> {
     if (robe.state_bits == 0u) { return vec2<f32>(); }
+    if (robe.state_bits == 32u) {
+        let word = at * each();
+        return vec2<f32>(bitcast<f32>(states[word]), bitcast<f32>(select(0u, states[word + each() - 1u], each() == 2u)));
+    }
     if (robe.state_bits == 8u) {
         let bases = states[states_at(at)];
         let first = value_of_code(stored & 0xffu, select(bases & 0xffffu, bases >> 16u, has_sign()), has_sign());
@@ -171,7 +175,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
         } else {
             code = (memory[at / 2u] >> (16u * (at & 1u))) & 0xffffu;
         }
-        if (coded || (moved && robe.state_bits != 0u)) { stored = packed_states(now, row, element, first_base, second_base); }
+        if (coded || (moved && robe.state_bits == 16u)) { stored = packed_states(now, row, element, first_base, second_base); }
     }
     codes[local] = code;
     kept[local] = stored;
@@ -195,6 +199,11 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
                     }
                     states[words + 1u + k * robe.block / 4u + lane] = word;
                 }
+            }
+        } else if (robe.state_bits == 32u) {
+            if (moved) {
+                states[at * each()] = bitcast<u32>(now.x);
+                if (each() == 2u) { states[2u * at + 1u] = bitcast<u32>(now.y); }
             }
         } else if (robe.state_bits == 16u && each() == 2u) {
             if (moved) { states[at] = stored; }

@@ -23,7 +23,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     // A refused step has no rows: its outputs are zero.
     if (i < params.indices && step.counts[COUNT_INDICES] != 0u) { row = keys[i]; }
     tally_begin(lane, row);
-    if (i < params.indices) { hashes[i] = select(row_place(row, robe.stride), NONE, row == NONE); }
+    if (i < params.indices) { hashes[i] = select(row_place(row, robe.stride, robe.rows), NONE, row == NONE); }
     if (row != NONE && params.mode == MODE_TRAIN) { tally(counted_in(row), ACCESSES, 1u); }
     tally_end(lane);
 }

@@ -31,7 +31,7 @@ fn put_words(record: Record, w: u32, words: vec4<u32>) {
 }
 
 // The Quad with floats e to e + 3 of the row, counted as in a record: the state first. e is a multiple of 4. A row with
-// scalars has no such record, because one or two scalars leave its words no multiple of four.
+// scalars has no such record.
 fn quad_of_record(place: u32, e: u32) -> Quad {
     if (e < params.state) { return load_quad(place, weight_quads() + e / 4u); }
     return load_quad(place, (e - params.state) / 4u);
@@ -52,11 +52,11 @@ fn four_halves_of(place: u32, row: u32, e: u32) -> vec2<u32> {
 // Writes the record of the FP32 row at `place`, together with the other invocations that pack it.
 fn write_record(record: Record, place: u32, row: u32, part: u32, scale: f32, bias: f32) {
     for (var w = 4u * part; w < params.record_words; w += 4u * params.lanes) {
-        if (params.bits == 32u) {
+        if (params.bits == 32u || (params.state_bits == 32u && w < params.state)) {
             put_words(record, w, bitcast<vec4<u32>>(quad_of_record(place, w)));
         } else {
-            put_words(record, w,
-                vec4<u32>(four_halves_of(place, row, 2u * w), four_halves_of(place, row, 2u * w + 4u)));
+            let e = 2u * w - select(0u, params.state, params.state_bits == 32u);
+            put_words(record, w, vec4<u32>(four_halves_of(place, row, e), four_halves_of(place, row, e + 4u)));
         }
     }
 }

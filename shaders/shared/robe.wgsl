@@ -1,5 +1,6 @@
 // A parameter-shared table (ROBE, section 3): chunk j of linear row g begins at ((g R3 + j R2 + R1) mod P) mod starts
-// of the shared array; addressed directly, row g has one chunk, which begins at g dim.
+// of the shared array; addressed directly, row g has one chunk, which begins at g dim; addressed by rows, at that of
+// the array's row ((g R3 + R1) mod P) mod rows.
 struct Robe {
     dim: u32,     // floats in a row
     chunk: u32,   // Z: neighbouring values of a row that lie together
@@ -14,10 +15,11 @@ struct Robe {
     window: u32,       // weights of a window of the array, in whole blocks; the last window may hold fewer
     window_words: u32, // words of a window
     first: u32,        // first weight of the window that an update writes
-    stride: u32,       // from row to row, if rows are addressed directly; 0 if they are hashed
+    stride: u32,       // from row to row, if rows lie as a whole; 0 if their chunks are hashed
     state_bits: u32,   // bits of a state: 8, 16 or 32; 0 without states
     state_words: u32,  // words of a block's states
     marks: u32,        // 1: a weight that chunks cover moves even if its gradient is 0
+    rows: u32,         // rows of the array, if a hash chooses one for each row; else 0
 }
 
 const ROBE_PRIME: u32 = 2038074743u;
@@ -56,10 +58,12 @@ fn row_hash(row: u32) -> u32 {
     return reduced(product_mod(row % ROBE_PRIME, ROBE_R3) + ROBE_R1);
 }
 
-// Where the chunks of a row are counted from: its hash or, addressed directly, its first weight. `stride` is robe.stride.
-fn row_place(row: u32, stride: u32) -> u32 {
-    if (stride != 0u) { return row * stride; }
-    return row_hash(row);
+// Where the chunks of a row are counted from: its hash or, if it lies as a whole, its first weight. `stride` and `rows` are
+// those of robe.
+fn row_place(row: u32, stride: u32, rows: u32) -> u32 {
+    if (stride == 0u) { return row_hash(row); }
+    if (rows == 0u) { return row * stride; }
+    return (row_hash(row) % rows) * stride;
 }
 
 // The part of the hash that chunk j < 2^24 of all rows share.

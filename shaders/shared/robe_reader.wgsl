@@ -12,7 +12,7 @@ alias Place = vec2<u32>;
 
 fn find(row: u32) -> Place {
     if (row >= params.total_rows) { return Place(NONE, NONE); }
-    return Place(row, row_place(row, robe.stride));
+    return Place(row, row_place(row, robe.stride, robe.rows));
 }
 
 fn contains(row: u32) -> bool {

@@ -4,9 +4,9 @@
 use std::{cell::Cell, collections::BTreeMap, path::Path};
 
 use serde::{
-    Deserialize as _, Deserializer, Serialize,
+    Deserializer, Serialize,
     de::{
-        Error as _, IntoDeserializer, Visitor,
+        DeserializeOwned, Error as _, IntoDeserializer, Visitor,
         value::{Error as Unread, MapDeserializer},
     },
 };
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     checkpoint::fault,
-    config::{GroupConfig, Policy, StatePrecision},
+    config::{GroupConfig, OptimizerKind, Policy, StatePrecision},
     error::Error,
 };
 
@@ -24,7 +24,7 @@ pub(crate) type Texts = BTreeMap<String, String>;
 /// What no file has.
 const LEFT_OUT: [&str; 3] = ["placement", "init", "forward_only"];
 /// What a file has only where it is not as in a new configuration.
-const SELDOM: [&str; 11] = [
+const SELDOM: [&str; 12] = [
     "window_ways",
     "cache_shares",
     "state",
@@ -36,6 +36,7 @@ const SELDOM: [&str; 11] = [
     "clip_norm",
     "stripe",
     "padding",
+    "backward",
 ];
 
 /// The name in files, where the rule of the optimiser lies beside its settings.
@@ -66,11 +67,16 @@ pub(crate) fn of(config: &GroupConfig) -> Texts {
     let usual = texts(&GroupConfig::new(&[], 0));
     let mut texts = texts(config);
     texts.retain(|field, text| !SELDOM.contains(&&**field) || usual.get(field) != Some(text));
-    // The usual types are not written, whether they were chosen or not.
-    if config.state != Some(StatePrecision::Int8) {
+    // The usual type is not written, whether it was chosen or not.
+    if state(config) == StatePrecision::chosen(config.precision, None) {
         texts.remove("state");
     }
     texts
+}
+
+/// The type of the states of elements, chosen or usual.
+fn state(config: &GroupConfig) -> StatePrecision {
+    StatePrecision::chosen(config.precision, config.state)
 }
 
 /// The error for a text that no configuration has.
@@ -80,10 +86,10 @@ pub(crate) fn unread(path: &Path, field: &'static str, texts: &Texts) -> Error {
     fault(path, field, "a value that a configuration can have", found, remedy)
 }
 
-/// Reads the configuration that [`of`] wrote.
-pub(crate) fn config(path: &Path, texts: &Texts) -> Result<GroupConfig, Error> {
+/// Reads the configuration that [`of`] wrote, or that of a shared array.
+pub(crate) fn config<C: DeserializeOwned>(path: &Path, texts: &Texts) -> Result<C, Error> {
     let at = Cell::new("");
-    GroupConfig::deserialize(Source { texts, at: &at }).map_err(|_| unread(path, at.get(), texts))
+    C::deserialize(Source { texts, at: &at }).map_err(|_| unread(path, at.get(), texts))
 }
 
 /// Gives a struct its fields, those of the optimiser too, and a field its text. The field that was begun last is `at`; an error is about it.
@@ -159,12 +165,17 @@ pub fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Resu
         let sets = u64::from(config.cache_rows).min(config.total_rows()).div_ceil(config.ways.into());
         let sets = if sets == 0 { "no cache".into() } else { format!("{sets} sets of {}", config.ways) };
         let own_count = config.optimizer.counts_rows().to_string();
+        // An optimiser without states of elements does not look at it.
+        let kind = config.optimizer.kind;
+        let each = !matches!(kind, OptimizerKind::Sgd | OptimizerKind::RowWiseAdaGrad);
+        let state = if each { state(config).to_string() } else { "none".into() };
         // Other policies do not look at it.
         let window_ways = if config.policy == Policy::Window { config.window_ways } else { 0 };
         let shown = [
             ("tables", tables),
             ("cache_rows", sets),
             ("own_count", own_count),
+            ("state", state),
             ("window_ways", window_ways.to_string()),
         ];
         let mut texts = texts(config);
@@ -177,7 +188,7 @@ pub fn check_same(path: &Path, ours: &GroupConfig, theirs: &GroupConfig) -> Resu
 }
 
 /// What a group must have in common with its checkpoint.
-const SAME: [&str; 14] = [
+const SAME: [&str; 15] = [
     "tables",
     "dim",
     "precision",
@@ -190,6 +201,7 @@ const SAME: [&str; 14] = [
     "cache_shares",
     "optimizer",
     "own_count",
+    "state",
     "seed",
     "stripe",
 ];
@@ -245,7 +257,7 @@ mod tests {
         for text in ["[0,1]", "[4,16]", "[32,0]", "[4]", "[4,1,1]", "", "4,1"] {
             let mut texts = of(&wanted);
             texts.insert("stripe".into(), text.into());
-            let refused = config(Path::new("file"), &texts);
+            let refused = config::<GroupConfig>(Path::new("file"), &texts);
             assert!(matches!(refused, Err(Error::Checkpoint { what: "stripe", .. })), "{text}");
         }
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, Metadata};
+use serde::de::DeserializeOwned;
 
 use crate::{
     checkpoint::{
@@ -153,6 +154,13 @@ impl Found {
         self.texts.get(field).map_or("none", String::as_str)
     }
 
+    /// The configuration that was saved, and the step number.
+    pub(crate) fn configured<C: DeserializeOwned>(&self, path: &Path) -> Result<(C, u32), Error> {
+        let config = fields::config(path, &self.texts)?;
+        let step = self.text("step").parse().map_err(|_| fields::unread(path, "step", &self.texts))?;
+        Ok((config, step))
+    }
+
     /// Whether the rows of the cache lie in the sets of before.
     pub(crate) fn has_older_sets(&self) -> bool {
         self.tensors.info("ways").is_some() && self.text("sets") != SETS
@@ -175,8 +183,7 @@ impl Found {
     /// Checks that the tensors are those that a group of this configuration writes. Returns configuration, layout and
     /// tensors. An older file may have more sets than a cache of its rows has now; the layout has those of the file.
     pub(crate) fn understand(&self, path: &Path) -> Result<(Contents, Layout, Vec<Tensor>), Error> {
-        let config = fields::config(path, &self.texts)?;
-        let step = self.text("step").parse().map_err(|_| fields::unread(path, "step", &self.texts))?;
+        let (config, step) = self.configured(path)?;
         let mut layout =
             Layout::new(&config, u64::MAX).map_err(|error| foreign(&ROWS, path, "configuration", &error))?;
         if self.has_older_sets() {

@@ -56,6 +56,7 @@ pub(crate) mod save;
 pub(crate) use errors::{fault, refused};
 pub use header::Contents;
 pub use load::{contents, load, load_lookup};
+pub use robe::array_contents;
 pub use save::{save, save_lookup};
 
 use crate::{

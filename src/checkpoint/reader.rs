@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Longest header that the format allows.
-const MAX_HEADER: u64 = 100_000_000;
+pub(super) const MAX_HEADER: u64 = 100_000_000;
 pub(super) const DAMAGED: &str = "the file is damaged: get another copy, or take an older checkpoint";
 
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Saves and loads a parameter-shared group. Its array is copied into memory as a whole, since it is far smaller than
 //! the table it stands for.
 
-use std::{fs, path::Path};
+use std::{fs, io::Read as _, path::Path};
 
 use safetensors::tensor::Dtype;
 
@@ -11,7 +11,7 @@ use crate::{
         fault,
         fields::{self, Texts},
         header::{CHECKSUMS, Found, Kind, Place, compose, foreign, in_order},
-        reader::{DAMAGED, check_sum, unreadable},
+        reader::{DAMAGED, MAX_HEADER, check_sum, unreadable},
     },
     config::Precision,
     error::Error,
@@ -68,14 +68,54 @@ pub(crate) fn save(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
     file.replace()
 }
 
+/// Reads the configuration and the step number of a shared array's checkpoint. The weights are not read. The way of the backward, initial values and
+/// the optimiser's settings but for its rule, rate, eps and decay are not kept; here they are those of [`Config::new`], and initial values are 0.
+///
+/// ```
+/// use hotrow::{CpuSharedGroup, Error, checkpoint, prelude::*, robe::Config};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("array.safetensors");
+/// let mut group = CpuSharedGroup::new(Config::compressed(&[1000], 16, 10.0, 8)?)?;
+/// checkpoint::save_lookup(&mut group, &path)?;
+/// let (config, step) = checkpoint::array_contents(&path)?;
+/// let mut again = CpuSharedGroup::new(config)?;
+/// checkpoint::load_lookup(&mut again, &path)?;
+/// assert_eq!((again.snapshot(), step), (group.snapshot(), 0));
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Checkpoint`] if the file cannot be read, is no checkpoint of a shared array, or has a damaged header.
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+pub fn array_contents(path: impl AsRef<Path>) -> Result<(Config, u32), Error> {
+    let path = path.as_ref();
+    let read = |bytes| {
+        let mut start = Vec::new();
+        let file = fs::File::open(path).and_then(|file| file.take(bytes).read_to_end(&mut start));
+        file.map(|_| start).map_err(|error| unreadable(path, &error))
+    };
+    let length = read(8)?.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte));
+    let bytes = read(8 + length.min(MAX_HEADER))?;
+    let found = Found::parse(&ARRAY, path, header(path, &bytes)?)?;
+    let (config, step): (Config, u32) = found.configured(path)?;
+    config.check().map_err(|error| foreign(&ARRAY, path, "configuration", &error))?;
+    Ok((config, step))
+}
+
+/// The header of a file, without its length.
+fn header<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b [u8], Error> {
+    let text = bytes.first_chunk().map(|&length| u64::from_le_bytes(length));
+    let text = text.and_then(|text| bytes.get(8..usize::try_from(text).ok()?.checked_add(8)?));
+    text.ok_or_else(|| foreign(&ARRAY, path, "header", &format!("a file of {} bytes", bytes.len())))
+}
+
 pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Result<(), Error> {
     if group.pending() {
         return Err(step_state::backward_first("checkpoint::load_lookup"));
     }
     let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
-    let text = bytes.first_chunk().map(|&length| u64::from_le_bytes(length));
-    let text = text.and_then(|text| bytes.get(8..usize::try_from(text).ok()?.checked_add(8)?));
-    let text = text.ok_or_else(|| foreign(&ARRAY, path, "header", &format!("a file of {} bytes", bytes.len())))?;
+    let text = header(path, &bytes)?;
     let found = Found::parse(&ARRAY, path, text)?;
     let config = group.config();
     let fields = if config.states() > 0 { &SAME[..] } else { &SAME[..10] };

@@ -17,7 +17,7 @@ use crate::{
     table::{abi, batch, rng::Purpose},
 };
 
-named!(Addressing, "addressing": Hashed = "hashed", Direct = "direct");
+named!(Addressing, "addressing": Hashed = "hashed", Direct = "direct", Rows = "rows");
 named!(Backward, "backward": Dense = "dense", Sparse = "sparse", Auto = "auto", Atomic = "atomic");
 
 /// Where the weights of a row lie in the array.
@@ -30,6 +30,19 @@ pub enum Addressing {
     /// Element i of linear row g is weight `dim g + i`: rows share no weights, only the scales of their blocks. The array has rows x dim
     /// weights, and a chunk is a row.
     Direct,
+    /// A row is a whole row of the array, which a hash chooses (the hashing trick; ROBE, section 2.5): two rows share all of their
+    /// weights or none. The array has a multiple of dim weights, and a chunk is a row.
+    ///
+    /// ```
+    /// use hotrow::robe::{Addressing, Config};
+    ///
+    /// // A million rows of 32 values in an array of 1,000 rows.
+    /// let config = Config::new(&[1_000_000], 32, 1000 * 32, 32).with_addressing(Addressing::Rows);
+    /// config.check()?;
+    /// assert!(config.location(123_456, 0) % 32 == 0);
+    /// # Ok::<(), hotrow::Error>(())
+    /// ```
+    Rows,
 }
 
 /// The way in which a backward sums gradients, and the weights that it visits. Only weights that a chunk of the batch covers change, each
@@ -96,8 +109,8 @@ pub struct Config {
     pub addressing: Addressing,
     /// The type in which the array stores weights.
     pub precision: Precision,
-    /// The type in which the array stores the optimiser's state: FP32 beside FP32 weights; FP16 or INT8 beside others. `None`: FP32 beside
-    /// FP32, else FP16.
+    /// The type in which the array stores the optimiser's state: FP32 beside FP32 weights; FP32, FP16 or INT8 beside others. `None`: FP32
+    /// beside FP32, else FP16.
     pub state: Option<StatePrecision>,
     /// The rounding of changed weights and states. Random bits are a function of seed, step and place.
     pub rounding: Rounding,
@@ -112,14 +125,21 @@ pub struct Config {
     /// The effect of an index outside its table.
     pub out_of_range: OutOfRange,
     /// The way in which a backward sums gradients.
+    #[cfg_attr(feature = "serde", serde(default = "usual_way"))]
     pub backward: Backward,
     /// The initial values of the array.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub init: Init,
     /// The seed of the initial values and of stochastic rounding. The hash has constants of its own.
     pub seed: u32,
     /// Most bytes of a window of the array; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) window_bytes: Option<u64>,
+}
+
+#[cfg(feature = "serde")]
+const fn usual_way() -> Backward {
+    Backward::Auto
 }
 
 setters!(Config {
@@ -220,7 +240,8 @@ impl Config {
     #[must_use]
     pub const fn location(&self, row: u32, element: u32) -> usize {
         let robe = self.robe();
-        (chunk_start(row_place(row, robe.stride), element / self.chunk, robe.starts) + element % self.chunk) as usize
+        (chunk_start(row_place(row, robe.stride, robe.rows), element / self.chunk, robe.starts) + element % self.chunk)
+            as usize
     }
 
     /// Number of values of all rows, divided by the number of weights.
@@ -287,6 +308,10 @@ impl Config {
         if self.addressing == Addressing::Direct && (self.chunk, u64::from(self.weights)) != (self.dim, self.values()) {
             let wanted =
                 format!("chunk {} and {} weights, a row and all rows, for direct addressing", self.dim, self.values());
+            return fail("addressing", wanted, format!("chunk {} and {} weights", self.chunk, self.weights));
+        }
+        if self.addressing == Addressing::Rows && (self.chunk != self.dim || !self.weights.is_multiple_of(self.dim)) {
+            let wanted = format!("chunk {0} and a multiple of {0} weights, whole rows, for rows addressing", self.dim);
             return fail("addressing", wanted, format!("chunk {} and {} weights", self.chunk, self.weights));
         }
         let kind = self.optimizer.kind;
@@ -393,7 +418,11 @@ impl Config {
             window,
             window_words,
             first: 0,
-            stride: if matches!(self.addressing, Addressing::Direct) { self.dim } else { 0 },
+            stride: if matches!(self.addressing, Addressing::Hashed) { 0 } else { self.dim },
+            rows: match self.addressing {
+                Addressing::Rows => self.weights / if self.dim == 0 { 1 } else { self.dim },
+                _ => 0,
+            },
             state_bits: match self.state_precision() {
                 _ if self.states() == 0 => 0,
                 StatePrecision::Fp32 => 32,
@@ -572,6 +601,8 @@ mod tests {
                 "chunk 10 and 1069 weights",
             ),
             (Config { chunk: 5, ..Config::direct(&[100, 7], 10).unwrap() }, "addressing", "chunk 5 and 1070 weights"),
+            (Config::new(&[9], 10, 60, 5).with_addressing(Addressing::Rows), "addressing", "chunk 5 and 60 weights"),
+            (Config::new(&[9], 10, 65, 10).with_addressing(Addressing::Rows), "addressing", "chunk 10 and 65 weights"),
             (Config { optimizer: Optimizer { eps: 0.0, ..Optimizer::adagrad(0.1) }, ..good.clone() }, "eps", "0"),
         ];
         for (config, field, found) in wrong {
@@ -600,6 +631,25 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    /// SPEC 8: row g is row `((g R3 + R1) mod P) mod rows` of the array; the sums by hand.
+    #[test]
+    fn hashed_rows_lie_as_a_whole() {
+        let config = Config::new(&[u32::MAX - 1], 4, 400, 4).with_addressing(Addressing::Rows);
+        config.check().unwrap();
+        for (row, place) in [(0, 19), (1, 75), (5, 13)] {
+            assert!((0..4).all(|e| config.location(row, e) == 4 * place + e as usize), "row {row}");
+        }
+        let hashed = config.clone().with_addressing(Addressing::Hashed);
+        assert!([0, 1, 5].into_iter().any(|row| hashed.location(row, 0) != config.location(row, 0)));
+        // No row begins within another one, and all rows of the array are taken.
+        let starts =
+            |config: &Config| (0..5000).map(|row| config.location(row, 0)).collect::<std::collections::BTreeSet<_>>();
+        assert!(starts(&config).into_iter().eq((0..400).step_by(4)) && starts(&hashed).len() > 300);
+        // The last weight that a hash may reach.
+        let most = Config::new(&[u32::MAX - 1], 7, PRIME / 7 * 7, 7).with_addressing(Addressing::Rows);
+        assert!((0..u32::MAX - 1).step_by(99_991).all(|row| most.location(row, 6) < most.weights as usize));
     }
 
     #[test]

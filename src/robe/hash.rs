@@ -22,16 +22,20 @@ pub const fn row_hash(row: u32) -> u32 {
     ((row as u64 * R3 as u64 + R1 as u64) % PRIME as u64) as u32
 }
 
-/// Where the chunks of a row are counted from: its hash or, if rows are addressed directly, `stride` weights apart, its first weight. Hashed
-/// rows have a `stride` of 0.
+/// Where the chunks of a row are counted from: its hash or, if rows lie `stride` weights apart, its first weight, that of the row itself or,
+/// with `rows` rows in the array, of the one that its hash chooses. Rows whose chunks are hashed have a `stride` of 0.
 #[inline]
 #[must_use]
-pub const fn row_place(row: u32, stride: u32) -> u32 {
-    // A direct row lies in the array, so its first weight is below 2^31.
-    if stride == 0 { row_hash(row) } else { row.wrapping_mul(stride) }
+pub const fn row_place(row: u32, stride: u32, rows: u32) -> u32 {
+    // Such a row lies in the array, so its first weight is below 2^31.
+    match (stride, rows) {
+        (0, _) => row_hash(row),
+        (_, 0) => row.wrapping_mul(stride),
+        _ => row_hash(row) % rows * stride,
+    }
 }
 
-/// The first weight of chunk `chunk` of a row, given the row's hash or, addressed directly, the row's first weight, which is that of its
+/// The first weight of chunk `chunk` of a row, given the row's hash or the first weight of a row that lies as a whole, which is that of its
 /// only chunk. `starts` is |M| - Z + 1, at least 1.
 #[inline]
 #[must_use]

@@ -1,6 +1,6 @@
 //! The layout of the shared array in memory: FP32, one weight a word; FP16, two weights a word; integers in blocks, each of which is a
 //! record of SPEC 2 with the block as its row. The optimiser's states are a second array, the states of a weight side by
-//! side: FP32 beside FP32, else 16 bits; or INT8, for each block a word of scales, then the codes of the first states, then of the second.
+//! side: FP32 or 16 bits; or INT8, for each block a word of scales, then the codes of the first states, then of the second.
 
 use crate::{
     config::{OptimizerKind, Precision, StatePrecision},
@@ -165,6 +165,9 @@ impl Storage {
             return;
         }
         words.fill(0);
+        if self.state_bits == 32 {
+            return words[..states.len()].copy_from_slice(bytemuck::cast_slice(states));
+        }
         let second = |k: usize| self.unsigned(k);
         let random = |e: usize, k: usize| noise.of(block, e as u32 + k as u32 * self.block, true);
         if self.state_bits == 16 {
@@ -214,6 +217,9 @@ impl Storage {
     pub(crate) fn unpack_states(&self, words: &[u32], states: &mut [f32]) {
         if self.sums_in_halves() {
             return rows::unpack(&self.halves, words, states, &mut []);
+        }
+        if self.state_bits == 32 {
+            return states.copy_from_slice(bytemuck::cast_slice(&words[..states.len()]));
         }
         let each = self.states_each().max(1);
         for (i, x) in states.iter_mut().enumerate() {

@@ -2,7 +2,11 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{config::GroupConfig, error::Error, table::layout::Layout};
+use crate::{
+    config::{GroupConfig, Precision},
+    error::Error,
+    table::{layout::Layout, row::RowLayout},
+};
 
 /// Byte at which the records begin: a page, so that they are aligned whatever their length.
 pub(crate) const PAGE: u64 = 4096;
@@ -45,6 +49,15 @@ pub(crate) struct Header {
     checksum: u32,
 }
 
+/// The type of the states of elements: 0 for the usual one, 1 for codes, 2 for FP32 beside packed weights.
+const fn state_type(row: &RowLayout) -> u32 {
+    match row.state_bits {
+        8 => 1,
+        32 if row.state > row.scalars && !matches!(row.precision, Precision::Fp32) => 2,
+        _ => 0,
+    }
+}
+
 impl Header {
     /// The header of a new file.
     pub(crate) fn new(config: &GroupConfig, layout: &Layout) -> Self {
@@ -57,8 +70,8 @@ impl Header {
             record_words: layout.row.record_words,
             dim: layout.row.dim,
             bits: layout.row.precision.bits(),
-            // Coded states are other states of the same rule.
-            optimizer: config.optimizer.kind as u32 | u32::from(layout.row.state_bits == 8) << 8,
+            // States of another type are other states of the same rule.
+            optimizer: config.optimizer.kind as u32 | state_type(&layout.row) << 8,
             seed: config.seed,
             tables: crc32fast::hash(bytemuck::cast_slice(&config.tables)),
             pad: [0; 3],
@@ -144,7 +157,7 @@ impl Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Optimizer, Precision, StatePrecision};
+    use crate::config::{Optimizer, StatePrecision};
 
     fn of(config: &GroupConfig) -> Header {
         Header::new(config, &Layout::new(config, u64::MAX).unwrap())
@@ -206,12 +219,13 @@ mod tests {
     #[test]
     fn another_table_is_named() {
         type Change = fn(&mut GroupConfig);
-        let wrong: [(&str, Change); 7] = [
+        let wrong: [(&str, Change); 8] = [
             ("rows", |config| config.tables[0] = 51),
             ("dim", |config| config.dim = 6),
             ("bits of a weight", |config| config.precision = Precision::Int4),
             ("optimizer", |config| config.optimizer = Optimizer::momentum(0.1)),
             ("optimizer", |config| config.state = Some(StatePrecision::Int8)),
+            ("optimizer", |config| config.state = Some(StatePrecision::Fp32)),
             ("checksum of the tables' rows", |config| config.tables = vec![70, 50]),
             ("seed", |config| config.seed = 8),
         ];

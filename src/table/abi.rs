@@ -368,6 +368,7 @@ host_structs! {
         pub state_bits: u32,
         pub state_words: u32,
         pub marks: u32,
+        pub rows: u32,
     }
 }
 

@@ -130,8 +130,9 @@ impl RowLayout {
     /// Words of a record that a shader reads and writes at once: 4 if records of floats begin at multiples of 16 bytes, else 1.
     #[must_use]
     pub const fn item(&self) -> u32 {
-        let floats = matches!(self.precision, Precision::Fp32 | Precision::Fp16);
-        if floats && self.state_bits != 8 && self.width() == 4 && self.record_words.is_multiple_of(4) { 4 } else { 1 }
+        let floats = matches!(self.precision, Precision::Fp32 | Precision::Fp16) && self.state_bits != 8;
+        let whole = self.scalars == 0 && self.width() == 4 && self.record_words.is_multiple_of(4);
+        if floats && whole { 4 } else { 1 }
     }
 
     /// Stride of a slot in floats, its padding included.

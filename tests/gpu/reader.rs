@@ -469,11 +469,12 @@ fn a_row_shown_too_early_is_noticed(context: &Context) {
 #[gpu_test]
 fn shared_arrays(context: &Context) {
     let windows = context.caps().choose_windows().min(3);
-    let shapes = [(8, 4, false), (7, 3, true), (3, 16, true), (2, 0, false)];
+    let shapes = [(8, 4, false), (7, 3, true), (3, 16, true), (2, 0, false), (5, 5, true)];
     let all = Precision::ALL.into_iter().enumerate().flat_map(|one| shapes.map(|shape| (one, shape)));
     for ((i, precision), (dim, chunk, cut)) in sample(4, all) {
         let mut config = match chunk {
             0 => robe::Config::direct(&[400, 300], dim).unwrap(),
+            5 => robe::Config::new(&[400, 300], dim, 1000, dim).with_addressing(robe::Addressing::Rows),
             _ => robe::Config::new(&[400, 300], dim, 1000, chunk),
         };
         config.precision = precision;

@@ -186,6 +186,7 @@ fn windows_change_no_bit(context: &Context) {
                     let words = config.block * precision.bits() / 32 + if precision.is_integer() { 2 } else { 0 };
                     let states = match config.state {
                         Some(StatePrecision::Int8) if each > 0 => 1 + each * config.block / 4,
+                        Some(StatePrecision::Fp32) => each * config.block,
                         _ => each * config.block / 2,
                     };
                     (words.max(states), config.weights.div_ceil(config.block))

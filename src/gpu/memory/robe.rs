@@ -127,6 +127,9 @@ mod tests {
         assert_eq!((packed.payload, packed.scales, packed.record_state), (2000, 8 * 32, 4000));
         assert_eq!((packed.padding, packed.formula), (report.padding + 48 * 3, (2000.0 + 8.0 * 32.0) / 80_000.0));
         assert_eq!(packed.kept(), int8.table_bytes() + packed.counters + report.padding);
+        let full = Config { state: Some(crate::config::StatePrecision::Fp32), ..int8.clone() };
+        let stated = MemoryReport::plan_robe(&full, Calls::default()).unwrap();
+        assert_eq!((stated.record_state, full.table_bytes() - int8.table_bytes()), (8000, 2 * 64 * 32));
         // Rows take no memory: ten times as many rows change no byte.
         let total = |config: &Config| MemoryReport::plan_robe(config, Calls::default()).unwrap().total();
         assert_eq!(total(&Config { tables: vec![10_000, 2500], ..config.clone() }), report.total());

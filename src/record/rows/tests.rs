@@ -5,7 +5,7 @@ use multiversion::multiversion;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use crate::{
-    config::{OptimizerKind, Precision, RandomBits, Rounding},
+    config::{Optimizer, OptimizerKind, Precision, RandomBits, Rounding, StatePrecision},
     record::{
         codec::{self, Noise},
         rows::{
@@ -104,8 +104,10 @@ fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> RowLayout {
 
 /// A layout for each precision, each optimiser and each dim up to a little more than two blocks.
 fn layouts() -> impl Iterator<Item = RowLayout> {
-    Precision::ALL.into_iter().flat_map(|precision| {
-        KINDS.into_iter().flat_map(move |kind| (1..=140).map(move |dim| layout_of(precision, kind, dim)))
+    let full = Precision::ALL.into_iter().skip(1).map(|precision| (precision, Some(StatePrecision::Fp32)));
+    Precision::ALL.into_iter().map(|precision| (precision, None)).chain(full).flat_map(|(precision, state)| {
+        let of = move |kind, dim| RowLayout::of(dim, precision, &Optimizer::sgd(0.0).with_kind(kind), state);
+        KINDS.into_iter().flat_map(move |kind| (1..=140).map(move |dim| of(kind, dim)))
     })
 }
 

@@ -56,6 +56,7 @@ fn robe([dim, chunk, weights]: [u32; 3]) -> Robe {
         state_bits: 0,
         state_words: 0,
         marks: 0,
+        rows: 0,
     }
 }
 
@@ -149,7 +150,7 @@ fn some_lengths(source: &mut Pcg64, kind: usize) -> Vec<u32> {
 /// Many rows next to multiples of the prime and to the ends of 32 bits, where the product comes closest to its bounds.
 #[test]
 pub(crate) fn robe_hash() {
-    each("robe_hash", [6, 3, 3, 2], |case, mut source, [n, mode, direct, empty]| {
+    each("robe_hash", [6, 3, 4, 2], |case, mut source, [n, mode, whole, empty]| {
         let n = [0usize, 1, 255, 256, 257, 5000][n];
         let (active, rows) = (empty == 0, [1, 3_000_000_000, 1_294_967_290]);
         let config = GroupConfig::new(&rows, 4);
@@ -160,8 +161,8 @@ pub(crate) fn robe_hash() {
             _ => source.random_range(0..u32::MAX - 1),
         };
         let keys: Vec<u32> = (0..n).map(key).collect();
-        // One in three addresses its rows directly.
-        let robe = Robe { stride: [0, 0, 12][direct], ..Robe::default() };
+        // Hashed chunks, rows addressed directly, rows that a hash chooses.
+        let robe = Robe { stride: [0, 0, 12, 12][whole], rows: [0, 0, 0, 7][whole], ..Robe::default() };
         let params = params(&config, &layout_of(&config), [TRAIN, FROZEN, ROWS][mode], 0);
         let bindings = [
             words(&Params { indices: n as u32, ..params }),
@@ -177,10 +178,11 @@ pub(crate) fn robe_hash() {
         });
         // Checked without the mirror, by the hash of the library.
         for (i, &key) in keys.iter().enumerate() {
-            let wanted = if key == NONE || !active { NONE } else { row_place(key, robe.stride) };
+            let wanted = if key == NONE || !active { NONE } else { row_place(key, robe.stride, robe.rows) };
             assert_eq!(run.found[4][i], wanted, "{case}: row {key}");
-            let other = key != NONE && active && robe.stride != 0 && row_hash(key) != key.wrapping_mul(12);
+            let other = key != NONE && active && robe.stride != 0 && row_hash(key) != wanted;
             assert!(!other || run.found[4][i] != row_hash(key), "{case}: row {key} is hashed");
+            assert!(wanted == NONE || robe.rows == 0 || [wanted % 12, wanted / 84] == [0; 2], "{case}: row {key}");
         }
     });
 }

@@ -3,7 +3,7 @@
 use hotrow::{
     CpuScaler, CpuSharedGroup, Error, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling, Precision,
     SharedArray, SharedGroup, StatePrecision,
-    robe::{self, Backward, Config, Gradient, RobeSnapshot},
+    robe::{self, Addressing, Backward, Config, Gradient, RobeSnapshot},
 };
 
 use crate::{
@@ -176,7 +176,7 @@ pub fn an_array_that_does_not_change_stays<T: Array>(new: &dyn Fn(&Config) -> T)
         for (j, (optimizer, gradient, stays)) in rules.into_iter().enumerate() {
             let config = Config::new(&[50], 8, 3000, 4)
                 .with_precision(precision)
-                .with_state([None, Some(StatePrecision::Int8)][(k + j) % 2])
+                .with_state([None, Some(StatePrecision::Int8), Some(StatePrecision::Fp32)][(k + j) % 3])
                 .with_backward([Backward::Dense, Backward::Sparse][(k / 2 + j) % 2])
                 .with_init(Init::Uniform { low: -1.0, high: 2.0 })
                 .with_optimizer(optimizer);
@@ -345,6 +345,7 @@ pub fn bad_calls_leave_everything_as_it_was<T: Array>(new: &dyn Fn(&Config) -> T
 /// has the same weights. What does not fit is refused.
 pub fn an_array_goes_on_under_another_configuration<T: Array>(new: &dyn Fn(&Config) -> T, base: &Config) {
     let base = base.clone().with_tables(vec![5000, 307]).with_features(Vec::new()).with_weights(3000).with_chunk(16);
+    let base = base.with_addressing(Addressing::Hashed);
     let mut array = new(&base);
     let step = |array: &mut T, config: &Config| {
         let found = forward(array, &bags(config, 4, 12, 60));

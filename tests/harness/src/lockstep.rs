@@ -211,7 +211,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.window_ways = [0, 1, 4, 31][config.seed as usize / 3 % 4];
     config.cache_shares = random_shares(&config);
     let coded = config.precision != Precision::Fp32 && config.seed.is_multiple_of(3);
-    config.state = coded.then_some(StatePrecision::Int8);
+    config.state = coded.then_some([StatePrecision::Int8, StatePrecision::Fp32][config.seed as usize / 9 % 2]);
     if source.random_bool(0.3) {
         config.placement = Placement::Staged;
     }

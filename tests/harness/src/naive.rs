@@ -188,7 +188,7 @@ impl Format {
         };
         let state_width = match (config.precision, config.state) {
             _ if each == 0 => 32,
-            (Precision::Fp32, _) => 32,
+            (Precision::Fp32, _) | (_, Some(StatePrecision::Fp32)) => 32,
             (_, Some(StatePrecision::Int8)) => 8,
             _ => 16,
         };
@@ -1836,7 +1836,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             config.cache_shares = random_shares(&config);
             config.optimizer = rule.with_weight_decay(decay);
             let coded = config.precision != Precision::Fp32 && seed.is_multiple_of(3);
-            config.state = coded.then_some(StatePrecision::Int8);
+            config.state = coded.then_some([StatePrecision::Int8, StatePrecision::Fp32][seed as usize / 9 % 2]);
             config.init = init;
             config.seed = seed;
             config.padding = random_padding(&tables, &mut rand_pcg::Pcg64::seed_from_u64(seed.into()));

@@ -164,8 +164,8 @@ pub fn configuration(random: &mut StdRng) -> GroupConfig {
     config.ways = if random.random_bool(0.5) { 32 } else { random.random_range(1..9) };
     config.window_ways = (config.seed / 3 % 5).min(config.ways - 1);
     config.optimizer = rule(random.random_range(0..6));
-    if config.precision != Precision::Fp32 && random.random_bool(0.3) {
-        config.state = Some(StatePrecision::Int8);
+    if config.precision != Precision::Fp32 && random.random_bool(0.4) {
+        config.state = Some([StatePrecision::Int8, StatePrecision::Fp32][config.seed as usize % 2]);
     }
     config.padding = random_padding(&tables, &mut StdRng::seed_from_u64(config.seed.into()));
     config
@@ -202,7 +202,8 @@ pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
         config.window_ways = (seed / 3 % 5).min(ways - 1);
         config.optimizer = rule(optimizer);
         config.padding = random_padding(&tables, &mut StdRng::seed_from_u64(seed.into()));
-        config.state = (coded && config.precision != Precision::Fp32).then_some(StatePrecision::Int8);
+        let state = [StatePrecision::Int8, StatePrecision::Fp32][seed as usize % 2];
+        config.state = (coded && config.precision != Precision::Fp32).then_some(state);
         let index = |access: u32, table: u32| {
             let rows = config.tables[table as usize];
             match access {
@@ -526,6 +527,7 @@ pub fn listed() -> Vec<Listed> {
         ("int4-static-none-weights-row-wise-adam", Int4, Static, None, rule, true),
         ("fp32-lfu-mean-adam", Fp32, Lfu, Mean, adam(), false),
         ("int8-state-int8-lru-sum-adam", Int8, Lru, Sum, adam(), false),
+        ("int4-state-fp32-lfu-sum-adagrad", Int4, Lfu, Sum, Optimizer::adagrad(0.05), false),
         ("int8-no-cache-sum-weights-adagrad", Int8, Lru, Sum, Optimizer::adagrad(0.05), true),
         ("int8-lru-empty-parts", Int8, Lru, Sum, Optimizer::row_wise_adagrad(0.05), false),
         ("int8-lfu-bad-index-refused", Int8, Lfu, Mean, Optimizer::row_wise_adagrad(0.05), true),
@@ -543,7 +545,8 @@ pub fn listed() -> Vec<Listed> {
         config.init = Init::Uniform { low: -1.0, high: 1.0 };
         // Small sets, so that rows are evicted.
         (config.cache_rows, config.ways) = (if name.contains("no-cache") { 0 } else { 64 }, 4);
-        config.state = name.contains("state-int8").then_some(StatePrecision::Int8);
+        let states = [("state-int8", StatePrecision::Int8), ("state-fp32", StatePrecision::Fp32)];
+        config.state = states.into_iter().find(|(part, _)| name.contains(part)).map(|(_, state)| state);
         if name.contains("left-out") {
             config.out_of_range = OutOfRange::Skip;
         }

@@ -15,6 +15,11 @@ pub fn place(config: &Config, row: u64, e: u32) -> usize {
     if config.addressing == Addressing::Direct {
         return row as usize * config.dim as usize + e as usize;
     }
+    if config.addressing == Addressing::Rows {
+        let row =
+            (u128::from(row) * 871_205_356 + 634_329_019) % 2_038_074_743 % u128::from(config.weights / config.dim);
+        return row as usize * config.dim as usize + e as usize;
+    }
     let (row, chunk, e) = (u128::from(row), u128::from(config.chunk), u128::from(e));
     let hash = (row * 871_205_356 + e / chunk * 1_825_252_241 + 634_329_019) % 2_038_074_743;
     (hash % (u128::from(config.weights) - chunk + 1) + e % chunk) as usize
@@ -248,6 +253,7 @@ fn states_moved(
             let largest = wanted.iter().skip(k).step_by(each).map(|(x, slack)| x.abs() + slack).fold(0.0, f64::max);
             let (kept, rounded) = match (config.precision, coded, unsigned) {
                 (Precision::Fp32, ..) => (value, 0.0),
+                _ if config.state == Some(StatePrecision::Fp32) => (value, 0.0),
                 // Neighbours are an eighth apart, up to rounding of the value; the smallest code is 2^-31 or 2^-14 of the largest.
                 (_, true, true) => (value, (value.abs() + slack) / 8.0 + largest * 2f64.powi(-30)),
                 (_, true, false) => (value, (value.abs() + slack) / 8.0 + largest * 2f64.powi(-13)),
@@ -318,7 +324,7 @@ pub fn seeds(name: &str, runs: u64) -> impl Iterator<Item = u64> + Clone + use<>
 }
 
 /// A random configuration. Chunks have one element, all elements, or a number that does or does not divide dim. In some arrays all chunks
-/// overlap, in others few; one in seven addresses its rows directly.
+/// overlap, in others few; one in seven addresses its rows directly, and one has whole hashed rows, few or many.
 pub fn config(seed: u64) -> Config {
     let mut source = rand_pcg::Pcg64::seed_from_u64(seed);
     let pick = |source: &mut rand_pcg::Pcg64, of: &[u32]| of[source.random_range(0..of.len())];
@@ -327,6 +333,7 @@ pub fn config(seed: u64) -> Config {
     let weights = chunk + pick(&mut source, &[0, 1, 5, 60, 1000, 20_000]);
     let mut config = match seed % 7 {
         6 => Config::direct(&[300, 7, 5000], dim).unwrap(),
+        5 => Config::new(&[300, 7, 5000], dim, dim * (1 + weights / 8), dim).with_addressing(Addressing::Rows),
         _ => Config::new(&[300, 7, 5000], dim, weights, chunk),
     };
     if source.random_bool(0.3) {
@@ -352,12 +359,13 @@ pub fn exact(seed: u64) -> Config {
 }
 
 /// The same configuration with a packed array: every precision below FP32 in turn, nearest and stochastic, blocks of several sizes, states
-/// of 16 and 8 bits.
+/// of 16, 8 and 32 bits.
 pub fn packed(seed: u64) -> Config {
     let precision = Precision::ALL[1 + seed as usize % 4];
     let rounding = [Rounding::Nearest, Rounding::Stochastic][seed as usize / 4 % 2];
     let block = [16, 64, 256, 32][seed as usize / 8 % 4];
-    let state = seed.is_multiple_of(3).then_some(StatePrecision::Int8);
+    let state =
+        [Some(StatePrecision::Int8), None, Some(StatePrecision::Fp32), None][seed as usize % 3 + seed as usize / 3 % 2];
     config(seed).with_precision(precision).with_rounding(rounding).with_block(block).with_state(state)
 }
 

@@ -16,7 +16,7 @@ pub fn robe_hash(params: &Params, robe: &Robe, step: &Step, keys: &[u32], hashes
     }
     let mut tally = Tally::default();
     for (hash, &row) in hashes[..n].iter_mut().zip(keys) {
-        *hash = if row == NONE { NONE } else { row_place(row, robe.stride) };
+        *hash = if row == NONE { NONE } else { row_place(row, robe.stride, robe.rows) };
         if row != NONE && params.mode == MODE_TRAIN {
             tally.count(params, tables, row, ACCESSES);
         }
