@@ -107,7 +107,7 @@ fn a_training_that_fails_says_so() {
     for wanted in [
         "\nAUC: none, since all labels of the test set are alike\n\nwarning: fp32: wanted a test loss below the base rate's 0.00000, found ",
         ": test on labels of two classes (seeds: 1 of 1)\nwarning: int8",
-        ", adagrad at 1e10, dense part adagrad at 0.5",
+        ", adagrad at 10000000000, dense part adagrad at 0.5",
     ] {
         assert!(alike.contains(wanted), "{wanted}: {alike}");
     }
