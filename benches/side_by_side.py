@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What CUB and PyTorch reach on this machine, for the sizes of `hotrow bench suite`.
 
-    benches/side_by_side.py [--out side_by_side.json] [--seconds 90] [--only sort,unique,gather,copy] [--quick]
+    benches/side_by_side.py [--out side_by_side.json] [--seconds 90] [--only sort,unique,gather,copy,unified] [--quick]
 
 Needs an NVIDIA GPU with PyTorch. With nvcc, CUB's radix sort of pairs is timed by itself; with CuPy, its argsort. What is missing is said and left
 out: the JSON is written whatever is there, and the exit status is 0 unless the arguments are bad. Device events time each
-call; figures are medians. `hotrow bench suite --beside FILE` reads `sorts`.
+call; figures are medians. `hotrow bench suite --beside FILE` reads `sorts`. With CuPy, `unified` gathers and updates an FP32 table in CUDA's own unified
+memory by the rows of `hotrow bench`. That part has run on no card yet: it was written without one.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import statistics
 import sys
 import time
 
-PARTS = ("copy", "sort", "unique", "gather")
+PARTS = ("copy", "sort", "unique", "gather", "unified")
 # The sizes of the suite, so that lines stand beside lines; 2^24 is the goal's.
 SORTS = (10_000, 100_000, 1 << 20, 10_000_000, 1 << 24, 100_000_000)
 # A batch of the suite: rows gathered, floats a row.
@@ -24,6 +25,10 @@ ROWS, DIM = 1 << 20, 128
 TABLE_BYTES = 4 << 30
 COPY_BYTES = 1 << 30
 WARM, ROUNDS = 3, 15
+# The table of `hotrow bench` on a GPU: rows, accesses in a batch, accesses in a bag, and the share of the rows that the device's memory holds.
+SWEEP, KEPT = (4_000_000, 160_000, 20), 0.1
+# In percent, the accesses of a batch that go to the rows that are in every batch.
+HOT = (0, 50, 95)
 
 
 class Bench:
@@ -40,6 +45,7 @@ class Bench:
             "sorts": [],
             "uniques": [],
             "gathers": [],
+            "unified": [],
             "left_out": [],
         }
 
@@ -191,6 +197,87 @@ def with_cupy(bench, cupy, quick):
         bench.attempt(f"cupy.argsort of {n}", lambda n=n: sort(n))
 
 
+UNIFIED_SOURCE = r"""
+extern "C" __global__ void gather(const float *table, const int *rows, float *out, int dim, int bag) {
+    float sum = 0;
+    for (int i = 0; i < bag; i++) sum += table[(size_t)rows[blockIdx.x * bag + i] * dim + threadIdx.x];
+    out[(size_t)blockIdx.x * dim + threadIdx.x] = sum;
+}
+// The rows of a batch are distinct, so each has one writer.
+extern "C" __global__ void update(float *table, const int *rows, const float *grads, int dim, int bag) {
+    float by = 1e-3f * grads[(size_t)(blockIdx.x / bag) * dim + threadIdx.x];
+    table[(size_t)rows[blockIdx.x] * dim + threadIdx.x] -= by;
+}
+"""
+# cudaMemAdviseSetPreferredLocation with cudaCpuDeviceId, and cudaMemAdviseSetAccessedBy with the device.
+PREFER_HOST, ACCESSED = (3, -1), (5, 0)
+UNIFIED = {"plain": (), "preferred location host": (PREFER_HOST,), "preferred location host, accessed by device": (PREFER_HOST, ACCESSED)}
+
+
+def with_unified(bench, cupy, quick):
+    """An FP32 table in managed memory, of which a tenth fits the device: gathers and SGD updates by the same rows under each advice."""
+    import ctypes
+
+    import numpy
+
+    rows, batch, bag = (20_000, 400, 20) if quick else SWEEP
+    size, runtime = 4 * rows * DIM, cupy.cuda.runtime
+    module = cupy.RawModule(code=UNIFIED_SOURCE)
+    gather, update = (module.get_function(name) for name in ("gather", "update"))
+
+    def batches(hot):
+        """As the stream of `hotrow bench`: hot rows are in every batch, cold ones come in a random order, none twice before all have come."""
+        random = numpy.random.default_rng(0)
+        order = random.permutation(rows).astype(numpy.int32)
+        kept, cold, begin = order[:batch], order[batch:], 0
+        while True:
+            share = round(batch * hot / 100)
+            found = numpy.concatenate([kept[:share], numpy.take(cold, range(begin, begin + batch - share), mode="wrap")])
+            begin += batch - share
+            random.shuffle(found)
+            yield cupy.asarray(found)
+
+    def run(name, advice, hot):
+        memory = cupy.cuda.malloc_managed(size)
+        host = numpy.frombuffer((ctypes.c_float * (rows * DIM)).from_address(memory.ptr), numpy.float32).reshape(rows, DIM)
+        # Written by the host, so that all pages begin there.
+        numpy.random.default_rng(1).random(out=host, dtype=numpy.float32)
+        for number, device in advice:
+            runtime.memAdvise(memory.ptr, size, number, device)
+        table = cupy.ndarray((rows, DIM), cupy.float32, memory)
+        out = cupy.empty((batch // bag, DIM), cupy.float32)
+        grads, stream = cupy.random.rand(batch // bag, DIM, dtype=cupy.float32), batches(hot)
+        # All of the device's memory but the share that pages may take.
+        free = runtime.memGetInfo()[0] - int(KEPT * size) - (64 << 20)
+        ballast = cupy.cuda.Memory(free) if free > 0 else None
+        times = ([], [])
+        for turn in range(WARM + ROUNDS):
+            found = next(stream)
+            check = host[found[:bag].get()].sum(0) if turn == 0 else None
+            events = [cupy.cuda.Event() for _ in range(3)]
+            events[0].record()
+            gather((batch // bag,), (DIM,), (table, found, out, numpy.int32(DIM), numpy.int32(bag)))
+            events[1].record()
+            update((batch,), (DIM,), (table, found, grads, numpy.int32(DIM), numpy.int32(bag)))
+            events[2].record()
+            events[2].synchronize()
+            if check is not None and not numpy.allclose(out[0].get(), check, rtol=1e-5):
+                raise RuntimeError("the first bag's sum is wrong")
+            if turn >= WARM:
+                for part in (0, 1):
+                    times[part].append(cupy.cuda.get_elapsed_time(events[part], events[part + 1]) * 1e-3)
+        del ballast
+        logical = 4 * DIM * (batch // bag + batch)
+        for part, seconds, moved in (("forward", times[0], logical), ("backward", times[1], 2 * logical)):
+            line = {"name": name, "pass": part, "rows": rows, "dim": DIM, "batch": batch, "bag": bag, "hot_percent": hot, "kept_share": KEPT}
+            seconds = summary(seconds)
+            bench.result["unified"].append({**line, "seconds": seconds, "bytes_per_second": moved / seconds["median"]})
+
+    for name, advice in UNIFIED.items():
+        for hot in HOT:
+            bench.attempt(f"unified memory, {name}, {hot} % hot", lambda name=name, advice=advice, hot=hot: run(name, advice, hot))
+
+
 # CUB's radix sort of pairs of 32 bits as it is, compiled where it runs; CUDA's compiler brings CUB.
 CUB_SOURCE = r"""
 #include <cub/device/device_radix_sort.cuh>
@@ -299,13 +386,16 @@ def main():
             bench.attempt("PyTorch", lambda: with_torch(bench, torch, parts, options.quick))
             if "sort" in parts:
                 bench.attempt("CUB", lambda: with_cub(bench, torch, options.quick))
-    if "sort" in parts:
+    if "sort" in parts or "unified" in parts:
         cupy, why = load("cupy")
         if cupy is None:
             bench.leave_out("CuPy", why)
         else:
             bench.result["versions"]["cupy"] = str(cupy.__version__)
-            bench.attempt("CuPy", lambda: with_cupy(bench, cupy, options.quick))
+            if "sort" in parts:
+                bench.attempt("CuPy", lambda: with_cupy(bench, cupy, options.quick))
+            if "unified" in parts:
+                bench.attempt("unified memory", lambda: with_unified(bench, cupy, options.quick))
     with open(options.out, "w", encoding="utf-8") as file:
         json.dump(bench.result, file, indent=2)
         file.write("\n")
@@ -314,6 +404,8 @@ def main():
     for kind in ("copies", "gathers"):
         for line in bench.result[kind]:
             print(f"{line['name']}: {line['bytes_per_second'] * 1e-9:.0f} GB/s")
+    for line in bench.result["unified"]:
+        print(f"unified memory, {line['name']}, {line['hot_percent']} % hot, {line['pass']}: {line['bytes_per_second'] * 1e-9:.1f} logical GB/s")
     print(f"wrote {options.out}")
     return 0
 

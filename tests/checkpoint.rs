@@ -898,7 +898,7 @@ fn another_table_than_an_array_s_own_is_refused() {
     checkpoint::save_lookup(&mut coded, &other).unwrap();
     assert_eq!(refused(&mut CpuSharedGroup::new(packed.clone()).unwrap(), &other), "state");
     // Contents are the configuration, but for what is not kept.
-    for config in [packed.clone(), array(Optimizer::adagrad(0.3)).with_backward(Backward::Dense), hashed_rows()] {
+    for config in [packed, array(Optimizer::adagrad(0.3)).with_backward(Backward::Dense), hashed_rows()] {
         checkpoint::save_lookup(&mut CpuSharedGroup::new(config.clone()).unwrap(), &other).unwrap();
         let (found, step) = checkpoint::array_contents(&other).unwrap();
         let state = found.state;

@@ -67,6 +67,28 @@ fn without_a_driver_it_says_so_and_measures_the_cpu() {
 }
 
 #[test]
+fn roundings_are_measured_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let more =
+        ["--precision", "int8,fp32", "--policy", "lru", "--rounding", "nearest,stochastic", "--hit-rate", "0,100"];
+    let (out, _) = bench(folder.path(), &[&SMALL[..], &more].concat(), 0);
+    let results = folder.path().join("results");
+    let (report, text) =
+        (read(results.join("bench.json")), |name| std::fs::read_to_string(results.join(name)).unwrap());
+    let of = |rounding: &str| records(&report, "forward", &[("rounding", rounding.into())]).len();
+    // Two hit rates behind a cache, and one point without; the CSV has the setting, the chart a line.
+    assert_eq!(
+        [of("nearest"), of("stochastic"), records(&report, "forward", &[("kind", "cached".into())]).len()],
+        [3, 3, 6]
+    );
+    assert!(["nearest", "stochastic"].iter().all(|name| text("bench.csv").contains(&format!("rounding={name}"))));
+    for label in ["INT8 nearest, LRU", "INT8 stochastic, LRU", "FP32, LRU"] {
+        assert!(out.contains(label) && text("bench-cpu-backward.svg").contains(label), "{label}\n{out}");
+    }
+    assert!(!out.contains("FP32 nearest"), "{out}");
+}
+
+#[test]
 fn the_gpu_is_not_replaced_behind_ones_back() {
     let folder = tempfile::tempdir().unwrap();
     for (args, hint) in [

@@ -1,4 +1,4 @@
-//! The sweep over hit rates: every precision x policy x placement, beside two bounds, a table without a cache and unified memory.
+//! The sweep over hit rates: every precision x rounding x policy x placement, beside two bounds, a table without a cache and unified memory.
 
 use super::common::Common;
 use super::runners::Runner;
@@ -14,7 +14,7 @@ use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
 use crate::report::{Measurement, Select, Setting, Unit, Value, table};
 use crate::uvm::{UvmBus, UvmModel, UvmTable, UvmTraffic};
-use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, adapter};
+use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, Rounding, adapter};
 use std::time::Duration;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -25,12 +25,15 @@ pub(super) struct Args {
     /// Precisions of the table
     #[arg(long, value_delimiter = ',', default_value = list(Precision::ALL), value_parser = one_of(Precision::ALL))]
     precision: Vec<Precision>,
+    /// Rounding of packed precisions
+    #[arg(long, value_delimiter = ',', default_value = "stochastic", value_parser = one_of(Rounding::ALL))]
+    rounding: Vec<Rounding>,
     /// Replacement policies
     #[arg(long, value_delimiter = ',', default_value = list(COMPARED), value_parser = one_of(ADMITTING))]
     policy: Vec<Policy>,
     #[command(flatten)]
     window: WindowArgs,
-    /// Hit rates to aim at, in percent of the accesses; a software driver beside the CPU takes every third, with one policy
+    /// Hit rates to aim at, in percent of the accesses; a software driver beside the CPU takes every third, with one policy and rounding
     #[arg(long, value_name = "P[,P]", value_delimiter = ',', default_value = "0,25,50,75,90,95,100",
           allow_negative_numbers = true, value_parser = percent)]
     hit_rate: Vec<f64>,
@@ -117,7 +120,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut sweeps = vec![Sweep::new(args, options.group_seed(), context.as_ref())];
     // Beside the CPU, a software driver shows that the kernels work; its speed means nothing, so it takes few points.
     let hit_rate = args.hit_rate.iter().copied().step_by(3).collect();
-    let few = Args { hit_rate, policy: args.policy[..1].to_vec(), seconds: args.seconds.div_ceil(4), ..args.clone() };
+    let (policy, rounding) = (args.policy[..1].to_vec(), args.rounding[..1].to_vec());
+    let few = Args { hit_rate, policy, rounding, seconds: args.seconds.div_ceil(4), ..args.clone() };
     if context.is_none() && options.backend == Backend::Auto {
         match adapter::open_best(adapter::Wanted::Any) {
             Ok(context) => sweeps.push(Sweep::new(&few, options.group_seed(), Some(&context))),
@@ -164,29 +168,50 @@ impl<'a> Sweep<'a> {
         Self { args, shape: Shape { rows, dim, batch, ..shape }, name, machine, lab, placements, beside, seed }
     }
 
-    /// A curve of this precision and placement. Without a policy it has no cache; curves of unified memory name their page size.
+    /// The precisions, each packed one with every rounding.
+    fn stored(&self) -> Vec<(Precision, Option<Rounding>)> {
+        let rounding = |precision| match precision {
+            Precision::Fp32 => vec![None],
+            _ => self.args.rounding.iter().copied().map(Some).collect(),
+        };
+        self.args
+            .precision
+            .iter()
+            .flat_map(|&precision| rounding(precision).into_iter().map(move |r| (precision, r)))
+            .collect()
+    }
+
+    /// A curve of this precision and placement. Without a policy it has no cache; curves of unified memory name their page size. FP32 is not rounded.
     fn curve(
         &self,
         kind: &'static str,
-        precision: Precision,
+        (precision, rounding): (Precision, Option<Rounding>),
         placement: Placement,
         policy: Option<Policy>,
         page_kib: Option<u64>,
     ) -> Curve {
         let name = precision.to_string().to_uppercase();
+        // Where only the usual one is measured, the label leaves it out.
+        let stored = match rounding.filter(|_| self.args.rounding != [Rounding::Stochastic]) {
+            Some(rounding) => format!("{name} {rounding}"),
+            None => name.clone(),
+        };
         let cache = policy.map_or_else(|| "uncached".to_owned(), names::title);
         let label = match (kind, page_kib, placement) {
             ("uvm model", Some(kib), _) => format!("UVM model, {kib} KiB, predicted"),
             (_, Some(kib), _) => format!("UVM model, {kib} KiB, moved"),
-            (_, None, Placement::Device) => format!("{name}, {cache}"),
-            (_, None, place) => format!("{name}, {cache}, {place}"),
+            (_, None, Placement::Device) => format!("{stored}, {cache}"),
+            (_, None, place) => format!("{stored}, {cache}, {place}"),
         };
         let setting = Setting::default().with("curve", label).with("kind", kind).with("precision", name);
         let setting = setting.with("placement", placement.to_string());
         let setting = page_kib.into_iter().fold(setting, |setting, kib| setting.with("page KiB", kib as f64));
         let setting = policy.into_iter().fold(setting, |setting, policy| setting.with("policy", names::title(policy)));
+        let setting =
+            rounding.into_iter().fold(setting, |setting, rounding| setting.with("rounding", rounding.to_string()));
         let mut config = GroupConfig::new(&[self.shape.rows], self.shape.dim);
         (config.precision, config.placement, config.seed) = (precision, placement, self.seed);
+        config.rounding = rounding.unwrap_or(config.rounding);
         (config.policy, config.window_ways) = (policy.unwrap_or(Policy::Lru), self.args.window.window_ways);
         config.cache_rows = policy.map_or(0, |_| self.shape.cache_rows());
         config.optimizer = Optimizer::sgd(1e-3).with_kind(self.args.optimizer);
@@ -194,31 +219,30 @@ impl<'a> Sweep<'a> {
         Curve { kind, setting, config }
     }
 
-    /// The precision and policy of the comparison of placements: INT8 if asked for, else the first precision; the first policy.
-    fn compared(&self) -> (Precision, Policy) {
-        let first = self.args.precision.first().copied().unwrap_or(Precision::Int8);
-        let precision = if self.args.precision.contains(&Precision::Int8) { Precision::Int8 } else { first };
-        (precision, self.args.policy.first().copied().unwrap_or(Policy::Lru))
+    /// The precision and policy of the comparison of placements: INT8 if asked for, else the first precision; the first rounding and policy.
+    fn compared(&self) -> ((Precision, Option<Rounding>), Policy) {
+        let stored = self.stored();
+        let int8 = stored.iter().find(|(precision, _)| *precision == Precision::Int8);
+        let first = stored.first().copied().unwrap_or((Precision::Fp32, None));
+        (int8.copied().unwrap_or(first), self.args.policy.first().copied().unwrap_or(Policy::Lru))
     }
 
     fn measure(&self, run: &mut Run) -> anyhow::Result<()> {
         let Self { args, shape, .. } = self;
         let (compared, policy) = self.compared();
-        let curve = |precision, placement, policy: Option<Policy>| {
-            self.curve(if policy.is_some() { "cached" } else { "uncached" }, precision, placement, policy, None)
+        let curve = |stored, placement, policy: Option<Policy>| {
+            self.curve(if policy.is_some() { "cached" } else { "uncached" }, stored, placement, policy, None)
         };
-        let mut curves = Vec::new();
-        for (&placement, &precision) in
-            self.placements.iter().flat_map(|place| args.precision.iter().map(move |p| (place, p)))
-        {
-            curves.extend(args.policy.iter().map(|&policy| curve(precision, placement, Some(policy))));
-            curves.push(curve(precision, placement, None));
+        let (mut curves, stored) = (Vec::new(), self.stored());
+        for (&placement, &stored) in self.placements.iter().flat_map(|place| stored.iter().map(move |p| (place, p))) {
+            curves.extend(args.policy.iter().map(|&policy| curve(stored, placement, Some(policy))));
+            curves.push(curve(stored, placement, None));
         }
         for &placement in &self.beside {
             curves.extend([Some(policy), None].map(|policy| curve(compared, placement, policy)));
         }
         // The bound of Yang 2020, Figure 9: an FP32 table in host memory, read by the shaders over the bus.
-        let bound = curve(Precision::Fp32, Placement::Mapped, None);
+        let bound = curve((Precision::Fp32, None), Placement::Mapped, None);
         let mappable = self.lab.as_ref().is_some_and(|lab| lab.timed.caps().mappable);
         if mappable && !curves.iter().any(|known| known.setting == bound.setting) {
             curves.push(bound);
@@ -305,7 +329,7 @@ impl<'a> Sweep<'a> {
             run.leave_out(format!("moved pages of {kib} KiB"), format!("{reason:#}"));
             None
         });
-        let curve = |kind| self.curve(kind, Precision::Fp32, self.placements[0], None, Some(kib));
+        let curve = |kind| self.curve(kind, (Precision::Fp32, None), self.placements[0], None, Some(kib));
         let [predicted, carried] = ["uvm model", "uvm pages"].map(curve);
         let mut stream = Stream::new(self.shape, self.seed);
         for &aim in &self.args.hit_rate {
@@ -405,10 +429,13 @@ impl<'a> Sweep<'a> {
             let is = |setting: &str| Select { what: "", shape: "", setting }.has(record);
             lines.iter().find(|(setting, _)| is(setting)).map(|line| line.1)
         };
+        let both = self.args.rounding.len() > 1;
         let style = |record: &Measurement| Style {
             colour: colour(record).unwrap_or(0),
             dashed: record.is("policy", "LFU") || !record.is("kind", "cached"),
-            markers: record.is("kind", "cached") || record.is("kind", "uvm pages"),
+            // Lines without points are nearest, where both roundings are drawn.
+            markers: (record.is("kind", "cached") && !(both && record.is("rounding", "nearest")))
+                || record.is("kind", "uvm pages"),
         };
         let shown = run.select(Select { what: &what, shape: self.name, setting: "" });
         let shown = shown.filter(|record| colour(record).is_some());
@@ -446,4 +473,38 @@ fn point(runner: &mut Runner<'_>, stream: &mut Stream, hit_rate: f64, slice: Dur
         table: [seen.bytes_read as f64 / steps, seen.bytes_written as f64 / steps],
         crossed: [0, 1].map(|k| (after.bus[k] - before.bus[k]) as f64 / steps),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// What is named is what runs: label and setting are those of the configuration, and FP32 has no rounding.
+    #[test]
+    fn each_rounding_has_tables_and_a_label_of_its_own() {
+        let curves = |line: &str| -> Vec<(String, Option<String>, Rounding)> {
+            let line =
+                Line::parse_from(["bench", "--precision", "fp32,int4"].into_iter().chain(line.split_whitespace()));
+            let sweep = Sweep::new(&line.args, 1, None);
+            let curve = |stored| sweep.curve("cached", stored, Placement::Device, Some(Policy::Lru), None);
+            let curves = sweep.stored().into_iter().map(curve);
+            let text = |curve: &Curve, name| curve.setting.get(name).map(ToString::to_string);
+            curves
+                .map(|one| (text(&one, "curve").unwrap_or_default(), text(&one, "rounding"), one.config.rounding))
+                .collect()
+        };
+        let (plain, [nearest, stochastic]) = (("FP32, LRU".to_owned(), None, Rounding::Stochastic), Rounding::ALL);
+        let of = |label: &str, rounding: Rounding| (label.to_owned(), Some(rounding.to_string()), rounding);
+        assert_eq!(curves(""), [plain.clone(), of("INT4, LRU", stochastic)]);
+        assert_eq!(curves("--rounding nearest"), [plain.clone(), of("INT4 nearest, LRU", nearest)]);
+        let both = [plain, of("INT4 stochastic, LRU", stochastic), of("INT4 nearest, LRU", nearest)];
+        assert_eq!(curves("--rounding stochastic,nearest"), both);
+    }
 }
