@@ -15,7 +15,7 @@ use crate::runs::fingerprint;
 use crate::scaling;
 use crate::setting::Setting;
 use crate::tables::Tables;
-use crate::task::{Batch, Hyper, Reduction, TableSpec, Task};
+use crate::task::{Batch, Hyper, Reduction, Task};
 use anyhow::ensure;
 use burn::tensor::{Gradients, Tensor};
 use hotrow::{Counters, CpuScaler, ScalerState};
@@ -211,7 +211,7 @@ pub(crate) fn identity(
     // The name of a file without its folder, or what was generated.
     let data = about.source.split("; ").next().and_then(|head| Path::new(head.split(": ").next()?).file_name());
     Ok(json!({
-        "task": about.name, "data": data.map(|name| name.to_string_lossy()), "data_crc32": fingerprint(task)?, "dim": about.tables[0].dim,
+        "task": about.name, "model": about.model, "data": data.map(|name| name.to_string_lossy()), "data_crc32": fingerprint(task)?,
         "samples (limit)": options.samples(task), "rows (cardinalities)": rows, "train": hyper, "seed": seed, "settings": choice,
         "shards": ranks.map(Ranks::label), "steps": hyper.decay.then(|| options.steps(task)),
     }))
@@ -249,7 +249,7 @@ impl<'t, 'r> Model<'t, 'r> {
     ) -> anyhow::Result<Self> {
         let about = task.about();
         let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
-        let dense = task.dense();
+        let dense = task.dense(options.hyper.dim as usize);
         let optimizer =
             AdaGrad::new(dense.weights(&mut Fresh::new(seed, &options.device.dense())), options.hyper.dense_lr);
         ensure!(
@@ -438,7 +438,7 @@ impl<'t, 'r> Model<'t, 'r> {
         let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
         self.in_tables += start.elapsed();
-        let embedded = shaped(&self.task.about().tables, outputs);
+        let embedded = shaped(self.options.hyper.dim, outputs);
         let (loss, gradients) = self.learn(&batch, &embedded);
         let mut of_tables: Vec<_> = embedded.iter().map(|outputs| summed(outputs, &gradients, batch.samples)).collect();
         let of_weights: Vec<_> = self.optimizer.weights.iter().map(|weight| weight.grad(&gradients)).collect();
@@ -512,7 +512,7 @@ impl<'t, 'r> Model<'t, 'r> {
             let batch = self.task.test_batch(range)?;
             let embedded = match &self.options.device.shared {
                 Some(shared) => self.tables.tensors(&batch.bags, shared, true)?,
-                None => shaped(&about.tables, self.tables.forward_frozen(&batch.bags)?),
+                None => shaped(self.options.hyper.dim, self.tables.forward_frozen(&batch.bags)?),
             };
             let logits = self.dense.logits(&self.optimizer.weights, &embedded, &batch);
             scorer.add(&values(logits), &batch);
@@ -529,13 +529,12 @@ fn remedy(keep: &Keep) -> anyhow::Result<String> {
 }
 
 /// The tables' outputs as tensors: `[bags, dim]`, or `[indices, dim]` without pooling.
-fn shaped(specs: &[TableSpec], outputs: Vec<Vec<f32>>) -> Vec<Tensor<2>> {
-    let of = |(spec, values): (&TableSpec, Vec<f32>)| {
-        let (dim, device) = (spec.dim as usize, dense::cpu());
-        let rows = values.len() / dim;
-        tensor(values, [rows, dim], &device).require_grad()
+fn shaped(dim: u32, outputs: Vec<Vec<f32>>) -> Vec<Tensor<2>> {
+    let of = |values: Vec<f32>| {
+        let shape = [values.len() / dim as usize, dim as usize];
+        tensor(values, shape, &dense::cpu()).require_grad()
     };
-    specs.iter().zip(outputs).map(of).collect()
+    outputs.into_iter().map(of).collect()
 }
 
 /// The gradient of the batch's summed loss. AdaGrad is independent of the factor between sum and mean, but squares of mean gradients would be
@@ -577,7 +576,7 @@ mod tests {
     };
 
     fn with(change: impl Fn(&mut RunOptions)) -> RunOptions {
-        let hyper = Hyper { decay: true, ..Hyper::adagrad(32, 0.02) };
+        let hyper = Hyper { decay: true, ..Hyper::adagrad(8, 32, 0.02) };
         let mut options = RunOptions { hyper, end: End::Epochs(2), limit: None, device: Device::default() };
         change(&mut options);
         options

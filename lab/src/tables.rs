@@ -242,7 +242,7 @@ fn members(specs: &[TableSpec], choice: &[Setting]) -> Vec<(Setting, Vec<usize>)
     for (at, (spec, &setting)) in specs.iter().zip(choice).enumerate() {
         let like = |&(other, ref tables): &(Setting, Vec<usize>)| {
             let first = &specs[tables[0]];
-            other == setting && (first.stream, first.dim, first.pooling) == (spec.stream, spec.dim, spec.pooling)
+            other == setting && (first.stream, first.pooling) == (spec.stream, spec.pooling)
         };
         match members.iter().position(like) {
             Some(group) => members[group].1.push(at),
@@ -293,12 +293,12 @@ impl Fresh<'_> {
     fn array(&self, tables: &[usize], setting: Setting) -> Result<Option<robe::Config>, Error> {
         let first = &self.specs[tables[0]];
         let largest = tables.iter().map(|&table| &self.specs[table]).max_by_key(|spec| spec.rows).unwrap_or(first);
-        let Some(config) = setting.array(&self.rows_of(tables), first.dim)? else { return Ok(None) };
+        let Some(config) = setting.array(&self.rows_of(tables), self.hyper.dim)? else { return Ok(None) };
         let config = config
             .with_pooling(first.pooling)
             .with_optimizer(Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer))
             .with_state(self.hyper.state_of(setting.precision))
-            .with_init(largest.init)
+            .with_init(largest.init(self.hyper.dim))
             .with_seed(table_seed(self.seed, tables[0]));
         config.check().map(|()| Some(config))
     }
@@ -307,7 +307,7 @@ impl Fresh<'_> {
     fn rows<'r>(&self, tables: Vec<usize>, setting: Setting, place: Place<'_, 'r>) -> anyhow::Result<Shared<'r>> {
         let (device, ranks) = place;
         let (rows, first) = (self.rows_of(&tables), &self.specs[tables[0]]);
-        let mut config = GroupConfig::new(&rows, first.dim);
+        let mut config = GroupConfig::new(&rows, self.hyper.dim);
         config.pooling = first.pooling;
         config.optimizer = Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer);
         config.seed = table_seed(self.seed, tables[0]);
@@ -315,7 +315,8 @@ impl Fresh<'_> {
         setting.apply(&mut config);
         // First values depend on the table's own seed and rows, not on its place in the group.
         let bases: Vec<u32> = rows.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
-        let inits: Vec<_> = tables.iter().map(|&at| (self.specs[at].init, table_seed(self.seed, at))).collect();
+        let inits: Vec<_> =
+            tables.iter().map(|&at| (self.specs[at].init(self.hyper.dim), table_seed(self.seed, at))).collect();
         // A shard's rows are those of the whole group, dealt out.
         let first_values = move |config: &GroupConfig, first_row: u32, dim: usize, out: &mut [f32]| {
             for (row, weights) in (first_row..).zip(out.chunks_exact_mut(dim)) {
@@ -385,9 +386,9 @@ mod tests {
         let table = |name: &str, rows, low| TableSpec {
             name: name.into(),
             rows,
-            dim: 4,
             pooling: Pooling::Sum,
             init: Init::Uniform { low, high: 0.5 },
+            by_dim: false,
             stream: 0,
         };
         vec![table("a", 70, -0.5), table("b", 50, 0.0), table("c", 90, 0.25)]
@@ -403,7 +404,7 @@ mod tests {
     }
 
     fn hyper(optimizer: OptimizerKind) -> Hyper {
-        Hyper { optimizer, ..Hyper::adagrad(1, 0.1) }
+        Hyper { optimizer, ..Hyper::adagrad(4, 1, 0.1) }
     }
 
     fn tables(settings: [Setting; 3], seed: u64) -> Tables<'static> {
