@@ -120,11 +120,12 @@ const OF_TABLE: &str = "hit rate of a table";
 type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
 
 /// The figures of a run, and its changes against the first setting with the same seed (Yang 2020, eq. 1).
-const FIGURES: [Column; 21] = [
+const FIGURES: [Column; 22] = [
     ("test loss", Unit::Score, |run| Some(run.outcome.loss)),
     ("accuracy", Unit::Score, |run| run.outcome.accuracy),
     ("AUC", Unit::Score, |run| run.outcome.auc),
     ("hit rate", Unit::Share, |run| run.outcome.hit_rate),
+    ("hot samples", Unit::Share, |run| run.outcome.hot_samples),
     ("memory by formula", Unit::Times, |run| Some(run.outcome.memory_paper)),
     ("memory", Unit::Times, |run| Some(run.outcome.memory_true)),
     ("kept", Unit::Bytes, |run| Some(run.outcome.kept_bytes as f64)),
@@ -247,6 +248,9 @@ impl Cell {
             .with("dim", f64::from(hyper.dim))
             .with("batch", hyper.batch as f64)
             .with("loss scale", String::from(hyper.loss_scale));
+        if setting.has_pins() {
+            found = found.with("batches", if hyper.hot_batches { "by heat" } else { "shuffled" });
+        }
         found.with("no worse than fp32", self.verdict())
     }
 }

@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use burn::tensor::Tensor;
 use hotrow::hash::fmix32;
 use hotrow::{
-    Counters, CpuGroup, CpuSharedGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, ScalerState,
-    SharedArray, SharedGroup, checkpoint, memory_factor, robe,
+    Counters, CpuGroup, CpuSharedGroup, Embedding, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer,
+    ScalerState, SharedArray, SharedGroup, checkpoint, memory_factor, robe,
 };
 use hotrow_dist::{self as dist, Comm as _, Shard};
 use std::collections::BTreeMap;
@@ -27,6 +27,11 @@ trait Held: Lookup {
         checkpoint::load_lookup(self, place.with_extension(FILE))
     }
 
+    /// The group if rows of it can be pinned.
+    fn to_pin(&mut self) -> Option<&mut dyn Embedding> {
+        None
+    }
+
     /// The group if its outputs can stay on a device.
     fn on_device(&mut self) -> Option<&mut dyn OnDevice> {
         None
@@ -36,8 +41,17 @@ trait Held: Lookup {
 /// The ending of a checkpoint that is one file.
 const FILE: &str = "safetensors";
 
-impl Held for CpuGroup {}
+impl Held for CpuGroup {
+    fn to_pin(&mut self) -> Option<&mut dyn Embedding> {
+        Some(self)
+    }
+}
+
 impl Held for Group {
+    fn to_pin(&mut self) -> Option<&mut dyn Embedding> {
+        Some(self)
+    }
+
     #[cfg(feature = "gpu")]
     fn on_device(&mut self) -> Option<&mut dyn OnDevice> {
         Some(self)
@@ -78,6 +92,7 @@ struct Shared<'a> {
     /// Positions of the tables in the task's list.
     tables: Vec<usize>,
     group: Box<dyn Held + 'a>,
+    setting: Setting,
     cached: bool,
     /// Whether every rank has the whole.
     replicated: bool,
@@ -112,6 +127,26 @@ impl<'a> Tables<'a> {
         let shared =
             members(specs, choice).into_iter().map(|(setting, tables)| fresh.shared(tables, setting, (device, ranks)));
         Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len(), ranks })
+    }
+
+    /// Pins the rows of each table that were looked up most, by their `counts`. Returns whether a row is pinned, for each table that has pins.
+    pub(crate) fn pin(&mut self, counts: &[Vec<u32>]) -> anyhow::Result<Vec<Option<Vec<bool>>>> {
+        let mut pinned = vec![None; self.count];
+        for shared in self.shared.iter_mut().filter(|shared| shared.setting.has_pins()) {
+            let counts: Vec<u32> = shared.tables.iter().flat_map(|&table| counts[table].iter().copied()).collect();
+            let mut rows: Vec<u32> = (0..counts.len() as u32).filter(|&row| counts[row as usize] > 0).collect();
+            rows.sort_by_key(|&row| std::cmp::Reverse(counts[row as usize]));
+            let group =
+                shared.group.to_pin().context("pinned-percent: wanted no ranks, found some; leave ranks out")?;
+            group.pin(&rows, shared.setting.pinned_ways())?;
+            let mut are = vec![false; counts.len()];
+            group.pinned()?.into_iter().for_each(|row| are[row as usize] = true);
+            let config = group.config();
+            for (&table, &rows) in shared.tables.iter().zip(&config.tables) {
+                pinned[table] = Some(are.drain(..rows as usize).collect());
+            }
+        }
+        Ok(pinned)
     }
 
     /// Runs a step forward. Returns the outputs of each table, `[bags, dim]`.
@@ -286,7 +321,7 @@ impl Fresh<'_> {
             Some(context) => replicated(SharedGroup::new(context, config)?, ranks)?,
         };
         let formula = group.memory().formula;
-        Ok(Shared { tables, group, cached: false, replicated: ranks.is_some(), formula })
+        Ok(Shared { tables, group, setting, cached: false, replicated: ranks.is_some(), formula })
     }
 
     /// The array that `tables` share, if they do. Its first values are those of the largest table, as in the authors' DLRM.
@@ -344,7 +379,7 @@ impl Fresh<'_> {
                 })?
             }
         };
-        Ok(Shared { tables, group, cached, replicated: false, formula })
+        Ok(Shared { tables, group, setting, cached, replicated: false, formula })
     }
 }
 
@@ -502,6 +537,33 @@ mod tests {
                 "one cache for all: {shared:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_rows_that_are_looked_up_most_are_pinned() {
+        let of = |spec: &TableSpec| (0..spec.rows).map(|row| fmix32(row + 3 * spec.rows) % 50).collect();
+        let counts: Vec<Vec<u32>> = specs().iter().map(of).collect();
+        let pinned = |cache_percent, policy| {
+            let pins = Setting { pinned_percent: 25.0, cache_percent, policy, ways: 64, ..Setting::FP32 };
+            let mut tables = tables([pins, Setting::FP32, pins], 7);
+            let pinned = tables.pin(&counts).unwrap();
+            let before = tables.counters().unwrap().0;
+            trained(tables);
+            (pinned, before)
+        };
+        let (alone, moved) = pinned(0.0, Policy::Lru);
+        assert!(alone[1].is_none() && moved.accesses == 0 && moved.bus_bytes() > 0, "pinning moves rows, too");
+        let all: Vec<(u32, bool)> =
+            [0, 2].iter().flat_map(|&at| counts[at].iter().copied().zip(alone[at].clone().unwrap())).collect();
+        let [hot, cold] = [true, false].map(|is| all.iter().filter(move |one| one.1 == is).map(|one| one.0));
+        let least = hot.clone().min().unwrap();
+        // One set: the 64 rows of the most lookups of 160, of both tables.
+        assert_eq!(hot.count(), 64);
+        assert!(cold.max().unwrap() <= least, "{all:?}");
+        // Beside a cache of as many rows they have half of the ways.
+        let (beside, _) = pinned(25.0, Policy::Lfu);
+        let count = |pinned: &[Option<Vec<bool>>]| pinned.iter().flatten().flatten().filter(|&&is| is).count();
+        assert_eq!((count(&alone), count(&beside)), (64, 32 * 2));
     }
 
     #[test]

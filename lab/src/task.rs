@@ -104,6 +104,8 @@ pub(crate) struct Hyper {
     /// What the gradients of the tables' outputs are of.
     pub(crate) loss: Reduction,
     pub(crate) batch: usize,
+    /// Whether samples whose rows are all pinned are in batches of their own. No effect without pins.
+    pub(crate) hot_batches: bool,
 }
 
 /// The loss of a batch: the sum over its samples, or a weight times their mean. In a state kept in FP16 squares of mean gradients would be lost.
@@ -137,7 +139,18 @@ impl Hyper {
     /// AdaGrad with equal rates that do not fall.
     pub(crate) const fn adagrad(dim: u32, batch: usize, lr: f32) -> Self {
         let (optimizer, state, loss_scale) = (OptimizerKind::AdaGrad, StatePrecision::Fp16, Scaling(None));
-        Self { dim, optimizer, state, lr, dense_lr: lr, decay: false, loss_scale, loss: Reduction(None), batch }
+        Self {
+            dim,
+            optimizer,
+            state,
+            lr,
+            dense_lr: lr,
+            decay: false,
+            loss_scale,
+            loss: Reduction(None),
+            batch,
+            hot_batches: false,
+        }
     }
 
     /// The type of the optimiser's state beside weights of `precision`; `None` for the usual one. FP32 weights have FP32 states.
