@@ -6,7 +6,7 @@ use crate::report::{ChartOf, TableOf};
 use crate::run::{self, Measure};
 use crate::setting::{Key, Setup, keys};
 use crate::tasks::{self, TaskArgs};
-use anyhow::{Context as _, Error, ensure};
+use anyhow::{Context as _, Error, anyhow, ensure};
 use hotrow_cli::names;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -203,6 +203,11 @@ impl Experiment {
                     setups.push(setup);
                 }
             }
+        }
+        let asked = self.train.get("hot-batches").is_some_and(|asked| asked.to_string().contains("true"));
+        if asked && !setups.iter().any(|setup| setup.hyper.hot_batches) {
+            let wanted = "hot-batches: wanted a setting with a pinned-percent above 0, found none; give one";
+            return Err(of_none(anyhow!(wanted)));
         }
         Ok((epochs, setups))
     }

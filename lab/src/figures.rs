@@ -120,11 +120,12 @@ const OF_TABLE: &str = "hit rate of a table";
 type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
 
 /// The figures of a run, and its changes against the first setting with the same seed (Yang 2020, eq. 1).
-const FIGURES: [Column; 21] = [
+const FIGURES: [Column; 22] = [
     ("test loss", Unit::Score, |run| Some(run.outcome.loss)),
     ("accuracy", Unit::Score, |run| run.outcome.accuracy),
     ("AUC", Unit::Score, |run| run.outcome.auc),
     ("hit rate", Unit::Share, |run| run.outcome.hit_rate),
+    ("hot samples", Unit::Share, |run| run.outcome.hot_samples),
     ("memory by formula", Unit::Times, |run| Some(run.outcome.memory_paper)),
     ("memory", Unit::Times, |run| Some(run.outcome.memory_true)),
     ("kept", Unit::Bytes, |run| Some(run.outcome.kept_bytes as f64)),
@@ -243,18 +244,24 @@ impl Cell {
             found = found.with("goal", "yes");
         }
         found = found.with("memory", self.mean("memory by formula").unwrap_or(f64::NAN));
-        found = found.with("batch", hyper.batch as f64).with("loss scale", String::from(hyper.loss_scale));
+        found = found
+            .with("dim", f64::from(hyper.dim))
+            .with("batch", hyper.batch as f64)
+            .with("loss scale", String::from(hyper.loss_scale));
+        if setting.has_pins() {
+            found = found.with("batches", if hyper.hot_batches { "by heat" } else { "shuffled" });
+        }
         found.with("no worse than fp32", self.verdict())
     }
 }
 
-/// The setups in the order of their first runs, each with the runs that it is compared with: those of the first setup of the same batch and
-/// rates, or with a goal of the first of all.
+/// The setups in the order of their first runs, each with the runs that it is compared with: those of the first setup of the same dim, batch
+/// and rates, or with a goal of the first of all.
 pub(crate) fn cells(done: &[Done], goal: Option<(Goal, u64)>) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for Done { setup, seed, outcome } in done {
         let at = cells.iter().position(|cell| cell.setup.is_as(setup)).unwrap_or_else(|| {
-            let rates = |setup: &Setup| (setup.hyper.batch, setup.hyper.lr, setup.hyper.dense_lr);
+            let rates = |setup: &Setup| (setup.hyper.dim, setup.hyper.batch, setup.hyper.lr, setup.hyper.dense_lr);
             let base = cells.iter().position(|cell| goal.is_some() || rates(&cell.setup) == rates(setup));
             cells.push(Cell { setup: setup.clone(), runs: Vec::new(), failed: 0, base });
             cells.len() - 1
@@ -325,7 +332,7 @@ mod tests {
     fn done(tenth: f64) -> Vec<Done> {
         let entry = "precision = ['fp32', 'int8', 'int4']".parse().unwrap();
         let setups =
-            Setup::product(&entry, &toml::Table::try_from(crate::task::Hyper::adagrad(32, 0.1)).unwrap()).unwrap();
+            Setup::product(&entry, &toml::Table::try_from(crate::task::Hyper::adagrad(8, 32, 0.1)).unwrap()).unwrap();
         let of = |(at, setup): (usize, &Setup), seed: u64| {
             let loss = (1 + seed) as f64 * if at == 1 { 1.0 + tenth * seed as f64 / 1000.0 } else { 1.0 };
             let curve = vec![(10, loss), (20, loss / (1 + at) as f64)];
@@ -354,6 +361,16 @@ mod tests {
         assert_eq!(cells(&worse, None)[1].verdict(), "no");
         worse[1].outcome = Err("made up".to_owned());
         assert_eq!(cells(&worse, None)[1].verdict(), "unmeasured", "a seed without FP32");
+    }
+
+    #[test]
+    fn the_first_of_the_same_dim_is_compared_with() {
+        let hyper = toml::Table::try_from(crate::task::Hyper::adagrad(8, 32, 0.1)).unwrap();
+        let setups = Setup::product(&"precision = ['fp32', 'int8']\ndim = [8, 16]".parse().unwrap(), &hyper).unwrap();
+        let of = |setup: &Setup| Done { setup: setup.clone(), seed: 0, outcome: Ok(Outcome::default()) };
+        let cells = cells(&setups.iter().map(of).collect::<Vec<_>>(), None);
+        let found: Vec<_> = cells.iter().map(|cell| (cell.place().number("dim"), cell.base)).collect();
+        assert_eq!(found, [(Some(8.0), None), (Some(16.0), None), (Some(8.0), Some(0)), (Some(16.0), Some(1))]);
     }
 
     #[test]

@@ -15,11 +15,12 @@ use crate::runs::fingerprint;
 use crate::scaling;
 use crate::setting::Setting;
 use crate::tables::Tables;
-use crate::task::{Batch, Hyper, Reduction, TableSpec, Task};
+use crate::task::{Batch, Hyper, Reduction, Task};
 use anyhow::ensure;
 use burn::tensor::{Gradients, Tensor};
 use hotrow::{Counters, CpuScaler, ScalerState};
 use hotrow_cli::report::units::median;
+use hotrow_plan::scars::HotBatches;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -115,6 +116,9 @@ pub(crate) struct Outcome {
     /// That of each of them, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) hit_rates: Vec<(String, f64)>,
+    /// With batches by heat, the share of the samples whose rows are all pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hot_samples: Option<f64>,
     /// Memory against FP32 weights, by the formula of Yang 2020's appendix A.
     pub(crate) memory_paper: f64,
     /// Every byte that stays between steps, optimiser state included, against FP32 weights.
@@ -184,6 +188,7 @@ pub(crate) fn run(
         base_rate: Some(score.base_rate),
         hit_rate,
         hit_rates: if cached.len() > 1 { cached.iter().map(name).collect() } else { Vec::new() },
+        hot_samples: (model.hot[0] > 0).then(|| model.hot[1] as f64 / model.hot[0] as f64),
         memory_paper,
         memory_true,
         bus_bytes: counters.bus_bytes() + model.tables.paged(),
@@ -211,7 +216,7 @@ pub(crate) fn identity(
     // The name of a file without its folder, or what was generated.
     let data = about.source.split("; ").next().and_then(|head| Path::new(head.split(": ").next()?).file_name());
     Ok(json!({
-        "task": about.name, "data": data.map(|name| name.to_string_lossy()), "data_crc32": fingerprint(task)?, "dim": about.tables[0].dim,
+        "task": about.name, "model": about.model, "data": data.map(|name| name.to_string_lossy()), "data_crc32": fingerprint(task)?,
         "samples (limit)": options.samples(task), "rows (cardinalities)": rows, "train": hyper, "seed": seed, "settings": choice,
         "shards": ranks.map(Ranks::label), "steps": hyper.decay.then(|| options.steps(task)),
     }))
@@ -228,6 +233,10 @@ struct Model<'t, 'r> {
     dense: Box<dyn Dense>,
     optimizer: AdaGrad,
     scaler: Option<CpuScaler>,
+    /// For each table with pins, whether a row is pinned.
+    pins: Vec<Option<Vec<bool>>>,
+    /// The samples of the epochs so far, and those of them whose rows are all pinned.
+    hot: [u64; 2],
     /// The current epoch, and the order of its samples.
     order: Option<(u32, Order)>,
     steps: u64,
@@ -248,14 +257,16 @@ impl<'t, 'r> Model<'t, 'r> {
         ranks: Option<Ranks<'r>>,
     ) -> anyhow::Result<Self> {
         let about = task.about();
-        let tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
-        let dense = task.dense();
+        let mut tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
+        let dense = task.dense(options.hyper.dim as usize);
         let optimizer =
             AdaGrad::new(dense.weights(&mut Fresh::new(seed, &options.device.dense())), options.hyper.dense_lr);
         ensure!(
             options.device.shared.is_none() || (options.hyper.loss_scale.0, ranks.is_some()) == (None, false),
             "loss-scale: wanted none and no ranks with the dense part on the device, found others; take --backend cpu"
         );
+        let pins =
+            if choice.iter().any(Setting::has_pins) { tables.pin(&lookups(task, seed, options)?)? } else { Vec::new() };
         let identity = identity(task, choice, seed, options, ranks)?;
         let scaler = options.hyper.loss_scale.0.map(CpuScaler::new).transpose()?;
         let (order, steps, lost, in_tables) = (None, 0, [0; 2], Duration::ZERO);
@@ -269,6 +280,8 @@ impl<'t, 'r> Model<'t, 'r> {
             dense,
             optimizer,
             scaler,
+            pins,
+            hot: [0; 2],
             order,
             steps,
             lost,
@@ -317,6 +330,9 @@ impl<'t, 'r> Model<'t, 'r> {
                 self.optimizer.lr = left * self.options.hyper.dense_lr;
             }
             let (begun, before) = (Instant::now(), self.in_tables);
+            if self.options.hyper.hot_batches {
+                self.order_by_heat()?;
+            }
             let (loss, samples) = self.step()?;
             let tests =
                 matches!(end, End::Goal { every, .. } if self.steps.is_multiple_of(every) || self.steps == last);
@@ -438,7 +454,7 @@ impl<'t, 'r> Model<'t, 'r> {
         let start = Instant::now();
         let outputs = self.tables.forward(&batch.bags)?;
         self.in_tables += start.elapsed();
-        let (loss, embedded, gradients) = self.learn(&batch, shaped(&self.task.about().tables, outputs));
+        let (loss, embedded, gradients) = self.learn(&batch, shaped(self.options.hyper.dim, outputs));
         let mut of_tables: Vec<_> = embedded.iter().map(|outputs| summed(outputs, &gradients, batch.samples)).collect();
         let of_weights: Vec<_> = self.optimizer.weights.iter().map(|weight| weight.grad(&gradients)).collect();
         self.reduce(&mut of_tables, batch.samples);
@@ -468,6 +484,34 @@ impl<'t, 'r> Model<'t, 'r> {
         };
         let (_, order) = self.order.insert((epoch, order));
         (epoch, order.samples(done * size..count.min((done + 1) * size)))
+    }
+
+    /// Puts hot samples of an epoch, whose rows are all pinned, into batches of their own (SCARS, section III). The last samples of both kinds,
+    /// which fill no batch, follow the others, so an epoch has as many steps as ever.
+    fn order_by_heat(&mut self) -> anyhow::Result<()> {
+        let (count, size) = (self.options.samples(self.task), self.options.hyper.batch);
+        let epoch = (self.steps / count.div_ceil(size).max(1) as u64) as u32;
+        if self.order.as_ref().is_some_and(|&(of, _)| of == epoch) {
+            return Ok(());
+        }
+        let samples = Order::of(self.task.mixed(), count as u64, self.seed, epoch).samples(0..count as u64);
+        let mut kinds = Vec::with_capacity(count);
+        for samples in samples.chunks(TESTED) {
+            let batch = self.task.train_batch(samples, self.seed, epoch)?;
+            let is_hot = |sample: usize| {
+                self.pins.iter().zip(&batch.bags).all(|(pins, bags)| {
+                    let rows = bags.offsets[sample] as usize..bags.offsets[sample + 1] as usize;
+                    pins.as_ref().is_none_or(|pins| bags.indices[rows].iter().all(|&row| pins[row as usize]))
+                })
+            };
+            kinds.extend(samples.iter().enumerate().map(|(at, &sample)| (sample as u32, is_hot(at))));
+        }
+        self.hot[0] += count as u64;
+        self.hot[1] += kinds.iter().filter(|&&(_, hot)| hot).count() as u64;
+        let batches = HotBatches::new(kinds, size, |&(_, hot)| hot);
+        let order = batches.flat_map(|(_, batch)| batch.into_iter().map(|(sample, _)| sample)).collect();
+        self.order = Some((epoch, Order::Whole(order)));
+        Ok(())
     }
 
     /// Turns the gradients of the summed loss into those of a weighted mean if the loss is one, and counts those that FP16 loses.
@@ -514,13 +558,26 @@ impl<'t, 'r> Model<'t, 'r> {
             let batch = self.task.test_batch(range)?;
             let embedded = match &self.options.device.shared {
                 Some(shared) => self.tables.tensors(&batch.bags, shared, true)?,
-                None => shaped(&about.tables, self.tables.forward_frozen(&batch.bags)?),
+                None => shaped(self.options.hyper.dim, self.tables.forward_frozen(&batch.bags)?),
             };
             let logits = self.dense.logits(&weights, &embedded, &batch);
             scorer.add(&values(logits), &batch);
         }
         Ok(scorer.score())
     }
+}
+
+/// The number of lookups of each row of each table in the first epoch.
+fn lookups(task: &dyn Task, seed: u64, options: &RunOptions) -> anyhow::Result<Vec<Vec<u32>>> {
+    let mut counts: Vec<Vec<u32>> = task.about().tables.iter().map(|table| vec![0; table.rows as usize]).collect();
+    let samples: Vec<u64> = (0..options.samples(task) as u64).collect();
+    for samples in samples.chunks(TESTED) {
+        let batch = task.train_batch(samples, seed, 0)?;
+        for (counts, bags) in counts.iter_mut().zip(&batch.bags) {
+            bags.indices.iter().for_each(|&row| counts[row as usize] += 1);
+        }
+    }
+    Ok(counts)
 }
 
 /// The remedy for a loss that is not finite.
@@ -531,13 +588,12 @@ fn remedy(keep: &Keep) -> anyhow::Result<String> {
 }
 
 /// The tables' outputs as tensors: `[bags, dim]`, or `[indices, dim]` without pooling.
-fn shaped(specs: &[TableSpec], outputs: Vec<Vec<f32>>) -> Vec<Tensor<2>> {
-    let of = |(spec, values): (&TableSpec, Vec<f32>)| {
-        let (dim, device) = (spec.dim as usize, dense::cpu().inner());
-        let rows = values.len() / dim;
-        tensor(values, [rows, dim], &device)
+fn shaped(dim: u32, outputs: Vec<Vec<f32>>) -> Vec<Tensor<2>> {
+    let of = |values: Vec<f32>| {
+        let shape = [values.len() / dim as usize, dim as usize];
+        tensor(values, shape, &dense::cpu().inner())
     };
-    specs.iter().zip(outputs).map(of).collect()
+    outputs.into_iter().map(of).collect()
 }
 
 /// The gradient of the batch's summed loss. AdaGrad is independent of the factor between sum and mean, but squares of mean gradients would be
@@ -579,7 +635,7 @@ mod tests {
     };
 
     fn with(change: impl Fn(&mut RunOptions)) -> RunOptions {
-        let hyper = Hyper { decay: true, ..Hyper::adagrad(32, 0.02) };
+        let hyper = Hyper { decay: true, ..Hyper::adagrad(8, 32, 0.02) };
         let mut options = RunOptions { hyper, end: End::Epochs(2), limit: None, device: Device::default() };
         change(&mut options);
         options
@@ -755,6 +811,46 @@ mod tests {
         // Good steps first, and no bad checkpoint after them.
         kept(Setting::FP32, 0, &with(|options| options.end = End::Epochs(1)), &keep).unwrap();
         assert!(message().contains("step-20; "), "{}", message());
+    }
+
+    #[test]
+    fn batches_by_heat_have_each_sample_once() {
+        let pins = Setting { pinned_percent: 50.0, ..Setting::FP32 };
+        let of = |setting, hot| trained(setting, 1, &with(|options| options.hyper.hot_batches = hot));
+        let [plain, shuffled, by_heat] = [of(Setting::FP32, false), of(pins, false), of(pins, true)];
+        assert_eq!(shuffled.loss, plain.loss, "pins change no value of an FP32 table");
+        assert!(shuffled.bus_bytes < plain.bus_bytes && shuffled.hit_rate.unwrap() > 0.5);
+        assert!(by_heat.hot_samples.is_some_and(|share| share > 0.0 && share < 1.0), "{by_heat:?}");
+        assert!(by_heat.loss != plain.loss && by_heat.steps == plain.steps);
+        // The second epoch of 610 samples: hot ones first in batches of 32, at most one batch of both kinds.
+        let (task, options) = (small([610, 200], 1), with(|options| options.hyper.hot_batches = true));
+        let mut model = Model::new(&task, &[pins; 26], 1, &options, None).unwrap();
+        model.steps = 20;
+        model.order_by_heat().unwrap();
+        let (_, order) = model.order.as_mut().unwrap();
+        let mut found = order.samples(0..610);
+        let kinds: Vec<usize> = found
+            .chunks(32)
+            .map(|samples| {
+                let batch = task.train_batch(samples, 1, 1).unwrap();
+                let hot = |&at: &usize| {
+                    batch
+                        .bags
+                        .iter()
+                        .zip(&model.pins)
+                        .all(|(bags, pins)| pins.as_ref().unwrap()[bags.indices[at] as usize])
+                };
+                (0..samples.len()).filter(hot).count()
+            })
+            .collect();
+        let mixed = |&(&hot, size): &(&usize, usize)| hot > 0 && hot < size;
+        let sizes = (0..20).map(|at| if at < 19 { 32 } else { 2 });
+        assert!(
+            kinds.iter().zip(sizes).filter(mixed).count() <= 1 && kinds.iter().sum::<usize>() as u64 == model.hot[1],
+            "{kinds:?}"
+        );
+        found.sort_unstable();
+        assert_eq!(found, (0..610).collect::<Vec<u64>>());
     }
 
     #[test]

@@ -276,9 +276,8 @@ impl<'a> Lab<'a> {
     /// Everything that a run's result depends on.
     fn identity(&self, setup: &Setup, seed: u64, best: Option<f64>) -> anyhow::Result<Value> {
         let about = self.task.about();
-        let dims: Vec<u32> = about.tables.iter().map(|table| table.dim).collect();
         Ok(json!({
-            "task": about.name, "data": about.source, "fingerprint": fingerprint(&*self.task)?, "dims": dims, "limit": self.experiment.task.limit(),
+            "task": about.name, "model": about.model, "data": about.source, "fingerprint": fingerprint(&*self.task)?, "limit": self.experiment.task.limit(),
             "small_table": self.experiment.task.small_table(),
             "backend": if self.device.context.is_none() { "cpu" } else { "gpu" }, "end": self.experiment.end, "goal": self.experiment.goal,
             "best": best, "steps": self.options(setup, best).steps(&*self.task), "seed": seed, "setup": setup,
@@ -330,7 +329,7 @@ impl<'a> Lab<'a> {
                 Err(reason) => failures.push(format!("{tables}, seed {seed}: {reason}")),
             }
         }
-        let head = json!({ "part": self.name, "task": about.name, "data": about.source, "runs": runs, "failures": failures, "warnings": warnings });
+        let head = json!({ "part": self.name, "task": about.name, "model": about.model, "data": about.source, "runs": runs, "failures": failures, "warnings": warnings });
         if let Some(path) = &options.json {
             report::write_json(path, &head, &records)?;
         }

@@ -69,6 +69,8 @@ pub(crate) struct Setting {
     pub(crate) policy: Policy,
     /// Rows of the cache in percent of the table's; 0 for no cache.
     pub(crate) cache_percent: f64,
+    /// Rows that are pinned in percent of the table's, in a cache of that size or beside the cache (SCARS): those that training looks up most.
+    pub(crate) pinned_percent: f64,
     /// Whether each table has a cache of its own; else the tables of a group share one.
     pub(crate) cache_each: bool,
     /// Percent of all tables that have a cache, the largest first, and at least one (Yang 2020, Table 10).
@@ -105,6 +107,7 @@ impl Setting {
         random_bits: RandomBits::TwentyFour,
         policy: Policy::Lru,
         cache_percent: 0.0,
+        pinned_percent: 0.0,
         cache_each: false,
         cached_tables: 100.0,
         ways: WAYS,
@@ -134,11 +137,28 @@ impl Setting {
         let Self { precision, rounding, random_bits, compression, weights, chunk, mapped, pages_percent, .. } = self;
         let uncached =
             Self { precision, rounding, random_bits, compression, weights, chunk, mapped, pages_percent, ..all };
-        if self.has_cache() && !self.is_shared() { self } else { uncached }
+        match self {
+            _ if self.is_shared() => uncached,
+            Self { pinned_percent, ways, .. } if self.has_pins() && !self.has_cache() => {
+                Self { pinned_percent, ways, ..uncached }
+            }
+            _ if self.has_cache() => self,
+            _ => uncached,
+        }
     }
 
     pub(crate) const fn has_cache(&self) -> bool {
         self.cache_percent > 0.0
+    }
+
+    pub(crate) const fn has_pins(&self) -> bool {
+        self.pinned_percent > 0.0
+    }
+
+    /// The ways of a set that pinned rows may have.
+    pub(crate) fn pinned_ways(&self) -> u32 {
+        let share = self.pinned_percent / (self.pinned_percent + self.cache_percent);
+        ((f64::from(self.ways) * share).round() as u32).max(1)
     }
 
     pub(crate) const fn is_shared(&self) -> bool {
@@ -157,15 +177,21 @@ impl Setting {
             "random-bits" if self.rounding == Rounding::Nearest => Some(("rounding stochastic", "nearest")),
             "random-bits" if self.precision == Precision::Fp32 => Some(("a precision below fp32", "fp32")),
             "random-bits" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
-            "policy" | "ways" | "window-ways" | "cache-each" | "cached-tables" if !self.has_cache() => {
+            "ways" if !self.has_cache() && !self.has_pins() => {
+                Some(("a cache-percent or pinned-percent above 0", "neither"))
+            }
+            "policy" | "window-ways" | "cache-each" | "cached-tables" if !self.has_cache() => {
                 Some(("a cache-percent above 0", "no cache"))
             }
             "window-ways" if self.policy != Policy::Window => Some(("policy window", "another policy")),
             "chunk" if !self.is_shared() => Some(("compression or weights", "neither")),
-            "cache-percent" | "mapped" | "pages-percent" if self.is_shared() => {
+            "hot-batches" if !self.has_pins() => Some(("a pinned-percent above 0", "none")),
+            "cache-percent" | "pinned-percent" | "mapped" | "pages-percent" if self.is_shared() => {
                 Some(("neither compression nor weights", "a shared array"))
             }
-            "pages-percent" if self.has_cache() => Some(("no cache-percent", "a cache")),
+            "pages-percent" if self.has_cache() || self.has_pins() => {
+                Some(("no cache-percent or pinned-percent", "a cache"))
+            }
             "pages-percent" if self.precision != Precision::Fp32 => Some(("precision fp32", "another precision")),
             "pages-percent" if self.mapped => Some(("no mapped", "mapped rows")),
             _ => None,
@@ -210,14 +236,21 @@ impl Setting {
         let size = match (self.compression, self.weights) {
             (_, Some(weights)) => format!("robe of {weights} weights"),
             (Some(times), None) => format!("robe {times}x"),
-            (None, None) if !self.has_cache() => return rows,
+            (None, None) if !self.has_cache() && !self.has_pins() => return rows,
             (None, None) => {
+                let pinned =
+                    if self.has_pins() { format!(", {} % pinned", self.pinned_percent) } else { String::new() };
                 let ways = match *ways {
                     WAYS => String::new(),
                     1 => ", 1 way".to_owned(),
                     ways => format!(", {ways} ways"),
                 };
-                return format!("{rows}, {cache_percent} % {policy}{}{}{ways}", self.of_window(), self.of_tables());
+                let cache = if self.has_cache() {
+                    format!(", {cache_percent} % {policy}{}{}", self.of_window(), self.of_tables())
+                } else {
+                    String::new()
+                };
+                return format!("{rows}{pinned}{cache}{ways}");
             }
         };
         let chunk = if *chunk == CHUNK { String::new() } else { format!(", chunks of {chunk}") };
@@ -229,7 +262,7 @@ impl Setting {
         config.precision = self.precision;
         config.rounding = self.rounding;
         config.random_bits = self.random_bits;
-        config.policy = self.policy;
+        config.policy = if self.has_cache() || !self.has_pins() { self.policy } else { Policy::Static };
         config.ways = self.ways;
         config.window_ways = self.window_ways;
         if self.mapped {
@@ -237,7 +270,7 @@ impl Setting {
         }
         let rows = config.total_rows();
         // An error means that there is no cache, or that there are no rows, which `GroupConfig::check` refuses by name.
-        let shape = |rows| Geometry::of_percent(rows, self.cache_percent, self.ways);
+        let shape = |rows| Geometry::of_percent(rows, self.cache_percent + self.pinned_percent, self.ways);
         let slots = shape(rows).map_or(0, |shape| shape.slots);
         config.cache_rows = u64::from(slots).min(rows) as u32;
         if self.cache_each && config.tables.len() > 1 {
@@ -273,7 +306,15 @@ impl Setting {
         ensure!((0.0..=100.0).contains(&percent), "cache-percent: wanted a number from 0 to 100, found {percent}");
         let pages = setting.pages_percent;
         ensure!((0.0..=100.0).contains(&pages), "pages-percent: wanted a number from 0 to 100, found {pages}");
-        let of_tables = setting.cached_tables;
+        let (of_tables, pinned) = (setting.cached_tables, setting.pinned_percent);
+        ensure!(
+            pinned >= 0.0 && pinned + percent <= 100.0,
+            "pinned-percent: wanted a number from 0, with cache-percent at most 100, found {pinned} and {percent}"
+        );
+        ensure!(
+            pinned == 0.0 || percent == 0.0 || setting.pinned_ways() < ways,
+            "pinned-percent: wanted a way of the {ways} of a set beside the pinned ones, found none; ask for more ways or fewer pins"
+        );
         ensure!(
             of_tables > 0.0 && of_tables <= 100.0,
             "cached-tables: wanted a number above 0, up to 100, found {of_tables}"
@@ -351,14 +392,10 @@ impl Setup {
         let mut setups = Vec::new();
         for (table, varied) in tables {
             let (hyper, setting) = table.into_iter().partition::<Table, _>(|(name, _)| part(name) == Some("train"));
-            let hyper: Hyper = hyper.try_into()?;
+            let (mut hyper, setting): (Hyper, Setting) = (hyper.try_into()?, Setting::of(&setting)?);
             hyper.check()?;
-            setups.push(Self {
-                setting: Setting::of(&setting)?,
-                tables: named.clone(),
-                hyper,
-                varied: varied.join(", "),
-            });
+            hyper.hot_batches &= setting.has_pins() || named.values().any(Setting::has_pins);
+            setups.push(Self { setting, tables: named.clone(), hyper, varied: varied.join(", ") });
         }
         for name in entry.keys() {
             let lacks: Option<Vec<_>> = setups.iter().map(|setup| setup.setting.lacks(name)).collect();

@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use burn::tensor::Tensor;
 use hotrow::hash::fmix32;
 use hotrow::{
-    Context, Counters, CpuGroup, CpuSharedGroup, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer, RowLayout,
-    ScalerState, SharedArray, SharedGroup, checkpoint, memory_factor, robe,
+    Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer,
+    RowLayout, ScalerState, SharedArray, SharedGroup, checkpoint, memory_factor, robe,
 };
 use hotrow_cli::lab::{Lab, Rounds};
 use hotrow_cli::uvm::{UvmBus, UvmModel, UvmTable};
@@ -30,6 +30,11 @@ trait Held: Lookup {
         checkpoint::load_lookup(self, place.with_extension(FILE))
     }
 
+    /// The group if rows of it can be pinned.
+    fn to_pin(&mut self) -> Option<&mut dyn Embedding> {
+        None
+    }
+
     /// The group if its outputs can stay on a device.
     fn on_device(&mut self) -> Option<&mut dyn OnDevice> {
         None
@@ -39,8 +44,17 @@ trait Held: Lookup {
 /// The ending of a checkpoint that is one file.
 const FILE: &str = "safetensors";
 
-impl Held for CpuGroup {}
+impl Held for CpuGroup {
+    fn to_pin(&mut self) -> Option<&mut dyn Embedding> {
+        Some(self)
+    }
+}
+
 impl Held for Group {
+    fn to_pin(&mut self) -> Option<&mut dyn Embedding> {
+        Some(self)
+    }
+
     #[cfg(feature = "gpu")]
     fn on_device(&mut self) -> Option<&mut dyn OnDevice> {
         Some(self)
@@ -81,6 +95,7 @@ struct Shared<'a> {
     /// Positions of the tables in the task's list.
     tables: Vec<usize>,
     group: Box<dyn Held + 'a>,
+    setting: Setting,
     cached: bool,
     /// Whether every rank has the whole.
     replicated: bool,
@@ -161,6 +176,26 @@ impl<'a> Tables<'a> {
         let shared =
             members(specs, choice).into_iter().map(|(setting, tables)| fresh.shared(tables, setting, (device, ranks)));
         Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len(), ranks })
+    }
+
+    /// Pins the rows of each table that were looked up most, by their `counts`. Returns whether a row is pinned, for each table that has pins.
+    pub(crate) fn pin(&mut self, counts: &[Vec<u32>]) -> anyhow::Result<Vec<Option<Vec<bool>>>> {
+        let mut pinned = vec![None; self.count];
+        for shared in self.shared.iter_mut().filter(|shared| shared.setting.has_pins()) {
+            let counts: Vec<u32> = shared.tables.iter().flat_map(|&table| counts[table].iter().copied()).collect();
+            let mut rows: Vec<u32> = (0..counts.len() as u32).filter(|&row| counts[row as usize] > 0).collect();
+            rows.sort_by_key(|&row| std::cmp::Reverse(counts[row as usize]));
+            let group =
+                shared.group.to_pin().context("pinned-percent: wanted no ranks, found some; leave ranks out")?;
+            group.pin(&rows, shared.setting.pinned_ways())?;
+            let mut are = vec![false; counts.len()];
+            group.pinned()?.into_iter().for_each(|row| are[row as usize] = true);
+            let config = group.config();
+            for (&table, &rows) in shared.tables.iter().zip(&config.tables) {
+                pinned[table] = Some(are.drain(..rows as usize).collect());
+            }
+        }
+        Ok(pinned)
     }
 
     /// Runs a step forward. Returns the outputs of each table, `[bags, dim]`.
@@ -300,7 +335,7 @@ fn members(specs: &[TableSpec], choice: &[Setting]) -> Vec<(Setting, Vec<usize>)
     for (at, (spec, &setting)) in specs.iter().zip(choice).enumerate() {
         let like = |&(other, ref tables): &(Setting, Vec<usize>)| {
             let first = &specs[tables[0]];
-            other == setting && (first.stream, first.dim, first.pooling) == (spec.stream, spec.dim, spec.pooling)
+            other == setting && (first.stream, first.pooling) == (spec.stream, spec.pooling)
         };
         match members.iter().position(like) {
             Some(group) => members[group].1.push(at),
@@ -344,19 +379,19 @@ impl Fresh<'_> {
             Some(context) => replicated(SharedGroup::new(context, config)?, ranks)?,
         };
         let formula = group.memory().formula;
-        Ok(Shared { tables, group, cached: false, replicated: ranks.is_some(), formula, pages: None })
+        Ok(Shared { tables, group, setting, cached: false, replicated: ranks.is_some(), formula, pages: None })
     }
 
     /// The array that `tables` share, if they do. Its first values are those of the largest table, as in the authors' DLRM.
     fn array(&self, tables: &[usize], setting: Setting) -> Result<Option<robe::Config>, Error> {
         let first = &self.specs[tables[0]];
         let largest = tables.iter().map(|&table| &self.specs[table]).max_by_key(|spec| spec.rows).unwrap_or(first);
-        let Some(config) = setting.array(&self.rows_of(tables), first.dim)? else { return Ok(None) };
+        let Some(config) = setting.array(&self.rows_of(tables), self.hyper.dim)? else { return Ok(None) };
         let config = config
             .with_pooling(first.pooling)
             .with_optimizer(Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer))
             .with_state(self.hyper.state_of(setting.precision))
-            .with_init(largest.init)
+            .with_init(largest.init(self.hyper.dim))
             .with_seed(table_seed(self.seed, tables[0]));
         config.check().map(|()| Some(config))
     }
@@ -365,7 +400,7 @@ impl Fresh<'_> {
     fn rows<'r>(&self, tables: Vec<usize>, setting: Setting, place: Place<'_, 'r>) -> anyhow::Result<Shared<'r>> {
         let (device, ranks) = place;
         let (rows, first) = (self.rows_of(&tables), &self.specs[tables[0]]);
-        let mut config = GroupConfig::new(&rows, first.dim);
+        let mut config = GroupConfig::new(&rows, self.hyper.dim);
         config.pooling = first.pooling;
         config.optimizer = Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer);
         config.seed = table_seed(self.seed, tables[0]);
@@ -373,7 +408,8 @@ impl Fresh<'_> {
         setting.apply(&mut config);
         // First values depend on the table's own seed and rows, not on its place in the group.
         let bases: Vec<u32> = rows.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
-        let inits: Vec<_> = tables.iter().map(|&at| (self.specs[at].init, table_seed(self.seed, at))).collect();
+        let inits: Vec<_> =
+            tables.iter().map(|&at| (self.specs[at].init(self.hyper.dim), table_seed(self.seed, at))).collect();
         // A shard's rows are those of the whole group, dealt out.
         let first_values = move |config: &GroupConfig, first_row: u32, dim: usize, out: &mut [f32]| {
             for (row, weights) in (first_row..).zip(out.chunks_exact_mut(dim)) {
@@ -403,7 +439,7 @@ impl Fresh<'_> {
                 })?
             }
         };
-        Ok(Shared { tables, group, cached, replicated: false, formula, pages })
+        Ok(Shared { tables, group, setting, cached, replicated: false, formula, pages })
     }
 }
 
@@ -445,9 +481,9 @@ mod tests {
         let table = |name: &str, rows, low| TableSpec {
             name: name.into(),
             rows,
-            dim: 4,
             pooling: Pooling::Sum,
             init: Init::Uniform { low, high: 0.5 },
+            by_dim: false,
             stream: 0,
         };
         vec![table("a", 70, -0.5), table("b", 50, 0.0), table("c", 90, 0.25)]
@@ -463,7 +499,7 @@ mod tests {
     }
 
     fn hyper(optimizer: OptimizerKind) -> Hyper {
-        Hyper { optimizer, ..Hyper::adagrad(1, 0.1) }
+        Hyper { optimizer, ..Hyper::adagrad(4, 1, 0.1) }
     }
 
     fn tables(settings: [Setting; 3], seed: u64) -> Tables<'static> {
@@ -561,6 +597,33 @@ mod tests {
                 "one cache for all: {shared:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_rows_that_are_looked_up_most_are_pinned() {
+        let of = |spec: &TableSpec| (0..spec.rows).map(|row| fmix32(row + 3 * spec.rows) % 50).collect();
+        let counts: Vec<Vec<u32>> = specs().iter().map(of).collect();
+        let pinned = |cache_percent, policy| {
+            let pins = Setting { pinned_percent: 25.0, cache_percent, policy, ways: 64, ..Setting::FP32 };
+            let mut tables = tables([pins, Setting::FP32, pins], 7);
+            let pinned = tables.pin(&counts).unwrap();
+            let before = tables.counters().unwrap().0;
+            trained(tables);
+            (pinned, before)
+        };
+        let (alone, moved) = pinned(0.0, Policy::Lru);
+        assert!(alone[1].is_none() && moved.accesses == 0 && moved.bus_bytes() > 0, "pinning moves rows, too");
+        let all: Vec<(u32, bool)> =
+            [0, 2].iter().flat_map(|&at| counts[at].iter().copied().zip(alone[at].clone().unwrap())).collect();
+        let [hot, cold] = [true, false].map(|is| all.iter().filter(move |one| one.1 == is).map(|one| one.0));
+        let least = hot.clone().min().unwrap();
+        // One set: the 64 rows of the most lookups of 160, of both tables.
+        assert_eq!(hot.count(), 64);
+        assert!(cold.max().unwrap() <= least, "{all:?}");
+        // Beside a cache of as many rows they have half of the ways.
+        let (beside, _) = pinned(25.0, Policy::Lfu);
+        let count = |pinned: &[Option<Vec<bool>>]| pinned.iter().flatten().flatten().filter(|&&is| is).count();
+        assert_eq!((count(&alone), count(&beside)), (64, 32 * 2));
     }
 
     #[test]

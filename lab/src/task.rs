@@ -3,6 +3,7 @@
 use crate::dense::Dense;
 use crate::order::Mixed;
 use crate::scaling::Scaling;
+use crate::tasks::Above;
 use anyhow::ensure;
 use hotrow::{Init, OptimizerKind, Pooling, Precision, StatePrecision};
 use hotrow_cli::names;
@@ -13,11 +14,24 @@ use std::ops::Range;
 pub(crate) struct TableSpec {
     pub(crate) name: String,
     pub(crate) rows: u32,
-    pub(crate) dim: u32,
     pub(crate) pooling: Pooling,
+    /// First values. Those of `by_dim` are divided by the dim.
     pub(crate) init: Init,
+    pub(crate) by_dim: bool,
     /// The stream. Tables of one stream have the same number of bags in every batch, so they may share a group.
     pub(crate) stream: usize,
+}
+
+impl TableSpec {
+    /// The first values of rows of `dim` floats.
+    pub(crate) fn init(&self, dim: u32) -> Init {
+        match self.init {
+            Init::Uniform { low, high } if self.by_dim => {
+                Init::Uniform { low: low / dim as f32, high: high / dim as f32 }
+            }
+            init => init,
+        }
+    }
 }
 
 /// The lookups of a batch in one table.
@@ -73,6 +87,8 @@ pub(crate) enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Hyper {
+    /// Floats in a row of each table.
+    pub(crate) dim: u32,
     /// The optimiser of the tables.
     #[serde(with = "names")]
     pub(crate) optimizer: OptimizerKind,
@@ -88,6 +104,8 @@ pub(crate) struct Hyper {
     /// What the gradients of the tables' outputs are of.
     pub(crate) loss: Reduction,
     pub(crate) batch: usize,
+    /// Whether samples whose rows are all pinned are in batches of their own. No effect without pins.
+    pub(crate) hot_batches: bool,
 }
 
 /// The loss of a batch: the sum over its samples, or a weight times their mean. In a state kept in FP16 squares of mean gradients would be lost.
@@ -119,9 +137,20 @@ impl TryFrom<toml::Value> for Reduction {
 
 impl Hyper {
     /// AdaGrad with equal rates that do not fall.
-    pub(crate) const fn adagrad(batch: usize, lr: f32) -> Self {
+    pub(crate) const fn adagrad(dim: u32, batch: usize, lr: f32) -> Self {
         let (optimizer, state, loss_scale) = (OptimizerKind::AdaGrad, StatePrecision::Fp16, Scaling(None));
-        Self { optimizer, state, lr, dense_lr: lr, decay: false, loss_scale, loss: Reduction(None), batch }
+        Self {
+            dim,
+            optimizer,
+            state,
+            lr,
+            dense_lr: lr,
+            decay: false,
+            loss_scale,
+            loss: Reduction(None),
+            batch,
+            hot_batches: false,
+        }
     }
 
     /// The type of the optimiser's state beside weights of `precision`; `None` for the usual one. FP32 weights have FP32 states.
@@ -133,7 +162,8 @@ impl Hyper {
         for (name, rate) in [("lr", self.lr), ("dense-lr", self.dense_lr)] {
             ensure!(rate.is_finite() && rate > 0.0, "{name}: wanted a finite number above 0, found {rate}");
         }
-        let batch = self.batch;
+        let Self { dim, batch, .. } = *self;
+        ensure!((1..=1 << 16).contains(&dim), "dim: wanted a whole number from 1 to 65536, found {dim}");
         ensure!((1..=1 << 20).contains(&batch), "batch: wanted a whole number from 1 to 1048576, found {batch}");
         Ok(())
     }
@@ -148,6 +178,8 @@ pub(crate) fn rate(rate: f32) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) name: &'static str,
+    /// The model, if the task has several.
+    pub(crate) model: Option<Above>,
     /// A description of the data for the user.
     pub(crate) source: String,
     pub(crate) tables: Vec<TableSpec>,
@@ -178,6 +210,6 @@ pub(crate) trait Task: Send + Sync {
     /// The batch of these test samples, the same in every call.
     fn test_batch(&self, samples: Range<usize>) -> anyhow::Result<Batch>;
 
-    /// The part of the model above the tables.
-    fn dense(&self) -> Box<dyn Dense>;
+    /// The part of the model above tables of `dim` floats a row.
+    fn dense(&self, dim: usize) -> Box<dyn Dense>;
 }

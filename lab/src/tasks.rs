@@ -8,6 +8,8 @@ mod words;
 #[cfg(test)]
 pub(crate) use dlrm::small;
 
+pub(crate) use dlrm::Above;
+
 use crate::task::{Hyper, Task};
 use anyhow::{Context as _, ensure};
 use cardinalities::Cardinalities;
@@ -30,8 +32,8 @@ pub(crate) const fn defaults(name: TaskName) -> (u32, Hyper) {
 pub(crate) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Box<dyn Task>> {
     Ok(match args.name(source.data) {
         TaskName::Author => Box::new(bags::author(args, source)?),
-        TaskName::Words => Box::new(words::Words::open(args, source)?),
-        TaskName::Readmission => Box::new(bags::readmission(args, source)?),
+        TaskName::Words => Box::new(words::Words::open(source)?),
+        TaskName::Readmission => Box::new(bags::readmission(source)?),
         TaskName::Dlrm => Box::new(dlrm::Dlrm::open(args, source.seed)?),
     })
 }
@@ -65,8 +67,9 @@ pub(crate) struct TaskArgs {
     pub(crate) cardinalities: Option<Cardinalities>,
     /// Dlrm: generated samples after which other rows are popular.
     pub(crate) drift: Option<NonZero<u32>>,
+    /// Dlrm: what is above the tables.
+    pub(crate) model: Above,
     small_table: Option<u32>,
-    dim: Option<NonZero<u32>>,
     limit: Option<NonZero<u32>>,
 }
 
@@ -87,15 +90,12 @@ impl TaskArgs {
         self.limit.map(|limit| limit.get() as usize)
     }
 
-    fn dim(&self) -> Option<u32> {
-        self.dim.map(NonZero::get)
-    }
-
     /// Refuses a key that has no effect for the task.
     pub(crate) fn check(&self, data: Option<&Path>) -> anyhow::Result<()> {
         let task = self.name(data);
         for (key, given, wanted) in [
             ("sentences", self.sentences, TaskName::Author),
+            ("model", self.model != Above::default(), TaskName::Dlrm),
             ("criteo", self.criteo.is_some(), TaskName::Dlrm),
             ("packed", self.packed.is_some(), TaskName::Dlrm),
             ("cardinalities", self.cardinalities.is_some(), TaskName::Dlrm),

@@ -27,7 +27,7 @@ impl Model<'_, '_> {
                 sums.push(sum);
                 continue;
             }
-            let (loss, embedded, gradients) = self.learn(part, shaped(&about.tables, outputs));
+            let (loss, embedded, gradients) = self.learn(part, shaped(self.options.hyper.dim, outputs));
             let of_part = embedded.iter().map(|outputs| summed(outputs, &gradients, part.samples));
             of_tables.iter_mut().zip(of_part).for_each(|(all, own)| all.extend(own));
             for weight in &weights {
@@ -64,7 +64,7 @@ impl Model<'_, '_> {
             tables
                 .map(|((spec, bags), rest)| {
                     let rows = if spec.pooling == Pooling::None { bags.indices.len() } else { bags.offsets.len() - 1 };
-                    let (own, after) = rest.split_at(rows * spec.dim as usize);
+                    let (own, after) = rest.split_at(rows * self.options.hyper.dim as usize);
                     *rest = after;
                     own.to_vec()
                 })

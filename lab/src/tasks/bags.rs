@@ -17,13 +17,13 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 const AUTHORS: usize = 8;
-pub(crate) const AUTHOR: Hyper = Hyper { decay: true, ..Hyper::adagrad(32, 0.1) };
+pub(crate) const AUTHOR: Hyper = Hyper { decay: true, ..Hyper::adagrad(32, 32, 0.1) };
 
 const FIELDS_FILE: &str = "diabetes130_fields";
 /// Fields to learn from. The patient's number before them only separates training from test.
 const FIELDS: usize = 39;
 const HIDDEN: usize = 64;
-pub(super) const READMISSION: Hyper = Hyper { decay: true, dense_lr: 0.01, ..Hyper::adagrad(256, 0.02) };
+pub(super) const READMISSION: Hyper = Hyper { decay: true, dense_lr: 0.01, ..Hyper::adagrad(16, 256, 0.02) };
 
 pub(super) struct BagTask {
     about: About,
@@ -63,14 +63,14 @@ impl Task for BagTask {
         Ok(self.batch(self.test[samples].iter().copied()))
     }
 
-    fn dense(&self) -> Box<dyn Dense> {
-        (self.dense)(self.about.tables[0].dim as usize)
+    fn dense(&self, dim: usize) -> Box<dyn Dense> {
+        (self.dense)(dim)
     }
 }
 
-fn table(name: &str, rows: u32, dim: u32, pooling: Pooling) -> TableSpec {
+fn table(name: &str, rows: u32, pooling: Pooling) -> TableSpec {
     let init = Init::Uniform { low: -0.1, high: 0.1 };
-    TableSpec { name: name.to_owned(), rows, dim, pooling, init, stream: 0 }
+    TableSpec { name: name.to_owned(), rows, pooling, init, by_dim: false, stream: 0 }
 }
 
 pub(super) fn author(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<BagTask> {
@@ -85,8 +85,9 @@ pub(super) fn author(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Bag
     let rows = ids.iter().max().context("no words")? + 1;
     let about = About {
         name: "author",
+        model: None,
         source: format!("{name}: {} bags of words to train, {} to test", train.len(), test.len()),
-        tables: vec![table("words", rows, args.dim().unwrap_or(32), Pooling::Mean)],
+        tables: vec![table("words", rows, Pooling::Mean)],
         target: Target::Classes(AUTHORS),
         train: train.len(),
         test: test.len(),
@@ -96,7 +97,7 @@ pub(super) fn author(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Bag
     Ok(BagTask { about, ids, offsets, labels, train, test, dense })
 }
 
-pub(super) fn readmission(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<BagTask> {
+pub(super) fn readmission(source: &Source<'_>) -> anyhow::Result<BagTask> {
     let folder = folder(source, "readmission")?;
     let found = trace::load(FIELDS_FILE, &Source { data: Some(folder), seed: 0 })?;
     let offsets =
@@ -107,11 +108,11 @@ pub(super) fn readmission(args: &TaskArgs, source: &Source<'_>) -> anyhow::Resul
         anyhow::bail!("{FIELDS_FILE}: wanted {each} fields in each bag, found {found} in bag {at}; get the file again");
     }
     let labels = labels(folder, FIELDS_FILE, offsets.len() - 1, 2)?;
-    of_patients(&found.ids, labels, args.dim().unwrap_or(16))
+    of_patients(&found.ids, labels)
 }
 
 /// `ids` has the patient's number and the fields of each encounter. The ids of the fields become rows; patients have none.
-fn of_patients(ids: &[u32], labels: Vec<u8>, dim: u32) -> anyhow::Result<BagTask> {
+fn of_patients(ids: &[u32], labels: Vec<u8>) -> anyhow::Result<BagTask> {
     let bags = || ids.chunks_exact(1 + FIELDS);
     // A fifth of the patients (the data's README, 7).
     let is_test = |&at: &u32| fmix32(ids[at as usize * (1 + FIELDS)]).is_multiple_of(5);
@@ -129,10 +130,11 @@ fn of_patients(ids: &[u32], labels: Vec<u8>, dim: u32) -> anyhow::Result<BagTask
     let rows: Vec<u32> = rows.collect();
     let about = About {
         name: "readmission",
+        model: None,
         source: format!(
             "{FIELDS_FILE}: {trained} encounters to train, {tested} of other patients to test, {FIELDS} fields"
         ),
-        tables: vec![table("fields", numbers.len() as u32, dim, Pooling::None)],
+        tables: vec![table("fields", numbers.len() as u32, Pooling::None)],
         target: Target::Binary,
         train: trained,
         test: tested,
@@ -172,7 +174,7 @@ mod tests {
     fn small() -> BagTask {
         let bag = |patient: u32, last: u32| [patient].into_iter().chain(101..139).chain([last]);
         let ids: Vec<u32> = bag(0, 200).chain(bag(1, 201)).chain(bag(0, 201)).collect();
-        of_patients(&ids, vec![1, 0, 1], 4).unwrap()
+        of_patients(&ids, vec![1, 0, 1]).unwrap()
     }
 
     #[test]

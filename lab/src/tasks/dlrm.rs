@@ -14,13 +14,12 @@ use crate::order::Mixed;
 use crate::task::{About, Bags, Batch, Hyper, TableSpec, Target, Task};
 use hotrow::{Init, Pooling};
 use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
-use model::Model;
+pub(crate) use model::Above;
 use packed::Packed;
 use std::num::NonZero;
 use std::ops::Range;
 
-const DIM: u32 = 16;
-pub(super) const HYPER: Hyper = Hyper::adagrad(128, 0.02);
+pub(super) const HYPER: Hyper = Hyper::adagrad(16, 128, 0.02);
 
 /// The default number of samples of the generated set.
 const TRAIN: usize = 150_000;
@@ -49,6 +48,7 @@ fn dense_value(count: Option<i64>) -> f32 {
 #[derive(Debug)]
 pub(crate) struct Dlrm {
     about: About,
+    above: Above,
     clicks: Clicks,
 }
 
@@ -63,7 +63,7 @@ enum Clicks {
 fn generated(
     cardinalities: &Cardinalities,
     [train, test]: [usize; 2],
-    (dim, drift): (u32, Option<u32>),
+    (above, drift): (Above, Option<u32>),
     seed: u64,
 ) -> anyhow::Result<Dlrm> {
     let set = planted::generate(&cardinalities.rows, train, test, drift, seed)?;
@@ -74,25 +74,26 @@ fn generated(
          AUC {:.4}; with no features at all: {blind:.4}",
         auc.unwrap_or(f64::NAN)
     );
-    let about = About { bounds: Some([blind, entropy]), ..about(&source, [train, test], cardinalities, dim) };
-    Ok(Dlrm { about, clicks: Clicks::Generated { train: set.train, test: set.test, drifts: drift.is_some() } })
+    let about = About { bounds: Some([blind, entropy]), ..about(&source, [train, test], cardinalities, above) };
+    Ok(Dlrm { about, above, clicks: Clicks::Generated { train: set.train, test: set.test, drifts: drift.is_some() } })
 }
 
-fn about(source: &str, [train, test]: [usize; 2], cardinalities: &Cardinalities, dim: u32) -> About {
+fn about(source: &str, [train, test]: [usize; 2], cardinalities: &Cardinalities, above: Above) -> About {
     let table = |(table, &rows): (usize, &u32)| {
         // As in DLRM, first values are wider for tables of fewer rows.
         let limit = 1.0 / (rows as f32).sqrt();
         TableSpec {
             name: format!("C{}", table + 1),
             rows,
-            dim,
             pooling: Pooling::Sum,
             init: Init::Uniform { low: -limit, high: limit },
+            by_dim: false,
             stream: 0,
         }
     };
     About {
         name: "dlrm",
+        model: Some(above),
         source: format!("{source}; {train} samples to train, {test} to test; {cardinalities}"),
         tables: cardinalities.rows.iter().enumerate().map(table).collect(),
         target: Target::Binary,
@@ -104,13 +105,12 @@ fn about(source: &str, [train, test]: [usize; 2], cardinalities: &Cardinalities,
 
 impl Dlrm {
     pub(crate) fn open(args: &TaskArgs, seed: u64) -> anyhow::Result<Self> {
-        let dim = args.dim().unwrap_or(DIM);
         let Some(log) = &args.criteo else {
             let train = args.limit().map_or(TRAIN, |limit| limit.max(TRAIN));
             return generated(
                 &args.cardinalities.clone().unwrap_or_default(),
                 [train, TEST],
-                (dim, args.drift.map(NonZero::get)),
+                (args.model, args.drift.map(NonZero::get)),
                 seed,
             );
         };
@@ -120,8 +120,8 @@ impl Dlrm {
         let cardinalities = args.cardinalities.clone().unwrap_or_else(|| Cardinalities::found(header.rows));
         let [train, test] = [header.test, header.lines - header.test].map(usize::try_from);
         let samples = [train?.min(args.limit().unwrap_or(usize::MAX)), test?];
-        let about = about(&format!("{}: Criteo's click log", log.display()), samples, &cardinalities, dim);
-        Ok(Self { about, clicks: Clicks::Packed(packed) })
+        let about = about(&format!("{}: Criteo's click log", log.display()), samples, &cardinalities, args.model);
+        Ok(Self { about, above: args.model, clicks: Clicks::Packed(packed) })
     }
 }
 
@@ -171,8 +171,8 @@ impl Task for Dlrm {
         })
     }
 
-    fn dense(&self) -> Box<dyn Dense> {
-        Box::new(Model::new(CRITEO_COUNTS, CRITEO_CATEGORIES, self.about.tables[0].dim as usize))
+    fn dense(&self, dim: usize) -> Box<dyn Dense> {
+        self.above.dense(CRITEO_COUNTS, CRITEO_CATEGORIES, dim)
     }
 }
 
@@ -180,7 +180,7 @@ impl Task for Dlrm {
 #[cfg(test)]
 pub(crate) fn small(samples: [usize; 2], seed: u64) -> Dlrm {
     let cardinalities = "300".parse().unwrap();
-    generated(&cardinalities, samples, (8, None), seed).unwrap()
+    generated(&cardinalities, samples, (Above::Dlrm, None), seed).unwrap()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Finds the word between its neighbours: CBOW with negative sampling (Mikolov 2013). The mean of the neighbours' vectors is multiplied by
 //! the output vectors of the word and of randomly drawn words.
 
-use super::{TaskArgs, folder};
+use super::folder;
 use crate::dense::{Dense, Fresh};
 use crate::task::{About, Bags, Batch, Hyper, TableSpec, Target, Task};
 use anyhow::ensure;
@@ -11,9 +11,8 @@ use hotrow::{Init, OptimizerKind, Pooling};
 use hotrow_cli::trace::{self, Source};
 use std::ops::Range;
 
-const DIM: u32 = 32;
 pub(super) const HYPER: Hyper =
-    Hyper { optimizer: OptimizerKind::RowWiseAdaGrad, decay: true, ..Hyper::adagrad(256, 0.1) };
+    Hyper { optimizer: OptimizerKind::RowWiseAdaGrad, decay: true, ..Hyper::adagrad(32, 256, 0.1) };
 /// Number of neighbours on either side.
 const WINDOW: usize = 4;
 /// Number of drawn words for each word of the text.
@@ -34,7 +33,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    pub(crate) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Self> {
+    pub(crate) fn open(source: &Source<'_>) -> anyhow::Result<Self> {
         let folder = folder(source, "words")?;
         let ids = trace::load("wikitext2_words", &Source { data: Some(folder), seed: 0 })?.ids;
         ensure!(
@@ -43,18 +42,24 @@ impl Words {
             ids.len()
         );
         let test = ids[ids.len() - TEST..].to_vec();
-        Ok(Self::of(ids[..TRAIN].to_vec(), test, args.dim().unwrap_or(DIM)))
+        Ok(Self::of(ids[..TRAIN].to_vec(), test))
     }
 
-    fn of(train: Vec<u32>, test: Vec<u32>, dim: u32) -> Self {
+    fn of(train: Vec<u32>, test: Vec<u32>) -> Self {
         let rows = train.iter().chain(&test).max().map_or(1, |&id| id + 1);
-        let table =
-            |name: &str, pooling, init, stream| TableSpec { name: name.into(), rows, dim, pooling, init, stream };
-        let small = 0.5 / dim as f32;
-        let contexts = table("contexts", Pooling::Mean, Init::Uniform { low: -small, high: small }, 0);
+        let table = |name: &str, pooling, init, stream| TableSpec {
+            name: name.into(),
+            rows,
+            pooling,
+            init,
+            by_dim: true,
+            stream,
+        };
+        let contexts = table("contexts", Pooling::Mean, Init::Uniform { low: -0.5, high: 0.5 }, 0);
         let outputs = table("outputs", Pooling::None, Init::Constant(0.0), 1);
         let about = About {
             name: "words",
+            model: None,
             source: format!(
                 "wikitext2_words: {} tokens to train, {} to test, {NEGATIVES} words drawn for each",
                 train.len(),
@@ -122,7 +127,7 @@ impl Task for Words {
         Ok(self.batch(&self.test, samples, [u32::MAX; 2]))
     }
 
-    fn dense(&self) -> Box<dyn Dense> {
+    fn dense(&self, _: usize) -> Box<dyn Dense> {
         Box::new(Model)
     }
 }
@@ -155,7 +160,7 @@ mod tests {
     fn small() -> Words {
         // Word 0 sixteen times, every other word once.
         let train: Vec<u32> = (0..17).map(|at| u32::from(at == 5)).chain([2, 3]).collect();
-        Words::of(train, vec![3, 2, 1, 0, 2], 4)
+        Words::of(train, vec![3, 2, 1, 0, 2])
     }
 
     #[test]

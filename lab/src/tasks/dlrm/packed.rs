@@ -298,7 +298,8 @@ mod tests {
             (Mixed::Blocks, 858, header.rows[2])
         );
         let train = |end| {
-            let options = RunOptions { hyper: Hyper::adagrad(32, 0.05), end, limit: None, device: Device::default() };
+            let options =
+                RunOptions { hyper: Hyper::adagrad(16, 32, 0.05), end, limit: None, device: Device::default() };
             run::run(&task, &[Setting::FP32; 26], 1, &options, &Keep::default(), &|_| {}, None).unwrap()
         };
         let (first, last) = (train(End::Steps(1)), train(End::Epochs(4)));
