@@ -120,7 +120,7 @@ const OF_TABLE: &str = "hit rate of a table";
 type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
 
 /// The figures of a run, and its changes against the first setting with the same seed (Yang 2020, eq. 1).
-const FIGURES: [Column; 22] = [
+const FIGURES: [Column; 23] = [
     ("test loss", Unit::Score, |run| Some(run.outcome.loss)),
     ("accuracy", Unit::Score, |run| run.outcome.accuracy),
     ("AUC", Unit::Score, |run| run.outcome.auc),
@@ -131,6 +131,7 @@ const FIGURES: [Column; 22] = [
     ("kept", Unit::Bytes, |run| Some(run.outcome.kept_bytes as f64)),
     ("bytes moved", Unit::Bytes, |run| Some(run.outcome.bus_bytes as f64)),
     ("samples a second", Unit::PerSecond, |run| Some(run.outcome.samples_per_second)),
+    ("inference samples a second", Unit::PerSecond, |run| Some(run.outcome.inferred_per_second)),
     ("steps", Unit::Count, |run| Some(run.outcome.steps as f64)),
     // Where there are skipped updates, the loss is not to be trusted.
     ("skipped updates", Unit::Count, |run| Some(run.outcome.skipped_rows as f64).filter(|&rows| rows > 0.0)),
@@ -225,7 +226,7 @@ impl Cell {
     fn place(&self) -> Setting {
         let Setup { setting, hyper, tables, .. } = &self.setup;
         let mut found = Setting::default().with("tables", self.setup.label()).with("setting", self.setup.settings());
-        if tables.is_empty() && !setting.is_shared() {
+        if tables.is_empty() && !setting.is_shared() && setting.quotient.is_none() {
             let (precision, rounding) = (setting.precision.to_string(), setting.rounding());
             found = found.with("line", format!("{precision} {rounding}"));
             found = found.with("precision", precision).with("rounding", rounding);

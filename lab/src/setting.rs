@@ -87,6 +87,9 @@ pub(crate) struct Setting {
     pub(crate) weights: Option<u32>,
     /// Values that lie together in a shared array.
     pub(crate) chunk: u32,
+    /// Rows that one stands for: the vector of row i is the sum of quotient row i / q and remainder row i mod q (PSS, eq. 1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) quotient: Option<u32>,
 }
 
 impl Default for Setting {
@@ -111,6 +114,7 @@ impl Setting {
         compression: None,
         weights: None,
         chunk: CHUNK,
+        quotient: None,
     };
 
     /// The setting with fixed values in fields that have no effect, so that settings with equal effects are equal.
@@ -128,8 +132,8 @@ impl Setting {
         if !self.is_shared() {
             self.chunk = all.chunk;
         }
-        let Self { precision, rounding, random_bits, compression, weights, chunk, .. } = self;
-        let uncached = Self { precision, rounding, random_bits, compression, weights, chunk, ..all };
+        let Self { precision, rounding, random_bits, compression, weights, chunk, quotient, .. } = self;
+        let uncached = Self { precision, rounding, random_bits, compression, weights, chunk, quotient, ..all };
         match self {
             _ if self.is_shared() => uncached,
             Self { pinned_percent, ways, .. } if self.has_pins() && !self.has_cache() => {
@@ -160,7 +164,7 @@ impl Setting {
 
     /// Whether it takes less memory than FP32 rows. Small tables never do.
     pub(crate) fn is_smaller(&self) -> bool {
-        self.precision != Precision::Fp32 || self.is_shared()
+        self.precision != Precision::Fp32 || self.is_shared() || self.quotient.is_some()
     }
 
     /// What a key lacks to have an effect here, and what there is instead.
@@ -182,6 +186,8 @@ impl Setting {
             "cache-percent" | "pinned-percent" if self.is_shared() => {
                 Some(("neither compression nor weights", "a shared array"))
             }
+            "quotient" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
+            "pinned-percent" if self.quotient.is_some() => Some(("no quotient", "one")),
             _ => None,
         }
     }
@@ -214,7 +220,8 @@ impl Setting {
     pub(crate) fn label(&self) -> String {
         let Self { precision, policy, cache_percent, ways, chunk, .. } = self;
         let below = *precision != Precision::Fp32;
-        let rows = if below { format!("{precision} {}", self.rounding()) } else { precision.to_string() };
+        let rows = self.quotient.map_or_else(String::new, |times| format!("quotient-remainder {times}x, "));
+        let rows = rows + &if below { format!("{precision} {}", self.rounding()) } else { precision.to_string() };
         let size = match (self.compression, self.weights) {
             (_, Some(weights)) => format!("robe of {weights} weights"),
             (Some(times), None) => format!("robe {times}x"),
@@ -302,6 +309,12 @@ impl Setting {
         ensure!(
             policy != Policy::Window || window_ways < ways,
             "window-ways: wanted fewer than the {ways} ways of a set, found {window_ways}; ask for fewer, or for more ways"
+        );
+        let wanted = "quotient: wanted a whole number from 2 to 65536, found";
+        ensure!(
+            setting.quotient.is_none_or(|q| (2..=1 << 16).contains(&q)),
+            "{wanted} {}",
+            setting.quotient.unwrap_or(0)
         );
         let both = compression.is_some() && weights.is_some();
         ensure!(!both, "weights: wanted it or compression, found both; leave one out");
