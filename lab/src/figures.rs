@@ -197,7 +197,16 @@ impl Cell {
             let rows = Some(run.skipped_rows).filter(|&rows| rows > 0)?;
             Some(format!("wanted finite updates, found {rows} that were skipped: do not trust its loss, and lower lr"))
         };
-        [of(&untaught), of(&risen), of(&skipped)].into_iter().flatten().collect()
+        let goal = self.runs.first().and_then(|run| run.goal).and_then(|(goal, _)| Some((goal.measure, goal.at?)));
+        let unreached = |run: &Outcome| {
+            let (measure, at) = goal?;
+            let best = measure.best(&run.curve).filter(|&best| !measure.is_reached(best, at))?;
+            let (at, best) = (show(at), show(best));
+            Some(format!(
+                "wanted a test as good as the goal's {at}, found {best} at best: take more steps, or another goal"
+            ))
+        };
+        [of(&untaught), of(&risen), of(&skipped), of(&unreached)].into_iter().flatten().collect()
     }
 
     fn mean(&self, what: &str) -> Option<f64> {
@@ -249,9 +258,7 @@ impl Cell {
             .with("dim", f64::from(hyper.dim))
             .with("batch", hyper.batch as f64)
             .with("loss scale", String::from(hyper.loss_scale));
-        if setting.has_pins() {
-            found = found.with("batches", if hyper.hot_batches { "by heat" } else { "shuffled" });
-        }
+        found = found.with("batches", if hyper.hot_batches { "by heat" } else { "shuffled" });
         found.with("no worse than fp32", self.verdict())
     }
 }
@@ -401,6 +408,14 @@ mod tests {
         assert_eq!(means(&with("goal = 'loss'"), STEPS_TO_GOAL), [Some(10.0), Some(10.0), None], "one failed");
         assert_eq!(means(&with("goal = 'loss'\nat = 0.9"), STEPS_TO_GOAL), [None; 3], "some seeds do not reach it");
         assert_eq!(means(&with("goal = 'loss'\nat = 0.9"), "reached")[1], Some(1.0 / 3.0));
+        let wanted = "int8 stochastic: wanted a test as good as the goal's 0.90000, found 1.50000 at best: take more steps, or another goal (seeds: 2 of 3)";
+        assert_eq!(with("goal = 'loss'\nat = 0.9")[1].warnings(), [wanted]);
+        assert!(
+            with("goal = 'loss'")
+                .iter()
+                .chain(&with("goal = 'loss'\nat = 1.5")[1..2])
+                .all(|cell| cell.warnings().is_empty())
+        );
         let records = records("tiny", &with("goal = 'loss'"));
         let of = |what: &str| records.iter().filter(|record| record.what == what).collect::<Vec<_>>();
         assert_eq!(of("steps to the first's best")[1].setting.number("times fewer bytes"), Some(2.0));
