@@ -808,6 +808,13 @@ mod tests {
         assert!(shuffled.bus_bytes < plain.bus_bytes && shuffled.hit_rate.unwrap() > 0.5);
         assert!(by_heat.hot_samples.is_some_and(|share| share > 0.0 && share < 1.0), "{by_heat:?}");
         assert!(by_heat.loss != plain.loss && by_heat.steps == plain.steps);
+        // A resumed run has the same pins and batches.
+        let (folder, options) = (tempfile::tempdir().unwrap(), with(|options| options.hyper.hot_batches = true));
+        let keep = |resume| Keep { folder: folder.path().into(), every: Some(13), resume };
+        assert_eq!(
+            [false, true].map(|resume| kept(pins, 1, &options, &keep(resume)).unwrap()),
+            [by_heat.clone(), by_heat]
+        );
         // The second epoch of 610 samples: hot ones first in batches of 32, at most one batch of both kinds.
         let (task, options) = (small([610, 200], 1), with(|options| options.hyper.hot_batches = true));
         let mut model = Model::new(&task, &[pins; 26], 1, &options, None).unwrap();
