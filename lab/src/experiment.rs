@@ -112,6 +112,10 @@ impl Experiment {
         let End { epochs, steps, seconds } = &experiment.end;
         let given = [epochs.is_some(), steps.is_some(), seconds.is_some()].iter().filter(|given| **given).count();
         ensure!(given < 2, "end: wanted one of epochs, steps and seconds, found {given} of them");
+        if let Some((measure, at)) = experiment.goal.and_then(|goal| Some((goal.measure, goal.at?))) {
+            let (wanted, most) = if measure == Measure::Auc { ("up to 1", 1.0) } else { ("and finite", f64::MAX) };
+            ensure!(at > 0.0 && at <= most, "at: wanted a goal above 0 {wanted}, found {at}");
+        }
         let alone = seconds.is_none() || experiment.goal.is_none();
         ensure!(alone, "seconds: wanted epochs or steps beside a goal, found seconds");
         Ok(experiment)

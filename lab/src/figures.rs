@@ -120,7 +120,7 @@ const OF_TABLE: &str = "hit rate of a table";
 type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
 
 /// The figures of a run, and its changes against the first setting with the same seed (Yang 2020, eq. 1).
-const FIGURES: [Column; 22] = [
+const FIGURES: [Column; 23] = [
     ("test loss", Unit::Score, |run| Some(run.outcome.loss)),
     ("accuracy", Unit::Score, |run| run.outcome.accuracy),
     ("AUC", Unit::Score, |run| run.outcome.auc),
@@ -131,6 +131,7 @@ const FIGURES: [Column; 22] = [
     ("kept", Unit::Bytes, |run| Some(run.outcome.kept_bytes as f64)),
     ("bytes moved", Unit::Bytes, |run| Some(run.outcome.bus_bytes as f64)),
     ("samples a second", Unit::PerSecond, |run| Some(run.outcome.samples_per_second)),
+    ("inference samples a second", Unit::PerSecond, |run| Some(run.outcome.inferred_per_second)),
     ("steps", Unit::Count, |run| Some(run.outcome.steps as f64)),
     // Where there are skipped updates, the loss is not to be trusted.
     ("skipped updates", Unit::Count, |run| Some(run.outcome.skipped_rows as f64).filter(|&rows| rows > 0.0)),
@@ -196,7 +197,16 @@ impl Cell {
             let rows = Some(run.skipped_rows).filter(|&rows| rows > 0)?;
             Some(format!("wanted finite updates, found {rows} that were skipped: do not trust its loss, and lower lr"))
         };
-        [of(&untaught), of(&risen), of(&skipped)].into_iter().flatten().collect()
+        let goal = self.runs.first().and_then(|run| run.goal).and_then(|(goal, _)| Some((goal.measure, goal.at?)));
+        let unreached = |run: &Outcome| {
+            let (measure, at) = goal?;
+            let best = measure.best(&run.curve).filter(|&best| !measure.is_reached(best, at))?;
+            let (at, best) = (show(at), show(best));
+            Some(format!(
+                "wanted a test as good as the goal's {at}, found {best} at best: take more steps, or another goal"
+            ))
+        };
+        [of(&untaught), of(&risen), of(&skipped), of(&unreached)].into_iter().flatten().collect()
     }
 
     fn mean(&self, what: &str) -> Option<f64> {
@@ -225,7 +235,7 @@ impl Cell {
     fn place(&self) -> Setting {
         let Setup { setting, hyper, tables, .. } = &self.setup;
         let mut found = Setting::default().with("tables", self.setup.label()).with("setting", self.setup.settings());
-        if tables.is_empty() && !setting.is_shared() {
+        if tables.is_empty() && !setting.is_shared() && setting.quotient.is_none() {
             let (precision, rounding) = (setting.precision.to_string(), setting.rounding());
             found = found.with("line", format!("{precision} {rounding}"));
             found = found.with("precision", precision).with("rounding", rounding);
@@ -248,9 +258,7 @@ impl Cell {
             .with("dim", f64::from(hyper.dim))
             .with("batch", hyper.batch as f64)
             .with("loss scale", String::from(hyper.loss_scale));
-        if setting.has_pins() {
-            found = found.with("batches", if hyper.hot_batches { "by heat" } else { "shuffled" });
-        }
+        found = found.with("batches", if hyper.hot_batches { "by heat" } else { "shuffled" });
         found.with("no worse than fp32", self.verdict())
     }
 }
@@ -400,6 +408,14 @@ mod tests {
         assert_eq!(means(&with("goal = 'loss'"), STEPS_TO_GOAL), [Some(10.0), Some(10.0), None], "one failed");
         assert_eq!(means(&with("goal = 'loss'\nat = 0.9"), STEPS_TO_GOAL), [None; 3], "some seeds do not reach it");
         assert_eq!(means(&with("goal = 'loss'\nat = 0.9"), "reached")[1], Some(1.0 / 3.0));
+        let wanted = "int8 stochastic: wanted a test as good as the goal's 0.90000, found 1.50000 at best: take more steps, or another goal (seeds: 2 of 3)";
+        assert_eq!(with("goal = 'loss'\nat = 0.9")[1].warnings(), [wanted]);
+        assert!(
+            with("goal = 'loss'")
+                .iter()
+                .chain(&with("goal = 'loss'\nat = 1.5")[1..2])
+                .all(|cell| cell.warnings().is_empty())
+        );
         let records = records("tiny", &with("goal = 'loss'"));
         let of = |what: &str| records.iter().filter(|record| record.what == what).collect::<Vec<_>>();
         assert_eq!(of("steps to the first's best")[1].setting.number("times fewer bytes"), Some(2.0));

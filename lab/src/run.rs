@@ -132,6 +132,9 @@ pub(crate) struct Outcome {
     /// Under a scaled loss, the share of the gradients of the tables' outputs that became zero in FP16; of a resumed run those after it went on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lost: Option<f64>,
+    /// Samples a second in the last test, frozen look-ups and the dense part.
+    #[serde(default)]
+    pub(crate) inferred_per_second: f64,
     /// Samples a second in training.
     pub(crate) samples_per_second: f64,
     pub(crate) steps: u64,
@@ -195,6 +198,7 @@ pub(crate) fn run(
         skipped_rows: counters.skipped_rows,
         overflows,
         lost: (lost[0] > 0).then(|| lost[1] as f64 / lost[0] as f64),
+        inferred_per_second: model.inferred.0 as f64 / model.inferred.1.as_secs_f64(),
         steps: model.steps,
         seconds: start.elapsed().as_secs_f64(),
         kept_bytes,
@@ -242,6 +246,8 @@ struct Model<'t, 'r> {
     steps: u64,
     /// Gradients of the tables' outputs that were not zero, and those of them that FP16 lost.
     lost: [u64; 2],
+    /// Samples of the last test, and the time of their look-ups and their dense part.
+    inferred: (usize, Duration),
     /// Time of the tables' forward and backward.
     in_tables: Duration,
     /// On a device: the losses of steps that have not been read, with their numbers of samples.
@@ -286,6 +292,7 @@ impl<'t, 'r> Model<'t, 'r> {
             steps,
             lost,
             in_tables,
+            inferred: (0, Duration::ZERO),
             unread: Vec::new(),
         })
     }
@@ -553,15 +560,19 @@ impl<'t, 'r> Model<'t, 'r> {
         // Without autodiff, which would keep each batch.
         let weights: Vec<_> = self.optimizer.weights.iter().map(|weight| weight.clone().inner()).collect();
         let all = about.test.min(samples);
+        self.inferred = (all, Duration::ZERO);
         for first in (0..all).step_by(TESTED) {
             let range = first..all.min(first + TESTED);
             let batch = self.task.test_batch(range)?;
+            let start = Instant::now();
             let embedded = match &self.options.device.shared {
                 Some(shared) => self.tables.tensors(&batch.bags, shared, true)?,
                 None => shaped(self.options.hyper.dim, self.tables.forward_frozen(&batch.bags)?),
             };
             let logits = self.dense.logits(&weights, &embedded, &batch);
-            scorer.add(&values(logits), &batch);
+            let logits = values(logits);
+            self.inferred.1 += start.elapsed();
+            scorer.add(&logits, &batch);
         }
         Ok(scorer.score())
     }
@@ -651,7 +662,14 @@ mod tests {
 
     /// An outcome without the figures of the clock.
     fn timeless(found: Outcome) -> Outcome {
-        Outcome { seconds: 0.0, samples_per_second: 0.0, step_seconds: 0.0, tables_seconds: 0.0, ..found }
+        Outcome {
+            seconds: 0.0,
+            inferred_per_second: 0.0,
+            samples_per_second: 0.0,
+            step_seconds: 0.0,
+            tables_seconds: 0.0,
+            ..found
+        }
     }
 
     fn trained(setting: Setting, seed: u64, options: &RunOptions) -> Outcome {
@@ -822,6 +840,13 @@ mod tests {
         assert!(shuffled.bus_bytes < plain.bus_bytes && shuffled.hit_rate.unwrap() > 0.5);
         assert!(by_heat.hot_samples.is_some_and(|share| share > 0.0 && share < 1.0), "{by_heat:?}");
         assert!(by_heat.loss != plain.loss && by_heat.steps == plain.steps);
+        // A resumed run has the same pins and batches.
+        let (folder, options) = (tempfile::tempdir().unwrap(), with(|options| options.hyper.hot_batches = true));
+        let keep = |resume| Keep { folder: folder.path().into(), every: Some(13), resume };
+        assert_eq!(
+            [false, true].map(|resume| kept(pins, 1, &options, &keep(resume)).unwrap()),
+            [by_heat.clone(), by_heat]
+        );
         // The second epoch of 610 samples: hot ones first in batches of 32, at most one batch of both kinds.
         let (task, options) = (small([610, 200], 1), with(|options| options.hyper.hot_batches = true));
         let mut model = Model::new(&task, &[pins; 26], 1, &options, None).unwrap();

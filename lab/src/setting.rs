@@ -91,6 +91,9 @@ pub(crate) struct Setting {
     pub(crate) mapped: bool,
     /// FP32 rows in whole pages that move between the host and the device, which holds so many percent of them (SPEC 4); 0 for none.
     pub(crate) pages_percent: f64,
+    /// Rows that one stands for: the vector of row i is the sum of quotient row i / q and remainder row i mod q (PSS, eq. 1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) quotient: Option<u32>,
 }
 
 impl Default for Setting {
@@ -117,6 +120,7 @@ impl Setting {
         chunk: CHUNK,
         mapped: false,
         pages_percent: 0.0,
+        quotient: None,
     };
 
     /// The setting with fixed values in fields that have no effect, so that settings with equal effects are equal.
@@ -134,9 +138,21 @@ impl Setting {
         if !self.is_shared() {
             self.chunk = all.chunk;
         }
-        let Self { precision, rounding, random_bits, compression, weights, chunk, mapped, pages_percent, .. } = self;
-        let uncached =
-            Self { precision, rounding, random_bits, compression, weights, chunk, mapped, pages_percent, ..all };
+        let Self {
+            precision, rounding, random_bits, compression, weights, chunk, mapped, pages_percent, quotient, ..
+        } = self;
+        let uncached = Self {
+            precision,
+            rounding,
+            random_bits,
+            compression,
+            weights,
+            chunk,
+            mapped,
+            pages_percent,
+            quotient,
+            ..all
+        };
         match self {
             _ if self.is_shared() => uncached,
             Self { pinned_percent, ways, .. } if self.has_pins() && !self.has_cache() => {
@@ -167,7 +183,7 @@ impl Setting {
 
     /// Whether it takes less memory than FP32 rows. Small tables never do.
     pub(crate) fn is_smaller(&self) -> bool {
-        self.precision != Precision::Fp32 || self.is_shared()
+        self.precision != Precision::Fp32 || self.is_shared() || self.quotient.is_some()
     }
 
     /// What a key lacks to have an effect here, and what there is instead.
@@ -189,11 +205,13 @@ impl Setting {
             "cache-percent" | "pinned-percent" | "mapped" | "pages-percent" if self.is_shared() => {
                 Some(("neither compression nor weights", "a shared array"))
             }
-            "pages-percent" if self.has_cache() || self.has_pins() => {
-                Some(("no cache-percent or pinned-percent", "a cache"))
+            "pages-percent" if self.has_cache() || self.has_pins() || self.quotient.is_some() => {
+                Some(("no cache-percent, pinned-percent or quotient", "one"))
             }
             "pages-percent" if self.precision != Precision::Fp32 => Some(("precision fp32", "another precision")),
             "pages-percent" if self.mapped => Some(("no mapped", "mapped rows")),
+            "quotient" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
+            "pinned-percent" if self.quotient.is_some() => Some(("no quotient", "one")),
             _ => None,
         }
     }
@@ -226,7 +244,9 @@ impl Setting {
     pub(crate) fn label(&self) -> String {
         let Self { precision, policy, cache_percent, ways, chunk, .. } = self;
         let below = *precision != Precision::Fp32;
-        let mut rows = if below { format!("{precision} {}", self.rounding()) } else { precision.to_string() };
+        let quotient = self.quotient.map_or_else(String::new, |times| format!("quotient-remainder {times}x, "));
+        let mut rows =
+            quotient + &if below { format!("{precision} {}", self.rounding()) } else { precision.to_string() };
         if self.mapped {
             rows += ", mapped";
         }
@@ -325,6 +345,12 @@ impl Setting {
         ensure!(
             policy != Policy::Window || window_ways < ways,
             "window-ways: wanted fewer than the {ways} ways of a set, found {window_ways}; ask for fewer, or for more ways"
+        );
+        let wanted = "quotient: wanted a whole number from 2 to 65536, found";
+        ensure!(
+            setting.quotient.is_none_or(|q| (2..=1 << 16).contains(&q)),
+            "{wanted} {}",
+            setting.quotient.unwrap_or(0)
         );
         let both = compression.is_some() && weights.is_some();
         ensure!(!both, "weights: wanted it or compression, found both; leave one out");

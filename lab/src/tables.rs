@@ -4,12 +4,12 @@ use crate::device::{self, Device, OnDevice, Shared as OfBurn};
 use crate::ranks::Ranks;
 use crate::setting::Setting;
 use crate::task::{Bags, Hyper, TableSpec};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use burn::tensor::Tensor;
 use hotrow::hash::fmix32;
 use hotrow::{
     Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer,
-    RowLayout, ScalerState, SharedArray, SharedGroup, checkpoint, memory_factor, robe,
+    Pooling, RowLayout, ScalerState, SharedArray, SharedGroup, checkpoint, memory_factor, robe,
 };
 use hotrow_cli::lab::{Lab, Rounds};
 use hotrow_cli::uvm::{UvmBus, UvmModel, UvmTable};
@@ -102,6 +102,10 @@ struct Shared<'a> {
     /// Memory against FP32 weights by the formula of Yang 2020.
     formula: f64,
     pages: Option<Pages>,
+    /// Rows of the task's tables for each of the group's.
+    times: f64,
+    /// With quotient rows the number of rows of each of the task's tables, and whether each index has an output.
+    split: Option<(Vec<u32>, bool)>,
 }
 
 /// Rows in whole pages that move between the host and the device. The group computes with rows of its own on the device; the pages' bytes move as those
@@ -150,6 +154,21 @@ impl Pages {
 }
 
 impl Shared<'_> {
+    /// The bags of its tables, one table after the other.
+    fn bags(&self, bags: &[Bags]) -> Bags {
+        let own = || self.tables.iter().map(|&table| &bags[table]);
+        let Some(((rows, each), times)) = self.split.as_ref().zip(self.setting.quotient) else {
+            return Bags::joined(own());
+        };
+        let split = own().zip(rows).map(|(bags, rows)| {
+            let indices =
+                bags.indices.iter().flat_map(|row| [row / times, rows.div_ceil(times) + row % times]).collect();
+            let ends = if *each { (0..=bags.indices.len() as u32).collect() } else { bags.offsets.clone() };
+            Bags { indices, offsets: ends.into_iter().map(|end| 2 * end).collect() }
+        });
+        Bags::joined(split.collect::<Vec<_>>().iter())
+    }
+
     /// The gradients of its tables, one after the other.
     fn joined<T: Copy>(&self, gradients: &[Vec<T>]) -> Vec<T> {
         self.tables.iter().map(|&table| &gradients[table][..]).collect::<Vec<_>>().concat()
@@ -215,7 +234,7 @@ impl<'a> Tables<'a> {
     ) -> Result<Vec<Vec<f32>>, Error> {
         let mut outputs = vec![Vec::new(); self.count];
         for shared in &mut self.shared {
-            let Bags { indices, offsets } = Bags::joined(shared.tables.iter().map(|&table| &bags[table]));
+            let Bags { indices, offsets } = shared.bags(bags);
             let joint = forward(&mut *shared.group, &indices, &offsets)?;
             let each = joint.len() / shared.tables.len();
             for (&table, part) in shared.tables.iter().zip(joint.chunks(each.max(1))) {
@@ -229,7 +248,7 @@ impl<'a> Tables<'a> {
     pub(crate) fn tensors(&mut self, bags: &[Bags], of_burn: &OfBurn, frozen: bool) -> anyhow::Result<Vec<Tensor<2>>> {
         let mut outputs = Vec::new();
         for shared in &mut self.shared {
-            let Bags { indices, offsets } = Bags::joined(shared.tables.iter().map(|&table| &bags[table]));
+            let Bags { indices, offsets } = shared.bags(bags);
             if let Some(pages) = shared.pages.as_mut().filter(|_| !frozen) {
                 pages.read(&Bags { indices: indices.clone(), offsets: offsets.clone() })?;
             }
@@ -317,8 +336,8 @@ impl<'a> Tables<'a> {
         let all = self.ranks.map_or_else(|| Ok(own.clone()), |ranks| ranks.total(&own))?;
         let (mut plain, mut formula, mut kept) = (0.0, 0.0, 0.0);
         for (shared, bytes) in self.shared.iter().zip(all.chunks(2)) {
-            plain += bytes[0] as f64;
-            formula += shared.formula * bytes[0] as f64;
+            plain += bytes[0] as f64 * shared.times;
+            formula += shared.formula * bytes[0] as f64 * shared.times;
             kept += bytes[1] as f64;
         }
         Ok((formula / plain, kept / plain, kept as u64))
@@ -345,13 +364,17 @@ fn members(specs: &[TableSpec], choice: &[Setting]) -> Vec<(Setting, Vec<usize>)
     members
 }
 
-/// Checks the arrays that tables share, before anything is trained.
+/// Checks the arrays that tables share and quotient rows, before anything is trained.
 ///
 /// # Errors
-/// The error of the first illegal array.
-pub(crate) fn check(specs: &[TableSpec], choice: &[Setting], hyper: &Hyper) -> Result<(), Error> {
+/// The error of the first illegal array; quotient rows of tables with mean pooling.
+pub(crate) fn check(specs: &[TableSpec], choice: &[Setting], hyper: &Hyper) -> anyhow::Result<()> {
     let fresh = Fresh { specs, hyper, seed: 0 };
-    members(specs, choice).iter().try_for_each(|(setting, tables)| fresh.array(tables, *setting).map(|_| ()))
+    members(specs, choice).iter().try_for_each(|(setting, tables)| {
+        let mean = setting.quotient.is_some() && specs[tables[0]].pooling == Pooling::Mean;
+        ensure!(!mean, "quotient: wanted tables with sum pooling or none, found mean; take task dlrm or readmission");
+        Ok(fresh.array(tables, *setting).map(|_| ())?)
+    })
 }
 
 /// Where groups are made: on a device, if any, and on one or several ranks.
@@ -379,7 +402,17 @@ impl Fresh<'_> {
             Some(context) => replicated(SharedGroup::new(context, config)?, ranks)?,
         };
         let formula = group.memory().formula;
-        Ok(Shared { tables, group, setting, cached: false, replicated: ranks.is_some(), formula, pages: None })
+        Ok(Shared {
+            tables,
+            group,
+            setting,
+            cached: false,
+            replicated: ranks.is_some(),
+            formula,
+            pages: None,
+            times: 1.0,
+            split: None,
+        })
     }
 
     /// The array that `tables` share, if they do. Its first values are those of the largest table, as in the authors' DLRM.
@@ -399,9 +432,11 @@ impl Fresh<'_> {
     /// A group whose rows have their own memory.
     fn rows<'r>(&self, tables: Vec<usize>, setting: Setting, place: Place<'_, 'r>) -> anyhow::Result<Shared<'r>> {
         let (device, ranks) = place;
-        let (rows, first) = (self.rows_of(&tables), &self.specs[tables[0]]);
+        let (whole, first) = (self.rows_of(&tables), &self.specs[tables[0]]);
+        let rows = |&rows: &u32| setting.quotient.map_or(rows, |times| rows.div_ceil(times) + times);
+        let rows: Vec<u32> = whole.iter().map(rows).collect();
         let mut config = GroupConfig::new(&rows, self.hyper.dim);
-        config.pooling = first.pooling;
+        config.pooling = if setting.quotient.is_some() { Pooling::Sum } else { first.pooling };
         config.optimizer = Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer);
         config.seed = table_seed(self.seed, tables[0]);
         config.state = self.hyper.state_of(setting.precision);
@@ -421,7 +456,10 @@ impl Fresh<'_> {
             Ok(())
         };
         let share = f64::from(config.cache_rows) / config.total_rows() as f64;
-        let formula = memory_factor(config.dim, config.precision, share, config.policy);
+        let sum = |rows: &[u32]| rows.iter().map(|&rows| f64::from(rows)).sum::<f64>();
+        let times = sum(&whole) / sum(&rows);
+        let formula = memory_factor(config.dim, config.precision, share, config.policy) / times;
+        let split = setting.quotient.map(|_| (whole, first.pooling == Pooling::None));
         let cached = config.cache_rows > 0;
         let pages = device.context.as_ref().filter(|_| setting.pages_percent > 0.0);
         let pages = pages.map(|context| Pages::new(context, &config, setting.pages_percent)).transpose()?;
@@ -439,7 +477,7 @@ impl Fresh<'_> {
                 })?
             }
         };
-        Ok(Shared { tables, group, setting, cached, replicated: false, formula, pages })
+        Ok(Shared { tables, group, setting, cached, replicated: false, formula, pages, times, split })
     }
 }
 
@@ -475,7 +513,7 @@ fn table_seed(seed: u64, table: usize) -> u32 {
 mod tests {
     use super::*;
     use crate::setting::Setup;
-    use hotrow::{Init, OptimizerKind, Policy, Pooling, Precision};
+    use hotrow::{Init, OptimizerKind, Policy, Precision};
 
     fn specs() -> Vec<TableSpec> {
         let table = |name: &str, rows, low| TableSpec {
@@ -557,6 +595,52 @@ mod tests {
         let (counters, _) = joint.counters().unwrap();
         assert_eq!((counters.accesses, counters.bus_bytes()), (9, 2 * 9 * 4 * 4));
     }
+
+    #[test]
+    fn a_row_is_the_sum_of_its_quotient_and_its_remainder() {
+        let quotient = Setting { quotient: Some(8), ..Setting::FP32 };
+        for pooling in [Pooling::Sum, Pooling::None] {
+            let specs: Vec<TableSpec> = specs().into_iter().map(|spec| TableSpec { pooling, ..spec }).collect();
+            let mut tables =
+                Tables::new(&specs, &[quotient; 3], &hyper(OptimizerKind::Sgd), 7, &Device::default(), None).unwrap();
+            // Each row of each table by itself: 70 rows of 9 quotients and 8 remainders, 50 of 7, 90 of 12.
+            let all = |tables: &mut Tables<'_>| {
+                let bags = |spec: &TableSpec| Bags {
+                    indices: (0..90).map(|i| i % spec.rows).collect(),
+                    offsets: (0..=90).collect(),
+                };
+                tables.forward_frozen(&specs.iter().map(bags).collect::<Vec<_>>()).unwrap()
+            };
+            let rows = all(&mut tables);
+            let row = |table: usize, at: usize| &rows[table][4 * at..][..4];
+            let close = |found: &[f32], wanted: &[f32]| found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-5);
+            let sum =
+                |of: [usize; 2]| row(0, of[0]).iter().zip(row(0, of[1])).map(|(a, b)| a + b).collect::<Vec<f32>>();
+            // Rows 3 and 20 have together the quotients and remainders of rows 4 and 19, not those of 5 and 18.
+            assert!(close(&sum([3, 20]), &sum([4, 19])) && !close(&sum([3, 20]), &sum([5, 18])));
+            let (formula, memory, kept) = tables.memory().unwrap();
+            let of = |bytes: f64| bytes / f64::from(4 * 4 * (70 + 50 + 90));
+            assert!(
+                (formula - of(16.0 * 52.0)).abs() < 1e-9 && (memory - of(kept as f64)).abs() < 1e-9,
+                "{formula} {memory}"
+            );
+            // A step on row 20 of the first table changes the rows of its quotient, 16 to 23, and those of its remainder, 4, 12, ..
+            let bags = vec![Bags { indices: vec![20, 20], offsets: vec![0, 2] }; 3];
+            let outputs = tables.forward(&bags).unwrap();
+            let gradients = [1.0, 0.0, 0.0].iter().zip(&outputs).map(|(&of, values)| vec![of; values.len()]);
+            let gradients: Vec<Vec<f32>> = gradients.collect();
+            assert_eq!(gradients[0].len(), if pooling == Pooling::None { 8 } else { 4 });
+            tables.backward(&gradients).unwrap();
+            let after = all(&mut tables);
+            let moved = |at: usize| (row(0, at)[0] - after[0][4 * at]).abs();
+            for at in 0..70 {
+                let wanted = 0.2 * f32::from(u8::from(at / 8 == 2) + u8::from(at % 8 == 4));
+                assert!((moved(at) - wanted).abs() < 1e-5, "{at}: {} for {wanted}", moved(at));
+            }
+            assert_eq!(after[1..], rows[1..]);
+        }
+    }
+
     #[test]
     fn a_cache_for_each_table_is_that_of_the_table_alone() {
         for (policy, percent, ways) in
