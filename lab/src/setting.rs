@@ -3,7 +3,7 @@
 
 use crate::task::{Hyper, TableSpec};
 use anyhow::{Context as _, bail, ensure};
-use hotrow::{Error, GroupConfig, Placement, Policy, Precision, RandomBits, Rounding, robe};
+use hotrow::{Error, GroupConfig, Placement, Policy, Precision, RandomBits, Rounding, robe, robe::Addressing};
 use hotrow_cli::names;
 use hotrow_plan::simulate::{Geometry, WINDOW_WAYS};
 use serde::de::Error as _;
@@ -87,6 +87,9 @@ pub(crate) struct Setting {
     pub(crate) weights: Option<u32>,
     /// Values that lie together in a shared array.
     pub(crate) chunk: u32,
+    /// Where the rows of a shared array lie: chunks that overlap, or whole rows (the hashing trick).
+    #[serde(with = "names")]
+    pub(crate) addressing: Addressing,
     /// Whether the rows lie in the host's memory, which the device reads over the bus.
     pub(crate) mapped: bool,
     /// FP32 rows in whole pages that move between the host and the device, which holds so many percent of them (SPEC 4); 0 for none.
@@ -118,6 +121,7 @@ impl Setting {
         compression: None,
         weights: None,
         chunk: CHUNK,
+        addressing: Addressing::Hashed,
         mapped: false,
         pages_percent: 0.0,
         quotient: None,
@@ -136,22 +140,20 @@ impl Setting {
             self.window_ways = all.window_ways;
         }
         if !self.is_shared() {
+            self.addressing = all.addressing;
+        }
+        if !self.is_shared() || self.addressing == Addressing::Rows {
             self.chunk = all.chunk;
         }
-        let Self {
-            precision, rounding, random_bits, compression, weights, chunk, mapped, pages_percent, quotient, ..
-        } = self;
         let uncached = Self {
-            precision,
-            rounding,
-            random_bits,
-            compression,
-            weights,
-            chunk,
-            mapped,
-            pages_percent,
-            quotient,
-            ..all
+            policy: all.policy,
+            cache_percent: all.cache_percent,
+            cache_each: all.cache_each,
+            cached_tables: all.cached_tables,
+            ways: all.ways,
+            window_ways: all.window_ways,
+            pinned_percent: all.pinned_percent,
+            ..self
         };
         match self {
             _ if self.is_shared() => uncached,
@@ -200,7 +202,8 @@ impl Setting {
                 Some(("a cache-percent above 0", "no cache"))
             }
             "window-ways" if self.policy != Policy::Window => Some(("policy window", "another policy")),
-            "chunk" if !self.is_shared() => Some(("compression or weights", "neither")),
+            "chunk" if self.addressing == Addressing::Rows => Some(("addressing hashed", "rows")),
+            "chunk" | "addressing" if !self.is_shared() => Some(("compression or weights", "neither")),
             "hot-batches" if !self.has_pins() => Some(("a pinned-percent above 0", "none")),
             "cache-percent" | "pinned-percent" | "mapped" | "pages-percent" if self.is_shared() => {
                 Some(("neither compression nor weights", "a shared array"))
@@ -254,8 +257,8 @@ impl Setting {
             rows += &format!(", {} % in moved pages", self.pages_percent);
         }
         let size = match (self.compression, self.weights) {
-            (_, Some(weights)) => format!("robe of {weights} weights"),
-            (Some(times), None) => format!("robe {times}x"),
+            (_, Some(weights)) => format!("{} of {weights} weights", self.array_name()),
+            (Some(times), None) => format!("{} {times}x", self.array_name()),
             (None, None) if !self.has_cache() && !self.has_pins() => return rows,
             (None, None) => {
                 let pinned =
@@ -275,6 +278,10 @@ impl Setting {
         };
         let chunk = if *chunk == CHUNK { String::new() } else { format!(", chunks of {chunk}") };
         if below { format!("{size}{chunk}, {rows}") } else { size + &chunk }
+    }
+
+    const fn array_name(&self) -> &'static str {
+        if matches!(self.addressing, Addressing::Rows) { "hashed rows" } else { "robe" }
     }
 
     /// Applies the setting to a group's configuration. The number of slots does not depend on the number of ways, as in `hotrow simulate`.
@@ -310,12 +317,18 @@ impl Setting {
     /// # Errors
     /// [`Error::Config`] for an illegal array.
     pub(crate) fn array(&self, rows: &[u32], dim: u32) -> Result<Option<robe::Config>, Error> {
-        let config = match (self.compression, self.weights) {
+        let whole = self.addressing == Addressing::Rows;
+        let chunk = if whole { dim } else { self.chunk };
+        let mut config = match (self.compression, self.weights) {
             (None, None) => return Ok(None),
-            (_, Some(weights)) => robe::Config::new(rows, dim, weights, self.chunk),
-            (Some(times), None) => robe::Config::compressed(rows, dim, times, self.chunk)?,
+            (_, Some(weights)) => robe::Config::new(rows, dim, weights, chunk),
+            (Some(times), None) => robe::Config::compressed(rows, dim, times, chunk)?,
         };
-        let config = config.with_precision(self.precision).with_rounding(self.rounding);
+        if whole && self.weights.is_none() {
+            config.weights -= config.weights % dim;
+        }
+        let config =
+            config.with_addressing(self.addressing).with_precision(self.precision).with_rounding(self.rounding);
         config.check().map(|()| Some(config))
     }
 
@@ -326,6 +339,8 @@ impl Setting {
         ensure!((0.0..=100.0).contains(&percent), "cache-percent: wanted a number from 0 to 100, found {percent}");
         let pages = setting.pages_percent;
         ensure!((0.0..=100.0).contains(&pages), "pages-percent: wanted a number from 0 to 100, found {pages}");
+        let addressing = setting.addressing;
+        ensure!(addressing != Addressing::Direct, "addressing: wanted hashed or rows, found direct");
         let (of_tables, pinned) = (setting.cached_tables, setting.pinned_percent);
         ensure!(
             pinned >= 0.0 && pinned + percent <= 100.0,
