@@ -89,8 +89,8 @@ fn on_gpu(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Values of a row that is rounded: a multiple of every vector.
-const WIDE: usize = 128;
+/// Values of a row that is rounded: so many that the shortest loop over hashes is long enough to become vector code.
+const WIDE: usize = 1024;
 
 type Round = fn(u32, &[f32; WIDE], &mut [u16; WIDE]);
 
@@ -121,14 +121,15 @@ fn vector<const PER: usize>(row: u32, values: &[f32; WIDE], halves: &mut [u16; W
     for (k, words) in hashes[..WIDE / PER].iter_mut().enumerate() {
         *words = pcg4d([1, 2, row, (PER * k) as u32]).map(|word| word ^ word >> 16);
     }
-    let bytes: &[u8] = bytemuck::cast_slice(&hashes);
-    let (words, pairs): (&[u32], &[u16]) = (bytemuck::cast_slice(&hashes), bytemuck::cast_slice(&hashes));
+    let (words, pairs): (&[u32; WIDE], &[[u16; WIDE]; 2]) = (bytemuck::cast_ref(&hashes), bytemuck::cast_ref(&hashes));
+    let bytes: &[[u8; WIDE]; 4] = bytemuck::cast_ref(&hashes);
+    let more: [u32; WIDE] = match PER {
+        4 => words.map(|word| word >> 19),
+        8 => pairs[0].map(|pair| u32::from(pair) >> 3),
+        _ => bytes[0].map(|byte| u32::from(byte) << 5 | 1 << 4),
+    };
     for e in 0..WIDE {
-        halves[e] = match PER {
-            4 => half(values[e], words[e] >> 19),
-            8 => half(values[e], u32::from(pairs[e]) >> 3),
-            _ => half(values[e], u32::from(bytes[e]) << 5 | 1 << 4),
-        };
+        halves[e] = half(values[e], more[e]);
     }
 }
 
@@ -150,9 +151,9 @@ fn of_16(row: u32, values: &[f32; WIDE], halves: &mut [u16; WIDE]) {
 /// The generator of [`Rounding::Stochastic`](hotrow::Rounding), taken out: rows to FP16 by one CPU thread. The rounding itself is the same in each line.
 fn random_bits(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("rounding/fp16");
-    group.throughput(Throughput::Elements(1024 * WIDE as u64));
+    group.throughput(Throughput::Elements(128 * WIDE as u64));
     let rows: Vec<[f32; WIDE]> =
-        (0..1024).map(|row| std::array::from_fn(|e| 0.1 + (row as f32 + e as f32 / 7.0).sin().abs())).collect();
+        (0..128).map(|row| std::array::from_fn(|e| 0.1 + (row as f32 + e as f32 / 7.0).sin().abs())).collect();
     let lines: [(&str, Round); 5] = [
         ("nearest", nearest),
         ("24 bits, a hash an element", each),
@@ -170,7 +171,7 @@ fn random_bits(criterion: &mut Criterion) {
             round(row, values, &mut halves);
             mean(&halves) - values.iter().copied().map(f64::from).sum::<f64>()
         });
-        let bias = bias.sum::<f64>() / (1024 * WIDE) as f64;
+        let bias = bias.sum::<f64>() / (128 * WIDE) as f64;
         assert!(bias.abs() < 1e-5, "{name}: {bias}");
         group.bench_function(name, |bencher| {
             bencher.iter(|| {

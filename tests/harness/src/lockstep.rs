@@ -210,8 +210,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.seed = source.random();
     config.window_ways = [0, 1, 4, 31][config.seed as usize / 3 % 4];
     config.cache_shares = random_shares(&config);
-    let coded = config.precision != Precision::Fp32 && config.seed.is_multiple_of(3);
-    config.state = coded.then_some([StatePrecision::Int8, StatePrecision::Fp32][config.seed as usize / 9 % 2]);
+    config.state = random_state(config.precision, config.seed);
     if source.random_bool(0.3) {
         config.placement = Placement::Staged;
     }
@@ -226,6 +225,15 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.counter_bits = CounterBits::ALL[source.random_range(0..3)];
     config.padding = random_padding(&config.tables, source);
     config
+}
+
+/// The type of the states beside a precision: INT8 for a third of the seeds, FP32 for a quarter.
+pub fn random_state(precision: Precision, seed: u32) -> Option<StatePrecision> {
+    match seed {
+        _ if precision == Precision::Fp32 => None,
+        _ if seed.is_multiple_of(3) => Some(StatePrecision::Int8),
+        _ => matches!(seed % 5, 1 | 3).then_some(StatePrecision::Fp32),
+    }
 }
 
 /// Padding ids, in their tables or outside: mostly none, else one for all tables, or for each one or none.

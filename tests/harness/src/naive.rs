@@ -18,7 +18,7 @@ use std::ops::{Add, Div, Mul, Sub};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use crate::lockstep::{bits, is_padding, pad, random_padding, random_shares};
+use crate::lockstep::{bits, is_padding, pad, random_padding, random_shares, random_state};
 use hotrow::internals::Pieces as _;
 use hotrow::{
     CounterBits, Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OptimizerKind, OutOfRange, Part,
@@ -1835,8 +1835,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             config.window_ways = (seed / 3 % 5).min(config.ways - 1);
             config.cache_shares = random_shares(&config);
             config.optimizer = rule.with_weight_decay(decay);
-            let coded = config.precision != Precision::Fp32 && seed.is_multiple_of(3);
-            config.state = coded.then_some([StatePrecision::Int8, StatePrecision::Fp32][seed as usize / 9 % 2]);
+            config.state = random_state(config.precision, seed);
             config.init = init;
             config.seed = seed;
             config.padding = random_padding(&tables, &mut rand_pcg::Pcg64::seed_from_u64(seed.into()));

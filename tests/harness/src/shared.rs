@@ -9,6 +9,7 @@ use hotrow::{
 use rand::{RngExt, SeedableRng};
 
 pub use crate::lockstep::Batch as Bags;
+use crate::lockstep::random_state;
 
 /// The weight of element `e` of a linear row, by the formula in wide integers.
 pub fn place(config: &Config, row: u64, e: u32) -> usize {
@@ -364,8 +365,7 @@ pub fn packed(seed: u64) -> Config {
     let precision = Precision::ALL[1 + seed as usize % 4];
     let rounding = [Rounding::Nearest, Rounding::Stochastic][seed as usize / 4 % 2];
     let block = [16, 64, 256, 32][seed as usize / 8 % 4];
-    let state =
-        [Some(StatePrecision::Int8), None, Some(StatePrecision::Fp32), None][seed as usize % 3 + seed as usize / 3 % 2];
+    let state = random_state(precision, seed as u32);
     config(seed).with_precision(precision).with_rounding(rounding).with_block(block).with_state(state)
 }
 
