@@ -46,7 +46,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Gradients, Tensor, wgpu::WgpuSetup};
 use burn_cubecl::cubecl::wgpu::{AutoCompiler, WgpuResource, WgpuServer};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
-use hotrow::{Batch, Context, Group, Lookup, Requirements, SharedGroup, wgpu};
+use hotrow::{Batch, Context, Group, Lookup, Mode, Requirements, SharedGroup, wgpu};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -162,7 +162,7 @@ pub trait Tables: Lookup + fmt::Debug + Send {
     /// Floats of a row.
     fn dim(&self) -> u32;
 
-    /// [`Group::encode_forward`], or [`Group::encode_forward_frozen`], which changes nothing.
+    /// [`Group::encode_forward`], or with [`Mode::Frozen`] [`Group::encode_forward_frozen`], which changes nothing.
     ///
     /// # Errors
     /// Those of the group.
@@ -171,7 +171,7 @@ pub trait Tables: Lookup + fmt::Debug + Send {
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
-        frozen: bool,
+        mode: Mode,
     ) -> Result<(), hotrow::Error>;
 
     /// [`Group::encode_backward`]
@@ -201,12 +201,12 @@ macro_rules! tables {
                 encoder: &mut wgpu::CommandEncoder,
                 batch: &Batch<'_>,
                 outputs: wgpu::BufferSlice<'_>,
-                frozen: bool,
+                mode: Mode,
             ) -> Result<(), hotrow::Error> {
-                if frozen {
-                    return self.encode_forward_frozen(encoder, batch, outputs);
+                match mode {
+                    Mode::Train => self.encode_forward(encoder, batch, outputs),
+                    Mode::Frozen => self.encode_forward_frozen(encoder, batch, outputs),
                 }
-                self.encode_forward(encoder, batch, outputs)
             }
 
             fn encode_backward(
@@ -231,7 +231,7 @@ pub fn forward(
     tables: &mut dyn Tables,
     shared: &Shared,
     (indices, offsets): (&[u32], &[u32]),
-    frozen: bool,
+    mode: Mode,
 ) -> Result<Tensor<2>, Error> {
     let dim = tables.dim() as usize;
     let rows = tables.output_len(indices.len(), offsets.len().saturating_sub(1)) / dim;
@@ -256,7 +256,7 @@ pub fn forward(
         offsets: of_offsets.slice(..4 * offsets.len() as u64),
         weights: None,
     };
-    within(shared, outputs.clone(), |encoder, slice| tables.encode_forward(encoder, &batch, slice, frozen))?;
+    within(shared, outputs.clone(), |encoder, slice| tables.encode_forward(encoder, &batch, slice, mode))?;
     Ok(outputs)
 }
 
@@ -335,7 +335,7 @@ impl EmbeddingBag {
     /// Those of [`Group::encode_forward`].
     pub fn forward(&self, indices: &[u32], offsets: &[u32]) -> Result<Tensor<2>, Error> {
         let inner = &mut *self.inner();
-        let outputs = forward(&mut *inner.tables, &inner.shared, (indices, offsets), false)?;
+        let outputs = forward(&mut *inner.tables, &inner.shared, (indices, offsets), Mode::Train)?;
         let outputs = Tensor::from_inner(outputs).require_grad();
         inner.outputs = Some(outputs.clone());
         Ok(outputs)
@@ -347,7 +347,7 @@ impl EmbeddingBag {
     /// As [`forward`](Self::forward).
     pub fn forward_frozen(&self, indices: &[u32], offsets: &[u32]) -> Result<Tensor<2>, Error> {
         let inner = &mut *self.inner();
-        forward(&mut *inner.tables, &inner.shared, (indices, offsets), true).map(Tensor::from_inner)
+        forward(&mut *inner.tables, &inner.shared, (indices, offsets), Mode::Frozen).map(Tensor::from_inner)
     }
 
     /// Takes the gradient of the last forward's outputs out of `gradients` and updates the rows with hotrow's optimiser.

@@ -6,7 +6,7 @@ use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation::relu};
 use hotrow::{
-    Group, GroupConfig, Init, Lookup, Optimizer, Policy, Precision, SharedGroup, adapter, internals, robe, wgpu,
+    Group, GroupConfig, Init, Lookup, Mode, Optimizer, Policy, Precision, SharedGroup, adapter, internals, robe, wgpu,
 };
 use hotrow_burn::{EmbeddingBag, Error, Shared, Tables, backward, forward};
 use hotrow_harness::device::with_gpu;
@@ -167,7 +167,7 @@ fn a_step_is_the_group_s_bit_for_bit() {
             for step in 0..6 {
                 let (indices, offsets) = bags(&mut source, [1, 7, 32][step % 3], 400);
                 let wanted = alone.forward(&indices, &offsets, None).unwrap();
-                let found = forward(&mut *with_burn, shared, (&indices, &offsets), false).unwrap();
+                let found = forward(&mut *with_burn, shared, (&indices, &offsets), Mode::Train).unwrap();
                 assert_eq!(bits(&values(found)), bits(&wanted), "outputs, dim {dim}");
                 let gradient = random(&mut source, wanted.len());
                 alone.backward(&gradient).unwrap();
@@ -186,7 +186,7 @@ fn a_step_is_the_group_s_bit_for_bit() {
             // A gradient of 1 instead of -1 is noticed.
             let offsets = [0, 1];
             for (tables, gradient) in [(&mut alone, 1.0), (&mut with_burn, -1.0)] {
-                forward(&mut **tables, shared, (&[3], &offsets), false).unwrap();
+                forward(&mut **tables, shared, (&[3], &offsets), Mode::Train).unwrap();
                 backward(&mut **tables, shared, tensor(&vec![gradient; dim], [1, dim], &inner)).unwrap();
             }
             assert_ne!(bits(&alone.read(&all)), bits(&with_burn.read(&all)), "dim {dim}");
@@ -350,7 +350,7 @@ fn what_does_not_fit_is_refused() {
         // Halves are not floats.
         let half = Tensor::<2>::zeros([1, 8], &shared.device().clone().inner()).cast(burn::tensor::DType::F16);
         let mut group = Group::new(shared.context(), GroupConfig::new(&[9], 8)).unwrap();
-        forward(&mut group, shared, (&[1], &[0, 1]), false).unwrap();
+        forward(&mut group, shared, (&[1], &[0, 1]), Mode::Train).unwrap();
         refused(backward(&mut group, shared, half), "tensor: wanted FP32, found F16; cast it");
     });
 }

@@ -47,6 +47,7 @@ impl Device {
 mod none {
     use anyhow::Result;
     use burn::tensor::{Device, Tensor};
+    use hotrow::Mode;
 
     pub(crate) trait OnDevice {}
 
@@ -59,7 +60,7 @@ mod none {
         }
     }
 
-    pub(crate) fn forward(_: &mut dyn OnDevice, shared: &Shared, _: (&[u32], &[u32]), _: bool) -> Result<Tensor<2>> {
+    pub(crate) fn forward(_: &mut dyn OnDevice, shared: &Shared, _: (&[u32], &[u32]), _: Mode) -> Result<Tensor<2>> {
         match *shared {}
     }
 

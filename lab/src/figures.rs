@@ -119,8 +119,8 @@ const OF_TABLE: &str = "hit rate of a table";
 /// A figure: its name, its unit, and its value in a run, if any.
 type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
 
-/// The figures of a run, and its changes against the first setting with the same seed (Yang 2020, eq. 1).
-const FIGURES: [Column; 23] = [
+/// The figures of a run, and its changes against the first setting with the same seed.
+const FIGURES: [Column; 24] = [
     ("test loss", Unit::Score, |run| Some(run.outcome.loss)),
     ("accuracy", Unit::Score, |run| run.outcome.accuracy),
     ("AUC", Unit::Score, |run| run.outcome.auc),
@@ -141,6 +141,11 @@ const FIGURES: [Column; 23] = [
     ("a step", Unit::Seconds, |run| Some(run.outcome.step_seconds)),
     ("of it tables", Unit::Seconds, |run| Some(run.outcome.tables_seconds)),
     (CHANGE, Unit::Change, |run| run.base.as_ref().map(|base| 100.0 * (run.outcome.loss - base.loss) / base.loss)),
+    // Yang 2020, eq. 1
+    ("accuracy drop", Unit::Change, |run| {
+        let base = run.base.as_ref()?.accuracy?;
+        Some(100.0 * (base - run.outcome.accuracy?) / base)
+    }),
     ("test at the first's steps", Unit::Score, Ended::at_steps),
     ("best test", Unit::Score, |run| run.goal?.0.measure.best(&run.outcome.curve)),
     ("reached", Unit::Share, |run| run.goal.map(|_| f64::from(u8::from(run.reached().is_some())))),

@@ -10,6 +10,7 @@ mod lines;
 mod metrics;
 mod order;
 mod over_ranks;
+mod published;
 mod ranks;
 mod report;
 mod run;

@@ -1,6 +1,7 @@
 //! Tables and charts of records, as an experiment describes them.
 
 use crate::figures;
+use crate::published::Published;
 use hotrow_cli::plot::{Chart, Style};
 use hotrow_cli::report::{self, Measurement, Value};
 use serde::Deserialize;
@@ -24,6 +25,8 @@ pub(crate) struct TableOf {
     filter: String,
     lines: Vec<String>,
     across: String,
+    /// A paper's table, whose numbers stand beside ours.
+    published: Option<Published>,
 }
 
 /// A chart: a line for each combination of values of `line`, over the numbers of `x`.
@@ -74,10 +77,15 @@ impl TableOf {
 
     /// The title and the table; `None` if no record is chosen.
     pub(crate) fn text(&self, records: &[Measurement]) -> Option<String> {
-        let chosen = chosen(records, &self.what, &self.filter);
+        let mut chosen: Vec<&Measurement> = chosen(records, &self.what, &self.filter).collect();
         let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
+        let of_paper = self.published.as_ref().map(|of| of.beside(&chosen, &self.lines, &self.across));
+        let (numbers, from) = of_paper.unwrap_or_default();
+        chosen.extend(&numbers);
+        let title =
+            [&self.title, &from].into_iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join(", ");
         let table = report::table(chosen, &lines, &self.across)?;
-        Some(if self.title.is_empty() { table } else { format!("{}:\n\n{table}", self.title) })
+        Some(if title.is_empty() { table } else { format!("{title}:\n\n{table}") })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::tables::Tables;
 use crate::task::{Batch, Hyper, Reduction, Task};
 use anyhow::ensure;
 use burn::tensor::{Gradients, Tensor};
-use hotrow::{Counters, CpuScaler, ScalerState};
+use hotrow::{Counters, CpuScaler, Mode, ScalerState};
 use hotrow_cli::report::units::median;
 use hotrow_plan::scars::HotBatches;
 use serde::{Deserialize, Serialize};
@@ -566,7 +566,7 @@ impl<'t, 'r> Model<'t, 'r> {
             let batch = self.task.test_batch(range)?;
             let start = Instant::now();
             let embedded = match &self.options.device.shared {
-                Some(shared) => self.tables.tensors(&batch.bags, shared, true)?,
+                Some(shared) => self.tables.tensors(&batch.bags, shared, Mode::Frozen)?,
                 None => shaped(self.options.hyper.dim, self.tables.forward_frozen(&batch.bags)?),
             };
             let logits = self.dense.logits(&weights, &embedded, &batch);

@@ -8,8 +8,8 @@ use anyhow::{Context as _, ensure};
 use burn::tensor::Tensor;
 use hotrow::hash::fmix32;
 use hotrow::{
-    Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, GradSlice, Group, GroupConfig, Lookup, Optimizer,
-    Pooling, RowLayout, ScalerState, SharedArray, SharedGroup, checkpoint, memory_factor, robe,
+    Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, GradSlice, Group, GroupConfig, Lookup, Mode,
+    Optimizer, Pooling, RowLayout, ScalerState, SharedArray, SharedGroup, checkpoint, memory_factor, robe,
 };
 use hotrow_cli::lab::{Lab, Rounds};
 use hotrow_cli::uvm::{UvmBus, UvmModel, UvmTable};
@@ -245,14 +245,14 @@ impl<'a> Tables<'a> {
     }
 
     /// As [`forward`](Self::forward), or as [`forward_frozen`](Self::forward_frozen), with outputs that stay on the device.
-    pub(crate) fn tensors(&mut self, bags: &[Bags], of_burn: &OfBurn, frozen: bool) -> anyhow::Result<Vec<Tensor<2>>> {
+    pub(crate) fn tensors(&mut self, bags: &[Bags], of_burn: &OfBurn, mode: Mode) -> anyhow::Result<Vec<Tensor<2>>> {
         let mut outputs = Vec::new();
         for shared in &mut self.shared {
             let Bags { indices, offsets } = shared.bags(bags);
-            if let Some(pages) = shared.pages.as_mut().filter(|_| !frozen) {
+            if let Some(pages) = shared.pages.as_mut().filter(|_| mode == Mode::Train) {
                 pages.read(&Bags { indices: indices.clone(), offsets: offsets.clone() })?;
             }
-            let joint = device::forward(on_device(&mut *shared.group)?, of_burn, (&indices, &offsets), frozen)?;
+            let joint = device::forward(on_device(&mut *shared.group)?, of_burn, (&indices, &offsets), mode)?;
             let each = joint.dims()[0] / shared.tables.len();
             outputs.extend(
                 shared.tables.iter().enumerate().map(|(at, &table)| (table, joint.clone().narrow(0, at * each, each))),

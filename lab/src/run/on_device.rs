@@ -4,6 +4,7 @@ use super::{Model, TESTED};
 use crate::device::Shared;
 use crate::task::Reduction;
 use burn::tensor::Tensor;
+use hotrow::Mode;
 use std::time::Instant;
 
 /// Steps whose losses are read together.
@@ -17,7 +18,7 @@ impl Model<'_, '_> {
     pub(super) fn step_on_device(&mut self, shared: &Shared) -> anyhow::Result<usize> {
         let (epoch, samples) = self.next_samples();
         let batch = self.task.train_batch(&samples, self.seed, epoch)?;
-        let outputs = self.tables.tensors(&batch.bags, shared, false)?;
+        let outputs = self.tables.tensors(&batch.bags, shared, Mode::Train)?;
         let (loss, embedded, gradients) = self.learn(&batch, outputs);
         let Reduction(weight) = self.options.hyper.loss;
         let factor = weight.unwrap_or(batch.samples as f32);
@@ -51,7 +52,7 @@ impl Model<'_, '_> {
         let mut took = Vec::new();
         for _ in 0..TIMED {
             let start = Instant::now();
-            let outputs = self.tables.tensors(&batch.bags, shared, false)?;
+            let outputs = self.tables.tensors(&batch.bags, shared, Mode::Train)?;
             self.tables.backward_tensors(&outputs, shared)?;
             shared.device().sync()?;
             took.push(start.elapsed().as_secs_f64() * self.options.hyper.batch as f64 / samples as f64);
