@@ -78,8 +78,10 @@ fn measured(context: &Context, placement: Placement) -> BTreeMap<&'static str, C
         encodes!("encode_forward_prefetched", |to| group.encode_forward_prefetched(&mut to, outputs.slice(..)));
         encodes!("encode_backward", |to| group.encode_backward(&mut to, grads.slice(..)));
         encodes!("encode_feedback", |to| group.encode_feedback(&mut to, &reader));
+        // Once the device has answered; before that, `pump` finds nothing to do.
+        context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
         cost!("pump", group.pump());
-        // The thread that gathers ends before the next step; the reader wants no row, so that nothing moves.
+        // The reader wants no row, so that nothing moves; a thread that gathers ends before the next step.
         for _ in 0..20 {
             context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             group.pump().unwrap();

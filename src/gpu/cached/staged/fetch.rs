@@ -160,7 +160,9 @@ impl Fetch {
 
     /// Waits for the list, unless it is [`here`](Self::here), and does the host's part.
     pub(crate) fn run(&mut self) -> Result<Arrivals, Error> {
-        self.host.context.moments().wait();
+        if !self.here {
+            self.host.context.moments().wait();
+        }
         let found = self.run_meanwhile();
         self.host.traffic.waited(self.took);
         found
