@@ -251,6 +251,9 @@ fn value(key: &Key, text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::{self, Done};
+    use crate::published;
+    use crate::run::Outcome;
     use crate::setting::Setting;
 
     fn setups(experiment: &Experiment) -> Vec<String> {
@@ -261,22 +264,45 @@ mod tests {
         Experiment::of_words(&line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>())
     }
 
-    #[test]
-    fn every_file_of_the_folder_is_an_experiment() {
+    /// The parts of the files of the folder, and the number of files.
+    fn parts() -> (Vec<(String, Experiment)>, usize) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
-        let mut files = 0;
-        for entry in std::fs::read_dir(folder).unwrap() {
+        let of = |entry: std::io::Result<std::fs::DirEntry>| {
             let path = entry.unwrap().path();
             let parts = Experiment::read(&std::fs::read_to_string(&path).unwrap(), None);
-            let parts = parts.unwrap_or_else(|error| panic!("{}:{error}", path.display()));
-            for (name, part) in parts {
-                let (_, setups) =
-                    part.setups(None).unwrap_or_else(|error| panic!("{} {name}: {error:#}", path.display()));
-                assert!(setups[0].setting == Setting::FP32 && setups[0].tables.is_empty(), "{name}");
-            }
-            files += 1;
+            parts.unwrap_or_else(|error| panic!("{}:{error}", path.display()))
+        };
+        let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(of).collect();
+        let count = files.len();
+        (files.into_iter().flatten().collect(), count)
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_an_experiment() {
+        let (parts, files) = parts();
+        for (name, part) in parts {
+            let (_, setups) = part.setups(None).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+            assert!(setups[0].setting == Setting::FP32 && setups[0].tables.is_empty(), "{name}");
         }
         assert_eq!(files, 7);
+    }
+
+    /// A number whose line or column has another name here would never be shown.
+    #[test]
+    fn every_published_number_stands_in_some_table() {
+        let mut missing = published::places(None);
+        let (accuracy, auc, hit_rate, curve) = (Some(0.5), Some(0.5), Some(0.5), vec![(1, 0.5)]);
+        let outcome = Outcome { accuracy, auc, hit_rate, curve, kept_bytes: 1, ..Outcome::default() };
+        for (_, part) in parts().0 {
+            let of = |setup| Done { setup, seed: 0, outcome: Ok(outcome.clone()) };
+            let done: Vec<Done> = part.setups(None).unwrap().1.into_iter().map(of).collect();
+            let records = figures::records("", &figures::cells(&done, part.goal.map(|goal| (goal, 1))));
+            let found: Vec<String> = part.tables.iter().flat_map(|table| table.published(&records)).collect();
+            missing.retain(|number| !found.contains(number));
+        }
+        // Batches that are larger than ours
+        let of = |time| [16384, 32768, 65536].map(|batch| format!("scars Table VII {time}, {batch}, fp32"));
+        assert_eq!(missing, [of("1 h"), of("10 h")].concat());
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Growth {
                 .map(|(skew, lookups)| [distinct(&skew, lookups), lookups + words * distinct(&skew, lookups)]);
             let holds = if after[0] / before[0] < claimed { "yes" } else { "no" };
             let setting = Setting::default().with("distribution", name).with("claimed below", claimed);
-            let setting = setting.with("holds", holds);
+            let setting = setting.with("holds for rows of a batch", holds);
             for (at, what) in ["rows", "and indices"].into_iter().enumerate() {
                 // As scores they are shown with their digits. An epoch of as many lookups has fewer batches.
                 let grown = after[at] / before[at];
@@ -54,7 +54,8 @@ impl Growth {
                 ));
             }
         }
-        let table = report::table(&records, &["distribution", "claimed below", "holds"], "what").unwrap_or_default();
+        let table = report::table(&records, &["distribution", "claimed below", "holds for rows of a batch"], "what")
+            .unwrap_or_default();
         Ok(format!(
             "From {rows} rows and {lookups} lookups to {times} times as many; a row is {words} words\n\n{table}"
         ))

@@ -30,19 +30,22 @@ pub(crate) struct Published {
     numbers: Vec<Number>,
 }
 
+/// Every number, with the name of its table.
+fn numbers() -> Result<Vec<(String, Number)>, String> {
+    let of = |(paper, text): (&str, &'static str)| {
+        let read = csv::Reader::from_reader(text.as_bytes()).into_deserialize::<Number>();
+        let named = move |number: Number| (format!("{paper} {}", number.table), number);
+        read.map(move |one| one.map(named).map_err(|error| format!("lab/published: {error}"))).collect::<Vec<_>>()
+    };
+    PAPERS.into_iter().flat_map(of).collect()
+}
+
 impl TryFrom<String> for Published {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
-        let mut numbers = Vec::new();
-        for (paper, text) in PAPERS {
-            for number in csv::Reader::from_reader(text.as_bytes()).into_deserialize() {
-                let number: Number = number.map_err(|error| format!("lab/published/{paper}.csv: {error}"))?;
-                if name == format!("{paper} {}", number.table) {
-                    numbers.push(number);
-                }
-            }
-        }
+        let numbers: Vec<Number> =
+            numbers()?.into_iter().filter(|(of, _)| *of == name).map(|(_, number)| number).collect();
         if numbers.is_empty() {
             return Err(format!("wanted a table of lab/published, such as yang-2020 Table 3, found {name}"));
         }
@@ -51,25 +54,41 @@ impl TryFrom<String> for Published {
 }
 
 impl Published {
-    /// The numbers that have one of ours at their line and column, as records of the same place, and a sentence that says where they are from, and
-    /// how many have none.
-    pub(crate) fn beside(&self, ours: &[&Measurement], lines: &[String], across: &str) -> (Vec<Measurement>, String) {
+    /// The numbers that have one of ours at their line and column, each with a record of the same place.
+    fn placed(&self, ours: &[&Measurement], lines: &[String], across: &str) -> Vec<(&Number, Measurement)> {
         let line = |record: &Measurement| {
             let values = lines.iter().filter_map(|name| record.key(name)).map(|value| value.to_string());
             values.collect::<Vec<_>>().join(", ")
         };
-        let place = |number: &Number| {
-            let record = ours.iter().find(|record| line(record) == number.line && record.is(across, &number.column))?;
-            let value = number.value / record.unit.scale().0;
-            Some(Measurement { value, spread: None, ..(*record).clone() })
+        let place = |of: &Number| {
+            let record = ours.iter().find(|record| line(record) == of.line && record.is(across, &of.column))?;
+            Some(Measurement { value: of.value / record.unit.scale().0, spread: None, ..(*record).clone() })
         };
-        let records: Vec<Measurement> = self.numbers.iter().filter_map(place).collect();
+        self.numbers.iter().filter_map(|number| Some((number, place(number)?))).collect()
+    }
+
+    /// The records of the numbers that have a place, and a sentence that says where they are from, and how many have none.
+    pub(crate) fn beside(&self, ours: &[&Measurement], lines: &[String], across: &str) -> (Vec<Measurement>, String) {
+        let records: Vec<Measurement> =
+            self.placed(ours, lines, across).into_iter().map(|(_, record)| record).collect();
         let (found, all) = (records.len(), self.numbers.len());
         let missing =
             if found < all { format!("; {} of {all} have no place here", all - found) } else { String::new() };
         let Number { section, data, .. } = &self.numbers[0];
         let from = format!("here / published ({}, section {section}: {data}{missing})", self.name);
         (records, from)
+    }
+}
+
+/// Table, line and column of the numbers of `of` that have a place, or of all numbers.
+#[cfg(test)]
+pub(crate) fn places(of: Option<(&Published, &[&Measurement], &[String], &str)>) -> Vec<String> {
+    let written = |name: &str, number: &Number| format!("{name}, {}, {}", number.line, number.column);
+    match of {
+        Some((table, ours, lines, across)) => {
+            table.placed(ours, lines, across).iter().map(|(number, _)| written(&table.name, number)).collect()
+        }
+        None => numbers().unwrap().iter().map(|(name, number)| written(name, number)).collect(),
     }
 }
 

@@ -87,6 +87,14 @@ impl TableOf {
         let table = report::table(chosen, &lines, &self.across)?;
         Some(if title.is_empty() { table } else { format!("{title}:\n\n{table}") })
     }
+
+    /// The published numbers that stand beside one of `records`.
+    #[cfg(test)]
+    pub(crate) fn published(&self, records: &[Measurement]) -> Vec<String> {
+        let chosen: Vec<&Measurement> = chosen(records, &self.what, &self.filter).collect();
+        let of = |of| crate::published::places(Some((of, &chosen, &self.lines, &self.across)));
+        self.published.as_ref().map(of).unwrap_or_default()
+    }
 }
 
 impl ChartOf {

@@ -180,6 +180,8 @@ pub(crate) fn run(
     let name = |(&table, counters): (&usize, &Counters)| (task.about().tables[table].name.clone(), counters.hit_rate());
     let lost = ranks.map_or_else(|| Ok(model.lost.to_vec()), |ranks| ranks.total(&model.lost))?;
     let (memory_paper, memory_true, kept_bytes) = model.tables.memory()?;
+    // Where pages move, rows themselves cross no bus.
+    let bus_bytes = Some(model.tables.paged()).filter(|&pages| pages > 0).unwrap_or_else(|| counters.bus_bytes());
     let tables_seconds = match &options.device.shared {
         Some(shared) => model.time_tables(shared)?,
         None => trained.tables_seconds,
@@ -194,8 +196,7 @@ pub(crate) fn run(
         hot_samples: (model.hot[0] > 0).then(|| model.hot[1] as f64 / model.hot[0] as f64),
         memory_paper,
         memory_true,
-        // Where pages move, rows themselves cross no bus.
-        bus_bytes: Some(model.tables.paged()).filter(|&pages| pages > 0).unwrap_or_else(|| counters.bus_bytes()),
+        bus_bytes,
         skipped_rows: counters.skipped_rows,
         overflows,
         lost: (lost[0] > 0).then(|| lost[1] as f64 / lost[0] as f64),
