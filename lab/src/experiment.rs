@@ -326,8 +326,11 @@ mod tests {
     #[test]
     fn what_is_no_experiment_is_refused_by_line_and_key() {
         let keys = include_str!("../tests/keys.txt"); // for the gate, which compiles no dense parts
-        let setups = keys_of_setups();
-        let known = keys.lines().filter_map(|line| line.split_once(" = ")).chain([("setups", setups.as_str())]);
+        let (setups, places) = (keys_of_setups(), figures::PLACES.join(", "));
+        let known = keys
+            .lines()
+            .filter_map(|line| line.split_once(" = "))
+            .chain([("setups", setups.as_str()), ("places", &places)]);
         let known: Vec<(String, String)> =
             known.map(|(name, keys)| (format!("<{name}>"), keys.replace('`', ""))).collect();
         let (_, cases) = include_str!("../tests/bad-files.txt").split_once('\n').unwrap();

@@ -113,6 +113,7 @@ pub(crate) struct Cell {
 /// The increase of the test log-loss against the first setting in percent.
 const CHANGE: &str = "test loss change";
 const STEPS_TO_GOAL: &str = "steps to goal";
+const TIME_TO_GOAL: &str = "time to goal";
 /// The hit rate of each table that has a cache, which is in `table` beside the setting.
 const OF_TABLE: &str = "hit rate of a table";
 
@@ -120,7 +121,7 @@ const OF_TABLE: &str = "hit rate of a table";
 type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
 
 /// The figures of a run, and its changes against the first setting with the same seed.
-const FIGURES: [Column; 24] = [
+const FIGURES: [Column; 25] = [
     ("test loss", Unit::Score, |run| Some(run.outcome.loss)),
     ("accuracy", Unit::Score, |run| run.outcome.accuracy),
     ("AUC", Unit::Score, |run| run.outcome.auc),
@@ -150,11 +151,13 @@ const FIGURES: [Column; 24] = [
     ("best test", Unit::Score, |run| run.goal?.0.measure.best(&run.outcome.curve)),
     ("reached", Unit::Share, |run| run.goal.map(|_| f64::from(u8::from(run.reached().is_some())))),
     (STEPS_TO_GOAL, Unit::Count, |run| run.reached().map(|steps| steps as f64)),
+    (TIME_TO_GOAL, Unit::Seconds, |run| run.reached().map(|steps| steps as f64 * run.outcome.step_seconds)),
 ];
 
 /// Figures that are also divided by the first setting's, with the name of the quotient.
-const QUOTIENTS: [(&str, &str); 3] = [
+const QUOTIENTS: [(&str, &str); 4] = [
     (STEPS_TO_GOAL, "steps to the first's best"),
+    (TIME_TO_GOAL, "time to the first's best"),
     ("a step", "time a step"),
     ("test at the first's steps", "test after as many steps"),
 ];
@@ -169,12 +172,64 @@ pub(crate) fn names<'de, D: Deserializer<'de>>(file: D) -> Result<Vec<String>, D
     }
 }
 
+/// The names in the settings of records, and `what`, which is the figure itself.
+pub(crate) const PLACES: [&str; 20] = [
+    "what",
+    "tables",
+    "setting",
+    "line",
+    "precision",
+    "rounding",
+    "cache",
+    "cache % of rows",
+    "policy",
+    "ways",
+    "goal",
+    "memory",
+    "dim",
+    "batch",
+    "loss scale",
+    "batches",
+    "no worse than fp32",
+    "times fewer bytes",
+    "table",
+    "after steps",
+];
+
+/// Refuses a name that no record has: with it a table or chart would be missing without a word.
+fn known<'n, E: serde::de::Error>(mut names: impl Iterator<Item = &'n str>) -> Result<(), E> {
+    match names.find(|name| !PLACES.contains(name)) {
+        Some(name) => {
+            Err(E::custom(format!("wanted names of a setting, which are {}, found {name}", PLACES.join(", "))))
+        }
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn places<'de, D: Deserializer<'de>>(file: D) -> Result<Vec<String>, D::Error> {
+    let found = Vec::<String>::deserialize(file)?;
+    known(found.iter().map(String::as_str)).map(|()| found)
+}
+
+pub(crate) fn place<'de, D: Deserializer<'de>>(file: D) -> Result<String, D::Error> {
+    let found = String::deserialize(file)?;
+    known(std::iter::once(found.as_str())).map(|()| found)
+}
+
+/// Reads conditions on settings: `name`, `name=value` and `name!=value`, separated by `; `.
+pub(crate) fn conditions<'de, D: Deserializer<'de>>(file: D) -> Result<String, D::Error> {
+    let found = String::deserialize(file)?;
+    let names = found.split("; ").filter(|one| !one.is_empty()).filter_map(|one| one.split(['!', '=']).next());
+    known(names).map(|()| found)
+}
+
 impl Cell {
-    /// The figure of this name over the seeds that have it. Steps to a goal count only if every seed has reached it.
+    /// The figure of this name over the seeds that have it. Steps and time to a goal count only if every seed has reached it.
     pub(crate) fn figure(&self, what: &str) -> Option<Interval> {
         let (_, _, of) = FIGURES.iter().find(|(known, ..)| *known == what)?;
         let values: Vec<f64> = self.runs.iter().filter_map(of).collect();
-        Interval::of(&values).filter(|_| what != STEPS_TO_GOAL || values.len() == self.runs.len() + self.failed)
+        let whole = values.len() == self.runs.len() + self.failed;
+        Interval::of(&values).filter(|_| whole || ![STEPS_TO_GOAL, TIME_TO_GOAL].contains(&what))
     }
 
     /// What speaks against its losses, a sentence each.
@@ -350,8 +405,14 @@ mod tests {
             let loss = (1 + seed) as f64 * if at == 1 { 1.0 + tenth * seed as f64 / 1000.0 } else { 1.0 };
             let curve = vec![(10, loss), (20, loss / (1 + at) as f64)];
             let memory_paper = 1.0 / (1 + at) as f64;
-            let outcome =
-                Outcome { loss, curve, memory_paper, kept_bytes: 100 / (1 + at as u64), ..Outcome::default() };
+            let outcome = Outcome {
+                loss,
+                curve,
+                memory_paper,
+                step_seconds: 0.5,
+                kept_bytes: 100 / (1 + at as u64),
+                ..Outcome::default()
+            };
             let outcome = if at == 2 && seed == 2 { Err("made up".to_owned()) } else { Ok(outcome) };
             Done { setup: setup.clone(), seed, outcome }
         };
@@ -422,8 +483,13 @@ mod tests {
                 .all(|cell| cell.warnings().is_empty())
         );
         let records = records("tiny", &with("goal = 'loss'"));
+        for record in &records {
+            let names = serde_json::to_value(&record.setting).unwrap();
+            assert!(names.as_object().unwrap().keys().all(|name| PLACES.contains(&name.as_str())), "{names}");
+        }
         let of = |what: &str| records.iter().filter(|record| record.what == what).collect::<Vec<_>>();
         assert_eq!(of("steps to the first's best")[1].setting.number("times fewer bytes"), Some(2.0));
+        assert_eq!(of("time to goal").iter().map(|record| record.value).collect::<Vec<_>>(), [5.0; 2], "0.5 s a step");
         assert_eq!(of("test").len(), 6, "the first seed's curve of each setting");
     }
 }

@@ -5,16 +5,17 @@
 use hotrow_cli::report::{self, Measurement, Setting, Unit};
 use hotrow_plan::scars::{Forecast, Formula, Pinned, Skew};
 use serde::Deserialize;
+use std::num::NonZero;
 
 /// A table and a batch, and how many times as many rows and lookups there are afterwards.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Growth {
-    times: f64,
-    rows: u64,
-    lookups: f64,
+    times: NonZero<u32>,
+    rows: NonZero<u32>,
+    lookups: NonZero<u32>,
     /// Words of a row; an index is one.
-    words: f64,
+    words: NonZero<u32>,
 }
 
 /// A distribution: its name, the bound that is claimed, its formula with a scale, and whether the scale grows with the rows.
@@ -30,13 +31,14 @@ const LAWS: [Law; 5] = [
 impl Growth {
     /// A table with a line for each distribution. Scales are a hundredth of the rows.
     pub(crate) fn table(&self) -> anyhow::Result<String> {
-        let Self { times, rows, lookups, words } = *self;
-        let (scale, large, mut records) = (rows as f64 / 100.0, (rows as f64 * times).round() as u64, Vec::new());
+        let [times, rows, lookups, words] =
+            [self.times, self.rows, self.lookups, self.words].map(|n| f64::from(n.get()));
+        let (scale, large, mut records) = (rows / 100.0, (rows * times) as u64, Vec::new());
         for (name, claimed, law, grows) in LAWS {
             let after = Skew::of(law(if grows { scale * times } else { scale }), large)?;
             let distinct =
                 |skew: &Skew, of: f64| Forecast::batch(skew, &Pinned::none(skew), of.round() as u64).distinct.mean;
-            let [before, after] = [(Skew::of(law(scale), rows)?, lookups), (after, lookups * times)]
+            let [before, after] = [(Skew::of(law(scale), rows as u64)?, lookups), (after, lookups * times)]
                 .map(|(skew, lookups)| [distinct(&skew, lookups), lookups + words * distinct(&skew, lookups)]);
             let holds = if after[0] / before[0] < claimed { "yes" } else { "no" };
             let setting = Setting::default().with("distribution", name).with("claimed below", claimed);

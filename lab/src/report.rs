@@ -21,9 +21,11 @@ pub(crate) struct TableOf {
     #[serde(deserialize_with = "figures::names")]
     what: Vec<String>,
     /// Conditions on the setting, separated by `; `: `name=value|value`, `name!=value`, or `name` for any value.
-    #[serde(default, rename = "where")]
+    #[serde(default, rename = "where", deserialize_with = "figures::conditions")]
     filter: String,
+    #[serde(deserialize_with = "figures::places")]
     lines: Vec<String>,
+    #[serde(deserialize_with = "figures::place")]
     across: String,
     /// A paper's table, whose numbers stand beside ours.
     published: Option<Published>,
@@ -38,9 +40,11 @@ pub(crate) struct ChartOf {
     title: String,
     #[serde(deserialize_with = "figures::names")]
     what: Vec<String>,
-    #[serde(rename = "where")]
+    #[serde(rename = "where", deserialize_with = "figures::conditions")]
     filter: String,
+    #[serde(deserialize_with = "figures::places")]
     line: Vec<String>,
+    #[serde(deserialize_with = "figures::place")]
     x: String,
     y_label: String,
     /// Draw the values of `x` side by side, whatever their distance.

@@ -369,6 +369,8 @@ impl Setting {
         );
         let both = compression.is_some() && weights.is_some();
         ensure!(!both, "weights: wanted it or compression, found both; leave one out");
+        let times = compression.unwrap_or(1.0);
+        ensure!(times >= 1.0 && times.is_finite(), "compression: wanted a finite number from 1 on, found {times}");
         Ok(setting)
     }
 }
