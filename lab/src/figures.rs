@@ -409,7 +409,7 @@ mod tests {
                 loss,
                 curve,
                 memory_paper,
-                step_seconds: 0.5,
+                step_seconds: 0.5 / (1 + at) as f64,
                 kept_bytes: 100 / (1 + at as u64),
                 ..Outcome::default()
             };
@@ -489,7 +489,9 @@ mod tests {
         }
         let of = |what: &str| records.iter().filter(|record| record.what == what).collect::<Vec<_>>();
         assert_eq!(of("steps to the first's best")[1].setting.number("times fewer bytes"), Some(2.0));
-        assert_eq!(of("time to goal").iter().map(|record| record.value).collect::<Vec<_>>(), [5.0; 2], "0.5 s a step");
+        let values = |what: &str| of(what).iter().map(|record| record.value).collect::<Vec<_>>();
+        assert_eq!(values("time to goal"), [5.0, 2.5], "0.5 and 0.25 s a step");
+        assert_eq!(values("time to the first's best"), [1.0, 0.5]);
         assert_eq!(of("test").len(), 6, "the first seed's curve of each setting");
     }
 }

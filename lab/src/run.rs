@@ -135,7 +135,7 @@ pub(crate) struct Outcome {
     /// Samples a second in the last test, frozen look-ups and the dense part.
     #[serde(default)]
     pub(crate) inferred_per_second: f64,
-    /// Samples a second in training.
+    /// Samples a second in training, with the tests on the way to a goal.
     pub(crate) samples_per_second: f64,
     pub(crate) steps: u64,
     /// Seconds of training and evaluation.
@@ -180,7 +180,7 @@ pub(crate) fn run(
     let name = |(&table, counters): (&usize, &Counters)| (task.about().tables[table].name.clone(), counters.hit_rate());
     let lost = ranks.map_or_else(|| Ok(model.lost.to_vec()), |ranks| ranks.total(&model.lost))?;
     let (memory_paper, memory_true, kept_bytes) = model.tables.memory()?;
-    // Where pages move, rows themselves cross no bus.
+    // Where pages move these alone are counted, and not the rows of tables that stay on the device.
     let bus_bytes = Some(model.tables.paged()).filter(|&pages| pages > 0).unwrap_or_else(|| counters.bus_bytes());
     let tables_seconds = match &options.device.shared {
         Some(shared) => model.time_tables(shared)?,

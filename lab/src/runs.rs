@@ -280,7 +280,7 @@ impl<'a> Lab<'a> {
             "task": about.name, "model": about.model, "data": about.source, "fingerprint": fingerprint(&*self.task)?, "limit": self.experiment.task.limit(),
             "small_table": self.experiment.task.small_table(),
             "backend": if self.device.context.is_none() { "cpu" } else { "gpu" }, "end": self.experiment.end, "goal": self.experiment.goal,
-            // As it is read back from a file it may differ in the last bit.
+            // JSON gives a goal back with another last bit of its f64.
             "best": best.map(|best| best as f32), "steps": self.options(setup, best).steps(&*self.task), "seed": seed, "setup": setup,
         }))
     }

@@ -56,6 +56,9 @@ fn runs_are_kept_resumed_and_compared() {
     );
     // What is there is not run again: the same output with its times.
     assert_eq!(train(&format!("steps=12 --out {at}")), shown);
+    // Nor with a goal, which is another number for each seed.
+    let goal = format!("steps=12 goal=loss --out {}", folder.path().join("goal").display());
+    assert_eq!(train(&goal), train(&goal));
     // More steps go on from the checkpoints, to the bits of runs that were not cut.
     assert!(out.join("checkpoints/int8-stochastic-5-lfu-seed1/step-10").is_dir());
     train(&format!("steps=20 --resume {at} --jobs 1"));

@@ -45,8 +45,8 @@ impl Model<'_, '_> {
         losses.into_iter().map(f64::from).zip(samples).collect()
     }
 
-    /// Median seconds of the tables' forward and backward alone. Each batch is another one of the test set, since the rows of a batch that comes
-    /// twice are all in the cache. It changes the tables, so it comes last.
+    /// Median seconds of the tables' forward and backward alone. The batches are different parts of the test set, as far as it has as many samples,
+    /// since the rows of a batch that comes twice are all in the cache. It changes the tables, so it comes last.
     pub(super) fn time_tables(&mut self, shared: &Shared) -> anyhow::Result<f64> {
         let test = self.task.about().test;
         let samples = self.options.hyper.batch.min(test).min(TESTED);
