@@ -292,14 +292,18 @@ mod tests {
     fn every_published_number_stands_in_some_table() {
         let mut missing = published::places(None);
         let (accuracy, auc, hit_rate, curve) = (Some(0.5), Some(0.5), Some(0.5), vec![(1, 0.5)]);
-        let outcome = Outcome { accuracy, auc, hit_rate, curve, kept_bytes: 1, ..Outcome::default() };
+        let hit_rates = vec![("C1".to_owned(), 0.5)];
+        let outcome = Outcome { accuracy, auc, hit_rate, hit_rates, curve, kept_bytes: 1, ..Outcome::default() };
+        let mut unused: Vec<&str> = figures::PLACES.into_iter().filter(|name| *name != "what").collect();
         for (_, part) in parts().0 {
             let of = |setup| Done { setup, seed: 0, outcome: Ok(outcome.clone()) };
             let done: Vec<Done> = part.setups(None).unwrap().1.into_iter().map(of).collect();
             let records = figures::records("", &figures::cells(&done, part.goal.map(|goal| (goal, 1))));
             let found: Vec<String> = part.tables.iter().flat_map(|table| table.published(&records)).collect();
             missing.retain(|number| !found.contains(number));
+            unused.retain(|name| records.iter().all(|record| record.key(name).is_none()));
         }
+        assert_eq!(unused, [""; 0], "names that no record has");
         // Batches that are larger than ours
         let of = |time| [16384, 32768, 65536].map(|batch| format!("scars Table VII {time}, {batch}, fp32"));
         assert_eq!(missing, [of("1 h"), of("10 h")].concat());
