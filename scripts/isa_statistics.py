@@ -143,7 +143,7 @@ def compiled(spirv, bindings):
 source, to = map(Path, sys.argv[1:])
 to.mkdir(parents=True, exist_ok=True)
 for line in (source / "texts.tsv").read_text().splitlines():
-    name, _, bindings = line.split("\t")
+    name, _, bindings, _ = line.split("\t")
     kept.clear()
     try:
         found, code = compiled((source / f"{name}.spv").read_bytes(), [binding[0] for binding in bindings.split()])

@@ -16,7 +16,7 @@ use hotrow::{
         shader::{Access, ComposedShader, Constants, Cut, Kernel},
     },
 };
-use hotrow_harness::modules::files;
+use hotrow_harness::{isa, modules::files};
 use naga::back::spv::Capability;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Expression, Literal, Module, ShaderStage, StorageAccess, TypeInner};
@@ -862,4 +862,26 @@ fn disagreeing_workgroup_sizes_are_rejected() {
     let module = specialised(GOOD, &[("WIDTH", 128.0)]).0;
     check_workgroup_size(&module, [128, 1, 1]).unwrap();
     rejected(check_workgroup_size(&module, [64, 1, 1]), "[128, 1, 1]");
+}
+
+#[test]
+fn isa_figures_are_of_these_texts() {
+    const FAMILIES: [&str; 4] = ["navi21", "vega20", "gfx1201", "ampere"];
+    let csv = include_str!("../benches/results/isa.csv");
+    let stale = isa::stale(csv, &FAMILIES).unwrap();
+    assert!(stale.is_empty(), "benches/results/isa.csv: run scripts/isa and commit it:\n{}", stale.join("\n"));
+    // A row of another text, a row that is gone, and a row of no text are each found.
+    let row = csv.lines().nth(9).unwrap();
+    let (start, hash) = row.rsplit_once(',').unwrap();
+    let [_, family, kernel, text, mode, ..] = row.split(',').collect::<Vec<_>>()[..] else { panic!("{row}") };
+    for (instead, fault) in [
+        (format!("{start},{:016x}\n", u64::from_str_radix(hash, 16).unwrap() ^ 1), "of an older text"),
+        (String::new(), "no row"),
+        (format!("{row}\n{}\n", row.replace(text, "no text")), "no such text"),
+    ] {
+        let text = if fault == "no such text" { "no text" } else { text };
+        let planted = csv.replace(&format!("{row}\n"), &instead);
+        assert_eq!(isa::stale(&planted, &FAMILIES).unwrap(), [format!("{family} {kernel} {text} {mode}: {fault}")]);
+    }
+    assert!(isa::stale("head\na,b", &FAMILIES).is_err());
 }

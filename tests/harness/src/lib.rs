@@ -40,6 +40,7 @@ pub mod device;
 pub mod face;
 pub mod failing;
 pub mod gradient;
+pub mod isa;
 pub mod lanes;
 pub mod layers;
 pub mod lockstep;
