@@ -31,11 +31,10 @@ def batch(bags=12, most=80):
     return torch.randint(0, ROWS, (n,)), offsets
 
 
-def pair(mode="sum", optimizer=None, sparse=True, device="cpu", **settings):
+def pair(mode="sum", optimizer=None, sparse=True, device="cpu", own=(), **settings):
     weight = torch.randn(ROWS, DIM)
-    ours = EmbeddingBag.from_pretrained(
-        weight, freeze=False, mode=mode, precision="fp32", optimizer=optimizer or hotrow.SGD(0.05), device=device, **settings
-    )
+    settings_of_ours = {"precision": "fp32", "optimizer": optimizer or hotrow.SGD(0.05), "device": device, **settings, **dict(own)}
+    ours = EmbeddingBag.from_pretrained(weight, freeze=False, mode=mode, **settings_of_ours)
     theirs = torch.nn.EmbeddingBag.from_pretrained(weight.clone(), freeze=False, mode=mode, sparse=sparse, **settings)
     return ours, theirs
 

@@ -6,16 +6,18 @@ import os
 import tempfile
 import warnings
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import Group, InvalidValue, Normal, OrderError, Settings
+from . import Group, InvalidValue, Normal, OrderError, Settings, _deferred
 
-__all__ = ["EmbeddingBag"]
+__all__ = ["EmbeddingBag", "step"]
 
 
 class _Token:
@@ -30,41 +32,66 @@ class _Last:
 
 
 class _LookUp(torch.autograd.Function):
+    """A forward of the group, whose backward moves the table."""
+
     @staticmethod
-    def forward(ctx: Any, bag: EmbeddingBag, _anchor: Tensor, weights: Tensor | None, indices: Any, offsets: Any) -> Tensor:
-        ctx.bag, ctx.batch, ctx.token = bag, (indices, offsets), _Token()
+    def forward(ctx: Any, bag: EmbeddingBag, _anchor: Tensor, weights: Tensor | None, indices: Tensor, offsets: Tensor, ends: Any) -> Tensor:
+        # Saved, so that torch refuses a backward after a change of them; copied, since some changes are none that torch sees.
+        ctx.save_for_backward(weights, indices, offsets)
+        ctx.batch = (_numpy(indices).copy(), ends.copy()) if ctx.needs_input_grad[2] else None
+        ctx.bag, ctx.token = bag, _Token()
         # Before the call: an interrupt may come after it.
         bag._last.forward = weakref.ref(ctx.token)
-        return bag._run(indices, offsets, weights, train=True)
+        return bag._run(_numpy(indices), ends, weights, train=True)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor | None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         bag: EmbeddingBag = ctx.bag
-        if bag._last.forward is None or bag._last.forward() is not ctx.token:
-            raise OrderError("backward: wanted that of the last forward, found that of an earlier one, given up since; make one forward a step")
+        bag._check_last(ctx.token)
+        ctx.saved_tensors  # noqa: B018
         grads = _numpy(grad, torch.float32)
         weight_grad = None
-        if ctx.needs_input_grad[2]:
+        if ctx.batch:
             indices, offsets = ctx.batch
             weight_grad = torch.from_numpy(bag.group.weight_gradient(indices, offsets, grads))
-        bag.group.backward(grads)
-        return None, None, weight_grad, None, None
+        if bag.grad_scaler is not None:
+            grads = grads * np.float32(1 / bag.grad_scaler.get_scale())
+        if bag.grad_scaler is not None and not np.isfinite(grads).all():
+            bag.group.discard_pending()
+        else:
+            bag.group.backward(grads)
+        return None, None, weight_grad, None, None, None
 
 
-class _Weigh(torch.autograd.Function):
-    """A frozen look-up whose weights have a gradient."""
+class _Look(torch.autograd.Function):
+    """A look-up that changes nothing. Its backward gives the weights their gradient, and with an anchor keeps those of the rows."""
 
     @staticmethod
-    def forward(ctx: Any, bag: EmbeddingBag, weights: Tensor, indices: Any, offsets: Any) -> Tensor:
+    def forward(ctx: Any, bag: EmbeddingBag, anchor: Tensor | None, weights: Tensor | None, indices: Tensor, offsets: Tensor, ends: Any) -> Tensor:
+        ctx.save_for_backward(weights, indices, offsets)
+        ctx.bag, ctx.ids, ctx.token = bag, _numpy(indices).copy(), _Token()
+        out = bag._run(ctx.ids, ends, weights, train=False)
+        ctx.bags = np.repeat(np.arange(len(ends) - 1), np.diff(ends.astype(np.int64)))
+        ctx.weights = None if anchor is None or weights is None else weights.detach().to(torch.float32, copy=True)
         # The rows as they are now: until the backward a step may change them.
-        ctx.rows, ctx.bags = bag._run(indices, np.arange(len(indices) + 1, dtype=np.uint32), None, train=False), np.diff(offsets)
-        return bag._run(indices, offsets, weights, train=False)
+        ctx.rows = bag._run(ctx.ids, bag._rows.offsets(len(ctx.ids)), None, train=False)[: len(ctx.ids)] if ctx.needs_input_grad[2] else None
+        if anchor is not None and bag.update == "backward":
+            bag._last.forward = weakref.ref(ctx.token)
+        return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None, None]:
-        return None, (ctx.rows * grad.float().repeat_interleave(torch.from_numpy(ctx.bags), 0)).sum(1), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        bag: EmbeddingBag = ctx.bag
+        if ctx.needs_input_grad[1] and bag.update == "backward":
+            bag._check_last(ctx.token)
+        ctx.saved_tensors  # noqa: B018
+        grad = grad.to("cpu", torch.float32).contiguous()
+        weight_grad = (ctx.rows * grad[ctx.bags]).sum(1) if ctx.needs_input_grad[2] else None
+        if ctx.needs_input_grad[1]:
+            bag._keep(ctx.ids, ctx.bags, ctx.weights, grad)
+        return None, None, weight_grad, None, None, None
 
 
 def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, Any]:
@@ -72,11 +99,38 @@ def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, A
     return (tensor if kind in (None, tensor.dtype) else tensor.to(kind)).numpy(force=True)
 
 
+def step(bags: Iterable[EmbeddingBag], scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] | Tensor = ()) -> bool:
+    """Moves bags of update="step" by the gradients that their backwards have added up, and drops those. A bag without any stays, over ranks if all lack them.
+
+    scaler: the torch.amp.GradScaler of the losses, after `scaler.unscale_(optimizer)` and before `scaler.update()`. It divides the bags' gradients by the scale.
+    max_norm: all gradients, of bags and parameters, are multiplied by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
+    parameters: of the dense parts, whose gradients count in the norm and are multiplied in place.
+
+    Returns False if a gradient of a bag or a parameter is not finite: no bag moves, the scale falls at the next `scaler.update()`, and the caller leaves
+    its own optimiser's step out, too: `if hotrow.torch.step(..): scaler.step(optimizer)`.
+    """
+    bags = list(dict.fromkeys(bags))
+    if not bags or any(not isinstance(bag, EmbeddingBag) or bag.update != "step" for bag in bags):
+        found = ", ".join(f"update={bag.update!r}" if isinstance(bag, EmbeddingBag) else type(bag).__name__ for bag in bags) or "none"
+        raise InvalidValue(f'bags: wanted EmbeddingBags of hotrow.torch with update="step", found {found}; make them so')
+    if max_norm is not None and not float(max_norm) >= 0:
+        raise InvalidValue(f"max_norm: wanted a number from 0 on, found {max_norm}; correct it")
+    given = [parameters] if isinstance(parameters, Tensor) else list(dict.fromkeys(parameters))
+    grads = [parameter.grad for parameter in given if parameter.grad is not None]
+    factor = 1.0 if scaler is None else 1 / scaler.get_scale()
+    return _deferred.step([bag._rows for bag in bags], scaler, factor, None if max_norm is None else float(max_norm), grads)
+
+
 class EmbeddingBag(torch.nn.Module):
     """As torch.nn.EmbeddingBag, but the table is a hotrow.Group: packed, cached, larger than the GPU if need be.
 
     The table is no parameter: the backward of a loss updates its rows by `optimizer` (a hotrow.SGD, AdaGrad, ...), so no optimiser of torch may have
     it. One forward a step: with several batches, look up all bags at once. Under torch.no_grad(), in eval(), and if it is frozen, nothing changes.
+
+    update: "backward", or "step": then backwards add the gradients of rows up, over any number of forwards, and hotrow.torch.step moves the table once. It
+    alone can clip gradients, or leave a step out with torch's optimisers. Forwards then change nothing; counters and the cache move at the step.
+    grad_scaler: a torch.amp.GradScaler, with update="backward": each backward divides by its scale, and leaves the table alone if a gradient is not
+    finite. The dense parameters may still move then, and the other way round.
 
     mode: "sum" or "mean". precision, policy, placement, device, seed: as of hotrow.Group. cache: the share of the rows that the FP32 cache holds.
     Settings beyond `mode` are named. init: hotrow.Uniform, hotrow.Normal or a number; standard normal by default, as torch's. state: in state_dict the weights in FP32 ("fp32"), or a
@@ -101,9 +155,18 @@ class EmbeddingBag(torch.nn.Module):
         init: Settings | float | None = None,
         state: str = "fp32",
         frozen: bool = False,
+        update: str = "backward",
+        grad_scaler: Any = None,
         **settings: Any,
     ) -> None:
         super().__init__()
+        if update not in ("backward", "step"):
+            raise InvalidValue(f'update: wanted "backward" or "step", found {update!r}; choose one of them')
+        if grad_scaler is not None and (update == "step" or not hasattr(grad_scaler, "get_scale")):
+            raise InvalidValue(
+                f'grad_scaler: wanted a torch.amp.GradScaler with update="backward", found {type(grad_scaler).__name__} with {update!r}; '
+                'with update="step" pass it to hotrow.torch.step'
+            )
         if mode not in ("sum", "mean"):
             raise InvalidValue(f'mode: wanted "sum" or "mean", found {mode!r}; hotrow has no other pooling')
         if state not in ("fp32", "packed"):
@@ -132,6 +195,8 @@ class EmbeddingBag(torch.nn.Module):
         # Autograd calls backward for it where no other input wants a gradient.
         self._anchor = torch.empty(0, requires_grad=True)
         self._last = _Last()
+        self.update, self.grad_scaler = update, grad_scaler
+        self._rows, self._device, self._alone = _deferred.Rows(self.group), device, False
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, *, freeze: bool = True, **settings: Any) -> EmbeddingBag:
@@ -147,6 +212,7 @@ class EmbeddingBag(torch.nn.Module):
 
         per_sample_weights, of the shape of the input, are rounded to float32.
         """
+        adds_last = input.dim() == 1 and not self.include_last_offset
         if input.dim() == 2:
             if offsets is not None:
                 raise InvalidValue("offsets: wanted none with an input of two dimensions, whose rows are the bags, found some; leave them out")
@@ -158,8 +224,6 @@ class EmbeddingBag(torch.nn.Module):
             raise InvalidValue(f"input: wanted one or two dimensions, found {input.dim()}; reshape it")
         elif offsets is None:
             raise InvalidValue("offsets: wanted them beside an input of one dimension, found none; pass them, or an input of two dimensions")
-        elif not self.include_last_offset:
-            offsets = torch.cat([offsets, offsets.new_tensor([input.numel()])])
         weights = None
         if per_sample_weights is not None:
             if self.mode != "sum":
@@ -167,17 +231,26 @@ class EmbeddingBag(torch.nn.Module):
             if not per_sample_weights.is_floating_point():
                 raise InvalidValue(f"per_sample_weights: wanted floats, found {per_sample_weights.dtype}; convert them")
             weights = per_sample_weights.reshape(-1)
-        home, indices, ends = input.device, _numpy(input).reshape(-1), _numpy(offsets)
+        home, indices, given = input.device, input.reshape(-1), offsets
+        ends = _numpy(offsets if not adds_last else torch.cat([offsets, offsets.new_tensor([input.numel()])]))
         if weights is not None and home.type != "cpu":
             weights = weights.cpu()
-        if self.training and torch.is_grad_enabled() and not self.frozen:
-            if self.group.pending:
+        grad = torch.is_grad_enabled()
+        if self.training and grad and not self.frozen:
+            ranks = self._rows.ranks
+            if ranks is None and not self._alone and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+                raise OrderError(
+                    f"forward: wanted sync() before training, found {dist.get_world_size()} ranks of torch.distributed; call sync() on all ranks, "
+                    "or sync(alone=True) if each rank is to train a table of its own"
+                )
+            if self.group.pending or (ranks and self.update == "backward" and self._last.forward is not None and self._last.forward() is not None):
                 self._give_up()
-            out: Tensor = _LookUp.apply(self, self._anchor, weights, indices, ends)  # type: ignore[no-untyped-call]
-        elif weights is not None and weights.requires_grad and torch.is_grad_enabled():
-            out = _Weigh.apply(self, weights, indices, ends)  # type: ignore[no-untyped-call]
+            look = _Look if ranks or self.update == "step" else _LookUp
+            out: Tensor = look.apply(self, self._anchor, weights, indices, given, ends)  # type: ignore[no-untyped-call]
+        elif weights is not None and weights.requires_grad and grad:
+            out = _Look.apply(self, None, weights, indices, given, ends)  # type: ignore[no-untyped-call]
         else:
-            out = self._run(indices, ends, weights, train=False)
+            out = self._run(_numpy(indices), ends, weights, train=False)
         # Pinned where the device copies from there.
         return out if home.type == "cpu" else (out.pin_memory() if home.type in ("cuda", "xpu") else out).to(home, non_blocking=True)
 
@@ -186,6 +259,57 @@ class EmbeddingBag(torch.nn.Module):
         call = self.group.forward if train else self.group.forward_frozen
         call(indices, offsets, None if weights is None else _numpy(weights, torch.float32), out.numpy())
         return out
+
+    def _check_last(self, token: _Token) -> None:
+        if self._last.forward is None or self._last.forward() is not token:
+            raise OrderError("backward: wanted that of the last forward, found that of an earlier one, given up since; make one forward a step")
+
+    def _keep(self, ids: Any, bags: Any, weights: Tensor | None, grad: Tensor) -> None:
+        """Adds the gradients of bags to those of their rows; over ranks without update="step", moves the table by them."""
+        config = self.group.config
+        ids = ids.astype(np.int64)
+        if config["out_of_range"] == "clamp":
+            ids = ids.clip(max=self.num_embeddings - 1)
+        used = (ids >= 0) & (ids < self.num_embeddings)
+        if self.padding_idx is not None:
+            used &= ids != self.padding_idx % self.num_embeddings
+        ids, bags = ids[used], bags[used]
+        if weights is not None:
+            weights = weights[torch.from_numpy(used)]
+        elif self.mode == "mean":
+            weights = torch.from_numpy((1 / np.bincount(bags)[bags]).astype(np.float32)) if len(bags) else None
+        self._rows.add(_deferred.merged(ids, bags, grad, weights))
+        if self.update == "backward":
+            self._last.forward = None
+            factor = 1.0 if self.grad_scaler is None else 1 / self.grad_scaler.get_scale()
+            try:
+                _deferred.step([self._rows], None, factor, None, (), self.grad_scaler is not None)
+            finally:
+                self._rows.clear()
+
+    def step(self, scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] = ()) -> bool:
+        """hotrow.torch.step for this bag."""
+        return step([self], scaler, max_norm, parameters)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops the gradients that wait for a step. A model that has the bag does not call it in its own zero_grad()."""
+        super().zero_grad(set_to_none)
+        self._rows.clear()
+
+    def sync(self, process_group: Any = None, *, alone: bool = False) -> None:
+        """Makes the table one for all ranks of a process group (the default one by default). Once, before training, on all of them.
+
+        The rows, the seed and the step of rank 0 go to all. Then each update has the mean of all ranks' gradients, and moves all tables alike, bit for bit: each
+        backward is a call that all ranks make, with an empty batch too, or with update="step" each step. After a rank has failed the others raise
+        OrderError within the timeout of the process group. alone=True: no other rank takes part, and each trains a table of its own.
+        """
+        self._alone = alone
+        if alone:
+            self._rows.ranks = None
+        else:
+            same = {"mode": self.mode, "update": self.update, "scaled": self.grad_scaler is not None}
+            _deferred.sync(self._rows, process_group, self._device, same)
+            self.group = self._rows.group
 
     def _give_up(self) -> None:
         """Discards the last forward: an exception came between it and its backward. If its outputs are still in use, that is not sure."""
