@@ -46,6 +46,8 @@ class Ranks:
         if not (dist.is_available() and dist.is_initialized()):
             raise OrderError("sync: wanted torch.distributed.init_process_group(..) before it, found no process group; call it first")
         given = given or dist.group.WORLD
+        if not isinstance(given, dist.ProcessGroup):
+            raise InvalidValue(f"process_group: wanted a group of torch.distributed.new_group that has this process, found {given!r}; leave others out")
         self.members, self.broken = sorted(dist.get_process_group_ranks(given)), False
         # The timeout of the caller's group, where this version of torch tells it.
         options = getattr(given._get_backend(torch.device("cpu")), "options", None)

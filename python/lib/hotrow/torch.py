@@ -31,66 +31,49 @@ class _Last:
     warned: bool = False
 
 
-class _LookUp(torch.autograd.Function):
-    """A forward of the group, whose backward moves the table."""
-
-    @staticmethod
-    def forward(ctx: Any, bag: EmbeddingBag, _anchor: Tensor, weights: Tensor | None, indices: Tensor, offsets: Tensor, ends: Any) -> Tensor:
-        # Saved, so that torch refuses a backward after a change of them; copied, since some changes are none that torch sees.
-        ctx.save_for_backward(weights, indices, offsets)
-        ctx.batch = (_numpy(indices).copy(), ends.copy()) if ctx.needs_input_grad[2] else None
-        ctx.bag, ctx.token = bag, _Token()
-        # Before the call: an interrupt may come after it.
-        bag._last.forward = weakref.ref(ctx.token)
-        return bag._run(_numpy(indices), ends, weights, train=True)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        bag: EmbeddingBag = ctx.bag
-        bag._check_last(ctx.token)
-        ctx.saved_tensors  # noqa: B018
-        grads = _numpy(grad, torch.float32)
-        weight_grad = None
-        if ctx.batch:
-            indices, offsets = ctx.batch
-            weight_grad = torch.from_numpy(bag.group.weight_gradient(indices, offsets, grads))
-        if bag.grad_scaler is not None:
-            grads = grads * np.float32(1 / bag.grad_scaler.get_scale())
-        if bag.grad_scaler is not None and not np.isfinite(grads).all():
-            bag.group.discard_pending()
-        else:
-            bag.group.backward(grads)
-        return None, None, weight_grad, None, None, None
-
-
 class _Look(torch.autograd.Function):
-    """A look-up that changes nothing. Its backward gives the weights their gradient, and with an anchor keeps those of the rows."""
+    """A look-up whose backward gives the weights their gradient, and if it trains moves the rows or keeps their gradients."""
 
     @staticmethod
     def forward(ctx: Any, bag: EmbeddingBag, anchor: Tensor | None, weights: Tensor | None, indices: Tensor, offsets: Tensor, ends: Any) -> Tensor:
+        ctx.bag, ctx.token, ctx.trains, ctx.weighs = bag, _Token(), anchor is not None, ctx.needs_input_grad[2]
+        ctx.at_once, ctx.moves = ctx.trains and bag.update == "backward", ctx.trains and bag.update == "backward" and not bag._rows.ranks
+        # Saved, so that torch refuses a backward after a change of them; copied, since some changes are none that torch sees.
         ctx.save_for_backward(weights, indices, offsets)
-        ctx.bag, ctx.ids, ctx.token = bag, _numpy(indices).copy(), _Token()
-        out = bag._run(ctx.ids, ends, weights, train=False)
-        ctx.bags = np.repeat(np.arange(len(ends) - 1), np.diff(ends.astype(np.int64)))
-        ctx.weights = None if anchor is None or weights is None else weights.detach().to(torch.float32, copy=True)
-        # The rows as they are now: until the backward a step may change them.
-        ctx.rows = bag._run(ctx.ids, bag._rows.offsets(len(ctx.ids)), None, train=False)[: len(ctx.ids)] if ctx.needs_input_grad[2] else None
-        if anchor is not None and bag.update == "backward":
+        ids = _numpy(indices)
+        if ctx.weighs or not ctx.moves:
+            ids, ends = ids.copy(), ends.copy()
+        if ctx.at_once:
+            # Before the call: an interrupt may come after it.
             bag._last.forward = weakref.ref(ctx.token)
+        out = bag._run(ids, ends, weights, train=ctx.moves)
+        ctx.batch = ids, ends, None if ctx.moves or weights is None else weights.detach().to(torch.float32, copy=True)
+        # The rows as they are now: until the backward a step may change them.
+        ctx.rows = bag._run(ids, bag._rows.offsets(len(ids)), None, train=False)[: len(ids)] if ctx.weighs and not ctx.moves else None
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         bag: EmbeddingBag = ctx.bag
-        if ctx.needs_input_grad[1] and bag.update == "backward":
-            bag._check_last(ctx.token)
+        if ctx.at_once and (bag._last.forward is None or bag._last.forward() is not ctx.token):
+            raise OrderError("backward: wanted that of the last forward, found that of an earlier one, given up since; make one forward a step")
         ctx.saved_tensors  # noqa: B018
-        grad = grad.to("cpu", torch.float32).contiguous()
-        weight_grad = (ctx.rows * grad[ctx.bags]).sum(1) if ctx.needs_input_grad[2] else None
-        if ctx.needs_input_grad[1]:
-            bag._keep(ctx.ids, ctx.bags, ctx.weights, grad)
+        (ids, ends, weights), grad, weight_grad = ctx.batch, grad.to("cpu", torch.float32), None
+        if ctx.moves:
+            if ctx.weighs:
+                weight_grad = torch.from_numpy(bag.group.weight_gradient(ids, ends, _numpy(grad)))
+            grad = grad if bag.grad_scaler is None else grad / bag.grad_scaler.get_scale()
+            if bag.grad_scaler is None or bool(grad.isfinite().all()):
+                bag.group.backward(_numpy(grad))
+            else:
+                bag.group.discard_pending()
+        else:
+            bags = np.repeat(np.arange(len(ends) - 1), np.diff(ends.astype(np.int64)))
+            if ctx.weighs:
+                weight_grad = (ctx.rows * grad[bags]).sum(1)
+            if ctx.trains:
+                bag._keep(ids.astype(np.int64), bags, weights, grad.contiguous())
         return None, None, weight_grad, None, None, None
 
 
@@ -99,7 +82,7 @@ def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, A
     return (tensor if kind in (None, tensor.dtype) else tensor.to(kind)).numpy(force=True)
 
 
-def step(bags: Iterable[EmbeddingBag], scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] | Tensor = ()) -> bool:
+def step(bags: Iterable[EmbeddingBag] | EmbeddingBag, scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] | Tensor = ()) -> bool:
     """Moves bags of update="step" by the gradients that their backwards have added up, and drops those. A bag without any stays, over ranks if all lack them.
 
     scaler: the torch.amp.GradScaler of the losses, after `scaler.unscale_(optimizer)` and before `scaler.update()`. It divides the bags' gradients by the scale.
@@ -109,12 +92,11 @@ def step(bags: Iterable[EmbeddingBag], scaler: Any = None, max_norm: float | Non
     Returns False if a gradient of a bag or a parameter is not finite: no bag moves, the scale falls at the next `scaler.update()`, and the caller leaves
     its own optimiser's step out, too: `if hotrow.torch.step(..): scaler.step(optimizer)`.
     """
-    bags = list(dict.fromkeys(bags))
-    if not bags or any(not isinstance(bag, EmbeddingBag) or bag.update != "step" for bag in bags):
-        found = ", ".join(f"update={bag.update!r}" if isinstance(bag, EmbeddingBag) else type(bag).__name__ for bag in bags) or "none"
-        raise InvalidValue(f'bags: wanted EmbeddingBags of hotrow.torch with update="step", found {found}; make them so')
-    if max_norm is not None and not float(max_norm) >= 0:
-        raise InvalidValue(f"max_norm: wanted a number from 0 on, found {max_norm}; correct it")
+    bags = [bags] if isinstance(bags, EmbeddingBag) else list(dict.fromkeys(bags))
+    if found := [f'update="{bag.update}"' if isinstance(bag, EmbeddingBag) else repr(bag) for bag in bags if getattr(bag, "update", "") != "step"]:
+        raise InvalidValue(f'bags: wanted EmbeddingBags of hotrow.torch with update="step", found {found[0]}; make them so')
+    if not bags or (max_norm is not None and not float(max_norm) >= 0):
+        raise InvalidValue(f"step: wanted a bag, and a max_norm of 0 or more or None, found {len(bags)} bags and {max_norm}; correct the call")
     given = [parameters] if isinstance(parameters, Tensor) else list(dict.fromkeys(parameters))
     grads = [parameter.grad for parameter in given if parameter.grad is not None]
     factor = 1.0 if scaler is None else 1 / scaler.get_scale()
@@ -163,10 +145,8 @@ class EmbeddingBag(torch.nn.Module):
         if update not in ("backward", "step"):
             raise InvalidValue(f'update: wanted "backward" or "step", found {update!r}; choose one of them')
         if grad_scaler is not None and (update == "step" or not hasattr(grad_scaler, "get_scale")):
-            raise InvalidValue(
-                f'grad_scaler: wanted a torch.amp.GradScaler with update="backward", found {type(grad_scaler).__name__} with {update!r}; '
-                'with update="step" pass it to hotrow.torch.step'
-            )
+            found = f'{type(grad_scaler).__name__} and update="{update}"; pass a scaler to hotrow.torch.step with update="step"'
+            raise InvalidValue(f'grad_scaler: wanted a torch.amp.GradScaler and update="backward", found {found}')
         if mode not in ("sum", "mean"):
             raise InvalidValue(f'mode: wanted "sum" or "mean", found {mode!r}; hotrow has no other pooling')
         if state not in ("fp32", "packed"):
@@ -231,28 +211,28 @@ class EmbeddingBag(torch.nn.Module):
             if not per_sample_weights.is_floating_point():
                 raise InvalidValue(f"per_sample_weights: wanted floats, found {per_sample_weights.dtype}; convert them")
             weights = per_sample_weights.reshape(-1)
-        home, indices, given = input.device, input.reshape(-1), offsets
-        ends = _numpy(offsets if not adds_last else torch.cat([offsets, offsets.new_tensor([input.numel()])]))
+        ends = _numpy(torch.cat([offsets, offsets.new_tensor([input.numel()])]) if adds_last else offsets)
+        home, indices, trains = input.device, input.reshape(-1), self.training and torch.is_grad_enabled() and not self.frozen
         if weights is not None and home.type != "cpu":
             weights = weights.cpu()
-        grad = torch.is_grad_enabled()
-        if self.training and grad and not self.frozen:
-            ranks = self._rows.ranks
-            if ranks is None and not self._alone and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-                raise OrderError(
-                    f"forward: wanted sync() before training, found {dist.get_world_size()} ranks of torch.distributed; call sync() on all ranks, "
-                    "or sync(alone=True) if each rank is to train a table of its own"
-                )
-            if self.group.pending or (ranks and self.update == "backward" and self._last.forward is not None and self._last.forward() is not None):
-                self._give_up()
-            look = _Look if ranks or self.update == "step" else _LookUp
-            out: Tensor = look.apply(self, self._anchor, weights, indices, given, ends)  # type: ignore[no-untyped-call]
-        elif weights is not None and weights.requires_grad and grad:
-            out = _Look.apply(self, None, weights, indices, given, ends)  # type: ignore[no-untyped-call]
+        if trains:
+            self._may_train()
+        if trains or (weights is not None and weights.requires_grad and torch.is_grad_enabled()):
+            out: Tensor = _Look.apply(self, self._anchor if trains else None, weights, indices, offsets, ends)  # type: ignore[no-untyped-call]
         else:
             out = self._run(_numpy(indices), ends, weights, train=False)
         # Pinned where the device copies from there.
         return out if home.type == "cpu" else (out.pin_memory() if home.type in ("cuda", "xpu") else out).to(home, non_blocking=True)
+
+    def _may_train(self) -> None:
+        ranks, last = self._rows.ranks, self._last.forward
+        if ranks is None and not self._alone and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            raise OrderError(
+                f"forward: wanted sync() before training, found {dist.get_world_size()} ranks of torch.distributed; call sync() on all ranks, "
+                "or sync(alone=True) if each rank is to train a table of its own"
+            )
+        if self.group.pending or (ranks and last is not None and last() is not None):
+            self._give_up()
 
     def _run(self, indices: Any, offsets: Any, weights: Tensor | None, *, train: bool) -> Tensor:
         out = torch.empty(max(0, len(offsets) - 1), self.embedding_dim, dtype=torch.float32, device="cpu")
@@ -260,30 +240,21 @@ class EmbeddingBag(torch.nn.Module):
         call(indices, offsets, None if weights is None else _numpy(weights, torch.float32), out.numpy())
         return out
 
-    def _check_last(self, token: _Token) -> None:
-        if self._last.forward is None or self._last.forward() is not token:
-            raise OrderError("backward: wanted that of the last forward, found that of an earlier one, given up since; make one forward a step")
-
     def _keep(self, ids: Any, bags: Any, weights: Tensor | None, grad: Tensor) -> None:
         """Adds the gradients of bags to those of their rows; over ranks without update="step", moves the table by them."""
-        config = self.group.config
-        ids = ids.astype(np.int64)
-        if config["out_of_range"] == "clamp":
+        if self.group.config["out_of_range"] == "clamp":
             ids = ids.clip(max=self.num_embeddings - 1)
         used = (ids >= 0) & (ids < self.num_embeddings)
         if self.padding_idx is not None:
             used &= ids != self.padding_idx % self.num_embeddings
-        ids, bags = ids[used], bags[used]
-        if weights is not None:
-            weights = weights[torch.from_numpy(used)]
-        elif self.mode == "mean":
-            weights = torch.from_numpy((1 / np.bincount(bags)[bags]).astype(np.float32)) if len(bags) else None
+        ids, bags, weights = ids[used], bags[used], None if weights is None else weights[torch.from_numpy(used)]
+        if self.mode == "mean" and len(bags):
+            weights = torch.from_numpy((1 / np.bincount(bags)[bags]).astype(np.float32))
         self._rows.add(_deferred.merged(ids, bags, grad, weights))
         if self.update == "backward":
             self._last.forward = None
-            factor = 1.0 if self.grad_scaler is None else 1 / self.grad_scaler.get_scale()
             try:
-                _deferred.step([self._rows], None, factor, None, (), self.grad_scaler is not None)
+                _deferred.step([self._rows], None, 1 / (self.grad_scaler.get_scale() if self.grad_scaler else 1), None, (), self.grad_scaler is not None)
             finally:
                 self._rows.clear()
 
@@ -303,12 +274,9 @@ class EmbeddingBag(torch.nn.Module):
         backward is a call that all ranks make, with an empty batch too, or with update="step" each step. After a rank has failed the others raise
         OrderError within the timeout of the process group. alone=True: no other rank takes part, and each trains a table of its own.
         """
-        self._alone = alone
-        if alone:
-            self._rows.ranks = None
-        else:
-            same = {"mode": self.mode, "update": self.update, "scaled": self.grad_scaler is not None}
-            _deferred.sync(self._rows, process_group, self._device, same)
+        self._rows.ranks, self._alone = None, alone
+        if not alone:
+            _deferred.sync(self._rows, process_group, self._device, {"update": self.update, "grad_scaler": self.grad_scaler is not None})
             self.group = self._rows.group
 
     def _give_up(self) -> None:
@@ -322,7 +290,7 @@ class EmbeddingBag(torch.nn.Module):
             )
         if not self._last.warned:
             self._last.warned = True
-            warnings.warn("hotrow: a forward had no backward, and is given up; look up in eval() or under torch.no_grad()", stacklevel=6)
+            warnings.warn("hotrow: a forward had no backward, and is given up; look up in eval() or under torch.no_grad()", stacklevel=7)
 
     def discard_pending(self) -> None:
         """Gives up the backward of the last forward."""
