@@ -174,17 +174,6 @@ def test_a_step_is_whole_or_refused():
     assert torch.equal(rows(bag), before[0]) and bag.step() and not torch.equal(rows(bag), before[0])
 
 
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpointed_forwards(reentrant):
-    ours, theirs = pair(own={"update": "step"})
-    ids, weights = torch.tensor([[1, 2], [2, 3]]), torch.ones(2, 2, requires_grad=True)
-    for bag in (ours, theirs):
-        torch.utils.checkpoint.checkpoint(lambda w: bag(ids, None, w).tanh(), weights, use_reentrant=reentrant).sum().backward()
-    ours.step()
-    torch.optim.SGD(theirs.parameters(), 0.05).step()
-    assert close(rows(ours), theirs.weight.detach(), 1e-6)
-
-
 @BOTH
 def test_a_scaler_of_immediate_updates(planted):
     scaler = torch.amp.GradScaler("cpu", init_scale=65536.0)

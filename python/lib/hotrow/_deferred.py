@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -48,30 +47,30 @@ class Ranks:
         given = given or dist.group.WORLD
         if not isinstance(given, dist.ProcessGroup):
             raise InvalidValue(f"process_group: wanted a group of torch.distributed.new_group that has this process, found {given!r}; leave others out")
+        # The caller's timeout, where this version of torch tells it.
+        backends = [given._get_backend(device) for device in getattr(given, "_device_types", [])]
+        timeout = getattr(getattr(backends[0], "options", None), "_timeout", None) if backends else None
         self.members, self.broken = sorted(dist.get_process_group_ranks(given)), False
-        # The timeout of the caller's group, where this version of torch tells it.
-        options = getattr(given._get_backend(torch.device("cpu")), "options", None)
-        with self.named("sync"):
+        with self.named():
             part = len(self.members) < dist.get_world_size()
-            timeout = getattr(options, "_timeout", None)
             self.group = dist.new_group(self.members, timeout=timeout, backend="gloo", use_local_synchronization=part)
 
     @contextmanager
-    def named(self, call: str) -> Iterator[None]:
+    def named(self) -> Iterator[None]:
         """Names an error of torch.distributed's."""
         try:
             yield
         except (RuntimeError, ValueError) as error:
             raise OrderError(
-                f"{call}: wanted all {len(self.members)} ranks to take part, found an error of torch.distributed: {str(error).splitlines()[0]}; "
-                "end all ranks, or call sync() on all of them again"
+                f"ranks: wanted all {len(self.members)} to take part in a sync, step or backward, found an error of torch.distributed: "
+                f"{str(error).splitlines()[0]}; end all ranks, or call sync() on all of them again"
             ) from error
 
-    def all(self, mine: Tensor) -> list[Tensor]:
-        """The tensors of all ranks, of the shape of this one."""
-        found = [torch.empty_like(mine) for _ in self.members]
-        with self.named("step"):
-            dist.all_gather(found, mine.contiguous(), group=self.group)
+    def all(self, mine: Any) -> list[Any]:
+        """The objects that the ranks give, in their order."""
+        found: list[Any] = [None] * len(self.members)
+        with self.named():
+            dist.all_gather_object(found, mine, group=self.group)
         return found
 
 
@@ -109,16 +108,11 @@ class Rows:
             return (rows, grads * factor) if self._parts else None
         if self.ranks.broken:
             raise OrderError("step: wanted ranks that have moved alike, found that an earlier step failed on this one; call sync() on all of them again")
-        rule = zlib.crc32(repr(self.group.config["optimizer"]).encode())
-        heads = torch.stack(self.ranks.all(torch.tensor([bool(self._parts), len(rows), rule], dtype=torch.int64, device="cpu")))
-        if (heads[:, 2] != heads[0, 2]).any():
+        found = self.ranks.all((self.group.config["optimizer"], bool(self._parts), rows, (grads * factor).numpy()))
+        if any(rule != found[0][0] for rule, *_ in found):
             raise InvalidValue("step: wanted the optimiser's settings of rank 0 on all ranks, found others; set the same learning rate on all")
-        most = int(heads[:, 1].max())
-        if not most:
-            return none if heads[:, 0].any() else None
-        ids, values = (self.ranks.all(pad(part, (0, 0, 0, most - len(rows)))) for part in (torch.from_numpy(rows)[:, None], grads * factor))
-        rows, grads = _joined([(i[:n, 0].numpy(), v[:n]) for i, v, n in zip(ids, values, heads[:, 1].tolist())])
-        return rows, grads / len(self.ranks.members)
+        rows, grads = _joined([(rows, torch.from_numpy(values)) for *_, rows, values in found])
+        return (rows, grads / len(found)) if any(waits for _, waits, *_ in found) else None
 
 
 @torch.no_grad()
@@ -136,8 +130,8 @@ def step(tables: Sequence[Rows], scaler: Any, factor: float, max_norm: float | N
             clip = min(1.0, max_norm / (float(torch.linalg.vector_norm(torch.stack(norms))) + 1e-6))
         if ranks:
             # Dense gradients may differ in their last bits: rank 0 decides.
-            said = torch.stack(ranks.all(torch.tensor([finite, clip], dtype=torch.float64, device="cpu")))
-            finite, clip = bool(said[:, 0].all()), float(said[0, 1])
+            said = ranks.all((finite, clip))
+            finite, clip = all(each for each, _ in said), said[0][1]
         if scaler is not None:
             # So that the scale falls at its next update.
             tables[0].probe.param_groups[0]["params"][0].grad = torch.full((1,), 0.0 if finite else torch.inf, dtype=torch.float32, device="cpu")
@@ -167,10 +161,8 @@ def step(tables: Sequence[Rows], scaler: Any, factor: float, max_norm: float | N
 def sync(table: Rows, process_group: Any, device: str, settings: dict[str, Any]) -> None:
     """Makes the table of rank 0 that of all ranks: in another group where the seed was another."""
     ranks = Ranks(process_group)
-    found: list[Any] = [None] * len(ranks.members)
     mine = {**table.group.config, **settings}
-    with ranks.named("sync"):
-        dist.all_gather_object(found, (mine, bool(table._parts) or table.group.pending), group=ranks.group)
+    found = ranks.all((mine, bool(table._parts) or table.group.pending))
     for rank, (other, waits) in enumerate(found):
         if waits:
             raise OrderError(f"sync: wanted it before the first forward, found gradients that wait on rank {rank}; zero_grad() or discard_pending() first")
@@ -183,9 +175,9 @@ def sync(table: Rows, process_group: Any, device: str, settings: dict[str, Any])
         if first:
             table.group.save(path)
         data = torch.from_numpy(np.fromfile(path, np.uint8)) if first else torch.empty(0, dtype=torch.uint8, device="cpu")
-        size = int(ranks.all(torch.tensor([len(data)], device="cpu"))[0])
+        size = ranks.all(len(data))[0]
         data = data if first else torch.empty(size, dtype=torch.uint8, device="cpu")
-        with ranks.named("sync"):
+        with ranks.named():
             for piece in torch.split(data, 64 << 20):
                 dist.broadcast(piece, ranks.members[0], group=ranks.group)
         if not first:
