@@ -148,6 +148,10 @@ def test_a_step_is_whole_or_refused():
     bag(ids).sum().backward()
     bag.zero_grad()
     assert bag.step() and bag.group.counters()["accesses"] == 0 and stay()
+    scaler.scale(bag(ids).sum() * float("inf")).backward()
+    assert not bag.step(scaler) and stay()
+    scaler.update()
+    assert scaler.get_scale() == 32768
     # A gradient that is not finite: of a bag, of a parameter, of a sparse one.
     dense, sparse, inf = torch.nn.Linear(2, 2), torch.nn.Embedding(4, 2, sparse=True), float("inf")
     for bad in range(3):
@@ -262,7 +266,8 @@ def a_rank(rank, world, folder):
         assert close(rows(ours), theirs.weight.detach(), 1e-5)
     # Packed rows, cache, states and step have equal bits.
     for update in ("backward", "step"):
-        bag = EmbeddingBag(ROWS, DIM, cache=0.1, seed=rank, optimizer=hotrow.Adam(0.1), device="cpu", update=update, state="packed")
+        settings = dict(cache=0.1, seed=rank if update == "step" else 0, init=float(rank), device="cpu", update=update, state="packed")
+        bag = EmbeddingBag(ROWS, DIM, optimizer=hotrow.Adam(0.1), **settings)
         bag.sync(alone=True)
         for _ in range(4 + rank):
             bag(*batch()).sum().backward()

@@ -117,7 +117,7 @@ class Rows:
 
 @torch.no_grad()
 def step(tables: Sequence[Rows], scaler: Any, factor: float, max_norm: float | None, grads: Sequence[Tensor], whole: bool = True) -> bool:
-    """Moves the tables by their gradients times `factor`, and clips the other gradients with them; False, and if `whole` nothing moves, if one is not finite."""
+    """Moves the tables by their gradients times `factor`, and clips the other gradients with them. False if one is not finite: then, if `whole`, none moves."""
     ranks, clip = tables[0].ranks, 1.0
     if any((table.ranks and table.ranks.members) != (ranks and ranks.members) for table in tables):
         raise InvalidValue("step: wanted bags that are all synchronised over the same ranks, or none, found others; step them apart")
@@ -167,7 +167,7 @@ def sync(table: Rows, process_group: Any, device: str, settings: dict[str, Any])
         if waits:
             raise OrderError(f"sync: wanted it before the first forward, found gradients that wait on rank {rank}; zero_grad() or discard_pending() first")
         for name, wanted in found[0][0].items():
-            if other.get(name) != wanted and name not in ("seed", "placement"):
+            if other.get(name) != wanted and name not in ("seed", "init", "placement"):
                 raise InvalidValue(f"sync: wanted {name} as on rank 0, {wanted}, found {other.get(name)} on rank {rank}; make the bags alike")
     first = dist.get_rank(ranks.group) == 0
     with tempfile.TemporaryDirectory() as folder:

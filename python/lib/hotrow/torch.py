@@ -37,7 +37,8 @@ class _Look(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, bag: EmbeddingBag, anchor: Tensor | None, weights: Tensor | None, indices: Tensor, offsets: Tensor, ends: Any) -> Tensor:
         ctx.bag, ctx.token, ctx.trains, ctx.weighs = bag, _Token(), anchor is not None, ctx.needs_input_grad[2]
-        ctx.at_once, ctx.moves = ctx.trains and bag.update == "backward", ctx.trains and bag.update == "backward" and not bag._rows.ranks
+        ctx.at_once = ctx.trains and bag.update == "backward"
+        ctx.moves = ctx.at_once and not bag._rows.ranks
         # Saved, so that torch refuses a backward after a change of them; copied, since some changes are none that torch sees.
         ctx.save_for_backward(weights, indices, offsets)
         ids = _numpy(indices)
@@ -85,7 +86,7 @@ def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, A
 def step(bags: Iterable[EmbeddingBag] | EmbeddingBag, scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] | Tensor = ()) -> bool:
     """Moves bags of update="step" by the gradients that their backwards have added up, and drops those. A bag without any stays, over ranks if all lack them.
 
-    scaler: the torch.amp.GradScaler of the losses, after `scaler.unscale_(optimizer)` and before `scaler.update()`. It divides the bags' gradients by the scale.
+    scaler: the torch.amp.GradScaler of the losses, between `scaler.unscale_(optimizer)` and `scaler.update()`: the bags' gradients are divided by its scale.
     max_norm: all gradients, of bags and parameters, are multiplied by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
     parameters: of the dense parts, whose gradients count in the norm and are multiplied in place.
 
@@ -270,8 +271,8 @@ class EmbeddingBag(torch.nn.Module):
     def sync(self, process_group: Any = None, *, alone: bool = False) -> None:
         """Makes the table one for all ranks of a process group (the default one by default). Once, before training, on all of them.
 
-        The rows, the seed and the step of rank 0 go to all. Then each update has the mean of all ranks' gradients, and moves all tables alike, bit for bit: each
-        backward is a call that all ranks make, with an empty batch too, or with update="step" each step. After a rank has failed the others raise
+        The rows, the seed and the step of rank 0 go to all. Then each update has the mean of all ranks' gradients, and moves all tables alike, bit for bit:
+        each backward is a call that all ranks make, with an empty batch too, or with update="step" each step. After a rank has failed the others raise
         OrderError within the timeout of the process group. alone=True: no other rank takes part, and each trains a table of its own.
         """
         self._rows.ranks, self._alone = None, alone
