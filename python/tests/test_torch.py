@@ -121,6 +121,11 @@ def test_outputs_of_every_shape(mode):
         (lambda b: b(torch.ones(1, 1, 1, dtype=torch.int64), torch.tensor([0])), ValueError, "one or two dimensions, found 3"),
         (lambda b: b.load_state_dict({}), RuntimeError, "Missing"),
         (lambda b: b.load_state_dict({"weight": rows(b), "other": torch.ones(1)}), RuntimeError, "Unexpected"),
+        (lambda b: hotrow.torch.step([]), ValueError, "found 0 bags"),
+        (lambda b: b.step(), ValueError, 'found update="backward"'),
+        (lambda b: EmbeddingBag(10, 4, update="step").step(max_norm=float("nan")), ValueError, "found 1 bags and nan"),
+        (lambda b: EmbeddingBag(10, 4, update="later"), ValueError, "update: wanted"),
+        (lambda b: EmbeddingBag(10, 4, update="step", grad_scaler=torch.amp.GradScaler("cpu")), ValueError, "pass a scaler to hotrow.torch.step"),
         (copy.deepcopy, TypeError, "cannot copy or pickle"),
     ],
 )

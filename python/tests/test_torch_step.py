@@ -134,16 +134,6 @@ def test_a_step_is_whole_or_refused():
     bag, other = (pair(own={"update": "step", "cache": 0.5, "optimizer": rule})[0] for rule in (hotrow.Adam(0.1), hotrow.SGD(0.1)))
     ids, before, scaler = torch.tensor([[1, 2]]), [rows(bag), rows(other)], torch.amp.GradScaler("cpu")
     stay = lambda: torch.equal(rows(bag), before[0]) and torch.equal(rows(other), before[1])
-    for call, text in [
-        (lambda: hotrow.torch.step([]), "found 0 bags"),
-        (lambda: hotrow.torch.step([bag, pair()[0]]), 'found update="backward"'),
-        (lambda: bag.step(max_norm=float("nan")), "found 1 bags and nan"),
-        (lambda: EmbeddingBag(9, 2, update="later"), "update: wanted"),
-        (lambda: EmbeddingBag(9, 2, update="step", grad_scaler=scaler), "pass a scaler to hotrow.torch.step"),
-    ]:
-        with pytest.raises(hotrow.InvalidValue) as found:
-            call()
-        assert text in str(found.value), found.value
     assert bag.step()  # without a gradient
     bag(ids).sum().backward()
     bag.zero_grad()
