@@ -1,6 +1,7 @@
 """Groups with numpy alone: right results for whatever fits, an error that names the fault for anything else."""
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -167,7 +168,11 @@ def test_gradients_and_weights_of_every_order(random):
         (lambda g: Group([10], 8, device="cuda"), ValueError, "auto, cpu or gpu, found cuda"),
         (lambda g: Group([10], 8, values=np.ones((9, 8), "f4")), ValueError, "source"),
         (lambda g: Group([2**31, 2**31 - 5], 4096), MemoryError, "bytes"),
+        (lambda g: g.forward([1], [0, 1], memoryview(np.ones(1))), ValueError, "found float64"),
+        (lambda g: g.forward(np.ma.masked_array([1], [True]), [0, 1]), ValueError, "masked"),
+        (lambda g: g.write_codes(0, g.read_codes()._replace(codes=np.zeros((100, 8), "i1"))), ValueError, "codes: wanted uint8, found int8"),
         (lambda g: hotrow.simulate([5], rows=5), IndexError, "below 5, found 5"),
+        (lambda g: hotrow.simulate([-1], rows=5), IndexError, "found 18446744073709551615"),
         (lambda g: hotrow.simulate([1], policy="arc"), ValueError, "policy"),
         (lambda g: hotrow.simulate([1], cache_percent=0), ValueError, "0"),
         (lambda g: hotrow.simulate([1], batch=0), ValueError, "batch"),
@@ -279,6 +284,101 @@ def test_plans_agree_with_groups(random):
         assert played["hits"] == group.counters()["hits"] > 0, policy
     best, lru = hotrow.simulate(ids, cache_percent=1, policy=("best", "lru"))
     assert best["hit_rate"] > lru["hit_rate"] > 0
+
+
+def hits(trace, **settings):
+    (found,) = hotrow.simulate(trace, cache_percent=100, policy="lru", **settings)
+    return found["hits"], found["accesses"]
+
+
+def test_traces_of_integers_stay_apart(random):
+    """A cache of all ids misses each once, so that hits tell how many ids differ."""
+    low = random.integers(0, 2**63, 500, dtype="u8")
+    # Neighbours, which float64 takes for one.
+    mixed = [int(id) for id in low[:250]] + [2**63 + k for k in range(250)]
+    as_array = np.array(mixed, "u8")
+    for trace in (mixed, tuple(mixed), np.array(mixed, object), as_array, as_array.astype(">u8"), range(500), as_array.view("i8")):
+        assert hits(trace) == (0, 500), type(trace)
+    assert hits([2**63, -(2**63), 2**64 - 1, -1, np.uint64(7), np.int8(7), 7]) == (4, 7)
+    assert hits(np.array([-1, 3, -1], "i2")) == hits(memoryview(np.array([9, 3, 9], "u1"))) == (1, 3)
+    assert hits([3, 1, 3], rows=4) == hits(np.array([3, 1, 3], object), rows=4) == (1, 3)
+    assert float(2**63) == float(2**63 + 1)  # so numpy would merge them
+    refused = [
+        [1.0], [1, 2.5], [float("nan")], [True], [1, True], [1, np.True_], [1j], ["a"], [b"a"], [None], [2**64], [-(2**63) - 1], [[1], [2]], [[1], [2, 3]],
+        np.array([1.0], "f2"), np.array([True]), np.array([1j]), np.array(["1"]), np.array(["2020"], "M8[D]"), np.array([1], "m8[s]"), np.array([1, 2.0], object),
+        np.array([(1,)], [("id", "i4")]), np.array([[1]]), np.array(1), 1, 1.5, "12", b"12", {1, 2}, {1: 2}, None, iter([1]),
+    ]  # fmt: skip
+    for trace in refused:
+        for rows in (None, 5):
+            with pytest.raises(TypeError, match="trace: wanted integers") as error:
+                hotrow.simulate(trace, rows=rows)
+            assert isinstance(error.value, hotrow.InvalidValue), trace
+
+
+def test_another_thread_that_writes_to_the_ids_causes_no_fault():
+    """Each call sees the ids of one moment: a result, or an error that names what is wrong with them."""
+    group = Group([1000], 8, cache_rows=320, optimizer=hotrow.AdaGrad(0.1), device="cpu")
+    ids, offsets, stop = np.zeros(20_000, np.uint32), np.arange(20_001, dtype=np.uint32), threading.Event()
+    fine, grad, refused = offsets.copy(), np.ones((20_000, 8), np.float32), 0
+
+    def scribble():
+        while not stop.is_set():
+            for bad in (4_000_000_000, 5):
+                ids[:], offsets[1:-1] = bad, bad
+                ids[:], offsets[:] = 3, fine
+
+    thread = threading.Thread(target=scribble)
+    thread.start()
+    try:
+        for _ in range(200):
+            try:
+                group.forward(ids, offsets)
+                group.weight_gradient(ids, offsets, grad)
+            except hotrow.Error as error:
+                refused += isinstance(error, (IndexError, InvalidValue))
+                assert "fault" not in str(error)
+            if group.pending:
+                group.backward(grad)
+    finally:
+        stop.set()
+        thread.join()
+    assert refused > 0
+    group.forward([1], [0, 1])
+
+
+def test_messages_have_pythons_words(tmp_path):
+    group = Group([100], 8, device="cpu")
+    saved, other = str(tmp_path / "GroupConfig::source"), Group([100], 8, precision="fp32", device="cpu")
+    group.save(saved)
+    (tmp_path / "no").write_bytes(b"no checkpoint")
+    group.forward([1], [0, 1])
+    calls = [
+        (lambda: other.load(saved), f"checkpoint {saved}, precision: wanted fp32, found int8; "),
+        (lambda: other.load(saved), "a group of the configuration that hotrow.Group.open(path) has"),
+        (lambda: other.load(tmp_path / "no"), "save wrote"),
+        (lambda: group.load(saved), "load: wanted"),
+        (lambda: group.forward([1], [0, 1]), "forward_only"),
+        (lambda: group.backward(np.ones((2, 8), "f4")), "grad: wanted 8 entries, found 16; pass an array of 8"),
+        (lambda: Group([10], 8, values=np.ones((9, 8), "f4"), device="cpu"), "values: wanted 80"),
+        (lambda: Group([2], 2, values=np.array([[1, 2], [3, np.nan]], "f4"), device="cpu"), "values, row 1"),
+        (lambda: Group([2], 2, cache_rows="many", device="cpu"), "cache_rows"),
+        (lambda: Group([2], 2, cache_rows=-1, device="cpu"), "cache_rows"),
+        (lambda: Group([2], 2, init={"uniform": 3}, device="cpu"), "init"),
+        (lambda: Group([2], 2, init={"bell": 3}, device="cpu"), "init"),
+        (lambda: Group([2], 2, optimizer={"kind": "sgd", "lr": "high"}, device="cpu"), "optimizer"),
+        (lambda: Group([2], 2, padding=7, device="cpu"), "padding"),
+        (lambda: Group([2], 2, ways=0, device="cpu"), "ways: wanted 1 to 1024, found 0; change this setting"),
+        (lambda: Group([2], 2, placement="moon", device="cpu"), "placement"),
+        (lambda: hotrow.SharedGroup([9], 2, 0, device="cpu"), "weights"),
+        (lambda: hotrow.SharedGroup([9], 2, 8, backward="never", device="cpu"), "backward"),
+    ]
+    for call, text in calls:
+        with pytest.raises(hotrow.Error) as found:
+            call()
+        said = str(found.value)
+        print(said)
+        rust = re.search(r"\b(Config|struct|enum|slice|u32|f32|usize|serde|map|sequence|Some|None)\b|\w::\w", said.replace(saved, ""))
+        assert text in said and not rust, (said, rust)
 
 
 def test_threads_take_turns_and_python_goes_on(random):

@@ -13,6 +13,10 @@ class InvalidValue(Error, ValueError):
     """A setting, or an array of another type or shape, that cannot be used."""
 
 
+class InvalidType(InvalidValue, TypeError):
+    """A trace of ids that are no integers."""
+
+
 class OutOfMemory(Error, MemoryError):
     """More bytes than the device or the host has, or than one buffer can have."""
 
