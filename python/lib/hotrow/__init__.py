@@ -250,8 +250,8 @@ def plan_memory(rows: Sequence[int] | ArrayLike, dim: int, *, indices: int = 0, 
 def _ids(trace: Any) -> NDArray[Any]:
     """Ids as an integer array in which different ids stay different: no number passes through float64."""
     refused = "trace: wanted integers from -2^63 to 2^64 - 1 in one dimension, found {}; number the ids"
-    has_type = hasattr(trace, "dtype") or hasattr(trace, "itemsize") or hasattr(trace, "__array__")
-    ids = _native.as_array("trace", trace if has_type else np.array(trace, dtype=object))
+    is_array = any(hasattr(trace, name) for name in ("dtype", "itemsize", "__array__", "__dlpack__"))
+    ids = _native.as_array("trace", trace if is_array else np.array(trace, dtype=object))
     if ids.ndim != 1:
         raise InvalidType(refused.format(f"{type(trace).__name__} of shape {ids.shape}"))
     if ids.dtype.kind in "iu" or not len(ids):
@@ -261,7 +261,8 @@ def _ids(trace: Any) -> NDArray[Any]:
     for at, id in enumerate(ids):
         if isinstance(id, bool) or not isinstance(id, (int, np.integer)) or not -(2**63) <= id < 2**64:
             raise InvalidType(refused.format(f"{id!r} at position {at}"))
-    return np.fromiter((int(id) % 2**64 for id in ids), np.uint64, len(ids))
+    bits = max(ids) >= 2**63
+    return np.fromiter((int(id) % 2**64 if bits else int(id) for id in ids), np.uint64 if bits else np.int64, len(ids))
 
 
 def simulate(

@@ -281,17 +281,18 @@ class EmbeddingBag(torch.nn.Module):
             path = os.path.join(folder, "group")
             _native.as_array("packed", _numpy(packed) if isinstance(packed, Tensor) else packed, "uint8").tofile(path)
             try:
-                saved, ours = json.loads(_native.saved_settings(path)), self.group.config
-                rule, group = saved["optimizer"], self.group
-                if [rule[name] for name in ("kind", "own_count")] != [ours["optimizer"][name] for name in ("kind", "own_count")]:
-                    if not self.frozen:
-                        wanted = f"optimizer=hotrow.{_RULES[rule['kind']]}({rule['lr']:g}{', own_count=True' if rule['own_count'] else ''})"
-                        found = f"hotrow.{_RULES[ours['optimizer']['kind']]}({ours['optimizer']['lr']:g})"
-                        raise InvalidValue(f"packed: wanted {wanted}, which trained it, found {found}; name it, or frozen=True to train no more")
+                saved, ours, group = json.loads(_native.saved_settings(path)), self.group.config, self.group
+                (rule, state), (our_rule, our_state) = ((of["optimizer"], of["state"]) for of in (saved, ours))
+                is_other = [rule[name] for name in ("kind", "own_count")] != [our_rule[name] for name in ("kind", "own_count")]
+                if self.frozen and (is_other or state != our_state):
                     # The states need their place in the rows, whether they are used or not.
-                    ours |= dict(optimizer=rule, state=saved["state"], init=0.0)
+                    ours |= dict(optimizer=rule, state=state, init=0.0)
                     del ours["stripe"]
                     group = Group(ours.pop("tables"), ours.pop("dim"), device="cpu" if self.group.device == "cpu" else "gpu", **ours)
+                elif is_other:
+                    wanted = f"optimizer=hotrow.{_RULES[rule['kind']]}({rule['lr']:g}{', own_count=True' if rule['own_count'] else ''})"
+                    found = f"hotrow.{_RULES[our_rule['kind']]}({our_rule['lr']:g})"
+                    raise InvalidValue(f"packed: wanted {wanted}, which trained it, found {found}; name it, or frozen=True to train no more")
                 group.load(path)
             except FileError as error:
                 text, _, _ = str(error).replace(f"checkpoint {path}", "packed").rpartition("; ")
