@@ -65,7 +65,7 @@ const WORDS: [(&str, &str); 12] = [
     ("pass a slice of", "pass an array of"),
     ("change the group's configuration", "change this setting"),
     ("grad_outputs: ", "grad: "),
-    ("source: ", "values: "),
+    ("source: ", "values, the source of all rows: "),
     ("source, row", "values, row"),
 ];
 

@@ -359,7 +359,7 @@ def test_messages_have_pythons_words(tmp_path):
         (lambda: group.load(saved), "load: wanted"),
         (lambda: group.forward([1], [0, 1]), "forward_only"),
         (lambda: group.backward(np.ones((2, 8), "f4")), "grad: wanted 8 entries, found 16; pass an array of 8"),
-        (lambda: Group([10], 8, values=np.ones((9, 8), "f4"), device="cpu"), "values: wanted 80"),
+        (lambda: Group([10], 8, values=np.ones((9, 8), "f4"), device="cpu"), "values, the source of all rows: wanted 80"),
         (lambda: Group([2], 2, values=np.array([[1, 2], [3, np.nan]], "f4"), device="cpu"), "values, row 1"),
         (lambda: Group([2], 2, cache_rows="many", device="cpu"), "cache_rows"),
         (lambda: Group([2], 2, cache_rows=-1, device="cpu"), "cache_rows"),

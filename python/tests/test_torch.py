@@ -85,12 +85,12 @@ def test_200_steps_beside_torch(mode, rule, sparse, settings):
 
 HEADS = {
     "einsum": lambda out: torch.einsum("bd,xd->xb", out, torch.linspace(-1, 1, 5 * DIM).reshape(5, DIM)),
-    "transposed": lambda out: out.t() * torch.linspace(-1, 2, out.numel()).reshape(DIM, -1),
+    "transposed": lambda out: out.t().contiguous(),
     "conv1d": lambda out: torch.nn.functional.conv1d(out.t()[None], torch.linspace(-1, 1, 3 * DIM).reshape(1, DIM, 3)),
     "layer_norm": lambda out: torch.nn.functional.layer_norm(out.t(), (len(out),)) * torch.linspace(0, 1, len(out)),
-    "expanded": lambda out: out.mean(1),
+    "expanded": lambda out: out.sum(1),
     "flipped": lambda out: out.flip(0)[1::2],
-    "compiled": torch.compile(lambda out: (out.t() @ out).tanh(), backend="aot_eager"),
+    "compiled": torch.compile(lambda out: out.t().contiguous() * 0.5, backend="aot_eager"),
 }
 
 
@@ -108,7 +108,7 @@ def test_gradients_of_every_layout_beside_torch(head):
         optimiser.step()
         optimiser.zero_grad()
         assert close(weights.grad, weights2.grad, 1e-5)
-    assert close(rows(ours), theirs.weight.detach(), 1e-5) and (head in ("flipped", "compiled") or strides != {(DIM, 1)})
+    assert close(rows(ours), theirs.weight.detach(), 1e-5) and (head == "flipped" or strides != {(DIM, 1)})
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])
@@ -161,7 +161,7 @@ def test_outputs_of_every_shape(mode):
         (lambda b: b.load_state_dict({"weight": torch.full((ROWS, DIM), 1e300, dtype=torch.float64)}), RuntimeError, "finite"),
         (lambda b: b.load_state_dict({"weight": 3}), RuntimeError, "weight"),
         (lambda b: b.load_state_dict({"packed": torch.ones(9)}), RuntimeError, "packed: wanted uint8, found float32"),
-        (lambda b: b.load_state_dict({"packed": torch.ones(9, dtype=torch.uint8)}), RuntimeError, "save wrote"),
+        (lambda b: b.load_state_dict({"packed": torch.ones(9, dtype=torch.uint8)}), RuntimeError, "packed, header: wanted"),
         (lambda b: torch.export.export(b.eval(), (torch.tensor([[1]]),), strict=False), ValueError, "torch.export"),
         (lambda b: torch.jit.trace(b.eval(), torch.tensor([[1]])), ValueError, "torch.jit.trace"),
     ],

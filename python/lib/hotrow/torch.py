@@ -174,6 +174,9 @@ class EmbeddingBag(torch.nn.Module):
 
         per_sample_weights, of the shape of the input, are rounded to float32.
         """
+        for name, tensor in (("input", input), ("offsets", offsets), ("per_sample_weights", per_sample_weights)):
+            if tensor is not None and tensor.layout is not torch.strided:
+                raise InvalidValue(f"{name}: wanted a dense tensor, found {tensor.layout}; call to_dense()")
         if input.dim() == 2:
             if offsets is not None:
                 raise InvalidValue("offsets: wanted none with an input of two dimensions, whose rows are the bags, found some; leave them out")
