@@ -58,7 +58,7 @@ const WORDS: [(&str, &str); 12] = [
     ("that checkpoint::contents gives", "that hotrow.Group.open(path) has"),
     ("checkpoint::save_lookup", "save"),
     ("checkpoint::load_lookup", "load"),
-    ("take the CPU backend, hotrow::CpuGroup", "device=\"cpu\""),
+    ("take the CPU backend, hotrow::CpuGroup", "pass device=\"cpu\""),
     ("request it (hotrow::requirements(&adapter).mapped()), or take", "take"),
     ("Backward::Sparse: Backward::Atomic's", "backward=\"sparse\": the other's"),
     (", or create the device with more storage buffers a stage (hotrow::requirements() asks for them)", ""),
@@ -76,4 +76,18 @@ pub(crate) fn in_python(message: &str) -> String {
     let mut parts: Vec<&str> = known.split("::").collect();
     let last = parts.pop().unwrap_or_default();
     parts.iter().map(|part| part.trim_end_matches(is_name)).chain([last]).collect()
+}
+
+/// The wanted part of serde's `error` of a setting, in Python's words.
+pub(crate) fn wanted(error: &str) -> String {
+    let wanted = error.rsplit_once("expected ").map_or(error, |(_, wanted)| wanted);
+    let known = match wanted {
+        "u32" => "a whole number from 0 to 4294967295",
+        "f32" => "a number",
+        "a boolean" => "True or False",
+        "a sequence" => "a list",
+        "struct variant" | "map with a single key" => "a number, hotrow.Uniform or hotrow.Normal",
+        _ => wanted,
+    };
+    known.replace("missing field", "one with").replace('`', "\"")
 }

@@ -111,6 +111,17 @@ impl Table {
     }
 }
 
+impl Table {
+    /// Bytes of a packed row, if there are so many rows.
+    fn packed_stride(&self, first: u32, count: u64) -> PyResult<u64> {
+        if u64::from(first) + count > self.rows {
+            let found = format!("packed: wanted at most {} rows, found {count} from {first} on; take fewer", self.rows);
+            return Err(raise("RowIndexError", found));
+        }
+        Ok(self.packed_layout()?.0)
+    }
+}
+
 fn closed() -> PyErr {
     let found = "group: wanted an open one, found one that close() or a fault inside a call has ended; make another";
     raise("OrderError", found.to_owned())
@@ -347,12 +358,7 @@ impl Table {
 
     /// The packed rows from linear row `first` on: uint8, shape (count, bytes of a row). The cache is flushed first.
     fn packed<'py>(&self, py: Python<'py>, first: u32, count: u32) -> PyResult<Bound<'py, PyAny>> {
-        let (stride, ..) = self.packed_layout()?;
-        if u64::from(first) + u64::from(count) > self.rows {
-            let found =
-                format!("packed: wanted at most {} rows, found {count} from {first} on; ask for fewer", self.rows);
-            return Err(raise("RowIndexError", found));
-        }
+        let stride = self.packed_stride(first, count.into())?;
         let (bytes, mut words) = (stride * u64::from(count), Vec::new());
         let room = words.try_reserve_exact(bytes as usize / 4);
         room.map_err(|_| errors::of(&Error::OutOfMemory { what: "packed rows", bytes }))?;
@@ -367,8 +373,8 @@ impl Table {
 
     /// Replaces packed rows from linear row `first` on. The cache is emptied first.
     fn write_packed(&self, py: Python<'_>, first: u32, packed: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (stride, ..) = self.packed_layout()?;
-        let words = arrays::words("packed", packed, stride as usize)?;
+        let words = arrays::words("packed", packed, self.packed_layout()?.0 as usize)?;
+        let stride = self.packed_stride(first, 4 * words.len() as u64 / self.packed_layout()?.0)?;
         self.run(py, |group| {
             let rows = group.rows()?;
             rows.reset()?;

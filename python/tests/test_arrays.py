@@ -17,8 +17,7 @@ try:
 except ImportError:
     torch = None
 
-TABLES, BAGS = [5, 3], 4
-RULE = hotrow.SGD(0.5)
+TABLES, BAGS, RULE = [5, 3], 4, hotrow.SGD(0.5)
 # What is no argument by name: the gradient that torch passes, and what load_state_dict takes.
 UNNAMED = {"EmbeddingBag.load_state_dict.weight", "EmbeddingBag.load_state_dict.packed", "EmbeddingBag.backward.grad"}
 
@@ -26,96 +25,78 @@ UNNAMED = {"EmbeddingBag.load_state_dict.weight", "EmbeddingBag.load_state_dict.
 def cases(random, dim):
     """By the names of the calls: the arrays that each takes, and what runs it on new tables."""
     offsets = np.concatenate([[0], np.sort(random.integers(0, 7, BAGS))]).astype("u4")
-    ids = random.integers(0, 3, offsets[-1]).astype("u4")
+    ids, rows = random.integers(0, 3, offsets[-1]).astype("u4"), np.arange(8, dtype="u4")
     floats = lambda *shape: (random.integers(-9, 10, shape) / 4).astype("f4")  # float16 has them, too
-    values, n, batch = floats(8, dim), len(ids), {"indices": ids, "offsets": offsets}
-    rows = np.arange(8, dtype="u4")
+    values, weights, grad, batch = floats(8, dim), floats(len(ids)), floats(BAGS, dim), {"indices": ids, "offsets": offsets}
     settings = dict(cache_rows=int(random.choice([0, 2])), optimizer=RULE, values=values, device="cpu")
-    makers = [
-        lambda: Group(TABLES, dim, precision="fp32", **settings),
-        lambda: SharedGroup(TABLES, dim, 24, chunk=1, optimizer=RULE, init=hotrow.Normal(), device="cpu"),
-        lambda: Group(TABLES, dim, precision="int8", **settings),
-    ]
+    shared = lambda rows=TABLES: SharedGroup(rows, dim, 24, chunk=1, optimizer=RULE, init=hotrow.Normal(), device="cpu")
+    group, int8 = lambda: Group(TABLES, dim, precision="fp32", **settings), lambda: Group(TABLES, dim, precision="int8", **settings)
 
-    def on(call, kinds=(0, 1)):
-        make = makers[random.choice(kinds)]
+    def on(call, make=None, before=lambda group: None):
+        make = make or (group, shared)[random.integers(2)]
 
         def run(**arrays):
-            group = make()
+            table = make()
+            before(table)
             try:
-                return [call(group, **arrays), group.read_rows(rows)]
+                found = call(table, **arrays)
+                if table.pending:
+                    table.backward(grad)
+                return [found, table.read_rows(rows)]
             finally:
-                run.after = group.pending, group.counters()["accesses"]
+                run.after = table.pending, table.counters()["accesses"]
 
         return run
 
-    def look_up(name):
-        def call(group, **arrays):
-            found = getattr(group, name)(**arrays)
-            if group.pending:
-                group.backward(np.ones((BAGS, dim), "f4"))
-            return found
-
-        return on(call)
-
-    def after_forward(name):
-        return on(lambda group, **arrays: (group.forward(ids, offsets), getattr(group, name)(**arrays))[1])
-
-    packed, codes = makers[0]().packed(0, 8), makers[2]().read_codes(0)
+    named = lambda name, **more: on(lambda table, **arrays: getattr(table, name)(**arrays), **more)
+    forward = lambda table: table.forward(ids, offsets)
+    codes = int8().read_codes(0)
     found = {
-        "Table.forward": (batch | {"weights": floats(n), "out": floats(BAGS, dim)}, look_up("forward")),
-        "Table.forward_frozen": (batch | {"weights": floats(n), "out": floats(BAGS, dim)}, look_up("forward_frozen")),
-        "Table.backward": ({"grad": floats(BAGS, dim)}, after_forward("backward")),
-        "Table.weight_gradient": (batch | {"grad": floats(BAGS, dim)}, after_forward("weight_gradient")),
-        "Table.read_rows": ({"rows": ids, "out": floats(n, dim)}, on(lambda group, **arrays: group.read_rows(**arrays))),
-        "Table.write_rows": ({"rows": random.permutation(rows), "values": floats(8, dim)}, on(lambda group, **arrays: group.write_rows(**arrays), [0])),
-        "Table.write_packed": ({"packed": packed[::-1].copy()}, on(lambda group, packed: group.write_packed(0, packed), [0])),
+        "Table.forward": (batch | {"weights": weights, "out": floats(BAGS, dim)}, named("forward")),
+        "Table.forward_frozen": (batch | {"weights": weights, "out": floats(BAGS, dim)}, named("forward_frozen")),
+        "Table.backward": ({"grad": grad}, named("backward", before=forward)),
+        "Table.weight_gradient": (batch | {"grad": grad}, named("weight_gradient", before=forward)),
+        "Table.read_rows": ({"rows": ids, "out": floats(len(ids), dim)}, named("read_rows")),
+        "Table.write_rows": ({"rows": random.permutation(rows), "values": floats(8, dim)}, named("write_rows", make=group)),
+        "Table.write_packed": ({"packed": group().packed(3, 5)}, on(lambda table, packed: table.write_packed(0, packed), group)),
         "Group.write_codes": (
             {"codes": codes.codes[::-1].copy(), "scale": abs(floats(5)) + 1, "bias": floats(5)},
-            on(lambda group, **arrays: group.write_codes(0, hotrow.Codes(**arrays)), [2]),
+            on(lambda table, **arrays: table.write_codes(0, hotrow.Codes(**arrays)), int8),
         ),
         "Group.__new__": (
             {"rows": np.array(TABLES, "u4"), "values": values},
             lambda **arrays: [Group(dim=dim, precision="fp32", device="cpu", **arrays).read_rows(rows)],
         ),
-        "SharedGroup.__new__": (
-            {"rows": np.array(TABLES, "u4")},
-            lambda rows: [np.array(SharedGroup(rows, dim, 24, device="cpu").total_rows)],
-        ),
-        "plan_memory": ({"rows": np.array(TABLES, "u4")}, lambda rows: [np.array(list(hotrow.plan_memory(rows, dim).values()))]),
+        "SharedGroup.__new__": ({"rows": np.array(TABLES, "u4")}, lambda rows: [shared(rows).total_rows]),
+        "plan_memory": ({"rows": np.array(TABLES, "u4")}, lambda rows: [list(hotrow.plan_memory(rows, dim).values())]),
         "simulate": (
             {"trace": random.integers(0, 200, 30).astype("u4")},
-            lambda trace: [np.array([one["hits"] for one in hotrow.simulate(trace, cache_percent=(10, 100))])],
+            lambda trace: [[one["hits"] for one in hotrow.simulate(trace, cache_percent=(10, 100))]],
         ),
     }
     if torch:
-        make = lambda: EmbeddingBag.from_pretrained(values, freeze=False, mode="sum", precision="fp32", optimizer=RULE, device="cpu")
 
         def bag(call):
             def run(**arrays):
-                bag = make()
+                bag = EmbeddingBag.from_pretrained(values, freeze=False, mode="sum", precision="fp32", optimizer=RULE, device="cpu")
                 out = call(bag, **{name: array if torch.is_tensor(array) else torch.from_numpy(array) for name, array in arrays.items()})
-                return [*([] if out is None else [out.detach().numpy()]), bag.group.read_rows(rows)]
+                return [0 if out is None else out.detach(), bag.group.read_rows(rows)]
 
             return run
 
-        def forward(bag, **arrays):
-            out = bag(**arrays)
-            out.sum().backward()
+        def step(bag, **arrays):
+            (out := bag(**arrays)).sum().backward()
             return out
 
-        def load(bag, **arrays):
-            bag.load_state_dict(arrays)
-
-        starts = {"input": ids.astype("i8"), "offsets": offsets[:-1].astype("i8"), "per_sample_weights": floats(n)}
-        plain = torch.from_numpy(starts["input"]), torch.from_numpy(starts["offsets"])
+        load = bag(lambda bag, **arrays: bag.load_state_dict(arrays) and None)
+        starts = {"input": ids.astype("i8"), "offsets": offsets[:-1].astype("i8")}
         state = EmbeddingBag(8, dim, precision="fp32", optimizer=RULE, device="cpu", state="packed").state_dict()["packed"].numpy()
         found |= {
-            "EmbeddingBag.forward": (starts, bag(forward)),
-            "EmbeddingBag.forward of bags": ({"input": random.integers(0, 8, (BAGS, 3)), "per_sample_weights": floats(BAGS, 3)}, bag(forward)),
-            "EmbeddingBag.backward": ({"grad": floats(BAGS, dim)}, bag(lambda bag, grad: bag(*plain).backward(grad))),
-            "EmbeddingBag.load_state_dict": ({"weight": floats(8, dim)}, bag(load)),
-            "EmbeddingBag.load_state_dict packed": ({"packed": state}, bag(load)),
+            "EmbeddingBag.forward": (starts | {"per_sample_weights": weights}, bag(step)),
+            "EmbeddingBag.forward of bags": ({"input": random.integers(0, 8, (BAGS, 3)), "per_sample_weights": floats(BAGS, 3)}, bag(step)),
+            "EmbeddingBag.backward": ({"grad": grad}, bag(lambda bag, grad: bag(*map(torch.from_numpy, starts.values())).backward(grad))),
+            "EmbeddingBag.load_state_dict": ({"weight": floats(8, dim)}, load),
+            "EmbeddingBag.load_state_dict packed": ({"packed": state}, load),
             "EmbeddingBag.from_pretrained": (
                 {"embeddings": values},
                 lambda embeddings: [EmbeddingBag.from_pretrained(embeddings, precision="fp32", device="cpu").group.read_rows(rows)],
@@ -124,78 +105,68 @@ def cases(random, dim):
     return found
 
 
-def array_arguments():
-    """The arguments of the package's calls that are arrays, by the types in its source."""
-    found = set()
+ARGUMENTS = sorted(f"{call}.{name}" for call, (arrays, _) in cases(np.random.default_rng(0), 3).items() for name in arrays)
+
+
+def test_no_array_is_left_out():
+    """The arguments that are arrays by the types in the package's source are those that the next test draws."""
+    wanted = set(UNNAMED)
     for name in ("_native.pyi", "__init__.py", "torch.py"):
         for node in ast.parse((Path(hotrow.__file__).parent / name).read_text()).body:
             for call in node.body if isinstance(node, ast.ClassDef) else [node]:
                 if not isinstance(call, ast.FunctionDef) or node.name.startswith("_") or (call.name.startswith("_") and call.name != "__new__"):
                     continue
+                of = call.name if node is call else f"{node.name}.{call.name}".replace("Table.__new__", "Group.__new__")
                 for argument in [*call.args.args, *call.args.kwonlyargs]:
-                    types = {one.split("[")[0] for one in ast.unparse(argument.annotation).split(" | ")} if argument.annotation else set()
+                    types = {one.split("[")[0] for one in ast.unparse(argument.annotation or argument).split(" | ")}
                     if types & {"ArrayLike", "NDArray", "Tensor", "Codes"} or argument.arg == "out":
-                        arguments = hotrow.Codes._fields if "Codes" in types else [argument.arg]
-                        of = call.name if node is call else f"{node.name}.{call.name}"
-                        found |= {f"{of}.{argument}".replace("Table.__new__", "Group.__new__") for argument in arguments}
-    return found
-
-
-ARGUMENTS = sorted(f"{call}.{name}" for call, (arrays, _) in cases(np.random.default_rng(0), 3).items() for name in arrays)
-
-
-def test_no_array_is_left_out():
-    wanted, found = array_arguments() | UNNAMED, {name.replace(" of bags", "").replace(" packed", "") for name in ARGUMENTS}
+                        wanted |= {f"{of}.{name}" for name in (hotrow.Codes._fields if "Codes" in types else [argument.arg])}
     assert {"Table.forward.out", "Table.backward.grad", "simulate.trace", "Group.write_codes.bias", "EmbeddingBag.forward.offsets"} < wanted
-    assert found == {name for name in wanted if torch or not name.startswith("EmbeddingBag")}
+    wanted = {name for name in wanted if torch or not name.startswith("EmbeddingBag")}
+    assert {name.replace(" of bags", "").replace(" packed", "") for name in ARGUMENTS} == wanted
 
 
 def lie(random, array):
     """An array of the same type and shape that lies otherwise: of its values or, where a stride is 0, of some of them."""
-    how = random.choice(["C", "F", "strides", "strides", "unaligned"])
-    order = "F" if how == "F" else random.choice(["C", "F"])
+    how, order = random.choice(["C", "F", "strides", "strides", "unaligned"]), random.choice(["C", "F"])
     if how == "unaligned":
-        other = np.zeros(array.nbytes + 1, "u1")[1:].view(array.dtype).reshape(array.shape, order=order)
-        other[...] = array
-        array = other
-    elif how == "strides":
-        for axis in range(array.ndim):
-            step = int(random.choice([-2, -1, 0, 1, 2, 3]))
-            if step:
-                spread = np.repeat(array if step > 0 else np.flip(array, axis), abs(step), axis)
-                array = spread[(slice(None),) * axis + (slice(None, None, step) if step > 0 or len(spread) == 0 else slice(step + abs(step) - 1, None, step),)]
-            elif array.shape[axis]:
-                array = as_strided(array, array.shape, [0 if axis == k else stride for k, stride in enumerate(array.strides)])
+        found = np.zeros(array.nbytes + 1, "u1")[1:].view(array.dtype).reshape(array.shape, order=order)
+        found[...] = array
     else:
-        array = array.copy(order=order)
+        found = array.copy(order=how if how == "F" else order)
+    for axis in range(array.ndim if how == "strides" else 0):
+        step = int(random.choice([-2, -1, 0, 1, 2, 3]))
+        if step:
+            spread = np.repeat(np.flip(found, axis) if step < 0 else found, abs(step), axis)
+            found = np.moveaxis(np.moveaxis(spread, axis, 0)[step + 1 if step < 0 else 0 :: step] if spread.size else spread, 0, axis)
+        elif found.shape[axis]:
+            found = as_strided(found, found.shape, [0 if axis == k else stride for k, stride in enumerate(found.strides)])
     if random.random() < 0.2:
-        array.flags.writeable = False
-    return array
+        found.flags.writeable = False
+    return found
 
 
 def drawn(random, argument, array):
     """What is passed, np.ascontiguousarray of it, and whether it must be taken (True) or refused (False); None: either."""
     name, of_torch = argument.split(".")[-1], argument.startswith("EmbeddingBag")
     types = {"u": ["u4", "i4", "i8", "u8", "i2", "u1", ">i4", ">u8"], "i": ["i4", "i8", "i2"], "f": ["f4", "f4", "f2", ">f4", ">f2"]}[array.dtype.kind]
-    if array.dtype == np.uint8:
-        types = ["u1"]
-    elif name in ("scale", "bias", "out"):
-        types = ["f4", "f4", ">f4"]
-    found = lie(random, array.astype(random.choice(types)))
+    exact = {"codes": ["u1"], "packed": ["u1"], "scale": ["f4", ">f4"], "bias": ["f4", ">f4"], "out": ["f4", "f4", ">f4"]}
+    found = array.astype(random.choice(exact.get(name, types)))
+    found = found if name == "out" and random.random() < 0.5 else lie(random, found)
     plain = np.ascontiguousarray(found).astype(array.dtype)
     if name == "out":
         fits = found.flags.c_contiguous and found.flags.aligned and found.flags.writeable and found.dtype == np.float32
         return (found, plain, fits) if random.random() < 0.7 or not fits else (OnDevice(found, 1), plain, None)
     only_torch = of_torch and name != "embeddings"
     kind = "torch" if only_torch else random.choice(["numpy", "numpy", "list", "view", "DLPack"] + ["torch"] * bool(torch) * 2)
-    if kind in ("list", "view") and name not in ("codes", "scale", "bias", "packed", "embeddings"):
+    if kind in ("list", "view") and name not in (*exact, "embeddings"):
         return found.tolist() if kind == "list" else memoryview(found), plain, True
     if kind == "DLPack" and found.dtype.isnative and found.flags.aligned and found.flags.writeable:
         return OnDevice(found, 1), plain, True
     if kind == "torch":
         try:
             tensor = torch.from_numpy(found)
-        except (ValueError, TypeError):  # other orders of bytes, negative strides
+        except (ValueError, TypeError):  # other orders of bytes, steps backwards
             return drawn(random, argument, array) if only_torch else (found, plain, True)
         lazy = random.choice(["", "", "gradient", "negative"]) if tensor.is_floating_point() else ""
         if lazy == "gradient" and name != "grad":
@@ -207,7 +178,7 @@ def drawn(random, argument, array):
 def outcome(run, arrays):
     """The bits of the results, or the error."""
     try:
-        return [None if one is None else np.ascontiguousarray(getattr(one, "array", one)).tobytes() for one in run(**arrays)]
+        return [np.ascontiguousarray(getattr(one, "array", one)).tobytes() for one in run(**arrays) if one is not None]
     except (hotrow.Error, RuntimeError) as error:
         return [type(error), str(error)]
 
@@ -230,4 +201,4 @@ def test_arrays_as_they_lie(random, argument):
             taken += not isinstance(found[0], type)
         changed += wanted != outcome(run, arrays | {name: arrays[name] - 1 if arrays[name].dtype == "f4" else arrays[name] // 2})
     # What is compared depends on the array.
-    assert taken > 5 and (changed > 5 or name == "out")
+    assert taken and (changed or name == "out")

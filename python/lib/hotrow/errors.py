@@ -14,7 +14,7 @@ class InvalidValue(Error, ValueError):
 
 
 class InvalidType(InvalidValue, TypeError):
-    """A trace of ids that are no integers."""
+    """An argument of another type: a trace of ids that are no integers, or no tensor."""
 
 
 class OutOfMemory(Error, MemoryError):

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import SGD, AdaGrad, Adam, FileError, Group, InvalidValue, Momentum, Normal, OrderError, RowWiseAdaGrad, RowWiseAdam, Settings, _native
+from . import FileError, Group, InvalidType, InvalidValue, Normal, OrderError, Settings, _native
 
 __all__ = ["EmbeddingBag"]
-_RULES = {rule(0.0)["kind"]: rule.__name__ for rule in (SGD, AdaGrad, RowWiseAdaGrad, Momentum, Adam, RowWiseAdam)}
+_RULES = dict(sgd="SGD", adagrad="AdaGrad", row_wise_adagrad="RowWiseAdaGrad", momentum="Momentum", adam="Adam", row_wise_adam="RowWiseAdam")
 
 
 class _Token:
@@ -73,18 +73,18 @@ class _Weigh(torch.autograd.Function):
 def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, Any]:
     """The tensor's own memory, if it is on the CPU and of that kind."""
     if torch.jit.is_tracing():
-        raise InvalidValue("torch.jit.trace: wanted modules of torch's operators alone, found hotrow's; leave it out, or export the table by read_codes")
+        raise InvalidValue("torch.jit.trace: wanted torch's operators alone, found hotrow's; leave the module out")
     try:
         return (tensor if kind in (None, tensor.dtype) else tensor.to(kind)).numpy(force=True)
     except (RuntimeError, TypeError) as error:
         found = f"{type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on {tensor.device} ({error})"
-        raise InvalidValue(f"tensor: wanted a dense one whose values are known now (torch.export has none), found {found}; convert it") from error
+        raise InvalidValue(f"tensor: wanted values that numpy reads, which those of torch.export lack, found {found}; convert it") from error
 
 
 class _Refused(str):
     """The key of a state that was not taken: torch shows the reason if it is strict."""
 
-    reason = ""
+    reason: Any = ""
 
     def __format__(self, _: str) -> str:
         return f"{self!s}, which is there but was not taken: {self.reason}"
@@ -175,8 +175,8 @@ class EmbeddingBag(torch.nn.Module):
         per_sample_weights, of the shape of the input, are rounded to float32.
         """
         for name, tensor in (("input", input), ("offsets", offsets), ("per_sample_weights", per_sample_weights)):
-            if tensor is not None and tensor.layout is not torch.strided:
-                raise InvalidValue(f"{name}: wanted a dense tensor, found {tensor.layout}; call to_dense()")
+            if tensor is not None and (found := getattr(tensor, "layout", type(tensor).__name__)) is not torch.strided:
+                raise InvalidType(f"{name}: wanted a dense tensor, found {found}; convert it by to_dense() or torch.as_tensor()")
         if input.dim() == 2:
             if offsets is not None:
                 raise InvalidValue("offsets: wanted none with an input of two dimensions, whose rows are the bags, found some; leave them out")
@@ -266,8 +266,7 @@ class EmbeddingBag(torch.nn.Module):
         try:
             (self._load_packed if given == known[0] else self._load_weight)(state_dict[given])
         except Exception as error:
-            refused = _Refused(given)
-            refused.reason = str(error)
+            (refused := _Refused(given)).reason = error
             missing_keys.append(refused)
             warnings.warn(f"hotrow: {refused}", stacklevel=2)
 
@@ -285,17 +284,15 @@ class EmbeddingBag(torch.nn.Module):
             _native.as_array("packed", _numpy(packed) if isinstance(packed, Tensor) else packed, "uint8").tofile(path)
             try:
                 saved, ours, group = json.loads(_native.saved_settings(path)), self.group.config, self.group
-                (rule, state), (our_rule, our_state) = ((of["optimizer"], of["state"]) for of in (saved, ours))
-                is_other = [rule[name] for name in ("kind", "own_count")] != [our_rule[name] for name in ("kind", "own_count")]
-                if self.frozen and (is_other or state != our_state):
+                rule, found = saved["optimizer"], ours["optimizer"]
+                if self.frozen and (rule, saved["state"]) != (found, ours["state"]):
                     # The states need their place in the rows, whether they are used or not.
-                    ours |= dict(optimizer=rule, state=state, init=0.0)
+                    ours |= dict(optimizer=rule, state=saved["state"], init=0.0)
                     del ours["stripe"]
-                    group = Group(ours.pop("tables"), ours.pop("dim"), device="cpu" if self.group.device == "cpu" else "gpu", **ours)
-                elif is_other:
-                    wanted = f"optimizer=hotrow.{_RULES[rule['kind']]}({rule['lr']:g}{', own_count=True' if rule['own_count'] else ''})"
-                    found = f"hotrow.{_RULES[our_rule['kind']]}({our_rule['lr']:g})"
-                    raise InvalidValue(f"packed: wanted {wanted}, which trained it, found {found}; name it, or frozen=True to train no more")
+                    group = Group(ours.pop("tables"), ours.pop("dim"), device="cpu" if group.device == "cpu" else "gpu", **ours)
+                elif (rule["kind"], rule["own_count"]) != (found["kind"], found["own_count"]):
+                    ask = [f"hotrow.{_RULES[of['kind']]}({of['lr']:g}{', own_count=True' * of['own_count']})" for of in (rule, found)]
+                    raise InvalidValue(f"packed: wanted optimizer={ask[0]}, which trained it, found {ask[1]}; name it, or frozen=True")
                 group.load(path)
             except FileError as error:
                 text, _, _ = str(error).replace(f"checkpoint {path}", "packed").rpartition("; ")
