@@ -201,8 +201,8 @@ class Group(_Group):
         stride, start, length = self.packed_layout
         kind = {"fp32": "float32", "fp16": "float16"}.get(self.config["precision"], "uint8")
         new = _native.as_array("codes", codes.codes, kind)
-        if new.shape != (wanted := (rows, length // new.itemsize)):
-            raise InvalidValue(f"codes: wanted shape {wanted}, found {new.shape}; correct the array")
+        if new.shape != (rows, length // new.itemsize):
+            raise InvalidValue(f"codes: wanted {rows} rows of {length} bytes, found shape {new.shape}; correct the array")
         if not np.isfinite(new).all():
             raise InvalidValue("codes: wanted finite numbers, found one that is not; correct the array")
         for at, (name, part) in enumerate((("scale", codes.scale), ("bias", codes.bias))):
