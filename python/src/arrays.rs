@@ -89,20 +89,15 @@ impl Ints {
         if array.ndim() != 1 {
             return Err(refused(what, "an array of one dimension", shape(&array), "reshape it"));
         }
-        let signed = in_order::<i32>(&array).is_some();
-        if signed || in_order::<u32>(&array).is_some() {
+        if in_order::<u32>(&array).is_some() {
             let mut words = room(what, array.len())?;
-            if signed {
-                words.extend_from_slice(cast_slice(converted::<i32>(&array, "int32")?.as_slice()?));
-            } else {
-                words.extend_from_slice(converted::<u32>(&array, "uint32")?.as_slice()?);
-            }
-            // Every sign is looked at, so that the loop has no branch.
-            if !signed || words.iter().fold(0, |all, word| all | word) >> 31 == 0 {
-                return Ok(Self(words));
-            }
+            words.extend_from_slice(converted(&array, "uint32")?.as_slice()?);
+            return Ok(Self(words));
         }
         match kind(&array) {
+            b'i' if array.dtype().itemsize() == 4 => {
+                narrowed(what, converted::<i32>(&array, "int32")?.as_slice()?, skips)
+            }
             b'i' => narrowed(what, converted::<i64>(&array, "int64")?.as_slice()?, skips),
             b'u' => narrowed(what, converted::<u64>(&array, "uint64")?.as_slice()?, skips),
             // An empty list is an array of floats.
@@ -150,10 +145,14 @@ impl<'py> Floats<'py> {
             let wanted = dim.map_or_else(|| "one dimension".to_owned(), |dim| format!("shape (n, {dim})"));
             return Err(refused(what, &wanted, shape(&given), "reshape it"));
         }
-        let fits = kind(&given) == b'f' && given.dtype().itemsize() <= 4;
         // Arrays that have no `dtype`, as those of Python's `array`, have `itemsize`.
         let is_list = || PyResult::Ok(!any.hasattr("dtype")? && !any.hasattr("itemsize")?);
-        if !fits && !(matches!(kind(&given), b'f' | b'i') && is_list()?) {
+        let fits = match kind(&given) {
+            b'f' => given.dtype().itemsize() <= 4 || is_list()?,
+            b'i' => is_list()?,
+            _ => false,
+        };
+        if !fits {
             return Err(refused(what, "float32", given.dtype(), "convert it with astype(numpy.float32)"));
         }
         Ok(Self(converted(&given, "float32")?))

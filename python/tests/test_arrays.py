@@ -48,59 +48,47 @@ def cases(random, dim):
 
         return run
 
-    named = lambda name, **more: on(lambda table, **arrays: getattr(table, name)(**arrays), **more)
-    forward = lambda table: table.forward(ids, offsets)
-    codes = int8().read_codes(0)
+    named = lambda name, *make, **more: on(lambda table, **arrays: getattr(table, name)(**arrays), *make, **more)
+    forward, outs = {"before": lambda table: table.forward(ids, offsets)}, {"weights": weights, "out": floats(BAGS, dim)}
+    codes, sizes, trace = floats(5), np.array(TABLES, "u4"), random.integers(0, 200, 30).astype("u4")
+    write_codes = on(lambda table, **arrays: table.write_codes(0, hotrow.Codes(**arrays)), int8)
     found = {
-        "Table.forward": (batch | {"weights": weights, "out": floats(BAGS, dim)}, named("forward")),
-        "Table.forward_frozen": (batch | {"weights": weights, "out": floats(BAGS, dim)}, named("forward_frozen")),
-        "Table.backward": ({"grad": grad}, named("backward", before=forward)),
-        "Table.weight_gradient": (batch | {"grad": grad}, named("weight_gradient", before=forward)),
+        "Table.forward": (batch | outs, named("forward")),
+        "Table.forward_frozen": (batch | outs, named("forward_frozen")),
+        "Table.backward": ({"grad": grad}, named("backward", **forward)),
+        "Table.weight_gradient": (batch | {"grad": grad}, named("weight_gradient", **forward)),
         "Table.read_rows": ({"rows": ids, "out": floats(len(ids), dim)}, named("read_rows")),
-        "Table.write_rows": ({"rows": random.permutation(rows), "values": floats(8, dim)}, named("write_rows", make=group)),
+        "Table.write_rows": ({"rows": random.permutation(rows), "values": floats(8, dim)}, named("write_rows", group)),
         "Table.write_packed": ({"packed": group().packed(3, 5)}, on(lambda table, packed: table.write_packed(0, packed), group)),
-        "Group.write_codes": (
-            {"codes": codes.codes[::-1].copy(), "scale": abs(floats(5)) + 1, "bias": floats(5)},
-            on(lambda table, **arrays: table.write_codes(0, hotrow.Codes(**arrays)), int8),
-        ),
-        "Group.__new__": (
-            {"rows": np.array(TABLES, "u4"), "values": values},
-            lambda **arrays: [Group(dim=dim, precision="fp32", device="cpu", **arrays).read_rows(rows)],
-        ),
-        "SharedGroup.__new__": ({"rows": np.array(TABLES, "u4")}, lambda rows: [shared(rows).total_rows]),
-        "plan_memory": ({"rows": np.array(TABLES, "u4")}, lambda rows: [list(hotrow.plan_memory(rows, dim).values())]),
-        "simulate": (
-            {"trace": random.integers(0, 200, 30).astype("u4")},
-            lambda trace: [[one["hits"] for one in hotrow.simulate(trace, cache_percent=(10, 100))]],
-        ),
+        "Group.write_codes": ({"codes": int8().read_codes(1).codes.repeat(2, 0)[:5], "scale": abs(codes) + 1, "bias": codes}, write_codes),
+        "Group.__new__": ({"rows": sizes, "values": values}, lambda **arrays: [Group(dim=dim, device="cpu", **arrays).read_rows(rows)]),
+        "SharedGroup.__new__": ({"rows": sizes}, lambda rows: [shared(rows).total_rows]),
+        "plan_memory": ({"rows": sizes}, lambda rows: [list(hotrow.plan_memory(rows, dim).values())]),
+        "simulate": ({"trace": trace}, lambda trace: [[one["hits"] for one in hotrow.simulate(trace, cache_percent=(10, 100))]]),
     }
     if torch:
 
+        more = dict(mode="sum", precision="fp32", device="cpu", state="packed")
+
         def bag(call):
             def run(**arrays):
-                bag = EmbeddingBag.from_pretrained(values, freeze=False, mode="sum", precision="fp32", optimizer=RULE, device="cpu")
+                bag = EmbeddingBag.from_pretrained(values, freeze=False, optimizer=RULE, **more)
                 out = call(bag, **{name: array if torch.is_tensor(array) else torch.from_numpy(array) for name, array in arrays.items()})
-                return [0 if out is None else out.detach(), bag.group.read_rows(rows)]
+                return [None if out is None else out.detach(), bag.group.read_rows(rows)]
 
             return run
 
-        def step(bag, **arrays):
-            (out := bag(**arrays)).sum().backward()
-            return out
-
+        step = bag(lambda bag, **arrays: [out := bag(**arrays), out.sum().backward()][0])
         load = bag(lambda bag, **arrays: bag.load_state_dict(arrays) and None)
         starts = {"input": ids.astype("i8"), "offsets": offsets[:-1].astype("i8")}
-        state = EmbeddingBag(8, dim, precision="fp32", optimizer=RULE, device="cpu", state="packed").state_dict()["packed"].numpy()
+        state = EmbeddingBag(8, dim, optimizer=RULE, **more).state_dict()["packed"].numpy()
         found |= {
-            "EmbeddingBag.forward": (starts | {"per_sample_weights": weights}, bag(step)),
-            "EmbeddingBag.forward of bags": ({"input": random.integers(0, 8, (BAGS, 3)), "per_sample_weights": floats(BAGS, 3)}, bag(step)),
+            "EmbeddingBag.forward": (starts | {"per_sample_weights": weights}, step),
+            "EmbeddingBag.forward of bags": ({"input": random.integers(0, 8, (BAGS, 3)), "per_sample_weights": floats(BAGS, 3)}, step),
             "EmbeddingBag.backward": ({"grad": grad}, bag(lambda bag, grad: bag(*map(torch.from_numpy, starts.values())).backward(grad))),
             "EmbeddingBag.load_state_dict": ({"weight": floats(8, dim)}, load),
             "EmbeddingBag.load_state_dict packed": ({"packed": state}, load),
-            "EmbeddingBag.from_pretrained": (
-                {"embeddings": values},
-                lambda embeddings: [EmbeddingBag.from_pretrained(embeddings, precision="fp32", device="cpu").group.read_rows(rows)],
-            ),
+            "EmbeddingBag.from_pretrained": ({"embeddings": values}, lambda **given: [EmbeddingBag.from_pretrained(**given, **more).group.read_rows(rows)]),
         }
     return found
 
@@ -163,16 +151,16 @@ def drawn(random, argument, array):
         return found.tolist() if kind == "list" else memoryview(found), plain, True
     if kind == "DLPack" and found.dtype.isnative and found.flags.aligned and found.flags.writeable:
         return OnDevice(found, 1), plain, True
-    if kind == "torch":
-        try:
-            tensor = torch.from_numpy(found)
-        except (ValueError, TypeError):  # other orders of bytes, steps backwards
-            return drawn(random, argument, array) if only_torch else (found, plain, True)
-        lazy = random.choice(["", "", "gradient", "negative"]) if tensor.is_floating_point() else ""
-        if lazy == "gradient" and name != "grad":
-            return tensor.clone().requires_grad_(), plain, of_torch
-        return (torch._neg_view(-tensor), plain, of_torch) if lazy == "negative" else (tensor, plain, True)
-    return found, plain, True
+    if kind != "torch":
+        return found, plain, True
+    try:
+        tensor = torch.from_numpy(found)
+    except (ValueError, TypeError):  # other orders of bytes, steps backwards
+        return drawn(random, argument, array)
+    lazy = random.choice(["", "", "gradient", "negative"]) if tensor.is_floating_point() else ""
+    if lazy == "gradient" and name != "grad":
+        return tensor.clone().requires_grad_(), plain, of_torch
+    return (torch._neg_view(-tensor), plain, of_torch) if lazy == "negative" else (tensor, plain, True)
 
 
 def outcome(run, arrays):

@@ -304,8 +304,8 @@ def test_traces_of_integers_stay_apart(random):
     assert float(2**63) == float(2**63 + 1)  # so numpy would merge them
     refused = [
         [1.0], [1, 2.5], [float("nan")], [True], [1, True], [1, np.True_], [1j], ["a"], [b"a"], [None], [2**64], [-(2**63) - 1], [[1], [2]], [[1], [2, 3]],
-        np.array([1.0], "f2"), np.array([True]), np.array([1j]), np.array(["1"]), np.array(["2020"], "M8[D]"), np.array([1], "m8[s]"), np.array([1, 2.0], object),
-        np.array([(1,)], [("id", "i4")]), np.array([[1]]), np.array(1), 1, 1.5, "12", b"12", {1, 2}, {1: 2}, None, iter([1]),
+        np.array([1.0], "f2"), np.array([True]), np.array([1j]), np.array(["1"]), np.array(["2020"], "M8[D]"), np.array([1], "m8[s]"),
+        np.array([1, 2.0], object), np.array([(1,)], [("id", "i4")]), np.array([[1]]), np.array(1), 1, 1.5, "12", b"12", {1, 2}, {1: 2}, None, iter([1]),
     ]  # fmt: skip
     for trace in refused:
         for rows in (None, 5):

@@ -72,7 +72,7 @@ class _Weigh(torch.autograd.Function):
 
 def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, Any]:
     """The tensor's own memory, if it is on the CPU and of that kind."""
-    if torch.jit.is_tracing():
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         raise InvalidValue("torch.jit.trace: wanted torch's operators alone, found hotrow's; leave the module out")
     try:
         return (tensor if kind in (None, tensor.dtype) else tensor.to(kind)).numpy(force=True)
@@ -84,7 +84,7 @@ def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, A
 class _Refused(str):
     """The key of a state that was not taken: torch shows the reason if it is strict."""
 
-    reason: Any = ""
+    reason = ""
 
     def __format__(self, _: str) -> str:
         return f"{self!s}, which is there but was not taken: {self.reason}"
@@ -266,7 +266,7 @@ class EmbeddingBag(torch.nn.Module):
         try:
             (self._load_packed if given == known[0] else self._load_weight)(state_dict[given])
         except Exception as error:
-            (refused := _Refused(given)).reason = error
+            (refused := _Refused(given)).reason = str(error)
             missing_keys.append(refused)
             warnings.warn(f"hotrow: {refused}", stacklevel=2)
 
@@ -284,14 +284,15 @@ class EmbeddingBag(torch.nn.Module):
             _native.as_array("packed", _numpy(packed) if isinstance(packed, Tensor) else packed, "uint8").tofile(path)
             try:
                 saved, ours, group = json.loads(_native.saved_settings(path)), self.group.config, self.group
-                rule, found = saved["optimizer"], ours["optimizer"]
-                if self.frozen and (rule, saved["state"]) != (found, ours["state"]):
+                rules = [of["optimizer"] for of in (saved, ours)]
+                is_other = len({(rule["kind"], rule["own_count"]) for rule in rules}) > 1
+                if self.frozen and (is_other or saved["state"] != ours["state"]):
                     # The states need their place in the rows, whether they are used or not.
-                    ours |= dict(optimizer=rule, state=saved["state"], init=0.0)
+                    ours |= dict(optimizer=rules[0], state=saved["state"], init=0.0)
                     del ours["stripe"]
                     group = Group(ours.pop("tables"), ours.pop("dim"), device="cpu" if group.device == "cpu" else "gpu", **ours)
-                elif (rule["kind"], rule["own_count"]) != (found["kind"], found["own_count"]):
-                    ask = [f"hotrow.{_RULES[of['kind']]}({of['lr']:g}{', own_count=True' * of['own_count']})" for of in (rule, found)]
+                elif is_other:
+                    ask = [f"hotrow.{_RULES[rule['kind']]}({rule['lr']:g}{', own_count=True' * rule['own_count']})" for rule in rules]
                     raise InvalidValue(f"packed: wanted optimizer={ask[0]}, which trained it, found {ask[1]}; name it, or frozen=True")
                 group.load(path)
             except FileError as error:
