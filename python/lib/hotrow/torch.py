@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import warnings
@@ -12,12 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import Group, InvalidValue, Normal, OrderError, Settings, _deferred
+from . import FileError, Group, InvalidType, InvalidValue, Normal, OrderError, Settings, _deferred, _native
 
 __all__ = ["EmbeddingBag", "step"]
+_RULES = dict(sgd="SGD", adagrad="AdaGrad", row_wise_adagrad="RowWiseAdaGrad", momentum="Momentum", adam="Adam", row_wise_adam="RowWiseAdam")
 
 
 class _Token:
@@ -80,7 +83,31 @@ class _Look(torch.autograd.Function):
 
 def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, Any]:
     """The tensor's own memory, if it is on the CPU and of that kind."""
-    return (tensor if kind in (None, tensor.dtype) else tensor.to(kind)).numpy(force=True)
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        raise InvalidValue("torch.jit.trace: wanted torch's operators alone, found hotrow's; leave the module out")
+    try:
+        return (tensor if kind in (None, tensor.dtype) else tensor.to(kind)).numpy(force=True)
+    except (RuntimeError, TypeError) as error:
+        found = f"{type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on {tensor.device} ({error})"
+        raise InvalidValue(f"tensor: wanted values that numpy reads, which those of torch.export lack, found {found}; convert it") from error
+
+
+class _Refused(str):
+    """The key of a state that was not taken: torch shows the reason if it is strict."""
+
+    reason = ""
+
+    def __format__(self, _: str) -> str:
+        return f"{self!s}, which is there but was not taken: {self.reason}"
+
+
+def _weights(name: str, given: Any) -> Any:
+    """Weights as an array: a tensor's in float32, others as they are."""
+    if isinstance(given, Tensor):
+        if not given.is_floating_point():
+            raise InvalidValue(f"{name}: wanted floats, found {given.dtype}; convert them")
+        return _numpy(given.detach(), torch.float32)
+    return _native.as_array(name, given)
 
 
 def step(bags: Iterable[EmbeddingBag] | EmbeddingBag, scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] | Tensor = ()) -> bool:
@@ -180,12 +207,12 @@ class EmbeddingBag(torch.nn.Module):
         self._rows, self._device, self._alone = _deferred.Rows(self.group), device, False
 
     @classmethod
-    def from_pretrained(cls, embeddings: Tensor, *, freeze: bool = True, **settings: Any) -> EmbeddingBag:
-        """The weights of a tensor of shape (rows, dim), or those of a torch.nn.EmbeddingBag: `from_pretrained(bag.weight)`."""
-        if embeddings.dim() != 2:
-            raise InvalidValue(f"embeddings: wanted shape (rows, dim), found {tuple(embeddings.shape)}; reshape the tensor")
-        values = _numpy(embeddings, torch.float32)
-        return cls(*embeddings.shape, values=values, frozen=freeze, **settings)
+    def from_pretrained(cls, embeddings: Tensor | NDArray[Any], *, freeze: bool = True, **settings: Any) -> EmbeddingBag:
+        """The weights of a tensor or array of shape (rows, dim), or those of a torch.nn.EmbeddingBag: `from_pretrained(bag.weight)`."""
+        values = _weights("embeddings", embeddings)
+        if values.ndim != 2:
+            raise InvalidValue(f"embeddings: wanted shape (rows, dim), found {values.shape}; reshape the tensor")
+        return cls(*values.shape, values=values, frozen=freeze, **settings)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
@@ -193,6 +220,9 @@ class EmbeddingBag(torch.nn.Module):
 
         per_sample_weights, of the shape of the input, are rounded to float32.
         """
+        for name, tensor in (("input", input), ("offsets", offsets), ("per_sample_weights", per_sample_weights)):
+            if tensor is not None and (found := getattr(tensor, "layout", type(tensor).__name__)) is not torch.strided:
+                raise InvalidType(f"{name}: wanted a dense tensor, found {found}; convert it by to_dense() or torch.as_tensor()")
         adds_last = input.dim() == 1 and not self.include_last_offset
         if input.dim() == 2:
             if offsets is not None:
@@ -319,25 +349,49 @@ class EmbeddingBag(torch.nn.Module):
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing_keys: Any, unexpected_keys: Any, error_msgs: Any
     ) -> None:
-        """Takes either form, whatever `state` says."""
-        weight, packed = state_dict.get(prefix + "weight"), state_dict.get(prefix + "packed")
-        known = (prefix + "weight", prefix + "packed")
+        """Takes either form, whatever `state` says. Another one is a missing key, so that only a strict load raises."""
+        known = [prefix + "packed", prefix + "weight"]
         unexpected_keys.extend(key for key in state_dict if strict and key.startswith(prefix) and key not in known)
-        if packed is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                path = os.path.join(folder, "group")
-                _numpy(packed).tofile(path)
-                self.group.load(path)
-        elif weight is None:
-            if strict:
-                missing_keys.append(prefix + "weight")
-        elif not weight.isfinite().all():
-            error_msgs.append(f"{prefix}weight: wanted finite numbers, found one that is not")
-        elif tuple(weight.shape) != (self.num_embeddings, self.embedding_dim):
-            error_msgs.append(f"{prefix}weight: wanted shape ({self.num_embeddings}, {self.embedding_dim}), found {tuple(weight.shape)}")
-        else:
-            rows = np.arange(self.num_embeddings, dtype=np.uint32)
-            self.group.write_rows(rows, _numpy(weight, torch.float32))
+        given = next((key for key in known if state_dict.get(key) is not None), None)
+        if given is None:
+            missing_keys.append(known[1])
+            return
+        try:
+            (self._load_packed if given == known[0] else self._load_weight)(state_dict[given])
+        except Exception as error:
+            (refused := _Refused(given)).reason = str(error)
+            missing_keys.append(refused)
+            warnings.warn(f"hotrow: {refused}", stacklevel=2)
+
+    def _load_weight(self, weight: Any) -> None:
+        values, shape = _weights("weight", weight), (self.num_embeddings, self.embedding_dim)
+        if values.shape != shape:
+            raise InvalidValue(f"weight: wanted shape {shape}, found {values.shape}")
+        if not np.isfinite(values).all():
+            raise InvalidValue("weight: wanted finite numbers, found one that is not")
+        self.group.write_rows(np.arange(self.num_embeddings, dtype=np.uint32), values)
+
+    def _load_packed(self, packed: Any) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "group")
+            _native.as_array("packed", _numpy(packed) if isinstance(packed, Tensor) else packed, "uint8").tofile(path)
+            try:
+                saved, ours, group = json.loads(_native.saved_settings(path)), self.group.config, self.group
+                rules = [of["optimizer"] for of in (saved, ours)]
+                is_other = len({(rule["kind"], rule["own_count"]) for rule in rules}) > 1
+                if self.frozen and (is_other or saved["state"] != ours["state"]):
+                    # The states need their place in the rows, whether they are used or not.
+                    ours |= dict(optimizer=rules[0], state=saved["state"], init=0.0)
+                    del ours["stripe"]
+                    group = Group(ours.pop("tables"), ours.pop("dim"), device="cpu" if group.device == "cpu" else "gpu", **ours)
+                elif is_other:
+                    ask = [f"hotrow.{_RULES[rule['kind']]}({rule['lr']:g}{', own_count=True' * rule['own_count']})" for rule in rules]
+                    raise InvalidValue(f"packed: wanted optimizer={ask[0]}, which trained it, found {ask[1]}; name it, or frozen=True")
+                group.load(path)
+            except FileError as error:
+                text, _, _ = str(error).replace(f"checkpoint {path}", "packed").rpartition("; ")
+                raise InvalidValue(f"{text}; give the bag the settings with which the state was saved, or take another state") from error
+            self.group = self._rows.group = group
 
     def extra_repr(self) -> str:
         config = self.group.config
