@@ -110,7 +110,7 @@ def _weights(name: str, given: Any) -> Any:
     return _native.as_array(name, given)
 
 
-def step(bags: Iterable[EmbeddingBag] | EmbeddingBag, scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] | Tensor = ()) -> bool:
+def step(bags: Iterable[EmbeddingBag] | EmbeddingBag, scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] = ()) -> bool:
     """Moves bags of update="step" by the gradients that their backwards have added up, and drops those. A bag without any stays, over ranks if all lack them.
 
     scaler: the torch.amp.GradScaler of the losses, between `scaler.unscale_(optimizer)` and `scaler.update()`: the bags' gradients are divided by its scale.
