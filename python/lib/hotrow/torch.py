@@ -146,7 +146,7 @@ class EmbeddingBag(torch.nn.Module):
     Settings beyond `mode` are named. init: hotrow.Uniform, hotrow.Normal or a number; standard normal by default, as torch's. state: in state_dict the weights in FP32 ("fp32"), or a
     checkpoint with the packed rows, the cache and the optimiser's states ("packed"). settings: any other setting of hotrow.Group.
 
-    Tensors on the CPU are used where they lie. Others (CUDA, XPU, MPS) are copied to the CPU and back, through pinned memory where there is some.
+    Floats on the CPU are used where they lie. Tensors elsewhere (CUDA, XPU, MPS) are copied to the CPU and back, through pinned memory where there is some.
     The group may itself compute on a GPU: `device` says so, and is no device of torch's.
     """
 
