@@ -1,4 +1,5 @@
-//! Arrays of the caller as slices: without a copy where type and order fit, else converted by numpy, or refused.
+//! Arrays of the caller as slices in C order: floats without a copy where type and order fit, else converted by numpy, or refused. Whole numbers are
+//! copied before they are checked, so that a thread that writes to them meanwhile cannot undo the check.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use numpy::{
@@ -7,7 +8,7 @@ use numpy::{
 };
 use pyo3::{prelude::*, sync::PyOnceLock, types::PyModule};
 
-use crate::errors::{raise, refused, unfit};
+use crate::errors::{self, raise, refused, unfit};
 
 /// Kinds of memory that DLPack numbers and the CPU reads: its own, and pinned for CUDA or ROCm.
 const HOST: [i32; 3] = [1, 3, 11];
@@ -17,12 +18,15 @@ fn numpy(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     Ok(NUMPY.get_or_try_init(py, || py.import("numpy").map(Bound::unbind))?.bind(py))
 }
 
-/// The array itself, or one of an object that has DLPack, the buffer protocol, or is a list.
+/// The array itself, or one of an object that has DLPack, the buffer protocol, or is a list. Its memory has the values that the object shows.
 fn array<'py>(what: &str, any: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = any.py();
     if let Ok(array) = any.cast::<PyUntypedArray>() {
+        if !array.is_exact_instance_of::<PyUntypedArray>() && any.hasattr("mask")? {
+            return Err(refused(what, "an array without a mask", "a masked one", "pass what filled() returns"));
+        }
         return Ok(array.clone());
     }
-    let py = any.py();
     let unfit = |error| unfit(py, what, "an array that numpy can read", error, "pass a numpy array");
     let convert = if any.hasattr("__dlpack_device__")? {
         let device = any.call_method0("__dlpack_device__").and_then(|device| device.extract::<(i32, i32)>());
@@ -30,6 +34,10 @@ fn array<'py>(what: &str, any: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUnty
         if !HOST.contains(&kind) {
             let found = format!("one on a device (DLPack's type {kind})");
             return Err(refused(what, "an array in host memory", found, "copy it to the CPU first"));
+        }
+        // Such a tensor of torch shows the opposite of what DLPack would hand over.
+        if any.hasattr("is_neg")? && any.call_method0("is_neg")?.is_truthy()? {
+            return Err(refused(what, "values in memory", "the negative bit", "call resolve_neg()"));
         }
         "from_dlpack"
     } else {
@@ -43,19 +51,27 @@ fn kind(array: &Bound<'_, PyUntypedArray>) -> u8 {
     array.dtype().kind()
 }
 
-/// The array in C order, aligned, and in a type of this machine.
+/// The array if its memory has its values in C order, aligned, without gaps. The one place that decides so: `as_slice` takes Fortran order, too.
+fn in_order<'a, 'py, T: numpy::Element>(array: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyArrayDyn<T>>> {
+    let array = array.cast::<PyArrayDyn<T>>().ok()?;
+    (array.is_c_contiguous() && (array.is_empty() || array.is_aligned())).then_some(array)
+}
+
+/// The array itself if it is in order, else a copy in C order, aligned, and in a type of this machine.
 fn converted<'py, T: numpy::Element>(
     array: &Bound<'py, PyUntypedArray>,
     dtype: &str,
-) -> PyResult<Bound<'py, PyArrayDyn<T>>> {
+) -> PyResult<PyReadonlyArrayDyn<'py, T>> {
     let py = array.py();
-    let made = numpy(py)?.call_method1("require", (array, dtype, "CA"));
-    let made = made.map_err(|error| unfit(py, "array", "one that numpy can convert", error, "convert it before"))?;
-    Ok(made.cast_into::<PyArrayDyn<T>>()?)
-}
-
-fn read<'py, T: numpy::Element>(array: &Bound<'py, PyArrayDyn<T>>) -> PyResult<PyReadonlyArrayDyn<'py, T>> {
-    array.try_readonly().map_err(|error| refused("array", "one that no other call writes", error, "pass a copy"))
+    let made = match in_order::<T>(array) {
+        Some(array) => array.clone(),
+        None => {
+            let made = numpy(py)?.call_method1("require", (array, dtype, "CA"));
+            let fault = |error| unfit(py, "array", "one that numpy can convert", error, "convert it before");
+            in_order(&made.map_err(fault)?).ok_or_else(|| refused("array", "C order", "another", "copy it"))?.clone()
+        }
+    };
+    made.try_readonly().map_err(|error| refused("array", "one that no other call writes", error, "pass a copy"))
 }
 
 fn shape(array: &Bound<'_, PyUntypedArray>) -> String {
@@ -63,62 +79,58 @@ fn shape(array: &Bound<'_, PyUntypedArray>) -> String {
     format!("shape ({})", axes.join(", "))
 }
 
-/// Whole numbers from 0 to 2^32 - 1, in one dimension.
-pub(crate) enum Ints<'py> {
-    Words(PyReadonlyArrayDyn<'py, u32>),
-    Signed(PyReadonlyArrayDyn<'py, i32>),
-    Narrowed(Vec<u32>),
-}
+/// A copy of whole numbers from 0 to 2^32 - 1, in one dimension.
+pub(crate) struct Ints(Vec<u32>);
 
-impl<'py> Ints<'py> {
+impl Ints {
     /// A number beyond 32 bits is refused, or if `skips`, an index of no table.
-    pub(crate) fn new(what: &str, any: &Bound<'py, PyAny>, skips: bool) -> PyResult<Self> {
+    pub(crate) fn new(what: &'static str, any: &Bound<'_, PyAny>, skips: bool) -> PyResult<Self> {
         let array = array(what, any)?;
         if array.ndim() != 1 {
             return Err(refused(what, "an array of one dimension", shape(&array), "reshape it"));
         }
-        if let Ok(words) = array.cast::<PyArrayDyn<u32>>() {
-            let words = read(words)?;
-            if words.as_slice().is_ok() {
-                return Ok(Self::Words(words));
-            }
-        } else if let Ok(words) = array.cast::<PyArrayDyn<i32>>() {
-            let words = read(words)?;
-            // Every sign is looked at, so that the loop has no branch.
-            if words.as_slice().is_ok_and(|words| words.iter().fold(0, |all, word| all | word) >= 0) {
-                return Ok(Self::Signed(words));
-            }
+        if in_order::<u32>(&array).is_some() {
+            let mut words = room(what, array.len())?;
+            words.extend_from_slice(converted(&array, "uint32")?.as_slice()?);
+            return Ok(Self(words));
         }
         match kind(&array) {
-            b'i' => narrowed(what, read(&converted::<i64>(&array, "int64")?)?.as_slice()?, skips).map(Self::Narrowed),
-            b'u' => narrowed(what, read(&converted::<u64>(&array, "uint64")?)?.as_slice()?, skips).map(Self::Narrowed),
+            b'i' if array.dtype().itemsize() == 4 => {
+                narrowed(what, converted::<i32>(&array, "int32")?.as_slice()?, skips)
+            }
+            b'i' => narrowed(what, converted::<i64>(&array, "int64")?.as_slice()?, skips),
+            b'u' => narrowed(what, converted::<u64>(&array, "uint64")?.as_slice()?, skips),
             // An empty list is an array of floats.
-            _ if array.is_empty() => Ok(Self::Narrowed(Vec::new())),
+            _ if array.is_empty() => Ok(Self(Vec::new())),
             _ => Err(refused(what, "whole numbers", array.dtype(), "convert it to uint32, int32 or int64")),
         }
     }
 
-    pub(crate) fn slice(&self) -> PyResult<&[u32]> {
-        Ok(match self {
-            Self::Words(words) => words.as_slice()?,
-            Self::Signed(words) => cast_slice(words.as_slice()?),
-            Self::Narrowed(words) => words,
-        })
+    pub(crate) fn slice(&self) -> &[u32] {
+        &self.0
     }
 }
 
-fn narrowed<T: Copy + std::fmt::Display>(what: &str, values: &[T], skips: bool) -> PyResult<Vec<u32>>
+/// Room for so many numbers.
+fn room(what: &'static str, len: usize) -> PyResult<Vec<u32>> {
+    let mut room = Vec::new();
+    let failed = |_| errors::of(&hotrow::Error::OutOfMemory { what, bytes: 4 * len as u64 });
+    room.try_reserve_exact(len).map_err(failed).map(|()| room)
+}
+
+fn narrowed<T: Copy + std::fmt::Display>(what: &'static str, values: &[T], skips: bool) -> PyResult<Ints>
 where
     u32: TryFrom<T>,
 {
-    let narrow = |(at, &value): (usize, &T)| {
+    let mut words = room(what, values.len())?;
+    for (at, &value) in values.iter().enumerate() {
         // No table has a row of the last number.
-        u32::try_from(value).or(if skips { Ok(u32::MAX) } else { Err(()) }).map_err(|()| {
+        words.push(u32::try_from(value).or(if skips { Ok(u32::MAX) } else { Err(()) }).map_err(|()| {
             let found = format!("{what}: wanted 0 to 4294967295, found {value} at position {at}; correct the number");
             raise("RowIndexError", found)
-        })
-    };
-    values.iter().enumerate().map(narrow).collect()
+        })?);
+    }
+    Ok(Ints(words))
 }
 
 /// Floats of shape `[n]`, or `[n, dim]` where a row has values.
@@ -133,18 +145,17 @@ impl<'py> Floats<'py> {
             let wanted = dim.map_or_else(|| "one dimension".to_owned(), |dim| format!("shape (n, {dim})"));
             return Err(refused(what, &wanted, shape(&given), "reshape it"));
         }
-        if let Ok(floats) = given.cast::<PyArrayDyn<f32>>() {
-            let floats = read(floats)?;
-            if floats.as_slice().is_ok() {
-                return Ok(Self(floats));
-            }
-        }
-        let fits = kind(&given) == b'f' && given.dtype().itemsize() <= 4;
-        let is_list = !any.hasattr("dtype")? && matches!(kind(&given), b'f' | b'i');
-        if !fits && !is_list {
+        // Arrays that have no `dtype`, as those of Python's `array`, have `itemsize`.
+        let is_list = || PyResult::Ok(!any.hasattr("dtype")? && !any.hasattr("itemsize")?);
+        let fits = match kind(&given) {
+            b'f' => given.dtype().itemsize() <= 4 || is_list()?,
+            b'i' => is_list()?,
+            _ => false,
+        };
+        if !fits {
             return Err(refused(what, "float32", given.dtype(), "convert it with astype(numpy.float32)"));
         }
-        Ok(Self(read(&converted(&given, "float32")?)?))
+        Ok(Self(converted(&given, "float32")?))
     }
 
     pub(crate) fn slice(&self) -> PyResult<&[f32]> {
@@ -189,18 +200,18 @@ impl<'py> Outputs<'py> {
         };
         let locked = |error| refused("out", "an array that this call alone uses and may write", error, remedy);
         let memory = floats.try_readwrite().map_err(locked)?;
-        if memory.as_slice().is_err() {
+        if in_order::<f32>(&found).is_none() {
             return Err(refused("out", "an aligned array in C order without gaps", "another", remedy));
         }
         Ok(Self { given: given.clone(), memory })
     }
 
-    /// The memory. numpy's own arrays are known to be apart from the call's other arrays; those that came by DLPack are not.
-    pub(crate) fn slice(&mut self, others: &[&[u32]]) -> PyResult<&mut [f32]> {
+    /// The memory. An array of numpy's own is known to be apart from the weights; one that came by DLPack is not.
+    pub(crate) fn slice(&mut self, weights: Option<&[f32]>) -> PyResult<&mut [f32]> {
         let out = self.memory.as_slice_mut()?;
-        let (start, end) = (out.as_ptr().cast(), out.as_ptr_range().end.cast());
-        if others.iter().map(|other| other.as_ptr_range()).any(|other| other.start < end && start < other.end) {
-            return Err(refused("out", "memory apart from the call's other arrays", "the same", "pass another array"));
+        let (out_at, weights_at) = (out.as_ptr_range(), weights.unwrap_or_default().as_ptr_range());
+        if weights_at.start < out_at.end && out_at.start < weights_at.end {
+            return Err(refused("out", "memory apart from the weights", "the same", "pass another array"));
         }
         Ok(out)
     }
@@ -218,14 +229,26 @@ pub(crate) fn bytes<'py>(py: Python<'py>, rows: usize, words: &[u32]) -> PyResul
 }
 
 /// The words of an array of bytes, `[rows, bytes of a row]`.
-pub(crate) fn words(what: &str, any: &Bound<'_, PyAny>, row: usize) -> PyResult<Vec<u32>> {
+pub(crate) fn words(what: &'static str, any: &Bound<'_, PyAny>, row: usize) -> PyResult<Vec<u32>> {
     let array = array(what, any)?;
     if array.ndim() != 2 || array.shape()[1] != row || !array.dtype().is_equiv_to(&numpy::dtype::<u8>(any.py())) {
         let found = format!("{} of {}", array.dtype(), shape(&array));
         return Err(refused(what, &format!("uint8 of shape (n, {row})"), found, "change what packed() returned"));
     }
-    let bytes = converted::<u8>(&array, "uint8")?;
-    let mut words = vec![0; array.len() / 4];
-    cast_slice_mut(&mut words).copy_from_slice(read(&bytes)?.as_slice()?);
+    let mut words = room(what, array.len() / 4)?;
+    words.resize(array.len() / 4, 0);
+    cast_slice_mut(&mut words).copy_from_slice(converted::<u8>(&array, "uint8")?.as_slice()?);
     Ok(words)
+}
+
+/// The array, of the type `dtype` if one is given, in C order and in this machine's order of bytes.
+#[pyfunction]
+#[pyo3(signature = (what, any, dtype = None))]
+pub(crate) fn as_array<'py>(what: &str, any: &Bound<'py, PyAny>, dtype: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    let array = array(what, any)?;
+    let Some(dtype) = dtype else { return Ok(array.into_any()) };
+    if array.dtype().call_method1("newbyteorder", ("=",))?.str()? != dtype {
+        return Err(refused(what, dtype, array.dtype(), "convert it with astype"));
+    }
+    numpy(any.py())?.call_method1("require", (array, dtype, "CA"))
 }

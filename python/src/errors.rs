@@ -42,6 +42,52 @@ pub(crate) fn of(error: &Error) -> PyErr {
         Error::Store { .. } | Error::Source { .. } | Error::Checkpoint { .. } => "FileError",
         _ => "InvalidValue",
     };
-    // The names of Rust's types say nothing here.
-    raise(class, error.to_string().replace("GroupConfig::", "").replace("checkpoint::", ""))
+    let text = error.to_string();
+    // A path is the caller's own.
+    let path = match error {
+        Error::Checkpoint { path, .. } => path,
+        Error::Store { store, .. } => store,
+        _ => "",
+    };
+    let (before, after) = text.split_once(path).unwrap_or_default();
+    raise(class, format!("{}{path}{}", in_python(before), in_python(after)))
+}
+
+/// What the library's messages call otherwise than Python does.
+const WORDS: [(&str, &str); 12] = [
+    ("that checkpoint::contents gives", "that hotrow.Group.open(path) has"),
+    ("checkpoint::save_lookup", "save"),
+    ("checkpoint::load_lookup", "load"),
+    ("take the CPU backend, hotrow::CpuGroup", "pass device=\"cpu\""),
+    ("request it (hotrow::requirements(&adapter).mapped()), or take", "take"),
+    ("Backward::Sparse: Backward::Atomic's", "backward=\"sparse\": the other's"),
+    (", or create the device with more storage buffers a stage (hotrow::requirements() asks for them)", ""),
+    ("pass a slice of", "pass an array of"),
+    ("change the group's configuration", "change this setting"),
+    ("grad_outputs: ", "grad: "),
+    ("source: ", "values, the source of all rows: "),
+    ("source, row", "values, row"),
+];
+
+/// A message of the library in Python's words: no path of Rust is left in it.
+pub(crate) fn in_python(message: &str) -> String {
+    let known = WORDS.iter().fold(message.to_owned(), |message, (rust, python)| message.replace(rust, python));
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut parts: Vec<&str> = known.split("::").collect();
+    let last = parts.pop().unwrap_or_default();
+    parts.iter().map(|part| part.trim_end_matches(is_name)).chain([last]).collect()
+}
+
+/// The wanted part of serde's `error` of a setting, in Python's words.
+pub(crate) fn wanted(error: &str) -> String {
+    let wanted = error.rsplit_once("expected ").map_or(error, |(_, wanted)| wanted);
+    let known = match wanted {
+        "u32" => "a whole number from 0 to 4294967295",
+        "f32" => "a number",
+        "a boolean" => "True or False",
+        "a sequence" => "a list",
+        "struct variant" | "map with a single key" => "a number, hotrow.Uniform or hotrow.Normal",
+        _ => wanted,
+    };
+    known.replace("missing field", "one with").replace('`', "\"")
 }

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::{
+        arrays::as_array,
         plan::{plan_memory, simulate},
         table::{Table, saved_settings},
     };

@@ -25,7 +25,7 @@ pub(crate) fn plan_memory<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let (rows, dim, indices) =
         (Ints::new("rows", rows, false)?, number("dim", dim)?, number::<u32>("indices", indices)?);
-    let config = settings::with(&GroupConfig::new(rows.slice()?, dim), settings)?;
+    let config = settings::with(&GroupConfig::new(rows.slice(), dim), settings)?;
     let layout = checked(Layout::new(&config, BINDING))?;
     table::bytes(py, &MemoryReport::plan(&config, &layout, Calls::from(indices)))
 }
@@ -42,7 +42,7 @@ pub(crate) fn simulate<'py>(
     batch: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let ids = Ints::new("trace", trace, false)?;
-    let ids = ids.slice()?;
+    let ids = ids.slice();
     let (rows, ways) = (number::<u32>("rows", rows)?, number::<u32>("ways", ways)?);
     let batch = number::<usize>("batch", batch)?;
     if let Some(at) = ids.iter().position(|&id| id >= rows) {

@@ -20,6 +20,10 @@ pub(crate) fn with<T: Serialize + DeserializeOwned>(config: &T, json: &str) -> P
             let names: Vec<&str> = base.keys().map(|name| &**name).filter(|name| !HIDDEN.contains(name)).collect();
             return Err(refused("settings", &format!("names among {}", names.join(", ")), name, "correct the name"));
         };
+        let shown = match &value {
+            Value::Bool(is) => (if *is { "True" } else { "False" }).to_owned(),
+            value => value.to_string(),
+        };
         let value = match (field, value) {
             // An optimiser names what differs.
             (Value::Object(usual), Value::Object(differs)) if name == "optimizer" => {
@@ -33,13 +37,13 @@ pub(crate) fn with<T: Serialize + DeserializeOwned>(config: &T, json: &str) -> P
         };
         all.insert(name.clone(), value.clone());
         // One by one, so that the message names the field.
-        let alone = base.clone().into_iter().chain([(name.clone(), value.clone())]).collect();
+        let alone = base.clone().into_iter().chain([(name.clone(), value)]).collect();
         if let Err(error) = serde_json::from_value::<T>(Value::Object(alone)) {
             let error = error.to_string();
             return Err(if error.starts_with(&format!("{name}: ")) {
-                raise("InvalidValue", error)
+                raise("InvalidValue", errors::in_python(&error))
             } else {
-                refused(&name, "a value of its type", format!("{value} ({error})"), "see help(hotrow.Group)")
+                refused(&name, &errors::wanted(&error), shown, "see help(hotrow.Group)")
             });
         }
     }

@@ -1,6 +1,9 @@
 //! A table of either kind, on either backend, for Python.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Mutex, PoisonError},
+};
 
 use hotrow::{
     Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, Group, GroupConfig, Lookup, LookupKind,
@@ -80,11 +83,12 @@ impl Table {
     /// Runs a call without Python's lock. Calls of several threads wait for each other.
     fn run<R: Send>(&self, py: Python<'_>, call: impl FnOnce(&mut Kind) -> Result<R, Error> + Send) -> PyResult<R> {
         device::same_process()?;
-        // After a panic the group may be in no state that it ever should be in.
-        let done = py.detach(|| self.open.lock().ok()?.as_mut().map(call));
-        match done {
-            Some(done) => checked(done),
-            None => Err(closed()),
+        // After a panic, which no input should cause, the group may be in no state that it ever should be in: the lock keeps it closed.
+        let call = || self.open.lock().ok()?.as_mut().map(call);
+        match py.detach(|| catch_unwind(AssertUnwindSafe(call))) {
+            Ok(Some(done)) => checked(done),
+            Ok(None) => Err(closed()),
+            Err(_) => Err(raise("OrderError", "call: wanted an end, found a fault; report what it printed".to_owned())),
         }
     }
 
@@ -97,13 +101,24 @@ impl Table {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (indices, offsets) = (Ints::new("indices", indices, self.skips)?, Ints::new("offsets", offsets, false)?);
         let weights = weights.map(|weights| Floats::new("weights", weights, None)).transpose()?;
-        let (indices, offsets) = (indices.slice()?, offsets.slice()?);
+        let (indices, offsets) = (indices.slice(), offsets.slice());
         let weights = weights.as_ref().map(|weights| weights.slice()).transpose()?;
         let rows = if self.unpooled { indices.len() } else { offsets.len().saturating_sub(1) };
         let mut outputs = Outputs::new(py, out, [rows, self.dim as usize])?;
-        let out = outputs.slice(&[indices, offsets, weights.map_or(&[], bytemuck::cast_slice)])?;
+        let out = outputs.slice(weights)?;
         self.run(py, |group| group.lookup().run(indices, offsets, weights, mode, out.into()))?;
         Ok(outputs.into_given())
+    }
+}
+
+impl Table {
+    /// Bytes of a packed row, if there are so many rows.
+    fn packed_stride(&self, first: u32, count: u64) -> PyResult<u64> {
+        if u64::from(first) + count > self.rows {
+            let found = format!("packed: wanted at most {} rows, found {count} from {first} on; take fewer", self.rows);
+            return Err(raise("RowIndexError", found));
+        }
+        Ok(self.packed_layout()?.0)
     }
 }
 
@@ -132,7 +147,7 @@ impl Table {
     ) -> PyResult<Self> {
         device::same_process()?;
         let (rows, dim) = (Ints::new("rows", rows, false)?, number("dim", dim)?);
-        let rows = rows.slice()?;
+        let rows = rows.slice();
         let context = device::open(device)?;
         let device = device::name(context.as_ref());
         if kind == "shared" {
@@ -197,8 +212,8 @@ impl Table {
     /// Looks up and pools the rows of each bag: one step, whose backward must follow.
     ///
     /// indices: whole numbers, shape (n,), each within its table. offsets: shape (bags + 1,), from 0 to n; the bags of the first table come
-    /// first. weights: float32, shape (n,). Arrays of uint32, int32 and float32 in order are read where they lie; int64 is checked and
-    /// narrowed. out: float32, of the shape of the result.
+    /// first. weights: float32, shape (n,). Arrays of float32 in C order are read where they lie; others, and all whole numbers, are copied first.
+    /// out: float32, of the shape of the result, in C order.
     ///
     /// Returns float32 of shape (bags, dim), or (n, dim) with pooling="none"; out, if it is given.
     ///
@@ -250,7 +265,7 @@ impl Table {
     ) -> PyResult<Bound<'py, numpy::PyArray1<f32>>> {
         let (indices, offsets) = (Ints::new("indices", indices, self.skips)?, Ints::new("offsets", offsets, false)?);
         let grad = Floats::new("grad", grad, Some(self.dim))?;
-        let (indices, offsets, grad) = (indices.slice()?, offsets.slice()?, grad.slice()?);
+        let (indices, offsets, grad) = (indices.slice(), offsets.slice(), grad.slice()?);
         let found = self.run(py, |group| group.lookup().weight_gradient(indices, offsets, grad))?;
         Ok(numpy::PyArray1::from_vec(py, found))
     }
@@ -272,9 +287,9 @@ impl Table {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let rows = Ints::new("rows", rows, false)?;
-        let rows = rows.slice()?;
+        let rows = rows.slice();
         let mut outputs = Outputs::new(py, out, [rows.len(), self.dim as usize])?;
-        let out = outputs.slice(&[rows])?;
+        let out = outputs.slice(None)?;
         self.run(py, |group| group.lookup().read_rows(rows).map(|found| out.copy_from_slice(&found)))?;
         Ok(outputs.into_given())
     }
@@ -283,7 +298,7 @@ impl Table {
     /// last value counts; a row with a value that is not finite keeps its old one, and counters() counts it as skipped.
     fn write_rows(&self, py: Python<'_>, rows: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {
         let (rows, values) = (Ints::new("rows", rows, false)?, Floats::new("values", values, Some(self.dim))?);
-        let (rows, values) = (rows.slice()?, values.slice()?);
+        let (rows, values) = (rows.slice(), values.slice()?);
         self.run(py, |group| group.rows()?.write_rows(rows, values))
     }
 
@@ -343,12 +358,7 @@ impl Table {
 
     /// The packed rows from linear row `first` on: uint8, shape (count, bytes of a row). The cache is flushed first.
     fn packed<'py>(&self, py: Python<'py>, first: u32, count: u32) -> PyResult<Bound<'py, PyAny>> {
-        let (stride, ..) = self.packed_layout()?;
-        if u64::from(first) + u64::from(count) > self.rows {
-            let found =
-                format!("packed: wanted at most {} rows, found {count} from {first} on; ask for fewer", self.rows);
-            return Err(raise("RowIndexError", found));
-        }
+        let stride = self.packed_stride(first, count.into())?;
         let (bytes, mut words) = (stride * u64::from(count), Vec::new());
         let room = words.try_reserve_exact(bytes as usize / 4);
         room.map_err(|_| errors::of(&Error::OutOfMemory { what: "packed rows", bytes }))?;
@@ -363,8 +373,8 @@ impl Table {
 
     /// Replaces packed rows from linear row `first` on. The cache is emptied first.
     fn write_packed(&self, py: Python<'_>, first: u32, packed: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (stride, ..) = self.packed_layout()?;
-        let words = arrays::words("packed", packed, stride as usize)?;
+        let words = arrays::words("packed", packed, self.packed_layout()?.0 as usize)?;
+        let stride = self.packed_stride(first, 4 * words.len() as u64 / self.packed_layout()?.0)?;
         self.run(py, |group| {
             let rows = group.rows()?;
             rows.reset()?;

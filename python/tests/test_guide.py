@@ -11,7 +11,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 def test_the_guide_runs(capsys):
     pytest.importorskip("torch", reason="SKIPPED: torch is not installed")
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
-    assert len(blocks) == 4 and len(blocks[1].splitlines()) <= 45
+    assert len(blocks) == 6 and len(blocks[1].splitlines()) <= 45
     found, names = [], {}
     for block in blocks:
         if "fbgemm" in block:
@@ -20,6 +20,8 @@ def test_the_guide_runs(capsys):
             except ImportError:
                 pytest.skip("SKIPPED: FBGEMM is not installed: its block of docs/python.md did not run")
         exec(compile(block, str(PAGE), "exec"), names)
+        if "print" not in block:
+            continue  # functions, which test_torch_step.py calls
         text = capsys.readouterr().out
         found.append(text)
         if len(found) == 1:

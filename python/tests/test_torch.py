@@ -31,11 +31,10 @@ def batch(bags=12, most=80):
     return torch.randint(0, ROWS, (n,)), offsets
 
 
-def pair(mode="sum", optimizer=None, sparse=True, device="cpu", **settings):
+def pair(mode="sum", optimizer=None, sparse=True, device="cpu", own=(), **settings):
     weight = torch.randn(ROWS, DIM)
-    ours = EmbeddingBag.from_pretrained(
-        weight, freeze=False, mode=mode, precision="fp32", optimizer=optimizer or hotrow.SGD(0.05), device=device, **settings
-    )
+    settings_of_ours = {"precision": "fp32", "optimizer": optimizer or hotrow.SGD(0.05), "device": device, **settings, **dict(own)}
+    ours = EmbeddingBag.from_pretrained(weight, freeze=False, mode=mode, **settings_of_ours)
     theirs = torch.nn.EmbeddingBag.from_pretrained(weight.clone(), freeze=False, mode=mode, sparse=sparse, **settings)
     return ours, theirs
 
@@ -83,6 +82,31 @@ def test_200_steps_beside_torch(mode, rule, sparse, settings):
     assert not close(rows(ours), before, 1e-2)
 
 
+HEADS = {
+    "einsum": lambda out: torch.einsum("bd,xd->xb", out, torch.linspace(-1, 1, 5 * DIM).reshape(5, DIM)),
+    "transposed": lambda out: out.t().contiguous(),
+    "conv1d": lambda out: torch.nn.functional.conv1d(out.t()[None], torch.linspace(-1, 1, 3 * DIM).reshape(1, DIM, 3)),
+    "layer_norm": lambda out: torch.nn.functional.layer_norm(out.t(), (len(out),)) * torch.linspace(0, 1, len(out)),
+    "expanded": lambda out: out.sum(1),
+    "compiled": torch.compile(lambda out: out.t().contiguous() * 0.5, backend="aot_eager"),
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_gradients_of_every_layout_beside_torch(head):
+    ours, theirs = pair()
+    optimiser, strides = torch.optim.SGD(theirs.parameters(), 0.05), set()
+    for _ in range(10):
+        ids, weights = torch.randint(0, ROWS, (12, 5)), [torch.linspace(1, 2, 60).reshape(12, 5).requires_grad_() for _ in range(2)]
+        for bag, weight in zip((ours, theirs), weights):
+            (out := bag(ids, None, weight)).register_hook(lambda grad: strides.add(grad.stride()))
+            HEADS[head](out).square().sum().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        assert close(weights[0].grad, weights[1].grad, 1e-5)
+    assert close(rows(ours), theirs.weight.detach(), 1e-5) and strides != {(DIM, 1)}
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 def test_outputs_of_every_shape(mode):
     ours, theirs = pair(mode)
@@ -122,7 +146,25 @@ def test_outputs_of_every_shape(mode):
         (lambda b: b(torch.ones(1, 1, 1, dtype=torch.int64), torch.tensor([0])), ValueError, "one or two dimensions, found 3"),
         (lambda b: b.load_state_dict({}), RuntimeError, "Missing"),
         (lambda b: b.load_state_dict({"weight": rows(b), "other": torch.ones(1)}), RuntimeError, "Unexpected"),
+        (lambda b: hotrow.torch.step([]), ValueError, "found 0 bags"),
+        (lambda b: b.step(), ValueError, 'found update="backward"'),
+        (lambda b: EmbeddingBag(10, 4, update="step").step(max_norm=float("nan")), ValueError, "found 1 bags and nan"),
+        (lambda b: EmbeddingBag(10, 4, update="later"), ValueError, "update: wanted"),
+        (lambda b: EmbeddingBag(10, 4, update="step", grad_scaler=torch.amp.GradScaler("cpu")), ValueError, "pass a scaler to hotrow.torch.step"),
         (copy.deepcopy, TypeError, "cannot copy or pickle"),
+        (lambda b: EmbeddingBag.from_pretrained(torch.eye(3).to_sparse()), ValueError, "torch.sparse_coo"),
+        (lambda b: EmbeddingBag.from_pretrained(torch.ones(2, 2, dtype=torch.int64)), ValueError, "embeddings: wanted floats, found torch.int64"),
+        (lambda b: EmbeddingBag.from_pretrained(torch.ones(2, 2, device="meta")), ValueError, "on meta"),
+        (lambda b: EmbeddingBag.from_pretrained(np.ones((2, 2))), ValueError, "found float64"),
+        (lambda b: b(torch.tensor([[1, 2]]).to_sparse()), ValueError, "torch.sparse_coo"),
+        (lambda b: b(torch.tensor([[1]]), None, torch.ones(1, 1).to_sparse()), ValueError, "torch.sparse_coo"),
+        (lambda b: b.load_state_dict({"weight": torch.eye(3).to_sparse()}), RuntimeError, "torch.sparse_coo"),
+        (lambda b: b.load_state_dict({"weight": torch.full((ROWS, DIM), 1e300, dtype=torch.float64)}), RuntimeError, "finite"),
+        (lambda b: b.load_state_dict({"weight": 3}), RuntimeError, "weight"),
+        (lambda b: b.load_state_dict({"packed": torch.ones(9)}), RuntimeError, "packed: wanted uint8, found float32"),
+        (lambda b: b.load_state_dict({"packed": torch.ones(9, dtype=torch.uint8)}), RuntimeError, "packed, header: wanted"),
+        (lambda b: torch.export.export(b.eval(), (torch.tensor([[1]]),), strict=False), ValueError, "torch.export"),
+        (lambda b: torch.jit.trace(b.eval(), torch.tensor([[1]])), ValueError, "torch.jit.trace"),
     ],
 )
 def test_bad_input_is_named(call, error, text):
@@ -259,6 +301,34 @@ def test_state_goes_over(state):
         out.square().sum().backward()
     same = torch.equal(*outputs) and np.array_equal(*(b.group.read_rows(np.arange(ROWS)) for b in (other["table"], bag)))
     assert same == (state == "packed")  # FP32 leaves out the optimiser's states
+
+
+@pytest.mark.parametrize("rule", ["AdaGrad(0.1)", "Adam(0.1, own_count=True)", "Momentum(0.1)", "SGD(0.3)"])
+def test_a_packed_state_where_no_optimiser_is_named(rule):
+    make = lambda **settings: torch.nn.ModuleDict({"table": EmbeddingBag(ROWS, DIM, mode="sum", cache=0.1, device="cpu", state="packed", **settings)})
+    trained, other, frozen = make(optimizer=eval(f"hotrow.{rule}")), make(), make(frozen=True)
+    for _ in range(5):
+        trained["table"](*batch()).square().sum().backward()
+    ids, state, before = torch.randint(0, ROWS, (40, 1)), trained.state_dict(), other["table"].group.read_rows(np.arange(ROWS))
+    wanted = trained.eval()["table"](ids)
+    # A table that is not trained needs none of the states.
+    assert not torch.equal(frozen["table"](ids), wanted)
+    frozen.load_state_dict(state)
+    assert torch.equal(frozen["table"](ids), wanted) and not frozen["table"](ids).requires_grad
+    if rule.startswith("SGD"):
+        other.load_state_dict(state)
+        return
+    with pytest.warns(UserWarning, match="not taken"), pytest.raises(RuntimeError) as found:
+        other.load_state_dict(state)
+    assert f"packed: wanted optimizer=hotrow.{rule}, which trained it, found hotrow.SGD(" in str(found.value)
+    make(optimizer=eval(f"hotrow.{rule}")).load_state_dict(state)
+    # Who is not strict is warned, and told which key it is.
+    for some in (state, {"table.packed": state["table.packed"][:-1]}, {"table.weight": torch.ones(3, 3)}, {"table.weight": "no"}):
+        with pytest.warns(UserWarning, match="not taken"):
+            assert other.load_state_dict(some, strict=False).missing_keys == list(some)
+    assert other.load_state_dict({}, strict=False).missing_keys == ["table.weight"] and np.array_equal(other["table"].group.read_rows(np.arange(ROWS)), before)
+    with pytest.warns(UserWarning, match="packed, precision: wanted int4, found int8; give the bag the settings with which"):
+        make(precision="int4", optimizer=eval(f"hotrow.{rule}")).load_state_dict(state, strict=False)
 
 
 def test_learning_rate_threads_and_compile():

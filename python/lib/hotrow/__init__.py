@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _native
-from .errors import DeviceError, Error, FileError, InvalidValue, OrderError, OutOfMemory, RowIndexError
+from .errors import DeviceError, Error, FileError, InvalidType, InvalidValue, OrderError, OutOfMemory, RowIndexError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __version__ = _version("hotrow")
 __all__ = [
-    "AdaGrad", "Adam", "Codes", "DeviceError", "Error", "FileError", "Group", "InvalidValue", "Momentum", "Normal", "OrderError", "OutOfMemory",
-    "RowIndexError", "RowWiseAdaGrad", "RowWiseAdam", "SGD", "SharedGroup", "Uniform", "plan_memory", "simulate",
+    "AdaGrad", "Adam", "Codes", "DeviceError", "Error", "FileError", "Group", "InvalidType", "InvalidValue", "Momentum", "Normal", "OrderError",
+    "OutOfMemory", "RowIndexError", "RowWiseAdaGrad", "RowWiseAdam", "SGD", "SharedGroup", "Uniform", "plan_memory", "simulate",
 ]  # fmt: skip
 
 Settings = dict[str, Any]
@@ -40,7 +40,7 @@ def _optimizer(kind: str, lr: float, more: Settings) -> Settings:
 
 
 def SGD(lr: float, **more: Any) -> Settings:
-    """`w -= lr * g`. All optimisers take weight_decay, decoupled (as AdamW), clip_value and clip_norm."""
+    """`w -= lr * g`. All optimisers take clip_value, clip_norm and weight_decay: L2, added to the gradient (decoupled=True: as AdamW)."""
     return _optimizer("sgd", lr, more)
 
 
@@ -199,21 +199,21 @@ class Group(_Group):
         first, rows = self._table(table)
         packed = self.packed(first, rows)
         stride, start, length = self.packed_layout
-        new = np.ascontiguousarray(codes.codes).view(np.uint8)
-        if new.shape != (rows, length):
+        kind = {"fp32": "float32", "fp16": "float16"}.get(self.config["precision"], "uint8")
+        new = _native.as_array("codes", codes.codes, kind)
+        if new.shape != (rows, length // new.itemsize):
             raise InvalidValue(f"codes: wanted {rows} rows of {length} bytes, found shape {new.shape}; correct the array")
-        wanted_scale = self.config["precision"] not in ("fp32", "fp16")
+        if not np.isfinite(new).all():
+            raise InvalidValue("codes: wanted finite numbers, found one that is not; correct the array")
         for at, (name, part) in enumerate((("scale", codes.scale), ("bias", codes.bias))):
-            if (part is not None) != wanted_scale:
-                raise InvalidValue(f"{name}: wanted {'one' if wanted_scale else 'none'} with {self.config['precision']}; see read_codes")
+            if (part is not None) != (kind == "uint8"):
+                raise InvalidValue(f"{name}: wanted {'one' if kind == 'uint8' else 'none'} with {self.config['precision']}; see read_codes")
             if part is not None:
-                value = np.ascontiguousarray(part, dtype=np.float32)
+                value = _native.as_array(name, part, "float32")
                 if value.shape != (rows,) or not np.isfinite(value).all():
                     raise InvalidValue(f"{name}: wanted {rows} finite numbers, found shape {value.shape}; correct the array")
                 packed[:, 4 * at : 4 * at + 4] = value.view(np.uint8).reshape(rows, 4)
-        if not wanted_scale and not np.isfinite(np.ascontiguousarray(codes.codes)).all():
-            raise InvalidValue("codes: wanted finite numbers, found one that is not; correct the array")
-        packed[:, start : start + length] = new
+        packed[:, start : start + length] = new.view(np.uint8)
         self.write_packed(first, packed)
 
 
@@ -247,6 +247,24 @@ def plan_memory(rows: Sequence[int] | ArrayLike, dim: int, *, indices: int = 0, 
     return _native.plan_memory(rows, dim, _json(settings), indices)
 
 
+def _ids(trace: Any) -> NDArray[Any]:
+    """Ids as an integer array in which different ids stay different: no number passes through float64."""
+    refused = "trace: wanted integers from -2^63 to 2^64 - 1 in one dimension, found {}; number the ids"
+    is_array = any(hasattr(trace, name) for name in ("dtype", "itemsize", "__array__", "__dlpack__"))
+    ids = _native.as_array("trace", trace if is_array else np.array(trace, dtype=object))
+    if ids.ndim != 1:
+        raise InvalidType(refused.format(f"{type(trace).__name__} of shape {ids.shape}"))
+    if ids.dtype.kind in "iu" or not len(ids):
+        return ids if len(ids) else np.zeros(0, np.uint64)
+    if ids.dtype.kind != "O":
+        raise InvalidType(refused.format(ids.dtype))
+    for at, id in enumerate(ids):
+        if isinstance(id, bool) or not isinstance(id, (int, np.integer)) or not -(2**63) <= id < 2**64:
+            raise InvalidType(refused.format(f"{id!r} at position {at}"))
+    bits = max(ids) >= 2**63
+    return np.fromiter((int(id) % 2**64 if bits else int(id) for id in ids), np.uint64 if bits else np.int64, len(ids))
+
+
 def simulate(
     trace: ArrayLike,
     *,
@@ -258,15 +276,16 @@ def simulate(
 ) -> list[dict[str, Any]]:
     """Plays row ids through caches that are empty at first, and counts hits, without rows or a device.
 
-    trace: ids, shape (n,). rows: of the table, whose rows the ids then are; else ids are numbered by first appearance. policy: "best" knows the future. ways: 0 for one set.
-    Returns a dict for each policy and size: hit_rate, accesses, hits, evictions and others.
+    trace: ids, shape (n,): an array of integers, or a list or array of Python's, 0 to 2^64 - 1 or negative as its bits. rows: of the table, whose rows
+    the ids then are; else ids are numbered by first appearance. policy: "best" knows the future. ways: 0 for one set.
+    Returns a dict for each policy and size: hit_rate, accesses, hits, evictions and others. Raises InvalidType, a TypeError, for any other trace.
     """
-    ids, count = trace, rows or 0
+    ids, count = _ids(trace), rows or 0
     if rows is None:
-        found, first, inverse = np.unique(np.asarray(trace), return_index=True, return_inverse=True)
+        found, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
         ids, count = np.argsort(np.argsort(first)).astype(np.uint32)[inverse], max(1, len(found))
     policies = [policy] if isinstance(policy, str) else policy
-    sizes = [cache_percent] if isinstance(cache_percent, (int, float)) else list(cache_percent)
+    sizes = [cache_percent] if isinstance(cache_percent, (int, float, np.number)) else list(cache_percent)
     return [
         {"policy": name, "cache_percent": size, **_native.simulate(ids, count, size, name, ways, batch)} for name in policies for size in sizes
     ]

@@ -13,6 +13,10 @@ class InvalidValue(Error, ValueError):
     """A setting, or an array of another type or shape, that cannot be used."""
 
 
+class InvalidType(InvalidValue, TypeError):
+    """An argument of another type: a trace of ids that are no integers, or no tensor."""
+
+
 class OutOfMemory(Error, MemoryError):
     """More bytes than the device or the host has, or than one buffer can have."""
 

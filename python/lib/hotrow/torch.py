@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import warnings
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import Group, InvalidValue, Normal, OrderError, Settings
+from . import FileError, Group, InvalidType, InvalidValue, Normal, OrderError, Settings, _deferred, _native
 
-__all__ = ["EmbeddingBag"]
+__all__ = ["EmbeddingBag", "step"]
+_RULES = dict(sgd="SGD", adagrad="AdaGrad", row_wise_adagrad="RowWiseAdaGrad", momentum="Momentum", adam="Adam", row_wise_adam="RowWiseAdam")
 
 
 class _Token:
@@ -29,47 +34,101 @@ class _Last:
     warned: bool = False
 
 
-class _LookUp(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, bag: EmbeddingBag, _anchor: Tensor, weights: Tensor | None, indices: Any, offsets: Any) -> Tensor:
-        ctx.bag, ctx.batch, ctx.token = bag, (indices, offsets), _Token()
-        # Before the call: an interrupt may come after it.
-        bag._last.forward = weakref.ref(ctx.token)
-        return bag._run(indices, offsets, weights, train=True)
+class _Look(torch.autograd.Function):
+    """A look-up whose backward gives the weights their gradient, and if it trains moves the rows or keeps their gradients."""
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor | None, None, None]:
-        bag: EmbeddingBag = ctx.bag
-        if bag._last.forward is None or bag._last.forward() is not ctx.token:
-            raise OrderError("backward: wanted that of the last forward, found that of an earlier one, given up since; make one forward a step")
-        grads = _numpy(grad, torch.float32)
-        weight_grad = None
-        if ctx.needs_input_grad[2]:
-            indices, offsets = ctx.batch
-            weight_grad = torch.from_numpy(bag.group.weight_gradient(indices, offsets, grads))
-        bag.group.backward(grads)
-        return None, None, weight_grad, None, None
-
-
-class _Weigh(torch.autograd.Function):
-    """A frozen look-up whose weights have a gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, bag: EmbeddingBag, weights: Tensor, indices: Any, offsets: Any) -> Tensor:
+    def forward(ctx: Any, bag: EmbeddingBag, anchor: Tensor | None, weights: Tensor | None, indices: Tensor, offsets: Tensor, ends: Any) -> Tensor:
+        ctx.bag, ctx.token, ctx.trains, ctx.weighs = bag, _Token(), anchor is not None, ctx.needs_input_grad[2]
+        ctx.at_once = ctx.trains and bag.update == "backward"
+        ctx.moves = ctx.at_once and not bag._rows.ranks
+        # Saved, so that torch refuses a backward after a change of them; copied, since some changes are none that torch sees.
+        ctx.save_for_backward(weights, indices, offsets)
+        ids = _numpy(indices)
+        if ctx.weighs or not ctx.moves:
+            ids, ends = ids.copy(), ends.copy()
+        if ctx.at_once:
+            # Before the call: an interrupt may come after it.
+            bag._last.forward = weakref.ref(ctx.token)
+        out = bag._run(ids, ends, weights, train=ctx.moves)
+        ctx.batch = ids, ends, None if ctx.moves or weights is None else weights.detach().to(torch.float32, copy=True)
         # The rows as they are now: until the backward a step may change them.
-        ctx.rows, ctx.bags = bag._run(indices, np.arange(len(indices) + 1, dtype=np.uint32), None, train=False), np.diff(offsets)
-        return bag._run(indices, offsets, weights, train=False)
+        ctx.rows = bag._run(ids, bag._rows.offsets(len(ids)), None, train=False)[: len(ids)] if ctx.weighs and not ctx.moves else None
+        return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None, None]:
-        return None, (ctx.rows * grad.float().repeat_interleave(torch.from_numpy(ctx.bags), 0)).sum(1), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        bag: EmbeddingBag = ctx.bag
+        if ctx.at_once and (bag._last.forward is None or bag._last.forward() is not ctx.token):
+            raise OrderError("backward: wanted that of the last forward, found that of an earlier one, given up since; make one forward a step")
+        ctx.saved_tensors  # noqa: B018
+        (ids, ends, weights), grad, weight_grad = ctx.batch, grad.to("cpu", torch.float32), None
+        if ctx.moves:
+            if ctx.weighs:
+                weight_grad = torch.from_numpy(bag.group.weight_gradient(ids, ends, _numpy(grad)))
+            grad = grad if bag.grad_scaler is None else grad / bag.grad_scaler.get_scale()
+            if bag.grad_scaler is None or bool(grad.isfinite().all()):
+                bag.group.backward(_numpy(grad))
+            else:
+                bag.group.discard_pending()
+        else:
+            bags = np.repeat(np.arange(len(ends) - 1), np.diff(ends.astype(np.int64)))
+            if ctx.weighs:
+                weight_grad = (ctx.rows * grad[bags]).sum(1)
+            if ctx.trains:
+                bag._keep(ids.astype(np.int64), bags, weights, grad.contiguous())
+        return None, None, weight_grad, None, None, None
 
 
 def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, Any]:
     """The tensor's own memory, if it is on the CPU and of that kind."""
-    return (tensor if kind in (None, tensor.dtype) else tensor.to(kind)).numpy(force=True)
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        raise InvalidValue("torch.jit.trace: wanted torch's operators alone, found hotrow's; leave the module out")
+    try:
+        return (tensor if kind in (None, tensor.dtype) else tensor.to(kind)).numpy(force=True)
+    except (RuntimeError, TypeError) as error:
+        found = f"{type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on {tensor.device} ({error})"
+        raise InvalidValue(f"tensor: wanted values that numpy reads, which those of torch.export lack, found {found}; convert it") from error
+
+
+class _Refused(str):
+    """The key of a state that was not taken: torch shows the reason if it is strict."""
+
+    reason = ""
+
+    def __format__(self, _: str) -> str:
+        return f"{self!s}, which is there but was not taken: {self.reason}"
+
+
+def _weights(name: str, given: Any) -> Any:
+    """Weights as an array: a tensor's in float32, others as they are."""
+    if isinstance(given, Tensor):
+        if not given.is_floating_point():
+            raise InvalidValue(f"{name}: wanted floats, found {given.dtype}; convert them")
+        return _numpy(given.detach(), torch.float32)
+    return _native.as_array(name, given)
+
+
+def step(bags: Iterable[EmbeddingBag] | EmbeddingBag, scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] = ()) -> bool:
+    """Moves bags of update="step" by the gradients that their backwards have added up, and drops those. A bag without any stays, over ranks if all lack them.
+
+    scaler: the torch.amp.GradScaler of the losses, between `scaler.unscale_(optimizer)` and `scaler.update()`: the bags' gradients are divided by its scale.
+    max_norm: all gradients, of bags and parameters, are multiplied by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
+    parameters: of the dense parts, whose gradients count in the norm and are multiplied in place.
+
+    Returns False if a gradient of a bag or a parameter is not finite: no bag moves, the scale falls at the next `scaler.update()`, and the caller leaves
+    its own optimiser's step out, too: `if hotrow.torch.step(..): scaler.step(optimizer)`.
+    """
+    bags = [bags] if isinstance(bags, EmbeddingBag) else list(dict.fromkeys(bags))
+    if found := [f'update="{bag.update}"' if isinstance(bag, EmbeddingBag) else repr(bag) for bag in bags if getattr(bag, "update", "") != "step"]:
+        raise InvalidValue(f'bags: wanted EmbeddingBags of hotrow.torch with update="step", found {found[0]}; make them so')
+    if not bags or (max_norm is not None and not float(max_norm) >= 0):
+        raise InvalidValue(f"step: wanted a bag, and a max_norm of 0 or more or None, found {len(bags)} bags and {max_norm}; correct the call")
+    given = [parameters] if isinstance(parameters, Tensor) else list(dict.fromkeys(parameters))
+    grads = [parameter.grad for parameter in given if parameter.grad is not None]
+    factor = 1.0 if scaler is None else 1 / scaler.get_scale()
+    return _deferred.step([bag._rows for bag in bags], scaler, factor, None if max_norm is None else float(max_norm), grads)
 
 
 class EmbeddingBag(torch.nn.Module):
@@ -78,11 +137,16 @@ class EmbeddingBag(torch.nn.Module):
     The table is no parameter: the backward of a loss updates its rows by `optimizer` (a hotrow.SGD, AdaGrad, ...), so no optimiser of torch may have
     it. One forward a step: with several batches, look up all bags at once. Under torch.no_grad(), in eval(), and if it is frozen, nothing changes.
 
+    update: "backward", or "step": then backwards add the gradients of rows up, over any number of forwards, and hotrow.torch.step moves the table once. It
+    alone can clip gradients, or leave a step out with torch's optimisers. Forwards then change nothing; counters and the cache move at the step.
+    grad_scaler: a torch.amp.GradScaler, with update="backward": each backward divides by its scale, and leaves the table alone if a gradient is not
+    finite. The dense parameters may still move then, and the other way round.
+
     mode: "sum" or "mean". precision, policy, placement, device, seed: as of hotrow.Group. cache: the share of the rows that the FP32 cache holds.
     Settings beyond `mode` are named. init: hotrow.Uniform, hotrow.Normal or a number; standard normal by default, as torch's. state: in state_dict the weights in FP32 ("fp32"), or a
     checkpoint with the packed rows, the cache and the optimiser's states ("packed"). settings: any other setting of hotrow.Group.
 
-    Tensors on the CPU are used where they lie. Others (CUDA, XPU, MPS) are copied to the CPU and back, through pinned memory where there is some.
+    Floats on the CPU are used where they lie. Tensors elsewhere (CUDA, XPU, MPS) are copied to the CPU and back, through pinned memory where there is some.
     The group may itself compute on a GPU: `device` says so, and is no device of torch's.
     """
 
@@ -101,9 +165,16 @@ class EmbeddingBag(torch.nn.Module):
         init: Settings | float | None = None,
         state: str = "fp32",
         frozen: bool = False,
+        update: str = "backward",
+        grad_scaler: Any = None,
         **settings: Any,
     ) -> None:
         super().__init__()
+        if update not in ("backward", "step"):
+            raise InvalidValue(f'update: wanted "backward" or "step", found {update!r}; choose one of them')
+        if grad_scaler is not None and (update == "step" or not hasattr(grad_scaler, "get_scale")):
+            found = f'{type(grad_scaler).__name__} and update="{update}"; pass a scaler to hotrow.torch.step with update="step"'
+            raise InvalidValue(f'grad_scaler: wanted a torch.amp.GradScaler and update="backward", found {found}')
         if mode not in ("sum", "mean"):
             raise InvalidValue(f'mode: wanted "sum" or "mean", found {mode!r}; hotrow has no other pooling')
         if state not in ("fp32", "packed"):
@@ -132,14 +203,16 @@ class EmbeddingBag(torch.nn.Module):
         # Autograd calls backward for it where no other input wants a gradient.
         self._anchor = torch.empty(0, requires_grad=True)
         self._last = _Last()
+        self.update, self.grad_scaler = update, grad_scaler
+        self._rows, self._device, self._alone = _deferred.Rows(self.group), device, False
 
     @classmethod
-    def from_pretrained(cls, embeddings: Tensor, *, freeze: bool = True, **settings: Any) -> EmbeddingBag:
-        """The weights of a tensor of shape (rows, dim), or those of a torch.nn.EmbeddingBag: `from_pretrained(bag.weight)`."""
-        if embeddings.dim() != 2:
-            raise InvalidValue(f"embeddings: wanted shape (rows, dim), found {tuple(embeddings.shape)}; reshape the tensor")
-        values = _numpy(embeddings, torch.float32)
-        return cls(*embeddings.shape, values=values, frozen=freeze, **settings)
+    def from_pretrained(cls, embeddings: Tensor | NDArray[Any], *, freeze: bool = True, **settings: Any) -> EmbeddingBag:
+        """The weights of a tensor or array of shape (rows, dim), or those of a torch.nn.EmbeddingBag: `from_pretrained(bag.weight)`."""
+        values = _weights("embeddings", embeddings)
+        if values.ndim != 2:
+            raise InvalidValue(f"embeddings: wanted shape (rows, dim), found {values.shape}; reshape the tensor")
+        return cls(*values.shape, values=values, frozen=freeze, **settings)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
@@ -147,6 +220,10 @@ class EmbeddingBag(torch.nn.Module):
 
         per_sample_weights, of the shape of the input, are rounded to float32.
         """
+        for name, tensor in (("input", input), ("offsets", offsets), ("per_sample_weights", per_sample_weights)):
+            if tensor is not None and (found := getattr(tensor, "layout", type(tensor).__name__)) is not torch.strided:
+                raise InvalidType(f"{name}: wanted a dense tensor, found {found}; convert it by to_dense() or torch.as_tensor()")
+        adds_last = input.dim() == 1 and not self.include_last_offset
         if input.dim() == 2:
             if offsets is not None:
                 raise InvalidValue("offsets: wanted none with an input of two dimensions, whose rows are the bags, found some; leave them out")
@@ -158,8 +235,6 @@ class EmbeddingBag(torch.nn.Module):
             raise InvalidValue(f"input: wanted one or two dimensions, found {input.dim()}; reshape it")
         elif offsets is None:
             raise InvalidValue("offsets: wanted them beside an input of one dimension, found none; pass them, or an input of two dimensions")
-        elif not self.include_last_offset:
-            offsets = torch.cat([offsets, offsets.new_tensor([input.numel()])])
         weights = None
         if per_sample_weights is not None:
             if self.mode != "sum":
@@ -167,25 +242,73 @@ class EmbeddingBag(torch.nn.Module):
             if not per_sample_weights.is_floating_point():
                 raise InvalidValue(f"per_sample_weights: wanted floats, found {per_sample_weights.dtype}; convert them")
             weights = per_sample_weights.reshape(-1)
-        home, indices, ends = input.device, _numpy(input).reshape(-1), _numpy(offsets)
+        ends = _numpy(torch.cat([offsets, offsets.new_tensor([input.numel()])]) if adds_last else offsets)
+        home, indices, trains = input.device, input.reshape(-1), self.training and torch.is_grad_enabled() and not self.frozen
         if weights is not None and home.type != "cpu":
             weights = weights.cpu()
-        if self.training and torch.is_grad_enabled() and not self.frozen:
-            if self.group.pending:
-                self._give_up()
-            out: Tensor = _LookUp.apply(self, self._anchor, weights, indices, ends)  # type: ignore[no-untyped-call]
-        elif weights is not None and weights.requires_grad and torch.is_grad_enabled():
-            out = _Weigh.apply(self, weights, indices, ends)  # type: ignore[no-untyped-call]
+        if trains:
+            self._may_train()
+        if trains or (weights is not None and weights.requires_grad and torch.is_grad_enabled()):
+            out: Tensor = _Look.apply(self, self._anchor if trains else None, weights, indices, offsets, ends)  # type: ignore[no-untyped-call]
         else:
-            out = self._run(indices, ends, weights, train=False)
+            out = self._run(_numpy(indices), ends, weights, train=False)
         # Pinned where the device copies from there.
         return out if home.type == "cpu" else (out.pin_memory() if home.type in ("cuda", "xpu") else out).to(home, non_blocking=True)
+
+    def _may_train(self) -> None:
+        ranks, last = self._rows.ranks, self._last.forward
+        if ranks is None and not self._alone and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            raise OrderError(
+                f"forward: wanted sync() before training, found {dist.get_world_size()} ranks of torch.distributed; call sync() on all ranks, "
+                "or sync(alone=True) if each rank is to train a table of its own"
+            )
+        if self.group.pending or (ranks and last is not None and last() is not None):
+            self._give_up()
 
     def _run(self, indices: Any, offsets: Any, weights: Tensor | None, *, train: bool) -> Tensor:
         out = torch.empty(max(0, len(offsets) - 1), self.embedding_dim, dtype=torch.float32, device="cpu")
         call = self.group.forward if train else self.group.forward_frozen
         call(indices, offsets, None if weights is None else _numpy(weights, torch.float32), out.numpy())
         return out
+
+    def _keep(self, ids: Any, bags: Any, weights: Tensor | None, grad: Tensor) -> None:
+        """Adds the gradients of bags to those of their rows; over ranks without update="step", moves the table by them."""
+        if self.group.config["out_of_range"] == "clamp":
+            ids = ids.clip(max=self.num_embeddings - 1)
+        used = (ids >= 0) & (ids < self.num_embeddings)
+        if self.padding_idx is not None:
+            used &= ids != self.padding_idx % self.num_embeddings
+        ids, bags, weights = ids[used], bags[used], None if weights is None else weights[torch.from_numpy(used)]
+        if self.mode == "mean" and len(bags):
+            weights = torch.from_numpy((1 / np.bincount(bags)[bags]).astype(np.float32))
+        self._rows.add(_deferred.merged(ids, bags, grad, weights))
+        if self.update == "backward":
+            self._last.forward = None
+            try:
+                _deferred.step([self._rows], None, 1 / (self.grad_scaler.get_scale() if self.grad_scaler else 1), None, (), self.grad_scaler is not None)
+            finally:
+                self._rows.clear()
+
+    def step(self, scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] = ()) -> bool:
+        """hotrow.torch.step for this bag."""
+        return step([self], scaler, max_norm, parameters)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops the gradients that wait for a step. A model that has the bag does not call it in its own zero_grad()."""
+        super().zero_grad(set_to_none)
+        self._rows.clear()
+
+    def sync(self, process_group: Any = None, *, alone: bool = False) -> None:
+        """Makes the table one for all ranks of a process group (the default one by default). Once, before training, on all of them.
+
+        The rows, the seed and the step of rank 0 go to all. Then each update has the mean of all ranks' gradients, and moves all tables alike, bit for bit:
+        each backward is a call that all ranks make, with an empty batch too, or with update="step" each step. After a rank has failed the others raise
+        OrderError within the timeout of the process group. alone=True: no other rank takes part, and each trains a table of its own.
+        """
+        self._rows.ranks, self._alone = None, alone
+        if not alone:
+            _deferred.sync(self._rows, process_group, self._device, {"update": self.update, "grad_scaler": self.grad_scaler is not None})
+            self.group = self._rows.group
 
     def _give_up(self) -> None:
         """Discards the last forward: an exception came between it and its backward. If its outputs are still in use, that is not sure."""
@@ -198,7 +321,7 @@ class EmbeddingBag(torch.nn.Module):
             )
         if not self._last.warned:
             self._last.warned = True
-            warnings.warn("hotrow: a forward had no backward, and is given up; look up in eval() or under torch.no_grad()", stacklevel=6)
+            warnings.warn("hotrow: a forward had no backward, and is given up; look up in eval() or under torch.no_grad()", stacklevel=7)
 
     def discard_pending(self) -> None:
         """Gives up the backward of the last forward."""
@@ -226,25 +349,49 @@ class EmbeddingBag(torch.nn.Module):
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing_keys: Any, unexpected_keys: Any, error_msgs: Any
     ) -> None:
-        """Takes either form, whatever `state` says."""
-        weight, packed = state_dict.get(prefix + "weight"), state_dict.get(prefix + "packed")
-        known = (prefix + "weight", prefix + "packed")
+        """Takes either form, whatever `state` says. Another one is a missing key, so that only a strict load raises."""
+        known = [prefix + "packed", prefix + "weight"]
         unexpected_keys.extend(key for key in state_dict if strict and key.startswith(prefix) and key not in known)
-        if packed is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                path = os.path.join(folder, "group")
-                _numpy(packed).tofile(path)
-                self.group.load(path)
-        elif weight is None:
-            if strict:
-                missing_keys.append(prefix + "weight")
-        elif not weight.isfinite().all():
-            error_msgs.append(f"{prefix}weight: wanted finite numbers, found one that is not")
-        elif tuple(weight.shape) != (self.num_embeddings, self.embedding_dim):
-            error_msgs.append(f"{prefix}weight: wanted shape ({self.num_embeddings}, {self.embedding_dim}), found {tuple(weight.shape)}")
-        else:
-            rows = np.arange(self.num_embeddings, dtype=np.uint32)
-            self.group.write_rows(rows, _numpy(weight, torch.float32))
+        given = next((key for key in known if state_dict.get(key) is not None), None)
+        if given is None:
+            missing_keys.append(known[1])
+            return
+        try:
+            (self._load_packed if given == known[0] else self._load_weight)(state_dict[given])
+        except Exception as error:
+            (refused := _Refused(given)).reason = str(error)
+            missing_keys.append(refused)
+            warnings.warn(f"hotrow: {refused}", stacklevel=2)
+
+    def _load_weight(self, weight: Any) -> None:
+        values, shape = _weights("weight", weight), (self.num_embeddings, self.embedding_dim)
+        if values.shape != shape:
+            raise InvalidValue(f"weight: wanted shape {shape}, found {values.shape}")
+        if not np.isfinite(values).all():
+            raise InvalidValue("weight: wanted finite numbers, found one that is not")
+        self.group.write_rows(np.arange(self.num_embeddings, dtype=np.uint32), values)
+
+    def _load_packed(self, packed: Any) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "group")
+            _native.as_array("packed", _numpy(packed) if isinstance(packed, Tensor) else packed, "uint8").tofile(path)
+            try:
+                saved, ours, group = json.loads(_native.saved_settings(path)), self.group.config, self.group
+                rules = [of["optimizer"] for of in (saved, ours)]
+                is_other = len({(rule["kind"], rule["own_count"]) for rule in rules}) > 1
+                if self.frozen and (is_other or saved["state"] != ours["state"]):
+                    # The states need their place in the rows, whether they are used or not.
+                    ours |= dict(optimizer=rules[0], state=saved["state"], init=0.0)
+                    del ours["stripe"]
+                    group = Group(ours.pop("tables"), ours.pop("dim"), device="cpu" if group.device == "cpu" else "gpu", **ours)
+                elif is_other:
+                    ask = [f"hotrow.{_RULES[rule['kind']]}({rule['lr']:g}{', own_count=True' * rule['own_count']})" for rule in rules]
+                    raise InvalidValue(f"packed: wanted optimizer={ask[0]}, which trained it, found {ask[1]}; name it, or frozen=True")
+                group.load(path)
+            except FileError as error:
+                text, _, _ = str(error).replace(f"checkpoint {path}", "packed").rpartition("; ")
+                raise InvalidValue(f"{text}; give the bag the settings with which the state was saved, or take another state") from error
+            self.group = self._rows.group = group
 
     def extra_repr(self) -> str:
         config = self.group.config
