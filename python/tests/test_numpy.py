@@ -96,6 +96,8 @@ def test_gradients_and_weights(random):
         group.backward(given)
         assert np.array_equal(group.read_rows([1, 2, 3, 4]), [-0.5 * grad[0], -2 * grad[0], grad[1], 0 * grad[1]])
     group.forward([1, 2], [0, 2], [1.0, 1.0])
+    columns = Group([2], 2, precision="fp32", values=np.asfortranarray([[1, 2], [3, 4]], np.float32), device="cpu")
+    assert columns.read_rows([0, 1]).tolist() == [[1, 2], [3, 4]]
     found = group.weight_gradient([1, 2], [0, 2], np.ones((1, 4), np.float32))
     assert np.allclose(found, group.read_rows([1, 2]).sum(1))
     group.discard_pending()
