@@ -14,7 +14,7 @@ use crate::{
         storage::{BLOCKS, Storage, Words, block_words, state_words, states_of},
     },
     stripe::Stripe,
-    table::{abi, batch, rng::Purpose},
+    table::{abi, batch, rng::Purpose, row::RowLayout},
 };
 
 named!(Addressing, "addressing": Hashed = "hashed", Direct = "direct", Rows = "rows");
@@ -479,7 +479,8 @@ impl Config {
 
     /// The layout of the weights in memory.
     pub(crate) fn storage(&self) -> Storage {
-        Storage::new(self.precision, &self.robe(), self.optimizer.kind)
+        let row = RowLayout::new(self.dim, self.precision, self.optimizer.kind);
+        Storage::new(self.precision, &self.robe(), self.states(), row.facts)
     }
 
     /// The source of random bits for weights that are written outside a step.

@@ -85,6 +85,7 @@ impl Params {
             stochastic: u32::from(config.rounding == Rounding::Stochastic),
             state: layout.row.state,
             state_bits: layout.row.state_bits,
+            facts: layout.row.facts,
             state_word: layout.row.state_word,
             payload_half: layout.row.payload_half,
             record_words: layout.row.record_words,
