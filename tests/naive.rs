@@ -753,6 +753,8 @@ fn rejects_wrong_updates() {
     rejected(Bend::Config(|config| config.optimizer.eps = 1e-3), |_| {}, "backward");
     rejected(Bend::Config(|config| config.rounding = Rounding::Stochastic), |_| {}, "record of row");
     rejected(Bend::FirstWriteWins, |_| {}, "WriteRows");
+    let at_random = Bend::Config(|config| config.write_rounding = Rounding::Stochastic);
+    rejected(at_random, |_| {}, "record of row");
     let adam: fn(&mut GroupConfig) =
         |config| config.optimizer = Optimizer::adam(0.1).with_weight_decay(0.01).with_clip_norm(Some(0.5));
     rejected(Bend::Config(|config| config.optimizer.beta1 = 0.91), adam, "backward");

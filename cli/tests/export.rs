@@ -409,6 +409,31 @@ fn settings_of_the_new_checkpoint() {
     assert_eq!(load(&folder.import(&fixture("rows.npy"), &options)).config().rounding, Rounding::Nearest);
 }
 
+/// Imported rows are rounded to nearest, whatever later training does, unless `--import-rounding` says otherwise.
+#[test]
+fn imported_rows_are_rounded_to_nearest() {
+    let (folder, [nearest, stochastic]) = (Folder::new(), Rounding::ALL);
+    let imported = |options: &str| {
+        let table = folder.import(&fixture("rows.npy"), &words(options));
+        let (found, config) = (values(&table), load(&table).config().clone());
+        let near = rows().chunks(DIM).zip(found.chunks(DIM)).all(|(row, found)| {
+            let [low, high] = row.iter().fold([f32::MAX, f32::MIN], |[a, b], &x| [a.min(x), b.max(x)]);
+            row.iter().zip(found).all(|(x, found)| (x - found).abs() < 0.501 / 255.0 * (high - low))
+        });
+        ((near, config.rounding, config.write_rounding), table)
+    };
+    for (rounding, write) in
+        [(stochastic, nearest), (nearest, nearest), (stochastic, stochastic), (nearest, stochastic)]
+    {
+        let given = if write == nearest { "" } else { "--import-rounding stochastic" };
+        let (found, table) = imported(&format!("--precision int8 --rounding {rounding} {given}"));
+        assert_eq!(found, (write == nearest, rounding, write));
+        // Another import takes its settings, but for the one that it names.
+        assert_eq!(imported(&format!("--like {table}")).0, found);
+        assert_eq!(imported(&format!("--like {table} --import-rounding nearest")).0, (true, rounding, nearest));
+    }
+}
+
 #[test]
 fn bad_input_of_import_is_told_by_name() {
     let folder = Folder::new();

@@ -82,7 +82,7 @@ impl Params {
             seed: config.seed,
             dim: layout.row.dim,
             bits: layout.row.precision.bits(),
-            stochastic: u32::from(config.rounding == Rounding::Stochastic),
+            stochastic: u32::from(purpose.rounding(config) == Rounding::Stochastic),
             state: layout.row.state,
             state_bits: layout.row.state_bits,
             facts: layout.row.facts,

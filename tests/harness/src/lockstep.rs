@@ -209,6 +209,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     config.seed = source.random();
     config.window_ways = [0, 1, 4, 31][config.seed as usize / 3 % 4];
+    config.write_rounding = Rounding::ALL[config.seed as usize / 12 % 2];
     config.cache_shares = random_shares(&config);
     config.state = random_state(config.precision, config.seed);
     if source.random_bool(0.3) {

@@ -508,6 +508,8 @@ pub struct Offender {
 pub struct Effect {
     pub slots: BTreeMap<u32, Vec<Approx>>,
     pub records: BTreeMap<u32, Vec<Approx>>,
+    /// Whether the records are of weights that the caller gives.
+    pub given: bool,
 }
 
 /// The rows of a table with a share of the cache, or all rows, and their sets.
@@ -1194,7 +1196,7 @@ impl Naive {
 
     /// Writes rows: a resident row changes in its slot, as in an update; any other row changes in the table.
     pub fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Effect {
-        let mut effect = Effect::default();
+        let mut effect = Effect { given: true, ..Effect::default() };
         let last: BTreeMap<u32, &[f32]> = rows.iter().copied().zip(values.chunks(self.format.dim)).collect();
         for (row, weights) in last {
             let mut new: Vec<Approx> = weights.iter().map(|&x| Approx::exact(x)).collect();
@@ -1721,11 +1723,12 @@ impl Checker {
             }
         }
         let words = format.words();
+        let rounding = if effect.given { model.config.write_rounding } else { model.config.rounding };
         equal("words of the records", self.before.records.len(), after.records.len())?;
         for (row, (was, is)) in self.before.records.chunks(words).zip(after.records.chunks(words)).enumerate() {
             match effect.records.get(&(row as u32)) {
                 Some(wanted) => format
-                    .check(self.model.config.rounding, is, wanted)
+                    .check(rounding, is, wanted)
                     .map_err(|difference| format!("record of row {row}: {difference}"))?,
                 None if was != is => return Err(format!("record of row {row} moved: was {was:x?}, is {is:x?}")),
                 None => {}
@@ -1838,6 +1841,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             (config.precision, config.rounding, config.policy, config.pooling, config.out_of_range) = stored;
             config.counter_bits = CounterBits::ALL[seed as usize % 3];
             config.window_ways = (seed / 3 % 5).min(config.ways - 1);
+            config.write_rounding = Rounding::ALL[seed as usize / 15 % 2];
             config.cache_shares = random_shares(&config);
             config.optimizer = rule.with_weight_decay(decay);
             config.state = random_state(config.precision, seed);
