@@ -418,7 +418,9 @@ fn imported_rows_are_rounded_to_nearest() {
         let (found, config) = (values(&table), load(&table).config().clone());
         let near = rows().chunks(DIM).zip(found.chunks(DIM)).all(|(row, found)| {
             let [low, high] = row.iter().fold([f32::MAX, f32::MIN], |[a, b], &x| [a.min(x), b.max(x)]);
-            row.iter().zip(found).all(|(x, found)| (x - found).abs() < 0.501 / 255.0 * (high - low))
+            row.iter()
+                .zip(found)
+                .all(|(x, found)| (x - found).abs() <= 0.501 / 255.0 * (high - low) + 2.0 * f32::EPSILON * x.abs())
         });
         ((near, config.rounding, config.write_rounding), table)
     };
