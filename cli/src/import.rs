@@ -38,9 +38,9 @@ pub(crate) struct Args {
     /// Precision of the tables; fused and tbe: that of the file [default: fp32; fused and tbe: the one that the file states]
     #[arg(long, value_parser = one_of(Precision::ALL))]
     precision: Option<Precision>,
-    /// Rounding of FP32 rows that are imported, or written later [default: nearest, or that of --like]
-    #[arg(long, value_parser = one_of(Rounding::ALL))]
-    import_rounding: Option<Rounding>,
+    /// Rounding of FP32 rows that are imported, or written later, whatever --like says
+    #[arg(long, default_value_t = Rounding::Nearest, value_parser = one_of(Rounding::ALL))]
+    import_rounding: Rounding,
     /// Rounding in later training
     #[arg(long, default_value_t = Rounding::Stochastic, value_parser = one_of(Rounding::ALL))]
     rounding: Rounding,
@@ -104,7 +104,7 @@ impl Args {
             let config = GroupConfig::new(&found.rows, found.dim)
                 .with_precision(precision)
                 .with_rounding(self.rounding)
-                .with_write_rounding(self.import_rounding.unwrap_or(Rounding::Nearest))
+                .with_write_rounding(self.import_rounding)
                 .with_optimizer(Optimizer::sgd(0.01).with_kind(self.optimizer))
                 .with_cache_rows(self.cache_rows)
                 .with_policy(self.policy)
@@ -113,8 +113,7 @@ impl Args {
             return Ok(config.with_init(zeros));
         };
         let config = checkpoint::contents(like)?.config.with_init(zeros);
-        let write_rounding = self.import_rounding.unwrap_or(config.write_rounding);
-        let config = config.with_write_rounding(write_rounding);
+        let config = config.with_write_rounding(self.import_rounding);
         let wanted = (&config.tables, config.dim, held.map(|_| config.precision));
         if wanted != (&found.rows, found.dim, held) {
             let text = |rows: &[u32], dim, precision: Option<Precision>| {

@@ -141,11 +141,6 @@ impl RowLayout {
         self.facts_of(e) & STATE_MOMENT != 0
     }
 
-    /// Whether any state of an element is a moment.
-    pub(crate) const fn has_moments(&self) -> bool {
-        self.is_moment(0) || self.is_moment(self.dim)
-    }
-
     /// Bytes of the state in a record.
     #[must_use]
     pub const fn state_bytes(&self) -> u64 {

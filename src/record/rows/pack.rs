@@ -64,7 +64,7 @@ pub(crate) fn pack_finite(
     let payload_at = layout.payload_half as usize;
     if layout.state_bits == 8 {
         codec::pack_coded(layout, noise, row, state, record);
-    } else if layout.state_bits == 16 && layout.has_moments() {
+    } else if layout.state_bits == 16 && (layout.is_moment(0) || layout.is_moment(layout.dim)) {
         let halves: &mut [u16] = bytemuck::cast_slice_mut(&mut record[state_at..]);
         for ((e, &x), half) in (0..).zip(state).zip(halves) {
             *half = codec::state_half(layout, noise, row, e, x) as u16;

@@ -309,9 +309,8 @@ pub(crate) fn states_by_their_facts() {
         let (rounding, random_bits, seed) = (config.rounding, config.random_bits, config.seed);
         let noise = codec::Noise { rounding, random_bits, seed, step: 9, purpose, stripe };
         let model = |facts: u32| {
-            let kinds = [facts, facts >> 2].map(|of| [of & 1 == 1, of & 2 == 2]);
             let mut format = Format::new(&config);
-            format.kinds = kinds;
+            format.kinds = [facts, facts >> 2].map(|of| [of & 1 == 1, of & 2 == 2]);
             format
         };
         let stride = layout.row.record_words as usize;
