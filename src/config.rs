@@ -585,8 +585,12 @@ pub struct GroupConfig {
     /// The type in which a record stores the optimiser's state of an element: FP32 beside FP32 weights; FP32, FP16 or INT8 beside others.
     /// `None`: FP32 beside FP32, else FP16. A slot of the cache has it in FP32.
     pub state: Option<StatePrecision>,
-    /// The rounding of a cached or updated row to the table's precision.
+    /// The rounding of a cached or updated row, and of drawn initial values, to the table's precision.
     pub rounding: Rounding,
+    /// The rounding of weights that the caller gives: those of a [`Source`](crate::Source), and those of
+    /// [`write_rows`](crate::Embedding::write_rows) for rows that are not in the cache.
+    #[cfg_attr(feature = "serde", serde(default = "nearest"))]
+    pub write_rounding: Rounding,
     /// Random bits of an element, if rounding is stochastic.
     pub random_bits: RandomBits,
     /// Number of rows that the FP32 cache holds, rounded up to whole sets; 0 means no cache. More than the group's rows are taken as its rows: then
@@ -639,6 +643,12 @@ pub struct GroupConfig {
     pub(crate) window_bytes: Option<u64>,
 }
 
+/// The usual rounding of weights that a caller gives.
+#[cfg(feature = "serde")]
+pub(crate) const fn nearest() -> Rounding {
+    Rounding::Nearest
+}
+
 /// The usual number of ways for recent rows.
 const fn window_ways() -> u32 {
     4
@@ -664,6 +674,7 @@ setters!(GroupConfig {
     with_precision precision: Precision,
     with_state state: Option<StatePrecision>,
     with_rounding rounding: Rounding,
+    with_write_rounding write_rounding: Rounding,
     with_random_bits random_bits: RandomBits,
     with_cache_rows cache_rows: u32,
     with_ways ways: u32,
@@ -682,7 +693,7 @@ setters!(GroupConfig {
 });
 
 impl GroupConfig {
-    /// Tables of `tables[i]` x `dim`: INT8 with stochastic rounding (24 random bits), no cache, 32 ways, LRU (LFU would count in 32 bits), sum
+    /// Tables of `tables[i]` x `dim`: INT8 with stochastic rounding (24 random bits; to nearest what the caller gives), no cache, 32 ways, LRU (LFU would count in 32 bits), sum
     /// pooling, SGD with rate 0.01.
     #[must_use]
     pub fn new(tables: &[u32], dim: u32) -> Self {
@@ -693,6 +704,7 @@ impl GroupConfig {
             precision: Precision::Int8,
             state: None,
             rounding: Rounding::Stochastic,
+            write_rounding: Rounding::Nearest,
             random_bits: RandomBits::TwentyFour,
             cache_rows: 0,
             ways: WAYS,

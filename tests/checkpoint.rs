@@ -90,6 +90,7 @@ fn configs() -> Vec<GroupConfig> {
                     .with_optimizer(optimizer)
                     .with_policy(if (i + j) % 2 == 0 { Policy::Lfu } else { Policy::Lru })
                     .with_rounding(if i % 3 == 0 { Rounding::Nearest } else { Rounding::Stochastic })
+                    .with_write_rounding(Rounding::ALL[j % 2])
                     .with_random_bits(RandomBits::ALL[j % 3])
                     .with_counter_bits(CounterBits::ALL[(i + j) / 2 % 3])
                     .with_cache_rows([64, 0, 200][j % 3])
@@ -260,6 +261,10 @@ fn old_files_load() {
     assert_eq!(array.config(), &shared);
     checkpoint::load_lookup(&mut array, old("shared.safetensors")).unwrap();
     checkpoint::save_lookup(&mut array, new("shared.safetensors")).unwrap();
+    let other = shared.with_write_rounding(Rounding::Stochastic);
+    checkpoint::save_lookup(&mut CpuSharedGroup::new(other).unwrap(), new("other.safetensors")).unwrap();
+    let (other, _) = checkpoint::array_contents(new("other.safetensors")).unwrap();
+    assert_eq!(other.write_rounding, Rounding::Stochastic, "kept where it is not the usual one");
     let whole = contents.config.clone().with_features(vec![]).with_ways(32).with_state(None);
     let whole = whole.with_optimizer(Optimizer::row_wise_adagrad(0.1));
     Threads::run(2, |comm: &mut Threads| {
@@ -629,7 +634,8 @@ fn another_configuration_is_named() {
         let mut group = CpuGroup::new(other).unwrap();
         assert_eq!(refused(&mut group, &path), field);
     }
-    let free: [fn(&mut GroupConfig); 7] = [
+    let free: [fn(&mut GroupConfig); 8] = [
+        |config| config.write_rounding = Rounding::Stochastic,
         |config| config.optimizer = config.optimizer.with_lr(1.0).with_eps(1.0).with_weight_decay(1.0),
         |config| config.features = vec![1, 1],
         |config| config.pooling = Pooling::Mean,

@@ -666,8 +666,10 @@ fn scenario() -> (GroupConfig, Vec<BatchData>) {
         .collect();
     run[1].between = vec![Call::Frozen, Call::Reset];
     run[2].after = vec![Call::Frozen, Call::ReadRows(vec![5, 79, 5]), Call::Flush];
-    let writes = [[1.0, 2.0, 3.0, 4.5f32], [-1.0, 0.25, 0.0, 7.0]].concat();
-    run[3].after = vec![Call::WriteRows(vec![7, 7], writes), Call::Reset];
+    // Rows in slots and others.
+    let others = (0..20u8).flat_map(|i| [0.0, 1.0, 0.3 + 0.013 * f32::from(i), 0.7 - 0.011 * f32::from(i)]);
+    let writes = [1.0, 2.0, 3.0, 4.5, -1.0, 0.25, 0.0, 7.0].into_iter().chain(others).collect();
+    run[3].after = vec![Call::WriteRows([7, 7].into_iter().chain(60..80).collect(), writes), Call::Reset];
     if let Some(gradient) = &mut run[4].gradient {
         gradient[9] = f32::NAN;
     }
@@ -753,6 +755,8 @@ fn rejects_wrong_updates() {
     rejected(Bend::Config(|config| config.optimizer.eps = 1e-3), |_| {}, "backward");
     rejected(Bend::Config(|config| config.rounding = Rounding::Stochastic), |_| {}, "record of row");
     rejected(Bend::FirstWriteWins, |_| {}, "WriteRows");
+    let at_random = Bend::Config(|config| config.write_rounding = Rounding::Stochastic);
+    rejected(at_random, |_| {}, "record of row");
     let adam: fn(&mut GroupConfig) =
         |config| config.optimizer = Optimizer::adam(0.1).with_weight_decay(0.01).with_clip_norm(Some(0.5));
     rejected(Bend::Config(|config| config.optimizer.beta1 = 0.91), adam, "backward");

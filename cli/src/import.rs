@@ -38,7 +38,10 @@ pub(crate) struct Args {
     /// Precision of the tables; fused and tbe: that of the file [default: fp32; fused and tbe: the one that the file states]
     #[arg(long, value_parser = one_of(Precision::ALL))]
     precision: Option<Precision>,
-    /// Rounding, of FP32 rows that are imported and in later training
+    /// Rounding of FP32 rows that are imported, or written later, whatever --like says
+    #[arg(long, default_value_t = Rounding::Nearest, value_parser = one_of(Rounding::ALL))]
+    import_rounding: Rounding,
+    /// Rounding in later training
     #[arg(long, default_value_t = Rounding::Stochastic, value_parser = one_of(Rounding::ALL))]
     rounding: Rounding,
     /// Update rule, whose state begins at zero; training may choose its rate anew
@@ -101,6 +104,7 @@ impl Args {
             let config = GroupConfig::new(&found.rows, found.dim)
                 .with_precision(precision)
                 .with_rounding(self.rounding)
+                .with_write_rounding(self.import_rounding)
                 .with_optimizer(Optimizer::sgd(0.01).with_kind(self.optimizer))
                 .with_cache_rows(self.cache_rows)
                 .with_policy(self.policy)
@@ -109,6 +113,7 @@ impl Args {
             return Ok(config.with_init(zeros));
         };
         let config = checkpoint::contents(like)?.config.with_init(zeros);
+        let config = config.with_write_rounding(self.import_rounding);
         let wanted = (&config.tables, config.dim, held.map(|_| config.precision));
         if wanted != (&found.rows, found.dim, held) {
             let text = |rows: &[u32], dim, precision: Option<Precision>| {

@@ -409,6 +409,30 @@ fn settings_of_the_new_checkpoint() {
     assert_eq!(load(&folder.import(&fixture("rows.npy"), &options)).config().rounding, Rounding::Nearest);
 }
 
+/// Imported rows are rounded to nearest, whatever later training does, unless `--import-rounding` says otherwise.
+#[test]
+fn imported_rows_are_rounded_to_nearest() {
+    let (folder, nearest) = (Folder::new(), Rounding::Nearest);
+    let imported = |options: &str| {
+        let table = folder.import(&fixture("rows.npy"), &words(options));
+        let (found, config) = (values(&table), load(&table).config().clone());
+        let near = rows().chunks(DIM).zip(found.chunks(DIM)).all(|(row, found)| {
+            let [low, high] = row.iter().fold([f32::MAX, f32::MIN], |[a, b], &x| [a.min(x), b.max(x)]);
+            let most = 0.501 / 255.0 * (high - low) + 2.0 * f32::EPSILON * low.abs();
+            row.iter().zip(found).all(|(x, found)| (x - found).abs() <= most)
+        });
+        ((near, config.rounding, config.write_rounding), table)
+    };
+    for (rounding, given) in (0..4).map(|k| (Rounding::ALL[k / 2], ["", "--import-rounding stochastic"][k % 2])) {
+        let write = if given.is_empty() { nearest } else { Rounding::Stochastic };
+        let (found, table) = imported(&format!("--precision int8 --rounding {rounding} {given}"));
+        assert_eq!(found, (write == nearest, rounding, write));
+        // Another import takes the other settings.
+        assert_eq!(imported(&format!("--like {table}")).0, (true, rounding, nearest));
+        assert_eq!(imported(&format!("--like {table} {given}")).0, found);
+    }
+}
+
 #[test]
 fn bad_input_of_import_is_told_by_name() {
     let folder = Folder::new();

@@ -72,6 +72,7 @@ fn config(bytes: &mut Bytes<'_>) -> GroupConfig {
     config.cache_rows = bytes.below(rows + 1);
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     config.seed = bytes.byte().into();
+    config.write_rounding = Rounding::ALL[config.seed as usize / 3 % 2];
     if bytes.yes() {
         config.features = (0..1 + bytes.below(3)).map(|_| bytes.below(tables.len() as u32)).collect();
     }

@@ -287,7 +287,8 @@ impl Setting {
     /// Applies the setting to a group's configuration. The number of slots does not depend on the number of ways, as in `hotrow simulate`.
     pub(crate) fn apply(&self, config: &mut GroupConfig) {
         config.precision = self.precision;
-        config.rounding = self.rounding;
+        // The first values are drawn here, and given as a source.
+        (config.rounding, config.write_rounding) = (self.rounding, self.rounding);
         config.random_bits = self.random_bits;
         config.policy = if self.has_cache() || !self.has_pins() { self.policy } else { Policy::Static };
         config.ways = self.ways;

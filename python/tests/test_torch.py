@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hotrow
-from test_numpy import resident
+from test_numpy import resident, step_error
 
 torch = pytest.importorskip("torch", reason="SKIPPED: torch is not installed")
 
@@ -384,3 +384,13 @@ def test_memory_does_not_grow():
     before = resident()
     steps(100_000)
     assert resident() - before < 4 << 20
+
+
+@pytest.mark.parametrize("settings,wanted", [({}, 0.289), ({"write_rounding": "stochastic"}, 0.408)])
+def test_loaded_weights_are_rounded_to_nearest(settings, wanted):
+    weight = torch.rand(ROWS, 64) * 2 - 1
+    frozen = EmbeddingBag.from_pretrained(weight, device="cpu", **settings)
+    loaded = EmbeddingBag(ROWS, 64, device="cpu", **settings)
+    loaded.load_state_dict({"weight": weight})
+    for bag in (frozen, loaded):
+        assert abs(step_error(weight.double().numpy(), bag.group.read_rows(np.arange(ROWS))) - wanted) < 0.015

@@ -46,9 +46,15 @@ fn each() -> u32 {
     return select(1u, 2u, params.optimizer == ADAM);
 }
 
-// Whether the first state has a sign. The second has none.
-fn has_sign() -> bool {
-    return params.optimizer >= MOMENTUM;
+// Whether state k of a weight may be negative; of one state alone, both.
+fn is_signed(k: u32) -> bool {
+    return ((params.facts >> (2u * k)) & STATE_SIGNED) != 0u;
+}
+
+// The bases of the codes of both states, from the bits of the block's largest ones: states of one sign share a base.
+fn bases_of(top: vec2<u32>) -> vec2<u32> {
+    let most = select(top, vec2<u32>(max(top.x, top.y)), is_signed(0u) == is_signed(1u));
+    return vec2<u32>(code_base(most.x, is_signed(0u)), code_base(most.y, is_signed(1u)));
 }
 
 // The packed states of the weight at `at` of the window, the first's below the second's; 0 for states that are not packed.
@@ -78,31 +84,27 @@ fn states_of(stored: u32, at: u32) -> vec2<f32> {
     }
     if (robe.state_bits == 8u) {
         let bases = states[states_at(at)];
-        let first = value_of_code(stored & 0xffu, select(bases & 0xffffu, bases >> 16u, has_sign()), has_sign());
-        let second = value_of_code(stored >> 8u, bases & 0xffffu, false);
-        return vec2<f32>(bitcast<f32>(first), bitcast<f32>(second));
+        let signs = vec2<bool>(is_signed(0u), is_signed(1u));
+        let base = select(vec2<u32>(bases & 0xffffu), vec2<u32>(bases >> 16u), signs);
+        let first = value_of_code(stored & 0xffu, base.x, signs.x);
+        return bitcast<vec2<f32>>(vec2<u32>(first, value_of_code(stored >> 8u, base.y, signs.y)));
     }
-    if (params.optimizer == ADAGRAD) { return vec2<f32>(f32_from_half(stored), 0.0); }
-    return vec2<f32>(f32_from_moment(stored & 0xffffu, false), f32_from_moment(stored >> 16u, true));
+    return vec2<f32>(f32_from_state(stored & 0xffffu, params.facts), f32_from_state(stored >> 16u, params.facts >> 2u));
+}
+
+// A state of a weight, packed; `facts` begins with its own.
+fn packed_state(x: f32, row: u32, element: u32, base: u32, facts: u32) -> u32 {
+    if (robe.state_bits == 16u) { return state_half_of(x, row, element, facts); }
+    let random = noise(pack_step, row, element, 1u);
+    if ((facts & STATE_SIGNED) != 0u) { return signed_code(bitcast<u32>(x), base, random); }
+    return unsigned_code(bitcast<u32>(x), base, random);
 }
 
 // The states of a weight, packed, the first's below the second's.
-fn packed_states(now: vec2<f32>, row: u32, element: u32, first_base: u32, second_base: u32) -> u32 {
-    if (params.optimizer == ADAGRAD && robe.state_bits == 16u) { return half_of(now.x, row, element, 1u); }
-    let bits = bitcast<vec2<u32>>(now);
-    let random = noise(pack_step, row, element, 1u);
-    var first = 0u;
-    if (robe.state_bits == 16u) {
-        first = moment_from_bits(bits.x, false, random);
-    } else if (has_sign()) {
-        first = signed_code(bits.x, first_base, random);
-    } else {
-        first = unsigned_code(bits.x, first_base, random);
-    }
+fn packed_states(now: vec2<f32>, row: u32, element: u32, bases: vec2<u32>) -> u32 {
+    let first = packed_state(now.x, row, element, bases.x, params.facts);
     if (each() == 1u) { return first; }
-    let other = noise(pack_step, row, robe.block + element, 1u);
-    if (robe.state_bits == 16u) { return first | (moment_from_bits(bits.y, true, other) << 16u); }
-    return first | (unsigned_code(bits.y, second_base, other) << 8u);
+    return first | (packed_state(now.y, row, robe.block + element, bases.y, params.facts >> 2u) << robe.state_bits);
 }
 
 // Moves weight w by its gradient sum and packs it with the other weights of its unit. The whole workgroup must call
@@ -149,9 +151,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
     }
     workgroupBarrier();
     let differs = moves[head] != 0u;
-    let top = tops[head];
-    let first_base = code_base(top.x, has_sign());
-    let second_base = code_base(top.y, false);
+    let bases = bases_of(tops[head]);
     var scale = 0.0;
     var bias = 0u; // the bits of the bias
     var refused = false;
@@ -175,7 +175,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
         } else {
             code = (memory[at / 2u] >> (16u * (at & 1u))) & 0xffffu;
         }
-        if (coded || (moved && robe.state_bits == 16u)) { stored = packed_states(now, row, element, first_base, second_base); }
+        if (coded || (moved && robe.state_bits == 16u)) { stored = packed_states(now, row, element, bases); }
     }
     codes[local] = code;
     kept[local] = stored;
@@ -187,9 +187,9 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
         if (coded) {
             let words = states_at(first);
             if (lane == 0u) {
-                // Without a sign, the first state's base takes the lower half.
-                let one = select(first_base, first_base << 16u, has_sign());
-                states[words] = select(one, one | second_base, each() == 2u);
+                // Without a sign, a base takes the lower half.
+                let placed = select(bases, bases << vec2<u32>(16u), vec2<bool>(is_signed(0u), is_signed(1u)));
+                states[words] = placed.x | placed.y;
             }
             if (lane < unit / 4u) {
                 for (var k = 0u; k < each(); k++) {

@@ -38,10 +38,10 @@ fn code_of(x: f32, row: u32, element: u32, scale: f32, bias: f32) -> u32 {
     return u32(clamp(below + select(0.0, 1.0, up), 0.0, top));
 }
 
-// Float `element` of the state of `row` in 16 bits: a moment, or a sum in FP16.
-fn state_half_of(x: f32, row: u32, element: u32) -> u32 {
-    if (params.optimizer <= 2u) { return half_of(x, row, element, 1u); }
-    return moment_from_bits(bitcast<u32>(x), element >= params.dim, noise(pack_step, row, element, 1u));
+// Float `element` of the state of `row`, of which these are the facts, in 16 bits: a moment, or a sum in FP16.
+fn state_half_of(x: f32, row: u32, element: u32, facts: u32) -> u32 {
+    if ((facts & STATE_MOMENT) == 0u) { return half_of(x, row, element, 1u); }
+    return moment_from_bits(bitcast<u32>(x), (facts & STATE_SIGNED) != 0u, noise(pack_step, row, element, 1u));
 }
 
 // Element `element` of `row` in FP16; purpose 0 for a weight, 1 for state.

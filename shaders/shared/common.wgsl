@@ -61,6 +61,7 @@ struct Params {
     stochastic: u32,
     state: u32,            // floats of optimiser state a row: 0 to 2 a weight, then `scalars`
     state_bits: u32,       // bits of a float of the state in the record, its scalars left out: 32, 16 or 8
+    facts: u32,            // of an element's states: STATE_* of the first, and 2 bits higher of the second, or of the only one again
     state_word: u32,       // first word of the state in a record
     payload_half: u32,     // first 16-bit half of the payload in a record
     record_words: u32,     // stride of a record

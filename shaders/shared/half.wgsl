@@ -18,17 +18,32 @@ fn bits_from_half(h: u32) -> u32 {
     return select(normal, subnormal_half(h), exponent == 0u) | ((h & 0x8000u) << 16u);
 }
 
+// Facts of an element's state (src/table/row.rs).
+const STATE_SIGNED: u32 = 1u; // it may be negative
+const STATE_MOMENT: u32 = 2u; // a moment; else a sum of squares
+
+// The facts of position e in states that come one behind the other, `apart` positions each, from `params.facts`.
+fn facts_at(facts: u32, e: u32, apart: u32) -> u32 {
+    return facts >> select(0u, 2u, e >= apart);
+}
+
 // A moment of 16 bits as binary32; see `moment_from_f32` in src/record/codec.rs.
-fn f32_from_moment(h: u32, second: bool) -> f32 {
-    return bitcast<f32>(h << select(16u, 15u, second));
+fn f32_from_moment(h: u32, is_signed: bool) -> f32 {
+    return bitcast<f32>(h << select(15u, 16u, is_signed));
+}
+
+// A state of 16 bits as binary32.
+fn f32_from_state(h: u32, facts: u32) -> f32 {
+    if ((facts & STATE_MOMENT) == 0u) { return f32_from_half(h); }
+    return f32_from_moment(h, (facts & STATE_SIGNED) != 0u);
 }
 
 // Rounds a finite moment, given as bits, to 16 bits at random.
-fn moment_from_bits(bits: u32, second: bool, noise: u32) -> u32 {
-    let shift = select(16u, 15u, second);
+fn moment_from_bits(bits: u32, is_signed: bool, noise: u32) -> u32 {
+    let shift = select(15u, 16u, is_signed);
     let magnitude = bits & 0x7fffffffu;
     let kept = (magnitude >> shift) + select(0u, 1u, noise < (magnitude << (32u - shift)));
-    return select((bits >> 16u) & 0x8000u, 0u, second) | min(kept, select(0x7f7fu, 0xfeffu, second));
+    return select(0u, (bits >> 16u) & 0x8000u, is_signed) | min(kept, select(0xfeffu, 0x7f7fu, is_signed));
 }
 
 // Converts a finite binary32, given as bits. Magnitudes beyond 65504 saturate.

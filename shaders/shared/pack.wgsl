@@ -1,7 +1,8 @@
 // Packs an FP32 row into its record (SPEC 2). Needs `records`, `tables`, `params`, shared/piece.wgsl, shared/tables.wgsl,
 // shared/half.wgsl, shared/rng.wgsl, shared/quad{width}.wgsl, shared/row_{rank}.wgsl, shared/row_counts.wgsl, shared/slots.wgsl.
 
-var<private> pack_bases: u32; // the scales of a row's codes: of its second or only states, and above them of first moments
+const SIGNS: u32 = 5u;         // STATE_SIGNED of both states
+var<private> pack_bases: u32; // the bases of a row's codes: of its states without a sign, and above it of those with one; 0 if there are none
 var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row's record
 
 #include "shared/codec.wgsl"
@@ -25,7 +26,7 @@ fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
     if (h < params.payload_half) {
         let e = h - 2u * (params.state_word + params.scalars);
         if (params.state_bits == 8u) { return packed_code(place, row, 2u * e - 4u) | (packed_code(place, row, 2u * e - 3u) << 8u); }
-        return state_half_of(element_of(place, params.dim + e), row, e);
+        return state_half_of(element_of(place, params.dim + e), row, e, facts_at(params.facts, e, params.dim));
     }
     if (params.bits < 16u) { return half_of_codes(place, row, h, scale, bias); }
     let first = h - params.payload_half;
@@ -38,7 +39,8 @@ fn packed_code(place: u32, row: u32, e: u32) -> u32 {
     if (e >= params.state - params.scalars) { return 0u; }
     let bits = bitcast<u32>(element_of(place, params.dim + e));
     let random = noise(pack_step, row, e, 1u);
-    if (params.optimizer > 2u && e < params.dim) { return signed_code(bits, pack_bases >> 16u, random); }
+    let is_signed = (facts_at(params.facts, e, params.dim) & STATE_SIGNED) != 0u;
+    if (is_signed) { return signed_code(bits, pack_bases >> 16u, random); }
     return unsigned_code(bits, pack_bases & 0xffffu, random);
 }
 
@@ -102,7 +104,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane) -> bool {
         if (live) {
             for (var q = weight_quads() + part; q < scalars_at(); q += params.lanes) {
                 let largest = largest_of(load_quad(place, q));
-                if (params.optimizer > 2u && q < 2u * weight_quads()) {
+                if ((facts_at(params.facts, q - weight_quads(), weight_quads()) & STATE_SIGNED) != 0u) {
                     own.low = min(own.low, ~largest);
                 } else {
                     own.high = max(own.high, largest);
@@ -111,8 +113,9 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane) -> bool {
         }
         workgroupBarrier(); // all have read the range
         let most = extent_of_row(own, lane);
-        pack_bases = code_base(most.high, false);
-        if (params.optimizer > 2u) { pack_bases = select(0u, pack_bases, params.optimizer == 4u) | (code_base(~most.low, true) << 16u); }
+        pack_bases = 0u;
+        if ((params.facts & SIGNS) != SIGNS) { pack_bases = code_base(most.high, false); }
+        if ((params.facts & SIGNS) != 0u) { pack_bases |= code_base(~most.low, true) << 16u; }
     }
     if (live && refused && part == 0u) { count_row(row, SKIPPED_ROWS); }
     let taken = live && !refused;

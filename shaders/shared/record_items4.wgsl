@@ -41,8 +41,9 @@ fn quad_of_record(place: u32, e: u32) -> Quad {
 fn four_halves_of(place: u32, row: u32, e: u32) -> vec2<u32> {
     let v = quad_of_record(place, e);
     if (e < params.state) {
-        return vec2<u32>(state_half_of(v.x, row, e) | (state_half_of(v.y, row, e + 1u) << 16u),
-            state_half_of(v.z, row, e + 2u) | (state_half_of(v.w, row, e + 3u) << 16u));
+        let facts = facts_at(params.facts, e, params.dim);
+        return vec2<u32>(state_half_of(v.x, row, e, facts) | (state_half_of(v.y, row, e + 1u, facts) << 16u),
+            state_half_of(v.z, row, e + 2u, facts) | (state_half_of(v.w, row, e + 3u, facts) << 16u));
     }
     let first = e - params.state;
     return vec2<u32>(half_of(v.x, row, first, 0u) | (half_of(v.y, row, first + 1u, 0u) << 16u),

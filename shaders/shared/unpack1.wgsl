@@ -26,13 +26,12 @@ fn record_state(record: Record, q: u32) -> Quad {
     if (q >= each) { return bitcast<f32>(word_of(record, params.state_word + q - each)); }
     let at = params.state_word + params.scalars;
     if (params.state_bits == 32u) { return bitcast<f32>(word_of(record, at + q)); }
+    let facts = facts_at(params.facts, q, params.dim);
     if (params.state_bits == 8u) {
-        let is_signed = params.optimizer > 2u && q < params.dim;
+        let is_signed = (facts & STATE_SIGNED) != 0u;
         let base = (word_of(record, at) >> select(0u, 16u, is_signed)) & 0xffffu;
         let code = (word_of(record, at + 1u + q / 4u) >> (8u * (q & 3u))) & 0xffu;
         return bitcast<f32>(value_of_code(code, base, is_signed));
     }
-    let half = encode_half(record, 2u * at + q);
-    if (params.optimizer > 2u) { return f32_from_moment(half, q >= params.dim); }
-    return f32_from_half(half);
+    return f32_from_state(encode_half(record, 2u * at + q), facts);
 }

@@ -28,8 +28,9 @@ fn record_state(record: Record, q: u32) -> Quad {
     }
     let at = params.state_word + params.scalars;
     if (params.state_bits == 32u) { return bitcast<vec4<f32>>(four_words(record, at + 4u * q)); }
+    let facts = facts_at(params.facts, 4u * q, params.dim);
     if (params.state_bits == 8u) {
-        let is_signed = params.optimizer > 2u && 4u * q < params.dim;
+        let is_signed = (facts & STATE_SIGNED) != 0u;
         let base = (word_of(record, at) >> select(0u, 16u, is_signed)) & 0xffffu;
         let codes = word_of(record, at + 1u + q);
         return bitcast<vec4<f32>>(vec4<u32>(value_of_code(codes & 0xffu, base, is_signed),
@@ -37,8 +38,6 @@ fn record_state(record: Record, q: u32) -> Quad {
             value_of_code(codes >> 24u, base, is_signed)));
     }
     let words = two_words(record, at + 2u * q);
-    if (params.optimizer <= 2u) { return four_halves(words); }
-    let second = 4u * q >= params.dim;
-    return vec4<f32>(f32_from_moment(words.x & 0xffffu, second), f32_from_moment(words.x >> 16u, second),
-        f32_from_moment(words.y & 0xffffu, second), f32_from_moment(words.y >> 16u, second));
+    return vec4<f32>(f32_from_state(words.x & 0xffffu, facts), f32_from_state(words.x >> 16u, facts),
+        f32_from_state(words.y & 0xffffu, facts), f32_from_state(words.y >> 16u, facts));
 }

@@ -24,7 +24,8 @@ pub(crate) type Texts = BTreeMap<String, String>;
 /// What no file has.
 const LEFT_OUT: [&str; 3] = ["placement", "init", "forward_only"];
 /// What a file has only where it is not as in a new configuration.
-const SELDOM: [&str; 12] = [
+const SELDOM: [&str; 13] = [
+    "write_rounding",
     "window_ways",
     "cache_shares",
     "state",

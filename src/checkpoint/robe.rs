@@ -32,7 +32,7 @@ const SAME: [&str; 11] =
 fn texts(config: &Config) -> Texts {
     const LEFT_OUT: [&str; 7] = ["backward", "decoupled", "beta1", "beta2", "own_count", "clip_value", "clip_norm"];
     let mut texts = fields::texts(&config.clone().with_state(Some(config.state_precision())));
-    texts.retain(|field, _| !LEFT_OUT.contains(&&**field));
+    texts.retain(|field, text| !LEFT_OUT.contains(&&**field) && (field != "write_rounding" || text != "nearest"));
     texts
 }
 

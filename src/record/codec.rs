@@ -77,25 +77,25 @@ pub fn half_from_f32(x: f32, rounding: Rounding, noise: impl FnOnce() -> u32) ->
     sign | (below + u32::from(up)).min(0x7bff)
 }
 
-/// Rounds a finite moment to 16 bits: the upper half of its binary32 form for a first moment (8 bits of exponent, 7 of fraction); for a
-/// second one, which is never negative, the half behind the sign (8 bits of fraction). So both have the range of binary32, and no second
+/// Rounds a finite moment to 16 bits: with a sign, the upper half of its binary32 form (8 bits of exponent, 7 of fraction); without one, as a
+/// second moment, the half behind the sign (8 bits of fraction). So both have the range of binary32, and no second
 /// moment that is a normal number becomes 0. Always stochastic, because a moment decays by less than a step of any format of 16 bits: goes
 /// up in magnitude if `noise` ([`rng::noise`], in units of 2^-32) is below the fraction that is cut off.
 #[inline]
 #[must_use]
-pub(crate) fn moment_from_f32(x: f32, second: bool, noise: u32) -> u32 {
-    let (shift, most) = if second { (15, 0xfeff) } else { (16, 0x7f7f) };
+pub(crate) fn moment_from_f32(x: f32, signed: bool, noise: u32) -> u32 {
+    let (shift, most) = if signed { (16, 0x7f7f) } else { (15, 0xfeff) };
     let magnitude = x.to_bits() & 0x7fff_ffff;
     let kept = (magnitude >> shift) + u32::from(noise < magnitude << (32 - shift));
-    let sign = if second { 0 } else { x.to_bits() >> 31 << 15 };
+    let sign = if signed { x.to_bits() >> 31 << 15 } else { 0 };
     sign | kept.min(most)
 }
 
 /// Converts what [`moment_from_f32`] made to binary32, exactly.
 #[inline]
 #[must_use]
-pub(crate) fn f32_from_moment(h: u32, second: bool) -> f32 {
-    f32::from_bits(h << if second { 15 } else { 16 })
+pub(crate) fn f32_from_moment(h: u32, signed: bool) -> f32 {
+    f32::from_bits(h << if signed { 16 } else { 15 })
 }
 
 /// The word of scalar `k` of a row's state.
@@ -204,20 +204,15 @@ pub fn pack(layout: &RowLayout, noise: &Noise, row: u32, weights: &[f32], state:
 /// Rounds float `element` of a row's state to its 16 bits.
 pub(crate) fn state_half(layout: &RowLayout, noise: &Noise, row: u32, element: u32, x: f32) -> u32 {
     let random = || noise.of(row, element, true);
-    match layout.moments {
-        true => moment_from_f32(x, element >= layout.dim, random()),
+    match layout.is_moment(element) {
+        true => moment_from_f32(x, layout.is_signed(element), random()),
         false => half_from_f32(x, noise.rounding, random),
     }
 }
 
-/// Whether element `e` of a row's state is never negative: a sum of squares or a second moment.
-const fn unsigned(layout: &RowLayout, e: u32) -> bool {
-    !layout.moments || e >= layout.dim
-}
-
 /// The bit of the word of scales at which the base of element `e`'s codes begins.
 const fn base_at(layout: &RowLayout, e: u32) -> u32 {
-    if unsigned(layout, e) { 0 } else { 16 }
+    if layout.is_signed(e) { 16 } else { 0 }
 }
 
 /// The first byte of a record's codes, behind the word of their scales.
@@ -229,21 +224,22 @@ const fn codes_at(layout: &RowLayout) -> usize {
 pub(crate) fn pack_coded(layout: &RowLayout, noise: &Noise, row: u32, states: &[f32], record: &mut [u32]) {
     let mut largest = [0; 2];
     for (e, x) in (0..).zip(states) {
-        let most = &mut largest[usize::from(unsigned(layout, e))];
+        let most = &mut largest[usize::from(layout.is_signed(e))];
         *most = (x.to_bits() & 0x7fff_ffff).max(*most);
     }
-    let bases = [state_code::base(largest[0], true), state_code::base(largest[1], false)];
-    let has = |part: bool| (0..states.len() as u32).step_by(layout.dim as usize).any(|e| unsigned(layout, e) == part);
-    let word = if has(false) { bases[0] << 16 } else { 0 } | if has(true) { bases[1] } else { 0 };
+    let bases = [state_code::base(largest[0], false), state_code::base(largest[1], true)];
+    let has =
+        |signed: bool| (0..states.len() as u32).step_by(layout.dim as usize).any(|e| layout.is_signed(e) == signed);
+    let word = if has(true) { bases[1] << 16 } else { 0 } | if has(false) { bases[0] } else { 0 };
     record[codes_at(layout) / 4 - 1] = word;
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(record);
     let (codes, padding) = bytes[codes_at(layout)..2 * layout.payload_half as usize].split_at_mut(states.len());
     padding.fill(0);
     for ((e, x), code) in (0..).zip(states).zip(codes) {
         let random = noise.of(row, e, true);
-        *code = match unsigned(layout, e) {
-            true => state_code::unsigned(x.to_bits(), bases[1], random),
-            false => state_code::signed(x.to_bits(), bases[0], random),
+        *code = match layout.is_signed(e) {
+            true => state_code::signed(x.to_bits(), bases[1], random),
+            false => state_code::unsigned(x.to_bits(), bases[0], random),
         } as u8;
     }
 }
@@ -252,7 +248,7 @@ pub(crate) fn pack_coded(layout: &RowLayout, noise: &Noise, row: u32, states: &[
 pub(crate) fn coded(layout: &RowLayout, record: &[u32], e: u32) -> f32 {
     let bytes: &[u8] = bytemuck::cast_slice(record);
     let base = record[codes_at(layout) / 4 - 1] >> base_at(layout, e) & 0xffff;
-    state_code::value(bytes[codes_at(layout) + e as usize].into(), base, !unsigned(layout, e))
+    state_code::value(bytes[codes_at(layout) + e as usize].into(), base, layout.is_signed(e))
 }
 
 /// Reads weight `element` of a record.
@@ -285,7 +281,7 @@ pub fn state(layout: &RowLayout, record: &[u32], element: u32) -> f32 {
         _ => {}
     }
     let half = half_at(record, each_half(layout) + element);
-    if layout.moments { f32_from_moment(half, element >= layout.dim) } else { f32_from_half(half) }
+    if layout.is_moment(element) { f32_from_moment(half, layout.is_signed(element)) } else { f32_from_half(half) }
 }
 
 fn half_at(record: &[u32], h: u32) -> u32 {
@@ -671,29 +667,29 @@ mod tests {
     #[test]
     fn a_moment_keeps_its_range_and_its_mean() {
         // One, a third, the largest and the smallest normal number, by hand: the fraction has 7 bits, or 8 without a sign.
-        assert_eq!([1.0, -1.0, f32::MIN_POSITIVE].map(|x| moment_from_f32(x, false, 0)), [0x3f80, 0xbf80, 0x0080]);
-        assert_eq!([1.0, f32::MIN_POSITIVE].map(|x| moment_from_f32(x, true, 0)), [0x7f00, 0x0100]);
-        assert_eq!([0, u32::MAX].map(|noise| moment_from_f32(1.0 / 3.0, false, noise)), [0x3eab, 0x3eaa]);
-        assert_eq!([false, true].map(|second| moment_from_f32(f32::MAX, second, 0)), [0x7f7f, 0xfeff]);
+        assert_eq!([1.0, -1.0, f32::MIN_POSITIVE].map(|x| moment_from_f32(x, true, 0)), [0x3f80, 0xbf80, 0x0080]);
+        assert_eq!([1.0, f32::MIN_POSITIVE].map(|x| moment_from_f32(x, false, 0)), [0x7f00, 0x0100]);
+        assert_eq!([0, u32::MAX].map(|noise| moment_from_f32(1.0 / 3.0, true, noise)), [0x3eab, 0x3eaa]);
+        assert_eq!([true, false].map(|signed| moment_from_f32(f32::MAX, signed, 0)), [0x7f7f, 0xfeff]);
         let mut source = StdRng::seed_from_u64(3);
-        for second in [false, true] {
-            for h in (0..=0xffff).filter(|h| f32_from_moment(*h, second).is_finite() && h & 0x7fff != 0) {
-                let x = f32_from_moment(h, second);
-                assert_eq!([0, u32::MAX].map(|noise| moment_from_f32(x, second, noise)), [h, h], "{x} has a code");
+        for signed in [false, true] {
+            for h in (0..=0xffff).filter(|h| f32_from_moment(*h, signed).is_finite() && h & 0x7fff != 0) {
+                let x = f32_from_moment(h, signed);
+                assert_eq!([0, u32::MAX].map(|noise| moment_from_f32(x, signed, noise)), [h, h], "{x} has a code");
             }
             // The mean over equally spaced noise is the value, to within a step over the number of noises.
             let error = |x: f32, round: &dyn Fn(f32, u32) -> u32| {
                 let sum: f64 =
-                    (0..1 << 12).map(|k| f64::from(f32_from_moment(round(x, k << 20 | 1 << 19), second))).sum();
+                    (0..1 << 12).map(|k| f64::from(f32_from_moment(round(x, k << 20 | 1 << 19), signed))).sum();
                 (sum / 4096.0 / f64::from(x) - 1.0).abs()
             };
             let mut any = || source.random_range(1.0f32..2.0) * 2f32.powi(source.random_range(-60..60));
             let values: Vec<f32> = (0..300).map(|_| any()).collect();
             let worst = |round: &dyn Fn(f32, u32) -> u32| values.iter().map(|&x| error(x, round)).fold(0.0, f64::max);
             let bound = 2f64.powi(-7 - 12);
-            assert!(worst(&|x, noise| moment_from_f32(x, second, noise)) < bound);
+            assert!(worst(&|x, noise| moment_from_f32(x, signed, noise)) < bound);
             // To the nearest, an update of a thousandth is lost.
-            assert!(worst(&|x, _| moment_from_f32(x, second, 1 << 31)) > 1e-3);
+            assert!(worst(&|x, _| moment_from_f32(x, signed, 1 << 31)) > 1e-3);
         }
     }
 
@@ -786,7 +782,7 @@ mod tests {
                     let (first, behind) = (layout.state_word + layout.scalars, if each == 0 { 0 } else { 1 });
                     assert_eq!(layout.payload_half, 2 * (first + behind) + each.div_ceil(2), "{kind:?} {dim}");
                     let size = |e: u32| (1.0 + (e % 8) as f32 / 8.0) / (1 << (e % 5)) as f32;
-                    let signed = |e: u32| layout.moments && e < dim;
+                    let signed = |e: u32| layout.is_signed(e);
                     let state: Vec<f32> = (0..layout.state)
                         .map(|e| match e {
                             _ if e >= each => 0.3 + e as f32,

@@ -43,12 +43,13 @@ impl<'a> Filler<'a> {
         if let Some(source) = source {
             source.check(layout.total_rows, layout.row.dim as usize)?;
         }
+        let purpose = if source.is_some() { Purpose::Write } else { Purpose::Init };
         let noise = Noise {
-            rounding: config.rounding,
+            rounding: purpose.rounding(config),
             random_bits: config.random_bits,
             seed: config.seed,
             step: 0,
-            purpose: Purpose::Init as u32,
+            purpose: purpose as u32,
             stripe: config.stripe,
         };
         Ok(Self { layout, values: source.map_or(Values::Init(config.init), Values::Source), noise })

@@ -14,7 +14,7 @@ use crate::{
         storage::{BLOCKS, Storage, Words, block_words, state_words, states_of},
     },
     stripe::Stripe,
-    table::{abi, batch, rng::Purpose},
+    table::{abi, batch, rng::Purpose, row::RowLayout},
 };
 
 named!(Addressing, "addressing": Hashed = "hashed", Direct = "direct", Rows = "rows");
@@ -112,8 +112,11 @@ pub struct Config {
     /// The type in which the array stores the optimiser's state: FP32 beside FP32 weights; FP32, FP16 or INT8 beside others. `None`: FP32
     /// beside FP32, else FP16.
     pub state: Option<StatePrecision>,
-    /// The rounding of changed weights and states. Random bits are a function of seed, step and place.
+    /// The rounding of drawn initial values, and of changed weights and states. Random bits are a function of seed, step and place.
     pub rounding: Rounding,
+    /// The rounding of weights that the caller writes.
+    #[cfg_attr(feature = "serde", serde(default = "crate::config::nearest"))]
+    pub write_rounding: Rounding,
     /// Neighbouring weights that share a scale and a bias (8 bytes) if the precision is an integer one, and whose states share a word of
     /// scales if the states are INT8: a power of two, 16 to 256. When one of them changes, all are rounded again.
     pub block: u32,
@@ -152,6 +155,7 @@ setters!(Config {
     with_precision precision: Precision,
     with_state state: Option<StatePrecision>,
     with_rounding rounding: Rounding,
+    with_write_rounding write_rounding: Rounding,
     with_block block: u32,
     with_pooling pooling: Pooling,
     with_optimizer optimizer: Optimizer,
@@ -179,6 +183,7 @@ impl Config {
             precision: Precision::Fp32,
             state: None,
             rounding: Rounding::Stochastic,
+            write_rounding: Rounding::Nearest,
             block: 64,
             pooling: Pooling::Sum,
             optimizer: Optimizer::sgd(0.01),
@@ -381,6 +386,7 @@ impl Config {
             precision: self.precision,
             state: self.state,
             rounding: self.rounding,
+            write_rounding: self.write_rounding,
             pooling: self.pooling,
             optimizer: self.optimizer,
             out_of_range: self.out_of_range,
@@ -479,14 +485,15 @@ impl Config {
 
     /// The layout of the weights in memory.
     pub(crate) fn storage(&self) -> Storage {
-        Storage::new(self.precision, &self.robe(), self.optimizer.kind)
+        let row = RowLayout::new(self.dim, self.precision, self.optimizer.kind);
+        Storage::new(self.precision, &self.robe(), self.states(), row.facts)
     }
 
     /// The source of random bits for weights that are written outside a step.
     pub(crate) fn noise(&self, step: u32, purpose: Purpose) -> Noise {
         let rows = self.rows();
         Noise {
-            rounding: rows.rounding,
+            rounding: purpose.rounding(&rows),
             random_bits: rows.random_bits,
             seed: rows.seed,
             step,

@@ -7,9 +7,12 @@ use crate::{
     error::Error,
     record::{
         codec::{self, Noise},
-        rows, state_code,
+        of_params as record, rows, state_code,
     },
-    table::{abi::Robe, row::RowLayout},
+    table::{
+        abi::{Params, Robe},
+        row::{RowLayout, STATE_MOMENT, STATE_SIGNED},
+    },
 };
 
 /// The smallest and the largest block, in weights. A block is a power of two.
@@ -24,7 +27,10 @@ pub(crate) struct Storage {
     records: RowLayout,
     /// Layout of a block's sums of squares, where they are FP16.
     halves: RowLayout,
-    kind: OptimizerKind,
+    /// States of a weight.
+    each: u32,
+    /// Their facts, as in [`RowLayout::facts`].
+    facts: u32,
     /// Bits of a state; 0 without states.
     state_bits: u32,
     /// Words of a block's states.
@@ -63,17 +69,22 @@ pub(crate) const fn state_words(precision: StatePrecision, states: u32, block: u
 }
 
 impl Storage {
-    /// The storage of `robe`'s weights in `precision`, and of their states under `kind`. A block is packed as a row without a state.
-    pub(crate) fn new(precision: Precision, robe: &Robe, kind: OptimizerKind) -> Self {
+    /// The storage of `robe`'s weights in `precision`, and of their states, `each` a weight. A block is packed as a row without a state.
+    pub(crate) fn new(precision: Precision, robe: &Robe, each: u32, facts: u32) -> Self {
         let block = |precision| RowLayout::new(robe.block, precision, OptimizerKind::Sgd);
-        let &Robe { weights, block: each, state_bits, state_words, .. } = robe;
+        let &Robe { weights, block: width, state_bits, state_words, .. } = robe;
         let (records, halves) = (block(precision), block(Precision::Fp16));
-        Self { weights, block: each, records, halves, kind, state_bits, state_words }
+        Self { weights, block: width, records, halves, each, facts, state_bits, state_words }
+    }
+
+    /// The storage that a call's uniforms describe.
+    pub(crate) fn of(params: &Params, robe: &Robe) -> Self {
+        Self::new(record::precision(params), robe, states_of(record::kind(params)), params.facts)
     }
 
     /// States of a weight.
     pub(crate) const fn states_each(&self) -> usize {
-        states_of(self.kind) as usize
+        self.each as usize
     }
 
     /// Whether each weight is a word of its own.
@@ -168,44 +179,52 @@ impl Storage {
         if self.state_bits == 32 {
             return words[..states.len()].copy_from_slice(bytemuck::cast_slice(states));
         }
-        let second = |k: usize| self.unsigned(k);
         let random = |e: usize, k: usize| noise.of(block, e as u32 + k as u32 * self.block, true);
         if self.state_bits == 16 {
             for (i, &x) in states.iter().enumerate() {
                 let (e, k) = (i / each, i % each);
-                words[i / 2] |= codec::moment_from_f32(x, second(k), random(e, k)) << (16 * (i % 2));
+                let half = match self.facts >> (2 * k) & STATE_MOMENT {
+                    0 => codec::half_from_f32(x, noise.rounding, || random(e, k)),
+                    _ => codec::moment_from_f32(x, self.is_signed(k), random(e, k)),
+                };
+                words[i / 2] |= half << (16 * (i % 2));
             }
             return;
         }
         let (head, codes) = words.split_at_mut(1);
+        // States of one sign share a base.
+        let mut largest = [0; 2];
+        for (i, x) in states.iter().enumerate() {
+            let most = &mut largest[usize::from(self.is_signed(i % each))];
+            *most = (x.to_bits() & 0x7fff_ffff).max(*most);
+        }
         for k in 0..each {
-            let of = states.iter().skip(k).step_by(each);
-            let largest = of.clone().fold(0, |most, x| most.max(x.to_bits() & 0x7fff_ffff));
-            let base = state_code::base(largest, !second(k));
+            let signed = self.is_signed(k);
+            let base = state_code::base(largest[usize::from(signed)], signed);
             head[0] |= base << self.base_at(k);
-            for (e, x) in of.enumerate() {
-                let code = match second(k) {
-                    true => state_code::unsigned(x.to_bits(), base, random(e, k)),
-                    false => state_code::signed(x.to_bits(), base, random(e, k)),
+            for (e, x) in states.iter().skip(k).step_by(each).enumerate() {
+                let code = match signed {
+                    true => state_code::signed(x.to_bits(), base, random(e, k)),
+                    false => state_code::unsigned(x.to_bits(), base, random(e, k)),
                 };
                 codes[(k * self.block as usize + e) / 4] |= code << (8 * (e % 4));
             }
         }
     }
 
-    /// Whether the states are sums of squares in FP16.
+    /// Whether the states are sums of squares in FP16, one a weight.
     const fn sums_in_halves(&self) -> bool {
-        self.state_bits == 16 && !self.kind.has_moments()
+        self.state_bits == 16 && self.each == 1 && self.facts & STATE_MOMENT == 0
     }
 
-    /// Whether state `k` of a weight is never negative: a sum of squares or a second moment.
-    const fn unsigned(&self, k: usize) -> bool {
-        k == 1 || !self.kind.has_moments()
+    /// Whether state `k` of a weight may be negative.
+    const fn is_signed(&self, k: usize) -> bool {
+        self.facts >> (2 * k) & STATE_SIGNED != 0
     }
 
     /// The bit of a block's word of scales at which the base of state `k` begins.
     const fn base_at(&self, k: usize) -> usize {
-        if self.unsigned(k) { 0 } else { 16 }
+        if self.is_signed(k) { 16 } else { 0 }
     }
 
     /// Unpacks the weights of a block.
@@ -226,9 +245,13 @@ impl Storage {
             let (e, k) = (i / each, i % each);
             *x = if self.state_bits == 8 {
                 let code = words[1 + (k * self.block as usize + e) / 4] >> (8 * (e % 4)) & 0xff;
-                state_code::value(code, words[0] >> self.base_at(k) & 0xffff, !self.unsigned(k))
+                state_code::value(code, words[0] >> self.base_at(k) & 0xffff, self.is_signed(k))
             } else {
-                codec::f32_from_moment(words[i / 2] >> (16 * (i % 2)) & 0xffff, self.unsigned(k))
+                let half = words[i / 2] >> (16 * (i % 2)) & 0xffff;
+                match self.facts >> (2 * k) & STATE_MOMENT {
+                    0 => codec::f32_from_half(half),
+                    _ => codec::f32_from_moment(half, self.is_signed(k)),
+                }
             };
         }
     }

@@ -100,6 +100,7 @@ host_structs! {
         pub stochastic: u32,
         pub state: u32,
         pub state_bits: u32,
+        pub facts: u32,
         pub state_word: u32,
         pub payload_half: u32,
         pub record_words: u32,

@@ -5,7 +5,7 @@
 //!
 //! [`noise`] turns the 128 bits of a hash into the random bits of several elements.
 
-use crate::config::RandomBits;
+use crate::config::{GroupConfig, RandomBits, Rounding};
 
 /// The purpose of a random number, so that no two uses share one. Rounding takes two purposes: this one for weights,
 /// the next for state.
@@ -23,9 +23,9 @@ pub enum Purpose {
     WriteBack = 0,
     /// Down-conversion of a bypassed row after its update.
     Update = 2,
-    /// Down-conversion of rows written by the caller.
+    /// Down-conversion of weights that the caller gives: written rows, and sources.
     Write = 4,
-    /// Down-conversion of initial values.
+    /// Down-conversion of drawn initial values.
     Init = 6,
     /// The initial values themselves.
     Value = 8,
@@ -35,6 +35,13 @@ pub enum Purpose {
     Profile = 12,
     /// Rows, and gradients, that are rounded between ranks.
     Wire = 16,
+}
+
+impl Purpose {
+    /// The rounding of what a group of this configuration rounds for this purpose.
+    pub(crate) const fn rounding(self, config: &GroupConfig) -> Rounding {
+        if matches!(self, Self::Write) { config.write_rounding } else { config.rounding }
+    }
 }
 
 /// pcg4d: hashes four words to four words.

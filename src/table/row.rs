@@ -21,6 +21,24 @@ pub(crate) const fn row_lanes(dim: u32) -> u32 {
     }
 }
 
+/// A state of an element that may be negative.
+pub const STATE_SIGNED: u32 = 1;
+/// A state of an element that is a moment; the others are sums of squares, as AdaGrad's (SPEC 3).
+pub const STATE_MOMENT: u32 = 2;
+
+/// The facts of each state that an element has under a rule, and the number of states that a row has as a whole.
+const fn states(kind: OptimizerKind) -> (&'static [u32], u32) {
+    const FIRST: u32 = STATE_SIGNED | STATE_MOMENT;
+    match kind {
+        OptimizerKind::Sgd => (&[], 0),
+        OptimizerKind::AdaGrad => (&[0], 0),
+        OptimizerKind::RowWiseAdaGrad => (&[], 1),
+        OptimizerKind::Momentum => (&[FIRST], 0),
+        OptimizerKind::Adam => (&[FIRST, STATE_MOMENT], 0),
+        OptimizerKind::RowWiseAdam => (&[FIRST], 1),
+    }
+}
+
 /// The layout of one row: its record (weights packed, with the optimiser's state) and its FP32 form in a slot of the cache.
 ///
 /// ```
@@ -41,11 +59,12 @@ pub struct RowLayout {
     pub state: u32,
     /// Floats of the state that belong to the row as a whole. A record has them first, always in FP32; a slot has them last.
     pub scalars: u32,
-    /// Bits of each other float of the state in the record: 32; 16, which are FP16 or, for [`moments`](Self::moments), the upper half of FP32;
-    /// or 8, which are codes behind a word of their scales.
+    /// Bits of each other float of the state in the record: 32; 16, which are FP16 or, for moments, a part of FP32; or 8, which are codes behind a
+    /// word of their scales.
     pub state_bits: u32,
-    /// Whether the state's floats are moments: dim first moments, then perhaps dim second moments, which are never negative.
-    pub moments: bool,
+    /// Facts of an element's states, by which a record stores them (SPEC 3). Of the first: bit 0, it may be negative; bit 1, it is a moment and not
+    /// a sum of squares. Bits 2 and 3 are those of the second, or of the only one again.
+    pub facts: u32,
     /// First word of the state in a record: behind scale and bias.
     pub state_word: u32,
     /// First 16-bit half of the payload in a record.
@@ -72,13 +91,8 @@ impl RowLayout {
     /// The layout of a row of `dim` weights for an optimiser whose state in a record has the type `state`, or the usual one.
     #[must_use]
     pub const fn of(dim: u32, precision: Precision, optimizer: &Optimizer, state: Option<StatePrecision>) -> Self {
-        let (each, own) = match optimizer.kind {
-            OptimizerKind::Sgd => (0, 0),
-            OptimizerKind::RowWiseAdaGrad => (0, 1),
-            OptimizerKind::AdaGrad | OptimizerKind::Momentum => (1, 0),
-            OptimizerKind::Adam => (2, 0),
-            OptimizerKind::RowWiseAdam => (1, 1),
-        };
+        let (states, own) = states(optimizer.kind);
+        let each = states.len() as u32;
         let scalars = own + optimizer.counts_rows() as u32;
         let state_bits = match StatePrecision::chosen(precision, state) {
             _ if each == 0 => 32,
@@ -98,7 +112,11 @@ impl RowLayout {
             state,
             scalars,
             state_bits,
-            moments: optimizer.kind.has_moments(),
+            facts: match states {
+                [] => 0,
+                [only] => *only | *only << 2,
+                [first, second, ..] => *first | *second << 2,
+            },
             state_word,
             payload_half,
             record_words: bits.div_ceil(32) as u32,
@@ -106,6 +124,21 @@ impl RowLayout {
             row_quads: dim / width + state.div_ceil(width),
             lanes: row_lanes(dim),
         }
+    }
+
+    /// The facts of float `e` of the state.
+    const fn facts_of(&self, e: u32) -> u32 {
+        if e < self.dim { self.facts } else { self.facts >> 2 }
+    }
+
+    /// Whether float `e` of the state may be negative.
+    pub(crate) const fn is_signed(&self, e: u32) -> bool {
+        self.facts_of(e) & STATE_SIGNED != 0
+    }
+
+    /// Whether float `e` of the state is a moment.
+    pub(crate) const fn is_moment(&self, e: u32) -> bool {
+        self.facts_of(e) & STATE_MOMENT != 0
     }
 
     /// Bytes of the state in a record.

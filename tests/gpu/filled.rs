@@ -3,7 +3,11 @@
 use hotrow::internals::Pieces as _;
 use hotrow::{Context, CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Precision, prelude::*};
 
-use hotrow_harness::{device::placements, gpu_test};
+use hotrow_harness::{
+    closed_form::{check_given, on_cpu},
+    device::placements,
+    gpu_test,
+};
 
 /// A table of more than one chunk of 8 MiB, and of two pieces.
 fn config(precision: Precision, placement: Placement) -> GroupConfig {
@@ -63,5 +67,20 @@ fn a_table_of_zeros_has_zeros_where_another_was(context: &Context) {
         let zeros = config.with_init(Init::Constant(0.0));
         let expected = CpuGroup::new(zeros.clone()).unwrap().snapshot().unwrap();
         assert!(Group::new(context, zeros).unwrap().snapshot().unwrap() == expected, "{placement:?}");
+    }
+}
+
+/// Weights that a caller gives have the error of nearest rounding, and the bits of the CPU, in every placement.
+#[gpu_test]
+fn given_weights_are_rounded_as_on_the_cpu(context: &Context) {
+    let precisions = [Precision::Fp16, Precision::Int4];
+    let wanted = check_given(&precisions, on_cpu);
+    for placement in placements(context) {
+        let found = check_given(&precisions, |config, source| {
+            let config = config.with_placement(placement);
+            let new = || Group::new(context, config.clone());
+            Box::new(source.map_or_else(new, |source| Group::filled(context, config.clone(), source)).unwrap())
+        });
+        assert!(found == wanted, "{placement:?}");
     }
 }

@@ -176,7 +176,8 @@ fn records(layout: &Layout, device: &[u32], cpu: &[u32]) -> Option<String> {
         for element in 0..row.state {
             let (x, y) = (codec::state(row, a, element), codec::state(row, b, element));
             let moment = x.abs().max(y.abs()) / 127.0;
-            let neighbour = if row.state_bits == 16 { if row.moments { moment } else { half(x, y) } } else { 0.0 };
+            let neighbour =
+                if row.state_bits == 16 { if row.facts & 2 != 0 { moment } else { half(x, y) } } else { 0.0 };
             if !close(x, y, SIZE * SIZE) && (x - y).abs() > neighbour {
                 return Some(format!("record {number}, state {element}: {x} on the device, {y} on the CPU"));
             }

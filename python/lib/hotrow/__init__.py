@@ -141,6 +141,7 @@ class Group(_Group):
     pooling: "sum", "mean" or "none". placement, on a GPU: "auto", "device", "mapped" or "staged".
     device: "cpu"; "gpu", a software driver too; "auto", a GPU if there is one, else the CPU.
     seed: of initial values and rounding, 0 to 2^32 - 1. values: float32 of shape (rows, dim), the initial weights of all tables.
+    write_rounding: "nearest" or "stochastic", of values and of write_rows, but for rows in the cache; rounding is that of training.
     settings: any other field of the library's GroupConfig by name, such as init=hotrow.Uniform(-0.1, 0.1), padding=[0],
     out_of_range="skip", rounding="nearest", features=[0, 0], ways=32.
 
@@ -161,10 +162,11 @@ class Group(_Group):
         device: str = "auto",
         seed: int = 0,
         values: ArrayLike | None = None,
+        write_rounding: str | None = None,
         **settings: Any,
     ) -> Group:
         given = dict(precision=precision, cache_rows=cache_rows, policy=policy, optimizer=optimizer, pooling=pooling)
-        given |= dict(placement=placement, seed=seed)
+        given |= dict(placement=placement, seed=seed, write_rounding=write_rounding)
         return super().__new__(cls, "rows", rows, dim, _json({**settings, **given}), str(device), values)
 
     @classmethod

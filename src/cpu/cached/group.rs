@@ -88,7 +88,7 @@ impl CpuGroup {
         Self::of(config, None)
     }
 
-    /// As [`CpuGroup::new`], with the values of `source` instead of those of [`GroupConfig::init`].
+    /// As [`CpuGroup::new`], with the values of `source`, rounded by [`GroupConfig::write_rounding`], instead of those of [`GroupConfig::init`].
     ///
     /// # Errors
     /// As [`CpuGroup::new`]; the errors of `source`; [`Error::Source`] for the first row with a value that is not finite.

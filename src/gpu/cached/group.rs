@@ -130,7 +130,7 @@ impl Group {
         make(GroupConfig { placement, ..config }).await.map(|group| group.with_reason(reason))
     }
 
-    /// As [`Group::new`], with the values of `source` instead of those of [`GroupConfig::init`].
+    /// As [`Group::new`], with the values of `source`, rounded by [`GroupConfig::write_rounding`], instead of those of [`GroupConfig::init`].
     ///
     /// # Errors
     /// As [`Group::new`]; the errors of `source`; [`Error::Source`] for the first row with a value that is not finite.

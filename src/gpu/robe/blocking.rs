@@ -108,7 +108,7 @@ impl SharedGroup {
         })
     }
 
-    /// Replaces the shared weights, rounded to the array's precision. The optimiser's state stays.
+    /// Replaces the shared weights, rounded to the array's precision by [`Config::write_rounding`]. The optimiser's state stays.
     ///
     /// # Errors
     /// [`Error::Length`] unless there are |M| weights; [`Error::Source`] for the first weight that is not finite, and for the first block

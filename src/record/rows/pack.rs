@@ -64,14 +64,15 @@ pub(crate) fn pack_finite(
     let payload_at = layout.payload_half as usize;
     if layout.state_bits == 8 {
         codec::pack_coded(layout, noise, row, state, record);
-    } else if layout.state_bits == 16 && layout.moments {
+    } else if layout.state_bits == 16 && (layout.is_moment(0) || layout.is_moment(layout.dim)) {
         let halves: &mut [u16] = bytemuck::cast_slice_mut(&mut record[state_at..]);
         for ((e, &x), half) in (0..).zip(state).zip(halves) {
             *half = codec::state_half(layout, noise, row, e, x) as u16;
         }
     } else if layout.state_bits == 16 {
         let halves: &mut [u16] = bytemuck::cast_slice_mut(&mut record[state_at..]);
-        if layout.precision == Precision::Fp16 && noise.rounding == Rounding::Stochastic {
+        if layout.precision == Precision::Fp16 && noise.rounding == Rounding::Stochastic && state.len() == weights.len()
+        {
             // The state comes first, with no padding between state and weights.
             let (state_to, to) = halves.split_at_mut(state.len());
             let (to, padding) = to.split_at_mut(weights.len());

@@ -31,15 +31,15 @@ pub(crate) fn unpack_row(layout: &RowLayout, record: &[u32], weights: &mut [f32]
     own.iter_mut().zip(scalars).for_each(|(x, &word)| *x = f32::from_bits(word));
     if layout.state_bits == 8 {
         states.iter_mut().zip(0..).for_each(|(x, e)| *x = coded(layout, record, e));
-    } else if layout.state_bits == 16 && layout.moments {
-        let halves: &[u16] = bytemuck::cast_slice(from);
-        let (first, second) = states.split_at_mut(layout.dim as usize);
-        let (first_halves, second_halves) = halves.split_at(first.len());
-        first.iter_mut().zip(first_halves).for_each(|(x, &h)| *x = f32_from_moment(h.into(), false));
-        second.iter_mut().zip(second_halves).for_each(|(x, &h)| *x = f32_from_moment(h.into(), true));
     } else if layout.state_bits == 16 {
-        let halves: &[u16] = bytemuck::cast_slice(from);
-        states.iter_mut().zip(halves).for_each(|(x, &h)| *x = widen(h));
+        let (dim, halves): (_, &[u16]) = (layout.dim as usize, bytemuck::cast_slice(from));
+        for ((e, states), halves) in (0..).step_by(dim).zip(states.chunks_mut(dim)).zip(halves.chunks(dim)) {
+            let (states, signed) = (states.iter_mut().zip(halves), layout.is_signed(e));
+            match layout.is_moment(e) {
+                true => states.for_each(|(x, &h)| *x = f32_from_moment(h.into(), signed)),
+                false => states.for_each(|(x, &h)| *x = widen(h)),
+            }
+        }
     } else {
         states.iter_mut().zip(from).for_each(|(x, &word)| *x = f32::from_bits(word));
     }

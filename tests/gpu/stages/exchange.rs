@@ -2,16 +2,20 @@
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, codec,
+    GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, StatePrecision, codec,
     internals::layout::{COMING, DIRTY, Field, NONE, Piece, Swap, WAYS, count, way_at},
+    internals::rows,
 };
-use hotrow_harness::oracle;
+use hotrow_harness::{
+    naive::{Approx, Format},
+    oracle,
+};
 use rand::{RngExt as _, seq::SliceRandom as _};
 use rand_pcg::Pcg64;
 
 use super::{
-    DIMS, FROZEN, Like, TRAIN, check, distinct_rows, each, floats, guarded, junk, layout_of, of, one_of, params, read,
-    same, slot_rows, step, tables, ways, words,
+    DIMS, FROZEN, Like, TRAIN, check, distinct_rows, each, facts_of, floats, guarded, junk, layout_of, of, one_of,
+    params, read, same, slot_rows, step, tables, ways, words,
 };
 
 /// The code of an element in an integer record.
@@ -262,6 +266,74 @@ pub(crate) fn exchange() {
     // No driver so far has given another code in 10^5. If one in 10^5 differs, the chance of more than one in 500 is below 10^-9; of the codes of a
     // wrong rounding, every second to tenth differs.
     assert!(codes.different * 500 <= codes.written, "more than 1 in 500: {seen:?}");
+}
+
+/// Rows whose states have each combination of facts are packed, and read back, as by both codecs of the CPU and by the model in FP64.
+#[test]
+pub(crate) fn states_by_their_facts() {
+    each("states by their facts", [20, 3, 2, 2], |case, mut source, [rule, state, wide, rounding]| {
+        let (optimizer, facts) = facts_of(rule);
+        let config = GroupConfig::new(&[20], [6, 8][wide]).with_cache_rows(32).with_seed(source.random());
+        let config = config.with_precision(Precision::Fp16).with_state(Some(StatePrecision::ALL[state]));
+        let config = rounded(config.with_optimizer(optimizer.with_own_count(rule % 2 == 1)), rounding);
+        let mut layout = layout_of(&config);
+        layout.row.facts = facts;
+        let dim = layout.row.dim as usize;
+        let mut rows: Vec<Vec<f32>> =
+            (0..20).map(|_| floats(&mut source, layout.row.row_words as usize, 1.0)).collect();
+        for (e, x) in rows.iter_mut().flat_map(|row| row[dim..].iter_mut().enumerate()) {
+            let signed = facts >> (2 * u32::from(e >= dim)) & 1 == 1;
+            *x = if signed { *x } else { x.abs() } * 2f32.powi(source.random_range(-8..8));
+        }
+        let mut flags = ways(&mut source, layout.sets, 20, 8, 0.0);
+        (0..20).for_each(|slot| flags[way_at(WAYS, slot, Field::Flags)] = DIRTY);
+        // Each row leaves its slot for its record, and is read from there into scratch.
+        let swap = |i: u32| Swap { place: i, row: NONE, victim: i, flags: Swap::WRITE | Swap::KEEP };
+        let piece = Piece { rows: 20, rows_each: 20, phases: Piece::PACK | Piece::UNPACK, ..Piece::default() };
+        let bindings = [
+            words(&params(&config, &layout, TRAIN, 0)),
+            words(&piece),
+            words(&step(&mut source, 9, &[(count::SWAPS, 20)])),
+            guarded(&(0..20).map(swap).collect::<Vec<_>>()),
+            guarded(&junk(&mut source, 20 * layout.row.record_words as usize)),
+            guarded(&slot_rows(&layout, layout.slots() as usize, {
+                let mut rows = rows.iter();
+                move || rows.next().cloned().unwrap_or_default()
+            })),
+            guarded(&slot_rows(&layout, 20, Vec::new)),
+            guarded(&flags),
+            guarded(&tables(&mut source, &[20], 9)),
+        ];
+        let run = check(case, "exchange", &bindings, 1, &[], mirror(&layout));
+        let (purpose, stripe) = (0, hotrow::ranks::Stripe::ALL);
+        let (rounding, random_bits, seed) = (config.rounding, config.random_bits, config.seed);
+        let noise = codec::Noise { rounding, random_bits, seed, step: 9, purpose, stripe };
+        let model = |facts: u32| {
+            let mut format = Format::new(&config);
+            format.kinds = [facts, facts >> 2].map(|of| [of & 1 == 1, of & 2 == 2]);
+            format
+        };
+        let stride = layout.row.record_words as usize;
+        let mut rejected = 0;
+        for ((row, values), record) in (0..).zip(&rows).zip(run.found[4].chunks_exact(stride)) {
+            let (weights, states) = values.split_at(dim);
+            let (mut packed, mut unpacked) = (vec![0; stride], vec![0.0; values.len()]);
+            assert!(rows::pack(&layout.row, &noise, row, weights, states, &mut packed));
+            let (weights, states) = unpacked.split_at_mut(dim);
+            rows::unpack(&layout.row, record, weights, states);
+            let read = &run.found[6][row as usize * layout.slot_words() as usize..];
+            assert_eq!((&packed[..], cast_slice(&unpacked)), (record, &read[..values.len()]), "{case}: row {row}");
+            let exact: Vec<Approx> = values.iter().map(|&x| Approx::exact(x)).collect();
+            let found = model(facts).check(rounding, record, &exact);
+            assert_eq!(found, Ok(()), "{case}: row {row}");
+            let decoded = model(facts).decode(record);
+            assert!(decoded.iter().zip(&unpacked).all(|(a, b)| a.value == f64::from(*b)), "{case}: row {row}");
+            // With another sign INT8 codes have another base; a moment is stored in another form than a sum.
+            let others = [facts ^ 5, facts ^ 10][usize::from(layout.row.state_bits == 16)];
+            rejected += u32::from(model(others).check(rounding, record, &exact).is_err());
+        }
+        assert_eq!(rejected, if layout.row.state_bits == 32 { 0 } else { 20 }, "{case}: the model takes other facts");
+    });
 }
 
 /// More swaps than a workgroup lists at once, for one of several pieces: each comes to the row of its own piece, and no other.

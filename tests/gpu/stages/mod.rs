@@ -16,7 +16,7 @@ pub(crate) use std::{cell::Cell, fmt};
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 pub(crate) use hotrow::internals::params;
 use hotrow::{
-    Context, GradSlice, GroupConfig, Layout, RankBody,
+    Context, GradSlice, GroupConfig, Layout, Optimizer, RankBody,
     hash::Spread,
     internals::{
         self,
@@ -48,6 +48,7 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     backward::merge_and_combine,
     exchange::exchange,
     exchange::lists_of_several_blocks,
+    exchange::states_by_their_facts,
     grid::grid_and_grid_gradient,
     lookup::wanted,
     bad_input::the_first_of_many_bad_indices_is_named,
@@ -57,6 +58,7 @@ pub(crate) const ALL: &[(&str, fn())] = named![
     robe_stages::robe_hash,
     robe_stages::robe_keys,
     robe_stages::robe_merge_to_robe_gradient,
+    robe_stages::robe_blocks_by_facts,
     sort::scan,
 ];
 
@@ -280,6 +282,14 @@ pub(crate) fn floats(source: &mut Pcg64, n: usize, size: f32) -> Vec<f32> {
     (0..n).map(|_| source.random_range(-size..size)).collect()
 }
 
+/// The facts of the states of rule `number` of 20, one state an element (the first four) or two, and an optimiser with as many.
+pub(crate) fn facts_of(number: usize) -> (Optimizer, u32) {
+    match number as u32 {
+        one @ 0..4 => (Optimizer::adagrad(0.1), one | one << 2),
+        two => (Optimizer::adam(0.1), two - 4),
+    }
+}
+
 /// `n` rows in the layout of slots: the results of `row`, each padded with zeros.
 pub(crate) fn slot_rows(layout: &Layout, n: usize, mut row: impl FnMut() -> Vec<f32>) -> Vec<f32> {
     let mut rows = Vec::with_capacity(n * layout.slot_words() as usize);
@@ -398,7 +408,7 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
 /// `lockstep.rs`.
 const IN_WHOLE_RUNS: &str = "
     linearize due age probe histogram scatter heads segments sort_small touch locate gather halves weight_gradient update inspect rescale collect
-    reset assign send robe_gather robe_decode robe_weight_gradient robe_update robe_scatter robe_step robe_blocks
+    reset assign send robe_gather robe_decode robe_weight_gradient robe_update robe_scatter robe_step
 ";
 
 /// Every other stage is checked in a file, and every test is in the list for other devices.

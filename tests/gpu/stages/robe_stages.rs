@@ -3,8 +3,8 @@
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    GroupConfig, Pooling,
-    internals::layout::{NONE, Params, Robe, Target, count},
+    GroupConfig, Pooling, Precision, StatePrecision,
+    internals::layout::{NONE, Params, Rate, Robe, Target, count},
     internals::stages,
     robe::hash::{PRIME, chunk_start, row_hash, row_place},
 };
@@ -12,10 +12,10 @@ use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
 use super::{
-    FROZEN, ROWS, TRAIN,
+    FROZEN, Like, ROWS, TRAIN,
     backward::{CHUNK, LENGTHS, lengths},
-    check, each, floats, gradients, gradients_of, guarded, junk, layout_of, of, one_of, params, read, step, tables,
-    targets_of, words,
+    check, each, facts_of, floats, gradients, gradients_of, guarded, junk, layout_of, of, one_of, params, read, step,
+    tables, targets_of, words,
 };
 
 /// Dim, chunk and weights: rows of one chunk and of several, with and without a shorter last chunk; arrays that one chunk fills.
@@ -299,6 +299,51 @@ pub(crate) fn robe_merge_to_robe_gradient() {
             });
             // Checked without the mirror: without a start the gradient is 0.
             assert!(n > 0 || run.found[6][..robe.weights as usize].iter().all(|&sum| sum == 0), "{case}");
+        }
+    });
+}
+
+/// States of a packed array with each combination of facts, over two steps whose states FP32 has exactly.
+#[test]
+pub(crate) fn robe_blocks_by_facts() {
+    each("robe_blocks", [20, 2], |case, mut source, [rule, state]| {
+        let (optimizer, facts) = facts_of(rule);
+        let states = 1 + u32::from(rule >= 4);
+        let state_words = [32 * states, 1 + 16 * states][state];
+        let robe = Robe { state_bits: [16, 8][state], state_words, block_words: 32, ..robe([8, 8, 128]) };
+        let mut sorted = Sorted::new(&mut source, &[1; 100], robe, false);
+        sorted.grads.iter_mut().for_each(|x| *x = source.random_range(1..9u8) as f32 / 8.0);
+        sorted.accesses.iter_mut().for_each(|access| access[1] = 1f32.to_bits());
+        sorted.targets[0].end = 1f32.to_bits();
+        let config = GroupConfig::new(&[16], 8).with_precision(Precision::Fp16).with_state(Some(StatePrecision::Int8));
+        let config = config.with_optimizer(optimizer.with_beta1(0.5).with_beta2(0.5)).with_seed(source.random());
+        let Params { dim, lanes, .. } = sorted.params;
+        let of = |facts| Params { dim, lanes, facts, ..params(&config, &layout_of(&config), TRAIN, 2) };
+        let (mut memory, mut kept) = (guarded(&[0u32; 64]), guarded(&vec![0u32; 2 * state_words as usize]));
+        for t in 1..=2 {
+            sorted.targets[0].start = t;
+            let [_, uniform, targets, accesses, grads, scratch] = sorted.bindings();
+            let [counts, rate] = [guarded(&tables(&mut source, &[16], t)), words(&Rate { lr: 0.5, ..Rate::default() })];
+            let [first, second] = [memory.clone(), kept.clone()];
+            let bindings = [words(&of(facts)), uniform, targets, accesses, grads, scratch, first, second, counts, rate];
+            let run = |bindings: &[Vec<u32>; 10]| {
+                check(case, "robe_blocks", bindings, 2, &[("memory", Like::Elsewhere)], |b| {
+                    let [params, robe, targets, accesses, grads, scratch, memory, states, tables, rate] = b;
+                    let (targets, accesses, scratch) = (cast_slice(targets), cast_slice(accesses), cast_slice(scratch));
+                    let (params, rate) = (read(params), read(rate));
+                    let grads = gradients_of(grads, &params);
+                    let robe = &read(robe);
+                    stages::robe_blocks(
+                        &params, robe, targets, accesses, grads, scratch, memory, states, tables, &rate,
+                    );
+                })
+            };
+            let found = run(&bindings).found;
+            // Other facts give other states: other signs other codes, another form other halves.
+            let mut others = bindings;
+            others[0] = words(&of([facts ^ 10, facts ^ 5][state]));
+            assert_ne!(run(&others).found[7], found[7], "{case}");
+            (memory, kept) = (found[6].clone(), found[7].clone());
         }
     });
 }

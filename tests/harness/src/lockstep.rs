@@ -4,7 +4,7 @@
 use hotrow::internals::Pieces as _;
 use hotrow::{
     Context, Counters, CpuGroup, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Part, Snapshot, codec,
-    internals::layout::Field,
+    internals::layout::{Field, STATE_MOMENT},
 };
 use hotrow::{
     CounterBits, Layout, Optimizer, Placement, Policy, Pooling, Precision, RandomBits, Rounding, StatePrecision,
@@ -81,12 +81,12 @@ fn records(layout: &Layout, gpu: &[u32], cpu: &[u32], size: f32, codes: &mut Cod
         for element in 0..layout.row.state {
             let (x, y) = (codec::state(&layout.row, a, element), codec::state(&layout.row, b, element));
             // A neighbour in FP16, or of a moment with 7 bits of fraction.
-            let half = match (layout.row.state_bits, layout.row.moments) {
+            let half = match (layout.row.state_bits, layout.row.facts & STATE_MOMENT) {
                 (32, _) => 0.0,
                 // Codes are an eighth apart; first moments near 0 are the smallest code or 0.
                 (8, _) => x.abs().max(y.abs()) / 8.0 + size * size / 8192.0,
-                (_, false) => x.abs().max(y.abs()) / 1024.0 + 2f32.powi(-24),
-                (_, true) => x.abs().max(y.abs()) / 127.0,
+                (_, 0) => x.abs().max(y.abs()) / 1024.0 + 2f32.powi(-24),
+                (..) => x.abs().max(y.abs()) / 127.0,
             };
             if !close(x, y, size * size) && (x - y).abs() > half {
                 return Err(format!("record {row}, state {element}: {x} on the GPU, {y} on the CPU"));
@@ -209,6 +209,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     config.seed = source.random();
     config.window_ways = [0, 1, 4, 31][config.seed as usize / 3 % 4];
+    config.write_rounding = Rounding::ALL[config.seed as usize / 12 % 2];
     config.cache_shares = random_shares(&config);
     config.state = random_state(config.precision, config.seed);
     if source.random_bool(0.3) {

@@ -167,8 +167,8 @@ pub struct Format {
     pub scalars: usize,
     /// Bits of a state value that belongs to one weight.
     pub state_width: usize,
-    /// Whether the state is made of moments.
-    pub moments: bool,
+    /// Of the first and of the second state of a weight: whether it may be negative, and whether it is a moment.
+    pub kinds: [[bool; 2]; 2],
     /// Bits of scale and bias.
     pub head: usize,
     state_bits: usize,
@@ -178,14 +178,15 @@ impl Format {
     pub fn new(config: &GroupConfig) -> Self {
         let dim = config.dim as usize;
         let kind = config.optimizer.kind;
-        let (each, scalars, moments) = match kind {
-            OptimizerKind::Sgd => (0, 0, false),
-            OptimizerKind::AdaGrad => (dim, 0, false),
-            OptimizerKind::RowWiseAdaGrad => (0, 1, false),
-            OptimizerKind::Momentum => (dim, 0, true),
-            OptimizerKind::Adam => (2 * dim, usize::from(config.optimizer.own_count), true),
-            OptimizerKind::RowWiseAdam => (dim, 1 + usize::from(config.optimizer.own_count), true),
+        let (each, scalars) = match kind {
+            OptimizerKind::Sgd => (0, 0),
+            OptimizerKind::AdaGrad | OptimizerKind::Momentum => (dim, 0),
+            OptimizerKind::RowWiseAdaGrad => (0, 1),
+            OptimizerKind::Adam => (2 * dim, usize::from(config.optimizer.own_count)),
+            OptimizerKind::RowWiseAdam => (dim, 1 + usize::from(config.optimizer.own_count)),
         };
+        let sums = matches!(kind, OptimizerKind::AdaGrad);
+        let kinds = if sums { [[false, false]; 2] } else { [[true, true], [false, true]] };
         let state_width = match (config.precision, config.state) {
             _ if each == 0 => 32,
             (Precision::Fp32, _) | (_, Some(StatePrecision::Fp32)) => 32,
@@ -201,7 +202,7 @@ impl Format {
             state: each + scalars,
             scalars,
             state_width,
-            moments,
+            kinds,
             head,
             state_bits: 32 * scalars + coded + (each * state_width).next_multiple_of(16),
         }
@@ -256,13 +257,17 @@ impl Format {
             return Approx { value: if self.signed(i) && code >= 128 { -value } else { value }, radius: 0.0 };
         }
         let bits = take_bits(record, begin + 16 * i, 16);
-        let value = if self.moments { self.moment_value(bits, i) } else { half_value(bits as u16) };
+        let value = if self.kind(i)[1] { self.moment_value(bits, i) } else { half_value(bits as u16) };
         Approx { value, radius: 0.0 }
+    }
+
+    fn kind(&self, i: usize) -> [bool; 2] {
+        self.kinds[usize::from(i >= self.dim)]
     }
 
     /// Whether state `i` may be negative.
     pub fn signed(&self, i: usize) -> bool {
-        self.moments && i < self.dim
+        self.kind(i)[0]
     }
 
     /// The base of the codes of states like `i`.
@@ -293,9 +298,9 @@ impl Format {
             && (range[0]..=range[1]).contains(&self.state(record, i).value)
     }
 
-    /// The fraction's bits of moment `i` in 16 bits, which has 8 bits of exponent and, if it is a first moment, a sign.
+    /// The fraction's bits of moment `i` in 16 bits, which has 8 bits of exponent and perhaps a sign.
     fn moment_fraction(&self, i: usize) -> i32 {
-        if i < self.dim { 7 } else { 8 }
+        if self.signed(i) { 7 } else { 8 }
     }
 
     fn moment_value(&self, bits: u32, i: usize) -> f64 {
@@ -318,7 +323,7 @@ impl Format {
         let (weights, states) = row.split_at(self.dim);
         for (i, &wanted) in states.iter().enumerate() {
             let found = self.state(record, i);
-            let ok = match (self.state_width, self.moments) {
+            let ok = match (self.state_width, self.kind(i)[1]) {
                 _ if i >= self.state - self.scalars => close(found.value, wanted),
                 (32, _) => close(found.value, wanted),
                 (8, _) => self.code_ok(record, states, i),
@@ -503,6 +508,8 @@ pub struct Offender {
 pub struct Effect {
     pub slots: BTreeMap<u32, Vec<Approx>>,
     pub records: BTreeMap<u32, Vec<Approx>>,
+    /// Whether the records are of weights that the caller gives.
+    pub given: bool,
 }
 
 /// The rows of a table with a share of the cache, or all rows, and their sets.
@@ -1189,7 +1196,7 @@ impl Naive {
 
     /// Writes rows: a resident row changes in its slot, as in an update; any other row changes in the table.
     pub fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Effect {
-        let mut effect = Effect::default();
+        let mut effect = Effect { given: true, ..Effect::default() };
         let last: BTreeMap<u32, &[f32]> = rows.iter().copied().zip(values.chunks(self.format.dim)).collect();
         for (row, weights) in last {
             let mut new: Vec<Approx> = weights.iter().map(|&x| Approx::exact(x)).collect();
@@ -1716,11 +1723,12 @@ impl Checker {
             }
         }
         let words = format.words();
+        let rounding = if effect.given { model.config.write_rounding } else { model.config.rounding };
         equal("words of the records", self.before.records.len(), after.records.len())?;
         for (row, (was, is)) in self.before.records.chunks(words).zip(after.records.chunks(words)).enumerate() {
             match effect.records.get(&(row as u32)) {
                 Some(wanted) => format
-                    .check(self.model.config.rounding, is, wanted)
+                    .check(rounding, is, wanted)
                     .map_err(|difference| format!("record of row {row}: {difference}"))?,
                 None if was != is => return Err(format!("record of row {row} moved: was {was:x?}, is {is:x?}")),
                 None => {}
@@ -1833,6 +1841,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             (config.precision, config.rounding, config.policy, config.pooling, config.out_of_range) = stored;
             config.counter_bits = CounterBits::ALL[seed as usize % 3];
             config.window_ways = (seed / 3 % 5).min(config.ways - 1);
+            config.write_rounding = Rounding::ALL[seed as usize / 15 % 2];
             config.cache_shares = random_shares(&config);
             config.optimizer = rule.with_weight_decay(decay);
             config.state = random_state(config.precision, seed);

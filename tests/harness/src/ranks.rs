@@ -163,6 +163,7 @@ pub fn configuration(random: &mut StdRng) -> GroupConfig {
     config.cache_rows = if random.random_bool(0.2) { 0 } else { random.random_range(0..=rows) };
     config.ways = if random.random_bool(0.5) { 32 } else { random.random_range(1..9) };
     config.window_ways = (config.seed / 3 % 5).min(config.ways - 1);
+    config.write_rounding = Rounding::ALL[config.seed as usize / 15 % 2];
     config.optimizer = rule(random.random_range(0..6));
     if config.precision != Precision::Fp32 && random.random_bool(0.4) {
         config.state = Some([StatePrecision::Int8, StatePrecision::Fp32][config.seed as usize % 2]);
@@ -200,6 +201,7 @@ pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
         config.cache_rows = (config.total_rows() as u32 * cached).div_ceil(100);
         (config.ways, config.seed) = (ways, seed);
         config.window_ways = (seed / 3 % 5).min(ways - 1);
+        config.write_rounding = Rounding::ALL[seed as usize / 15 % 2];
         config.optimizer = rule(optimizer);
         config.padding = random_padding(&tables, &mut StdRng::seed_from_u64(seed.into()));
         let state = [StatePrecision::Int8, StatePrecision::Fp32][seed as usize % 2];

@@ -366,7 +366,8 @@ pub fn packed(seed: u64) -> Config {
     let rounding = [Rounding::Nearest, Rounding::Stochastic][seed as usize / 4 % 2];
     let block = [16, 64, 256, 32][seed as usize / 8 % 4];
     let state = random_state(precision, seed as u32);
-    config(seed).with_precision(precision).with_rounding(rounding).with_block(block).with_state(state)
+    let config = config(seed).with_precision(precision).with_rounding(rounding).with_block(block).with_state(state);
+    config.with_write_rounding(Rounding::ALL[seed as usize / 5 % 2])
 }
 
 /// A batch of up to `most` indices a bag. One index in four is the hottest row, and some indices are out of range.

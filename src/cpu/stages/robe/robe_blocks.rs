@@ -36,7 +36,7 @@ pub fn robe_blocks(
     let gradients = GradientSums::new(params, robe, targets, accesses, grad_outputs, scratch);
     let (mover, storage, noise) = (
         Mover::new(params, rate, targets[0].start),
-        Storage::new(record::precision(params), robe, record::kind(params)),
+        Storage::of(params, robe),
         record::noise(params, targets[0].start),
     );
     let all = Packed { gradients, mover, weights: robe.weights, storage, noise };

@@ -3,7 +3,6 @@
 use crate::{
     cpu::stages::cached::bags::Bags,
     host::spread::each_row,
-    record::of_params as record,
     robe::{hash::chunk_start, storage::Storage},
     table::abi::{NONE, POOL_NONE, Params, Robe},
 };
@@ -24,7 +23,7 @@ pub fn robe_gather(
     let dim = robe.dim as usize;
     let bags = Bags { params, offsets, places: hashes, weights };
     bags.coefficients(access);
-    let storage = Storage::new(record::precision(params), robe, record::kind(params));
+    let storage = Storage::of(params, robe);
     let row_of = |output: usize, row: &mut [f32]| {
         let mut room = vec![0.0; if storage.plain() { 0 } else { robe.reach as usize }];
         row.fill(0.0);

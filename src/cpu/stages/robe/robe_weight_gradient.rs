@@ -5,7 +5,6 @@ use crate::{
         bags::Bags,
         weight_gradient::{dot, each_weight},
     },
-    record::of_params as record,
     robe::{hash::chunk_start, storage::Storage},
     table::abi::{Params, Robe},
 };
@@ -23,7 +22,7 @@ pub fn robe_weight_gradient(
     grad_weights: &mut [f32],
 ) {
     let dim = robe.dim as usize;
-    let storage = Storage::new(record::precision(params), robe, record::kind(params));
+    let storage = Storage::of(params, robe);
     each_weight(&Bags { params, offsets, places: hashes, weights: &[] }, access, grad_weights, dim, |hash, output| {
         let mut room = vec![0.0; if storage.plain() { 0 } else { robe.reach as usize }];
         let chunks = grad_outputs[output * dim..][..dim].chunks(robe.chunk as usize);
