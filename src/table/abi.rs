@@ -160,6 +160,10 @@ host_structs! {
         pub accesses: u32,
         pub counts: [u32; 7],
         pub done: u32,
+        pub number: u32,
+        pub wanted: u32,
+        pub pad0: u32,
+        pub pad1: u32,
     }
 
     /// The table that a feature reads. Twin of `Feature` in `shaders/shared/feature.wgsl`.

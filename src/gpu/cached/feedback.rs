@@ -8,6 +8,7 @@ use crate::{
             forward::Forward,
             group::{Group, grown},
         },
+        engine::readback::Tells,
         reader::{Feedback, RowReader},
         stages::cached::space::Bound,
     },
@@ -76,6 +77,7 @@ impl Group {
                 let space = grown(&mut self.kind.train[0], &context, layout, rows, true)?;
                 Forward { tables: &self.kind.tables, space, params: &params, batch: &bound }
                     .encode(&context, encoder, None);
+                self.reports.encode(&context, encoder, &space.step, Tells::Done);
             }
             wanted.clear(encoder);
             Ok(true)

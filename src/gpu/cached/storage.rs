@@ -112,6 +112,14 @@ impl Storage {
         }
     }
 
+    /// Undoes [`Self::arrive`], whose encoder was dropped. The records of a staged table are gathered again.
+    pub(crate) fn undo_arrive(&mut self, coming: Coming) -> Coming {
+        match (self, coming) {
+            (Self::Staged(staged), Coming::Here(arrivals)) => Coming::Asked(staged.undo_arrive(&arrivals.list)),
+            (_, coming) => coming,
+        }
+    }
+
     /// The records into which a backward packs bypassed rows.
     pub(crate) fn packing(&self, context: &Context) -> Records {
         self.staged().map_or(Records::Table, |staged| staged.transfers.packing(context))

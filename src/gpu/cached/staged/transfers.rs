@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// Rows that the last step evicted, and whose records have still to be copied back to the host.
-#[derive(Debug)]
-struct Leaving {
+#[derive(Clone, Debug)]
+pub(crate) struct Leaving {
     list: Arc<[Swap]>,
     /// Most records that can leave in this step.
     most: u32,
@@ -100,6 +100,16 @@ impl Transfers {
         if let Some(transfer) = self.outgrown.take() {
             self.steps = Some(transfer);
         }
+    }
+
+    /// The half that holds the leaving records of the last step, and these.
+    pub(crate) fn now(&self) -> (u32, Option<Leaving>) {
+        (self.parity, self.leaving.clone())
+    }
+
+    /// Goes back to a state that [`Self::now`] has returned. No command of a later one may have run.
+    pub(crate) fn go_back(&mut self, parity: u32, leaving: Option<Leaving>) {
+        (self.parity, self.leaving) = (parity, leaving);
     }
 
     /// The swaps of the last step, if records that left in it may still be on the device.

@@ -129,6 +129,11 @@ impl WriteBack {
         Ok(())
     }
 
+    /// Releases a write-back that has nothing to write.
+    pub(crate) fn give_up(self, host: &Host) {
+        self.download.give_up(&host.downloads);
+    }
+
     pub(crate) fn end(self, host: &Host) {
         self.download.end(&host.downloads);
     }
