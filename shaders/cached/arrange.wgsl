@@ -32,7 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         @builtin(local_invocation_index) lane: u32) {
     var valid = step_count(COUNT_VALID);
     var rows = step_count(COUNT_UNIQUE);
-    if (scaler.overflow != 0u || step[4].x != step[4].y) {
+    if (scaler.overflow != 0u || any(step[4].xz != step[4].yw)) {
         valid = 0u;
         rows = 0u;
     }

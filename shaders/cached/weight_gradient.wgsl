@@ -25,7 +25,7 @@
 #include "shared/slots.wgsl"
 
 fn place_of(i: u32) -> u32 {
-    return select(NONE, places[i], step[4].x == step[4].y);
+    return select(NONE, places[i], all(step[4].xz == step[4].yw));
 }
 
 // A lane's part of the dot product.

@@ -25,7 +25,7 @@
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
-    if (scaler.overflow != 0u || step[4].x != step[4].y) { return; } // nothing in the table moves
+    if (scaler.overflow != 0u || any(step[4].xz != step[4].yw)) { return; } // nothing in the table moves
     let first = flat_group(group, groups) * 256u + local;
     for (var at = first; at < params.indices * robe.dim; at += groups.x * groups.y * 256u) {
         let i = at / robe.dim;

@@ -22,7 +22,7 @@
 #include "shared/robe_array.wgsl"
 
 fn place_of(i: u32) -> u32 {
-    return select(NONE, hashes[i], step[4].x == step[4].y);
+    return select(NONE, hashes[i], all(step[4].xz == step[4].yw));
 }
 
 fn value_of(w: u32) -> f32 {

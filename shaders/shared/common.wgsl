@@ -112,10 +112,10 @@ struct Step {
     accesses: atomic<u32>,
     counts: array<u32, 7>,        // COUNT_*
     done: atomic<u32>,            // workgroups of the first stage that have ended
-    number: u32,                  // of the forward that wrote these words; 0 if no other call continues it
-    wanted: u32,                  // of the forward that this call continues: if it is another, its lists are void
-    pad0: u32,
-    pad1: u32,
+    number: u32,                  // of the forward that decided the lists of this step; 0 if no later call continues it
+    wanted: u32,                  // of the forward that carries them out
+    carried: u32,                 // of the forward that has carried them out
+    continued: u32,               // of the forward that a backward continues; no list is of use to a call with another number
 }
 
 fn flat_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {

@@ -162,8 +162,8 @@ host_structs! {
         pub done: u32,
         pub number: u32,
         pub wanted: u32,
-        pub pad0: u32,
-        pub pad1: u32,
+        pub carried: u32,
+        pub continued: u32,
     }
 
     /// The table that a feature reads. Twin of `Feature` in `shaders/shared/feature.wgsl`.

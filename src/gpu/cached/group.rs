@@ -18,6 +18,7 @@ use crate::{
             bind::{Batch, GradBuffer, WeightGradient},
             call::{Call, Groups},
             context::Context,
+            numbers::Of,
             readback::Tells,
             scratch,
         },
@@ -336,7 +337,7 @@ impl Group {
             drop(call);
             // A backward that is submitted later finds no lists of its forward.
             for Space { step, .. } in self.kind.train.iter().flatten() {
-                encoder.clear_buffer(step, std::mem::offset_of!(Step, number) as u64, Some(8));
+                encoder.clear_buffer(step, std::mem::offset_of!(Step, number) as u64, Some(16));
             }
             self.reports.encode(&context, encoder, &self.kind.tables.tables, Tells::Done);
             Ok(())
@@ -437,7 +438,8 @@ impl Kind for Rows {
         let step = Forward { tables: &kind.tables, space, params: &params, batch: &bound };
         step.encode(context, encoder, Some((&binding, rows)));
         if train {
-            let number = numbers.begin(context, encoder, &space.step);
+            let number = numbers.next();
+            numbers.encode(context, encoder, (&space.step, Of::Whole), number);
             state.forward(Pending { number, ..Pending::new(&params, 0, &kind.config) });
         }
         Ok(indices)
@@ -481,7 +483,7 @@ impl Kind for Rows {
                 let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
                 let rate = rate.encode(&context, encoder, &Rate::new(&kind.config.optimizer));
                 let records = kind.storage.packing(&context);
-                numbers.go_on(&context, encoder, &space.step, number);
+                numbers.encode(&context, encoder, (&space.step, Of::Continued), number);
                 encode_backward(
                     &context,
                     encoder,
@@ -492,7 +494,8 @@ impl Kind for Rows {
                     &records,
                 );
             }
-            kind.storage.close(encoder, write_back);
+            let step = kind.train[space].as_ref().map(|space| &space.step);
+            kind.storage.close(encoder, write_back, step);
             state.end_forward();
             Ok(())
         })
@@ -506,7 +509,7 @@ impl Kind for Rows {
         let Pending { indices, bags, weighted, space, number, .. } = group.state.wants_forward("weight_gradient")?;
         let DeviceGroup { context, numbers, kind: Self { config, tables, train, .. }, .. } = group;
         let Some(space) = &train[space] else { return Ok(()) };
-        numbers.go_on(context, encoder, &space.step, number);
+        numbers.encode(context, encoder, (&space.step, Of::Continued), number);
         let params = Params::new(config, &tables.layout, Mode::Train, Purpose::Update).batch(indices, bags, weighted);
         let params = Params { half_grads: bound.half_grads, ..params };
         let call = &mut Call::begin(context, encoder, "hotrow.weight_gradient");

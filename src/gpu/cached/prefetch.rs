@@ -18,6 +18,7 @@ use crate::{
         },
         engine::{
             bind::{Batch, OutputBuffer},
+            numbers::Of,
             readback::Tells,
         },
         fp16_outputs::Halves,
@@ -82,7 +83,8 @@ impl Group {
         let mut room = storage.reserve(most, more, batch.is_none())?;
         storage.move_in(encoder, room.as_mut());
         Forward { tables: &self.kind.tables, space, params: &params, batch: bound }.encode_decisions(context, encoder);
-        let number = if batch.is_some() { self.numbers.begin(context, encoder, &space.step) } else { 0 };
+        let number = if batch.is_some() { self.numbers.next() } else { 0 };
+        self.numbers.encode(context, encoder, (&space.step, Of::Decided), number);
         let coming = storage.ask(encoder, space, room);
         self.state.prefetch(Prefetched { params, batch, space: next, coming, number, dropped: None });
         Ok(())
@@ -118,7 +120,9 @@ impl Group {
         if undone && let Some(Prefetched { coming: Coming::Asked(fetch), .. }) = self.state.take_prefetched() {
             self.kind.storage.take_back(fetch);
         }
-        let Some((mut batch, _)) = self.kind.carried.take_if(|(_, dropped)| dropped.load(Relaxed)) else { return undone };
+        let Some((mut batch, _)) = self.kind.carried.take_if(|(_, dropped)| dropped.load(Relaxed)) else {
+            return undone;
+        };
         if is_set(&batch.dropped) {
             return undone; // the prefetch was in the same encoder, or in another one that was dropped
         }
@@ -270,7 +274,7 @@ impl Group {
         }
         let records = self.kind.storage.arrive(encoder, &prefetched.coming, outputs.is_some())?;
         if let Some(space) = &self.kind.train[prefetched.space] {
-            self.numbers.go_on(&self.context, encoder, &space.step, prefetched.number);
+            self.numbers.encode(&self.context, encoder, (&space.step, Of::Carried), prefetched.number);
             let binding = outputs.map(|(batch, outputs)| self.bound_outputs(batch, params, outputs)).transpose()?;
             let bound = match outputs {
                 Some((batch, _)) => Bound::of(&self.context, &dummy, batch, params)?,

@@ -130,10 +130,15 @@ impl Storage {
         self.staged().map_or(Ok(None), Staged::reserve_close)
     }
 
-    /// Ends the last step: encodes the download of its leaving records.
-    pub(crate) fn close(&mut self, encoder: &mut wgpu::CommandEncoder, reserved: Option<wgpu::Buffer>) {
+    /// Ends the last step with its backward: encodes the download of its leaving records. `step`: its words.
+    pub(crate) fn close(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        reserved: Option<wgpu::Buffer>,
+        step: Option<&wgpu::Buffer>,
+    ) {
         if let Self::Staged(staged) = self {
-            staged.close(encoder, reserved);
+            staged.close(encoder, reserved, step);
         }
     }
 

@@ -182,13 +182,14 @@ impl Tells {
             Self::Forward(_) => "forward_prefetched",
             Self::Continues(call) => call,
         };
-        let wanted = "the encoder of its forward, or of its prefetch, submitted before its own, and no other one between them";
+        let wanted =
+            "the encoder of its forward, or of its prefetch, submitted before its own, and no other one between them";
         Some(Error::Order { call, wanted, found: "another step on the device; no row has moved" })
     }
 
     fn is_error(self, step: &Step) -> bool {
         let refused = step.error != 0 && matches!(self, Self::Forward(_));
-        !matches!(self, Self::Done) && (refused || step.number != step.wanted)
+        !matches!(self, Self::Done) && (refused || step.number != step.wanted || step.carried != step.continued)
     }
 }
 
@@ -237,18 +238,43 @@ impl Shared {
     }
 }
 
+/// Part of a callback: sets the flag if the callback is dropped without being called, as wgpu does with that of a dropped encoder.
+#[derive(Default)]
+struct Ended {
+    called: bool,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Ended {
+    /// Takes the whole value, of which a closure would else take a copy of the field alone.
+    fn end(&mut self) {
+        self.called = true;
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.dropped.fetch_or(!self.called, Relaxed);
+    }
+}
+
+/// A flag that is set if `encoder` is dropped.
+pub(crate) fn watched(encoder: &wgpu::CommandEncoder) -> Arc<AtomicBool> {
+    let mut ended = Ended::default();
+    let dropped = ended.dropped.clone();
+    encoder.on_submitted_work_done(move || ended.end());
+    dropped
+}
+
 /// Forgets a report that never comes: its encoder was dropped, or the device is lost.
 struct Forgotten {
     shared: Arc<Mutex<Shared>>,
     number: u64,
-    called: bool,
-    /// Set if the encoder was dropped.
-    dropped: Arc<AtomicBool>,
+    ended: Ended,
 }
 
 impl Drop for Forgotten {
     fn drop(&mut self) {
-        self.dropped.fetch_or(!self.called, Relaxed);
         locked(&self.shared).under_way.retain(|report| report.number != self.number);
     }
 }
@@ -291,10 +317,10 @@ impl Reports {
             shared.under_way.push(Report { number, target: target.clone(), tells });
             number
         };
-        let dropped = Arc::<AtomicBool>::default();
-        let mut forgotten = Forgotten { shared: self.shared.clone(), number, called: false, dropped: dropped.clone() };
+        let mut forgotten = Forgotten { shared: self.shared.clone(), number, ended: Ended::default() };
+        let dropped = forgotten.ended.dropped.clone();
         encoder.map_buffer_on_submit(&target, wgpu::MapMode::Read, .., move |result| {
-            forgotten.called = true;
+            forgotten.ended.end();
             // Without a mapping the device is lost; the next call returns that error.
             if result.is_ok() {
                 locked(&forgotten.shared).read(Some(forgotten.number));

@@ -20,6 +20,7 @@ use crate::{
             bind_cache::passing,
             call::{Call, Groups, Named},
             context::Context,
+            numbers::Of,
         },
         reader::ReadableBuffers,
         stages::{
@@ -201,7 +202,8 @@ impl Kind for Shared {
         };
         forward(context, encoder, &kind.array, space, &params, &bound, (&outputs, rows));
         if mode == Mode::Train {
-            let number = numbers.begin(context, encoder, &space.step);
+            let number = numbers.next();
+            numbers.encode(context, encoder, (&space.step, Of::Whole), number);
             state.forward(Pending { number, ..Pending::new(&params, 0, &kind.rows) });
         }
         Ok(indices)
@@ -219,7 +221,7 @@ impl Kind for Shared {
             let DeviceGroup { state, rate, numbers, kind, .. } = group;
             let space = kind.train.as_ref().filter(|_| waiting.chunks > 0);
             if let Some(space) = space {
-                numbers.go_on(&context, encoder, &space.step, waiting.number);
+                numbers.encode(&context, encoder, (&space.step, Of::Continued), waiting.number);
             }
             let rate = rate.encode(&context, encoder, &Rate::new(&kind.config.optimizer));
             if let (Some(space), Some(scattered)) = (space, &kind.scattered) {
@@ -243,7 +245,7 @@ impl Kind for Shared {
         let Pending { indices, bags, weighted, number, .. } = group.state.wants_forward("weight_gradient")?;
         let DeviceGroup { context, numbers, kind, .. } = group;
         let Some(space) = &kind.train else { return Ok(()) };
-        numbers.go_on(context, encoder, &space.step, number);
+        numbers.encode(context, encoder, (&space.step, Of::Continued), number);
         let params = kind.params(Mode::Train).batch(indices, bags, weighted);
         let params = Params { half_grads: bound.half_grads, ..params };
         let call = &mut Call::begin(context, encoder, "hotrow.robe.weight_gradient");

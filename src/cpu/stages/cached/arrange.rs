@@ -15,7 +15,7 @@ pub fn arrange(
     targets: &mut [Target],
     scaler: &ScalerState,
 ) {
-    let void = scaler.overflow != 0 || step.number != step.wanted;
+    let void = scaler.overflow != 0 || step.number != step.wanted || step.carried != step.continued;
     let (valid, rows) = if void { (0, 0) } else { (step.counts[count::VALID], step.counts[count::UNIQUE]) };
     targets[0] = Target { row: rows, place: valid, start: step.t, end: scaler.inverse.to_bits() };
     for j in 0..valid as usize {

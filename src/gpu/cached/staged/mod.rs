@@ -127,9 +127,14 @@ impl Staged {
         self.transfers.leaving_bytes().map(|bytes| self.stored.host.download(bytes)).transpose()
     }
 
-    /// Ends the last step: encodes the download of its leaving records into `encoder`.
-    pub(crate) fn close(&mut self, encoder: &mut wgpu::CommandEncoder, reserved: Option<wgpu::Buffer>) {
-        let write_back = self.transfers.encode_write_back(encoder, &self.stored.host, reserved);
+    /// Ends the last step: encodes the download of its leaving records into `encoder`. `step`: its words, if a backward ends it.
+    pub(crate) fn close(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        reserved: Option<wgpu::Buffer>,
+        step: Option<&wgpu::Buffer>,
+    ) {
+        let write_back = self.transfers.encode_write_back(encoder, &self.stored.host, reserved, step);
         self.stored.write_backs.extend(write_back);
         self.transfers.end_step();
     }
@@ -164,7 +169,7 @@ impl Staged {
     /// Ends the last step, unless its backward may still come, and takes the larger transfer of `room` into use. Cannot fail.
     pub(crate) fn move_in(&mut self, encoder: &mut wgpu::CommandEncoder, room: &mut Room) {
         if !room.more {
-            self.close(encoder, room.write_back.take());
+            self.close(encoder, room.write_back.take(), None);
         }
         if let Some(larger) = room.transfer.take() {
             self.transfers.replace(&self.stored.host.context, encoder, larger);
@@ -222,7 +227,7 @@ impl Staged {
         let (write_backs, begun) = (self.stored.write_backs.len(), self.stored.host.begun());
         self.before = Some(Before { parity, leaving, write_backs, begun });
         self.stored.encode_dropped(encoder)?;
-        self.close(encoder, reserved);
+        self.close(encoder, reserved, None);
         Ok(self.transfers.arrive(encoder, &self.stored.host, arrivals, updates))
     }
 
@@ -250,7 +255,7 @@ impl Staged {
         context.idle().await?;
         let reserved = self.reserve_close()?;
         let mut encoder = context.new_encoder();
-        if let Some(write_back) = self.transfers.encode_write_back(&mut encoder, &self.stored.host, reserved) {
+        if let Some(write_back) = self.transfers.encode_write_back(&mut encoder, &self.stored.host, reserved, None) {
             self.transfers.forget_left(&mut encoder);
             // Before the wait: whoever drops the future must not lose the records.
             self.stored.write_backs.push(write_back);

@@ -123,16 +123,17 @@ impl Transfers {
         Some(WriteBack::bytes(leaving.most.into(), self.layout.stride()))
     }
 
-    /// Encodes the download of the last step's leaving records into `buffer`.
+    /// Encodes the download of the last step's leaving records into `buffer`. `step`: the words of the step that a backward ends.
     pub(crate) fn encode_write_back(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         host: &Host,
         buffer: Option<wgpu::Buffer>,
+        step: Option<&wgpu::Buffer>,
     ) -> Option<WriteBack> {
         let (leaving, transfer, buffer) = (self.leaving.as_ref()?, self.steps.as_ref()?, buffer?);
         let (from, stride) = ((transfer, self.parity), self.layout.stride());
-        Some(WriteBack::encode(encoder, host, buffer, &self.counts, from, leaving.most, stride))
+        Some(WriteBack::encode(encoder, host, buffer, (&self.counts, step), from, leaving.most, stride))
     }
 
     /// Counts the records that leave from here on from zero, so that no record comes to the store twice.
@@ -231,7 +232,7 @@ impl Transfers {
         let Some(transfer) = self.side.as_ref().filter(|_| swaps > 0) else { return Ok(None) };
         let stride = self.layout.stride();
         let buffer = host.download(WriteBack::bytes(swaps.into(), stride))?;
-        Ok(Some(WriteBack::encode(encoder, host, buffer, &self.counts, (transfer, 0), swaps, stride)))
+        Ok(Some(WriteBack::encode(encoder, host, buffer, (&self.counts, None), (transfer, 0), swaps, stride)))
     }
 }
 
