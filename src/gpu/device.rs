@@ -88,8 +88,11 @@ pub trait Kind: Debug + Send + Sync + Sized {
         false
     }
 
-    /// Takes back what calls have noted whose encoder was dropped. A plain forward takes itself back ([`StepState::watch`]).
-    fn take_back(_group: &mut DeviceGroup<Self>) {}
+    /// Takes back the calls whose encoder was dropped; a plain forward takes itself back ([`StepState::watch`]). With `ends` a step that only the device
+    /// has decided comes to its end without outputs, because a call comes that is not its forward.
+    fn take_back(_group: &mut DeviceGroup<Self>, _ends: bool) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Refuses a forward that cannot be encoded in one piece.
     fn check_encodable(&self) -> Result<(), Error> {
@@ -190,6 +193,7 @@ impl<K: Kind> DeviceGroup<K> {
     /// [`Error::IndexOutOfRange`], [`Error::BadOffsets`] or [`Error::Order`] of the earliest such step not returned yet.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn check(&mut self) -> Result<(), Error> {
+        K::take_back(self, false)?;
         self.reports.check(&self.context, self.kind.rows())
     }
 
@@ -432,13 +436,13 @@ impl<K: Kind> DeviceGroup<K> {
 
     /// As [`StepState::not_prefetched`]; a lost device is named instead.
     pub(crate) fn not_prefetched(&mut self, call: &'static str) -> Result<(), Error> {
-        K::take_back(self);
+        K::take_back(self, true)?;
         self.state.not_prefetched(call).map_err(|error| self.context.or_lost(error))
     }
 
     /// As [`StepState::may_look_up`]; a lost device is named instead.
     fn may_look_up(&mut self, mode: Mode) -> Result<(), Error> {
-        K::take_back(self);
+        K::take_back(self, true)?;
         self.state.may_look_up(mode).map_err(|error| self.context.or_lost(error))
     }
 

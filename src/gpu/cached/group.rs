@@ -18,7 +18,7 @@ use crate::{
             bind::{Batch, GradBuffer, WeightGradient},
             call::{Call, Groups},
             context::Context,
-            numbers::Of,
+            numbers::{CONTINUED, WHOLE},
             readback::Tells,
             scratch,
         },
@@ -395,8 +395,9 @@ impl Kind for Rows {
         self.storage.is_staged()
     }
 
-    fn take_back(group: &mut Group) {
+    fn take_back(group: &mut Group, ends: bool) -> Result<(), Error> {
         group.undo_dropped();
+        if ends && group.state.prefetched().is_some_and(|batch| batch.again) { group.end_decided() } else { Ok(()) }
     }
 
     fn check_encodable(&self) -> Result<(), Error> {
@@ -439,7 +440,7 @@ impl Kind for Rows {
         step.encode(context, encoder, Some((&binding, rows)));
         if train {
             let number = numbers.next();
-            numbers.encode(context, encoder, (&space.step, Of::Whole), number);
+            numbers.encode(context, encoder, (&space.step, WHOLE), number);
             state.forward(Pending { number, ..Pending::new(&params, 0, &kind.config) });
         }
         Ok(indices)
@@ -483,7 +484,7 @@ impl Kind for Rows {
                 let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
                 let rate = rate.encode(&context, encoder, &Rate::new(&kind.config.optimizer));
                 let records = kind.storage.packing(&context);
-                numbers.encode(&context, encoder, (&space.step, Of::Continued), number);
+                numbers.encode(&context, encoder, (&space.step, CONTINUED), number);
                 encode_backward(
                     &context,
                     encoder,
@@ -509,7 +510,7 @@ impl Kind for Rows {
         let Pending { indices, bags, weighted, space, number, .. } = group.state.wants_forward("weight_gradient")?;
         let DeviceGroup { context, numbers, kind: Self { config, tables, train, .. }, .. } = group;
         let Some(space) = &train[space] else { return Ok(()) };
-        numbers.encode(context, encoder, (&space.step, Of::Continued), number);
+        numbers.encode(context, encoder, (&space.step, CONTINUED), number);
         let params = Params::new(config, &tables.layout, Mode::Train, Purpose::Update).batch(indices, bags, weighted);
         let params = Params { half_grads: bound.half_grads, ..params };
         let call = &mut Call::begin(context, encoder, "hotrow.weight_gradient");

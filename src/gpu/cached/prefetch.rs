@@ -18,7 +18,7 @@ use crate::{
         },
         engine::{
             bind::{Batch, OutputBuffer},
-            numbers::Of,
+            numbers::{CARRIED, DECIDED},
             readback::Tells,
         },
         fp16_outputs::Halves,
@@ -84,9 +84,9 @@ impl Group {
         storage.move_in(encoder, room.as_mut());
         Forward { tables: &self.kind.tables, space, params: &params, batch: bound }.encode_decisions(context, encoder);
         let number = if batch.is_some() { self.numbers.next() } else { 0 };
-        self.numbers.encode(context, encoder, (&space.step, Of::Decided), number);
+        self.numbers.encode(context, encoder, (&space.step, DECIDED), number);
         let coming = storage.ask(encoder, space, room);
-        self.state.prefetch(Prefetched { params, batch, space: next, coming, number, dropped: None });
+        self.state.prefetch(Prefetched { params, batch, space: next, coming, number, dropped: None, again: false });
         Ok(())
     }
 
@@ -132,6 +132,7 @@ impl Group {
             return undone;
         }
         batch.coming = self.kind.storage.undo_arrive(batch.coming);
+        batch.again = true;
         self.state.prefetch(batch);
         undone
     }
@@ -274,7 +275,7 @@ impl Group {
         }
         let records = self.kind.storage.arrive(encoder, &prefetched.coming, outputs.is_some())?;
         if let Some(space) = &self.kind.train[prefetched.space] {
-            self.numbers.encode(&self.context, encoder, (&space.step, Of::Carried), prefetched.number);
+            self.numbers.encode(&self.context, encoder, (&space.step, CARRIED), prefetched.number);
             let binding = outputs.map(|(batch, outputs)| self.bound_outputs(batch, params, outputs)).transpose()?;
             let bound = match outputs {
                 Some((batch, _)) => Bound::of(&self.context, &dummy, batch, params)?,

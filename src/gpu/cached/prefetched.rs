@@ -56,6 +56,8 @@ pub struct Prefetched {
     pub(crate) number: u32,
     /// Whether the encoder of the prefetch was dropped; `None` if its commands are not the caller's to submit.
     pub(crate) dropped: Option<Arc<AtomicBool>>,
+    /// The encoder of its forward was dropped.
+    pub(crate) again: bool,
 }
 
 impl Prefetched {

@@ -1,22 +1,22 @@
 //! Numbers of forwards, by which the device tells whether the lists in step scratch are those that a later call continues (SPEC 3).
 
+use std::mem::offset_of;
+
 use crate::{gpu::engine::context::Context, table::abi::Step};
 
 /// Numbers in a buffer. No call makes a buffer but the first of so many steps.
 const EACH: u32 = 256;
 
-/// What the commands do with the lists in step scratch.
-#[derive(Clone, Copy)]
-pub(crate) enum Of {
-    /// They have decided and carried out a step.
-    Whole,
-    /// They have decided it.
-    Decided,
-    /// They carry it out.
-    Carried,
-    /// They continue it.
-    Continued,
-}
+/// Words of a step that take a number: the offset of the first, and the bytes of all.
+pub(crate) type Of = (usize, u64);
+/// The commands have decided a step and carried it out.
+pub(crate) const WHOLE: Of = (offset_of!(Step, number), 16);
+/// They have decided it.
+pub(crate) const DECIDED: Of = (offset_of!(Step, number), 8);
+/// They carry it out.
+pub(crate) const CARRIED: Of = (offset_of!(Step, wanted), 12);
+/// They continue it.
+pub(crate) const CONTINUED: Of = (offset_of!(Step, continued), 4);
 
 /// The numbers that a group has given its forwards. They are copied within the caller's encoder, so uniforms and bind groups stay.
 #[derive(Debug, Default)]
@@ -38,15 +38,9 @@ impl Numbers {
         &mut self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
-        (step, of): (&wgpu::Buffer, Of),
+        (step, (to, bytes)): (&wgpu::Buffer, Of),
         number: u32,
     ) {
-        let (to, bytes) = match of {
-            Of::Whole => (std::mem::offset_of!(Step, number), 16),
-            Of::Decided => (std::mem::offset_of!(Step, number), 8),
-            Of::Carried => (std::mem::offset_of!(Step, wanted), 12),
-            Of::Continued => (std::mem::offset_of!(Step, continued), 4),
-        };
         let (page, place) = (number / EACH, u64::from(number % EACH) * 16);
         let kept = &mut self.pages[page as usize % 2];
         let (_, numbers) = match kept.take() {

@@ -6,7 +6,7 @@ use crate::{
         engine::{
             bind::{GradBuffer, names},
             call::{Call, Groups, Named},
-            numbers::Of,
+            numbers::CONTINUED,
             readback::Tells,
         },
         robe::SharedGroup,
@@ -90,7 +90,7 @@ impl SharedGroup {
             let space = self.kind.train.as_ref().filter(|_| waiting.chunks > 0);
             let step = space.map(|space| space.step.clone());
             if let Some(step) = &step {
-                self.numbers.encode(&context, encoder, (step, Of::Continued), waiting.number);
+                self.numbers.encode(&context, encoder, (step, CONTINUED), waiting.number);
             }
             match into {
                 GradientBuffer::Dense(sums) => {

@@ -20,7 +20,7 @@ use crate::{
             bind_cache::passing,
             call::{Call, Groups, Named},
             context::Context,
-            numbers::Of,
+            numbers::{CONTINUED, WHOLE},
         },
         reader::ReadableBuffers,
         stages::{
@@ -203,7 +203,7 @@ impl Kind for Shared {
         forward(context, encoder, &kind.array, space, &params, &bound, (&outputs, rows));
         if mode == Mode::Train {
             let number = numbers.next();
-            numbers.encode(context, encoder, (&space.step, Of::Whole), number);
+            numbers.encode(context, encoder, (&space.step, WHOLE), number);
             state.forward(Pending { number, ..Pending::new(&params, 0, &kind.rows) });
         }
         Ok(indices)
@@ -221,7 +221,7 @@ impl Kind for Shared {
             let DeviceGroup { state, rate, numbers, kind, .. } = group;
             let space = kind.train.as_ref().filter(|_| waiting.chunks > 0);
             if let Some(space) = space {
-                numbers.encode(&context, encoder, (&space.step, Of::Continued), waiting.number);
+                numbers.encode(&context, encoder, (&space.step, CONTINUED), waiting.number);
             }
             let rate = rate.encode(&context, encoder, &Rate::new(&kind.config.optimizer));
             if let (Some(space), Some(scattered)) = (space, &kind.scattered) {
@@ -245,7 +245,7 @@ impl Kind for Shared {
         let Pending { indices, bags, weighted, number, .. } = group.state.wants_forward("weight_gradient")?;
         let DeviceGroup { context, numbers, kind, .. } = group;
         let Some(space) = &kind.train else { return Ok(()) };
-        numbers.encode(context, encoder, (&space.step, Of::Continued), number);
+        numbers.encode(context, encoder, (&space.step, CONTINUED), number);
         let params = kind.params(Mode::Train).batch(indices, bags, weighted);
         let params = Params { half_grads: bound.half_grads, ..params };
         let call = &mut Call::begin(context, encoder, "hotrow.robe.weight_gradient");

@@ -240,7 +240,8 @@ impl Staged {
             self.transfers.go_back(parity, leaving);
             host.begun.store(begun, Ordering::Relaxed);
         }
-        Fetch { before: self.transfers.before(), ..self.fetch(host, list) }
+        let write_backs = std::mem::take(&mut self.stored.write_backs);
+        Fetch { write_backs, before: self.transfers.before(), ..self.fetch(host, list) }
     }
 
     /// Brings every record that has left to the store. `more`: the last step's backward may still come, and more records may leave then.
