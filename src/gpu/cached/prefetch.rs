@@ -44,17 +44,13 @@ impl Group {
         context.guarded(|| {
             self.check()?;
             self.decide(encoder, batch)?;
-            self.note_prefetch(encoder);
+            if let Some(prefetched) = self.state.prefetched_mut()
+                && let Some(space) = &self.kind.train[prefetched.space]
+            {
+                prefetched.dropped = Some(self.reports.encode(&context, encoder, &space.step, Tells::Done));
+            }
             Ok(())
         })
-    }
-
-    /// Has the prefetch undone if `encoder` is dropped.
-    pub(crate) fn note_prefetch(&mut self, encoder: &mut wgpu::CommandEncoder) {
-        let Some(prefetched) = self.state.prefetched_mut() else { return };
-        if let Some(space) = &self.kind.train[prefetched.space] {
-            prefetched.dropped = Some(self.reports.encode(&self.context, encoder, &space.step, Tells::Done));
-        }
     }
 
     pub(crate) fn decide(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Batch<'_>) -> Result<(), Error> {

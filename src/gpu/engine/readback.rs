@@ -174,12 +174,11 @@ pub(crate) enum Tells {
 }
 
 impl Tells {
-    /// The error of a step.
+    /// The error of a step, which [`Self::is_error`] has found.
     fn error(self, config: &GroupConfig, step: &Step) -> Option<Error> {
         let call = match self {
-            Self::Done => return None,
             Self::Forward(indices) if step.number == step.wanted => return batch::fault(config, step, indices),
-            Self::Forward(_) => "forward_prefetched",
+            Self::Done | Self::Forward(_) => "forward_prefetched",
             Self::Continues(call) => call,
         };
         let wanted =
