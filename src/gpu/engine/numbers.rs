@@ -41,6 +41,9 @@ impl Numbers {
         (step, (to, bytes)): (&wgpu::Buffer, Of),
         number: u32,
     ) {
+        if number == 0 {
+            return; // a step of its own, whose words are 0
+        }
         let (page, place) = (number / EACH, u64::from(number % EACH) * 16);
         let kept = &mut self.pages[page as usize % 2];
         let (_, numbers) = match kept.take() {
