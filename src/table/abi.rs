@@ -549,6 +549,6 @@ mod tests {
             (of("Swap").size, of("Swap").fields.clone()),
             (16, vec![("place", 0), ("row", 4), ("victim", 8), ("flags", 12)])
         );
-        assert_eq!(of("Step").fields.last(), Some(&("done", 60)));
+        assert_eq!(of("Step").fields.last(), Some(&("continued", 76)));
     }
 }
