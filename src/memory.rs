@@ -59,7 +59,7 @@ pub struct Calls {
     pub flush: bool,
     /// Outputs of the largest forward with FP16 outputs; `None` if there is none. A group on a device rounds them from FP32.
     pub half_outputs: Option<u32>,
-    /// Most encoded forwards at once whose outcome the device has not reported yet; at least one is planned for.
+    /// Most encoded calls at once that the device has not reported yet, backwards too; at least one is planned for.
     pub in_flight: u32,
 }
 
@@ -189,7 +189,7 @@ pub struct MemoryReport {
     pub frequencies: u64,
     /// Step number, bases, counters, features, piece uniforms.
     pub counters: u64,
-    /// Buffers for transfers between host and device: 64 bytes for the outcome of each step under way; the transfers and the ring of a staged
+    /// Buffers for transfers between host and device: 80 bytes for the report of each encoded call under way; the transfers and the ring of a staged
     /// table.
     pub staging: u64,
     /// Scratch of steps and flushes. It grows with the largest batch.

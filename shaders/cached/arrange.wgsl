@@ -1,5 +1,6 @@
 // Turns a dedup of the accesses into the input of backward: the accesses in sorted order, and each distinct row with
-// the range of its accesses. If gradients overflowed, the list of rows is empty, so nothing in the table changes.
+// the range of its accesses. If gradients overflowed, or the lists in step scratch are those of another forward, the list
+// of rows is empty, so nothing in the table changes.
 //
 // Bytes moved per access: 12 (order, segment twice), 8 in, 8 out; per row: 8 in, 16 out.
 #include "shared/common.wgsl"
@@ -8,7 +9,7 @@
 #include "shared/scaler.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> step: array<vec4<u32>, 4>; // `Step` as words
+@group(0) @binding(1) var<uniform> step: array<vec4<u32>, 5>; // `Step` as words
 @group(0) @binding(2) var<storage, read> order: array<u32>;   // the index of each sorted access
 @group(0) @binding(3) var<storage, read> segment: array<u32>; // the number of the access's distinct row
 @group(0) @binding(4) var<storage, read> keys: array<u32>;    // by index: linear row
@@ -31,7 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         @builtin(local_invocation_index) lane: u32) {
     var valid = step_count(COUNT_VALID);
     var rows = step_count(COUNT_UNIQUE);
-    if (scaler.overflow != 0u) {
+    if (scaler.overflow != 0u || any(step[4].xz != step[4].yw)) {
         valid = 0u;
         rows = 0u;
     }

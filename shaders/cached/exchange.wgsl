@@ -104,7 +104,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         lane: Lane) {
     let me = lane_index(lane);
     if (me == 0u) {
-        length = step.counts[COUNT_SWAPS];
+        length = select(0u, step.counts[COUNT_SWAPS], step.number == step.wanted);
         if (piece.swaps != 0u) { length = min(length, piece.first_swap + piece.swaps); }
     }
     let n = workgroupUniformLoad(&length);

@@ -19,12 +19,13 @@
 @group(0) @binding(6) var<storage, read> scratch: array<Quad>;
 @group(0) @binding(7) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(8) var<storage, read_write> grad_weights: array<f32>; // one for each index
+@group(0) @binding(9) var<uniform> step: array<vec4<u32>, 5>; // `Step` as words
 
 #include "shared/placed.wgsl"
 #include "shared/slots.wgsl"
 
 fn place_of(i: u32) -> u32 {
-    return places[i];
+    return select(NONE, places[i], all(step[4].xz == step[4].yw));
 }
 
 // A lane's part of the dot product.

@@ -18,13 +18,14 @@
 @group(0) @binding(5) var<storage, read> grad_outputs: array<Words>;
 @group(0) @binding(6) var<storage, read_write> sums: array<Added>; // one for each weight
 @group(0) @binding(7) var<storage, read_write> covered: array<atomic<u32>>; // one bit for each weight
+@group(0) @binding(8) var<uniform> step: array<vec4<u32>, 5>; // `Step` as words
 
 #include "shared/add_{add}.wgsl"
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
-    if (scaler.overflow != 0u) { return; } // nothing in the table moves
+    if (scaler.overflow != 0u || any(step[4].xz != step[4].yw)) { return; } // nothing in the table moves
     let first = flat_group(group, groups) * 256u + local;
     for (var at = first; at < params.indices * robe.dim; at += groups.x * groups.y * 256u) {
         let i = at / robe.dim;

@@ -3,7 +3,7 @@
 // shared/halvings.wgsl.
 //
 // WGSL orders the atomic operations of a workgroup among its own invocations only. That others see them in the same order is
-// the device's promise: the barrier has device scope in SPIR-V and HLSL, and all these words lie in the 64 bytes of `step`.
+// the device's promise: the barrier has device scope in SPIR-V and HLSL, and all these words lie in the first 64 bytes of `step`.
 
 var<workgroup> ends_last: u32;
 

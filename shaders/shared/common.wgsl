@@ -113,6 +113,10 @@ struct Step {
     accesses: atomic<u32>,
     counts: array<u32, 7>,        // COUNT_*
     done: atomic<u32>,            // workgroups of the first stage that have ended
+    number: u32,                  // of the forward that decided the lists of this step; 0 if no later call continues it
+    wanted: u32,                  // of the forward that carries them out
+    carried: u32,                 // of the forward that has carried them out
+    continued: u32,               // of the forward that a backward continues; no list is of use to a call with another number
 }
 
 fn flat_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {

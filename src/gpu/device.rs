@@ -1,7 +1,10 @@
 //! Groups on a device: calls that encode, calls that wait, the state of a step, and the reports of skipped steps. Cached groups and shared
 //! arrays have all this in common. A [`Kind`] of table encodes its own stages.
 
-use std::fmt::Debug;
+use std::{
+    fmt::Debug,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use crate::{
     config::GroupConfig,
@@ -12,7 +15,8 @@ use crate::{
             bind::{Batch, GradBuffer, OutputBuffer, WeightGradient},
             changing::Changing,
             context::Context,
-            readback::Reports,
+            numbers::Numbers,
+            readback::{Reports, Tells},
         },
         fp16_outputs::{Halves, Sums},
         reader::{Readable, ReadableBuffers, Reader, RowReader},
@@ -44,7 +48,9 @@ pub struct DeviceGroup<K: Kind> {
     pub(crate) rate: Changing,
     /// A small buffer that is bound where a batch has no weights or no indices.
     pub(crate) dummy: wgpu::Buffer,
+    /// Of the calls whose commands are in the caller's encoders.
     pub(crate) reports: Reports,
+    pub(crate) numbers: Numbers,
     pub(crate) latest: LatestCopy,
     /// FP32 outputs of forwards whose caller wants FP16.
     pub(crate) sums: Sums,
@@ -74,6 +80,17 @@ pub trait Kind: Debug + Send + Sync + Sized {
 
     /// Refuses a batch size that only this kind of table refuses.
     fn check_batch(&self, _indices: u32, _bags: u32) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Whether reading rows and flushes move records on the host, so that they must not pass commands that are not submitted.
+    fn moves_records(&self) -> bool {
+        false
+    }
+
+    /// Takes back the calls whose encoder was dropped; a plain forward takes itself back ([`StepState::watch`]). With `ends` a step that only the device
+    /// has decided comes to its end without outputs, because a call comes that is not its forward.
+    fn take_back(_group: &mut DeviceGroup<Self>, _ends: bool) -> Result<(), Error> {
         Ok(())
     }
 
@@ -154,6 +171,7 @@ impl<K: Kind> DeviceGroup<K> {
             rate: Changing::new::<Rate>(context),
             dummy: context.buffer("dummy", 16, wgpu::BufferUsages::empty())?,
             reports: Reports::new(context),
+            numbers: Numbers::default(),
             latest: LatestCopy::default(),
             sums: Sums::default(),
             readable: Readable::default(),
@@ -168,12 +186,14 @@ impl<K: Kind> DeviceGroup<K> {
     }
 
     /// Returns the error of an earlier skipped step, once its report has arrived: the device skips a step with a bad index or
-    /// offset. Each error is returned once. Every `encode_forward` calls this before it encodes.
+    /// offset, and a backward whose forward has not run before it, because its encoder was dropped or submitted later. Each error is returned
+    /// once. Every `encode_forward` calls this before it encodes.
     ///
     /// # Errors
-    /// [`Error::IndexOutOfRange`] or [`Error::BadOffsets`] of the earliest such step not returned yet.
+    /// [`Error::IndexOutOfRange`], [`Error::BadOffsets`] or [`Error::Order`] of the earliest such step not returned yet.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn check(&mut self) -> Result<(), Error> {
+        K::take_back(self, false)?;
         self.reports.check(&self.context, self.kind.rows())
     }
 
@@ -181,7 +201,7 @@ impl<K: Kind> DeviceGroup<K> {
     /// in [`OutputBuffer::F16`]. `outputs` must lie in a buffer that holds none of the call's inputs.
     ///
     /// Submit the encoded commands in the order of the calls, because a backward builds on the state that its forward leaves on
-    /// the device.
+    /// the device. If the encoder is dropped, there was no forward.
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Bags`], [`Error::Buffer`] and [`Error::TooLarge`] for illegal shapes, buffers and sizes; the
@@ -211,10 +231,12 @@ impl<K: Kind> DeviceGroup<K> {
     }
 
     /// Encodes the backward of the last encoded forward. `grad_outputs` has the shape of its outputs: FP32 in a slice, or FP16 in
-    /// [`GradBuffer::F16`], which are summed in FP32. Each row, or each shared weight, is updated once, with the sum of its gradients.
+    /// [`GradBuffer::F16`], which are summed in FP32. Each row, or each shared weight, is updated once, with the sum of its gradients. If the
+    /// encoder is dropped, that gradient is given up, as by [`Lookup::discard_pending`].
     ///
     /// # Errors
-    /// [`Error::Order`] without a forward before it, [`Error::Buffer`] for gradients that cannot be bound, [`Error::TooLarge`],
+    /// [`Error::Order`] without a forward before it; the next call, or [`check`](Self::check), returns it if that forward's encoder is dropped
+    /// or submitted later, and then nothing moves; [`Error::Buffer`] for gradients that cannot be bound, [`Error::TooLarge`],
     /// [`Error::OutOfMemory`].
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn encode_backward<'g>(
@@ -223,7 +245,7 @@ impl<K: Kind> DeviceGroup<K> {
         grad_outputs: impl Into<GradBuffer<'g>>,
     ) -> Result<(), Error> {
         let unscaled = self.context.uniform(&ScalerState::unscaled());
-        K::encode_backward(self, encoder, grad_outputs.into(), &unscaled)
+        self.backward_and_report(encoder, grad_outputs.into(), &unscaled)
     }
 
     /// As [`encode_backward`](Self::encode_backward), with gradients, FP32 or FP16, of a loss that was multiplied by a scale (SPEC
@@ -241,7 +263,24 @@ impl<K: Kind> DeviceGroup<K> {
         scaler: &Scaler,
     ) -> Result<(), Error> {
         let verdict = scaler.decided("encode_backward_scaled")?;
-        K::encode_backward(self, encoder, grad_outputs, verdict)
+        self.backward_and_report(encoder, grad_outputs, verdict)
+    }
+
+    fn backward_and_report(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        grad_outputs: GradBuffer<'_>,
+        scaler: &wgpu::Buffer,
+    ) -> Result<(), Error> {
+        let context = self.context.clone();
+        context.guarded(|| {
+            let step = K::outcome(self, Mode::Train).cloned();
+            K::encode_backward(self, encoder, grad_outputs, scaler)?;
+            if let Some(step) = step {
+                self.reports.encode(&context, encoder, &step, Tells::Continues("backward"));
+            }
+            Ok(())
+        })
     }
 
     /// Encodes the gradients of the per-index weights of the last encoded forward: `grad_weights` gets a float for each index.
@@ -269,7 +308,11 @@ impl<K: Kind> DeviceGroup<K> {
                 return Ok(());
             }
             let bound = context.bind_weight_gradient(rows, shape, batch.offsets, grad_outputs.into(), grad_weights)?;
-            K::encode_weight_gradient(self, encoder, &bound)
+            K::encode_weight_gradient(self, encoder, &bound)?;
+            if let Some(step) = K::outcome(self, Mode::Train) {
+                self.reports.encode(&context, encoder, step, Tells::Continues("weight_gradient"));
+            }
+            Ok(())
         })
     }
 
@@ -286,7 +329,7 @@ impl<K: Kind> DeviceGroup<K> {
     ) -> Result<Vec<f32>, Error> {
         let context = self.context.clone();
         let found = async {
-            self.quiet().await?;
+            self.quiet(Some("weight_gradient")).await?;
             let forward = self.state.wants_forward("weight_gradient")?;
             let batch = Uploaded::new(&context, self.kind.rows(), indices, offsets, None)?;
             batch::check_same(forward, indices.len() as u64, offsets.len() as u64 - 1)?;
@@ -337,7 +380,7 @@ impl<K: Kind> DeviceGroup<K> {
         self.not_prefetched("read_rows")?;
         let context = self.context.clone();
         let read = async {
-            self.quiet().await?;
+            self.quiet(self.refused_to_read("read_rows")).await?;
             batch::check_rows(self.kind.layout(), rows, "read_rows")?;
             if rows.is_empty() {
                 return Ok(Vec::new());
@@ -360,7 +403,7 @@ impl<K: Kind> DeviceGroup<K> {
         self.not_prefetched("counters")?;
         let context = self.context.clone();
         let read = async {
-            self.quiet().await?;
+            self.quiet(None).await?;
             let tables = self.kind.tables();
             let words = context.download_part_async(tables, 0..tables.size()).await?;
             Ok(self.kind.counted(&words))
@@ -392,12 +435,14 @@ impl<K: Kind> DeviceGroup<K> {
     }
 
     /// As [`StepState::not_prefetched`]; a lost device is named instead.
-    pub(crate) fn not_prefetched(&self, call: &'static str) -> Result<(), Error> {
+    pub(crate) fn not_prefetched(&mut self, call: &'static str) -> Result<(), Error> {
+        K::take_back(self, true)?;
         self.state.not_prefetched(call).map_err(|error| self.context.or_lost(error))
     }
 
     /// As [`StepState::may_look_up`]; a lost device is named instead.
-    fn may_look_up(&self, mode: Mode) -> Result<(), Error> {
+    fn may_look_up(&mut self, mode: Mode) -> Result<(), Error> {
+        K::take_back(self, true)?;
         self.state.may_look_up(mode).map_err(|error| self.context.or_lost(error))
     }
 
@@ -446,11 +491,19 @@ impl<K: Kind> DeviceGroup<K> {
         Ok(indices)
     }
 
-    /// Encodes the report of the last forward's outcome in `mode`. It is read once the caller's submission is done.
-    pub(crate) fn report(&self, encoder: &mut wgpu::CommandEncoder, mode: Mode, indices: u32) {
-        if let Some(outcome) = K::outcome(self, mode) {
-            self.reports.encode(&self.context, encoder, outcome, indices);
+    /// Encodes the report of the last forward's outcome in `mode`. It is read once the caller's submission is done. Returns a flag that is set if
+    /// `encoder` is dropped.
+    pub(crate) fn report(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        mode: Mode,
+        indices: u32,
+    ) -> Option<Arc<AtomicBool>> {
+        let dropped = self.reports.encode(&self.context, encoder, K::outcome(self, mode)?, Tells::Forward(indices));
+        if mode == Mode::Train {
+            self.state.watch(dropped.clone());
         }
+        Some(dropped)
     }
 
     fn encode_and_report(
@@ -465,7 +518,7 @@ impl<K: Kind> DeviceGroup<K> {
         let encoded = context.guarded(|| {
             self.check()?;
             let indices = self.kind.check_encodable().and_then(|()| self.encode_to(encoder, batch, outputs, mode));
-            Ok(indices.map(|indices| self.report(encoder, mode, indices)))
+            Ok(indices.map(|indices| drop(self.report(encoder, mode, indices))))
         });
         // An error of the device may have come after the forward was encoded.
         if encoded.is_err() && mode == Mode::Train {
@@ -474,15 +527,35 @@ impl<K: Kind> DeviceGroup<K> {
         encoded.flatten()
     }
 
-    /// Waits until the device has executed all submissions, then calls `work`. Returns the error of an earlier skipped step, if there is
-    /// one, instead of calling `work`.
+    /// Refuses `call`, which would pass commands that an earlier call has put into an encoder: they hold the buffers and places of now. All
+    /// submissions must be done; in a browser a submission may be done and not known to be.
+    pub(crate) fn all_submitted(&self, call: &'static str) -> Result<(), Error> {
+        if !self.reports.recorded() {
+            return Ok(());
+        }
+        let wanted = "the encoders of all calls before it submitted or dropped";
+        Err(Error::Order { call, wanted, found: "commands in an encoder that is neither" })
+    }
+
+    /// The name of a call that only reads, if it must not pass commands that are not submitted.
+    pub(crate) fn refused_to_read(&self, call: &'static str) -> Option<&'static str> {
+        self.kind.moves_records().then_some(call)
+    }
+
+    /// Waits until the device has executed all submissions, then calls `work`. Instead of calling `work` it returns the error of an earlier skipped
+    /// step, if there is one, and refuses the call `refused`, if it has a name, while commands are not submitted.
     #[cfg(not(target_family = "wasm"))]
-    pub(crate) fn waiting<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn waiting<T>(
+        &mut self,
+        refused: Option<&'static str>,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let context = self.context.clone();
         context.guarded(|| {
             context.moments().wait();
             context.wait(None)?;
             self.check()?;
+            refused.map_or(Ok(()), |call| self.all_submitted(call))?;
             work(self)
         })
     }
@@ -494,11 +567,12 @@ impl<K: Kind> DeviceGroup<K> {
         context.block_on(work(self))
     }
 
-    /// Waits until the device has executed all submissions. Returns the error of an earlier skipped step, if there is one.
-    pub(crate) async fn quiet(&mut self) -> Result<(), Error> {
+    /// Waits until the device has executed all submissions. The errors are those of [`waiting`](Self::waiting).
+    pub(crate) async fn quiet(&mut self, refused: Option<&'static str>) -> Result<(), Error> {
         let context = self.context.clone();
         context.idle().await?;
-        self.check()
+        self.check()?;
+        refused.map_or(Ok(()), |call| self.all_submitted(call))
     }
 
     /// As [`Lookup::run`], as a future: uploads a batch, encodes its forward, and awaits its outputs.
@@ -510,8 +584,9 @@ impl<K: Kind> DeviceGroup<K> {
     ) -> Result<(), Error> {
         self.may_look_up(mode)?;
         let context = self.context.clone();
+        let refused = if mode == Mode::Train { Some("forward") } else { self.refused_to_read("forward_frozen") };
         let run = async {
-            self.quiet().await?;
+            self.quiet(refused).await?;
             let batch = Uploaded::new(&context, self.kind.rows(), indices, offsets, weights)?;
             let (n, bags) = (indices.len() as u32, offsets.len() as u32 - 1);
             self.kind.check_batch(n, bags)?;
@@ -551,7 +626,7 @@ impl<K: Kind> DeviceGroup<K> {
     async fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let context = self.context.clone();
         let moved = async {
-            self.quiet().await?;
+            self.quiet(Some("backward")).await?;
             let forward = self.state.wants_forward("backward")?;
             batch::check_grads(self.kind.rows(), forward, grad_outputs.len())?;
             let (grads, verdict) = (UploadedGrads::new(&context, grad_outputs)?, context.uniform(scaler));

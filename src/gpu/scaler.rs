@@ -1,5 +1,7 @@
 //! A loss scaler on the device: inspect, rescale, and the state that backward reads.
 
+use std::sync::{Arc, atomic::AtomicBool};
+
 use crate::{
     error::Error,
     gpu::{
@@ -7,11 +9,15 @@ use crate::{
             bind::GradBuffer,
             call::{Call, Groups, Named},
             context::Context,
+            readback::watched,
         },
         stages::{INSPECT, RESCALE},
     },
     scaler::{LossScale, Phase},
-    table::abi::{Inspected, ScaleRule, ScalerState},
+    table::{
+        abi::{Inspected, ScaleRule, ScalerState},
+        step_state::is_set,
+    },
 };
 
 /// A loss scaler whose state is on the device (OpenSeq2Seq), so that a step needs no answer from the device.
@@ -51,6 +57,8 @@ pub struct Scaler {
     greatest: wgpu::Buffer,
     state: wgpu::Buffer,
     phase: Phase,
+    /// For each call since the last step's decision, that one included: whether its encoder was dropped.
+    dropped: Vec<Option<Arc<AtomicBool>>>,
 }
 
 impl Drop for Scaler {
@@ -87,6 +95,7 @@ impl Scaler {
             greatest: context.buffer("greatest gradient", 16, wgpu::BufferUsages::empty())?,
             state: buffer,
             phase: Phase::New,
+            dropped: Vec::new(),
         })
     }
 
@@ -129,6 +138,10 @@ impl Scaler {
                 // An invocation reads four words in each loop.
                 call.run(&INSPECT, from, &Groups::capped(inspected.elements.div_ceil(1 + half), 1024));
             }
+            if self.phase != Phase::Inspected {
+                self.dropped.clear();
+            }
+            self.dropped.push(Some(watched(encoder)));
             self.phase = Phase::Inspected;
             Ok(())
         })
@@ -143,6 +156,7 @@ impl Scaler {
         let context = self.context.clone();
         context.guarded(|| {
             self.phase.decide()?;
+            self.dropped.push(Some(watched(encoder)));
             let call = &mut Call::begin(&context, encoder, "hotrow.rescale");
             let from: &[&dyn Named] = &[&("rule", &self.rule), &("greatest", &self.greatest), &("state", &self.state)];
             call.run(&RESCALE, from, &Groups::Direct(1));
@@ -174,6 +188,14 @@ impl Scaler {
     /// The state that a backward reads, if a decision has been encoded.
     pub(crate) fn decided(&self, call: &'static str) -> Result<&wgpu::Buffer, Error> {
         self.phase.decided(call)?;
+        if self.dropped.iter().any(is_set) {
+            let wanted = "a scaler's decision on the gradients of this step";
+            return Err(Error::Order {
+                call,
+                wanted,
+                found: "one whose encoder, or that of an inspection, was dropped",
+            });
+        }
         Ok(&self.state)
     }
 }

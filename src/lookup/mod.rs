@@ -239,7 +239,7 @@ pub trait Lookup {
     }
 
     /// The bytes that the group has allocated, by purpose. A group on the CPU reports what a group on a device has before its first batch,
-    /// the 64 bytes of its report included, but no step scratch.
+    /// the 80 bytes of its report included, but no step scratch.
     fn memory(&self) -> MemoryReport;
 
     /// The kind of the table, with the calls of that kind.

@@ -161,6 +161,10 @@ host_structs! {
         pub accesses: u32,
         pub counts: [u32; 7],
         pub done: u32,
+        pub number: u32,
+        pub wanted: u32,
+        pub carried: u32,
+        pub continued: u32,
     }
 
     /// The table that a feature reads. Twin of `Feature` in `shaders/shared/feature.wgsl`.
@@ -546,6 +550,6 @@ mod tests {
             (of("Swap").size, of("Swap").fields.clone()),
             (16, vec![("place", 0), ("row", 4), ("victim", 8), ("flags", 12)])
         );
-        assert_eq!(of("Step").fields.last(), Some(&("done", 60)));
+        assert_eq!(of("Step").fields.last(), Some(&("continued", 76)));
     }
 }

@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn outputs_and_gradients_are_as_long_as_the_pooling_says() {
-        let forward = Pending { indices: 7, bags: 4, weighted: false, space: 0, forward_only: false };
+        let forward = Pending { indices: 7, bags: 4, weighted: false, space: 0, forward_only: false, number: 0 };
         for (pooling, rows) in [(Pooling::Sum, 4), (Pooling::Mean, 4), (Pooling::None, 7)] {
             let config = config().with_pooling(pooling);
             assert_eq!((output_rows(&config, 7, 4), output_len(&config, 7, 4)), (rows, 2 * rows as usize));
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_batch_of_another_shape_is_named() {
-        let forward = Pending { indices: 7, bags: 4, weighted: false, space: 0, forward_only: false };
+        let forward = Pending { indices: 7, bags: 4, weighted: false, space: 0, forward_only: false, number: 0 };
         assert_eq!(check_same(forward, 7, 4), Ok(()));
         assert_eq!(check_same(forward, 8, 4), length("indices", 7, 8));
         assert_eq!(check_same(forward, 7, 5), length("offsets", 5, 6));

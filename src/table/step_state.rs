@@ -1,5 +1,10 @@
 //! The state of a group between the calls of a step, and the calls that each state allows. Both backends use it.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
 use crate::{
     config::GroupConfig,
     error::Error,
@@ -17,12 +22,17 @@ pub(crate) struct Pending {
     pub(crate) space: usize,
     /// No backward will come ([`GroupConfig::forward_only`]).
     pub(crate) forward_only: bool,
+    /// On a device: the number that the forward leaves in the words of its step.
+    pub(crate) number: u32,
 }
+
+/// A forward, and a flag that says whether its encoder was dropped; `None` if its commands are not the caller's to submit.
+type Last = (Pending, Option<Arc<AtomicBool>>);
 
 impl Pending {
     pub(crate) fn new(params: &Params, space: usize, config: &GroupConfig) -> Self {
         let &Params { indices, bags, weighted, .. } = params;
-        Self { indices, bags, weighted: weighted == 1, space, forward_only: config.forward_only }
+        Self { indices, bags, weighted: weighted == 1, space, forward_only: config.forward_only, number: 0 }
     }
 }
 
@@ -32,9 +42,9 @@ pub(crate) enum StepState<P> {
     /// No forward waits for its backward.
     Idle,
     /// A forward waits for its backward.
-    Forward(Pending),
+    Forward(Last),
     /// A prefetched batch waits for its forward. The forward before it may still wait for its backward.
-    Prefetched { batch: P, before: Option<Pending> },
+    Prefetched { batch: P, before: Option<Last> },
 }
 
 impl<P> StepState<P> {
@@ -43,12 +53,23 @@ impl<P> StepState<P> {
         self.last().filter(|forward| !forward.forward_only)
     }
 
-    /// The last forward, unless its backward has come or never will.
+    /// The last forward, unless its backward has come or never will, or its encoder was dropped.
     pub(crate) fn last(&self) -> Option<Pending> {
+        self.encoded().filter(|(_, dropped)| !is_set(dropped)).map(|(pending, _)| *pending)
+    }
+
+    fn encoded(&self) -> Option<&Last> {
         match self {
             Self::Idle => None,
-            Self::Forward(pending) => Some(*pending),
-            Self::Prefetched { before, .. } => *before,
+            Self::Forward(last) => Some(last),
+            Self::Prefetched { before, .. } => before.as_ref(),
+        }
+    }
+
+    /// From now on the last forward is forgotten once `dropped` is set.
+    pub(crate) fn watch(&mut self, dropped: Arc<AtomicBool>) {
+        if let Self::Forward(last) | Self::Prefetched { before: Some(last), .. } = self {
+            last.1 = Some(dropped);
         }
     }
 
@@ -75,7 +96,7 @@ impl<P> StepState<P> {
 
     /// Notes that a forward has been carried out.
     pub(crate) fn forward(&mut self, pending: Pending) {
-        *self = Self::Forward(pending);
+        *self = Self::Forward((pending, None));
     }
 
     /// Ends the last forward: its backward has come, or never will. A prefetched batch goes on waiting.
@@ -88,12 +109,12 @@ impl<P> StepState<P> {
 
     /// Notes that a batch has been prefetched.
     pub(crate) fn prefetch(&mut self, batch: P) {
-        *self = Self::Prefetched { batch, before: self.last() };
+        *self = Self::Prefetched { batch, before: self.encoded().cloned() };
     }
 
     /// Takes the prefetched batch out; the forward before it goes on waiting for its backward.
     pub(crate) fn take_prefetched(&mut self) -> Option<P> {
-        let state = self.last().map_or(Self::Idle, Self::Forward);
+        let state = self.encoded().cloned().map_or(Self::Idle, Self::Forward);
         match std::mem::replace(self, state) {
             Self::Prefetched { batch, .. } => Some(batch),
             _ => None,
@@ -110,8 +131,9 @@ impl<P> StepState<P> {
                 found: "true".into(),
             }),
             None => {
-                let (wanted, found) = ("a forward before each backward", "none since the last backward");
-                Err(Error::Order { call, wanted, found })
+                let found = ["none since the last backward", "one whose encoder was dropped"];
+                let found = found[usize::from(self.encoded().is_some())];
+                Err(Error::Order { call, wanted: "a forward before each backward", found })
             }
         }
     }
@@ -145,6 +167,11 @@ impl<P> StepState<P> {
     }
 }
 
+/// Whether a flag is there and set.
+pub(crate) fn is_set(flag: &Option<Arc<AtomicBool>>) -> bool {
+    flag.as_ref().is_some_and(|flag| flag.load(Relaxed))
+}
+
 /// The error of a training forward before the backward of the last one.
 pub const SECOND_FORWARD: Error = Error::Order {
     call: "forward",
@@ -171,7 +198,7 @@ mod tests {
     use super::*;
 
     fn pending(space: usize) -> Pending {
-        Pending { indices: 3, bags: 1, weighted: false, space, forward_only: false }
+        Pending { indices: 3, bags: 1, weighted: false, space, forward_only: false, number: 0 }
     }
 
     #[test]
@@ -192,5 +219,20 @@ mod tests {
         assert!(state.pending().is_some(), "it goes on waiting for its backward");
         state.end_forward();
         assert!(matches!(state, StepState::Idle));
+    }
+
+    #[test]
+    fn a_forward_whose_encoder_is_dropped_waits_for_nothing() {
+        let (mut state, dropped) = (StepState::Idle, Arc::new(AtomicBool::new(false)));
+        state.forward(pending(0));
+        state.watch(dropped.clone());
+        state.prefetch("batch");
+        assert!(state.wants_forward("backward").is_ok() && state.next_space() == 1);
+        dropped.store(true, Relaxed);
+        assert!(state.pending().is_none() && state.next_space() == 0);
+        let found = state.wants_forward("backward").map(|forward| forward.space);
+        assert!(matches!(found, Err(Error::Order { found: "one whose encoder was dropped", .. })), "{found:?}");
+        assert_eq!(state.take_prefetched(), Some("batch"));
+        assert!(state.may_forward().is_ok());
     }
 }

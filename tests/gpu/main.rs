@@ -24,6 +24,7 @@ mod lost;
 mod low_precision;
 mod memory;
 mod naive_runs;
+mod order;
 mod parts;
 mod pins;
 mod pipelines;

@@ -322,7 +322,7 @@ impl Lookup for CpuSharedGroup {
                 self.train = Some(space);
                 let bags = offsets.len() as u32 - 1;
                 let (indices, weighted) = (indices.len() as u32, weights.is_some());
-                self.state.forward(Pending { indices, bags, weighted, space: 0, forward_only: false });
+                self.state.forward(Pending { indices, bags, weighted, space: 0, forward_only: false, number: 0 });
             }
             Ok(())
         })

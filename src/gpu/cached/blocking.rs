@@ -32,6 +32,9 @@ impl Embedding for Group {
         context.guarded(|| {
             self.check()?;
             self.not_prefetched("prefetch")?;
+            if self.reports.recorded() {
+                self.waiting(Some("prefetch"), |_| Ok(()))?;
+            }
             let batch = self.uploaded(indices, offsets, weights)?;
             let mut encoder = self.encoder();
             self.decide(&mut encoder, &batch.batch())?;
@@ -43,7 +46,7 @@ impl Embedding for Group {
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn forward_prefetched(&mut self) -> Result<Vec<f32>, Error> {
-        self.waiting(|this| {
+        self.waiting(Some("forward_prefetched"), |this| {
             let (indices, bags) = this.prefetched_shape().ok_or_else(no_prefetch)?;
             let buffer = new_outputs(&this.context, &this.kind.config, indices, bags)?;
             let mut outputs = zeroed("outputs", this.output_len(indices as usize, bags as usize))?;
@@ -64,7 +67,7 @@ impl Embedding for Group {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn reset(&mut self) -> Result<(), Error> {
         self.not_prefetched("reset")?;
-        self.waiting(|this| {
+        self.waiting(Some("reset"), |this| {
             this.state.not_pending("reset")?;
             this.block_on(async |this| this.flushed().await)?;
             let mut encoder = this.encoder();
@@ -76,7 +79,7 @@ impl Embedding for Group {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn reset_discarding(&mut self) -> Result<(), Error> {
         self.not_prefetched("reset")?;
-        self.waiting(|this| {
+        self.waiting(Some("reset_discarding"), |this| {
             let mut encoder = this.encoder();
             this.encode_reset_discarding(&mut encoder)?;
             this.context.finish(encoder)
@@ -86,7 +89,7 @@ impl Embedding for Group {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn write_rows(&mut self, rows: &[u32], values: &[f32]) -> Result<(), Error> {
         self.not_prefetched("write_rows")?;
-        self.waiting(|this| {
+        self.waiting(Some("write_rows"), |this| {
             this.state.not_pending("write_rows")?;
             let (ascending, values) = batch::rows_to_write(&this.kind.tables.layout, rows, values)?;
             if rows.is_empty() {
@@ -112,7 +115,7 @@ impl Embedding for Group {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error> {
         self.not_prefetched("pin")?;
-        self.waiting(|this| {
+        self.waiting(Some("pin"), |this| {
             this.state.not_pending("pin")?;
             batch::check_rows(&this.kind.tables.layout, rows, "pin")?;
             pins::check_padding(&this.kind.config, rows)?;
@@ -123,7 +126,7 @@ impl Embedding for Group {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn pinned(&mut self) -> Result<Vec<u32>, Error> {
         self.not_prefetched("pinned")?;
-        self.waiting(|this| {
+        self.waiting(None, |this| {
             let ways = this.part(Part::Ways)?;
             Ok(pins::pinned(&this.kind.tables.layout, &ways))
         })
@@ -132,7 +135,7 @@ impl Embedding for Group {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error> {
         self.not_prefetched("resize_cache")?;
-        self.waiting(|this| {
+        self.waiting(Some("resize_cache"), |this| {
             this.state.not_pending("resize_cache")?;
             this.resize(cache_rows)
         })
@@ -146,6 +149,6 @@ impl Embedding for Group {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn write_part(&mut self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error> {
         self.not_prefetched("write_part")?;
-        self.waiting(|this| this.write_words(part, first_word, words))
+        self.waiting(Some("write_part"), |this| this.write_words(part, first_word, words))
     }
 }

@@ -8,6 +8,7 @@ use crate::{
             forward::Forward,
             group::{Group, grown},
         },
+        engine::readback::Tells,
         reader::{Feedback, RowReader},
         stages::cached::space::Bound,
     },
@@ -76,6 +77,7 @@ impl Group {
                 let space = grown(&mut self.kind.train[0], &context, layout, rows, true)?;
                 Forward { tables: &self.kind.tables, space, params: &params, batch: &bound }
                     .encode(&context, encoder, None);
+                self.reports.encode(&context, encoder, &space.step, Tells::Done);
             }
             wanted.clear(encoder);
             Ok(true)
@@ -108,14 +110,20 @@ impl Group {
                 return Ok(false);
             }
             prefetched.coming.arrive_at_once()?;
-            let Some(prefetched) = self.state.take_prefetched() else { return Ok(false) };
-            let mut encoder = context.new_encoder();
-            if let Err(error) = self.carry_out(&mut encoder, None, &prefetched) {
-                self.state.prefetch(prefetched);
-                return Err(error);
-            }
-            context.submit(encoder);
-            Ok(true)
+            self.end_decided().map(|()| true)
         })
+    }
+
+    /// Moves the rows of a decided step, which has no outputs and no backward. Gathers their records, if they are not here.
+    pub(crate) fn end_decided(&mut self) -> Result<(), Error> {
+        let Some(mut prefetched) = self.state.take_prefetched() else { return Ok(()) };
+        let mut encoder = self.context.new_encoder();
+        let ended = prefetched.coming.arrive().and_then(|()| self.carry_out(&mut encoder, None, &prefetched));
+        if ended.is_err() {
+            self.state.prefetch(prefetched);
+            return ended;
+        }
+        self.context.submit(encoder);
+        Ok(())
     }
 }

@@ -76,7 +76,7 @@ impl Group {
         self.not_prefetched("flush")?;
         let context = self.context.clone();
         let flushed = async {
-            self.quiet().await?;
+            self.quiet(self.refused_to_read("flush")).await?;
             self.flushed().await
         };
         context.guard(flushed).await
@@ -91,7 +91,7 @@ impl Group {
         self.not_prefetched("read_part")?;
         let context = self.context.clone();
         let read = async {
-            self.quiet().await?;
+            self.quiet(Some("read_part")).await?;
             self.read_words(part, first_word, out).await
         };
         context.guard(read).await

@@ -1,5 +1,7 @@
 //! A group of tables on the GPU, encoded into the caller's encoder. `forward.rs` has the order of forward's stages.
 
+use std::sync::{Arc, atomic::AtomicBool};
+
 use crate::{
     config::{GroupConfig, Placement, WAYS},
     error::Error,
@@ -16,6 +18,8 @@ use crate::{
             bind::{Batch, GradBuffer, WeightGradient},
             call::{Call, Groups},
             context::Context,
+            numbers::{CONTINUED, WHOLE},
+            readback::Tells,
             scratch,
         },
         reader::ReadableBuffers,
@@ -33,7 +37,7 @@ use crate::{
     source::Source,
     store::{self, SharedStore, ram::RamStore},
     table::{
-        abi::{Params, Rate},
+        abi::{Params, Rate, Step},
         batch,
         counters::Counters,
         layout::Layout,
@@ -89,6 +93,8 @@ pub struct Rows {
     pub(crate) frozen: Option<Space>,
     pub(crate) flush: Option<FlushSpace>,
     pub(crate) storage: Storage,
+    /// The prefetched batch whose forward was encoded last, and a flag that says whether that encoder was dropped.
+    pub(crate) carried: Option<(Prefetched, Arc<AtomicBool>)>,
     /// The reason for the table's placement.
     reason: &'static str,
 }
@@ -226,7 +232,8 @@ impl Group {
             Storage::Staged(Box::new(Staged::new(context, store, hold, &tables, config.policy)))
         });
         let (train, reason) = ([None, None], "it was asked for");
-        let rows = Rows { config, tables, train, frozen: None, flush: None, storage, reason };
+        let (frozen, flush, carried) = (None, None, None);
+        let rows = Rows { config, tables, train, frozen, flush, storage, carried, reason };
         let group = Self::with_kind(context, rows)?;
         // Last, so that a group that cannot be built leaves the store as it was.
         let Rows { config, tables, .. } = &group.kind;
@@ -300,12 +307,14 @@ impl Group {
             };
             encoder.clear_buffer(&space.step, 0, None);
             let params = Params::new(&self.kind.config, layout, Mode::Train, Purpose::WriteBack);
-            let call = &mut Call::begin(&self.context, encoder, "hotrow.flush");
-            encode_collect(call, &params, &self.kind.tables, space);
+            let mut call = Call::begin(&self.context, encoder, "hotrow.flush");
+            encode_collect(&mut call, &params, &self.kind.tables, space);
             let FlushSpace { step, swaps, no_scratch } = space;
             let list =
                 exchange::List { step, swaps, capacity: layout.slots(), scratch: no_scratch, records: Records::Table };
-            exchange::encode(call, &params, &self.kind.tables, &list, exchange::Phases::Pack);
+            exchange::encode(&mut call, &params, &self.kind.tables, &list, exchange::Phases::Pack);
+            drop(call);
+            self.reports.encode(&context, encoder, step, Tells::Done);
             Ok(())
         })
     }
@@ -323,8 +332,14 @@ impl Group {
             let layout = &self.kind.tables.layout;
             let uniform =
                 self.context.uniform(&Params::new(&self.kind.config, layout, Mode::Train, Purpose::WriteBack));
-            let call = &mut Call::begin(&self.context, encoder, "hotrow.reset");
+            let mut call = Call::begin(&self.context, encoder, "hotrow.reset");
             call.run(&RESET, &[&("params", uniform), &self.kind.tables], &Groups::of(layout.slots(), 256));
+            drop(call);
+            // A backward that is submitted later finds no lists of its forward.
+            for Space { step, .. } in self.kind.train.iter().flatten() {
+                encoder.clear_buffer(step, std::mem::offset_of!(Step, number) as u64, Some(16));
+            }
+            self.reports.encode(&context, encoder, &self.kind.tables.tables, Tells::Done);
             Ok(())
         })
     }
@@ -376,6 +391,15 @@ impl Kind for Rows {
         self.config.set_learning_rate(lr)
     }
 
+    fn moves_records(&self) -> bool {
+        self.storage.is_staged()
+    }
+
+    fn take_back(group: &mut Group, ends: bool) -> Result<(), Error> {
+        group.undo_dropped();
+        if ends && group.state.prefetched().is_some_and(|batch| batch.again) { group.end_decided() } else { Ok(()) }
+    }
+
     fn check_encodable(&self) -> Result<(), Error> {
         let remedy = "call encode_prefetch, submit, fetch, encode_forward_prefetched; or the Embedding methods";
         self.not_staged("encoding a whole forward", remedy)
@@ -407,7 +431,7 @@ impl Kind for Rows {
         if train {
             group.state.end_forward(); // its step scratch is overwritten
         }
-        let DeviceGroup { context, state, dummy, kind, .. } = group;
+        let DeviceGroup { context, state, dummy, numbers, kind, .. } = group;
         let space = if train { &mut kind.train[0] } else { &mut kind.frozen };
         let space = grown(space, context, &kind.tables.layout, indices, train)?;
         let (binding, rows) = context.bind_outputs(&kind.config, dummy, batch, &params, outputs)?;
@@ -415,7 +439,9 @@ impl Kind for Rows {
         let step = Forward { tables: &kind.tables, space, params: &params, batch: &bound };
         step.encode(context, encoder, Some((&binding, rows)));
         if train {
-            state.forward(Pending::new(&params, 0, &kind.config));
+            let number = numbers.next();
+            numbers.encode(context, encoder, (&space.step, WHOLE), number);
+            state.forward(Pending { number, ..Pending::new(&params, 0, &kind.config) });
         }
         Ok(indices)
     }
@@ -445,8 +471,8 @@ impl Kind for Rows {
     ) -> Result<(), Error> {
         let context = group.context.clone();
         context.guarded(|| {
-            let DeviceGroup { state, rate, kind, .. } = group;
-            let Pending { indices, bags, weighted, space, .. } = state.wants_forward("backward")?;
+            let DeviceGroup { state, rate, numbers, kind, .. } = group;
+            let Pending { indices, bags, weighted, space, number, .. } = state.wants_forward("backward")?;
             let rows = batch::output_rows(&kind.config, indices, bags);
             kind.storage.unflushed()?;
             let write_back = kind.storage.reserve_close()?;
@@ -458,6 +484,7 @@ impl Kind for Rows {
                 let params = Params { half_grads: u32::from(grad_outputs.is_half()), ..params };
                 let rate = rate.encode(&context, encoder, &Rate::new(&kind.config.optimizer));
                 let records = kind.storage.packing(&context);
+                numbers.encode(&context, encoder, (&space.step, CONTINUED), number);
                 encode_backward(
                     &context,
                     encoder,
@@ -468,7 +495,8 @@ impl Kind for Rows {
                     &records,
                 );
             }
-            kind.storage.close(encoder, write_back);
+            let step = kind.train[space].as_ref().map(|space| &space.step);
+            kind.storage.close(encoder, write_back, step);
             state.end_forward();
             Ok(())
         })
@@ -479,9 +507,10 @@ impl Kind for Rows {
         encoder: &mut wgpu::CommandEncoder,
         bound: &WeightGradient<'_>,
     ) -> Result<(), Error> {
-        let Pending { indices, bags, weighted, space, .. } = group.state.wants_forward("weight_gradient")?;
-        let DeviceGroup { context, kind: Self { config, tables, train, .. }, .. } = group;
+        let Pending { indices, bags, weighted, space, number, .. } = group.state.wants_forward("weight_gradient")?;
+        let DeviceGroup { context, numbers, kind: Self { config, tables, train, .. }, .. } = group;
         let Some(space) = &train[space] else { return Ok(()) };
+        numbers.encode(context, encoder, (&space.step, CONTINUED), number);
         let params = Params::new(config, &tables.layout, Mode::Train, Purpose::Update).batch(indices, bags, weighted);
         let params = Params { half_grads: bound.half_grads, ..params };
         let call = &mut Call::begin(context, encoder, "hotrow.weight_gradient");

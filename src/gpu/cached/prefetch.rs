@@ -3,7 +3,10 @@
 //! A prefetch of batch i + 1 before the backward of batch i touches neither rows nor dirty flags, and that backward takes its random bits
 //! from its own step number. So the order of the two does not matter. The forward of batch i + 1 carries the decisions out.
 
-use std::task::Waker;
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Waker,
+};
 
 use crate::{
     error::Error,
@@ -13,14 +16,18 @@ use crate::{
             group::{Group, grown},
             prefetched::{Coming, HeldBatch, Prefetched},
         },
-        engine::bind::{Batch, OutputBuffer},
+        engine::{
+            bind::{Batch, OutputBuffer},
+            numbers::{CARRIED, DECIDED},
+            readback::Tells,
+        },
         fp16_outputs::Halves,
         stages::cached::space::Bound,
     },
     table::{
         abi::Params,
         params::Mode,
-        step_state::{Pending, no_prefetch},
+        step_state::{Pending, is_set, no_prefetch},
     },
 };
 
@@ -36,7 +43,13 @@ impl Group {
         let context = self.context.clone();
         context.guarded(|| {
             self.check()?;
-            self.decide(encoder, batch)
+            self.decide(encoder, batch)?;
+            if let Some(prefetched) = self.state.prefetched_mut()
+                && let Some(space) = &self.kind.train[prefetched.space]
+            {
+                prefetched.dropped = Some(self.reports.encode(&context, encoder, &space.step, Tells::Done));
+            }
+            Ok(())
         })
     }
 
@@ -66,8 +79,10 @@ impl Group {
         let mut room = storage.reserve(most, more, batch.is_none())?;
         storage.move_in(encoder, room.as_mut());
         Forward { tables: &self.kind.tables, space, params: &params, batch: bound }.encode_decisions(context, encoder);
+        let number = if batch.is_some() { self.numbers.next() } else { 0 };
+        self.numbers.encode(context, encoder, (&space.step, DECIDED), number);
         let coming = storage.ask(encoder, space, room);
-        self.state.prefetch(Prefetched { params, batch, space: next, coming });
+        self.state.prefetch(Prefetched { params, batch, space: next, coming, number, dropped: None, again: false });
         Ok(())
     }
 
@@ -82,6 +97,7 @@ impl Group {
     #[cfg(not(target_family = "wasm"))]
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn fetch(&mut self, after: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
+        self.not_dropped("fetch")?;
         let prefetched = self.state.prefetched_mut().ok_or_else(no_prefetch)?;
         if let Coming::Asked(fetch) = &mut prefetched.coming {
             fetch.after = after;
@@ -93,16 +109,35 @@ impl Group {
         arrived
     }
 
-    /// Undoes the prefetch if its encoder was dropped, so that it has had no effect. Returns whether it was.
+    /// Undoes a prefetch whose encoder was dropped, and the forward of one: then the batch is prefetched as before. Returns whether a prefetch was
+    /// undone.
     pub(crate) fn undo_dropped(&mut self) -> bool {
-        let asked = self.state.prefetched().map(|prefetched| &prefetched.coming);
-        if !matches!(asked, Some(Coming::Asked(fetch)) if fetch.dropped()) {
-            return false;
-        }
-        if let Some(Prefetched { coming: Coming::Asked(fetch), .. }) = self.state.take_prefetched() {
+        let undone = self.state.prefetched().is_some_and(Prefetched::dropped);
+        if undone && let Some(Prefetched { coming: Coming::Asked(fetch), .. }) = self.state.take_prefetched() {
             self.kind.storage.take_back(fetch);
         }
-        true
+        let Some((mut batch, _)) = self.kind.carried.take_if(|(_, dropped)| dropped.load(Relaxed)) else {
+            return undone;
+        };
+        if is_set(&batch.dropped) {
+            return undone; // the prefetch was in the same encoder, or in another one that was dropped
+        }
+        if self.state.prefetched().is_some() || self.state.last().is_some() {
+            // A later step was decided on the device without this one, whose rows were never moved.
+            self.reports.refuse("encode_forward_prefetched");
+            return undone;
+        }
+        batch.coming = self.kind.storage.undo_arrive(batch.coming);
+        batch.again = true;
+        self.state.prefetch(batch);
+        undone
+    }
+
+    /// Refuses `call`, which goes on with a prefetch, if its encoder was dropped. Then the prefetch is undone.
+    fn not_dropped(&mut self, call: &'static str) -> Result<(), Error> {
+        let wanted = "the encoder of the earlier call submitted first";
+        let dropped = Error::Order { call, wanted, found: "an encoder that was dropped" };
+        if self.undo_dropped() { Err(dropped) } else { Ok(()) }
     }
 
     /// As [`fetch`](Self::fetch), on a thread of its own: returns at once. The next `fetch` waits for the thread and returns its error. In a
@@ -137,6 +172,7 @@ impl Group {
     /// error, and the prefetch is undone.
     pub(crate) fn all_here(&mut self) -> Result<bool, Error> {
         self.context.poll()?;
+        self.not_dropped("fetch")?;
         let here = self.state.prefetched_mut().ok_or_else(no_prefetch)?.coming.all_here();
         if here.is_err() {
             self.undo_dropped();
@@ -163,8 +199,12 @@ impl Group {
     ) -> Result<(), Error> {
         let (context, outputs) = (self.context.clone(), outputs.into());
         context.guarded(|| {
+            self.not_dropped("encode_forward_prefetched")?;
             let indices = self.carry_to(encoder, outputs)?;
-            self.report(encoder, Mode::Train, indices);
+            let dropped = self.report(encoder, Mode::Train, indices);
+            if let (Some((_, flag)), Some(dropped)) = (&mut self.kind.carried, dropped) {
+                *flag = dropped;
+            }
             Ok(())
         })
     }
@@ -211,8 +251,10 @@ impl Group {
             self.state.prefetch(prefetched);
             return Err(error);
         }
-        self.state.forward(Pending::new(&prefetched.params, prefetched.space, &self.kind.config));
-        Ok(prefetched.params.indices)
+        let forward = Pending::new(&prefetched.params, prefetched.space, &self.kind.config);
+        self.state.forward(Pending { number: prefetched.number, ..forward });
+        self.kind.carried = Some((prefetched, Arc::default()));
+        Ok(forward.indices)
     }
 
     /// Encodes what a prefetched step moves, and its outputs if there are any.
@@ -229,6 +271,7 @@ impl Group {
         }
         let records = self.kind.storage.arrive(encoder, &prefetched.coming, outputs.is_some())?;
         if let Some(space) = &self.kind.train[prefetched.space] {
+            self.numbers.encode(&self.context, encoder, (&space.step, CARRIED), prefetched.number);
             let binding = outputs.map(|(batch, outputs)| self.bound_outputs(batch, params, outputs)).transpose()?;
             let bound = match outputs {
                 Some((batch, _)) => Bound::of(&self.context, &dummy, batch, params)?,

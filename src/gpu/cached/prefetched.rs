@@ -1,6 +1,10 @@
 //! A prefetched batch: its step is decided, and its missing records are on their way.
 
-use std::{task::Waker, thread::JoinHandle};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    task::Waker,
+    thread::JoinHandle,
+};
 
 use web_time::Instant;
 
@@ -10,7 +14,7 @@ use crate::{
         cached::staged::fetch::{Arrivals, Fetch},
         engine::{bind::Batch, wait::CALLS_WAIT},
     },
-    table::abi::Params,
+    table::{abi::Params, step_state::is_set},
 };
 
 /// Part of a buffer of the caller's.
@@ -48,6 +52,23 @@ pub struct Prefetched {
     pub(crate) space: usize,
     /// The missing records of a staged table.
     pub(crate) coming: Coming,
+    /// The number of its forward; 0 for rows that shaders want.
+    pub(crate) number: u32,
+    /// Whether the encoder of the prefetch was dropped; `None` if its commands are not the caller's to submit.
+    pub(crate) dropped: Option<Arc<AtomicBool>>,
+    /// The encoder of its forward was dropped.
+    pub(crate) again: bool,
+}
+
+impl Prefetched {
+    /// Whether the prefetch has had no effect. A thread that gathers finds out for itself.
+    pub(crate) fn dropped(&self) -> bool {
+        match &self.coming {
+            Coming::Asked(fetch) => fetch.dropped(),
+            Coming::Nothing => is_set(&self.dropped),
+            Coming::Gathering(_) | Coming::Here(_) => false,
+        }
+    }
 }
 
 /// The progress of the host's part in a prefetched batch.

@@ -39,7 +39,8 @@ impl Shard for Group {
             self.read_part(Part::Clock, 0, &mut t)?;
             self.write_part(Part::Clock, 0, &[t[0].wrapping_add(1)])?;
             let forward_only = self.kind.config.forward_only;
-            self.state.forward(Pending { indices: 0, bags: 0, weighted: false, space: 0, forward_only });
+            let none = Pending { indices: 0, bags: 0, weighted: false, space: 0, forward_only, number: 0 };
+            self.state.forward(none);
             return Ok(());
         }
         let (mut indices, mut offsets) = (Vec::with_capacity(accesses as usize), vec![0]);
@@ -72,7 +73,9 @@ impl Shard for Group {
         // The list of each piece fits into a buffer.
         let most = (self.most_bytes() as usize / 4 / words).max(1);
         for piece in rows.chunks(most) {
-            let entries = self.waiting(|this| this.block_on(async |this| this.rows_to_send(piece).await))?;
+            let entries = self.waiting(self.refused_to_read("send_rows"), |this| {
+                this.block_on(async |this| this.rows_to_send(piece).await)
+            })?;
             for (&row, entry) in piece.iter().zip(entries.chunks_exact(words)) {
                 stored.push(entry[0] == 1);
                 if entry[0] == 1 {

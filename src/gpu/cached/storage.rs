@@ -112,6 +112,14 @@ impl Storage {
         }
     }
 
+    /// Undoes [`Self::arrive`], whose encoder was dropped. The records of a staged table are gathered again.
+    pub(crate) fn undo_arrive(&mut self, coming: Coming) -> Coming {
+        match (self, coming) {
+            (Self::Staged(staged), Coming::Here(arrivals)) => Coming::Asked(staged.undo_arrive(&arrivals.list)),
+            (_, coming) => coming,
+        }
+    }
+
     /// The records into which a backward packs bypassed rows.
     pub(crate) fn packing(&self, context: &Context) -> Records {
         self.staged().map_or(Records::Table, |staged| staged.transfers.packing(context))
@@ -122,10 +130,15 @@ impl Storage {
         self.staged().map_or(Ok(None), Staged::reserve_close)
     }
 
-    /// Ends the last step: encodes the download of its leaving records.
-    pub(crate) fn close(&mut self, encoder: &mut wgpu::CommandEncoder, reserved: Option<wgpu::Buffer>) {
+    /// Ends the last step with its backward: encodes the download of its leaving records. `step`: its words.
+    pub(crate) fn close(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        reserved: Option<wgpu::Buffer>,
+        step: Option<&wgpu::Buffer>,
+    ) {
         if let Self::Staged(staged) = self {
-            staged.close(encoder, reserved);
+            staged.close(encoder, reserved, step);
         }
     }
 

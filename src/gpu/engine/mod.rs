@@ -8,6 +8,7 @@ pub(crate) mod changing;
 pub(crate) mod context;
 pub(crate) mod faults;
 pub(crate) mod lost;
+pub(crate) mod numbers;
 pub(crate) mod options;
 pub(crate) mod readback;
 pub(crate) mod scratch;

@@ -1,6 +1,9 @@
-//! Transfers between host and device: uploads, downloads that wait, and step reports that never wait.
+//! Transfers between host and device: uploads, downloads that wait, and reports of the caller's encoders that never wait.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use futures_intrusive::channel::shared::oneshot_channel;
 
@@ -156,10 +159,41 @@ impl Context {
     }
 }
 
-/// Bytes of the buffer in which a step reports its outcome.
+/// Bytes of the buffer in which a call reports the outcome of its step.
 pub(crate) const REPORT_BYTES: u64 = size_of::<Step>() as u64;
 
-/// The errors that steps report. They arrive whenever the device is polled.
+/// What a report tells, beside that the device has executed the call's commands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tells {
+    /// Nothing.
+    Done,
+    /// The outcome of a forward with so many indices.
+    Forward(u32),
+    /// Whether the forward that the call continues has run before it, and none after that one.
+    Continues(&'static str),
+}
+
+impl Tells {
+    /// The error of a step, which [`Self::is_error`] has found.
+    fn error(self, config: &GroupConfig, step: &Step) -> Option<Error> {
+        let call = match self {
+            Self::Forward(indices) if step.number == step.wanted => return batch::fault(config, step, indices),
+            Self::Done | Self::Forward(_) => "forward_prefetched",
+            Self::Continues(call) => call,
+        };
+        let wanted =
+            "the encoder of its forward, or of its prefetch, submitted before its own, and no other one between them";
+        Some(Error::Order { call, wanted, found: "another step on the device; no row has moved" })
+    }
+
+    fn is_error(self, step: &Step) -> bool {
+        let refused = step.error != 0 && matches!(self, Self::Forward(_));
+        !matches!(self, Self::Done) && (refused || step.number != step.wanted || step.carried != step.continued)
+    }
+}
+
+/// Reports of calls whose commands are in the caller's encoders. They arrive whenever the device is polled; a report that has not arrived, and whose
+/// encoder was not dropped, is of commands that may still run.
 #[derive(Clone, Debug)]
 pub(crate) struct Reports {
     shared: Arc<Mutex<Shared>>,
@@ -172,29 +206,29 @@ struct Shared {
     encoded: u64,
     /// Reports that have not been read, in the order in which they were encoded.
     under_way: Vec<Report>,
-    faults: Vec<(Step, u32)>,
+    faults: Vec<(Step, Tells)>,
 }
 
 #[derive(Debug)]
 struct Report {
     number: u64,
     target: wgpu::Buffer,
-    indices: u32,
+    tells: Tells,
 }
 
 impl Shared {
     /// Reads every report that has arrived. In a browser it reads only the report of the number `reported`.
     fn read(&mut self, reported: Option<u64>) {
         let mut at = 0;
-        while let Some(Report { number, target, indices }) = self.under_way.get(at) {
+        while let Some(Report { number, target, tells }) = self.under_way.get(at) {
             let asked = CALLS_WAIT || Some(*number) == reported;
             let range = asked.then(|| target.get_mapped_range(..).ok()).flatten();
             let Some(step) = range.map(|range| *bytemuck::from_bytes::<Step>(&range)) else {
                 at += 1;
                 continue;
             };
-            if step.error != 0 {
-                self.faults.push((step, *indices));
+            if tells.is_error(&step) {
+                self.faults.push((step, *tells));
             }
             let target = self.under_way.remove(at).target;
             target.unmap();
@@ -203,10 +237,39 @@ impl Shared {
     }
 }
 
+/// Part of a callback: sets the flag if the callback is dropped without being called, as wgpu does with that of a dropped encoder.
+#[derive(Default)]
+struct Ended {
+    called: bool,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Ended {
+    /// Takes the whole value, of which a closure would else take a copy of the field alone.
+    fn end(&mut self) {
+        self.called = true;
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.dropped.fetch_or(!self.called, Relaxed);
+    }
+}
+
+/// A flag that is set if `encoder` is dropped.
+pub(crate) fn watched(encoder: &wgpu::CommandEncoder) -> Arc<AtomicBool> {
+    let mut ended = Ended::default();
+    let dropped = ended.dropped.clone();
+    encoder.on_submitted_work_done(move || ended.end());
+    dropped
+}
+
 /// Forgets a report that never comes: its encoder was dropped, or the device is lost.
 struct Forgotten {
     shared: Arc<Mutex<Shared>>,
     number: u64,
+    ended: Ended,
 }
 
 impl Drop for Forgotten {
@@ -225,21 +288,22 @@ fn report_buffer(context: &Context) -> wgpu::Buffer {
 }
 
 impl Reports {
-    /// Begins with a buffer for one step. Steps that are under way at once take more.
+    /// Begins with a buffer for one call. Calls that are under way at once take more.
     pub(crate) fn new(context: &Context) -> Self {
         let free = vec![report_buffer(context)];
         let shared = Shared { free, made: 1, encoded: 0, under_way: Vec::new(), faults: Vec::new() };
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Encodes the copy of the outcome of a step with `indices` indices. It is read once the caller's submission is done.
+    /// Encodes the copy of the words of `step`, or of any buffer if it tells nothing. It is read once the caller's submission is done. Returns a
+    /// flag that is set if `encoder` is dropped.
     pub(crate) fn encode(
         &self,
         context: &Context,
         encoder: &mut wgpu::CommandEncoder,
         step: &wgpu::Buffer,
-        indices: u32,
-    ) {
+        tells: Tells,
+    ) -> Arc<AtomicBool> {
         let free = locked(&self.shared).free.pop();
         let target = free.unwrap_or_else(|| {
             locked(&self.shared).made += 1;
@@ -249,17 +313,31 @@ impl Reports {
             let mut shared = locked(&self.shared);
             shared.encoded += 1;
             let number = shared.encoded;
-            shared.under_way.push(Report { number, target: target.clone(), indices });
+            shared.under_way.push(Report { number, target: target.clone(), tells });
             number
         };
-        let forgotten = Forgotten { shared: self.shared.clone(), number };
+        let mut forgotten = Forgotten { shared: self.shared.clone(), number, ended: Ended::default() };
+        let dropped = forgotten.ended.dropped.clone();
         encoder.map_buffer_on_submit(&target, wgpu::MapMode::Read, .., move |result| {
+            forgotten.ended.end();
             // Without a mapping the device is lost; the next call returns that error.
             if result.is_ok() {
                 locked(&forgotten.shared).read(Some(forgotten.number));
             }
         });
-        encoder.copy_buffer_to_buffer(step, 0, &target, 0, size_of::<Step>() as u64);
+        encoder.copy_buffer_to_buffer(step, 0, &target, 0, REPORT_BYTES);
+        dropped
+    }
+
+    /// Adds the error of a call that was encoded before one that it must follow.
+    pub(crate) fn refuse(&self, call: &'static str) {
+        locked(&self.shared).faults.push((Step { number: 1, ..Step::default() }, Tells::Continues(call)));
+    }
+
+    /// Whether commands are in an encoder that was neither submitted nor dropped, or are not known to be done. After a wait for the device and a
+    /// [`check`](Self::check) they are not submitted.
+    pub(crate) fn recorded(&self) -> bool {
+        !locked(&self.shared).under_way.is_empty()
     }
 
     /// Returns the error of the earliest skipped step, once its report has arrived. Each error is returned once.
@@ -271,7 +349,7 @@ impl Reports {
         shared.read(None);
         let faults = &mut shared.faults;
         let first = (!faults.is_empty()).then(|| faults.remove(0));
-        first.and_then(|(step, indices)| batch::fault(config, &step, indices)).map_or(Ok(()), Err)
+        first.and_then(|(step, tells)| tells.error(config, &step)).map_or(Ok(()), Err)
     }
 
     /// Every report buffer, including those in use.

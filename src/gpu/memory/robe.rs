@@ -115,7 +115,7 @@ mod tests {
         assert_eq!((report.payload, report.record_state, report.rows, report.formula), (8000, 8000, 1250, 0.1));
         // Clock and two tables; two features; the dummy buffer.
         assert_eq!((report.counters, report.padding), (4 * (4 + 2 * 28) + 20 * 2, 16 + 8));
-        assert_eq!((report.scratch, report.staging, report.host), (0, 64, 64));
+        assert_eq!((report.scratch, report.staging, report.host), (0, 80, 80));
         assert_eq!(report.total(), report.allocations.iter().map(|(_, bytes)| bytes).sum::<u64>());
         assert_eq!(report.kept(), 16_000 + report.counters + report.padding);
         // The array is 0.2 of the FP32 rows with its state, and half as much if the rows have their state, too.

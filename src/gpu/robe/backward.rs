@@ -35,6 +35,8 @@ pub(crate) struct Waiting {
     /// Number of gradients: one for each element of the outputs.
     gradients: u64,
     pub(crate) chunks: u32,
+    /// The forward's number.
+    pub(crate) number: u32,
 }
 
 impl Waiting {
@@ -104,12 +106,12 @@ impl<'a> GradientSums<'a> {
 impl SharedGroup {
     /// Prepares the backward of the last forward for `call`; an error if no forward waits.
     pub(crate) fn waiting_for(&self, call: &'static str) -> Result<Waiting, Error> {
-        let Pending { indices, bags, weighted, .. } = self.state.wants_forward(call)?;
+        let Pending { indices, bags, weighted, number, .. } = self.state.wants_forward(call)?;
         let chunks = self.kind.config.batch_chunks(indices, bags)?;
         let robe = Robe { dense_from: self.dense_from(), ..self.kind.array.robe };
         let gradients = u64::from(batch::output_rows(&self.kind.rows, indices, bags)) * u64::from(self.kind.config.dim);
         let params = Params::new(&self.kind.rows, &self.kind.layout, Mode::Train, Purpose::Update);
         let params = params.batch(indices, bags, weighted).chunk_sums(&robe);
-        Ok(Waiting { params, robe, indices, gradients, chunks })
+        Ok(Waiting { params, robe, indices, gradients, chunks, number })
     }
 }

@@ -20,7 +20,7 @@ impl SharedGroup {
     /// [`Error::Device`] if the device is lost.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn robe_counters(&mut self) -> Result<RobeCounters, Error> {
-        self.waiting(|this| {
+        self.waiting(None, |this| {
             let tables = &this.kind.array.tables;
             Ok(RobeCounters::from_words(&this.context.download_part(tables, 0..tables.size())?))
         })
@@ -32,7 +32,7 @@ impl SharedGroup {
     /// [`Error::Device`] if the device is lost.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
-        self.waiting(|this| {
+        self.waiting(Some("snapshot"), |this| {
             let array = &this.kind.array;
             let all = array.storage.all();
             let mut parts = vec![(&array.tables, array.tables.size())];
@@ -59,7 +59,7 @@ impl SharedGroup {
     /// nothing has changed. [`Error::Device`] if the device is lost.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
-        self.waiting(|this| {
+        self.waiting(Some("restore"), |this| {
             snapshot.check(&this.kind.config)?;
             this.state.end_forward();
             let (queue, array) = (this.context.queue(), &this.kind.array);
@@ -81,7 +81,7 @@ impl SharedGroup {
     /// after these errors nothing has changed. [`Error::Device`] if the device is lost.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn reconfigure(&mut self, config: Config) -> Result<(), Error> {
-        self.waiting(|this| {
+        self.waiting(Some("reconfigure"), |this| {
             this.state.not_pending("reconfigure")?;
             config.check()?;
             let most = this.context.caps().choose_piece_bytes();
@@ -115,7 +115,7 @@ impl SharedGroup {
     /// whose range has no finite scale; [`Error::Order`] between forward and backward. After these errors nothing has changed.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
-        self.waiting(|this| {
+        self.waiting(Some("write_weights"), |this| {
             this.state.not_pending("write_weights")?;
             check_weights(&this.kind.config, weights)?;
             let step = this.context.download_part(&this.kind.array.tables, 0..4)?[0];

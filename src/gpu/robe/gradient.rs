@@ -6,6 +6,8 @@ use crate::{
         engine::{
             bind::{GradBuffer, names},
             call::{Call, Groups, Named},
+            numbers::CONTINUED,
+            readback::Tells,
         },
         robe::SharedGroup,
         stages::{
@@ -86,6 +88,10 @@ impl SharedGroup {
             into.check(grad_outputs.slice())?;
             let most = 4 * u64::from(self.kind.config.most_covered(waiting.indices));
             let space = self.kind.train.as_ref().filter(|_| waiting.chunks > 0);
+            let step = space.map(|space| space.step.clone());
+            if let Some(step) = &step {
+                self.numbers.encode(&context, encoder, (step, CONTINUED), waiting.number);
+            }
             match into {
                 GradientBuffer::Dense(sums) => {
                     let bound = context.bind("gradient's sums", sums, 4 * u64::from(self.kind.config.weights))?;
@@ -134,6 +140,9 @@ impl SharedGroup {
                     encoder.copy_buffer_to_buffer(&runs.total, 0, counted.buffer(), counted.offset(), 4);
                 }
             }
+            if let Some(step) = &step {
+                self.reports.encode(&context, encoder, step, Tells::Continues("encode_gradient"));
+            }
             Ok(())
         })
     }
@@ -147,7 +156,7 @@ impl SharedGroup {
     #[cfg(not(target_family = "wasm"))]
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
-        self.waiting(|this| {
+        self.waiting(Some("gradient"), |this| {
             let waiting = this.waiting_for("gradient")?;
             batch::check_grads(&this.kind.rows, this.state.wants_forward("gradient")?, grad_outputs.len())?;
             let context = this.context.clone();

@@ -20,6 +20,7 @@ use crate::{
             bind_cache::passing,
             call::{Call, Groups, Named},
             context::Context,
+            numbers::{CONTINUED, WHOLE},
         },
         reader::ReadableBuffers,
         stages::{
@@ -187,7 +188,7 @@ impl Kind for Shared {
         outputs: wgpu::BufferSlice<'_>,
         mode: Mode,
     ) -> Result<u32, Error> {
-        let DeviceGroup { context, state, dummy, kind, .. } = group;
+        let DeviceGroup { context, state, dummy, numbers, kind, .. } = group;
         let (indices, bags) = batch.shape(&kind.rows)?;
         kind.check_batch(indices, bags)?;
         let params = kind.params(mode).batch(indices, bags, batch.weights.is_some());
@@ -201,7 +202,9 @@ impl Kind for Shared {
         };
         forward(context, encoder, &kind.array, space, &params, &bound, (&outputs, rows));
         if mode == Mode::Train {
-            state.forward(Pending::new(&params, 0, &kind.rows));
+            let number = numbers.next();
+            numbers.encode(context, encoder, (&space.step, WHOLE), number);
+            state.forward(Pending { number, ..Pending::new(&params, 0, &kind.rows) });
         }
         Ok(indices)
     }
@@ -215,8 +218,11 @@ impl Kind for Shared {
         let context = group.context.clone();
         context.guarded(|| {
             let waiting = group.waiting_for("backward")?;
-            let DeviceGroup { state, rate, kind, .. } = group;
+            let DeviceGroup { state, rate, numbers, kind, .. } = group;
             let space = kind.train.as_ref().filter(|_| waiting.chunks > 0);
+            if let Some(space) = space {
+                numbers.encode(&context, encoder, (&space.step, CONTINUED), waiting.number);
+            }
             let rate = rate.encode(&context, encoder, &Rate::new(&kind.config.optimizer));
             if let (Some(space), Some(scattered)) = (space, &kind.scattered) {
                 scattered.encode(&context, encoder, &waiting, (&kind.array, space), grad_outputs, (scaler, rate))?;
@@ -236,9 +242,10 @@ impl Kind for Shared {
         encoder: &mut wgpu::CommandEncoder,
         bound: &WeightGradient<'_>,
     ) -> Result<(), Error> {
-        let Pending { indices, bags, weighted, .. } = group.state.wants_forward("weight_gradient")?;
-        let DeviceGroup { context, kind, .. } = group;
+        let Pending { indices, bags, weighted, number, .. } = group.state.wants_forward("weight_gradient")?;
+        let DeviceGroup { context, numbers, kind, .. } = group;
         let Some(space) = &kind.train else { return Ok(()) };
+        numbers.encode(context, encoder, (&space.step, CONTINUED), number);
         let params = kind.params(Mode::Train).batch(indices, bags, weighted);
         let params = Params { half_grads: bound.half_grads, ..params };
         let call = &mut Call::begin(context, encoder, "hotrow.robe.weight_gradient");

@@ -60,7 +60,7 @@ stages! {
     /// Rounds the outputs of a forward to FP16.
     HALVES "halves" 256 Uniform: halves, Read: sums, ReadWrite: outputs;
     /// The gradient of each index's weight; a workgroup has several indices.
-    WEIGHT_GRADIENT "weight_gradient" 256 Uniform: params, Read: offsets access places swaps cache scratch grad_outputs, ReadWrite: grad_weights;
+    WEIGHT_GRADIENT "weight_gradient" 256 Uniform: params, Read: offsets access places swaps cache scratch grad_outputs, ReadWrite: grad_weights, Uniform: step;
     /// Turns a dedup of the accesses into the lists that backward reads.
     ARRANGE "arrange" 256 Uniform: params step, Read: order segment keys places swaps access, ReadWrite: accesses targets, Uniform: scaler;
     /// Sums the chunks of heavy rows.
@@ -88,7 +88,7 @@ stages! {
     /// `robe_gather` for a packed array.
     ROBE_DECODE "robe_decode" 256 Uniform: params robe, Read: offsets hashes weights window, ReadWrite: access outputs;
     /// The gradient of each index's weight; a workgroup has several indices.
-    ROBE_WEIGHT_GRADIENT "robe_weight_gradient" 256 Uniform: params robe, Read: offsets access hashes window grad_outputs, ReadWrite: grad_weights;
+    ROBE_WEIGHT_GRADIENT "robe_weight_gradient" 256 Uniform: params robe, Read: offsets access hashes window grad_outputs, ReadWrite: grad_weights, Uniform: step;
     /// Lists every chunk of a batch.
     ROBE_KEYS "robe_keys" 256 Uniform: params robe, ReadWrite: step, Read: hashes access, ReadWrite: chunk_keys chunk_access;
     /// Sums the chunks of starts with many chunks.
@@ -102,7 +102,7 @@ stages! {
     /// Lists the weights that chunks cover, and the gradient of each.
     ROBE_COVERED "robe_covered" 256 Uniform: params robe, Read: targets accesses grad_outputs scratch runs blocks, ReadWrite: locations sums;
     /// Adds every gradient to its weight's sum, atomically.
-    ROBE_SCATTER "robe_scatter" 256 Uniform: params robe scaler, Read: hashes access grad_outputs, ReadWrite: sums covered;
+    ROBE_SCATTER "robe_scatter" 256 Uniform: params robe scaler, Read: hashes access grad_outputs, ReadWrite: sums covered, Uniform: step;
     /// The optimiser on scattered sums.
     ROBE_STEP "robe_step" 256 Uniform: params robe, ReadWrite: sums covered memory states tables, Uniform: rate;
     /// `robe_update` for a packed array.

@@ -3,7 +3,7 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
     GroupConfig, Policy, Pooling, ScalerState,
-    internals::layout::{Params, count},
+    internals::layout::{Params, Step, count},
     internals::stages,
 };
 use hotrow_harness::oracle;
@@ -17,13 +17,15 @@ use super::{
 
 #[test]
 pub(crate) fn arrange() {
-    each("arrange", [7, 2, 3], |case, mut source, [valid, overflow, rest]| {
+    each("arrange", [7, 4, 3], |case, mut source, [valid, void, rest]| {
         let valid = [0u32, 1, 2, 255, 256, 257, 700][valid];
         let n = valid as usize + [0, 1, 39][rest]; // the rest were left out
         let (mut segment, starts) = runs(&mut source, valid);
         segment.extend(junk(&mut source, n - valid as usize));
         let counts = [(count::VALID, valid), (count::UNIQUE, starts.len() as u32)];
-        let scaler = ScalerState { inverse: source.random(), overflow: overflow as u32, ..ScalerState::default() };
+        let scaler = ScalerState { inverse: source.random(), overflow: u32::from(void == 1), ..ScalerState::default() };
+        let of_another =
+            Step { wanted: u32::from(void == 2), continued: u32::from(void == 3), ..step(&mut source, 4, &counts) };
         // Missing rows have the places that admission gave their swaps, but not under LFU.
         let policy = one_of(&mut source, &[Policy::Lru, Policy::Lfu, Policy::Window]);
         let config = GroupConfig::new(&[1000], 4).with_cache_rows(32).with_policy(policy);
@@ -31,7 +33,7 @@ pub(crate) fn arrange() {
         let swaps = junk(&mut source, 4 * n);
         let bindings = [
             words(&params(&config, &layout_of(&config), TRAIN, 0)),
-            words(&step(&mut source, 4, &counts)),
+            words(&of_another),
             guarded(&distinct_rows(&mut source, n, n as u32)),
             guarded(&segment),
             guarded(&junk(&mut source, n)),
@@ -54,8 +56,8 @@ pub(crate) fn arrange() {
             let (access, scaler) = (cast_slice(access), &read(scaler));
             stages::arrange(of(step), order, segment, keys, &places, access, accesses, targets, scaler);
         });
-        // After an overflow only the header is written, and it says that the list is empty.
-        if overflow == 1 {
+        // After an overflow, and for lists of another forward, only the header is written, and it says that the list is empty.
+        if void > 0 {
             assert_eq!((run.found[9][..2].to_vec(), &run.found[8]), (vec![0, 0], &bindings[8]), "{case}");
         }
     });

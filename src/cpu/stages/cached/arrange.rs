@@ -3,7 +3,7 @@
 use crate::table::abi::{ScalerState, Step, Target, count};
 
 /// Writes the accesses in sorted order, and each distinct row with the range of its accesses. No rows if gradients
-/// overflowed. Mirror of `shaders/cached/arrange.wgsl`.
+/// overflowed, or `step` is that of another forward. Mirror of `shaders/cached/arrange.wgsl`.
 pub fn arrange(
     step: &Step,
     order: &[u32],
@@ -15,8 +15,8 @@ pub fn arrange(
     targets: &mut [Target],
     scaler: &ScalerState,
 ) {
-    let (valid, rows) =
-        if scaler.overflow != 0 { (0, 0) } else { (step.counts[count::VALID], step.counts[count::UNIQUE]) };
+    let void = scaler.overflow != 0 || step.number != step.wanted || step.carried != step.continued;
+    let (valid, rows) = if void { (0, 0) } else { (step.counts[count::VALID], step.counts[count::UNIQUE]) };
     targets[0] = Target { row: rows, place: valid, start: step.t, end: scaler.inverse.to_bits() };
     for j in 0..valid as usize {
         let i = order[j] as usize;

@@ -16,7 +16,10 @@ pub(crate) mod transfer;
 pub(crate) mod transfers;
 pub(crate) mod write_back;
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 pub(crate) use fetch::{Arrivals, Fetch};
 pub(crate) use traffic::Traffic;
@@ -41,7 +44,7 @@ use fetch::Listing;
 use host::Host;
 use pool::Pool;
 use stored::Stored;
-use transfers::{Transfers, keeps};
+use transfers::{Leaving, Transfers, keeps};
 use write_back::WriteBack;
 
 /// A staged table: its transfers on the device, and its store on the host.
@@ -49,6 +52,17 @@ use write_back::WriteBack;
 pub(crate) struct Staged {
     pub(crate) transfers: Transfers,
     pub(crate) stored: Stored,
+    /// The state before the last step's records were copied.
+    before: Option<Before>,
+}
+
+#[derive(Debug)]
+struct Before {
+    parity: u32,
+    leaving: Option<Leaving>,
+    /// Number of the write-backs that were waiting, and of the steps carried out.
+    write_backs: usize,
+    begun: u32,
 }
 
 /// Most bytes of records that a flush writes back at once.
@@ -57,7 +71,7 @@ const FLUSH_BYTES: u64 = 16 << 20;
 impl Staged {
     pub(crate) fn new(context: &Context, store: SharedStore, hold: Hold, tables: &Tables, policy: Policy) -> Self {
         let transfers = Transfers::new(&tables.layout, policy, &tables.tables);
-        Self { transfers, stored: Stored::new(context, store, hold, tables.layout.stride()) }
+        Self { transfers, stored: Stored::new(context, store, hold, tables.layout.stride()), before: None }
     }
 
     pub(crate) fn store(&self) -> &SharedStore {
@@ -113,9 +127,14 @@ impl Staged {
         self.transfers.leaving_bytes().map(|bytes| self.stored.host.download(bytes)).transpose()
     }
 
-    /// Ends the last step: encodes the download of its leaving records into `encoder`.
-    pub(crate) fn close(&mut self, encoder: &mut wgpu::CommandEncoder, reserved: Option<wgpu::Buffer>) {
-        let write_back = self.transfers.encode_write_back(encoder, &self.stored.host, reserved);
+    /// Ends the last step: encodes the download of its leaving records into `encoder`. `step`: its words, if a backward ends it.
+    pub(crate) fn close(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        reserved: Option<wgpu::Buffer>,
+        step: Option<&wgpu::Buffer>,
+    ) {
+        let write_back = self.transfers.encode_write_back(encoder, &self.stored.host, reserved, step);
         self.stored.write_backs.extend(write_back);
         self.transfers.end_step();
     }
@@ -150,7 +169,7 @@ impl Staged {
     /// Ends the last step, unless its backward may still come, and takes the larger transfer of `room` into use. Cannot fail.
     pub(crate) fn move_in(&mut self, encoder: &mut wgpu::CommandEncoder, room: &mut Room) {
         if !room.more {
-            self.close(encoder, room.write_back.take());
+            self.close(encoder, room.write_back.take(), None);
         }
         if let Some(larger) = room.transfer.take() {
             self.transfers.replace(&self.stored.host.context, encoder, larger);
@@ -204,9 +223,25 @@ impl Staged {
         updates: bool,
     ) -> Result<Records, Error> {
         let reserved = self.reserve_close()?;
+        let (parity, leaving) = self.transfers.now();
+        let (write_backs, begun) = (self.stored.write_backs.len(), self.stored.host.begun());
+        self.before = Some(Before { parity, leaving, write_backs, begun });
         self.stored.encode_dropped(encoder)?;
-        self.close(encoder, reserved);
+        self.close(encoder, reserved, None);
         Ok(self.transfers.arrive(encoder, &self.stored.host, arrivals, updates))
+    }
+
+    /// Undoes [`Self::arrive`], whose encoder was dropped, and returns the gathering of the same rows.
+    pub(crate) fn undo_arrive(&mut self, list: &Arc<[Swap]>) -> Fetch {
+        let host = self.stored.host.clone();
+        if let Some(Before { parity, leaving, write_backs, begun }) = self.before.take() {
+            let later = self.stored.write_backs.drain(write_backs.min(self.stored.write_backs.len())..);
+            later.for_each(|write_back| write_back.give_up(&host));
+            self.transfers.go_back(parity, leaving);
+            host.begun.store(begun, Ordering::Relaxed);
+        }
+        let write_backs = std::mem::take(&mut self.stored.write_backs);
+        Fetch { write_backs, before: self.transfers.before(), ..self.fetch(host, list) }
     }
 
     /// Brings every record that has left to the store. `more`: the last step's backward may still come, and more records may leave then.
@@ -221,7 +256,7 @@ impl Staged {
         context.idle().await?;
         let reserved = self.reserve_close()?;
         let mut encoder = context.new_encoder();
-        if let Some(write_back) = self.transfers.encode_write_back(&mut encoder, &self.stored.host, reserved) {
+        if let Some(write_back) = self.transfers.encode_write_back(&mut encoder, &self.stored.host, reserved, None) {
             self.transfers.forget_left(&mut encoder);
             // Before the wait: whoever drops the future must not lose the records.
             self.stored.write_backs.push(write_back);

@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// Rows that the last step evicted, and whose records have still to be copied back to the host.
-#[derive(Debug)]
-struct Leaving {
+#[derive(Clone, Debug)]
+pub(crate) struct Leaving {
     list: Arc<[Swap]>,
     /// Most records that can leave in this step.
     most: u32,
@@ -102,6 +102,16 @@ impl Transfers {
         }
     }
 
+    /// The half that holds the leaving records of the last step, and these.
+    pub(crate) fn now(&self) -> (u32, Option<Leaving>) {
+        (self.parity, self.leaving.clone())
+    }
+
+    /// Goes back to a state that [`Self::now`] has returned. No command of a later one may have run.
+    pub(crate) fn go_back(&mut self, parity: u32, leaving: Option<Leaving>) {
+        (self.parity, self.leaving) = (parity, leaving);
+    }
+
     /// The swaps of the last step, if records that left in it may still be on the device.
     pub(crate) fn before(&self) -> Option<Arc<[Swap]>> {
         self.leaving.as_ref().map(|leaving| leaving.list.clone())
@@ -113,16 +123,17 @@ impl Transfers {
         Some(WriteBack::bytes(leaving.most.into(), self.layout.stride()))
     }
 
-    /// Encodes the download of the last step's leaving records into `buffer`.
+    /// Encodes the download of the last step's leaving records into `buffer`. `step`: the words of the step that a backward ends.
     pub(crate) fn encode_write_back(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         host: &Host,
         buffer: Option<wgpu::Buffer>,
+        step: Option<&wgpu::Buffer>,
     ) -> Option<WriteBack> {
         let (leaving, transfer, buffer) = (self.leaving.as_ref()?, self.steps.as_ref()?, buffer?);
         let (from, stride) = ((transfer, self.parity), self.layout.stride());
-        Some(WriteBack::encode(encoder, host, buffer, &self.counts, from, leaving.most, stride))
+        Some(WriteBack::encode(encoder, host, buffer, (&self.counts, step), from, leaving.most, stride))
     }
 
     /// Counts the records that leave from here on from zero, so that no record comes to the store twice.
@@ -221,7 +232,7 @@ impl Transfers {
         let Some(transfer) = self.side.as_ref().filter(|_| swaps > 0) else { return Ok(None) };
         let stride = self.layout.stride();
         let buffer = host.download(WriteBack::bytes(swaps.into(), stride))?;
-        Ok(Some(WriteBack::encode(encoder, host, buffer, &self.counts, (transfer, 0), swaps, stride)))
+        Ok(Some(WriteBack::encode(encoder, host, buffer, (&self.counts, None), (transfer, 0), swaps, stride)))
     }
 }
 

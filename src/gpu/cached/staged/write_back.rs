@@ -1,13 +1,14 @@
 //! Records on their way from a transfer to the store.
 
-use std::task::Waker;
+use std::{mem::offset_of, task::Waker};
 
 use crate::{
     error::Error,
     gpu::cached::staged::{download::Download, host::Host, transfer::Transfer},
+    table::abi::Step,
 };
 
-/// Bytes before the rows: the number of records, padded.
+/// Bytes before the rows: the number of records; from byte 8 on two words that are the same if that number is of this step.
 const HEAD: u64 = 16;
 
 /// The places on the device of the records that left in one step, or in one piece of a flush.
@@ -15,6 +16,8 @@ const HEAD: u64 = 16;
 struct From {
     transfer: wgpu::Buffer,
     tables: wgpu::Buffer,
+    /// The words of the step that a backward ends.
+    step: Option<wgpu::Buffer>,
     /// Byte offsets of the number of records in `tables`, and of their rows and the records themselves in the transfer.
     places: [u64; 3],
 }
@@ -42,14 +45,14 @@ impl WriteBack {
         encoder: &mut wgpu::CommandEncoder,
         host: &Host,
         buffer: wgpu::Buffer,
-        tables: &wgpu::Buffer,
+        (tables, step): (&wgpu::Buffer, Option<&wgpu::Buffer>),
         (transfer, parity): (&Transfer, u32),
         most: u32,
         stride: u64,
     ) -> Self {
         let [rows, records] = transfer.outbound(parity);
         let places = [u64::from(transfer.counter()) * 4, rows, records];
-        let from = From { transfer: transfer.buffer.clone(), tables: tables.clone(), places };
+        let from = From { transfer: transfer.buffer.clone(), tables: tables.clone(), step: step.cloned(), places };
         let most = u64::from(most);
         Self { download: copy(encoder, &from, buffer, most, stride), from, most, stride, step: host.begun() }
     }
@@ -106,6 +109,8 @@ impl WriteBack {
             let (head, rest) = bytes.split_at(HEAD as usize);
             let (rows, records) = rest.split_at(self.most as usize * 4);
             let count = bytemuck::pod_read_unaligned::<u32>(&head[..4]);
+            // A backward that was submitted before its forward: nothing has left.
+            let count = if head[8..12] == head[12..] { count } else { 0 };
             let here = count.min(self.most as u32) as usize;
             let rows: Vec<u32> = bytemuck::pod_collect_to_vec(&rows[..here * 4]);
             (count, work(&rows, &records[..here * self.stride as usize]))
@@ -129,6 +134,11 @@ impl WriteBack {
         Ok(())
     }
 
+    /// Releases a write-back that has nothing to write.
+    pub(crate) fn give_up(self, host: &Host) {
+        self.download.give_up(&host.downloads);
+    }
+
     pub(crate) fn end(self, host: &Host) {
         self.download.end(&host.downloads);
     }
@@ -137,6 +147,10 @@ impl WriteBack {
 fn copy(encoder: &mut wgpu::CommandEncoder, from: &From, to: wgpu::Buffer, most: u64, stride: u64) -> Download {
     let [count, rows, records] = from.places;
     encoder.copy_buffer_to_buffer(&from.tables, count, &to, 0, 4);
+    match &from.step {
+        Some(step) => encoder.copy_buffer_to_buffer(step, offset_of!(Step, carried) as u64, &to, 8, 8),
+        None => encoder.clear_buffer(&to, 8, Some(8)),
+    }
     encoder.copy_buffer_to_buffer(&from.transfer, rows, &to, HEAD, most * 4);
     encoder.copy_buffer_to_buffer(&from.transfer, records, &to, HEAD + most * 4, most * stride);
     Download::encode(encoder, to)

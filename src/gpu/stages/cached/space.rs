@@ -10,7 +10,7 @@ use crate::{
     },
     memory::Allocation,
     table::{
-        abi::{MERGE_CHUNK, Params},
+        abi::{MERGE_CHUNK, Params, Step},
         layout::Layout,
     },
 };
@@ -114,7 +114,7 @@ impl<B> Space<B> {
         let dim = u64::from(layout.row.dim);
         Ok(Self {
             capacity,
-            step: make.one("step", 64)?,
+            step: make.one("step", size_of::<Step>() as u64)?,
             keys: make.one("keys", n * 4)?,
             access: make.one("access", n * 8)?,
             segment: make.one("segment", n * 4)?,
@@ -156,7 +156,7 @@ impl<B> FlushSpace<B> {
     /// Makes the buffers from the list of their names and sizes.
     pub(crate) fn of(make: &mut Make<'_, B>, layout: &Layout) -> Result<Self, Error> {
         Ok(Self {
-            step: make.one("step", 64)?,
+            step: make.one("step", size_of::<Step>() as u64)?,
             swaps: make.one("swaps", u64::from(layout.slots()) * 16)?,
             no_scratch: make.one("scratch", 16)?,
         })

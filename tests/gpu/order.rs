@@ -1,0 +1,424 @@
+//! Calls while the commands of earlier ones are recorded, submitted or dropped: the tables of docs/calls.md, cell by cell. And calls that go on with
+//! a forward that has not run: nothing moves, and an error says so.
+
+use std::{fmt::Debug, path::Path};
+
+use hotrow::{
+    Batch, Context, Error, GradBuffer, GradSlice, GradientBuffer, Group, GroupConfig, Init, LossScale, Optimizer,
+    OutputBuffer, Part, Placement, Precision, Scaler, SharedGroup, checkpoint, prelude::*, robe, wgpu,
+};
+use hotrow_harness::gpu_test;
+
+use crate::caller::{download, encoder, storage, submit};
+
+/// A batch on the device, and room for its outputs, which are their own gradients.
+struct Io {
+    words: [wgpu::Buffer; 4],
+}
+
+const INDICES: [u32; 8] = [3, 250, 3, 17, 99, 4, 120, 7];
+const OFFSETS: [u32; 5] = [0, 2, 4, 6, 8];
+
+impl Io {
+    fn new(context: &Context) -> Self {
+        let words: [&[u32]; 4] = [&INDICES, &OFFSETS, &[0x3800_3c00; 4 * DIM], &[0; 8]];
+        Self { words: words.map(|words| storage(context, words)) }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        let [indices, offsets, ..] = &self.words;
+        Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None }
+    }
+
+    fn outputs(&self) -> wgpu::BufferSlice<'_> {
+        self.words[2].slice(..)
+    }
+}
+
+const DIM: usize = 8;
+
+/// What the tests do with groups of either kind.
+trait Subject: Lookup {
+    fn staged(&self) -> bool;
+    /// All that the group keeps between steps.
+    fn shown(&mut self) -> String;
+    /// Encodes a forward.
+    fn forward_in(&mut self, encoder: &mut wgpu::CommandEncoder, io: &Io);
+    fn backward_in(&mut self, encoder: &mut wgpu::CommandEncoder, grads: GradBuffer<'_>) -> Result<(), Error>;
+    /// The error of an earlier step, once the device has done all.
+    fn error(&mut self) -> Result<(), Error>;
+
+    fn step(&mut self) {
+        let outputs = self.forward(&INDICES, &OFFSETS, None).unwrap();
+        self.backward(&outputs).unwrap();
+    }
+
+    /// A step whose backward never comes.
+    fn look(&mut self) {
+        self.forward(&INDICES, &OFFSETS, None).unwrap();
+        self.discard_pending();
+    }
+}
+
+macro_rules! subject {
+    ($group:ty, |$of:ident, $encoder:ident, $io:ident| $forward:expr, $staged:expr) => {
+        impl Subject for $group {
+            fn staged(&self) -> bool {
+                $staged(self)
+            }
+            fn shown(&mut self) -> String {
+                format!("{:?}", self.snapshot().unwrap())
+            }
+            fn forward_in(&mut self, $encoder: &mut wgpu::CommandEncoder, $io: &Io) {
+                let $of = self;
+                $forward
+            }
+            fn backward_in(&mut self, encoder: &mut wgpu::CommandEncoder, grads: GradBuffer<'_>) -> Result<(), Error> {
+                self.encode_backward(encoder, grads)
+            }
+            fn error(&mut self) -> Result<(), Error> {
+                self.context().device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+                self.check()
+            }
+        }
+    };
+}
+
+subject!(SharedGroup, |of, encoder, io| of.encode_forward(encoder, &io.batch(), io.outputs()).unwrap(), |_| false);
+subject!(
+    Group,
+    |of, encoder, io| {
+        if of.staged() {
+            let context = of.context().clone();
+            submit(&context, |encoder| of.encode_prefetch(encoder, &io.batch()).unwrap());
+            of.fetch(None).unwrap();
+            return of.encode_forward_prefetched(encoder, io.outputs()).unwrap();
+        }
+        of.encode_forward(encoder, &io.batch(), io.outputs()).unwrap();
+    },
+    |of: &Group| of.placed().0 == Placement::Staged
+);
+
+fn config(placement: Placement) -> GroupConfig {
+    let config = GroupConfig::new(&[300], DIM as u32).with_precision(Precision::Int8).with_cache_rows(64);
+    let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 }).with_optimizer(Optimizer::adagrad(0.1));
+    config.with_placement(placement)
+}
+
+fn array(backward: robe::Backward) -> robe::Config {
+    let config = robe::Config::new(&[300], DIM as u32, 512, 4).with_init(Init::Uniform { low: -1.0, high: 1.0 });
+    config.with_backward(backward).with_optimizer(Optimizer::adagrad(0.1))
+}
+
+/// A call of the table: it returns what it has read. It leaves no forward waiting.
+type Call<G> = (&'static str, fn(&mut G, &Path) -> Result<String, Error>);
+
+fn shown<T: Debug>(found: Result<T, Error>) -> Result<String, Error> {
+    found.map(|found| format!("{found:?}"))
+}
+
+const ROWS: &[Call<Group>] = &[
+    ("resize_cache", |of, _| shown(of.resize_cache(64))),
+    ("reset", |of, _| shown(of.reset())),
+    ("reset_discarding", |of, _| shown(of.reset_discarding())),
+    ("pin", |of, _| shown(of.pin(&[3, 200, 17], 4))),
+    ("write_rows", |of, _| shown(of.write_rows(&[3, 201], &[0.5; 2 * DIM]))),
+    ("write_part", |of, _| shown(of.write_part(Part::Records, 0, &[0; 4]))),
+    ("checkpoint::load", |of, saved| shown(checkpoint::load(of, saved))),
+    ("forward", |of, _| {
+        let found = of.forward(&[9, 3], &[0, 2], None);
+        of.discard_pending();
+        shown(found)
+    }),
+    ("prefetch", |of, _| {
+        of.prefetch(&[9, 3], &[0, 2], None)?;
+        let found = of.forward_prefetched();
+        of.discard_pending();
+        shown(found)
+    }),
+    ("flush", |of, _| shown(of.flush())),
+    ("read_part", |of, _| shown(of.read_part(Part::Clock, 0, &mut [0]))),
+    ("checkpoint::save", |of, saved| shown(checkpoint::save(of, saved.with_extension("other")))),
+    ("read_rows", |of, _| shown(of.read_rows(&[3, 17, 200]))),
+    ("forward_frozen", |of, _| shown(of.forward_frozen(&[9, 3], &[0, 2], None))),
+    ("counters", |of, _| shown(of.counters())),
+    ("pinned", |of, _| shown(of.pinned())),
+    ("try_counters", |of, _| shown(of.try_counters().map(drop))),
+    ("set_learning_rate", |of, _| shown(of.set_learning_rate(0.1))),
+];
+
+const ARRAY: &[Call<SharedGroup>] = &[
+    ("reconfigure", |of, _| shown(of.reconfigure(of.config().clone().with_chunk(2)))),
+    ("write_weights", |of, _| shown(of.write_weights(&[0.25; 512]))),
+    ("checkpoint::load_lookup", |of, saved| shown(checkpoint::load_lookup(of, saved))),
+    ("forward", |of, _| {
+        let found = of.forward(&[9, 3], &[0, 2], None);
+        of.discard_pending();
+        shown(found)
+    }),
+    ("checkpoint::save_lookup", |of, saved| shown(checkpoint::save_lookup(of, saved.with_extension("other")))),
+    ("read_rows", |of, _| shown(of.read_rows(&[3, 17, 200]))),
+    ("forward_frozen", |of, _| shown(of.forward_frozen(&[9, 3], &[0, 2], None))),
+    ("counters", |of, _| shown(of.counters())),
+    ("robe_counters", |of, _| shown(of.robe_counters())),
+];
+
+/// What a call does while a step is recorded, was submitted just before, or was dropped. The other group makes call and step in the order in which the
+/// device gets them, or in which a refusal puts them; both hold the same afterwards.
+fn cell<G: Subject>(
+    context: &Context,
+    [found, plain]: &mut [G; 2],
+    call: &Call<G>,
+    moment: usize,
+    saved: &Path,
+) -> &'static str {
+    let (io, (name, call), mut to) = (Io::new(context), call, encoder(context));
+    found.forward_in(&mut to, &io);
+    found.backward_in(&mut to, GradBuffer::F32(io.outputs())).unwrap();
+    let mut waiting = Some(to);
+    match moment {
+        0 => {}
+        1 => drop(waiting.take().map(|to| context.queue().submit([to.finish()]))),
+        _ => waiting = None,
+    }
+    let mut got = call(found, saved);
+    let refused = matches!(got, Err(Error::Order { .. }));
+    if moment == 1 || refused {
+        plain.step();
+    } else if moment == 2 && found.staged() {
+        // The device has decided the step: the forward has come, and the backward never will.
+        plain.look();
+    }
+    let wanted = call(plain, saved);
+    waiting.map(|to| context.queue().submit([to.finish()]));
+    if refused {
+        got = call(found, saved);
+    } else if moment == 0 {
+        plain.step();
+    }
+    // The device has decided the step of a staged table before the call, and some counters of it.
+    assert!(got == wanted || (moment != 1 && found.staged()), "{name}, moment {moment}: {got:?}, {wanted:?}");
+    found.step();
+    plain.step();
+    assert_eq!(found.error(), Ok(()), "{name}, moment {moment}");
+    assert!(found.shown() == plain.shown(), "{name}, moment {moment}: the groups differ");
+    if refused { "refused" } else { "correct" }
+}
+
+/// The cells of the page below `heading` that are not as found.
+fn faults(page: &str, heading: &str, found: &[(&str, Vec<&str>)]) -> Vec<String> {
+    let part = page.split(heading).nth(1).expect("the heading").split("\n## ").next().unwrap();
+    let rows: Vec<&str> = part.lines().filter(|line| line.starts_with("| `")).collect();
+    let wanted: Vec<String> =
+        found.iter().map(|(call, cells)| format!("| `{call}` | {} |", cells.join(" | "))).collect();
+    let missing = wanted.iter().filter(|row| !rows.contains(&&***row)).cloned();
+    let extra = rows.iter().filter(|row| !wanted.iter().any(|wanted| wanted == *row)).map(|row| format!("not {row}"));
+    missing.chain(extra).collect()
+}
+
+const PAGE: &str = include_str!("../../docs/calls.md");
+
+#[gpu_test]
+fn each_call_is_refused_or_correct_as_the_page_says(context: &Context) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cells: Vec<(&str, Vec<&str>)> = ROWS.iter().map(|&(name, _)| (name, Vec::new())).collect();
+    let mut placements = vec![Placement::Device, Placement::Staged];
+    placements.extend(context.caps().mappable.then_some(Placement::Mapped));
+    for placement in placements {
+        let mut groups = [0, 1].map(|_| Group::new(context, config(placement)).unwrap());
+        groups.iter_mut().for_each(Subject::step);
+        let saved = folder.path().join(placement.to_string());
+        checkpoint::save(&mut groups[0], &saved).unwrap();
+        for (call, (_, cells)) in ROWS.iter().zip(&mut cells) {
+            let row = [0, 1, 2].map(|moment| cell(context, &mut groups, call, moment, &saved));
+            if placement == Placement::Mapped {
+                assert_eq!(row, cells[..3], "{}: a mapped table is as one on the device", call.0);
+            } else {
+                cells.extend(row);
+            }
+        }
+    }
+    let wrong = faults(PAGE, "\n## While commands are recorded", &cells);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let mut groups = [0, 1].map(|_| SharedGroup::new(context, array(robe::Backward::Auto)).unwrap());
+    let saved = folder.path().join("array");
+    checkpoint::save_lookup(&mut groups[0], &saved).unwrap();
+    let found = ARRAY.iter().map(|call| {
+        if call.0 == "checkpoint::load_lookup" {
+            checkpoint::save_lookup(&mut groups[0], &saved).unwrap(); // of the chunk that it has now
+        }
+        (call.0, [0, 1, 2].map(|moment| cell(context, &mut groups, call, moment, &saved)).to_vec())
+    });
+    let wrong = faults(PAGE, "\n## Shared arrays while commands are recorded", &found.collect::<Vec<_>>());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_wrong_cell_is_found() {
+    let page = "\n## One\n| call | recorded |\n| `pin` | refused |\n| `gone` | correct |\n";
+    let found = [("pin", vec!["refused"]), ("flush", vec!["correct"])];
+    assert_eq!(faults(page, "\n## One", &found), ["| `flush` | correct |", "not | `gone` | correct |"]);
+    assert_eq!(faults(page, "\n## One", &[("pin", vec!["correct"])])[0], "| `pin` | correct |");
+}
+
+/// A backward whose forward has not run before it moves nothing, and the next call says so; the group goes on.
+fn moves_nothing<G: Subject>(context: &Context, make: impl Fn() -> G) {
+    let io = Io::new(context);
+    let [mut group, mut plain] = [make(), make()];
+    group.step();
+    plain.step();
+    let order = |found: Result<(), Error>| refuses!(found, Error::Order { call: "backward", .. });
+    for late in [false, true] {
+        // The words of the outputs are sensible halves, too.
+        for grads in [GradBuffer::F32(io.outputs()), GradBuffer::F16(io.outputs())] {
+            let before = group.shown();
+            let [mut first, mut second] = [(); 2].map(|()| encoder(context));
+            group.forward_in(&mut first, &io);
+            group.backward_in(&mut second, grads).unwrap();
+            let first = late.then_some(first);
+            context.queue().submit([second.finish()]);
+            context.queue().submit(first.map(wgpu::CommandEncoder::finish));
+            order(group.error());
+            assert_eq!(group.error(), Ok(()), "it is said once");
+            if late {
+                plain.look();
+            } else {
+                assert!(group.shown() == before, "something has moved");
+            }
+            assert!(group.shown() == plain.shown(), "late {late}");
+        }
+    }
+    // A dropped forward is none; a recorded one is not to be passed.
+    let mut to = encoder(context);
+    group.forward_in(&mut to, &io);
+    order(group.backward(&[1.0; 4 * DIM]));
+    drop(to);
+    order(group.backward(&[1.0; 4 * DIM]));
+    order(group.backward_in(&mut encoder(context), GradBuffer::F32(io.outputs())));
+    assert!(!group.pending() && group.shown() == plain.shown());
+    submit(context, |to| {
+        group.forward_in(to, &io);
+        group.backward_in(to, GradBuffer::F32(io.outputs())).unwrap();
+    });
+    assert!(group.shown() != plain.shown(), "the comparison can fail");
+    plain.step();
+    assert!(group.error() == Ok(()) && group.shown() == plain.shown());
+}
+
+#[gpu_test]
+fn a_backward_without_its_forward_moves_nothing(context: &Context) {
+    moves_nothing(context, || Group::new(context, config(Placement::Device)).unwrap());
+    moves_nothing(context, || Group::new(context, config(Placement::Device).with_cache_rows(0)).unwrap());
+    for backward in [robe::Backward::Sparse, robe::Backward::Dense, robe::Backward::Atomic] {
+        moves_nothing(context, || SharedGroup::new(context, array(backward)).unwrap());
+    }
+}
+
+/// The same for weight gradients, gradients of shared weights, scaled losses and FP16 outputs.
+#[gpu_test]
+fn gradients_without_their_forward_are_none(context: &Context) {
+    let io = Io::new(context);
+    let [grads, found, sums] = [&[1.0f32; 4 * DIM][..], &[9.0; 8], &[9.0; 512]].map(|words| storage(context, words));
+    let mut scaler = Scaler::new(context, LossScale::Static { scale: 2.0 }).unwrap();
+    let mut group = Group::new(context, config(Placement::Device)).unwrap();
+    let mut shared = SharedGroup::new(context, array(robe::Backward::Auto)).unwrap();
+    group.step();
+    shared.step();
+    let before = [group.shown(), shared.shown()];
+    let mut lost = encoder(context);
+    group.encode_forward(&mut lost, &io.batch(), OutputBuffer::F16(io.outputs())).unwrap();
+    shared.forward_in(&mut lost, &io);
+    submit(context, |to| {
+        group.encode_weight_gradient(to, &io.batch(), grads.slice(..), found.slice(..)).unwrap();
+        shared.encode_gradient(to, GradBuffer::F32(grads.slice(..)), GradientBuffer::Dense(sums.slice(..))).unwrap();
+        scaler.encode_inspect(to, GradBuffer::F32(grads.slice(..)), 32).unwrap();
+        scaler.encode_decide(to).unwrap();
+        group.encode_backward_scaled(to, GradBuffer::F32(grads.slice(..)), &scaler).unwrap();
+    });
+    drop(lost);
+    refuses!(group.error(), Error::Order { call: "weight_gradient", .. });
+    refuses!(group.error(), Error::Order { call: "backward", .. });
+    refuses!(shared.error(), Error::Order { call: "encode_gradient", .. });
+    for (buffer, words) in [(&found, 8), (&sums, 512)] {
+        assert_eq!(download(context, encoder(context), buffer), vec![0; words]);
+    }
+    assert!([group.shown(), shared.shown()] == before);
+    scaler.encode_inspect(&mut encoder(context), GradBuffer::F32(grads.slice(..)), 32).unwrap();
+    scaler.encode_decide(&mut encoder(context)).unwrap();
+    let mut to = encoder(context);
+    shared.forward_in(&mut to, &io);
+    group.forward_in(&mut to, &io);
+    let late = group.encode_backward_scaled(&mut to, GradBuffer::F32(grads.slice(..)), &scaler);
+    refuses!(late, Error::Order { call: "encode_backward_scaled", .. }, "its decision was dropped");
+    refuses!(group.weight_gradient(&INDICES, &OFFSETS, &[1.0; 4 * DIM]), Error::Order { .. });
+    refuses!(shared.gradient(GradSlice::F32(&[1.0; 4 * DIM])), Error::Order { .. });
+    group.encode_weight_gradient(&mut to, &io.batch(), grads.slice(..), found.slice(..)).unwrap();
+    shared.encode_gradient(&mut to, GradBuffer::F32(grads.slice(..)), GradientBuffer::Dense(sums.slice(..))).unwrap();
+    context.queue().submit([to.finish()]);
+    for buffer in [&found, &sums] {
+        let words = download(context, encoder(context), buffer);
+        assert!(words.iter().any(|&word| word != 0), "the comparison can fail");
+    }
+    assert_eq!([group.error(), shared.error()], [Ok(()), Ok(())]);
+}
+
+/// The halves of a prefetched step, and its backward: each may be dropped, or submitted behind the one that goes on with it.
+#[gpu_test]
+fn parts_of_a_prefetched_step_may_be_dropped(context: &Context) {
+    for (placement, cache) in [Placement::Device, Placement::Staged].into_iter().flat_map(|of| [(of, 64), (of, 0)]) {
+        let io = Io::new(context);
+        let config = config(placement).with_cache_rows(cache);
+        let [mut group, mut plain] = [0, 1].map(|_| Group::new(context, config.clone()).unwrap());
+        for _ in 0..2 {
+            group.step();
+            plain.step();
+        }
+        let go_on = |group: &mut Group, to: &mut wgpu::CommandEncoder| {
+            group.fetch(None).unwrap();
+            group.encode_forward_prefetched(to, io.outputs()).unwrap();
+        };
+        if placement == Placement::Device {
+            let mut lost = encoder(context);
+            group.encode_prefetch(&mut lost, &io.batch()).unwrap();
+            submit(context, |to| {
+                go_on(&mut group, to);
+                group.encode_backward(to, io.outputs()).unwrap();
+            });
+            drop(lost);
+            refuses!(group.error(), Error::Order { call: "forward_prefetched", .. });
+            refuses!(group.error(), Error::Order { call: "backward", .. });
+            assert!(group.shown() == plain.shown(), "something has moved");
+            group.encode_prefetch(&mut encoder(context), &io.batch()).unwrap();
+            refuses!(group.encode_forward_prefetched(&mut encoder(context), io.outputs()), Error::Order { .. });
+        }
+        for times in 0..6 {
+            let outputs = group.forward(&INDICES, &OFFSETS, None).unwrap();
+            submit(context, |to| group.encode_prefetch(to, &io.batch()).unwrap());
+            group.backward(&outputs).unwrap();
+            plain.step();
+            let [mut first, mut second] = [(); 2].map(|()| encoder(context));
+            go_on(&mut group, &mut first);
+            group.encode_backward(&mut second, io.outputs()).unwrap();
+            let (late, first) = (times % 2 == 0, (times % 2 == 0).then_some(first));
+            context.queue().submit([second.finish()]);
+            context.queue().submit(first.map(wgpu::CommandEncoder::finish));
+            refuses!(group.error(), Error::Order { call: "backward", .. });
+            // If the forward was dropped, the batch is prefetched as before, again and again. Another call ends the step.
+            for _ in 0..if late { 0 } else { times } {
+                let mut lost = encoder(context);
+                go_on(&mut group, &mut lost);
+                group.encode_backward(&mut lost, io.outputs()).unwrap();
+            }
+            if times == 3 {
+                let outputs = group.fetch(None).and_then(|()| group.forward_prefetched()).unwrap();
+                group.backward(&outputs).unwrap();
+                plain.step();
+            } else {
+                plain.look();
+            }
+            group.step();
+            plain.step();
+            assert!(group.error() == Ok(()) && group.shown() == plain.shown(), "{placement}, {cache}, {times}");
+        }
+    }
+}
