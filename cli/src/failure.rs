@@ -31,6 +31,27 @@ macro_rules! ensure_usage {
 }
 pub(crate) use ensure_usage;
 
+/// A text with escapes in place of characters that steer a terminal or turn its lines around: the bytes of a file may be any.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let steers = |c: char| c.is_control() || "\u{200e}\u{200f}\u{2028}\u{2029}".contains(c);
+    let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().fold(String::new(), |mut out, c| {
+        if steers(c) || turns(c) {
+            out.extend(c.escape_default())
+        } else {
+            out.push(c)
+        }
+        out
+    })
+}
+
+/// As [`plain`], of a text of several lines.
+#[must_use]
+pub fn plain_lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+}
+
 impl Failure {
     /// Makes bad usage of an error of the library.
     pub fn usage(reason: impl fmt::Display) -> Self {
@@ -43,7 +64,7 @@ impl Failure {
             return ExitCode::from(PIPE_CLOSED);
         }
         // If standard error is closed, the exit code still tells.
-        let _ = writeln!(std::io::stderr().lock(), "error: {self}");
+        let _ = writeln!(std::io::stderr().lock(), "error: {}", plain_lines(&self.to_string()));
         match self {
             Self::Usage(_) => ExitCode::from(2),
             Self::Job(_) => ExitCode::from(1),

@@ -407,6 +407,21 @@ impl Complaints {
     }
 }
 
+/// Where Linux describes the caches of the first core.
+pub(crate) const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
+
+/// Bytes of the last-level cache that a folder as [`CACHES`] describes.
+pub(crate) fn last_level_cache(folder: &str) -> Option<u64> {
+    let of = |cache: std::fs::DirEntry| {
+        let read = |name| std::fs::read_to_string(cache.path().join(name)).ok();
+        let (level, size) = (read("level")?.trim().parse::<u32>().ok()?, read("size")?);
+        let unit =
+            [('K', 10), ('M', 20)].into_iter().find(|(letter, _)| size.contains(*letter)).map_or(0, |unit| unit.1);
+        Some((level, size.trim().trim_end_matches(['K', 'M']).parse::<u64>().ok()? << unit))
+    };
+    std::fs::read_dir(folder).ok()?.flatten().filter_map(of).max().map(|cache| cache.1).filter(|&bytes| bytes > 0)
+}
+
 /// Bytes of memory that this machine has, or has left (`left`), on a system that says so.
 pub(crate) fn memory(left: bool) -> Option<u64> {
     let said = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -414,4 +429,38 @@ pub(crate) fn memory(left: bool) -> Option<u64> {
     let line = said.lines().find_map(|line| line.strip_prefix(name))?;
     let kib = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::run::Run;
+
+    #[test]
+    fn tables_are_set_beside_the_last_level_cache() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        assert_eq!((last_level_cache(path), last_level_cache("/no such folder")), (None, None));
+        for (name, level, size) in
+            [("index0", "1", "32K"), ("index2", "2", "512K"), ("index3", "3\n", "8M\n"), ("power", "", "")]
+        {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("level"), level).unwrap();
+            std::fs::write(folder.path().join(name).join("size"), size).unwrap();
+        }
+        assert_eq!(last_level_cache(path), Some(8 << 20));
+        let mut run = Run::default();
+        let tables = [("a".to_owned(), 8 << 20), ("b".to_owned(), (8 << 20) + 1)];
+        run.note_cached("x", Some(8 << 20), &tables);
+        run.note_cached("y", Some(1), &tables);
+        run.note_cached("z", None, &tables);
+        let text = run.markdown(&[]);
+        for note in [
+            "x: within the last-level cache of 8.0 MiB, so no memory bandwidth: a (8.0 MiB).",
+            "y: no table fits",
+            "z: the last-level cache is unknown",
+        ] {
+            assert!(text.contains(note), "{text}");
+        }
+    }
 }

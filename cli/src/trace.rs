@@ -5,7 +5,9 @@
 //! | text | meaning |
 //! |---|---|
 //! | `dir/x.u32` | little-endian u32 ids; bags from `dir/x.offsets.u32` if that is there |
-//! | `dir/x.npy` | a one-dimensional numpy array of u32, i32, u64 or i64 |
+//! | `dir/x.u64` | little-endian u64 ids, with such bags |
+//! | `dir/x.oracleGeneral`, `dir/x.oracleGeneral.bin` | libCacheSim's records of 24 bytes; under another name known by the first 1,000 |
+//! | `dir/x.npy` | a one-dimensional numpy array of integers |
 //! | `dir/x.csv`, `dir/x.tsv` | a table, whose column of ids [`Reading::column`] names if there are several |
 //! | `train.txt`, `day_0` | Criteo's click logs, known by their shape: the 26 categories of a line are a bag |
 //! | any other file | text: one bag a line, ids separated by blanks or commas |
@@ -30,6 +32,7 @@ mod meta2021;
 mod npy;
 mod offsets;
 mod packed;
+mod records;
 mod spec;
 mod text;
 mod words;
@@ -45,6 +48,7 @@ use crate::failure::Failure;
 use crate::spec::Spec;
 use ids::{Id, Ids};
 use rayon::prelude::*;
+use records::Form;
 use std::cmp::Reverse;
 use std::path::Path;
 
@@ -191,7 +195,12 @@ fn distinct(ids: &[u32]) -> u32 {
 fn read(path: &Path, reading: &Reading<'_>) -> Result<Trace, TraceError> {
     let name = packed::bare(path);
     let most = reading.memory.unwrap_or(u64::MAX);
-    if name.ends_with(".u32") || name.ends_with(".npy") {
+    let (mut records, is_npy) = (Form::named(&name), name.ends_with(".npy"));
+    let known = records.is_some() || is_npy || name.ends_with(".u32");
+    if !known && records::is_oracle(path)? {
+        records = Some(Form::Oracle);
+    }
+    if known || records.is_some() {
         no_column(&path.display().to_string(), reading)?;
     }
     if name.ends_with(".u32") {
@@ -204,7 +213,19 @@ fn read(path: &Path, reading: &Reading<'_>) -> Result<Trace, TraceError> {
         }
         let offsets = offsets::beside(path, ids.len())?;
         Ok(Trace { ids, offsets, ..Trace::default() })
-    } else if name.ends_with(".npy") {
+    } else if let Some(form) = records {
+        let mut trace = records::read(path, form, most)?;
+        if !known {
+            let shown = path.display();
+            trace.notes.push(format!(
+                "{shown}: taken as libCacheSim's oracleGeneral, by its records; numbers of 64 bits have the ending .u64"
+            ));
+        }
+        if form == Form::U64 && !trace.ids.is_empty() {
+            trace.offsets = offsets::beside(path, trace.ids.len())?;
+        }
+        Ok(trace)
+    } else if is_npy {
         Ok(npy::read(path, most)?.found("negative or of more than 32 bits"))
     } else {
         text::read(path, reading.column, most)

@@ -432,6 +432,7 @@ fn bad_input_of_import_is_told_by_name() {
         ("thin.npy", npy("<f4", "(4, 0)", &[])),
         ("huge.npy", npy("<f4", "(4294967296, 4294967296)", &[])),
         ("whole.npy", npy("<i4", "(1, 2)", &[0; 8])),
+        ("fields.npy", [&b"\x93NUMPY\x01\0\x76\0"[..], b"{'descr': [('a', '<f4')], 'fortran_order': False, "].concat()),
         ("limit.npy", [&b"\x93NUMPY\x02\0\0\0\x01\0"[..], &[b' '; 70_000]].concat()),
         ("nan.npy", nan),
         ("beyond.npy", npy("<f8", "(1, 1)", &1e300_f64.to_le_bytes())),
@@ -450,6 +451,8 @@ fn bad_input_of_import_is_told_by_name() {
         ("lfs.safetensors", b"version https://git-lfs.github.com/spec/v1\n".to_vec()),
         ("model.h5", b"\x89HDF\r\n\x1a\n".to_vec()),
         ("list.json", b"{}".to_vec()),
+        ("twice.safetensors.index.json", br#"{"weight_map":{"a":"x","b":"x","a":"y"}}"#.to_vec()),
+        ("twice.safetensors", b"\x17\0\0\0\0\0\0\0{\"a\": 1, \"b\": 2, \"a\":3}".to_vec()),
         ("gone.safetensors.index.json", br#"{"weight_map":{"a":"gone-1.safetensors"}}"#.to_vec()),
         ("lacks.safetensors.index.json", br#"{"weight_map":{"a":"whole.safetensors"}}"#.to_vec()),
         ("void.safetensors.index.json", br#"{"weight_map":{}}"#.to_vec()),
@@ -581,6 +584,19 @@ fn parts_are_read_by_their_list() {
     let some =
         folder.write("s.safetensors.index.json", br#"{"weight_map":{"user":"1.safetensors","x":"gone.safetensors"}}"#);
     assert_eq!(bytes(&values(&folder.import(&some, &["--tensor", "user"]))), table(1));
+    // A name may have a comma; others are named one by one.
+    let [ab, b] = &[table(1), table(5)];
+    let tensor = |name| (name, Dtype::F32, &[2_usize, 2][..], &(if name == "a,b" { ab } else { b })[..]);
+    let commas = folder.tensors("c.safetensors", &["a,b", "a", "b"].map(tensor));
+    for (options, wanted) in [
+        (&["--tensor", "a,b,b"][..], [&ab[..], &b].concat()),
+        (&["--tensor", "b,a,b"], [&b[..], &ab].concat()),
+        (&["--tensor", "a", "--tensor", "b"], [&b[..], &b].concat()),
+    ] {
+        assert_eq!(bytes(&values(&folder.import(&commas, options))), wanted, "{options:?}");
+    }
+    let (_, stderr) = outcome(&["import", &commas, "--tensor", "a,b", "--out", &folder.path("x")], 0);
+    assert!(stderr.contains("\"a,b\" is taken as one tensor; for the others write --tensor a --tensor b"), "{stderr}");
     // Without names, all tensors of all parts are listed.
     let (_, stderr) = outcome(&["import", &list, "--out", &folder.path("x")], 2);
     assert!(stderr.contains(": user, item, old; name the tables"), "{stderr}");

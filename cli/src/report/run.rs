@@ -1,7 +1,7 @@
 //! A run of a benchmark: the machine, the records, the goals, and the list of all that was left out.
 
 use super::goals::{HEAD, Judged, goals};
-use super::{Measurement, Select, Setting, Unit, units, units::Times};
+use super::{Measurement, Select, Setting, Unit, object::in_units, units, units::Times};
 use crate::clock;
 use crate::output;
 use hotrow::Context;
@@ -97,6 +97,7 @@ pub struct Run {
     shapes: BTreeMap<String, String>,
     goals: Vec<Judged>,
     left_out: Vec<LeftOut>,
+    notes: Vec<String>,
     /// Failed checks that must hold on every machine. The command fails with them.
     pub wrong: Vec<String>,
     /// The figures.
@@ -152,6 +153,21 @@ impl Run {
         self.left_out.push(LeftOut { what: what.into(), why: why.into() });
     }
 
+    /// Notes which of these tables, by their bytes, fit the last-level cache, where that is known.
+    pub fn note_cached(&mut self, what: &str, cache: Option<u64>, tables: &[(String, u64)]) {
+        let size = in_units(cache.unwrap_or(0) as f64);
+        let fits = tables.iter().filter(|(_, bytes)| cache.is_some_and(|cache| *bytes <= cache));
+        let fits: Vec<String> = fits.map(|(name, bytes)| format!("{name} ({})", in_units(*bytes as f64))).collect();
+        self.notes.push(match cache {
+            None => format!("{what}: the last-level cache is unknown, and what fits it does not show memory bandwidth"),
+            Some(_) if fits.is_empty() => format!("{what}: no table fits the last-level cache of {size}"),
+            Some(_) => {
+                let fits = fits.join(", ");
+                format!("{what}: within the last-level cache of {size}, so no memory bandwidth: {fits}")
+            }
+        });
+    }
+
     /// Judges the goals of the command. `judged`: figures may reach or miss them, as on hardware at the goals' sizes.
     pub fn judge(&mut self, judged: bool, seconds: f64) {
         let mode = self.command.rsplit(' ').next().unwrap_or_default();
@@ -189,6 +205,9 @@ impl Run {
                 let gaps = "-: the workload has no such figure, or it was left out for a reason named below.\n";
                 text += if table.contains(" - |") { gaps } else { "" };
             }
+        }
+        for note in &self.notes {
+            text += &format!("\n{note}.\n");
         }
         if !self.goals.is_empty() {
             text += &format!("\n{}", self.goal_table());
