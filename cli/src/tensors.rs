@@ -203,16 +203,16 @@ impl Tensors {
         parts.dedup();
         for part in parts {
             let of = |name: &str| index.weight_map.get(name) == Some(part);
-            if part.is_empty() || !Path::new(part).components().all(|piece| matches!(piece, Component::Normal(_))) {
+            let is_name = !part.is_empty() && plain(part) == *part;
+            if !is_name || !Path::new(part).components().all(|piece| matches!(piece, Component::Normal(_))) {
                 bail!("{shown}: wanted parts in its folder, found {part:?}; put the part there and into the list");
             }
             let file = path.with_file_name(part);
-            all.add(&file, of).with_context(|| format!("{shown}: wanted its part {} beside it", plain(part)))?;
+            all.add(&file, of).with_context(|| format!("{shown}: wanted its part {part} beside it"))?;
         }
         let missing = |(name, _): &(&String, &String)| all.tensors.iter().all(|tensor| tensor.name != **name);
         if let Some((name, part)) = index.weight_map.iter().find(missing) {
-            let (name, part) = (quoted(name), plain(part));
-            bail!("{shown}: wanted tensor {name} in its part {part}, found none there; get both files again");
+            bail!("{shown}: wanted tensor {} in its part {part}, found none there; get both files again", quoted(name));
         }
         Ok(all)
     }

@@ -48,7 +48,6 @@ use crate::failure::Failure;
 use crate::spec::Spec;
 use ids::{Id, Ids};
 use rayon::prelude::*;
-use records::Form;
 use std::cmp::Reverse;
 use std::path::Path;
 
@@ -195,12 +194,10 @@ fn distinct(ids: &[u32]) -> u32 {
 fn read(path: &Path, reading: &Reading<'_>) -> Result<Trace, TraceError> {
     let name = packed::bare(path);
     let most = reading.memory.unwrap_or(u64::MAX);
-    let (mut records, is_npy) = (Form::named(&name), name.ends_with(".npy"));
-    let known = records.is_some() || is_npy || name.ends_with(".u32");
-    if !known && records::is_oracle(path)? {
-        records = Some(Form::Oracle);
-    }
-    if known || records.is_some() {
+    let form = records::named(&name);
+    let is_named = form.is_some() || name.ends_with(".u32") || name.ends_with(".npy");
+    let found = if is_named || !records::is_oracle(path)? { None } else { Some(records::ORACLE) };
+    if is_named || found.is_some() {
         no_column(&path.display().to_string(), reading)?;
     }
     if name.ends_with(".u32") {
@@ -213,19 +210,15 @@ fn read(path: &Path, reading: &Reading<'_>) -> Result<Trace, TraceError> {
         }
         let offsets = offsets::beside(path, ids.len())?;
         Ok(Trace { ids, offsets, ..Trace::default() })
-    } else if let Some(form) = records {
+    } else if let Some(form) = form.or(found) {
         let mut trace = records::read(path, form, most)?;
-        if !known {
-            let shown = path.display();
-            trace.notes.push(format!(
-                "{shown}: taken as libCacheSim's oracleGeneral, by its records; numbers of 64 bits have the ending .u64"
-            ));
-        }
-        if form == Form::U64 && !trace.ids.is_empty() {
+        let note = "taken as libCacheSim's oracleGeneral, by its records; numbers of 64 bits have the ending .u64";
+        trace.notes.extend(found.map(|_| format!("{}: {note}", path.display())));
+        if !trace.ids.is_empty() {
             trace.offsets = offsets::beside(path, trace.ids.len())?;
         }
         Ok(trace)
-    } else if is_npy {
+    } else if name.ends_with(".npy") {
         Ok(npy::read(path, most)?.found("negative or of more than 32 bits"))
     } else {
         text::read(path, reading.column, most)

@@ -1,8 +1,7 @@
 //! Outputs of the command: a path that cannot be written is refused before the work, and a reader that closes the pipe ends the command
 //! quietly.
 
-use crate::common::command::{hotrow, outcome};
-use crate::common::{npy, plan::words};
+use crate::common::command::outcome;
 use crate::golden;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -91,65 +90,11 @@ fn a_cause_is_told_once() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
-/// Whatever reads a file whose bytes steer a terminal, what it prints has none of them.
+/// Whatever reads a file whose bytes steer a terminal, its message has escapes in their place.
 #[test]
 fn the_bytes_of_a_file_do_not_steer_the_terminal() {
     let folder = TempDir::new().unwrap();
-    let raw = "\u{1b}[31m\u{9b}\u{7}\u{202e}\0";
-    let tensors = |json: &str| [&(json.len() as u64).to_le_bytes()[..], json.as_bytes(), &[0; 32]].concat();
-    let tensor = |name: &str, dtype: &str, shape: &str| {
-        tensors(&format!(r#"{{"{name}":{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[0,32]}}}}"#))
-    };
-    let json = r"\u001b[31m\u0000\u009b\n";
-    let list = |name: &str, part: &str| format!(r#"{{"weight_map":{{"{name}":"{part}"}}}}"#).into_bytes();
-    let page = hotrow_fuzz::page().to_string();
-    let text = |text: &str| text.replace('R', raw).into_bytes();
-    let files = [
-        ("simulate --trace a.txt", text("R R\n")),
-        ("simulate --trace b.txt", text("R ").repeat(24)),
-        ("simulate --trace c.csv", text("R,id\n1,2\n").into_iter().filter(|&byte| byte > 0).collect()),
-        ("simulate --trace d.csv --column 2", text("a,R\n")),
-        ("simulate --trace e.tsv", text("a\tR\n")),
-        ("simulate --trace f.npy", npy(raw, "(1,)", &[0; 8])),
-        (
-            "simulate --trace g.npy",
-            [&npy("<i4", "(1,)", &[])[..10], text("{'descr': [('R', '<i4')], 'fortran_order': False").as_slice()]
-                .concat(),
-        ),
-        ("simulate --trace h.u32", text("R")),
-        ("simulate --trace i.u64", text("R")),
-        ("simulate --trace j.oracleGeneral", text("R").repeat(24)),
-        ("simulate --trace k.txt.zst", text("R")),
-        ("import l.npy --out out", npy(raw, "(1,)", &[0; 8])),
-        ("import m.safetensors --out out --tensor x", tensor(json, "F32", "8")),
-        ("import n.safetensors --out out", tensor(json, "F32", "8")),
-        ("import o.safetensors --out out", tensor(json, "F64", "2,2")),
-        ("import p.safetensors --out out", tensor("x", json, "8")),
-        ("import q.safetensors --out out", text("R")),
-        ("import r.json --out out --tensor x", list(json, "x")),
-        ("import s.json --out out", list("x", json)),
-        ("import t.json --out out", text("R")),
-        ("export u.hotrow --out out", tensor(json, "F32", "8")),
-        ("export v.hotrow --out out", text("R")),
-        ("reshard w.hotrow --out out --shards 2", text("R")),
-        ("plan robe x.npy", npy(raw, "(1,)", &[0; 8])),
-        ("plan robe y.safetensors", tensor(json, "F32", "8")),
-        ("plan robe z.bin --dim 4", text("R")),
-        ("bench compare 1.json 1.json", page.replace("\"schema\":2", &format!("\"schema\":\"{json}\"")).into_bytes()),
-        ("bench compare 2.json 2.json", page.replace("\"bytes_per_second\"", &format!("\"{json}\"")).into_bytes()),
-        ("bench compare 3.json 3.json", page.replace("\"forward\"", &format!("\"{json}\"")).into_bytes()),
-    ];
-    let mut shown = 0;
-    for (line, content) in files {
-        let name = line.split(' ').find(|word| word.contains('.')).unwrap();
-        fs::write(folder.path().join(name), content).unwrap();
-        let output = hotrow(&words(line)).current_dir(&folder).output().unwrap();
-        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        let steers = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
-        assert!(!text.contains(steers) && text.contains(name.split('.').next().unwrap()), "{line}: {text:?}");
-        shown += u32::from(text.contains("\\u{1b}"));
-    }
-    assert!(shown >= 8, "escapes in {shown} messages: the test shows nothing");
+    golden::refused("terminal", folder.path());
 }
 
 /// A default is shown as a user would write it.

@@ -292,7 +292,7 @@ impl<'a> Sweep<'a> {
         let mut stream = Stream::new(self.shape, self.seed);
         let aims = if curve.kind == "uncached" { &[0.0] } else { &self.args.hit_rate[..] };
         for &aim in aims {
-            let hot = if curve.kind == "uncached" { 0.5 } else { aim / 100.0 };
+            let hot = if curve.kind == "uncached" { 0.0 } else { aim / 100.0 };
             let mut point = point(runner, &mut stream, hot, slice)?;
             if let Some(lab) = &self.lab {
                 point.seconds = point.seconds.map(|times| lab.marked(times, 1));

@@ -354,5 +354,12 @@ mod tests {
         }
         assert_eq!(run.reasons(), [(vec!["a", "c"], "memory"), (vec!["b"], "time")]);
         assert!(run.markdown(&[]).contains("Left out: a; c: memory.\nLeft out: b: time.\n"));
+        let tables = [("a".to_owned(), 8 << 20), ("b".to_owned(), (8 << 20) + 1)];
+        for (cache, note) in
+            [(Some(8 << 20), "no memory bandwidth: a (8.0 MiB).\n"), (Some(1), "no table fits"), (None, "is unknown")]
+        {
+            run.note_cached("x", cache, &tables);
+            assert!(run.markdown(&[]).contains(note), "{note}");
+        }
     }
 }

@@ -63,8 +63,7 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
     let lines: Vec<&[u8]> = lines.filter(|line| !is_blank(line)).collect();
     let comments = lines.iter().take_while(|line| is_comment(line, false)).count();
     if comments > 0 && lines.len() == comments {
-        let wanted = format!("a line that is no comment in the first {START} bytes");
-        return Err(TraceError::of(path, wanted, "none", "shorten the comments, or get the file again"));
+        return Err(TraceError::of(path, "a line that is no comment", "none in 64 KiB", "shorten the comments"));
     }
     let mut trace = match kind(path, &lines[comments..], column)? {
         Kind::Criteo => criteo::read(path, most),
@@ -75,7 +74,6 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
             let (mut heading, mut doubtful, mut texts) = (header, None, false);
             // For each length of a line: how many have it, and the first.
             let mut lengths = BTreeMap::new();
-            let mut missing = (0, 0);
             while let Some(line) = lines.next()? {
                 if is_blank(line.bytes) {
                     continue;
@@ -91,9 +89,6 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
                     found += 1;
                 }
                 lengths.entry(found).or_insert((0_u64, line.number)).0 += 1;
-                if ragged && found <= at {
-                    missing = (missing.0 + 1, if missing.0 == 0 { line.number } else { missing.1 });
-                }
                 if std::mem::take(&mut heading) || found <= at || !ragged && lengths.len() > 1 {
                     continue;
                 }
@@ -122,20 +117,20 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
                 }
                 _ => {
                     let mut trace = ids.found(MANY);
-                    if missing.0 > 0 {
-                        let (column, all) = (at + 1, lengths.values().map(|one| one.0).sum::<u64>());
-                        let without = format!("{} of {all} lines have no column {column} and are left out", missing.0);
-                        trace.notes.push(format!("{}: {without}; the first is line {}", path.display(), missing.1));
-                    }
+                    let all: u64 = lengths.values().map(|one| one.0).sum();
+                    let missing = lengths.range(..=at).map(|(_, one)| *one).reduce(|a, b| (a.0 + b.0, a.1.min(b.1)));
+                    trace.notes.extend(missing.map(|(count, first)| {
+                        let without = format!("{count} of {all} lines have no column {} and are left out", at + 1);
+                        format!("{}: {without}; the first is line {first}", path.display())
+                    }));
                     Ok(trace)
                 }
             }
         }
     }?;
     if comments > 0 {
-        trace
-            .notes
-            .push(format!("{}: comments, {comments} lines with # at its beginning, are left out", path.display()));
+        let found = format!("comments, {comments} lines with # at its beginning, are left out");
+        trace.notes.push(format!("{}: {found}", path.display()));
     }
     Ok(trace)
 }
