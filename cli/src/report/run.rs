@@ -155,17 +155,17 @@ impl Run {
 
     /// Notes which of these tables, by their bytes, fit the last-level cache, where that is known.
     pub fn note_cached(&mut self, what: &str, cache: Option<u64>, tables: &[(String, u64)]) {
-        let size = in_units(cache.unwrap_or(0) as f64);
+        let in_units = |bytes: u64| in_units(bytes as f64);
         let fits = tables.iter().filter(|(_, bytes)| cache.is_some_and(|cache| *bytes <= cache));
-        let fits: Vec<String> = fits.map(|(name, bytes)| format!("{name} ({})", in_units(*bytes as f64))).collect();
-        self.notes.push(match cache {
-            None => format!("{what}: the last-level cache is unknown, and what fits it does not show memory bandwidth"),
-            Some(_) if fits.is_empty() => format!("{what}: no table fits the last-level cache of {size}"),
-            Some(_) => {
-                let fits = fits.join(", ");
-                format!("{what}: within the last-level cache of {size}, so no memory bandwidth: {fits}")
+        let fits: Vec<String> = fits.map(|(name, bytes)| format!("{name} ({})", in_units(*bytes))).collect();
+        let found = match cache.map(in_units) {
+            None => "of unknown size; what it holds shows no memory bandwidth".to_owned(),
+            Some(size) if fits.is_empty() => format!("of {size}, which holds no table"),
+            Some(size) => {
+                format!("of {size}, which holds these, so that they show no memory bandwidth: {}", fits.join(", "))
             }
-        });
+        };
+        self.notes.push(format!("{what}: last-level cache {found}"));
     }
 
     /// Judges the goals of the command. `judged`: figures may reach or miss them, as on hardware at the goals' sizes.
@@ -355,9 +355,11 @@ mod tests {
         assert_eq!(run.reasons(), [(vec!["a", "c"], "memory"), (vec!["b"], "time")]);
         assert!(run.markdown(&[]).contains("Left out: a; c: memory.\nLeft out: b: time.\n"));
         let tables = [("a".to_owned(), 8 << 20), ("b".to_owned(), (8 << 20) + 1)];
-        for (cache, note) in
-            [(Some(8 << 20), "no memory bandwidth: a (8.0 MiB).\n"), (Some(1), "no table fits"), (None, "is unknown")]
-        {
+        for (cache, note) in [
+            (Some(8 << 20), "no memory bandwidth: a (8.0 MiB).\n"),
+            (Some(1), "holds no table"),
+            (None, "unknown size"),
+        ] {
             run.note_cached("x", cache, &tables);
             assert!(run.markdown(&[]).contains(note), "{note}");
         }

@@ -40,42 +40,30 @@ pub(super) fn is_oracle(path: &Path) -> Result<bool, TraceError> {
 /// Reads the ids of a file; numbering them may take `most` bytes.
 pub(super) fn read(path: &Path, (bytes, at): Form, most: u64) -> Result<Trace, TraceError> {
     let (mut input, mut ids, mut furthest) = (Input::open(path)?, Ids::new(path, most, false), (0, 0));
+    let fail = |wanted: &str, found: String| {
+        TraceError::of(path, wanted, found, "the file is damaged, cut off or of another format, get or write it again")
+    };
     loop {
         let piece = input.start((bytes << 12) as u64)?;
-        let records = piece.chunks_exact(bytes);
-        let behind = records.remainder().len();
-        for record in records {
+        for record in piece.chunks(bytes) {
             let place = ids.ids.len();
+            if record.len() < bytes {
+                let found = format!("a binary file with {} bytes behind record {place}", record.len());
+                return Err(fail(&format!("whole records of {bytes} bytes"), found));
+            }
             if at > 0 {
-                let next = next(record, place).map_err(|next| {
-                    let (wanted, found) =
-                        ("a next access of -1 or of a later record", format!("{next} in record {place}, from 0 on"));
-                    TraceError::of(
-                        path,
-                        wanted,
-                        found,
-                        "the file is damaged or of another format, get or write it again",
-                    )
-                })?;
+                let wanted = "a next access of -1 or of a later record";
+                let next = next(record, place);
+                let next = next.map_err(|next| fail(wanted, format!("{next} in record {place}, from 0 on")))?;
                 furthest = furthest.max((next, place));
             }
             ids.push(Id::Number(record[at..].first_chunk().map_or(0, |id| u64::from_le_bytes(*id))))?;
         }
-        let count = ids.ids.len();
-        if behind > 0 {
-            let (wanted, found) = (
-                format!("whole records of {bytes} bytes"),
-                format!("a binary file with {behind} bytes behind record {count}"),
-            );
-            return Err(TraceError::of(path, wanted, found, "the file is cut off or of another format, get it again"));
-        }
         if piece.is_empty() {
+            let (count, (next, place)) = (ids.ids.len(), furthest);
             let mut trace = ids.found("of more than 32 bits");
-            if furthest.0 > count as i64 {
-                let found = format!(
-                    "the next access of record {} is record {}, behind its {count} records",
-                    furthest.1, furthest.0
-                );
+            if next > count as i64 {
+                let found = format!("the next access of record {place} is record {next}, behind its {count} records");
                 trace.notes.push(format!("{}: {found}: it is cut off, or part of a longer trace", path.display()));
             }
             return Ok(trace);
