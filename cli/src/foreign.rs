@@ -59,7 +59,9 @@ pub(crate) fn is_pickle(start: &[u8]) -> bool {
 fn structured(start: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(start);
     let fields = text.split_once("'descr': [")?.1.split("'fortran_order'").next()?.split("('").skip(1);
-    let names: Vec<String> = fields.filter_map(|field| Some(plain(field.split_once('\'')?.0))).take(8).collect();
+    // Gaps have no name.
+    let fields = fields.filter_map(|field| Some(field.split_once('\'')?.0)).filter(|name| !name.is_empty());
+    let names: Vec<String> = fields.take(8).map(plain).collect();
     let first = names.first().map_or("FIELD", String::as_str);
     let found = format!("a structured array of the fields {}", names.join(", "));
     Some(format!("{found}: take one field, such as numpy.save(\"{first}.npy\", rows[\"{first}\"])"))

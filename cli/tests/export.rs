@@ -546,9 +546,9 @@ fn parts_are_read_by_their_list() {
     let tensor = |name| (name, Dtype::F32, &[2_usize, 2][..], &(if name == "a,b" { ab } else { b })[..]);
     let commas = folder.tensors("c.safetensors", &["a,b", "a", "b"].map(tensor));
     for (options, wanted) in [
-        (&["--tensor", "a,b,b"][..], [&ab[..], &b].concat()),
-        (&["--tensor", "b,a,b"], [&b[..], &ab].concat()),
-        (&["--tensor", "a", "--tensor", "b"], [&b[..], &b].concat()),
+        (&["--tensor", "a,b,b"][..], [&ab[..], b].concat()),
+        (&["--tensor", "b,a,b"], [&b[..], ab].concat()),
+        (&["--tensor", "a", "--tensor", "b"], [&b[..], b].concat()),
     ] {
         assert_eq!(bytes(&values(&folder.import(&commas, options))), wanted, "{options:?}");
     }
