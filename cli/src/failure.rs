@@ -31,6 +31,20 @@ macro_rules! ensure_usage {
 }
 pub(crate) use ensure_usage;
 
+/// A text with escapes in place of characters that steer a terminal or turn its lines around: the bytes of a file may be any.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown = |c: char| if c.is_control() || turns(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
+/// As [`plain`], of a text of several lines.
+#[must_use]
+pub fn plain_lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+}
+
 impl Failure {
     /// Makes bad usage of an error of the library.
     pub fn usage(reason: impl fmt::Display) -> Self {
@@ -43,7 +57,10 @@ impl Failure {
             return ExitCode::from(PIPE_CLOSED);
         }
         // If standard error is closed, the exit code still tells.
-        let _ = writeln!(std::io::stderr().lock(), "error: {self}");
+        // A message of the library has one line, whatever a file's texts in it have.
+        let of_library = matches!(self, Self::Job(error) if error.chain().any(|cause| cause.is::<hotrow::Error>()));
+        let text = if of_library { plain(&self.to_string()) } else { plain_lines(&self.to_string()) };
+        let _ = writeln!(std::io::stderr().lock(), "error: {text}");
         match self {
             Self::Usage(_) => ExitCode::from(2),
             Self::Job(_) => ExitCode::from(1),

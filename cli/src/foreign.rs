@@ -1,5 +1,7 @@
 //! Files of other formats, known by their first bytes.
 
+use crate::failure::plain;
+
 /// What numpy's arrays begin with.
 pub(crate) const NPY: &[u8] = b"\x93NUMPY";
 
@@ -53,6 +55,18 @@ pub(crate) fn is_pickle(start: &[u8]) -> bool {
     zip || matches!(start, [0x80, 2..=5, ..])
 }
 
+/// What a structured array is, by its first bytes, and how to take one of its fields.
+fn structured(start: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(start);
+    let fields = text.split_once("'descr': [")?.1.split("'fortran_order'").next()?.split("('").skip(1);
+    // Gaps have no name.
+    let fields = fields.filter_map(|field| Some(field.split_once('\'')?.0)).filter(|name| !name.is_empty());
+    let names: Vec<String> = fields.take(8).map(plain).collect();
+    let first = names.first().map_or("FIELD", String::as_str);
+    let found = format!("a structured array of the fields {}", names.join(", "));
+    Some(format!("{found}: take one field, such as numpy.save(\"{first}.npy\", rows[\"{first}\"])"))
+}
+
 /// The shape of an array of numpy's, by its first [`NPY_HEADER`] bytes, or what they are in place of its header.
 pub(crate) fn npy_shape(start: &[u8]) -> Result<Vec<u64>, String> {
     let length = match start {
@@ -61,9 +75,10 @@ pub(crate) fn npy_shape(start: &[u8]) -> Result<Vec<u64>, String> {
         _ => 0,
     };
     let found = match start.starts_with(NPY) {
-        false => "a file that is not .npy",
-        true if length > NPY_HEADER => return Err(format!("a header beyond the limit of {NPY_HEADER} bytes")),
-        true => "a header that numpy does not write for an array of numbers",
+        false => "a file that is not .npy".to_owned(),
+        true if length > NPY_HEADER => format!("a header beyond the limit of {NPY_HEADER} bytes"),
+        true => "a header that numpy does not write for an array of numbers".to_owned(),
     };
-    hotrow::internals::npy_shape(start).ok_or_else(|| found.to_owned())
+    let structured = || structured(start).filter(|_| start.starts_with(NPY));
+    hotrow::internals::npy_shape(start).ok_or_else(|| structured().unwrap_or(found))
 }

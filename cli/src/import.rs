@@ -8,7 +8,7 @@ use crate::options::{MOST_ROWS, Options, WindowArgs, whole};
 use crate::output;
 use crate::progress::Progress;
 use crate::report::object::Object;
-use crate::tensors::{self, FLOATS, Matrix, Stacked, Tensors, converted, listed};
+use crate::tensors::{self, FLOATS, Matrix, Stacked, Tensors, converted, listed, quoted};
 use anyhow::{Context as _, bail};
 use hotrow::{
     CpuGroup, Error, GroupConfig, Init, Optimizer, OptimizerKind, Part, Policy, Precision, Rounding, checkpoint,
@@ -29,8 +29,8 @@ pub(crate) struct Args {
     /// Checkpoint to write
     #[arg(long, value_name = "CHECKPOINT", value_parser = output::file())]
     out: PathBuf,
-    /// Tensors to read, one a table, in order of the tables [default: the only one, or 0.weight, 1.weight, ..]
-    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
+    /// Tensors to read, one a table, in order of the tables; where a name with a comma fits the file it is taken, else the comma parts names [default: the only one, or 0.weight, 1.weight, ..]
+    #[arg(long, value_name = "NAME[,NAME]")]
     tensor: Vec<String>,
     /// Floats in a row; only rows of format tbe that are padded need it
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = whole(1u32..=1 << 24))]
@@ -164,6 +164,7 @@ impl Args {
             )));
         };
         let (row, notes) = self.row_form(&tensors, &matrices, form, precision)?;
+        let notes = [tensors.notes.clone(), notes].concat();
         let dim = row.dim;
         self.check_dim(&tensors, dim)?;
         let rows = self.rows(&matrices)?;
@@ -221,7 +222,7 @@ impl Args {
                 }
                 Ok(())
             })
-            .with_context(|| format!("{shown}, tensor {}", matrix.name))?;
+            .with_context(|| format!("{shown}, tensor {}", quoted(&matrix.name)))?;
         }
         let kind = |row: &RowForm| if row.number == 2 { "FP16" } else { "FP32" };
         let may_be = usual.is_ok() && looks[0].may_be();
@@ -303,7 +304,7 @@ impl Args {
         if tensors.text("format").is_some_and(|format| format.starts_with("hotrow ")) {
             self.check_dim(&tensors, dim)?;
         }
-        let notes = converted(&matrices);
+        let notes = [tensors.notes.clone(), converted(&matrices)].concat();
         Ok(Found { rows, dim, content: Content::Values(Stacked { tensors, matrices }), notes })
     }
 
@@ -323,14 +324,17 @@ impl Args {
             }
             if is_one { all } else { numbered }
         } else {
-            self.tensor.clone()
+            tensors.chosen.clone()
         };
         let matrices = names.iter().map(|name| tensors.matrix(name, types)).collect::<anyhow::Result<Vec<_>>>()?;
         match matrices.iter().find(|matrix| matrix.shape[1] != matrices[0].shape[1]) {
             None => Ok(matrices),
             Some(other) => Err(Failure::Usage(format!(
                 "--tensor: wanted tables of one width, found {:?} in {} and {:?} in {}; import them one by one",
-                matrices[0].shape, matrices[0].name, other.shape, other.name
+                matrices[0].shape,
+                quoted(&matrices[0].name),
+                other.shape,
+                quoted(&other.name)
             ))),
         }
     }
@@ -424,7 +428,7 @@ fn fill(
             progress.advance(count as u64);
             Ok(())
         });
-        read.with_context(|| format!("{}, tensor {}", path.display(), matrix.name))?;
+        read.with_context(|| format!("{}, tensor {}", path.display(), quoted(&matrix.name)))?;
         base += matrix.shape[0];
     }
     Ok(())

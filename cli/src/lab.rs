@@ -407,6 +407,21 @@ impl Complaints {
     }
 }
 
+/// Where Linux describes the caches of the first core.
+pub(crate) const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
+
+/// Bytes of the last-level cache that a folder as [`CACHES`] describes.
+pub(crate) fn last_level_cache(folder: &str) -> Option<u64> {
+    let of = |cache: std::fs::DirEntry| {
+        let read = |name| std::fs::read_to_string(cache.path().join(name)).ok();
+        let (level, size) = (read("level")?.trim().parse::<u32>().ok()?, read("size")?);
+        let unit =
+            [('K', 10), ('M', 20)].into_iter().find(|(letter, _)| size.contains(*letter)).map_or(0, |unit| unit.1);
+        Some((level, size.trim().trim_end_matches(['K', 'M']).parse::<u64>().ok()? << unit))
+    };
+    std::fs::read_dir(folder).ok()?.flatten().filter_map(of).max().map(|cache| cache.1).filter(|&bytes| bytes > 0)
+}
+
 /// Bytes of memory that this machine has, or has left (`left`), on a system that says so.
 pub(crate) fn memory(left: bool) -> Option<u64> {
     let said = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -414,4 +429,21 @@ pub(crate) fn memory(left: bool) -> Option<u64> {
     let line = said.lines().find_map(|line| line.strip_prefix(name))?;
     let kib = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    #[test]
+    fn the_cache_of_the_last_level_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, level, size) in [("index0", "1", "32K\n"), ("index3", "3\n", "8M\n"), ("index2", "2", "512K")] {
+            let cache = folder.path().join(name);
+            fs::create_dir(&cache).and_then(|()| fs::write(cache.join("level"), level)).unwrap();
+            fs::write(cache.join("size"), size).unwrap();
+        }
+        let found = [folder.path().to_str().unwrap(), "/no such folder"].map(super::last_level_cache);
+        assert_eq!(found, [Some(8 << 20), None]);
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`check_files`] and [`check_folder`] refuse a path that cannot be written before the work begins.
 
-use crate::failure::{Closed, Failure, ensure_usage};
+use crate::failure::{Closed, Failure, ensure_usage, plain_lines};
 use anyhow::Context;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use comfy_table::{CellAlignment, Table, presets};
@@ -18,8 +18,7 @@ use std::path::{Path, PathBuf, is_separator};
 /// [`Closed`] if the reader is gone. Unlike `println!` it never panics.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    let written =
-        stdout.write_all(text.as_bytes()).and_then(|()| stdout.write_all(b"\n")).and_then(|()| stdout.flush());
+    let written = writeln!(stdout, "{}", plain_lines(text)).and_then(|()| stdout.flush());
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Closed.into()),
         written => written.context("standard output: wanted to write the results there; is the disk full?"),
@@ -28,7 +27,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 
 /// Writes a note to standard error. If that is closed, the note is lost.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", plain_lines(text));
 }
 
 /// The option of a file: `-` is refused, since standard output carries the text.

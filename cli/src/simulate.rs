@@ -29,7 +29,7 @@ const REPORT: u64 = 1 << 16;
 /// Simulate hit rates of traces for cache sizes x ways x policies
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Traces: files (.u32, .npy, CSV, text, Criteo's, each also .gz or .zst), names in the data folder, or generated (zipf:rows=..,s=..[,n=..], drift:rows=..,s=..,every=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..])
+    /// Traces: files (.u32, .u64, .npy, .oracleGeneral, CSV, text, Criteo's, each also .gz or .zst), names in the data folder, or generated (zipf:rows=..,s=..[,n=..], drift:rows=..,s=..,every=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..])
     #[arg(long, value_name = "T[,T]")]
     trace: Vec<String>,
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! Files of matrices, read in pieces: safetensors, in one file or in parts, and numpy's arrays. Safetensors are written too.
 
+use crate::failure::plain;
 use crate::foreign;
 use crate::fused::half;
 use anyhow::{Context as _, bail};
@@ -7,9 +8,11 @@ use hotrow::{Error, Source};
 use npyz::{DType, NpyHeader, Order, TypeChar};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Component, Path, PathBuf};
@@ -81,19 +84,49 @@ pub(crate) fn converted(matrices: &[Matrix]) -> Vec<String> {
 }
 
 /// Files that are open for reading, also from several threads.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tensors {
     path: PathBuf,
     files: Vec<Mutex<File>>,
     /// In order of the files.
     tensors: Vec<Tensor>,
     texts: HashMap<String, String>,
+    /// The tensors that were asked for by name, and what was concluded.
+    pub(crate) chosen: Vec<String>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// The names in an object of JSON. One that is there twice is refused: readers would keep one of the two.
+#[derive(Default)]
+struct Names(HashSet<String>);
+
+impl<'de> Visitor<'de> for Names {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
+        while let Some((name, IgnoredAny)) = map.next_entry::<String, _>()? {
+            if let Some(name) = self.0.replace(name) {
+                return Err(A::Error::custom(format_args!("the tensor {} twice", quoted(&name))));
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self::default())
+    }
 }
 
 /// The list of a model's parts.
 #[derive(Deserialize)]
-struct Index {
-    weight_map: BTreeMap<String, String>,
+struct Index<M> {
+    weight_map: M,
 }
 
 /// Refuses a file that is shorter or longer than its header says.
@@ -138,23 +171,31 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<(File, u64, Vec<u8>)> {
 impl Tensors {
     /// Opens a file of safetensors or the list of its parts, of which those with `wanted` tensors or all, and checks headers and lengths.
     pub(crate) fn open(path: &Path, wanted: &[String]) -> anyhow::Result<Self> {
-        let mut all = Self { path: path.into(), files: Vec::new(), tensors: Vec::new(), texts: HashMap::new() };
+        let mut all = Self { path: path.into(), ..Self::default() };
         if path.extension().is_none_or(|ending| ending != "json") {
             all.add(path, |_| true)?;
+            all.choose(wanted, &all.names());
             return Ok(all);
         }
         open(path)?;
         let shown = path.display();
         let text = std::fs::read(path).with_context(readable(path))?;
-        let mut index: Index = serde_json::from_slice(&text).map_err(|error| {
-            anyhow::anyhow!("{shown}: wanted the list of a model's parts with its weight_map, found {error}; name the file model.safetensors.index.json")
-        })?;
+        let refused = |error: serde_json::Error| {
+            let found = plain(&error.to_string());
+            anyhow::anyhow!(
+                "{shown}: wanted the list of a model's parts with its weight_map, found {found}; name the file model.safetensors.index.json"
+            )
+        };
+        serde_json::from_slice::<Index<Names>>(&text).map_err(refused)?;
+        let mut index: Index<BTreeMap<String, String>> = serde_json::from_slice(&text).map_err(refused)?;
+        all.choose(wanted, &index.weight_map.keys().cloned().collect::<Vec<_>>());
+        let wanted = all.chosen.clone();
         if index.weight_map.is_empty() {
             bail!("{shown}: wanted the parts of a model, found an empty weight_map; get or write the file again");
         }
         if let Some(name) = wanted.iter().find(|name| !index.weight_map.contains_key(*name)) {
             let all: Vec<String> = index.weight_map.into_keys().collect();
-            bail!("{shown}: wanted a tensor {name}, found {}; name one of these", listed(&all));
+            bail!("{shown}: wanted a tensor {}, found {}; name one of these", quoted(name), listed(&all));
         }
         index.weight_map.retain(|name, _| wanted.is_empty() || wanted.contains(name));
         let mut parts: Vec<&String> = index.weight_map.values().collect();
@@ -162,7 +203,8 @@ impl Tensors {
         parts.dedup();
         for part in parts {
             let of = |name: &str| index.weight_map.get(name) == Some(part);
-            if part.is_empty() || !Path::new(part).components().all(|piece| matches!(piece, Component::Normal(_))) {
+            let is_name = !part.is_empty() && plain(part) == *part;
+            if !is_name || !Path::new(part).components().all(|piece| matches!(piece, Component::Normal(_))) {
                 bail!("{shown}: wanted parts in its folder, found {part:?}; put the part there and into the list");
             }
             let file = path.with_file_name(part);
@@ -170,7 +212,7 @@ impl Tensors {
         }
         let missing = |(name, _): &(&String, &String)| all.tensors.iter().all(|tensor| tensor.name != **name);
         if let Some((name, part)) = index.weight_map.iter().find(missing) {
-            bail!("{shown}: wanted tensor {name} in its part {part}, found none there; get both files again");
+            bail!("{shown}: wanted tensor {} in its part {part}, found none there; get both files again", quoted(name));
         }
         Ok(all)
     }
@@ -208,7 +250,25 @@ impl Tensors {
             begin,
             big_endian: descr.contains('>'),
         };
-        Ok(Self { path: path.into(), files: vec![Mutex::new(file)], tensors: vec![tensor], texts: HashMap::new() })
+        Ok(Self { path: path.into(), files: vec![Mutex::new(file)], tensors: vec![tensor], ..Self::default() })
+    }
+
+    /// Chooses the tensors that options name: each has a name, or several with commas between them, of which the longest that is there is taken.
+    fn choose(&mut self, options: &[String], names: &[String]) {
+        for option in options {
+            let mut pieces = &option.split(',').collect::<Vec<_>>()[..];
+            while !pieces.is_empty() {
+                let is_one = |count: &usize| names.contains(&pieces[..*count].join(","));
+                let (these, rest) = pieces.split_at((1..=pieces.len()).rev().find(is_one).unwrap_or(1));
+                let name = these.join(",");
+                if these.len() > 1 && these.iter().all(|piece| names.iter().any(|name| name == piece)) {
+                    let each = these.join(" --tensor ");
+                    self.notes.push(format!("{name:?} is taken as one tensor; for the others write --tensor {each}"));
+                }
+                self.chosen.push(name);
+                pieces = rest;
+            }
+        }
     }
 
     /// Adds the tensors of a file that are wanted by name.
@@ -230,9 +290,14 @@ impl Tensors {
         }
         let mut header = vec![0; text as usize];
         file.seek(SeekFrom::Start(8)).and_then(|_| file.read_exact(&mut header)).with_context(readable(path))?;
-        let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| {
-            anyhow::anyhow!("{shown}: wanted the header of a safetensors file, found {error}; the file is damaged or of another format, get it again")
-        })?;
+        let refused = |error: serde_json::Error| {
+            let found = plain(&error.to_string());
+            anyhow::anyhow!(
+                "{shown}: wanted the header of a safetensors file, found {found}; the file is damaged or of another format, get it again"
+            )
+        };
+        serde_json::from_slice::<Names>(&header).map_err(refused)?;
+        let metadata: Metadata = serde_json::from_slice(&header).map_err(refused)?;
         let head = 8 + text;
         check_length(path, length, u128::from(head) + metadata.data_len() as u128)?;
         let at = self.files.len();
@@ -249,7 +314,8 @@ impl Tensors {
                 name,
             });
         }
-        self.texts.extend(metadata.metadata().clone().unwrap_or_default());
+        let texts = metadata.metadata().iter().flatten();
+        self.texts.extend(texts.map(|(field, text)| (field.clone(), plain(text))));
         Ok(())
     }
 
@@ -267,19 +333,20 @@ impl Tensors {
     pub(crate) fn matrix(&self, name: &str, types: &[Dtype]) -> anyhow::Result<Matrix> {
         let path = self.path.display();
         let Some(tensor) = self.tensors.iter().find(|tensor| tensor.name == name) else {
-            bail!("{path}: wanted a tensor {name}, found {}; name one of these", listed(&self.names()));
+            bail!("{path}: wanted a tensor {}, found {}; name one of these", quoted(name), listed(&self.names()));
         };
+        let named = quoted(name);
         if !types.contains(&tensor.dtype) {
             let wanted: Vec<String> = types.iter().map(|dtype| format!("{dtype:?}")).collect();
             let remedy = match tensor.dtype {
                 Dtype::U8 => "name another tensor, or --format fused or tbe for rows of codes",
                 _ => "name another --format or tensor",
             };
-            bail!("{path}: wanted {} in tensor {name}, found {:?}; {remedy}", wanted.join(" or "), tensor.dtype);
+            bail!("{path}: wanted {} in tensor {named}, found {:?}; {remedy}", wanted.join(" or "), tensor.dtype);
         }
         let &[rows, columns] = &tensor.shape[..] else {
             bail!(
-                "{path}: wanted two axes in tensor {name}, rows and columns, found {:?}; reshape it, or name another",
+                "{path}: wanted two axes in tensor {named}, rows and columns, found {:?}; reshape it, or name another",
                 tensor.shape
             );
         };
@@ -383,13 +450,18 @@ impl Source for Stacked {
     }
 }
 
+/// A name in a message: in quotes if it could be taken for several names, or does not fit a line.
+pub(crate) fn quoted(name: &str) -> String {
+    if name.contains([',', '"']) || plain(name) != name { format!("{name:?}") } else { name.to_owned() }
+}
+
 /// Names in a message, not all of a large model's.
 pub(crate) fn listed(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
     match names {
         [] => "none".to_owned(),
-        _ => names[..names.len().min(SHOWN)].join(", ") + &more,
+        _ => names.iter().take(SHOWN).map(|name| quoted(name)).collect::<Vec<_>>().join(", ") + &more,
     }
 }
 

@@ -5,7 +5,9 @@
 //! | text | meaning |
 //! |---|---|
 //! | `dir/x.u32` | little-endian u32 ids; bags from `dir/x.offsets.u32` if that is there |
-//! | `dir/x.npy` | a one-dimensional numpy array of u32, i32, u64 or i64 |
+//! | `dir/x.u64` | little-endian u64 ids, with such bags |
+//! | `dir/x.oracleGeneral`, `dir/x.oracleGeneral.bin` | libCacheSim's records of 24 bytes; under another name known by the first 1,000 |
+//! | `dir/x.npy` | a one-dimensional numpy array of integers |
 //! | `dir/x.csv`, `dir/x.tsv` | a table, whose column of ids [`Reading::column`] names if there are several |
 //! | `train.txt`, `day_0` | Criteo's click logs, known by their shape: the 26 categories of a line are a bag |
 //! | any other file | text: one bag a line, ids separated by blanks or commas |
@@ -30,6 +32,7 @@ mod meta2021;
 mod npy;
 mod offsets;
 mod packed;
+mod records;
 mod spec;
 mod text;
 mod words;
@@ -191,7 +194,10 @@ fn distinct(ids: &[u32]) -> u32 {
 fn read(path: &Path, reading: &Reading<'_>) -> Result<Trace, TraceError> {
     let name = packed::bare(path);
     let most = reading.memory.unwrap_or(u64::MAX);
-    if name.ends_with(".u32") || name.ends_with(".npy") {
+    let form = records::named(&name);
+    let is_named = form.is_some() || name.ends_with(".u32") || name.ends_with(".npy");
+    let found = if is_named || !records::is_oracle(path)? { None } else { Some(records::ORACLE) };
+    if is_named || found.is_some() {
         no_column(&path.display().to_string(), reading)?;
     }
     if name.ends_with(".u32") {
@@ -204,6 +210,14 @@ fn read(path: &Path, reading: &Reading<'_>) -> Result<Trace, TraceError> {
         }
         let offsets = offsets::beside(path, ids.len())?;
         Ok(Trace { ids, offsets, ..Trace::default() })
+    } else if let Some(form) = form.or(found) {
+        let mut trace = records::read(path, form, most)?;
+        let note = "taken as libCacheSim's oracleGeneral, by its records; numbers of 64 bits have the ending .u64";
+        trace.notes.extend(found.map(|_| format!("{}: {note}", path.display())));
+        if !trace.ids.is_empty() {
+            trace.offsets = offsets::beside(path, trace.ids.len())?;
+        }
+        Ok(trace)
     } else if name.ends_with(".npy") {
         Ok(npy::read(path, most)?.found("negative or of more than 32 bits"))
     } else {

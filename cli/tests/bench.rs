@@ -34,6 +34,9 @@ fn without_a_driver_it_says_so_and_measures_the_cpu() {
         assert!(out.contains(file), "{file} is named:\n{out}");
     }
     let report = read(folder.path().join("results/bench.json"));
+    // INT2 has 2 MB, which a cache of the size that it names holds, or does not.
+    let note = report["notes"][0].as_str().unwrap();
+    assert!(out.contains(note) && note.starts_with("cpu: ") && note.contains("last-level cache"), "{note}");
     assert_eq!((&report["schema"], &report["command"]), (&2.into(), &"bench".into()));
     let of = |what: &str, kind: &str| records(&report, what, &[("kind", kind.into())]).len();
     // 5 precisions x (2 policies x 7 hit rates, and 1 without a cache), and the model's 7.

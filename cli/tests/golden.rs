@@ -1,5 +1,5 @@
 //! What the command prints and writes, in files: results; refused command lines and their messages: the line, then the exit code and the error's first line.
-//! `HOTROW_GOLDEN=write cargo test` writes what is found into the files.
+//! A line `= NAME TEXT` is a file, whose bytes are the characters of a text of JSON. `HOTROW_GOLDEN=write cargo test` writes what is found into the files.
 
 use crate::common::command::{ended, hotrow};
 use crate::common::plan::words;
@@ -19,14 +19,21 @@ fn files(folder: &Path) -> BTreeMap<OsString, Option<Vec<u8>>> {
 pub(crate) fn refused(name: &str, folder: &Path) {
     let golden = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     let wanted = fs::read_to_string(&golden).unwrap();
-    let (before, mut found) = (files(folder), String::new());
-    for line in wanted.lines().filter(|line| line.starts_with("$ ")) {
+    let (made, lines): (Vec<&str>, Vec<&str>) = wanted.lines().partition(|line| line.starts_with("= "));
+    for (name, text) in made.iter().map(|line| line[2..].split_once(' ').unwrap()) {
+        let text: String = serde_json::from_str(text).unwrap();
+        fs::write(folder.join(name), text.chars().map(|byte| byte as u8).collect::<Vec<_>>()).unwrap();
+    }
+    let (before, mut found) = (files(folder), made.iter().map(|line| format!("{line}\n")).collect::<String>());
+    for line in lines.into_iter().filter(|line| line.starts_with("$ ")) {
         let output = hotrow(&line[2..].split(' ').collect::<Vec<_>>()).current_dir(folder).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let code = output.status.code().unwrap();
         assert!(output.stdout.is_empty() && files(folder) == before, "{line}: {:?} {stderr}", output.stdout);
         let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
         // What clap refuses is followed by its advice.
+        let steers = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!stderr.contains(steers), "{line}: wanted no control character, found {stderr:?}");
         assert!(!stderr.contains("{ "), "{line}: wanted a sentence, found a Rust struct: {stderr}");
         assert!(errors.len() == 1 && (code == 2 || stderr.lines().count() == 1), "{line}: {stderr}");
         found += &format!("{line}\n{code} {}\n", errors[0].trim_end());

@@ -90,6 +90,13 @@ fn a_cause_is_told_once() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
+/// Whatever reads a file whose bytes steer a terminal, its message has escapes in their place.
+#[test]
+fn the_bytes_of_a_file_do_not_steer_the_terminal() {
+    let folder = TempDir::new().unwrap();
+    golden::refused("terminal", folder.path());
+}
+
 /// A default is shown as a user would write it.
 #[test]
 fn defaults_can_be_pasted_back() {

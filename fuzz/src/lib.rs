@@ -45,8 +45,9 @@ const fn packed(name: &'static str, run: fn(&[u8]) -> bool) -> Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     target("trace_u32", traces::u32),
+    target("trace_records", traces::records),
     packed("trace_zst", traces::zst),
     target("trace_npy", traces::npy),
     target("trace_text", traces::text),

@@ -12,6 +12,10 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     let ids = words(&[3, 1, 4, 1, 5]);
     match target {
         "trace_u32" => vec![[&[0][..], &ids].concat(), [&[154][..], &words(&[0, 1, 2]), &words(&[7, 8])].concat()],
+        "trace_records" => {
+            let record = words(&[5, 7, 0, 1, u32::MAX, u32::MAX]);
+            vec![[&[0][..], &words(&[1, 0])].concat(), [&[1][..], &record].concat(), [&[2][..], &record].concat()]
+        }
         "trace_zst" => vec![packed(&ids)],
         "trace_npy" => ["<u4", "<i4", "<u8", "<i8"]
             .iter()

@@ -49,6 +49,19 @@ pub(crate) fn u32(data: &[u8]) -> bool {
     })
 }
 
+/// Records of one length; the first byte chooses the file's name.
+pub(crate) fn records(data: &[u8]) -> bool {
+    let Some((&kind, rest)) = data.split_first() else { return false };
+    let (name, bytes, at) =
+        [("records.u64", 8, 0), ("records.oracleGeneral", 24, 4), ("records", 24, 4)][usize::from(kind) % 3];
+    read(name, rest, |trace| {
+        // Another file may be text.
+        let is_text = kind % 3 == 2 && !rest.contains(&0) && !rest.contains(&255);
+        let ids = rest.chunks(bytes).map(|record| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()));
+        assert!(is_text || trace.numbered || ids.eq(trace.ids.iter().map(|&id| u64::from(id))));
+    })
+}
+
 /// What zstd unpacks at once. A frame that states another length than it has is then refused; piece by piece zstd may take it.
 fn unpacked(data: &[u8]) -> Option<Vec<u8>> {
     zstd::decode_all(data).ok()

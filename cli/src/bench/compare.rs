@@ -1,6 +1,6 @@
 //! `hotrow bench compare`: the figures of several machines side by side, from files of `bench`, `bench suite` and the web page.
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::options::{Options, number};
 use crate::output;
 use crate::plot::{Chart, Style};
@@ -121,8 +121,9 @@ impl Report {
             "wanted \"schema\": {SCHEMA}, found {}; measure with this version of hotrow",
             plain(&json["schema"].to_string())
         );
-        let mut found: Self = serde_json::from_value(json)
-            .map_err(|why| anyhow::anyhow!("wanted all fields of a report, found {why}; {again}"))?;
+        let mut found: Self = serde_json::from_value(json).map_err(|why| {
+            anyhow::anyhow!("wanted all fields of a report, found {}; {again}", failure::plain(&why.to_string()))
+        })?;
         ensure!(!found.machines.is_empty(), "wanted the machine that measured, found none; {again}");
         let SelfTest { cases, passed } = found.self_test.as_ref().unwrap_or(&SelfTest { cases: 0, passed: 0 });
         ensure!(

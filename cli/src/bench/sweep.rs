@@ -4,7 +4,7 @@ use super::common::Common;
 use super::runners::Runner;
 use super::shape::{Shape, Stream};
 use crate::failure::{Failure, ensure_usage};
-use crate::lab::{Lab, Rounds, timed};
+use crate::lab::{CACHES, Lab, Rounds, last_level_cache, timed};
 use crate::names::{self, ADMITTING, COMPARED, PLACES, list, one_of};
 use crate::options::{Backend, MOST_ROWS, Options, WindowArgs, number, percent, read, whole};
 use crate::output;
@@ -14,6 +14,7 @@ use crate::report::run::{Machine, Run};
 use crate::report::units::Times;
 use crate::report::{Measurement, Select, Setting, Unit, Value, table};
 use crate::uvm::{UvmBus, UvmModel, UvmTable, UvmTraffic};
+use hotrow::internals::layout::Layout;
 use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, Rounding, adapter};
 use std::time::Duration;
 
@@ -255,6 +256,17 @@ impl<'a> Sweep<'a> {
         let points = curves.len() * args.hit_rate.len();
         let progress = Progress::new(self.name, points as u64);
         let slice = Duration::from_secs(args.seconds).div_f64(points.max(1) as f64);
+        // All hits of a batch read the same rows of the cache.
+        let hot = u64::from(batch.min(rows / 2)) * u64::from(dim) * 4;
+        let mut tables = vec![("the rows that hits of a batch read".to_owned(), hot)];
+        for config in curves.iter().map(|curve| &curve.config) {
+            let name = format!("tables in {}", config.precision.to_string().to_uppercase());
+            tables.push((name, Layout::new(config, u64::MAX)?.table_bytes()));
+        }
+        tables.sort_unstable();
+        tables.dedup();
+        let of_host = self.lab.as_ref().is_none_or(|lab| !lab.timed.caps().is_hardware());
+        run.note_cached(self.name, last_level_cache(CACHES).filter(|_| of_host), &tables);
         for curve in &curves {
             let mut runner = Runner::new(self.lab.as_ref(), curve.config.clone(), self.shape.offsets())?;
             self.points(run, curve, &mut runner, slice)?;
@@ -280,7 +292,7 @@ impl<'a> Sweep<'a> {
         let mut stream = Stream::new(self.shape, self.seed);
         let aims = if curve.kind == "uncached" { &[0.0] } else { &self.args.hit_rate[..] };
         for &aim in aims {
-            let hot = if curve.kind == "uncached" { 0.5 } else { aim / 100.0 };
+            let hot = if curve.kind == "uncached" { 0.0 } else { aim / 100.0 };
             let mut point = point(runner, &mut stream, hot, slice)?;
             if let Some(lab) = &self.lab {
                 point.seconds = point.seconds.map(|times| lab.marked(times, 1));

@@ -35,7 +35,7 @@ const MOST_ACCESSES: u64 = 1 << 30;
 /// Expect the bytes between ranks that share a table, and their time
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Traces: files (.u32, .npy, CSV, text, Criteo's, each also .gz or .zst), names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..]).
+    /// Traces: files (.u32, .u64, .npy, .oracleGeneral, CSV, text, Criteo's, each also .gz or .zst), names in the data folder, or generated (zipf:rows=..,s=..[,n=..], uniform:rows=..[,n=..], meta2021[:rows=..,n=..]).
     /// The plan takes their accesses as independent
     #[arg(long, value_name = "T[,T]")]
     trace: Vec<String>,

@@ -1,7 +1,7 @@
 //! A run of a benchmark: the machine, the records, the goals, and the list of all that was left out.
 
 use super::goals::{HEAD, Judged, goals};
-use super::{Measurement, Select, Setting, Unit, units, units::Times};
+use super::{Measurement, Select, Setting, Unit, object::in_units, units, units::Times};
 use crate::clock;
 use crate::output;
 use hotrow::Context;
@@ -97,6 +97,7 @@ pub struct Run {
     shapes: BTreeMap<String, String>,
     goals: Vec<Judged>,
     left_out: Vec<LeftOut>,
+    notes: Vec<String>,
     /// Failed checks that must hold on every machine. The command fails with them.
     pub wrong: Vec<String>,
     /// The figures.
@@ -152,6 +153,21 @@ impl Run {
         self.left_out.push(LeftOut { what: what.into(), why: why.into() });
     }
 
+    /// Notes which of these tables, by their bytes, fit the last-level cache, where that is known.
+    pub fn note_cached(&mut self, what: &str, cache: Option<u64>, tables: &[(String, u64)]) {
+        let in_units = |bytes: u64| in_units(bytes as f64);
+        let fits = tables.iter().filter(|(_, bytes)| cache.is_some_and(|cache| *bytes <= cache));
+        let fits: Vec<String> = fits.map(|(name, bytes)| format!("{name} ({})", in_units(*bytes))).collect();
+        let found = match cache.map(in_units) {
+            None => "of unknown size; what it holds shows no memory bandwidth".to_owned(),
+            Some(size) if fits.is_empty() => format!("of {size}, which holds no table"),
+            Some(size) => {
+                format!("of {size}, which holds these, so that they show no memory bandwidth: {}", fits.join(", "))
+            }
+        };
+        self.notes.push(format!("{what}: last-level cache {found}"));
+    }
+
     /// Judges the goals of the command. `judged`: figures may reach or miss them, as on hardware at the goals' sizes.
     pub fn judge(&mut self, judged: bool, seconds: f64) {
         let mode = self.command.rsplit(' ').next().unwrap_or_default();
@@ -189,6 +205,9 @@ impl Run {
                 let gaps = "-: the workload has no such figure, or it was left out for a reason named below.\n";
                 text += if table.contains(" - |") { gaps } else { "" };
             }
+        }
+        for note in &self.notes {
+            text += &format!("\n{note}.\n");
         }
         if !self.goals.is_empty() {
             text += &format!("\n{}", self.goal_table());
@@ -335,5 +354,14 @@ mod tests {
         }
         assert_eq!(run.reasons(), [(vec!["a", "c"], "memory"), (vec!["b"], "time")]);
         assert!(run.markdown(&[]).contains("Left out: a; c: memory.\nLeft out: b: time.\n"));
+        let tables = [("a".to_owned(), 8 << 20), ("b".to_owned(), (8 << 20) + 1)];
+        for (cache, note) in [
+            (Some(8 << 20), "no memory bandwidth: a (8.0 MiB).\n"),
+            (Some(1), "holds no table"),
+            (None, "unknown size"),
+        ] {
+            run.note_cached("x", cache, &tables);
+            assert!(run.markdown(&[]).contains(note), "{note}");
+        }
     }
 }

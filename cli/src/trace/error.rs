@@ -1,19 +1,23 @@
 //! The errors of traces.
 
+use crate::failure::plain;
 use std::fmt::Display;
 use std::path::Path;
 
 /// The largest id of a trace, since a group has fewer than 2^32 - 1 rows.
 pub const MAX_ID: u32 = u32::MAX - 2;
 
+/// What a file of ids may be.
+pub(super) const FORMATS: &str = ".u32, .u64, .npy, .oracleGeneral or text, as it is or packed as .gz or .zst";
+
 /// The reason why a trace could not be read or generated. Each message names the wanted content, the found content and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// Neither a file nor a trace in the data folder; a file that cannot be read, or is damaged; a generated trace larger than memory.
-    #[error("{0}")]
+    #[error("{}", plain(.0))]
     Content(String),
     /// A wrong specification of a generated trace.
-    #[error("{0}")]
+    #[error("{}", plain(.0))]
     Spec(String),
 }
 
@@ -43,6 +47,12 @@ impl TraceError {
 
     pub(super) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self {
         move |reason| Self::unreadable(path, None, reason)
+    }
+
+    /// A file that has NUL bytes, and is none of the formats that may.
+    pub(super) fn binary(path: &Path, place: impl Display) -> Self {
+        let found = format!("a binary file: a NUL byte {place}");
+        Self::of(path, FORMATS, found, "convert it, or name it by its format")
     }
 
     /// A file without accesses.

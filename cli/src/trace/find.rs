@@ -5,7 +5,7 @@ use super::packed;
 use std::path::{Path, PathBuf};
 
 /// Endings that are tried for a bare name in the data folder, packed or not.
-const ENDINGS: [&str; 6] = ["", ".u32", ".npy", ".txt", ".csv", ".tsv"];
+const ENDINGS: [&str; 9] = ["", ".u32", ".u64", ".oracleGeneral", ".oracleGeneral.bin", ".npy", ".txt", ".csv", ".tsv"];
 
 /// Finds `text` as a path, or as a bare name in the data folder.
 pub fn find(text: &str, data: Option<&Path>) -> Result<PathBuf, TraceError> {

@@ -14,6 +14,8 @@ pub(super) struct Lines {
     input: Input,
     bytes: Vec<u8>,
     number: u64,
+    /// Whether all lines so far were comments, and blank ones behind them.
+    is_head: bool,
     /// The longest legal line.
     most: u64,
 }
@@ -22,22 +24,34 @@ pub(super) struct Lines {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'l> {
     path: &'l Path,
-    number: u64,
+    pub(super) number: u64,
     pub(super) bytes: &'l [u8],
+}
+
+/// Whether a line at the beginning of a text is a comment, or a blank line `behind` one.
+pub(super) fn is_comment(line: &[u8], behind: bool) -> bool {
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii_start();
+    line.starts_with(b"#") || behind && line.is_empty()
 }
 
 impl Lines {
     pub(super) fn open(path: &Path, most: u64) -> Result<Self, TraceError> {
-        Ok(Self { input: Input::open(path)?, bytes: Vec::new(), number: 0, most })
+        Ok(Self { input: Input::open(path)?, bytes: Vec::new(), number: 0, is_head: true, most })
     }
 
-    /// The next line, or `None` at the end of the file.
+    /// The next line behind the comments at the beginning, or `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<Line<'_>>, TraceError> {
-        self.bytes.clear();
-        if self.input.line(self.most.saturating_add(1), &mut self.bytes)? == 0 {
-            return Ok(None);
+        loop {
+            self.bytes.clear();
+            if self.input.line(self.most.saturating_add(1), &mut self.bytes)? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            self.is_head &= self.bytes.len() as u64 <= self.most && is_comment(&self.bytes, self.number > 1);
+            if !self.is_head {
+                break;
+            }
         }
-        self.number += 1;
         let bytes = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.number == 1).unwrap_or(bytes);
@@ -45,6 +59,9 @@ impl Lines {
         if bytes.len() as u64 > self.most {
             let found = format!("more than {} bytes without a line end", self.most);
             return Err(line.fail("lines", &found, "is this a file of text?"));
+        }
+        if bytes.contains(&0) {
+            return Err(TraceError::binary(line.path, format_args!("in line {}", line.number)));
         }
         Ok(Some(line))
     }

@@ -25,6 +25,10 @@ pub(super) fn read(path: &Path, most: u64) -> Result<Ids<'_>, TraceError> {
         return Err(fail(format!("type {}", npy.dtype().descr())));
     };
     match (kind.type_char(), kind.size_field()) {
+        (TypeChar::Uint, 1) => convert(path, npy, most, |id: u8| id.into()),
+        (TypeChar::Int, 1) => convert(path, npy, most, |id: i8| i64::from(id) as u64),
+        (TypeChar::Uint, 2) => convert(path, npy, most, |id: u16| id.into()),
+        (TypeChar::Int, 2) => convert(path, npy, most, |id: i16| i64::from(id) as u64),
         (TypeChar::Uint, 4) => convert(path, npy, most, |id: u32| id.into()),
         (TypeChar::Int, 4) => convert(path, npy, most, |id: i32| i64::from(id) as u64),
         (TypeChar::Uint, 8) => convert(path, npy, most, |id: u64| id),
@@ -34,7 +38,7 @@ pub(super) fn read(path: &Path, most: u64) -> Result<Ids<'_>, TraceError> {
 }
 
 fn refused(path: &Path, found: &str) -> TraceError {
-    TraceError::of(path, "a 1-D .npy array of u32, i32, u64 or i64", found, "save it anew")
+    TraceError::of(path, "a 1-D .npy array of integers", found, "save it anew")
 }
 
 /// Negative ids become other numbers of 64 bits, which are numbered.

@@ -12,6 +12,9 @@ const ENDINGS: [(&str, &str); 2] = [("zst", "zstd"), ("gz", "gzip")];
 /// What packed files begin with.
 const MAGIC: [(&[u8], &str); 2] = [(b"\x28\xb5\x2f\xfd", "zstd"), (b"\x1f\x8b\x08", "gzip")];
 
+/// The endings of files of numbers, which may have any bytes.
+const NUMBERS: [&str; 5] = [".u8", ".u32", ".u64", ".oraclegeneral", ".oraclegeneral.bin"];
+
 /// A file's name without the ending of its packing.
 pub(super) fn bare(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -21,7 +24,10 @@ pub(super) fn bare(path: &Path) -> String {
 
 /// The file's name without its endings.
 pub(super) fn stem(path: &Path) -> String {
-    let name = bare(path);
+    let mut name = bare(path);
+    if name.to_lowercase().ends_with(".oraclegeneral.bin") {
+        name.truncate(name.len() - ".bin".len());
+    }
     match name.rsplit_once('.') {
         Some((stem, _)) if !stem.is_empty() => stem.to_owned(),
         _ => name,
@@ -58,10 +64,9 @@ impl Input {
         let most = length.saturating_mul(4096).saturating_add(8 << 20);
         let ending = path.extension().unwrap_or_default();
         let mut format = ENDINGS.iter().find(|(known, _)| ending == *known).map(|&(_, format)| format);
-        let (mut start, name) = (Vec::new(), bare(path));
+        let (mut start, name) = (Vec::new(), bare(path).to_lowercase());
         file.by_ref().take(4).read_to_end(&mut start).and_then(|_| file.rewind()).map_err(TraceError::io(path))?;
-        // Numbers may have any bytes.
-        if format.is_some() || ![".u32", ".u8"].iter().any(|ending| name.ends_with(ending)) {
+        if format.is_some() || !NUMBERS.iter().any(|ending| name.ends_with(ending)) {
             format = MAGIC.iter().find(|(magic, _)| start.starts_with(magic)).map(|&(_, format)| format).or(format);
         }
         let is_gzip = format == Some("gzip") && start.starts_with(MAGIC[1].0);
@@ -95,8 +100,8 @@ impl Input {
         read.map_err(|error| self.fail(error))
     }
 
-    /// The first bytes, at most so many.
-    pub(super) fn start(mut self, most: u64) -> Result<Vec<u8>, TraceError> {
+    /// The first bytes, or the next ones, at most so many.
+    pub(super) fn start(&mut self, most: u64) -> Result<Vec<u8>, TraceError> {
         let mut bytes = Vec::new();
         let read = self.reader.by_ref().take(most).read_to_end(&mut bytes);
         read.map_err(|error| self.fail(error)).map(|_| bytes)

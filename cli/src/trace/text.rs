@@ -2,11 +2,13 @@
 //! Criteo. The name and the first lines tell which.
 
 use super::criteo;
-use super::error::TraceError;
+use super::error::{FORMATS, TraceError};
 use super::fields::{Fields, quote};
 use super::ids::{Id, Ids, Trace};
-use super::lines::Lines;
+use super::lines::{Lines, is_comment};
 use super::packed::{self, Input};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Bytes of a file's beginning by which its kind is known.
@@ -27,9 +29,10 @@ enum Kind {
     },
     Table {
         separator: Option<u8>,
-        columns: usize,
         at: usize,
         header: bool,
+        /// Lines may have other lengths.
+        ragged: bool,
     },
 }
 
@@ -37,8 +40,10 @@ enum Kind {
 pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace, TraceError> {
     let mut start = Input::open(path)?.start(START)?;
     if let Some((found, remedy)) = crate::foreign::format(&start) {
-        let wanted = ".u32, .npy or text, as it is or packed as .gz or .zst";
-        return Err(TraceError::of(path, wanted, found, remedy));
+        return Err(TraceError::of(path, FORMATS, found, remedy));
+    }
+    if let Some(at) = start.iter().position(|&byte| byte == 0) {
+        return Err(TraceError::binary(path, format_args!("at byte {at}")));
     }
     if start.starts_with(b"\xef\xbb\xbf") {
         start.drain(..3);
@@ -56,15 +61,21 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
     }
     let lines = start.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let lines: Vec<&[u8]> = lines.filter(|line| !is_blank(line)).collect();
-    match kind(path, &lines, column)? {
+    let comments = lines.iter().take_while(|line| is_comment(line, false)).count();
+    if comments > 0 && lines.len() == comments {
+        return Err(TraceError::of(path, "a line that is no comment", "none in 64 KiB", "shorten the comments"));
+    }
+    let mut trace = match kind(path, &lines[comments..], column)? {
         Kind::Criteo => criteo::read(path, most),
         Kind::Bags { heading } => bags(path, heading, most),
-        Kind::Table { separator, columns, at, header } => {
+        Kind::Table { separator, at, header, ragged } => {
             let mut ids = Ids::new(path, most, false);
             let mut lines = Lines::open(path, LONGEST)?;
             let (mut heading, mut doubtful, mut texts) = (header, None, false);
+            // For each length of a line: how many have it, and the first.
+            let mut lengths = BTreeMap::new();
             while let Some(line) = lines.next()? {
-                if is_blank(line.bytes) || std::mem::take(&mut heading) {
+                if is_blank(line.bytes) {
                     continue;
                 }
                 let (mut found, mut id) = (0, &b""[..]);
@@ -77,9 +88,9 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
                     }
                     found += 1;
                 }
-                if found != columns {
-                    let wanted = format!("{columns} columns, as the first line has");
-                    return Err(line.fail(&wanted, &found.to_string(), "repair or remove the line"));
+                lengths.entry(found).or_insert((0_u64, line.number)).0 += 1;
+                if std::mem::take(&mut heading) || found <= at || !ragged && lengths.len() > 1 {
+                    continue;
                 }
                 let (id, is_doubtful) = line.id(id)?.of_column();
                 if let Id::Text(text) = id {
@@ -91,6 +102,12 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
                 }
                 line.push(&mut ids, id)?;
             }
+            let usual = lengths.iter().max_by_key(|(_, (count, first))| (*count, Reverse(*first)));
+            let odd = lengths.iter().filter(|one| Some(one.0) != usual.map(|usual| usual.0)).min_by_key(|one| one.1.1);
+            if let (false, Some((usual, _)), Some((odd, (_, line)))) = (ragged, usual, odd) {
+                let wanted = format!("{usual} columns, as other lines have");
+                return Err(TraceError::of(path, wanted, format!("{odd} in line {line}"), "repair or remove the line"));
+            }
             match doubtful {
                 // Among texts it is one.
                 Some(error) if !texts => Err(error),
@@ -98,10 +115,24 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
                     let found = "a header and no line of ids";
                     Err(TraceError::of(path, "at least one id", found, "get or write the file again"))
                 }
-                _ => Ok(ids.found(MANY)),
+                _ => {
+                    let mut trace = ids.found(MANY);
+                    let all: u64 = lengths.values().map(|one| one.0).sum();
+                    let missing = lengths.range(..=at).map(|(_, one)| *one).reduce(|a, b| (a.0 + b.0, a.1.min(b.1)));
+                    trace.notes.extend(missing.map(|(count, first)| {
+                        let without = format!("{count} of {all} lines have no column {} and are left out", at + 1);
+                        format!("{}: {without}; the first is line {first}", path.display())
+                    }));
+                    Ok(trace)
+                }
             }
         }
+    }?;
+    if comments > 0 {
+        let found = format!("comments, {comments} lines with # at its beginning, are left out");
+        trace.notes.push(format!("{}: {found}", path.display()));
     }
+    Ok(trace)
 }
 
 /// Which ids are numbered.
@@ -109,20 +140,44 @@ const MANY: &str = "text or numbers of more than 32 bits";
 
 fn bags(path: &Path, mut heading: bool, most: u64) -> Result<Trace, TraceError> {
     let (mut ids, mut offsets) = (Ids::new(path, most, false), vec![0]);
-    let (mut least, mut longest) = (usize::MAX, 0);
+    let (mut least, mut longest, mut filled) = (usize::MAX, 0, 0_u64);
+    // The words and the numbers at each place of a line.
+    let mut kinds = [[0_u64; 2]; 64];
     let mut lines = Lines::open(path, u64::MAX)?;
     while let Some(line) = lines.next()? {
         if std::mem::take(&mut heading) {
             continue;
         }
         let before = ids.ids.len();
-        for piece in
-            line.bytes.split(|byte| byte.is_ascii_whitespace() || *byte == b',').filter(|piece| !piece.is_empty())
-        {
-            line.push(&mut ids, line.id(piece)?)?;
+        let pieces = line.bytes.split(|byte| byte.is_ascii_whitespace() || *byte == b',');
+        for (at, piece) in pieces.filter(|piece| !piece.is_empty()).enumerate() {
+            let id = line.id(piece)?;
+            line.push(&mut ids, id)?;
+            let Some([words, numbers]) = kinds.get_mut(at) else { continue };
+            match id.of_column() {
+                (Id::Text(text), is_missing) if !(is_number(text) && text.iter().any(u8::is_ascii_digit)) => {
+                    *words += u64::from(!is_missing);
+                }
+                _ => *numbers += 1,
+            }
         }
-        (least, longest) = (least.min(ids.ids.len() - before), longest.max(ids.ids.len() - before));
+        let length = ids.ids.len() - before;
+        if length > 0 {
+            (least, longest, filled) = (least.min(length), longest.max(length), filled + 1);
+        }
         offsets.push(u32::try_from(ids.ids.len()).map_err(|_| TraceError::too_long(path))?);
+    }
+    // A column: at least eight fields, or half of few lines have one, and nineteen of twenty are of the kind.
+    let column = |of: usize| {
+        let is = |both: &[u64; 2]| both[of] >= (filled / 2).clamp(1, 8) && 20 * both[of] >= 19 * (both[0] + both[1]);
+        kinds.iter().position(is).map(|at| at + 1)
+    };
+    if let (true, Some(words), Some(numbers)) = (least < longest, column(0), column(1)) {
+        return Err(TraceError::Spec(format!(
+            "--column: wanted it beside {}, whose lines have {least} to {longest} fields, words in column {words} and numbers in column {numbers}, \
+             found none; give the number of the column of ids, from 1 on",
+            path.display()
+        )));
     }
     let mut read = Trace { offsets: Some(offsets), ..ids.found(MANY) };
     if least == longest && least > 1 && read.ids.len() > least {
@@ -161,10 +216,13 @@ fn kind(path: &Path, lines: &[&[u8]], column: Option<&str>) -> Result<Kind, Trac
     // The separator that cuts all lines into as many pieces, or else the first one there is.
     let count = |line: &[u8], by| Fields::new(line, by).count();
     let even = |by| lines.iter().take(20).all(|line| count(line, by) == count(first, by));
-    let present: Vec<u8> = SEPARATORS.into_iter().filter(|&by| count(first, Some(by)) > 1).collect();
+    // The first line may be the odd one, without a separator.
+    let most = |by| lines.iter().take(20).filter(|line| count(line, Some(by)) > 1).count() > lines.len().min(20) / 2;
+    let parts = |by| count(first, Some(by)) > 1 || count(first, None) == 1 && most(by);
+    let present: Vec<u8> = SEPARATORS.into_iter().filter(|&by| parts(by)).collect();
     let separator = present.iter().find(|by| even(Some(**by))).or(present.first()).copied();
-    let double = first.windows(2).any(|pair| pair == b"::").then_some(b':');
-    let separator = separator.or(double.filter(|&by| even(Some(by))));
+    let is_double = parts(b':') && (even(Some(b':')) || count(first, None) == 1 && most(b':'));
+    let separator = separator.or(is_double.then_some(b':'));
     let is_named = [".csv", ".tsv"].iter().any(|ending| name.ends_with(ending));
     let is_table =
         column.is_some() || is_named || matches!(separator, Some(b';' | b'|' | b':')) || first.contains(&b'"');
@@ -188,6 +246,7 @@ fn kind(path: &Path, lines: &[&[u8]], column: Option<&str>) -> Result<Kind, Trac
     listed += if names.len() > 40 { ", .." } else { "" };
     let (shown, columns) = (path.display(), names.len());
     let listed = format!("{shown} {} {listed}", if header { "has the columns" } else { "begins with" });
+    let most = lines.iter().map(|line| count(line, separator)).max().unwrap_or(0);
     let at = match column {
         None if columns == 1 => Ok(0),
         None => Err(format!(
@@ -199,8 +258,8 @@ fn kind(path: &Path, lines: &[&[u8]], column: Option<&str>) -> Result<Kind, Trac
             header |= named.len() == 1;
             match (&named[..], column.parse::<usize>()) {
                 (&[at], _) => Ok(at),
-                ([], Ok(number)) if (1..=columns).contains(&number) => Ok(number - 1),
-                ([], _) => Err(format!("a column's name, or its number from 1 to {columns}, found {column}: {listed}")),
+                ([], Ok(number)) if (1..=most).contains(&number) => Ok(number - 1),
+                ([], _) => Err(format!("a column's name, or its number from 1 to {most}, found {column}: {listed}")),
                 _ => {
                     let found = format!("{} columns of the name {column}", named.len());
                     Err(format!("one column of ids, found {found}; give its number from 1 on: {listed}"))
@@ -209,5 +268,5 @@ fn kind(path: &Path, lines: &[&[u8]], column: Option<&str>) -> Result<Kind, Trac
         }
     };
     let at = at.map_err(|wanted| TraceError::Spec(format!("--column: wanted {wanted}")))?;
-    Ok(Kind::Table { separator, columns, at, header })
+    Ok(Kind::Table { separator, at, header, ragged: column.is_some() && separator.is_none() && !header })
 }
