@@ -312,7 +312,7 @@ pub(crate) fn robe_blocks_by_facts() {
         let state_words = [32 * states, 1 + 16 * states][state];
         let robe = Robe { state_bits: [16, 8][state], state_words, block_words: 32, ..robe([8, 8, 128]) };
         let mut sorted = Sorted::new(&mut source, &[1; 100], robe, false);
-        sorted.grads.iter_mut().for_each(|x| *x = source.random_range(1..9u8) as f32 / 8.0);
+        sorted.grads.iter_mut().for_each(|x| *x = f32::from(source.random_range(1..9u8)) / 8.0);
         sorted.accesses.iter_mut().for_each(|access| access[1] = 1f32.to_bits());
         sorted.targets[0].end = 1f32.to_bits();
         let config = GroupConfig::new(&[16], 8).with_precision(Precision::Fp16).with_state(Some(StatePrecision::Int8));
