@@ -32,7 +32,7 @@ impl SharedGroup {
     /// [`Error::Device`] if the device is lost.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
-        self.waiting(Some("snapshot"), |this| {
+        self.waiting(None, |this| {
             let array = &this.kind.array;
             let all = array.storage.all();
             let mut parts = vec![(&array.tables, array.tables.size())];
