@@ -51,7 +51,7 @@
 #![forbid(unsafe_code)]
 
 use burn::backend::Backend;
-use burn::module::{Content, DisplaySettings, Flag, Module, ModuleDisplay, Param};
+use burn::module::{Content, Flag, Module, ModuleDisplay, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor, wgpu::WgpuSetup};
 use burn_cubecl::cubecl::wgpu::{AutoCompiler, WgpuResource, WgpuServer};
 use burn_cubecl::{Cube, CubeBackend, tensor::CubeTensor};
@@ -171,13 +171,24 @@ impl Shared {
         Self { device: self.device.gradient_checkpointing(), ..self }
     }
 
+    /// Refuses tables on another device.
+    fn has(&self, tables: &dyn Tables) -> Result<(), Error> {
+        if tables.context().device() == self.context.device() {
+            return Ok(());
+        }
+        let [wanted, found] = [self.context(), tables.context()].map(|context| context.caps().name.clone());
+        Err(Error::Wrong {
+            what: "tables",
+            wanted: format!("the device that burn shares, {wanted}"),
+            found: format!("another device, {found}"),
+            remedy: "make the group with Shared::context",
+        })
+    }
+
     /// The tensor with the autodiff that the device has.
     fn autodiff(&self, tensor: Tensor<2>) -> Tensor<2> {
-        let tensor = tensor.autodiff();
-        match self.device.gradient_checkpointing_strategy() {
-            Some(strategy) => tensor.with_gradient_checkpointing_strategy(strategy),
-            None => tensor,
-        }
+        let strategy = self.device.gradient_checkpointing_strategy().unwrap_or_default();
+        tensor.autodiff().with_gradient_checkpointing_strategy(strategy)
     }
 }
 
@@ -189,13 +200,9 @@ pub trait Tables: Lookup + fmt::Debug + Send {
     /// Floats of a row.
     fn dim(&self) -> u32;
 
-    /// The configuration of the rows that a batch reads.
+    /// The configuration of the rows that a batch reads, and the floats of the gradient that a backward takes now.
     #[doc(hidden)]
-    fn rows(&self) -> GroupConfig;
-
-    /// Floats of the gradient that a backward takes now.
-    #[doc(hidden)]
-    fn gradient_len(&self) -> Option<usize>;
+    fn batches(&self) -> (GroupConfig, Option<usize>);
 
     /// [`Group::encode_forward`], or with [`Mode::Frozen`] [`Group::encode_forward_frozen`], which changes nothing.
     ///
@@ -231,12 +238,8 @@ macro_rules! tables {
                 self.memory().dim
             }
 
-            fn rows(&self) -> GroupConfig {
-                $rows(self)
-            }
-
-            fn gradient_len(&self) -> Option<usize> {
-                self.gradient_len()
+            fn batches(&self) -> (GroupConfig, Option<usize>) {
+                ($rows(self), self.gradient_len())
             }
 
             fn encode_forward(
@@ -303,7 +306,8 @@ pub fn forward(
     (indices, offsets): (&[u32], &[u32]),
     mode: Mode,
 ) -> Result<Tensor<2>, Error> {
-    check(&tables.rows(), indices, offsets)?;
+    shared.has(tables)?;
+    check(&tables.batches().0, indices, offsets)?;
     let dim = tables.dim() as usize;
     let rows = tables.output_len(indices.len(), offsets.len().saturating_sub(1)) / dim;
     // By name: the device may have another default.
@@ -337,8 +341,9 @@ pub fn forward(
 /// # Errors
 /// [`Error::Wrong`] for another shape, type or device, after which the group waits for its gradient as before; those of the group, and of burn.
 pub fn backward(tables: &mut dyn Tables, shared: &Shared, gradient: Tensor<2>) -> Result<(), Error> {
+    shared.has(tables)?;
     let dim = tables.dim() as usize;
-    if let Some(floats) = tables.gradient_len()
+    if let (_, Some(floats)) = tables.batches()
         && gradient.dims() != [floats / dim, dim]
     {
         let wanted = format!("the shape of the last forward's outputs, {:?}", [floats / dim, dim]);
@@ -411,42 +416,32 @@ pub struct EmbeddingBag {
     trains: Param<Flag>,
 }
 
+#[derive(Debug)]
 struct Bag {
     shared: Shared,
-    /// Rows of all tables, dim and precision, for display.
-    about: (u64, usize, hotrow::Precision),
+    /// Name, rows, dim and precision, for display.
+    about: String,
     step: Mutex<Step>,
     /// The thread to which [`EmbeddingBag::tables`] lends the tables.
     lent_to: Mutex<Option<ThreadId>>,
 }
 
+#[derive(Debug)]
 struct Step {
     tables: Box<dyn Tables>,
     /// The outputs of the last forward, until its backward.
     outputs: Option<Tensor<2>>,
 }
 
-impl fmt::Debug for Bag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rows, dim, precision) = self.about;
-        write!(f, "{rows} rows, dim {dim}, {precision}")
-    }
-}
-
 impl fmt::Debug for EmbeddingBag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        f.write_str(&self.bag.about)
     }
 }
 
 impl ModuleDisplay for EmbeddingBag {
-    fn custom_settings(&self) -> Option<DisplaySettings> {
-        DisplaySettings::new().with_new_line_after_attribute(false).optional()
-    }
-
     fn custom_content(&self, content: Content) -> Option<Content> {
-        let (rows, dim, precision) = self.bag.about;
-        content.add("rows", &rows).add("dim", &dim).add("precision", precision.name()).optional()
+        content.add_formatted(&self.bag.about).optional()
     }
 }
 
@@ -461,19 +456,12 @@ impl EmbeddingBag {
     /// # Errors
     /// [`Error::Wrong`] for tables on another device.
     pub fn new(shared: &Shared, tables: impl Tables + 'static) -> Result<Self, Error> {
-        if tables.context().device() != shared.context.device() {
-            let [wanted, found] = [shared.context(), tables.context()].map(|context| context.caps().name.clone());
-            return Err(Error::Wrong {
-                what: "tables",
-                wanted: format!("the device that burn shares, {wanted}"),
-                found: format!("another device, {found}"),
-                remedy: "make the group with Shared::context",
-            });
-        }
-        let rows = tables.rows();
+        shared.has(&tables)?;
+        let (config, _) = tables.batches();
+        let (rows, GroupConfig { dim, precision, .. }) = (config.total_rows(), config);
         let bag = Bag {
             shared: shared.clone(),
-            about: (rows.total_rows(), rows.dim as usize, rows.precision),
+            about: format!("EmbeddingBag {{rows: {rows}, dim: {dim}, precision: {precision}}}"),
             step: Mutex::new(Step { tables: Box::new(tables), outputs: None }),
             lent_to: Mutex::new(None),
         };
