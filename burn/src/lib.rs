@@ -88,6 +88,10 @@ impl Error {
     fn burn(error: impl fmt::Debug) -> Self {
         Self::Burn(format!("{error:?}"))
     }
+
+    fn wrong(what: &'static str, wanted: impl Into<String>, found: impl Into<String>, remedy: &'static str) -> Self {
+        Self::Wrong { what, wanted: wanted.into(), found: found.into(), remedy }
+    }
 }
 
 /// hotrow's device and queue, which burn uses too.
@@ -134,12 +138,9 @@ impl Shared {
     pub fn new(context: &Context, instance: &wgpu::Instance, adapter: &wgpu::Adapter) -> Result<Self, Error> {
         let lacking = (adapter.features() & OF_BURN) - context.device().features();
         if !lacking.is_empty() {
-            return Err(Error::Wrong {
-                what: "device",
-                wanted: "all features of its adapter that burn uses".into(),
-                found: lacking.iter_names().map(|(name, _)| name).collect::<Vec<_>>().join(", ") + " left out",
-                remedy: "request hotrow_burn::requirements of the adapter",
-            });
+            let found = lacking.iter_names().map(|(name, _)| name).collect::<Vec<_>>().join(", ") + " left out";
+            let wanted = "all features of its adapter that burn uses";
+            return Err(Error::wrong("device", wanted, found, "request hotrow_burn::requirements of the adapter"));
         }
         let setup = WgpuSetup {
             instance: instance.clone(),
@@ -177,12 +178,8 @@ impl Shared {
             return Ok(());
         }
         let [wanted, found] = [self.context(), tables.context()].map(|context| context.caps().name.clone());
-        Err(Error::Wrong {
-            what: "tables",
-            wanted: format!("the device that burn shares, {wanted}"),
-            found: format!("another device, {found}"),
-            remedy: "make the group with Shared::context",
-        })
+        let (wanted, found) = (format!("the device that burn shares, {wanted}"), format!("another device, {found}"));
+        Err(Error::wrong("tables", wanted, found, "make the group with Shared::context"))
     }
 
     /// The tensor with the autodiff that the device has.
@@ -348,7 +345,7 @@ pub fn backward(tables: &mut dyn Tables, shared: &Shared, gradient: Tensor<2>) -
     {
         let wanted = format!("the shape of the last forward's outputs, {:?}", [floats / dim, dim]);
         let found = format!("{:?}", gradient.dims());
-        return Err(Error::Wrong { what: "gradient", wanted, found, remedy: "pass the gradient of those outputs" });
+        return Err(Error::wrong("gradient", wanted, found, "pass the gradient of those outputs"));
     }
     within(shared, gradient, |encoder, slice| tables.encode_backward(encoder, slice))
 }
@@ -377,14 +374,14 @@ fn within(
     tensor: Tensor<2>,
     encode: impl FnOnce(&mut wgpu::CommandEncoder, wgpu::BufferSlice<'_>) -> Result<(), hotrow::Error>,
 ) -> Result<(), Error> {
-    let wrong = |wanted: &str, found, remedy| Error::Wrong { what: "tensor", wanted: wanted.into(), found, remedy };
     if tensor.device() != shared.device {
-        return Err(wrong("the device that burn shares", "another device".into(), "make it on Shared::device"));
+        let (wanted, remedy) = ("the device that burn shares", "make it on Shared::device");
+        return Err(Error::wrong("tensor", wanted, "another device", remedy));
     }
     match tensor.dtype() {
         DType::F32 => {}
-        DType::QFloat(_) => return Err(wrong("FP32", "a quantised one".into(), "dequantise it")),
-        other => return Err(wrong("FP32", format!("{other:?}"), "cast it")),
+        DType::QFloat(_) => return Err(Error::wrong("tensor", "FP32", "a quantised one", "dequantise it")),
+        other => return Err(Error::wrong("tensor", "FP32", format!("{other:?}"), "cast it")),
     }
     let bytes = 4 * tensor.shape().num_elements() as u64;
     let tensor = Cube::resolve(tensor.inner().try_into_primitive::<Cube>().map_err(Error::burn)?);
@@ -505,12 +502,8 @@ impl EmbeddingBag {
         if !self.trains.is_enabled() {
             return Ok(());
         }
-        let wrong = |found: &str, remedy| Error::Wrong {
-            what: "backward",
-            wanted: "the gradient of the last forward's outputs".into(),
-            found: found.into(),
-            remedy,
-        };
+        let wanted = "the gradient of the last forward's outputs";
+        let wrong = |found: &str, remedy| Error::wrong("backward", wanted, found, remedy);
         let outputs = step.outputs.as_ref().ok_or_else(|| wrong("no forward before it", "call forward first"))?;
         if let Some(gradient) = outputs.grad(gradients) {
             backward(&mut *step.tables, &self.bag.shared, gradient)?;
@@ -543,12 +536,8 @@ impl EmbeddingBag {
 
     fn step(&self) -> Result<MutexGuard<'_, Step>, Error> {
         if *locked(&self.bag.lent_to) == Some(thread::current().id()) {
-            return Err(Error::Wrong {
-                what: "bag",
-                wanted: "no call of it inside EmbeddingBag::tables".into(),
-                found: "one".into(),
-                remedy: "call the tables that it lends",
-            });
+            let wanted = "no call of it inside EmbeddingBag::tables";
+            return Err(Error::wrong("bag", wanted, "one", "call the tables that it lends"));
         }
         Ok(locked(&self.bag.step))
     }
