@@ -286,8 +286,7 @@ fn check(rows: &GroupConfig, indices: &[u32], offsets: &[u32]) -> Result<(), hot
         let [start, end] = [feature, feature + 1].map(|at| offsets[at * each] as usize);
         let (below, padding) = (rows.tables[table as usize], rows.padding_of(table));
         if let Some(at) = (start..end).find(|&at| indices[at] >= below && Some(indices[at]) != padding) {
-            let (position, value) = (at as u32, indices[at]);
-            return Err(hotrow::Error::IndexOutOfRange { table, rows: below, position, value });
+            return Err(hotrow::Error::IndexOutOfRange { table, rows: below, position: at as u32, value: indices[at] });
         }
     }
     Ok(())
@@ -505,15 +504,13 @@ impl EmbeddingBag {
         let wanted = "the gradient of the last forward's outputs";
         let wrong = |found: &str, remedy| Error::wrong("backward", wanted, found, remedy);
         let outputs = step.outputs.as_ref().ok_or_else(|| wrong("no forward before it", "call forward first"))?;
-        if let Some(gradient) = outputs.grad(gradients) {
-            backward(&mut *step.tables, &self.bag.shared, gradient)?;
-            outputs.grad_remove(gradients);
-            step.outputs = None;
-            return Ok(());
+        match outputs.grad(gradients) {
+            Some(gradient) => backward(&mut *step.tables, &self.bag.shared, gradient)?,
+            None => step.tables.discard_pending(),
         }
+        let found = outputs.grad_remove(gradients).map(drop);
         step.outputs = None;
-        step.tables.discard_pending();
-        Err(wrong("none", "take the gradients of a loss made of those outputs"))
+        found.ok_or_else(|| wrong("none", "take the gradients of a loss made of those outputs"))
     }
 
     /// Calls `with` with the tables, to read rows or counters or to set a learning rate. Other threads wait; on this one the bag's other calls

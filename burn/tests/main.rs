@@ -16,9 +16,8 @@ use hotrow_harness::seed::seed_for;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The device of all tests, registered with burn once.
@@ -372,12 +371,11 @@ fn what_does_not_fit_is_refused() {
 #[test]
 fn a_gradient_of_another_shape_type_or_device_changes_nothing() {
     with_shared(|shared| {
-        let adapter = &self::shared().1;
         let config = GroupConfig::new(&[9], 4).with_precision(Precision::Fp32).with_optimizer(Optimizer::sgd(1.0));
         let mut group = Group::new(shared.context(), config).unwrap();
         let before = group.read_rows(&[1, 2, 3]).unwrap();
         forward(&mut group, shared, (&[1, 2, 3], &[0, 1, 2, 3]), Mode::Train).unwrap();
-        let sibling = Shared::open(&instance(), adapter).unwrap();
+        let sibling = Shared::open(&instance(), &self::shared().1).unwrap();
         let own = instance();
         let of_own = pollster::block_on(own.request_adapter(&Default::default())).unwrap();
         let stranger = Shared::open(&own, &of_own).unwrap();
