@@ -45,9 +45,9 @@
 //!
 //! # Threads
 //!
-//! burn queues operations by thread. A tensor that another thread has changed in place (`tensor * 2.0` of the only handle, say) burn 0.22 reads as it
-//! was before, and so does this crate: a gradient that another thread clips is used unclipped. Call `device.flush()` at the end of the thread that
-//! changes a tensor. Tensors that a thread makes anew are right without it.
+//! burn queues operations by thread. burn 0.22 reads a tensor that another thread has changed in place (`tensor * 2.0` of its only handle) as it was
+//! before, and so does this crate: it uses a gradient that another thread has clipped unclipped. Call `device.flush()` at the end of the thread that
+//! changes a tensor. A tensor that the thread makes anew is right without it.
 #![forbid(unsafe_code)]
 
 use burn::backend::Backend;
