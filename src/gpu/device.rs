@@ -185,6 +185,14 @@ impl<K: Kind> DeviceGroup<K> {
         &self.context
     }
 
+    /// Floats of the gradient that a backward takes now; `None` if no forward waits for one. For a bridge whose gradients have shapes of their own.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn gradient_len(&self) -> Option<usize> {
+        let forward = self.state.pending()?;
+        Some(batch::output_len(self.kind.rows(), forward.indices as usize, forward.bags as usize))
+    }
+
     /// Returns the error of an earlier skipped step, once its report has arrived: the device skips a step with a bad index or
     /// offset, and a backward whose forward has not run before it, because its encoder was dropped or submitted later. Each error is returned
     /// once. Every `encode_forward` calls this before it encodes.
