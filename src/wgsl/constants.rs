@@ -84,8 +84,9 @@ impl Constants {
         }
         let mut own = Self::NONE;
         each_field(text, |_, field| {
-            // An exchange also writes rows of the caller's, which have a rounding of their own.
-            let fixed = |field: &&str| name != "exchange" || *field != "stochastic";
+            // A call that is not plain may write rows of the caller's, which have a rounding of their own.
+            let plain = position("pooling").is_some_and(|at| self.0[at].is_some());
+            let fixed = |field: &&str| plain || name != "exchange" || *field != "stochastic";
             if let Some(at) = field.filter(fixed).and_then(position) {
                 own.0[at] = self.0[at];
             }
