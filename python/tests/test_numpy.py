@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -85,6 +86,8 @@ def test_rows_of_bags_are_summed(random):
     skips = Group([50], 8, out_of_range="skip", init=1.0, device="cpu")
     assert skips.forward_frozen(np.array([1, -1, 2**40, 50, 2]), [0, 5]).tolist() == [[2.0] * 8]
     assert skips.forward_frozen(np.array([1, -1], np.int32), [0, 2]).tolist() == [[1.0] * 8]
+    for mixed in ([np.int64(1), np.uint64(2)], np.array([1, np.int8(2)], object)):  # numpy's common type of the first is float64
+        assert np.array_equal(group.forward_frozen(mixed, [0, 2, 2])[0], sums[1] + sums[2])
     assert group.forward_frozen([], [0, 0, 0]).tolist() == [[0.0] * 8] * 2
 
 
@@ -101,6 +104,14 @@ def test_gradients_and_weights(random):
     found = group.weight_gradient([1, 2], [0, 2], np.ones((1, 4), np.float32))
     assert np.allclose(found, group.read_rows([1, 2]).sum(1))
     group.discard_pending()
+
+
+def damage(path, old, new):
+    with open(path, "rb+") as file:
+        data = file.read()
+        file.seek(0)
+        file.write(data.replace(old, new, 1))
+    assert old in data and len(old) == len(new)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +180,23 @@ def test_gradients_and_weights(random):
         (lambda g: g.forward([1], [0, 1], memoryview(np.ones(1))), ValueError, "found float64"),
         (lambda g: g.forward(np.ma.masked_array([1], [True]), [0, 1]), ValueError, "masked"),
         (lambda g: g.write_codes(0, g.read_codes()._replace(codes=np.zeros((100, 8), "i1"))), ValueError, "codes: wanted uint8, found int8"),
+        (lambda g: g.packed(-1, 2), ValueError, "first: wanted a whole number, 0 or more, of 32 bits, found -1"),
+        (lambda g: g.write_packed(-1, g.packed(0, 1)), ValueError, "first: wanted a whole number"),
+        (lambda g: g.set_learning_rate("x"), ValueError, "lr: wanted a number, found x"),
+        (lambda g: Group([10], 8, optimizer=hotrow.SGD(None)), ValueError, "optimizer, lr: wanted a number, found None"),
+        (lambda g: Group([10], 8, optimizer=hotrow.SGD(True)), ValueError, "optimizer, lr: wanted a number, found True"),
+        (lambda g: Group([10], 8, optimizer=hotrow.SGD(10**400)), ValueError, "optimizer, lr: wanted a number"),
+        (lambda g: Group([10], 8, init=10**400), ValueError, "init: wanted a number"),
+        (lambda g: hotrow.Adam(0.1, (0.9,)), ValueError, "betas: wanted two numbers, found (0.9,)"),
+        (lambda g: g.forward([1], [0, 1], [1e300]), ValueError, "weights: wanted numbers within float32's 3.4e38, found 1e300"),
+        (lambda g: g.write_rows([1], [[1e39] * 8]), ValueError, "values: wanted numbers within"),
+        (lambda g: g.forward([1, 2.5, 2**63], [0, 3]), ValueError, "indices: wanted whole numbers of 64 bits, found 2.5"),
+        (lambda g: g.forward(np.array([1, True], object), [0, 2]), ValueError, "indices: wanted whole numbers of 64 bits, found True"),
+        (lambda g: (g.save("group"), damage("group", b"U32", b"U`2"), g.load("group")), OSError, "found a damaged header; give"),
+        (lambda g: hotrow.simulate([1], rows=True), ValueError, "rows: wanted a whole number"),
+        (lambda g: hotrow.simulate([1], cache_percent="5"), ValueError, "cache_percent: wanted a number, found '5'"),
+        (lambda g: hotrow.simulate([1], policy=None), ValueError, "policy: wanted lru, lfu, window or best, or some of them, found None"),
+        (lambda g: hotrow.simulate([1], policy=[3]), ValueError, "policy: wanted lru"),
         (lambda g: hotrow.simulate([5], rows=5), IndexError, "below 5, found 5"),
         (lambda g: hotrow.simulate([-1], rows=5), IndexError, "found -1 at position 0"),
         (lambda g: hotrow.simulate([1], policy="arc"), ValueError, "policy"),
@@ -307,8 +335,12 @@ def test_traces_of_integers_stay_apart(random):
     refused = [
         [1.0], [1, 2.5], [float("nan")], [True], [1, True], [1, np.True_], [1j], ["a"], [b"a"], [None], [2**64], [-(2**63) - 1], [[1], [2]], [[1], [2, 3]],
         np.array([1.0], "f2"), np.array([True]), np.array([1j]), np.array(["1"]), np.array(["2020"], "M8[D]"), np.array([1], "m8[s]"),
-        np.array([1, 2.0], object), np.array([(1,)], [("id", "i4")]), np.array([[1]]), np.array(1), 1, 1.5, "12", b"12", {1, 2}, {1: 2}, None, iter([1]),
+        np.array([1, 2.0], object), np.array([(1,)], [("id", "i4")]), np.array([[1]]), np.array(1), np.ma.array([1]), 1, 1.5, "12", b"12", {1, 2}, {1: 2}, None, iter([1]),
     ]  # fmt: skip
+    with suppress(ImportError):
+        import torch
+
+        refused += [torch.ones(2, dtype=int, device="meta"), torch._neg_view(torch.ones(2)), torch.ones(2).to_sparse()]
     for trace in refused:
         for rows in (None, 5):
             with pytest.raises(TypeError, match="trace: wanted integers") as error:
