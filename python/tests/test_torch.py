@@ -126,17 +126,15 @@ def test_outputs_of_every_shape(mode):
 @pytest.mark.parametrize(
     "call,error,text",
     [
-        (lambda b: b(torch.tensor([1])), ValueError, "offsets: wanted them"),
-        (lambda b: b(torch.tensor([[1]]), torch.tensor([0])), ValueError, "offsets: wanted none"),
+        (lambda b: b(torch.tensor([1])), ValueError, "dimension alone, found none"),
+        (lambda b: b(torch.tensor([[1]]), torch.tensor([0])), ValueError, "offsets: wanted them with an input of one dimension alone, found some"),
         (lambda b: b(torch.tensor([ROWS]), torch.tensor([0])), IndexError, "found 800"),
         (lambda b: b(torch.tensor([-1]), torch.tensor([0])), IndexError, "found -1"),
         (lambda b: b(torch.tensor([1.0]), torch.tensor([0])), ValueError, "whole numbers"),
         (lambda b: b(torch.tensor([[1, 2]]), per_sample_weights=torch.ones(2)), ValueError, "per_sample_weights: wanted shape (1, 2)"),
         (lambda b: b(torch.tensor([1]), torch.tensor([0]), torch.ones(2)), ValueError, "weights"),
-        (lambda b: EmbeddingBag(10, 4, mode="max"), ValueError, "mode"),
-        (lambda b: EmbeddingBag(10, 4, cache=5), ValueError, "cache: wanted a share"),
-        (lambda b: EmbeddingBag(10, 4, padding_idx=10), ValueError, "padding_idx"),
-        (lambda b: EmbeddingBag(10, 4, state="fp16"), ValueError, "state"),
+        (lambda b: EmbeddingBag(10, 4, mode="max"), ValueError, "mode"), (lambda b: EmbeddingBag(10, 4, cache=5), ValueError, "cache: wanted a share"),
+        (lambda b: EmbeddingBag(10, 4, padding_idx=10), ValueError, "padding_idx"), (lambda b: EmbeddingBag(10, 4, state="fp16"), ValueError, "state"),
         (lambda b: EmbeddingBag(10, 4, scale_grad_by_freq=True), ValueError, "found scale_grad_by_freq"),
         (lambda b: EmbeddingBag.from_pretrained(torch.ones(4)), ValueError, "embeddings"),
         (lambda b: EmbeddingBag(10, 4, device="cpu")(torch.tensor([[1]]), None, torch.ones(1, 1)), ValueError, 'mode="sum"'),
@@ -148,8 +146,7 @@ def test_outputs_of_every_shape(mode):
         (lambda b: b(torch.ones(1, 1, 1, dtype=torch.int64), torch.tensor([0])), ValueError, "one or two dimensions, found 3"),
         (lambda b: b.load_state_dict({}), RuntimeError, "Missing"),
         (lambda b: b.load_state_dict({"weight": rows(b), "other": torch.ones(1)}), RuntimeError, "Unexpected"),
-        (lambda b: hotrow.torch.step([]), ValueError, "one or more, found list"),
-        (lambda b: b.step(), ValueError, 'found one with update="backward"'),
+        (lambda b: hotrow.torch.step([]), ValueError, "one or more, found a list"), (lambda b: b.step(), ValueError, 'found one with update="backward"'),
         (lambda b: EmbeddingBag(10, 4, update="step").step(max_norm=float("nan")), ValueError, "max_norm: wanted a number of 0 or more, or None, found nan"),
         (lambda b: EmbeddingBag(10, 4, update="later"), ValueError, "update: wanted"),
         (lambda b: EmbeddingBag(10, 4, update="step", grad_scaler=torch.amp.GradScaler("cpu")), ValueError, "pass a scaler to hotrow.torch.step"),
@@ -183,7 +180,7 @@ def test_outputs_of_every_shape(mode):
         (lambda b: b.load_state_dict({"packed": torch.ones(9, dtype=torch.uint8)}), RuntimeError, "packed, header: wanted"),
         (lambda b: torch.export.export(b.eval(), (torch.tensor([[1]]),), strict=False), ValueError, "torch.export"),
         (lambda b: torch.jit.trace(b.eval(), torch.tensor([[1]])), ValueError, "torch.jit.trace"),
-    ],
+    ],  # fmt: skip
 )
 def test_bad_input_is_named(call, error, text):
     bag, _ = pair()

@@ -179,7 +179,7 @@ def test_a_step_is_whole_or_refused():
     other.group.backward = real
     assert other.step() and torch.allclose((start - rows(other))[1], torch.tensor(0.2), rtol=1e-4)
     # An error in the second table leaves the first, and its gradients.
-    bag(ids).sum().backward()
+    (bag(ids).sum() + other(ids).sum()).backward()
     other.group.close()
     with pytest.raises(hotrow.OrderError):
         hotrow.torch.step([bag, other])

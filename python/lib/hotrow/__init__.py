@@ -36,46 +36,34 @@ __all__ = [
 Settings = dict[str, Any]
 
 
-def _optimizer(kind: str, lr: float, more: Settings) -> Settings:
-    return {"kind": kind, "lr": lr, **more}
-
-
 def SGD(lr: float, **more: Any) -> Settings:
     """`w -= lr * g`. All optimisers take clip_value, clip_norm and weight_decay: L2, added to the gradient (decoupled=True: as AdamW)."""
-    return _optimizer("sgd", lr, more)
+    return {"kind": "sgd", "lr": lr, **more}
 
 
 def AdaGrad(lr: float, **more: Any) -> Settings:
     """One sum of squares for each weight; eps (1e-8) is added to the root."""
-    return _optimizer("adagrad", lr, more)
+    return {"kind": "adagrad", "lr": lr, **more}
 
 
 def RowWiseAdaGrad(lr: float, **more: Any) -> Settings:
     """AdaGrad with one sum for each row: the mean of the squares."""
-    return _optimizer("row_wise_adagrad", lr, more)
+    return {"kind": "row_wise_adagrad", "lr": lr, **more}
 
 
 def Momentum(lr: float, momentum: float = 0.9, **more: Any) -> Settings:
     """SGD with momentum. Rows that a step does not read rest."""
-    return _optimizer("momentum", lr, {"beta1": momentum, **more})
+    return {"kind": "momentum", "lr": lr, "beta1": momentum, **more}
 
 
 def Adam(lr: float, betas: tuple[float, float] = (0.9, 0.999), **more: Any) -> Settings:
     """Adam on the rows that a step reads, as torch's SparseAdam. own_count=True corrects by each row's own updates."""
-    return _optimizer("adam", lr, {**_betas(betas), **more})
+    return {"kind": "adam", "lr": lr, "betas": betas, **more}
 
 
 def RowWiseAdam(lr: float, betas: tuple[float, float] = (0.9, 0.999), **more: Any) -> Settings:
     """Adam with one second moment for each row."""
-    return _optimizer("row_wise_adam", lr, {**_betas(betas), **more})
-
-
-def _betas(betas: Any) -> Settings:
-    try:
-        first, second = betas
-    except (TypeError, ValueError):
-        raise InvalidValue(f"betas: wanted two numbers, found {betas!r}; (0.9, 0.999) is usual") from None
-    return {"beta1": first, "beta2": second}
+    return {"kind": "row_wise_adam", "lr": lr, "betas": betas, **more}
 
 
 def Uniform(low: float, high: float) -> Settings:
@@ -111,6 +99,10 @@ def _json(settings: Mapping[str, Any]) -> str:
     for name, value, wanted in (("init", init, "a number, hotrow.Uniform or hotrow.Normal"), ("optimizer", rule, "hotrow.SGD(lr), hotrow.AdaGrad(lr) or another")):
         if not isinstance(value, dict):
             raise InvalidValue(f"{name}: wanted {wanted}, found {value!r}; change this setting")
+    if "betas" in rule:
+        if not isinstance(rule["betas"], (tuple, list)) or len(rule["betas"]) != 2:
+            raise InvalidValue(f"optimizer, betas: wanted two numbers, found {rule['betas']!r}; (0.9, 0.999) is usual")
+        rule = {**{name: value for name, value in rule.items() if name != "betas"}, **dict(zip(("beta1", "beta2"), rule["betas"]))}
     for name in ("lr", "eps", "weight_decay", "beta1", "beta2", "clip_value", "clip_norm"):
         if name in rule and not (rule[name] is None and name.startswith("clip")):
             given["optimizer"] = rule = {**rule, name: _number(f"optimizer, {name}", rule[name])}
@@ -171,25 +163,13 @@ class Group(_Group):
     """
 
     def __new__(
-        cls,
-        rows: Sequence[int] | ArrayLike,
-        dim: int,
-        *,
-        precision: str | None = None,
-        cache_rows: int | None = None,
-        policy: str | None = None,
-        optimizer: Settings | None = None,
-        pooling: str | None = None,
-        placement: str = "auto",
-        device: str = "auto",
-        seed: int = 0,
-        values: ArrayLike | None = None,
-        write_rounding: str | None = None,
-        **settings: Any,
-    ) -> Group:
-        given = dict(precision=precision, cache_rows=cache_rows, policy=policy, optimizer=optimizer, pooling=pooling)
-        given |= dict(placement=placement, seed=seed, write_rounding=write_rounding)
-        return super().__new__(cls, "rows", rows, dim, _json({**settings, **given}), str(device), values)
+        cls, rows: Sequence[int] | ArrayLike, dim: int, *, precision: str | None = None, cache_rows: int | None = None, policy: str | None = None,
+        optimizer: Settings | None = None, pooling: str | None = None, placement: str = "auto", device: str = "auto", seed: int = 0,
+        values: ArrayLike | None = None, write_rounding: str | None = None, **settings: Any,
+    ) -> Group:  # fmt: skip
+        settings |= dict(precision=precision, cache_rows=cache_rows, policy=policy, optimizer=optimizer, pooling=pooling)
+        settings |= dict(placement=placement, seed=seed, write_rounding=write_rounding)
+        return super().__new__(cls, "rows", rows, dim, _json(settings), str(device), values)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, device: str = "auto", placement: str = "auto") -> Group:
@@ -253,21 +233,11 @@ class SharedGroup(_Group):
     """
 
     def __new__(
-        cls,
-        rows: Sequence[int] | ArrayLike,
-        dim: int,
-        weights: int,
-        *,
-        chunk: int = 16,
-        precision: str | None = None,
-        optimizer: Settings | None = None,
-        pooling: str | None = None,
-        device: str = "auto",
-        seed: int = 0,
-        **settings: Any,
-    ) -> SharedGroup:
-        given = dict(weights=weights, chunk=chunk, precision=precision, optimizer=optimizer, pooling=pooling, seed=seed)
-        return super().__new__(cls, "shared", rows, dim, _json({**settings, **given}), str(device), None)
+        cls, rows: Sequence[int] | ArrayLike, dim: int, weights: int, *, chunk: int = 16, precision: str | None = None,
+        optimizer: Settings | None = None, pooling: str | None = None, device: str = "auto", seed: int = 0, **settings: Any,
+    ) -> SharedGroup:  # fmt: skip
+        settings |= dict(weights=weights, chunk=chunk, precision=precision, optimizer=optimizer, pooling=pooling, seed=seed)
+        return super().__new__(cls, "shared", rows, dim, _json(settings), str(device), None)
 
 
 def plan_memory(rows: Sequence[int] | ArrayLike, dim: int, *, indices: int = 0, **settings: Any) -> dict[str, int]:
@@ -297,29 +267,22 @@ def _ids(trace: Any) -> NDArray[Any]:
 
 
 def simulate(
-    trace: ArrayLike,
-    *,
-    rows: int | None = None,
-    cache_percent: float | Iterable[float] = (1, 5, 10),
-    policy: str | Iterable[str] = ("lru", "lfu", "window", "best"),
-    ways: int = 32,
-    batch: int = 1,
-) -> list[dict[str, Any]]:
+    trace: ArrayLike, *, rows: int | None = None, cache_percent: float | Iterable[float] = (1, 5, 10),
+    policy: str | Iterable[str] = ("lru", "lfu", "window", "best"), ways: int = 32, batch: int = 1,
+) -> list[dict[str, Any]]:  # fmt: skip
     """Plays row ids through caches that are empty at first, and counts hits, without rows or a device.
 
     trace: ids, shape (n,): an array of integers, or a list or array of Python's, 0 to 2^64 - 1; a negative id counts as 2^64 + id. rows: of the table,
     whose rows the ids then are; else ids are numbered by first appearance. policy: "best" knows the future. ways: 0 for one set.
     Returns a dict for each policy and size: hit_rate, accesses, hits, evictions and others. Raises InvalidType, a TypeError, for any other trace.
     """
-    ids, count = _ids(trace), rows
+    ids = _ids(trace)
     if rows is None:
         found, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-        ids, count = np.argsort(np.argsort(first)).astype(np.uint32)[inverse], max(1, len(found))
+        ids, rows = np.argsort(np.argsort(first)).astype(np.uint32)[inverse], max(1, len(found))
     policies = [policy] if isinstance(policy, str) or not isinstance(policy, Iterable) else list(policy)
-    sizes = cache_percent if isinstance(cache_percent, Iterable) and not isinstance(cache_percent, (str, bytes)) else [cache_percent]
+    sizes: Any = cache_percent if isinstance(cache_percent, Iterable) and not isinstance(cache_percent, (str, bytes)) else [cache_percent]
     sizes = [_number("cache_percent", size) for size in sizes]
     if not all(isinstance(name, str) for name in policies):
         raise InvalidValue(f"policy: wanted lru, lfu, window or best, or some of them, found {policy!r}; name them")
-    return [
-        {"policy": name, "cache_percent": size, **_native.simulate(ids, count, size, name, ways, batch)} for name in policies for size in sizes
-    ]
+    return [{"policy": name, "cache_percent": size, **_native.simulate(ids, rows, size, name, ways, batch)} for name in policies for size in sizes]

@@ -108,13 +108,12 @@ class _Refused(str):
 
 def _weights(name: str, given: Any) -> Any:
     """Weights of a model, a tensor's or an array's, in float32."""
-    if isinstance(given, Tensor) and given.is_floating_point():
-        return _numpy(name, given.detach(), torch.float32)
-    array = given if isinstance(given, Tensor) else _native.as_array(name, given)
-    if isinstance(given, Tensor) or array.dtype.kind != "f":
+    is_tensor = isinstance(given, Tensor)
+    array: Any = given.detach() if is_tensor else _native.as_array(name, given)
+    if not (array.is_floating_point() if is_tensor else array.dtype.kind == "f"):
         raise InvalidValue(f"{name}: wanted floats, found {array.dtype}; convert them")
     with np.errstate(over="ignore"):
-        return array.astype(np.float32)
+        return _numpy(name, array, torch.float32) if is_tensor else array.astype(np.float32)
 
 
 def step(bags: Iterable[EmbeddingBag] | EmbeddingBag, scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] = ()) -> bool:
@@ -128,32 +127,25 @@ def step(bags: Iterable[EmbeddingBag] | EmbeddingBag, scaler: Any = None, max_no
     Returns False if a gradient of a bag or a parameter is not finite: no bag moves, the scale falls at the next `scaler.update()`, and the caller leaves
     its own optimiser's step out, too: `if hotrow.torch.step(..): scaler.step(optimizer)`.
     """
-
-    def refuse(name: str, wanted: str, found: Any) -> InvalidValue:
-        shown = f'one with update="{found.update}"' if isinstance(found, EmbeddingBag) else found if isinstance(found, float) else type(found).__name__
-        return InvalidValue(f"{name}: wanted {wanted}, found {shown}; correct this argument")
-
-    each: list[list[Any]] = []
-    for name, given, kind, wanted in (
-        ("bags", bags, EmbeddingBag, 'EmbeddingBags of hotrow.torch with update="step", one or more'),
-        ("parameters", parameters, Tensor, "tensors with dense or COO gradients, as model.parameters() gives them"),
-    ):
-        try:
-            found = [given] if isinstance(given, kind) else list(given)
-        except TypeError:
-            raise refuse(name, wanted, given) from None
-        for one in found or [found][: name == "bags"]:
-            layout = getattr(getattr(one, "grad", None), "layout", torch.strided)
-            if not isinstance(one, kind) or getattr(one, "update", "step") != "step" or layout not in (torch.strided, torch.sparse_coo):
-                raise refuse(name, wanted, one)
-        each.append(list(dict.fromkeys(found)))
+    tables = _each("bags", bags, EmbeddingBag, 'EmbeddingBags of hotrow.torch with update="step", one or more')
+    tensors = _each("parameters", parameters, Tensor, "tensors with dense or COO gradients, as model.parameters() gives them")
     if max_norm is not None and not (max_norm := _number("max_norm", max_norm)) >= 0:
-        raise refuse("max_norm", "a number of 0 or more, or None", max_norm)
+        raise InvalidValue(f"max_norm: wanted a number of 0 or more, or None, found {max_norm}; correct this argument")
     if scaler is not None and not (hasattr(scaler, "get_scale") and hasattr(scaler, "unscale_")):
-        raise refuse("scaler", "a torch.amp.GradScaler or None", scaler)
-    grads = [parameter.grad for parameter in each[1] if parameter.grad is not None]
-    factor = 1.0 if scaler is None else 1 / scaler.get_scale()
-    return _deferred.step([bag._rows for bag in each[0]], scaler, factor, max_norm, grads)
+        raise InvalidValue(f"scaler: wanted a torch.amp.GradScaler or None, found {scaler!r}; correct this argument")
+    factor, grads = 1.0 if scaler is None else 1 / scaler.get_scale(), [one.grad for one in tensors if one.grad is not None]
+    return _deferred.step([bag._rows for bag in tables], scaler, factor, max_norm, grads)
+
+
+def _each(name: str, given: Any, kind: type, wanted: str) -> list[Any]:
+    """The bags or tensors of a step, each once."""
+    found: list[Any] = [given] if isinstance(given, kind) or not isinstance(given, Iterable) else list(given)
+    for one in found or [found] * (kind is EmbeddingBag):
+        layout = getattr(getattr(one, "grad", None), "layout", torch.strided)
+        if not isinstance(one, kind) or getattr(one, "update", "step") != "step" or layout not in (torch.strided, torch.sparse_coo):
+            shown = f'one with update="{one.update}"' if isinstance(one, EmbeddingBag) else f"a {type(one).__name__}"
+            raise InvalidValue(f"{name}: wanted {wanted}, found {shown}; correct this argument")
+    return list(dict.fromkeys(found))
 
 
 class EmbeddingBag(torch.nn.Module):
@@ -177,34 +169,18 @@ class EmbeddingBag(torch.nn.Module):
     """
 
     def __init__(
-        self,
-        num_embeddings: int,
-        dim: int,
-        mode: str = "mean",
-        *,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-        precision: str = "int8",
-        cache: float = 0.05,
-        optimizer: Settings | None = None,
-        device: str = "auto",
-        init: Settings | float | None = None,
-        state: str = "fp32",
-        frozen: bool = False,
-        update: str = "backward",
-        grad_scaler: Any = None,
-        **settings: Any,
-    ) -> None:
+        self, num_embeddings: int, dim: int, mode: str = "mean", *, include_last_offset: bool = False, padding_idx: int | None = None,
+        precision: str = "int8", cache: float = 0.05, optimizer: Settings | None = None, device: str = "auto", init: Settings | float | None = None,
+        state: str = "fp32", frozen: bool = False, update: str = "backward", grad_scaler: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
         super().__init__()
-        if update not in ("backward", "step"):
-            raise InvalidValue(f'update: wanted "backward" or "step", found {update!r}; choose one of them')
+        choices = ("update", update, ("backward", "step")), ("mode", mode, ("sum", "mean")), ("state", state, ("fp32", "packed"))
+        for name, found, wanted in choices:
+            if found not in wanted:
+                raise InvalidValue(f'{name}: wanted "{wanted[0]}" or "{wanted[1]}", found {found!r}; choose one of them')
         if grad_scaler is not None and (update == "step" or not hasattr(grad_scaler, "get_scale")):
             found = f'{type(grad_scaler).__name__} and update="{update}"; pass a scaler to hotrow.torch.step with update="step"'
             raise InvalidValue(f'grad_scaler: wanted a torch.amp.GradScaler and update="backward", found {found}')
-        if mode not in ("sum", "mean"):
-            raise InvalidValue(f'mode: wanted "sum" or "mean", found {mode!r}; hotrow has no other pooling')
-        if state not in ("fp32", "packed"):
-            raise InvalidValue(f'state: wanted "fp32" or "packed", found {state!r}; choose one of them')
         if not 0 <= (cache := _number("cache", cache)) <= 1:
             raise InvalidValue(f"cache: wanted a share of the rows from 0 to 1, found {cache}; 0.05 is 5 % of them")
         if taken := settings.keys() & {"cache_rows", "pooling", "padding", "features"}:
@@ -216,17 +192,9 @@ class EmbeddingBag(torch.nn.Module):
             settings["padding"] = [padding_idx % num_embeddings]
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, dim, mode
         self.include_last_offset, self.padding_idx, self.state, self.frozen = include_last_offset, padding_idx, state, frozen
-        self.group = Group(
-            [num_embeddings],
-            dim,
-            precision=precision,
-            cache_rows=int(cache * num_embeddings),
-            optimizer=optimizer,
-            pooling=mode,
-            device=device,
-            init=Normal() if init is None and "values" not in settings else init,
-            **settings,
-        )
+        settings["init"] = Normal() if init is None and "values" not in settings else init
+        settings |= dict(precision=precision, cache_rows=int(cache * num_embeddings), optimizer=optimizer, pooling=mode, device=device)
+        self.group = Group([num_embeddings], dim, **settings)
         # Autograd calls backward for it where no other input wants a gradient.
         self._anchor = torch.empty(0, requires_grad=True)
         self._last = _Last()
@@ -249,7 +217,7 @@ class EmbeddingBag(torch.nn.Module):
     def __prepare_scriptable__(self) -> Any:
         raise InvalidValue(f"torch.jit.script: {_LEAVE_OUT}")
 
-    @torch.compiler.disable(**_REASON)  # type: ignore[untyped-decorator]
+    @torch.compiler.disable(**_REASON)  # type: ignore[no-untyped-call, untyped-decorator]
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """Shapes as of torch.nn.EmbeddingBag: input (n,) with offsets (bags,), or input (bags, length) alone. Returns float32 (bags, dim).
 
@@ -258,25 +226,23 @@ class EmbeddingBag(torch.nn.Module):
         if type(input).__name__ == "Proxy":
             raise InvalidType(f"torch.fx: {_LEAVE_OUT}, as a leaf of your Tracer")
         for name, tensor in (("input", input), ("offsets", offsets), ("per_sample_weights", per_sample_weights)):
-            if tensor is None and name != "input":
+            if tensor is None:
                 continue
-            found = type(tensor).__name__ if not isinstance(tensor, Tensor) else "a nested tensor" if tensor.is_nested else tensor.layout
+            found: Any = type(tensor).__name__ if not isinstance(tensor, Tensor) else "a nested tensor" if tensor.is_nested else tensor.layout
             if found is not torch.strided:
                 raise InvalidType(f"{name}: wanted a dense tensor, found {found}; convert it by to_dense(), to_padded_tensor() or torch.as_tensor()")
             if name != "per_sample_weights" and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool):
                 raise InvalidValue(f"{name}: wanted whole numbers, found {tensor.dtype}; convert it to torch.int64")
         adds_last = input.dim() == 1 and not self.include_last_offset
-        if input.dim() == 2:
-            if offsets is not None:
-                raise InvalidValue("offsets: wanted none with an input of two dimensions, whose rows are the bags, found some; leave them out")
-            bags, length = input.shape
-            offsets = torch.arange(bags + 1, device="cpu") * length
+        if input.dim() not in (1, 2):
+            raise InvalidValue(f"input: wanted one or two dimensions, found {input.dim()}; reshape it")
+        if (offsets is None) == (input.dim() == 1):
+            found = "none" if offsets is None else "some with an input of two, whose rows are the bags"
+            raise InvalidValue(f"offsets: wanted them with an input of one dimension alone, found {found}; correct the call")
+        if offsets is None:
+            offsets = torch.arange(input.shape[0] + 1, device="cpu") * input.shape[1]
             if per_sample_weights is not None and per_sample_weights.shape != input.shape:
                 raise InvalidValue(f"per_sample_weights: wanted shape {tuple(input.shape)}, found {tuple(per_sample_weights.shape)}; reshape them")
-        elif input.dim() != 1:
-            raise InvalidValue(f"input: wanted one or two dimensions, found {input.dim()}; reshape it")
-        elif offsets is None:
-            raise InvalidValue("offsets: wanted them beside an input of one dimension, found none; pass them, or an input of two dimensions")
         elif offsets.dim() != 1:
             raise InvalidValue(f"offsets: wanted one dimension, found {offsets.dim()}; reshape them")
         weights = None
@@ -306,10 +272,8 @@ class EmbeddingBag(torch.nn.Module):
         if self._looks:
             raise OrderError("forward: wanted a bag that trains, found forward_only=True; call eval(), freeze it, or make it without forward_only")
         if ranks is None and not self._alone and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            raise OrderError(
-                f"forward: wanted sync() before training, found {dist.get_world_size()} ranks of torch.distributed; call sync() on all ranks, "
-                "or sync(alone=True) if each rank is to train a table of its own"
-            )
+            found = f"{dist.get_world_size()} ranks of torch.distributed; call sync() on all of them, or sync(alone=True) to train a table on each"
+            raise OrderError(f"forward: wanted sync() before training, found {found}")
         if self.update == "backward" and (self.group.pending or (ranks and last is not None and last() is not None)):
             self._give_up()
 
@@ -363,10 +327,8 @@ class EmbeddingBag(torch.nn.Module):
         in_use = self._last.forward is not None and self._last.forward() is not None
         self.discard_pending()
         if in_use:
-            raise OrderError(
-                "forward: wanted the backward of the last forward first, found its outputs still in use; it is given up now: look up all bags of a "
-                "step in one forward, or call again if an exception came between"
-            )
+            remedy = "look up all bags of a step in one forward, or call again if an exception came between"
+            raise OrderError(f"forward: wanted the backward of the last forward first, found its outputs still in use; it is given up now: {remedy}")
         if not self._last.warned:
             self._last.warned = True
             warnings.warn("hotrow: a forward had no backward, and is given up; look up in eval() or under torch.no_grad()", stacklevel=7)
