@@ -167,7 +167,8 @@ impl<'py> Floats<'py> {
             return Err(refused(what, &wanted, shape(&given), "reshape it"));
         }
         let narrow = kind(&given) == b'f' && given.dtype().itemsize() <= 4;
-        if !narrow && !(matches!(kind(&given), b'f' | b'i') && is_list(any)?) {
+        let fits = narrow || (matches!(kind(&given), b'f' | b'i') && is_list(any)?);
+        if !fits {
             return Err(refused(what, "float32", given.dtype(), "convert it with astype(numpy.float32)"));
         }
         let is_large = |x: &&f64| x.is_finite() && x.abs() > f32::MAX.into();
