@@ -48,10 +48,7 @@ def close(ours, theirs, most):
     return (ours - theirs).abs().max() <= most * theirs.abs().max().clamp(min=1)
 
 
-RULES = {
-    "sgd": (hotrow.SGD(0.05), lambda p: torch.optim.SGD(p, 0.05)),
-    "adagrad": (hotrow.AdaGrad(0.05, eps=1e-10), lambda p: torch.optim.Adagrad(p, 0.05)),
-}
+RULES = {"sgd": (hotrow.SGD(0.05), lambda p: torch.optim.SGD(p, 0.05)), "adagrad": (hotrow.AdaGrad(0.05, eps=1e-10), lambda p: torch.optim.Adagrad(p, 0.05))}
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])

@@ -342,19 +342,14 @@ class EmbeddingBag(torch.nn.Module):
         """Sets the learning rate from the next backward on."""
         self.group.set_learning_rate(rate)
 
-    def _checkpoint(self) -> Tensor:
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "group")
-            self.group.save(path)
-            return torch.from_numpy(np.fromfile(path, np.uint8))
-
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         if self.state == "packed":
-            destination[prefix + "packed"] = self._checkpoint()
+            with tempfile.TemporaryDirectory() as folder:
+                self.group.save(path := os.path.join(folder, "group"))
+                destination[prefix + "packed"] = torch.from_numpy(np.fromfile(path, np.uint8))
         else:
             self.group.flush()
-            rows = np.arange(self.num_embeddings, dtype=np.uint32)
-            destination[prefix + "weight"] = torch.from_numpy(self.group.read_rows(rows))
+            destination[prefix + "weight"] = torch.from_numpy(self.group.read_rows(np.arange(self.num_embeddings)))
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing_keys: Any, unexpected_keys: Any, error_msgs: Any
@@ -380,7 +375,7 @@ class EmbeddingBag(torch.nn.Module):
             raise InvalidValue(f"weight: wanted shape {shape}, found {values.shape}")
         if not np.isfinite(values).all():
             raise InvalidValue("weight: wanted finite numbers, found one that is not")
-        self.group.write_rows(np.arange(self.num_embeddings, dtype=np.uint32), values)
+        self.group.write_rows(np.arange(self.num_embeddings), values)
 
     def _load_packed(self, packed: Any) -> None:
         with tempfile.TemporaryDirectory() as folder:
