@@ -59,6 +59,7 @@ fn in_order<'a, 'py, T: numpy::Element>(array: &'a Bound<'py, PyAny>) -> Option<
 
 /// The array itself if it is in order, else a copy in C order, aligned, and in a type of this machine.
 fn converted<'py, T: numpy::Element>(
+    what: &str,
     array: &Bound<'py, PyUntypedArray>,
     dtype: &str,
 ) -> PyResult<PyReadonlyArrayDyn<'py, T>> {
@@ -67,11 +68,11 @@ fn converted<'py, T: numpy::Element>(
         Some(array) => array.clone(),
         None => {
             let made = numpy(py)?.call_method1("require", (array, dtype, "CA"));
-            let fault = |error| unfit(py, "array", "one that numpy can convert", error, "convert it before");
-            in_order(&made.map_err(fault)?).ok_or_else(|| refused("array", "C order", "another", "copy it"))?.clone()
+            let fault = |error| unfit(py, what, "an array that numpy can convert", error, "convert it before");
+            in_order(&made.map_err(fault)?).ok_or_else(|| refused(what, "C order", "another", "copy it"))?.clone()
         }
     };
-    made.try_readonly().map_err(|error| refused("array", "one that no other call writes", error, "pass a copy"))
+    made.try_readonly().map_err(|error| refused(what, "an array that no other call writes", error, "pass a copy"))
 }
 
 fn shape(array: &Bound<'_, PyUntypedArray>) -> String {
@@ -91,17 +92,23 @@ impl Ints {
         }
         if in_order::<u32>(&array).is_some() {
             let mut words = room(what, array.len())?;
-            words.extend_from_slice(converted(&array, "uint32")?.as_slice()?);
+            words.extend_from_slice(converted(what, &array, "uint32")?.as_slice()?);
             return Ok(Self(words));
         }
         match kind(&array) {
             b'i' if array.dtype().itemsize() == 4 => {
-                narrowed(what, converted::<i32>(&array, "int32")?.as_slice()?, skips)
+                narrowed(what, converted::<i32>(what, &array, "int32")?.as_slice()?, skips)
             }
-            b'i' => narrowed(what, converted::<i64>(&array, "int64")?.as_slice()?, skips),
-            b'u' => narrowed(what, converted::<u64>(&array, "uint64")?.as_slice()?, skips),
+            b'i' => narrowed(what, converted::<i64>(what, &array, "int64")?.as_slice()?, skips),
+            b'u' => narrowed(what, converted::<u64>(what, &array, "uint64")?.as_slice()?, skips),
             // An empty list is an array of floats.
             _ if array.is_empty() => Ok(Self(Vec::new())),
+            // So is one of whole numbers whose types have no other type in common.
+            b'O' => narrowed(what, &objects(what, array.as_any())?, skips),
+            b'f' if is_list(any)? => {
+                let list = numpy(any.py())?.call_method1("array", (any, "object"))?;
+                narrowed(what, &objects(what, &list)?, skips)
+            }
             _ => Err(refused(what, "whole numbers", array.dtype(), "convert it to uint32, int32 or int64")),
         }
     }
@@ -109,6 +116,20 @@ impl Ints {
     pub(crate) fn slice(&self) -> &[u32] {
         &self.0
     }
+}
+
+/// Arrays without `dtype`, as those of Python's `array`, have `itemsize`.
+fn is_list(any: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(!any.hasattr("dtype")? && !any.hasattr("itemsize")?)
+}
+
+/// The whole numbers of an array of objects.
+fn objects(what: &str, array: &Bound<'_, PyAny>) -> PyResult<Vec<i128>> {
+    let whole = |item: Bound<'_, PyAny>| match item.extract::<i128>() {
+        Ok(number) if !item.is_instance_of::<pyo3::types::PyBool>() => Ok(number),
+        _ => Err(refused(what, "whole numbers of 64 bits", item.repr()?, "convert it to uint32, int32 or int64")),
+    };
+    array.try_iter()?.map(|item| whole(item?)).collect()
 }
 
 /// Room for so many numbers.
@@ -145,17 +166,16 @@ impl<'py> Floats<'py> {
             let wanted = dim.map_or_else(|| "one dimension".to_owned(), |dim| format!("shape (n, {dim})"));
             return Err(refused(what, &wanted, shape(&given), "reshape it"));
         }
-        // Arrays that have no `dtype`, as those of Python's `array`, have `itemsize`.
-        let is_list = || PyResult::Ok(!any.hasattr("dtype")? && !any.hasattr("itemsize")?);
-        let fits = match kind(&given) {
-            b'f' => given.dtype().itemsize() <= 4 || is_list()?,
-            b'i' => is_list()?,
-            _ => false,
-        };
+        let narrow = kind(&given) == b'f' && given.dtype().itemsize() <= 4;
+        let fits = narrow || (matches!(kind(&given), b'f' | b'i') && is_list(any)?);
         if !fits {
             return Err(refused(what, "float32", given.dtype(), "convert it with astype(numpy.float32)"));
         }
-        Ok(Self(converted(&given, "float32")?))
+        let is_large = |x: &&f64| x.is_finite() && x.abs() > f32::MAX.into();
+        if !narrow && let Some(x) = converted::<f64>(what, &given, "float64")?.as_slice()?.iter().find(is_large) {
+            return Err(refused(what, "numbers within float32's 3.4e38", format!("{x:e}"), "scale them"));
+        }
+        Ok(Self(converted(what, &given, "float32")?))
     }
 
     pub(crate) fn slice(&self) -> PyResult<&[f32]> {
@@ -237,7 +257,7 @@ pub(crate) fn words(what: &'static str, any: &Bound<'_, PyAny>, row: usize) -> P
     }
     let mut words = room(what, array.len() / 4)?;
     words.resize(array.len() / 4, 0);
-    cast_slice_mut(&mut words).copy_from_slice(converted::<u8>(&array, "uint8")?.as_slice()?);
+    cast_slice_mut(&mut words).copy_from_slice(converted::<u8>(what, &array, "uint8")?.as_slice()?);
     Ok(words)
 }
 

@@ -42,7 +42,13 @@ pub(crate) fn of(error: &Error) -> PyErr {
         Error::Store { .. } | Error::Source { .. } | Error::Checkpoint { .. } => "FileError",
         _ => "InvalidValue",
     };
-    let text = error.to_string();
+    let text = match error {
+        // The words of a parser.
+        Error::Checkpoint { found, .. } if found.contains('`') || found.contains(" at line ") => {
+            error.to_string().replace(found, "a damaged header")
+        }
+        _ => error.to_string(),
+    };
     // A path is the caller's own.
     let path = match error {
         Error::Checkpoint { path, .. } => path,

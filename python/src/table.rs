@@ -88,7 +88,7 @@ impl Table {
         match py.detach(|| catch_unwind(AssertUnwindSafe(call))) {
             Ok(Some(done)) => checked(done),
             Ok(None) => Err(closed()),
-            Err(_) => Err(raise("OrderError", "call: wanted an end, found a fault; report what it printed".to_owned())),
+            Err(_) => Err(raise("OrderError", FAULT.to_owned())),
         }
     }
 
@@ -122,14 +122,19 @@ impl Table {
     }
 }
 
+/// Of a panic, which no input should cause.
+const FAULT: &str = "call: wanted a result or an error, found that the call failed inside hotrow; this is a bug: report the lines printed above; \
+                     the group is closed";
+
 fn closed() -> PyErr {
     let found = "group: wanted an open one, found one that close() or a fault inside a call has ended; make another";
     raise("OrderError", found.to_owned())
 }
 
-/// A number that fits its type.
+/// A whole number that fits its type.
 pub(crate) fn number<'py, T: for<'a> FromPyObject<'a, 'py>>(what: &str, any: &Bound<'py, PyAny>) -> PyResult<T> {
-    any.extract().map_err(|_| refused(what, "a number that such a setting can have", any, "change it"))
+    let number = if any.is_instance_of::<pyo3::types::PyBool>() { None } else { any.extract().ok() };
+    number.ok_or_else(|| refused(what, "a whole number, 0 or more, of 32 bits", any, "change it"))
 }
 
 #[pymethods]
@@ -316,7 +321,8 @@ impl Table {
     }
 
     /// Sets the learning rate from the next backward on.
-    fn set_learning_rate(&self, py: Python<'_>, rate: f32) -> PyResult<()> {
+    fn set_learning_rate(&self, py: Python<'_>, rate: &Bound<'_, PyAny>) -> PyResult<()> {
+        let rate = rate.extract().map_err(|_| refused("lr", "a number", rate, "change it"))?;
         self.run(py, |group| group.lookup().set_learning_rate(rate))
     }
 
@@ -357,7 +363,13 @@ impl Table {
     }
 
     /// The packed rows from linear row `first` on: uint8, shape (count, bytes of a row). The cache is flushed first.
-    fn packed<'py>(&self, py: Python<'py>, first: u32, count: u32) -> PyResult<Bound<'py, PyAny>> {
+    fn packed<'py>(
+        &self,
+        py: Python<'py>,
+        first: &Bound<'py, PyAny>,
+        count: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (first, count) = (number("first", first)?, number::<u32>("count", count)?);
         let stride = self.packed_stride(first, count.into())?;
         let (bytes, mut words) = (stride * u64::from(count), Vec::new());
         let room = words.try_reserve_exact(bytes as usize / 4);
@@ -372,7 +384,8 @@ impl Table {
     }
 
     /// Replaces packed rows from linear row `first` on. The cache is emptied first.
-    fn write_packed(&self, py: Python<'_>, first: u32, packed: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn write_packed(&self, py: Python<'_>, first: &Bound<'_, PyAny>, packed: &Bound<'_, PyAny>) -> PyResult<()> {
+        let first = number("first", first)?;
         let words = arrays::words("packed", packed, self.packed_layout()?.0 as usize)?;
         let stride = self.packed_stride(first, 4 * words.len() as u64 / self.packed_layout()?.0)?;
         self.run(py, |group| {

@@ -5,6 +5,8 @@ import re
 import signal
 import subprocess
 import threading
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,6 +87,8 @@ def test_rows_of_bags_are_summed(random):
     skips = Group([50], 8, out_of_range="skip", init=1.0, device="cpu")
     assert skips.forward_frozen(np.array([1, -1, 2**40, 50, 2]), [0, 5]).tolist() == [[2.0] * 8]
     assert skips.forward_frozen(np.array([1, -1], np.int32), [0, 2]).tolist() == [[1.0] * 8]
+    for mixed in ([np.int64(1), np.uint64(2)], np.array([1, np.int8(2)], object)):  # numpy's common type of the first is float64
+        assert np.array_equal(group.forward_frozen(mixed, [0, 2, 2])[0], sums[1] + sums[2])
     assert group.forward_frozen([], [0, 0, 0]).tolist() == [[0.0] * 8] * 2
 
 
@@ -111,17 +115,6 @@ def test_gradients_and_weights(random):
         (lambda g: g.forward([2**32], [0, 1]), IndexError, "found 4294967296"),
         (lambda g: g.forward(np.array([2**63], np.uint64), [0, 1]), IndexError, "found 9223372036854775808"),
         (lambda g: g.forward([100], [0, 1]), IndexError, "below 100, found 100"),
-        (lambda g: g.forward(np.array([1.0]), [0, 1]), ValueError, "whole numbers, found float64"),
-        (lambda g: g.forward([True], [0, 1]), ValueError, "whole numbers, found bool"),
-        (lambda g: g.forward(["a"], [0, 1]), ValueError, "whole numbers"),
-        (lambda g: g.forward([[1]], [0, 1]), ValueError, "one dimension, found shape (1, 1)"),
-        (lambda g: g.forward(1, [0, 1]), ValueError, "one dimension, found shape ()"),
-        (lambda g: g.forward([1], []), ValueError, "offsets"),
-        (lambda g: g.forward([1], [0, 2]), ValueError, "offsets"),
-        (lambda g: g.forward([1, 2], [0, 2, 1, 2]), ValueError, "offsets"),
-        (lambda g: g.forward([1], [0, 1], [1.0, 2.0]), ValueError, "weights"),
-        (lambda g: g.forward([1], [0, 1], np.ones(1)), ValueError, "found float64"),
-        (lambda g: g.forward(OnDevice(np.array([1]), 2), [0, 1]), ValueError, "on a device (DLPack's type 2)"),
         (lambda g: g.forward([1], [0, 1], out=[[np.float32(0)] * 8]), ValueError, "an array"),
         (lambda g: g.forward([1], [0, 1], out=np.empty(33, "u1")[1:].view("f4").reshape(1, 8)), ValueError, "aligned"),
         (lambda g: g.forward([1], [0, 1], (a := np.ones((1, 8), "f4"))[0, :1], OnDevice(a, 1)), ValueError, "memory apart"),
@@ -131,51 +124,58 @@ def test_gradients_and_weights(random):
         (lambda g: g.forward([1, 2], [0, 1, 2], out=np.empty((2, 16), "f4")[:, ::2]), ValueError, "C order"),
         (lambda g: g.forward([1], [0, 1], out=np.frombuffer(bytes(32), "f4").reshape(1, 8)), ValueError, "alone uses"),
         (lambda g: g.backward(np.ones((1, 8), "f4")), RuntimeError, "forward"),
-        (lambda g: g.backward(np.ones((8, 1), "f4")), ValueError, "shape (n, 8), found shape (8, 1)"),
-        (lambda g: g.read_rows([100]), IndexError, "100"),
+        (lambda g: g.backward(np.ones((8, 1), "f4")), ValueError, "shape (n, 8), found shape (8, 1)"), (lambda g: g.read_rows([100]), IndexError, "100"),
         (lambda g: g.write_rows([1], np.ones((2, 8), "f4")), ValueError, "wanted 8 entries, found 16"),
-        (lambda g: g.write_rows([1], np.ones((1, 8))), ValueError, "float64"),
-        (lambda g: g.set_learning_rate(float("nan")), ValueError, "lr"),
-        (lambda g: g.load("/no/such/file"), OSError, "/no/such/file"),
-        (lambda g: g.save("/no/such/folder/file"), OSError, "/no/such/folder/file"),
+        (lambda g: g.write_rows([1], np.ones((1, 8))), ValueError, "float64"), (lambda g: g.set_learning_rate(float("nan")), ValueError, "lr"),
+        (lambda g: g.load("/no/such/file"), OSError, "/no/such/file"), (lambda g: g.save("/no/such/folder/file"), OSError, "/no/such/folder/file"),
         (lambda g: g.write_packed(0, np.zeros((1, 3), "u1")), ValueError, "uint8 of shape"),
         (lambda g: g.write_packed(99, g.packed(0, 2)), IndexError, "packed: wanted at most 100 rows, found 2 from 99 on"),
-        (lambda g: g.packed(1, 2**32 - 1), IndexError, "at most 100 rows"),
-        (lambda g: g.read_codes(1), IndexError, "table: wanted 0 to 0, found 1"),
-        (lambda g: Group([0], 8), ValueError, "tables"),
-        (lambda g: Group([10], 0), ValueError, "dim"),
-        (lambda g: Group([10], -8), ValueError, "dim"),
+        (lambda g: g.packed(1, 2**32 - 1), IndexError, "at most 100 rows"), (lambda g: g.read_codes(1), IndexError, "table: wanted 0 to 0, found 1"),
+        (lambda g: Group([0], 8), ValueError, "tables"), (lambda g: Group([10], 0), ValueError, "dim"), (lambda g: Group([10], -8), ValueError, "dim"),
         (lambda g: hotrow.plan_memory([10], 8, indices=-1), ValueError, "indices"),
-        (lambda g: Group([10], 8, init="uniform"), ValueError, "hotrow.Uniform"),
-        (lambda g: Group([10], 8, precision="int3"), ValueError, "precision: wanted fp32, fp16, int8, int4, int2, found int3"),
-        (lambda g: Group([10], 8, cache_row=3), ValueError, "found cache_row"),
-        (lambda g: Group([10], 8, optimizer=hotrow.SGD(float("inf"))), ValueError, "finite"),
-        (lambda g: Group([10], 8, optimizer=hotrow.SGD(0.1, momentum=0.9)), ValueError, "found momentum"),
-        (lambda g: Group([10], 8, optimizer=object()), ValueError, "optimizer: wanted hotrow.SGD(lr)"),
-        (lambda g: Group([10], 8, seed=-1), ValueError, "seed"),
-        (lambda g: Group([10], 8, device="cuda"), ValueError, "auto, cpu or gpu, found cuda"),
-        (lambda g: Group([10], 8, values=np.ones((9, 8), "f4")), ValueError, "values, the source of all rows: wanted 80"),
         (lambda g: Group([1], 8, values=np.full((1, 8), np.nan, "f4")), OSError, "values, row 0: wanted finite"),
-        (lambda g: Group([10], 8, cache_rows="many"), ValueError, "cache_rows: wanted a whole number from 0 to 4294967295, found \"many\""),
-        (lambda g: Group([10], 8, forward_only=1), ValueError, "forward_only: wanted True or False, found 1"),
-        (lambda g: Group([10], 8, init={"uniform": 3}), ValueError, "hotrow.Uniform"),
-        (lambda g: Group([10], 8, padding=True), ValueError, "padding: wanted a list, found True"),
-        (lambda g: Group([10], 8, ways=0), ValueError, "ways: wanted 1 to 1024, found 0; change this setting"),
         (lambda g: (g.forward([1], [0, 1]), g.forward([1], [0, 1])), RuntimeError, "; forward_only for a group"),
         (lambda g: (g.forward([1], [0, 1]), g.backward(np.ones((2, 8), "f4"))), ValueError, "grad: wanted 8 entries, found 16; pass an array of 8"),
         (lambda g: (g.save("::source"), Group([9], 8).load("::source")), OSError, "::source, tables: wanted table 0 with 9 rows, found"),
-        (lambda g: g.load(__file__), OSError, "save wrote"),
-        (lambda g: Group([2**31, 2**31 - 5], 4096), MemoryError, "bytes"),
-        (lambda g: g.forward([1], [0, 1], memoryview(np.ones(1))), ValueError, "found float64"),
-        (lambda g: g.forward(np.ma.masked_array([1], [True]), [0, 1]), ValueError, "masked"),
+        (lambda g: g.load(__file__), OSError, "save wrote"), (lambda g: Group([2**31, 2**31 - 5], 4096), MemoryError, "bytes"),
         (lambda g: g.write_codes(0, g.read_codes()._replace(codes=np.zeros((100, 8), "i1"))), ValueError, "codes: wanted uint8, found int8"),
+        (lambda g: g.packed(-1, 2), ValueError, "first: wanted a whole number, 0 or more, of 32 bits, found -1"),
+        (lambda g: g.write_packed(-1, g.packed(0, 1)), ValueError, "first: wanted a whole number"),
+        (lambda g: g.set_learning_rate("x"), ValueError, "lr: wanted a number, found x"),
+        (lambda g: g.write_rows([1], [[1e39] * 8]), ValueError, "values: wanted numbers within"),
+        (lambda g: (g.save(p := Path("group")), p.write_bytes(p.read_bytes().replace(b"U32", b"U`2", 1)), g.load(p)), OSError, "found a damaged header; give"),
         (lambda g: hotrow.simulate([5], rows=5), IndexError, "below 5, found 5"),
         (lambda g: hotrow.simulate([-1], rows=5), IndexError, "found -1 at position 0"),
-        (lambda g: hotrow.simulate([1], policy="arc"), ValueError, "policy"),
-        (lambda g: hotrow.simulate([1], cache_percent=0), ValueError, "0"),
-        (lambda g: hotrow.simulate([1], batch=0), ValueError, "batch"),
-        (lambda g: hotrow.simulate([1], ways=-1), ValueError, "ways"),
-    ],
+        *[(lambda g, given=given: Group([10], 8, **given), ValueError, text) for given, text in (
+            (dict(init="uniform"), "hotrow.Uniform"), (dict(precision="int3"), "precision: wanted fp32, fp16, int8, int4, int2, found int3"),
+            (dict(cache_row=3), "found cache_row"), (dict(optimizer=hotrow.SGD(float("inf"))), "finite"),
+            (dict(optimizer=hotrow.SGD(0.1, momentum=0.9)), "found momentum"), (dict(optimizer=object()), "optimizer: wanted hotrow.SGD(lr)"),
+            (dict(seed=-1), "seed"), (dict(device="cuda"), "auto, cpu or gpu, found cuda"),
+            (dict(values=np.ones((9, 8), "f4")), "values, the source of all rows: wanted 80"),
+            (dict(cache_rows="many"), "cache_rows: wanted a whole number from 0 to 4294967295, found \"many\""),
+            (dict(forward_only=1), "forward_only: wanted True or False, found 1"), (dict(init={"uniform": 3}), "hotrow.Uniform"),
+            (dict(padding=True), "padding: wanted a list, found True"), (dict(ways=0), "ways: wanted 1 to 1024, found 0; change this setting"),
+            (dict(optimizer=hotrow.SGD(None)), "optimizer, lr: wanted a number, found None"),
+            (dict(optimizer=hotrow.SGD(True)), "optimizer, lr: wanted a number, found True"),
+            (dict(optimizer=hotrow.SGD(10**400)), "optimizer, lr: wanted a number"), (dict(init=10**400), "init: wanted a number"),
+            (dict(optimizer=hotrow.Adam(0.1, (0.9,))), "betas: wanted two numbers, found (0.9,)"),
+        )],
+        *[(lambda g, given=given: g.forward(*given), ValueError, text) for given, text in (
+            ((np.array([1.0]), [0, 1]), "whole numbers, found float64"), (([True], [0, 1]), "whole numbers, found bool"), ((["a"], [0, 1]), "whole numbers"),
+            (([[1]], [0, 1]), "one dimension, found shape (1, 1)"), ((1, [0, 1]), "one dimension, found shape ()"), (([1], []), "offsets"),
+            (([1], [0, 2]), "offsets"), (([1, 2], [0, 2, 1, 2]), "offsets"), (([1], [0, 1], [1.0, 2.0]), "weights"),
+            (([1], [0, 1], np.ones(1)), "found float64"), ((OnDevice(np.array([1]), 2), [0, 1]), "on a device (DLPack's type 2)"),
+            (([1], [0, 1], memoryview(np.ones(1))), "found float64"), ((np.ma.masked_array([1], [True]), [0, 1]), "masked"),
+            (([1], [0, 1], [1e300]), "weights: wanted numbers within float32's 3.4e38, found 1e300"),
+            (([1, 2.5, 2**63], [0, 3]), "indices: wanted whole numbers of 64 bits, found 2.5"),
+            ((np.array([1, True], object), [0, 2]), "indices: wanted whole numbers of 64 bits, found True"),
+        )],
+        *[(lambda g, given=given: hotrow.simulate([1], **given), ValueError, text) for given, text in (
+            (dict(rows=True), "rows: wanted a whole number"), (dict(cache_percent="5"), "cache_percent: wanted a number, found '5'"),
+            (dict(policy=None), "policy: wanted lru, lfu, window or best, or some of them, found None"), (dict(policy=[3]), "policy: wanted lru"),
+            (dict(policy="arc"), "policy"), (dict(cache_percent=0), "0"), (dict(batch=0), "batch"), (dict(ways=-1), "ways"),
+        )],
+    ],  # fmt: skip
 )
 def test_bad_input_is_named(call, error, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -307,8 +307,12 @@ def test_traces_of_integers_stay_apart(random):
     refused = [
         [1.0], [1, 2.5], [float("nan")], [True], [1, True], [1, np.True_], [1j], ["a"], [b"a"], [None], [2**64], [-(2**63) - 1], [[1], [2]], [[1], [2, 3]],
         np.array([1.0], "f2"), np.array([True]), np.array([1j]), np.array(["1"]), np.array(["2020"], "M8[D]"), np.array([1], "m8[s]"),
-        np.array([1, 2.0], object), np.array([(1,)], [("id", "i4")]), np.array([[1]]), np.array(1), 1, 1.5, "12", b"12", {1, 2}, {1: 2}, None, iter([1]),
+        np.array([1, 2.0], object), np.array([(1,)], [("id", "i4")]), np.array([[1]]), np.array(1), np.ma.array([1]), 1, 1.5, "12", b"12", {1, 2}, {1: 2}, None, iter([1]),
     ]  # fmt: skip
+    with suppress(ImportError):
+        import torch
+
+        refused += [torch.ones(2, dtype=int, device="meta"), torch._neg_view(torch.ones(2)), torch.ones(2).to_sparse()]
     for trace in refused:
         for rows in (None, 5):
             with pytest.raises(TypeError, match="trace: wanted integers") as error:

@@ -48,10 +48,7 @@ def close(ours, theirs, most):
     return (ours - theirs).abs().max() <= most * theirs.abs().max().clamp(min=1)
 
 
-RULES = {
-    "sgd": (hotrow.SGD(0.05), lambda p: torch.optim.SGD(p, 0.05)),
-    "adagrad": (hotrow.AdaGrad(0.05, eps=1e-10), lambda p: torch.optim.Adagrad(p, 0.05)),
-}
+RULES = {"sgd": (hotrow.SGD(0.05), lambda p: torch.optim.SGD(p, 0.05)), "adagrad": (hotrow.AdaGrad(0.05, eps=1e-10), lambda p: torch.optim.Adagrad(p, 0.05))}
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])
@@ -114,6 +111,8 @@ def test_outputs_of_every_shape(mode):
         assert close(ours.eval()(ids, offsets), theirs(ids, offsets), 1e-6)
         if offsets is not None:
             assert close(ours(ids.int(), offsets.int()), theirs(ids.int(), offsets.int()), 1e-6)
+            for kind in (torch.uint8, torch.int16):  # too narrow for the number of ids
+                assert close(ours(ids.repeat(999), offsets.to(kind)), theirs(ids.repeat(999), offsets), 1e-6)
     # The comparison is one: another row is seen.
     assert not close(ours(torch.tensor([[1]])), theirs(torch.tensor([[2]])), 1e-6)
     ids = torch.randint(0, ROWS, (5, 14))[:, ::2]
@@ -124,48 +123,56 @@ def test_outputs_of_every_shape(mode):
 @pytest.mark.parametrize(
     "call,error,text",
     [
-        (lambda b: b(torch.tensor([1])), ValueError, "offsets: wanted them"),
-        (lambda b: b(torch.tensor([[1]]), torch.tensor([0])), ValueError, "offsets: wanted none"),
         (lambda b: b(torch.tensor([ROWS]), torch.tensor([0])), IndexError, "found 800"),
         (lambda b: b(torch.tensor([-1]), torch.tensor([0])), IndexError, "found -1"),
-        (lambda b: b(torch.tensor([1.0]), torch.tensor([0])), ValueError, "whole numbers"),
         (lambda b: b(torch.tensor([[1, 2]]), per_sample_weights=torch.ones(2)), ValueError, "per_sample_weights: wanted shape (1, 2)"),
-        (lambda b: b(torch.tensor([1]), torch.tensor([0]), torch.ones(2)), ValueError, "weights"),
-        (lambda b: EmbeddingBag(10, 4, mode="max"), ValueError, "mode"),
-        (lambda b: EmbeddingBag(10, 4, cache=5), ValueError, "cache: wanted a share"),
-        (lambda b: EmbeddingBag(10, 4, padding_idx=10), ValueError, "padding_idx"),
-        (lambda b: EmbeddingBag(10, 4, state="fp16"), ValueError, "state"),
-        (lambda b: EmbeddingBag(10, 4, scale_grad_by_freq=True), ValueError, "found scale_grad_by_freq"),
         (lambda b: EmbeddingBag.from_pretrained(torch.ones(4)), ValueError, "embeddings"),
         (lambda b: EmbeddingBag(10, 4, device="cpu")(torch.tensor([[1]]), None, torch.ones(1, 1)), ValueError, 'mode="sum"'),
-        (lambda b: b.load_state_dict({"weight": torch.ones(3, 3)}), RuntimeError, "wanted shape"),
-        (lambda b: b.load_state_dict({"weight": torch.full((ROWS, DIM), torch.nan)}), RuntimeError, "finite"),
-        (lambda b: EmbeddingBag(10, 4, cache_rows=3), ValueError, "found cache_rows"),
-        (lambda b: EmbeddingBag(10, 4, optimizer="adam"), ValueError, "optimizer: wanted hotrow.SGD(lr)"),
-        (lambda b: b(torch.tensor([[1]]), None, torch.ones(1, 1, dtype=torch.complex64)), ValueError, "wanted floats"),
-        (lambda b: b(torch.ones(1, 1, 1, dtype=torch.int64), torch.tensor([0])), ValueError, "one or two dimensions, found 3"),
-        (lambda b: b.load_state_dict({}), RuntimeError, "Missing"),
         (lambda b: b.load_state_dict({"weight": rows(b), "other": torch.ones(1)}), RuntimeError, "Unexpected"),
-        (lambda b: hotrow.torch.step([]), ValueError, "found 0 bags"),
-        (lambda b: b.step(), ValueError, 'found update="backward"'),
-        (lambda b: EmbeddingBag(10, 4, update="step").step(max_norm=float("nan")), ValueError, "found 1 bags and nan"),
-        (lambda b: EmbeddingBag(10, 4, update="later"), ValueError, "update: wanted"),
-        (lambda b: EmbeddingBag(10, 4, update="step", grad_scaler=torch.amp.GradScaler("cpu")), ValueError, "pass a scaler to hotrow.torch.step"),
+        (lambda b: hotrow.torch.step([]), ValueError, "one or more, found a list"), (lambda b: b.step(), ValueError, 'found one with update="backward"'),
         (copy.deepcopy, TypeError, "cannot copy or pickle"),
         (lambda b: EmbeddingBag.from_pretrained(torch.eye(3).to_sparse()), ValueError, "torch.sparse_coo"),
         (lambda b: EmbeddingBag.from_pretrained(torch.ones(2, 2, dtype=torch.int64)), ValueError, "embeddings: wanted floats, found torch.int64"),
         (lambda b: EmbeddingBag.from_pretrained(torch.ones(2, 2, device="meta")), ValueError, "on meta"),
-        (lambda b: EmbeddingBag.from_pretrained(np.ones((2, 2))), ValueError, "found float64"),
-        (lambda b: b(torch.tensor([[1, 2]]).to_sparse()), ValueError, "torch.sparse_coo"),
-        (lambda b: b(torch.tensor([[1]]), None, torch.ones(1, 1).to_sparse()), ValueError, "torch.sparse_coo"),
-        (lambda b: b.load_state_dict({"weight": torch.eye(3).to_sparse()}), RuntimeError, "torch.sparse_coo"),
-        (lambda b: b.load_state_dict({"weight": torch.full((ROWS, DIM), 1e300, dtype=torch.float64)}), RuntimeError, "finite"),
-        (lambda b: b.load_state_dict({"weight": 3}), RuntimeError, "weight"),
-        (lambda b: b.load_state_dict({"packed": torch.ones(9)}), RuntimeError, "packed: wanted uint8, found float32"),
-        (lambda b: b.load_state_dict({"packed": torch.ones(9, dtype=torch.uint8)}), RuntimeError, "packed, header: wanted"),
+        (lambda b: EmbeddingBag.from_pretrained(np.full((2, 2), None)), ValueError, "embeddings: wanted floats, found object"),
+        (lambda b: EmbeddingBag(10, 4, forward_only=True, device="cpu")(torch.tensor([[1]])), RuntimeError, "found forward_only=True"),
+        (lambda b: EmbeddingBag("10", 4), ValueError, "num_embeddings: wanted a whole number"),
+        (lambda b: b(torch.nested.nested_tensor([torch.tensor([1])])), TypeError, "input: wanted a dense tensor, found a nested"),
+        (lambda b: b([[1]]), TypeError, "input: wanted a dense tensor, found list"),
+        (lambda b: b.eval()(torch.tensor([[1]], device="meta")), ValueError, "input: wanted a tensor whose values can be read"),
+        (lambda b: torch.jit.script(torch.nn.Sequential(b)), ValueError, "leave this module out"),
+        (lambda b: torch.fx.symbolic_trace(torch.nn.Sequential(b)), ValueError, "leave this module out"),
+        (lambda b: torch.export.export(b, (torch.tensor([[1]]),), strict=True), RuntimeError, "leave this module out"),
+        (lambda b: torch.compile(b, fullgraph=True, backend="eager")(torch.tensor([[1]])), RuntimeError, "leave this module out"),
         (lambda b: torch.export.export(b.eval(), (torch.tensor([[1]]),), strict=False), ValueError, "torch.export"),
         (lambda b: torch.jit.trace(b.eval(), torch.tensor([[1]])), ValueError, "torch.jit.trace"),
-    ],
+        (lambda b: EmbeddingBag(10, 4, update="step").step(max_norm=float("nan")), ValueError, "max_norm: wanted a number of 0 or more, or None, found nan"),
+        *[(lambda b, given=given: EmbeddingBag(10, 4, **given), ValueError, text) for given, text in (
+            (dict(mode="max"), "mode"), (dict(cache=5), "cache: wanted a share"), (dict(padding_idx=10), "padding_idx"), (dict(state="fp16"), "state"),
+            (dict(scale_grad_by_freq=True), "found scale_grad_by_freq"), (dict(cache_rows=3), "found cache_rows"),
+            (dict(optimizer="adam"), "optimizer: wanted hotrow.SGD(lr)"),
+            (dict(update="later"), "update: wanted"), (dict(update="step", grad_scaler=torch.amp.GradScaler("cpu")), "pass a scaler to hotrow.torch.step"),
+            (dict(cache="x"), "cache: wanted a number, found 'x'"), (dict(padding_idx=True), "padding_idx: wanted a whole number, found True"),
+            (dict(features=[0, 0]), "one feature, found features"),
+        )],
+        *[(lambda b, given=given: b(*given), ValueError, text) for given, text in (
+            ((torch.tensor([1]),), "dimension alone, found none"),
+            ((torch.tensor([[1]]), torch.tensor([0])), "offsets: wanted them with an input of one dimension alone, found some"),
+            ((torch.tensor([1.0]), torch.tensor([0])), "whole numbers"), ((torch.tensor([1]), torch.tensor([0]), torch.ones(2)), "weights"),
+            ((torch.tensor([[1]]), None, torch.ones(1, 1, dtype=torch.complex64)), "wanted floats"),
+            ((torch.ones(1, 1, 1, dtype=torch.int64), torch.tensor([0])), "one or two dimensions, found 3"),
+            ((torch.tensor([1]), torch.tensor([[0]])), "offsets: wanted one dimension, found 2"),
+            ((torch.tensor([1]), torch.zeros(1)), "offsets: wanted whole numbers"), ((torch.tensor([[1, 2]]).to_sparse(),), "torch.sparse_coo"),
+            ((torch.tensor([[1]]), None, torch.ones(1, 1).to_sparse()), "torch.sparse_coo"),
+        )],
+        *[(lambda b, given=given: b.load_state_dict(given), RuntimeError, text) for given, text in (
+            ({"weight": torch.ones(3, 3)}, "wanted shape"), ({"weight": torch.full((ROWS, DIM), torch.nan)}, "finite"), ({}, "Missing"),
+            ({"weight": np.full((ROWS, DIM), 1e300)}, "weight: wanted finite"), ({"weight": np.full((ROWS, DIM), "a")}, "weight: wanted floats, found <U1"),
+            ({"weight": torch.eye(3).to_sparse()}, "torch.sparse_coo"), ({"weight": torch.full((ROWS, DIM), 1e300, dtype=torch.float64)}, "finite"),
+            ({"weight": 3}, "weight"), ({"packed": torch.ones(9)}, "packed: wanted uint8, found float32"),
+            ({"packed": torch.ones(9, dtype=torch.uint8)}, "packed, header: wanted"),
+        )],
+    ],  # fmt: skip
 )
 def test_bad_input_is_named(call, error, text):
     bag, _ = pair()
@@ -182,7 +189,8 @@ def test_nothing_changes_in_eval_without_gradients_and_frozen():
     with torch.no_grad():
         assert not bag(ids).requires_grad
     assert not bag.eval()(ids).requires_grad
-    frozen = EmbeddingBag.from_pretrained(before, device="cpu", precision="fp32")
+    assert not bag.train().requires_grad_(False)(ids).requires_grad and bag.requires_grad_() is bag
+    frozen = EmbeddingBag.from_pretrained(before.double().numpy(), device="cpu", precision="fp32")
     assert not frozen(ids).requires_grad and torch.equal(rows(bag), before)
     assert bag.group.counters()["accesses"] == 0
     bag.train()(ids).sum().backward()
@@ -305,8 +313,9 @@ def test_state_goes_over(state):
 
 @pytest.mark.parametrize("rule", ["AdaGrad(0.1)", "Adam(0.1, own_count=True)", "Momentum(0.1)", "SGD(0.3)"])
 def test_a_packed_state_where_no_optimiser_is_named(rule):
-    make = lambda **settings: torch.nn.ModuleDict({"table": EmbeddingBag(ROWS, DIM, mode="sum", cache=0.1, device="cpu", state="packed", **settings)})
-    trained, other, frozen = make(optimizer=eval(f"hotrow.{rule}")), make(), make(frozen=True)
+    usual = {"mode": "sum", "cache": 0.1, "device": "cpu", "state": "packed"}
+    make = lambda **settings: torch.nn.ModuleDict({"table": EmbeddingBag(ROWS, DIM, **{**usual, **settings})})
+    trained, other, frozen = make(optimizer=eval(f"hotrow.{rule}")), make(), make(frozen=True, seed=5, cache=0.3, policy="lfu")
     for _ in range(5):
         trained["table"](*batch()).square().sum().backward()
     ids, state, before = torch.randint(0, ROWS, (40, 1)), trained.state_dict(), other["table"].group.read_rows(np.arange(ROWS))
@@ -326,6 +335,9 @@ def test_a_packed_state_where_no_optimiser_is_named(rule):
     for some in (state, {"table.packed": state["table.packed"][:-1]}, {"table.weight": torch.ones(3, 3)}, {"table.weight": "no"}):
         with pytest.warns(UserWarning, match="not taken"):
             assert other.load_state_dict(some, strict=False).missing_keys == list(some)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as `python -W error` does
+        assert other.load_state_dict(state, strict=False).missing_keys == ["table.packed"]
     assert other.load_state_dict({}, strict=False).missing_keys == ["table.weight"] and np.array_equal(other["table"].group.read_rows(np.arange(ROWS)), before)
     with pytest.warns(UserWarning, match="packed, precision: wanted int4, found int8; give the bag the settings with which"):
         make(precision="int4", optimizer=eval(f"hotrow.{rule}")).load_state_dict(state, strict=False)

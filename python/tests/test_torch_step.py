@@ -98,7 +98,7 @@ def test_the_recipe_for_clipping_and_sums(rule, planted):
 @pytest.mark.parametrize("settings", [{"padding_idx": 3}, {"include_last_offset": True, "padding_idx": -1}])
 @BOTH
 def test_sums_of_backwards_beside_torch(mode, rule, settings, planted):
-    ours, theirs = pair(mode, RULES[rule][0], own={"update": "step", "features": [0, 0]}, **settings)
+    ours, theirs = pair(mode, RULES[rule][0], own={"update": "step"}, **settings)
     optimiser = RULES[rule][1](theirs.parameters())
     for k in range(20):
         held, before = [], rows(ours)
@@ -140,6 +140,9 @@ def test_a_step_is_whole_or_refused():
     assert bag.step() and bag.group.counters()["accesses"] == 0 and stay()
     scaler.scale(bag(ids).sum() * float("inf")).backward()
     assert not bag.step(scaler) and stay()
+    bag(ids).sum().backward()
+    with pytest.raises(hotrow.OrderError, match=r"scaler: wanted .* scaler.update\(\) between two steps"):
+        bag.step(scaler)
     scaler.update()
     assert scaler.get_scale() == 32768
     # A gradient that is not finite: of a bag, of a parameter, of a sparse one.
@@ -149,6 +152,13 @@ def test_a_step_is_whole_or_refused():
         dense.weight.grad, sparse.weight.grad = torch.full((2, 2), inf if bad == 1 else 1.0), None
         sparse(torch.tensor([1, 1])).sum().backward(torch.tensor(inf if bad == 2 else 1.0))
         assert not hotrow.torch.step([bag, other], None, 1.0, [*dense.parameters(), sparse.weight]) and stay()
+    wrong = {"parameters": [None, dense, [{"params": []}], dense.named_parameters()], "max_norm": ["x", -1, True], "scaler": [2.0]}
+    wrong["bags"] = [None, [[bag]], dense, torch.nn.EmbeddingBag(2, 2)]
+    for name, value in ((name, value) for name, values in wrong.items() for value in values):
+        with pytest.raises(hotrow.InvalidValue, match=f"^{name}: wanted .*, found .*; "):
+            hotrow.torch.step(**{"bags": other, name: value})
+    with pytest.raises(hotrow.OrderError, match=r"scaler: wanted scaler.scale\(loss\)"):
+        bag.step(torch.amp.GradScaler("cpu"))
     # A sparse gradient counts once for a row. A backward behind a step knows the rows of its forward.
     dense.weight.grad, sparse.weight.grad, weights = torch.zeros(2, 2), None, torch.ones(1, 2, requires_grad=True)
     sparse(torch.tensor([1, 1])).sum().backward()
@@ -160,8 +170,16 @@ def test_a_step_is_whole_or_refused():
     assert torch.allclose(sparse.weight.grad.to_dense()[1], torch.tensor(2 * clip))
     late.backward()
     assert torch.allclose(weights.grad[0], before[1][[1, 2]].sum(1), rtol=1e-5, atol=1e-5)
+    # What a forward and a backward during a step bring counts in the next one.
+    other.zero_grad()
+    start, real = rows(other), other.group.backward
+    other.group.backward = torch.enable_grad()(lambda grad: (other(ids).sum().backward(), real(grad)))
+    other(ids).sum().backward()
+    assert other.step()
+    other.group.backward = real
+    assert other.step() and torch.allclose((start - rows(other))[1], torch.tensor(0.2), rtol=1e-4)
     # An error in the second table leaves the first, and its gradients.
-    bag(ids).sum().backward()
+    (bag(ids).sum() + other(ids).sum()).backward()
     other.group.close()
     with pytest.raises(hotrow.OrderError):
         hotrow.torch.step([bag, other])
@@ -287,12 +305,12 @@ def a_rank(rank, world, folder):
         bag = EmbeddingBag(9, 2, device="cpu", precision="fp32", update="step")
         bag.sync(some)
         bag(torch.tensor([[1]])).sum().backward()
-        before, start = rows(bag), time.monotonic()
+        before = rows(bag)
         time.sleep(8 if rank else 0)
         for _ in range(2):
             with pytest.raises(hotrow.OrderError, match=r"call sync\(\) on all of them again"):
                 bag.step()
-        assert torch.equal(rows(bag), before) and time.monotonic() - start < 30
+        assert torch.equal(rows(bag), before)
     dist.barrier()
     dist.destroy_process_group()
 

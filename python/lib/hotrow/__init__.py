@@ -12,6 +12,7 @@ hotrow.torch.EmbeddingBag is a module for PyTorch. The guide: docs/python.md.
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version as _version
@@ -35,38 +36,34 @@ __all__ = [
 Settings = dict[str, Any]
 
 
-def _optimizer(kind: str, lr: float, more: Settings) -> Settings:
-    return {"kind": kind, "lr": lr, **more}
-
-
 def SGD(lr: float, **more: Any) -> Settings:
     """`w -= lr * g`. All optimisers take clip_value, clip_norm and weight_decay: L2, added to the gradient (decoupled=True: as AdamW)."""
-    return _optimizer("sgd", lr, more)
+    return {"kind": "sgd", "lr": lr, **more}
 
 
 def AdaGrad(lr: float, **more: Any) -> Settings:
     """One sum of squares for each weight; eps (1e-8) is added to the root."""
-    return _optimizer("adagrad", lr, more)
+    return {"kind": "adagrad", "lr": lr, **more}
 
 
 def RowWiseAdaGrad(lr: float, **more: Any) -> Settings:
     """AdaGrad with one sum for each row: the mean of the squares."""
-    return _optimizer("row_wise_adagrad", lr, more)
+    return {"kind": "row_wise_adagrad", "lr": lr, **more}
 
 
 def Momentum(lr: float, momentum: float = 0.9, **more: Any) -> Settings:
     """SGD with momentum. Rows that a step does not read rest."""
-    return _optimizer("momentum", lr, {"beta1": momentum, **more})
+    return {"kind": "momentum", "lr": lr, "beta1": momentum, **more}
 
 
 def Adam(lr: float, betas: tuple[float, float] = (0.9, 0.999), **more: Any) -> Settings:
     """Adam on the rows that a step reads, as torch's SparseAdam. own_count=True corrects by each row's own updates."""
-    return _optimizer("adam", lr, {"beta1": betas[0], "beta2": betas[1], **more})
+    return {"kind": "adam", "lr": lr, "betas": betas, **more}
 
 
 def RowWiseAdam(lr: float, betas: tuple[float, float] = (0.9, 0.999), **more: Any) -> Settings:
     """Adam with one second moment for each row."""
-    return _optimizer("row_wise_adam", lr, {"beta1": betas[0], "beta2": betas[1], **more})
+    return {"kind": "row_wise_adam", "lr": lr, "betas": betas, **more}
 
 
 def Uniform(low: float, high: float) -> Settings:
@@ -79,6 +76,16 @@ def Normal(mean: float = 0.0, std: float = 1.0) -> Settings:
     return {"normal": {"mean": mean, "std": std}}
 
 
+def _number(name: str, value: Any, whole: bool = False) -> Any:
+    """The value as a number of Python's."""
+    try:
+        if isinstance(value, (bool, np.bool_, str, bytes)):
+            raise TypeError
+        return operator.index(value) if whole else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise InvalidValue(f"{name}: wanted a {'whole ' * whole}number, found {value!r}; change this setting") from None
+
+
 def _json(settings: Mapping[str, Any]) -> str:
     def plain(value: Any) -> Any:
         if hasattr(value, "tolist"):  # numbers and arrays of numpy's
@@ -88,10 +95,17 @@ def _json(settings: Mapping[str, Any]) -> str:
     given = {name: value for name, value in settings.items() if value is not None}
     init, rule = given.get("init", 0.0), given.get("optimizer", {})
     if isinstance(init, (int, float, np.number)):
-        given["init"] = init = {"constant": float(init)}
+        given["init"] = init = {"constant": _number("init", init)}
     for name, value, wanted in (("init", init, "a number, hotrow.Uniform or hotrow.Normal"), ("optimizer", rule, "hotrow.SGD(lr), hotrow.AdaGrad(lr) or another")):
         if not isinstance(value, dict):
             raise InvalidValue(f"{name}: wanted {wanted}, found {value!r}; change this setting")
+    if "betas" in rule:
+        if not isinstance(rule["betas"], (tuple, list)) or len(rule["betas"]) != 2:
+            raise InvalidValue(f"optimizer, betas: wanted two numbers, found {rule['betas']!r}; (0.9, 0.999) is usual")
+        rule = {**{name: value for name, value in rule.items() if name != "betas"}, **dict(zip(("beta1", "beta2"), rule["betas"]))}
+    for name in ("lr", "eps", "weight_decay", "beta1", "beta2", "clip_value", "clip_norm"):
+        if name in rule and not (rule[name] is None and name.startswith("clip")):
+            given["optimizer"] = rule = {**rule, name: _number(f"optimizer, {name}", rule[name])}
     try:
         return json.dumps(given, default=plain, allow_nan=False)
     except ValueError as error:
@@ -149,39 +163,31 @@ class Group(_Group):
     """
 
     def __new__(
-        cls,
-        rows: Sequence[int] | ArrayLike,
-        dim: int,
-        *,
-        precision: str | None = None,
-        cache_rows: int | None = None,
-        policy: str | None = None,
-        optimizer: Settings | None = None,
-        pooling: str | None = None,
-        placement: str = "auto",
-        device: str = "auto",
-        seed: int = 0,
-        values: ArrayLike | None = None,
-        write_rounding: str | None = None,
-        **settings: Any,
-    ) -> Group:
-        given = dict(precision=precision, cache_rows=cache_rows, policy=policy, optimizer=optimizer, pooling=pooling)
-        given |= dict(placement=placement, seed=seed, write_rounding=write_rounding)
-        return super().__new__(cls, "rows", rows, dim, _json({**settings, **given}), str(device), values)
+        cls, rows: Sequence[int] | ArrayLike, dim: int, *, precision: str | None = None, cache_rows: int | None = None, policy: str | None = None,
+        optimizer: Settings | None = None, pooling: str | None = None, placement: str = "auto", device: str = "auto", seed: int = 0,
+        values: ArrayLike | None = None, write_rounding: str | None = None, **settings: Any,
+    ) -> Group:  # fmt: skip
+        settings |= dict(precision=precision, cache_rows=cache_rows, policy=policy, optimizer=optimizer, pooling=pooling)
+        settings |= dict(placement=placement, seed=seed, write_rounding=write_rounding)
+        return super().__new__(cls, "rows", rows, dim, _json(settings), str(device), values)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, device: str = "auto", placement: str = "auto") -> Group:
         """The group of a file that save, or the command `hotrow import`, wrote."""
-        config: Settings = json.loads(_native.saved_settings(path))
+        return cls._opened(path, device, {"placement": placement})
+
+    @classmethod
+    def _opened(cls, path: Any, device: str, own: Settings) -> Group:
+        """The group of a file, but for settings of our own."""
+        config: Settings = json.loads(_native.saved_settings(path)) | own
         del config["stripe"]
-        config["placement"] = placement
         group = cls(config.pop("tables"), config.pop("dim"), device=device, **config)
         group.load(path)
         return group
 
     def _table(self, table: int) -> tuple[int, int]:
         """The first linear row of a table, and its rows."""
-        tables = self.config["tables"]
+        tables, table = self.config["tables"], _number("table", table, whole=True)
         if not 0 <= table < len(tables):
             raise RowIndexError(f"table: wanted 0 to {len(tables) - 1}, found {table}; name one of the group's tables")
         return sum(tables[:table]), tables[table]
@@ -227,21 +233,11 @@ class SharedGroup(_Group):
     """
 
     def __new__(
-        cls,
-        rows: Sequence[int] | ArrayLike,
-        dim: int,
-        weights: int,
-        *,
-        chunk: int = 16,
-        precision: str | None = None,
-        optimizer: Settings | None = None,
-        pooling: str | None = None,
-        device: str = "auto",
-        seed: int = 0,
-        **settings: Any,
-    ) -> SharedGroup:
-        given = dict(weights=weights, chunk=chunk, precision=precision, optimizer=optimizer, pooling=pooling, seed=seed)
-        return super().__new__(cls, "shared", rows, dim, _json({**settings, **given}), str(device), None)
+        cls, rows: Sequence[int] | ArrayLike, dim: int, weights: int, *, chunk: int = 16, precision: str | None = None,
+        optimizer: Settings | None = None, pooling: str | None = None, device: str = "auto", seed: int = 0, **settings: Any,
+    ) -> SharedGroup:  # fmt: skip
+        settings |= dict(weights=weights, chunk=chunk, precision=precision, optimizer=optimizer, pooling=pooling, seed=seed)
+        return super().__new__(cls, "shared", rows, dim, _json(settings), str(device), None)
 
 
 def plan_memory(rows: Sequence[int] | ArrayLike, dim: int, *, indices: int = 0, **settings: Any) -> dict[str, int]:
@@ -253,7 +249,10 @@ def _ids(trace: Any) -> NDArray[Any]:
     """Ids as an integer array in which different ids stay different: no number passes through float64."""
     refused = "trace: wanted integers from -2^63 to 2^64 - 1 in one dimension, found {}; number the ids"
     is_array = any(hasattr(trace, name) for name in ("dtype", "itemsize", "__array__", "__dlpack__"))
-    ids = _native.as_array("trace", trace if is_array else np.array(trace, dtype=object))
+    try:
+        ids = _native.as_array("trace", trace if is_array else np.array(trace, dtype=object))
+    except InvalidValue as error:
+        raise InvalidType(refused.format(error)) from error
     if ids.ndim != 1:
         raise InvalidType(refused.format(f"{type(trace).__name__} of shape {ids.shape}"))
     if ids.dtype.kind in "iu" or not len(ids):
@@ -268,26 +267,22 @@ def _ids(trace: Any) -> NDArray[Any]:
 
 
 def simulate(
-    trace: ArrayLike,
-    *,
-    rows: int | None = None,
-    cache_percent: float | Iterable[float] = (1, 5, 10),
-    policy: str | Iterable[str] = ("lru", "lfu", "window", "best"),
-    ways: int = 32,
-    batch: int = 1,
-) -> list[dict[str, Any]]:
+    trace: ArrayLike, *, rows: int | None = None, cache_percent: float | Iterable[float] = (1, 5, 10),
+    policy: str | Iterable[str] = ("lru", "lfu", "window", "best"), ways: int = 32, batch: int = 1,
+) -> list[dict[str, Any]]:  # fmt: skip
     """Plays row ids through caches that are empty at first, and counts hits, without rows or a device.
 
-    trace: ids, shape (n,): an array of integers, or a list or array of Python's, 0 to 2^64 - 1 or negative as its bits. rows: of the table, whose rows
-    the ids then are; else ids are numbered by first appearance. policy: "best" knows the future. ways: 0 for one set.
+    trace: ids, shape (n,): an array of integers, or a list or array of Python's, 0 to 2^64 - 1; a negative id counts as 2^64 + id. rows: of the table,
+    whose rows the ids then are; else ids are numbered by first appearance. policy: "best" knows the future. ways: 0 for one set.
     Returns a dict for each policy and size: hit_rate, accesses, hits, evictions and others. Raises InvalidType, a TypeError, for any other trace.
     """
-    ids, count = _ids(trace), rows or 0
+    ids = _ids(trace)
     if rows is None:
         found, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-        ids, count = np.argsort(np.argsort(first)).astype(np.uint32)[inverse], max(1, len(found))
-    policies = [policy] if isinstance(policy, str) else policy
-    sizes = [cache_percent] if isinstance(cache_percent, (int, float, np.number)) else list(cache_percent)
-    return [
-        {"policy": name, "cache_percent": size, **_native.simulate(ids, count, size, name, ways, batch)} for name in policies for size in sizes
-    ]
+        ids, rows = np.argsort(np.argsort(first)).astype(np.uint32)[inverse], max(1, len(found))
+    policies = [policy] if isinstance(policy, str) or not isinstance(policy, Iterable) else list(policy)
+    sizes: Any = cache_percent if isinstance(cache_percent, Iterable) and not isinstance(cache_percent, (str, bytes)) else [cache_percent]
+    sizes = [_number("cache_percent", size) for size in sizes]
+    if not all(isinstance(name, str) for name in policies):
+        raise InvalidValue(f"policy: wanted lru, lfu, window or best, or some of them, found {policy!r}; name them")
+    return [{"policy": name, "cache_percent": size, **_native.simulate(ids, rows, size, name, ways, batch)} for name in policies for size in sizes]

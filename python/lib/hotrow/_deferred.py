@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import embedding_bag, pad
+from torch.nn.functional import embedding_bag
 
 from . import Group, InvalidValue, OrderError
 
@@ -78,37 +78,36 @@ class Rows:
     """A group, the gradients of its distinct rows, summed over backwards until a step, and the ranks that share it."""
 
     def __init__(self, group: Group) -> None:
-        self.group, self.features = group, max(1, len(group.config["features"]))
+        self.group = group
         self.ranks: Ranks | None = None
-        self._parts: list[Gradients] = []
+        self.parts: list[Gradients] = []
         self._lock = threading.Lock()
-        # Its gradient tells a torch.amp.GradScaler whether those of the rows are finite.
-        self.probe = torch.optim.SGD([torch.zeros(1, device="cpu", requires_grad=True)], 0.0)
+        # Optimisers whose gradients tell a torch.amp.GradScaler that a step begins, and whether those of the rows are finite.
+        self.probes = [torch.optim.SGD([torch.zeros(1, device="cpu", requires_grad=True)], 0.0) for _ in range(2)]
 
-    def clear(self) -> None:
-        self._parts = []
-
-    def add(self, grads: Gradients) -> None:
-        """Adds gradients. Parts of like size are merged, so that many backwards merge a row few times."""
+    def take(self) -> list[Gradients]:
+        """Takes the gradients out: those that come from now on count in the next step."""
         with self._lock:
-            parts = [*self._parts, grads]
-            while len(parts) > 1 and len(parts[-2][0]) <= 2 * len(parts[-1][0]):
-                parts[-2:] = [_joined(parts[-2:])]
-            self._parts = parts
+            taken, self.parts = self.parts, []
+        return taken
 
-    def offsets(self, rows: int) -> NDArray[np.uint32]:
-        """Of a bag for each row, and of empty bags, so that each feature has as many."""
-        return np.minimum(np.arange(rows + -rows % self.features + 1), rows).astype(np.uint32)
+    def put(self, older: Sequence[Gradients], newer: Sequence[Gradients] = ()) -> None:
+        """Adds gradients, older ones in front. Parts of like size are merged, so that many backwards merge a row few times."""
+        with self._lock:
+            new = [*older, *self.parts, *newer]
+            while len(new) > 1 and len(new[-2][0]) <= 2 * len(new[-1][0]):
+                new[-2:] = [_joined(new[-2:])]
+            self.parts = new
 
-    def total(self, factor: float) -> Gradients | None:
-        """All gradients times `factor`, over all ranks, divided by their number; None if no backward has come. Nothing changes."""
+    def total(self, parts: Sequence[Gradients], factor: float) -> Gradients | None:
+        """The gradients times `factor`, over all ranks, divided by their number; None if no backward has come. Nothing changes."""
         none = np.empty(0, np.int64), torch.empty(0, self.group.dim, dtype=torch.float32, device="cpu")
-        rows, grads = _joined(self._parts or [none])
+        rows, grads = _joined(parts or [none])
         if not self.ranks:
-            return (rows, grads * factor) if self._parts else None
+            return (rows, grads * factor) if parts else None
         if self.ranks.broken:
             raise OrderError("step: wanted ranks that have moved alike, found that an earlier step failed on this one; call sync() on all of them again")
-        found = self.ranks.all((self.group.config["optimizer"], bool(self._parts), rows, (grads * factor).numpy()))
+        found = self.ranks.all((self.group.config["optimizer"], bool(parts), rows, (grads * factor).numpy()))
         if any(rule != found[0][0] for rule, *_ in found):
             raise InvalidValue("step: wanted the optimiser's settings of rank 0 on all ranks, found others; set the same learning rate on all")
         rows, grads = _joined([(rows, torch.from_numpy(values)) for *_, rows, values in found])
@@ -117,12 +116,17 @@ class Rows:
 
 @torch.no_grad()
 def step(tables: Sequence[Rows], scaler: Any, factor: float, max_norm: float | None, grads: Sequence[Tensor], whole: bool = True) -> bool:
-    """Moves the tables by their gradients times `factor`, and clips the other gradients with them. False if one is not finite: then, if `whole`, none moves."""
+    """Moves the tables by their gradients times `factor`, and clips the other gradients with them. False if one is not finite: then, if `whole`, none moves.
+
+    After an error a table that has not moved has its gradients still.
+    """
     ranks, clip = tables[0].ranks, 1.0
     if any((table.ranks and table.ranks.members) != (ranks and ranks.members) for table in tables):
         raise InvalidValue("step: wanted bags that are all synchronised over the same ranks, or none, found others; step them apart")
+    _tell(scaler, tables[0].probes[0], 0.0)
+    taken = {table: table.take() for table in tables}
     try:
-        moves = [(table, *total) for table in tables if (total := table.total(factor))]
+        moves = [(table, *total) for table in tables if (total := table.total(taken[table], factor))]
         every = [move[2] for move in moves] + [grad.coalesce().values() if grad.is_sparse else grad for grad in grads]
         finite = all(bool(grad.isfinite().all()) for grad in every)
         if max_norm is not None and every:
@@ -132,37 +136,48 @@ def step(tables: Sequence[Rows], scaler: Any, factor: float, max_norm: float | N
             # Dense gradients may differ in their last bits: rank 0 decides.
             said = ranks.all((finite, clip))
             finite, clip = all(each for each, _ in said), said[0][1]
-        if scaler is not None:
-            # So that the scale falls at its next update.
-            tables[0].probe.param_groups[0]["params"][0].grad = torch.full((1,), 0.0 if finite else torch.inf, dtype=torch.float32, device="cpu")
-            scaler.unscale_(tables[0].probe)
+        # So that the scale falls at the scaler's next update.
+        _tell(scaler, tables[0].probes[1], 0.0 if finite else torch.inf)
         if whole and not finite:
             moves, grads = [], []
         for table, rows, _ in moves:
             if len(rows):
-                table.group.forward(rows.astype(np.uint32), table.offsets(len(rows)))
+                table.group.forward(rows.astype(np.uint32), np.arange(len(rows) + 1))
         for table, rows, sums in moves:
             if len(rows):
-                table.group.backward(pad(sums * clip, (0, 0, 0, -len(rows) % table.features)).numpy())
-            table.clear()
+                table.group.backward((sums * clip).numpy())
+            taken[table] = []
         for grad in grads if clip < 1 else ():
             grad.mul_(clip)
     except BaseException as error:
         for table in tables:
-            table.group.discard_pending()
+            table.put(taken[table])
             if table.ranks and not isinstance(error, InvalidValue):
                 table.ranks.broken = True
+        for table in tables:
+            table.group.discard_pending()
         raise
-    for table in tables:
-        table.clear()
     return finite
+
+
+def _tell(scaler: Any, probe: torch.optim.Optimizer, grad: float) -> None:
+    """Shows a scaler the gradient of an optimiser of ours."""
+    if scaler is None:
+        return
+    probe.param_groups[0]["params"][0].grad = torch.full((1,), grad, dtype=torch.float32, device="cpu")
+    try:
+        scaler.unscale_(probe)
+    except (AssertionError, RuntimeError) as error:
+        raise OrderError(
+            f"scaler: wanted scaler.scale(loss) before the step, and scaler.update() between two steps, found none ({error}); make these calls in order"
+        ) from error
 
 
 def sync(table: Rows, process_group: Any, device: str, settings: dict[str, Any]) -> None:
     """Makes the table of rank 0 that of all ranks: in another group where the seed was another."""
     ranks = Ranks(process_group)
     mine = {**table.group.config, **settings}
-    found = ranks.all((mine, bool(table._parts) or table.group.pending))
+    found = ranks.all((mine, bool(table.parts) or table.group.pending))
     for rank, (other, waits) in enumerate(found):
         if waits:
             raise OrderError(f"sync: wanted it before the first forward, found gradients that wait on rank {rank}; zero_grad() or discard_pending() first")

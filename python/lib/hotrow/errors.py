@@ -14,7 +14,7 @@ class InvalidValue(Error, ValueError):
 
 
 class InvalidType(InvalidValue, TypeError):
-    """An argument of another type: a trace of ids that are no integers, or no tensor."""
+    """An argument of a type that the call does not take: a trace of floats, a list in place of a tensor."""
 
 
 class OutOfMemory(Error, MemoryError):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import tempfile
 import warnings
 import weakref
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import FileError, Group, InvalidType, InvalidValue, Normal, OrderError, Settings, _deferred, _native
+from . import FileError, Group, InvalidType, InvalidValue, Normal, OrderError, Settings, _deferred, _native, _number
 
 __all__ = ["EmbeddingBag", "step"]
-_RULES = dict(sgd="SGD", adagrad="AdaGrad", row_wise_adagrad="RowWiseAdaGrad", momentum="Momentum", adam="Adam", row_wise_adam="RowWiseAdam")
+_LEAVE_OUT = "wanted torch's operators alone, found hotrow.torch.EmbeddingBag, which runs hotrow's: leave this module out, or keep it eager"
+# What torch 2.7 and later say if they must not leave it out themselves.
+_REASON = {"reason": _LEAVE_OUT} if "reason" in inspect.signature(torch.compiler.disable).parameters else {}
 
 
 class _Token:
@@ -44,7 +48,7 @@ class _Look(torch.autograd.Function):
         ctx.moves = ctx.at_once and not bag._rows.ranks
         # Saved, so that torch refuses a backward after a change of them; copied, since some changes are none that torch sees.
         ctx.save_for_backward(weights, indices, offsets)
-        ids = _numpy(indices)
+        ids = _numpy("input", indices)
         if ctx.weighs or not ctx.moves:
             ids, ends = ids.copy(), ends.copy()
         if ctx.at_once:
@@ -53,7 +57,7 @@ class _Look(torch.autograd.Function):
         out = bag._run(ids, ends, weights, train=ctx.moves)
         ctx.batch = ids, ends, None if ctx.moves or weights is None else weights.detach().to(torch.float32, copy=True)
         # The rows as they are now: until the backward a step may change them.
-        ctx.rows = bag._run(ids, bag._rows.offsets(len(ids)), None, train=False)[: len(ids)] if ctx.weighs and not ctx.moves else None
+        ctx.rows = bag._run(ids, np.arange(len(ids) + 1), None, train=False) if ctx.weighs and not ctx.moves else None
         return out
 
     @staticmethod
@@ -63,13 +67,13 @@ class _Look(torch.autograd.Function):
         if ctx.at_once and (bag._last.forward is None or bag._last.forward() is not ctx.token):
             raise OrderError("backward: wanted that of the last forward, found that of an earlier one, given up since; make one forward a step")
         ctx.saved_tensors  # noqa: B018
-        (ids, ends, weights), grad, weight_grad = ctx.batch, grad.to("cpu", torch.float32), None
+        (ids, ends, weights), grad, weight_grad = ctx.batch, torch.from_numpy(_numpy("grad", grad, torch.float32)), None
         if ctx.moves:
             if ctx.weighs:
-                weight_grad = torch.from_numpy(bag.group.weight_gradient(ids, ends, _numpy(grad)))
+                weight_grad = torch.from_numpy(bag.group.weight_gradient(ids, ends, _numpy("grad", grad)))
             grad = grad if bag.grad_scaler is None else grad / bag.grad_scaler.get_scale()
             if bag.grad_scaler is None or bool(grad.isfinite().all()):
-                bag.group.backward(_numpy(grad))
+                bag.group.backward(_numpy("grad", grad))
             else:
                 bag.group.discard_pending()
         else:
@@ -81,15 +85,16 @@ class _Look(torch.autograd.Function):
         return None, None, weight_grad, None, None, None
 
 
-def _numpy(tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, Any]:
+def _numpy(name: str, tensor: Tensor, kind: torch.dtype | None = None) -> np.ndarray[Any, Any]:
     """The tensor's own memory, if it is on the CPU and of that kind."""
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
-        raise InvalidValue("torch.jit.trace: wanted torch's operators alone, found hotrow's; leave the module out")
+        raise InvalidValue(f"torch.jit.trace: {_LEAVE_OUT}")
     try:
         return (tensor if kind in (None, tensor.dtype) else tensor.to(kind)).numpy(force=True)
     except (RuntimeError, TypeError) as error:
         found = f"{type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on {tensor.device} ({error})"
-        raise InvalidValue(f"tensor: wanted values that numpy reads, which those of torch.export lack, found {found}; convert it") from error
+        remedy = "convert it, move it off \"meta\", and keep the bag out of torch.export and torch.func"
+        raise InvalidValue(f"{name}: wanted a tensor whose values can be read, found {found}; {remedy}") from error
 
 
 class _Refused(str):
@@ -102,16 +107,18 @@ class _Refused(str):
 
 
 def _weights(name: str, given: Any) -> Any:
-    """Weights as an array: a tensor's in float32, others as they are."""
-    if isinstance(given, Tensor):
-        if not given.is_floating_point():
-            raise InvalidValue(f"{name}: wanted floats, found {given.dtype}; convert them")
-        return _numpy(given.detach(), torch.float32)
-    return _native.as_array(name, given)
+    """Weights of a model, a tensor's or an array's, in float32."""
+    is_tensor = isinstance(given, Tensor)
+    array: Any = given.detach() if is_tensor else _native.as_array(name, given)
+    if not (array.is_floating_point() if is_tensor else array.dtype.kind == "f"):
+        raise InvalidValue(f"{name}: wanted floats, found {array.dtype}; convert them")
+    with np.errstate(over="ignore"):
+        return _numpy(name, array, torch.float32) if is_tensor else array.astype(np.float32)
 
 
 def step(bags: Iterable[EmbeddingBag] | EmbeddingBag, scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] = ()) -> bool:
-    """Moves bags of update="step" by the gradients that their backwards have added up, and drops those. A bag without any stays, over ranks if all lack them.
+    """Moves bags of update="step" by the gradients that their backwards have added up, and drops those. A bag without gradients stays as it is; after sync()
+    it does if no rank has any. After an error a bag that has not moved has its gradients still.
 
     scaler: the torch.amp.GradScaler of the losses, between `scaler.unscale_(optimizer)` and `scaler.update()`: the bags' gradients are divided by its scale.
     max_norm: all gradients, of bags and parameters, are multiplied by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
@@ -120,15 +127,25 @@ def step(bags: Iterable[EmbeddingBag] | EmbeddingBag, scaler: Any = None, max_no
     Returns False if a gradient of a bag or a parameter is not finite: no bag moves, the scale falls at the next `scaler.update()`, and the caller leaves
     its own optimiser's step out, too: `if hotrow.torch.step(..): scaler.step(optimizer)`.
     """
-    bags = [bags] if isinstance(bags, EmbeddingBag) else list(dict.fromkeys(bags))
-    if found := [f'update="{bag.update}"' if isinstance(bag, EmbeddingBag) else repr(bag) for bag in bags if getattr(bag, "update", "") != "step"]:
-        raise InvalidValue(f'bags: wanted EmbeddingBags of hotrow.torch with update="step", found {found[0]}; make them so')
-    if not bags or (max_norm is not None and not float(max_norm) >= 0):
-        raise InvalidValue(f"step: wanted a bag, and a max_norm of 0 or more or None, found {len(bags)} bags and {max_norm}; correct the call")
-    given = [parameters] if isinstance(parameters, Tensor) else list(dict.fromkeys(parameters))
-    grads = [parameter.grad for parameter in given if parameter.grad is not None]
-    factor = 1.0 if scaler is None else 1 / scaler.get_scale()
-    return _deferred.step([bag._rows for bag in bags], scaler, factor, None if max_norm is None else float(max_norm), grads)
+    tables = _each("bags", bags, EmbeddingBag, 'EmbeddingBags of hotrow.torch with update="step", one or more')
+    tensors = _each("parameters", parameters, Tensor, "tensors with dense or COO gradients, as model.parameters() gives them")
+    if max_norm is not None and not (max_norm := _number("max_norm", max_norm)) >= 0:
+        raise InvalidValue(f"max_norm: wanted a number of 0 or more, or None, found {max_norm}; correct this argument")
+    if scaler is not None and not (hasattr(scaler, "get_scale") and hasattr(scaler, "unscale_")):
+        raise InvalidValue(f"scaler: wanted a torch.amp.GradScaler or None, found {scaler!r}; correct this argument")
+    factor, grads = 1.0 if scaler is None else 1 / scaler.get_scale(), [one.grad for one in tensors if one.grad is not None]
+    return _deferred.step([bag._rows for bag in tables], scaler, factor, max_norm, grads)
+
+
+def _each(name: str, given: Any, kind: type, wanted: str) -> list[Any]:
+    """The bags or tensors of a step, each once."""
+    found: list[Any] = [given] if isinstance(given, kind) or not isinstance(given, Iterable) else list(given)
+    for one in found or [found] * (kind is EmbeddingBag):
+        layout = getattr(getattr(one, "grad", None), "layout", torch.strided)
+        if not isinstance(one, kind) or getattr(one, "update", "step") != "step" or layout not in (torch.strided, torch.sparse_coo):
+            shown = f'one with update="{one.update}"' if isinstance(one, EmbeddingBag) else f"a {type(one).__name__}"
+            raise InvalidValue(f"{name}: wanted {wanted}, found {shown}; correct this argument")
+    return list(dict.fromkeys(found))
 
 
 class EmbeddingBag(torch.nn.Module):
@@ -136,6 +153,8 @@ class EmbeddingBag(torch.nn.Module):
 
     The table is no parameter: the backward of a loss updates its rows by `optimizer` (a hotrow.SGD, AdaGrad, ...), so no optimiser of torch may have
     it. One forward a step: with several batches, look up all bags at once. Under torch.no_grad(), in eval(), and if it is frozen, nothing changes.
+    bag.requires_grad_(False) freezes it; that of a model which has the bag does not reach it, nor do the `inputs` of torch.autograd.grad: any backward
+    through a training forward counts.
 
     update: "backward", or "step": then backwards add the gradients of rows up, over any number of forwards, and hotrow.torch.step moves the table once. It
     alone can clip gradients, or leave a step out with torch's optimisers. Forwards then change nothing; counters and the cache move at the step.
@@ -143,68 +162,44 @@ class EmbeddingBag(torch.nn.Module):
     finite. The dense parameters may still move then, and the other way round.
 
     mode: "sum" or "mean". precision, policy, placement, device, seed: as of hotrow.Group. cache: the share of the rows that the FP32 cache holds.
-    Settings beyond `mode` are named. init: hotrow.Uniform, hotrow.Normal or a number; standard normal by default, as torch's. state: in state_dict the weights in FP32 ("fp32"), or a
+    init: hotrow.Uniform, hotrow.Normal or a number; standard normal by default, as torch's. state: in state_dict the weights in FP32 ("fp32"), or a
     checkpoint with the packed rows, the cache and the optimiser's states ("packed"). settings: any other setting of hotrow.Group.
 
-    Floats on the CPU are used where they lie. Tensors elsewhere (CUDA, XPU, MPS) are copied to the CPU and back, through pinned memory where there is some.
-    The group may itself compute on a GPU: `device` says so, and is no device of torch's.
+    Tensors that are not on the CPU are copied there and back. The group may itself compute on a GPU: `device` says so, and is no device of torch's.
     """
 
     def __init__(
-        self,
-        num_embeddings: int,
-        dim: int,
-        mode: str = "mean",
-        *,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-        precision: str = "int8",
-        cache: float = 0.05,
-        optimizer: Settings | None = None,
-        device: str = "auto",
-        init: Settings | float | None = None,
-        state: str = "fp32",
-        frozen: bool = False,
-        update: str = "backward",
-        grad_scaler: Any = None,
-        **settings: Any,
-    ) -> None:
+        self, num_embeddings: int, dim: int, mode: str = "mean", *, include_last_offset: bool = False, padding_idx: int | None = None,
+        precision: str = "int8", cache: float = 0.05, optimizer: Settings | None = None, device: str = "auto", init: Settings | float | None = None,
+        state: str = "fp32", frozen: bool = False, update: str = "backward", grad_scaler: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
         super().__init__()
-        if update not in ("backward", "step"):
-            raise InvalidValue(f'update: wanted "backward" or "step", found {update!r}; choose one of them')
+        choices = ("update", update, ("backward", "step")), ("mode", mode, ("sum", "mean")), ("state", state, ("fp32", "packed"))
+        for name, found, wanted in choices:
+            if found not in wanted:
+                raise InvalidValue(f'{name}: wanted "{wanted[0]}" or "{wanted[1]}", found {found!r}; choose one of them')
         if grad_scaler is not None and (update == "step" or not hasattr(grad_scaler, "get_scale")):
             found = f'{type(grad_scaler).__name__} and update="{update}"; pass a scaler to hotrow.torch.step with update="step"'
             raise InvalidValue(f'grad_scaler: wanted a torch.amp.GradScaler and update="backward", found {found}')
-        if mode not in ("sum", "mean"):
-            raise InvalidValue(f'mode: wanted "sum" or "mean", found {mode!r}; hotrow has no other pooling')
-        if state not in ("fp32", "packed"):
-            raise InvalidValue(f'state: wanted "fp32" or "packed", found {state!r}; choose one of them')
-        if not 0 <= cache <= 1:
+        if not 0 <= (cache := _number("cache", cache)) <= 1:
             raise InvalidValue(f"cache: wanted a share of the rows from 0 to 1, found {cache}; 0.05 is 5 % of them")
-        if taken := settings.keys() & {"cache_rows", "pooling", "padding"}:
-            raise InvalidValue(f"settings: wanted cache, mode and padding_idx, found {min(taken)}; they stand for it here")
+        if taken := settings.keys() & {"cache_rows", "pooling", "padding", "features"}:
+            raise InvalidValue(f"settings: wanted cache, mode and padding_idx, and one feature, found {min(taken)}; they stand for it here")
+        num_embeddings = _number("num_embeddings", num_embeddings, whole=True)
         if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
+            if not -num_embeddings <= (padding_idx := _number("padding_idx", padding_idx, whole=True)) < num_embeddings:
                 raise InvalidValue(f"padding_idx: wanted -{num_embeddings} to {num_embeddings - 1}, found {padding_idx}; name a row")
             settings["padding"] = [padding_idx % num_embeddings]
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, dim, mode
         self.include_last_offset, self.padding_idx, self.state, self.frozen = include_last_offset, padding_idx, state, frozen
-        self.group = Group(
-            [num_embeddings],
-            dim,
-            precision=precision,
-            cache_rows=int(cache * num_embeddings),
-            optimizer=optimizer,
-            pooling=mode,
-            device=device,
-            init=Normal() if init is None and "values" not in settings else init,
-            **settings,
-        )
+        settings["init"] = Normal() if init is None and "values" not in settings else init
+        settings |= dict(precision=precision, cache_rows=int(cache * num_embeddings), optimizer=optimizer, pooling=mode, device=device)
+        self.group = Group([num_embeddings], dim, **settings)
         # Autograd calls backward for it where no other input wants a gradient.
         self._anchor = torch.empty(0, requires_grad=True)
         self._last = _Last()
         self.update, self.grad_scaler = update, grad_scaler
-        self._rows, self._device, self._alone = _deferred.Rows(self.group), device, False
+        self._rows, self._device, self._alone, self._looks = _deferred.Rows(self.group), device, False, settings.get("forward_only")
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor | NDArray[Any], *, freeze: bool = True, **settings: Any) -> EmbeddingBag:
@@ -214,27 +209,42 @@ class EmbeddingBag(torch.nn.Module):
             raise InvalidValue(f"embeddings: wanted shape (rows, dim), found {values.shape}; reshape the tensor")
         return cls(*values.shape, values=values, frozen=freeze, **settings)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def requires_grad_(self, requires_grad: bool = True) -> EmbeddingBag:
+        """False freezes the table, True lets it train."""
+        self.frozen = not requires_grad
+        return super().requires_grad_(requires_grad)
+
+    def __prepare_scriptable__(self) -> Any:
+        raise InvalidValue(f"torch.jit.script: {_LEAVE_OUT}")
+
+    @torch.compiler.disable(**_REASON)  # type: ignore[no-untyped-call, untyped-decorator]
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """Shapes as of torch.nn.EmbeddingBag: input (n,) with offsets (bags,), or input (bags, length) alone. Returns float32 (bags, dim).
 
         per_sample_weights, of the shape of the input, are rounded to float32.
         """
+        if type(input).__name__ == "Proxy":
+            raise InvalidType(f"torch.fx: {_LEAVE_OUT}, as a leaf of your Tracer")
         for name, tensor in (("input", input), ("offsets", offsets), ("per_sample_weights", per_sample_weights)):
-            if tensor is not None and (found := getattr(tensor, "layout", type(tensor).__name__)) is not torch.strided:
-                raise InvalidType(f"{name}: wanted a dense tensor, found {found}; convert it by to_dense() or torch.as_tensor()")
+            if tensor is None:
+                continue
+            found: Any = type(tensor).__name__ if not isinstance(tensor, Tensor) else "a nested tensor" if tensor.is_nested else tensor.layout
+            if found is not torch.strided:
+                raise InvalidType(f"{name}: wanted a dense tensor, found {found}; convert it by to_dense(), to_padded_tensor() or torch.as_tensor()")
+            if name != "per_sample_weights" and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool):
+                raise InvalidValue(f"{name}: wanted whole numbers, found {tensor.dtype}; convert it to torch.int64")
         adds_last = input.dim() == 1 and not self.include_last_offset
-        if input.dim() == 2:
-            if offsets is not None:
-                raise InvalidValue("offsets: wanted none with an input of two dimensions, whose rows are the bags, found some; leave them out")
-            bags, length = input.shape
-            offsets = torch.arange(bags + 1, device="cpu") * length
+        if input.dim() not in (1, 2):
+            raise InvalidValue(f"input: wanted one or two dimensions, found {input.dim()}; reshape it")
+        if (offsets is None) == (input.dim() == 1):
+            found = "none" if offsets is None else "some with an input of two, whose rows are the bags"
+            raise InvalidValue(f"offsets: wanted them with an input of one dimension alone, found {found}; correct the call")
+        if offsets is None:
+            offsets = torch.arange(input.shape[0] + 1, device="cpu") * input.shape[1]
             if per_sample_weights is not None and per_sample_weights.shape != input.shape:
                 raise InvalidValue(f"per_sample_weights: wanted shape {tuple(input.shape)}, found {tuple(per_sample_weights.shape)}; reshape them")
-        elif input.dim() != 1:
-            raise InvalidValue(f"input: wanted one or two dimensions, found {input.dim()}; reshape it")
-        elif offsets is None:
-            raise InvalidValue("offsets: wanted them beside an input of one dimension, found none; pass them, or an input of two dimensions")
+        elif offsets.dim() != 1:
+            raise InvalidValue(f"offsets: wanted one dimension, found {offsets.dim()}; reshape them")
         weights = None
         if per_sample_weights is not None:
             if self.mode != "sum":
@@ -242,7 +252,9 @@ class EmbeddingBag(torch.nn.Module):
             if not per_sample_weights.is_floating_point():
                 raise InvalidValue(f"per_sample_weights: wanted floats, found {per_sample_weights.dtype}; convert them")
             weights = per_sample_weights.reshape(-1)
-        ends = _numpy(torch.cat([offsets, offsets.new_tensor([input.numel()])]) if adds_last else offsets)
+        ends = _numpy("offsets", offsets)
+        if adds_last:
+            ends = np.append(ends.astype(np.int64), input.numel())
         home, indices, trains = input.device, input.reshape(-1), self.training and torch.is_grad_enabled() and not self.frozen
         if weights is not None and home.type != "cpu":
             weights = weights.cpu()
@@ -251,24 +263,24 @@ class EmbeddingBag(torch.nn.Module):
         if trains or (weights is not None and weights.requires_grad and torch.is_grad_enabled()):
             out: Tensor = _Look.apply(self, self._anchor if trains else None, weights, indices, offsets, ends)  # type: ignore[no-untyped-call]
         else:
-            out = self._run(_numpy(indices), ends, weights, train=False)
+            out = self._run(_numpy("input", indices), ends, weights, train=False)
         # Pinned where the device copies from there.
         return out if home.type == "cpu" else (out.pin_memory() if home.type in ("cuda", "xpu") else out).to(home, non_blocking=True)
 
     def _may_train(self) -> None:
         ranks, last = self._rows.ranks, self._last.forward
+        if self._looks:
+            raise OrderError("forward: wanted a bag that trains, found forward_only=True; call eval(), freeze it, or make it without forward_only")
         if ranks is None and not self._alone and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            raise OrderError(
-                f"forward: wanted sync() before training, found {dist.get_world_size()} ranks of torch.distributed; call sync() on all ranks, "
-                "or sync(alone=True) if each rank is to train a table of its own"
-            )
-        if self.group.pending or (ranks and last is not None and last() is not None):
+            found = f"{dist.get_world_size()} ranks of torch.distributed; call sync() on all of them, or sync(alone=True) to train a table on each"
+            raise OrderError(f"forward: wanted sync() before training, found {found}")
+        if self.update == "backward" and (self.group.pending or (ranks and last is not None and last() is not None)):
             self._give_up()
 
     def _run(self, indices: Any, offsets: Any, weights: Tensor | None, *, train: bool) -> Tensor:
         out = torch.empty(max(0, len(offsets) - 1), self.embedding_dim, dtype=torch.float32, device="cpu")
         call = self.group.forward if train else self.group.forward_frozen
-        call(indices, offsets, None if weights is None else _numpy(weights, torch.float32), out.numpy())
+        call(indices, offsets, None if weights is None else _numpy("per_sample_weights", weights, torch.float32), out.numpy())
         return out
 
     def _keep(self, ids: Any, bags: Any, weights: Tensor | None, grad: Tensor) -> None:
@@ -281,13 +293,13 @@ class EmbeddingBag(torch.nn.Module):
         ids, bags, weights = ids[used], bags[used], None if weights is None else weights[torch.from_numpy(used)]
         if self.mode == "mean" and len(bags):
             weights = torch.from_numpy((1 / np.bincount(bags)[bags]).astype(np.float32))
-        self._rows.add(_deferred.merged(ids, bags, grad, weights))
+        self._rows.put((), [_deferred.merged(ids, bags, grad, weights)])
         if self.update == "backward":
             self._last.forward = None
             try:
                 _deferred.step([self._rows], None, 1 / (self.grad_scaler.get_scale() if self.grad_scaler else 1), None, (), self.grad_scaler is not None)
             finally:
-                self._rows.clear()
+                self._rows.take()
 
     def step(self, scaler: Any = None, max_norm: float | None = None, parameters: Iterable[Tensor] = ()) -> bool:
         """hotrow.torch.step for this bag."""
@@ -296,7 +308,7 @@ class EmbeddingBag(torch.nn.Module):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients that wait for a step. A model that has the bag does not call it in its own zero_grad()."""
         super().zero_grad(set_to_none)
-        self._rows.clear()
+        self._rows.take()
 
     def sync(self, process_group: Any = None, *, alone: bool = False) -> None:
         """Makes the table one for all ranks of a process group (the default one by default). Once, before training, on all of them.
@@ -315,10 +327,8 @@ class EmbeddingBag(torch.nn.Module):
         in_use = self._last.forward is not None and self._last.forward() is not None
         self.discard_pending()
         if in_use:
-            raise OrderError(
-                "forward: wanted the backward of the last forward first, found its outputs still in use; it is given up now: look up all bags of a "
-                "step in one forward, or call again if an exception came between"
-            )
+            remedy = "look up all bags of a step in one forward, or call again if an exception came between"
+            raise OrderError(f"forward: wanted the backward of the last forward first, found its outputs still in use; it is given up now: {remedy}")
         if not self._last.warned:
             self._last.warned = True
             warnings.warn("hotrow: a forward had no backward, and is given up; look up in eval() or under torch.no_grad()", stacklevel=7)
@@ -332,19 +342,14 @@ class EmbeddingBag(torch.nn.Module):
         """Sets the learning rate from the next backward on."""
         self.group.set_learning_rate(rate)
 
-    def _checkpoint(self) -> Tensor:
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "group")
-            self.group.save(path)
-            return torch.from_numpy(np.fromfile(path, np.uint8))
-
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         if self.state == "packed":
-            destination[prefix + "packed"] = self._checkpoint()
+            with tempfile.TemporaryDirectory() as folder:
+                self.group.save(path := os.path.join(folder, "group"))
+                destination[prefix + "packed"] = torch.from_numpy(np.fromfile(path, np.uint8))
         else:
             self.group.flush()
-            rows = np.arange(self.num_embeddings, dtype=np.uint32)
-            destination[prefix + "weight"] = torch.from_numpy(self.group.read_rows(rows))
+            destination[prefix + "weight"] = torch.from_numpy(self.group.read_rows(np.arange(self.num_embeddings)))
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing_keys: Any, unexpected_keys: Any, error_msgs: Any
@@ -361,7 +366,8 @@ class EmbeddingBag(torch.nn.Module):
         except Exception as error:
             (refused := _Refused(given)).reason = str(error)
             missing_keys.append(refused)
-            warnings.warn(f"hotrow: {refused}", stacklevel=2)
+            with suppress(Warning):  # of `python -W error`
+                warnings.warn(f"hotrow: {refused}", stacklevel=2)
 
     def _load_weight(self, weight: Any) -> None:
         values, shape = _weights("weight", weight), (self.num_embeddings, self.embedding_dim)
@@ -369,25 +375,26 @@ class EmbeddingBag(torch.nn.Module):
             raise InvalidValue(f"weight: wanted shape {shape}, found {values.shape}")
         if not np.isfinite(values).all():
             raise InvalidValue("weight: wanted finite numbers, found one that is not")
-        self.group.write_rows(np.arange(self.num_embeddings, dtype=np.uint32), values)
+        self.group.write_rows(np.arange(self.num_embeddings), values)
 
     def _load_packed(self, packed: Any) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "group")
-            _native.as_array("packed", _numpy(packed) if isinstance(packed, Tensor) else packed, "uint8").tofile(path)
+            _native.as_array("packed", _numpy("packed", packed) if isinstance(packed, Tensor) else packed, "uint8").tofile(path)
             try:
-                saved, ours, group = json.loads(_native.saved_settings(path)), self.group.config, self.group
-                rules = [of["optimizer"] for of in (saved, ours)]
-                is_other = len({(rule["kind"], rule["own_count"]) for rule in rules}) > 1
-                if self.frozen and (is_other or saved["state"] != ours["state"]):
-                    # The states need their place in the rows, whether they are used or not.
-                    ours |= dict(optimizer=rules[0], state=saved["state"], init=0.0)
-                    del ours["stripe"]
-                    group = Group(ours.pop("tables"), ours.pop("dim"), device="cpu" if group.device == "cpu" else "gpu", **ours)
-                elif is_other:
-                    ask = [f"hotrow.{_RULES[rule['kind']]}({rule['lr']:g}{', own_count=True' * rule['own_count']})" for rule in rules]
-                    raise InvalidValue(f"packed: wanted optimizer={ask[0]}, which trained it, found {ask[1]}; name it, or frozen=True")
-                group.load(path)
+                ours, group = self.group.config, self.group
+                if self.frozen:
+                    # Cache, policy, seed and the optimiser's states are those of the file: they need their place, whether they are used or not.
+                    kept = "tables dim precision pooling padding features out_of_range placement".split()
+                    group = Group._opened(path, "cpu" if group.device == "cpu" else "gpu", {name: ours[name] for name in kept})
+                else:
+                    rules = [of["optimizer"] for of in (json.loads(_native.saved_settings(path)), ours)]
+                    if len({(rule["kind"], rule["own_count"]) for rule in rules}) > 1:
+                        names = [rule["kind"].title().replace("_", "").replace("Sgd", "SGD").replace("Adagrad", "AdaGrad") for rule in rules]
+                        more = [f"({rule['lr']:g}{', own_count=True' * rule['own_count']})" for rule in rules]
+                        ask = [f"hotrow.{name}{of}" for name, of in zip(names, more)]
+                        raise InvalidValue(f"packed: wanted optimizer={ask[0]}, which trained it, found {ask[1]}; name it, or frozen=True")
+                    group.load(path)
             except FileError as error:
                 text, _, _ = str(error).replace(f"checkpoint {path}", "packed").rpartition("; ")
                 raise InvalidValue(f"{text}; give the bag the settings with which the state was saved, or take another state") from error
