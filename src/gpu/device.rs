@@ -282,6 +282,7 @@ impl<K: Kind> DeviceGroup<K> {
     ) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
+            K::take_back(self, false)?;
             let step = K::outcome(self, Mode::Train).cloned();
             K::encode_backward(self, encoder, grad_outputs, scaler)?;
             if let Some(step) = step {
@@ -308,6 +309,7 @@ impl<K: Kind> DeviceGroup<K> {
     ) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
+            K::take_back(self, false)?;
             let forward = self.state.wants_forward("weight_gradient")?;
             let rows = self.kind.rows();
             let shape = batch.shape(rows)?;

@@ -50,6 +50,8 @@ fn measured(context: &Context, placement: Placement) -> BTreeMap<&'static str, C
                 let mut $encoder = encoder(context);
                 cost!($name, $call);
                 context.queue().submit([$encoder.finish()]);
+                // A step that may still run keeps its scratch, and the next one has another.
+                context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
             }};
         }
         if placement == Placement::Device {

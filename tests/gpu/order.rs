@@ -7,7 +7,9 @@ use hotrow::{
     Batch, Context, Error, GradBuffer, GradSlice, GradientBuffer, Group, GroupConfig, Init, LossScale, Optimizer,
     OutputBuffer, Part, Placement, Precision, Scaler, SharedGroup, checkpoint, prelude::*, robe, wgpu,
 };
-use hotrow_harness::gpu_test;
+use hotrow_harness::{gpu_test, seeds};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
 
 use crate::caller::{download, encoder, storage, submit};
 
@@ -419,6 +421,144 @@ fn parts_of_a_prefetched_step_may_be_dropped(context: &Context) {
             group.step();
             plain.step();
             assert!(group.error() == Ok(()) && group.shown() == plain.shown(), "{placement}, {cache}, {times}");
+        }
+    }
+}
+
+/// Rows of a batch of the random runs, and its buffers.
+struct Drawn {
+    indices: Vec<u32>,
+    offsets: [u32; 5],
+    words: [wgpu::Buffer; 3],
+}
+
+impl Drawn {
+    fn new(context: &Context, indices: Vec<u32>) -> Self {
+        let n = indices.len() as u32;
+        let offsets = [0, n / 4, n / 2, n / 2 + n / 4, n];
+        let words = [&indices[..], &offsets, &[0; 4 * DIM]].map(|words| storage(context, words));
+        Self { indices, offsets, words }
+    }
+
+    fn random(context: &Context, rng: &mut impl rand::Rng) -> Self {
+        let n = rng.random_range(8..68);
+        Self::new(context, (0..n).map(|_| rng.random_range(0..300)).collect())
+    }
+
+    fn prefetch(&self, group: &mut Group, encoder: &mut wgpu::CommandEncoder) {
+        let [indices, offsets, _] = &self.words;
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        group.encode_prefetch(encoder, &batch).unwrap();
+    }
+
+    fn forward(&self, group: &mut Group, encoder: &mut wgpu::CommandEncoder) {
+        group.fetch(None).unwrap();
+        group.encode_forward_prefetched(encoder, self.words[2].slice(..)).unwrap();
+    }
+
+    fn backward(&self, group: &mut Group, encoder: &mut wgpu::CommandEncoder) {
+        group.encode_backward(encoder, self.words[2].slice(..)).unwrap();
+    }
+
+    /// The step of a group that knows no encoders; without a backward if `looks`.
+    fn step(&self, group: &mut Group, looks: bool) {
+        let outputs = group.forward(&self.indices, &self.offsets, None).unwrap();
+        if looks { group.discard_pending() } else { group.backward(&outputs).unwrap() }
+    }
+}
+
+/// Steps of batches of many sizes, which evict rows and need larger scratch, of which parts are dropped.
+#[gpu_test]
+fn parts_of_random_steps_may_be_dropped(context: &Context) {
+    for (placement, cache) in [(Placement::Device, 64), (Placement::Staged, 64), (Placement::Staged, 32)] {
+        for seed in seeds("dropped", 3) {
+            let rng = &mut Pcg64::seed_from_u64(seed);
+            let config = config(placement).with_cache_rows(cache);
+            let [mut group, mut plain] = [0, 1].map(|_| Group::new(context, config.clone()).unwrap());
+            let mut moments = Vec::new();
+            for _ in 0..20 {
+                let [now, next] = [0, 1].map(|_| Drawn::random(context, rng));
+                let (of, moment) = (&mut group, rng.random_range(0..6));
+                moments.push(moment);
+                submit(context, |to| now.prefetch(of, to));
+                let mut lost = encoder(context);
+                match moment {
+                    0 => submit(context, |to| {
+                        now.forward(of, to);
+                        now.backward(of, to);
+                    }),
+                    1 => {
+                        // The forward twice, and once dropped.
+                        now.forward(of, &mut lost);
+                        now.backward(of, &mut lost);
+                        drop(std::mem::replace(&mut lost, encoder(context)));
+                        submit(context, |to| now.forward(of, to));
+                        submit(context, |to| now.backward(of, to));
+                    }
+                    2 => {
+                        submit(context, |to| now.forward(of, to));
+                        next.prefetch(of, &mut lost);
+                        drop(std::mem::replace(&mut lost, encoder(context)));
+                        submit(context, |to| now.backward(of, to));
+                    }
+                    3 => {
+                        submit(context, |to| now.forward(of, to));
+                        submit(context, |to| next.prefetch(of, to));
+                        now.backward(of, &mut lost);
+                        drop(std::mem::replace(&mut lost, encoder(context)));
+                        submit(context, |to| {
+                            next.forward(of, to);
+                            next.backward(of, to);
+                        });
+                    }
+                    _ => {
+                        now.forward(of, &mut lost);
+                        if moment == 4 {
+                            now.backward(of, &mut lost);
+                        }
+                        next.prefetch(of, &mut lost);
+                    }
+                }
+                drop(lost);
+                now.step(&mut plain, moment > 2);
+                if moment == 3 {
+                    next.step(&mut plain, false);
+                }
+                let same = group.error() == Ok(()) && (rng.random() || group.shown() == plain.shown());
+                assert!(same, "{placement}, {cache} rows, seed {seed}, moments {moments:?}");
+            }
+        }
+    }
+}
+
+/// A step that the device has decided on rows that never came, and a backward behind the next forward.
+#[gpu_test]
+fn a_step_out_of_order_is_refused(context: &Context) {
+    let batches = [0..64, 64..128].map(|rows| Drawn::new(context, rows.collect()));
+    let [now, next] = &batches;
+    for placement in [Placement::Device, Placement::Staged] {
+        let [mut group, mut plain] = [0, 1].map(|_| Group::new(context, config(placement)).unwrap());
+        submit(context, |to| now.prefetch(&mut group, to));
+        submit(context, |to| now.forward(&mut group, to));
+        submit(context, |to| next.prefetch(&mut group, to));
+        let mut late = encoder(context);
+        now.backward(&mut group, &mut late);
+        submit(context, |to| next.forward(&mut group, to));
+        context.queue().submit([late.finish()]);
+        submit(context, |to| next.backward(&mut group, to));
+        refuses!(group.error(), Error::Order { call: "backward", .. });
+        now.step(&mut plain, true);
+        next.step(&mut plain, false);
+        assert!(group.error() == Ok(()) && group.shown() == plain.shown(), "{placement}");
+
+        submit(context, |to| now.prefetch(&mut group, to));
+        let mut lost = encoder(context);
+        now.forward(&mut group, &mut lost);
+        submit(context, |to| next.prefetch(&mut group, to));
+        drop(lost);
+        for _ in 0..2 {
+            refuses!(group.error(), Error::Order { call: "encode_forward_prefetched", .. });
+            refuses!(group.read_rows(&[1]), Error::Order { .. });
         }
     }
 }

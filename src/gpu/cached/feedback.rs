@@ -74,7 +74,9 @@ impl Group {
             if self.kind.storage.is_staged() {
                 self.decide_bound(encoder, params, &bound, None)?;
             } else {
-                let space = grown(&mut self.kind.train[0], &context, layout, rows, true)?;
+                let next = self.next_space();
+                let layout = &self.kind.tables.layout;
+                let space = grown(&mut self.kind.train[next], &context, layout, rows, true)?;
                 Forward { tables: &self.kind.tables, space, params: &params, batch: &bound }
                     .encode(&context, encoder, None);
                 self.reports.encode(&context, encoder, &space.step, Tells::Done);

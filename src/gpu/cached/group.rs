@@ -1,6 +1,9 @@
 //! A group of tables on the GPU, encoded into the caller's encoder. `forward.rs` has the order of forward's stages.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::{
+    mem::offset_of,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use crate::{
     config::{GroupConfig, Placement, WAYS},
@@ -95,6 +98,8 @@ pub struct Rows {
     pub(crate) storage: Storage,
     /// The prefetched batch whose forward was encoded last, and a flag that says whether that encoder was dropped.
     pub(crate) carried: Option<(Prefetched, Arc<AtomicBool>)>,
+    /// A step was decided whose rows were never moved.
+    pub(crate) lost: bool,
     /// The reason for the table's placement.
     reason: &'static str,
 }
@@ -232,8 +237,8 @@ impl Group {
             Storage::Staged(Box::new(Staged::new(context, store, hold, &tables, config.policy)))
         });
         let (train, reason) = ([None, None], "it was asked for");
-        let (frozen, flush, carried) = (None, None, None);
-        let rows = Rows { config, tables, train, frozen, flush, storage, carried, reason };
+        let (frozen, flush, carried, lost) = (None, None, None, false);
+        let rows = Rows { config, tables, train, frozen, flush, storage, carried, lost, reason };
         let group = Self::with_kind(context, rows)?;
         // Last, so that a group that cannot be built leaves the store as it was.
         let Rows { config, tables, .. } = &group.kind;
@@ -397,6 +402,11 @@ impl Kind for Rows {
 
     fn take_back(group: &mut Group, ends: bool) -> Result<(), Error> {
         group.undo_dropped();
+        if group.kind.lost {
+            let wanted = "encoders submitted in the order of their calls; make the group again, from a checkpoint";
+            let found = "a later step submitted and the forward before it dropped, so that rows were never moved";
+            return Err(Error::Order { call: "encode_forward_prefetched", wanted, found });
+        }
         if ends && group.state.prefetched().is_some_and(|batch| batch.again) { group.end_decided() } else { Ok(()) }
     }
 
@@ -431,8 +441,12 @@ impl Kind for Rows {
         if train {
             group.state.end_forward(); // its step scratch is overwritten
         }
+        let next = group.next_space();
         let DeviceGroup { context, state, dummy, numbers, kind, .. } = group;
-        let space = if train { &mut kind.train[0] } else { &mut kind.frozen };
+        if train {
+            void(encoder, &kind.train[1 - next]);
+        }
+        let space = if train { &mut kind.train[next] } else { &mut kind.frozen };
         let space = grown(space, context, &kind.tables.layout, indices, train)?;
         let (binding, rows) = context.bind_outputs(&kind.config, dummy, batch, &params, outputs)?;
         let bound = Bound::of(context, dummy, batch, &params)?;
@@ -441,7 +455,7 @@ impl Kind for Rows {
         if train {
             let number = numbers.next();
             numbers.encode(context, encoder, (&space.step, WHOLE), number);
-            state.forward(Pending { number, ..Pending::new(&params, 0, &kind.config) });
+            state.forward(Pending { number, ..Pending::new(&params, next, &kind.config) });
         }
         Ok(indices)
     }
@@ -536,6 +550,13 @@ impl Kind for Rows {
     #[cfg(not(target_family = "wasm"))]
     fn lookup_kind(group: &mut Group) -> LookupKind<'_> {
         LookupKind::Rows(group)
+    }
+}
+
+/// Has calls that go on with an earlier step find that another one came between them.
+pub(crate) fn void(encoder: &mut wgpu::CommandEncoder, earlier: &Option<Space>) {
+    if let Some(space) = earlier {
+        encoder.clear_buffer(&space.step, offset_of!(Step, number) as u64, Some(4));
     }
 }
 

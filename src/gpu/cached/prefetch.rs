@@ -13,7 +13,7 @@ use crate::{
     gpu::{
         cached::{
             forward::Forward,
-            group::{Group, grown},
+            group::{Group, grown, void},
             prefetched::{Coming, HeldBatch, Prefetched},
         },
         engine::{
@@ -69,7 +69,7 @@ impl Group {
         bound: &Bound<'_>,
         batch: Option<HeldBatch>,
     ) -> Result<(), Error> {
-        let next = self.state.next_space();
+        let next = self.next_space();
         let (context, layout) = (&self.context, &self.kind.tables.layout);
         let most = layout.most_distinct(params.indices);
         let space = grown(&mut self.kind.train[next], context, layout, params.indices, true)?;
@@ -82,7 +82,8 @@ impl Group {
         let number = if batch.is_some() { self.numbers.next() } else { 0 };
         self.numbers.encode(context, encoder, (&space.step, DECIDED), number);
         let coming = storage.ask(encoder, space, room);
-        self.state.prefetch(Prefetched { params, batch, space: next, coming, number, dropped: None, again: false });
+        let (dropped, again, lost) = (None, false, false);
+        self.state.prefetch(Prefetched { params, batch, space: next, coming, number, dropped, again, lost });
         Ok(())
     }
 
@@ -122,15 +123,29 @@ impl Group {
         if is_set(&batch.dropped) {
             return undone; // the prefetch was in the same encoder, or in another one that was dropped
         }
-        if self.state.prefetched().is_some() || self.state.last().is_some() {
-            // A later step was decided on the device without this one, whose rows were never moved.
-            self.reports.refuse("encode_forward_prefetched");
+        // The device has decided a later step without this one, whose rows were never moved.
+        self.kind.lost = batch.lost || self.state.prefetched().is_some() || self.state.last().is_some();
+        if self.kind.lost {
             return undone;
         }
         batch.coming = self.kind.storage.undo_arrive(batch.coming);
         batch.again = true;
         self.state.prefetch(batch);
         undone
+    }
+
+    /// The step scratch of the next step: not that of a step whose forward or backward may still come to the device.
+    pub(crate) fn next_space(&mut self) -> usize {
+        let (next, pending, reports) = (self.state.next_space(), self.state.pending(), &self.reports);
+        self.kind.carried.take_if(|(_, dropped)| !reports.waits_for(dropped));
+        match &mut self.kind.carried {
+            Some((carried, _)) if pending.is_none() => 1 - carried.space,
+            Some((carried, _)) => {
+                carried.lost |= carried.space == next;
+                next
+            }
+            None => next,
+        }
     }
 
     /// Refuses `call`, which goes on with a prefetch, if its encoder was dropped. Then the prefetch is undone.
@@ -272,6 +287,9 @@ impl Group {
         let records = self.kind.storage.arrive(encoder, &prefetched.coming, outputs.is_some())?;
         if let Some(space) = &self.kind.train[prefetched.space] {
             self.numbers.encode(&self.context, encoder, (&space.step, CARRIED), prefetched.number);
+            if outputs.is_some() {
+                void(encoder, &self.kind.train[1 - prefetched.space]);
+            }
             let binding = outputs.map(|(batch, outputs)| self.bound_outputs(batch, params, outputs)).transpose()?;
             let bound = match outputs {
                 Some((batch, _)) => Bound::of(&self.context, &dummy, batch, params)?,

@@ -58,6 +58,8 @@ pub struct Prefetched {
     pub(crate) dropped: Option<Arc<AtomicBool>>,
     /// The encoder of its forward was dropped.
     pub(crate) again: bool,
+    /// Its lists in step scratch are those of a later step.
+    pub(crate) lost: bool,
 }
 
 impl Prefetched {

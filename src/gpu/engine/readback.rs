@@ -214,13 +214,14 @@ struct Report {
     number: u64,
     target: wgpu::Buffer,
     tells: Tells,
+    dropped: Arc<AtomicBool>,
 }
 
 impl Shared {
     /// Reads every report that has arrived. In a browser it reads only the report of the number `reported`.
     fn read(&mut self, reported: Option<u64>) {
         let mut at = 0;
-        while let Some(Report { number, target, tells }) = self.under_way.get(at) {
+        while let Some(Report { number, target, tells, .. }) = self.under_way.get(at) {
             let asked = CALLS_WAIT || Some(*number) == reported;
             let range = asked.then(|| target.get_mapped_range(..).ok()).flatten();
             let Some(step) = range.map(|range| *bytemuck::from_bytes::<Step>(&range)) else {
@@ -274,6 +275,7 @@ struct Forgotten {
 
 impl Drop for Forgotten {
     fn drop(&mut self) {
+        drop(std::mem::take(&mut self.ended)); // first: a report that is gone and not dropped has arrived
         locked(&self.shared).under_way.retain(|report| report.number != self.number);
     }
 }
@@ -309,15 +311,16 @@ impl Reports {
             locked(&self.shared).made += 1;
             report_buffer(context)
         });
+        let ended = Ended::default();
+        let dropped = ended.dropped.clone();
         let number = {
             let mut shared = locked(&self.shared);
             shared.encoded += 1;
             let number = shared.encoded;
-            shared.under_way.push(Report { number, target: target.clone(), tells });
+            shared.under_way.push(Report { number, target: target.clone(), tells, dropped: dropped.clone() });
             number
         };
-        let mut forgotten = Forgotten { shared: self.shared.clone(), number, ended: Ended::default() };
-        let dropped = forgotten.ended.dropped.clone();
+        let mut forgotten = Forgotten { shared: self.shared.clone(), number, ended };
         encoder.map_buffer_on_submit(&target, wgpu::MapMode::Read, .., move |result| {
             forgotten.ended.end();
             // Without a mapping the device is lost; the next call returns that error.
@@ -329,9 +332,10 @@ impl Reports {
         dropped
     }
 
-    /// Adds the error of a call that was encoded before one that it must follow.
-    pub(crate) fn refuse(&self, call: &'static str) {
-        locked(&self.shared).faults.push((Step { number: 1, ..Step::default() }, Tells::Continues(call)));
+    /// Whether the call with this flag was dropped, or may still run.
+    pub(crate) fn waits_for(&self, dropped: &Arc<AtomicBool>) -> bool {
+        locked(&self.shared).under_way.iter().any(|report| Arc::ptr_eq(&report.dropped, dropped))
+            || dropped.load(Relaxed)
     }
 
     /// Whether commands are in an encoder that was neither submitted nor dropped, or are not known to be done. After a wait for the device and a
