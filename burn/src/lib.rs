@@ -499,6 +499,8 @@ impl EmbeddingBag {
     pub fn backward(&self, gradients: &mut Gradients) -> Result<(), Error> {
         let step = &mut *self.step()?;
         if !self.trains.is_enabled() {
+            step.tables.discard_pending();
+            step.outputs = None;
             return Ok(());
         }
         let wanted = "the gradient of the last forward's outputs";

@@ -419,6 +419,10 @@ fn a_bag_follows_its_device_and_its_model() {
         };
         assert!(moves(&model) && moves(&model.clone().no_grad()), "no_grad reaches parameters alone");
         assert!(!moves(&model.valid()) && !moves(&model.clone().freeze()));
+        // A forward that waits when its bag is frozen is given up.
+        let outputs = model.words.forward(&[1], &[0, 1]).unwrap();
+        let loss = outputs * Tensor::<2>::ones([1, 8], (shared.device(), DType::F32)).require_grad();
+        model.clone().freeze().words.backward(&mut loss.sum().backward()).unwrap();
         assert!(moves(&model.freeze().unfreeze()));
     });
 }
