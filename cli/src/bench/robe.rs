@@ -165,7 +165,7 @@ fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut Runner<'_>) -> anyhow::R
     let of = |config: &Config| (config.table_bytes(), format!("{} weights", count(config.weights.into())));
     let arrays = found.iter().map(|(.., config)| of(config)).collect();
     let of_host = runner.lab.is_none_or(|lab| !lab.timed.caps().is_hardware());
-    run.note_cached("arrays", lab::last_level_cache(lab::CACHES).filter(|_| of_host), arrays);
+    run.note_cached("arrays", lab::last_level_cache(lab::CACHES).filter(|_| of_host), &arrays);
     let progress = Progress::new("shared arrays", found.len() as u64);
     for (name, compression, config) in found {
         let config = config.with_pooling(Pooling::None).with_optimizer(plan.optimizer).with_seed(plan.seed);

@@ -264,7 +264,7 @@ impl<'a> Sweep<'a> {
             tables.insert((Layout::new(config, u64::MAX)?.table_bytes(), name));
         }
         let of_host = self.lab.as_ref().is_none_or(|lab| !lab.timed.caps().is_hardware());
-        run.note_cached(self.name, last_level_cache(CACHES).filter(|_| of_host), tables);
+        run.note_cached(self.name, last_level_cache(CACHES).filter(|_| of_host), &tables);
         for curve in &curves {
             let mut runner = Runner::new(self.lab.as_ref(), curve.config.clone(), self.shape.offsets())?;
             self.points(run, curve, &mut runner, slice)?;

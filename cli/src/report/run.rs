@@ -154,7 +154,7 @@ impl Run {
     }
 
     /// Notes which of these tables, by their bytes, fit the last-level cache, where that is known.
-    pub fn note_cached(&mut self, what: &str, cache: Option<u64>, tables: BTreeSet<(u64, String)>) {
+    pub fn note_cached(&mut self, what: &str, cache: Option<u64>, tables: &BTreeSet<(u64, String)>) {
         let in_units = |bytes: u64| in_units(bytes as f64);
         let fits = tables.iter().filter(|(bytes, _)| cache.is_some_and(|cache| *bytes <= cache));
         let fits: Vec<String> = fits.map(|(bytes, name)| format!("{name} ({})", in_units(*bytes))).collect();
@@ -360,7 +360,7 @@ mod tests {
             (Some(1), "holds no table"),
             (None, "unknown size"),
         ] {
-            run.note_cached("x", cache, tables.map(|(bytes, name)| (bytes, name.to_owned())).into());
+            run.note_cached("x", cache, &tables.map(|(bytes, name)| (bytes, name.to_owned())).into());
             assert!(run.markdown(&[]).contains(note), "{note}");
         }
     }

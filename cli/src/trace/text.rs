@@ -73,7 +73,7 @@ pub(super) fn read(path: &Path, column: Option<&str>, most: u64) -> Result<Trace
         criteo::read(path, most)
     } else {
         let table = table(path, lines, column)?;
-        if table.bags { bags(path, table, most) } else { one_column(path, table, most) }
+        if table.bags { bags(path, table.separator, table.header, most) } else { one_column(path, table, most) }
     }?;
     if comments > 0 {
         let found = format!("comments, {comments} lines with # at its beginning, are left out");
@@ -148,12 +148,12 @@ fn one_column(path: &Path, table: Table, most: u64) -> Result<Trace, TraceError>
     }
 }
 
-fn bags(path: &Path, table: Table, most: u64) -> Result<Trace, TraceError> {
+fn bags(path: &Path, separator: Option<u8>, header: bool, most: u64) -> Result<Trace, TraceError> {
     let (mut ids, mut offsets) = (Ids::new(path, most, false), vec![0]);
     let (mut least, mut longest, mut filled) = (usize::MAX, 0, 0_u64);
     // The words and the numbers at each place of a line.
     let mut kinds = [[0_u64; 2]; 64];
-    let (mut heading, mut lines) = (table.header, Lines::open(path, u64::MAX)?);
+    let (mut heading, mut lines) = (header, Lines::open(path, u64::MAX)?);
     while let Some(line) = lines.next()? {
         if std::mem::take(&mut heading) {
             continue;
@@ -188,8 +188,8 @@ fn bags(path: &Path, table: Table, most: u64) -> Result<Trace, TraceError> {
              found none; give the number of the column of ids, from 1 on",
             path.display()
         ));
-        let lines = if table.separator.is_some() || table.header { u64::MAX } else { 0 };
-        return one_column(path, Table { asks: Some((asks, lines)), ..table }, most);
+        let lines = if separator.is_some() || header { u64::MAX } else { 0 };
+        return one_column(path, Table { separator, header, asks: Some((asks, lines)), ..Table::default() }, most);
     }
     let mut read = Trace { offsets: Some(offsets), ..ids.found(MANY) };
     if least == longest && least > 1 && read.ids.len() > least {
