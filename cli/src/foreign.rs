@@ -1,7 +1,5 @@
 //! Files of other formats, known by their first bytes.
 
-use crate::failure::plain;
-
 /// What numpy's arrays begin with.
 pub(crate) const NPY: &[u8] = b"\x93NUMPY";
 
@@ -55,30 +53,22 @@ pub(crate) fn is_pickle(start: &[u8]) -> bool {
     zip || matches!(start, [0x80, 2..=5, ..])
 }
 
-/// What a structured array is, by its first bytes, and how to take one of its fields.
-fn structured(start: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(start);
-    let fields = text.split_once("'descr': [")?.1.split("'fortran_order'").next()?.split("('").skip(1);
-    // Gaps have no name.
-    let fields = fields.filter_map(|field| Some(field.split_once('\'')?.0)).filter(|name| !name.is_empty());
-    let names: Vec<String> = fields.take(8).map(plain).collect();
-    let first = names.first().map_or("FIELD", String::as_str);
-    let found = format!("a structured array of the fields {}", names.join(", "));
-    Some(format!("{found}: take one field, such as numpy.save(\"{first}.npy\", rows[\"{first}\"])"))
-}
+/// The remedy for an array that is of no use.
+pub(crate) const SAVE: &str = "save it anew with numpy.save";
 
-/// The shape of an array of numpy's, by its first [`NPY_HEADER`] bytes, or what they are in place of its header.
-pub(crate) fn npy_shape(start: &[u8]) -> Result<Vec<u64>, String> {
+/// The shape of an array of numpy's, by its first [`NPY_HEADER`] bytes, or what they are in place of its header, and the remedy.
+pub(crate) fn npy_shape(start: &[u8]) -> Result<Vec<u64>, (String, &'static str)> {
     let length = match start {
         [_, _, _, _, _, _, 1, _, a, b, ..] => u64::from(u16::from_le_bytes([*a, *b])) + 10,
         [_, _, _, _, _, _, 2 | 3, _, a, b, c, d, ..] => u64::from(u32::from_le_bytes([*a, *b, *c, *d])) + 12,
         _ => 0,
     };
+    let take = "take one field: numpy.save(\"field.npy\", rows[\"NAME\"]) with a NAME of rows.dtype.names";
     let found = match start.starts_with(NPY) {
-        false => "a file that is not .npy".to_owned(),
-        true if length > NPY_HEADER => format!("a header beyond the limit of {NPY_HEADER} bytes"),
-        true => "a header that numpy does not write for an array of numbers".to_owned(),
+        false => ("a file that is not .npy".to_owned(), SAVE),
+        true if start.windows(10).any(|bytes| bytes == b"'descr': [") => ("a structured array".to_owned(), take),
+        true if length > NPY_HEADER => (format!("a header beyond the limit of {NPY_HEADER} bytes"), SAVE),
+        true => ("a header that numpy does not write for an array of numbers".to_owned(), SAVE),
     };
-    let structured = || structured(start).filter(|_| start.starts_with(NPY));
-    hotrow::internals::npy_shape(start).ok_or_else(|| structured().unwrap_or(found))
+    hotrow::internals::npy_shape(start).ok_or(found)
 }

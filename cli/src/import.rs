@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Checkpoint to write
     #[arg(long, value_name = "CHECKPOINT", value_parser = output::file())]
     out: PathBuf,
-    /// Tensors to read, one a table, in order of the tables; where a name with a comma fits the file it is taken, else the comma parts names [default: the only one, or 0.weight, 1.weight, ..]
+    /// Tensors to read, one a table, in order of the tables; a comma separates names, unless the file has a tensor whose name contains it [default: the only one, or 0.weight, 1.weight, ..]
     #[arg(long, value_name = "NAME[,NAME]")]
     tensor: Vec<String>,
     /// Floats in a row; only rows of format tbe that are padded need it

@@ -221,12 +221,12 @@ impl Tensors {
     pub(crate) fn npy(path: &Path) -> anyhow::Result<Self> {
         let (file, length, start) = open(path)?;
         let shown = path.display();
-        let refused = |found: &str| {
-            anyhow::anyhow!("{shown}: wanted an array of floats in .npy, found {found}; save it anew with numpy.save")
+        let refused = |(found, remedy): (String, _)| {
+            anyhow::anyhow!("{shown}: wanted an array of floats in .npy, found {found}; {remedy}")
         };
-        let shape = foreign::npy_shape(&start).map_err(|found| refused(&found))?;
+        let shape = foreign::npy_shape(&start).map_err(refused)?;
         let mut rest = &start[..];
-        let header = NpyHeader::from_reader(&mut rest).map_err(|error| refused(&error.to_string()))?;
+        let header = NpyHeader::from_reader(&mut rest).map_err(|error| refused((error.to_string(), foreign::SAVE)))?;
         let begin = (start.len() - rest.len()) as u64;
         let descr = header.dtype().descr();
         let mut types = [Dtype::F16, Dtype::F32, Dtype::F64].into_iter();

@@ -162,10 +162,8 @@ fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut Runner<'_>) -> anyhow::R
         }
     }
     found.sort_by_key(|(.., config)| (config.chunk != CHUNK, config.weights));
-    let of = |config: &Config| (format!("{} weights", count(config.weights.into())), config.table_bytes());
-    let mut arrays: Vec<(String, u64)> = found.iter().map(|(.., config)| of(config)).collect();
-    arrays.sort_unstable_by_key(|array| array.1);
-    arrays.dedup();
+    let of = |config: &Config| (config.table_bytes(), format!("{} weights", count(config.weights.into())));
+    let arrays = found.iter().map(|(.., config)| of(config)).collect();
     let of_host = runner.lab.is_none_or(|lab| !lab.timed.caps().is_hardware());
     run.note_cached("arrays", lab::last_level_cache(lab::CACHES).filter(|_| of_host), &arrays);
     let progress = Progress::new("shared arrays", found.len() as u64);

@@ -16,7 +16,7 @@ use crate::report::{Measurement, Select, Setting, Unit, Value, table};
 use crate::uvm::{UvmBus, UvmModel, UvmTable, UvmTraffic};
 use hotrow::internals::layout::Layout;
 use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, Rounding, adapter};
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
@@ -258,13 +258,11 @@ impl<'a> Sweep<'a> {
         let slice = Duration::from_secs(args.seconds).div_f64(points.max(1) as f64);
         // All hits of a batch read the same rows of the cache.
         let hot = u64::from(batch.min(rows / 2)) * u64::from(dim) * 4;
-        let mut tables = vec![("the rows that hits of a batch read".to_owned(), hot)];
+        let mut tables = BTreeSet::from([(hot, "the rows that hits of a batch read".to_owned())]);
         for config in curves.iter().map(|curve| &curve.config) {
             let name = format!("tables in {}", config.precision.to_string().to_uppercase());
-            tables.push((name, Layout::new(config, u64::MAX)?.table_bytes()));
+            tables.insert((Layout::new(config, u64::MAX)?.table_bytes(), name));
         }
-        tables.sort_unstable();
-        tables.dedup();
         let of_host = self.lab.as_ref().is_none_or(|lab| !lab.timed.caps().is_hardware());
         run.note_cached(self.name, last_level_cache(CACHES).filter(|_| of_host), &tables);
         for curve in &curves {

@@ -7,7 +7,7 @@ use crate::output;
 use hotrow::Context;
 use hotrow::Resolution;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -154,10 +154,10 @@ impl Run {
     }
 
     /// Notes which of these tables, by their bytes, fit the last-level cache, where that is known.
-    pub fn note_cached(&mut self, what: &str, cache: Option<u64>, tables: &[(String, u64)]) {
+    pub fn note_cached(&mut self, what: &str, cache: Option<u64>, tables: &BTreeSet<(u64, String)>) {
         let in_units = |bytes: u64| in_units(bytes as f64);
-        let fits = tables.iter().filter(|(_, bytes)| cache.is_some_and(|cache| *bytes <= cache));
-        let fits: Vec<String> = fits.map(|(name, bytes)| format!("{name} ({})", in_units(*bytes))).collect();
+        let fits = tables.iter().filter(|(bytes, _)| cache.is_some_and(|cache| *bytes <= cache));
+        let fits: Vec<String> = fits.map(|(bytes, name)| format!("{name} ({})", in_units(*bytes))).collect();
         let found = match cache.map(in_units) {
             None => "of unknown size; what it holds shows no memory bandwidth".to_owned(),
             Some(size) if fits.is_empty() => format!("of {size}, which holds no table"),
@@ -354,13 +354,13 @@ mod tests {
         }
         assert_eq!(run.reasons(), [(vec!["a", "c"], "memory"), (vec!["b"], "time")]);
         assert!(run.markdown(&[]).contains("Left out: a; c: memory.\nLeft out: b: time.\n"));
-        let tables = [("a".to_owned(), 8 << 20), ("b".to_owned(), (8 << 20) + 1)];
+        let tables = [(8 << 20, "b"), ((8 << 20) + 1, "c"), (8 << 20, "b"), (1 << 20, "z")];
         for (cache, note) in [
-            (Some(8 << 20), "no memory bandwidth: a (8.0 MiB).\n"),
+            (Some(8 << 20), "no memory bandwidth: z (1.0 MiB), b (8.0 MiB).\n"),
             (Some(1), "holds no table"),
             (None, "unknown size"),
         ] {
-            run.note_cached("x", cache, &tables);
+            run.note_cached("x", cache, &tables.map(|(bytes, name)| (bytes, name.to_owned())).into());
             assert!(run.markdown(&[]).contains(note), "{note}");
         }
     }

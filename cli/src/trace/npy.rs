@@ -10,9 +10,9 @@ use std::path::Path;
 
 /// All ids of the array; numbering them may take `most` bytes.
 pub(super) fn read(path: &Path, most: u64) -> Result<Ids<'_>, TraceError> {
-    let fail = |found: String| refused(path, &found);
+    let fail = |found: String| refused(path, (found, foreign::SAVE));
     let start = Input::open(path)?.start(foreign::NPY_HEADER)?;
-    let shape = foreign::npy_shape(&start).map_err(fail)?;
+    let shape = foreign::npy_shape(&start).map_err(|found| refused(path, found))?;
     let mut file = Input::open(path)?;
     let npy = NpyFile::new(&mut file).map_err(|error| fail(error.to_string()))?;
     if npy.shape().len() != 1 || npy.shape() != shape {
@@ -37,8 +37,8 @@ pub(super) fn read(path: &Path, most: u64) -> Result<Ids<'_>, TraceError> {
     }
 }
 
-fn refused(path: &Path, found: &str) -> TraceError {
-    TraceError::of(path, "a 1-D .npy array of integers", found, "save it anew")
+fn refused(path: &Path, (found, remedy): (String, &str)) -> TraceError {
+    TraceError::of(path, "a 1-D .npy array of integers", found, remedy)
 }
 
 /// Negative ids become other numbers of 64 bits, which are numbered.
@@ -48,7 +48,7 @@ fn convert<'a, T: Deserialize>(
     most: u64,
     number: impl Fn(T) -> u64,
 ) -> Result<Ids<'a>, TraceError> {
-    let fail = |found: String| refused(path, &found);
+    let fail = |found: String| refused(path, (found, foreign::SAVE));
     let wanted = npy.len();
     let numbers = npy.data::<T>().map_err(|error| fail(error.to_string()))?;
     let mut ids = Ids::new(path, most, false);
