@@ -20,6 +20,7 @@ use anyhow::ensure;
 use burn::tensor::{Gradients, Tensor};
 use hotrow::{Counters, CpuScaler, Mode, ScalerState};
 use hotrow_cli::report::units::median;
+use hotrow_dist::Comm as _;
 use hotrow_plan::scars::HotBatches;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -178,7 +179,7 @@ pub(crate) fn run(
     let (counters, cached) = model.tables.counters()?;
     let hit_rate = (!cached.is_empty()).then(|| cached.values().copied().sum::<Counters>().hit_rate());
     let name = |(&table, counters): (&usize, &Counters)| (task.about().tables[table].name.clone(), counters.hit_rate());
-    let lost = ranks.map_or_else(|| Ok(model.lost.to_vec()), |ranks| ranks.total(&model.lost))?;
+    let lost = model.all_lost()?;
     let (memory_paper, memory_true, kept_bytes) = model.tables.memory()?;
     // Where pages move these alone are counted, and not the rows of tables that stay on the device.
     let bus_bytes = Some(model.tables.paged()).filter(|&pages| pages > 0).unwrap_or_else(|| counters.bus_bytes());
@@ -386,7 +387,8 @@ impl<'t, 'r> Model<'t, 'r> {
                 }
             }
             if keeps {
-                let beside = Beside { steps: self.steps, dense: self.beside(), loss: trained.train_loss };
+                let dense = self.beside(&self.all_lost()?);
+                let beside = Beside { steps: self.steps, dense, loss: trained.train_loss };
                 let (identity, tables) = (&self.identity, &mut self.tables);
                 unproved = Unproved::write(&keep.folder, identity, tables, &beside, self.ranks)?;
             }
@@ -413,19 +415,25 @@ impl<'t, 'r> Model<'t, 'r> {
 
     /// Loads a checkpoint and returns the loss of its epoch so far.
     fn resume(&mut self, newest: &(u64, PathBuf)) -> anyhow::Result<f64> {
-        let like = self.beside();
+        let like = self.beside(&self.lost);
         let Beside { steps, dense, loss } = checkpoints::load(newest, &mut self.tables, &like)?;
         self.restore(&dense)?;
         self.steps = steps;
         Ok(loss)
     }
 
-    /// Weights of the dense part, their state, then the scaler's state.
-    fn beside(&self) -> Vec<Tensor<2>> {
+    /// [`Self::lost`] of all ranks together.
+    fn all_lost(&self) -> Result<Vec<u64>, hotrow::Error> {
+        self.ranks.map_or_else(|| Ok(self.lost.to_vec()), |ranks| ranks.total(&self.lost))
+    }
+
+    /// Weights of the dense part, their state, then the scaler's state and what FP16 lost.
+    fn beside(&self, lost: &[u64]) -> Vec<Tensor<2>> {
         let AdaGrad { weights, squares, .. } = &self.optimizer;
         let scaler = self.scaler.as_ref().map(|scaler| {
             // The bits of its words, each as 16 bits above and 16 below, which FP32 holds exactly.
-            let halves = scaler.state().to_words().into_iter().flat_map(|word| [word >> 16, word & 0xffff]);
+            let lost = lost.iter().flat_map(|&number| [number as u32, (number >> 32) as u32]);
+            let halves = scaler.state().to_words().into_iter().chain(lost).flat_map(|word| [word >> 16, word & 0xffff]);
             let halves: Vec<f32> = halves.map(|half| half as f32).collect();
             let shape = [1, halves.len()];
             tensor(halves, shape, &dense::cpu().inner())
@@ -444,7 +452,11 @@ impl<'t, 'r> Model<'t, 'r> {
             let config = *now.config();
             let words = values(halves.clone());
             let words: Vec<u32> = words.chunks(2).map(|half| (half[0] as u32) << 16 | half[1] as u32).collect();
-            *now = CpuScaler::with_state(config, ScalerState::from_words(&words, &config)?)?;
+            let (state, lost) = words.split_at(ScalerState::WORDS);
+            *now = CpuScaler::with_state(config, ScalerState::from_words(state, &config)?)?;
+            // The first rank goes on with what all ranks had lost.
+            let lost = [0, 1].map(|at| u64::from(lost[2 * at]) | u64::from(lost[2 * at + 1]) << 32);
+            self.lost = if self.ranks.is_none_or(|ranks| ranks.rank() == 0) { lost } else { [0; 2] };
         }
         Ok(())
     }
@@ -811,6 +823,16 @@ mod tests {
         kept(MIXED, 3, &steady(1), &keep(false)).unwrap();
         assert_eq!(newest(), 14, "of 20 steps, and the later one of the run before is removed");
         assert_eq!(kept(MIXED, 3, &steady(2), &keep(true)).unwrap(), trained(MIXED, 3, &steady(2)));
+        // With a scaled loss the gradients that FP16 lost before the checkpoint count too.
+        let scaled = |epochs| {
+            let mut options = steady(epochs);
+            options.hyper.loss_scale = Scaling(Some(LossScale::Static { scale: 1.0 }));
+            options
+        };
+        kept(MIXED, 3, &scaled(1), &keep(false)).unwrap();
+        let whole = trained(MIXED, 3, &scaled(2));
+        assert!(whole.lost > Some(0.0), "{whole:?}");
+        assert_eq!(kept(MIXED, 3, &scaled(2), &keep(true)).unwrap(), whole);
         // Damaged checkpoints are refused.
         for file in ["dense.safetensors", "group-0.safetensors"] {
             kept(MIXED, 3, &steady(2), &keep(false)).unwrap();
