@@ -1,7 +1,7 @@
 //! Composes shaders from the WGSL files. No other file knows where shader text comes from.
 //!
 //! A stage is `shaders/<folder>/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file. In its
-//! path, `{rank}`, `{add}` and `{lookup}` stand for the bodies that [`Caps`](crate::Caps) chose, `{width}` for the width that a group's dim
+//! path, `{rank}`, `{add}`, `{lookup}` and `{sum}` stand for the bodies that [`Caps`](crate::Caps) chose, `{width}` for the width that a group's dim
 //! allows ([`quad_width`](crate::table::row::quad_width)), and `{item}` for the words that a shader reads from a record at once.
 //! A line `#window text` is replaced by one copy of the
 //! text for each window of the cache, or of a shared array, except the first window. The copies are in descending order, with the window's number
@@ -93,6 +93,28 @@ impl AddBody {
         match self {
             Self::Native => "native",
             Self::Exchange => "exchange",
+        }
+    }
+}
+
+/// The way in which steps of a sum whose order counts are written.
+///
+/// Example: [`ContextOptions`](crate::ContextOptions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SumBody {
+    /// As they are.
+    Plain,
+    /// Each result passes as an integer, so that no compiler changes the order: for DX12.
+    Settled,
+}
+
+impl SumBody {
+    /// The variant's name, as in `shaders/shared/steps_<name>.wgsl`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Settled => "settled",
         }
     }
 }
@@ -204,14 +226,21 @@ pub struct Bodies {
     pub add: AddBody,
     /// The body that looks up rows.
     pub lookup: LookupBody,
+    /// The body that adds where the order counts.
+    pub sum: SumBody,
     /// The sizes and numbers of the bound buffers.
     pub cut: Cut,
 }
 
 impl Bodies {
     /// The bodies that run on any device, for a cache within one binding.
-    pub const PLAIN: Self =
-        Self { rank: RankBody::Portable, add: AddBody::Exchange, lookup: LookupBody::Lanes8, cut: Cut::ONE };
+    pub const PLAIN: Self = Self {
+        rank: RankBody::Portable,
+        add: AddBody::Exchange,
+        lookup: LookupBody::Lanes8,
+        sum: SumBody::Plain,
+        cut: Cut::ONE,
+    };
 
     /// These bodies with another cut.
     #[must_use]
@@ -296,6 +325,7 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
         .replace("{rank}", bodies.rank.name())
         .replace("{add}", bodies.add.name())
         .replace("{lookup}", bodies.lookup.name())
+        .replace("{sum}", bodies.sum.name())
         .replace("{width}", &bodies.cut.width.to_string())
         .replace("{item}", &bodies.cut.item.to_string());
     let Some(text) = file(&path) else {
@@ -354,11 +384,11 @@ pub(crate) fn composed(kernel: &Kernel, bodies: Bodies) -> Composed {
 
 /// Every stage in every variant, with one, two and three windows and pieces. More of them differ only in number.
 #[must_use]
-pub fn sources(kernels: &[&Kernel]) -> Vec<ComposedShader> {
+pub fn sources(kernels: &[&Kernel], sum: SumBody) -> Vec<ComposedShader> {
     let source = |kernel: &Kernel, variant, bodies: Bodies| ComposedShader {
         name: kernel.name,
         variant,
-        wgsl: compose(kernel, bodies),
+        wgsl: compose(kernel, Bodies { sum, ..bodies }),
         subgroups: bodies.rank != RankBody::Portable || bodies.lookup == LookupBody::Lanes32,
         float_atomics: bodies.add == AddBody::Native,
         cut: bodies.cut.of(kernel),

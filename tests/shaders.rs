@@ -19,7 +19,7 @@ use hotrow::{
 use hotrow_harness::{isa, modules::files};
 use naga::back::spv::Capability;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use naga::{AddressSpace, Expression, Literal, Module, ShaderStage, StorageAccess, TypeInner};
+use naga::{AddressSpace, Binding, Expression, Literal, Module, ShaderStage, StorageAccess, StructMember, TypeInner};
 
 // WebGPU's defaults (SPEC 10), as numbers: the project promises them, so they do not come from `wgpu::Limits::default()`.
 const MAX_STORAGE_BUFFERS: usize = 8;
@@ -105,6 +105,34 @@ fn check_buffers(module: &Module, most: usize) -> Result<(), String> {
     }
     if uniform > MAX_UNIFORM_BUFFERS {
         return Err(format!("{uniform} uniform buffers, at most {MAX_UNIFORM_BUFFERS}"));
+    }
+    Ok(())
+}
+
+/// What naga writes as HLSL that DXC refuses: no semantics for the members of a struct with a subgroup's builtins, and one name for the zeros of two
+/// types that are one in HLSL, an alias and what it stands for.
+fn check_hlsl_names(module: &Module) -> Result<(), String> {
+    for argument in module.entry_points.iter().flat_map(|entry| &entry.function.arguments) {
+        let TypeInner::Struct { members, .. } = &module.types[argument.ty].inner else { continue };
+        let of_subgroup = |member: &&StructMember| match member.binding {
+            Some(Binding::BuiltIn(builtin)) => format!("{builtin:?}").contains("Subgroup"),
+            _ => false,
+        };
+        if let Some(member) = members.iter().find(of_subgroup) {
+            return Err(format!("{:?} of a subgroup in a struct: make it an argument of `{ENTRY}`", member.name));
+        }
+    }
+    let bodies = module.functions.iter().map(|(_, one)| one).chain(module.entry_points.iter().map(|one| &one.function));
+    let expressions = bodies.flat_map(|body| body.expressions.iter()).chain(module.global_expressions.iter());
+    let mut zeros: BTreeMap<String, naga::Handle<naga::Type>> = BTreeMap::new();
+    for (_, expression) in expressions {
+        let Expression::ZeroValue(ty) = *expression else { continue };
+        let naga::Type { name, inner } = &module.types[ty];
+        let plain = !matches!(inner, TypeInner::Struct { .. });
+        let spelled = *zeros.entry(format!("{inner:?}")).or_insert(ty);
+        if plain && (name.is_some() || spelled != ty) {
+            return Err(format!("a zero value of {name:?}, {inner:?}: write its components"));
+        }
     }
     Ok(())
 }
@@ -251,6 +279,7 @@ fn check_all(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: usize
     let info = validate(&module, wgsl, subgroups)?;
     check_entry(&module)?;
     check_buffers(&module, most)?;
+    check_hlsl_names(&module)?;
     let (module, info) = specialise(&module, &info, constants)?;
     check_workgroup(&module)?;
     check_translations(&module, &info, subgroups)?;
@@ -385,9 +414,14 @@ fn check_workgroup_size(module: &Module, expected: [u32; 3]) -> Result<(), Strin
 // ---------------------------------------------------------------------------------------------------------------------
 // The crate's shaders
 
-/// Runs `check` on every shader, and fails with all that it finds.
+/// Runs `check` on every shader, and on those that DX12 has in their place, and fails with all that it finds.
 fn on_each(mut check: impl FnMut(&ComposedShader) -> Result<(), String>) {
-    let sources = hotrow::internals::sources();
+    let mut sources = hotrow::internals::sources();
+    let of_dx12 = hotrow::internals::sources_of_dx12();
+    let others: Vec<_> = of_dx12.into_iter().zip(&sources).filter(|(own, plain)| own.wgsl != plain.wgsl).collect();
+    assert!(others.iter().any(|(own, _)| own.name == "gather"), "sums of DX12");
+    let others: Vec<_> = others.into_iter().map(|(own, _)| own).collect();
+    sources.extend(others);
     let failed =
         |source: &ComposedShader| Some(format!("{}/{}: {}", source.name, source.variant, check(source).err()?));
     let failures: Vec<String> = sources.iter().filter_map(failed).collect();
@@ -714,6 +748,26 @@ fn other_entry_points_are_rejected() {
     rejected(check_entry(&parse("@fragment fn main() {}").unwrap()), "compute");
     let two = "@compute @workgroup_size(1) fn main() {} @compute @workgroup_size(1) fn other() {}";
     rejected(check_entry(&parse(two).unwrap()), "other");
+}
+
+#[test]
+fn hlsl_that_dxc_refuses_is_rejected() {
+    let main = |head: &str, body: &str| {
+        let to = "@group(0) @binding(0) var<storage, read_write> to: array<vec4<f32>>;";
+        check_hlsl_names(&parse(&format!("{to} {head} {{ {body} }}")).unwrap())
+    };
+    let entry = "@compute @workgroup_size(32) fn main";
+    let lane = |builtin: &str| {
+        main(&format!("struct Lane {{ @builtin({builtin}) i: u32 }} {entry}(lane: Lane)"), "to[lane.i].x = 1.0;")
+    };
+    rejected(lane("subgroup_invocation_id"), "in a struct");
+    rejected(lane("num_subgroups"), "in a struct");
+    lane("local_invocation_index").unwrap();
+    main(&format!("{entry}(@builtin(subgroup_invocation_id) i: u32)"), "to[i].x = 1.0;").unwrap();
+    let alias = format!("alias Quad = vec4<f32>; {entry}()");
+    rejected(main(&alias, "to[0] = to[1] * Quad();"), "a zero value of Some(\"Quad\")");
+    rejected(main(&alias, "to[0] = to[1] * vec4<f32>() + Quad();"), "a zero value");
+    main(&alias, "to[0] = to[1] * vec4<f32>() + Quad(0.0);").unwrap();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Prints every shader in every variant as JSON, for compilers other than naga (`scripts/portability`).
+//! Prints every shader in every variant as JSON, for compilers other than naga (`scripts/portability`). With the argument `dx12`, as DX12 has them.
 
 use hotrow::internals::{
     self,
@@ -41,7 +41,9 @@ fn two_readers() -> Value {
 }
 
 fn main() -> serde_json::Result<()> {
-    let shaders: Vec<_> = internals::sources()
+    let dx12 = std::env::args().nth(1).as_deref() == Some("dx12");
+    let sources = if dx12 { internals::sources_of_dx12() } else { internals::sources() };
+    let shaders: Vec<_> = sources
         .into_iter()
         // Only naga has atomic floats.
         .filter(|source| !source.float_atomics)

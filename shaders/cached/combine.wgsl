@@ -40,7 +40,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         if (count == 0u) { continue; }
         for (var first = 0u; first < weight_quads(); first += 32u) {
             let q = first + (local & 31u);
-            var sum = Quad();
+            var sum = Quad(0.0);
             if (q < weight_quads() && g < count) {
                 // Chunk k > 0 begins in tile + k and belongs to a row that began before that tile.
                 var k = g + 8u;
@@ -50,14 +50,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                     let b = scratch[partial_at(2u * (tile + k + 8u), q)];
                     let c = scratch[partial_at(2u * (tile + k + 16u), q)];
                     let d = scratch[partial_at(2u * (tile + k + 24u), q)];
-                    sum = (((sum + a) + b) + c) + d;
+                    sum = plus(plus(plus(plus(sum, a), b), c), d);
                 }
-                for (; k < count; k += 8u) { sum += scratch[partial_at(2u * (tile + k), q)]; }
+                for (; k < count; k += 8u) { sum = plus(sum, scratch[partial_at(2u * (tile + k), q)]); }
             }
             sums[local] = sum;
             workgroupBarrier();
             if (g == 0u && q < weight_quads()) {
-                for (var other = 1u; other < min(count, 8u); other++) { sum += sums[other * 32u + local]; }
+                for (var other = 1u; other < min(count, 8u); other++) { sum = plus(sum, sums[other * 32u + local]); }
                 scratch[partial_at(2u * tile + 1u, q)] = sum;
             }
             workgroupBarrier();

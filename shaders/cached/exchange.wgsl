@@ -62,7 +62,7 @@ fn concerns(i: u32) -> bool {
 }
 
 // Carries out swap i; NONE for none. The whole workgroup must call this.
-fn handle(i: u32, lane: Lane) {
+fn handle(i: u32, lane: Lane, asked: Asked) {
     let part = lane_index(lane) & (params.lanes - 1u);
     let j = i - piece.first_swap;
     var one = Swap(NONE, NONE, NONE, 0u);
@@ -73,7 +73,7 @@ fn handle(i: u32, lane: Lane) {
         let slot = leaves && one.place < params.slots;
         var live = leaves;
         if (slot) { live = (ways[way_at(one.place, FLAGS)] & DIRTY) != 0u; }
-        let packed = pack_row(live, one.place, one.victim, j, lane);
+        let packed = pack_row(live, one.place, one.victim, j, lane, asked);
         if (packed && part == 0u && params.mode == MODE_TRAIN) {
             count_row(one.victim, select(WRITE_BACKS, BYPASS_WRITES, one.place >= params.slots));
         }
@@ -99,9 +99,7 @@ fn handle(i: u32, lane: Lane) {
     }
 }
 
-@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        lane: Lane) {
+fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
     let me = lane_index(lane);
     if (me == 0u) {
         length = select(0u, step.counts[COUNT_SWAPS], step.number == step.wanted);

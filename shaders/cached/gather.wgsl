@@ -21,7 +21,7 @@
 
 // The term of index i. A row that is left out adds 0, which changes no bit of a sum that began with +0.
 fn term(i: u32, place: u32, q: u32) -> Quad {
-    if (place == NONE) { return Quad(); }
+    if (place == NONE) { return Quad(0.0); }
     let value = load_quad(placed(place), q);
     if (params.weighted == 1u) { return value * weights[i]; }
     return value;
@@ -48,7 +48,7 @@ fn load_four(given: vec4<u32>, q: u32) -> Four {
 
 // A row of scratch, or 0.
 fn missing(place: u32, q: u32) -> Quad {
-    if (place == NONE) { return Quad(); }
+    if (place == NONE) { return Quad(0.0); }
     return scratch[(place - params.slots) * params.row_quads + q];
 }
 

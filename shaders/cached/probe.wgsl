@@ -23,8 +23,7 @@
 var<workgroup> missed: atomic<u32>;
 var<workgroup> missed_before: u32;
 
-@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
+fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
     let me = lane_index(lane);
     let i = flat_group(group, groups) * 256u + me;
     var row = NONE;

@@ -107,8 +107,8 @@ fn moved(one: Target, q: u32, grad: Quad, row: Common) -> Moved {
     let w = load_quad(one.place, q);
     let g = bounded(grad, row.factor) + params.weight_decay * w;
     var by = rate.lr * g;
-    var state = Quad();
-    var second = Quad();
+    var state = Quad(0.0);
+    var second = Quad(0.0);
     var same = true;
     if (params.optimizer == ADAGRAD) {
         let before = load_quad(one.place, weight_quads() + q);
@@ -149,7 +149,7 @@ fn concerns(i: u32) -> bool {
 }
 
 // Updates distinct row i; NONE for none. The whole workgroup must call this.
-fn handle(i: u32, lane: Lane) {
+fn handle(i: u32, lane: Lane, asked: Asked) {
     let local = lane_index(lane);
     let part = local & (params.lanes - 1u);
     let mine = local / params.lanes;
@@ -162,12 +162,12 @@ fn handle(i: u32, lane: Lane) {
 
     // Each lane sums one Quad of the row once and keeps the sum. Rows of more Quads are summed again in each pass,
     // from L1.
-    var held = Quad();
+    var held = Quad(0.0);
     if (live && part < weight_quads()) { held = merged(one, part); }
 
     var bad = false;
     var row = Common(0.0, 1.0, 0.0, step_fix1, step_fix2);
-    if (params.clip_norm > 0.0) {
+    if (asked.clip_norm > 0.0) {
         var sum = 0.0;
         if (live) {
             for (var q = part; q < weight_quads(); q += params.lanes) {
@@ -176,7 +176,7 @@ fn handle(i: u32, lane: Lane) {
                 sum = add_squares(sum, bounded(grad, 1.0));
             }
         }
-        let mean = state_of_row(0.0, sum, lane);
+        let mean = state_of_row(0.0, sum, lane, asked.lanes);
         bad = !is_finite(bits_of(quad_of(mean)));
         let norm = sqrt(mean * f32(params.dim));
         if (norm > params.clip_norm) { row.factor = params.clip_norm / norm; }
@@ -190,7 +190,7 @@ fn handle(i: u32, lane: Lane) {
 
     // The row-wise rules need the mean of squares first. The order is fixed: each lane adds its Quads in ascending
     // order, then a tree adds the lanes.
-    if (params.optimizer == ROW_WISE || params.optimizer == ROW_WISE_ADAM) {
+    if (asked.optimizer == ROW_WISE || asked.optimizer == ROW_WISE_ADAM) {
         var sum = 0.0;
         if (live) {
             for (var q = part; q < weight_quads(); q += params.lanes) {
@@ -199,14 +199,14 @@ fn handle(i: u32, lane: Lane) {
                 sum = add_squares(sum, bounded(grad, row.factor) + params.weight_decay * load_quad(one.place, q));
             }
         }
-        if (params.optimizer == ROW_WISE) {
+        if (asked.optimizer == ROW_WISE) {
             // Only the invocation that writes the row's state reads it.
             var state = 0.0;
             if (live && part == 0u) { state = scalar_of(one.place, 0u); }
-            let next_state = state_of_row(state, sum, lane);
+            let next_state = state_of_row(state, sum, lane, asked.lanes);
             if (live) { row.state = next_state; }
         } else {
-            let mean = state_of_row(0.0, sum, lane);
+            let mean = state_of_row(0.0, sum, lane, asked.lanes);
             if (live) {
                 let before = scalar_of(one.place, 0u);
                 row.state = before + (1.0 - params.beta2) * (mean - before);
@@ -236,7 +236,7 @@ fn handle(i: u32, lane: Lane) {
     }
     workgroupBarrier();
     // Every lane has read the row's second moment and count; one of them replaces both.
-    if (params.optimizer >= ADAM && params.scalars > 0u) { storageBarrier(); }
+    if (asked.optimizer >= ADAM && asked.scalars > 0u) { storageBarrier(); }
     if (bad || changed) { atomicOr(&seen[mine], select(0u, WRONG, bad) | select(0u, CHANGED, changed)); }
     if (live && bypass && changed) { atomicStore(&packs, 1u); }
     workgroupBarrier();
@@ -270,14 +270,12 @@ fn handle(i: u32, lane: Lane) {
     if (local == 0u) { packing = atomicLoad(&packs); }
     if (workgroupUniformLoad(&packing) != 0u) {
         storageBarrier(); // the other lanes must see the new row before they pack it
-        let packed = pack_row(repacks, one.place, one.row, one.place - params.slots, lane);
+        let packed = pack_row(repacks, one.place, one.row, one.place - params.slots, lane, asked);
         if (packed && part == 0u) { count_row(one.row, BYPASS_WRITES); }
     }
 }
 
-@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        lane: Lane) {
+fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
     let me = lane_index(lane);
     if (me == 0u) { length = targets[0].row; }
     let n = workgroupUniformLoad(&length);

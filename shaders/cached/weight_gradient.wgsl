@@ -31,7 +31,7 @@ fn place_of(i: u32) -> u32 {
 // A lane's part of the dot product.
 fn dot_of(listed: u32, output: u32, lane: u32) -> f32 {
     let place = placed(listed);
-    var products = Quad();
+    var products = Quad(0.0);
     for (var q = lane; q < weight_quads(); q += params.lanes) {
         products += load_quad(place, q) * grad_output(output * weight_quads() + q);
     }

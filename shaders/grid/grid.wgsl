@@ -29,8 +29,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let c = vec4<u32>(0u, 1u, 2u, 3u) + 4u * q;
         let rows = vec4<u32>(corner_row(level, cell, c.x), corner_row(level, cell, c.y), corner_row(level, cell, c.z),
                              corner_row(level, cell, c.w));
-        let shares = vec4<f32>(corner_weight(part, c.x, 3u, grid.dims), corner_weight(part, c.y, 3u, grid.dims),
-                               corner_weight(part, c.z, 3u, grid.dims), corner_weight(part, c.w, 3u, grid.dims));
+        let shares = vec4<f32>(corner_weight(part, c.x, 3u, grid.dims, grid.zero), corner_weight(part, c.y, 3u, grid.dims, grid.zero),
+                               corner_weight(part, c.z, 3u, grid.dims, grid.zero), corner_weight(part, c.w, 3u, grid.dims, grid.zero));
         indices[bag * quarters + q] = select(rows, vec4<u32>(NONE), vec4<bool>(bad));
         weights[bag * quarters + q] = select(shares, vec4<f32>(0.0), vec4<bool>(bad));
     }

@@ -18,10 +18,11 @@ fn moved(part: vec3<f32>, c: vec4<u32>, slopes: vec4<f32>) -> vec3<f32> {
     var sum = vec3<f32>(0.0);
     for (var k = 0u; k < 4u; k++) {
         let corner = c.x + k;
-        let further = vec3<bool>((corner & 1u) != 0u, (corner & 2u) != 0u, (corner & 4u) != 0u);
-        let toward = select(vec3<f32>(-1.0), vec3<f32>(1.0), further);
-        let share = vec3<f32>(corner_weight(part, corner, 0u, grid.dims), corner_weight(part, corner, 1u, grid.dims),
-                              corner_weight(part, corner, 2u, grid.dims));
+        // By component: from literals of vectors DXC's debug builds make doubles.
+        let toward = vec3<f32>(select(-1.0, 1.0, (corner & 1u) != 0u), select(-1.0, 1.0, (corner & 2u) != 0u),
+                               select(-1.0, 1.0, (corner & 4u) != 0u));
+        let share = vec3<f32>(corner_weight(part, corner, 0u, grid.dims, grid.zero), corner_weight(part, corner, 1u, grid.dims, grid.zero),
+                              corner_weight(part, corner, 2u, grid.dims, grid.zero));
         sum += slopes[k] * toward * share;
     }
     return sum;

@@ -47,8 +47,7 @@ fn run_of(d: u32, n: u32) -> u32 {
     return end - row;
 }
 
-@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
+fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
     let me = lane_index(lane);
     if (me == 0u) { length = targets[0].row; }
     let n = workgroupUniformLoad(&length);

@@ -24,18 +24,18 @@ fn scale_of(span: f32) -> f32 {
 // The code of x, element `element` of `row`.
 fn code_of(x: f32, row: u32, element: u32, scale: f32, bias: f32) -> u32 {
     if (scale == 0.0) { return 0u; }
-    let top = f32((1u << (params.bits & 31u)) - 1u);
+    let levels = f32(1u << (params.bits & 31u));
     let v = (x - bias) / scale;
     let near = round(v);
-    if (params.stochastic == 0u || abs(v - near) <= (top + 1.0 + abs(bias) / scale) * 4.76837158203125e-7) {
-        return u32(clamp(near, 0.0, top));
+    if (params.stochastic == 0u || abs(v - near) <= (levels + abs(bias) / scale) * 4.76837158203125e-7) {
+        return u32(clamp(near, 0.0, levels - 1.0));
     }
     let below = floor(v);
     // The noise's upper 24 bits, and separately the half bit behind them. Neither difference loses a bit.
     let random = noise(pack_step, row, element, 0u);
     let beyond = select(0.0, 2.98023223876953125e-8, params.random_bits == 24u);
-    let up = (v - below) - f32(random >> 8u) * 5.9604644775390625e-8 > beyond;
-    return u32(clamp(below + select(0.0, 1.0, up), 0.0, top));
+    let up = fract(v) - f32(random >> 8u) * 5.9604644775390625e-8 > beyond;
+    return u32(clamp(below + select(0.0, 1.0, up), 0.0, levels - 1.0));
 }
 
 // Float `element` of the state of `row`, of which these are the facts, in 16 bits: a moment, or a sum in FP16.

@@ -7,8 +7,7 @@ fn half_of_codes(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 { r
 fn word_of_codes(place: u32, row: u32, w: u32, scale: f32, bias: f32) -> u32 {
     let first = (2u * w - params.payload_half) * (16u / params.bits);
     // The reach of values that are taken for a code itself; the same for the whole row.
-    let top = f32((1u << (params.bits & 31u)) - 1u);
-    let reach = (top + 1.0 + abs(bias) / scale) * 4.76837158203125e-7;
+    let reach = (f32(1u << (params.bits & 31u)) + abs(bias) / scale) * 4.76837158203125e-7;
     var word = 0u;
     for (var k = 0u; k < 32u / params.bits; k += 4u) {
         let e = first + k;
@@ -30,8 +29,8 @@ fn codes_of(v: vec4<f32>, row: u32, e: u32, scale: f32, bias: f32, reach: f32) -
         let below = floor(x);
         let random = noise4(pack_step, row, e, 0u);
         let beyond = select(0.0, 2.98023223876953125e-8, params.random_bits == 24u);
-        let up = (x - below) - vec4<f32>(random >> vec4<u32>(8u)) * 5.9604644775390625e-8 > vec4<f32>(beyond);
-        code = select(below + select(vec4<f32>(0.0), vec4<f32>(1.0), up), near, abs(x - near) <= vec4<f32>(reach));
+        let up = fract(x) - vec4<f32>(random >> vec4<u32>(8u)) * 5.9604644775390625e-8 > vec4<f32>(beyond);
+        code = select(below + vec4<f32>(up), near, abs(x - near) <= vec4<f32>(reach));
     }
     return vec4<u32>(clamp(code, vec4<f32>(0.0), top));
 }

@@ -10,11 +10,11 @@ struct Level {
 const GRID_PI_Y: u32 = 2654435761u;
 const GRID_PI_Z: u32 = 805459861u;
 
-// The place of a coordinate on a level, in cells. `zero` is 0, which no compiler knows: one that fused product and sum
-// would find another cell.
+// The place of a coordinate on a level, in cells. `zero` is 0, which no compiler knows: one that fused product and sum, or
+// the sum with what is taken from the place later, would find another cell.
 fn place_along(level: Level, x: f32, wrap: u32, zero: u32) -> f32 {
     let held = select(clamp(x, 0.0, 1.0), x - floor(x), wrap == 1u);
-    return bitcast<f32>(bitcast<u32>(held * level.scale) ^ zero) + 0.5;
+    return fma(held * level.scale, bitcast<f32>(zero | 0x3f800000u), 0.5);
 }
 
 // The row of corner c of a cell; bit k of c: the further corner along axis k. A dense level has no corner beyond its
@@ -29,11 +29,11 @@ fn corner_row(level: Level, cell: vec3<u32>, c: u32) -> u32 {
 }
 
 // The weight of corner c of a cell with `dims` axes, without that of axis `but` (3: with all). `part` is the point's
-// place within the cell.
-fn corner_weight(part: vec3<f32>, c: u32, but: u32, dims: u32) -> f32 {
+// place within the cell, `zero` is 0, which no compiler knows: it keeps the first product before the second.
+fn corner_weight(part: vec3<f32>, c: u32, but: u32, dims: u32, zero: u32) -> f32 {
     var weight = 1.0;
-    if (but != 0u) { weight *= select(1.0 - part.x, part.x, (c & 1u) != 0u); }
-    if (but != 1u) { weight *= select(1.0 - part.y, part.y, (c & 2u) != 0u); }
+    if (but != 0u) { weight = select(1.0 - part.x, part.x, (c & 1u) != 0u); }
+    if (but != 1u) { weight = fma(weight, select(1.0 - part.y, part.y, (c & 2u) != 0u), bitcast<f32>(zero)); }
     if (but != 2u && dims == 3u) { weight *= select(1.0 - part.z, part.z, (c & 4u) != 0u); }
     return weight;
 }

@@ -9,10 +9,10 @@ fn on_level(x: vec3<f32>, level: Level, base: u32, quad: u32) -> vec4<f32> {
                           place_along(level, x.z, GRID_WRAP, params.zero));
     let cell = vec3<u32>(floor(place));
     let part = place - floor(place);
-    var sum = vec4<f32>();
+    var sum = vec4<f32>(0.0);
     for (var c = 0u; c < (1u << GRID_DIMS); c++) {
         // In two dimensions the third place is the half cell by which levels are shifted: cell 0.
-        sum += corner_weight(part, c, 3u, GRID_DIMS) * at(find(base + corner_row(level, cell, c)), quad);
+        sum += corner_weight(part, c, 3u, GRID_DIMS, params.zero) * at(find(base + corner_row(level, cell, c)), quad);
     }
     return sum;
 }

@@ -73,7 +73,7 @@ fn scalars_at() -> u32 {
 // Each `params.lanes` invocations pack one row. The whole workgroup must call this; invocations without a row pass
 // `live` false. Returns false and leaves the record as it was if a value is not finite or the row's range overflows;
 // the row is then counted.
-fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane) -> bool {
+fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane, asked: Asked) -> bool {
     let local = lane_index(lane);
     let part = local & (params.lanes - 1u);
     var own = Extent(NONE, 0u, 0u);
@@ -88,7 +88,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane) -> bool {
             if (!is_finite(bits_of(load_quad(place, q)))) { own.bad = 1u; }
         }
     }
-    let all = extent_of_row(own, lane);
+    let all = extent_of_row(own, lane, asked.lanes);
     var scale = 0.0;
     var bias = 0u; // the bits of the bias
     var refused = all.bad != 0u;
@@ -98,7 +98,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane) -> bool {
         refused = refused || !is_finite(bits_of(quad_of(span)));
         scale = scale_of(span);
     }
-    if (params.state_bits == 8u) {
+    if (asked.state_bits == 8u) {
         // As a range: the complement of the largest signed magnitude, and the largest without sign.
         own = Extent(NONE, 0u, 0u);
         if (live) {
@@ -112,7 +112,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane) -> bool {
             }
         }
         workgroupBarrier(); // all have read the range
-        let most = extent_of_row(own, lane);
+        let most = extent_of_row(own, lane, asked.lanes);
         pack_bases = 0u;
         if ((params.facts & SIGNS) != SIGNS) { pack_bases = code_base(most.high, false); }
         if ((params.facts & SIGNS) != 0u) { pack_bases |= code_base(~most.low, true) << 16u; }
@@ -125,8 +125,9 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane) -> bool {
         workgroupBarrier();
         if (taken) { record = departed(piece.leaving, pack_places[local / params.lanes]); }
     }
-    if (!taken) { return false; }
-    noise_begins();
-    write_record(record, place, row, part, scale, bitcast<f32>(bias));
-    return true;
+    if (taken) {
+        noise_begins();
+        write_record(record, place, row, part, scale, bitcast<f32>(bias));
+    }
+    return taken;
 }

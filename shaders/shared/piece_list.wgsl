@@ -1,12 +1,22 @@
 // Goes over a list of rows. Where only some pieces are bound, a workgroup first lists the entries of a block that concern
 // them, so that it spends no turn on rows of others. Needs `params`, shared/piece.wgsl, shared/row_counts.wgsl, and two
-// functions: `concerns(i)`, whether entry i concerns the bound pieces, and `handle(i, lane)`, which the whole workgroup
+// functions: `concerns(i)`, whether entry i concerns the bound pieces, and `handle(i, lane, asked)`, which the whole workgroup
 // calls with one entry for each `params.lanes` invocations; NONE for none.
 const LISTED: u32 = 2048u; // entries of a block
 
 var<workgroup> listed: array<atomic<u32>, 1024>; // their positions in the block, two in a word, in any order
 var<workgroup> listed_next: atomic<u32>;
 var<workgroup> listed_count: u32;
+
+// The fields of `params` that branches and loops around barriers ask, read before any other loop. Behind a loop that reads a buffer and that
+// invocations leave at different turns, FXC (DX12) takes what they read from that buffer for different, and refuses such barriers.
+struct Asked {
+    lanes: u32,
+    state_bits: u32,
+    optimizer: u32,
+    scalars: u32,
+    clip_norm: f32,
+}
 
 // Whether the list has rows of pieces that are not bound.
 fn is_cut() -> bool {
@@ -19,10 +29,12 @@ fn list_block(first: u32, n: u32, local: u32) -> u32 {
     for (var k = 0u; k < 4u; k++) { atomicStore(&listed[k * 256u + local], 0u); }
     if (local == 0u) { atomicStore(&listed_next, 0u); }
     workgroupBarrier();
-    for (var k = local; k < min(LISTED, n - first); k += 256u) {
-        if (concerns(first + k)) {
+    let end = first + min(LISTED, n - first);
+    for (var turn = first; turn < end; turn += 256u) {
+        let i = turn + local;
+        if (i < end && concerns(i)) {
             let at = atomicAdd(&listed_next, 1u);
-            atomicOr(&listed[at / 2u], k << (16u * (at & 1u)));
+            atomicOr(&listed[at / 2u], (i - first) << (16u * (at & 1u)));
         }
     }
     workgroupBarrier();
@@ -43,16 +55,18 @@ fn each_entry(from_entry: u32, n: u32, group: vec3<u32>, groups: vec3<u32>, lane
     let mine = me / params.lanes;
     let block = select(at_once, LISTED, is_cut());
     let begin = from_entry + flat_group(group, groups) * block;
-    if (begin >= n) { return; }
-    row_counts_begin(me);
-    for (var first = begin; first < n; first += groups.x * groups.y * block) {
-        var entries = min(at_once, n - first); // a turn
-        if (is_cut()) { entries = list_block(first, n, me); }
-        for (var turn = 0u; turn < entries; turn += at_once) {
-            var i = NONE;
-            if (turn + mine < entries) { i = first + entry_at(turn + mine); }
-            handle(i, lane);
+    let asked = Asked(params.lanes, params.state_bits, params.optimizer, params.scalars, params.clip_norm);
+    if (begin < n) {
+        row_counts_begin(me);
+        for (var first = begin; first < n; first += groups.x * groups.y * block) {
+            var entries = min(at_once, n - first); // a turn
+            if (is_cut()) { entries = list_block(first, n, me); }
+            for (var turn = 0u; turn < entries; turn += at_once) {
+                var i = NONE;
+                if (turn + mine < entries) { i = first + entry_at(turn + mine); }
+                handle(i, lane, asked);
+            }
         }
+        row_counts_end(me);
     }
-    row_counts_end(me);
 }

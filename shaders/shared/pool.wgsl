@@ -23,7 +23,7 @@ fn pool(output: u32, lane: u32) {
     }
     for (var q = lane; q < output_quads(); q += params.lanes) {
         at_quad(q);
-        var sum = Quad();
+        var sum = Quad(0.0);
         var i = first;
         // Four rows are loaded at once and added in bag order.
         for (; i + 4u <= end; i += 4u) {
@@ -35,9 +35,9 @@ fn pool(output: u32, lane: u32) {
                 let w = select(given, vec4<f32>(0.0), p == vec4<u32>(NONE));
                 four = Four(four.a * w.x, four.b * w.y, four.c * w.z, four.d * w.w);
             }
-            sum = (((sum + four.a) + four.b) + four.c) + four.d;
+            sum = plus(plus(plus(plus(sum, four.a), four.b), four.c), four.d);
         }
-        for (; i < end; i++) { sum += term(i, place_of(i), q); }
+        for (; i < end; i++) { sum = plus(sum, term(i, place_of(i), q)); }
         if (params.pooling == MEAN) { sum *= scale; }
         outputs[output * output_quads() + q] = sum;
     }

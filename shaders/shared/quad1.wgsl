@@ -25,10 +25,12 @@ fn bits_of(v: Quad) -> Bits {
     return bitcast<Bits>(v) ^ params.zero;
 }
 
-// A product that no compiler fuses with the sum after it, so that each is rounded by itself.
+// The result of an operation, rounded: no compiler joins it with the operation after it, or changes their order.
 fn settled(v: Quad) -> Quad {
     return bitcast<Quad>(bits_of(v));
 }
+
+#include "shared/steps_{sum}.wgsl"
 
 // Takes bits from memory, or from `bits_of`.
 fn is_finite(bits: Bits) -> bool {

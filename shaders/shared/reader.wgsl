@@ -42,7 +42,7 @@ fn contains(row: u32) -> bool {
 fn read_quad(place: Place, q: u32) -> Quad {
     #cache if (place.y != NONE) { return cache_quad(place.y, q); }
     #table if (place.x != NONE) { return record_weights(own_record(place.x), q); }
-    return Quad();
+    return Quad(0.0);
 }
 
 #quad1 fn element(place: Place, i: u32) -> f32 {

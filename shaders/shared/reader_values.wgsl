@@ -3,7 +3,7 @@
 
 // Values 4 quad to 4 quad + 3 of a row; 0 behind its last value, and without a place.
 fn at(place: Place, quad: u32) -> vec4<f32> {
-    #quad4 if (quad >= params.dim / 4u) { return vec4<f32>(); }
+    #quad4 if (quad >= params.dim / 4u) { return vec4<f32>(0.0); }
     #quad4 return read_quad(place, quad);
     #quad1 let i = 4u * min(quad, 0x3fffffffu);
     #quad1 return vec4<f32>(element(place, i), element(place, i + 1u), element(place, i + 2u), element(place, i + 3u));

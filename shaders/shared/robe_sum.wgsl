@@ -20,9 +20,9 @@ fn sum_of(first: u32, end: u32, e: u32) -> Sum {
     for (var j = first; j < end; j++) {
         let one = accesses[j];
         if (e >= reach_of(one.x)) { continue; }
-        var g = unscale * grad_output(one.x + e);
+        var g = times(unscale, grad_output(one.x + e));
         if (params.weighted == 1u || params.pooling == MEAN) { g = bitcast<f32>(one.y) * g; }
-        sum.value += g;
+        sum.value = plus(sum.value, g);
         sum.chunks += 1u;
     }
     return sum;

@@ -30,7 +30,7 @@ fn sum_at(w: u32, first: u32, end: u32) -> Sum {
         let one = targets[d + 1u];
         if (one.row > w) { break; }
         let total = total_of(one, w - one.row);
-        sum.value += total.value;
+        sum.value = plus(sum.value, total.value);
         sum.chunks += total.chunks;
     }
     return sum;

@@ -7,12 +7,12 @@ var<workgroup> row_highs: array<u32, 256>;
 var<workgroup> row_bads: array<u32, 256>;
 var<workgroup> row_sums: array<f32, 256>;
 
-fn extent_of_row(own: Extent, lane: Lane) -> Extent {
-    let part = lane.index & (params.lanes - 1u);
+fn extent_of_row(own: Extent, lane: Lane, lanes: u32) -> Extent {
+    let part = lane.index & (lanes - 1u);
     row_lows[lane.index] = own.low;
     row_highs[lane.index] = own.high;
     row_bads[lane.index] = own.bad;
-    for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
+    for (var reach = lanes / 2u; reach > 0u; reach /= 2u) {
         workgroupBarrier();
         if (part < reach) {
             row_lows[lane.index] = min(row_lows[lane.index], row_lows[lane.index + reach]);
@@ -26,10 +26,10 @@ fn extent_of_row(own: Extent, lane: Lane) -> Extent {
 }
 
 // The new state of row-wise AdaGrad: the first invocation's `state`, and the mean of all `squares`, added by a tree.
-fn state_of_row(state: f32, squares: f32, lane: Lane) -> f32 {
-    let part = lane.index & (params.lanes - 1u);
+fn state_of_row(state: f32, squares: f32, lane: Lane, lanes: u32) -> f32 {
+    let part = lane.index & (lanes - 1u);
     row_sums[lane.index] = squares;
-    for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
+    for (var reach = lanes / 2u; reach > 0u; reach /= 2u) {
         workgroupBarrier();
         if (part < reach) { row_sums[lane.index] += row_sums[lane.index + reach]; }
     }

@@ -3,10 +3,10 @@
 // the lanes of a subgroup together, which may have left a loop of the caller one after another.
 #include "shared/lane_{rank}.wgsl"
 
-fn extent_of_row(own: Extent, lane: Lane) -> Extent {
+fn extent_of_row(own: Extent, lane: Lane, lanes: u32) -> Extent {
     workgroupBarrier();
     var all = own;
-    for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
+    for (var reach = lanes / 2u; reach > 0u; reach /= 2u) {
         let other = lane.invocation ^ reach;
         all.low = min(all.low, subgroupShuffle(all.low, other));
         all.high = max(all.high, subgroupShuffle(all.high, other));
@@ -17,12 +17,12 @@ fn extent_of_row(own: Extent, lane: Lane) -> Extent {
 
 // The new state of row-wise AdaGrad: the first invocation's `state`, and the mean of all `squares`, added by a tree. A sum
 // of two has the same bits in either order, so every invocation has the first one's sum.
-fn state_of_row(state: f32, squares: f32, lane: Lane) -> f32 {
+fn state_of_row(state: f32, squares: f32, lane: Lane, lanes: u32) -> f32 {
     workgroupBarrier();
     var sum = squares;
-    for (var reach = params.lanes / 2u; reach > 0u; reach /= 2u) {
+    for (var reach = lanes / 2u; reach > 0u; reach /= 2u) {
         sum += bitcast<f32>(subgroupShuffle(bitcast<u32>(sum), lane.invocation ^ reach));
     }
-    let first = lane.invocation & ~(params.lanes - 1u);
+    let first = lane.invocation & ~(lanes - 1u);
     return bitcast<f32>(subgroupShuffle(bitcast<u32>(state + sum / f32(params.dim)), first));
 }

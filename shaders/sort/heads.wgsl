@@ -12,8 +12,7 @@ var<workgroup> live: u32;
 
 #include "shared/head.wgsl"
 
-@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
+fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
     let me = lane_index(lane);
     if (me == 0u) { live = min(step.counts[info.count], info.capacity); }
     let n = workgroupUniformLoad(&live);

@@ -34,8 +34,7 @@ fn clear4(i: u32, end: u32) {
 
 fn sum4(values: vec4<u32>) -> u32 { return values.x + values.y + values.z + values.w; }
 
-@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
+fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
     let me = lane_index(lane);
     if (me == 0u) { live = min(step.counts[info.count], info.capacity); }
     let n = workgroupUniformLoad(&live);
@@ -55,28 +54,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
             totals[row] = carry;
         }
-        return;
-    }
-    for (var row = first_row; row < info.rows; row += all) { // one row for each workgroup
-        let end = row * stride + length;
-        var carry = 0u;
-        for (var first = row * stride; first < end; first += SCAN_TILE) {
-            let i = first + me * 8u;
-            var a = vec4<u32>(0u);
-            var b = vec4<u32>(0u);
-            if (i < end) {
-                a = load4(i, end);
-                b = load4(i + 4u, end);
+    } else { // one row for each workgroup
+        for (var row = first_row; row < info.rows; row += all) {
+            let end = row * stride + length;
+            var carry = 0u;
+            for (var first = row * stride; first < end; first += SCAN_TILE) {
+                let i = first + me * 8u;
+                var a = vec4<u32>(0u);
+                var b = vec4<u32>(0u);
+                if (i < end) {
+                    a = load4(i, end);
+                    b = load4(i + 4u, end);
+                }
+                let scan = scan_lanes(sum4(a) + sum4(b), lane);
+                if (i < end) {
+                    store4(i, end, carry + scan.before, a);
+                    store4(i + 4u, end, carry + scan.before + sum4(a), b);
+                    clear4(i, end);
+                    clear4(i + 4u, end);
+                }
+                carry += scan.total;
             }
-            let scan = scan_lanes(sum4(a) + sum4(b), lane);
-            if (i < end) {
-                store4(i, end, carry + scan.before, a);
-                store4(i + 4u, end, carry + scan.before + sum4(a), b);
-                clear4(i, end);
-                clear4(i + 4u, end);
-            }
-            carry += scan.total;
+            if (me == 0u) { totals[row] = carry; }
         }
-        if (me == 0u) { totals[row] = carry; }
     }
 }

@@ -114,8 +114,7 @@ fn send_values(to: vec4<u32>, values: vec4<u32>, j: u32, end: u32) {
     if (j + 768u < end) { values_out[to.w] = values.w; }
 }
 
-@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
+fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
     let me = lane_index(lane);
     if (me == 0u) { live = min(step.counts[pass_info.count], pass_info.capacity); }
     let n = workgroupUniformLoad(&live);

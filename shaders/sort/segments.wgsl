@@ -24,12 +24,14 @@ fn begun_at(j: u32) -> u32 { return j + j / 8u; }
 // The number of first keys in blocks `first` to `end - 1`. The whole workgroup must call this.
 fn heads_between(first: u32, end: u32, lane: Lane) -> u32 {
     var sum = 0u;
-    for (var block = first + lane_index(lane); block < end; block += 256u) { sum += heads[block]; }
+    for (var block = first; block < end; block += 256u) {
+        let mine = block + lane_index(lane);
+        if (mine < end) { sum += heads[mine]; }
+    }
     return scan_lanes(sum, lane).total;
 }
 
-@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, lane: Lane) {
+fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
     let me = lane_index(lane);
     if (me == 0u) { live = min(step.counts[info.count], info.capacity); }
     let n = workgroupUniformLoad(&live);

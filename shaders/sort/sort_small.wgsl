@@ -33,34 +33,9 @@ fn exchange(t: u32, reach: u32, size: u32) {
     }
 }
 
-@compute @workgroup_size(256)
-fn main(lane: Lane) {
+// Writes the segments of the sorted keys, four neighbours for each invocation. The whole workgroup must call this.
+fn write_segments(n: u32, lane: Lane) {
     let me = lane_index(lane);
-    if (me == 0u) { live = min(step.counts[info.count], info.capacity); }
-    let n = workgroupUniformLoad(&live);
-    // Filled up to a power of two with pairs that sort last: all key bits set, and a later position.
-    var length = 1u;
-    while (length < n) { length *= 2u; }
-    for (var i = me; i < length; i += 256u) {
-        var key = NONE;
-        if (i < n) { key = keys_in[i]; }
-        pairs[i] = vec2<u32>(key, i);
-    }
-    workgroupBarrier();
-    for (var size = 2u; size <= length; size *= 2u) {
-        for (var reach = size / 2u; reach > 0u; reach /= 2u) {
-            for (var t = me; t < length / 2u; t += 256u) { exchange(t, reach, size); }
-            workgroupBarrier();
-        }
-    }
-    for (var i = me; i < n; i += 256u) {
-        let one = pairs[i];
-        keys_out[i] = one.x;
-        if (info.positions == 1u) { values_out[i] = one.y; } else { values_out[i] = values_in[one.y]; }
-    }
-    if (info.dedup == 0u) { return; }
-
-    // Four neighbours for each invocation.
     var head = 0u;
     for (var k = 0u; k < 4u; k++) {
         let i = me * 4u + k;
@@ -100,4 +75,34 @@ fn main(lane: Lane) {
         if (!nothing) { nothing = pairs[0].x == NONE; }
         if (nothing) { step.counts[info.valid] = 0u; }
     }
+}
+
+fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
+    let me = lane_index(lane);
+    if (me == 0u) { live = min(step.counts[info.count], info.capacity); }
+    let n = workgroupUniformLoad(&live);
+    // Filled up to a power of two with pairs that sort last: all key bits set, and a later position.
+    var length = 1u;
+    while (length < n) { length *= 2u; }
+    for (var turn = 0u; turn < length; turn += 256u) {
+        let i = turn + me;
+        var key = NONE;
+        if (i < n) { key = keys_in[i]; }
+        if (i < length) { pairs[i] = vec2<u32>(key, i); }
+    }
+    workgroupBarrier();
+    for (var size = 2u; size <= length; size *= 2u) {
+        for (var reach = size / 2u; reach > 0u; reach /= 2u) {
+            for (var turn = 0u; turn < length / 2u; turn += 256u) {
+                if (turn + me < length / 2u) { exchange(turn + me, reach, size); }
+            }
+            workgroupBarrier();
+        }
+    }
+    for (var i = me; i < n; i += 256u) {
+        let one = pairs[i];
+        keys_out[i] = one.x;
+        if (info.positions == 1u) { values_out[i] = one.y; } else { values_out[i] = values_in[one.y]; }
+    }
+    if (info.dedup == 1u) { write_segments(n, lane); }
 }

@@ -96,10 +96,10 @@ pub async fn open_async(adapter: &wgpu::Adapter) -> Result<Context, Error> {
     Context::new_async(&device, &queue).await
 }
 
-/// Opens a device on the best adapter.
+/// Opens a device on the best adapter that gives one. Each better one is logged as a warning, with the reason why it was passed over.
 ///
 /// # Errors
-/// [`Error::Unsupported`] if there is no adapter of the wanted kind; the errors of [`open`].
+/// [`Error::Unsupported`] if there is no adapter of the wanted kind; the error of [`open`] on the best adapter, if none gives a device.
 #[cfg(not(target_family = "wasm"))]
 #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn open_best(wanted: Wanted) -> Result<Context, Error> {
@@ -114,9 +114,9 @@ pub fn open_best(wanted: Wanted) -> Result<Context, Error> {
 pub async fn open_best_async(wanted: Wanted) -> Result<Context, Error> {
     let all = adapters_async().await;
     let suits = |adapter: &&wgpu::Adapter| wanted == Wanted::Any || is_hardware(adapter);
-    match all.iter().find(suits) {
-        Some(adapter) => open_async(adapter).await,
-        None => Err(Error::Unsupported {
+    let opened = first_opened(all.iter().filter(suits), |adapter| adapter.get_info().name, open_async).await;
+    opened.unwrap_or_else(|| {
+        Err(Error::Unsupported {
             what: "gpu",
             wanted: match wanted {
                 _ if !CALLS_WAIT => "a browser with WebGPU".into(),
@@ -128,6 +128,44 @@ pub async fn open_best_async(wanted: Wanted) -> Result<Context, Error> {
                 Some(adapter) => format!("only {}", adapter.get_info().name),
             },
             remedy: if CALLS_WAIT { NO_DRIVER } else { NO_WEBGPU },
-        }),
+        })
+    })
+}
+
+/// Opens the first that can be opened. Returns the error of the first if none can, and nothing if there is none.
+async fn first_opened<A: Copy, T>(
+    all: impl Iterator<Item = A>,
+    name: impl Fn(A) -> String,
+    open: impl AsyncFn(A) -> Result<T, Error>,
+) -> Option<Result<T, Error>> {
+    let mut first = None;
+    for adapter in all {
+        match open(adapter).await {
+            Ok(opened) => return Some(Ok(opened)),
+            Err(error) => {
+                log::warn!("{} is passed over: {error}", name(adapter));
+                first = first.or(Some(Err(error)));
+            }
+        }
+    }
+    first
+}
+
+#[cfg(all(test, not(target_family = "wasm")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_adapter_that_does_not_open_is_passed_over() {
+        let fault = |number: u32| Error::Device { reason: number.to_string() };
+        let opened = |good: &'static [u32]| {
+            let open = async |number: u32| if good.contains(&number) { Ok(number) } else { Err(fault(number)) };
+            pollster::block_on(first_opened([1, 2, 3].into_iter(), |number| number.to_string(), open))
+        };
+        assert_eq!(opened(&[1, 2]), Some(Ok(1)));
+        assert_eq!(opened(&[2, 3]), Some(Ok(2)));
+        assert_eq!(opened(&[]), Some(Err(fault(1))), "the best one's error");
+        let none = first_opened(std::iter::empty(), |number: u32| number.to_string(), async |number| Ok(number));
+        assert_eq!(pollster::block_on(none), None);
     }
 }

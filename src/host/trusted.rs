@@ -27,6 +27,33 @@ pub(crate) fn shader_module(device: &wgpu::Device, text: Composed) -> wgpu::Shad
     unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
 }
 
+/// Has NTFS keep no pages for the parts of `file` that nobody has written.
+#[cfg(all(windows, feature = "file"))]
+pub(crate) fn make_sparse(file: &std::fs::File) -> std::io::Result<()> {
+    use std::{ffi::c_void, os::windows::io::AsRawHandle as _, ptr::null_mut};
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        fn DeviceIoControl(
+            device: *mut c_void,
+            code: u32,
+            input: *mut c_void,
+            input_bytes: u32,
+            output: *mut c_void,
+            output_bytes: u32,
+            returned: *mut u32,
+            overlapped: *mut c_void,
+        ) -> i32;
+    }
+    const FSCTL_SET_SPARSE: u32 = 0x0009_00c4;
+    let (device, mut returned) = (file.as_raw_handle(), 0);
+    // SAFETY: the handle is that of an open file. The code takes no input and gives no output, so both buffers may be null; the call waits, and
+    // writes one number, to `returned`.
+    let done = unsafe {
+        DeviceIoControl(device, FSCTL_SET_SPARSE, null_mut(), 0, null_mut(), 0, &raw mut returned, null_mut())
+    };
+    if done == 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// A cache of pipelines on `device`, with what `earlier` knows.
 #[cfg(feature = "internals")]
 pub(crate) fn pipeline_cache(device: &wgpu::Device, earlier: Option<&wgpu::PipelineCache>) -> wgpu::PipelineCache {

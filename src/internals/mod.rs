@@ -73,7 +73,13 @@ pub fn kernels() -> &'static [&'static Kernel] {
 /// Every kernel in every variant.
 #[must_use]
 pub fn sources() -> Vec<ComposedShader> {
-    crate::wgsl::sources(KERNELS)
+    crate::wgsl::sources(KERNELS, shader::SumBody::Plain)
+}
+
+/// As [`sources`], with the sums of DX12.
+#[must_use]
+pub fn sources_of_dx12() -> Vec<ComposedShader> {
+    crate::wgsl::sources(KERNELS, shader::SumBody::Settled)
 }
 
 /// Creates a context whose shader texts come from the caller: a test emulates bodies that the device cannot run.

@@ -82,6 +82,14 @@ impl FileStore {
         })?;
         let made = lock(path, &file)
             .and_then(|()| {
+                // Elsewhere a file that only has a length is sparse already. Where the file system cannot, the table takes its whole size.
+                #[cfg(windows)]
+                if let Err(error) = crate::host::trusted::make_sparse(&file) {
+                    log::warn!(
+                        "{}: wanted a sparse file, found {error}: it takes its whole size from the start",
+                        path.display()
+                    );
+                }
                 let wanted = format!("{} bytes", header.file_bytes());
                 file.set_len(header.file_bytes()).map_err(|error| failed(path, "creation", wanted, &error, ROOM))
             })

@@ -2,13 +2,14 @@
 
 use hotrow::{
     Context, ContextOptions, Embedding as _, Error, Group, GroupConfig, Lookup as _, Optimizer, Pooling, Precision,
-    internals::{pipeline_cache, pipelines_built},
+    internals::{context_with_texts, pipeline_cache, pipelines_built, shader::compose},
     wgpu,
 };
+use wgsl_lanes::{Config, open};
 
 use hotrow_harness::{
     device::{again, options, skipped},
-    gpu_test,
+    gpu_test, lanes,
 };
 
 /// The most pipelines that a group has beside those that all groups of a context share.
@@ -113,4 +114,37 @@ fn pipelines_are_made_with_the_callers_cache(_: &Context) {
         return skipped("a second start with a cache of pipelines: the driver keeps nothing in it");
     }
     assert_eq!(start(&pipeline_cache(&device, Some(&cache))), 0, "the second start compiled what the first had saved");
+}
+
+/// Whether naga, wgpu or the driver's compiler refuses a kernel: the error names it, and the caller's handler of errors sees none.
+#[gpu_test]
+fn a_kernel_that_does_not_compile_is_named(context: &Context) {
+    let with = |device: &wgpu::Device, queue: &wgpu::Queue, from: &'static str, to: &'static str| {
+        let made = context_with_texts(device, queue, 65_535, move |kernel, bodies| {
+            let text = compose(kernel, bodies);
+            if kernel.name == "histogram" { text.replace(from, to) } else { text }
+        });
+        let error = made.unwrap_err();
+        assert!(matches!(error, Error::Unsupported { what: "histogram", .. }), "{error}");
+        error.to_string()
+    };
+    let text = with(context.device(), context.queue(), "fn main(", "fn main((");
+    assert!(text.contains("expected identifier"), "{text}");
+    let text = with(context.device(), context.queue(), "@binding(1)", "@binding(17)");
+    assert!(text.contains("binding: 17"), "{text}");
+    // llvmpipe compiles whatever wgpu takes, so the lane executor stands for a driver that does not.
+    let (device, queue, _) = open(&Config { stumbles: Some("// planted"), ..lanes::config() });
+    let text = with(&device, &queue, "fn main(", "// planted\nfn main(");
+    assert_eq!(
+        text,
+        "histogram: wanted a driver that compiles this kernel, the device has one that says: histogram: the compiler stumbles; update the driver \
+         (on Windows, put dxcompiler.dll beside the program), or take another adapter; `hotrow info` lists them"
+    );
+    // A group's own pipelines are compiled with the group.
+    let context = Context::with_options(&device, &queue, &ContextOptions::default()).unwrap();
+    Group::new(&context, config(Precision::Int8, Optimizer::adagrad(0.1))).unwrap();
+    let (device, queue, _) = open(&Config { stumbles: Some("fn belongs("), ..lanes::config() });
+    let context = Context::with_options(&device, &queue, &ContextOptions::default()).unwrap();
+    let error = Group::new(&context, config(Precision::Int8, Optimizer::adagrad(0.1))).unwrap_err();
+    assert!(error.to_string().contains("the compiler stumbles"), "{error}");
 }

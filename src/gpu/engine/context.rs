@@ -23,7 +23,7 @@ use crate::{
     },
     host::{locked, trusted},
     memory::buffer_bytes,
-    wgsl::{self, Access, AddBody, Bodies, Constants, Cut, Kernel, LookupBody, RankBody},
+    wgsl::{self, Access, AddBody, Bodies, Constants, Cut, Kernel, LookupBody, RankBody, SumBody},
 };
 
 pub(crate) struct Pipeline {
@@ -39,7 +39,7 @@ type Text = dyn Fn(&Kernel, Bodies) -> String + Send + Sync;
 /// The source of a context's shader modules.
 enum Recipe {
     /// The crate's own text, with or without wgpu's checks.
-    Own { rank: RankBody, add: AddBody, lookup: LookupBody, trusted: bool },
+    Own { rank: RankBody, add: AddBody, lookup: LookupBody, sum: SumBody, trusted: bool },
     /// A test's own text; never trusted.
     Foreign(Box<Text>),
 }
@@ -47,8 +47,8 @@ enum Recipe {
 impl Recipe {
     fn module(&self, device: &wgpu::Device, kernel: &Kernel, cut: Cut) -> wgpu::ShaderModule {
         let text = match self {
-            &Self::Own { rank, add, lookup, trusted } => {
-                let bodies = Bodies { rank, add, lookup, cut };
+            &Self::Own { rank, add, lookup, sum, trusted } => {
+                let bodies = Bodies { rank, add, lookup, sum, cut };
                 // A browser's compiler wants the line; naga's refuses it.
                 if !CALLS_WAIT && (rank != RankBody::Portable || lookup == LookupBody::Lanes32) {
                     format!("enable subgroups;\n{}", wgsl::compose(kernel, bodies))
@@ -146,9 +146,17 @@ impl Context {
                 remedy: "leave ContextOptions::add alone, or take AddBody::Exchange",
             });
         }
+        let settled = options.settled || caps.backend == wgpu::Backend::Dx12;
+        let sum = if settled { SumBody::Settled } else { SumBody::Plain };
         let names = [rank.name(), lookup.name(), add.name()];
         log::debug!("bodies to rank, look up and add: {}; trusted shaders: {}", names.join(", "), options.trusted);
-        Self::with_recipe(device, queue, kernels, options, Recipe::Own { rank, add, lookup, trusted: options.trusted })
+        Self::with_recipe(
+            device,
+            queue,
+            kernels,
+            options,
+            Recipe::Own { rank, add, lookup, sum, trusted: options.trusted },
+        )
     }
 
     /// Creates a context for `kernels` whose shader texts come from the caller: a test emulates bodies that the device cannot run.
@@ -272,13 +280,29 @@ impl Context {
     /// # Errors
     /// [`Error::Unsupported`] with the device's first complaint.
     pub(crate) fn build<'k>(&self, wanted: impl Iterator<Item = (&'k Kernel, Cut)>) -> Result<(), Error> {
-        let scope = self.inner.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let wanted: Vec<_> = wanted.collect();
-        for &(kernel, cut) in &wanted {
+        let built = wanted.iter().try_for_each(|&(kernel, cut)| {
+            // What a driver's compiler says is an internal error; what wgpu finds itself is one of validation.
+            let [internal, validation] = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation]
+                .map(|filter| self.inner.device.push_error_scope(filter));
             self.made(kernel, cut);
+            let valid = self.judge(validation, self.uncompiled(kernel.name));
+            self.judge(internal, self.uncompiled(kernel.name)).and(valid)
+        });
+        if built.is_err() {
+            // Those of this call alone: other groups go on with theirs.
+            let mut built = locked(&self.inner.pipelines);
+            let refused =
+                |name, own| wanted.iter().any(|&(kernel, cut)| kernel.name == name && self.cut(cut).of(kernel) == own);
+            built.retain(|&(name, _), pipeline| !refused(name, pipeline.cut));
         }
+        built
+    }
+
+    /// Names why a pipeline of this stage was not built.
+    fn uncompiled(&self, kernel: &'static str) -> impl FnOnce(wgpu::Error) -> Error + Send + 'static {
         let (device, has_cache) = (self.device().clone(), self.inner.cache.is_some());
-        let built = self.judge(scope, move |error| {
+        move |error| {
             if is_lost(&device) {
                 return failed(&device, &error);
             }
@@ -291,20 +315,12 @@ impl Context {
                 };
             }
             Error::Unsupported {
-                what: "shaders",
-                wanted: "a device that compiles them".into(),
-                found: error.to_string(),
-                remedy: "report the message with `hotrow info`",
+                what: kernel,
+                wanted: "a driver that compiles this kernel".into(),
+                found: format!("one that says: {}", error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")),
+                remedy: "update the driver (on Windows, put dxcompiler.dll beside the program), or take another adapter; `hotrow info` lists them",
             }
-        });
-        if built.is_err() {
-            // Those of this call alone: other groups go on with theirs.
-            let mut built = locked(&self.inner.pipelines);
-            let refused =
-                |name, own| wanted.iter().any(|&(kernel, cut)| kernel.name == name && self.cut(cut).of(kernel) == own);
-            built.retain(|&(name, _), pipeline| !refused(name, pipeline.cut));
         }
-        built
     }
 
     /// The pipeline of a stage for `cut`, which [`prepare`](Self::prepare) has built: nothing is compiled while a call is encoded.

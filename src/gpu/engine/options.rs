@@ -16,6 +16,7 @@ pub struct ContextOptions {
     pub(crate) lookup: Option<LookupBody>,
     pub(crate) max_groups: Option<u32>,
     pub(crate) shared: bool,
+    pub(crate) settled: bool,
     pub(crate) cache: Option<wgpu::PipelineCache>,
 }
 
@@ -60,6 +61,13 @@ impl ContextOptions {
     #[must_use]
     pub fn shared_pipelines(self, shared: bool) -> Self {
         Self { shared, ..self }
+    }
+
+    /// Takes the sums of DX12 on every backend, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn settled_sums(self, settled: bool) -> Self {
+        Self { settled, ..self }
     }
 
     /// Compiles pipelines with the caller's cache. On Vulkan a driver can put what it has compiled there, and a later start of the program, with

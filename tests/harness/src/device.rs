@@ -18,7 +18,8 @@ pub use crate::seed::share;
 
 use crate::lanes;
 
-/// The shaders of `HOTROW_TEST_SHADERS=checked|trusted` and the pipelines of `HOTROW_TEST_PIPELINES=shared|own`: the suite passes with all.
+/// The shaders of `HOTROW_TEST_SHADERS=checked|trusted`, the pipelines of `HOTROW_TEST_PIPELINES=shared|own` and the sums of
+/// `HOTROW_TEST_SUMS=plain|settled` (those of DX12): the suite passes with all.
 pub fn options() -> ContextOptions {
     let trusted = match std::env::var("HOTROW_TEST_SHADERS").as_deref() {
         Err(_) | Ok("checked") => false,
@@ -31,7 +32,12 @@ pub fn options() -> ContextOptions {
         Ok("own") => false,
         Ok(other) => panic!("HOTROW_TEST_PIPELINES: wanted shared or own, found {other}"),
     };
-    ContextOptions::default().trusted_shaders(trusted).shared_pipelines(shared)
+    let settled = match std::env::var("HOTROW_TEST_SUMS").as_deref() {
+        Err(_) | Ok("plain") => false,
+        Ok("settled") => true,
+        Ok(other) => panic!("HOTROW_TEST_SUMS: wanted plain or settled, found {other}"),
+    };
+    ContextOptions::default().trusted_shaders(trusted).shared_pipelines(shared).settled_sums(settled)
 }
 
 thread_local! {

@@ -50,7 +50,7 @@ fn bodies(family: &str) -> Result<Bodies, Failed> {
         "ampere" => (RankBody::Subgroup32, AddBody::Native, LookupBody::Lanes32),
         _ => return Err(format!("wanted navi21, vega20, gfx1201 or ampere, found {family}").into()),
     };
-    Ok(Bodies { rank, add, lookup, cut: Cut::ONE })
+    Ok(Bodies { rank, add, lookup, cut: Cut::ONE, ..Bodies::PLAIN })
 }
 
 /// The constants of a group, of words such as `int8 adagrad 64`: of its plain calls, or with `any` of all its calls. Without words, none.

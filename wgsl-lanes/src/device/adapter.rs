@@ -91,6 +91,9 @@ impl DeviceInterface for LaneDevice {
         let module: &LaneModule =
             descriptor.module.as_custom().unwrap_or_else(|| panic!("a shader module of another device"));
         let name = self.world.config.project.kernel(descriptor.label.unwrap_or("without a label"));
+        if self.world.config.stumbles.is_some_and(|mark| module.text.contains(mark)) {
+            self.world.internal_error(format!("{name}: the compiler stumbles"));
+        }
         let code = code(name, descriptor.entry_point, &module.text, descriptor.compilation_options.constants);
         DispatchComputePipeline::custom(LanePipeline { code })
     }
@@ -112,12 +115,17 @@ impl DeviceInterface for LaneDevice {
 
     fn on_uncaptured_error(&self, _: Arc<dyn wgpu::UncapturedErrorHandler>) {}
 
-    fn push_error_scope(&self, _: wgpu::ErrorFilter) -> u32 {
-        0
+    fn push_error_scope(&self, filter: wgpu::ErrorFilter) -> u32 {
+        let scopes = &mut *lock(&self.world.scopes);
+        scopes.so_far += 1;
+        scopes.open.push((scopes.so_far, filter, None));
+        scopes.so_far
     }
 
-    fn pop_error_scope(&self, _: u32) -> Pin<Box<dyn PopErrorScopeFuture>> {
-        Box::pin(ready(None))
+    fn pop_error_scope(&self, scope: u32) -> Pin<Box<dyn PopErrorScopeFuture>> {
+        let open = &mut lock(&self.world.scopes).open;
+        let at = open.iter().position(|(number, ..)| *number == scope);
+        Box::pin(ready(at.and_then(|at| open.remove(at).2)))
     }
 
     #[allow(unsafe_code, reason = "wgpu declares the method so; its body is safe")]

@@ -26,6 +26,8 @@ pub struct Config {
     pub record: usize,
     /// What a submission with findings does.
     pub findings: Findings,
+    /// A mark that its compiler stumbles over: a pipeline of a text that has it is an internal error, as of a driver.
+    pub stumbles: Option<&'static str>,
 }
 
 /// What a submission with findings does.
@@ -52,6 +54,7 @@ impl Default for Config {
             twice: false,
             record: 0,
             findings: Findings::Fail,
+            stumbles: None,
         }
     }
 }

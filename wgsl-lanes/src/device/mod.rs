@@ -57,6 +57,14 @@ pub struct World {
     recorded: Mutex<Vec<Recorded>>,
     pending: Mutex<Vec<buffer::Pending>>,
     submitted: Mutex<u64>,
+    scopes: Mutex<Scopes>,
+}
+
+/// The error scopes that are open, each with its number and the first error in it, and the number of all so far.
+#[derive(Debug, Default)]
+struct Scopes {
+    open: Vec<(u32, wgpu::ErrorFilter, Option<wgpu::Error>)>,
+    so_far: u32,
 }
 
 /// The number of dispatches that are recorded for each barrier behind another.
@@ -68,6 +76,15 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl World {
+    /// Gives an internal error to the innermost scope that asks for such.
+    fn internal_error(&self, description: String) {
+        let mut scopes = lock(&self.scopes);
+        let scope = scopes.open.iter_mut().rev().find(|(_, filter, _)| *filter == wgpu::ErrorFilter::Internal);
+        let (.., found) = scope.unwrap_or_else(|| panic!("an error that no scope takes: {description}"));
+        let source = description.clone().into();
+        found.get_or_insert(wgpu::Error::Internal { source, description });
+    }
+
     /// The findings and counts so far; the next call begins anew.
     pub fn take_report(&self) -> Report {
         std::mem::take(&mut lock(&self.report))
@@ -121,6 +138,7 @@ pub fn open(config: &Config) -> (wgpu::Device, wgpu::Queue, Arc<World>) {
         recorded: Mutex::default(),
         pending: Mutex::default(),
         submitted: Mutex::default(),
+        scopes: Mutex::default(),
     });
     let device = wgpu::Device::from_custom(adapter::LaneDevice { world: world.clone() });
     let queue = wgpu::Queue::from_custom(queue::LaneQueue { world: world.clone() });

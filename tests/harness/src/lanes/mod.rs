@@ -48,7 +48,7 @@ impl Project for Hotrow {
         for rank in RankBody::ALL {
             for lookup in LookupBody::ALL {
                 for add in [AddBody::Exchange, AddBody::Native] {
-                    bodies.extend(cuts.iter().map(|&cut| Bodies { rank, add, lookup, cut }));
+                    bodies.extend(cuts.iter().map(|&cut| Bodies { rank, add, lookup, cut, ..Bodies::PLAIN }));
                 }
             }
         }
@@ -81,7 +81,7 @@ pub fn files() -> &'static Files {
         let folders = paths(&root).into_iter().filter(|folder| folder.is_dir());
         let files = folders.flat_map(|folder| paths(&folder));
         let named = files.map(|path| {
-            let name = path.strip_prefix(&root).unwrap().display().to_string();
+            let name = path.strip_prefix(&root).unwrap().display().to_string().replace('\\', "/");
             (name, fs::read_to_string(&path).unwrap())
         });
         Files::new(named, copies)
