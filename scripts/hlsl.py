@@ -160,8 +160,12 @@ def against_fxc(job):
     """What FXC has against a text, and its seconds."""
     _, name, path = job
     start = time.monotonic()
-    ran = subprocess.run([wine(), work / "fxc.exe", work / "d3dcompiler_47.dll", path], env=WINE, capture_output=True, text=True, errors="replace")
-    words = [line for line in ran.stderr.splitlines() if "error" in line] or ran.stderr.splitlines()
+    # Into a file: Wine's server, which the first program starts, would hold a pipe open.
+    with open(f"{path}.txt", "w+", errors="replace") as said:
+        ran = subprocess.run([wine(), work / "fxc.exe", work / "d3dcompiler_47.dll", path], env=WINE, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        said.seek(0)
+        lines = said.read().splitlines()
+    words = [line for line in lines if "error" in line] or lines
     print(f"fxc: {name} in {time.monotonic() - start:.0f} s", flush=True)
     return name, [] if ran.returncode == 0 else [words[0] if words else f"exit code {ran.returncode}"]
 
@@ -172,7 +176,8 @@ def setup_fxc():
         skip("fxc", "Wine, or a C compiler for Windows, could not be installed")
     fetched("fxc", "d3dcompiler_47.dll", ["npm", "pack", "--silent", "webgpu@0.6.2"], "package/dist/win32-x64/d3dcompiler_47.dll")
     subprocess.run(["x86_64-w64-mingw32-gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", work / "fxc.exe", top / "scripts/fxc.c"], check=True)
-    subprocess.run([wine(), "wineboot", "-i"], env=WINE, capture_output=True)
+    silent = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([wine(), "wineboot", "-i"], env=WINE, check=False, **silent)
 
 
 def main():
