@@ -122,6 +122,13 @@ fn check_hlsl_names(module: &Module) -> Result<(), String> {
             return Err(format!("{:?} of a subgroup in a struct: make it an argument of `{ENTRY}`", member.name));
         }
     }
+    // HLSL has no aliases, so a type is what it is made of.
+    fn made_of(module: &Module, ty: naga::Handle<naga::Type>) -> String {
+        match &module.types[ty].inner {
+            TypeInner::Array { base, size, stride } => format!("{size:?} {stride} of {}", made_of(module, *base)),
+            inner => format!("{inner:?}"),
+        }
+    }
     let bodies = module.functions.iter().map(|(_, one)| one).chain(module.entry_points.iter().map(|one| &one.function));
     let expressions = bodies.flat_map(|body| body.expressions.iter()).chain(module.global_expressions.iter());
     let mut zeros: BTreeMap<String, naga::Handle<naga::Type>> = BTreeMap::new();
@@ -129,7 +136,7 @@ fn check_hlsl_names(module: &Module) -> Result<(), String> {
         let Expression::ZeroValue(ty) = *expression else { continue };
         let naga::Type { name, inner } = &module.types[ty];
         let plain = !matches!(inner, TypeInner::Struct { .. });
-        let spelled = *zeros.entry(format!("{inner:?}")).or_insert(ty);
+        let spelled = *zeros.entry(made_of(module, ty)).or_insert(ty);
         if plain && (name.is_some() || spelled != ty) {
             return Err(format!("a zero value of {name:?}, {inner:?}: write its components"));
         }
@@ -768,6 +775,8 @@ fn hlsl_that_dxc_refuses_is_rejected() {
     rejected(main(&alias, "to[0] = to[1] * Quad();"), "a zero value of Some(\"Quad\")");
     rejected(main(&alias, "to[0] = to[1] * vec4<f32>() + Quad();"), "a zero value");
     main(&alias, "to[0] = to[1] * vec4<f32>() + Quad(0.0);").unwrap();
+    let arrays = "let i = u32(to[0].x); to[0] = array<Quad, 2>()[i] + array<vec4<f32>, 2>()[i];";
+    rejected(main(&alias, arrays), "a zero value");
 }
 
 #[test]
