@@ -1,6 +1,7 @@
 //! Composes shaders from the WGSL files. No other file knows where shader text comes from.
 //!
-//! A stage is `shaders/<folder>/<stage>.wgsl` with one entry point `main`. A line `#include "shared/x.wgsl"` is replaced by that file. In its
+//! A stage is `shaders/<folder>/<stage>.wgsl` with one entry point `main`; where its lanes differ by device, `shared/lane_*.wgsl` has `main`, which calls the
+//! stage's `run`. A line `#include "shared/x.wgsl"` is replaced by that file. In its
 //! path, `{rank}`, `{add}`, `{lookup}` and `{sum}` stand for the bodies that [`Caps`](crate::Caps) chose, `{width}` for the width that a group's dim
 //! allows ([`quad_width`](crate::table::row::quad_width)), and `{item}` for the words that a shader reads from a record at once.
 //! A line `#window text` is replaced by one copy of the
