@@ -24,7 +24,7 @@
 //! ```
 //!
 //! On a GPU, [`Group`] takes your device and encodes its kernels into your own command encoder; the
-//! [README](https://docs.rs/crate/hotrow/latest/source/README.md) shows a training loop.
+//! [README](https://docs.rs/crate/hotrow/latest/source/README.md) shows a step.
 //!
 //! # The main types
 //!
