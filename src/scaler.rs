@@ -50,10 +50,6 @@ pub enum LossScale {
         beta2: f32,
         /// Number of standard deviations above the mean that must not overflow. 3.09 lets one step in 1,000 overflow.
         deviations: f32,
-        /// True computes as the original, `OpenSeq2Seq`'s `LogMaxScaler`, with its defects. There an overflow counts as 2^`log_max` instead
-        /// of its logarithm, which holds the scale at its least for about 11,000 steps. A step of zeros sends the mean to minus infinity,
-        /// and the scale to its greatest for ever. The target is 2^16 whatever `log_max` is.
-        original: bool,
     },
 }
 
@@ -69,15 +65,8 @@ impl LossScale {
     pub const BACKOFF: Self = Self::Backoff { min: 1.0, max: 16384.0, factor: 2.0, window: 2000 };
 
     /// `LogNormal` with OpenSeq2Seq's numbers: scales 1 to 2^14, `log_max` 16, decays 0.99 and 0.999, 3.09 deviations.
-    pub const LOG_NORMAL: Self = Self::log_normal(false);
-
-    /// As [`LossScale::LOG_NORMAL`], computed as the original does.
-    pub const LOG_NORMAL_ORIGINAL: Self = Self::log_normal(true);
-
-    const fn log_normal(original: bool) -> Self {
-        let (min, max, log_max) = (1.0, 16384.0, 16.0);
-        Self::LogNormal { min, max, log_max, beta1: 0.99, beta2: 0.999, deviations: 3.09, original }
-    }
+    pub const LOG_NORMAL: Self =
+        Self::LogNormal { min: 1.0, max: 16384.0, log_max: 16.0, beta1: 0.99, beta2: 0.999, deviations: 3.09 };
 
     /// The least and the greatest scale.
     fn range(&self) -> (f32, f32) {
@@ -126,16 +115,14 @@ impl LossScale {
             Self::Backoff { factor, window, .. } => {
                 ScaleRule { kind: ScaleRule::BACKOFF, grow: factor, shrink: 1.0 / factor, window, ..rule }
             }
-            Self::LogNormal { log_max, beta1, beta2, deviations, original, .. } => ScaleRule {
+            Self::LogNormal { log_max, beta1, beta2, deviations, .. } => ScaleRule {
                 kind: ScaleRule::LOG_NORMAL,
-                target_log: if original { 16.0 } else { log_max },
-                overflow_log: if original { libm::exp2f(log_max) } else { log_max },
+                log_max,
                 beta: beta1,
                 beta_rest: 1.0 - beta1,
                 slow_beta: beta2,
                 slow_rest: 1.0 - beta2,
                 deviations,
-                original: u32::from(original),
                 ..rule
             },
         })
@@ -152,8 +139,6 @@ impl ScaleRule {
     pub(crate) const BACKOFF: u32 = 1;
     /// [`ScaleRule::kind`] of [`LossScale::LogNormal`].
     pub(crate) const LOG_NORMAL: u32 = 2;
-    /// The value that stands for a mean of minus infinity.
-    pub(crate) const LOWEST: f32 = f32::MIN;
 }
 
 /// The bits of infinity. The bits of every finite magnitude are below.

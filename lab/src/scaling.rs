@@ -16,12 +16,8 @@ use statrs::distribution::{ContinuousCDF as _, Normal};
 pub(crate) struct Scaling(pub(crate) Option<LossScale>);
 
 /// The scales that have a name.
-const NAMED: [(&str, Option<LossScale>); 4] = [
-    ("none", None),
-    ("backoff", Some(LossScale::BACKOFF)),
-    ("log-normal", Some(LossScale::LOG_NORMAL)),
-    ("log-normal-original", Some(LossScale::LOG_NORMAL_ORIGINAL)),
-];
+const NAMED: [(&str, Option<LossScale>); 3] =
+    [("none", None), ("backoff", Some(LossScale::BACKOFF)), ("log-normal", Some(LossScale::LOG_NORMAL))];
 
 /// The numbers of a rule by name.
 fn numbers(scale: &LossScale) -> Vec<(&'static str, f32)> {
@@ -30,7 +26,7 @@ fn numbers(scale: &LossScale) -> Vec<(&'static str, f32)> {
         LossScale::Backoff { min, max, factor, window } => {
             vec![("min", min), ("max", max), ("factor", factor), ("window", window as f32)]
         }
-        LossScale::LogNormal { min, max, log_max, beta1, beta2, deviations, .. } => {
+        LossScale::LogNormal { min, max, log_max, beta1, beta2, deviations } => {
             let decays = [("beta1", beta1), ("beta2", beta2), ("deviations", deviations)];
             [("min", min), ("max", max), ("log-max", log_max)].into_iter().chain(decays).collect()
         }
@@ -59,11 +55,9 @@ fn set(scale: &mut LossScale, name: &str, to: f32) -> Option<()> {
 impl From<Scaling> for String {
     fn from(scaling: Scaling) -> Self {
         let Some(scale) = scaling.0 else { return "none".to_owned() };
-        let original = matches!(scale, LossScale::LogNormal { original: true, .. });
         let (name, usual) = match scale {
             LossScale::Static { scale } => return format!("static:{}", rate(scale)),
             LossScale::Backoff { .. } => ("backoff", LossScale::BACKOFF),
-            LossScale::LogNormal { .. } if original => ("log-normal-original", LossScale::LOG_NORMAL_ORIGINAL),
             LossScale::LogNormal { .. } => ("log-normal", LossScale::LOG_NORMAL),
         };
         let own = numbers(&scale).into_iter().zip(numbers(&usual)).filter(|(own, usual)| own != usual);
@@ -81,7 +75,7 @@ impl TryFrom<String> for Scaling {
         let named = || NAMED.iter().find(|(known, scale)| *known == name && (scale.is_some() || rest.is_empty()));
         let mut scale = fixed().map(Some).or_else(|| named().map(|(_, scale)| *scale)).ok_or_else(|| {
             format!(
-                "loss-scale: wanted none, static:S, backoff, log-normal or log-normal-original, the last three perhaps with numbers as in \
+                "loss-scale: wanted none, static:S, backoff or log-normal, the last two perhaps with numbers as in \
                  backoff:factor=2,window=2000, found {text:?}"
             )
         })?;
@@ -156,7 +150,7 @@ mod tests {
             "backoff",
             "backoff:max=65536,factor=4,window=50",
             "log-normal",
-            "log-normal-original:beta1=0.5",
+            "log-normal:beta1=0.5",
         ] {
             assert_eq!(String::from(read(text).unwrap()), text);
         }

@@ -9,7 +9,6 @@
 
 const INFINITE: u32 = 0x7f800000u;
 const NORMAL: u32 = 0x00800000u; // the bits of 2^-126: smaller magnitudes count as zero
-const LOWEST: u32 = 0xff7fffffu; // the bits of the float that stands for a mean of minus infinity
 
 // Replaces magnitudes below 2^-60 with 0. Devices flush only much smaller magnitudes to zero.
 fn kept(x: f32) -> f32 {
@@ -58,20 +57,13 @@ fn main() {
         } else if ((s.iteration - s.last_overflow) % rule.window == 0u) {
             s.scale = min(max(times(s.scale, rule.grow), rule.min), rule.max);
         }
-    } else if (rule.kind == LOG_NORMAL) {
-        if (rule.original == 1u && (largest == 0u || bitcast<u32>(s.mean) == LOWEST)) {
-            // The logarithm of 0 is minus infinity; the original never recovers from it.
-            s.mean = bitcast<f32>(LOWEST);
-            s.scale = rule.max;
-        } else if (largest != 0u) {
-            var x = rule.overflow_log;
-            if (!overflow) { x = logarithm(bitcast<f32>(largest)); }
-            s = averaged(s, x);
-            // The largest gradient expected, `deviations` standard deviations above the mean, must stay below the
-            // target.
-            let highest = plus(s.mean, times(rule.deviations, root(s.variance)));
-            s.scale = min(max(power(plus(rule.target_log, -highest)), rule.min), rule.max);
-        }
+    } else if (rule.kind == LOG_NORMAL && largest != 0u) {
+        var x = rule.log_max;
+        if (!overflow) { x = logarithm(bitcast<f32>(largest)); }
+        s = averaged(s, x);
+        // The largest gradient expected, `deviations` standard deviations above the mean, must stay below 2^log_max.
+        let highest = plus(s.mean, times(rule.deviations, root(s.variance)));
+        s.scale = min(max(power(plus(rule.log_max, -highest)), rule.min), rule.max);
     }
     state[0] = s;
 }

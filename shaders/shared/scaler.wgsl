@@ -10,16 +10,16 @@ struct ScaleRule {
     grow: f32,         // Backoff: the factor by which the scale grows, followed by 1 / factor
     shrink: f32,
     window: u32,       // steps without overflow before the scale grows
-    target_log: f32,   // LogNormal: log2 of the bound below which the largest gradient should stay
-    overflow_log: f32, // stands for log2 of the largest gradient after an overflow
+    log_max: f32,      // LogNormal: log2 of the bound below which the largest gradient should stay, and x of an overflow
     beta: f32,         // decay of the mean, followed by 1 - beta
     beta_rest: f32,
     slow_beta: f32,    // decay of the variance, followed by 1 - slow_beta
     slow_rest: f32,
     deviations: f32,
-    original: u32,     // 1: a step whose gradients are all zero sets the mean to minus infinity for ever, as the original does
     zero: u32,         // always 0; see shared/exact.wgsl
     pad0: u32,
+    pad1: u32,
+    pad2: u32,
 }
 
 struct ScalerState {

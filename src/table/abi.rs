@@ -294,16 +294,16 @@ host_structs! {
         pub grow: f32,
         pub shrink: f32,
         pub window: u32,
-        pub target_log: f32,
-        pub overflow_log: f32,
+        pub log_max: f32,
         pub beta: f32,
         pub beta_rest: f32,
         pub slow_beta: f32,
         pub slow_rest: f32,
         pub deviations: f32,
-        pub original: u32,
         pub zero: u32,
         pub pad0: u32,
+        pub pad1: u32,
+        pub pad2: u32,
     }
 
     /// The state of a loss scaler between steps, 48 bytes. Twin of `ScalerState` in `shaders/shared/scaler.wgsl`.

@@ -36,19 +36,12 @@ pub fn rescale(rule: &ScaleRule, greatest: &mut [u32], state: &mut [ScalerState]
         } else if s.iteration.wrapping_sub(s.last_overflow).is_multiple_of(rule.window) {
             s.scale = (s.scale * rule.grow).clamp(rule.min, rule.max);
         }
-    } else if rule.kind == ScaleRule::LOG_NORMAL {
-        if rule.original == 1 && (largest == 0 || s.mean == ScaleRule::LOWEST) {
-            // The logarithm of 0 is minus infinity; the original never recovers from it.
-            s.mean = ScaleRule::LOWEST;
-            s.scale = rule.max;
-        } else if largest != 0 {
-            let x = if overflow { rule.overflow_log } else { logarithm(f32::from_bits(largest)) };
-            average(rule, s, x);
-            // The largest gradient expected, `deviations` standard deviations above the mean, must stay below the
-            // target.
-            let highest = s.mean + rule.deviations * root(s.variance);
-            s.scale = power(rule.target_log - highest).clamp(rule.min, rule.max);
-        }
+    } else if rule.kind == ScaleRule::LOG_NORMAL && largest != 0 {
+        let x = if overflow { rule.log_max } else { logarithm(f32::from_bits(largest)) };
+        average(rule, s, x);
+        // The largest gradient expected, `deviations` standard deviations above the mean, must stay below 2^log_max.
+        let highest = s.mean + rule.deviations * root(s.variance);
+        s.scale = power(rule.log_max - highest).clamp(rule.min, rule.max);
     }
 }
 
