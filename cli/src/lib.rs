@@ -33,9 +33,7 @@ pub mod uvm;
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use options::Options;
-use std::process::ExitCode;
-#[cfg(all(unix, not(target_vendor = "apple")))]
-use std::{env, os::unix::process::CommandExt as _, path::Path, process};
+use std::{env, ffi::OsString, path::Path, process::ExitCode};
 
 /// Embedding tables in low precision with a cache of hot rows: plan, simulate and measure.
 #[derive(Debug, Parser)]
@@ -58,29 +56,17 @@ enum Command {
     Simulate(simulate::Args),
 }
 
-/// Puts this program in its own place, once, with a runtime folder, if it has none: Wayland's library, which graphics drivers load, would complain on stderr.
-/// Variables may only be set before a process begins. The folder is no folder, so nothing is found in it or left in it. Returns where nothing is to be done.
-pub fn with_runtime_folder() {
-    #[cfg(all(unix, not(target_vendor = "apple")))]
-    if env::var_os("XDG_RUNTIME_DIR").is_none_or(|folder| Path::new(&folder).is_relative()) {
-        let mut arguments = env::args_os();
-        // An interpreter of programs is not put in place of this one.
-        if let (Ok(program), Some(name)) = (env::current_exe(), arguments.next())
-            && (program.file_name().is_some_and(|own| own.to_string_lossy().starts_with("hotrow"))
-                || program.file_name() == Path::new(&name).file_name()
-                || Path::new(&name).canonicalize().is_ok_and(|name| name == program))
-        {
-            let mut again = process::Command::new(program);
-            // It returns only if this could not be done.
-            let _error = again.arg0(name).args(arguments).env("XDG_RUNTIME_DIR", "/dev/null").exec();
-        }
-    }
+/// What each program sets `XDG_RUNTIME_DIR` to, before it starts a thread: its own value, or without one `/dev/null`, since Wayland's library, which graphics
+/// drivers load, would complain on stderr.
+#[must_use]
+pub fn runtime_folder() -> OsString {
+    let given = env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_absolute());
+    given.unwrap_or_else(|| "/dev/null".into())
 }
 
 /// Runs the command with the arguments of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    with_runtime_folder();
     env_logger::Builder::from_env(
         env_logger::Env::default().default_filter_or("error,hotrow=warn,wgpu_hal::vulkan::instance=off"),
     )

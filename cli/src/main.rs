@@ -1,6 +1,9 @@
 //! The binary `hotrow`. Its code is in the library `hotrow_cli`, so that tests can use it.
 
+#[allow(unsafe_code, reason = "drivers read this variable, which has no other way to them")]
 fn main() -> std::process::ExitCode {
+    // SAFETY: no thread has been started.
+    unsafe { std::env::set_var("XDG_RUNTIME_DIR", hotrow_cli::runtime_folder()) };
     match hotrow_cli::ranks::launched() {
         None => hotrow_cli::main(),
         Some(launched) => {

@@ -62,16 +62,9 @@ fn without_a_runtime_folder_nothing_else_is_printed() {
     };
     let (stdout, stderr) = of(&["info", "--no-self-test"], 0);
     assert!(stdout.starts_with("hotrow ") && stderr.is_empty(), "{stdout}{stderr}");
-    // Exit codes and arguments stay as they are.
     let (_, stderr) = of(&["simulate", "--trace", "no such trace"], 1);
     assert!(stderr.contains("no such trace"), "{stderr}");
     of(&["--help"], 0);
-    // Under another name, too.
-    let folder = TempDir::new().unwrap();
-    let other = folder.path().join("other");
-    std::os::unix::fs::symlink(assert_cmd::cargo::cargo_bin!("hotrow"), &other).unwrap();
-    let (_, stderr) = ended(assert_cmd::Command::new(other).arg("info").env_remove("XDG_RUNTIME_DIR"), 0);
-    assert!(stderr.is_empty(), "{stderr}");
 }
 
 /// Checks every adapter of this machine, if there is one.

@@ -53,8 +53,10 @@ enum Command {
 const OWN: [&str; 12] =
     ["check", "exchange", "fault", "same", "start", "steps", "train", "help", "-h", "--help", "-V", "--version"];
 
+#[allow(unsafe_code, reason = "drivers read this variable, which has no other way to them")]
 fn main() -> ExitCode {
-    hotrow_cli::with_runtime_folder();
+    // SAFETY: no thread has been started.
+    unsafe { env::set_var("XDG_RUNTIME_DIR", hotrow_cli::runtime_folder()) };
     let first = env::args_os().nth(1);
     if first.is_some_and(|first| !OWN.iter().any(|own| first == *own)) {
         return match hotrow_cli::ranks::launched() {

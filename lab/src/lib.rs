@@ -75,7 +75,6 @@ enum Command {
 /// Runs the command with the arguments of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    hotrow_cli::with_runtime_folder();
     let Cli { options, command } = Cli::parse();
     run(&options, &command).map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
