@@ -1,6 +1,7 @@
 //! `hotrow bench`: bandwidth against hit rate (Yang 2020, Figure 9); `bench suite` and `bench robe` measure kernels and shared tables, `bench
 //! dist` groups over ranks, `bench compare` sets what several machines measured side by side.
 
+pub mod clock;
 mod common;
 pub(crate) mod compare;
 mod dist;

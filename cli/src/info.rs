@@ -1,10 +1,10 @@
 //! `hotrow info`: adapters, their limits, the kernels and memory paths they get with the reasons, and a self-test.
 
-use crate::clock;
 use crate::failure::Failure;
 use crate::options::{Backend, Options};
 use crate::output;
 use crate::report::object::{Field, Object};
+use crate::report::stamps;
 use crate::self_test::{self, Case};
 use anyhow::anyhow;
 use hotrow::{Caps, Context, LookupBody, RankBody, Requirements, adapter, requirements, wgpu};
@@ -118,7 +118,7 @@ impl Adapter {
             .with("add", caps.choose_add().name())
             .with("memory", memory)
             .with("timestamps", caps.timestamps)
-            .with("timestamp_step", opened.as_ref().ok().and_then(clock::step));
+            .with("timestamp_step", opened.as_ref().ok().and_then(stamps::step));
         let self_test = opened.as_ref().ok().filter(|_| !args.no_self_test).map(test);
         let unusable = opened.err().map(|error| error.to_string());
         Self { name: info.name, hardware, found, unusable, self_test }

@@ -1,7 +1,6 @@
 //! The `hotrow` command: traces, caches and bandwidth from the shell.
 
-mod bench;
-mod clock;
+pub mod bench;
 mod export;
 pub mod failure;
 mod foreign;
@@ -11,7 +10,6 @@ mod info;
 #[doc(hidden)]
 pub mod internals;
 mod kernel;
-pub mod lab;
 pub mod names;
 pub mod options;
 pub mod output;

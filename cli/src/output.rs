@@ -185,15 +185,18 @@ pub fn with_ending(stem: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
-/// A table in Markdown. The first `words` columns hold words, the others numbers.
-pub fn table<H: Into<comfy_table::Row>>(header: H, words: usize) -> Table {
+/// A table in Markdown. Columns of words stand left, others right.
+pub fn table(
+    head: impl IntoIterator<Item = String>,
+    is_words: impl Fn(usize) -> bool,
+    lines: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
+) -> String {
     let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(header);
-    for column in table.column_iter_mut().skip(words) {
+    table.load_style(presets::ASCII_MARKDOWN).set_header(head).add_rows(lines);
+    for (_, column) in table.column_iter_mut().enumerate().filter(|(at, _)| !is_words(*at)) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table
+    table.to_string()
 }
 
 /// Writes `value` to a file as indented JSON.

@@ -3,6 +3,7 @@
 pub mod goals;
 pub(crate) mod object;
 pub mod run;
+pub(crate) mod stamps;
 pub mod units;
 
 use crate::output;
@@ -10,7 +11,6 @@ use indexmap::IndexMap;
 use object::Object;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::Serialize;
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -50,7 +50,7 @@ impl Unit {
             _ if !value.is_finite() => "-".to_owned(),
             Self::Seconds => units::seconds(value),
             Self::Bytes => units::bytes(value),
-            Self::BytesPerSecond => units::bytes_per_second(value),
+            Self::BytesPerSecond => format!("{:.2} GB/s", value * 1e-9),
             Self::Share => format!("{:.1} %", 100.0 * value),
             Self::Times => format!("{value:.2} x"),
             Self::Count => Value::Number(value).to_string(),
@@ -227,11 +227,8 @@ impl Measurement {
             }
             Some(Times { median: 0.0, coarse: true, .. }) => "below a step of the clock".to_owned(),
             Some(Times { median, lowest, highest, coarse, .. }) if median > 0.0 => {
-                format!(
-                    "{value} ({:.0} %{})",
-                    100.0 * (highest - lowest) / median,
-                    if coarse { ", coarse clock" } else { "" }
-                )
+                let clock = if coarse { ", coarse clock" } else { "" };
+                format!("{value} ({:.0} %{clock})", 100.0 * (highest - lowest) / median)
             }
             _ => value,
         }
@@ -268,57 +265,48 @@ impl Select<'_> {
 /// are sorted, names keep their order. If all figures have one unit, the head of the first column names it and the figures stand without
 /// unit and spread. `None` if no record has all these names.
 pub fn table<'r>(records: impl IntoIterator<Item = &'r Measurement>, lines: &[&str], across: &str) -> Option<String> {
-    type Cell<'r> = (Vec<Value>, Value, &'r Measurement);
-    let place = |record: &'r Measurement| -> Option<Cell<'r>> {
-        let line = lines.iter().map(|name| record.key(name)).collect::<Option<Vec<Value>>>()?;
-        Some((line, record.key(across)?, record))
+    let place = |record: &'r Measurement| -> Option<(Vec<Value>, Vec<Value>, &'r Measurement)> {
+        let line = lines.iter().map(|name| record.key(name)).collect::<Option<_>>()?;
+        Some((line, vec![record.key(across)?], record))
     };
-    let cells: Vec<Cell<'_>> = records.into_iter().filter_map(place).collect();
-    let mut heads = distinct(cells.iter().map(|cell| vec![cell.1.clone()]));
-    let mut firsts = distinct(cells.iter().map(|cell| cell.0.clone()));
-    ascending(&mut heads);
-    ascending(&mut firsts);
+    let cells: Vec<_> = records.into_iter().filter_map(place).collect();
+    let (firsts, heads) = (distinct(cells.iter().map(|cell| &cell.0)), distinct(cells.iter().map(|cell| &cell.1)));
     let unit = cells.first()?.2.unit;
     let alike = across != "what" && !unit.has_interval() && cells.iter().all(|cell| cell.2.unit == unit);
-    let plain = |value: f64| if value.is_finite() { units::short(unit.scale().0 * value) } else { "-".to_owned() };
-    let text = |record: &Measurement| if alike { plain(record.value) } else { record.text() };
+    let text = |record: &Measurement| match record.value {
+        _ if !alike => record.text(),
+        value if value.is_finite() => units::short(unit.scale().0 * value),
+        _ => "-".to_owned(),
+    };
     let names = lines.iter().map(|name| (*name).to_owned());
     let mut head: Vec<String> = names.chain(heads.iter().map(|head| head[0].to_string())).collect();
     if alike {
         head[0] = format!("{} ({})", head[0], unit.scale().1);
     }
-    let mut table = output::table(head, lines.len());
-    for first in &firsts {
-        let figures = |head: &Vec<Value>| {
-            let here = cells.iter().filter(|(line, across, _)| line == first && *across == head[0]);
+    let line = |first: &Vec<Value>| {
+        let figures = |head: &&Vec<Value>| {
+            let here = cells.iter().filter(|(line, across, _)| line == first && across == *head);
             let texts: Vec<String> = here.map(|(_, _, record)| text(record)).collect();
             if texts.is_empty() { "-".to_owned() } else { texts.join(" / ") }
         };
-        table.add_row(first.iter().map(Value::to_string).chain(heads.iter().map(figures)).collect::<Vec<_>>());
-    }
-    Some(table.to_string())
+        first.iter().map(Value::to_string).chain(heads.iter().map(figures)).collect::<Vec<_>>()
+    };
+    Some(output::table(head, |at| at < lines.len(), firsts.into_iter().map(line)))
 }
 
-/// The distinct keys, in order of their first occurrence.
-fn distinct(keys: impl Iterator<Item = Vec<Value>>) -> Vec<Vec<Value>> {
-    let mut found: Vec<Vec<Value>> = Vec::new();
+/// The distinct keys: ascending if each is one number, else in order of their first occurrence.
+fn distinct<'k>(keys: impl Iterator<Item = &'k Vec<Value>>) -> Vec<&'k Vec<Value>> {
+    let mut found = Vec::new();
     for key in keys {
         if !found.contains(&key) {
             found.push(key);
         }
     }
-    found
-}
-
-/// Sorts keys that consist of one number.
-fn ascending(keys: &mut [Vec<Value>]) {
-    let number = |key: &Vec<Value>| match key[..] {
-        [Value::Number(number)] => Some(number),
-        _ => None,
-    };
-    if keys.iter().all(|key| number(key).is_some()) {
-        keys.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
+    let number = |key: &&Vec<Value>| if let [Value::Number(number)] = key[..] { Some(number) } else { None };
+    if found.iter().all(|key| number(key).is_some()) {
+        found.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
     }
+    found
 }
 
 impl Measurement {
@@ -349,15 +337,10 @@ pub fn write_csv(path: &Path, records: &[Measurement], columns: &[(&'static str,
 
 /// Writes a JSON object: the fields of `head`, then the records, one in each line.
 pub fn write_json(path: &Path, head: &impl Serialize, records: &[Measurement]) -> anyhow::Result<()> {
-    #[derive(serde::Serialize)]
-    struct Whole<'a, H> {
-        #[serde(flatten)]
-        head: &'a H,
-        records: Box<RawValue>,
-    }
-    let lines = records.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-    let records = RawValue::from_string(format!("[\n    {}\n  ]", lines.join(",\n    ")))?;
-    output::write_json(path, &Whole { head, records })
+    let lines = records.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?.join(",\n    ");
+    let head = serde_json::to_string_pretty(head)?;
+    let text = format!("{},\n  \"records\": [\n    {lines}\n  ]\n}}\n", head.trim_end_matches("\n}"));
+    output::write_file(path, text.as_bytes())
 }
 
 #[cfg(test)]
@@ -383,6 +366,8 @@ mod tests {
         assert!(lines[0].contains("| shape | precision |") && lines[0].find(" 0 ") < lines[0].find(" 50 "), "{shown}");
         assert!(lines[2].contains("4.00 ms / 25.0 %") && lines[2].contains("2.00 ms (100 %)"), "{shown}");
         assert_eq!(table(&records(), &["no such name"], "what"), None);
+        let shown = [Unit::Count.show(f64::NAN), Unit::Share.show(0.1234), Unit::Times.show(1.5)];
+        assert_eq!(shown, ["-", "12.3 %", "1.50 x"]);
     }
 
     #[test]
@@ -390,29 +375,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (json, csv) = (folder.path().join("a.json"), folder.path().join("a.csv"));
         write_json(&json, &serde_json::json!({"schema": 2}), &records()).unwrap();
-        let read: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+        let text = std::fs::read_to_string(json).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
         let back: Vec<Measurement> = serde_json::from_value(read["records"].clone()).unwrap();
-        assert_eq!(back, records());
-        let missing: Measurement =
-            serde_json::from_str(r#"{"what":"a","shape":"","setting":{"z":1,"a":"b"},"value":null,"unit":"bytes"}"#)
-                .unwrap();
+        assert_eq!((back, &read["schema"]), (records(), &2.into()));
+        assert!(text.starts_with("{\n  \"schema\": 2,\n  \"records\": [\n    {\"what\":\"forward\","), "{text}");
+        let missing = r#"{"what":"a","shape":"","setting":{"z":1,"a":"b"},"value":null,"unit":"bytes"}"#;
+        let missing: Measurement = serde_json::from_str(missing).unwrap();
         assert!(missing.value.is_nan() && missing.setting.to_string() == "z 1, a b", "the order stays: {missing:?}");
-        assert_eq!((&read["schema"], read["records"].as_array().unwrap().len()), (&2.into(), 4));
-        assert_eq!(read["records"][0]["spread"]["lowest"], 0.001);
-        assert_eq!(read["records"][2]["setting"]["hit rate"], 0.0);
+        let again = missing.setting.with("z", 4_000_000u32);
+        assert_eq!((again.number("z"), again.to_string().as_str()), (Some(4e6), "a b, z 4 M"), "each name once");
         write_csv(&csv, &records(), &[("commit", "abc")]).unwrap();
         let text = std::fs::read_to_string(csv).unwrap();
         assert!(text.starts_with("what,shape,setting,value,unit,lowest,highest,rounds,commit\n"), "{text}");
         assert!(text.contains("forward,small,precision=INT8; hit rate=50,0.002,seconds,0.001,0.003,5,abc"), "{text}");
-    }
-
-    #[test]
-    fn a_setting_has_each_name_once() {
-        let setting = Setting::default().with("rows", 4_000_000u32).with("rows", 10u32);
-        assert_eq!(setting.number("rows"), Some(10.0));
-        assert_eq!(Value::from(4_000_000u32).to_string(), "4 M");
-        let shown =
-            [(Unit::Count, f64::NAN), (Unit::Share, 0.1234), (Unit::Times, 1.5)].map(|(unit, value)| unit.show(value));
-        assert_eq!(shown, ["-", "12.3 %", "1.50 x"]);
     }
 }

@@ -1,6 +1,6 @@
 //! A short run of every configuration on GPU and CPU: integers must be equal, floats nearly so.
 
-use crate::lab::Complaints;
+use crate::bench::clock::Complaints;
 use crate::names::{ADMITTING, PLACES};
 use crate::report::object::{Field, Object};
 use anyhow::{Context as _, ensure};

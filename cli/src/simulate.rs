@@ -455,13 +455,13 @@ fn by_table(outcomes: &[Object]) -> Option<String> {
         format!("{}{window} {ways} ways {percent} %", outcome.text("policy"))
     };
     let title = format!("table of {}", outcomes[0].text("trace"));
-    let mut text = output::table([title, "accesses".to_owned()].into_iter().chain(outcomes.iter().map(shape)), 0);
-    for (at, table) in tables.iter().enumerate() {
+    let head = [title, "accesses".to_owned()].into_iter().chain(outcomes.iter().map(shape));
+    let line = |(at, table): (usize, &Object)| {
         let rate = |outcome: &Object| format!("{:.3} %", 100.0 * outcome.list("tables")[at].number("hit_rate"));
         let words = [table.number("table"), table.number("accesses")].map(|number| number.to_string());
-        text.add_row(words.into_iter().chain(outcomes.iter().map(rate)));
-    }
-    Some(text.to_string())
+        words.into_iter().chain(outcomes.iter().map(rate)).collect::<Vec<_>>()
+    };
+    Some(output::table(head, |_| false, tables.iter().enumerate().map(line)))
 }
 
 /// Draws a chart of each of the traces.

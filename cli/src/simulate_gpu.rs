@@ -1,6 +1,6 @@
 //! `simulate --backend gpu`: plays a trace through the real kernels with a table of one FP32 value a row.
 
-use crate::lab::{Lab, Rounds};
+use crate::bench::clock::{Clock, Rounds};
 use crate::progress::Progress;
 use crate::trace::Trace;
 use anyhow::ensure;
@@ -37,14 +37,14 @@ pub(crate) fn gpu(
     if policy == Policy::Static {
         group.pin(hottest, shape.ways)?;
     }
-    let lab = Lab::new(context, Rounds::ONE);
+    let clock = Clock::new(context, Rounds::ONE);
     let longest = batch.min(trace.ids.len()) as u32;
-    let offsets = lab.storage(&(0..=longest).collect::<Vec<_>>());
-    let outputs = lab.storage(&vec![0; longest as usize]);
+    let offsets = clock.storage(&(0..=longest).collect::<Vec<_>>());
+    let outputs = clock.storage(&vec![0; longest as usize]);
     for stretch in trace.ids.chunks(batch.saturating_mul(STEPS)) {
-        let mut encoder = lab.encoder();
+        let mut encoder = clock.encoder();
         for ids in stretch.chunks(batch) {
-            let indices = lab.storage(ids);
+            let indices = clock.storage(ids);
             let one = Batch {
                 indices: Some(indices.slice(..)),
                 offsets: offsets.slice(..4 * (ids.len() as u64 + 1)),
@@ -52,7 +52,7 @@ pub(crate) fn gpu(
             };
             group.encode_forward(&mut encoder, &one, outputs.slice(..))?;
         }
-        lab.submit(encoder)?;
+        clock.submit(encoder)?;
         progress.advance(stretch.len() as u64);
     }
     group.check()?;

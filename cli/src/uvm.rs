@@ -8,7 +8,7 @@ use hotrow::wgpu::{self, BufferUsages};
 use hotrow::{Error, Resolution};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::lab::{Lab, timed};
+use crate::bench::clock::{Clock, timed};
 
 /// The pages and the bus.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -174,7 +174,7 @@ const HOME: u64 = 256 << 20;
 /// are no page faults, and the host decides in advance what moves, so its time is a bound in favour of unified memory.
 #[derive(Debug)]
 pub struct UvmBus<'l> {
-    lab: &'l Lab,
+    clock: &'l Clock,
     page_bytes: u64,
     /// All pages, in host memory.
     homes: Vec<wgpu::Buffer>,
@@ -186,19 +186,19 @@ impl<'l> UvmBus<'l> {
     ///
     /// # Errors
     /// On a device that maps no host memory, and [`Error::OutOfMemory`].
-    pub fn new(lab: &'l Lab, table: &UvmTable, rows: u32) -> anyhow::Result<Self> {
+    pub fn new(clock: &'l Clock, table: &UvmTable, rows: u32) -> anyhow::Result<Self> {
         anyhow::ensure!(
-            lab.timed.caps().mappable,
+            clock.timed.caps().mappable,
             "wanted a device that maps host memory, found one that does not; pages are predicted only"
         );
         let page_bytes = table.page_bytes;
         let all = u64::from(rows).div_ceil(table.rows()) * table.pages() * page_bytes;
         let each = (HOME / page_bytes).max(1) * page_bytes;
-        let home = |start: u64| lab.filled(each.min(all - start), BufferUsages::MAP_READ);
+        let home = |start: u64| clock.filled(each.min(all - start), BufferUsages::MAP_READ);
         let homes = (0..all.div_ceil(each)).map(|at| home(at * each)).collect::<anyhow::Result<_>>()?;
         let bytes = (table.room as u64 + 1) * table.pages() * page_bytes;
-        let frames = lab.timed.guarded(|| Ok(lab.room(bytes, BufferUsages::empty())))?;
-        Ok(Self { lab, page_bytes, homes, frames })
+        let frames = clock.timed.guarded(|| Ok(clock.room(bytes, BufferUsages::empty())))?;
+        Ok(Self { clock, page_bytes, homes, frames })
     }
 
     /// Moves pages in their order, and waits. Returns the seconds of the device, by the wall clock if it has no timestamps.
@@ -206,8 +206,8 @@ impl<'l> UvmBus<'l> {
     /// # Errors
     /// [`Error::Device`].
     pub fn carry(&self, moves: &[UvmMove]) -> anyhow::Result<f64> {
-        let Self { lab, page_bytes, homes, frames } = self;
-        let (mut encoder, timeline) = (lab.encoder(), &lab.timeline);
+        let Self { clock, page_bytes, homes, frames } = self;
+        let (mut encoder, timeline) = (clock.encoder(), &clock.timeline);
         let each = (HOME / page_bytes).max(1);
         timeline.around(&mut encoder, "uvm", |encoder| {
             for &UvmMove { page, frame, back } in moves {
@@ -218,7 +218,7 @@ impl<'l> UvmBus<'l> {
             }
         });
         timeline.resolve(&mut encoder);
-        let (finished, wall) = timed(|| lab.timed.finish(encoder));
+        let (finished, wall) = timed(|| clock.timed.finish(encoder));
         finished?;
         let spans = timeline.read()?.spans;
         Ok(match timeline.resolution() {
@@ -235,7 +235,7 @@ impl<'l> UvmBus<'l> {
         let first = |buffers: &[wgpu::Buffer]| -> anyhow::Result<Vec<u32>> {
             let parts: Vec<_> =
                 buffers.iter().map(|buffer| (buffer, buffer.size() / self.page_bytes * self.page_bytes)).collect();
-            let words = self.lab.timed.download(self.lab.encoder(), &parts)?.concat();
+            let words = self.clock.timed.download(self.clock.encoder(), &parts)?.concat();
             Ok(words.chunks_exact(self.page_bytes as usize / 4).map(|page| page[0]).collect())
         };
         Ok([first(&self.homes)?, first(std::slice::from_ref(&self.frames))?])
@@ -243,7 +243,7 @@ impl<'l> UvmBus<'l> {
 
     /// Changes a page that the device holds: its first word.
     pub fn change(&self, frame: u64, word: u32) {
-        self.lab.timed.queue().write_buffer(&self.frames, frame * self.page_bytes, &word.to_le_bytes());
+        self.clock.timed.queue().write_buffer(&self.frames, frame * self.page_bytes, &word.to_le_bytes());
     }
 }
 

@@ -11,7 +11,7 @@ use hotrow::{
     Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, GradSlice, Group, GroupConfig, Lookup, Mode,
     Optimizer, Pooling, RowLayout, ScalerState, SharedArray, SharedGroup, checkpoint, memory_factor, robe,
 };
-use hotrow_cli::lab::{Lab, Rounds};
+use hotrow_cli::bench::clock::{Clock, Rounds};
 use hotrow_cli::uvm::{UvmBus, UvmModel, UvmTable};
 use hotrow_dist::{self as dist, Comm as _, Shard};
 use std::collections::BTreeMap;
@@ -123,14 +123,14 @@ struct Pages {
 
 impl Pages {
     fn new(context: &Context, config: &GroupConfig, percent: f64) -> anyhow::Result<Self> {
-        static LAB: OnceLock<Lab> = OnceLock::new();
-        let lab = LAB.get_or_init(|| Lab::new(context, Rounds::ONE));
+        static CLOCK: OnceLock<Clock> = OnceLock::new();
+        let clock = CLOCK.get_or_init(|| Clock::new(context, Rounds::ONE));
         // A row with its optimiser's state, as the group keeps it.
         let row = RowLayout::of(config.dim, config.precision, &config.optimizer, config.state);
         let (page_bytes, row_bytes) = (UvmModel::default().page_bytes, row.stride());
         let held = (config.total_rows() * row_bytes) as f64 * percent / 100.0;
         let table = UvmTable::new(page_bytes, row_bytes, (held as u64).max(page_bytes))?;
-        let bus = UvmBus::new(lab, &table, config.total_rows() as u32)?;
+        let bus = UvmBus::new(clock, &table, config.total_rows() as u32)?;
         let bases = config.tables.iter().scan(0, |next, rows| Some(std::mem::replace(next, *next + rows))).collect();
         Ok(Self { table, bus, page_bytes, bases, rows: Vec::new(), moved: 0 })
     }

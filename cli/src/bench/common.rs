@@ -51,7 +51,7 @@ impl Common {
         output::print(&format!("wrote {}, {} and {}", markdown.display(), csv.display(), json.display()))?;
         // Copies of the device do not count as measurements of the run.
         if run.records.iter().all(|record| record.spread.is_none() || record.shape == "copy") {
-            let why = run.reasons().first().map_or("nothing was asked for", |(_, why)| *why).to_owned();
+            let why = run.reasons().first().map_or("nothing was asked for", |(why, _)| *why).to_owned();
             anyhow::bail!("{}: wanted measurements, found none: {why}", run.command);
         }
         Ok(())

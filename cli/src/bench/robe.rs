@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::common::Common;
 use super::suite::{Size, shapes::random};
+use crate::bench::clock::{self, Clock, Complaints, Deadline, has_no_room};
 use crate::failure::{Failure, ensure_usage};
-use crate::lab::{self, Complaints, Deadline, Lab, has_no_room};
 use crate::names::one_of;
 use crate::options::{Options, whole};
 use crate::plan::amount;
@@ -113,8 +113,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     };
     run.describe("atomic update", adds);
     let complaints = context.as_ref().map(Complaints::of);
-    let lab = context.as_ref().map(|context| Lab::new(context, size.rounds()));
-    measure(&plan, &mut run, &mut Runner { lab: lab.as_ref(), rounds: size.rounds(), array: None })?;
+    let clock = context.as_ref().map(|context| Clock::new(context, size.rounds()));
+    measure(&plan, &mut run, &mut Runner { clock: clock.as_ref(), rounds: size.rounds(), array: None })?;
     if let Some(error) = complaints.and_then(|complaints| complaints.first()) {
         run.leave_out("trust in these figures", error);
     }
@@ -133,7 +133,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
 /// 8 GiB, or three quarters of the free memory if that is less.
 fn free() -> u64 {
     const MOST: u64 = 8 << 30;
-    lab::memory(true).map_or(MOST, |bytes| (bytes / 4 * 3).min(MOST))
+    clock::memory(true).map_or(MOST, |bytes| (bytes / 4 * 3).min(MOST))
 }
 
 impl Plan<'_> {
@@ -164,8 +164,8 @@ fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut Runner<'_>) -> anyhow::R
     found.sort_by_key(|(.., config)| (config.chunk != CHUNK, config.weights));
     let of = |config: &Config| (config.table_bytes(), format!("{} weights", count(config.weights.into())));
     let arrays = found.iter().map(|(.., config)| of(config)).collect();
-    let of_host = runner.lab.is_none_or(|lab| !lab.timed.caps().is_hardware());
-    run.note_cached("arrays", lab::last_level_cache(lab::CACHES).filter(|_| of_host), &arrays);
+    let of_host = runner.clock.is_none_or(|clock| !clock.timed.caps().is_hardware());
+    run.note_cached("arrays", clock::last_level_cache(clock::CACHES).filter(|_| of_host), &arrays);
     let progress = Progress::new("shared arrays", found.len() as u64);
     for (name, compression, config) in found {
         let config = config.with_pooling(Pooling::None).with_optimizer(plan.optimizer).with_seed(plan.seed);

@@ -1,6 +1,6 @@
 //! Takes the steps of the sweep: on the CPU, on a device, and on a device with a staged table.
 
-use crate::lab::{Inputs, Lab, gradients, timed};
+use crate::bench::clock::{Clock, Inputs, gradients, timed};
 use hotrow::{Counters, CpuGroup, Group, GroupConfig, Placement, Resolution, prelude::*};
 
 /// Counters and bytes over the bus.
@@ -33,21 +33,21 @@ pub(super) enum Runner<'a> {
 }
 
 pub(super) struct Device<'a> {
-    lab: &'a Lab,
+    clock: &'a Clock,
     group: Box<Group>,
     inputs: Inputs,
 }
 
 impl<'a> Runner<'a> {
-    pub(super) fn new(lab: Option<&'a Lab>, config: GroupConfig, offsets: Vec<u32>) -> anyhow::Result<Self> {
-        let Some(lab) = lab else {
+    pub(super) fn new(clock: Option<&'a Clock>, config: GroupConfig, offsets: Vec<u32>) -> anyhow::Result<Self> {
+        let Some(clock) = clock else {
             let grads = gradients((offsets.len() - 1) * config.dim as usize, GRAD);
             return Ok(Self::Cpu(Box::new(CpuGroup::new(config)?), offsets, grads));
         };
-        lab.timeline.listen(false);
-        let inputs = Inputs::new(lab, &[(Vec::new(), offsets)], config.dim, GRAD);
+        clock.timeline.listen(false);
+        let inputs = Inputs::new(clock, &[(Vec::new(), offsets)], config.dim, GRAD);
         let staged = config.placement == Placement::Staged;
-        let device = Device { lab, group: Box::new(Group::new(&lab.timed, config)?), inputs };
+        let device = Device { clock, group: Box::new(Group::new(&clock.timed, config)?), inputs };
         Ok(if staged { Self::Staged(device, false) } else { Self::Gpu(device) })
     }
 
@@ -61,9 +61,9 @@ impl<'a> Runner<'a> {
                 updated?;
                 Ok(Some([forward, backward]))
             }
-            Self::Gpu(Device { lab, group, inputs }) => {
-                let indices = lab.storage(indices);
-                let round = lab.round(&["forward", "backward"], |phase, encoder| {
+            Self::Gpu(Device { clock, group, inputs }) => {
+                let indices = clock.storage(indices);
+                let round = clock.round(&["forward", "backward"], |phase, encoder| {
                     if phase == 0 {
                         group.encode_forward(encoder, &inputs.with(&indices), inputs.outputs.slice(..))?;
                     } else {
@@ -105,37 +105,37 @@ impl<'a> Runner<'a> {
 impl Device<'_> {
     /// Runs forward and backward of the batch that is ahead, if one is, and prefetches the next one.
     fn advance(&mut self, ahead: bool, next: Option<&[u32]>) -> anyhow::Result<[f64; 2]> {
-        let Self { lab, group, inputs } = self;
-        let queue = lab.timed.queue();
-        let stamped = lab.timeline.resolution() != Resolution::Count;
+        let Self { clock, group, inputs } = self;
+        let queue = clock.timed.queue();
+        let stamped = clock.timeline.resolution() != Resolution::Count;
         let (decided, before) = timed(|| -> anyhow::Result<_> {
-            let mut encoder = lab.encoder();
+            let mut encoder = clock.encoder();
             if ahead {
                 group.encode_forward_prefetched(&mut encoder, inputs.outputs.slice(..))?;
             }
             if let Some(next) = next {
-                group.encode_prefetch(&mut encoder, &inputs.with(&lab.storage(next)))?;
+                group.encode_prefetch(&mut encoder, &inputs.with(&clock.storage(next)))?;
             }
             let decided = queue.submit([encoder.finish()]);
             if !stamped {
                 // Without timestamps the clock is read between the two parts, so the host must wait and cannot gather meanwhile.
-                lab.wait(decided.clone())?;
+                clock.wait(decided.clone())?;
             }
             Ok(decided)
         });
         let decided = decided?;
         let (spans, after) = timed(|| -> anyhow::Result<_> {
             if ahead {
-                let mut encoder = lab.encoder();
+                let mut encoder = clock.encoder();
                 let grads = inputs.grads.slice(..);
-                lab.timeline.around(&mut encoder, "backward", |encoder| group.encode_backward(encoder, grads))?;
-                lab.timeline.resolve(&mut encoder);
+                clock.timeline.around(&mut encoder, "backward", |encoder| group.encode_backward(encoder, grads))?;
+                clock.timeline.resolve(&mut encoder);
                 queue.submit([encoder.finish()]);
             }
             if next.is_some() {
                 group.fetch(Some(decided))?;
             }
-            Ok(lab.timeline.read()?.spans) // waits
+            Ok(clock.timeline.read()?.spans) // waits
         });
         let stamp = spans?.first().and_then(|span| span.nanoseconds).unwrap_or(0.0) * 1e-9;
         let backward = if stamped { stamp } else { after };

@@ -18,8 +18,8 @@ pub(super) mod workload;
 pub(super) use size::Size;
 
 use super::common::{Common, Table};
+use crate::bench::clock::{Clock, Complaints, Deadline};
 use crate::failure::{Failure, ensure_usage};
-use crate::lab::{Complaints, Deadline, Lab};
 use crate::options::{Backend, Options, whole};
 use crate::output;
 use crate::plot::{Chart, Style};
@@ -161,11 +161,11 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let hardware = context.caps().is_hardware();
     let size = args.size.unwrap_or(if hardware { Size::Full } else { Size::Small });
     let deadline = Deadline::new(Duration::from_secs(args.seconds.unwrap_or(size.of(90, 240))));
-    let lab = Lab::new(&context, size.rounds());
+    let clock = Clock::new(&context, size.rounds());
     let mut run = args.common.start(options, "bench suite", size.name());
     run.on(Machine::of(&context));
     let seed = options.group_seed();
-    let mut bench = Bench { lab: &lab, size, seed, deadline, copy: None, bus: None, beside, run };
+    let mut bench = Bench { clock: &clock, size, seed, deadline, copy: None, bus: None, beside, run };
     copy::all(&mut bench)?;
     let asked = |part: &str| if args.only.is_empty() { part != FULL } else { args.only.iter().any(|one| one == part) };
     for (name, _, beyond) in PARTS.into_iter().filter(|(name, ..)| asked(name)) {

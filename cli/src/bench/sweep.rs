@@ -3,8 +3,8 @@
 use super::common::Common;
 use super::runners::Runner;
 use super::shape::{Shape, Stream};
+use crate::bench::clock::{CACHES, Clock, Rounds, last_level_cache, timed};
 use crate::failure::{Failure, ensure_usage};
-use crate::lab::{CACHES, Lab, Rounds, last_level_cache, timed};
 use crate::names::{self, ADMITTING, COMPARED, PLACES, list, one_of};
 use crate::options::{Backend, MOST_ROWS, Options, WindowArgs, number, percent, read, whole};
 use crate::output;
@@ -102,7 +102,7 @@ struct Sweep<'a> {
     name: &'static str,
     machine: Machine,
     /// `None` on the CPU.
-    lab: Option<Lab>,
+    clock: Option<Clock>,
     placements: Vec<Placement>,
     /// Placements that are measured with one precision and policy only.
     beside: Vec<Placement>,
@@ -163,10 +163,10 @@ impl<'a> Sweep<'a> {
         };
         let rows = args.rows.unwrap_or(shape.rows);
         let (dim, batch) = (args.dim.unwrap_or(shape.dim), args.batch.unwrap_or(shape.batch));
-        let lab = context.map(|context| Lab::new(context, Rounds::ONE));
-        let placements = if lab.is_some() { placements } else { vec![Placement::Device] };
+        let clock = context.map(|context| Clock::new(context, Rounds::ONE));
+        let placements = if clock.is_some() { placements } else { vec![Placement::Device] };
         let machine = context.map_or_else(Machine::cpu, Machine::of);
-        Self { args, shape: Shape { rows, dim, batch, ..shape }, name, machine, lab, placements, beside, seed }
+        Self { args, shape: Shape { rows, dim, batch, ..shape }, name, machine, clock, placements, beside, seed }
     }
 
     /// The precisions, each packed one with every rounding.
@@ -244,7 +244,7 @@ impl<'a> Sweep<'a> {
         }
         // The bound of Yang 2020, Figure 9: an FP32 table in host memory, read by the shaders over the bus.
         let bound = curve((Precision::Fp32, None), Placement::Mapped, None);
-        let mappable = self.lab.as_ref().is_some_and(|lab| lab.timed.caps().mappable);
+        let mappable = self.clock.as_ref().is_some_and(|clock| clock.timed.caps().mappable);
         if mappable && !curves.iter().any(|known| known.setting == bound.setting) {
             curves.push(bound);
         }
@@ -263,10 +263,10 @@ impl<'a> Sweep<'a> {
             let name = format!("tables in {}", config.precision.to_string().to_uppercase());
             tables.insert((Layout::new(config, u64::MAX)?.table_bytes(), name));
         }
-        let of_host = self.lab.as_ref().is_none_or(|lab| !lab.timed.caps().is_hardware());
+        let of_host = self.clock.as_ref().is_none_or(|clock| !clock.timed.caps().is_hardware());
         run.note_cached(self.name, last_level_cache(CACHES).filter(|_| of_host), &tables);
         for curve in &curves {
-            let mut runner = Runner::new(self.lab.as_ref(), curve.config.clone(), self.shape.offsets())?;
+            let mut runner = Runner::new(self.clock.as_ref(), curve.config.clone(), self.shape.offsets())?;
             self.points(run, curve, &mut runner, slice)?;
             progress.advance(args.hit_rate.len() as u64);
         }
@@ -292,8 +292,8 @@ impl<'a> Sweep<'a> {
         for &aim in aims {
             let hot = if curve.kind == "uncached" { 0.0 } else { aim / 100.0 };
             let mut point = point(runner, &mut stream, hot, slice)?;
-            if let Some(lab) = &self.lab {
-                point.seconds = point.seconds.map(|times| lab.marked(times, 1));
+            if let Some(clock) = &self.clock {
+                point.seconds = point.seconds.map(|times| clock.marked(times, 1));
             }
             self.push(run, curve, aim, &point);
         }
@@ -333,7 +333,7 @@ impl<'a> Sweep<'a> {
         };
         let Some((forward, backward)) = fastest("forward").zip(fastest("backward")) else { return Ok(()) };
         let kib = model.page_bytes >> 10;
-        let bus = self.lab.as_ref().map(|lab| UvmBus::new(lab, &table, self.shape.rows)).transpose();
+        let bus = self.clock.as_ref().map(|clock| UvmBus::new(clock, &table, self.shape.rows)).transpose();
         // A device that moves no pages still has their prediction.
         let bus = bus.unwrap_or_else(|reason| {
             run.leave_out(format!("moved pages of {kib} KiB"), format!("{reason:#}"));

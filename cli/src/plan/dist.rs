@@ -7,8 +7,8 @@ mod wire;
 
 use super::amount::{self, MOST_DIM};
 use super::distribution::Distribution;
+use crate::bench::clock;
 use crate::failure::{Failure, ensure_usage};
-use crate::lab;
 use crate::names::{ADMITTING, one_of};
 use crate::options::{Options, TraceArgs, WindowArgs, WireArgs, generated_trace, percent, power, whole};
 use crate::output;
@@ -241,7 +241,7 @@ impl Source {
             .with("batch", args.batch)
             .with("accesses_per_bag", self.model.per_bag())
             .with("steps", steps);
-        let memory = args.machine_memory.or_else(|| lab::memory(false)).map_or(f64::INFINITY, |bytes| bytes as f64);
+        let memory = args.machine_memory.or_else(|| clock::memory(false)).map_or(f64::INFINITY, |bytes| bytes as f64);
         let place = Place { rows: self.rows, cache: self.cache, memory, per_host: args.speed.per_host };
         let answer = |wire: &Wire| {
             let step = self.model.step(*wire);

@@ -91,15 +91,14 @@ impl Goal {
     /// `left_out` has the names and reasons of what was not measured.
     #[must_use]
     pub fn judge(&self, records: &[Measurement], judged: bool, left_out: &[(&str, &str)]) -> Judged {
-        let worst = |value: f64| self.progress(value).unwrap_or(value);
+        let worst = |record: &Measurement| self.progress(record.value).unwrap_or(record.value);
         let found = records.iter().filter(|record| self.matches(record));
-        let decided = found.min_by(|a, b| worst(a.value).total_cmp(&worst(b.value)));
+        let decided = found.min_by(|a, b| worst(a).total_cmp(&worst(b)));
         let progress = decided.and_then(|record| self.progress(record.value));
         let here = judged || !self.anywhere.is_empty();
         // The place of a shape that had to shrink says so.
         let judged = here && decided.is_some_and(|record| record.key("scaled").is_none());
         let idle = (!here).then(|| "a software driver, the CPU or other sizes decide nothing".to_owned());
-        let why = if decided.is_some() { idle } else { Some(self.missing(records, left_out)) };
         let unit = decided.map(|record| record.unit);
         let bound =
             self.limit().zip(unit).map(|((limit, _), unit)| format!("{} {}", &self.bound[..2], unit.show(limit)));
@@ -112,7 +111,7 @@ impl Goal {
             met: progress.filter(|_| judged).map(|progress| progress >= 1.0),
             progress,
             of: decided.map(Measurement::place).unwrap_or_default(),
-            why,
+            why: if decided.is_some() { idle } else { Some(self.missing(records, left_out)) },
             here,
         }
     }
@@ -144,24 +143,19 @@ mod tests {
     use super::*;
     use crate::report::Setting;
 
-    fn goal(bound: &str) -> Goal {
-        let text = str::to_owned;
-        Goal {
-            command: text("suite"),
-            id: text("a"),
-            goal: text("gather"),
-            bound: text(bound),
-            what: text("of copy"),
-            shape: text("hits"),
-            setting: text("kernel=gather"),
-            anywhere: String::new(),
-        }
+    /// A goal of the table with another bound and another condition.
+    fn goal(bound: &str, setting: &str) -> Goal {
+        let gather = goals("suite").into_iter().find(|goal| goal.id == "gather").unwrap();
+        Goal { bound: bound.to_owned(), setting: setting.to_owned(), ..gather }
     }
 
-    fn record(value: f64, scaled: bool) -> Measurement {
+    /// The line of a goal after figures of these values, which are judged.
+    fn line(goal: &Goal, values: &[f64], scaled: bool) -> [String; 5] {
         let setting = Setting::default().with("kernel", "gather");
         let setting = if scaled { setting.with("scaled", "half") } else { setting };
-        Measurement::new("of copy", "hits", &setting, value, Unit::Share)
+        let record = |&value: &f64| Measurement::new("of copy", "hits-uniform", &setting, value, Unit::Share);
+        let left_out = [("sort", "x"), ("hits", "out of time")];
+        goal.judge(&values.iter().map(record).collect::<Vec<_>>(), true, &left_out[..2 * usize::from(scaled)]).line()
     }
 
     #[test]
@@ -170,37 +164,33 @@ mod tests {
         let all: Vec<Goal> = ["bench", "suite", "robe"].into_iter().flat_map(goals).collect();
         assert_eq!(all.len(), lines, "a row that cannot be read is left out");
         assert!(all.iter().all(|goal| goal.limit().is_some() || goal.bound == "reported"));
-        let ids: std::collections::BTreeSet<(String, String)> =
-            all.iter().map(|goal| (goal.command.clone(), goal.id.clone())).collect();
+        let ids: std::collections::BTreeSet<_> = all.iter().map(|goal| (&goal.command, &goal.id)).collect();
         assert_eq!(ids.len(), lines);
     }
 
     #[test]
-    fn goals_are_reached_from_either_side() {
-        let met = |bound: &str, values: &[f64]| {
-            let records: Vec<Measurement> = values.iter().map(|&value| record(value, false)).collect();
-            goal(bound).judge(&records, true, &[]).met
-        };
-        assert_eq!(met(">= 0.85", &[0.86]), Some(true));
-        assert_eq!(met(">= 0.85", &[0.86, 0.84]), Some(false), "the worst one counts");
-        assert_eq!(met("<= 0.0024", &[2.3e-3]), Some(true));
-        assert_eq!(met("<= 0.0024", &[2.3e-3, 2.5e-3]), Some(false));
-        assert_eq!(met("reported", &[9.0]), None);
-        assert_eq!(met(">= 0.85", &[f64::NAN]), None);
-        let line = |left_out| goal(">= 0.85").judge(&[], true, left_out).line();
-        assert_eq!(line(&[])[3..], ["unmeasured", "its part was not asked for: name it with --only"]);
-        assert_eq!(line(&[("sort", "x"), ("hits", "out of time")])[4], "out of time");
-    }
-
-    #[test]
-    fn only_figures_of_the_goals_own_size_are_judged() {
-        let verdict = |goal: &Goal, scaled, judged| goal.judge(&[record(0.9, scaled)], judged, &[]).line()[3].clone();
-        let goal = goal(">= 0.85");
-        assert_eq!(verdict(&goal, false, true), "reached");
-        assert_eq!(verdict(&goal, true, true), "not judged");
-        assert_eq!(verdict(&goal, false, false), "unmeasured");
-        assert_eq!(verdict(&Goal { anywhere: "yes".into(), ..goal.clone() }, false, false), "reached");
-        assert_eq!(verdict(&Goal { setting: "kernel=sort".into(), ..goal.clone() }, false, true), "unmeasured");
-        assert_eq!(verdict(&Goal { shape: "other".into(), ..goal }, false, true), "unmeasured");
+    fn goals_are_reached_from_either_side_by_figures_of_their_own_size() {
+        for (bound, values, wanted) in [
+            (">= 0.85", &[0.86][..], "reached"),
+            // The worst one counts.
+            (">= 0.85", &[0.86, 0.84], "missed"),
+            ("<= 0.0024", &[2.3e-3], "reached"),
+            ("<= 0.0024", &[2.3e-3, 2.5e-3], "missed"),
+            ("reported", &[9.0], "not judged"),
+            (">= 0.85", &[f64::NAN], "unmeasured"),
+        ] {
+            assert_eq!(line(&goal(bound, "kernel=gather"), values, false)[3], wanted, "{bound}, {values:?}");
+        }
+        let gather = goal(">= 0.85", "kernel=gather");
+        assert_eq!(line(&gather, &[0.9], true)[3], "not judged");
+        assert_eq!(line(&gather, &[], true)[4], "out of time");
+        assert_eq!(line(&gather, &[], false)[4], "its part was not asked for: name it with --only");
+        assert_eq!(line(&goal(">= 0.85", "kernel=sort"), &[0.9], false)[3], "unmeasured");
+        assert_eq!(line(&Goal { shape: "other".into(), ..gather.clone() }, &[0.9], false)[3], "unmeasured");
+        let record =
+            Measurement::new("of copy", "hits-uniform", &Setting::default().with("kernel", "gather"), 0.9, Unit::Share);
+        let elsewhere = |goal: &Goal| goal.judge(std::slice::from_ref(&record), false, &[]).line()[3].clone();
+        assert_eq!(elsewhere(&gather), "unmeasured");
+        assert_eq!(elsewhere(&Goal { anywhere: "yes".into(), ..gather }), "reached");
     }
 }

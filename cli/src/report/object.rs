@@ -1,18 +1,18 @@
-//! Results as JSON objects, and the tables and CSV made from their fields.
+//! Results as objects of serde values, and the tables and CSV made from them.
 
 use super::units;
 use crate::output;
 use bytesize::ByteSize;
-use comfy_table::CellAlignment;
-use serde::{Serialize, Serializer};
+use indexmap::IndexMap;
+use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
 
 /// A JSON object that keeps the order of its fields.
 ///
 /// In tables, the end of a field's name sets its unit: `bytes` is a size, `percent` a percentage, `rate` and `share` a share of one.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Object(Vec<(&'static str, Field)>);
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Object(IndexMap<&'static str, Field>);
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -31,7 +31,7 @@ pub(crate) use fields;
 
 impl Object {
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<Field>) -> Self {
-        self.0.push((name, value.into()));
+        self.0.insert(name, value.into());
         self
     }
 
@@ -48,18 +48,12 @@ impl Object {
 
     /// The object in the field of this name; empty if there is none.
     pub(crate) fn object(&self, name: &str) -> Self {
-        match self.field(name) {
-            Some(Field::Object(object)) => object.clone(),
-            _ => Self::default(),
-        }
+        if let Some(Field::Object(object)) = self.0.get(name) { object.clone() } else { Self::default() }
     }
 
     /// The list of objects in the field of this name.
     pub(crate) fn list(&self, name: &str) -> &[Self] {
-        match self.field(name) {
-            Some(Field::List(objects)) => objects,
-            _ => &[],
-        }
+        if let Some(Field::List(objects)) = self.0.get(name) { objects } else { &[] }
     }
 
     /// The number at `path`, which is the name of an object and of its field; not a number if there is none.
@@ -72,23 +66,17 @@ impl Object {
     }
 
     fn value(&self, path: &str) -> Option<&Value> {
-        match (self.field(path), path.split_once(' ')) {
-            (Some(Field::Plain(value)), _) => Some(value),
-            (None, Some((name, rest))) => match self.field(name)? {
-                Field::Object(object) => object.value(rest),
-                Field::Plain(_) | Field::List(_) => None,
-            },
-            _ => None,
+        let (name, inner) = path.split_once(' ').unwrap_or((path, ""));
+        match self.0.get(name)? {
+            Field::Plain(value) if inner.is_empty() => Some(value),
+            Field::Object(object) => object.value(inner),
+            Field::Plain(_) | Field::List(_) => None,
         }
-    }
-
-    fn field(&self, name: &str) -> Option<&Field> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, field)| field)
     }
 
     /// The objects among the fields, each with its name as the first field.
     pub(crate) fn parts(&self) -> Vec<Self> {
-        let part = |(name, field): &(&'static str, Field)| match field {
+        let part = |(name, field): (&&'static str, &Field)| match field {
             Field::Object(object) => Some(Self::default().with("", name.replace('_', " ")).and(object.clone())),
             Field::Plain(_) | Field::List(_) => None,
         };
@@ -96,19 +84,19 @@ impl Object {
     }
 
     /// The plain fields.
-    pub(crate) fn plain(self) -> Self {
-        Self(self.0.into_iter().filter(|(_, field)| matches!(field, Field::Plain(_))).collect())
+    pub(crate) fn plain(mut self) -> Self {
+        self.0.retain(|_, field| matches!(field, Field::Plain(_)));
+        self
     }
 
     /// A table with a line for each field, also of inner objects. Whole bytes are exact.
     pub(crate) fn table(&self, title: &str) -> String {
-        let mut table = output::table([title, ""], 2);
-        for (words, name, value) in self.flat("") {
+        let line = |(words, name, value): (String, &str, &Value)| {
             let text = show(name, value);
             let is_exact = value.as_u64().is_none_or(|value| text.starts_with(&value.to_string()));
-            table.add_row([words, if is_exact { text } else { format!("{value} ({text})") }]);
-        }
-        table.to_string()
+            [words, if is_exact { text } else { format!("{value} ({text})") }]
+        };
+        output::table([title.to_owned(), String::new()], |_| true, self.flat("").into_iter().map(line))
     }
 
     /// Names and values of the plain fields, also of inner objects, with the object's name in front.
@@ -123,12 +111,6 @@ impl Object {
             }
         }
         all
-    }
-}
-
-impl Serialize for Object {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
@@ -154,20 +136,12 @@ impl FromIterator<Object> for Field {
 pub(crate) fn table(objects: &[Object]) -> String {
     let flat: Vec<_> = objects.iter().map(|object| object.flat("")).collect();
     let Some(head) = flat.iter().max_by_key(|fields| fields.len()) else { return String::new() };
-    let mut table = output::table(head.iter().map(|(words, ..)| words), 0);
-    for (column, (_, _, value)) in table.column_iter_mut().zip(head) {
-        if value.is_string() {
-            column.set_cell_alignment(CellAlignment::Left);
-        }
-    }
-    for fields in &flat {
-        let cell = |(words, ..): &(String, &str, &Value)| {
-            let found = fields.iter().find(|(known, ..)| known == words);
-            found.map_or_else(|| "-".to_owned(), |(_, name, value)| show(name, value))
-        };
-        table.add_row(head.iter().map(cell));
-    }
-    table.to_string()
+    let cell = |fields: &[(String, &str, &Value)], words: &String| {
+        let found = fields.iter().find(|(known, ..)| known == words);
+        found.map_or_else(|| "-".to_owned(), |(_, name, value)| show(name, value))
+    };
+    let lines = flat.iter().map(|fields| head.iter().map(|(words, ..)| cell(fields, words)));
+    output::table(head.iter().map(|(words, ..)| words.clone()), |at| head[at].2.is_string(), lines)
 }
 
 /// Writes objects of plain fields as CSV.
@@ -244,21 +218,7 @@ mod tests {
         let sizes = [None, Some(Object::default().with("weights", 3))].map(Object::or_null);
         let shown = table(&sizes.map(|below| Object::default().with("chunk", 8).with("below", below)));
         assert!(shown.contains("| chunk | below weights |") && shown.contains("|     8 |             - |"), "{shown}");
-    }
-
-    #[test]
-    fn numbers_have_four_digits() {
-        for (value, wanted) in [
-            (0.0, "0"),
-            (1.0, "1"),
-            (123.456, "123.5"),
-            (98_765.4, "98765"),
-            (0.012_345, "0.01235"),
-            (0.000_012_34, "1.234e-5"),
-            (f64::INFINITY, "inf"),
-        ] {
-            assert_eq!(digits(value), wanted);
-        }
-        assert_eq!(in_units(67_108_864.0), "64.0 MiB");
+        let numbers = [0.0, 123.456, 98_765.4, 0.012_345, 0.000_012_34, f64::INFINITY].map(digits);
+        assert_eq!(numbers, ["0", "123.5", "98765", "0.01235", "1.234e-5", "inf"]);
     }
 }

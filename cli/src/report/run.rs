@@ -2,10 +2,11 @@
 
 use super::goals::{HEAD, Judged, goals};
 use super::{Measurement, Select, Setting, Unit, object::in_units, units, units::Times};
-use crate::clock;
 use crate::output;
+use crate::report::stamps;
 use hotrow::Context;
 use hotrow::Resolution;
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -57,7 +58,7 @@ impl Machine {
                 Resolution::Count => "wall clock: the device has no timestamps",
             }
             .to_owned(),
-            timestamp_step: clock::step(context),
+            timestamp_step: stamps::step(context),
             subgroup: caps.subgroup,
             binding_bytes: caps.binding_bytes,
             threads: rayon::current_num_threads(),
@@ -155,16 +156,13 @@ impl Run {
 
     /// Notes which of these tables, by their bytes, fit the last-level cache, where that is known.
     pub fn note_cached(&mut self, what: &str, cache: Option<u64>, tables: &BTreeSet<(u64, String)>) {
-        let in_units = |bytes: u64| in_units(bytes as f64);
-        let fits = tables.iter().filter(|(bytes, _)| cache.is_some_and(|cache| *bytes <= cache));
-        let fits: Vec<String> = fits.map(|(bytes, name)| format!("{name} ({})", in_units(*bytes))).collect();
-        let found = match cache.map(in_units) {
-            None => "of unknown size; what it holds shows no memory bandwidth".to_owned(),
-            Some(size) if fits.is_empty() => format!("of {size}, which holds no table"),
-            Some(size) => {
-                format!("of {size}, which holds these, so that they show no memory bandwidth: {}", fits.join(", "))
-            }
+        let held = |size: u64| {
+            let fits = tables.iter().filter(|(bytes, _)| *bytes <= size);
+            let fits: Vec<_> = fits.map(|(bytes, name)| format!("{name} ({})", in_units(*bytes as f64))).collect();
+            let what = if fits.is_empty() { "no table" } else { "these, so that they show no memory bandwidth: " };
+            format!("of {}, which holds {what}{}", in_units(size as f64), fits.join(", "))
         };
+        let found = cache.map_or("of unknown size; what it holds shows no memory bandwidth".to_owned(), held);
         self.notes.push(format!("{what}: last-level cache {found}"));
     }
 
@@ -179,10 +177,7 @@ impl Run {
     /// The table of goals.
     #[must_use]
     pub fn goal_table(&self) -> String {
-        let mut table = output::table(HEAD, 1);
-        for goal in &self.goals {
-            table.add_row(goal.line());
-        }
+        let table = output::table(HEAD.map(str::to_owned), |at| at == 0, self.goals.iter().map(Judged::line));
         format!("Goals: {}; size {}.\n\n{table}\n", self.title(), self.size)
     }
 
@@ -215,7 +210,7 @@ impl Run {
         for wrong in &self.wrong {
             text += &format!("WRONG: {wrong}.\n");
         }
-        for (all, why) in self.reasons() {
+        for (why, all) in self.reasons() {
             text += &format!("Left out: {}: {why}.\n", all.join("; "));
         }
         text
@@ -223,15 +218,10 @@ impl Run {
 
     /// The measurements that were left out, by reason.
     #[must_use]
-    pub fn reasons(&self) -> Vec<(Vec<&str>, &str)> {
-        let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
-        for LeftOut { what, why } in &self.left_out {
-            match groups.iter_mut().find(|(_, known)| known == why) {
-                Some((all, _)) => all.push(what),
-                None => groups.push((vec![what], why)),
-            }
-        }
-        groups
+    pub fn reasons(&self) -> IndexMap<&str, Vec<&str>> {
+        let mut reasons = IndexMap::<&str, Vec<&str>>::new();
+        self.left_out.iter().for_each(|one| reasons.entry(&one.why).or_default().push(&one.what));
+        reasons
     }
 
     /// Writes `stem.csv` and `stem.json`, or `json` instead; returns the two paths.
@@ -352,7 +342,6 @@ mod tests {
         for (what, why) in [("a", "memory"), ("b", "time"), ("c", "memory")] {
             run.leave_out(what, why);
         }
-        assert_eq!(run.reasons(), [(vec!["a", "c"], "memory"), (vec!["b"], "time")]);
         assert!(run.markdown(&[]).contains("Left out: a; c: memory.\nLeft out: b: time.\n"));
         let tables = [(8 << 20, "b"), ((8 << 20) + 1, "c"), (8 << 20, "b"), (1 << 20, "z")];
         for (cache, note) in [

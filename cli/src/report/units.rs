@@ -76,12 +76,6 @@ pub fn bytes(bytes: f64) -> String {
     }
 }
 
-/// `12.34 GB/s`.
-#[must_use]
-pub fn bytes_per_second(rate: f64) -> String {
-    format!("{:.2} GB/s", rate * 1e-9)
-}
-
 /// A number of things, rounded to two decimals of its unit: `4 M`, `12.5 K`, `512`.
 #[must_use]
 pub fn count(n: f64) -> String {
@@ -117,8 +111,7 @@ mod tests {
 
     #[test]
     fn the_median_is_in_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!((median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0, 2.0, 3.0])), (2.0, 2.5));
         assert!(median(Vec::new()).is_nan());
         let times = Times::of(vec![3.0, 1.0, 5.0]);
         assert_eq!((times.median, times.lowest, times.highest, times.rounds), (3.0, 1.0, 5.0, 3));
@@ -128,16 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn quantities_have_their_unit() {
-        assert_eq!([2.0, 0.0021, 3.2e-6].map(seconds), ["2.00 s", "2.10 ms", "3.2 us"]);
+    fn quantities_are_short_and_have_their_unit() {
+        assert_eq!([2.0, 0.0021, 3.2e-6, 0.0, 5e-8].map(seconds), ["2.00 s", "2.10 ms", "3.2 us", "0.0 us", "50 ns"]);
         assert_eq!([2.5e9, 3e6, 1234.0, 136.0].map(bytes), ["2.50 GB", "3.00 MB", "1.23 KB", "136 B"]);
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        for (n, wanted) in [(4e6, "4 M"), (51.2e6, "51.2 M"), (15_624.0, "15.62 K"), (2e3, "2 K"), (12.0, "12")] {
-            assert_eq!(count(n), wanted);
-        }
+        assert_eq!([4e6, 51.2e6, 15_624.0, 2e3, 12.0].map(count), ["4 M", "51.2 M", "15.62 K", "2 K", "12"]);
         let shown = [0.0123, 0.1, 0.996, 9.99, 10.0, 99.96, 123.4, 12_345.0].map(short);
         assert_eq!(shown, ["0.012", "0.10", "1.00", "9.99", "10.0", "100", "123", "12K"]);
     }

@@ -1,6 +1,6 @@
 //! The unified-memory baseline moves real pages: where each of them lies, and what it holds, is what its moves say.
 
-use hotrow_cli::lab::{Lab, Rounds};
+use hotrow_cli::bench::clock::{Clock, Rounds};
 use hotrow_cli::uvm::{UvmBus, UvmMove, UvmTable, UvmTraffic};
 use hotrow_harness::device::with_gpu;
 use rand::{RngExt as _, SeedableRng as _};
@@ -35,16 +35,16 @@ impl Places {
 #[test]
 fn the_pages_that_are_counted_move() {
     with_gpu(|context| {
-        let lab = Lab::new(context, Rounds::ONE);
+        let clock = Clock::new(context, Rounds::ONE);
         if !context.caps().mappable {
-            let refused = UvmBus::new(&lab, &UvmTable::new(PAGE, 512, PAGE).unwrap(), ROWS).unwrap_err();
+            let refused = UvmBus::new(&clock, &UvmTable::new(PAGE, 512, PAGE).unwrap(), ROWS).unwrap_err();
             return assert!(refused.to_string().contains("wanted a device that maps host memory"), "{refused}");
         }
         let mut random = Pcg64::seed_from_u64(10);
         // Rows within a page, and rows of two pages; a batch fits beside what is there, or passes through.
         for (row_bytes, held, most) in [(512, 10, 4), (512, 10, 40), (5000, 16, 4), (5000, 16, 20)] {
             let mut table = UvmTable::new(PAGE, row_bytes, held * PAGE).unwrap();
-            let bus = UvmBus::new(&lab, &table, ROWS).unwrap();
+            let bus = UvmBus::new(&clock, &table, ROWS).unwrap();
             let mut wanted = Places::found(&bus);
             let mut all = UvmTraffic::default();
             for pass in 0..40u32 {

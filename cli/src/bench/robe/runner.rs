@@ -6,13 +6,13 @@ use hotrow::{CpuSharedGroup, Error, SharedGroup, prelude::*, wgpu};
 use std::hint::black_box;
 use std::time::Duration;
 
-use crate::lab::{Inputs, Lab, Rounds, gradients, timed};
+use crate::bench::clock::{Clock, Inputs, Rounds, gradients, timed};
 use crate::report::units::Times;
 
 /// Runs steps of one array at a time. Gradients lie between -1 and 1.
 pub(super) struct Runner<'a> {
     /// `None` on the CPU.
-    pub(super) lab: Option<&'a Lab>,
+    pub(super) clock: Option<&'a Clock>,
     pub(super) rounds: Rounds,
     pub(super) array: Option<Array>,
 }
@@ -26,9 +26,9 @@ impl Runner<'_> {
     /// Makes an array of this configuration.
     pub(super) fn make(&mut self, config: Config) -> Result<(), Error> {
         self.array = None; // freed before the next is allocated
-        self.array = Some(match self.lab {
+        self.array = Some(match self.clock {
             None => Array::Cpu(Box::new(CpuSharedGroup::new(config)?)),
-            Some(lab) => Array::Gpu(Box::new(SharedGroup::new(&lab.timed, config)?)),
+            Some(clock) => Array::Gpu(Box::new(SharedGroup::new(&clock.timed, config)?)),
         });
         Ok(())
     }
@@ -55,9 +55,9 @@ impl Runner<'_> {
             }
             Array::Gpu(group) => {
                 group.reconfigure(config)?;
-                let lab = self.lab.context("bench robe: wanted the lab of the device, found none")?;
+                let clock = self.clock.context("bench robe: wanted the clock of the device, found none")?;
                 let parts: Vec<_> = batches.iter().map(|rows| (rows.clone(), offsets.clone())).collect();
-                let data = Inputs::new(lab, &parts, group.config().dim, 1.0);
+                let data = Inputs::new(clock, &parts, group.config().dim, 1.0);
                 let mut turn = 0;
                 let mut record = |phase: usize, encoder: &mut wgpu::CommandEncoder| -> anyhow::Result<()> {
                     if phase == 1 {
@@ -67,11 +67,11 @@ impl Runner<'_> {
                     Ok(group.encode_forward(encoder, &data.batch(turn - 1), data.outputs.slice(..))?)
                 };
                 // The first step, which allocates and compiles, is not counted.
-                lab.timeline.listen(false);
-                let mut encoder = lab.encoder();
+                clock.timeline.listen(false);
+                let mut encoder = clock.encoder();
                 (0..2).try_for_each(|phase| record(phase, &mut encoder))?;
-                lab.submit(encoder)?;
-                let measured = lab.measure(&["forward", "backward"], record)?;
+                clock.submit(encoder)?;
+                let measured = clock.measure(&["forward", "backward"], record)?;
                 group.check()?;
                 Ok(["forward", "backward"].map(|phase| measured.phase(phase).unwrap_or_default()))
             }

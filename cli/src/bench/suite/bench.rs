@@ -4,8 +4,8 @@ use hotrow::{GroupConfig, Init, OptimizerKind, Placement, Precision};
 use std::path::PathBuf;
 
 use super::size::Size;
+use crate::bench::clock::{Clock, Deadline};
 use crate::failure::Failure;
-use crate::lab::{Deadline, Lab};
 use crate::report::run::Run;
 
 /// The floats of a row in TBE's and NVIDIA's benchmarks.
@@ -42,7 +42,7 @@ impl Beside {
 
 /// The state that all parts share.
 pub(super) struct Bench<'a> {
-    pub(super) lab: &'a Lab,
+    pub(super) clock: &'a Clock,
     pub(super) size: Size,
     pub(super) seed: u32,
     pub(super) deadline: Deadline,
@@ -56,7 +56,7 @@ pub(super) struct Bench<'a> {
 impl Bench<'_> {
     /// Whether the device maps memory.
     pub(super) fn is_mapped(&self) -> bool {
-        self.lab.timed.caps().mappable
+        self.clock.timed.caps().mappable
     }
 
     /// Mapped if the device maps memory, else Device. The setting names the placement, and goals ask for mapped.
@@ -82,9 +82,9 @@ impl Bench<'_> {
     /// The slots that were asked for, or as many as all windows of the device bind. The size is rounded down if the last window would
     /// hold only a few slots, since bindings may be slightly smaller than a round number.
     pub(super) fn slots(&self, wanted: u32, slot_bytes: u64) -> u32 {
-        let (wanted, window) = (u64::from(wanted), self.lab.binding() / slot_bytes);
+        let (wanted, window) = (u64::from(wanted), self.clock.binding() / slot_bytes);
         let beyond = wanted % window;
         let wanted = if beyond < wanted / 1000 { wanted - beyond } else { wanted };
-        wanted.min(window * u64::from(self.lab.timed.caps().choose_windows())) as u32 & !31
+        wanted.min(window * u64::from(self.clock.timed.caps().choose_windows())) as u32 & !31
     }
 }

@@ -247,9 +247,9 @@ pub(super) fn of(part: &str) -> Vec<Case> {
 }
 
 impl Case {
-    /// A context with the shaders of this case, if they are others than the lab's.
+    /// A context with the shaders of this case, if they are others than the clock's.
     pub(super) fn context(&self, bench: &Bench<'_>) -> Result<Option<Context>, hotrow::Error> {
-        let timed = &bench.lab.timed;
+        let timed = &bench.clock.timed;
         let with = |options: &ContextOptions| Context::with_options(timed.device(), timed.queue(), options);
         match self.with {
             With::Default => Ok(None),
@@ -346,8 +346,8 @@ impl Case {
         };
         (config.tables, config.dim, config.cache_rows) = (vec![rows; tables as usize], self.dim, slots);
         config.placement = if self.mapped { bench.mapped() } else { Placement::Device };
-        let window = bench.size.of(self.window[0], self.window[1]).min(bench.lab.binding());
-        config.set_window_bytes((window > 0).then(|| window.next_multiple_of(slot).min(bench.lab.binding())));
+        let window = bench.size.of(self.window[0], self.window[1]).min(bench.clock.binding());
+        config.set_window_bytes((window > 0).then(|| window.next_multiple_of(slot).min(bench.clock.binding())));
         // Bindings may be slightly smaller than a round number.
         let short = self.draw != Draw::Renewed && slots < wanted - wanted / 1000;
         let (dim, bag, law) = (self.dim, self.bag, self.draw.text());

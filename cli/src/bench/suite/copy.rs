@@ -22,17 +22,17 @@ fn copy(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 /// Measures copies by the driver's command and by a kernel, within the device's memory. If the device maps host memory, copies over the bus
 /// follow in both directions; a software driver has no bus. The best figure of each path is kept.
 pub(super) fn all(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let (lab, none) = (bench.lab, wgpu::BufferUsages::empty());
+    let (clock, none) = (bench.clock, wgpu::BufferUsages::empty());
     // 1 GiB: seventeen times the L2 of an H200, the largest there is.
-    let bytes = bench.size.of(32u64 << 20, 1 << 30).min(lab.binding()) & !255;
+    let bytes = bench.size.of(32u64 << 20, 1 << 30).min(clock.binding()) & !255;
     {
-        let (from, to) = (lab.filled(bytes, none)?, lab.room(bytes, none));
+        let (from, to) = (clock.filled(bytes, none)?, clock.room(bytes, none));
         // Each byte is read and written.
         bench.copy = Some(both(bench, "within device memory", 2, [&from, &to], bytes)?);
     }
-    if lab.timed.caps().mappable {
+    if clock.timed.caps().mappable {
         let bytes = (bytes / 4) & !255;
-        let (host, device) = (lab.filled(bytes, wgpu::BufferUsages::MAP_READ)?, lab.room(bytes, none));
+        let (host, device) = (clock.filled(bytes, wgpu::BufferUsages::MAP_READ)?, clock.room(bytes, none));
         bench.bus = Some(both(bench, "mapped host memory to device", 1, [&host, &device], bytes)?);
         both(bench, "device to mapped host memory", 1, [&device, &host], bytes)?;
     }
@@ -41,7 +41,7 @@ pub(super) fn all(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 
 /// Bytes a second of the better of command and kernel, where each byte counts `times` times.
 fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: [&wgpu::Buffer; 2], bytes: u64) -> anyhow::Result<f64> {
-    let (lab, device) = (bench.lab, bench.lab.timed.device());
+    let (clock, device) = (bench.clock, bench.clock.timed.device());
     let layout = layout(device, &[true, false]);
     let (kernel, bound) = (Kernel::new(device, ("copy", KERNEL), &[&layout]), bind(device, &layout, &ends));
     // Four turns an invocation, so that several loads are in flight.
@@ -52,7 +52,7 @@ fn both(bench: &mut Bench<'_>, path: &str, times: u64, ends: [&wgpu::Buffer; 2],
             "command" => encoder.copy_buffer_to_buffer(ends[0], 0, ends[1], 0, bytes),
             _ => kernel.encode(encoder, &[&bound], groups),
         };
-        let measured = lab.repeated(&["copy"], |_, encoder| {
+        let measured = clock.repeated(&["copy"], |_, encoder| {
             record(encoder);
             Ok(())
         })?;

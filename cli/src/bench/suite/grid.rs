@@ -31,7 +31,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 }
 
 fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
-    let lab = bench.lab;
+    let clock = bench.clock;
     let points = bench.size.of(1 << 10, 1 << 18);
     let config = grid::Config::new(2)
         .with_levels(LEVELS)
@@ -46,19 +46,19 @@ fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
         "array, FP32, AdaGrad, atomic" => array.with_backward(Backward::Atomic),
         _ => array,
     };
-    let mut table = SharedGroup::new(&lab.timed, array.clone())?;
-    let grid = Grid::new(&lab.timed, config.clone())?;
+    let mut table = SharedGroup::new(&clock.timed, array.clone())?;
+    let grid = Grid::new(&clock.timed, config.clone())?;
     let bags = grid.bags(points)?;
     let places: Vec<f32> = (0..2 * points).map(|i| (fmix32(i) >> 8) as f32 / (1 << 24) as f32).collect();
-    let at = lab.storage(bytemuck::cast_slice(&places));
+    let at = clock.storage(bytemuck::cast_slice(&places));
     let outputs_bytes = u64::from(LEVELS * points * FEATURES) * 4;
     let [outputs, slopes, moves] = [outputs_bytes, u64::from(LEVELS * points * CORNERS) * 4, u64::from(2 * points) * 4]
-        .map(|bytes| lab.room(bytes, wgpu::BufferUsages::empty()));
-    let mut encoder = lab.encoder();
+        .map(|bytes| clock.room(bytes, wgpu::BufferUsages::empty()));
+    let mut encoder = clock.encoder();
     grid.encode(&mut encoder, at.slice(..), &bags)?;
     let batch = bags.batch(points)?;
     table.encode_forward_frozen(&mut encoder, &batch, outputs.slice(..outputs_bytes))?;
-    let found = lab.timed.download(encoder, &[(&outputs, outputs_bytes)])?;
+    let found = clock.timed.download(encoder, &[(&outputs, outputs_bytes)])?;
     let found: Vec<f32> = found[0].iter().map(|&word| f32::from_bits(word)).collect();
     let wanted = CpuGrid::new(config)?.bags(&places)?;
     let wanted = CpuSharedGroup::new(array)?.forward_frozen(&wanted.indices, &wanted.offsets, Some(&wanted.weights))?;
@@ -68,7 +68,7 @@ fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     // The gradients are the outputs themselves.
-    let measured = lab.measure(&PHASES, |phase, encoder| {
+    let measured = clock.measure(&PHASES, |phase, encoder| {
         let outputs = outputs.slice(..outputs_bytes);
         match phase {
             0 => grid.encode(encoder, at.slice(..), &bags)?,

@@ -6,7 +6,7 @@ use super::bench::Bench;
 use super::cases::Case;
 use super::whole;
 use super::workload::{Taken, Workload, record};
-use crate::lab::{Lab, has_no_room};
+use crate::bench::clock::{Clock, has_no_room};
 use crate::report::{Setting, Unit};
 
 /// Measures and records a case. A wrong share of hits is an error of the command. If the device has too little memory, a cache of half the
@@ -20,20 +20,20 @@ pub(super) fn measure(bench: &mut Bench<'_>, case: &Case) -> anyhow::Result<()> 
 
 fn one(bench: &mut Bench<'_>, case: &Case, by: u32) -> anyhow::Result<()> {
     let own = match case.context(bench) {
-        Ok(own) => own.map(|context| Lab::new(&context, bench.lab.rounds)),
+        Ok(own) => own.map(|context| Clock::new(&context, bench.clock.rounds)),
         // A device without subgroups of 32 lanes lacks a body.
         Err(reason) => {
             bench.run.leave_out(case.name, reason.to_string());
             return Ok(());
         }
     };
-    let lab = own.as_ref().unwrap_or(bench.lab);
-    lab.timeline.listen(false);
+    let clock = own.as_ref().unwrap_or(bench.clock);
+    clock.timeline.listen(false);
     let mut workload = case.workload(bench, by)?;
     let taken = if case.pieces > 0 {
         whole::measure(bench, &mut workload, case.pieces)?
     } else {
-        workload.run(lab, &mut Group::new(&lab.timed, workload.config.clone())?)?
+        workload.run(clock, &mut Group::new(&clock.timed, workload.config.clone())?)?
     };
     if let Some(wanted) = case.hits.filter(|wanted| (taken.facts.hit_rate() - wanted).abs() > 0.003) {
         let found = taken.facts.hit_rate();
@@ -45,7 +45,7 @@ fn one(bench: &mut Bench<'_>, case: &Case, by: u32) -> anyhow::Result<()> {
         record(bench, &workload, &taken);
     }
     // The driver frees the tables when the device is next polled.
-    bench.lab.submit(bench.lab.encoder()).map(drop)
+    bench.clock.submit(bench.clock.encoder()).map(drop)
 }
 
 /// Records a point of time against work.

@@ -20,7 +20,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let least = bench.size.of(16, 1024);
     bench.run.describe("random", format!("each row once a pass, at least {least} MiB of rows a round"));
     for &mib in bench.size.of(SMALL, FULL) {
-        let (bytes, binding) = (u64::from(mib) << 20, bench.lab.binding());
+        let (bytes, binding) = (u64::from(mib) << 20, bench.clock.binding());
         let done = match bytes > binding {
             true => Err(anyhow::anyhow!("beyond a binding of {} MiB", binding >> 20)),
             false => table(bench, mib, (least / mib).max(1)),
@@ -29,33 +29,33 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             bench.run.leave_out(format!("random rows of {mib} MiB"), format!("{reason:#}"));
         }
         // The driver frees the table when the device is next polled.
-        bench.lab.submit(bench.lab.encoder())?;
+        bench.clock.submit(bench.clock.encoder())?;
     }
     Ok(())
 }
 
 /// Measures rows of all lengths in one table.
 fn table(bench: &mut Bench<'_>, mib: u32, passes: u32) -> anyhow::Result<()> {
-    let (lab, bytes) = (bench.lab, u64::from(mib) << 20);
-    lab.timeline.listen(false);
-    let rows = lab.timed.guarded(|| Ok(Rows::new(lab.timed.device(), bytes)))?;
+    let (clock, bytes) = (bench.clock, u64::from(mib) << 20);
+    clock.timeline.listen(false);
+    let rows = clock.timed.guarded(|| Ok(Rows::new(clock.timed.device(), bytes)))?;
     let words = (bytes / 4) as u32;
     let filled = (0..words).into_par_iter().map(fmix32).reduce(|| 0, u32::wrapping_add);
     let results = |kernels: &[&_], job: Job| -> anyhow::Result<Vec<u32>> {
-        let mut encoder = lab.encoder();
+        let mut encoder = clock.encoder();
         kernels.iter().for_each(|does| rows.encode(&mut encoder, does, &rows.bind(does, job)));
-        Ok(lab.timed.download(encoder, &[(&rows.results, 8)])?.concat())
+        Ok(clock.timed.download(encoder, &[(&rows.results, 8)])?.concat())
     };
     for length in LENGTHS.into_iter().step_by(bench.size.of(2, 1)) {
         anyhow::ensure!(bench.deadline.over().is_none(), "out of time at rows of {length} B (--seconds)");
-        let mut job = rows.anew(lab.timed.queue(), length, passes);
+        let mut job = rows.anew(clock.timed.queue(), length, passes);
         let reads = rows.bind(&rows.read, job);
         // A pass of updates ends before the next one begins, so that no row is in both.
         let update = |first| rows.bind(&rows.update, Job { passes: 1, first, ..job });
         let updates: Vec<_> = (0..passes).map(update).collect();
         let of_all = |added: u32| filled.wrapping_add(added.wrapping_mul(words)).wrapping_mul(passes);
         let mut sum = 0_u32;
-        let measured = lab.repeated(&["read", "update"], |phase, encoder| {
+        let measured = clock.repeated(&["read", "update"], |phase, encoder| {
             if phase == 0 {
                 rows.encode(encoder, &rows.read, &reads);
                 sum = sum.wrapping_add(of_all(job.added));
@@ -67,12 +67,12 @@ fn table(bench: &mut Bench<'_>, mib: u32, passes: u32) -> anyhow::Result<()> {
         })?;
         let found = results(&[&rows.count], job)?;
         // The companion: one other word is noticed, by the sum and by the count.
-        lab.timed.queue().write_buffer(&rows.words, bytes / 2, &0x5EED_u32.to_le_bytes());
+        clock.timed.queue().write_buffer(&rows.words, bytes / 2, &0x5EED_u32.to_le_bytes());
         let spoilt = results(&[&rows.read, &rows.count], job)?;
         let noticed = spoilt[0] != sum.wrapping_add(of_all(job.added)) && spoilt[1] == 1;
-        let mut encoder = lab.encoder();
+        let mut encoder = clock.encoder();
         rows.encode(&mut encoder, &rows.order, &rows.bind(&rows.order, job));
-        let order = lab.timed.download(encoder, &[(&rows.words, 16 << job.row_bits.min(16))])?.concat();
+        let order = clock.timed.download(encoder, &[(&rows.words, 16 << job.row_bits.min(16))])?.concat();
         if found != [sum, 0] || !noticed || !is_scattered(&order, 1 << job.row_bits) {
             let wanted = format!("wanted random order, a sum of {sum}, no wrong word and then one");
             let found = format!("found {:?}, {found:?} and {spoilt:?}", &order[..16]);

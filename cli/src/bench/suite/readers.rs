@@ -8,8 +8,8 @@ use super::bench::Bench;
 use super::cases::in_turn;
 use super::shapes::shuffled;
 use super::workload::warm;
+use crate::bench::clock::Clock;
 use crate::kernel::{Kernel, bind, layout};
-use crate::lab::Lab;
 use crate::report::{Setting, Unit};
 
 /// Floats of a row, and quads of four.
@@ -78,7 +78,7 @@ const WAYS: [&str; 3] = ["raw", "flushed", "cached"];
 
 /// The screen: its size, and the answer of each pixel.
 struct Screen<'l> {
-    lab: &'l Lab,
+    clock: &'l Clock,
     pixels: u32,
     told: wgpu::Buffer,
     layout: wgpu::BindGroupLayout,
@@ -91,14 +91,14 @@ impl<'l> Screen<'l> {
     /// 1080p; at small size a 225th of it.
     fn new(bench: &Bench<'l>) -> Self {
         let (width, height) = bench.size.of((128, 72), (1920, 1080));
-        let lab = bench.lab;
-        let told = lab.room(u64::from(width * height) * 4, wgpu::BufferUsages::empty());
-        Self { lab, pixels: width * height, told, layout: layout(lab.timed.device(), &[true, false]) }
+        let clock = bench.clock;
+        let told = clock.room(u64::from(width * height) * 4, wgpu::BufferUsages::empty());
+        Self { clock, pixels: width * height, told, layout: layout(clock.timed.device(), &[true, false]) }
     }
 
     /// Binds a row for each pixel.
     fn asks(&self, rows: &wgpu::Buffer) -> wgpu::BindGroup {
-        bind(self.lab.timed.device(), &self.layout, &[rows, &self.told])
+        bind(self.clock.timed.device(), &self.layout, &[rows, &self.told])
     }
 
     fn reading(&self, reader: &mut RowReader, row_sum: &str) -> anyhow::Result<Program> {
@@ -108,7 +108,7 @@ impl<'l> Screen<'l> {
 
     fn kernel(&self, row_sum: &str, group: &wgpu::BindGroupLayout) -> Kernel {
         let text = row_sum.replace("QUADS", &QUADS.to_string()) + FRAME;
-        Kernel::new(self.lab.timed.device(), ("screen", &text), &[&self.layout, group])
+        Kernel::new(self.clock.timed.device(), ("screen", &text), &[&self.layout, group])
     }
 
     /// Records `n` pixels of a frame.
@@ -118,9 +118,9 @@ impl<'l> Screen<'l> {
 
     /// Draws a frame, and returns what each pixel found.
     fn found(&self, program: &Program, asked: &wgpu::BindGroup) -> anyhow::Result<Vec<f32>> {
-        let mut encoder = self.lab.encoder();
+        let mut encoder = self.clock.encoder();
         self.draw(&mut encoder, program, asked, self.pixels);
-        let words = self.lab.timed.download(encoder, &[(&self.told, u64::from(self.pixels) * 4)])?;
+        let words = self.clock.timed.download(encoder, &[(&self.told, u64::from(self.pixels) * 4)])?;
         Ok(words[0].iter().map(|&word| f32::from_bits(word)).collect())
     }
 }
@@ -131,30 +131,30 @@ fn emb() -> Reader<'static> {
 
 pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let screen = Screen::new(bench);
-    let (lab, pixels) = (bench.lab, screen.pixels);
+    let (clock, pixels) = (bench.clock, screen.pixels);
     // If a binding is too small, pixels share rows.
-    let slots = u64::from(pixels.next_multiple_of(32)).min(lab.binding() / SLOT) as u32 & !31;
+    let slots = u64::from(pixels.next_multiple_of(32)).min(clock.binding() / SLOT) as u32 & !31;
     let resident: Vec<u32> = (0..slots).collect();
     // Neighbours far apart; each row once if there are enough.
     let n = resident.len() as u64;
     let mut hits: Vec<u32> = (0..pixels).map(|pixel| resident[shuffled(u64::from(pixel) % n, n)]).collect();
-    let asked = screen.asks(&lab.storage(&hits));
+    let asked = screen.asks(&clock.storage(&hits));
     hits[pixels as usize / 2] = hits[0];
-    let others = screen.asks(&lab.storage(&hits));
+    let others = screen.asks(&clock.storage(&hits));
     bench.run.describe(
         "readers",
         format!("{pixels} pixels, each reads a whole row x {FLOATS} of its own, scattered, and writes its sum; all rows are in a cache of {slots}"),
     );
     let mut slot_seconds = None;
     for (precision, raw) in RAW {
-        lab.timeline.listen(false);
+        clock.timeline.listen(false);
         let config = bench.config(&[slots], precision, OptimizerKind::Sgd, slots).with_dim(FLOATS);
-        let mut group = Group::new(&lab.timed, config)?;
-        warm(lab, &mut group, &in_turn(&resident, bench.size.of(1 << 12, 1 << 18), 1))?;
+        let mut group = Group::new(&clock.timed, config)?;
+        warm(clock, &mut group, &in_turn(&resident, bench.size.of(1 << 12, 1 << 18), 1))?;
         group.check()?;
         let (mut cached, mut flushed) = (group.reader(emb())?, group.reader(Reader { flushed: true, ..emb() })?);
         // The slots fit one binding, and a record is no larger than a slot.
-        let (device, plain) = (lab.timed.device(), layout(lab.timed.device(), &[false]));
+        let (device, plain) = (clock.timed.device(), layout(clock.timed.device(), &[false]));
         let raw = (screen.kernel(raw, &plain), bind(device, &plain, &[&internals::records(&group)[0]]));
         let programs = [raw, screen.reading(&mut flushed, READ)?, screen.reading(&mut cached, READ)?];
         // All find the same, and the host finds it too.
@@ -172,7 +172,7 @@ pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             bench.run.wrong.push(format!("readers, {precision}, {what}: {why}"));
             continue;
         }
-        let measured = lab.repeated(&WAYS, |way, encoder| {
+        let measured = clock.repeated(&WAYS, |way, encoder| {
             screen.draw(encoder, &programs[way], &asked, pixels);
             Ok(())
         })?;
@@ -187,7 +187,7 @@ pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         at.push("cached against raw with tags", times[2].median / with_tags, Unit::Times);
         // The driver frees the group when the device is next polled.
         drop((group, programs));
-        lab.submit(lab.encoder())?;
+        clock.submit(clock.encoder())?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The size of a benchmark: for a GPU, or small enough that a software driver finishes in two minutes.
 
-use crate::lab::Rounds;
+use crate::bench::clock::Rounds;
 use clap::ValueEnum;
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use rayon::slice::ParallelSliceMut as _;
 
 use super::bench::Bench;
 use super::bytes;
-use crate::lab::timed;
+use crate::bench::clock::timed;
 use crate::report::{Setting, Unit};
 
 const GOAL: u32 = 1 << 24;
@@ -18,7 +18,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for &(pairs, key_bits) in bench.size.of(SMALL, FULL) {
         let name = format!("sort of {pairs} pairs by {key_bits} bits");
         // Each array is one binding.
-        let binding = bench.lab.binding();
+        let binding = bench.clock.binding();
         let beyond = u64::from(pairs) * 4 > binding;
         let beyond = beyond.then(|| format!("beyond a binding of {} MiB", binding >> 20));
         match bench.deadline.over().or(beyond) {
@@ -30,15 +30,15 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 }
 
 fn one(bench: &mut Bench<'_>, pairs: u32, key_bits: u32) -> anyhow::Result<()> {
-    let lab = bench.lab;
+    let clock = bench.clock;
     let mask = u32::MAX >> (32 - key_bits);
     let keys: Vec<u32> = (0..pairs).map(|i| hotrow::hash::fmix32(i ^ bench.seed) & mask).collect();
     let mut host: Vec<(u32, u32)> = keys.iter().copied().zip(0..).collect();
     let ((), host_seconds) = timed(|| host.par_sort_by_key(|&(key, _)| key));
     drop(host);
-    let (keys, values) = (lab.storage(&keys), lab.storage(&(0..pairs).collect::<Vec<_>>()));
-    let sorter = Sorter::new(&lab.timed, pairs)?;
-    let measured = lab.repeated(&["sort"], |_, encoder| {
+    let (keys, values) = (clock.storage(&keys), clock.storage(&(0..pairs).collect::<Vec<_>>()));
+    let sorter = Sorter::new(&clock.timed, pairs)?;
+    let measured = clock.repeated(&["sort"], |_, encoder| {
         sorter.encode_sort(encoder, keys.slice(..), Some(values.slice(..)), Count::Host(pairs), key_bits)?;
         Ok(())
     })?;

@@ -8,7 +8,7 @@ use hotrow::{
 
 use super::bench::{Bench, DIM, LR};
 use super::cases::mostly_hits;
-use crate::lab::{Inputs, timed};
+use crate::bench::clock::{Inputs, timed};
 use crate::report::units::Times;
 use crate::report::{Setting, Unit};
 
@@ -27,19 +27,19 @@ enum Way {
 }
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let lab = bench.lab;
+    let clock = bench.clock;
     // Indices of a batch and rows of the table. The full table has 4.4 GB of INT8 records.
     let (n, rows) = bench.size.of((1200, 40_000), (1 << 19, 32_000_000));
     let (warm, stretches, each) = pace(bench);
     let (_, batches) = mostly_hits((n, rows), warm + stretches * each, BAG, bench.seed);
     let parts: Vec<_> = batches.iter().map(|batch| (batch.indices(), batch.offsets())).collect();
-    let inputs = Inputs::new(lab, &parts, DIM, LR);
+    let inputs = Inputs::new(clock, &parts, DIM, LR);
     let slots = (2 * n as u32).next_multiple_of(32);
     let mut config = bench.config(&[rows], Precision::Int8, OptimizerKind::Sgd, slots);
     config.placement = Placement::Staged;
-    let layout = Layout::new(&config, lab.binding())?;
+    let layout = Layout::new(&config, clock.binding())?;
     let store = SharedStore::new(RamStore::new(&layout)?);
-    lab.timeline.listen(false);
+    clock.timeline.listen(false);
     let mut first = None;
     for (name, way) in [("staged-prefetched", Way::Prefetched), ("staged-alone", Way::Staged), ("mapped", Way::Mapped)]
     {
@@ -48,10 +48,10 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             continue;
         }
         let mut group = if way == Way::Mapped {
-            Group::new(&lab.timed, config.clone().with_placement(Placement::Mapped))?
+            Group::new(&clock.timed, config.clone().with_placement(Placement::Mapped))?
         } else {
             // Both staged runs share a store: speed does not depend on the values of its rows.
-            Group::with_store(&lab.timed, config.clone(), store.clone())?
+            Group::with_store(&clock.timed, config.clone(), store.clone())?
         };
         bench.run.describe(
             name,
@@ -93,17 +93,17 @@ fn steps(
     way: Way,
     (inputs, count): (&Inputs, usize),
 ) -> anyhow::Result<()> {
-    let (lab, (warm, _, each)) = (bench.lab, pace(bench));
-    let queue = lab.timed.queue();
+    let (clock, (warm, _, each)) = (bench.clock, pace(bench));
+    let queue = clock.timed.queue();
     let ask = |group: &mut Group, step: usize| -> anyhow::Result<SubmissionIndex> {
-        let mut encoder = lab.encoder();
+        let mut encoder = clock.encoder();
         group.encode_prefetch(&mut encoder, &inputs.batch(step))?;
         Ok(queue.submit([encoder.finish()]))
     };
     let (outputs, grads) = (inputs.outputs.slice(..), inputs.grads.slice(..));
     let [mut asked, mut last]: [Option<SubmissionIndex>; 2] = [None, None];
     let mut one = |group: &mut Group, step: usize| -> anyhow::Result<()> {
-        let mut encoder = lab.encoder();
+        let mut encoder = clock.encoder();
         if way == Way::Mapped {
             group.encode_forward(&mut encoder, &inputs.batch(step), outputs)?;
         } else {
@@ -115,14 +115,14 @@ fn steps(
             group.encode_forward_prefetched(&mut encoder, outputs)?;
             // Counters cannot be read while a batch waits.
             if way == Way::Prefetched && ![warm, count].contains(&(step + 1)) {
-                queue.submit([std::mem::replace(&mut encoder, lab.encoder()).finish()]);
+                queue.submit([std::mem::replace(&mut encoder, clock.encoder()).finish()]);
                 asked = Some(ask(group, step + 1)?);
             }
         }
         group.encode_backward(&mut encoder, grads)?;
         let submitted = queue.submit([encoder.finish()]);
         // As in training, the host is at most one step ahead.
-        last.replace(submitted).map_or(Ok(()), |index| lab.wait(index))
+        last.replace(submitted).map_or(Ok(()), |index| clock.wait(index))
     };
     (0..warm).try_for_each(|step| one(group, step))?;
     let before = (group.counters()?[0], group.traffic());

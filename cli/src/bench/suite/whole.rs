@@ -5,7 +5,7 @@ use hotrow::{Group, GroupConfig, Init, Layout, Placement, wgpu::DeviceType};
 
 use super::bench::Bench;
 use super::workload::{Taken, Workload};
-use crate::lab::{memory, timed};
+use crate::bench::clock::{memory, timed};
 use crate::report::Unit;
 use crate::report::units::bytes;
 
@@ -48,14 +48,14 @@ fn host_can_hold(placement: Placement, layout: &Layout, software: bool, found: u
 /// not depend on the values.
 pub(super) fn measure(bench: &mut Bench<'_>, workload: &mut Workload, pieces: u32) -> anyhow::Result<Taken> {
     workload.config.init = Init::Constant(0.0);
-    let (config, lab) = (&mut workload.config, bench.lab);
-    let layout = cut(config, pieces, lab.binding())?;
-    let software = lab.timed.caps().device_type == DeviceType::Cpu;
+    let (config, clock) = (&mut workload.config, bench.clock);
+    let layout = cut(config, pieces, clock.binding())?;
+    let software = clock.timed.caps().device_type == DeviceType::Cpu;
     host_can_hold(config.placement, &layout, software, memory(true).unwrap_or(u64::MAX))?;
     let (group, made) = timed(|| -> anyhow::Result<Group> {
-        let group = Group::new(&lab.timed, config.clone())?;
+        let group = Group::new(&clock.timed, config.clone())?;
         // The device clears the records in this submission's time.
-        lab.submit(lab.encoder())?;
+        clock.submit(clock.encoder())?;
         Ok(group)
     });
     let mut group = group?;
@@ -64,7 +64,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &mut Workload, pieces: u3
     at.push("record bytes", records, Unit::Bytes);
     at.push("made", made, Unit::Seconds);
     workload.shape += &format!("; {} of records in {pieces} pieces, of zeros", bytes(records));
-    workload.run(lab, &mut group)
+    workload.run(clock, &mut group)
 }
 
 #[cfg(test)]

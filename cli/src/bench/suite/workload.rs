@@ -6,7 +6,7 @@ use hotrow::{Counters, Group, GroupConfig, Layout, Placement, prelude::*, wgpu};
 use super::bench::{Bench, LR};
 use super::bytes::{Facts, HEAVY, kernel};
 use super::shapes::Batch;
-use crate::lab::{Inputs, Lab, Measured, Stage};
+use crate::bench::clock::{Clock, Inputs, Measured, Stage};
 use crate::report::{Setting, Unit};
 
 /// A group's configuration, batches that warm its cache, and batches that are measured.
@@ -38,13 +38,13 @@ pub(crate) struct Taken {
 
 impl Workload {
     /// Measures the workload on a group of its configuration.
-    pub(crate) fn run(&self, lab: &Lab, group: &mut Group) -> anyhow::Result<Taken> {
-        lab.timeline.listen(false);
+    pub(crate) fn run(&self, clock: &Clock, group: &mut Group) -> anyhow::Result<Taken> {
+        clock.timeline.listen(false);
         if !self.pins.is_empty() {
             group.pin(&self.pins, WAYS)?;
         }
-        warm(lab, group, &self.warm)?;
-        let inputs = upload(lab, group, &self.batches);
+        warm(clock, group, &self.warm)?;
+        let inputs = upload(clock, group, &self.batches);
         let mut turn = 0;
         let mut record = |group: &mut Group, phase: usize, encoder: &mut wgpu::CommandEncoder| {
             if phase == 1 {
@@ -56,12 +56,12 @@ impl Workload {
         };
         let phases = if self.backward { &["forward", "backward"][..] } else { &["forward"] };
         // One whole step first, which allocates and compiles, is not counted.
-        let mut encoder = lab.encoder();
+        let mut encoder = clock.encoder();
         (0..phases.len()).try_for_each(|phase| record(group, phase, &mut encoder))?;
-        lab.submit(encoder)?;
+        clock.submit(encoder)?;
         group.check()?;
         let before: Counters = group.counters()?.into_iter().sum();
-        let measured = lab.measure(phases, |phase, encoder| Ok(record(group, phase, encoder)?))?;
+        let measured = clock.measure(phases, |phase, encoder| Ok(record(group, phase, encoder)?))?;
         group.check()?;
         let seen = group.counters()?.into_iter().sum::<Counters>() - before;
         let facts = self.facts(group.layout(), seen, measured.rounds as f64);
@@ -109,19 +109,19 @@ impl Workload {
     }
 }
 
-fn upload(lab: &Lab, group: &Group, batches: &[Batch]) -> Inputs {
+fn upload(clock: &Clock, group: &Group, batches: &[Batch]) -> Inputs {
     let parts: Vec<_> = batches.iter().map(|batch| (batch.indices(), batch.offsets())).collect();
-    Inputs::new(lab, &parts, group.config().dim, LR)
+    Inputs::new(clock, &parts, group.config().dim, LR)
 }
 
 /// Brings the rows of these batches into the cache.
-pub(super) fn warm(lab: &Lab, group: &mut Group, batches: &[Batch]) -> anyhow::Result<()> {
+pub(super) fn warm(clock: &Clock, group: &mut Group, batches: &[Batch]) -> anyhow::Result<()> {
     for batch in batches {
-        let inputs = upload(lab, group, std::slice::from_ref(batch));
-        let mut encoder = lab.encoder();
+        let inputs = upload(clock, group, std::slice::from_ref(batch));
+        let mut encoder = clock.encoder();
         group.encode_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..))?;
         group.discard_pending();
-        lab.submit(encoder)?;
+        clock.submit(encoder)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The steps of a trace: replayed through the cache, which says what is dirty, and run by groups over ranks, which count their bytes.
 
 use super::wire::{PHASES, Wire};
-use crate::lab::timed;
+use crate::bench::clock::timed;
 use crate::report::object::Object;
 use hotrow::{CpuGroup, GroupConfig, Lookup as _, Policy, WAYS};
 use hotrow_dist::{self as dist, Comm as _, Threads};

@@ -1,4 +1,4 @@
-//! The lab of all benchmarks: clocks, repeated rounds, and buffers of the device under test.
+//! The clock of all benchmarks: a device under test with repeated rounds, and buffers for them.
 
 use anyhow::Context as _;
 use hotrow::Resolution;
@@ -8,7 +8,7 @@ use hotrow::{Batch, Context, Error, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::clock;
+use crate::report::stamps;
 use crate::report::units::Times;
 
 /// The number of rounds of a measurement.
@@ -93,16 +93,16 @@ impl Deadline {
     }
 }
 
-/// A device under test.
+/// A device under test, whose work is timed.
 #[derive(Debug)]
-pub struct Lab {
+pub struct Clock {
     /// A context whose dispatches are timed.
     pub timed: Context,
-    /// The clock.
+    /// The times of dispatches.
     pub timeline: Timeline,
     /// The number of rounds of a measurement.
     pub rounds: Rounds,
-    /// Seconds of a step of the clock; `None` without timestamps.
+    /// Seconds of a step of the time stamps; `None` without them.
     step: Option<f64>,
 }
 
@@ -162,19 +162,19 @@ pub struct Round {
     wall: f64,
 }
 
-impl Lab {
-    /// A lab on the device of `context`.
+impl Clock {
+    /// A clock on the device of `context`.
     #[must_use]
     pub fn new(context: &Context, rounds: Rounds) -> Self {
         let timeline = Timeline::new(context);
-        Self { timed: context.timed(&timeline), timeline, rounds, step: clock::step(context) }
+        Self { timed: context.timed(&timeline), timeline, rounds, step: stamps::step(context) }
     }
 
     /// A storage buffer with these words.
     #[must_use]
     pub fn storage(&self, words: &[u32]) -> wgpu::Buffer {
         self.timed.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
-            label: Some("lab"),
+            label: Some("bench"),
             contents: bytemuck::cast_slice(words),
             usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
         })
@@ -184,7 +184,7 @@ impl Lab {
     #[must_use]
     pub fn room(&self, bytes: u64, usage: wgpu::BufferUsages) -> wgpu::Buffer {
         self.timed.device().create_buffer(&wgpu::BufferDescriptor {
-            label: Some("lab"),
+            label: Some("bench"),
             size: bytes.max(16).next_multiple_of(16),
             usage: usage | wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
@@ -233,10 +233,10 @@ impl Lab {
     /// Marks times of one of so many turns that together count too few steps of the device's clock.
     #[must_use]
     pub fn marked(&self, times: Times, turns: u32) -> Times {
-        Times { coarse: clock::is_coarse(self.step, times.median * f64::from(turns)), ..times }
+        Times { coarse: stamps::is_coarse(self.step, times.median * f64::from(turns)), ..times }
     }
 
-    /// As [`Lab::measure`], of phases that may be encoded any number of times: as often as a coarse clock needs. The times are those of one.
+    /// As [`Clock::measure`], of phases that may be encoded any number of times: as often as a coarse clock needs. The times are those of one.
     pub fn repeated(
         &self,
         phases: &[&'static str],
@@ -246,7 +246,7 @@ impl Lab {
         while turns < wanted {
             turns = wanted;
             let round = self.round(phases, |phase, encoder| (0..turns).try_for_each(|_| encode(phase, encoder)))?;
-            wanted = clock::turns(self.step, round.phases.into_iter().fold(f64::MAX, f64::min), turns);
+            wanted = stamps::turns(self.step, round.phases.into_iter().fold(f64::MAX, f64::min), turns);
         }
         self.of_turns(turns, phases, encode)
     }
@@ -359,14 +359,14 @@ pub struct Inputs {
 impl Inputs {
     /// Uploads batches, each given by indices and offsets. Gradients are at most `grad`.
     #[must_use]
-    pub fn new(lab: &Lab, batches: &[(Vec<u32>, Vec<u32>)], dim: u32, grad: f32) -> Self {
+    pub fn new(clock: &Clock, batches: &[(Vec<u32>, Vec<u32>)], dim: u32, grad: f32) -> Self {
         let bags = batches.iter().map(|(_, offsets)| offsets.len().saturating_sub(1)).max().unwrap_or(0);
         let floats = bags * dim as usize;
         Self {
-            indices: batches.iter().map(|(indices, _)| lab.storage(indices)).collect(),
-            offsets: batches.iter().map(|(_, offsets)| lab.storage(offsets)).collect(),
-            outputs: lab.room(floats as u64 * 4, wgpu::BufferUsages::empty()),
-            grads: lab.storage(bytemuck::cast_slice(&gradients(floats, grad))),
+            indices: batches.iter().map(|(indices, _)| clock.storage(indices)).collect(),
+            offsets: batches.iter().map(|(_, offsets)| clock.storage(offsets)).collect(),
+            outputs: clock.room(floats as u64 * 4, wgpu::BufferUsages::empty()),
+            grads: clock.storage(bytemuck::cast_slice(&gradients(floats, grad))),
         }
     }
 
