@@ -18,7 +18,7 @@ use hotrow::{
     CpuGrid, CpuGroup, CpuSharedGroup, Group, Init, LookupKind, Optimizer, OptimizerKind, Precision, Rounding,
     SharedGroup, StatePrecision, adapter, checkpoint, grid, prelude::*,
 };
-use mlp::{Adam, Mlp};
+use mlp::Mlp;
 use rand::{RngExt as _, SeedableRng as _};
 use rayon::prelude::*;
 
@@ -64,7 +64,7 @@ struct Args {
     batch: usize,
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the fit is: cpu, or gpu.
+    /// Where tables and batches are: cpu, or gpu. The perceptron is on the CPU.
     #[arg(long, default_value = "cpu", value_parser = ["cpu", "gpu"])]
     backend: String,
     /// Fail if the PSNR at the end is lower, in dB.
@@ -90,6 +90,8 @@ fn points(text: &str) -> Result<usize, String> {
 
 const LEVELS: usize = 16;
 const FEATURES: usize = 2;
+/// Features of a point, the perceptron's inputs.
+const INPUTS: usize = LEVELS * FEATURES;
 /// Points that are predicted at once.
 const AT_ONCE: usize = 1 << 14;
 
@@ -122,11 +124,9 @@ fn run(args: &Args) -> Result<(), Failure> {
         let points: Vec<[f32; 2]> = (0..args.batch).map(|_| [rng.random(), rng.random()]).collect();
         let targets: Vec<_> = points.par_iter().map(|point| image.at(*point)).collect();
         let share = last.powf((2.0 * step as f32 / args.steps as f32 - 1.0).max(0.0));
-        fit.step(&points, &targets, share)?;
-        let shown = step % 100 == 0 || step == args.steps;
-        let loss = if shown { fit.loss()? } else { 0.0 };
+        let loss = fit.step(&points, &targets, share)?;
         spent += start.elapsed();
-        if shown {
+        if step % 100 == 0 || step == args.steps {
             reached = psnr(&fit.predict(image.sides, &pixels)?, &wanted);
             println!("step {step}: loss {loss:.6}, PSNR {reached:.2} dB, {spent:.1?}");
         }
@@ -197,20 +197,39 @@ fn levels() -> grid::Config {
 /// What is learned.
 struct Fit {
     place: Place,
+    mlp: Mlp,
     lr: f32,
     mlp_lr: f32,
 }
 
+/// Where tables and batches are.
 enum Place {
-    Host(Box<Host>),
+    Host(Box<CpuGrid>, Box<dyn Lookup + Send>),
     Device(Box<Device>),
 }
 
-struct Host {
-    grid: CpuGrid,
-    tables: Box<dyn Lookup + Send>,
-    mlp: Mlp,
-    loss: f64,
+impl Place {
+    fn tables(&mut self) -> &mut dyn Lookup {
+        match self {
+            Self::Host(_, tables) => &mut **tables,
+            Self::Device(device) => device.tables(),
+        }
+    }
+
+    /// The features of points, level by level. A training forward waits for its backward.
+    fn features(&mut self, points: &[[f32; 2]], train: bool) -> Result<Vec<f32>, Failure> {
+        match self {
+            Self::Host(grid, tables) => {
+                let bags = grid.bags(points.as_flattened())?;
+                let (indices, offsets, weights) = (&bags.indices, &bags.offsets, Some(&*bags.weights));
+                Ok(match train {
+                    true => tables.forward(indices, offsets, weights)?,
+                    false => tables.forward_frozen(indices, offsets, weights)?,
+                })
+            }
+            Self::Device(device) => device.features(points, train),
+        }
+    }
 }
 
 impl Fit {
@@ -225,16 +244,13 @@ impl Fit {
         let lr = args.lr.unwrap_or(default);
         let rule = rule.with_lr(lr);
         let rule = args.eps.map_or(rule, |eps| rule.with_eps(eps));
-        let mlp = Mlp::new(LEVELS * FEATURES, rng);
-        let perceptron = mlp.weights().len();
+        let mlp = Mlp::new(rng);
         let context = (args.backend == "gpu").then(|| adapter::open_best(adapter::Wanted::Any)).transpose()?;
-        let host = |tables| -> Result<_, Failure> {
-            Ok(Place::Host(Box::new(Host { grid: CpuGrid::new(config.clone())?, tables, mlp: mlp.clone(), loss: 0.0 })))
-        };
+        let host = |tables| -> Result<_, Failure> { Ok(Place::Host(Box::new(CpuGrid::new(config.clone())?), tables)) };
         let device = |context, tables| -> Result<_, Failure> {
-            Ok(Place::Device(Box::new(Device::new(context, config.clone(), tables, &mlp, args.batch)?)))
+            Ok(Place::Device(Box::new(Device::new(context, config.clone(), tables, args.batch.max(AT_ONCE))?)))
         };
-        let place = if args.table == "rows" {
+        let mut place = if args.table == "rows" {
             if !matches!(args.precision, Precision::Fp32 | Precision::Fp16) {
                 let found = args.precision;
                 return Err(format!(
@@ -260,34 +276,28 @@ impl Fit {
             }
         };
         let parameters = rows.iter().map(|rows| *rows as usize).sum::<usize>() * FEATURES;
-        let memory = match &place {
-            Place::Host(host) => host.tables.memory(),
-            Place::Device(device) => device.memory(),
-        };
+        let memory = place.tables().memory();
         let line = format!(
-            "{parameters} parameters in tables of {} bytes and states of {}: {:.3} bytes a parameter while training; {perceptron} in the perceptron",
+            "{parameters} parameters in tables of {} bytes and states of {}: {:.3} bytes a parameter while training; {} in the perceptron",
             memory.payload + memory.scales,
             memory.record_state,
             (memory.payload + memory.scales + memory.record_state) as f64 / parameters as f64,
+            mlp.weights().len(),
         );
-        Ok((Self { place, lr, mlp_lr: args.mlp_lr }, line))
+        Ok((Self { place, mlp, lr, mlp_lr: args.mlp_lr }, line))
     }
 
-    /// Moves everything once. `share` is the part of the learning rates that is in force.
-    fn step(&mut self, points: &[[f32; 2]], targets: &[f32], share: f32) -> Result<(), Failure> {
-        let (lr, adam) = (self.lr * share, Adam { lr: self.mlp_lr * share, betas: [0.9, 0.99], eps: 1e-15 });
-        match &mut self.place {
-            Place::Host(host) => host.step(points, targets, lr, adam),
-            Place::Device(device) => device.step(points, targets, lr, adam),
-        }
-    }
-
-    /// The loss before the last step. Waits for the device.
-    fn loss(&mut self) -> Result<f64, Failure> {
-        match &mut self.place {
-            Place::Host(host) => Ok(host.loss),
-            Place::Device(device) => device.loss(),
-        }
+    /// Moves everything once. `share` is the part of the learning rates that is in force. Returns the loss before the step.
+    fn step(&mut self, points: &[[f32; 2]], targets: &[f32], share: f32) -> Result<f64, Failure> {
+        let features = turned(&self.place.features(points, true)?, points.len(), LEVELS);
+        let mut grads = vec![0.0; features.len()];
+        let loss = self.mlp.train(&features, targets, &mut grads, self.mlp_lr * share);
+        // Of the sum of the errors, not of their mean: both rules go by the gradient's direction, and FP16 states hold it.
+        grads.iter_mut().for_each(|grad| *grad *= points.len() as f32);
+        let tables = self.place.tables();
+        tables.set_learning_rate(self.lr * share)?;
+        tables.backward(&turned(&grads, LEVELS, points.len()))?;
+        Ok(loss)
     }
 
     /// The values of pixels of a picture with these sides.
@@ -295,10 +305,7 @@ impl Fit {
         let mut found = Vec::with_capacity(pixels.len());
         for pixels in pixels.chunks(AT_ONCE) {
             let points: Vec<_> = pixels.iter().map(|pixel| middle(sides, *pixel)).collect();
-            found.extend(match &mut self.place {
-                Place::Host(host) => host.predict(&points)?,
-                Place::Device(device) => device.predict(&points)?,
-            });
+            found.extend(self.mlp.forward(&turned(&self.place.features(&points, false)?, points.len(), LEVELS)));
         }
         Ok(found)
     }
@@ -307,16 +314,9 @@ impl Fit {
     /// in `perceptron.f32`. Returns the fit that it reads back from there, and the bytes of both files.
     fn save(&mut self, folder: &Path) -> Result<(Self, [u64; 2]), Failure> {
         let files = ["tables.hotrow", "perceptron.f32"].map(|name| folder.join(name));
-        let (kind, weights) = match &mut self.place {
-            Place::Host(host) => (host.tables.kind(), host.mlp.weights().to_vec()),
-            Place::Device(device) => {
-                let weights = device.weights()?;
-                (device.kind(), weights)
-            }
-        };
         // Without a state, as plain SGD has none.
         let rule = Optimizer::sgd(0.0);
-        let mut tables: Box<dyn Lookup + Send> = match kind {
+        let mut tables: Box<dyn Lookup + Send> = match self.place.tables().kind() {
             LookupKind::Shared(array) => {
                 let config = array.config().clone().with_optimizer(rule).with_state(None);
                 let mut tables = CpuSharedGroup::new(config.clone())?;
@@ -335,32 +335,10 @@ impl Fit {
             _ => return Err("wanted tables of one process".into()),
         };
         checkpoint::load_lookup(&mut *tables, &files[0])?;
-        std::fs::write(&files[1], bytemuck::cast_slice(&weights))?;
-        let weights = bytemuck::pod_collect_to_vec(&std::fs::read(&files[1])?);
-        let host = Host { grid: CpuGrid::new(levels())?, tables, mlp: Mlp::of(LEVELS * FEATURES, weights), loss: 0.0 };
+        std::fs::write(&files[1], bytemuck::cast_slice(self.mlp.weights()))?;
+        let mlp = Mlp::of(bytemuck::pod_collect_to_vec(&std::fs::read(&files[1])?));
         let bytes = [std::fs::metadata(&files[0])?.len(), std::fs::metadata(&files[1])?.len()];
-        Ok((Self { place: Place::Host(Box::new(host)), lr: 0.0, mlp_lr: 0.0 }, bytes))
-    }
-}
-
-impl Host {
-    fn step(&mut self, points: &[[f32; 2]], targets: &[f32], lr: f32, adam: Adam) -> Result<(), Failure> {
-        let bags = self.grid.bags(points.as_flattened())?;
-        let outputs = self.tables.forward(&bags.indices, &bags.offsets, Some(&bags.weights))?;
-        let features = turned(&outputs, points.len(), LEVELS);
-        let mut grads = vec![0.0; features.len()];
-        self.loss = self.mlp.train(&features, targets, &mut grads, adam);
-        // Of the sum of the errors, not of their mean: both rules go by the gradient's direction, and FP16 states hold it.
-        grads.iter_mut().for_each(|grad| *grad *= points.len() as f32);
-        self.tables.set_learning_rate(lr)?;
-        self.tables.backward(&turned(&grads, LEVELS, points.len()))?;
-        Ok(())
-    }
-
-    fn predict(&mut self, points: &[[f32; 2]]) -> Result<Vec<f32>, Failure> {
-        let bags = self.grid.bags(points.as_flattened())?;
-        let outputs = self.tables.forward_frozen(&bags.indices, &bags.offsets, Some(&bags.weights))?;
-        Ok(self.mlp.forward(&turned(&outputs, points.len(), LEVELS)))
+        Ok((Self { place: Place::Host(Box::new(CpuGrid::new(levels())?), tables), mlp, lr: 0.0, mlp_lr: 0.0 }, bytes))
     }
 }
 
