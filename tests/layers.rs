@@ -1,16 +1,21 @@
 //! Checks the layers that ARCHITECTURE.md draws: every module is in one layer, no module names one of a higher layer,
-//! and no files name each other in a circle.
+//! and no files of any package name each other in a circle.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use hotrow_harness::layers::{Module, arrows, circles, name, sources};
 
 /// The folder of the package.
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The files of the library.
+fn library() -> BTreeMap<Module, String> {
+    sources(&Path::new(ROOT).join("src"))
+}
 
 /// The layers that ARCHITECTURE.md draws, the highest first. Each layer is a list of modules.
 fn layers() -> Vec<Vec<Module>> {
@@ -53,7 +58,7 @@ fn faults(layers: &[Vec<Module>], arrows: &BTreeMap<Module, BTreeSet<Module>>) -
 
 #[test]
 fn no_module_names_one_above_it() {
-    let arrows = arrows(&sources(ROOT));
+    let arrows = arrows(&library());
     assert!(arrows.len() > 100, "{} files", arrows.len());
     let faults = faults(&layers(), &arrows);
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
@@ -63,12 +68,12 @@ fn no_module_names_one_above_it() {
 fn an_arrow_up_and_a_circle_are_found() {
     let module = |path: &str| path.split("::").map(str::to_owned).collect::<Module>();
     let spoiled = |file: &str, line: &str| {
-        let mut sources = sources(ROOT);
+        let mut sources = library();
         let text = sources.get_mut(&module(file)).unwrap();
         text.push_str(line);
         faults(&layers(), &arrows(&sources)).len()
     };
-    let before = faults(&layers(), &arrows(&sources(ROOT))).len();
+    let before = faults(&layers(), &arrows(&library())).len();
     assert_eq!(spoiled("table::pins", "use crate::table::layout::NONE as _;"), before, "an arrow down is none");
     for (file, line) in [
         ("table::hash", "use crate::gpu::cached::group::Group as _;"),
@@ -87,13 +92,61 @@ fn an_arrow_up_and_a_circle_are_found() {
     assert_eq!(spoiled("table::hash", tests), before, "tests may name anything");
 }
 
+/// The folders of crates: `src` of each package of the workspace, and the laboratory's program for MPI.
+fn crates() -> Vec<PathBuf> {
+    let manifest = fs::read_to_string(Path::new(ROOT).join("Cargo.toml")).unwrap();
+    let members = manifest.split_once("\nmembers = [").unwrap().1.split(']').next().unwrap();
+    let members = members.split('"').skip(1).step_by(2).map(|package| format!("{package}/src"));
+    // The page compiles two files of the command.
+    let folders = members.filter(|folder| folder != "web/src").chain(["lab/mpi".into()]);
+    folders.map(|folder| Path::new(ROOT).join(folder)).filter(|folder| folder.exists()).collect()
+}
+
+#[test]
+fn no_files_of_a_package_name_each_other_in_a_circle() {
+    let crates = crates();
+    assert!(crates.len() > 10, "{crates:?}");
+    let of = |folder: &PathBuf| (folder.clone(), circles(&arrows(&sources(folder))));
+    let faults: Vec<_> = crates.iter().map(of).filter(|(_, faults)| !faults.is_empty()).collect();
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn a_circle_of_a_package_is_found() {
+    let spoiled = |folder: &str, file: &str, line: &str| {
+        let mut sources = sources(&Path::new(ROOT).join(folder));
+        let module: Module = file.split("::").map(str::to_owned).collect();
+        sources.get_mut(&module).unwrap().push_str(line);
+        circles(&arrows(&sources))
+    };
+    for (folder, file, line) in [
+        // Output names failures.
+        ("cli/src", "failure", "use crate::output as _;"),
+        ("cli/src", "failure", "fn to_screen() { crate::output::note(\"\") }"),
+        ("cli/src", "failure", "#[cfg(not(test))] use crate::output as _;"),
+        ("cli/src", "plan::amount", "use super::distribution::Distribution as _;"),
+        ("cli/src", "report::object", "mod inner { use crate::simulate as _; }"),
+        // A file beneath names its parent, which calls it.
+        ("cli/src", "plan::cache", "use super::Args as _;"),
+        ("cli/src", "plan::cache", "fn up() { use crate::{plan::Args as _, output as _}; }"),
+        ("lab/mpi", "same", "use crate::say as _;"),
+        ("lab/src", "task", "use crate::tasks::open as _;"),
+        ("wgsl-lanes/src", "source", "use crate::compile::compile as _;"),
+    ] {
+        assert!(!spoiled(folder, file, line).is_empty(), "{folder}, {file}: {line}");
+    }
+    let tests = "#[cfg(test)] mod tests { use crate::output as _; }";
+    assert_eq!(spoiled("cli/src", "failure", tests), [""; 0]);
+    assert_eq!(spoiled("cli/src", "output", "use crate::failure as _;"), [""; 0], "an arrow is no circle");
+}
+
 /// The lane executor is any project's: neither its code nor its manifest names another package of this one.
 #[test]
 fn the_lane_executor_knows_no_tables() {
-    let root = format!("{ROOT}/wgsl-lanes");
-    let mut texts: Vec<String> = sources(&root).into_values().collect();
+    let root = Path::new(ROOT).join("wgsl-lanes");
+    let mut texts: Vec<String> = sources(&root.join("src")).into_values().collect();
     assert!(texts.len() > 15, "{} files", texts.len());
-    texts.push(fs::read_to_string(format!("{root}/Cargo.toml")).unwrap());
+    texts.push(fs::read_to_string(root.join("Cargo.toml")).unwrap());
     let names = |text: &String| ["hotrow", "embedding"].into_iter().find(|name| text.to_lowercase().contains(name));
     assert_eq!(texts.iter().find_map(names), None);
 }
@@ -113,7 +166,7 @@ fn uncounted(sources: &BTreeMap<Module, String>) -> Vec<String> {
 /// A timeline makes its queries when a benchmark begins, and a probe is made after an error.
 #[test]
 fn one_file_makes_the_objects_of_a_device() {
-    let mut sources = sources(ROOT);
+    let mut sources = library();
     let found = uncounted(&sources);
     assert!(found.is_empty(), "{found:?}");
     sources.values_mut().next().unwrap().push_str("fn own() { device.create_buffer(&descriptor); }");

@@ -10,7 +10,6 @@ mod fuzz;
 mod golden;
 mod gpu;
 mod info;
-mod layers;
 mod output;
 mod plan;
 mod plan_dist;

@@ -26,8 +26,6 @@ fn on<T: Send>(
 }
 
 #[test]
-fn every_file_is_a_module_and_none_name_each_other_in_a_circle() {
-    use hotrow_harness::layers::{arrows, circles, sources};
+fn every_file_of_tests_is_a_module() {
     hotrow_harness::modules::all_named(env!("CARGO_MANIFEST_DIR"));
-    assert_eq!(circles(&arrows(&sources(env!("CARGO_MANIFEST_DIR")))), [""; 0]);
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 
 use clap::Args;
 use hotrow::{CpuGroup, Error, GroupConfig, Init, Lookup as _, Precision};
+use hotrow_cli::output;
 use hotrow_dist::{Comm, Group, Parcels, Phase, RankTraffic, Ticket, hand_on};
 use hotrow_harness::ranks::uniform;
 use serde_json::{Value, json};
@@ -129,7 +130,7 @@ pub(crate) fn run(comm: &mut Mpi, exchange: &Exchange) -> Outcome {
     let (pairs, across) = pairs(comm, &traffic)?;
     if rank == 0 {
         fs::write(&exchange.out, format!("{}\n", json!({ "steps": steps, "pairs": pairs })))?;
-        crate::say(&format!(
+        output::print(&format!(
             "{steps} steps of {whole:.6} s, rows {sum:08x}, waited at most {waited:.6} s a step, seconds of a step's exchange: {seconds:.6}, \
              bytes from the first half of the ranks to the second: {}, back: {}",
             across[0], across[1]

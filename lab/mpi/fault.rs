@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process, thread, time::Duration};
 
 use clap::{Args, ValueEnum};
+use hotrow_cli::output;
 use hotrow_dist::{Comm, Parcels};
 use hotrow_harness::ranks::saving;
 
@@ -36,7 +37,7 @@ pub(crate) fn steps(comm: &mut Mpi, steps: &Steps) -> Outcome {
     let (begun, failed) = saving(&mut *comm, &steps.folder, steps.end)?;
     failed.map_or(Ok(()), Err)?;
     if comm.rank() == 0 {
-        crate::say(&format!("from step {begun} to {}", steps.end))?;
+        output::print(&format!("from step {begun} to {}", steps.end))?;
     }
     Ok(())
 }

@@ -4,17 +4,10 @@ mod exchange;
 mod fault;
 mod same;
 
-use std::{
-    collections::BTreeSet,
-    env,
-    error::Error,
-    io::{self, Write as _},
-    iter,
-    process::ExitCode,
-    time::Instant,
-};
+use std::{collections::BTreeSet, env, error::Error, iter, process::ExitCode, time::Instant};
 
 use clap::{Parser, Subcommand};
+use hotrow_cli::output;
 use hotrow_dist::{
     Comm as _,
     mpi::{self, Mpi, Outcome},
@@ -95,16 +88,11 @@ fn check(comm: &mut Mpi) -> Outcome {
         let library = mpi::calls::environment::library_version().unwrap_or_default();
         let library = library.split([',', '\n', '\0']).next().unwrap_or_default();
         let seconds = start.elapsed().as_secs_f64();
-        say(&format!(
+        output::print(&format!(
             "{ranks} {rank} on {machines} {machine}: {tests} tests of exchanges passed in {seconds:.2} s ({library})"
         ))?;
     }
     Ok(())
-}
-
-/// Writes a line to standard output.
-fn say(line: &str) -> io::Result<()> {
-    writeln!(io::stdout().lock(), "{line}")
 }
 
 /// The number of machines that have ranks of this job, by their names.

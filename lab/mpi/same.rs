@@ -4,6 +4,7 @@ use std::{fs, path::PathBuf};
 
 use clap::Args;
 use hotrow::CpuGroup;
+use hotrow_cli::output;
 use hotrow_dist::Comm as _;
 use hotrow_harness::ranks::{How, Listed, Share, listed, on_rank};
 
@@ -62,7 +63,7 @@ pub(crate) fn run(comm: &mut Mpi, same: &Same) -> Outcome {
         }
     }
     if comm.rank() == 0 {
-        crate::say(&format!("{} runs, ranks: {}", runs.len(), comm.size()))?;
+        output::print(&format!("{} runs, ranks: {}", runs.len(), comm.size()))?;
     }
     Ok(())
 }

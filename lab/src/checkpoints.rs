@@ -8,16 +8,15 @@
 
 use crate::dense::{tensor, values};
 use crate::ranks::Ranks;
+use crate::scaling::rate;
 use crate::tables::Tables;
-use crate::task::rate;
 use anyhow::{Context as _, bail, ensure};
 use burn::tensor::Tensor;
 use hotrow_dist::Comm as _;
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{collections::BTreeSet, fs};
 
 /// The prefix of the number of steps in a checkpoint's name.
 const STEP: &str = "step-";

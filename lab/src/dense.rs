@@ -1,6 +1,6 @@
 //! The part of a model above its tables, with burn's tensors in FP32: on the CPU, or on the tables' device.
 
-use crate::task::{Batch, Target};
+use crate::batch::{Batch, Target};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
 use hotrow::Init;
 use hotrow::hash::fmix32;

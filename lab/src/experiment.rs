@@ -1,17 +1,15 @@
 //! An experiment as data: its task, settings, end and what is shown, from a file or from the command line.
 
+use crate::end::{self, Goal, Measure};
 use crate::growth::Growth;
 use crate::lines::Lines;
 use crate::report::{ChartOf, TableOf};
-use crate::run::{self, Measure};
 use crate::setting::{Key, Setup, keys};
 use crate::tasks::{self, TaskArgs};
 use anyhow::{Context as _, Error, anyhow, ensure};
 use hotrow_cli::names;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::num::NonZero;
-use std::path::Path;
+use std::{collections::BTreeMap, num::NonZero, path::Path};
 use toml::{Table, Value};
 
 /// The experiment of `train` without options: settings, tables and charts.
@@ -51,46 +49,13 @@ pub(crate) struct End {
     seconds: Option<NonZero<u32>>,
 }
 
-/// Trains until a test is as good as the goal. The first setting is trained for its end; its best test is the goal of the others.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Goal {
-    #[serde(rename = "goal")]
-    pub(crate) measure: Measure,
-    /// The goal itself, instead of the first setting's.
-    pub(crate) at: Option<f64>,
-    /// The most steps, as a multiple of the first setting's.
-    times: Option<NonZero<u64>>,
-    test_every: Option<NonZero<u64>>,
-    tested: Option<NonZero<usize>>,
-}
-
-/// The default number of tests in the first setting's steps.
-const TESTS: u64 = 40;
-
 impl End {
     /// `epochs` are the task's own.
-    pub(crate) fn of(&self, epochs: u32) -> run::End {
+    pub(crate) fn of(&self, epochs: u32) -> end::End {
         match (self.steps, self.seconds) {
-            (Some(steps), _) => run::End::Steps(steps.get()),
-            (None, Some(seconds)) => run::End::Seconds(seconds.get().into()),
-            (None, None) => run::End::Epochs(self.epochs.map_or(epochs, NonZero::get)),
-        }
-    }
-}
-
-impl Goal {
-    /// The end of a run. `steps` are those of the first setting, and `best` is the goal; `None` if the run sets it.
-    pub(crate) fn of(&self, steps: u64, best: Option<f64>) -> run::End {
-        let never = if self.measure == Measure::Loss { f64::NEG_INFINITY } else { f64::INFINITY };
-        let times = if best.is_some() { self.times.map_or(1, NonZero::get) } else { 1 };
-        run::End::Goal {
-            measure: self.measure,
-            best: best.unwrap_or(never),
-            every: self.test_every.map_or((steps / TESTS).max(1), NonZero::get).min(steps),
-            tested: self.tested.map_or(4096, NonZero::get),
-            least: steps,
-            most: steps.saturating_mul(times),
+            (Some(steps), _) => end::End::Steps(steps.get()),
+            (None, Some(seconds)) => end::End::Seconds(seconds.get().into()),
+            (None, None) => end::End::Epochs(self.epochs.map_or(epochs, NonZero::get)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The figures of each setup over its seeds, each with the interval of its mean. Changes are against the first setting with the same seed, so that
 //! the effect of the seed cancels.
 
-use crate::experiment::Goal;
+use crate::end::Goal;
 use crate::run::Outcome;
 use crate::setting::Setup;
 use hotrow_cli::names;
@@ -400,7 +400,7 @@ mod tests {
     fn done(tenth: f64) -> Vec<Done> {
         let entry = "precision = ['fp32', 'int8', 'int4']".parse().unwrap();
         let setups =
-            Setup::product(&entry, &toml::Table::try_from(crate::task::Hyper::adagrad(8, 32, 0.1)).unwrap()).unwrap();
+            Setup::product(&entry, &toml::Table::try_from(crate::hyper::Hyper::adagrad(8, 32, 0.1)).unwrap()).unwrap();
         let of = |(at, setup): (usize, &Setup), seed: u64| {
             let loss = (1 + seed) as f64 * if at == 1 { 1.0 + tenth * seed as f64 / 1000.0 } else { 1.0 };
             let curve = vec![(10, loss), (20, loss / (1 + at) as f64)];
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn the_first_of_the_same_dim_is_compared_with() {
-        let hyper = toml::Table::try_from(crate::task::Hyper::adagrad(8, 32, 0.1)).unwrap();
+        let hyper = toml::Table::try_from(crate::hyper::Hyper::adagrad(8, 32, 0.1)).unwrap();
         let setups = Setup::product(&"precision = ['fp32', 'int8']\ndim = [8, 16]".parse().unwrap(), &hyper).unwrap();
         let of = |setup: &Setup| Done { setup: setup.clone(), seed: 0, outcome: Ok(Outcome::default()) };
         let cells = cells(&setups.iter().map(of).collect::<Vec<_>>(), None);

@@ -1,11 +1,14 @@
 //! The laboratory of hotrow: experiments that train on its tables. An experiment is data, in a file or on the command line.
 
+mod batch;
 mod checkpoints;
 mod dense;
 mod device;
+mod end;
 mod experiment;
 mod figures;
 mod growth;
+mod hyper;
 mod lines;
 mod metrics;
 mod order;
@@ -30,10 +33,8 @@ use hotrow_cli::failure::Failure;
 use hotrow_cli::options::Options;
 use hotrow_cli::{names, output};
 use runs::{Lab, RunArgs};
-use std::fs;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::{fs, num::NonZero, process::ExitCode};
 
 /// Trains on embedding tables in low precision, and compares losses, memory and steps.
 #[derive(Debug, Parser)]

@@ -1,6 +1,6 @@
 //! The quality of predictions, computed in FP64.
 
-use crate::task::{Batch, Target};
+use crate::batch::{Batch, Target};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Score {

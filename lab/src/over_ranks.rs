@@ -6,8 +6,7 @@ use crate::runs::{Lab, RunArgs};
 use hotrow_cli::failure::Failure;
 use hotrow_cli::options::{Options, WireArgs, whole};
 use hotrow_dist::Comm;
-use std::cell::RefCell;
-use std::process::ExitCode;
+use std::{cell::RefCell, process::ExitCode};
 
 /// Train over the ranks of this job, the tables in virtual shards. Losses and tables are the same bits for every number of ranks
 #[derive(Debug, clap::Args)]

@@ -2,8 +2,7 @@
 
 use hotrow::Error;
 use hotrow_dist::{Comm, WireOptions, hand_on};
-use std::cell::RefCell;
-use std::ops::Range;
+use std::{cell::RefCell, ops::Range};
 
 /// The connection of a rank, for all tables of a model and for its dense part, and the number of virtual shards.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,17 @@
 //! The runs of an experiment: each setting with each seed, several at a time. In a folder each has a file, and is not made again.
 
+use crate::batch::Target;
 use crate::checkpoints::{self, Keep};
 use crate::device::Device;
+use crate::end::End;
 use crate::experiment::Experiment;
 use crate::figures::{self, Cell, Done, Made};
 use crate::ranks::Ranks;
-use crate::run::{self, End, Outcome, RunOptions};
+use crate::run::{self, Outcome, RunOptions};
+use crate::scaling::rate;
 use crate::setting::{Setting, Setup};
 use crate::tables;
-use crate::task::{Target, Task, rate};
+use crate::task::{Task, fingerprint};
 use crate::tasks;
 use anyhow::{Context as _, anyhow, bail};
 use hotrow_cli::failure::Failure;
@@ -19,12 +22,10 @@ use hotrow_cli::report::{self, Unit};
 use hotrow_cli::trace::Source;
 use hotrow_dist::Comm as _;
 use serde_json::{Value, json};
-use std::fs;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::{fs, num::NonZero, thread};
 
 /// How the runs are made.
 #[derive(Clone, Debug, clap::Args)]
@@ -379,19 +380,4 @@ impl<'a> Lab<'a> {
 fn run_name(label: &str, seed: u64) -> String {
     let parts = label.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.')).filter(|part| !part.is_empty());
     parts.chain([format!("seed{seed}").as_str()]).collect::<Vec<_>>().join("-")
-}
-
-/// The most samples of each set that the fingerprint covers.
-const SAMPLES: usize = 1024;
-
-/// A CRC-32 of the data, as 8 hexadecimal digits: of all samples of a packed log, else of the first training and test samples. It is the same on
-/// every machine and for every seed.
-pub(crate) fn fingerprint(task: &dyn Task) -> anyhow::Result<String> {
-    let of_first = || -> anyhow::Result<u32> {
-        let places: Vec<u64> = (0..SAMPLES.min(task.about().train) as u64).collect();
-        let batches = [task.test_batch(0..SAMPLES.min(task.about().test))?, task.train_batch(&places, 0, 0)?];
-        // As text each list has its borders, and each float all its digits.
-        Ok(crc32fast::hash(format!("{batches:?}").as_bytes()))
-    };
-    Ok(format!("{:08x}", task.crc().map_or_else(of_first, Ok)?))
 }

@@ -2,7 +2,6 @@
 
 use crate::dense::values;
 use crate::ranks::Ranks;
-use crate::task::rate;
 use burn::tensor::Tensor;
 use half::f16;
 use hotrow::{CpuScaler, GradSlice, LossScale, ScalerState};
@@ -93,6 +92,11 @@ impl TryFrom<String> for Scaling {
         scale.map_or(Ok(()), |scale| scale.check()).map_err(|error| format!("loss-scale: {error}"))?;
         Ok(Self(scale))
     }
+}
+
+/// A rate as people write it: 0.02, 1, 1e20.
+pub(crate) fn rate(rate: f32) -> String {
+    format!("{rate:?}").trim_end_matches(".0").to_owned()
 }
 
 /// How many gradients are not zero, and how many of them become zero in FP16: those of at most half its least number, 2^-24.

@@ -1,7 +1,8 @@
 //! What differs between the runs of an experiment: the setting of the tables' rows, and the training. An experiment's file, the command line, and
 //! the files of runs and checkpoints spell both alike.
 
-use crate::task::{Hyper, TableSpec};
+use crate::batch::TableSpec;
+use crate::hyper::Hyper;
 use anyhow::{Context as _, bail, ensure};
 use hotrow::{Error, GroupConfig, Placement, Policy, Precision, RandomBits, Rounding, robe, robe::Addressing};
 use hotrow_cli::names;
@@ -127,42 +128,16 @@ impl Setting {
         quotient: None,
     };
 
-    /// The setting with fixed values in fields that have no effect, so that settings with equal effects are equal.
-    fn plain(mut self) -> Self {
-        let all = Self::FP32;
-        if self.precision == Precision::Fp32 {
-            self.rounding = all.rounding;
+    /// The setting with the baseline's values for keys that have no effect, so that settings with equal effects are equal.
+    fn plain(mut self) -> anyhow::Result<Self> {
+        // Twice, since what goes may be what another key needs.
+        for _ in 0..2 {
+            let (mut plain, mut own) = (Table::try_from(Self::FP32)?, Table::try_from(self)?);
+            own.retain(|key, _| self.lacks(key).is_none());
+            plain.extend(own);
+            self = plain.try_into()?;
         }
-        if self.rounding == Rounding::Nearest || self.is_shared() {
-            self.random_bits = all.random_bits;
-        }
-        if self.policy != Policy::Window {
-            self.window_ways = all.window_ways;
-        }
-        if !self.is_shared() {
-            self.addressing = all.addressing;
-        }
-        if !self.is_shared() || self.addressing == Addressing::Rows {
-            self.chunk = all.chunk;
-        }
-        let uncached = Self {
-            policy: all.policy,
-            cache_percent: all.cache_percent,
-            cache_each: all.cache_each,
-            cached_tables: all.cached_tables,
-            ways: all.ways,
-            window_ways: all.window_ways,
-            pinned_percent: all.pinned_percent,
-            ..self
-        };
-        match self {
-            _ if self.is_shared() => uncached,
-            Self { pinned_percent, ways, .. } if self.has_pins() && !self.has_cache() => {
-                Self { pinned_percent, ways, ..uncached }
-            }
-            _ if self.has_cache() => self,
-            _ => uncached,
-        }
+        Ok(self)
     }
 
     pub(crate) const fn has_cache(&self) -> bool {
@@ -235,53 +210,31 @@ impl Setting {
     /// Behind the policy's name: whether each table has a cache, and how many have one.
     pub(crate) fn of_tables(&self) -> String {
         let each = if self.cache_each { " each" } else { "" };
-        let some = if self.cached_tables < 100.0 {
-            format!(", for {} % of the tables", self.cached_tables)
-        } else {
-            String::new()
-        };
-        each.to_owned() + &some
+        let some = (self.cached_tables < 100.0).then(|| format!(", for {} % of the tables", self.cached_tables));
+        each.to_owned() + &some.unwrap_or_default()
     }
 
     /// "int4 stochastic, 10 % lfu", or "robe 1000x, chunks of 8, int8 stochastic".
     pub(crate) fn label(&self) -> String {
-        let Self { precision, policy, cache_percent, ways, chunk, .. } = self;
+        let Self { precision, policy, chunk, ways, .. } = self;
         let below = *precision != Precision::Fp32;
-        let quotient = self.quotient.map_or_else(String::new, |times| format!("quotient-remainder {times}x, "));
-        let mut rows =
-            quotient + &if below { format!("{precision} {}", self.rounding()) } else { precision.to_string() };
-        if self.mapped {
-            rows += ", mapped";
-        }
-        if self.pages_percent > 0.0 {
-            rows += &format!(", {} % in moved pages", self.pages_percent);
-        }
-        let size = match (self.compression, self.weights) {
-            (_, Some(weights)) => format!("{} of {weights} weights", self.array_name()),
-            (Some(times), None) => format!("{} {times}x", self.array_name()),
-            (None, None) if !self.has_cache() && !self.has_pins() => return rows,
-            (None, None) => {
-                let pinned =
-                    if self.has_pins() { format!(", {} % pinned", self.pinned_percent) } else { String::new() };
-                let ways = match *ways {
-                    WAYS => String::new(),
-                    1 => ", 1 way".to_owned(),
-                    ways => format!(", {ways} ways"),
-                };
-                let cache = if self.has_cache() {
-                    format!(", {cache_percent} % {policy}{}{}", self.of_window(), self.of_tables())
-                } else {
-                    String::new()
-                };
-                return format!("{rows}{pinned}{cache}{ways}");
-            }
-        };
-        let chunk = if *chunk == CHUNK { String::new() } else { format!(", chunks of {chunk}") };
-        if below { format!("{size}{chunk}, {rows}") } else { size + &chunk }
-    }
-
-    const fn array_name(&self) -> &'static str {
-        if matches!(self.addressing, Addressing::Rows) { "hashed rows" } else { "robe" }
+        let array = if self.addressing == Addressing::Rows { "hashed rows" } else { "robe" };
+        let of_weights = |weights| format!("{array} of {weights} weights");
+        let rows = if below { format!("{precision} {}", self.rounding()) } else { precision.to_string() };
+        let ways = if *ways == 1 { "1 way".to_owned() } else { format!("{ways} ways") };
+        let cache = || format!("{} % {policy}{}{}", self.cache_percent, self.of_window(), self.of_tables());
+        let parts = [
+            self.quotient.map(|times| format!("quotient-remainder {times}x")),
+            self.weights.map(of_weights).or_else(|| Some(format!("{array} {}x", self.compression?))),
+            (*chunk != CHUNK).then(|| format!("chunks of {chunk}")),
+            (below || !self.is_shared()).then_some(rows),
+            self.mapped.then(|| "mapped".to_owned()),
+            (self.pages_percent > 0.0).then(|| format!("{} % in moved pages", self.pages_percent)),
+            self.has_pins().then(|| format!("{} % pinned", self.pinned_percent)),
+            self.has_cache().then(cache),
+            (self.ways != WAYS).then_some(ways),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     /// Applies the setting to a group's configuration. The number of slots does not depend on the number of ways, as in `hotrow simulate`.
@@ -447,7 +400,9 @@ impl Setup {
                 bail!("{name}: wanted {wanted} beside it, found {found}; give that, or leave {name} out");
             }
         }
-        setups.iter_mut().for_each(|setup| setup.setting = setup.setting.plain());
+        for setup in &mut setups {
+            setup.setting = setup.setting.plain()?;
+        }
         Ok(setups)
     }
 
@@ -478,7 +433,9 @@ impl Setup {
         largest.sort_by_key(|&at| std::cmp::Reverse(tables[at].rows));
         let cached = (tables.len() as f64 * self.setting.cached_tables / 100.0).round().max(1.0) as usize;
         largest.iter().skip(cached).for_each(|&at| settings[at].cache_percent = 0.0);
-        settings.iter_mut().for_each(|setting| *setting = Setting { cached_tables: 100.0, ..*setting }.plain());
+        for setting in &mut settings {
+            *setting = Setting { cached_tables: 100.0, ..*setting }.plain()?;
+        }
         for (name, setting) in &self.tables {
             let at = tables.iter().position(|table| table.name == *name).with_context(|| {
                 let names = names::list(tables.iter().map(|table| table.name.as_str()));
@@ -501,8 +458,8 @@ fn named(tables: Option<Value>) -> anyhow::Result<BTreeMap<String, Setting>> {
     let Some(tables) = tables else { return Ok(BTreeMap::new()) };
     let tables: BTreeMap<String, Table> = tables.try_into().context("tables")?;
     let of = |(name, table): (String, Table)| {
-        let setting = Setting::of(&table).with_context(|| format!("table {name}"))?;
-        Ok((name, setting.plain()))
+        let setting = Setting::of(&table).and_then(Setting::plain).with_context(|| format!("table {name}"))?;
+        Ok((name, setting))
     };
     tables.into_iter().map(of).collect()
 }

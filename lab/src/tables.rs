@@ -1,9 +1,10 @@
 //! The tables of a model, in as few groups as their settings allow.
 
+use crate::batch::{Bags, TableSpec};
 use crate::device::{self, Device, OnDevice, Shared as OfBurn};
+use crate::hyper::Hyper;
 use crate::ranks::Ranks;
 use crate::setting::Setting;
-use crate::task::{Bags, Hyper, TableSpec};
 use anyhow::{Context as _, ensure};
 use burn::tensor::Tensor;
 use hotrow::hash::fmix32;
@@ -14,9 +15,7 @@ use hotrow::{
 use hotrow_cli::bench::clock::{Clock, Rounds};
 use hotrow_cli::uvm::{UvmBus, UvmModel, UvmTable};
 use hotrow_dist::{self as dist, Comm as _, Shard};
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::OnceLock;
+use std::{collections::BTreeMap, path::Path, sync::OnceLock};
 
 /// A group that a run holds, with its checkpoints.
 trait Held: Lookup {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{project::Files, source::Source};
+use crate::{files::Files, source::Source};
 
 /// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -15,6 +15,7 @@ use naga::{Block, Function, Statement};
 use crate::{
     compile::{Mutation, compile},
     device::{Code, Recording},
+    files::Files,
     program::Program,
     run::{Options, Order, dispatch},
     source::Source,
@@ -55,6 +56,33 @@ impl std::fmt::Display for Mutant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kernel, kind, place } = self;
         write!(f, "{kernel} {place} {kind:?}")
+    }
+}
+
+/// A mutant that no run tells from its kernel: a barrier that nothing needs, say.
+#[derive(Clone, Copy, Debug)]
+pub struct Redundant {
+    /// The kernel's name, or nothing for any kernel.
+    pub kernel: &'static str,
+    /// The file with the mutant's line.
+    pub file: &'static str,
+    /// A part of that line, or of the line before or behind it.
+    pub near: &'static str,
+    /// Why no run tells it.
+    pub proof: &'static str,
+}
+
+impl Redundant {
+    /// True if this entry is about a mutant, whose place is in one of these files.
+    #[must_use]
+    pub fn is(&self, mutant: &Mutant, files: &Files) -> bool {
+        let place = mutant.place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<usize>().ok()?)));
+        let Some((file, line)) = place else { return false };
+        let Some((_, lines)) = files.files.iter().find(|(name, _)| name == file) else { return false };
+        let near = &lines[line.saturating_sub(2)..lines.len().min(line + 1)];
+        (self.kernel.is_empty() || self.kernel == mutant.kernel)
+            && self.file == file
+            && near.iter().any(|line| line.contains(self.near))
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a project says of its own kernels: their names, the files of their texts, and what is expected of them, with reasons.
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::fmt::Debug;
 
 use crate::{
+    files::Files,
     findings::{Fault, Finding},
-    mutants::Mutant,
 };
 
 /// What a project says of its own kernels. Each method has an answer for a project of which nothing is known.
@@ -72,84 +72,4 @@ pub struct Ordered {
     pub binding: &'static str,
     /// Why any order is right.
     pub reason: &'static str,
-}
-
-/// A mutant that no run tells from its kernel: a barrier that nothing needs, say.
-#[derive(Clone, Copy, Debug)]
-pub struct Redundant {
-    /// The kernel's name, or nothing for any kernel.
-    pub kernel: &'static str,
-    /// The file with the mutant's line.
-    pub file: &'static str,
-    /// A part of that line, or of the line before or behind it.
-    pub near: &'static str,
-    /// Why no run tells it.
-    pub proof: &'static str,
-}
-
-impl Redundant {
-    /// True if this entry is about a mutant, whose place is in one of these files.
-    #[must_use]
-    pub fn is(&self, mutant: &Mutant, files: &Files) -> bool {
-        let place = mutant.place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<usize>().ok()?)));
-        let Some((file, line)) = place else { return false };
-        let Some((_, lines)) = files.files.iter().find(|(name, _)| name == file) else { return false };
-        let near = &lines[line.saturating_sub(2)..lines.len().min(line + 1)];
-        (self.kernel.is_empty() || self.kernel == mutant.kernel)
-            && self.file == file
-            && near.iter().any(|line| line.contains(self.near))
-    }
-}
-
-/// Files of which texts are composed, so that a line of a text can be told by its file and line.
-#[derive(Debug)]
-pub struct Files {
-    files: Vec<(String, Vec<String>)>,
-    /// Where a line stands: the file and the line in it, from 0.
-    places: BTreeMap<String, Vec<(usize, usize)>>,
-}
-
-impl Files {
-    const NONE: Self = Self { files: Vec::new(), places: BTreeMap::new() };
-
-    /// Files by their names and texts. `becomes` gives the lines of a text that a line of a file may become beside itself, where texts are composed with
-    /// more than copies.
-    #[must_use]
-    pub fn new(files: impl IntoIterator<Item = (String, String)>, becomes: impl Fn(&str) -> Vec<String>) -> Self {
-        let mut all = Self::NONE;
-        for (name, text) in files {
-            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            for (at, line) in lines.iter().enumerate() {
-                for spelt in std::iter::once(line.clone()).chain(becomes(line)) {
-                    all.places.entry(spelt).or_default().push((all.files.len(), at));
-                }
-            }
-            all.files.push((name, lines));
-        }
-        all
-    }
-
-    /// `file:line` of a line of a text, from 1: the place whose neighbours agree with those in the text for the longest. `line N` where no file has it;
-    /// nothing for line 0.
-    #[must_use]
-    pub fn place(&self, text: &str, line: u32) -> String {
-        if line == 0 {
-            return String::new();
-        }
-        let lines: Vec<&str> = text.lines().collect();
-        let at = line as usize - 1;
-        let agreeing = |&(file, line): &(usize, usize)| {
-            let there = &self.files[file].1;
-            let before = (1..=line.min(at)).take_while(|&i| there[line - i] == lines[at - i]).count();
-            let behind = (1..(there.len() - line).min(lines.len() - at))
-                .take_while(|&i| there[line + i] == lines[at + i])
-                .count();
-            before + behind
-        };
-        let places = lines.get(at).and_then(|line| self.places.get(*line));
-        match places.and_then(|places| places.iter().max_by_key(|place| agreeing(place))) {
-            Some(&(file, line)) => format!("{}:{}", self.files[file].0, line + 1),
-            None => format!("line {line}"),
-        }
-    }
 }

@@ -5,8 +5,6 @@ use naga::{
     valid::{Capabilities, ModuleInfo, ValidationFlags, Validator},
 };
 
-use crate::{compile::compile, program::Program};
-
 /// A parsed text with one entry point and its overrides replaced.
 #[derive(Debug)]
 pub struct Source {
@@ -45,15 +43,5 @@ impl Source {
             .map_err(|error| format!("overrides: {error}"))?;
         let (module, info) = (module.into_owned(), info.into_owned());
         Ok(Self { name: name.to_owned(), text: text.to_owned(), module, info })
-    }
-
-    /// The code of the text as it is.
-    ///
-    /// # Panics
-    ///
-    /// At what the executor has no code for: textures, samplers, matrices, scalars of other sizes than 4 bytes.
-    #[must_use]
-    pub fn program(&self) -> Program {
-        compile(self, None)
     }
 }

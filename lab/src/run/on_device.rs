@@ -1,8 +1,8 @@
 //! Steps wholly on a device: embeddings, dense part, gradients and updates. Nothing is copied to the host in a step; losses are read later.
 
-use super::{Model, TESTED};
+use super::model::{Model, TESTED};
 use crate::device::Shared;
-use crate::task::Reduction;
+use crate::hyper::Reduction;
 use burn::tensor::Tensor;
 use hotrow::Mode;
 use std::time::Instant;

@@ -1,10 +1,11 @@
 //! Steps over ranks. A batch has as many parts as there are virtual shards. The dense part runs each part by itself, and sums over parts are
 //! a binary tree, so the number of ranks changes no bit.
 
-use super::{Model, shaped, summed};
+use super::model::Model;
+use super::step::{shaped, summed};
+use crate::batch::{Bags, Batch};
 use crate::dense::{tensor, values};
 use crate::ranks::Ranks;
-use crate::task::{Bags, Batch};
 use hotrow::{Error, Pooling};
 use std::ops::Range;
 

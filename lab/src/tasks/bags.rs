@@ -5,16 +5,17 @@
 //! `readmission` predicts whether a patient returns to hospital, from 39 categorical fields with a vector each. The vectors side by side go
 //! into an MLP; the dot products of all pairs are added to its logit (`DeepFM`, Guo 2017).
 
-use super::{TaskArgs, folder, labels};
+use super::args::{TaskArgs, folder, labels};
+use crate::batch::{Bags, Batch, TableSpec, Target};
 use crate::dense::{Dense, Fresh, Mlp};
-use crate::task::{About, Bags, Batch, Hyper, TableSpec, Target, Task};
+use crate::hyper::Hyper;
+use crate::task::{About, Task};
 use anyhow::{Context as _, ensure};
 use burn::tensor::Tensor;
 use hotrow::hash::fmix32;
 use hotrow::{Init, Pooling};
 use hotrow_cli::trace::{self, Source};
-use std::collections::HashMap;
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 const AUTHORS: usize = 8;
 pub(crate) const AUTHOR: Hyper = Hyper { decay: true, ..Hyper::adagrad(32, 32, 0.1) };

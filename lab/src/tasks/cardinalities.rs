@@ -2,9 +2,7 @@
 
 use hotrow_cli::trace::CRITEO_CATEGORIES as TABLES;
 use serde::Deserialize;
-use std::fmt;
-use std::str::FromStr;
-use std::sync::LazyLock;
+use std::{fmt, str::FromStr, sync::LazyLock};
 
 /// The 26 cardinalities of Criteo-Kaggle in the order of its fields; Yang 2020's Table 1 lists them by size.
 static KAGGLE: LazyLock<[u32; TABLES]> = LazyLock::new(|| {

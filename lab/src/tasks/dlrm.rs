@@ -2,48 +2,31 @@
 //! from a known model.
 
 mod criteo;
-mod model;
+pub(super) mod model;
 mod packed;
 mod planted;
+mod sample;
 
-use super::TaskArgs;
+use super::args::TaskArgs;
 use super::cardinalities::Cardinalities;
+use crate::batch::{Bags, Batch, TableSpec, Target};
 use crate::dense::Dense;
+use crate::hyper::Hyper;
 use crate::metrics::Score;
 use crate::order::Mixed;
-use crate::task::{About, Bags, Batch, Hyper, TableSpec, Target, Task};
+use crate::task::{About, Task};
 use hotrow::{Init, Pooling};
 use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
-pub(crate) use model::Above;
+use model::Above;
 use packed::Packed;
-use std::num::NonZero;
-use std::ops::Range;
+use sample::Sample;
+use std::{num::NonZero, ops::Range};
 
 pub(super) const HYPER: Hyper = Hyper::adagrad(16, 128, 0.02);
 
 /// The default number of samples of the generated set.
 const TRAIN: usize = 150_000;
 const TEST: usize = 30_000;
-
-/// A line of a click log in memory, from a file or generated.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Sample {
-    dense: [f32; CRITEO_COUNTS],
-    /// The row of each table.
-    rows: [u32; CRITEO_CATEGORIES],
-    label: bool,
-}
-
-impl Sample {
-    fn new(counts: [Option<i64>; CRITEO_COUNTS], rows: [u32; CRITEO_CATEGORIES], label: bool) -> Self {
-        Self { dense: counts.map(dense_value), rows, label }
-    }
-}
-
-/// ln(1 + count) as in DLRM; missing and negative counts are 0.
-fn dense_value(count: Option<i64>) -> f32 {
-    (count.unwrap_or(0).max(0) as f64).ln_1p() as f32
-}
 
 #[derive(Debug)]
 pub(crate) struct Dlrm {
@@ -93,7 +76,7 @@ fn about(source: &str, [train, test]: [usize; 2], cardinalities: &Cardinalities,
     };
     About {
         name: "dlrm",
-        model: Some(above),
+        model: Some(above.name()),
         source: format!("{source}; {train} samples to train, {test} to test; {cardinalities}"),
         tables: cardinalities.rows.iter().enumerate().map(table).collect(),
         target: Target::Binary,

@@ -1,9 +1,11 @@
 //! Finds the word between its neighbours: CBOW with negative sampling (Mikolov 2013). The mean of the neighbours' vectors is multiplied by
 //! the output vectors of the word and of randomly drawn words.
 
-use super::folder;
+use super::args::folder;
+use crate::batch::{Bags, Batch, TableSpec, Target};
 use crate::dense::{Dense, Fresh};
-use crate::task::{About, Bags, Batch, Hyper, TableSpec, Target, Task};
+use crate::hyper::Hyper;
+use crate::task::{About, Task};
 use anyhow::ensure;
 use burn::tensor::Tensor;
 use hotrow::rng::pcg4d;

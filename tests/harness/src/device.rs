@@ -2,7 +2,6 @@
 
 use std::{
     cell::RefCell,
-    io::Write as _,
     sync::{Mutex, OnceLock, PoisonError},
 };
 
@@ -14,7 +13,7 @@ use hotrow::{
     },
 };
 
-pub use crate::seed::share;
+pub use crate::seed::{share, tell};
 
 use crate::lanes;
 
@@ -189,11 +188,6 @@ pub fn spoiled(
 /// The same group on both backends, so that one test covers both.
 pub fn both(context: &Context, config: &GroupConfig) -> [Box<dyn Embedding>; 2] {
     [Box::new(Group::new(context, config.clone()).unwrap()), Box::new(CpuGroup::new(config.clone()).unwrap())]
-}
-
-/// Prints to stderr directly, because libtest hides the output of a passing test.
-pub fn tell(text: &str) {
-    writeln!(std::io::stderr().lock(), "{text}").unwrap();
 }
 
 /// Prints that something was not tested.

@@ -19,15 +19,15 @@ pub fn name(module: &Module) -> String {
     if module.is_empty() { "lib".into() } else { module.join("::") }
 }
 
-/// The files of `src` in the package at `root`, by module.
-pub fn sources(root: &str) -> BTreeMap<Module, String> {
-    let root = Path::new(root).join("src");
-    let mut files = files(&root, &|_| false);
+/// The Rust files of a crate, whose root lies in this folder, by module. The root is `lib.rs`, or `main.rs` if there is no other.
+pub fn sources(folder: &Path) -> BTreeMap<Module, String> {
+    let program = !folder.join("lib.rs").exists();
+    let mut files = files(folder, &|_| false);
     files.retain(|path| path.extension().is_some_and(|ending| ending == "rs"));
     let module = |file: &Path| {
-        let path = file.strip_prefix(&root).unwrap().with_extension("");
+        let path = file.strip_prefix(folder).unwrap().with_extension("");
         let mut module: Module = path.iter().map(|part| part.to_str().unwrap().into()).collect();
-        if matches!(module.last().unwrap().as_str(), "mod" | "lib") {
+        if matches!(module.last().unwrap().as_str(), "mod" | "lib") || program && module == ["main"] {
             module.pop();
         }
         module

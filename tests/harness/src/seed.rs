@@ -3,12 +3,16 @@
 
 use std::{
     hash::{BuildHasher as _, RandomState},
+    io::Write as _,
     sync::OnceLock,
 };
 
 use proptest::test_runner::{Config, RngSeed};
 
-use crate::device::tell;
+/// Prints to stderr directly, because libtest hides the output of a passing test.
+pub fn tell(text: &str) {
+    writeln!(std::io::stderr().lock(), "{text}").unwrap();
+}
 
 /// The run's seed: `HOTROW_TEST_SEED`, or a new one. It is printed when a test first asks for it.
 pub fn seed() -> u64 {

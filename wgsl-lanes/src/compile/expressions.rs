@@ -3,23 +3,11 @@
 use std::rc::Rc;
 
 use naga::{
-    BinaryOperator as Wgsl, Expression, Handle, Literal, MathFunction, RelationalFunction, ScalarKind, TypeInner,
-    UnaryOperator,
+    BinaryOperator as Wgsl, Expression, Handle, MathFunction, RelationalFunction, ScalarKind, TypeInner, UnaryOperator,
 };
 
 use super::{Compiler, Frame, Pointer, Value, types};
 use crate::program::{Access, Binary, Length, Memory, Op, Pick, Reg, Step, Unary};
-
-/// The word of a literal.
-pub(super) fn word_of(literal: Literal) -> u32 {
-    match literal {
-        Literal::F32(x) => x.to_bits(),
-        Literal::U32(x) => x,
-        Literal::I32(x) => x as u32,
-        Literal::Bool(x) => u32::from(x),
-        other => panic!("no code for the literal {other:?}"),
-    }
-}
 
 /// The kind of scalar of a scalar, a vector or an atomic.
 fn kind(inner: &TypeInner) -> ScalarKind {
@@ -64,7 +52,7 @@ impl<'m> Compiler<'m> {
         }
         let expression = &frame.function.expressions[handle];
         let value = match expression {
-            Expression::Literal(literal) => Value::Regs([self.constant(word_of(*literal))].into()),
+            Expression::Literal(literal) => Value::Regs([self.literal(*literal)].into()),
             Expression::Constant(constant) => {
                 Value::Regs(self.global_value(self.module.constants[*constant].init).into())
             }

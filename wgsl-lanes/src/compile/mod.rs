@@ -7,7 +7,7 @@ mod types;
 use std::{collections::HashMap, rc::Rc};
 
 use naga::{
-    AddressSpace, BuiltIn, Expression, Function, Handle, Module, Span, StorageAccess, TypeInner,
+    AddressSpace, BuiltIn, Expression, Function, Handle, Literal, Module, Span, StorageAccess, TypeInner,
     valid::{FunctionInfo, ModuleInfo},
 };
 
@@ -73,6 +73,18 @@ struct Compiler<'m> {
     globals: HashMap<Handle<naga::GlobalVariable>, (Memory, u32)>,
 }
 
+impl Source {
+    /// The code of the text as it is.
+    ///
+    /// # Panics
+    ///
+    /// At what the executor has no code for: textures, samplers, matrices, scalars of other sizes than 4 bytes.
+    #[must_use]
+    pub fn program(&self) -> Program {
+        compile(self, None)
+    }
+}
+
 /// Makes the code of the entry point, with a mutation if there is one.
 pub(crate) fn compile(source: &Source, mutation: Option<Mutation>) -> Program {
     // Constants have the first registers, so their number must be known: the first round counts them.
@@ -113,6 +125,17 @@ impl<'m> Compiler<'m> {
         self.program.constants.push(word);
         self.known.insert(word, reg);
         reg
+    }
+
+    /// The register of a literal.
+    fn literal(&mut self, literal: Literal) -> Reg {
+        self.constant(match literal {
+            Literal::F32(x) => x.to_bits(),
+            Literal::U32(x) => x,
+            Literal::I32(x) => x as u32,
+            Literal::Bool(x) => u32::from(x),
+            other => panic!("no code for the literal {other:?}"),
+        })
     }
 
     fn take(&mut self, count: u32) -> Vec<Reg> {
@@ -186,7 +209,7 @@ impl<'m> Compiler<'m> {
     /// The registers of a constant expression of the module.
     fn global_value(&mut self, handle: Handle<Expression>) -> Vec<Reg> {
         match &self.module.global_expressions[handle] {
-            Expression::Literal(literal) => vec![self.constant(expressions::word_of(*literal))],
+            Expression::Literal(literal) => vec![self.literal(*literal)],
             Expression::Constant(constant) => self.global_value(self.module.constants[*constant].init),
             Expression::ZeroValue(ty) => {
                 let count = types::scalars(self.module, &self.module.types[*ty].inner);

@@ -10,11 +10,11 @@ use wgpu::custom::{
 };
 
 use super::{
-    World,
     buffer::{LaneBuffer, words_of},
+    code::{code, lock},
     commands::LaneEncoder,
-    kernel::{Entry, LaneBindGroup, LaneLayout, LaneModule, LanePipeline, code},
-    lock,
+    kernel::{Entry, LaneBindGroup, LaneLayout, LaneModule, LanePipeline},
+    world::World,
 };
 
 #[derive(Debug)]

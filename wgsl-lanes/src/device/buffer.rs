@@ -7,7 +7,10 @@ use std::{
 
 use wgpu::custom::{BufferInterface, BufferMapCallback, BufferMappedRangeInterface, DispatchBufferMappedRange};
 
-use super::{World, lock};
+use super::{
+    code::lock,
+    world::{Pending, World},
+};
 
 /// The words of a buffer.
 ///
@@ -19,15 +22,6 @@ pub(super) struct LaneBuffer {
     pub(super) words: Words,
     pub(super) bytes: u64,
     pub(super) world: Arc<World>,
-}
-
-/// A mapping whose caller has not heard yet.
-pub(super) struct Pending(pub(super) BufferMapCallback);
-
-impl std::fmt::Debug for Pending {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Pending")
-    }
 }
 
 impl LaneBuffer {

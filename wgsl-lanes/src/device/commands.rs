@@ -11,8 +11,8 @@ use wgpu::wgt::{BufferTransition, TextureTransition};
 
 use super::{
     buffer::{LaneBuffer, Words, words_of},
-    kernel::{Code, Entry, LaneBindGroup, LanePipeline},
-    lock,
+    code::{Code, lock},
+    kernel::{Entry, LaneBindGroup, LanePipeline},
 };
 use crate::program::number;
 

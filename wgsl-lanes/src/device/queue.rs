@@ -8,11 +8,12 @@ use wgpu::custom::{
 };
 
 use super::{
-    Config, Findings, Recording, World,
     buffer::Words,
+    code::{Code, lock},
     commands::{Command, LaneCommands, buffer},
-    kernel::{Code, Entry},
-    lock,
+    config::{Config, Findings},
+    kernel::Entry,
+    world::{Recording, World},
 };
 use crate::{
     findings::{Fault, Finding, Raw},

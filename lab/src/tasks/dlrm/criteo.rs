@@ -1,13 +1,12 @@
 //! Turns the lines of Criteo's click logs into samples.
 
-use super::Sample;
+use super::sample::Sample;
 use anyhow::ensure;
 use hotrow::hash::fmix32;
 use hotrow_cli::failure::Failure;
 use hotrow_cli::trace::CRITEO_CATEGORIES;
 pub(super) use hotrow_cli::trace::CriteoFile;
-use std::collections::HashMap;
-use std::path::Path;
+use std::{collections::HashMap, path::Path};
 
 /// The last of this many parts of the file is the test set. Criteo-Kaggle has seven days, and Yang 2020 tests on the last one.
 const PARTS: u64 = 7;

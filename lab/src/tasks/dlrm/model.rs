@@ -1,10 +1,10 @@
 //! DLRM above its tables: a bottom MLP makes a vector of the counts; the dot products of all pairs of vectors and that vector go into a top
 //! MLP (Naumov et al. 2019, as Yang 2020, 4.3, trains it). Or the vectors and the counts side by side go into an MLP (Zhang 2018, appendix C).
 
+use crate::batch::Batch;
 use crate::dense::{Dense, Fresh, Mlp, tensor};
-use crate::task::Batch;
 use burn::tensor::{Int, Tensor, TensorData, activation};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::iter;
 
 /// Widths of the hidden layers.
@@ -13,7 +13,7 @@ const TOP: usize = 64;
 const CONCAT: usize = 512;
 
 /// What is above the tables.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Above {
     /// Dot products of pairs.
@@ -24,6 +24,13 @@ pub(crate) enum Above {
 }
 
 impl Above {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Dlrm => "dlrm",
+            Self::Concat => "concat",
+        }
+    }
+
     /// The model for `counts` numbers and `tables` embedded vectors of `dim`.
     pub(super) fn dense(self, counts: usize, tables: usize, dim: usize) -> Box<dyn Dense> {
         match self {

@@ -5,8 +5,8 @@
 //! 40 words, as in DLRM's own binary: in the first the label is the lowest bit, and the others a checksum of the sample; then come 13 floats and 26
 //! rows.
 
-use super::Sample;
 use super::criteo::{self, CriteoFile};
+use super::sample::Sample;
 use anyhow::{Context as _, bail, ensure};
 use hotrow_cli::output;
 use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
@@ -228,10 +228,12 @@ mod tests {
     use super::*;
     use crate::checkpoints::Keep;
     use crate::device::Device;
+    use crate::end::End;
+    use crate::hyper::Hyper;
     use crate::order::Mixed;
-    use crate::run::{self, End, RunOptions};
+    use crate::run::{self, RunOptions};
     use crate::setting::Setting;
-    use crate::task::{Hyper, Task as _};
+    use crate::task::Task as _;
     use crate::tasks::dlrm::{planted, tests::open};
     use std::collections::HashSet;
 

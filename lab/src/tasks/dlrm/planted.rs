@@ -7,9 +7,9 @@
 //!
 //! Weights and vectors of a row are a function of seed, table and row. Nothing is stored, however large the tables are.
 
-use super::{Sample, dense_value};
+use super::sample::{Sample, dense_value};
+use crate::batch::{Batch, Target};
 use crate::metrics::{Score, Scorer};
-use crate::task::{Batch, Target};
 use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, LogNormal, Zipf};

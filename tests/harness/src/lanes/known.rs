@@ -3,7 +3,7 @@
 
 use wgsl_lanes::{Finding, Known, Mutant, Ordered, Redundant};
 
-use super::files;
+use super::files::files;
 
 /// Every expected finding: none.
 pub static KNOWN: &[Known] = &[];
