@@ -58,31 +58,26 @@ impl Common {
     }
 }
 
-/// A table of a run: its title, the selected records, the names whose values make its lines, and the name whose values make its columns.
-pub(super) struct Table {
-    title: &'static str,
-    records: Select<'static>,
-    lines: &'static [&'static str],
-    across: &'static str,
+/// A line of `data/tables.csv`: the title, the selected records, the names, separated by `|`, whose values make the lines, and the name whose values
+/// make the columns.
+#[derive(serde::Deserialize)]
+struct Shown {
+    command: String,
+    title: String,
+    what: String,
+    shape: String,
+    setting: String,
+    lines: String,
+    across: String,
 }
 
-impl Table {
-    /// A table of a shape with a column for each quantity.
-    pub(super) const fn new(title: &'static str, shape: &'static str, lines: &'static [&'static str]) -> Self {
-        Self { title, records: Select { what: "", shape, setting: "" }, lines, across: "what" }
-    }
-
-    /// Selects only these quantities and settings.
-    pub(super) const fn only(self, what: &'static str, setting: &'static str) -> Self {
-        Self { records: Select { what, setting, ..self.records }, ..self }
-    }
-
-    /// Makes a column for each value of this name.
-    pub(super) const fn across(self, across: &'static str) -> Self {
-        Self { across, ..self }
-    }
-
-    pub(super) fn draw(&self, run: &Run) -> (String, Option<String>) {
-        (self.title.to_owned(), table(run.select(self.records), self.lines, self.across))
-    }
+/// The tables of a run's command.
+pub(super) fn tables(run: &Run) -> anyhow::Result<Vec<(String, Option<String>)>> {
+    let all = csv::Reader::from_reader(&include_bytes!("../../data/tables.csv")[..]).into_deserialize();
+    let draw = |one: Shown| {
+        let select = Select { what: &one.what, shape: &one.shape, setting: &one.setting };
+        let drawn = table(run.select(select), &one.lines.split('|').collect::<Vec<_>>(), &one.across);
+        run.command.ends_with(&one.command).then_some((one.title, drawn))
+    };
+    all.filter_map(|line| line.map(draw).transpose()).map(|drawn| Ok(drawn?)).collect()
 }

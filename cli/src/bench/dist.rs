@@ -1,6 +1,6 @@
 //! `hotrow bench dist`: what a step sends, and its time, over ranks and batch sizes.
 
-use super::common::{Common, Table};
+use super::common::{Common, tables};
 use crate::failure::{Failure, ensure_usage};
 use crate::names::one_of;
 use crate::options::{Options, TraceArgs, WireArgs, whole};
@@ -108,15 +108,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     drop(progress);
     run.judge(false, start.elapsed().as_secs_f64());
-    let tables = [
-        Table::new("Bytes of a step over all ranks", "step", &["batch", "phase"]).only("bytes", "").across("ranks"),
-        Table::new("Messages of a step over all ranks", "step", &["batch", "phase"])
-            .only("messages", "")
-            .across("ranks"),
-        Table::new("Seconds on this machine, whose cores the ranks share", "step", &["batch", "ranks"])
-            .only("whole step", ""),
-    ];
-    let tables: Vec<_> = tables.iter().map(|table| table.draw(&run)).collect();
+    let tables = tables(&run)?;
     Ok(args.common.finish(options, &run, "dist", (&tables, tables.len()), &[])?)
 }
 

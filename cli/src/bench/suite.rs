@@ -17,7 +17,7 @@ pub(super) mod workload;
 
 pub(super) use size::Size;
 
-use super::common::{Common, Table};
+use super::common::{Common, tables};
 use crate::bench::clock::{Clock, Complaints, Deadline};
 use crate::failure::{Failure, ensure_usage};
 use crate::options::{Backend, Options, whole};
@@ -62,16 +62,12 @@ const PARTS: [(&str, &str, Option<Measure>); 20] = [
     ("uncached", "No cache: FP32 and INT8 rows over the bus", None),
     (
         "staged",
-        "95 % hits, staged with the next batch prefetched and without, against mapped; bytes counted against bytes copied",
+        "95 % hits: staged with prefetch and without, against mapped; bytes counted and copied",
         Some(staged::run),
     ),
     ("windows", "A cache larger than a binding", None),
     ("readers", "A row a pixel read by the caller's own shader, against a raw read", Some(readers::readers)),
-    (
-        "grid",
-        "Steps of a hash grid: 2^18 points, tables against arrays, a sort against atomic additions",
-        Some(grid::run),
-    ),
+    ("grid", "Steps of a hash grid: 2^18 points, a sort against atomic additions", Some(grid::run)),
     ("sort", "The sort alone", Some(sort::run)),
     ("scaling", "Time against work", None),
     ("skew", "One row takes a tenth of the accesses", None),
@@ -82,11 +78,7 @@ const PARTS: [(&str, &str, Option<Measure>); 20] = [
     ("lookups", "The bodies that look up rows, side by side", None),
     ("trusted", "Shaders with wgpu's runtime checks and without", None),
     ("tbe", "TBE's shape", None),
-    (
-        FULL,
-        "NVIDIA's shape whole: 268 million rows, 37.5 GB in 18 pieces, mapped and in device memory. Only if it is named",
-        None,
-    ),
+    (FULL, "NVIDIA's shape whole: 268 million rows, 37.5 GB in 18 pieces. Only if it is named", None),
 ];
 
 /// The part that runs only if it is named.
@@ -127,12 +119,12 @@ fn compare(run: &mut Run) -> anyhow::Result<()> {
 /// Measures a part: its cases, then what it has beyond them. After a case that fails, the others are still measured.
 fn measure(bench: &mut Bench<'_>, part: &str, beyond: Option<Measure>) {
     let cases: Vec<_> = cases::of(part).into_iter().filter(|case| !case.is_twin(bench)).collect();
-    let mut late = "";
+    let mut late = String::new();
     for case in cases {
         if let Some(reason) = bench.deadline.over() {
             // The cases of time against work share a name.
             if late != case.name {
-                bench.run.leave_out(case.name, reason);
+                bench.run.leave_out(case.name.as_str(), reason);
             }
             late = case.name;
         } else if let Err(error) = measure::measure(bench, &case) {
@@ -187,7 +179,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     for (stem, chart) in [("suite-random", random::chart(&run, copy)), ("suite-work", work(&run))] {
         charts.extend(if chart.series.is_empty() { None } else { Some(chart.write(&args.common.out.join(stem))?) });
     }
-    let tables = TABLES.map(|table| table.draw(&run));
+    let tables = tables(&run)?;
     let goals = args.common.out.join("goals.md");
     output::write_file(&goals, run.goal_table().as_bytes())?;
     args.common.finish(options, &run, "suite", (&tables, tables.len()), &charts)?;
@@ -198,48 +190,6 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     Ok(())
 }
-
-const TABLES: [Table; 12] = [
-    Table::new("Random rows by their bytes. Those of an update count twice.", "random", &["what", "table MiB"])
-        .only("random read|random update", "")
-        .across("row bytes"),
-    Table::new("The same against a copy of random words.", "random", &["what", "table MiB"])
-        .only("read of copy|update of copy", "")
-        .across("row bytes"),
-    Table::new("The device's own copies.", "copy", &["path", "how"]),
-    Table::new("Whole phases. Logical is TBE's measure; table bytes cross the bus where mapped.", "", &["shape"])
-        .only(PHASES, "placement; !kernel"),
-    Table::new(
-        "Kernels that take 2 % of their phase or more, and the bytes that each must move.",
-        "",
-        &["shape", "phase", "kernel"],
-    )
-    .only("", "kernel; !minor"),
-    Table::new("Steps one after the other, by the host's clock.", "", &["shape"])
-        .only("pace|hits|counted in|counted out|copied|host part", ""),
-    Table::new("Tables of zeros: made and cleared, by the host's clock.", "", &["shape"]).only("record bytes|made", ""),
-    Table::new("Shares and comparisons.", "", &["shape", "what"]).only(COMPARED, "placement").across("unit"),
-    Table::new(
-        "Sort of pairs of 32-bit keys and values, and a stable sort on the host's cores.",
-        "sort",
-        &["pairs", "key bits"],
-    ),
-    Table::new(
-        "A row a pixel, read by the caller's own shader; raw reads are made for nothing but these bytes.",
-        "readers",
-        &["precision"],
-    ),
-    Table::new("Steps of a hash grid.", "grid", &["tables"]),
-    Table::new("Time against work: whole steps over distinct rows, all resident.", "scaling", &["distinct"]),
-];
-
-const PHASES: &str = "hit rate|distinct|missing|forward|backward|forward logical|backward logical|forward table bytes|\
-    backward table bytes|step, host clock|dispatches";
-
-const COMPARED: &str = "forward of copy|backward of copy|forward of bound|forward of bus|exchange of bus|against uncached FP32|\
-    bytes against FP32|time against FP32|counted against copied|against mapped|share of host part hidden|gather against one window|\
-    backward against even|step against SGD|backward against FP32|step against trusted|step against 2 pieces|no cache against 1024 MB|\
-    bytes without cache against 1024 MB|1024 MB against 128 MB";
 
 /// The chart of time against work.
 fn work(run: &Run) -> Chart {

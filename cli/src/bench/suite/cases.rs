@@ -1,11 +1,12 @@
-//! The workloads of the suite: a table of cases, and the batches that each of them draws.
+//! The workloads of the suite: lines of `data/cases.csv`, and the batches that each of them draws.
 
 use hotrow::internals::Pieces as _;
 use hotrow::internals::layout::WAYS;
 use hotrow::{Context, ContextOptions, LookupBody, OptimizerKind, Placement, Policy, Precision, Rounding};
+use serde::{Deserialize, Deserializer, de::Error as _};
 use std::collections::BTreeMap;
 
-use super::bench::{Bench, DIM};
+use super::bench::Bench;
 use super::shapes::{Batch, distinct, fitting, pool, random, shuffle, uniform, zipf};
 use super::workload::Workload;
 
@@ -13,249 +14,77 @@ use super::workload::Workload;
 const TURNS: usize = 4;
 /// Batches of a case whose batches bring new rows.
 const NEW: usize = 26;
+/// The smallest cache of the part `pinned`.
+const SMALLEST: [u32; 2] = [512, 262_144];
 
 /// How the rows of a batch are drawn from a table.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Draw {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Draw {
     Uniform,
-    Zipf(f64),
-    /// Uniform, but one row takes a tenth of the lookups.
+    Zipf,
     Tenth,
-    /// No row is in two batches, nor twice in one.
     Distinct,
-    /// 95 % of a batch are the same rows in all batches; no other row comes twice.
     MostlyHits,
-    /// A fifth of the distinct rows of a batch is new; the others are those of one batch by Zipf's law.
     Renewed,
-    /// 95 % of the lookups go to rows that the smallest of these caches holds, the others to rows that none holds. Hot rows are pinned.
-    Pinned([u32; 2]),
+    Pinned,
 }
 
-/// What a case compiles its shaders with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum With {
-    Default,
-    Trusted,
-    Body(LookupBody),
-}
-
-/// A case: tables, cache and batches. What is a pair is so at small and at full size.
-#[derive(Clone, Copy, Debug)]
+/// A line of the table of cases, which says what its columns mean.
+#[derive(Debug, Deserialize)]
 pub(super) struct Case {
-    pub(super) part: &'static str,
-    pub(super) name: &'static str,
+    pub(super) part: String,
+    pub(super) name: String,
     draw: Draw,
+    alpha: Option<f64>,
+    #[serde(deserialize_with = "pair")]
     tables: [u32; 2],
-    /// Rows of each table; 0: as many as the cache has slots, and batches draw from those that it holds together.
+    #[serde(deserialize_with = "pair")]
     rows: [u32; 2],
-    /// Lookups in each table.
+    #[serde(deserialize_with = "pair")]
     lookups: [u32; 2],
     bag: u32,
     dim: u32,
+    #[serde(deserialize_with = "pair")]
     slots: [u32; 2],
     precision: Precision,
     rounding: Rounding,
     optimizer: OptimizerKind,
-    /// Mapped if the device maps memory.
     mapped: bool,
     backward: bool,
-    with: With,
-    /// The most bytes of a window of the cache; 0: a binding.
-    window: [u64; 2],
-    /// Pieces of a table of zeros; 0: as bindings cut it, and filled by the group.
+    with: String,
+    #[serde(deserialize_with = "pair")]
+    window: [u32; 2],
     pub(super) pieces: u32,
-    /// The share of the lookups that hit, on any machine.
     pub(super) hits: Option<f64>,
 }
 
-/// A million lookups of rows that are all in a cache of 4 GiB.
-const RESIDENT: Case = Case {
-    part: "",
-    name: "",
-    draw: Draw::Uniform,
-    tables: [1, 1],
-    rows: [0, 0],
-    lookups: [4096, 1 << 20],
-    bag: 20,
-    dim: DIM,
-    slots: [16 << 10, 8 << 20],
-    precision: Precision::Fp32,
-    rounding: Rounding::Stochastic,
-    optimizer: OptimizerKind::Sgd,
-    mapped: false,
-    backward: true,
-    with: With::Default,
-    window: [0, 0],
-    pieces: 0,
-    hits: Some(1.0),
-};
-/// With room for element-wise state, in one binding of 2 GiB, half the goal's size, so that tables are made in half the time.
-const HALF: Case = Case { draw: Draw::Zipf(1.05), slots: [8 << 10, 2 << 20], ..RESIDENT };
-const ADAGRAD: Case = Case { optimizer: OptimizerKind::AdaGrad, ..HALF };
-/// Zhang 2018, Table 1: a quarter of the rows, each with its own gradient, of a table without a cache whose state has the table's type. The
-/// paper has 16 M rows.
-const UPDATE: Case = Case {
-    part: "low-precision",
-    draw: Draw::Distinct,
-    rows: [4096, 4_000_000],
-    lookups: [1024, 1_000_000],
-    bag: 1,
-    dim: 64,
-    slots: [0, 0],
-    hits: Some(0.0),
-    ..ADAGRAD
-};
-const LOOKUP: Case = Case { part: "lookups", slots: [16 << 10, 4 << 20], backward: false, ..HALF };
-/// A batch over the bus.
-const BUS: Case = Case {
-    part: "bus",
-    draw: Draw::MostlyHits,
-    rows: [40_000, 8_000_000],
-    lookups: [2048, 1 << 19],
-    slots: [4096, 1 << 20],
-    precision: Precision::Int8,
-    mapped: true,
-    ..RESIDENT
-};
-const UNCACHED: Case =
-    Case { part: "uncached", draw: Draw::Distinct, slots: [0, 0], backward: false, hits: Some(0.0), ..BUS };
-/// The table is INT8, since it is filled sooner and the cost of a hit does not depend on it.
-const WINDOWS: Case = Case {
-    part: "windows",
-    slots: [8192, 4 << 20],
-    window: [4 << 20, 2 << 30],
-    precision: Precision::Int8,
-    backward: false,
-    ..RESIDENT
-};
-const SKEW: Case = Case { part: "skew", lookups: [5000, 1_000_000], slots: [2528, 500_000], ..RESIDENT };
-/// A thousand indices, whose time is that of launches, not of bytes.
-const SMALL: Case = Case {
-    part: "small",
-    lookups: [1000, 1000],
-    slots: [1 << 15, 1 << 15],
-    precision: Precision::Int8,
-    optimizer: OptimizerKind::RowWiseAdaGrad,
-    ..RESIDENT
-};
-/// TBE's shape: B 512, T 32, D 128, L 20, E 100,000, a cache of a fifth of the rows. Its alpha 1.0 means uniform.
-const TBE: Case = Case {
-    part: "tbe",
-    draw: Draw::Uniform,
-    tables: [8, 32],
-    rows: [2000, 100_000],
-    lookups: [160, 10_240],
-    slots: [3200, 640_000],
-    hits: None,
-    ..Case { precision: Precision::Fp32, ..BUS }
-};
-const TBE_ZIPF: Case = Case { draw: Draw::Zipf(1.15), ..TBE };
-/// NVIDIA's benchmark of TBE: 4.77 ms with SGD, 15.0 ms with Adam on an H100. Its smaller setting, where its cached figures have 26.8 M rows a
-/// table; the part `nvidia-full` has those. The cache holds 0.8 of the rows that the batches touch.
-const NVIDIA: Case = Case {
-    part: "nvidia",
-    draw: Draw::Renewed,
-    tables: [10, 10],
-    rows: [20_000, 1_680_000],
-    lookups: [1048, 104_857],
-    bag: 10,
-    optimizer: OptimizerKind::RowWiseAdaGrad,
-    hits: None,
-    ..BUS
-};
-const WHOLE: Case = Case { part: "nvidia-full", pieces: 18, ..NVIDIA };
-/// The rows of NVIDIA's cached figures.
-const ALL_ROWS: [u32; 2] = [60_000, 26_800_000];
-/// SCARS's cache of 1024 MB and its batch of 32,768 samples of 26 lookups, divided by 512 at small size.
-const PINNED: Case = Case {
-    part: "pinned",
-    draw: Draw::Pinned([512, 262_144]),
-    rows: [15_625, 8_000_000],
-    lookups: [1664, 851_968],
-    bag: 1,
-    slots: [4096, 2_097_152],
-    hits: Some(0.95),
-    ..Case { precision: Precision::Fp32, ..BUS }
-};
-
-const CASES: [Case; 42] = [
-    Case { part: "hits", name: "hits-uniform", ..RESIDENT },
-    Case { part: "hits", name: "hits-zipf", slots: [8 << 10, 4 << 20], ..ADAGRAD },
-    Case { name: "nvidia-row-wise", ..NVIDIA },
-    Case { name: "nvidia-element-wise", optimizer: OptimizerKind::AdaGrad, ..NVIDIA },
-    Case { name: "mapped-int8", hits: Some(0.95), ..BUS },
-    Case { name: "mapped-fp32-uncached", precision: Precision::Fp32, slots: [0, 0], hits: Some(0.0), ..BUS },
-    Case { name: "uncached-fp32", precision: Precision::Fp32, ..UNCACHED },
-    Case { name: "uncached-int8", ..UNCACHED },
-    Case { name: "windows-one", ..WINDOWS },
-    // In as many windows as the large cache has.
-    Case { name: "windows-cut", window: [(4 << 20) / 3, (2 << 30) / 3], ..WINDOWS },
-    Case { name: "windows-large", slots: [20_480, 10 << 20], ..WINDOWS },
-    Case { name: "skew-even", ..SKEW },
-    Case { name: "skew-tenth", draw: Draw::Tenth, ..SKEW },
-    Case { part: "optimizers", name: "optimizer-sgd", ..HALF },
-    Case { part: "optimizers", name: "optimizer-row-wise", optimizer: OptimizerKind::RowWiseAdaGrad, ..HALF },
-    Case { part: "optimizers", name: "optimizer-adagrad", ..ADAGRAD },
-    Case { name: "update-fp32", ..UPDATE },
-    Case { name: "update-fp16", precision: Precision::Fp16, ..UPDATE },
-    Case { name: "update-fp16-nearest", precision: Precision::Fp16, rounding: Rounding::Nearest, ..UPDATE },
-    Case { name: "update-int8", precision: Precision::Int8, ..UPDATE },
-    Case { name: "update-int8-nearest", precision: Precision::Int8, rounding: Rounding::Nearest, ..UPDATE },
-    Case { name: "update-int4", precision: Precision::Int4, ..UPDATE },
-    Case { name: "update-int2", precision: Precision::Int2, ..UPDATE },
-    Case { name: "pinned-0", slots: [0, 0], hits: Some(0.0), ..PINNED },
-    Case { name: "pinned-128", slots: [512, 262_144], ..PINNED },
-    Case { name: "pinned-1024", ..PINNED },
-    Case { name: "small-hits", ..SMALL },
-    Case { name: "small-misses", rows: [8 << 15, 8 << 15], hits: None, ..SMALL },
-    Case { name: "lookup-lanes32", with: With::Body(LookupBody::Lanes32), ..LOOKUP },
-    Case { name: "lookup-lanes8", with: With::Body(LookupBody::Lanes8), ..LOOKUP },
-    Case { name: "lookup-lane1", with: With::Body(LookupBody::Lane1), ..LOOKUP },
-    Case { part: "trusted", name: "shaders-trusted", with: With::Trusted, ..ADAGRAD },
-    Case { part: "trusted", name: "shaders-checked", ..ADAGRAD },
-    Case { name: "tbe-1-fp32", ..TBE },
-    Case { name: "tbe-1-int8", precision: Precision::Int8, ..TBE },
-    Case { name: "tbe-1.15-fp32", ..TBE_ZIPF },
-    Case { name: "tbe-1.15-int8", precision: Precision::Int8, ..TBE_ZIPF },
-    // What decides the goal comes first.
-    Case { name: "nvidia-full", rows: ALL_ROWS, ..WHOLE },
-    Case { name: "nvidia-full-device", rows: ALL_ROWS, mapped: false, ..WHOLE },
-    Case { name: "nvidia-2-pieces", pieces: 2, ..WHOLE },
-    Case { name: "nvidia-18-pieces", ..WHOLE },
-    Case { name: "nvidia-18-pieces-device", mapped: false, ..WHOLE },
-];
-
-/// Distinct rows of the part `scaling`, small and full, all in one cache of ten million narrow rows.
-const COUNTS: [[u32; 2]; 7] = [
-    [100, 1_000],
-    [300, 10_000],
-    [1_000, 100_000],
-    [3_000, 300_000],
-    [10_000, 1_000_000],
-    [20_000, 3_000_000],
-    [30_000, 10_000_000],
-];
+/// Reads `small/full`, or one number for both.
+fn pair<'de, D: Deserializer<'de>>(from: D) -> Result<[u32; 2], D::Error> {
+    let text = String::deserialize(from)?;
+    let (small, full) = text.split_once('/').unwrap_or((&text, &text));
+    let read = |text: &str| text.parse().map_err(D::Error::custom);
+    Ok([read(small)?, read(full)?])
+}
 
 /// The cases of a part, in their order.
 pub(super) fn of(part: &str) -> Vec<Case> {
-    // The cache is slightly larger, since sets do not fill evenly. Few floats, so that ten million rows fit one binding.
-    let slots = [33_760, 11_250_016];
-    let scaling =
-        Case { part: "scaling", name: "scaling", draw: Draw::Distinct, dim: 32, slots, hits: None, ..RESIDENT };
-    let scaling = COUNTS.map(|lookups| Case { lookups, ..scaling });
-    CASES.into_iter().chain(scaling).filter(|case| case.part == part).collect()
+    let table = include_bytes!("../../../data/cases.csv");
+    let lines = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(&table[..]);
+    lines.into_deserialize().flatten().filter(|case: &Case| case.part == part).collect()
 }
 
 impl Case {
     /// A context with the shaders of this case, if they are others than the clock's.
     pub(super) fn context(&self, bench: &Bench<'_>) -> Result<Option<Context>, hotrow::Error> {
+        let body = LookupBody::ALL.into_iter().find(|body| body.name() == self.with);
+        let options = match body {
+            None if self.with.is_empty() => return Ok(None),
+            None => ContextOptions::default().trusted_shaders(true),
+            Some(body) => ContextOptions::default().lookup(body),
+        };
         let timed = &bench.clock.timed;
-        let with = |options: &ContextOptions| Context::with_options(timed.device(), timed.queue(), options);
-        match self.with {
-            With::Default => Ok(None),
-            With::Trusted => with(&ContextOptions::default().trusted_shaders(true)).map(Some),
-            With::Body(body) => with(&ContextOptions::default().lookup(body)).map(Some),
-        }
+        Context::with_options(timed.device(), timed.queue(), &options).map(Some)
     }
 
     /// Whether the case is another one's twin on this device, which maps no memory.
@@ -270,8 +99,9 @@ impl Case {
 
     /// The tables, the cache, `by` times smaller than wanted, and the batches of the case on this device.
     pub(super) fn workload(&self, bench: &Bench<'_>, by: u32) -> anyhow::Result<Workload> {
-        let [tables, rows, lookups, wanted] =
-            [self.tables, self.rows, self.lookups, self.slots].map(|[small, full]| bench.size.of(small, full));
+        let [tables, rows, lookups, wanted, window, smallest] =
+            [self.tables, self.rows, self.lookups, self.slots, self.window, SMALLEST]
+                .map(|[small, full]| bench.size.of(small, full));
         let mut config = bench.config(&[1], self.precision, self.optimizer, 0).with_rounding(self.rounding);
         let slot = 4 * u64::from(self.dim) * if self.optimizer == OptimizerKind::AdaGrad { 2 } else { 1 };
         let mut slots = bench.slots(wanted / by, slot);
@@ -282,10 +112,10 @@ impl Case {
         let (n, mut random) = (lookups as usize, random(bench.seed, 1));
         let mut pins = Vec::new();
         let (warm, batches) = match self.draw {
-            Draw::Uniform | Draw::Zipf(_) | Draw::Tenth => {
+            Draw::Uniform | Draw::Zipf | Draw::Tenth => {
                 let mut batch = || -> anyhow::Result<Batch> {
                     let mut table = || -> anyhow::Result<Vec<u32>> {
-                        if let Draw::Zipf(alpha) = self.draw {
+                        if let Some(alpha) = self.alpha {
                             return zipf(&drawn, n, alpha, &mut random);
                         }
                         let mut all = uniform(&drawn, n, &mut random);
@@ -327,8 +157,7 @@ impl Case {
                 slots = ((base.repeats().len() + new) as f64 * 0.8) as u32;
                 (std::iter::once(base).chain(batches.drain(..2)).collect(), batches)
             }
-            Draw::Pinned([small, full]) => {
-                let smallest = bench.size.of(small, full);
+            Draw::Pinned => {
                 let hot = fitting(0..smallest / 4 * 5, smallest, rows);
                 // The rows behind the hot ones fill the larger caches and are never looked up; those behind the middle are cold.
                 let pinned = hot.iter().copied().chain(rows / 8 * 5..rows);
@@ -346,15 +175,15 @@ impl Case {
         };
         (config.tables, config.dim, config.cache_rows) = (vec![rows; tables as usize], self.dim, slots);
         config.placement = if self.mapped { bench.mapped() } else { Placement::Device };
-        let window = bench.size.of(self.window[0], self.window[1]).min(bench.clock.binding());
-        config.set_window_bytes((window > 0).then(|| window.next_multiple_of(slot).min(bench.clock.binding())));
+        let window = u64::from(window).next_multiple_of(slot).min(bench.clock.binding());
+        config.set_window_bytes((window > 0).then_some(window));
         // Bindings may be slightly smaller than a round number.
         let short = self.draw != Draw::Renewed && slots < wanted - wanted / 1000;
-        let (dim, bag, law) = (self.dim, self.bag, self.draw.text());
+        let (dim, bag, law) = (self.dim, self.bag, self.law());
         let lookups = format!("{lookups} lookups in each of {tables} tables of {rows} rows x {dim}, {law}");
         let shape = format!("{lookups}, bags of {bag}, a cache of {slots} rows");
         Ok(Workload {
-            name: self.name.to_owned(),
+            name: self.name.clone(),
             shape,
             scaled: short.then(|| format!("{slots} of {wanted} slots")),
             config,
@@ -364,19 +193,18 @@ impl Case {
             backward: self.backward,
         })
     }
-}
 
-impl Draw {
-    fn text(self) -> String {
-        match self {
-            Self::Uniform => "uniform".to_owned(),
-            Self::Zipf(alpha) => format!("Zipf {alpha}"),
-            Self::Tenth => "uniform, but a tenth to one row".to_owned(),
-            Self::Distinct => "all to distinct rows".to_owned(),
-            Self::MostlyHits => "95 % of them to rows that are always asked for".to_owned(),
-            Self::Renewed => "Zipf 1.05, a fifth of the distinct rows of each batch new".to_owned(),
-            Self::Pinned(_) => "95 % of them, by Zipf 1.05, to rows that the smallest cache pins".to_owned(),
+    fn law(&self) -> String {
+        match self.draw {
+            Draw::Uniform => "uniform",
+            Draw::Zipf => return format!("Zipf {}", self.alpha.unwrap_or_default()),
+            Draw::Tenth => "uniform, but a tenth to one row",
+            Draw::Distinct => "all to distinct rows",
+            Draw::MostlyHits => "95 % of them to rows that are always asked for",
+            Draw::Renewed => "Zipf 1.05, a fifth of the distinct rows of each batch new",
+            Draw::Pinned => "95 % of them, by Zipf 1.05, to rows that the smallest cache pins",
         }
+        .to_owned()
     }
 }
 
@@ -432,9 +260,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_has_a_name_of_its_own() {
-        let names: std::collections::BTreeSet<&str> = CASES.iter().map(|case| case.name).collect();
-        assert_eq!(names.len(), CASES.len());
+    fn every_line_is_a_case() {
+        let lines = include_str!("../../../data/cases.csv").lines().filter(|line| !line.starts_with('#')).count() - 1;
+        let all: Vec<Case> = super::super::PARTS.iter().flat_map(|(part, ..)| of(part)).collect();
+        assert_eq!(all.len(), lines, "a line that cannot be read, or whose part does not exist, is left out");
+        let names: std::collections::BTreeSet<_> = all.iter().map(|case| (&case.name, case.lookups)).collect();
+        assert_eq!(names.len(), lines);
+        assert!(all.iter().all(|case| (case.draw == Draw::Zipf) == case.alpha.is_some()));
+        let with = |case: &Case| LookupBody::ALL.iter().any(|body| body.name() == case.with);
+        assert!(all.iter().all(|case| case.with.is_empty() || case.with == "trusted" || with(case)));
     }
 
     #[test]

@@ -195,19 +195,13 @@ pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 /// Refuses sums that are not those of the same rows. Values lie within 0.1, so roundings of 64 of them stay far below the bound, and other rows
 /// far above it.
 fn same(wanted: &[f32], found: &[f32]) -> Result<(), String> {
-    let near = |(wanted, found): (&f32, &f32)| (wanted - found).abs() <= 1e-5;
-    let wrong = wanted.iter().zip(found).filter(|pair| !near(*pair)).count();
-    if wanted.len() != found.len() || wrong > 0 {
-        return Err(format!(
-            "wanted {} sums of the same rows, found {}, {wrong} of them others",
-            wanted.len(),
-            found.len()
-        ));
+    let alike = wanted.iter().zip(found).filter(|(wanted, found)| (*wanted - *found).abs() <= 1e-5).count();
+    let n = wanted.len();
+    if alike != n || found.len() != n {
+        return Err(format!("wanted {n} sums of the same rows, found {}, {} of them others", found.len(), n - alike));
     }
-    if wanted.iter().all(|sum| sum.abs() <= 0.01) {
-        return Err("wanted sums of random rows, found zeros".to_owned());
-    }
-    Ok(())
+    let zeros = wanted.iter().all(|sum| sum.abs() <= 0.01);
+    if zeros { Err("wanted sums of random rows, found zeros".to_owned()) } else { Ok(()) }
 }
 
 #[cfg(test)]
