@@ -360,33 +360,19 @@ pub struct Optimizer {
     pub weight_decay: f32,
     /// Whether weight decay is decoupled: `w -= lr * weight_decay * w` beside the rule, and nothing is added to the gradient (`AdamW`;
     /// [Loshchilov & Hutter 2019](https://arxiv.org/abs/1711.05101), algorithm 2).
-    #[cfg_attr(feature = "serde", serde(default))]
     pub decoupled: bool,
     /// The decay of the first moment (Adam), or the momentum: 0 or more, below 1.
-    #[cfg_attr(feature = "serde", serde(default = "beta1"))]
     pub beta1: f32,
     /// The decay of Adam's second moment: 0 or more, below 1.
-    #[cfg_attr(feature = "serde", serde(default = "beta2"))]
     pub beta2: f32,
     /// Whether Adam corrects a row's moments by the number of the row's own updates, which takes 4 bytes more a row, and not by the group's
     /// step number.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub own_count: bool,
     /// The largest magnitude of a gradient's element: larger ones are cut to it, before weight decay. `None`: no bound.
     pub clip_value: Option<f32>,
     /// The largest Euclidean norm of a row's gradient: a longer one is scaled to it, after `clip_value` and before weight decay. `None`: no
     /// bound.
     pub clip_norm: Option<f32>,
-}
-
-/// The usual [`Optimizer::beta1`].
-const fn beta1() -> f32 {
-    0.9
-}
-
-/// The usual [`Optimizer::beta2`].
-const fn beta2() -> f32 {
-    0.999
 }
 
 /// The update rules.
@@ -432,8 +418,8 @@ impl Optimizer {
             eps: 1e-8,
             weight_decay: 0.0,
             decoupled: false,
-            beta1: beta1(),
-            beta2: beta2(),
+            beta1: 0.9,
+            beta2: 0.999,
             own_count: false,
             clip_value: None,
             clip_norm: None,
@@ -589,7 +575,6 @@ pub struct GroupConfig {
     pub rounding: Rounding,
     /// The rounding of weights that the caller gives: those of a [`Source`](crate::Source), and those of
     /// [`write_rows`](crate::Embedding::write_rows) for rows that are not in the cache.
-    #[cfg_attr(feature = "serde", serde(default = "nearest"))]
     pub write_rounding: Rounding,
     /// Random bits of an element, if rounding is stochastic.
     pub random_bits: RandomBits,
@@ -604,11 +589,9 @@ pub struct GroupConfig {
     /// The width of the counters, if the policy is LFU.
     pub counter_bits: CounterBits,
     /// Ways of a set that hold recent rows, if the policy is [`Policy::Window`]; fewer than `ways`.
-    #[cfg_attr(feature = "serde", serde(default = "window_ways"))]
     pub window_ways: u32,
     /// The share of the cache's sets that each table has, from the first table on, in whole sets: rounded down, but at least one. A table with 0, or
     /// behind the end of the list, has none: its rows are always bypassed. Empty: all tables share all sets.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub cache_shares: Vec<f32>,
     /// The pooling of a bag's rows.
     pub pooling: Pooling,
@@ -619,21 +602,16 @@ pub struct GroupConfig {
     /// The padding id: one entry for all tables or one for each, `None` for a table without one; empty: no table has one. It may lie in its table
     /// or outside. An access with it is none: its output is zeros, it does not count in a mean, its row is never admitted, pinned nor trained
     /// ([`write_rows`](crate::Embedding::write_rows) writes it), and only [`Counters::padding`](crate::Counters::padding) counts it.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub padding: Vec<Option<u32>>,
     /// No forward has a backward: a group that looks up, admits and counts, and never trains.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub forward_only: bool,
     /// The memory in which the table lives.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub placement: Placement,
     /// The initial values of a new table.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub init: Init,
     /// The seed of all random bits: rounding and initial values.
     pub seed: u32,
     /// The rows that the group has of a whole one, whose configuration but for `tables` and `cache_rows` this is.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub(crate) stripe: Stripe,
     /// Most bytes of one piece of the table; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
     #[cfg_attr(feature = "serde", serde(skip))]
@@ -641,17 +619,6 @@ pub struct GroupConfig {
     /// Most bytes of one window of the cache; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) window_bytes: Option<u64>,
-}
-
-/// The usual rounding of weights that a caller gives.
-#[cfg(feature = "serde")]
-pub(crate) const fn nearest() -> Rounding {
-    Rounding::Nearest
-}
-
-/// The usual number of ways for recent rows.
-const fn window_ways() -> u32 {
-    4
 }
 
 setters!(Optimizer {
@@ -710,7 +677,7 @@ impl GroupConfig {
             ways: WAYS,
             policy: Policy::Lru,
             counter_bits: CounterBits::ThirtyTwo,
-            window_ways: window_ways(),
+            window_ways: 4,
             cache_shares: Vec::new(),
             pooling: Pooling::Sum,
             optimizer: Optimizer::sgd(0.01),

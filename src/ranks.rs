@@ -7,7 +7,7 @@
 pub use crate::checkpoint::{
     beside::{write_pieces, write_whole},
     errors::{fault, refused},
-    fields::check_same,
+    kind::check_same,
     save::write as write_parts,
 };
 pub use crate::{

@@ -7,13 +7,13 @@ use crate::options::Options;
 use crate::output;
 use crate::progress::Progress;
 use crate::report::object::{Object, fields};
-use crate::tensors;
+use ::safetensors::Dtype;
 use anyhow::Context as _;
 use clap::ValueEnum;
+use hotrow::internals::safetensors;
 use hotrow::robe::{Config, hash};
 use hotrow::{CpuGroup, CpuSharedGroup, Error, Init, Part, checkpoint, prelude::*};
 use npyz::WriterBuilder as _;
-use safetensors::Dtype;
 use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -98,10 +98,16 @@ impl Tables {
     }
 
     /// The tensors' names, and their shapes if a row has so many entries.
-    fn named(&self, width: usize) -> Vec<(String, [usize; 2])> {
+    fn named(&self, width: u64) -> Vec<(String, Vec<u64>)> {
         let name = |at| if self.tables.len() == 1 { "weight".to_owned() } else { format!("{at}.weight") };
         let each = self.tables.iter().enumerate();
-        each.map(|(at, rows)| (name(at), [rows.len(), width])).collect()
+        each.map(|(at, rows)| (name(at), vec![rows.len() as u64, width])).collect()
+    }
+
+    /// The header of a file of safetensors.
+    fn header(&self, texts: &[(&str, String)], dtype: Dtype, width: u64) -> Vec<u8> {
+        let named = self.named(width);
+        safetensors::header(texts, named.iter().map(|(name, shape)| (name.as_str(), dtype, shape.clone())))
     }
 
     /// The newest values of neighbouring rows, from the cache where they are there.
@@ -215,7 +221,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         match (args.format, &form) {
             (Format::Npy, _) => {
                 let rows = tables.pieces();
-                let shape = tables.named(dim as usize)[0].1.map(|axis| axis as u64);
+                let shape = tables.named(dim.into())[0].1.clone();
                 let mut array = npyz::WriteOptions::new().default_dtype().shape(&shape).writer(file).begin_nd()?;
                 for rows in rows {
                     array.extend(tables.values(rows)?)?;
@@ -223,13 +229,13 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
                 array.finish()?;
             }
             (_, None) => {
-                file.write_all(&tensors::header(&texts, Dtype::F32, &tables.named(dim as usize))?)?;
+                file.write_all(&tables.header(&texts, Dtype::F32, dim.into()))?;
                 tables.write_floats(file)?;
             }
             (_, Some(form)) => {
                 // Rows in the cache go into their records first, rounded as in any flush.
                 tables.group.flush()?;
-                file.write_all(&tensors::header(&texts, Dtype::U8, &tables.named(form.bytes()))?)?;
+                file.write_all(&tables.header(&texts, Dtype::U8, form.bytes() as u64))?;
                 change = Some(tables.write_codes(form, file)?);
             }
         }

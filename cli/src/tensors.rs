@@ -1,25 +1,20 @@
-//! Files of matrices, read in pieces: safetensors, in one file or in parts, and numpy's arrays. Safetensors are written too.
+//! Files of matrices, read in pieces: safetensors, in one file or in parts, and numpy's arrays.
 
 use crate::failure::plain;
 use crate::foreign;
 use crate::fused::half;
+use ::safetensors::Dtype;
 use anyhow::{Context as _, bail};
+use hotrow::internals::safetensors::{self, Names};
 use hotrow::{Error, Source};
 use npyz::{DType, NpyHeader, Order, TypeChar};
-use safetensors::Dtype;
-use safetensors::tensor::{Metadata, TensorInfo};
-use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-
-/// Longest header that the format allows.
-const MAX_HEADER: u64 = 100_000_000;
 
 /// The types whose numbers become FP32.
 pub(crate) const FLOATS: [Dtype; 4] = [Dtype::F32, Dtype::BF16, Dtype::F16, Dtype::F64];
@@ -96,47 +91,19 @@ pub(crate) struct Tensors {
     pub(crate) notes: Vec<String>,
 }
 
-/// The names in an object of JSON. One that is there twice is refused: readers would keep one of the two.
-#[derive(Default)]
-struct Names(HashSet<String>);
-
-impl<'de> Visitor<'de> for Names {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
-        while let Some((name, IgnoredAny)) = map.next_entry::<String, _>()? {
-            if let Some(name) = self.0.replace(name) {
-                return Err(A::Error::custom(format_args!("the tensor {} twice", quoted(&name))));
-            }
-        }
-        Ok(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Names {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Self::default())
-    }
-}
-
 /// The list of a model's parts.
 #[derive(Deserialize)]
 struct Index<M> {
     weight_map: M,
 }
 
-/// Refuses a file that is shorter or longer than its header says.
-fn check_length(path: &Path, found: u64, wanted: u128) -> anyhow::Result<()> {
-    let shown = path.display();
-    let of = format!("{shown}: wanted {wanted} bytes, as its header says, found {found}");
-    match u128::from(found).checked_sub(wanted) {
-        None => bail!("{of}; the file is cut off, get it again"),
-        Some(0) => Ok(()),
-        Some(more) => bail!("{of}, {more} more; something follows the tensors, get the file again or save it anew"),
+/// A fault of a header, as this command says it.
+fn of_header(error: Error) -> anyhow::Error {
+    match error {
+        Error::Checkpoint { path, wanted, found, remedy, .. } => {
+            anyhow::anyhow!("{path}: wanted {wanted}, found {}; {remedy}", plain(&found))
+        }
+        error => error.into(),
     }
 }
 
@@ -240,7 +207,8 @@ impl Tensors {
             bail!("{shown}: wanted floats of 16, 32 or 64 bits, found type {descr}; save rows.astype('f4')");
         };
         let count: u128 = shape.iter().map(|&axis| u128::from(axis)).product();
-        check_length(path, length, u128::from(begin) + count * (dtype.bitsize() as u128 / 8))?;
+        let wanted = u128::from(begin) + count * (dtype.bitsize() as u128 / 8);
+        safetensors::check_length(path, length, wanted).map_err(of_header)?;
         let tensor = Tensor {
             name: path.file_name().unwrap_or_default().to_string_lossy().into(),
             dtype,
@@ -273,33 +241,9 @@ impl Tensors {
 
     /// Adds the tensors of a file that are wanted by name.
     fn add(&mut self, path: &Path, wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
-        let (mut file, length, start) = open(path)?;
-        let shown = path.display();
-        let Some(text) = start.first_chunk() else {
-            bail!("{shown}: wanted a safetensors file, found {length} bytes; the file is cut off, get it again");
-        };
-        let text = u64::from_le_bytes(*text);
-        let beyond =
-            |of: &str, remedy: &str| format!("{shown}: wanted a header of at most {of}, found one of {text}; {remedy}");
-        if text > MAX_HEADER {
-            bail!(beyond(&format!("{MAX_HEADER} bytes, the format's limit"), "the file is of another format"));
-        }
-        if 8 + text > length {
-            let of = format!("the file's {length} bytes");
-            bail!(beyond(&of, "the file is cut off or of another format, get it again"));
-        }
-        let mut header = vec![0; text as usize];
-        file.seek(SeekFrom::Start(8)).and_then(|_| file.read_exact(&mut header)).with_context(readable(path))?;
-        let refused = |error: serde_json::Error| {
-            let found = plain(&error.to_string());
-            anyhow::anyhow!(
-                "{shown}: wanted the header of a safetensors file, found {found}; the file is damaged or of another format, get it again"
-            )
-        };
-        serde_json::from_slice::<Names>(&header).map_err(refused)?;
-        let metadata: Metadata = serde_json::from_slice(&header).map_err(refused)?;
-        let head = 8 + text;
-        check_length(path, length, u128::from(head) + metadata.data_len() as u128)?;
+        let (mut file, ..) = open(path)?;
+        file.rewind().with_context(readable(path))?;
+        let (head, metadata) = safetensors::read(path, &mut file).map_err(of_header)?;
         let at = self.files.len();
         self.files.push(Mutex::new(file));
         for name in metadata.offset_keys().into_iter().filter(|name| wanted(name)) {
@@ -308,7 +252,7 @@ impl Tensors {
                 dtype: info.dtype,
                 shape: info.shape.iter().map(|&axis| axis as u64).collect(),
                 file: at,
-                begin: head + info.data_offsets.0 as u64,
+                begin: (head.len() + info.data_offsets.0) as u64,
                 big_endian: false,
                 by_columns: false,
                 name,
@@ -463,33 +407,4 @@ pub(crate) fn listed(names: &[String]) -> String {
         [] => "none".to_owned(),
         _ => names.iter().take(SHOWN).map(|name| quoted(name)).collect::<Vec<_>>().join(", ") + &more,
     }
-}
-
-/// The header of a file that is written: sorted, so that the same tables give the same bytes.
-#[derive(Serialize)]
-struct Header<'a> {
-    #[serde(rename = "__metadata__")]
-    texts: BTreeMap<&'a str, &'a str>,
-    #[serde(flatten)]
-    tensors: BTreeMap<String, TensorInfo>,
-}
-
-/// The first bytes of a file with these texts and these matrices of one type, which follow in this order.
-pub(crate) fn header(
-    texts: &[(&str, String)],
-    dtype: Dtype,
-    matrices: &[(String, [usize; 2])],
-) -> anyhow::Result<Vec<u8>> {
-    let mut end = 0;
-    let tensors = matrices.iter().map(|(name, shape)| {
-        let begin = end;
-        end += shape[0] * shape[1] * (dtype.bitsize() / 8);
-        (name.clone(), TensorInfo { dtype, shape: shape.to_vec(), data_offsets: (begin, end) })
-    });
-    let tensors = tensors.collect();
-    let texts = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
-    let mut text = serde_json::to_string(&Header { texts, tensors })?;
-    // The tensors begin at a multiple of 8 bytes.
-    text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(8) - text.len()));
-    Ok([&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat())
 }

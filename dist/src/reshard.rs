@@ -24,7 +24,7 @@ pub struct Resharded {
     /// Rows of all tables.
     pub rows: u64,
     /// Rows that were newer in the cache than in their records, and were written back: in a precision below FP32 they were rounded, as by
-    /// [`Embedding::flush`]. Those of a file with the sets of older versions are not in it: a warning gives their number when the file is loaded.
+    /// [`Embedding::flush`].
     pub written_back: u64,
     /// Rows that were pinned, and no longer are.
     pub unpinned: u64,
@@ -168,7 +168,7 @@ impl Job<'_> {
         let fewest = self.before.len().min(self.after.len());
         let counters = if number == 0 { counters.to_vec() } else { vec![Counters::default(); counters.len()] };
         let counters = Counters::to_part(&counters);
-        write_parts(&path, &contents, &layout, |part, first, words| {
+        write_parts(&path, &contents, |part, first, words| {
             let width = match part {
                 Part::Clock => unreachable!("the step is in the header"),
                 Part::Counters => {

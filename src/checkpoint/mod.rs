@@ -24,9 +24,12 @@
 //!
 //! # The file
 //!
+//! The header's metadata has four texts: `format`, `version`, `step`, and in `config` the configuration as JSON. A change of the file's bytes raises
+//! `version`; a file of another version is refused by name.
+//!
 //! | tensor | type | shape | |
 //! |---|---|---|---|
-//! | `counters` | U64 | `[tables, 11]`, or 12 once padding was counted | in the order of [`Part::Counters`] |
+//! | `counters` | U64 | `[tables, 12]` | in the order of [`Part::Counters`](crate::Part::Counters) |
 //! | `since` | U64 | `[shares]`, or 1 | accesses since the counters were halved (Window) |
 //! | `ways` | U32 | `[sets, 4, ways]` | tags (2^32 - 1: empty), stamps, freqs, flags (1: dirty, 2: pinned, 8: for recent rows) |
 //! | `cache` | F32 | `[slots, dim + state]` | weights, then the optimiser's state |
@@ -35,7 +38,7 @@
 //! | `checksums` | U32 | `[tensors]` | CRC-32 of the header and of each tensor before this one, in the order of the file |
 //!
 //! Tensors that a group does not have are left out: `ways` and `cache` without a cache, `frequencies` unless the policy
-//! is LFU or Window, `since` unless it is Window. The configuration and the step number are in the header's metadata.
+//! is LFU or Window, `since` unless it is Window.
 //!
 //! The file of a parameter-shared group has `counters` (U64, `[tables, 3]`: accesses, out of range, skipped weights;
 //! the first table has all skipped weights), `weights`, `states` (unless the optimiser is SGD) and `checksums`. Weights
@@ -46,37 +49,26 @@
 
 pub(crate) mod beside;
 pub(crate) mod errors;
-pub(crate) mod fields;
-mod header;
+pub(crate) mod kind;
 mod load;
 mod reader;
 mod robe;
+pub(crate) mod safetensors;
 pub(crate) mod save;
 
 pub(crate) use errors::{fault, refused};
-pub use header::Contents;
+pub use kind::Contents;
 pub use load::{contents, load, load_lookup};
 pub use robe::array_contents;
 pub use save::{save, save_lookup};
 
-use crate::{
-    error::Error,
-    table::{layout::Layout, parts::Part},
-};
+use crate::error::Error;
+
+/// The version of the files: a change of their bytes raises it.
+const VERSION: &str = "2";
 
 /// Bytes read or written at once.
 const CHUNK: u64 = 16 << 20;
-
-/// Words read or written at once: a whole number of sets, slots or records, and all counters, which are at most 6 MiB.
-fn chunk_words(part: Part, layout: &Layout) -> u64 {
-    let whole = match part {
-        Part::Ways => layout.set_words(),
-        Part::Cache => u64::from(layout.row.row_words),
-        Part::Records => u64::from(layout.row.record_words),
-        Part::Clock | Part::Counters | Part::Frequencies | Part::Since => 1,
-    };
-    (CHUNK / 4 / whole).max(1) * whole
-}
 
 /// The error for a group whose rows lie on several ranks.
 fn on_ranks(remedy: &'static str) -> Error {

@@ -6,107 +6,91 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use safetensors::tensor::{Dtype, Metadata};
+
 use crate::{
     checkpoint::{
-        chunk_words, fault,
-        header::{Contents, Found, ROWS, Tensor, foreign},
-        little_endian, refused,
+        VERSION, fault,
+        kind::{CHECKSUMS, Kind, Tensor},
+        little_endian, refused, safetensors as file,
+        safetensors::unreadable,
     },
     error::Error,
     host::alloc::zeroed,
-    table::{
-        counters::{COUNTER_WORDS, WORDS_BUT_PADDING},
-        layout::Layout,
-        parts::Part,
-    },
 };
 
-/// Longest header that the format allows.
-pub(super) const MAX_HEADER: u64 = 100_000_000;
 pub(super) const DAMAGED: &str = "the file is damaged: get another copy, or take an older checkpoint";
 
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct Reader<K> {
     path: PathBuf,
     file: File,
-    pub(crate) contents: Contents,
-    pub(crate) layout: Layout,
-    /// Whether the rows of the cache lie in the sets of before.
-    pub(crate) older_sets: bool,
-    tensors: Vec<Tensor>,
+    pub(crate) config: K,
+    pub(crate) step: u32,
+    pub(crate) tensors: Vec<Tensor>,
     /// A checksum for each tensor.
     checksums: Vec<u32>,
     /// Number of bytes before the first tensor.
     head: u64,
 }
 
-impl Reader {
+impl<K: Kind> Reader<K> {
     /// Opens a checkpoint. Reads and checks its header, and checks that the file is as long as the header says.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let failed = |error: io::Error| unreadable(path, &error);
         let mut file = File::open(path).map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
-        let mut head = vec![0; 8];
-        file.read_exact(&mut head).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => foreign(&ROWS, path, "length", &format!("{length} bytes")),
-            _ => unreadable(path, &error),
-        })?;
-        let text = head.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte));
-        if text > MAX_HEADER || 8 + text > length {
-            return Err(foreign(&ROWS, path, "header", &format!("one of {text} bytes in a file of {length}")));
+        let (head, found) = file::read(path, &mut file)?;
+        let text = |field: &str| {
+            let text = found.metadata().as_ref().and_then(|texts| texts.get(field));
+            text.map_or("none", String::as_str)
+        };
+        if text("format") != K::FORMAT {
+            let wanted = format!("a safetensors file of format {:?}", K::FORMAT);
+            return Err(fault(path, "format", wanted, text("format"), K::FOREIGN));
         }
-        head.resize(8 + text as usize, 0);
-        file.read_exact(&mut head[8..]).map_err(failed)?;
-        let found = Found::parse(&ROWS, path, &head[8..])?;
-        let wanted = (8 + text).saturating_add(found.data_bytes());
-        if length != wanted {
-            let remedy = "the file is cut off or something follows it: get it again, or take an older checkpoint";
-            return Err(fault(path, "length", format!("{wanted} bytes"), &format!("{length} bytes"), remedy));
+        if text("version") != VERSION {
+            let remedy = "read it with the release of hotrow that wrote it, or save it anew with this one";
+            return Err(fault(path, "version", VERSION, text("version"), remedy));
         }
-        let mut bytes = vec![0; found.checksum_bytes(path)? as usize];
-        file.seek(SeekFrom::End(-(bytes.len() as i64))).map_err(failed)?;
-        file.read_exact(&mut bytes).map_err(failed)?;
-        let word = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        let mut checksums: Vec<u32> = bytes.chunks_exact(4).map(word).collect();
+        let sums =
+            found.info(CHECKSUMS).filter(|info| info.dtype == Dtype::U32 && info.shape.iter().product::<usize>() > 0);
+        let Some(sums) = sums else {
+            return Err(fault(path, CHECKSUMS, "words behind the tensors", "none", K::FOREIGN));
+        };
+        let mut checksums = zeroed("checkpoint", sums.shape.iter().product())?;
+        file.seek(SeekFrom::Start((head.len() + sums.data_offsets.0) as u64)).map_err(failed)?;
+        file.read_exact(bytemuck::cast_slice_mut(&mut checksums)).map_err(failed)?;
+        little_endian(&mut checksums);
         check_sum(path, "header", checksums.remove(0), crc32fast::hash(&head), DAMAGED)?;
-        let (contents, layout, tensors) = found.understand(path)?;
-        let older_sets = found.has_older_sets();
-        Ok(Self { path: path.into(), file, contents, layout, older_sets, tensors, checksums, head: head.len() as u64 })
+
+        let step = text("step").parse().map_err(|_| fault(path, "step", "a whole number", text("step"), K::FOREIGN))?;
+        let (config, tensors) = configured(path, text("config"))?;
+        check_places::<K>(path, &found, &tensors)?;
+        Ok(Self { path: path.into(), file, config, step, tensors, checksums, head: head.len() as u64 })
     }
 
-    /// Calls `each` with every part in pieces (first word, words), and compares the checksums at the end. If this
+    /// Calls `each` with every tensor in pieces (its place in the list, first word, words), and compares the checksums at the end. If this
     /// fails, the pieces that `each` got were damaged; `remedy` is the advice in that error.
     pub(crate) fn walk(
         &mut self,
-        remedy: Option<&'static str>,
-        mut each: impl FnMut(Part, u64, &[u32]) -> Result<(), Error>,
+        remedy: &'static str,
+        mut each: impl FnMut(usize, u64, &[u32]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (path, remedy) = (&self.path, remedy.unwrap_or(DAMAGED));
+        let path = &self.path;
         let failed = |error: io::Error| refused(path, "file", "to read it whole", &error, remedy);
         self.file.seek(SeekFrom::Start(self.head)).map_err(failed)?;
-        let mut buffer = Vec::new();
-        for (tensor, &wanted) in self.tensors.iter().zip(&self.checksums) {
-            let (words, chunk) = (tensor.bytes() / 4, chunk_words(tensor.part, &self.layout));
-            let longest = words.min(chunk) as usize;
-            if buffer.len() < longest {
-                buffer = zeroed("checkpoint", longest)?;
-            }
+        let longest = self.tensors.iter().map(|tensor| tensor.words().min(tensor.chunk())).max();
+        let mut buffer = zeroed("checkpoint", longest.unwrap_or(0) as usize)?;
+        for (at, (tensor, &wanted)) in self.tensors.iter().zip(&self.checksums).enumerate() {
             let mut sum = crc32fast::Hasher::new();
             let mut first = 0;
-            while first < words {
-                let buffer = &mut buffer[..(words - first).min(chunk) as usize];
+            while first < tensor.words() {
+                let buffer = &mut buffer[..(tensor.words() - first).min(tensor.chunk()) as usize];
                 let bytes = bytemuck::cast_slice_mut(buffer);
                 self.file.read_exact(bytes).map_err(failed)?;
                 sum.update(bytes);
                 little_endian(buffer);
-                match tensor.part {
-                    Part::Counters if tensor.width() * 2 == WORDS_BUT_PADDING => {
-                        let table = |table: &[u32]| [table, &[0; COUNTER_WORDS - WORDS_BUT_PADDING]].concat();
-                        let counters = buffer.chunks_exact(WORDS_BUT_PADDING).flat_map(table).collect::<Vec<u32>>();
-                        each(Part::Counters, 0, &counters)?;
-                    }
-                    part => each(part, first, buffer)?,
-                }
+                each(at, first, buffer)?;
                 first += buffer.len() as u64;
             }
             check_sum(path, tensor.name, wanted, sum.finalize(), remedy)?;
@@ -115,8 +99,40 @@ impl Reader {
     }
 }
 
-pub(super) fn unreadable(path: &Path, error: &io::Error) -> Error {
-    refused(path, "file", "one that can be read", error, "check the path and its permissions")
+/// Reads a configuration, and the tensors of its group. Its text must be the one that this version writes.
+fn configured<K: Kind>(path: &Path, text: &str) -> Result<(K, Vec<Tensor>), Error> {
+    let refused = |found: &dyn std::fmt::Display| fault(path, "config", "one that a group can have", found, K::FOREIGN);
+    let config: K = serde_json::from_str(text).map_err(|error| refused(&error))?;
+    let written = serde_json::to_string(&config).map_err(|error| refused(&error))?;
+    if let Some(at) =
+        (0..text.len().max(written.len())).find(|&at| text.as_bytes().get(at) != written.as_bytes().get(at))
+    {
+        return Err(refused(&format!("a text that hotrow writes in another way from byte {at} on")));
+    }
+    let tensors = config.tensors().map_err(|error| refused(&error))?;
+    Ok((config, tensors))
+}
+
+/// Checks that a file has these tensors and no others, where they would have been written.
+fn check_places<K: Kind>(path: &Path, found: &Metadata, tensors: &[Tensor]) -> Result<(), Error> {
+    let mut end = 0;
+    let checksums = Tensor::checksums(tensors.len());
+    for tensor in tensors.iter().chain([&checksums]) {
+        let (Tensor { name, dtype, shape, .. }, begin) = (tensor, end);
+        end += tensor.words() * 4;
+        let wanted = format!("{dtype:?} {shape:?} at {begin} to {end}");
+        let found = found.info(name).map_or("none".into(), |info| {
+            format!("{:?} {:?} at {} to {}", info.dtype, info.shape, info.data_offsets.0, info.data_offsets.1)
+        });
+        if wanted != found {
+            return Err(fault(path, name, wanted, &found, K::FOREIGN));
+        }
+    }
+    match found.offset_keys().into_iter().find(|name| *name != CHECKSUMS && tensors.iter().all(|one| one.name != name))
+    {
+        None => Ok(()),
+        Some(name) => Err(fault(path, "tensors", "those of a checkpoint", &name, K::FOREIGN)),
+    }
 }
 
 pub(super) fn check_sum(

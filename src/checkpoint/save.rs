@@ -4,16 +4,16 @@ use std::path::Path;
 
 use crate::{
     checkpoint::{
+        VERSION,
         beside::Beside,
-        chunk_words,
-        header::{self, Contents},
-        little_endian, robe,
+        fault,
+        kind::{self, Contents, Kind, Tensor},
+        little_endian, robe, safetensors,
     },
     error::Error,
     host::alloc::zeroed,
-    lookup::Embedding,
-    lookup::{Lookup, LookupKind},
-    table::{counters::Counters, layout::Layout, parts::Part, step_state},
+    lookup::{Embedding, Lookup, LookupKind},
+    table::{layout::Layout, parts::Part, step_state},
 };
 
 /// Writes everything that `group` keeps between steps to `path`. The file is written beside `path` and renamed; it is
@@ -31,9 +31,8 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
     }
     let mut clock = [0];
     group.read_part(Part::Clock, 0, &mut clock)?;
-    let layout = group.layout().clone();
     let contents = Contents { config: group.config().clone(), step: clock[0] };
-    write(path.as_ref(), &contents, &layout, |part, first, words| group.read_part(part, first, words))
+    write(path.as_ref(), &contents, |part, first, words| group.read_part(part, first, words))
 }
 
 /// Writes a checkpoint whose parts `read` gives in pieces: a part, its first word, the words to fill.
@@ -44,32 +43,39 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
 pub fn write(
     path: &Path,
     contents: &Contents,
-    layout: &Layout,
     mut read: impl FnMut(Part, u64, &mut [u32]) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut counters = zeroed("counters", Part::Counters.words(&contents.config, layout) as usize)?;
-    read(Part::Counters, 0, &mut counters)?;
-    let (counters, width) = Counters::stored(&counters);
-    let tensors = header::tensors(&contents.config, layout, width as u64 / 2);
-    let head = header::write(contents, &tensors);
+    let Contents { config, step } = contents;
+    let parts = kind::parts(config, &Layout::new(config, u64::MAX)?);
+    write_tensors(path, config, *step, |at, first, words| read(parts[at].0, first, words))
+}
+
+/// Writes a checkpoint whose tensors `read` gives in pieces: the place of a tensor in the list, its first word, the words to fill.
+pub(super) fn write_tensors<K: Kind>(
+    path: &Path,
+    config: &K,
+    step: u32,
+    mut read: impl FnMut(usize, u64, &mut [u32]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let tensors = config.tensors()?;
+    let config = serde_json::to_string(&config.kept())
+        .map_err(|error| fault(path, "config", "one that JSON can hold", &error, K::FOREIGN))?;
+    let texts =
+        [("format", K::FORMAT.into()), ("version", VERSION.into()), ("step", step.to_string()), ("config", config)];
+    let checksums = Tensor::checksums(tensors.len());
+    let all = tensors.iter().chain([&checksums]);
+    let head = safetensors::header(&texts, all.map(|tensor| (tensor.name, tensor.dtype, tensor.shape.clone())));
     let mut file = Beside::create(path)?;
     file.write(&head)?;
     let mut checksums = vec![crc32fast::hash(&head)];
-    let mut buffer = Vec::new();
-    for tensor in &tensors {
-        let (words, chunk) = (tensor.bytes() / 4, chunk_words(tensor.part, layout));
-        let longest = words.min(chunk) as usize;
-        if buffer.len() < longest {
-            buffer = zeroed("checkpoint", longest)?;
-        }
+    let longest = tensors.iter().map(|tensor| tensor.words().min(tensor.chunk())).max();
+    let mut buffer = zeroed("checkpoint", longest.unwrap_or(0) as usize)?;
+    for (at, tensor) in tensors.iter().enumerate() {
         let mut sum = crc32fast::Hasher::new();
         let mut first = 0;
-        while first < words {
-            let buffer = &mut buffer[..(words - first).min(chunk) as usize];
-            match tensor.part {
-                Part::Counters => buffer.copy_from_slice(&counters),
-                part => read(part, first, buffer)?,
-            }
+        while first < tensor.words() {
+            let buffer = &mut buffer[..(tensor.words() - first).min(tensor.chunk()) as usize];
+            read(at, first, buffer)?;
             first += buffer.len() as u64;
             little_endian(buffer);
             let bytes = bytemuck::cast_slice(buffer);

@@ -27,6 +27,12 @@ pub fn npy_shape(start: &[u8]) -> Option<Vec<u64>> {
     crate::source::plain_shape(start)
 }
 
+/// Headers of safetensors files.
+#[cfg(feature = "checkpoint")]
+pub mod safetensors {
+    pub use crate::checkpoint::safetensors::{Names, check_length, header, read};
+}
+
 /// Structs and constants that host and shaders share.
 pub mod layout {
     pub use crate::{

@@ -115,7 +115,6 @@ pub struct Config {
     /// The rounding of drawn initial values, and of changed weights and states. Random bits are a function of seed, step and place.
     pub rounding: Rounding,
     /// The rounding of weights that the caller writes.
-    #[cfg_attr(feature = "serde", serde(default = "crate::config::nearest"))]
     pub write_rounding: Rounding,
     /// Neighbouring weights that share a scale and a bias (8 bytes) if the precision is an integer one, and whose states share a word of
     /// scales if the states are INT8: a power of two, 16 to 256. When one of them changes, all are rounded again.
@@ -128,21 +127,14 @@ pub struct Config {
     /// The effect of an index outside its table.
     pub out_of_range: OutOfRange,
     /// The way in which a backward sums gradients.
-    #[cfg_attr(feature = "serde", serde(default = "usual_way"))]
     pub backward: Backward,
     /// The initial values of the array.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub init: Init,
     /// The seed of the initial values and of stochastic rounding. The hash has constants of its own.
     pub seed: u32,
     /// Most bytes of a window of the array; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) window_bytes: Option<u64>,
-}
-
-#[cfg(feature = "serde")]
-const fn usual_way() -> Backward {
-    Backward::Auto
 }
 
 setters!(Config {

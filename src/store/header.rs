@@ -2,11 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{
-    config::{GroupConfig, Precision},
-    error::Error,
-    table::{layout::Layout, row::RowLayout},
-};
+use crate::{config::GroupConfig, error::Error, table::layout::Layout};
 
 /// Byte at which the records begin: a page, so that they are aligned whatever their length.
 pub(crate) const PAGE: u64 = 4096;
@@ -14,7 +10,8 @@ pub(crate) const PAGE: u64 = 4096;
 pub(crate) const BYTES: usize = size_of::<Header>();
 
 const MAGIC: [u8; 8] = *b"hotrow\r\n";
-const VERSION: u32 = 1;
+/// A change of the bytes of header or records raises it.
+const VERSION: u32 = 2;
 
 /// The progress of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,18 +41,11 @@ pub(crate) struct Header {
     seed: u32,
     /// CRC-32 of the rows of each table.
     tables: u32,
-    pad: [u32; 3],
+    /// Bits of a float of an element's state.
+    state_bits: u32,
+    pad: [u32; 2],
     /// CRC-32 of all fields before this one.
     checksum: u32,
-}
-
-/// The type of the states of elements: 0 for the usual one, 1 for codes, 2 for FP32 beside packed weights.
-const fn state_type(row: &RowLayout) -> u32 {
-    match row.state_bits {
-        8 => 1,
-        32 if row.state > row.scalars && !matches!(row.precision, Precision::Fp32) => 2,
-        _ => 0,
-    }
 }
 
 impl Header {
@@ -70,11 +60,11 @@ impl Header {
             record_words: layout.row.record_words,
             dim: layout.row.dim,
             bits: layout.row.precision.bits(),
-            // States of another type are other states of the same rule.
-            optimizer: config.optimizer.kind as u32 | state_type(&layout.row) << 8,
+            optimizer: config.optimizer.kind as u32,
             seed: config.seed,
             tables: crc32fast::hash(bytemuck::cast_slice(&config.tables)),
-            pad: [0; 3],
+            state_bits: layout.row.state_bits,
+            pad: [0; 2],
             checksum: 0,
         }
         .signed()
@@ -107,7 +97,7 @@ impl Header {
         u64::from(self.record_words) * 4
     }
 
-    /// The progress of the file; `None` for a word that no version has written.
+    /// The progress of the file; `None` for a word that no writer has written.
     pub(crate) fn progress(&self) -> Option<Progress> {
         [Progress::Filling, Progress::Unflushed, Progress::Flushed].into_iter().find(|&p| p as u32 == self.progress)
     }
@@ -137,6 +127,7 @@ impl Header {
             ("dim", wanted.dim, found.dim),
             ("bits of a weight", wanted.bits, found.bits),
             ("optimizer", wanted.optimizer, found.optimizer),
+            ("bits of a state", wanted.state_bits, found.state_bits),
             ("words of a record", wanted.record_words, found.record_words),
             ("checksum of the tables' rows", wanted.tables, found.tables),
             ("seed", wanted.seed, found.seed),
@@ -157,7 +148,7 @@ impl Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Optimizer, StatePrecision};
+    use crate::config::{Optimizer, Precision, StatePrecision};
 
     fn of(config: &GroupConfig) -> Header {
         Header::new(config, &Layout::new(config, u64::MAX).unwrap())
@@ -209,7 +200,7 @@ mod tests {
             let what = ["format", "version", "header"][usize::from(at >= 8) + usize::from(at >= 12)];
             assert_eq!(read(&wrong, &header), Err(what), "byte {at}");
         }
-        // A right checksum over a progress that no version has written.
+        // A right checksum over a progress that no writer has written.
         for progress in [0, 4] {
             let other = Header { progress, ..header }.signed();
             assert_eq!((read(other.bytes(), &header), other.progress()), (Err("header"), None));
@@ -224,8 +215,8 @@ mod tests {
             ("dim", |config| config.dim = 6),
             ("bits of a weight", |config| config.precision = Precision::Int4),
             ("optimizer", |config| config.optimizer = Optimizer::momentum(0.1)),
-            ("optimizer", |config| config.state = Some(StatePrecision::Int8)),
-            ("optimizer", |config| config.state = Some(StatePrecision::Fp32)),
+            ("bits of a state", |config| config.state = Some(StatePrecision::Int8)),
+            ("bits of a state", |config| config.state = Some(StatePrecision::Fp32)),
             ("checksum of the tables' rows", |config| config.tables = vec![70, 50]),
             ("seed", |config| config.seed = 8),
         ];

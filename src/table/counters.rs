@@ -6,10 +6,6 @@ use crate::table::abi::{CLOCK_WORDS, TABLE_WORDS};
 
 /// Words of a table's counters: 12 of two words.
 pub(crate) const COUNTER_WORDS: usize = 24;
-/// Words of a table's counters in a checkpoint of a group that has counted no padding.
-#[cfg(feature = "checkpoint")]
-pub(crate) const WORDS_BUT_PADDING: usize = 22;
-
 /// Counters of one table, or of a whole group (SPEC 6). Training steps count; frozen steps do not.
 ///
 /// Example: [`CpuGroup`](crate::CpuGroup).
@@ -111,16 +107,6 @@ impl Counters {
             words.extend(values.into_iter().flat_map(|value| [value as u32, (value >> 32) as u32]));
         }
         words
-    }
-
-    /// The words of [`Part::Counters`](crate::Part::Counters) as a checkpoint has them, and their number for a table: without the last counter if
-    /// no table has counted padding.
-    #[cfg(feature = "checkpoint")]
-    pub(crate) fn stored(words: &[u32]) -> (Vec<u32>, usize) {
-        let tables = words.chunks_exact(COUNTER_WORDS);
-        let padded = tables.clone().any(|table| table[WORDS_BUT_PADDING..] != [0, 0]);
-        let width = if padded { COUNTER_WORDS } else { WORDS_BUT_PADDING };
-        (tables.flat_map(|table| &table[..width]).copied().collect(), width)
     }
 
     fn from_table(words: &[u32], stride: u64) -> Self {

@@ -6,6 +6,7 @@ use crate::{
     table::{
         abi::{DIRTY, Field, NONE, PINNED, RECENT, way_at},
         layout::Layout,
+        shares::Sets,
     },
 };
 
@@ -14,20 +15,8 @@ use crate::{
 /// frequency must be one that the counters can hold, and under the latter each set has its number of ways for recent rows.
 pub(crate) fn check(config: &GroupConfig, layout: &Layout, t: u32, first_set: u32, ways: &[u32]) -> Result<(), Error> {
     let sets = layout.sets_of_rows();
-    check_by(&|row| sets.set_of(row), config, layout, t, first_set, ways)
-}
-
-/// [`check`] with another rule for the set of a row.
-pub(crate) fn check_by(
-    set_of: &dyn Fn(u32) -> u32,
-    config: &GroupConfig,
-    layout: &Layout,
-    t: u32,
-    first_set: u32,
-    ways: &[u32],
-) -> Result<(), Error> {
     let slots = (ways.len() / 4) as u32;
-    (0..slots).try_for_each(|slot| check_slot(set_of, config, layout, t, first_set, ways, slot))
+    (0..slots).try_for_each(|slot| check_slot(&sets, config, layout, t, first_set, ways, slot))
 }
 
 /// Checks the words from `first_word` on of the accesses since the counters were halved, of which devices divide multiples of 32 in 32 bits.
@@ -56,7 +45,7 @@ pub(crate) fn check_frequencies(config: &GroupConfig, first_row: u64, freqs: &[u
 }
 
 fn check_slot(
-    set_of: &dyn Fn(u32) -> u32,
+    sets: &Sets<'_>,
     config: &GroupConfig,
     layout: &Layout,
     t: u32,
@@ -93,7 +82,7 @@ fn check_slot(
     if config.policy == Policy::Static && flags & PINNED == 0 {
         return fail("flags", format!("{PINNED} (pinned): with policy static nothing else is resident"), flags);
     }
-    if tag >= layout.total_rows || set_of(tag) != set {
+    if tag >= layout.total_rows || sets.set_of(tag) != set {
         return fail("tag", format!("one of the {} rows that belongs to set {set}", layout.total_rows), tag);
     }
     if (slot - slot % width..slot).any(|other| word(other, Field::Tag) == tag) {

@@ -8,8 +8,7 @@ pub(crate) struct Outcome {
     pub(crate) loss: f64,
     pub(crate) accuracy: Option<f64>,
     pub(crate) auc: Option<f64>,
-    /// The test loss of predicting the base rate; a file of an older run may have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The test loss of predicting the base rate.
     pub(crate) base_rate: Option<f64>,
     /// What rose over the last quarter of the run, and its means before and after the middle of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +35,6 @@ pub(crate) struct Outcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lost: Option<f64>,
     /// Samples a second in the last test, frozen look-ups and the dense part.
-    #[serde(default)]
     pub(crate) inferred_per_second: f64,
     /// Samples a second in training, with the tests on the way to a goal.
     pub(crate) samples_per_second: f64,
