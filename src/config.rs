@@ -555,7 +555,7 @@ impl Default for Init {
 /// assert!(config.check().is_ok());
 /// ```
 ///
-/// With the feature `serde` it is read and written in any of serde's formats, under the names of its fields; enums have their names with `_` for `-`.
+/// With the feature `serde` it is read and written in any of serde's formats, under the names of its fields, which must all be there; enums have their names with `_` for `-`.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
