@@ -177,7 +177,7 @@ fn bad_input_is_named_and_leaves_nothing() {
         (
             "\"tables\":[50]",
             "\"tables\":[4294967290]",
-            "save-1-shard-0.safetensors, tables: wanted table 0 with 1073741823 rows",
+            "save-1-shard-0.safetensors, tables: wanted 1073741823 at entry 0",
         ),
         ("\"tables\":[50]", &format!("\"tables\":[50{}]", ",0".repeat(1 << 20)), "tables: wanted 1,"),
         ("\"tables\":[50]", "\"tables\":[\"x\"]", "tables"),
