@@ -135,7 +135,7 @@ pub use gpu::{
     },
     grid::{Grid, GridBags},
     reader::{Feedback, FeedbackCounts, Reader, RowReader},
-    robe::{SharedGroup, gradient::GradientBuffer},
+    robe::SharedGroup,
     scaler::Scaler,
     sorter::{Count, Distinct, Sorter},
 };

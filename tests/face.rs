@@ -13,7 +13,6 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow::CpuSharedGroup>();
     shared_between_threads::<hotrow::Batch>();
     shared_between_threads::<hotrow::OutputBuffer>();
-    shared_between_threads::<hotrow::GradientBuffer>();
     shared_between_threads::<hotrow::Reader>();
     shared_between_threads::<hotrow::RowReader>();
     shared_between_threads::<hotrow::Feedback>();
@@ -31,6 +30,5 @@ fn public_types_are_send_and_sync() {
     #[cfg(feature = "file")]
     shared_between_threads::<hotrow::FileStore>();
     shared_between_threads::<hotrow_dist::Threads>();
-    shared_between_threads::<hotrow_dist::Replicated<hotrow_dist::Threads, hotrow::CpuSharedGroup>>();
     shared_between_threads::<hotrow::Error>();
 }

@@ -5,11 +5,11 @@ use hotrow::{
     CpuGroup, CpuSharedGroup, Error, GradSlice, GroupConfig, Init, LookupKind, Optimizer, OptimizerKind, OutOfRange,
     Pooling, Precision, Rounding, StatePrecision,
     prelude::*,
-    robe::{self, Addressing, Backward, Config, Gradient, RobeSnapshot},
+    robe::{self, Addressing, Backward, Config, RobeSnapshot},
 };
 use hotrow_harness::{
     arrays::{self, step},
-    gradient::{dense, descended, is_model},
+    gradient::{covers, descended, is_model},
     seed, shared,
 };
 use proptest::prelude::*;
@@ -294,7 +294,7 @@ fn a_gradient_is_the_adjoint_of_the_forward() {
         let outputs = forward(&mut group, &bags);
         let grads = random_grads(seed, outputs.len());
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-        let found = dense(&config, &group.gradient(GradSlice::F32(&grads)).unwrap());
+        let found = group.gradient(GradSlice::F32(&grads)).unwrap();
         let memory = weights(&config, &group.snapshot());
         let size = outputs.iter().zip(&grads).map(|(a, b)| f64::from((a * b).abs())).sum::<f64>();
         let (sum, moved) = (dot(&outputs, &grads), dot(&memory, &found));
@@ -303,7 +303,7 @@ fn a_gradient_is_the_adjoint_of_the_forward() {
         if config.addressing != Addressing::Direct {
             let mut other = new(&config.clone().with_tables(vec![51, 90]));
             forward(&mut other, &bags);
-            let wrong = dot(&memory, &dense(&config, &other.gradient(GradSlice::F32(&grads)).unwrap()));
+            let wrong = dot(&memory, &other.gradient(GradSlice::F32(&grads)).unwrap());
             assert!((wrong - sum).abs() > 1e-3 * size, "{:?}", config.addressing);
         }
     }
@@ -553,21 +553,18 @@ fn backward_is_a_step_of_sgd_by_it() {
     for seed in seeds("steps by gradients", 40) {
         for backward in WAYS {
             let mut config = config(seed).with_backward(backward).with_optimizer(Optimizer::sgd(0.1));
-            // A sparse gradient lists exactly the weights that decay.
-            config.optimizer.weight_decay = if backward == Backward::Sparse { 0.01 } else { 0.0 };
+            // The gradient tells exactly the weights that decay.
+            config.optimizer.weight_decay = [0.0, 0.01][seed as usize % 2];
             let bags = bags(&config, seed, 8, 60);
-            let (gradient, _, [before, after]) = step(&new, &config, &bags, seed);
-            assert_eq!(matches!(gradient, Gradient::Dense(_)), backward == Backward::Dense);
+            let (mut gradient, _, [before, after]) = step(&new, &config, &bags, seed);
             let [before, after] = [before, after].map(|snapshot| weights(&config, &snapshot));
             let wanted = descended(&before, &gradient, config.optimizer);
             assert!(wanted == after, "seed {seed}, {backward:?}");
             moved += before.iter().zip(&after).filter(|(a, b)| a != b).count();
             // The comparison must reject a slightly wrong gradient.
-            let Gradient::Sparse { locations, mut sums } = gradient else { continue };
-            if let Some(sum) = sums.iter_mut().find(|sum| sum.abs() > 0.01) {
+            if let Some(sum) = gradient.iter_mut().find(|sum| sum.abs() > 0.01) {
                 *sum *= 1.01;
-                let wrong = Gradient::Sparse { locations, sums };
-                assert!(descended(&before, &wrong, config.optimizer) != after);
+                assert!(descended(&before, &gradient, config.optimizer) != after);
             }
         }
     }
@@ -575,9 +572,8 @@ fn backward_is_a_step_of_sgd_by_it() {
 }
 
 #[test]
-fn dense_and_sparse_gradients_are_the_model_s() {
-    seeds("gradients", 60)
-        .for_each(|seed| arrays::dense_and_sparse_gradients_are_the_models(&new, seed, &config(seed)));
+fn gradients_are_the_model_s() {
+    seeds("gradients", 60).for_each(|seed| arrays::gradients_are_the_models(&new, seed, &config(seed)));
 }
 
 #[test]
@@ -586,34 +582,18 @@ fn a_wrong_gradient_is_noticed() {
     let bags = bags(&config, 3, 4, 12);
     let (gradient, grads, _) = step(&new, &config, &bags, 3);
     is_model(&config, &bags, &grads, &gradient).unwrap();
-    let Gradient::Sparse { locations, sums } = gradient else { panic!("{gradient:?}") };
-    let wrong = |change: fn(&mut Vec<u32>, &mut Vec<f32>)| {
-        let (mut locations, mut sums) = (locations.clone(), sums.clone());
-        change(&mut locations, &mut sums);
-        is_model(&config, &bags, &grads, &Gradient::Sparse { locations, sums })
+    let (read, free) = (|sum: &f32| covers(*sum), |sum: &f32| !covers(*sum));
+    let wrong = |which: fn(&f32) -> bool, value: f32| {
+        let mut wrong = gradient.clone();
+        let at = wrong.iter().position(which).unwrap();
+        wrong[at] += value;
+        is_model(&config, &bags, &grads, &wrong)
     };
-    wrong(|_, _| {}).unwrap();
-    wrong(|_, sums| sums[0] += 1e-3).unwrap_err();
-    wrong(|locations, sums| {
-        locations.pop();
-        sums.pop();
-    })
-    .unwrap_err();
-    wrong(|locations, sums| {
-        locations.swap(0, 1);
-        sums.swap(0, 1);
-    })
-    .unwrap_err();
-    wrong(|locations, sums| {
-        let last = locations.len() - 1;
-        locations[last] += 1;
-        sums[last] += 0.0;
-    })
-    .unwrap_err();
-    let mut wide = dense(&config, &Gradient::Sparse { locations: locations.clone(), sums: sums.clone() });
-    let free = (0..wide.len()).find(|w| !locations.contains(&(*w as u32))).unwrap();
-    wide[free] = 1e-3;
-    is_model(&config, &bags, &grads, &Gradient::Dense(wide)).unwrap_err();
+    wrong(read, 0.0).unwrap();
+    wrong(read, 1e-3).unwrap_err();
+    wrong(free, 1e-3).unwrap_err();
+    wrong(free, 0.0).unwrap_err(); // +0.0, so it counts as covered
+    is_model(&config, &bags, &grads, &gradient[1..]).unwrap_err();
 }
 
 #[test]
@@ -628,9 +608,8 @@ fn what_is_not_finite_shows() {
         group.forward(&[3], &[0, 1], None).unwrap();
         let found = group.gradient(GradSlice::F32(&[1.0, f32::NAN, 2.0, f32::NEG_INFINITY])).unwrap();
         let start = robe::hash::location(3, 0, 40, 4) as usize;
-        let sums = dense(group.config(), &found);
-        assert!(sums[start] == 1.0 && sums[start + 1].is_nan() && sums[start + 2] == 2.0);
-        assert_eq!(sums[start + 3], f32::NEG_INFINITY);
+        assert!(found[start] == 1.0 && found[start + 1].is_nan() && found[start + 2] == 2.0);
+        assert_eq!(found[start + 3], f32::NEG_INFINITY);
     }
 }
 
@@ -644,9 +623,7 @@ fn nothing_has_no_gradient() {
             let n = group.forward(&[], &[0, 0, 0], None).unwrap().len();
             refuses!(group.gradient(GradSlice::F32(&[1.0])), Error::Length { what: "grad_outputs", .. });
             let found = group.gradient(GradSlice::F32(&vec![1.0; n])).unwrap();
-            let none = Gradient::Sparse { locations: Vec::new(), sums: Vec::new() };
-            assert_eq!(found, if backward == Backward::Dense { Gradient::Dense(vec![0.0; 64]) } else { none });
-            assert!(group.pending());
+            assert!(found.len() == 64 && !found.into_iter().any(covers) && group.pending());
         }
     }
 }
@@ -654,7 +631,7 @@ fn nothing_has_no_gradient() {
 proptest! {
     #![proptest_config(seed::proptest("gradients of any shape", 48))]
 
-    /// For any dim, chunk and array, locations and sums are the model's, and at most as many as the configuration allows.
+    /// For any dim, chunk and array, the gradient is the model's, and covers at most as many weights as the configuration says.
     #[test]
     fn any_shape(dim in 1u32..70, chunk in 1u32..40, more in 0u32..3000, rows in 1u32..5000, seed: u64, weighted: bool) {
         let mut config = Config::new(&[rows, 9], dim, chunk + more, chunk);
@@ -664,7 +641,7 @@ proptest! {
         bags.weights = weighted.then(|| random_grads(seed, bags.indices.len()));
         let (gradient, grads, _) = step(&new, &config, &bags, seed);
         is_model(&config, &bags, &grads, &gradient).map_err(TestCaseError::fail)?;
-        let Gradient::Sparse { locations, .. } = gradient else { unreachable!() };
-        prop_assert!(locations.len() <= config.most_covered(bags.indices.len() as u32) as usize);
+        let covered = gradient.into_iter().filter(|&sum| covers(sum)).count();
+        prop_assert!(covered <= config.most_covered(bags.indices.len() as u32) as usize);
     }
 }

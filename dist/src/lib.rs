@@ -1,7 +1,6 @@
 //! Several machines: *ranks* that train one group of [`hotrow`] together (SPEC 11).
 //!
-//! [`Group`] is a group whose rows and batches are divided among ranks, [`Replicated`] a shared array that each rank has whole. [`Comm`] is what a rank
-//! needs of a network. [`Threads`] has its ranks in the threads of one process, or one rank alone, and with the feature `mpi` there is a rank of an MPI job.
+//! [`Group`] is a group whose rows and batches are divided among ranks. [`Comm`] is what a rank needs of a network. [`Threads`] has its ranks in the threads of one process, or one rank alone, and with the feature `mpi` there is a rank of an MPI job.
 //!
 //! Features: `checkpoint` (by default): saving, loading, `reshard`. `mpi`: the module `mpi`, which needs an installation of MPI.
 
@@ -15,7 +14,6 @@ mod link;
 pub mod mpi;
 mod options;
 mod prefetch;
-mod replicated;
 mod requests;
 #[cfg(feature = "checkpoint")]
 mod reshard;
@@ -28,7 +26,6 @@ pub use comm::{Comm, Parcels, Ticket};
 pub use group::Group;
 pub use hotrow::ranks::{Shard, WireForm, shards};
 pub use options::WireOptions;
-pub use replicated::Replicated;
 #[cfg(feature = "checkpoint")]
 pub use reshard::{Resharded, reshard};
 pub use threads::Threads;

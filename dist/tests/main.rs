@@ -9,7 +9,6 @@ mod allocations;
 mod comm;
 mod faults;
 mod ranks;
-mod replicated;
 mod reshard;
 
 use hotrow::{CpuGroup, Error, GroupConfig};

@@ -3,6 +3,8 @@
 use crate::experiment::Experiment;
 use crate::ranks::Ranks;
 use crate::runs::{Lab, RunArgs};
+use crate::setting::Setting;
+use crate::tables::NO_ARRAY;
 use hotrow_cli::failure::Failure;
 use hotrow_cli::options::{Options, WireArgs, whole};
 use hotrow_dist::Comm;
@@ -42,7 +44,10 @@ impl OverRanks {
             ));
         }
         self.args.check(&self.options, &experiment)?;
-        Ok(experiment)
+        let setups = experiment.setups(self.options.data().as_deref());
+        let (_, setups) = setups.map_err(|error| Failure::Usage(format!("{error:#}")))?;
+        let mut settings = setups.iter().flat_map(|setup| [&setup.setting].into_iter().chain(setup.tables.values()));
+        if settings.any(Setting::is_shared) { Err(Failure::usage(NO_ARRAY)) } else { Ok(experiment) }
     }
 
     /// Trains as this rank of a job. Rank 0 prints the results and writes `--json`.
@@ -63,5 +68,26 @@ impl OverRanks {
         lab.check_resume(Some(ranks))?;
         let done = lab.run_over(ranks)?;
         if first { lab.show(&self.options, &done) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        over: OverRanks,
+    }
+
+    #[test]
+    fn a_shared_array_over_ranks_is_refused() {
+        let found = |word| Command::parse_from(["train", "task=dlrm", word]).over.checked();
+        for word in ["compression=10", "weights=100", "C3.compression=10"] {
+            assert!(matches!(found(word), Err(Failure::Usage(reason)) if reason == NO_ARRAY), "{word}");
+        }
+        assert!(found("precision=int8").is_ok());
     }
 }

@@ -10,11 +10,11 @@ use burn::tensor::Tensor;
 use hotrow::hash::fmix32;
 use hotrow::{
     Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, GradSlice, Group, GroupConfig, Lookup, Mode,
-    Optimizer, Pooling, RowLayout, ScalerState, SharedArray, SharedGroup, checkpoint, memory_factor, robe,
+    Optimizer, Pooling, RowLayout, ScalerState, SharedGroup, checkpoint, memory_factor, robe,
 };
 use hotrow_cli::bench::clock::{Clock, Rounds};
 use hotrow_cli::uvm::{UvmBus, UvmModel, UvmTable};
-use hotrow_dist::{self as dist, Comm as _, Shard};
+use hotrow_dist::{self as dist, Shard};
 use std::{collections::BTreeMap, path::Path, sync::OnceLock};
 
 /// A group that a run holds, with its checkpoints.
@@ -79,16 +79,6 @@ impl<S: Shard> Held for dist::Group<Ranks<'_>, S> {
     }
 }
 
-/// An array that every rank has: one file, which rank 0 writes.
-impl<L: SharedArray> Held for dist::Replicated<Ranks<'_>, L> {
-    fn save(&mut self, place: &Path) -> Result<(), Error> {
-        let first = self.rank() == 0;
-        let saved = if first { checkpoint::save_lookup(self, place.with_extension(FILE)) } else { Ok(()) };
-        self.comm().max(0)?;
-        saved
-    }
-}
-
 /// Tables in a group.
 struct Shared<'a> {
     /// Positions of the tables in the task's list.
@@ -96,8 +86,6 @@ struct Shared<'a> {
     group: Box<dyn Held + 'a>,
     setting: Setting,
     cached: bool,
-    /// Whether every rank has the whole.
-    replicated: bool,
     /// Memory against FP32 weights by the formula of Yang 2020.
     formula: f64,
     pages: Option<Pages>,
@@ -323,15 +311,10 @@ impl<'a> Tables<'a> {
     }
 
     /// The memory that stays between steps, on all ranks together: against FP32 weights by the formula of Yang 2020, all bytes against them, and
-    /// all bytes. An array that every rank has counts once, so that the figures do not depend on their number.
+    /// all bytes.
     pub(crate) fn memory(&self) -> Result<(f64, f64, u64), Error> {
-        let first = self.ranks.is_none_or(|ranks| ranks.rank() == 0);
-        let own = self.shared.iter().map(|shared| (shared.group.memory(), first || !shared.replicated));
-        let own: Vec<u64> = own
-            .flat_map(|(memory, counts)| {
-                [memory.rows * u64::from(memory.dim) * 4, memory.kept()].map(|bytes| if counts { bytes } else { 0 })
-            })
-            .collect();
+        let own = self.shared.iter().map(|shared| shared.group.memory());
+        let own: Vec<u64> = own.flat_map(|memory| [memory.rows * u64::from(memory.dim) * 4, memory.kept()]).collect();
         let all = self.ranks.map_or_else(|| Ok(own.clone()), |ranks| ranks.total(&own))?;
         let (mut plain, mut formula, mut kept) = (0.0, 0.0, 0.0);
         for (shared, bytes) in self.shared.iter().zip(all.chunks(2)) {
@@ -376,6 +359,10 @@ pub(crate) fn check(specs: &[TableSpec], choice: &[Setting], hyper: &Hyper) -> a
     })
 }
 
+/// The error of a shared array over ranks.
+pub(crate) const NO_ARRAY: &str = "compression, weights: wanted tables with rows of their own over ranks, found a shared array among the settings; give settings \
+                                   without one, such as precision=int8, or train on one rank with hotrow-lab train";
+
 /// Where groups are made: on a device, if any, and on one or several ranks.
 type Place<'a, 'r> = (&'a Device, Option<Ranks<'r>>);
 
@@ -396,22 +383,13 @@ impl Fresh<'_> {
     fn shared<'r>(&self, tables: Vec<usize>, setting: Setting, place: Place<'_, 'r>) -> anyhow::Result<Shared<'r>> {
         let Some(config) = self.array(&tables, setting)? else { return self.rows(tables, setting, place) };
         let (device, ranks) = place;
-        let group = match &device.context {
-            None => replicated(CpuSharedGroup::new(config)?, ranks)?,
-            Some(context) => replicated(SharedGroup::new(context, config)?, ranks)?,
+        ensure!(ranks.is_none(), NO_ARRAY);
+        let group: Box<dyn Held + 'r> = match &device.context {
+            None => Box::new(CpuSharedGroup::new(config)?),
+            Some(context) => Box::new(SharedGroup::new(context, config)?),
         };
         let formula = group.memory().formula;
-        Ok(Shared {
-            tables,
-            group,
-            setting,
-            cached: false,
-            replicated: ranks.is_some(),
-            formula,
-            pages: None,
-            times: 1.0,
-            split: None,
-        })
+        Ok(Shared { tables, group, setting, cached: false, formula, pages: None, times: 1.0, split: None })
     }
 
     /// The array that `tables` share, if they do. Its first values are those of the largest table, as in the authors' DLRM.
@@ -476,7 +454,7 @@ impl Fresh<'_> {
                 })?
             }
         };
-        Ok(Shared { tables, group, setting, cached, replicated: false, formula, pages, times, split })
+        Ok(Shared { tables, group, setting, cached, formula, pages, times, split })
     }
 }
 
@@ -489,17 +467,6 @@ fn placed<'r, S: Shard + Held + 'static>(
     Ok(match ranks {
         Some(ranks) => Box::new(dist::Group::new(ranks, config, ranks.shards, make)?.with_wire(ranks.wire)?),
         None => Box::new(make(config)?),
-    })
-}
-
-/// An array, of which every rank has the whole if there are several.
-fn replicated<'r, L: SharedArray + Held + 'static>(
-    array: L,
-    ranks: Option<Ranks<'r>>,
-) -> Result<Box<dyn Held + 'r>, Error> {
-    Ok(match ranks {
-        Some(ranks) => Box::new(dist::Replicated::new(ranks, array)?),
-        None => Box::new(array),
     })
 }
 

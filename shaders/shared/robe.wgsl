@@ -22,6 +22,8 @@ struct Robe {
     rows: u32,         // rows of the array, if a hash chooses one for each row; else 0
 }
 
+const UNCOVERED: u32 = 0x80000000u; // -0.0: the gradient of a weight that no chunk covers
+
 const ROBE_PRIME: u32 = 2038074743u;
 const ROBE_R1: u32 = 634329019u;
 const ROBE_R2: u32 = 1825252241u;

@@ -315,6 +315,15 @@ pub trait SharedArray: Lookup {
     /// # Errors
     /// [`Error::Snapshot`] for a snapshot of another configuration; the array stays as it was.
     fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error>;
+
+    /// Returns the gradient of the last forward's loss with respect to the shared weights (ROBE, sections 2.4 and 3), one float for each
+    /// weight: the sum over all chunks that cover it, in the order of [`backward`](Lookup::backward), and -0.0 where no chunk of the batch
+    /// lies. It includes neither the optimiser's rule nor weight decay, and is not finite where a gradient of the outputs was not.
+    /// `grad_outputs` has the gradients of the outputs, FP32 or FP16. No weight changes, and the forward still waits for its backward.
+    ///
+    /// # Errors
+    /// As [`backward`](Lookup::backward); [`Error::OutOfMemory`]; [`Error::TooLarge`] for more weights than a device binds at once.
+    fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Vec<f32>, Error>;
 }
 
 impl std::fmt::Debug for LookupKind<'_> {

@@ -494,18 +494,6 @@ impl Config {
         }
     }
 
-    /// Whether the gradient of a batch of `indices` indices, asked for by itself, is dense. Under [`Backward::Auto`] it is dense if |M| is
-    /// at most indices x chunks of a row x weights of the longest chunk: before the sort nobody knows how many chunks are distinct, so a
-    /// sparse gradient would need as much room.
-    #[must_use]
-    pub fn is_dense(&self, indices: u32) -> bool {
-        match self.backward {
-            Backward::Dense | Backward::Atomic => true,
-            Backward::Sparse => false,
-            Backward::Auto => self.weights == self.most_covered(indices),
-        }
-    }
-
     /// Checks that 32 bits can number the chunks and outputs of a batch of `indices` indices and `bags` bags.
     ///
     /// # Errors
@@ -515,7 +503,7 @@ impl Config {
         self.batch_chunks(indices, bags).map(|_| ())
     }
 
-    /// Most weights that a batch of `indices` indices covers: the room that its sparse gradient needs.
+    /// Most weights that a batch of `indices` indices covers.
     #[must_use]
     pub fn most_covered(&self, indices: u32) -> u32 {
         let covered = u64::from(indices) * u64::from(self.chunks()) * u64::from(self.robe().reach);
@@ -699,23 +687,6 @@ mod tests {
             assert_eq!(bytes(precision, Optimizer::sgd(0.1)), weights);
             assert_eq!(bytes(precision, Optimizer::adagrad(0.1)), weights + state);
         }
-    }
-
-    #[test]
-    fn a_gradient_is_dense_where_chunks_might_cover_the_array() {
-        // 3 indices x 4 chunks of at most 32: 384 weights touched.
-        for (weights, dense) in [(32, true), (383, true), (384, true), (385, false), (PRIME, false)] {
-            let config = Config::new(&[1000], 128, weights, 32);
-            assert_eq!(config.is_dense(3), dense, "{weights}");
-            for (backward, wanted) in [(Backward::Dense, true), (Backward::Sparse, false)] {
-                assert_eq!(Config { backward, ..config.clone() }.is_dense(3), wanted, "set, whatever the array");
-            }
-        }
-        // A row shorter than a chunk touches its own weights only; without indices there are none.
-        let short = Config::new(&[1000], 10, 41, 40);
-        assert_eq!([0, 4, 5].map(|indices| short.is_dense(indices)), [false, false, true]);
-        // More than 32 bits count.
-        assert!(Config::new(&[1000], 1 << 10, PRIME, 1 << 10).is_dense(1 << 24));
     }
 
     #[test]

@@ -8,7 +8,6 @@
 //! The package `hotrow-plan` measures what a given table would lose in such an array.
 
 pub(crate) mod config;
-pub(crate) mod gradient;
 pub mod hash;
 pub(crate) mod storage;
 
@@ -21,7 +20,10 @@ use crate::{
     },
 };
 pub use config::{Addressing, Backward, Config};
-pub use gradient::Gradient;
+
+/// The gradient of a weight that no chunk of the batch covers. Added to any number it leaves that number, and the sum of a covered weight is never
+/// -0.0, so that it still says of the sum of several gradients that no chunk covers the weight.
+pub(crate) const UNCOVERED: f32 = -0.0;
 
 /// The state that a group keeps between steps, bit by bit.
 ///

@@ -1,9 +1,6 @@
 //! Groups over several ranks, on a device: the same bits for every number of ranks, and those of a plain group with one shard.
 
-use hotrow::{
-    Context, CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, SharedGroup,
-    prelude::*, robe,
-};
+use hotrow::{Context, CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, prelude::*};
 use hotrow_dist::{self as dist, Shard, Threads, WireForm, WireOptions};
 use hotrow_harness::{
     device::{share, skipped, with_gpu},
@@ -137,39 +134,4 @@ fn a_batch_too_large_for_a_buffer_is_refused(context: &Context) {
             assert!(t.iter().all(|&t| t == 1), "only the small step took place: {t:?}");
         }
     }
-}
-
-/// A shared array on a device over ranks: the bits of one rank that has the whole batch, with FP16 gradients and after a bad index.
-#[gpu_test]
-fn a_shared_array_has_the_bits_of_the_whole_batch(context: &Context) {
-    let config = robe::Config::new(&[50, 30], 8, 96, 4)
-        .with_precision(Precision::Int8)
-        .with_optimizer(Optimizer::adagrad(0.1))
-        .with_init(Init::Uniform { low: -1.0, high: 1.0 });
-    let parts: [(&[u32], &[u32]); 2] = [(&[1, 2, 3], &[0, 2, 3]), (&[4, 5, 6], &[0, 1, 3])];
-    let halves = |sign: u16| -> Vec<u16> { (0..32).map(|i| sign | (0x3800 + 37 * i)).collect() };
-    let over = |sign: u16| {
-        Threads::run(2, |comm: &mut Threads| {
-            let mut array = dist::Replicated::new(comm, SharedGroup::new(context, config.clone())?)?;
-            let rank = array.rank() as usize;
-            let refused = array.forward(if rank == 1 { &[49, 30] } else { &[0, 0] }, &[0, 1, 2], None);
-            refuses!(refused, Error::IndexOutOfRange { .. } | Error::Rank { rank: 1, .. });
-            let outputs = array.forward(parts[rank].0, parts[rank].1, None)?;
-            // Bags of both ranks, feature by feature.
-            let own: Vec<u16> =
-                [rank, 2 + rank].iter().flat_map(|bag| halves(sign)[8 * bag..8 * bag + 8].to_vec()).collect();
-            array.backward_half(&own)?;
-            Ok((outputs, array.snapshot()?))
-        })
-        .unwrap()
-    };
-    let mut plain = SharedGroup::new(context, config.clone()).unwrap();
-    let outputs = plain.forward(&[1, 2, 4, 3, 5, 6], &[0, 2, 3, 4, 6], None).unwrap();
-    plain.backward_half(&halves(0)).unwrap();
-    let wanted = plain.snapshot().unwrap();
-    for (rank, (found, snapshot)) in over(0).into_iter().enumerate() {
-        assert_eq!(found, [&outputs[8 * rank..][..8], &outputs[16 + 8 * rank..][..8]].concat());
-        assert!(snapshot.weight_words == wanted.weight_words, "rank {rank}");
-    }
-    assert!(over(0x8000)[0].1.weight_words != wanted.weight_words, "the comparison can fail");
 }

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Batch, Calls, Context, CpuSharedGroup, Error, GradBuffer, GradSlice, GradientBuffer, Init, MemoryReport, Optimizer,
-    OutOfRange, Precision, RankBody, SharedGroup, StatePrecision,
+    Batch, Calls, Context, CpuSharedGroup, Error, GradSlice, Init, MemoryReport, Optimizer, OutOfRange, Precision,
+    RankBody, SharedGroup, StatePrecision,
     prelude::*,
-    robe::{self, Backward, Config, Gradient, RobeSnapshot, hash::PRIME},
+    robe::{self, Backward, Config, RobeSnapshot, hash::PRIME},
 };
 use wgpu::BufferUsages;
 
@@ -17,7 +17,7 @@ use hotrow_harness::{
     arrays,
     device::{again, options, share, spoiled},
     gpu_test,
-    gradient::{dense, descended},
+    gradient::{covers, descended},
     lockstep::bits,
     shared::{
         Bags, WAYS, bags, close, config, exact, forward, fp32, outputs, packed, random_grads, seeds, states_each,
@@ -364,9 +364,9 @@ fn a_scaled_loss_and_an_overflow(context: &Context) {
 }
 
 #[gpu_test]
-fn dense_and_sparse_gradients_are_the_model_s(context: &Context) {
+fn gradients_are_the_model_s(context: &Context) {
     share(seeds("dense and sparse gradients", 24))
-        .for_each(|seed| arrays::dense_and_sparse_gradients_are_the_models(&new(context), seed, &config(seed)));
+        .for_each(|seed| arrays::gradients_are_the_models(&new(context), seed, &config(seed)));
 }
 
 #[gpu_test]
@@ -387,7 +387,6 @@ fn a_caller_s_buffers_get_the_same_gradient(context: &Context) {
         let mut records = SharedGroup::new(context, config.clone()).unwrap();
         let grads = random_grads(4, forward(&mut waits, &bags).len());
         let gradient = waits.gradient(GradSlice::F32(&grads)).unwrap();
-        let Gradient::Sparse { locations, sums } = gradient.clone() else { panic!("{gradient:?}") };
         let [indices, offsets] =
             [&bags.indices, &bags.offsets].map(|words| storage(context, &[&words[..], &[0]].concat()));
         let (outputs, grads) =
@@ -398,27 +397,14 @@ fn a_caller_s_buffers_get_the_same_gradient(context: &Context) {
             offsets: offsets.slice(..offsets.size() - 4),
             weights: None,
         };
-        let most = config.most_covered(n as u32) as usize;
-        assert!(most >= locations.len());
-        let wide = storage(context, &vec![f32::NAN; config.weights as usize]);
-        let places = storage(context, &vec![7u32; most + 1]);
-        let values = storage(context, &vec![f32::NAN; most + 1]);
-        let count = storage(context, &[9u32]);
-        let into =
-            GradientBuffer::Sparse { locations: places.slice(..), sums: values.slice(..), count: count.slice(..) };
+        let sums = storage(context, &vec![f32::NAN; config.weights as usize]);
         let mut encoder = caller::encoder(context);
         records.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
         let before = fp32(&records.snapshot().unwrap());
-        let grads = GradBuffer::F32(grads.slice(..));
-        records.encode_gradient(&mut encoder, grads, into).unwrap();
-        records.encode_gradient(&mut encoder, grads, GradientBuffer::Dense(wide.slice(..))).unwrap();
+        records.encode_gradient(&mut encoder, grads.slice(..), sums.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
-        let found = [&places, &values, &count, &wide].map(|from| download(context, caller::encoder(context), from));
-        assert_eq!((found[2][0] as usize, records.pending()), (locations.len(), true), "seed {seed}");
-        assert_eq!(found[0][..locations.len()], locations);
-        assert!(found[0][locations.len()..].iter().all(|&place| place == 7), "beyond the count nothing is written");
-        assert_eq!(found[1][..sums.len()], bits(&sums));
-        assert_eq!(found[3], bits(&dense(&config, &gradient)));
+        assert_eq!(download(context, caller::encoder(context), &sums), bits(&gradient), "seed {seed}");
+        assert!(records.pending() && gradient.into_iter().any(covers) != empty);
         assert_eq!(fp32(&records.snapshot().unwrap()), before);
     }
 }
@@ -430,36 +416,12 @@ fn wrong_buffers_of_a_gradient_are_named(context: &Context) {
     group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
     refuses!(group.gradient(GradSlice::F32(&[1.0])), Error::Length { what: "grad_outputs", wanted: 8, found: 1 });
     let before = group.snapshot().unwrap();
-    let usage = BufferUsages::STORAGE;
-    let made = |size, usage| caller::buffer(context, size, usage);
     let grads = storage(context, &[1.0f32; 8]);
-    let [sums, other, places] = [(); 3].map(|()| made(256, usage | BufferUsages::COPY_DST));
-    let (short, bare) = (made(252, usage | BufferUsages::COPY_DST), made(256, usage));
-    let tiny = made(28, usage | BufferUsages::COPY_DST);
-    let unbound = made(256, BufferUsages::COPY_DST);
-    let mut refused = |into| {
-        let error =
-            group.encode_gradient(&mut caller::encoder(context), GradBuffer::F32(grads.slice(..)), into).unwrap_err();
-        match error {
-            Error::Buffer { what, wanted, .. } => (what, wanted),
-            other => panic!("{other:?}"),
-        }
-    };
-    let (own, sums_name) = ("a buffer of its own", "gradient's sums");
-    assert_eq!(refused(GradientBuffer::Dense(grads.slice(..))), (sums_name, own.into()));
-    assert_eq!(refused(GradientBuffer::Dense(short.slice(..))), (sums_name, "256 bytes".into()));
-    assert_eq!(refused(GradientBuffer::Dense(bare.slice(..))), (sums_name, "usage COPY_DST".into()));
-    assert_eq!(refused(GradientBuffer::Dense(unbound.slice(..))), (sums_name, "usage STORAGE".into()));
-    let (locations, count) = ("gradient's locations", "gradient's count");
-    for (place, counts, wanted) in [
-        (&grads, &other, (locations, own)),
-        (&sums, &other, (sums_name, own)),
-        (&places, &sums, (count, own)),
-        (&places, &bare, (count, "usage COPY_DST")),
-        (&tiny, &other, (locations, "32 bytes")),
-    ] {
-        let into = GradientBuffer::Sparse { locations: place.slice(..), sums: sums.slice(..), count: counts.slice(..) };
-        assert_eq!(refused(into), (wanted.0, wanted.1.to_owned()));
+    let short = caller::buffer(context, 252, BufferUsages::STORAGE);
+    let unbound = caller::buffer(context, 256, BufferUsages::COPY_DST);
+    for (into, reason) in [(&grads, "a buffer of its own"), (&short, "256 bytes"), (&unbound, "usage STORAGE")] {
+        let found = group.encode_gradient(&mut caller::encoder(context), grads.slice(..), into.slice(..));
+        assert!(matches!(&found, Err(Error::Buffer { what: "gradient", wanted, .. }) if wanted == reason), "{found:?}");
     }
     assert_eq!((group.snapshot().unwrap(), group.pending()), (before, true));
 }
@@ -495,13 +457,8 @@ fn an_array_of_more_than_65535_blocks(context: &Context) {
     for backward in [Backward::Dense, Backward::Sparse, Backward::Atomic] {
         let mut config = Config::new(&[u32::MAX - 1], 16, weights, 8);
         (config.backward, config.optimizer, config.init) = (backward, Optimizer::sgd(0.5), Init::Constant(0.25));
-        let covered = match arrays::steps_are_the_cpus(&new(context), &config, &bags).0 {
-            Gradient::Dense(sums) => {
-                assert!(sums[65_536 * 256..].len() == 1000);
-                sums.iter().filter(|&&sum| sum != 0.0).count()
-            }
-            Gradient::Sparse { locations, .. } => locations.len(),
-        };
+        let (gradient, _) = arrays::steps_are_the_cpus(&new(context), &config, &bags);
+        let covered = gradient.into_iter().filter(|&sum| covers(sum)).count();
         // Few of the 1,000 chunks overlap, among 16 million weights.
         assert!((7900..=8000).contains(&covered), "{covered}");
     }

@@ -4,6 +4,7 @@ use crate::device::Device;
 use crate::end::{End, Measure};
 use crate::hyper::Hyper;
 use crate::scaling::Scaling;
+use crate::tables::NO_ARRAY;
 use crate::task::fingerprint;
 use crate::tasks::small;
 use hotrow::{LossScale, Policy, Precision, Rounding};
@@ -150,7 +151,6 @@ fn ranks_change_no_bit() {
         (Setting::FP32, 4, exact, None),
         (MIXED, 8, exact, None),
         (MIXED, 8, lossy, None),
-        (ARRAY, 4, exact, None),
         (MIXED, 4, exact, Some(LossScale::LOG_NORMAL)),
         (MIXED, 4, exact, Some(rising)),
     ] {
@@ -171,7 +171,9 @@ fn ranks_change_no_bit() {
         seen.push((alone.overflows, alone.train_loss));
     }
     assert!(seen[1].1 != seen[2].1, "a lossy wire has other bits");
-    assert!(seen[4].0 == Some(0) && seen[5].0 > Some(3), "{seen:?}");
+    assert!(seen[3].0 == Some(0) && seen[4].0 > Some(3), "{seen:?}");
+    let refused = over(2, (4, exact), ARRAY, &options(), &Keep::default());
+    assert_eq!(refused, [Err(NO_ARRAY.to_owned()), Err(NO_ARRAY.to_owned())]);
 }
 
 #[test]

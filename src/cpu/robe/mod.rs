@@ -16,7 +16,6 @@ use crate::{
     robe::{
         RobeCounters, RobeSnapshot, check_weights,
         config::{Backward, Config},
-        gradient::Gradient,
         storage::Storage,
     },
     scaler::GradSlice,
@@ -271,25 +270,6 @@ impl CpuSharedGroup {
         self.state.end_forward();
         Ok(())
     }
-
-    /// Returns the gradient of the last forward's loss with respect to the shared weights, from the gradients of its outputs, FP32 or FP16.
-    /// [`Config::is_dense`] says whether it is dense or sparse. The stages and the order of the sums are those of
-    /// [`backward`](Lookup::backward). No weight changes, and the forward still waits for its backward.
-    ///
-    /// # Errors
-    /// As [`backward`](Lookup::backward); [`Error::OutOfMemory`].
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    pub fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Gradient, Error> {
-        let (params, robe, n) = &self.waiting(grad_outputs, "gradient")?;
-        let dense = self.config.is_dense(params.indices);
-        let Some(space) = self.train.as_mut().filter(|_| *n > 0) else {
-            return Ok(match dense {
-                true => Gradient::Dense(zeroed("sums", robe.weights as usize)?),
-                false => Gradient::Sparse { locations: Vec::new(), sums: Vec::new() },
-            });
-        };
-        Sums::new(params, robe, *n, space, grad_outputs, &ScalerState::unscaled())?.gradient(dense)
-    }
 }
 
 impl Lookup for CpuSharedGroup {
@@ -398,5 +378,12 @@ impl SharedArray for CpuSharedGroup {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.restore(snapshot)
+    }
+
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+    fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Vec<f32>, Error> {
+        let (params, robe, n) = &self.waiting(grad_outputs, "gradient")?;
+        let Some(space) = &mut self.train else { return Ok(Vec::new()) };
+        Sums::new(params, robe, *n, space, grad_outputs, &ScalerState::unscaled())?.gradient()
     }
 }

@@ -8,15 +8,11 @@ use crate::{
         sort::Sorter,
         stages::{
             cached::{arrange, combine, gradients::CHUNK},
-            robe::{
-                robe_covered, robe_gradient, robe_keys, robe_merge,
-                robe_runs::{self, BLOCK},
-            },
+            robe::{robe_gradient, robe_keys, robe_merge},
         },
     },
     error::Error,
     host::alloc::zeroed,
-    robe::gradient::Gradient,
     scaler::GradSlice,
     table::abi::{Params, Robe, ScalerState, Target, count},
 };
@@ -72,34 +68,11 @@ impl<'a> Sums<'a> {
         Ok(Self { params, robe, targets, accesses, grad_outputs, scratch })
     }
 
-    /// The gradient of all weights, or of those that chunks cover.
-    pub(crate) fn gradient(&self, dense: bool) -> Result<Gradient, Error> {
+    /// The gradient of all weights.
+    pub(crate) fn gradient(&self) -> Result<Vec<f32>, Error> {
         let Self { params, robe, targets, accesses, grad_outputs, scratch } = self;
-        if dense {
-            let mut sums = zeroed("sums", robe.weights as usize)?;
-            robe_gradient(params, robe, targets, accesses, *grad_outputs, scratch, &mut sums);
-            return Ok(Gradient::Dense(sums));
-        }
-        let starts = targets[0].row;
-        let mut runs = zeroed("runs", starts as usize)?;
-        let mut blocks = zeroed("blocks", (starts as usize).div_ceil(BLOCK))?;
-        robe_runs::robe_runs(params, robe, targets, accesses, scratch, &mut runs, &mut blocks);
-        let mut total = 0u32;
-        blocks.iter_mut().for_each(|block| (*block, total) = (total, total + *block));
-        let mut locations = zeroed("locations", total as usize)?;
-        let mut sums = zeroed("sums", total as usize)?;
-        robe_covered(
-            params,
-            robe,
-            targets,
-            accesses,
-            *grad_outputs,
-            scratch,
-            &runs,
-            &blocks,
-            &mut locations,
-            &mut sums,
-        );
-        Ok(Gradient::Sparse { locations, sums })
+        let mut sums = zeroed("gradient", robe.weights as usize)?;
+        robe_gradient(params, robe, targets, accesses, *grad_outputs, scratch, &mut sums);
+        Ok(sums)
     }
 }

@@ -26,9 +26,9 @@ impl SharedGroup {
         let Array { tables, features, memory, states, storage, robe: _, window: _ } = &self.kind.array;
         let kept = [tables, features, &self.dummy].into_iter().chain(memory).chain(states);
         let spaces = [&self.kind.train, &self.kind.frozen].into_iter().flatten().map(|space| &space.made);
-        let sorted =
-            self.kind.chunks.iter().map(|chunks| &chunks.made).chain(self.kind.runs.iter().map(|runs| &runs.made));
-        let spaces = spaces.chain(sorted).chain(self.kind.scattered.iter().map(|scattered| &scattered.made));
+        let spaces = spaces
+            .chain(self.kind.chunks.iter().map(|chunks| &chunks.made))
+            .chain(self.kind.scattered.iter().map(|scattered| &scattered.made));
         let sums = self.sums.buffer().map(|sums| ("outputs", sums.size()));
         let buffers = Allocated {
             kept: sizes(list(&self.kind.config, storage), kept),

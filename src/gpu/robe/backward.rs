@@ -107,7 +107,8 @@ impl SharedGroup {
     /// Prepares the backward of the last forward for `call`; an error if no forward waits.
     pub(crate) fn waiting_for(&self, call: &'static str) -> Result<Waiting, Error> {
         let Pending { indices, bags, weighted, number, .. } = self.state.wants_forward(call)?;
-        let chunks = self.kind.config.batch_chunks(indices, bags)?;
+        // A batch without an index has scratch, too.
+        let chunks = self.kind.config.batch_chunks(indices, bags)?.max(1);
         let robe = Robe { dense_from: self.dense_from(), ..self.kind.array.robe };
         let gradients = u64::from(batch::output_rows(&self.kind.rows, indices, bags)) * u64::from(self.kind.config.dim);
         let params = Params::new(&self.kind.rows, &self.kind.layout, Mode::Train, Purpose::Update);

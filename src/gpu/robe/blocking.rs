@@ -2,12 +2,18 @@
 
 use crate::{
     error::Error,
-    gpu::{counters_async::LatestCopy, robe::SharedGroup},
+    gpu::{
+        counters_async::LatestCopy,
+        robe::SharedGroup,
+        upload::{UploadedGrads, floats},
+    },
     host::alloc::zeroed,
     lookup::SharedArray,
     robe::{RobeCounters, RobeSnapshot, check_weights, config::Config},
+    scaler::GradSlice,
     table::{
         abi::{features, table_words},
+        batch,
         layout::Layout,
         rng::Purpose,
     },
@@ -100,7 +106,7 @@ impl SharedGroup {
             this.kind.array.robe = config.bound(most).robe();
             (this.kind.config, this.kind.rows, this.kind.layout) = (config, rows, layout);
             // The size of the scratch depends on the chunk.
-            (this.kind.train, this.kind.frozen, this.kind.chunks, this.kind.runs) = (None, None, None, None);
+            (this.kind.train, this.kind.frozen, this.kind.chunks) = (None, None, None);
             this.kind.scattered = scattered;
             this.context.forget_bindings();
             this.renew_readers();
@@ -141,5 +147,19 @@ impl SharedArray for SharedGroup {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
         self.restore(snapshot)
+    }
+
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+    fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Vec<f32>, Error> {
+        self.waiting(Some("gradient"), |this| {
+            batch::check_grads(&this.kind.rows, this.state.wants_forward("gradient")?, grad_outputs.len())?;
+            let context = this.context.clone();
+            let uploaded = UploadedGrads::new(&context, grad_outputs)?;
+            let bytes = 4 * u64::from(this.kind.config.weights);
+            let sums = context.buffer("gradient", bytes, wgpu::BufferUsages::empty())?;
+            let mut encoder = context.new_encoder();
+            this.encode_gradient(&mut encoder, uploaded.buffer(), sums.slice(..))?;
+            Ok(floats(&context.download(encoder, &[(&sums, bytes)])?[0]))
+        })
     }
 }

@@ -29,7 +29,7 @@ use crate::{
             robe::{
                 array::Array,
                 robe_update,
-                space::{Chunks, GradientSums, Runs, Scattered, Space, Uniforms},
+                space::{Chunks, GradientSums, Scattered, Space, Uniforms},
             },
         },
         upload::Uploaded,
@@ -62,8 +62,7 @@ use crate::{
 /// // A million rows x 16 in 4,096 weights, read in chunks of 8.
 /// let mut table = SharedGroup::new(&context, robe::Config::new(&[1_000_000], 16, 4096, 8))?;
 /// let outputs = table.forward(&[999_999], &[0, 1], None)?; // `encode_forward` takes an encoder of yours, as `Group`'s does
-/// let robe::Gradient::Sparse { locations, .. } = table.gradient(GradSlice::F32(&outputs))? else { return Ok(()) };
-/// assert_eq!(locations.len(), 16); // two chunks of 8
+/// assert_eq!(table.gradient(GradSlice::F32(&outputs))?.len(), 4096); // a value for each weight
 /// table.backward(&outputs)?;
 /// assert_eq!(table.robe_counters()?.accesses, [1]);
 /// # Ok(())
@@ -85,7 +84,6 @@ pub struct Shared {
     pub(crate) train: Option<Space>,
     pub(crate) frozen: Option<Space>,
     pub(crate) chunks: Option<Chunks>,
-    pub(crate) runs: Option<Runs>,
     pub(crate) scattered: Option<Scattered>,
 }
 
@@ -103,8 +101,8 @@ impl SharedGroup {
         context.prepare(&[&COMBINE], &[Cut::ONE])?;
         let array = context.guarded(|| Array::new(context, &config))?;
         let scattered = Scattered::new(context, &config)?;
-        let (train, frozen, chunks, runs) = (None, None, None, None);
-        Self::with_kind(context, Shared { config, rows, layout, array, train, frozen, chunks, runs, scattered })
+        let (train, frozen, chunks) = (None, None, None);
+        Self::with_kind(context, Shared { config, rows, layout, array, train, frozen, chunks, scattered })
     }
 
     /// As [`SharedGroup::new`], as a future. In a browser only this one knows whether the device has the memory.
@@ -219,7 +217,7 @@ impl Kind for Shared {
         context.guarded(|| {
             let waiting = group.waiting_for("backward")?;
             let DeviceGroup { state, rate, numbers, kind, .. } = group;
-            let space = kind.train.as_ref().filter(|_| waiting.chunks > 0);
+            let space = kind.train.as_ref().filter(|_| waiting.indices > 0);
             if let Some(space) = space {
                 numbers.encode(&context, encoder, (&space.step, CONTINUED), waiting.number);
             }

@@ -97,10 +97,6 @@ stages! {
     ROBE_UPDATE "robe_update" 256 Uniform: params robe, Read: targets accesses grad_outputs scratch, ReadWrite: memory states tables, Uniform: rate;
     /// The gradient of all shared weights.
     ROBE_GRADIENT "robe_gradient" 256 Uniform: params robe, Read: targets accesses grad_outputs scratch, ReadWrite: sums;
-    /// Finds the weights of a sparse gradient.
-    ROBE_RUNS "robe_runs" 256 Uniform: params robe, Read: targets accesses scratch, ReadWrite: runs blocks;
-    /// Lists the weights that chunks cover, and the gradient of each.
-    ROBE_COVERED "robe_covered" 256 Uniform: params robe, Read: targets accesses grad_outputs scratch runs blocks, ReadWrite: locations sums;
     /// Adds every gradient to its weight's sum, atomically.
     ROBE_SCATTER "robe_scatter" 256 Uniform: params robe scaler, Read: hashes access grad_outputs, ReadWrite: sums covered, Uniform: step;
     /// The optimiser on scattered sums.

@@ -247,44 +247,6 @@ pub(crate) fn robe_merge_to_robe_gradient() {
             stages::robe_merge(&params, &read(robe), targets, segment, accesses, grads, scratch);
         });
 
-        let (runs, blocks) = (guarded(&junk(&mut source, 2 * n)), guarded(&junk(&mut source, n.div_ceil(256))));
-        let [one, two, three] = [params.clone(), uniform.clone(), targets.clone()];
-        let bindings = [one, two, three, accesses.clone(), scratch.clone(), runs, blocks];
-        let groups = some_groups(&mut source, (n as u32).div_ceil(256));
-        let run = check(case, "robe_runs", &bindings, groups, &[], |b| {
-            let [params, robe, targets, accesses, scratch, runs, blocks] = b;
-            let (targets, accesses, scratch) = (cast_slice(targets), cast_slice(accesses), cast_slice(scratch));
-            let runs = cast_slice_mut(runs);
-            stages::robe_runs(&read(params), &read(robe), targets, accesses, scratch, runs, blocks);
-        });
-        // Checked without the mirror: a run begins at its start, ends at the next start at the latest, and is at most as long as the
-        // longest chunk.
-        let starts: &[Target] = &sorted.targets[1..];
-        let runs: &[[u32; 2]] = cast_slice(&run.found[5][..2 * n]);
-        for d in 0..n {
-            let most = starts.get(d + 1).map_or(robe.reach, |next| (next.row - starts[d].row).min(robe.reach));
-            assert!((most.min(robe.tail)..=most).contains(&runs[d][1]), "{case}, start {d}");
-            let before: u32 = runs[d / 256 * 256..d].iter().map(|run| run[1]).sum();
-            assert_eq!(runs[d][0], before, "{case}, start {d}");
-        }
-
-        let (runs, mut blocks) = (run.wanted[5].clone(), run.wanted[6].clone());
-        let mut total = 0;
-        blocks[..n.div_ceil(256)].iter_mut().for_each(|block| (*block, total) = (total, total + *block));
-        let [places, sums] = [(); 2].map(|()| guarded(&junk(&mut source, total as usize)));
-        let [one, two, three] = [params.clone(), uniform.clone(), targets.clone()];
-        let bindings = [one, two, three, accesses.clone(), grads.clone(), scratch.clone(), runs, blocks, places, sums];
-        let groups = some_groups(&mut source, (n as u32 * robe.reach).div_ceil(256));
-        let run = check(case, "robe_covered", &bindings, groups, &[], |b| {
-            let [params, robe, targets, accesses, grads, scratch, runs, blocks, places, sums] = b;
-            let params = read(params);
-            let (targets, accesses, scratch) = (cast_slice(targets), cast_slice(accesses), cast_slice(scratch));
-            let (grads, runs, sums) = (gradients_of(grads, &params), cast_slice(runs), cast_slice_mut(sums));
-            stages::robe_covered(&params, &read(robe), targets, accesses, grads, scratch, runs, blocks, places, sums);
-        });
-        let places = &run.found[8][..total as usize];
-        assert!(places.is_sorted_by(|a, b| a < b) && places.iter().all(|&w| w < robe.weights), "{case}");
-
         // The last two shapes have too large an array for a gradient of every weight.
         if shape < 7 {
             let sums = guarded(&junk(&mut source, robe.weights as usize));
@@ -297,8 +259,8 @@ pub(crate) fn robe_merge_to_robe_gradient() {
                 let (grads, sums) = (gradients_of(grads, &params), cast_slice_mut(sums));
                 stages::robe_gradient(&params, &read(robe), targets, accesses, grads, scratch, sums);
             });
-            // Checked without the mirror: without a start the gradient is 0.
-            assert!(n > 0 || run.found[6][..robe.weights as usize].iter().all(|&sum| sum == 0), "{case}");
+            // Checked without the mirror: without a start the gradient is -0.0.
+            assert!(n > 0 || run.found[6][..robe.weights as usize].iter().all(|&sum| sum == 0x8000_0000), "{case}");
         }
     });
 }

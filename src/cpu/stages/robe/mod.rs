@@ -1,14 +1,12 @@
 //! CPU mirrors of the stages of a parameter-shared table.
 
 pub(crate) mod robe_blocks;
-pub(crate) mod robe_covered;
 pub(crate) mod robe_gather;
 pub(crate) mod robe_gradient;
 pub(crate) mod robe_hash;
 pub(crate) mod robe_keys;
 pub(crate) mod robe_merge;
 pub(crate) mod robe_move;
-pub(crate) mod robe_runs;
 pub(crate) mod robe_scatter;
 pub(crate) mod robe_step;
 pub(crate) mod robe_update;
@@ -16,7 +14,6 @@ pub(crate) mod robe_weight_gradient;
 pub(crate) mod robe_weight_sums;
 
 pub(crate) use robe_blocks::robe_blocks;
-pub(crate) use robe_covered::robe_covered;
 pub(crate) use robe_gather::robe_gather;
 pub(crate) use robe_gradient::robe_gradient;
 pub(crate) use robe_hash::robe_hash;

@@ -4,11 +4,12 @@ use rayon::prelude::*;
 
 use crate::{
     cpu::stages::robe::robe_weight_sums::{GradientSums, SHARE},
+    robe::UNCOVERED,
     scaler::GradSlice,
     table::abi::{Params, Robe, Target},
 };
 
-/// The gradient at every weight; 0 where no chunk lies. Mirror of `shaders/robe/robe_gradient.wgsl`.
+/// The gradient at every weight; [`UNCOVERED`] where no chunk lies. Mirror of `shaders/robe/robe_gradient.wgsl`.
 pub fn robe_gradient(
     params: &Params,
     robe: &Robe,
@@ -23,7 +24,7 @@ pub fn robe_gradient(
     blocks.for_each(|(block, sums)| {
         let first = (block * SHARE) as u32;
         gradients.each(first..first + sums.len() as u32, gradients.starts.len(), |w, sum| {
-            sums[(w - first) as usize] = sum.value;
+            sums[(w - first) as usize] = if sum.chunks > 0 { sum.value } else { UNCOVERED };
         });
     });
 }

@@ -35,18 +35,6 @@ impl Gradients<'_> {
         if tail < reach && first % dim + tail == dim { tail } else { reach }
     }
 
-    /// Number of weights of the longest chunk at a start.
-    pub(crate) fn longest(&self, one: &Target, scratch: &[f32]) -> u32 {
-        let Robe { reach, tail, .. } = *self.robe;
-        let whole = if Self::heavy(one) {
-            scratch[(2 * (one.start as usize / CHUNK) + 1) * self.params.dim as usize + reach as usize] > 0.0
-        } else {
-            let chunks = &self.accesses[one.start as usize..one.end as usize];
-            tail == reach || chunks.iter().any(|&[first, _]| self.reach(first) == reach)
-        };
-        if whole { reach } else { tail }
-    }
-
     /// Sums chunks, in sorted order, at their weight `e`.
     pub(crate) fn sum(&self, chunks: std::ops::Range<u32>, e: u32) -> Sum {
         let factors = self.params.weighted == 1 || self.params.pooling == MEAN;

@@ -16,9 +16,6 @@ use crate::{
     table::abi::{MERGE_CHUNK, Params, Robe, Step},
 };
 
-/// Number of starts in a block.
-pub(crate) const RUNS_BLOCK: u32 = 256;
-
 /// The uniforms of a call.
 pub(crate) struct Uniforms {
     pub(crate) params: wgpu::Buffer,
@@ -121,40 +118,6 @@ impl<B> Chunks<B> {
             accesses: make.one("accesses", n * 8)?,
             targets: make.one("targets", (starts + 1) * 16)?,
             scratch: make.one("scratch", 2 * n.div_ceil(u64::from(MERGE_CHUNK)) * u64::from(robe.reach + 1) * 4)?,
-            made: make.made(),
-        })
-    }
-}
-
-/// The counts of a sparse gradient's runs.
-#[derive(Debug)]
-pub(crate) struct Runs {
-    /// Number of starts that it has room for.
-    pub(crate) capacity: u32,
-    pub(crate) runs: wgpu::Buffer,
-    /// Number of weights in each block of starts, then of those before it; and of all.
-    pub(crate) blocks: wgpu::Buffer,
-    pub(crate) total: wgpu::Buffer,
-    /// The names and bytes of all these buffers.
-    pub(crate) made: Vec<Allocation>,
-}
-
-named!(Runs: runs, blocks);
-
-impl Runs {
-    /// The scratch in `runs` if it has room for `starts` starts; else new scratch.
-    pub(crate) fn grown<'s>(runs: &'s mut Option<Self>, context: &Context, starts: u32) -> Result<&'s Self, Error> {
-        grown(runs, context, |runs| runs.capacity >= starts, || Self::new(context, starts))
-    }
-
-    fn new(context: &Context, capacity: u32) -> Result<Self, Error> {
-        let mut make = Make::buffers(context);
-        let blocks = u64::from(capacity.div_ceil(RUNS_BLOCK));
-        Ok(Self {
-            capacity,
-            runs: make.one("runs", 8 * u64::from(capacity))?,
-            blocks: make.one("blocks", 4 * blocks)?,
-            total: make.one("total", 4)?,
             made: make.made(),
         })
     }

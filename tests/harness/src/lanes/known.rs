@@ -70,7 +70,6 @@ pub static REDUNDANT: &[Redundant] = &[
     Redundant { kernel: "linearize", file: "shared/begin.wgsl", near: "storageBarrier()", proof: DONE },
     Redundant { kernel: "wanted", file: "shared/begin.wgsl", near: "storageBarrier()", proof: DONE },
     Redundant { kernel: "heads", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
-    Redundant { kernel: "robe_runs", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
     Redundant { kernel: "scan", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
     Redundant { kernel: "scatter", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
     Redundant { kernel: "segments", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
