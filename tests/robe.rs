@@ -602,6 +602,20 @@ fn halves_give_what_their_floats_give() {
 }
 
 #[test]
+fn a_step_by_the_gradient_is_a_backward() {
+    let plain = seeds("steps by given gradients", 24).map(|seed| (seed, config(seed)));
+    let all = plain.chain(seeds("steps of packed arrays by given gradients", 64).map(|seed| (seed, packed(seed))));
+    let mut noticed = [0; 2];
+    for (seed, config) in all {
+        let config = config.with_backward(WAYS[seed as usize % 2]);
+        let found = arrays::a_step_by_the_gradient_is_a_backward(&new, seed, &config);
+        noticed.iter_mut().zip(found).for_each(|(noticed, found)| *noticed += u32::from(found));
+    }
+    assert!(noticed[0] > 44 && noticed[1] > 0, "the comparison can fail: {noticed:?} of 88");
+    arrays::steps_by_given_gradients(&new);
+}
+
+#[test]
 fn what_is_not_finite_shows() {
     for backward in WAYS {
         let mut group = CpuSharedGroup::new(Config::new(&[100], 4, 40, 4).with_backward(backward)).unwrap();

@@ -7,6 +7,7 @@ extern crate hotrow_harness;
 mod ahead;
 mod allocations;
 mod comm;
+mod data_parallel;
 mod faults;
 mod ranks;
 mod reshard;

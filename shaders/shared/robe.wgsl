@@ -20,6 +20,7 @@ struct Robe {
     state_words: u32,  // words of a block's states
     marks: u32,        // 1: a weight that chunks cover moves even if its gradient is 0
     rows: u32,         // rows of the array, if a hash chooses one for each row; else 0
+    given: u32,        // 1: `grad_outputs` has the caller's gradient of each weight
 }
 
 const UNCOVERED: u32 = 0x80000000u; // -0.0: the gradient of a weight that no chunk covers

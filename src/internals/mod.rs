@@ -55,9 +55,9 @@ pub mod stages {
         cached::{arrange::arrange, combine::combine, linearize::linearize},
         grid::{grid::grid, grid_gradient::grid_gradient},
         robe::{
-            robe_blocks::robe_blocks, robe_gather::robe_gather, robe_gradient::robe_gradient, robe_hash::robe_hash,
-            robe_keys::robe_keys, robe_merge::robe_merge, robe_scatter::robe_scatter, robe_step::robe_step,
-            robe_update::robe_update, robe_weight_gradient::robe_weight_gradient,
+            robe_blocks::robe_blocks, robe_gather::robe_gather, robe_given::robe_given, robe_gradient::robe_gradient,
+            robe_hash::robe_hash, robe_keys::robe_keys, robe_merge::robe_merge, robe_scatter::robe_scatter,
+            robe_step::robe_step, robe_update::robe_update, robe_weight_gradient::robe_weight_gradient,
         },
         scaler::{inspect::inspect, rescale::rescale},
     };

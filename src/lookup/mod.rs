@@ -324,6 +324,42 @@ pub trait SharedArray: Lookup {
     /// # Errors
     /// As [`backward`](Lookup::backward); [`Error::OutOfMemory`]; [`Error::TooLarge`] for more weights than a device binds at once.
     fn gradient(&mut self, grad_outputs: GradSlice<'_>) -> Result<Vec<f32>, Error>;
+
+    /// Moves the shared weights by a gradient of them, one float for each, in place of the last forward's [`backward`](Lookup::backward): with
+    /// the array's rule, step number and random bits. By [`gradient`](Self::gradient)'s floats it gives the bits of `backward`; by their sum
+    /// over several ranks, each with bags of its own, it gives the same bits on all. A weight whose gradient is -0.0 stays as it is, states
+    /// too, as one that no chunk of the batch covers; one whose gradient or new value is not finite stays and is counted. -0.0 added to any
+    /// number leaves that number, but a sum that begins with +0.0 loses it: momentum, Adam and weight decay then move every weight. If no
+    /// index of the forward counted, the step advances the step number.
+    ///
+    /// ```
+    /// use hotrow::{CpuSharedGroup, Error, GradSlice, prelude::*, robe};
+    ///
+    /// let config = robe::Config::new(&[1000], 4, 64, 4);
+    /// let [mut one, mut other] = [CpuSharedGroup::new(config.clone())?, CpuSharedGroup::new(config)?];
+    /// let outputs = one.forward(&[7, 9], &[0, 2], None)?;
+    /// let gradient = one.gradient(GradSlice::F32(&outputs))?;
+    /// one.step(&gradient)?;
+    /// other.forward(&[7, 9], &[0, 2], None)?;
+    /// other.backward(&outputs)?;
+    /// assert_eq!(one.snapshot(), other.snapshot());
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Order`] without a forward before it; [`Error::Length`] unless there is a float for each weight; [`Error::TooLarge`] for more
+    /// weights than a device binds at once.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+    fn step(&mut self, gradient: &[f32]) -> Result<(), Error> {
+        self.step_scaled(gradient, &ScalerState::unscaled_decision())
+    }
+
+    /// As [`step`](Self::step), with the gradient of a loss that was multiplied by a scale (SPEC 8): each float is multiplied by the scaler's
+    /// inverse. `scaler` is one decision on the gradients of all ranks. If they overflowed, no weight, state or counter changes.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step); [`Error::Order`] for a scaler that has not decided yet.
+    fn step_scaled(&mut self, gradient: &[f32], scaler: &ScalerState) -> Result<(), Error>;
 }
 
 impl std::fmt::Debug for LookupKind<'_> {

@@ -429,6 +429,7 @@ impl Config {
             },
             state_words: state_words(self.state_precision(), self.states(), self.block),
             marks: self.marks() as u32,
+            given: 0,
         }
     }
 

@@ -101,6 +101,12 @@ impl RobeSnapshot {
     }
 }
 
+/// Checks that there is one gradient for each weight.
+pub(crate) fn check_gradient(config: &Config, gradient: &[f32]) -> Result<(), Error> {
+    let (wanted, found) = (u64::from(config.weights), gradient.len() as u64);
+    if wanted == found { Ok(()) } else { Err(Error::Length { what: "gradient", wanted, found }) }
+}
+
 /// Checks that there are as many weights as the array has, all finite.
 ///
 /// # Errors

@@ -374,6 +374,14 @@ host_structs! {
         pub state_words: u32,
         pub marks: u32,
         pub rows: u32,
+        pub given: u32,
+    }
+}
+
+impl Robe {
+    /// A batch of one chunk over the whole array, whose gradients are those that the caller gives for the weights.
+    pub(crate) const fn given(self) -> Self {
+        Self { starts: 1, reach: self.weights, tail: self.weights, dense_from: 0, given: 1, ..self }
     }
 }
 

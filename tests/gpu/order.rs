@@ -320,12 +320,13 @@ fn a_backward_without_its_forward_moves_nothing(context: &Context) {
 #[gpu_test]
 fn gradients_without_their_forward_are_none(context: &Context) {
     let io = Io::new(context);
-    let [grads, found, sums] = [&[1.0f32; 4 * DIM][..], &[9.0; 8], &[9.0; 512]].map(|words| storage(context, words));
+    let [grads, found, sums, given] =
+        [&[1.0f32; 4 * DIM][..], &[9.0; 8], &[9.0; 512], &[1.0; 512]].map(|words| storage(context, words));
     let mut scaler = Scaler::new(context, LossScale::Static { scale: 2.0 }).unwrap();
     let mut group = Group::new(context, config(Placement::Device)).unwrap();
     let mut shared = SharedGroup::new(context, array(robe::Backward::Auto)).unwrap();
     group.step();
-    shared.step();
+    Subject::step(&mut shared);
     let before = [group.shown(), shared.shown()];
     let mut lost = encoder(context);
     group.encode_forward(&mut lost, &io.batch(), OutputBuffer::F16(io.outputs())).unwrap();
@@ -333,6 +334,7 @@ fn gradients_without_their_forward_are_none(context: &Context) {
     submit(context, |to| {
         group.encode_weight_gradient(to, &io.batch(), grads.slice(..), found.slice(..)).unwrap();
         shared.encode_gradient(to, grads.slice(..), sums.slice(..)).unwrap();
+        shared.encode_step(to, given.slice(..), None).unwrap();
         scaler.encode_inspect(to, GradBuffer::F32(grads.slice(..)), 32).unwrap();
         scaler.encode_decide(to).unwrap();
         group.encode_backward_scaled(to, GradBuffer::F32(grads.slice(..)), &scaler).unwrap();
@@ -341,6 +343,7 @@ fn gradients_without_their_forward_are_none(context: &Context) {
     refuses!(group.error(), Error::Order { call: "weight_gradient", .. });
     refuses!(group.error(), Error::Order { call: "backward", .. });
     refuses!(shared.error(), Error::Order { call: "encode_gradient", .. });
+    refuses!(shared.error(), Error::Order { call: "step", .. });
     assert_eq!(download(context, encoder(context), &found), [0; 8]);
     assert_eq!(download(context, encoder(context), &sums), [0x8000_0000; 512], "no chunk covers a weight");
     assert!([group.shown(), shared.shown()] == before);
@@ -353,14 +356,17 @@ fn gradients_without_their_forward_are_none(context: &Context) {
     refuses!(late, Error::Order { call: "encode_backward_scaled", .. }, "its decision was dropped");
     refuses!(group.weight_gradient(&INDICES, &OFFSETS, &[1.0; 4 * DIM]), Error::Order { .. });
     refuses!(shared.gradient(GradSlice::F32(&[1.0; 4 * DIM])), Error::Order { .. });
+    refuses!(SharedArray::step(&mut shared, &[1.0; 512]), Error::Order { .. });
     group.encode_weight_gradient(&mut to, &io.batch(), grads.slice(..), found.slice(..)).unwrap();
     shared.encode_gradient(&mut to, grads.slice(..), sums.slice(..)).unwrap();
+    shared.encode_step(&mut to, given.slice(..), None).unwrap();
     context.queue().submit([to.finish()]);
     for buffer in [&found, &sums] {
         let words = download(context, encoder(context), buffer);
         assert!(words.iter().any(|&word| word << 1 != 0), "the comparison can fail");
     }
     assert_eq!([group.error(), shared.error()], [Ok(()), Ok(())]);
+    assert!(shared.shown() != before[1], "the comparison can fail");
 }
 
 /// The halves of a prefetched step, and its backward: each may be dropped, or submitted behind the one that goes on with it.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Batch, Calls, Context, CpuSharedGroup, Error, GradSlice, Init, MemoryReport, Optimizer, OutOfRange, Precision,
-    RankBody, SharedGroup, StatePrecision,
+    Batch, Calls, Context, CpuSharedGroup, Error, GradBuffer, GradSlice, Init, LossScale, MemoryReport, Optimizer,
+    OutOfRange, Precision, RankBody, Scaler, SharedGroup, StatePrecision,
     prelude::*,
     robe::{self, Backward, Config, RobeSnapshot, hash::PRIME},
 };
@@ -375,6 +375,45 @@ fn halves_give_what_their_floats_give(context: &Context) {
 }
 
 #[gpu_test]
+fn a_step_by_the_gradient_is_a_backward(context: &Context) {
+    let plain = share(seeds("steps by given gradients", 16)).map(|seed| (seed, config(seed)));
+    let all =
+        plain.chain(share(seeds("steps of packed arrays by given gradients", 32)).map(|seed| (seed, packed(seed))));
+    let noticed = all.filter(|(seed, config)| {
+        let config = config.clone().with_backward(way(*seed));
+        arrays::a_step_by_the_gradient_is_a_backward(&new(context), *seed, &config)[0]
+    });
+    assert!(noticed.count() > 0, "the comparison can fail");
+    arrays::steps_by_given_gradients(&new(context));
+}
+
+/// In a caller's encoder: after a refused forward, and of gradients that overflowed, nothing moves.
+#[gpu_test]
+fn a_refused_forward_and_an_overflow_take_no_step(context: &Context) {
+    let mut group = SharedGroup::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
+    let [offsets, ones] = [storage(context, &[0u32, 1]), storage(context, &[1.0f32; 64])];
+    let outputs = storage(context, &[0.0f32; 4]);
+    for (index, inspected, moves) in [(10, 1.0, false), (9, f32::INFINITY, false), (9, 1.0, true)] {
+        let before = fp32(&group.snapshot().unwrap());
+        let [indices, inspected] = [storage(context, &[index]), storage(context, &[f32::to_bits(inspected)])];
+        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+        let mut scaler = Scaler::new(context, LossScale::Static { scale: 2.0 }).unwrap();
+        let mut encoder = caller::encoder(context);
+        group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        scaler.encode_inspect(&mut encoder, GradBuffer::F32(inspected.slice(..)), 1).unwrap();
+        scaler.encode_decide(&mut encoder).unwrap();
+        group.encode_step(&mut encoder, ones.slice(..), Some(&scaler)).unwrap();
+        refuses!(group.encode_step(&mut encoder, ones.slice(..), None), Error::Order { call: "step", .. });
+        context.queue().submit([encoder.finish()]);
+        if index == 10 {
+            refuses!(group.snapshot(), Error::IndexOutOfRange { value: 10, .. });
+        }
+        let moved = fp32(&group.snapshot().unwrap()).iter().zip(&before).filter(|(a, b)| a != b).count();
+        assert_eq!(moved, if moves { 64 } else { 0 });
+    }
+}
+
+#[gpu_test]
 fn a_caller_s_buffers_get_the_same_gradient(context: &Context) {
     for (seed, empty) in [(1, false), (4, false), (5, false), (4, true)] {
         let config = exact(seed).with_backward(Backward::Sparse);
@@ -404,8 +443,13 @@ fn a_caller_s_buffers_get_the_same_gradient(context: &Context) {
         records.encode_gradient(&mut encoder, grads.slice(..), sums.slice(..)).unwrap();
         context.queue().submit([encoder.finish()]);
         assert_eq!(download(context, caller::encoder(context), &sums), bits(&gradient), "seed {seed}");
-        assert!(records.pending() && gradient.into_iter().any(covers) != empty);
+        assert!(records.pending() && gradient.iter().any(|&sum| covers(sum)) != empty);
         assert_eq!(fp32(&records.snapshot().unwrap()), before);
+        let mut encoder = caller::encoder(context);
+        records.encode_step(&mut encoder, sums.slice(..), None).unwrap();
+        context.queue().submit([encoder.finish()]);
+        waits.step(&gradient).unwrap();
+        assert_eq!(records.snapshot().unwrap(), waits.snapshot().unwrap(), "seed {seed}");
     }
 }
 
@@ -421,6 +465,10 @@ fn wrong_buffers_of_a_gradient_are_named(context: &Context) {
     let unbound = caller::buffer(context, 256, BufferUsages::COPY_DST);
     for (into, reason) in [(&grads, "a buffer of its own"), (&short, "256 bytes"), (&unbound, "usage STORAGE")] {
         let found = group.encode_gradient(&mut caller::encoder(context), grads.slice(..), into.slice(..));
+        assert!(matches!(&found, Err(Error::Buffer { what: "gradient", wanted, .. }) if wanted == reason), "{found:?}");
+    }
+    for (from, reason) in [(&short, "256 bytes"), (&unbound, "usage STORAGE")] {
+        let found = group.encode_step(&mut caller::encoder(context), from.slice(..), None);
         assert!(matches!(&found, Err(Error::Buffer { what: "gradient", wanted, .. }) if wanted == reason), "{found:?}");
     }
     assert_eq!((group.snapshot().unwrap(), group.pending()), (before, true));

@@ -7,20 +7,22 @@ use crate::{
     config::GroupConfig,
     cpu::stages::{
         cached::linearize,
-        robe::{robe_blocks, robe_gather, robe_hash, robe_scatter, robe_step, robe_update, robe_weight_gradient},
+        robe::{
+            robe_blocks, robe_gather, robe_given, robe_hash, robe_scatter, robe_step, robe_update, robe_weight_gradient,
+        },
     },
     error::Error,
     host::alloc::{reserved, zeroed},
     lookup::{Lookup, LookupKind, SharedArray, outputs::OutputSlice},
     memory::{Calls, MemoryReport},
     robe::{
-        RobeCounters, RobeSnapshot, check_weights,
+        RobeCounters, RobeSnapshot, check_gradient, check_weights,
         config::{Backward, Config},
         storage::Storage,
     },
     scaler::GradSlice,
     table::{
-        abi::{Feature, Params, Rate, Robe, ScalerState, features, table_words},
+        abi::{Feature, Params, Rate, Robe, ScalerState, Target, features, table_words},
         batch,
         counters::Counters,
         layout::Layout,
@@ -385,5 +387,24 @@ impl SharedArray for CpuSharedGroup {
         let (params, robe, n) = &self.waiting(grad_outputs, "gradient")?;
         let Some(space) = &mut self.train else { return Ok(Vec::new()) };
         Sums::new(params, robe, *n, space, grad_outputs, &ScalerState::unscaled())?.gradient()
+    }
+
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+    fn step_scaled(&mut self, gradient: &[f32], scaler: &ScalerState) -> Result<(), Error> {
+        scaler.decided()?;
+        self.state.wants_forward("step")?;
+        check_gradient(&self.config, gradient)?;
+        let params = &Params::new(&self.rows, &self.layout, Mode::Train, Purpose::Update);
+        let robe = &self.config.undivided().given();
+        let (memory, states, tables) = (&mut self.memory, &mut self.states, &mut self.tables);
+        if let Some(Space { step, .. }) = &self.train {
+            let (mut accesses, mut targets) = ([[0; 2]], [Target::default(); 2]);
+            robe_given(step, &scaler.verdict(), tables, &mut accesses, &mut targets);
+            let update = if self.storage.plain() { robe_update } else { robe_blocks };
+            let (gradient, rate) = (GradSlice::F32(gradient), &Rate::new(&self.config.optimizer));
+            update(params, robe, &targets, &accesses, gradient, &[], memory, states, tables, rate);
+        }
+        self.state.end_forward();
+        Ok(())
     }
 }

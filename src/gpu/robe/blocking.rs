@@ -9,10 +9,10 @@ use crate::{
     },
     host::alloc::zeroed,
     lookup::SharedArray,
-    robe::{RobeCounters, RobeSnapshot, check_weights, config::Config},
+    robe::{RobeCounters, RobeSnapshot, check_gradient, check_weights, config::Config},
     scaler::GradSlice,
     table::{
-        abi::{features, table_words},
+        abi::{ScalerState, features, table_words},
         batch,
         layout::Layout,
         rng::Purpose,
@@ -160,6 +160,20 @@ impl SharedArray for SharedGroup {
             let mut encoder = context.new_encoder();
             this.encode_gradient(&mut encoder, uploaded.buffer(), sums.slice(..))?;
             Ok(floats(&context.download(encoder, &[(&sums, bytes)])?[0]))
+        })
+    }
+
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+    fn step_scaled(&mut self, gradient: &[f32], scaler: &ScalerState) -> Result<(), Error> {
+        scaler.decided()?;
+        self.waiting(Some("step"), |this| {
+            this.state.wants_forward("step")?;
+            check_gradient(&this.kind.config, gradient)?;
+            let context = this.context.clone();
+            let uploaded = context.upload("gradient", bytemuck::cast_slice(gradient))?;
+            let mut encoder = context.new_encoder();
+            this.encode_given(&mut encoder, uploaded.slice(..), &context.uniform(&scaler.verdict()))?;
+            context.download(encoder, &[]).map(drop)
         })
     }
 }

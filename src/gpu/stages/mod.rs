@@ -97,6 +97,8 @@ stages! {
     ROBE_UPDATE "robe_update" 256 Uniform: params robe, Read: targets accesses grad_outputs scratch, ReadWrite: memory states tables, Uniform: rate;
     /// The gradient of all shared weights.
     ROBE_GRADIENT "robe_gradient" 256 Uniform: params robe, Read: targets accesses grad_outputs scratch, ReadWrite: sums;
+    /// Begins a step by a gradient of all shared weights that the caller gives.
+    ROBE_GIVEN "robe_given" 1 Uniform: step scaler, ReadWrite: tables accesses targets;
     /// Adds every gradient to its weight's sum, atomically.
     ROBE_SCATTER "robe_scatter" 256 Uniform: params robe scaler, Read: hashes access grad_outputs, ReadWrite: sums covered, Uniform: step;
     /// The optimiser on scattered sums.

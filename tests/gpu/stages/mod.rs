@@ -408,7 +408,7 @@ pub(crate) fn targets_of(lengths: &[u32], rows: &[(u32, u32)]) -> (Vec<u32>, Vec
 /// `lockstep.rs`.
 const IN_WHOLE_RUNS: &str = "
     linearize due age probe histogram scatter heads segments sort_small touch locate gather halves weight_gradient update inspect rescale collect
-    reset assign send robe_gather robe_decode robe_weight_gradient robe_update robe_scatter robe_step
+    reset assign send robe_gather robe_decode robe_weight_gradient robe_update robe_given robe_scatter robe_step
 ";
 
 /// Every other stage is checked in a file, and every test is in the list for other devices.

@@ -57,6 +57,7 @@ fn robe([dim, chunk, weights]: [u32; 3]) -> Robe {
         state_words: 0,
         marks: 0,
         rows: 0,
+        given: 0,
     }
 }
 

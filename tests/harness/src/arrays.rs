@@ -1,8 +1,8 @@
 //! Properties of shared arrays on any backend. `new` makes an array of a configuration.
 
 use hotrow::{
-    CpuScaler, CpuSharedGroup, Error, GradSlice, Init, Lookup as _, LossScale, Optimizer, Pooling, Precision,
-    SharedArray, SharedGroup, StatePrecision,
+    CpuScaler, CpuSharedGroup, Error, GradSlice, Init, Lookup as _, LossScale, Optimizer, OutOfRange, Pooling,
+    Precision, SharedArray, SharedGroup, StatePrecision,
     robe::{self, Addressing, Backward, Config, RobeSnapshot},
 };
 
@@ -273,6 +273,87 @@ pub fn halves_give_what_their_floats_give<T: Array>(new: &dyn Fn(&Config) -> T, 
     assert!(found == array.gradient(GradSlice::F32(&floats)).unwrap(), "seed {seed}");
     assert!(found != array.gradient(GradSlice::F32(&exact)).unwrap(), "the comparison can fail");
     refuses!(array.gradient(GradSlice::F16(&halves[1..])), Error::Length { what: "grad_outputs", .. });
+}
+
+/// A step by the gradient of a batch leaves what its backward leaves, bit for bit, also where gradients are not finite or sum to 0. Returns whether
+/// a wrong gradient leaves something else, and whether +0.0 in place of -0.0 does: whether weights move without a gradient.
+pub fn a_step_by_the_gradient_is_a_backward<T: Array>(
+    new: &dyn Fn(&Config) -> T,
+    seed: u64,
+    config: &Config,
+) -> [bool; 2] {
+    let run = |config: &Config, end: &dyn Fn(&mut T, &[f32])| {
+        let mut array = new(config);
+        for step in 0..2 {
+            let found = forward(&mut array, &bags(config, seed + step, 5, 30));
+            let mut grads = random_grads(seed + step, found.len());
+            grads.iter_mut().take(found.len() / 2).for_each(|g| *g = 0.0);
+            grads.iter_mut().skip(5).step_by(101).for_each(|g| *g = f32::NAN);
+            end(&mut array, &grads);
+            assert!(!array.pending());
+        }
+        snapshot(&mut array)
+    };
+    let by = |config: &Config, change: fn(&mut f32)| {
+        run(config, &|array, grads| {
+            let mut gradient = array.gradient(GradSlice::F32(grads)).unwrap();
+            gradient.iter_mut().for_each(change);
+            array.step(&gradient).unwrap();
+        })
+    };
+    let wanted = run(config, &|array, grads| array.backward(grads).unwrap());
+    assert!(by(config, |_| {}) == wanted, "seed {seed}, {config:?}");
+    if config.precision == Precision::Fp32 {
+        let atomic = by(&config.clone().with_backward(Backward::Atomic), |_| {});
+        assert!(atomic == wanted, "atomic, seed {seed}, {config:?}");
+    }
+    let not_zero = |g: &mut f32| *g *= if *g == 0.0 { 1.0 } else { -1.5 };
+    [by(config, not_zero), by(config, |g| *g += 0.0)].map(|wrong| wrong != wanted)
+}
+
+/// Steps by given gradients: after a forward without an access, of a scaled loss, and wrong calls.
+pub fn steps_by_given_gradients<T: Array>(new: &dyn Fn(&Config) -> T) {
+    let config = Config::new(&[100], 4, 64, 4).with_precision(Precision::Int8).with_optimizer(Optimizer::adam(0.1));
+    let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 }).with_out_of_range(OutOfRange::Skip);
+    let gradient: Vec<f32> = (0..64u8).map(|w| if w % 3 == 0 { -0.0 } else { f32::from(w) - 30.0 }).collect();
+    let scaler = |grads: &[f32]| {
+        let mut scaler = CpuScaler::new(LossScale::Static { scale: 64.0 }).unwrap();
+        scaler.inspect(GradSlice::F32(grads));
+        scaler.decide().unwrap()
+    };
+    let scaled: Vec<f32> = gradient.iter().map(|g| 64.0 * g).collect();
+    // One rank has an access, one an empty batch, one an index that is left out: they stay alike.
+    let after = [&[7][..], &[], &[100]].map(|indices: &[u32]| {
+        let mut array = new(&config);
+        let begin = |array: &mut T| drop(array.forward(indices, &[0, indices.len() as u32], None).unwrap());
+        let mut seen = Vec::new();
+        begin(&mut array);
+        array.step(&gradient).unwrap();
+        seen.push(snapshot(&mut array));
+        begin(&mut array);
+        array.step_scaled(&scaled, &scaler(&[f32::INFINITY])).unwrap();
+        seen.push(snapshot(&mut array));
+        begin(&mut array);
+        refuses!(array.step(&gradient[1..]), Error::Length { what: "gradient", wanted: 64, found: 63 });
+        let undecided = CpuScaler::new(LossScale::BACKOFF).unwrap();
+        refuses!(array.step_scaled(&gradient, undecided.state()), Error::Order { .. });
+        assert!(array.pending());
+        array.step_scaled(&scaled, &scaler(&scaled)).unwrap();
+        seen.push(snapshot(&mut array));
+        refuses!(array.step(&gradient), Error::Order { call: "step", .. });
+        seen.into_iter().map(|seen| (seen.t, seen.weight_words, seen.state_words)).collect::<Vec<_>>()
+    });
+    assert!(after[1] == after[0] && after[2] == after[0]);
+    let [one, overflow, scaled] = &after[0][..] else { unreachable!() };
+    assert_eq!([one.0, overflow.0, scaled.0], [1, 2, 3]);
+    assert!((&overflow.1, &overflow.2) == (&one.1, &one.2) && scaled.1 != one.1, "an overflow moves nothing");
+    // The scaled step is a step by the gradient.
+    let mut array = new(&config);
+    for step in 0..3 {
+        array.forward(&[7], &[0, 1], None).unwrap();
+        if step == 1 { array.discard_pending() } else { array.step(&gradient).unwrap() }
+    }
+    assert!(snapshot(&mut array).weight_words == scaled.1);
 }
 
 /// What is not finite moves no weight, and is counted.

@@ -2,6 +2,7 @@
 
 pub(crate) mod robe_blocks;
 pub(crate) mod robe_gather;
+pub(crate) mod robe_given;
 pub(crate) mod robe_gradient;
 pub(crate) mod robe_hash;
 pub(crate) mod robe_keys;
@@ -15,6 +16,7 @@ pub(crate) mod robe_weight_sums;
 
 pub(crate) use robe_blocks::robe_blocks;
 pub(crate) use robe_gather::robe_gather;
+pub(crate) use robe_given::robe_given;
 pub(crate) use robe_gradient::robe_gradient;
 pub(crate) use robe_hash::robe_hash;
 pub(crate) use robe_keys::robe_keys;

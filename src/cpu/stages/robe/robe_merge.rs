@@ -4,6 +4,7 @@ use crate::{
     cpu::stages::cached::gradients::CHUNK,
     host::spread::each_row,
     record::{of_params::MEAN, rows::gradients::Gradient as _},
+    robe::UNCOVERED,
     scaler::GradSlice,
     table::abi::{Params, Robe, Target},
 };
@@ -53,6 +54,11 @@ impl Gradients<'_> {
             sum.chunks += 1;
         }
         sum
+    }
+
+    /// Whether the caller's gradients say that no chunk covers weight `w`.
+    pub(crate) fn is_uncovered(&self, w: u32) -> bool {
+        matches!(self.grad_outputs, GradSlice::F32(all) if all[w as usize].to_bits() == UNCOVERED.to_bits())
     }
 
     /// Whether a start has so many chunks that they are summed in partial rows. A partial row has a sum for each

@@ -58,6 +58,9 @@ impl<'a> GradientSums<'a> {
     /// Sums all chunks that cover weight `w`. `first` is the first start that reaches `w`.
     pub(crate) fn sum_of(&self, w: u32, first: usize) -> Sum {
         let mut sum = Sum::default();
+        if self.gradients.robe.given == 1 && self.gradients.is_uncovered(w) {
+            return sum;
+        }
         for one in self.starts[first..].iter().take_while(|one| one.row <= w) {
             let total = self.total(one, w - one.row);
             sum.value += total.value;
