@@ -1,7 +1,6 @@
 //! `hotrow bench`: bandwidth against hit rate (Yang 2020, Figure 9); `bench suite` and `bench robe` measure kernels and shared tables, `bench
 //! dist` groups over ranks, `bench compare` sets what several machines measured side by side.
 
-pub mod clock;
 mod common;
 pub(crate) mod compare;
 mod dist;
@@ -11,8 +10,8 @@ mod shape;
 mod suite;
 mod sweep;
 
-use crate::failure::Failure;
-use crate::options::Options;
+use hotrow_report::failure::Failure;
+use hotrow_report::options::Options;
 
 /// Measure bandwidth against hit rate, forward and backward, for precisions x policies, with bounds
 #[derive(Debug, clap::Args)]

@@ -1,18 +1,18 @@
 //! `hotrow export`: the tables of a checkpoint in the formats of other programs (docs/pytorch.md), and shared arrays (docs/shared-tables.md).
 
-use crate::failure::{Failure, ensure_usage};
 use crate::fused::{Change, Form, RowForm};
-use crate::names::value_name;
-use crate::options::Options;
-use crate::output;
-use crate::progress::Progress;
-use crate::report::object::{Object, fields};
 use ::safetensors::Dtype;
 use anyhow::Context as _;
 use clap::ValueEnum;
 use hotrow::internals::safetensors;
 use hotrow::robe::{Config, hash};
 use hotrow::{CpuGroup, CpuSharedGroup, Error, Init, Part, checkpoint, prelude::*};
+use hotrow_report::failure::{Failure, ensure_usage};
+use hotrow_report::names::value_name;
+use hotrow_report::object::{Object, fields};
+use hotrow_report::options::Options;
+use hotrow_report::output;
+use hotrow_report::progress::Progress;
 use npyz::WriterBuilder as _;
 use std::io::Write;
 use std::ops::Range;

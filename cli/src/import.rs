@@ -1,19 +1,19 @@
 //! `hotrow import`: a checkpoint of tables that other programs wrote (docs/pytorch.md).
 
 use crate::export::Format;
-use crate::failure::{Failure, ensure_usage};
 use crate::fused::{Form, Look, RowForm};
-use crate::names::{one_of, value_name};
-use crate::options::{MOST_ROWS, Options, WindowArgs, whole};
-use crate::output;
-use crate::progress::Progress;
-use crate::report::object::Object;
 use crate::tensors::{self, FLOATS, Matrix, Stacked, Tensors, converted, listed, quoted};
 use anyhow::{Context as _, bail};
 use hotrow::{
     CpuGroup, Error, GroupConfig, Init, Optimizer, OptimizerKind, Part, Policy, Precision, Rounding, checkpoint,
     prelude::*,
 };
+use hotrow_report::failure::{Failure, ensure_usage};
+use hotrow_report::names::{one_of, value_name};
+use hotrow_report::object::Object;
+use hotrow_report::options::{MOST_ROWS, Options, WindowArgs, whole};
+use hotrow_report::output;
+use hotrow_report::progress::Progress;
 use safetensors::Dtype;
 use std::path::{Path, PathBuf};
 

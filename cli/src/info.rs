@@ -1,13 +1,13 @@
 //! `hotrow info`: adapters, their limits, the kernels and memory paths they get with the reasons, and a self-test.
 
-use crate::failure::Failure;
-use crate::options::{Backend, Options};
-use crate::output;
-use crate::report::object::{Field, Object};
-use crate::report::stamps;
 use crate::self_test::{self, Case};
 use anyhow::anyhow;
 use hotrow::{Caps, Context, LookupBody, RankBody, Requirements, adapter, requirements, wgpu};
+use hotrow_report::failure::Failure;
+use hotrow_report::object::{Field, Object};
+use hotrow_report::options::{Backend, Options};
+use hotrow_report::output;
+use hotrow_report::stamps;
 
 /// List adapters, their limits, the kernels and memory paths they get with the reasons, and run a self-test
 #[derive(Debug, clap::Args)]

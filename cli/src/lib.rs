@@ -1,37 +1,24 @@
 //! The `hotrow` command: traces, caches and bandwidth from the shell.
 
-pub mod bench;
+mod bench;
 mod export;
-pub mod failure;
-mod foreign;
 mod fused;
 mod import;
 mod info;
 #[doc(hidden)]
 pub mod internals;
-mod kernel;
-pub mod names;
-pub mod options;
-pub mod output;
 mod plan;
-pub mod plot;
-pub mod progress;
-pub mod ranks;
-pub mod report;
 mod reshard;
-mod rows;
 mod self_test;
 mod simulate;
 mod simulate_gpu;
-mod spec;
 mod tensors;
-pub mod trace;
-pub mod uvm;
 
 use clap::{Parser, Subcommand};
-use failure::Failure;
-use options::Options;
-use std::{env, ffi::OsString, path::Path, process::ExitCode};
+use hotrow_report::failure::Failure;
+use hotrow_report::options::Options;
+use hotrow_report::output;
+use std::process::ExitCode;
 
 /// Embedding tables in low precision with a cache of hot rows: plan, simulate and measure.
 #[derive(Debug, Parser)]
@@ -52,14 +39,6 @@ enum Command {
     Plan(Box<plan::Args>),
     Reshard(reshard::Args),
     Simulate(simulate::Args),
-}
-
-/// What each program sets `XDG_RUNTIME_DIR` to, before it starts a thread: its own value, or without one `/dev/null`, since Wayland's library, which graphics
-/// drivers load, would complain on stderr.
-#[must_use]
-pub fn runtime_folder() -> OsString {
-    let given = env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_absolute());
-    given.unwrap_or_else(|| "/dev/null".into())
 }
 
 /// Runs the command with the arguments of the process.

@@ -12,8 +12,8 @@ mod report;
 pub(crate) mod robe;
 mod verify;
 
-use crate::failure::Failure;
-use crate::options::Options;
+use hotrow_report::failure::Failure;
+use hotrow_report::options::Options;
 
 /// Plan the size of a cache and of a batch from a trace or a distribution, and a budget
 #[derive(Debug, clap::Args)]

@@ -1,11 +1,11 @@
 //! `hotrow reshard`: another number of virtual shards for a checkpoint of a group on several ranks (SPEC 11).
 
-use crate::failure::Failure;
-use crate::options::{Options, power};
-use crate::output;
-use crate::report::object::{Object, fields};
 use hotrow::Error;
 use hotrow_dist as dist;
+use hotrow_report::failure::Failure;
+use hotrow_report::object::{Object, fields};
+use hotrow_report::options::{Options, power};
+use hotrow_report::output;
 use std::path::PathBuf;
 
 /// Write a checkpoint of a table on several ranks with another number of virtual shards

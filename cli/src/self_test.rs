@@ -1,8 +1,5 @@
 //! A short run of every configuration on GPU and CPU: integers must be equal, floats nearly so.
 
-use crate::bench::clock::Complaints;
-use crate::names::{ADMITTING, PLACES};
-use crate::report::object::{Field, Object};
 use anyhow::{Context as _, ensure};
 use hotrow::hash::fmix32;
 use hotrow::internals::Pieces as _;
@@ -10,6 +7,9 @@ use hotrow::{
     Context, Counters, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling,
     Precision,
 };
+use hotrow_report::clock::Complaints;
+use hotrow_report::names::{ADMITTING, PLACES};
+use hotrow_report::object::{Field, Object};
 
 const DIM: u32 = 12;
 const TABLES: [u32; 2] = [700, 300];

@@ -1,17 +1,17 @@
 //! `hotrow simulate`: hit rates of traces for sizes x ways x policies (Yang 2020, Tables 6 and 10).
 
-use crate::failure::{Failure, ensure_usage};
-use crate::names::{self, COMPARED, list};
-use crate::options::{Backend, MOST_ROWS, Options, TraceArgs, generated_trace, read, whole};
-use crate::output;
-use crate::plot::{Chart, Panels, Series, Style};
-use crate::progress::Progress;
-use crate::report::object::{self, Field, Object, fields};
 use crate::simulate_gpu::gpu;
-use crate::trace::{self, Trace};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hotrow::{Context, Counters, Policy, adapter};
 use hotrow_plan::simulate::{Best, Geometry, Simulator, WINDOW_WAYS};
+use hotrow_report::failure::{Failure, ensure_usage};
+use hotrow_report::names::{self, COMPARED, list};
+use hotrow_report::object::{self, Field, Object, fields};
+use hotrow_report::options::{Backend, MOST_ROWS, Options, TraceArgs, generated_trace, read, whole};
+use hotrow_report::output;
+use hotrow_report::plot::{Chart, Panels, Series, Style};
+use hotrow_report::progress::Progress;
+use hotrow_report::trace::{self, Trace};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::fmt;

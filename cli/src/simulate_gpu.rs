@@ -1,11 +1,11 @@
 //! `simulate --backend gpu`: plays a trace through the real kernels with a table of one FP32 value a row.
 
-use crate::bench::clock::{Clock, Rounds};
-use crate::progress::Progress;
-use crate::trace::Trace;
 use anyhow::ensure;
 use hotrow::{Batch, Context, Counters, Group, GroupConfig, Policy, Pooling, Precision, prelude::*};
 use hotrow_plan::simulate::Geometry;
+use hotrow_report::clock::{Clock, Rounds};
+use hotrow_report::progress::Progress;
+use hotrow_report::trace::Trace;
 
 /// Number of steps submitted at a time, so that the device neither waits for the host nor falls far behind.
 const STEPS: usize = 32;

@@ -1,12 +1,12 @@
 //! Files of matrices, read in pieces: safetensors, in one file or in parts, and numpy's arrays.
 
-use crate::failure::plain;
-use crate::foreign;
 use crate::fused::half;
 use ::safetensors::Dtype;
 use anyhow::{Context as _, bail};
 use hotrow::internals::safetensors::{self, Names};
 use hotrow::{Error, Source};
+use hotrow_report::failure::plain;
+use hotrow_report::foreign;
 use npyz::{DType, NpyHeader, Order, TypeChar};
 use serde::Deserialize;
 use std::cell::Cell;

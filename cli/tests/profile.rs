@@ -1,8 +1,8 @@
 //! Profiles of the real traces: shares of the hottest rows, samples, and counts in bounded memory.
 
 use crate::common::trace;
-use hotrow_cli::trace::Trace;
 use hotrow_plan::scars::{Profile, Skew};
+use hotrow_report::trace::Trace;
 use std::num::NonZeroU32;
 
 /// Trace, accesses, distinct rows, % of the accesses of the top 1, 5 and 10 % of the rows. The figures are those of the data folder's table,

@@ -3,9 +3,9 @@
 use crate::common::{command::value, id_bytes, plan::words, trace, write};
 use hotrow::Policy::{self, Lfu, Lru, Static, Window};
 use hotrow::{Counters, CpuGroup, GroupConfig, Precision, prelude::*};
-use hotrow_cli::trace::Trace;
 use hotrow_harness::seed::seed_for;
 use hotrow_plan::simulate::{Geometry, Simulator};
+use hotrow_report::trace::Trace;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use rayon::prelude::*;

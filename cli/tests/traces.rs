@@ -3,7 +3,7 @@
 use crate::common::command::{outcome, value};
 use crate::common::{id_bytes, write};
 use crate::golden;
-use hotrow_cli::trace::{CriteoFile, MAX_ID, Reading, Source, Trace, TraceError, load, load_as};
+use hotrow_report::trace::{CriteoFile, MAX_ID, Reading, Source, Trace, TraceError, load, load_as};
 use npyz::WriterBuilder;
 use std::fs;
 use std::io::Write;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hotrow_cli::trace::{CriteoFile, MAX_ID, Source, Trace, load, read_labels};
+use hotrow_report::trace::{CriteoFile, MAX_ID, Source, Trace, load, read_labels};
 
 use crate::folder;
 

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 
 use clap::Args;
 use hotrow::{CpuGroup, Error, GroupConfig, Init, Lookup as _, Precision};
-use hotrow_cli::output;
 use hotrow_dist::{Comm, Group, Parcels, Phase, RankTraffic, Ticket, hand_on};
 use hotrow_harness::ranks::uniform;
+use hotrow_report::output;
 use serde_json::{Value, json};
 
 use hotrow_dist::mpi::{Mpi, Outcome};

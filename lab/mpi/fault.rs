@@ -3,9 +3,9 @@
 use std::{path::PathBuf, process, thread, time::Duration};
 
 use clap::{Args, ValueEnum};
-use hotrow_cli::output;
 use hotrow_dist::{Comm, Parcels};
 use hotrow_harness::ranks::saving;
+use hotrow_report::output;
 
 use hotrow_dist::mpi::{Mpi, Outcome};
 

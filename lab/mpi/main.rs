@@ -7,12 +7,12 @@ mod same;
 use std::{collections::BTreeSet, env, error::Error, iter, process::ExitCode, time::Instant};
 
 use clap::{Parser, Subcommand};
-use hotrow_cli::output;
 use hotrow_dist::{
     Comm as _,
     mpi::{self, Mpi, Outcome},
 };
 use hotrow_harness::comm::CHECKS;
+use hotrow_report::output;
 
 /// The command hotrow over the ranks of an MPI job.
 ///
@@ -49,10 +49,10 @@ const OWN: [&str; 12] =
 #[allow(unsafe_code, reason = "drivers read this variable, which has no other way to them")]
 fn main() -> ExitCode {
     // SAFETY: no thread has been started.
-    unsafe { env::set_var("XDG_RUNTIME_DIR", hotrow_cli::runtime_folder()) };
+    unsafe { env::set_var("XDG_RUNTIME_DIR", hotrow_report::start::runtime_folder()) };
     let first = env::args_os().nth(1);
     if first.is_some_and(|first| !OWN.iter().any(|own| first == *own)) {
-        return match hotrow_cli::ranks::launched() {
+        return match hotrow_report::ranks::launched() {
             None => hotrow_cli::main(),
             Some(launched) => launched.refuse("this subcommand", "start it without mpirun"),
         };

@@ -4,9 +4,9 @@ use std::{fs, path::PathBuf};
 
 use clap::Args;
 use hotrow::CpuGroup;
-use hotrow_cli::output;
 use hotrow_dist::Comm as _;
 use hotrow_harness::ranks::{How, Listed, Share, listed, on_rank};
+use hotrow_report::output;
 
 use hotrow_dist::mpi::{Mpi, Outcome};
 

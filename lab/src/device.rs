@@ -5,7 +5,7 @@ use anyhow::Result;
 use hotrow::Context;
 #[cfg(feature = "gpu")]
 pub(crate) use hotrow_burn::{Shared, Tables as OnDevice, backward, forward};
-use hotrow_cli::options::Backend;
+use hotrow_report::options::Backend;
 #[cfg(not(feature = "gpu"))]
 pub(crate) use none::{OnDevice, Shared, backward, forward};
 

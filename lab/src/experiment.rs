@@ -7,7 +7,7 @@ use crate::report::{ChartOf, TableOf};
 use crate::setting::{Key, Setup, keys};
 use crate::tasks::{self, TaskArgs};
 use anyhow::{Context as _, Error, anyhow, ensure};
-use hotrow_cli::names;
+use hotrow_report::names;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, num::NonZero, path::Path};
 use toml::{Table, Value};

@@ -4,9 +4,9 @@
 use crate::end::Goal;
 use crate::run::Outcome;
 use crate::setting::Setup;
-use hotrow_cli::names;
-use hotrow_cli::report::units::Times;
-use hotrow_cli::report::{Measurement, Setting, Unit};
+use hotrow_report::names;
+use hotrow_report::records::{Measurement, Setting, Unit};
+use hotrow_report::units::Times;
 use serde::de::{Deserialize as _, Deserializer, Error as _};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 

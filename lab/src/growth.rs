@@ -2,8 +2,8 @@
 //! half-normal) or 2 times (Zipf). The paper does not say whether the scale of a distribution grows with the rows, whether indices count, or
 //! whether a batch or an epoch is meant; all are shown, with nothing pinned.
 
-use hotrow_cli::report::{self, Measurement, Setting, Unit};
 use hotrow_plan::scars::{Forecast, Formula, Pinned, Skew};
+use hotrow_report::records::{self, Measurement, Setting, Unit};
 use serde::Deserialize;
 use std::num::NonZero;
 
@@ -56,7 +56,7 @@ impl Growth {
                 ));
             }
         }
-        let table = report::table(&records, &["distribution", "claimed below", "holds for rows of a batch"], "what")
+        let table = records::table(&records, &["distribution", "claimed below", "holds for rows of a batch"], "what")
             .unwrap_or_default();
         Ok(format!(
             "From {rows} rows and {lookups} lookups to {times} times as many; a row is {words} words\n\n{table}"

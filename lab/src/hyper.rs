@@ -3,7 +3,7 @@
 use crate::scaling::{Scaling, rate};
 use anyhow::ensure;
 use hotrow::{OptimizerKind, Precision, StatePrecision};
-use hotrow_cli::names;
+use hotrow_report::names;
 use serde::{Deserialize, Serialize};
 
 /// The options of a training, apart from data, end and device.

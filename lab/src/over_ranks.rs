@@ -5,9 +5,9 @@ use crate::ranks::Ranks;
 use crate::runs::{Lab, RunArgs};
 use crate::setting::Setting;
 use crate::tables::NO_ARRAY;
-use hotrow_cli::failure::Failure;
-use hotrow_cli::options::{Options, WireArgs, whole};
 use hotrow_dist::Comm;
+use hotrow_report::failure::Failure;
+use hotrow_report::options::{Options, WireArgs, whole};
 use std::{cell::RefCell, process::ExitCode};
 
 /// Train over the ranks of this job, the tables in virtual shards. Losses and tables are the same bits for every number of ranks

@@ -1,6 +1,6 @@
 //! Numbers that papers print, for tables to show beside ours. The texts of the papers have no pages: a number has its section.
 
-use hotrow_cli::report::Measurement;
+use hotrow_report::records::Measurement;
 use serde::Deserialize;
 
 /// The papers, each with its numbers, in the units in which a table shows them.
@@ -95,7 +95,7 @@ pub(crate) fn places(of: Option<(&Published, &[&Measurement], &[String], &str)>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotrow_cli::report::{Setting, Unit};
+    use hotrow_report::records::{Setting, Unit};
 
     #[test]
     fn numbers_stand_at_their_place() {

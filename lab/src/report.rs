@@ -2,8 +2,8 @@
 
 use crate::figures;
 use crate::published::Published;
-use hotrow_cli::plot::{Chart, Style};
-use hotrow_cli::report::{self, Measurement, Value};
+use hotrow_report::plot::{Chart, Style};
+use hotrow_report::records::{self, Measurement, Value};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -88,7 +88,7 @@ impl TableOf {
         chosen.extend(&numbers);
         let title =
             [&self.title, &from].into_iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join(", ");
-        let table = report::table(chosen, &lines, &self.across)?;
+        let table = records::table(chosen, &lines, &self.across)?;
         Some(if title.is_empty() { table } else { format!("{title}:\n\n{table}") })
     }
 
@@ -160,7 +160,7 @@ impl ChartOf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotrow_cli::report::{Setting, Unit};
+    use hotrow_report::records::{Setting, Unit};
 
     fn records() -> Vec<Measurement> {
         let record = |rounding: &str, cache: f64, value: f64| {

@@ -14,13 +14,13 @@ use crate::tables;
 use crate::task::{Task, fingerprint};
 use crate::tasks;
 use anyhow::{Context as _, anyhow, bail};
-use hotrow_cli::failure::Failure;
-use hotrow_cli::options::{Options, whole};
-use hotrow_cli::output;
-use hotrow_cli::progress::Progress;
-use hotrow_cli::report::{self, Unit};
-use hotrow_cli::trace::Source;
 use hotrow_dist::Comm as _;
+use hotrow_report::failure::Failure;
+use hotrow_report::options::{Options, whole};
+use hotrow_report::output;
+use hotrow_report::progress::Progress;
+use hotrow_report::records::{self, Unit};
+use hotrow_report::trace::Source;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -333,14 +333,14 @@ impl<'a> Lab<'a> {
         }
         let head = json!({ "part": self.name, "task": about.name, "model": about.model, "data": about.source, "runs": runs, "failures": failures, "warnings": warnings });
         if let Some(path) = &options.json {
-            report::write_json(path, &head, &records)?;
+            records::write_json(path, &head, &records)?;
         }
         // Runs that failed leave the results of those before them.
         let whole = failures.is_empty() || (failures.len() < done.len() && self.args.resume.is_none());
         if let Some(folder) = self.folder.as_ref().filter(|_| whole) {
             fs::create_dir_all(folder)?;
             output::write_file(&folder.join("report.md"), text.as_bytes())?;
-            report::write_csv(&folder.join("records.csv"), &records, &[])?;
+            records::write_csv(&folder.join("records.csv"), &records, &[])?;
             let charts = self.experiment.charts.iter().map(|chart| chart.draw(about.name, &records, folder));
             let pictures = charts.collect::<anyhow::Result<Vec<_>>>()?.concat().len();
             output::note(&format!("records.csv, report.md and {pictures} pictures are in {}", folder.display()));

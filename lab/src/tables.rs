@@ -12,9 +12,9 @@ use hotrow::{
     Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, GradSlice, Group, GroupConfig, Lookup, Mode,
     Optimizer, Pooling, RowLayout, ScalerState, SharedGroup, checkpoint, memory_factor, robe,
 };
-use hotrow_cli::bench::clock::{Clock, Rounds};
-use hotrow_cli::uvm::{UvmBus, UvmModel, UvmTable};
 use hotrow_dist::{self as dist, Shard};
+use hotrow_report::clock::{Clock, Rounds};
+use hotrow_report::uvm::{UvmBus, UvmModel, UvmTable};
 use std::{collections::BTreeMap, path::Path, sync::OnceLock};
 
 /// A group that a run holds, with its checkpoints.

@@ -13,7 +13,7 @@ pub(crate) use args::{TaskArgs, TaskName};
 
 use crate::hyper::Hyper;
 use crate::task::Task;
-use hotrow_cli::trace::Source;
+use hotrow_report::trace::Source;
 
 /// The epochs and the training of a task where an experiment names no others. They were found with FP32.
 pub(crate) const fn defaults(name: TaskName) -> (u32, Hyper) {

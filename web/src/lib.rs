@@ -3,12 +3,7 @@
 #![cfg(target_family = "wasm")]
 
 mod check;
-#[path = "../../cli/src/kernel.rs"]
-mod kernel;
 mod measure;
-#[allow(dead_code, reason = "the command lists the order of the rows, too")]
-#[path = "../../cli/src/rows.rs"]
-mod rows;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

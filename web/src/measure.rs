@@ -11,10 +11,9 @@ use hotrow::{
     hash::fmix32,
     wgpu::{self, util::DeviceExt as _},
 };
+use hotrow_report::rows::{Job, LENGTHS, Rows};
 use serde_json::{Value, json};
 use web_time::Instant;
-
-use crate::rows::{Job, LENGTHS, Rows};
 
 /// Least time of a batch of calls.
 const LEAST: Duration = Duration::from_millis(10);

@@ -1,10 +1,10 @@
 //! Options and output of all modes: the folder of the results, the begin and end of a run, and its tables.
 
-use crate::failure::Failure;
-use crate::options::Options;
-use crate::output;
-use crate::report::run::Run;
-use crate::report::{Select, table};
+use hotrow_report::failure::Failure;
+use hotrow_report::options::Options;
+use hotrow_report::output;
+use hotrow_report::records::{Select, table};
+use hotrow_report::run::Run;
 use std::path::PathBuf;
 
 /// Options of every mode.

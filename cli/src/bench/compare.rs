@@ -1,13 +1,13 @@
 //! `hotrow bench compare`: the figures of several machines side by side, from files of `bench`, `bench suite` and the web page.
 
-use crate::failure::{self, Failure};
-use crate::options::{Options, number};
-use crate::output;
-use crate::plot::{Chart, Style};
-use crate::report::run::{Machine, SCHEMA, commit};
-use crate::report::units::{Times, decimals};
-use crate::report::{self, Measurement, Select, Setting, Unit, table};
 use anyhow::ensure;
+use hotrow_report::failure::{self, Failure};
+use hotrow_report::options::{Options, number};
+use hotrow_report::output;
+use hotrow_report::plot::{Chart, Style};
+use hotrow_report::records::{self, Measurement, Select, Setting, Unit, table};
+use hotrow_report::run::{Machine, SCHEMA, commit};
+use hotrow_report::units::{Times, decimals};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -80,11 +80,11 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     let csv = args.out.join("compare.csv");
     let by = [("version", env!("CARGO_PKG_VERSION")), ("commit", &commit())];
-    report::write_csv(&csv, &compared, &by)?;
+    records::write_csv(&csv, &compared, &by)?;
     output::print(&format!("wrote {}", csv.display()))?;
     if let Some(json) = &options.json {
         let head = serde_json::json!({ "command": "bench compare", by[0].0: by[0].1, by[1].0: by[1].1, "files": all, "worse": args.worse });
-        report::write_json(json, &head, &compared)?;
+        records::write_json(json, &head, &compared)?;
         output::print(&format!("wrote {}", json.display()))?;
     }
     Ok(args.worse.map_or(Ok(()), |percent| judge(&all, &compared, percent))?)

@@ -1,18 +1,18 @@
 //! `hotrow bench dist`: what a step sends, and its time, over ranks and batch sizes.
 
 use super::common::{Common, tables};
-use crate::failure::{Failure, ensure_usage};
-use crate::names::one_of;
-use crate::options::{Options, TraceArgs, WireArgs, whole};
-use crate::output;
 use crate::plan::dist::run::{Batches, Seen};
-use crate::progress::Progress;
-use crate::report::run::{Machine, Run};
-use crate::report::units::Times;
-use crate::report::{Setting, Unit};
-use crate::trace::Trace;
 use hotrow::{CpuGroup, GroupConfig, Optimizer, OptimizerKind, Precision};
 use hotrow_dist::{Group, Phase, Threads};
+use hotrow_report::failure::{Failure, ensure_usage};
+use hotrow_report::names::one_of;
+use hotrow_report::options::{Options, TraceArgs, WireArgs, whole};
+use hotrow_report::output;
+use hotrow_report::progress::Progress;
+use hotrow_report::records::{Setting, Unit};
+use hotrow_report::run::{Machine, Run};
+use hotrow_report::trace::Trace;
+use hotrow_report::units::Times;
 use std::time::Instant;
 
 /// Measure groups over ranks, in threads of this machine: bytes, messages and seconds of a step

@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use super::common::Common;
 use super::suite::{Size, shapes::random};
-use crate::bench::clock::{self, Clock, Complaints, Deadline, has_no_room};
-use crate::failure::{Failure, ensure_usage};
-use crate::names::one_of;
-use crate::options::{Options, whole};
 use crate::plan::amount;
 use crate::plan::robe::arrays::{CHUNK, COMPRESSIONS, arrays, setting};
-use crate::plot::{Heat, Panel};
-use crate::progress::Progress;
-use crate::report::run::{Machine, Run};
-use crate::report::units::{apart, count, decimals};
-use crate::report::{Select, Setting, Unit, table};
+use hotrow_report::clock::{self, Clock, Complaints, Deadline, has_no_room};
+use hotrow_report::failure::{Failure, ensure_usage};
+use hotrow_report::names::one_of;
+use hotrow_report::options::{Options, whole};
+use hotrow_report::plot::{Heat, Panel};
+use hotrow_report::progress::Progress;
+use hotrow_report::records::{Select, Setting, Unit, table};
+use hotrow_report::run::{Machine, Run};
+use hotrow_report::units::{apart, count, decimals};
 use runner::Runner;
 
 /// Measure shared tables (ROBE): forward and update over rows, compressions and chunks

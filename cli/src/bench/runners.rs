@@ -1,7 +1,7 @@
 //! Takes the steps of the sweep: on the CPU, on a device, and on a device with a staged table.
 
-use crate::bench::clock::{Clock, Inputs, gradients, timed};
 use hotrow::{Counters, CpuGroup, Group, GroupConfig, Placement, Resolution, prelude::*};
+use hotrow_report::clock::{Clock, Inputs, gradients, timed};
 
 /// Counters and bytes over the bus.
 #[derive(Clone, Copy, Default)]

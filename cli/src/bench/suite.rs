@@ -18,16 +18,16 @@ pub(super) mod workload;
 pub(super) use size::Size;
 
 use super::common::{Common, tables};
-use crate::bench::clock::{Clock, Complaints, Deadline};
-use crate::failure::{Failure, ensure_usage};
-use crate::options::{Backend, Options, whole};
-use crate::output;
-use crate::plot::{Chart, Style};
-use crate::report::run::{Machine, Run};
-use crate::report::{Measurement, Select, Unit};
 use bench::{Bench, Beside};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use hotrow::adapter;
+use hotrow_report::clock::{Clock, Complaints, Deadline};
+use hotrow_report::failure::{Failure, ensure_usage};
+use hotrow_report::options::{Backend, Options, whole};
+use hotrow_report::output;
+use hotrow_report::plot::{Chart, Style};
+use hotrow_report::records::{Measurement, Select, Unit};
+use hotrow_report::run::{Machine, Run};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -3,19 +3,19 @@
 use super::common::Common;
 use super::runners::Runner;
 use super::shape::{Shape, Stream};
-use crate::bench::clock::{CACHES, Clock, Rounds, last_level_cache, timed};
-use crate::failure::{Failure, ensure_usage};
-use crate::names::{self, ADMITTING, COMPARED, PLACES, list, one_of};
-use crate::options::{Backend, MOST_ROWS, Options, WindowArgs, number, percent, read, whole};
-use crate::output;
-use crate::plot::{Chart, Style};
-use crate::progress::Progress;
-use crate::report::run::{Machine, Run};
-use crate::report::units::Times;
-use crate::report::{Measurement, Select, Setting, Unit, Value, table};
-use crate::uvm::{UvmBus, UvmModel, UvmTable, UvmTraffic};
 use hotrow::internals::layout::Layout;
 use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, Rounding, adapter};
+use hotrow_report::clock::{CACHES, Clock, Rounds, last_level_cache, timed};
+use hotrow_report::failure::{Failure, ensure_usage};
+use hotrow_report::names::{self, ADMITTING, COMPARED, PLACES, list, one_of};
+use hotrow_report::options::{Backend, MOST_ROWS, Options, WindowArgs, number, percent, read, whole};
+use hotrow_report::output;
+use hotrow_report::plot::{Chart, Style};
+use hotrow_report::progress::Progress;
+use hotrow_report::records::{Measurement, Select, Setting, Unit, Value, table};
+use hotrow_report::run::{Machine, Run};
+use hotrow_report::units::Times;
+use hotrow_report::uvm::{UvmBus, UvmModel, UvmTable, UvmTraffic};
 use std::{collections::BTreeSet, time::Duration};
 
 #[derive(Clone, Debug, clap::Args)]

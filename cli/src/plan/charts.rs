@@ -1,9 +1,9 @@
 //! The plot of a plan: bytes and hit rate over the size of the cache.
 
 use super::report::Answer;
-use crate::plot::{Chart, Series, Style};
-use crate::report::object::in_units;
 use hotrow_plan::scars::Split;
+use hotrow_report::object::in_units;
+use hotrow_report::plot::{Chart, Series, Style};
 
 const MIB: f64 = (1 << 20) as f64;
 

@@ -1,10 +1,10 @@
 //! `--distribution`: a model of lookups instead of a trace, such as `zipf:rows=1e9,s=1.05`.
 
 use super::amount;
-use crate::failure::Failure;
-use crate::spec::{Kind, Spec};
 use hotrow::Error;
 use hotrow_plan::scars::{Formula, Skew};
+use hotrow_report::failure::Failure;
+use hotrow_report::spec::{Kind, Spec};
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution as _, StandardNormal, Zipf};
 

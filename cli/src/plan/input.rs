@@ -1,10 +1,10 @@
 //! The lookups of a plan: those of a trace, or a distribution.
 
 use super::distribution::Distribution;
-use crate::failure::{Failure, ensure_usage};
-use crate::trace::Trace;
 use hotrow::Error;
 use hotrow_plan::scars::{Budget, Planner, Profile, Skew};
+use hotrow_report::failure::{Failure, ensure_usage};
+use hotrow_report::trace::Trace;
 
 /// The lookups of a plan.
 pub(super) struct Input {

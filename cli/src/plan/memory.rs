@@ -2,17 +2,17 @@
 
 use super::amount::{BINDING, MOST_DIM, largest};
 use super::robe;
-use crate::failure::Failure;
-use crate::names::{PLACES, one_of};
-use crate::options::{MOST_ROWS, Options, compression, percent, whole};
-use crate::output;
-use crate::report::object::{self, Field, Object, fields};
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{
     Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision,
     StatePrecision,
 };
+use hotrow_report::failure::Failure;
+use hotrow_report::names::{PLACES, one_of};
+use hotrow_report::object::{self, Field, Object, fields};
+use hotrow_report::options::{MOST_ROWS, Options, compression, percent, whole};
+use hotrow_report::output;
 
 /// Count the memory of a group of tables to the byte, before anything is allocated; with --compression for tables that share an array (ROBE)
 #[derive(Debug, clap::Args)]

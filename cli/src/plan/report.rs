@@ -2,9 +2,9 @@
 
 use super::input::{Input, Source};
 use super::verify::{Run, form};
-use crate::report::object::{self, Field, Object, digits, fields, in_units};
 use hotrow::WAYS;
 use hotrow_plan::scars::{Budget, MoreRows, Pinned, Plan, PlannedGroup, Planner, Split, Traffic};
+use hotrow_report::object::{self, Field, Object, digits, fields, in_units};
 
 /// The shares of the lookups in the table of the skew, in percent.
 const SHARES: [f64; 5] = [50.0, 80.0, 90.0, 95.0, 99.0];

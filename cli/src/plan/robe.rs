@@ -5,11 +5,11 @@ mod report;
 mod table;
 
 use super::amount::{self, MOST_DIM};
-use crate::failure::{Failure, ensure_usage};
-use crate::options::{Options, TraceArgs, compression, whole};
-use crate::output;
 use hotrow::robe::Config;
 use hotrow_plan::fidelity::{Fidelity, Fit, Size, WantedEps, size_for};
+use hotrow_report::failure::{Failure, ensure_usage};
+use hotrow_report::options::{Options, TraceArgs, compression, whole};
+use hotrow_report::output;
 use rand::SeedableRng;
 use rand::seq::index;
 use rand_pcg::Pcg64;

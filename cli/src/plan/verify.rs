@@ -2,13 +2,13 @@
 
 mod order;
 
-use crate::failure::Failure;
-use crate::options::Backend;
-use crate::progress::Progress;
-use crate::report::object::{self, Field, Object, fields};
 use anyhow::anyhow;
 use hotrow::{Context, Counters, CpuGroup, Embedding, Group, GroupConfig, Placement};
 use hotrow_plan::scars::{Expected, Forecast, Judgement, Pinned, Skew};
+use hotrow_report::failure::Failure;
+use hotrow_report::object::{self, Field, Object, fields};
+use hotrow_report::options::Backend;
+use hotrow_report::progress::Progress;
 
 pub(super) use order::Order;
 

@@ -4,9 +4,9 @@ pub(crate) mod command;
 pub(crate) mod plan;
 pub(crate) mod records;
 
-use hotrow_cli::trace::{Source, Trace, load};
 pub(crate) use hotrow_fuzz::npy;
 use hotrow_harness::data;
+use hotrow_report::trace::{Source, Trace, load};
 use tempfile::TempDir;
 
 /// Loads a trace of the data folder. Without the folder, prints that the test did not run.

@@ -1,8 +1,8 @@
 //! The unified-memory baseline moves real pages: where each of them lies, and what it holds, is what its moves say.
 
-use hotrow_cli::bench::clock::{Clock, Rounds};
-use hotrow_cli::uvm::{UvmBus, UvmMove, UvmTable, UvmTraffic};
 use hotrow_harness::device::with_gpu;
+use hotrow_report::clock::{Clock, Rounds};
+use hotrow_report::uvm::{UvmBus, UvmMove, UvmTable, UvmTraffic};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 

@@ -59,6 +59,6 @@ impl Model<'_, '_> {
             shared.device().sync()?;
             took.push(start.elapsed().as_secs_f64() * self.options.hyper.batch as f64 / samples as f64);
         }
-        Ok(hotrow_cli::report::units::median(took))
+        Ok(hotrow_report::units::median(took))
     }
 }

@@ -103,7 +103,7 @@ fn it_learns_but_not_more_than_there_is() {
 #[test]
 fn a_run_on_the_device_learns_what_the_processor_does() {
     hotrow_harness::device::with_gpu(|_| {
-        let device = Device::open(hotrow_cli::options::Backend::Gpu).unwrap();
+        let device = Device::open(hotrow_report::options::Backend::Gpu).unwrap();
         let on = |device: &Device, setting, lr| {
             trained(setting, 1, &with(|options| (options.device, options.hyper.lr) = (device.clone(), lr)))
         };

@@ -9,7 +9,7 @@ use crate::end::{End, Measure};
 use crate::metrics::{Score, Scorer, rise};
 use anyhow::ensure;
 use hotrow::Mode;
-use hotrow_cli::report::units::median;
+use hotrow_report::units::median;
 use std::time::{Duration, Instant};
 
 impl Model<'_, '_> {

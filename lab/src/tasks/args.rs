@@ -3,7 +3,7 @@
 use super::cardinalities::Cardinalities;
 use super::dlrm::model::Above;
 use anyhow::{Context as _, ensure};
-use hotrow_cli::trace::{self, Source, TraceError};
+use hotrow_report::trace::{self, Source, TraceError};
 use serde::{Deserialize, Serialize};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};

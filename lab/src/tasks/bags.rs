@@ -14,7 +14,7 @@ use anyhow::{Context as _, ensure};
 use burn::tensor::Tensor;
 use hotrow::hash::fmix32;
 use hotrow::{Init, Pooling};
-use hotrow_cli::trace::{self, Source};
+use hotrow_report::trace::{self, Source};
 use std::{collections::HashMap, ops::Range};
 
 const AUTHORS: usize = 8;

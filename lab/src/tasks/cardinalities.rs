@@ -1,6 +1,6 @@
 //! The number of rows of each of the 26 tables.
 
-use hotrow_cli::trace::CRITEO_CATEGORIES as TABLES;
+use hotrow_report::trace::CRITEO_CATEGORIES as TABLES;
 use serde::Deserialize;
 use std::{fmt, str::FromStr, sync::LazyLock};
 

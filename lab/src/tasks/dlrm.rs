@@ -16,7 +16,7 @@ use crate::metrics::Score;
 use crate::order::Mixed;
 use crate::task::{About, Task};
 use hotrow::{Init, Pooling};
-use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
+use hotrow_report::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use model::Above;
 use packed::Packed;
 use sample::Sample;

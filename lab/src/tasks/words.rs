@@ -10,7 +10,7 @@ use anyhow::ensure;
 use burn::tensor::Tensor;
 use hotrow::rng::pcg4d;
 use hotrow::{Init, OptimizerKind, Pooling};
-use hotrow_cli::trace::{self, Source};
+use hotrow_report::trace::{self, Source};
 use std::ops::Range;
 
 pub(super) const HYPER: Hyper =

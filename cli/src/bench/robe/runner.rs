@@ -6,8 +6,8 @@ use hotrow::{CpuSharedGroup, Error, SharedGroup, prelude::*, wgpu};
 use std::hint::black_box;
 use std::time::Duration;
 
-use crate::bench::clock::{Clock, Inputs, Rounds, gradients, timed};
-use crate::report::units::Times;
+use hotrow_report::clock::{Clock, Inputs, Rounds, gradients, timed};
+use hotrow_report::units::Times;
 
 /// Runs steps of one array at a time. Gradients lie between -1 and 1.
 pub(super) struct Runner<'a> {

@@ -4,9 +4,9 @@ use hotrow::{GroupConfig, Init, OptimizerKind, Placement, Precision};
 use std::path::PathBuf;
 
 use super::size::Size;
-use crate::bench::clock::{Clock, Deadline};
-use crate::failure::Failure;
-use crate::report::run::Run;
+use hotrow_report::clock::{Clock, Deadline};
+use hotrow_report::failure::Failure;
+use hotrow_report::run::Run;
 
 /// The floats of a row in TBE's and NVIDIA's benchmarks.
 pub(super) const DIM: u32 = 128;

@@ -3,8 +3,8 @@
 use hotrow::wgpu;
 
 use super::bench::Bench;
-use crate::kernel::{Kernel, bind, layout};
-use crate::report::{Setting, Unit};
+use hotrow_report::kernel::{Kernel, bind, layout};
+use hotrow_report::records::{Setting, Unit};
 
 /// Each invocation copies 16 bytes a turn, in strides of the whole grid; moving rows is not faster.
 const KERNEL: &str = "

@@ -8,7 +8,7 @@ use hotrow::{
 };
 
 use super::bench::{Bench, LR};
-use crate::report::{Setting, Unit};
+use hotrow_report::records::{Setting, Unit};
 
 const LEVELS: u32 = 16;
 const FEATURES: u32 = 2;

@@ -6,8 +6,8 @@ use super::bench::Bench;
 use super::cases::Case;
 use super::whole;
 use super::workload::{Taken, Workload, record};
-use crate::bench::clock::{Clock, has_no_room};
-use crate::report::{Setting, Unit};
+use hotrow_report::clock::{Clock, has_no_room};
+use hotrow_report::records::{Setting, Unit};
 
 /// Measures and records a case. A wrong share of hits is an error of the command. If the device has too little memory, a cache of half the
 /// size takes the place, and the records say so.

@@ -7,10 +7,10 @@ use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use std::collections::BTreeSet;
 
 use super::bench::Bench;
-use crate::plot::{Chart, Series, Style};
-use crate::report::run::Run;
-use crate::report::{Measurement, Select, Setting, Unit};
-use crate::rows::{Job, LENGTHS, Rows};
+use hotrow_report::plot::{Chart, Series, Style};
+use hotrow_report::records::{Measurement, Select, Setting, Unit};
+use hotrow_report::rows::{Job, LENGTHS, Rows};
+use hotrow_report::run::Run;
 
 /// MiB of tables, powers of two.
 const SMALL: &[u32] = &[1, 16, 64];

@@ -8,9 +8,9 @@ use super::bench::Bench;
 use super::cases::in_turn;
 use super::shapes::shuffled;
 use super::workload::warm;
-use crate::bench::clock::Clock;
-use crate::kernel::{Kernel, bind, layout};
-use crate::report::{Setting, Unit};
+use hotrow_report::clock::Clock;
+use hotrow_report::kernel::{Kernel, bind, layout};
+use hotrow_report::records::{Setting, Unit};
 
 /// Floats of a row, and quads of four.
 const FLOATS: u32 = 64;

@@ -1,7 +1,7 @@
 //! The size of a benchmark: for a GPU, or small enough that a software driver finishes in two minutes.
 
-use crate::bench::clock::Rounds;
 use clap::ValueEnum;
+use hotrow_report::clock::Rounds;
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

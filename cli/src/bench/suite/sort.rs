@@ -5,8 +5,8 @@ use rayon::slice::ParallelSliceMut as _;
 
 use super::bench::Bench;
 use super::bytes;
-use crate::bench::clock::timed;
-use crate::report::{Setting, Unit};
+use hotrow_report::clock::timed;
+use hotrow_report::records::{Setting, Unit};
 
 const GOAL: u32 = 1 << 24;
 /// Pairs and key bits; 22 bits order four million slots.

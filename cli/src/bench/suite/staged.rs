@@ -8,9 +8,9 @@ use hotrow::{
 
 use super::bench::{Bench, DIM, LR};
 use super::cases::mostly_hits;
-use crate::bench::clock::{Inputs, timed};
-use crate::report::units::Times;
-use crate::report::{Setting, Unit};
+use hotrow_report::clock::{Inputs, timed};
+use hotrow_report::records::{Setting, Unit};
+use hotrow_report::units::Times;
 
 /// Indices of a bag.
 const BAG: u32 = 20;

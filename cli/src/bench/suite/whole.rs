@@ -5,9 +5,9 @@ use hotrow::{Group, GroupConfig, Init, Layout, Placement, wgpu::DeviceType};
 
 use super::bench::Bench;
 use super::workload::{Taken, Workload};
-use crate::bench::clock::{memory, timed};
-use crate::report::Unit;
-use crate::report::units::bytes;
+use hotrow_report::clock::{memory, timed};
+use hotrow_report::records::Unit;
+use hotrow_report::units::bytes;
 
 /// Cuts the table into `pieces` pieces: as bindings of `binding` bytes cut it, or into equal ones if these make fewer.
 fn cut(config: &mut GroupConfig, pieces: u32, binding: u64) -> anyhow::Result<Layout> {

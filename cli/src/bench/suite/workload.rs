@@ -6,8 +6,8 @@ use hotrow::{Counters, Group, GroupConfig, Layout, Placement, prelude::*, wgpu};
 use super::bench::{Bench, LR};
 use super::bytes::{Facts, HEAVY, kernel};
 use super::shapes::Batch;
-use crate::bench::clock::{Clock, Inputs, Measured, Stage};
-use crate::report::{Setting, Unit};
+use hotrow_report::clock::{Clock, Inputs, Measured, Stage};
+use hotrow_report::records::{Setting, Unit};
 
 /// A group's configuration, batches that warm its cache, and batches that are measured.
 #[derive(Clone)]

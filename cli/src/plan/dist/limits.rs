@@ -4,8 +4,8 @@ use super::super::amount::{BINDING, largest};
 use super::run::Cache;
 use super::step::Model;
 use super::wire::Wire;
-use crate::report::units::bytes;
 use hotrow::{Pooling, Precision, WAYS};
+use hotrow_report::units::bytes;
 
 /// The largest number of ranks.
 const MOST_RANKS: u32 = 1024;

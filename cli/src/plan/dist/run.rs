@@ -1,11 +1,11 @@
 //! The steps of a trace: replayed through the cache, which says what is dirty, and run by groups over ranks, which count their bytes.
 
 use super::wire::{PHASES, Wire};
-use crate::bench::clock::timed;
-use crate::report::object::Object;
 use hotrow::{CpuGroup, GroupConfig, Lookup as _, Policy, WAYS};
 use hotrow_dist::{self as dist, Comm as _, Threads};
 use hotrow_plan::simulate::{GeometryError, Simulator};
+use hotrow_report::clock::timed;
+use hotrow_report::object::Object;
 use std::collections::BTreeMap;
 
 /// The cache of a group over all ranks.

@@ -2,9 +2,9 @@
 
 use super::super::amount;
 use super::wire::{Asked, PHASES, Wire};
-use crate::options::power;
-use crate::report::object::{Field, Object};
 use hotrow::Pooling;
+use hotrow_report::object::{Field, Object};
+use hotrow_report::options::power;
 
 /// Rows that share a probability. They follow each other from the row `first` on.
 #[derive(Clone, Copy, Debug)]

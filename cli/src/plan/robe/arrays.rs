@@ -1,8 +1,8 @@
 //! The shared arrays that `plan robe` and `bench robe` look at, and the setting of their records.
 
-use crate::report::Setting;
 use hotrow::Error;
 use hotrow::robe::Config;
+use hotrow_report::records::Setting;
 
 /// The chunk of ROBE's paper.
 pub(crate) const CHUNK: u32 = 32;

@@ -2,9 +2,9 @@
 
 use super::arrays::setting;
 use super::table::Table;
-use crate::report::{self, Measurement, Setting, Unit, table};
 use hotrow::robe::Config;
 use hotrow_plan::fidelity::{Fidelity, Size, WantedEps};
+use hotrow_report::records::{self, Measurement, Setting, Unit, table};
 use std::path::Path;
 
 /// The answer, which is filled record by record.
@@ -96,7 +96,7 @@ impl Answer<'_> {
             "sample": { "rows": self.rows, "by": self.by, "rms_length": rms_length },
             "wanted": wanted,
         });
-        report::write_json(path, &head, &self.records)
+        records::write_json(path, &head, &self.records)
     }
 
     /// The table, what its rows lose at each compression and with one weight, and the size for a wanted eps.

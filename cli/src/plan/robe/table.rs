@@ -1,14 +1,14 @@
 //! The table of `plan robe`: a file of rows, a checkpoint, or a generated table.
 
-use crate::failure::{Failure, ensure_usage};
-use crate::options::{MOST_ROWS, read};
-use crate::output;
 use crate::plan::amount::{MOST_DIM, count_to};
-use crate::spec::{Kind, Spec};
 use crate::tensors::{FLOATS, Stacked, Tensors, converted};
 use anyhow::Context as _;
 use hotrow::rng::pcg4d;
 use hotrow::{CpuGroup, Error, F32File, Init, Source, checkpoint, prelude::*};
+use hotrow_report::failure::{Failure, ensure_usage};
+use hotrow_report::options::{MOST_ROWS, read};
+use hotrow_report::output;
+use hotrow_report::spec::{Kind, Spec};
 use std::path::Path;
 
 pub(super) struct Table {

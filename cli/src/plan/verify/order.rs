@@ -83,7 +83,7 @@ impl Order {
 mod tests {
     use super::*;
     use crate::plan::input::{Input, Source};
-    use crate::trace::Trace;
+    use hotrow_report::trace::Trace;
     use rand::SeedableRng;
     use rand_pcg::Pcg64;
 

@@ -3,9 +3,9 @@
 use super::sample::Sample;
 use anyhow::ensure;
 use hotrow::hash::fmix32;
-use hotrow_cli::failure::Failure;
-use hotrow_cli::trace::CRITEO_CATEGORIES;
-pub(super) use hotrow_cli::trace::CriteoFile;
+use hotrow_report::failure::Failure;
+use hotrow_report::trace::CRITEO_CATEGORIES;
+pub(super) use hotrow_report::trace::CriteoFile;
 use std::{collections::HashMap, path::Path};
 
 /// The last of this many parts of the file is the test set. Criteo-Kaggle has seven days, and Yang 2020 tests on the last one.

@@ -8,8 +8,8 @@
 use super::criteo::{self, CriteoFile};
 use super::sample::Sample;
 use anyhow::{Context as _, bail, ensure};
-use hotrow_cli::output;
-use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
+use hotrow_report::output;
+use hotrow_report::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ impl Packed {
             None => {}
         }
         let (name, lines) = (place.display(), criteo::lines(log)?);
-        let bytes = |bytes: u64| hotrow_cli::report::units::bytes(bytes as f64);
+        let bytes = |bytes: u64| hotrow_report::units::bytes(bytes as f64);
         let mut header = Header { lines, log: log_now, hashed: hashed.is_some(), ..Header::default() };
         header.test = criteo::test_begins(log, lines)?;
         let memory = match hashed {

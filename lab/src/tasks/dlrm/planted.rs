@@ -10,7 +10,7 @@
 use super::sample::{Sample, dense_value};
 use crate::batch::{Batch, Target};
 use crate::metrics::{Score, Scorer};
-use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
+use hotrow_report::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, LogNormal, Zipf};
 use rand_pcg::Pcg64;

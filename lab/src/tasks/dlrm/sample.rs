@@ -1,6 +1,6 @@
 //! A line of a click log in memory.
 
-use hotrow_cli::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
+use hotrow_report::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 
 /// A line of a click log, from a file or generated.
 #[derive(Clone, Copy, Debug, PartialEq)]

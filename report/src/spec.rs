@@ -1,18 +1,20 @@
 //! `kind:key=number,key=number`: a distribution, a table or a trace that is generated.
 
 /// A kind of what is generated: its name, its keys, and an example.
-pub(crate) type Kind = (&'static str, &'static [&'static str], &'static str);
+pub type Kind = (&'static str, &'static [&'static str], &'static str);
 
 /// A text cut into its kind, its keys and their numbers.
-pub(crate) struct Spec<'a> {
-    pub(crate) kind: &'a str,
+#[derive(Debug)]
+pub struct Spec<'a> {
+    /// The kind.
+    pub kind: &'a str,
     example: &'static str,
     numbers: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Spec<'a> {
     /// Cuts `text`, whose kind must be one of `kinds`. `wanted` is the form that an error names.
-    pub(crate) fn parse(text: &'a str, kinds: &[Kind], wanted: &str) -> Result<Self, String> {
+    pub fn parse(text: &'a str, kinds: &[Kind], wanted: &str) -> Result<Self, String> {
         let (kind, pairs) = text.split_once(':').unwrap_or((text, ""));
         let kind = kind.trim();
         let &(_, keys, example) = kinds.iter().find(|(name, ..)| *name == kind).ok_or(wanted)?;
@@ -32,7 +34,7 @@ impl<'a> Spec<'a> {
     }
 
     /// The number of `key` as `read` reads it, if the key is given.
-    pub(crate) fn number<T>(&self, key: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    pub fn number<T>(&self, key: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
         let found = self.numbers.iter().find(|&&(known, _)| known == key);
         let read = |&(_, number): &(&str, &str)| {
             read(number).map_err(|reason| format!("{key}: {reason}, found {number}; write it as {}", self.example))
@@ -41,7 +43,7 @@ impl<'a> Spec<'a> {
     }
 
     /// The number of `key`, which must be given.
-    pub(crate) fn required<T>(&self, key: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T, String> {
+    pub fn required<T>(&self, key: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T, String> {
         self.number(key, read)?.ok_or_else(|| format!("wanted {key}=X, found none; write it as {}", self.example))
     }
 }

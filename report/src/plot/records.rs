@@ -2,7 +2,7 @@
 
 use super::chart::{Chart, Series, Style};
 use super::heat::Panel;
-use crate::report::{Measurement, Value};
+use crate::records::{Measurement, Value};
 
 impl Chart {
     /// Adds a line for each value of `label`. Its points ascend in `x` and have their intervals. The label of the y axis gets the unit.

@@ -1,7 +1,7 @@
 //! Heat maps side by side on one logarithmic colour scale. Cells show numbers; a cell without a figure is grey.
 
 use super::draw::{TITLE_LETTERS, WIDTH, rect, text, write};
-use crate::report::units::short;
+use crate::units::short;
 use anyhow::ensure;
 use kuva::plot::ColorMap;
 use kuva::render::color::Color;

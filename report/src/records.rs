@@ -1,20 +1,14 @@
 //! Measurements as records of one figure each, and the tables, CSV and JSON made from them.
 
-pub mod goals;
-pub(crate) mod object;
-pub mod run;
-pub(crate) mod stamps;
-pub mod units;
-
+use crate::object::{self, Object};
 use crate::output;
+use crate::units::{self, Times};
 use indexmap::IndexMap;
-use object::Object;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::Serialize;
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::path::Path;
-use units::Times;
 
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]

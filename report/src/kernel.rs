@@ -1,14 +1,14 @@
-//! Compute kernels of the benchmarks' own, which belong to no group of tables. The web page compiles this file, too.
+//! Compute kernels of the benchmarks' own, which belong to no group of tables.
 
 use hotrow::wgpu;
 
 /// A kernel.
 #[derive(Clone, Debug)]
-pub(crate) struct Kernel(wgpu::ComputePipeline);
+pub struct Kernel(wgpu::ComputePipeline);
 
 impl Kernel {
     /// A kernel whose bind groups have these layouts. Its entry point has the name of its label.
-    pub(crate) fn new(device: &wgpu::Device, (label, text): (&str, &str), layouts: &[&wgpu::BindGroupLayout]) -> Self {
+    pub fn new(device: &wgpu::Device, (label, text): (&str, &str), layouts: &[&wgpu::BindGroupLayout]) -> Self {
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(label),
             source: wgpu::ShaderSource::Wgsl(text.into()),
@@ -29,7 +29,7 @@ impl Kernel {
     }
 
     /// Encodes a dispatch with these bind groups, the first of which is group 0.
-    pub(crate) fn encode(&self, encoder: &mut wgpu::CommandEncoder, groups: &[&wgpu::BindGroup], workgroups: u32) {
+    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, groups: &[&wgpu::BindGroup], workgroups: u32) {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         pass.set_pipeline(&self.0);
         (0..).zip(groups).for_each(|(index, group)| pass.set_bind_group(index, *group, &[]));
@@ -38,7 +38,7 @@ impl Kernel {
 }
 
 /// A layout of storage buffers, which are read only or not.
-pub(crate) fn layout(device: &wgpu::Device, read_only: &[bool]) -> wgpu::BindGroupLayout {
+pub fn layout(device: &wgpu::Device, read_only: &[bool]) -> wgpu::BindGroupLayout {
     let entry = |(binding, &read_only): (u32, &bool)| wgpu::BindGroupLayoutEntry {
         binding,
         visibility: wgpu::ShaderStages::COMPUTE,
@@ -54,11 +54,7 @@ pub(crate) fn layout(device: &wgpu::Device, read_only: &[bool]) -> wgpu::BindGro
 }
 
 /// Binds whole buffers, numbered from 0.
-pub(crate) fn bind(
-    device: &wgpu::Device,
-    layout: &wgpu::BindGroupLayout,
-    buffers: &[&wgpu::Buffer],
-) -> wgpu::BindGroup {
+pub fn bind(device: &wgpu::Device, layout: &wgpu::BindGroupLayout, buffers: &[&wgpu::Buffer]) -> wgpu::BindGroup {
     let numbered = (0..).zip(buffers);
     let entries: Vec<_> = numbered
         .map(|(binding, buffer)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })

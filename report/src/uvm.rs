@@ -8,7 +8,7 @@ use hotrow::wgpu::{self, BufferUsages};
 use hotrow::{Error, Resolution};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::bench::clock::{Clock, timed};
+use crate::clock::{Clock, timed};
 
 /// The pages and the bus.
 #[derive(Clone, Copy, Debug, PartialEq)]

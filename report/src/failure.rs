@@ -22,6 +22,7 @@ pub enum Failure {
 }
 
 /// Returns bad usage unless the condition holds, with a sentence as of `format!`.
+#[macro_export]
 macro_rules! ensure_usage {
     ($holds:expr, $($sentence:tt)+) => {
         if !$holds {
@@ -29,7 +30,7 @@ macro_rules! ensure_usage {
         }
     };
 }
-pub(crate) use ensure_usage;
+pub use ensure_usage;
 
 /// A text with escapes in place of characters that steer a terminal or turn its lines around: the bytes of a file may be any.
 #[must_use]

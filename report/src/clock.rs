@@ -8,8 +8,8 @@ use hotrow::{Batch, Context, Error, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::report::stamps;
-use crate::report::units::Times;
+use crate::stamps;
+use crate::units::Times;
 
 /// The number of rounds of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -408,10 +408,10 @@ impl Complaints {
 }
 
 /// Where Linux describes the caches of the first core.
-pub(crate) const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
+pub const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
 
 /// Bytes of the last-level cache that a folder as [`CACHES`] describes.
-pub(crate) fn last_level_cache(folder: &str) -> Option<u64> {
+pub fn last_level_cache(folder: &str) -> Option<u64> {
     let of = |cache: std::fs::DirEntry| {
         let read = |name| std::fs::read_to_string(cache.path().join(name)).ok();
         let (level, size) = (read("level")?.trim().parse::<u32>().ok()?, read("size")?);
@@ -423,7 +423,7 @@ pub(crate) fn last_level_cache(folder: &str) -> Option<u64> {
 }
 
 /// Bytes of memory that this machine has, or has left (`left`), on a system that says so.
-pub(crate) fn memory(left: bool) -> Option<u64> {
+pub fn memory(left: bool) -> Option<u64> {
     let said = std::fs::read_to_string("/proc/meminfo").ok()?;
     let name = if left { "MemAvailable:" } else { "MemTotal:" };
     let line = said.lines().find_map(|line| line.strip_prefix(name))?;

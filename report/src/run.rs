@@ -1,9 +1,10 @@
 //! A run of a benchmark: the machine, the records, the goals, and the list of all that was left out.
 
-use super::goals::{HEAD, Judged, goals};
-use super::{Measurement, Select, Setting, Unit, object::in_units, units, units::Times};
-use crate::output;
-use crate::report::stamps;
+use crate::goals::{HEAD, Judged, goals};
+use crate::object::in_units;
+use crate::records::{self, Measurement, Select, Setting, Unit};
+use crate::units::{self, Times};
+use crate::{output, stamps};
 use hotrow::Context;
 use hotrow::Resolution;
 use indexmap::IndexMap;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The version of the JSON. It grows when a field changes its meaning or is removed.
-pub(crate) const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 2;
 
 /// The machine of a measurement.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -228,15 +229,15 @@ impl Run {
     pub fn write(&self, stem: &Path, json: Option<&Path>) -> anyhow::Result<[PathBuf; 2]> {
         let json = json.map_or_else(|| stem.with_extension("json"), Path::to_owned);
         let csv = stem.with_extension("csv");
-        super::write_json(&json, self, &self.records)?;
+        records::write_json(&json, self, &self.records)?;
         let by = [("version", self.version), ("commit", &self.commit), ("machines", &self.title())];
-        super::write_csv(&csv, &self.records, &by)?;
+        records::write_csv(&csv, &self.records, &by)?;
         Ok([json, csv])
     }
 }
 
 /// The commit of the environment when run, else when built, else of the clone.
-pub(crate) fn commit() -> String {
+pub fn commit() -> String {
     let by_environment = || std::env::var("HOTROW_COMMIT").ok().filter(|commit| !commit.is_empty());
     let at_build = || option_env!("HOTROW_COMMIT").map(str::to_owned);
     let found = by_environment().or_else(at_build).or_else(|| of_clone(env!("CARGO_MANIFEST_DIR").as_ref()));

@@ -1,7 +1,7 @@
 //! Ids as a file has them: kept while all of them are numbers below 2^32 - 2, else numbered by first appearance.
 
 use super::error::{MAX_ID, TraceError};
-use crate::report::object::in_units;
+use crate::object::in_units;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;

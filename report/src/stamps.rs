@@ -8,7 +8,7 @@ const STEPS: f64 = 50.0;
 const MOST: u32 = 256;
 
 /// The seconds of a step of the device's time stamps; `None` without stamps.
-pub(crate) fn step(context: &Context) -> Option<f64> {
+pub fn step(context: &Context) -> Option<f64> {
     let timeline = Timeline::new(context);
     let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     for _ in 0..512 {
@@ -29,12 +29,12 @@ fn common(times: impl Iterator<Item = u64>) -> Option<u64> {
 }
 
 /// Whether a time of this length counts too few steps.
-pub(crate) fn is_coarse(step: Option<f64>, seconds: f64) -> bool {
+pub fn is_coarse(step: Option<f64>, seconds: f64) -> bool {
     step.is_some_and(|step| seconds < STEPS * step)
 }
 
 /// How often work that took `seconds` in `turns` turns is to be repeated in one measurement.
-pub(crate) fn turns(step: Option<f64>, seconds: f64, turns: u32) -> u32 {
+pub fn turns(step: Option<f64>, seconds: f64, turns: u32) -> u32 {
     let Some(step) = step.filter(|_| is_coarse(step, seconds)) else { return turns };
     // A fifth more, since a first time may be a slow one. Below a step, a time may be anything up to that.
     let more = f64::from(turns) * 1.2 * STEPS / (seconds / step).max(1.0);

@@ -1,10 +1,10 @@
 //! Files of other formats, known by their first bytes.
 
 /// What numpy's arrays begin with.
-pub(crate) const NPY: &[u8] = b"\x93NUMPY";
+pub const NPY: &[u8] = b"\x93NUMPY";
 
 /// The longest header of such an array that is read. Those of plain arrays have 128 bytes.
-pub(crate) const NPY_HEADER: u64 = 4096;
+pub const NPY_HEADER: u64 = 4096;
 
 /// What a format's files begin with, and its name.
 const FORMATS: [(&[u8], &str); 16] = [
@@ -27,7 +27,7 @@ const FORMATS: [(&[u8], &str); 16] = [
 ];
 
 /// What a file is in place of the wanted one, by its first bytes, and the remedy.
-pub(crate) fn format(start: &[u8]) -> Option<(String, &'static str)> {
+pub fn format(start: &[u8]) -> Option<(String, &'static str)> {
     let start = &start[..start.len().min(512)];
     if start.starts_with(b"version https://git-lfs") {
         return Some(("a pointer of Git LFS in its place".to_owned(), "get the file with git lfs pull"));
@@ -43,21 +43,21 @@ pub(crate) fn format(start: &[u8]) -> Option<(String, &'static str)> {
 }
 
 /// Whether the file begins as safetensors do: 8 bytes of length, and JSON. A length may have the bytes of another format.
-pub(crate) fn is_safetensors(start: &[u8]) -> bool {
+pub fn is_safetensors(start: &[u8]) -> bool {
     matches!(start, [_, _, _, _, 0, 0, 0, 0, b'{', ..])
 }
 
 /// Whether the file holds pickled objects, as torch saves tensors: a zip file with `data.pkl`, or a pickle.
-pub(crate) fn is_pickle(start: &[u8]) -> bool {
+pub fn is_pickle(start: &[u8]) -> bool {
     let zip = start.starts_with(b"PK\x03\x04") && start.windows(8).any(|bytes| bytes == b"data.pkl");
     zip || matches!(start, [0x80, 2..=5, ..])
 }
 
 /// The remedy for an array that is of no use.
-pub(crate) const SAVE: &str = "save it anew with numpy.save";
+pub const SAVE: &str = "save it anew with numpy.save";
 
 /// The shape of an array of numpy's, by its first [`NPY_HEADER`] bytes, or what they are in place of its header, and the remedy.
-pub(crate) fn npy_shape(start: &[u8]) -> Result<Vec<u64>, (String, &'static str)> {
+pub fn npy_shape(start: &[u8]) -> Result<Vec<u64>, (String, &'static str)> {
     let length = match start {
         [_, _, _, _, _, _, 1, _, a, b, ..] => u64::from(u16::from_le_bytes([*a, *b])) + 10,
         [_, _, _, _, _, _, 2 | 3, _, a, b, c, d, ..] => u64::from(u32::from_le_bytes([*a, *b, *c, *d])) + 12,

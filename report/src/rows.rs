@@ -1,19 +1,24 @@
-//! A table whose rows kernels read and update in random order. The command and the web page both compile this file.
+//! A table whose rows kernels read and update in random order.
 
 use crate::kernel::{Kernel, bind, layout};
 use hotrow::wgpu::{self, util::DeviceExt as _};
 
 /// The bytes of rows that are measured.
-pub(crate) const LENGTHS: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
+pub const LENGTHS: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
 /// The arguments of a kernel: see `random.wgsl`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Job {
-    pub(crate) lane_bits: u32,
-    pub(crate) row_bits: u32,
-    pub(crate) passes: u32,
-    pub(crate) first: u32,
-    pub(crate) added: u32,
+pub struct Job {
+    /// Log2 of the lanes of a row, 16 bytes each.
+    pub lane_bits: u32,
+    /// Log2 of the rows.
+    pub row_bits: u32,
+    /// The passes of a dispatch.
+    pub passes: u32,
+    /// The number of the first pass.
+    pub first: u32,
+    /// How often `update` has gone over the table.
+    pub added: u32,
 }
 
 /// A kernel of `random.wgsl` with its layout.
@@ -21,21 +26,28 @@ type Does = (Kernel, wgpu::BindGroupLayout);
 
 /// The table, its kernels, and their results: the sum of all words read, and the number of words that are not as they should be.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub struct Rows {
     device: wgpu::Device,
-    pub(crate) words: wgpu::Buffer,
-    pub(crate) results: wgpu::Buffer,
-    pub(crate) read: Does,
-    pub(crate) update: Does,
-    pub(crate) fill: Does,
-    pub(crate) count: Does,
-    pub(crate) order: Does,
+    /// The table.
+    pub words: wgpu::Buffer,
+    /// The sum of all words read, and the number of wrong words.
+    pub results: wgpu::Buffer,
+    /// Reads rows.
+    pub read: Does,
+    /// Reads rows and writes them.
+    pub update: Does,
+    /// Fills the table.
+    pub fill: Does,
+    /// Counts wrong words.
+    pub count: Does,
+    /// Lists the order of the rows.
+    pub order: Does,
     groups: u32,
 }
 
 impl Rows {
     /// A table of a power of two of bytes.
-    pub(crate) fn new(device: &wgpu::Device, bytes: u64) -> Self {
+    pub fn new(device: &wgpu::Device, bytes: u64) -> Self {
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let [words, results] = [bytes, 8].map(|size| {
             let label = Some("random rows");
@@ -51,7 +63,8 @@ impl Rows {
         Self { device: device.clone(), words, results, read, update, fill, count, order, groups }
     }
 
-    pub(crate) fn bind(&self, does: &Does, Job { lane_bits, row_bits, passes, first, added }: Job) -> wgpu::BindGroup {
+    /// Binds the table, its results and a job for a kernel.
+    pub fn bind(&self, does: &Does, Job { lane_bits, row_bits, passes, first, added }: Job) -> wgpu::BindGroup {
         let job = self.device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
             label: Some("job"),
             contents: bytemuck::cast_slice(&[lane_bits, row_bits, passes, first, added]),
@@ -60,12 +73,13 @@ impl Rows {
         bind(&self.device, &does.1, &[&self.words, &self.results, &job])
     }
 
-    pub(crate) fn encode(&self, encoder: &mut wgpu::CommandEncoder, does: &Does, bound: &wgpu::BindGroup) {
+    /// Encodes a dispatch of a kernel.
+    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, does: &Does, bound: &wgpu::BindGroup) {
         does.0.encode(encoder, &[bound], self.groups);
     }
 
     /// Fills the table, clears the results, and returns the job of rows of this length.
-    pub(crate) fn anew(&self, queue: &wgpu::Queue, length: u32, passes: u32) -> Job {
+    pub fn anew(&self, queue: &wgpu::Queue, length: u32, passes: u32) -> Job {
         let lane_bits = (length / 16).ilog2();
         let row_bits = (self.words.size() / 16).ilog2() - lane_bits;
         let job = Job { lane_bits, row_bits, passes, first: 0, added: 0 };

@@ -1,7 +1,6 @@
 //! Results as objects of serde values, and the tables and CSV made from them.
 
-use super::units;
-use crate::output;
+use crate::{output, units};
 use bytesize::ByteSize;
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -12,56 +11,63 @@ use std::path::Path;
 ///
 /// In tables, the end of a field's name sets its unit: `bytes` is a size, `percent` a percentage, `rate` and `share` a share of one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Object(IndexMap<&'static str, Field>);
+pub struct Object(IndexMap<&'static str, Field>);
 
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Field {
+pub enum Field {
     /// A number, a text, a list of them, or null.
     Plain(Value),
+    /// An object.
     Object(Object),
+    /// Objects, of which a table has a line each.
     List(Vec<Object>),
 }
 
 /// An object of fields of a value, each under its own name.
+#[macro_export]
 macro_rules! fields {
-    ($of:expr; $($name:ident),+) => { $crate::report::object::Object::default()$(.with(stringify!($name), $of.$name))+ };
+    ($of:expr; $($name:ident),+) => { $crate::object::Object::default()$(.with(stringify!($name), $of.$name))+ };
 }
-pub(crate) use fields;
+pub use fields;
 
 impl Object {
-    pub(crate) fn with(mut self, name: &'static str, value: impl Into<Field>) -> Self {
+    /// Adds a field, or replaces the value of an existing one.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<Field>) -> Self {
         self.0.insert(name, value.into());
         self
     }
 
     /// Adds the fields of another object.
-    pub(crate) fn and(mut self, other: Self) -> Self {
+    pub fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
     }
 
     /// A field with an object, or with null.
-    pub(crate) fn or_null(object: Option<Self>) -> Field {
+    pub fn or_null(object: Option<Self>) -> Field {
         object.map_or(Field::Plain(Value::Null), Field::Object)
     }
 
     /// The object in the field of this name; empty if there is none.
-    pub(crate) fn object(&self, name: &str) -> Self {
+    pub fn object(&self, name: &str) -> Self {
         if let Some(Field::Object(object)) = self.0.get(name) { object.clone() } else { Self::default() }
     }
 
     /// The list of objects in the field of this name.
-    pub(crate) fn list(&self, name: &str) -> &[Self] {
+    pub fn list(&self, name: &str) -> &[Self] {
         if let Some(Field::List(objects)) = self.0.get(name) { objects } else { &[] }
     }
 
     /// The number at `path`, which is the name of an object and of its field; not a number if there is none.
-    pub(crate) fn number(&self, path: &str) -> f64 {
+    pub fn number(&self, path: &str) -> f64 {
         self.value(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
     }
 
-    pub(crate) fn text(&self, path: &str) -> &str {
+    /// The text at `path`; empty if there is none.
+    pub fn text(&self, path: &str) -> &str {
         self.value(path).and_then(Value::as_str).unwrap_or_default()
     }
 
@@ -75,7 +81,7 @@ impl Object {
     }
 
     /// The objects among the fields, each with its name as the first field.
-    pub(crate) fn parts(&self) -> Vec<Self> {
+    pub fn parts(&self) -> Vec<Self> {
         let part = |(name, field): (&&'static str, &Field)| match field {
             Field::Object(object) => Some(Self::default().with("", name.replace('_', " ")).and(object.clone())),
             Field::Plain(_) | Field::List(_) => None,
@@ -84,13 +90,13 @@ impl Object {
     }
 
     /// The plain fields.
-    pub(crate) fn plain(mut self) -> Self {
+    pub fn plain(mut self) -> Self {
         self.0.retain(|_, field| matches!(field, Field::Plain(_)));
         self
     }
 
     /// A table with a line for each field, also of inner objects. Whole bytes are exact.
-    pub(crate) fn table(&self, title: &str) -> String {
+    pub fn table(&self, title: &str) -> String {
         let line = |(words, name, value): (String, &str, &Value)| {
             let text = show(name, value);
             let is_exact = value.as_u64().is_none_or(|value| text.starts_with(&value.to_string()));
@@ -133,7 +139,7 @@ impl FromIterator<Object> for Field {
 }
 
 /// A table with a line for each object. The object with most fields names the columns; lists are left out.
-pub(crate) fn table(objects: &[Object]) -> String {
+pub fn table(objects: &[Object]) -> String {
     let flat: Vec<_> = objects.iter().map(|object| object.flat("")).collect();
     let Some(head) = flat.iter().max_by_key(|fields| fields.len()) else { return String::new() };
     let cell = |fields: &[(String, &str, &Value)], words: &String| {
@@ -145,7 +151,7 @@ pub(crate) fn table(objects: &[Object]) -> String {
 }
 
 /// Writes objects of plain fields as CSV.
-pub(crate) fn write_csv(path: &Path, objects: &[Object]) -> anyhow::Result<()> {
+pub fn write_csv(path: &Path, objects: &[Object]) -> anyhow::Result<()> {
     let mut csv = csv::Writer::from_writer(Vec::new());
     if let Some(first) = objects.first() {
         csv.write_record(first.flat("").into_iter().map(|(_, name, _)| name))?;
@@ -185,12 +191,12 @@ fn show(name: &str, value: &Value) -> String {
 }
 
 /// Bytes in the largest unit in which they are at least 1.
-pub(crate) fn in_units(bytes: f64) -> String {
+pub fn in_units(bytes: f64) -> String {
     ByteSize(bytes.round() as u64).display().iec().to_string()
 }
 
 /// A number with four significant digits, or with all digits before the point.
-pub(crate) fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     if value.fract() == 0.0 || !value.is_finite() {
         return format!("{value:.0}");
     }

@@ -1,6 +1,6 @@
 //! Goals: a bound on a figure, and whether the records of a run reach it. They are listed in `data/goals.csv`.
 
-use super::{Measurement, Select, Unit};
+use crate::records::{Measurement, Select, Unit};
 use serde::{Deserialize, Serialize};
 
 /// A line of `data/goals.csv`.
@@ -48,7 +48,7 @@ pub struct Judged {
 /// The goals of a command.
 #[must_use]
 pub fn goals(command: &str) -> Vec<Goal> {
-    let table = include_bytes!("../../data/goals.csv");
+    let table = include_bytes!("../data/goals.csv");
     let all = csv::Reader::from_reader(&table[..]).into_deserialize().flatten();
     all.filter(|goal: &Goal| goal.command == command).collect()
 }
@@ -141,7 +141,7 @@ pub const HEAD: [&str; 5] = ["goal", "bound", "figure", "verdict", "of, or why n
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Setting;
+    use crate::records::Setting;
 
     /// A goal of the table with another bound and another condition.
     fn goal(bound: &str, setting: &str) -> Goal {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_table_is_whole() {
-        let lines = include_str!("../../data/goals.csv").lines().count() - 1;
+        let lines = include_str!("../data/goals.csv").lines().count() - 1;
         let all: Vec<Goal> = ["bench", "suite", "robe"].into_iter().flat_map(goals).collect();
         assert_eq!(all.len(), lines, "a row that cannot be read is left out");
         assert!(all.iter().all(|goal| goal.limit().is_some() || goal.bound == "reported"));
