@@ -171,3 +171,26 @@ fn one_file_makes_the_objects_of_a_device() {
     sources.values_mut().next().unwrap().push_str("fn own() { device.create_buffer(&descriptor); }");
     assert_eq!(uncounted(&sources).len(), 1);
 }
+
+/// The files and folders that a page names in backticks, by a path, and that are not there. `*` stands for a part of a name.
+fn missing(page: &str) -> Vec<&str> {
+    let is = |name: &&str| name.contains('/') && !name.contains(['<', '{', ' ']);
+    let ends = |name: &&str| ["/", ".rs", ".wgsl", ".csv", ".txt"].iter().any(|end| name.ends_with(end));
+    let there = |name: &str| {
+        let Some((before, after)) = name.split_once('*') else { return Path::new(ROOT).join(name).exists() };
+        let (folder, begins) = before.rsplit_once('/').unwrap();
+        let names = fs::read_dir(Path::new(ROOT).join(folder)).into_iter().flatten();
+        let mut names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.any(|name| name.starts_with(begins) && name.ends_with(after))
+    };
+    page.split('`').skip(1).step_by(2).filter(is).filter(ends).filter(|name| !there(name)).collect()
+}
+
+#[test]
+fn the_files_that_the_page_names_are_there() {
+    let page = fs::read_to_string(Path::new(ROOT).join("ARCHITECTURE.md")).unwrap();
+    assert_eq!(missing(&page), [""; 0]);
+    assert!(page.matches(".rs`").count() > 60, "the page names files");
+    let wrong = "```text\n a\n```\nIn `src/gone.rs`, `src/lib.rs`, `shaders/gone/`, `shaders/shared/gone_*.wgsl`, `shaders/shared/rank_*.wgsl`.";
+    assert_eq!(missing(wrong), ["src/gone.rs", "shaders/gone/", "shaders/shared/gone_*.wgsl"]);
+}

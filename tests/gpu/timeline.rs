@@ -141,7 +141,7 @@ fn dispatches(context: &Context, config: &GroupConfig, indices: u32, half: bool)
     })
 }
 
-/// The dispatch counts that ARCHITECTURE.md states.
+/// The dispatch counts that docs/calls.md states.
 #[gpu_test]
 fn a_step_has_as_many_dispatches_as_the_documentation_says(context: &Context) {
     for (rows, cache_rows, indices, wanted) in [
