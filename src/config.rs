@@ -355,8 +355,8 @@ pub struct Optimizer {
     pub lr: f32,
     /// Added to the root of the state.
     pub eps: f32,
-    /// The factor of the weight that is added to the gradient before the rule (L2), or, if [`decoupled`](Self::decoupled), of what `lr`
-    /// takes from the weight beside the rule.
+    /// Weight decay. Added to the gradient as `weight_decay * w` before the rule (L2); if [`decoupled`](Self::decoupled), subtracted from
+    /// the weight as `lr * weight_decay * w` (`AdamW`).
     pub weight_decay: f32,
     /// Whether weight decay is decoupled: `w -= lr * weight_decay * w` beside the rule, and nothing is added to the gradient (`AdamW`;
     /// [Loshchilov & Hutter 2019](https://arxiv.org/abs/1711.05101), algorithm 2).
@@ -573,7 +573,7 @@ pub struct GroupConfig {
     pub state: Option<StatePrecision>,
     /// The rounding of a cached or updated row, and of drawn initial values, to the table's precision.
     pub rounding: Rounding,
-    /// The rounding of weights that the caller gives: those of a [`Source`](crate::Source), and those of
+    /// The rounding of weights that the caller gives: by a [`Source`](crate::Source), and by
     /// [`write_rows`](crate::Embedding::write_rows) for rows that are not in the cache.
     pub write_rounding: Rounding,
     /// Random bits of an element, if rounding is stochastic.
@@ -600,8 +600,8 @@ pub struct GroupConfig {
     /// The effect of an index outside its table.
     pub out_of_range: OutOfRange,
     /// The padding id: one entry for all tables or one for each, `None` for a table without one; empty: no table has one. It may lie in its table
-    /// or outside. An access with it is none: its output is zeros, it does not count in a mean, its row is never admitted, pinned nor trained
-    /// ([`write_rows`](crate::Embedding::write_rows) writes it), and only [`Counters::padding`](crate::Counters::padding) counts it.
+    /// or outside. An access with it is ignored: it adds zeros, mean pooling does not count it, and its row is never admitted, pinned or trained
+    /// ([`write_rows`](crate::Embedding::write_rows) writes it). Only [`Counters::padding`](crate::Counters::padding) counts it.
     pub padding: Vec<Option<u32>>,
     /// No forward has a backward: a group that looks up, admits and counts, and never trains.
     pub forward_only: bool,
@@ -611,7 +611,7 @@ pub struct GroupConfig {
     pub init: Init,
     /// The seed of all random bits: rounding and initial values.
     pub seed: u32,
-    /// The rows that the group has of a whole one, whose configuration but for `tables` and `cache_rows` this is.
+    /// Which rows of a group over ranks this shard stores. All settings but `tables` and `cache_rows` are the whole group's.
     pub(crate) stripe: Stripe,
     /// Most bytes of one piece of the table; `None` takes the largest binding of the device. Tests and plans set it, through `internals`.
     #[cfg_attr(feature = "serde", serde(skip))]

@@ -173,7 +173,7 @@ impl Config {
         f64::from(self.coarsest) * f64::from(self.growth).powi(level as i32)
     }
 
-    /// The levels of a legal configuration. The forms are those of tiny-cuda-nn's `grid.h`, but for what SPEC 8 names.
+    /// The levels of a legal configuration. The formulas are tiny-cuda-nn's (`grid.h`), but for the differences that SPEC 8 names.
     pub(crate) fn levels_of(&self) -> Vec<Level> {
         let level = |level| {
             let scale = (self.resolution(level) - 1.0) as f32;
@@ -240,6 +240,6 @@ pub struct Bags {
     pub indices: Vec<u32>,
     /// Begin of each bag, `[levels * points + 1]`.
     pub offsets: Vec<u32>,
-    /// d-linear weights of the corners, `[levels, points, 2^d]`; those of a bag add up to 1.
+    /// d-linear weights of the corners, `[levels, points, 2^d]`; the weights of a bag add up to 1.
     pub weights: Vec<f32>,
 }

@@ -1,4 +1,4 @@
-//! The rows of a table that a group stores: all of them, or those of one virtual shard.
+//! The rows of a table that a group stores: all of them, or the rows of one virtual shard.
 
 use crate::error::Error;
 

@@ -351,7 +351,7 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
     }
 }
 
-/// Writes `text` for each of `pieces`, chosen by the value of `number`: by halves, so that of 18 pieces one is found in five comparisons.
+/// Writes `text` for each of `pieces`, chosen by the value of `number`: by halves, so one of 18 pieces is found in five comparisons.
 fn choose_piece(number: &str, text: &str, pieces: std::ops::Range<u32>, out: &mut String) {
     if pieces.len() <= 1 {
         let digits = if pieces.start == 0 { String::new() } else { pieces.start.to_string() };

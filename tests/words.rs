@@ -1,86 +1,39 @@
-//! Words that once had a meaning that no reader outside the project knew, or several: none of them comes back. SPEC 1 has the words in their place.
+//! A word stands for one thing, as SPEC 1 says. Other words for these things do not come back.
 
 use std::{fs, path::Path};
 
 use hotrow_harness::modules::files;
 
-/// Old words, each with the word in its place. A word that ends in `_` is the beginning of a name.
-const OLD: &[(&str, &str)] = &[
-    ("flight", "transfer, for what comes and goes of a staged table"),
-    ("landing", "write-back"),
-    ("teller", "sender"),
-    ("fate", "outcome"),
-    ("aside", "side transfer"),
-    ("record_forward_", "encode_forward"),
-    ("record_forward", "encode_forward"),
-    ("record_backward_", "encode_backward"),
-    ("record_backward", "encode_backward"),
-    ("record_feedback", "encode_feedback"),
-    ("record_prefetch", "encode_prefetch"),
-    ("record_sort", "encode_sort"),
-    ("robe_due", "robe_weight_sums"),
-    ("counters_seen", "try_counters"),
-    ("timelinerecord", "Timings"),
-    ("robegroup", "SharedGroup"),
-    ("cpurobegroup", "CpuSharedGroup"),
-    ("cpupath", "CpuGroup, which has one way to compute"),
-    ("first_move", "first_swap"),
-    ("shard_bytes", "piece_bytes"),
-    ("shard", "piece, unless it is one of several ranks'"),
-    ("shards", "pieces, unless they are those of several ranks"),
+/// Other words, each with the word of SPEC 1 in its place. Only files about ranks have shards.
+const OTHER: [(&str, &str); 4] = [
+    ("flight landing aside", "transfer"),
+    ("fate teller", "swap"),
+    ("record_forward record_backward record_prefetch record_feedback record_sort", "encode"),
+    ("shard", "piece"),
 ];
 
-/// Whether a file is about ranks, whose shards keep their name.
-fn of_ranks(file: &str) -> bool {
-    ["dist", "rank", "shard", "comm.rs", "simulate", "scale-out", "lab/", "stripes", "faults", "SPEC", "fuzz"]
-        .iter()
-        .any(|part| file.contains(part))
+fn found(file: &str, text: &str) -> Vec<String> {
+    let text = format!("{file}\n{text}").to_lowercase().replace("in flight", "").replace("in_flight", "");
+    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let part = |word: &str, other: &str| word.split('_').any(|part| part.trim_end_matches('s') == other);
+    let has =
+        |other: &str| words.iter().any(|word| part(word, other) || other.contains('_') && word.starts_with(other));
+    let ranks = ["rank", "reshard", "virtual", "dist"].into_iter().any(has);
+    let wrong = OTHER.iter().filter(|(other, _)| other.split(' ').any(has) && !(ranks && *other == "shard"));
+    wrong.map(|(other, word)| format!("{file}: wanted {word}, found {other}")).collect()
 }
 
-/// The old words of a text, or of a path, with their lines.
-fn found(file: &str, text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for (number, line) in (0..).zip([file].into_iter().chain(text.lines())) {
-        // Loads in flight, forwards in flight: the field's own words. The module `shard` is about ranks.
-        let line = line.to_lowercase().replace("in flight", "").replace("in_flight", "").replace("mod shard;", "");
-        let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
-        // A line that names ranks, or their checkpoints, may name their shards.
-        let ranks = ["virtual", "rank", "ranks", "reshard", "dist", "hotrow_dist", "machine", "stripe"];
-        let ranks = of_ranks(file) || words.iter().any(|word| ranks.contains(word));
-        for (old, instead) in OLD {
-            let is = |word: &&str| match old.ends_with('_') {
-                true => word.starts_with(old),
-                // A part of a name counts, too: `flight_pool`.
-                false => word == old || word.split('_').any(|part| part == *old || part.strip_suffix('s') == Some(old)),
-            };
-            if words.iter().any(is) && !(ranks && old.starts_with("shard") && *old != "shard_bytes") {
-                found.push(format!("{file}:{number}: wanted {instead}, found {old}"));
-            }
+#[test]
+fn each_thing_has_one_word() {
+    let read = |file: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    for (other, word) in OTHER {
+        assert!(read("docs/SPEC.md").contains(&format!("\n| {word}")), "SPEC 1 has no {word}");
+        assert!(other.split(' ').all(|other| !found("src/a.rs", other).is_empty()), "{other} is not found");
+    }
+    for folder in "src shaders cli dist plan lab docs tests python burn fuzz examples".split(' ') {
+        for path in files(Path::new(folder), &|path| path.ends_with("faults.md") || path.ends_with("words.rs")) {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            assert!(found(path.to_str().unwrap(), &text).is_empty(), "{:?}", found(path.to_str().unwrap(), &text));
         }
     }
-    found
-}
-
-#[test]
-fn no_old_word_comes_back() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let name = |path: &Path| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-    // Built, or of a time when these were the words.
-    let old = ["target", ".git", "benches/results", "CHANGELOG.md", "docs/faults.md", "tests/words.rs"];
-    let mut files = files(root, &|path| old.contains(&&*name(path)));
-    files.retain(|path| [".rs", ".wgsl", ".md"].iter().any(|end| name(path).ends_with(end)));
-    assert!(files.len() > 600, "{} files", files.len());
-    let all: Vec<_> = files.iter().flat_map(|path| found(&name(path), &fs::read_to_string(path).unwrap())).collect();
-    assert!(all.is_empty(), "{}", all.join("\n"));
-}
-
-#[test]
-fn an_old_word_is_found() {
-    for (word, _) in OLD {
-        assert!(!found("src/gpu/any.rs", &format!("Fine.\n// the {word} of it")).is_empty(), "{word}");
-    }
-    assert_eq!(found("src/gpu/flight.rs", "").len(), 1, "a path");
-    assert_eq!(found("src/gpu/any.rs", "loads in flight; a virtual shard"), Vec::<String>::new());
-    assert_eq!(found("dist/src/group.rs", "a shard"), Vec::<String>::new());
-    assert_eq!(found("src/gpu/any.rs", "a shard of distinct rows").len(), 1, "`distinct` names no ranks");
 }

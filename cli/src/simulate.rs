@@ -265,7 +265,7 @@ fn play_all(context: Option<&Context>, args: &Args, trace: Trace) -> Result<Vec<
     Ok(played.iter().enumerate().map(outcome).collect())
 }
 
-/// Accesses to sets that they have for themselves: those of a table with a share, or of all tables.
+/// The accesses of a table with a share of the cache, or of all tables together. No other accesses go to their sets.
 struct Part {
     /// In rows from 0 on.
     trace: Trace,

@@ -112,7 +112,7 @@ fn deepest<'a>(
     path.pop();
 }
 
-/// The place and value of the key of a name in a table or a list, else in those within. `path` is that of the table, then that of the key.
+/// The place and value of the key with this name in a table or a list, else in the tables within it. `path` leads to the table, and then to the key.
 fn find<'a>(value: &'a DeValue<'_>, name: &str, path: &mut Vec<&'a str>) -> Option<(usize, &'a DeValue<'a>)> {
     if let Some((own, span, value)) = within(value).find(|(own, ..)| *own == name) {
         path.push(own);

@@ -163,7 +163,7 @@ impl Setting {
         self.precision != Precision::Fp32 || self.is_shared() || self.quotient.is_some()
     }
 
-    /// What a key lacks to have an effect here, and what there is instead.
+    /// The setting that a key needs to have an effect here, and the setting found in its place.
     fn lacks(&self, key: &str) -> Option<(&'static str, &'static str)> {
         match key {
             "rounding" if self.precision == Precision::Fp32 => Some(("a precision below fp32", "fp32")),
@@ -171,25 +171,25 @@ impl Setting {
             "random-bits" if self.precision == Precision::Fp32 => Some(("a precision below fp32", "fp32")),
             "random-bits" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
             "ways" if !self.has_cache() && !self.has_pins() => {
-                Some(("a cache-percent or pinned-percent above 0", "neither"))
+                Some(("a cache-percent or pinned-percent above 0", "no cache and no pins"))
             }
             "policy" | "window-ways" | "cache-each" | "cached-tables" if !self.has_cache() => {
                 Some(("a cache-percent above 0", "no cache"))
             }
             "window-ways" if self.policy != Policy::Window => Some(("policy window", "another policy")),
             "chunk" if self.addressing == Addressing::Rows => Some(("addressing hashed", "rows")),
-            "chunk" | "addressing" if !self.is_shared() => Some(("compression or weights", "neither")),
-            "hot-batches" if !self.has_pins() => Some(("a pinned-percent above 0", "none")),
+            "chunk" | "addressing" if !self.is_shared() => Some(("compression or weights", "rows of their own")),
+            "hot-batches" if !self.has_pins() => Some(("a pinned-percent above 0", "no pins")),
             "cache-percent" | "pinned-percent" | "mapped" | "pages-percent" if self.is_shared() => {
                 Some(("neither compression nor weights", "a shared array"))
             }
             "pages-percent" if self.has_cache() || self.has_pins() || self.quotient.is_some() => {
-                Some(("no cache-percent, pinned-percent or quotient", "one"))
+                Some(("no cache-percent, pinned-percent or quotient", "one of them"))
             }
             "pages-percent" if self.precision != Precision::Fp32 => Some(("precision fp32", "another precision")),
             "pages-percent" if self.mapped => Some(("no mapped", "mapped rows")),
             "quotient" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
-            "pinned-percent" if self.quotient.is_some() => Some(("no quotient", "one")),
+            "pinned-percent" if self.quotient.is_some() => Some(("no quotient", "a quotient")),
             _ => None,
         }
     }

@@ -108,7 +108,7 @@ impl Backend {
     }
 }
 
-/// The trace that is taken if none is given. A note says so, with what is done with it, and with the word for its accesses.
+/// The trace that a command takes if none is given. A note on stderr says so: `doing` is the work that follows, `real` the word for its accesses.
 pub fn generated_trace(doing: &str, real: &str) -> String {
     const GENERATED: &str = "zipf:rows=100000,s=1.05,n=1000000";
     output::note(&format!("no --trace: {doing}, {GENERATED}; name a file, or a trace of --data DIR, for real {real}"));

@@ -67,7 +67,7 @@ impl CpuScaler {
         self.state.scale
     }
 
-    /// Inspects scaled gradients of this step: those of every group, and those of the model's other weights.
+    /// Inspects scaled gradients of this step. Call it for every group, and for the model's other weights.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn inspect(&mut self, gradients: GradSlice<'_>) {
         inspect(gradients, std::slice::from_mut(&mut self.greatest));

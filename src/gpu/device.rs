@@ -65,7 +65,7 @@ pub trait Kind: Debug + Send + Sync + Sized {
     /// A prefetched batch.
     type Prefetched: Debug + Send + Sync;
 
-    /// The group's configuration. A shared array returns that of the rows it stands for.
+    /// The group's configuration. A shared array returns the configuration of the rows it stands for.
     fn rows(&self) -> &GroupConfig;
 
     fn layout(&self) -> &Layout;
@@ -464,7 +464,7 @@ impl<K: Kind> DeviceGroup<K> {
         RowReader::new(&self.context, wanted, &self.readable, (&rows.tables, rows.dim))
     }
 
-    /// Has every reader bind anew, because other buffers hold the rows, or other rows are in them.
+    /// Makes every reader bind anew, after rows moved to other buffers or other rows moved in.
     pub(crate) fn renew_readers(&self) {
         if self.readable.in_use() {
             self.readable.renew(self.kind.readable(&self.context));
@@ -577,7 +577,7 @@ impl<K: Kind> DeviceGroup<K> {
         context.block_on(work(self))
     }
 
-    /// Waits until the device has executed all submissions. The errors are those of [`waiting`](Self::waiting).
+    /// Waits until the device has executed all submissions. Fails as [`waiting`](Self::waiting) does.
     pub(crate) async fn quiet(&mut self, refused: Option<&'static str>) -> Result<(), Error> {
         let context = self.context.clone();
         context.idle().await?;

@@ -136,7 +136,7 @@ impl Grid {
     ) -> Result<(), Error> {
         self.context.guarded(|| {
             if bags.config != self.config {
-                let (wanted, found) = ("those that this grid made".into(), "those of another configuration".into());
+                let (wanted, found) = ("bags that this grid made".into(), "bags of another configuration".into());
                 return Err(Error::Grid { what: "bags", wanted, found, remedy: "call this grid's `bags`" });
             }
             let uniform = self.uniform(coordinates)?;
@@ -172,7 +172,7 @@ impl Grid {
         context.guarded(|| {
             for (what, slice) in [("coordinates", coordinates), ("grad_weights", grad_weights)] {
                 if slice.buffer() == grad_coordinates.buffer() {
-                    let (wanted, found) = ("a buffer of its own".into(), format!("that of the {what}"));
+                    let (wanted, found) = ("a buffer of its own".into(), format!("the buffer of the {what}"));
                     return Err(Error::Buffer { what: "grad_coordinates", wanted, found });
                 }
             }

@@ -1,4 +1,4 @@
-//! Readers: a caller's own shaders read rows. What those of all groups have in common: text, layout, bind group.
+//! Readers: a caller's own shaders read rows. Readers of all groups have this in common: text, layout, bind group.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -111,7 +111,7 @@ impl Default for Reader<'_> {
 /// | `emb_grid(x: vec2<f32>) -> array<f32, L * F>` | the features of a point, `[levels, features]`; `vec3<f32>` in 3D. Only with [`Reader::grid`] |
 /// | `emb_want(row: u32)` | nothing; asks for a row. Only with [`Reader::feedback`], in fragment and compute stages |
 ///
-/// The values are those of a frozen forward of that row alone, bit for bit. Values behind the last are 0; so are all values of a row beyond
+/// The values have the bits of a frozen forward of that row alone. Values behind the last are 0; so are all values of a row beyond
 /// the tables and of a staged row that is not in the cache.
 ///
 /// ```
@@ -656,7 +656,7 @@ mod tests {
         assert_eq!(taken(&[3], 6, turns), [3; 4], "each costs a frame");
     }
 
-    /// The messages are those of wgpu 30 for a layout that an adapter refuses.
+    /// wgpu 30 gives these messages for a layout that an adapter refuses.
     #[test]
     fn an_adapter_that_refuses_feedback_is_named() {
         let message = |flag: &str| {

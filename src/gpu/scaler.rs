@@ -193,7 +193,7 @@ impl Scaler {
             return Err(Error::Order {
                 call,
                 wanted,
-                found: "one whose encoder, or that of an inspection, was dropped",
+                found: "one whose encoder, or the encoder of an inspection, was dropped",
             });
         }
         Ok(&self.state)

@@ -37,8 +37,8 @@ pub fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
 }
 
 /// Checks that the system would give `bytes` in one piece. Called before many smaller allocations: a system that
-/// overcommits refuses only a single request that is too large, and later kills the program that uses what it was
-/// promised.
+/// overcommits refuses only a single request that is too large, and later kills the program that uses its
+/// memory.
 pub(crate) fn check(what: &'static str, bytes: u64) -> Result<(), Error> {
     let bytes = usize::try_from(bytes).map_err(|_| Error::OutOfMemory { what, bytes })?;
     reserved::<u8>(what, bytes).map(|_| ())

@@ -46,7 +46,7 @@ pub(crate) fn make_sparse(file: &std::fs::File) -> std::io::Result<()> {
     }
     const FSCTL_SET_SPARSE: u32 = 0x0009_00c4;
     let (device, mut returned) = (file.as_raw_handle(), 0);
-    // SAFETY: the handle is that of an open file. The code takes no input and gives no output, so both buffers may be null; the call waits, and
+    // SAFETY: the handle belongs to an open file. The code takes no input and gives no output, so both buffers may be null; the call waits, and
     // writes one number, to `returned`.
     let done = unsafe {
         DeviceIoControl(device, FSCTL_SET_SPARSE, null_mut(), 0, null_mut(), 0, &raw mut returned, null_mut())

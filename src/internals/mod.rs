@@ -20,7 +20,7 @@ pub use crate::{host::alloc::fault, record::rows, table::batch::check_offsets};
 pub use harness::Deduped;
 pub use pieces::Pieces;
 
-/// The shape in the first bytes of a file of numpy's, if these bytes have the whole header and it is that of an array of numbers.
+/// The shape in the first bytes of a file of numpy's, if these bytes have the whole header and it describes an array of numbers.
 #[cfg(all(feature = "npy", any(unix, windows)))]
 #[must_use]
 pub fn npy_shape(start: &[u8]) -> Option<Vec<u64>> {

@@ -220,14 +220,14 @@ pub trait Lookup {
     fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error>;
 
     /// The counters of each table. A shared array counts `accesses`, `out_of_range`, bytes, and `skipped_rows`. The last one counts weights
-    /// there, all under the first table. The bytes are those of dim weights an access, read in forward and written in backward; fewer are
+    /// there, all under the first table. The bytes count dim weights an access, read in forward and written in backward; fewer are
     /// written where rows repeat or chunks overlap.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
     fn counters(&mut self) -> Result<Vec<Counters>, Error>;
 
-    /// The counters of each table, without waiting. A GPU group returns those of the newest report that has arrived, and requests another;
+    /// The counters of each table, without waiting. A GPU group returns the newest report that has arrived, and requests another;
     /// before the first report it returns `None`. Encoded steps count once the device has executed them. A CPU group returns the current
     /// counters.
     ///
@@ -398,8 +398,8 @@ pub trait Embedding: Lookup {
 
     /// Decides the next step, that is the rows to admit and to evict, while the last step may still wait for its backward. A staged table's
     /// missing rows are fetched in the background. The last step's `backward` may follow, then
-    /// [`forward_prefetched`](Self::forward_prefetched); every other call is refused until then. Outputs, tags and tables are those of
-    /// `forward`, bit for bit.
+    /// [`forward_prefetched`](Self::forward_prefetched); every other call is refused until then. Outputs, tags and tables have the
+    /// bits that `forward` gives.
     ///
     /// # Errors
     /// As [`Lookup::forward`] for the batch's shape; `forward_prefetched` returns the error of a bad index. [`Error::Order`] if another

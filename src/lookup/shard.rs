@@ -35,7 +35,7 @@ pub trait Shard: Embedding {
     /// As [`Lookup::forward`](crate::Lookup::forward); [`Error::RowOutOfRange`]; [`Error::Length`].
     fn fetch(&mut self, rows: &[u32], counts: &[u32]) -> Result<(), Error>;
 
-    /// The most bytes of outputs, or of gradients, that a call may have: on a device those of a buffer.
+    /// The most bytes of outputs, or of gradients, that a call may have: on a device the most bytes of a buffer.
     fn most_bytes(&self) -> u64 {
         u64::MAX
     }

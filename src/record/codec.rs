@@ -23,7 +23,7 @@ pub struct Noise {
     pub step: u32,
     /// The purpose of the weights' noise; the state's is the next one. See [`rng::Purpose`].
     pub purpose: u32,
-    /// The rows that the group has of a whole one.
+    /// Which rows of a group over ranks this shard stores; all of them in any other group.
     pub stripe: Stripe,
 }
 

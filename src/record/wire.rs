@@ -50,7 +50,7 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Vectors of gradients. The random bits are those of the group's seed and a step.
+    /// Vectors of gradients. The random bits follow from the group's seed and a step.
     #[must_use]
     pub const fn gradients(dim: u32, form: WireForm, (seed, step): (u32, u32)) -> Self {
         Self::new(dim, form, (seed, step), Purpose::Wire as u32 + 1, Stripe::ALL)

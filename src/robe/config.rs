@@ -46,7 +46,7 @@ pub enum Addressing {
 }
 
 /// The way in which a backward sums gradients, and the weights that it visits. Only weights that a chunk of the batch covers change, each
-/// once. `Dense` and `Sparse` sort the chunks and add the same terms in the same order, that of the batch, so each gives the same bits run
+/// once. `Dense` and `Sparse` sort the chunks and add the same terms in the order of the batch, so each gives the same bits run
 /// after run. Both give the same bits wherever a device's compiler fuses multiplications and additions alike in both.
 ///
 /// Example: [`Config`].
@@ -65,9 +65,9 @@ pub enum Backward {
     ///
     /// Measured by `hotrow bench robe` on two CPU cores and on a software driver; no GPU was measured yet.
     Auto,
-    /// Sorts nothing: adds each gradient atomically to the sum of its weight; then the optimiser visits all |M| weights. Needs memory for
-    /// M| more FP32 sums, and with weight decay one more bit for each weight. On a GPU the order of a sum, and so its rounding, differs from run to
-    /// run, within (terms - 1) x 2^-24 of the sum of the terms' magnitudes, as for any order. On the CPU the order is that of the indices.
+    /// Sorts nothing: adds each gradient atomically to the sum of its weight; then the optimiser visits all |M| weights. Needs |M|
+    /// more FP32 values, and with weight decay one more bit for each weight. On a GPU the order of a sum, and so its rounding, differs from run to
+    /// run, within (terms - 1) x 2^-24 of the sum of the terms' magnitudes, as for any order. On the CPU the sum follows the order of the indices.
     /// A device created with [`requirements`](crate::requirements) adds natively; another device repeats an exchange until it succeeds. A
     /// gradient that is asked for by itself is sorted, and dense.
     Atomic,

@@ -22,8 +22,8 @@ pub const fn row_hash(row: u32) -> u32 {
     ((row as u64 * R3 as u64 + R1 as u64) % PRIME as u64) as u32
 }
 
-/// Where the chunks of a row are counted from: its hash or, if rows lie `stride` weights apart, its first weight, that of the row itself or,
-/// with `rows` rows in the array, of the one that its hash chooses. Rows whose chunks are hashed have a `stride` of 0.
+/// Where the chunks of a row are counted from: its hash or, if rows lie `stride` weights apart, the first weight of the row itself or,
+/// with `rows` rows in the array, of the row that its hash chooses. Rows whose chunks are hashed have a `stride` of 0.
 #[inline]
 #[must_use]
 pub const fn row_place(row: u32, stride: u32, rows: u32) -> u32 {
@@ -35,7 +35,7 @@ pub const fn row_place(row: u32, stride: u32, rows: u32) -> u32 {
     }
 }
 
-/// The first weight of chunk `chunk` of a row, given the row's hash or the first weight of a row that lies as a whole, which is that of its
+/// The first weight of chunk `chunk` of a row, given the row's hash or the first weight of a row that lies as a whole, which is its
 /// only chunk. `starts` is |M| - Z + 1, at least 1.
 #[inline]
 #[must_use]

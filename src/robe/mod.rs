@@ -69,7 +69,7 @@ impl RobeSnapshot {
         self.check(config).map(|storage| storage.weights(&self.weight_words))
     }
 
-    /// Unpacks the states into FP32, those of a weight side by side: AdaGrad's sum of squares, the momentum, or Adam's first and second
+    /// Unpacks the states into FP32. The states of a weight lie side by side: AdaGrad's sum of squares, the momentum, or Adam's first and second
     /// moment; none under SGD.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl RobeCounters {
         words
     }
 
-    /// The counters of each table, in the form that cached groups use. The bytes are those of weights, without scales.
+    /// The counters of each table, in the form that cached groups use. The bytes count weights, not scales.
     /// [`Lookup::counters`](crate::Lookup::counters) says which fields shared arrays fill.
     #[must_use]
     pub fn of_tables(&self, config: &Config) -> Vec<Counters> {

@@ -166,7 +166,7 @@ impl Storage {
         rows::pack(&self.records, noise, block, weights, &[], record)
     }
 
-    /// Packs a block's states, which are finite; those of a weight side by side. The last block may have fewer.
+    /// Packs a block's states, which are finite; the states of a weight lie side by side. The last block may have fewer.
     pub(crate) fn pack_states(&self, noise: &Noise, block: u32, states: &[f32], words: &mut [u32]) {
         let each = self.states_each();
         if self.sums_in_halves() {
@@ -232,7 +232,7 @@ impl Storage {
         rows::unpack(&self.records, record, weights, &mut []);
     }
 
-    /// Unpacks the states of a block, those of a weight side by side.
+    /// Unpacks the states of a block; the states of a weight lie side by side.
     pub(crate) fn unpack_states(&self, words: &[u32], states: &mut [f32]) {
         if self.sums_in_halves() {
             return rows::unpack(&self.halves, words, states, &mut []);
@@ -298,7 +298,7 @@ impl Storage {
         weights
     }
 
-    /// Unpacks all states, those of a weight side by side; empty if the optimiser has none.
+    /// Unpacks all states; the states of a weight lie side by side. Empty if the optimiser has none.
     pub(crate) fn states(&self, words: &[u32]) -> Vec<f32> {
         if self.plain() || words.is_empty() {
             return bytemuck::cast_slice(words).to_vec();

@@ -9,7 +9,7 @@ use crate::{
     table::layout::Layout,
 };
 
-/// Fills a fresh store, as a group fills one that is not [`Store::filled`]: with the values of `source`, or without a source with those of
+/// Fills a fresh store, as a group fills one that is not [`Store::filled`]: with the values of `source`, or without a source with initial values by
 /// [`GroupConfig::init`]. Rows are packed on all cores, chunk by chunk. For a table of zeros nothing is written, so that a sparse file
 /// keeps its holes.
 ///

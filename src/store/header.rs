@@ -25,7 +25,7 @@ pub(crate) enum Progress {
     Flushed = 3,
 }
 
-/// The header. Its words have the low byte first, like those of the records.
+/// The header. Its words have the low byte first, as in records.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub(crate) struct Header {

@@ -16,7 +16,7 @@ pub const CLOCK_WORDS: usize = 4;
 /// The first of two words of a table, low word first, behind its counters: the accesses since the counters of rows were halved
 /// ([`Policy::Window`](crate::Policy::Window)). Those of the first table are the group's.
 pub const SINCE: usize = 26;
-/// Words of a table in the `tables` buffer: base, rows, then 13 counters of two words.
+/// Words of a table in the `tables` buffer: base, rows, then 12 counters of two words, and [`SINCE`].
 pub const TABLE_WORDS: usize = 28;
 
 /// The meaning of each of [`Step::counts`].
@@ -322,7 +322,7 @@ host_structs! {
         pub last_overflow: u32,
         /// Number of steps that overflowed.
         pub overflows: u32,
-        /// The bits of the greatest magnitude among the last step's gradients, unscaled; those of infinity or NaN after an overflow.
+        /// The bits of the greatest magnitude among the last step's gradients, unscaled; the bits of infinity or NaN after an overflow.
         pub largest: u32,
         /// `LogNormal`: moving average, with `beta1`, of log2 of the greatest magnitude, corrected for its start.
         pub mean: f32,
@@ -396,7 +396,7 @@ impl Params {
         }
     }
 
-    /// The rows that the group has of a whole one.
+    /// Which rows of a group over ranks this shard stores; all of them in any other group.
     #[inline(always)]
     pub(crate) const fn stripe(&self) -> Stripe {
         Stripe { shift: self.row_shift, first: self.row_first }

@@ -24,7 +24,7 @@ const MOST_PIECES: u32 = 1 << 20;
 pub struct Layout {
     /// The layout of each row.
     pub row: RowLayout,
-    /// The rows that the group has of a whole one.
+    /// Which rows of a group over ranks this shard stores; all of them in any other group.
     pub(crate) stripe: Stripe,
     /// Number of sets of the cache; 0 without a cache.
     pub sets: u32,

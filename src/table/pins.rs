@@ -162,7 +162,7 @@ fn table_of(config: &GroupConfig) -> impl Fn(u32) -> usize {
     move |row| ends.partition_point(|&end| end <= row)
 }
 
-/// Gives a set as many ways for recent rows as it can have beside its pinned ones: the empty ways first, then those of the oldest rows.
+/// Gives a set as many ways for recent rows as it can have beside its pinned ones: the empty ways first, then the ways of the oldest rows.
 fn give_flags(layout: &Layout, ways: &mut [u32], set: u32) {
     let word = |slot: u32, field| ways[way_at(layout.ways, slot, field)];
     let slots = set * layout.ways..(set + 1) * layout.ways;
@@ -199,7 +199,7 @@ pub(crate) fn check(layout: &Layout, rows: &[u32], ways: u32) -> Result<(), Erro
             "ways",
             format!("1 to {}, the ways of a set", layout.ways),
             ways.to_string(),
-            "pin nothing with no rows",
+            "to unpin everything, pass an empty list of rows",
         );
     }
     if layout.sets == 0 && !rows.is_empty() {

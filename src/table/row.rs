@@ -63,7 +63,7 @@ pub struct RowLayout {
     /// word of their scales.
     pub state_bits: u32,
     /// Facts of an element's states, by which a record stores them (SPEC 3). Of the first: bit 0, it may be negative; bit 1, it is a moment and not
-    /// a sum of squares. Bits 2 and 3 are those of the second, or of the only one again.
+    /// a sum of squares. Bits 2 and 3 say the same of the second, or of the only one again.
     pub facts: u32,
     /// First word of the state in a record: behind scale and bias.
     pub state_word: u32,

@@ -89,7 +89,7 @@ impl<P> StepState<P> {
         }
     }
 
-    /// The index of the step scratch that the next batch may use: not that of a forward whose backward will read it.
+    /// The index of the step scratch that the next batch may use: not the scratch of a forward whose backward will read it.
     pub(crate) fn next_space(&self) -> usize {
         self.pending().map_or(0, |pending| usize::from(pending.space == 0))
     }

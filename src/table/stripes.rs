@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The configurations of the virtual shards of a group: `shards` of them, a power of two. Shard s has the linear rows g with `g mod shards = s`, its
-/// row l is row `shards l + s`, and it has its part of the cache. A shard without a row is `None`. `config` may itself be that of a shard, with the tables
+/// row l is row `shards l + s`, and it has its part of the cache. A shard without a row is `None`. `config` may itself describe a shard, with the tables
 /// and the cache of the whole group put in.
 ///
 /// ```

@@ -1,6 +1,6 @@
 //! Text for shaders of other programs: functions that read rows, every name with the caller's prefix.
 //!
-//! The functions are those of `shaders/shared/reader.wgsl`, which includes the files that the crate's own kernels are made of. Whatever the
+//! The functions stand in `shaders/shared/reader.wgsl`, which includes the files that the crate's own kernels are made of. Whatever the
 //! functions do not use is left out.
 
 use std::collections::BTreeSet;
@@ -285,7 +285,7 @@ impl<'t> Items<'t> {
         out
     }
 
-    /// Writes the items that `roots` use, and these items use, with the prefix before their names and before those of `bound`.
+    /// Writes the items that `roots` use, and these items use, with the prefix before their names and before the names of `bound`.
     fn write<'n>(
         &self,
         roots: impl Iterator<Item = &'n str>,
@@ -364,7 +364,7 @@ fn cut_pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Readers of every kind in modules of their own, for checks: the kind, the text with an entry point `main`, and what it is made of.
+/// Readers of every kind in modules of their own, for checks: the kind, the text with an entry point `main`, and its parts.
 #[must_use]
 pub fn modules() -> Vec<(String, String, ReaderText<'static>)> {
     let rows = |cache, table| ReaderKind::Rows { cache, shares: false, table };

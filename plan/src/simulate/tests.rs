@@ -159,7 +159,7 @@ fn sparse_ids_are_rows_like_others() {
 }
 
 #[test]
-fn shards_have_equal_parts_of_the_sets() {
+fn virtual_shards_have_equal_parts_of_the_sets() {
     let mut cache = Simulator::new(400, 12, 1, Lru).unwrap().with_shards(4).unwrap();
     play(&mut cache, &[&[6]]);
     let set = 2 * 3 + Spread::new(100, 3, 1).set_of(1);

@@ -54,7 +54,7 @@ pub(crate) const FETCHED: usize = 1;
 /// The same batches give the same tags, stamps, frequencies, flags and counters as in [`crate::Group`]. The placement is ignored: all
 /// tables are in host memory.
 ///
-/// The threads are those of the rayon pool in which the caller runs (`ThreadPool::install`), else of rayon's global pool. On a machine with
+/// Work runs on the threads of the rayon pool in which the caller runs (`ThreadPool::install`), else of rayon's global pool. On a machine with
 /// few cores, give each thread of the pool its own core: Linux may otherwise leave two of them on one core for many calls.
 #[derive(Debug)]
 pub struct CpuGroup {
@@ -88,7 +88,7 @@ impl CpuGroup {
         Self::of(config, None)
     }
 
-    /// As [`CpuGroup::new`], with the values of `source`, rounded by [`GroupConfig::write_rounding`], instead of those of [`GroupConfig::init`].
+    /// As [`CpuGroup::new`], with the values of `source`, rounded by [`GroupConfig::write_rounding`], instead of drawn ones ([`GroupConfig::init`]).
     ///
     /// # Errors
     /// As [`CpuGroup::new`]; the errors of `source`; [`Error::Source`] for the first row with a value that is not finite.

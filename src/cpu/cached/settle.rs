@@ -244,7 +244,8 @@ fn order(t: u32, [tags, stamps, freqs, flags]: [&[u32]; 4], [main, recent]: [&mu
     recent.extend(ways().map(|(((&tag, &stamp), _), &flags)| of_kind(flags, RECENT, order(tag, stamp, 0))));
 }
 
-/// The way of the least order, among equals that of the least row. Without branches, because it goes over a set for each coming row.
+/// The way to evict next, of the least order; ties go to the lower row. Without branches, because it runs over the whole set for every
+/// admitted row.
 #[multiversion(targets = "simd")]
 fn first(orders: &[u64], rows: &[u32]) -> Option<usize> {
     let least = orders.iter().fold(TAKEN, |least, &order| least.min(order));

@@ -131,7 +131,7 @@ impl CpuSharedGroup {
         MemoryReport::planned_robe(&self.config, &self.storage, &Calls::default(), 0)
     }
 
-    /// The counters of all steps so far, with those of the array. [`counters`](Self::counters) gives those of each table.
+    /// The counters of all steps so far, the array's own included. [`counters`](Self::counters) counts by table.
     #[must_use]
     pub fn robe_counters(&self) -> RobeCounters {
         RobeCounters::from_words(&self.tables)

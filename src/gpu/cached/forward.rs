@@ -123,7 +123,7 @@ impl Forward<'_> {
             key_bits: layout.key_bits(),
             counted: (params.miss_mask != 0).then_some(miss_digits),
         };
-        // The place of a missed access is that of its row, numbered among the missing rows.
+        // The place of a missed access is the number of its row among the missing rows.
         let to = DedupTo {
             segment: &space.places,
             starts: &space.starts,

@@ -133,7 +133,7 @@ impl Group {
             return make(config).await;
         }
         match make(GroupConfig { placement: Placement::Device, ..config.clone() }).await {
-            // The first group's other faults are not those of the second.
+            // Other faults of the first group must not be reported for the second.
             Err(Error::OutOfMemory { .. }) => while context.check_async().await.is_err() {},
             made => return made.map(|group| group.with_reason(HAS_MEMORY)),
         }
@@ -141,7 +141,7 @@ impl Group {
         make(GroupConfig { placement, ..config }).await.map(|group| group.with_reason(reason))
     }
 
-    /// As [`Group::new`], with the values of `source`, rounded by [`GroupConfig::write_rounding`], instead of those of [`GroupConfig::init`].
+    /// As [`Group::new`], with the values of `source`, rounded by [`GroupConfig::write_rounding`], instead of drawn ones ([`GroupConfig::init`]).
     ///
     /// # Errors
     /// As [`Group::new`]; the errors of `source`; [`Error::Source`] for the first row with a value that is not finite.

@@ -134,7 +134,7 @@ impl Group {
         undone
     }
 
-    /// The step scratch of the next step: not that of a step whose forward or backward may still come to the device.
+    /// The step scratch of the next step: not the scratch of a step whose forward or backward may still come to the device.
     pub(crate) fn next_space(&mut self) -> usize {
         let (next, pending, reports) = (self.state.next_space(), self.state.pending(), &self.reports);
         self.kind.carried.take_if(|(_, dropped)| !reports.waits_for(dropped));
@@ -201,7 +201,7 @@ impl Group {
         }
     }
 
-    /// Encodes the forward of the prefetched batch. Its outputs are those of [`encode_forward`](Self::encode_forward).
+    /// Encodes the forward of the prefetched batch. It writes the outputs that [`encode_forward`](Self::encode_forward) would.
     ///
     /// # Errors
     /// [`Error::Order`] without a prefetch, or before [`fetch`](Self::fetch) of a staged table; [`Error::Buffer`] for illegal outputs.

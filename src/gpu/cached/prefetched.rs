@@ -58,7 +58,7 @@ pub struct Prefetched {
     pub(crate) dropped: Option<Arc<AtomicBool>>,
     /// The encoder of its forward was dropped.
     pub(crate) again: bool,
-    /// Its lists in step scratch are those of a later step.
+    /// A later step has overwritten its lists in step scratch.
     pub(crate) lost: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A group on a device as a virtual shard (SPEC 11). Its calls wait, as those of [`Embedding`] do.
+//! A group on a device as a virtual shard (SPEC 11). Its calls wait, as the calls of [`Embedding`] do.
 
 use crate::{
     error::Error,

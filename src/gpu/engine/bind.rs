@@ -169,7 +169,7 @@ impl Context {
         let inputs = [("indices", batch.indices), ("offsets", Some(batch.offsets)), ("weights", batch.weights)];
         for (what, slice) in inputs {
             if slice.is_some_and(|slice| slice.buffer() == outputs.buffer()) {
-                let found = format!("that of the {what}");
+                let found = format!("the buffer of the {what}");
                 return Err(Error::Buffer { what: "outputs", wanted: "a buffer of its own".into(), found });
             }
         }
@@ -211,7 +211,7 @@ impl Context {
     ) -> Result<WeightGradient<'b>, Error> {
         for (what, slice) in [("offsets", offsets), ("grad_outputs", grad_outputs.slice())] {
             if slice.buffer() == grad_weights.buffer() {
-                let found = format!("that of the {what}");
+                let found = format!("the buffer of the {what}");
                 return Err(Error::Buffer { what: "grad_weights", wanted: "a buffer of its own".into(), found });
             }
         }

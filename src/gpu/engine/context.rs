@@ -369,7 +369,7 @@ impl Context {
     pub(crate) async fn guard<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let mut work = pin!(work);
         std::future::poll_fn(|cx| {
-            // An error of wgpu ends the work, because what it waits for may never come.
+            // An error of wgpu ends the work, which may wait for an answer that never comes.
             let polled = self.guarded(|| match work.as_mut().poll(cx) {
                 Poll::Ready(done) => done.map(Some),
                 Poll::Pending => Ok(None),

@@ -2,7 +2,7 @@
 
 use crate::wgsl::{AddBody, LookupBody, RankBody};
 
-/// Options for [`Context::with_options`](crate::Context::with_options). The defaults are those of [`Context::new`](crate::Context::new).
+/// Options for [`Context::with_options`](crate::Context::with_options). [`Context::new`](crate::Context::new) takes the defaults.
 ///
 /// ```
 /// use hotrow::{ContextOptions, RankBody};
@@ -70,8 +70,8 @@ impl ContextOptions {
         Self { settled, ..self }
     }
 
-    /// Compiles pipelines with the caller's cache. On Vulkan a driver can put what it has compiled there, and a later start of the program, with
-    /// the bytes of [`wgpu::PipelineCache::get_data`], takes it from there.
+    /// Compiles pipelines with the caller's cache. On Vulkan a driver can put compiled pipelines there, and a later start of the program, with
+    /// the bytes of [`wgpu::PipelineCache::get_data`], takes them from there.
     ///
     /// ```no_run
     /// # fn start(device: &hotrow::wgpu::Device, queue: &hotrow::wgpu::Queue) -> Result<(), hotrow::Error> {
@@ -89,7 +89,7 @@ impl ContextOptions {
     /// # }
     /// ```
     ///
-    /// The cache must be of the context's device: [`Context::with_options`](crate::Context::with_options) refuses that of another device, and
+    /// The cache must be of the context's device: [`Context::with_options`](crate::Context::with_options) refuses a cache of another device, and
     /// wgpu may panic where it belongs to another instance.
     #[must_use]
     pub fn pipeline_cache(self, cache: &wgpu::PipelineCache) -> Self {

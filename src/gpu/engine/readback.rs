@@ -238,7 +238,7 @@ impl Shared {
     }
 }
 
-/// Part of a callback: sets the flag if the callback is dropped without being called, as wgpu does with that of a dropped encoder.
+/// Part of a callback: sets the flag if the callback is dropped without being called, as wgpu does with the callback of a dropped encoder.
 #[derive(Default)]
 struct Ended {
     called: bool,

@@ -27,7 +27,7 @@ pub(crate) fn grown<'s, T>(
 /// Makes something and says its bytes, from a name and a number of bytes.
 type Each<'m, B> = dyn Fn(&'static str, u64) -> Result<(B, u64), Error> + 'm;
 
-/// Makes buffers, and the list of what it has made.
+/// Makes buffers, and lists them.
 pub(crate) struct Make<'m, B> {
     each: Box<Each<'m, B>>,
     made: Vec<Allocation>,

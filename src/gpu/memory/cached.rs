@@ -78,7 +78,7 @@ fn flush(layout: &Layout) -> Vec<Allocation> {
     make.made()
 }
 
-/// The buffers that stay between steps: those of [`Tables`], and one that only fills bindings.
+/// The buffers that stay between steps: the buffers of [`Tables`], and one that only fills bindings.
 fn list(config: &GroupConfig, layout: &Layout, freq_bits: u32) -> Vec<Allocation> {
     let [tables, features] = table_bytes(config);
     let ways = 16 * u64::from(layout.slots().max(layout.ways));

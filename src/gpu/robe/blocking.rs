@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl SharedGroup {
-    /// The counters of all steps so far, with those of the array. [`counters`](crate::Lookup::counters) gives those of each table.
+    /// The counters of all steps so far, the array's own included. [`counters`](crate::Lookup::counters) counts by table.
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.

@@ -107,7 +107,7 @@ stages! {
     ROBE_BLOCKS "robe_blocks" 256 Uniform: params robe, Read: targets accesses grad_outputs scratch, ReadWrite: memory states tables, Uniform: rate;
     /// Batches of weighted indices from points; an invocation writes a bag.
     GRID "grid" 256 Uniform: grid, Read: levels coordinates, ReadWrite: indices weights;
-    /// Gradients of coordinates from those of the corners' weights; an invocation has a point.
+    /// Gradients of coordinates from gradients of the corners' weights; an invocation has a point.
     GRID_GRADIENT "grid_gradient" 256 Uniform: grid, Read: levels coordinates grad_weights, ReadWrite: grad_coordinates;
 }
 

@@ -15,7 +15,7 @@ use crate::{
     table::row::RowLayout,
 };
 
-/// Moves the row of a record by its gradient. The bits are those of `unpack`, `optimise` and `pack` in turn. Returns false and leaves the
+/// Moves the row of a record by its gradient. `unpack`, `optimise` and `pack` in turn give the same bits. Returns false and leaves the
 /// record untouched if a value is not finite or the row's range overflows. A record whose row does not change keeps its bytes. `room` is a buffer of [`RowLayout::row_words`] floats, whose
 /// contents do not matter.
 #[multiversion(targets = "simd")]

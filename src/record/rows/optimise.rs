@@ -60,7 +60,7 @@ impl Rule {
 }
 
 /// `1 - beta^t`, which corrects a moment for its start at zero, by squaring of the complement: from `q = 1 - beta^n`, `1 - beta^2n` is
-/// `q * (2 - q)`, without cancellation. Each operation is rounded by itself, so the bits are those of `shaders/shared/correction.wgsl` on
+/// `q * (2 - q)`, without cancellation. Each operation is rounded by itself, so `shaders/shared/correction.wgsl` gives the same bits on
 /// every device. Within 2^-20 of its FP64 value, relatively, for a beta of at least 1/2. A `t` of 0 counts as 1.
 #[must_use]
 pub fn correction(beta: f32, t: u32) -> f32 {

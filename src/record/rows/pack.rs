@@ -170,7 +170,7 @@ impl Random<'_> {
         }
     }
 
-    /// The `PER` hashes of the elements from `first` on, then those of the next purpose, filling the longest vector. A
+    /// The `PER` hashes of the elements from `first` on, then the hashes of the next purpose, filling the longest vector. A
     /// shorter loop would be unrolled and not vectorised.
     #[inline(always)]
     fn hashes<const PER: u32>(&self, first: u32) -> Hashes {

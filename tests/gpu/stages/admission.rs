@@ -52,7 +52,7 @@ pub(crate) fn admit() {
         let config = GroupConfig::new(&rows, 4).with_cache_rows(32 * sets).with_policy(policy);
         let layout = layout_of(&config);
         let mut ways = ways(&mut source, sets, total, T - 1, fill);
-        // Of Window: with low counters of missing rows, those of recent ways join the others. Some cases are made for that.
+        // Under Window rows of recent ways join the others where missing rows have low counters. Some cases are made for that.
         let joins = [3, 4, 7].contains(&mix);
         let recent = one_of(&mut source, if joins { &[0.4] } else { &[0.1, 0.4, 1.0] });
         let greatest = one_of(&mut source, if joins { &[2] } else { &[2, 5, 15] });

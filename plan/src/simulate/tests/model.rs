@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     ProbeAfterAdmission,
     /// Ties among victims go to the highest way.
     VictimsByHighestWay,
-    /// All sets are one shard's.
+    /// All sets are one virtual shard's.
     ShardsIgnored,
     /// A row that comes into a dirty slot is dirty.
     DirtyInherited,

@@ -53,7 +53,7 @@ fn corner_row(level: &Level, cell: [u32; 3], c: u32) -> u32 {
     x + level.side * (y + level.side * z)
 }
 
-/// The weight of corner `c` without that of axis `but` (3: with all).
+/// The weight of corner `c` without the factor of axis `but` (3: with all factors).
 pub(crate) fn corner_weight(grid: &Grid, part: [f32; 3], c: u32, but: usize) -> f32 {
     let share = |axis: usize| if c >> axis & 1 == 1 { part[axis] } else { 1.0 - part[axis] };
     (0..grid.dims as usize).filter(|&axis| axis != but).map(share).product()

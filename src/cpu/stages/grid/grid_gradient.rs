@@ -1,4 +1,4 @@
-//! CPU mirror of `shaders/grid/grid_gradient.wgsl`: gradients of coordinates from those of the corners' weights; an invocation has a point.
+//! CPU mirror of `shaders/grid/grid_gradient.wgsl`: gradients of coordinates from gradients of the corners' weights; an invocation has a point.
 
 use rayon::prelude::*;
 

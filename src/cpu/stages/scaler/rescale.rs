@@ -51,7 +51,7 @@ fn kept(x: f32) -> f32 {
 }
 
 /// Adds x to the averages, which are weighted (1 - beta) beta^age and corrected for their start by 1 / (1 -
-/// beta^steps). The variance is that of the formulas, mean of squares less square of mean, computed without
+/// beta^steps). The variance is the formulas' mean of squares less square of mean, computed without
 /// cancellation.
 fn average(rule: &ScaleRule, s: &mut ScalerState, x: f32) {
     s.decay = kept(s.decay * rule.beta);

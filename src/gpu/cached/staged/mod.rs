@@ -268,7 +268,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Reads words of the records from `first_word` on: those of the store, and over them the records that the store has refused.
+    /// Reads words of the records from `first_word` on: from the store, and over them the records that the store has refused.
     pub(crate) async fn read_newest(&mut self, more: bool, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         match self.settle(more).await {
             // The store has refused records: they wait.

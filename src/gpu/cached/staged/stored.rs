@@ -61,7 +61,7 @@ impl Stored {
         Ok(())
     }
 
-    /// Reads words of the records from `first_word` on: those of the store, and over them the records that the store has refused.
+    /// Reads words of the records from `first_word` on: from the store, and over them the records that the store has refused.
     pub(crate) async fn read_newest(&mut self, first_word: u64, out: &mut [u32]) -> Result<(), Error> {
         self.read_words(first_word, out)?;
         let words = self.stride / 4;

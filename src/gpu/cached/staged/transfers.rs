@@ -77,7 +77,7 @@ impl Transfers {
         &self.layout
     }
 
-    /// A larger transfer, if that of training steps has no room for `most` swaps.
+    /// A larger transfer, if the transfer of training steps has no room for `most` swaps.
     pub(crate) fn larger(&self, context: &Context, most: u32) -> Result<Option<Transfer>, Error> {
         if most == 0 || self.steps.as_ref().is_some_and(|transfer| transfer.capacity >= most) {
             return Ok(None);

@@ -33,7 +33,7 @@ pub(crate) struct SortSpace<B = wgpu::Buffer> {
 /// Scratch of a sort and dedup of up to `capacity` keys. Several sorts share it.
 #[derive(Debug)]
 pub(crate) struct SortScratch<B = wgpu::Buffer> {
-    /// Counts of digits, block by block: those of a pass, and those of the next, in turn.
+    /// Counts of digits, block by block: one buffer for a pass, the other for the next, in turn.
     pub(crate) digits: [B; 2],
     pub(crate) totals: B,
 }
