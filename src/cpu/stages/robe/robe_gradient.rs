@@ -9,7 +9,7 @@ use crate::{
     table::abi::{Params, Robe, Target},
 };
 
-/// The gradient at every weight; [`UNCOVERED`] where no chunk lies. Mirror of `shaders/robe/robe_gradient.wgsl`.
+/// The gradient at every weight; `UNCOVERED` where no chunk lies. Mirror of `shaders/robe/robe_gradient.wgsl`.
 pub fn robe_gradient(
     params: &Params,
     robe: &Robe,
