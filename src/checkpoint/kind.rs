@@ -30,6 +30,8 @@ pub struct Contents {
 pub(super) const CHECKSUMS: &str = "checksums";
 
 /// A tensor of a file.
+///
+/// Example: [`Contents`].
 #[derive(Debug)]
 pub struct Tensor {
     pub(super) name: &'static str,

@@ -55,6 +55,7 @@ mod reader;
 mod robe;
 pub(crate) mod safetensors;
 pub(crate) mod save;
+mod writer;
 
 pub(crate) use errors::{fault, refused};
 pub use kind::Contents;

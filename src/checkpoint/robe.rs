@@ -7,7 +7,7 @@ use crate::{
     checkpoint::{
         kind::check_same,
         reader::{DAMAGED, Reader},
-        save::write_tensors,
+        writer::write_tensors,
     },
     error::Error,
     host::alloc::zeroed,

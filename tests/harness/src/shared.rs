@@ -117,8 +117,8 @@ pub fn nudge(snapshot: &mut RobeSnapshot, w: usize, by: f32) {
 
 /// Checks that `after` follows from `before` and the batch's gradients. Returns the number of weights with a gradient.
 pub fn moved(config: &Config, bags: &Bags, grads: &[f32], states: [&RobeSnapshot; 2]) -> Result<usize, String> {
-    // A sorted sum has some thousand terms at most, each rounded a few times, and adds no more than 128 of them one after another.
-    let share = if config.backward == Backward::Atomic { any_order(config, bags) } else { 2f64.powi(-20) };
+    // A sorted sum adds no more than 128 terms one after another, and then few sums of these; each addition rounds by at most 2^-24 of all terms' size.
+    let share = if config.backward == Backward::Atomic { any_order(config, bags) } else { 2f64.powi(-16) };
     moved_within(share, config, bags, grads, states)
 }
 
