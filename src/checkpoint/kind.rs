@@ -31,7 +31,7 @@ pub(super) const CHECKSUMS: &str = "checksums";
 
 /// A tensor of a file.
 ///
-/// Example: [`Contents`].
+/// Example: the [module](crate::checkpoint).
 #[derive(Debug)]
 pub struct Tensor {
     pub(super) name: &'static str,

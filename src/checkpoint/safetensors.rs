@@ -62,7 +62,7 @@ pub fn header<'a>(
 
 /// The names in an object of JSON. One that is there twice is refused: readers would keep one of the two.
 ///
-/// Example: [`Contents`](crate::checkpoint::Contents).
+/// Example: the [module](crate::checkpoint).
 #[derive(Debug, Default)]
 pub struct Names(HashSet<String>);
 
