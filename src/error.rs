@@ -1,16 +1,24 @@
 //! The one error type. Each message names the wanted value, the found value and the remedy.
 
-use std::{io, ops::Deref};
+use std::{fmt, io, ops::Deref, sync::Arc};
 
-/// An error of the operating system that an [`Error`] keeps as its source. Two of them are equal if kind and message are equal.
+/// An error that an [`Error`] keeps: the operating system's, or another package's. Two of them are equal if their messages are equal.
 ///
 /// Example: [`Error`].
-#[derive(Debug)]
-pub struct IoError(io::Error);
+#[derive(Clone, Debug)]
+// A thin pointer, which keeps `Error` small.
+pub struct Cause(Arc<Box<dyn std::error::Error + Send + Sync>>);
 
-impl From<&io::Error> for IoError {
+impl Cause {
+    /// Keeps an error of another package, for [`Error::Ranks`].
+    pub fn new(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Box::new(error)))
+    }
+}
+
+impl From<&io::Error> for Cause {
     fn from(error: &io::Error) -> Self {
-        Self(match error.raw_os_error() {
+        Self::new(match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(error.kind(), error.to_string()),
         })
@@ -18,27 +26,27 @@ impl From<&io::Error> for IoError {
 }
 
 // `Deref` instead of `std::error::Error` makes `Error::source` the `io::Error` itself.
-impl Deref for IoError {
-    type Target = io::Error;
+impl Deref for Cause {
+    type Target = dyn std::error::Error + Send + Sync;
 
-    fn deref(&self) -> &io::Error {
-        &self.0
+    fn deref(&self) -> &Self::Target {
+        &**self.0
     }
 }
 
-impl Clone for IoError {
-    fn clone(&self) -> Self {
-        Self::from(&self.0)
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
-impl PartialEq for IoError {
+impl PartialEq for Cause {
     fn eq(&self, other: &Self) -> bool {
-        self.kind() == other.kind() && self.to_string() == other.to_string()
+        self.to_string() == other.to_string()
     }
 }
 
-impl Eq for IoError {}
+impl Eq for Cause {}
 
 /// The reason why a call did not do its job. After any of these errors the tables still hold their last good values.
 ///
@@ -210,7 +218,7 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
         /// The operating system's error, if there was one.
-        source: Option<IoError>,
+        source: Option<Cause>,
     },
     /// The source that fills a table lacks a row, or has a row that is not finite.
     #[error("{name}, row {row}: wanted {wanted}, found {found}; {remedy}")]
@@ -226,7 +234,7 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
         /// The operating system's error, if there was one.
-        source: Option<IoError>,
+        source: Option<Cause>,
     },
     /// A checkpoint that cannot be written, read, or restored by this group.
     #[error("checkpoint {path}, {what}: wanted {wanted}, found {found}; {remedy}")]
@@ -242,7 +250,7 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
         /// The operating system's error, if there was one.
-        source: Option<IoError>,
+        source: Option<Cause>,
     },
     /// An illegal loss scale, or a state that no such scaler can have produced.
     #[error("loss scaler, {what}: wanted {wanted}, found {found}; {remedy}")]
@@ -255,28 +263,6 @@ pub enum Error {
         found: String,
         /// The remedy.
         remedy: &'static str,
-    },
-    /// A model of traffic with an illegal argument: no such distribution, or no plan under this budget.
-    #[error("{what}: wanted {wanted}, found {found}; {remedy}")]
-    Scars {
-        /// The argument.
-        what: &'static str,
-        /// The accepted values.
-        wanted: String,
-        /// The value given.
-        found: String,
-        /// The remedy.
-        remedy: &'static str,
-    },
-    /// A question about a table's compression that has no answer.
-    #[error("{what}: wanted {wanted}, found {found}; change the argument")]
-    Fidelity {
-        /// The argument.
-        what: &'static str,
-        /// The accepted values.
-        wanted: String,
-        /// The value given.
-        found: String,
     },
     /// Rows that cannot be pinned as asked.
     #[error("pin, {what}: wanted {wanted}, found {found}; {remedy}")]
@@ -324,26 +310,9 @@ pub enum Error {
         /// The state in which the call came.
         found: &'static str,
     },
-    /// Another rank of the job refused the call, failed, or ended while this one waited for it (the package `hotrow-dist`).
-    #[error("rank {rank}: wanted it to take part in the call, found: {reason}; correct the cause on that rank")]
-    Rank {
-        /// The rank that is the cause.
-        rank: u32,
-        /// Its reason: the message of its error or panic.
-        reason: String,
-    },
-    /// Calls of a `hotrow_dist::Comm` that do not fit together: counts and words, or the calls of two ranks.
-    #[error("exchange, {what}: wanted {wanted}, found {found}; {remedy}")]
-    Exchange {
-        /// The part that is wrong.
-        what: &'static str,
-        /// The accepted values.
-        wanted: String,
-        /// The value found.
-        found: String,
-        /// The remedy.
-        remedy: &'static str,
-    },
+    /// The ranks of a job: an error of the package `hotrow-dist`, which tells how to find its own type in it.
+    #[error(transparent)]
+    Ranks(Cause),
     /// The device was lost or a read-back failed.
     #[error(
         "device: wanted an answer, found {reason}; create the device and the group anew, and load the last checkpoint, which is whole; \
@@ -372,7 +341,7 @@ mod tests {
         let cause = error.source().unwrap().downcast_ref::<io::Error>().unwrap();
         assert_eq!((cause.kind(), cause.raw_os_error()), (io::ErrorKind::StorageFull, system.raw_os_error()));
         assert_eq!(error.clone(), error);
-        let other = IoError::from(&io::Error::new(io::ErrorKind::StorageFull, "another disk"));
-        assert_ne!(other, IoError::from(&system));
+        let other = Cause::from(&io::Error::new(io::ErrorKind::StorageFull, "another disk"));
+        assert_ne!(other, Cause::from(&system));
     }
 }

@@ -121,7 +121,7 @@ pub mod prelude {
 
 pub use config::*;
 pub use cpu::{cached::group::CpuGroup, grid::CpuGrid, robe::CpuSharedGroup, scaler::CpuScaler};
-pub use error::{Error, IoError};
+pub use error::{Cause, Error};
 pub use gpu::{
     adapter,
     cached::{group::Group, staged::traffic::Traffic},

@@ -13,7 +13,7 @@ pub use crate::checkpoint::{
 pub use crate::{
     host::alloc::{reserved, room, zeroed},
     lookup::shard::Shard,
-    record::wire::{Vectors, Wire, WireForm, cut},
+    record::wire::{Vectors, Wire, WireForm},
     stripe::Stripe,
     table::{
         abi::{DIRTY, Feature, NONE, PINNED, features},

@@ -103,7 +103,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] as [`checkpoint::save`], of this rank, or [`Error::Rank`] of another; [`Error::Order`] between forward and backward. The
+    /// [`Error::Checkpoint`] as [`checkpoint::save`], of this rank, or [`RankError::Other`](crate::RankError::Other) of another; [`Error::Order`] between forward and backward. The
     /// checkpoint before is whole then.
     pub fn save(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {
         let folder = folder.as_ref();
@@ -147,7 +147,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// bit for bit.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] as [`checkpoint::load`], of this rank, or [`Error::Rank`] of another; [`Error::Order`] between forward and backward. If the list
+    /// [`Error::Checkpoint`] as [`checkpoint::load`], of this rank, or [`RankError::Other`](crate::RankError::Other) of another; [`Error::Order`] between forward and backward. If the list
     /// cannot be read, nothing has changed. After any later error some shards may be loaded, or the files are of different steps: the group refuses steps,
     /// reads and saves until a checkpoint is loaded.
     pub fn load(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {

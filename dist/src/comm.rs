@@ -2,6 +2,8 @@
 
 use hotrow::Error;
 
+use crate::error::RankError;
+
 /// Words for each rank, or from each rank: those of rank 0 first.
 ///
 /// Example: [`Comm`].
@@ -53,10 +55,10 @@ impl Parcels {
     /// so before it sends anything.
     ///
     /// # Errors
-    /// [`Error::Exchange`] if there is not one count for each rank, if the counts do not add up to the words, or if the rank receives another number
+    /// [`RankError::Exchange`] if there is not one count for each rank, if the counts do not add up to the words, or if the rank receives another number
     /// of words of itself than it sends.
     pub fn check(&self, rank: u32, size: u32, receive: &[usize]) -> Result<(), Error> {
-        let wrong = |what, wanted, found, remedy| Err(Error::Exchange { what, wanted, found, remedy });
+        let wrong = |what, wanted, found, remedy| Err(RankError::Exchange { what, wanted, found, remedy }.into());
         for (what, counts) in [("counts to send", &self.counts[..]), ("counts to receive", receive)] {
             if counts.len() != size as usize {
                 let (wanted, found) = (format!("one for each of {size} ranks"), counts.len().to_string());
@@ -100,7 +102,13 @@ impl Ticket {
     #[must_use]
     pub fn unknown(&self) -> Error {
         let wanted = "one that this rank's start returned".into();
-        Error::Exchange { what: "ticket", wanted, found: self.0.to_string(), remedy: "keep the ticket until finish" }
+        RankError::Exchange {
+            what: "ticket",
+            wanted,
+            found: self.0.to_string(),
+            remedy: "keep the ticket until finish",
+        }
+        .into()
     }
 }
 
@@ -110,7 +118,7 @@ impl Ticket {
 /// in any order. Each count to receive must be the count that the other rank sends. An implementation may see that calls of two ranks do not fit
 /// ([`Threads`](super::Threads) does), or may not (MPI).
 ///
-/// Ranks run one program, so none is asked to mend what another did: after any error but [`Error::Exchange`] the job is over. A rank that cannot go on
+/// Ranks run one program, so none is asked to mend what another did: after any error but [`RankError::Exchange`] the job is over. A rank that cannot go on
 /// calls [`abort`](Self::abort) before it ends.
 ///
 /// ```
@@ -141,19 +149,19 @@ pub trait Comm: std::fmt::Debug {
     /// of words that come from each.
     ///
     /// # Errors
-    /// [`Error::Exchange`] as in [`Parcels::check`]; nothing was started then. [`Error::Rank`] if the job is over; [`Error::OutOfMemory`].
+    /// [`RankError::Exchange`] as in [`Parcels::check`]; nothing was started then. [`RankError::Other`] if the job is over; [`Error::OutOfMemory`].
     fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error>;
 
     /// Returns whether all words of an exchange have come, and moves it on. An exchange advances only inside calls of this trait.
     ///
     /// # Errors
-    /// [`Error::Exchange`] for a ticket of another rank, and [`Error::Rank`] if the job is over.
+    /// [`RankError::Exchange`] for a ticket of another rank, and [`RankError::Other`] if the job is over.
     fn poll(&mut self, ticket: &Ticket) -> Result<bool, Error>;
 
     /// Waits for the words of an exchange and returns them: those of each rank.
     ///
     /// # Errors
-    /// [`Error::Exchange`] for a ticket of another rank, or where calls of two ranks do not fit. [`Error::Rank`] if another rank ended the job, or ended
+    /// [`RankError::Exchange`] for a ticket of another rank, or where calls of two ranks do not fit. [`RankError::Other`] if another rank ended the job, or ended
     /// before it sent its words.
     fn finish(&mut self, ticket: Ticket) -> Result<Parcels, Error>;
 

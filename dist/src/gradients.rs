@@ -3,11 +3,12 @@
 
 use hotrow::{
     Error, Pooling, ScalerState,
-    ranks::{Shard, Vectors, WireForm, cut},
+    ranks::{Shard, Vectors, WireForm},
 };
 
 use crate::{
     comm::{Comm, Parcels},
+    error::{cut, whole},
     group::Group,
     step::{Asked, Waiting},
     sums::Sums,
@@ -157,7 +158,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
                     (row_number, next) = (row_number + 1, next + sums);
                 }
             }
-            vectors.take(next as usize - gradients.len() / dim, &mut message, &mut gradients)?;
+            whole(vectors.take(next as usize - gradients.len() / dim, &mut message, &mut gradients))?;
         }
         Ok((lists, gradients))
     }
@@ -174,7 +175,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
             let before = (gradients.len() / dim) as u32;
             let mut ends = cut(&mut message, features)?.to_vec();
             (1..features).for_each(|feature| ends[feature] += ends[feature - 1]);
-            vectors.take(outputs, &mut message, &mut gradients)?;
+            whole(vectors.take(outputs, &mut message, &mut gradients))?;
             let scales = cut(&mut message, if mean && !weighted { outputs } else { 0 })?;
             let accesses = shards.iter().flat_map(|(_, counts)| counts).map(|&count| count as usize).sum();
             let places = cut(&mut message, place_words(accesses, outputs))?;

@@ -6,13 +6,14 @@ use hotrow::{
     Counters, Error, GradSlice, GroupConfig, Layout, Lookup, LookupKind, MemoryReport, Mode, OutOfRange, OutputSlice,
     Part, Placement, Pooling, Precision, ScalerState,
     ranks::{
-        Feature, SECOND_FORWARD, Shard, Wire, WireForm, check_batch, check_rows, cut, features, output_len, room,
+        Feature, SECOND_FORWARD, Shard, Wire, WireForm, check_batch, check_rows, features, output_len, room,
         shards as shards_of,
     },
 };
 
 use crate::{
     comm::{Comm, Parcels, Ticket},
+    error::{RankError, cut, whole},
     link::Link,
     options::WireOptions,
     requests::{self, Deal, Requests},
@@ -238,12 +239,13 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// Refuses a group whose shards may be of different steps.
     pub(crate) fn whole(&self) -> Result<(), Error> {
         self.broken.as_ref().map_or(Ok(()), |found| {
-            Err(Error::Exchange {
+            Err(RankError::Exchange {
                 what: "group",
                 wanted: "steps that all shards have taken".into(),
                 found: found.clone(),
                 remedy: "load a checkpoint",
-            })
+            }
+            .into())
         })
     }
 
@@ -339,12 +341,13 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let heads: Vec<&[u32]> = received.iter().collect();
         if let Some(rank) = heads.iter().position(|head| head[0] & CALL != code) {
             let other = heads[rank][0] & CALL;
-            return Err(Error::Exchange {
+            return Err(RankError::Exchange {
                 what: "call",
                 wanted: format!("the same call and wire on all ranks, here {}", named(code)),
                 found: format!("{} on rank {rank}", named(other)),
                 remedy: "make the calls of a group on all ranks, in the same order, with the same wire",
-            });
+            }
+            .into());
         }
         if call.steps() && heads.iter().any(|head| head[0] & OUTSIDE != 0) {
             let counted = self.count_left_out(requests);
@@ -499,7 +502,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let mut rows = Vec::with_capacity(lists.iter().sum::<usize>() * self.config.dim as usize);
         for (rank, mut message) in received.iter().enumerate() {
             for &list in &lists[self.deal.of(rank)] {
-                wire.take(list, &mut message, &mut rows)?;
+                whole(wire.take(list, &mut message, &mut rows))?;
             }
         }
         Ok(rows)

@@ -7,6 +7,7 @@
 #[cfg(feature = "checkpoint")]
 mod checkpoint;
 mod comm;
+mod error;
 mod gradients;
 mod group;
 mod link;
@@ -23,6 +24,7 @@ mod threads;
 mod traffic;
 
 pub use comm::{Comm, Parcels, Ticket};
+pub use error::RankError;
 pub use group::Group;
 pub use hotrow::ranks::{Shard, WireForm, shards};
 pub use options::WireOptions;

@@ -5,6 +5,7 @@ use hotrow::{Error, ScalerState};
 
 use crate::{
     comm::{Comm, Parcels, Ticket},
+    error::{RankError, is_of_another},
     traffic::{Phase, RankTraffic},
 };
 
@@ -59,7 +60,7 @@ impl<C: Comm> Link<C> {
     pub(crate) fn or_abort<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &result
             && self.comm.size() > 1
-            && !matches!(error, Error::Rank { .. })
+            && !is_of_another(error)
         {
             self.comm.abort(&error.to_string());
         }
@@ -88,12 +89,13 @@ impl<C: Comm> Link<C> {
         }
         let Some(rank) = all.chunks_exact(own.len()).position(|other| other != own) else { return Ok(()) };
         let shown = |words: &[u32]| format!("1/{}, overflow {}", f32::from_bits(words[1]).recip(), words[2]);
-        Err(Error::Exchange {
+        Err(RankError::Exchange {
             what: "scaler",
             wanted: format!("one decision on all ranks, here a factor of {}", shown(&own)),
             found: format!("{} on rank {rank}", shown(&all[own.len() * rank..])),
             remedy: "let each rank's scaler inspect the greatest magnitude of all ranks: Comm::max of its bits",
-        })
+        }
+        .into())
     }
 
     /// The error of a batch that `rank`, the first of perhaps several, refused. All ranks call this.
@@ -109,6 +111,6 @@ impl<C: Comm> Link<C> {
         }
         let text: &[u8] = bytemuck::cast_slice(&all[rank as usize * most..][..most]);
         let reason = String::from_utf8_lossy(&text[..lengths[rank as usize] as usize]).into_owned();
-        Ok(Error::Rank { rank, reason })
+        Ok(RankError::Other { rank, reason }.into())
     }
 }

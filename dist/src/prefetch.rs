@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use hotrow::{
     Error, Lookup as _, Policy, Precision,
-    ranks::{Shard, Wire, check_batch, cut, room},
+    ranks::{Shard, Wire, check_batch, room},
 };
 
 use crate::{
     comm::{Comm, Ticket},
+    error::cut,
     group::{Call, Group, merged, size_word},
     requests::Requests,
     step::{Ahead, Asking, Begun, Early, Stage},

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hotrow::{Error, GroupConfig, Pooling};
 
-use crate::requests::Requests;
+use crate::{error::RankError, requests::Requests};
 
 /// Where a rank's part of a batch lies in that of all ranks, in bags of a feature.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +31,7 @@ impl Share {
             let share = Self::new(bags, rank);
             let [start, end] = [rank, rank + 1].map(|rank| share.start(rank, bags.len()));
             if (share.first, share.own) != (start, end - start) {
-                return Err(Error::Exchange {
+                return Err(RankError::Exchange {
                     what: "bags",
                     wanted: format!(
                         "on rank {rank}, for summed gradients, {start} to {end} of {} bags of a feature",
@@ -39,7 +39,7 @@ impl Share {
                     ),
                     found: format!("{} to {}", share.first, share.first + share.own),
                     remedy: "give rank r of R the bags floor(n r / R) to floor(n (r + 1) / R) of n, or send each bag's gradient",
-                });
+                }.into());
             }
         }
         Ok(())

@@ -10,7 +10,10 @@ use std::{
 
 use hotrow::{Error, ranks::reserved};
 
-use crate::comm::{Comm, Parcels, Ticket};
+use crate::{
+    comm::{Comm, Parcels, Ticket},
+    error::{RankError, is_of_another},
+};
 
 /// A call that all ranks make together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +98,8 @@ impl State {
         let Some(missing) = from.iter().zip(&self.ended).position(|(letter, &ended)| letter.is_none() && ended) else {
             return Ok(false);
         };
-        let failure = Error::Rank { rank: missing as u32, reason: "it ended while others waited for it".into() };
+        let reason = "it ended while others waited for it".into();
+        let failure = Error::from(RankError::Other { rank: missing as u32, reason });
         self.failure = Some(failure.clone());
         Err(failure)
     }
@@ -136,13 +140,13 @@ impl Threads {
     /// Runs `work` as each rank of a job, in a thread each, and returns the results, that of rank 0 first. An error or a panic of one rank ends the job.
     ///
     /// # Errors
-    /// [`Error::Rank`] with the first rank that failed, and its error or the message of its panic.
+    /// [`RankError::Other`] with the first rank that failed, and its error or the message of its panic.
     pub fn run<T: Send>(ranks: u32, work: impl Fn(&mut Self) -> Result<T, Error> + Sync) -> Result<Vec<T>, Error> {
         let one = |mut comm: Self| {
             match catch_unwind(AssertUnwindSafe(|| work(&mut comm))) {
                 Ok(Ok(result)) => return Some(result),
                 // Another rank is the cause.
-                Ok(Err(error @ Error::Rank { .. })) => comm.job.fail(error),
+                Ok(Err(error)) if is_of_another(&error) => comm.job.fail(error),
                 Ok(Err(error)) => comm.abort(&error.to_string()),
                 Err(panic) => comm.abort(&format!("it panicked: {}", message(&*panic))),
             }
@@ -158,7 +162,7 @@ impl Threads {
         let panicked = results.iter().position(Option::is_none);
         match (job.lock().failure.take(), panicked) {
             (Some(failure), _) => Err(failure),
-            (None, Some(rank)) => Err(Error::Rank { rank: rank as u32, reason: "it panicked".into() }),
+            (None, Some(rank)) => Err(RankError::Other { rank: rank as u32, reason: "it panicked".into() }.into()),
             (None, None) => Ok(results.into_iter().flatten().collect()),
         }
     }
@@ -197,12 +201,13 @@ impl Threads {
         drop(state);
         for (rank, letter) in letters.iter().enumerate() {
             if letter.call != call {
-                return Err(Error::Exchange {
+                return Err(RankError::Exchange {
                     what: "call",
                     wanted: format!("{} of every rank as call {number}", call.name()),
                     found: format!("{} of rank {rank}", letter.call.name()),
                     remedy: "make the same calls in the same order on every rank",
-                });
+                }
+                .into());
             }
         }
         Ok(letters)
@@ -213,12 +218,13 @@ impl Threads {
         for (rank, letter) in letters.iter().enumerate() {
             let (wanted, found) = (wanted(rank), letter.part(self.rank).len());
             if wanted != found {
-                return Err(Error::Exchange {
+                return Err(RankError::Exchange {
                     what: "words",
                     wanted: format!("{wanted} from rank {rank} to rank {}", self.rank),
                     found: found.to_string(),
                     remedy: "give the count of the other rank",
-                });
+                }
+                .into());
             }
         }
         if self.size == 1
@@ -280,7 +286,7 @@ impl Comm for Threads {
     }
 
     fn abort(&mut self, reason: &str) {
-        self.job.fail(Error::Rank { rank: self.rank, reason: reason.into() });
+        self.job.fail(RankError::Other { rank: self.rank, reason: reason.into() }.into());
     }
 }
 

@@ -3,9 +3,9 @@
 use std::{cell::RefCell, rc::Rc};
 
 use hotrow::{CpuGroup, Error, GroupConfig, Init, Lookup, Optimizer, Policy, Precision};
-use hotrow_dist::{Comm, Group, Parcels, Phase, Threads, Ticket, WireForm, WireOptions, hand_on};
+use hotrow_dist::{Comm, Group, Parcels, Phase, RankError, Threads, Ticket, WireForm, WireOptions, hand_on};
 
-use crate::on;
+use crate::{on, opened};
 
 /// A rank that notes its exchanges as they start and as they are finished.
 #[derive(Debug)]
@@ -151,9 +151,9 @@ fn calls_out_of_order_are_refused_on_every_rank() {
         let outputs = group.forward(&[1, 2], &[0, 2], None)?;
         // A bad index on one rank: refused on both, and the forward goes on waiting.
         let refused = group.prefetch(&[if first { 100 } else { 3 }], &[0, 1], None);
-        refuses!(refused, Error::IndexOutOfRange { .. } | Error::Rank { rank: 0, .. });
+        refuses!(opened(refused), Err(Error::IndexOutOfRange { .. }) | Ok(RankError::Other { rank: 0, .. }));
         let refused = group.prefetch(&[3], if first { &[0, 1] } else { &[0, 9] }, None);
-        refuses!(refused, Error::BadOffsets { .. } | Error::Rank { rank: 1, .. });
+        refuses!(opened(refused), Err(Error::BadOffsets { .. }) | Ok(RankError::Other { rank: 1, .. }));
         assert!(group.pending());
         order(group.forward_prefetched());
         group.prefetch(&[3, 1], &[0, 2], None)?;
@@ -170,7 +170,7 @@ fn calls_out_of_order_are_refused_on_every_rank() {
         assert_eq!(group.weight_gradient(&[1, 2], &[0, 2], &outputs)?, [8.0; 2]);
         // A backward that is refused may be made again, with the early rows under way.
         let refused = group.backward(if first { &outputs } else { &outputs[1..] });
-        refuses!(refused, Error::Length { .. } | Error::Rank { rank: 1, .. });
+        refuses!(opened(refused), Err(Error::Length { .. }) | Ok(RankError::Other { rank: 1, .. }));
         group.backward(&outputs)?;
         group.forward_prefetched()?;
         group.discard_pending();
@@ -180,7 +180,7 @@ fn calls_out_of_order_are_refused_on_every_rank() {
         } else {
             group.forward(&[1], &[0, 1], None)
         };
-        assert!(matches!(both, Err(Error::Exchange { what: "call", .. })), "{both:?}");
+        refuses!(opened(both), Ok(RankError::Exchange { what: "call", .. }));
         group.forward(&[1], &[0, 1], None).map(drop)
     });
     let group = Group::new(Threads::alone(), config, 2, CpuGroup::new).unwrap();

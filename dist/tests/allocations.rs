@@ -1,7 +1,9 @@
 //! Each allocation of a group over ranks fails once.
 
 use hotrow::{CpuGroup, Error, GroupConfig, Init, Lookup as _, Optimizer, internals::fault};
-use hotrow_dist::{Group, Threads};
+use hotrow_dist::{Group, RankError, Threads};
+
+use crate::opened;
 
 fn config() -> GroupConfig {
     let config = GroupConfig::new(&[100], 4).with_cache_rows(64).with_init(Init::Uniform { low: -1.0, high: 1.0 });
@@ -44,16 +46,16 @@ fn over_ranks(calls: &str, n: u64) -> Result<(Vec<u32>, End), Error> {
             }
             found => found,
         };
-        match found {
+        match opened(found) {
             Ok(found) => outputs.extend(found.iter().map(|value| value.to_bits())),
-            Err(Error::Exchange { what: "group", .. }) => {
-                refuses!(group.save(folder.path()), Error::Exchange { what: "group", .. });
+            Err(Ok(RankError::Exchange { what: "group", .. })) => {
+                refuses!(opened(group.save(folder.path())), Ok(RankError::Exchange { what: "group", .. }));
                 group.load(folder.path())?;
                 (end, k) = (End::Loaded, 0);
                 outputs.clear();
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.map_or_else(|error| error, Into::into)),
         }
         k += 1;
     }

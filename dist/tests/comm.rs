@@ -3,7 +3,7 @@
 use std::{sync::mpsc, thread, time::Duration};
 
 use hotrow::Error;
-use hotrow_dist::{Comm, Parcels, Threads, Ticket, hand_on};
+use hotrow_dist::{Comm, Parcels, RankError, Threads, Ticket, hand_on};
 use hotrow_harness::comm::{CHECKS, Check, Outcome};
 
 /// The results of `work` on each rank. A rank that still waits after ten seconds fails the test.
@@ -77,7 +77,7 @@ impl Comm for Faulty {
 
     fn start(&mut self, send: Parcels, receive: &[usize]) -> Result<Ticket, Error> {
         let ticket = match self.comm.start(send, receive) {
-            Err(Error::Exchange { .. }) if self.fault == Fault::Unchecked => return Ok(Ticket::new(0)),
+            Err(Error::Ranks(_)) if self.fault == Fault::Unchecked => return Ok(Ticket::new(0)),
             result => result?,
         };
         self.open.push(ticket.number());
@@ -195,7 +195,7 @@ fn a_rank_that_ends_fails_the_calls_of_all() {
                 }
                 Some((wait(&mut comm), wait(&mut comm)))
             });
-            let error = Err(Error::Rank { rank: 2, reason: reason.into() });
+            let error = Err(RankError::Other { rank: 2, reason: reason.into() }.into());
             for (rank, outcome) in outcomes.into_iter().enumerate() {
                 let wanted = (rank != 2 || end == "abort").then(|| (error.clone(), error.clone()));
                 assert_eq!(outcome.ok().flatten(), wanted, "rank {rank}, {end}");
@@ -219,7 +219,7 @@ fn the_first_failure_of_a_run_is_its_error() {
     };
     assert_eq!(fails(4), Ok(vec![2; 4]));
     let error = fails(2).unwrap_err();
-    assert_eq!(error, Error::Rank { rank: 2, reason: bad.to_string() });
+    assert_eq!(RankError::of(&error), Some(&RankError::Other { rank: 2, reason: bad.to_string() }));
     assert_eq!(
         error.to_string(),
         "rank 2: wanted it to take part in the call, found: bags: wanted a multiple of the 3 features, found 4; pass the same number of \
@@ -229,7 +229,7 @@ fn the_first_failure_of_a_run_is_its_error() {
         assert!(comm.rank() != 1, "a panic of rank {}", comm.rank());
         comm.max(1)
     });
-    assert_eq!(error, Err(Error::Rank { rank: 1, reason: "it panicked: a panic of rank 1".into() }));
+    assert_eq!(error, Err(RankError::Other { rank: 1, reason: "it panicked: a panic of rank 1".into() }.into()));
 }
 
 /// Every rank gets an error, and one says what did not fit.

@@ -13,7 +13,7 @@ mod ranks;
 mod reshard;
 
 use hotrow::{CpuGroup, Error, GroupConfig};
-use hotrow_dist::{Group, Threads};
+use hotrow_dist::{Group, RankError, Threads};
 
 /// What `work` returns on each of some ranks, with a group of `config` in `shards` virtual shards.
 fn on<T: Send>(
@@ -23,6 +23,11 @@ fn on<T: Send>(
 ) -> Vec<T> {
     let found = Threads::run(ranks, |comm| work(Group::new(comm, config.clone(), shards, CpuGroup::new)?));
     found.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The error of ranks that an error holds, or that error.
+fn opened<T>(found: Result<T, Error>) -> Result<T, Result<RankError, Error>> {
+    found.map_err(|error| RankError::of(&error).cloned().ok_or(error))
 }
 
 #[test]

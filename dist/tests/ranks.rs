@@ -1,11 +1,16 @@
 //! Groups over several ranks (SPEC 11): the same bits for every number of ranks, and those of a plain group with one shard.
 
 use hotrow::{Counters, CpuGroup, Embedding, Error, GroupConfig, Lookup, Precision};
-use hotrow_dist::{self as dist, Threads, WireForm, WireOptions};
+use hotrow_dist::{self as dist, RankError, Threads, WireForm, WireOptions};
 use hotrow_harness::ranks::{Batch, How, alone, configuration, listed, over, runs, train};
 use rand::{SeedableRng as _, rngs::StdRng};
 
-use crate::on;
+use crate::{on, opened};
+
+/// Whether this rank is the cause.
+fn is_of(wanted: u32, error: &Error) -> bool {
+    matches!(RankError::of(error), Some(&RankError::Other { rank, .. }) if rank == wanted)
+}
 
 /// A wire by its number, below 18.
 fn wire(number: usize) -> WireOptions {
@@ -226,7 +231,7 @@ fn a_step_without_a_backward_ends() {
             group.discard_pending();
         }
         let refused = group.forward(&[1, 2], &[0, 2], None);
-        refuses!(refused, Error::Order { call: "forward", .. } | Error::Rank { rank: 1, .. });
+        refuses!(opened(refused), Err(Error::Order { call: "forward", .. }) | Ok(RankError::Other { rank: 1, .. }));
         group.discard_pending();
         assert_eq!(group.forward(&[1, 2], &[0, 2], None)?, first, "no row has changed");
         Ok(())
@@ -250,7 +255,7 @@ fn a_save_whose_list_cannot_be_written_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("shards.json/full")).unwrap();
     let found = on((2, 4), &GroupConfig::new(&[100], 4), |mut group| Ok(group.save(folder.path()).unwrap_err()));
-    assert!(matches!(found[1], Error::Rank { rank: 0, .. }));
+    assert!(is_of(0, &found[1]));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the folder alone");
 }
 
@@ -262,7 +267,7 @@ fn a_bad_index_on_one_rank_refuses_the_step_on_all() {
         let bad = [[7, 3], [99, 50], [0, 0], [1, 90]][rank as usize];
         let before = group.counters()?;
         let error = group.forward(&bad, &[0, 1, 2], None).unwrap_err();
-        assert!(matches!(group.backward(&[]).unwrap_err(), Error::Order { .. } | Error::Rank { .. }));
+        assert!(matches!(group.backward(&[]), Err(Error::Order { .. } | Error::Ranks(_))));
         let after = group.counters()?;
         let t: Result<Vec<_>, Error> = group.shards().map(|(_, s)| s.unwrap().snapshot().map(|s| s.t)).collect();
         // The next step takes place.
@@ -276,7 +281,7 @@ fn a_bad_index_on_one_rank_refuses_the_step_on_all() {
                 assert!(matches!(error, Error::IndexOutOfRange { table: 1, rows: 50, position: 1, .. }), "{error}");
             }
             _ => {
-                let Error::Rank { rank: 1, reason } = error else { panic!("{error}") };
+                let Some(RankError::Other { rank: 1, reason }) = RankError::of(error) else { panic!("{error}") };
                 assert!(reason.contains("50"), "{reason}");
             }
         }
@@ -307,7 +312,7 @@ fn bad_calls_are_named() {
         let call = if first { group.forward(&[1], &[0, 1], None) } else { group.read_rows(&[1]) }.unwrap_err();
         // One rank counts indices outside, the other does not: calls are compared first.
         let both = if first { group.forward(&[500], &[0, 1], None) } else { group.forward_frozen(&[1], &[0, 1], None) };
-        assert!(matches!(both.unwrap_err(), Error::Exchange { what: "call", .. }));
+        refuses!(opened(both), Ok(RankError::Exchange { what: "call", .. }));
         let row = group.read_rows(&[if first { 100 } else { 0 }]).unwrap_err();
         // A refused forward leaves the one before it on every rank.
         group.forward(&[1], &[0, 1], None)?;
@@ -320,16 +325,19 @@ fn bad_calls_are_named() {
         let mut scaler = hotrow::CpuScaler::new(scale)?;
         scaler.inspect(hotrow::GradSlice::F32(&output));
         let refused = group.backward_scaled(hotrow::GradSlice::F32(&output), &scaler.decide()?);
-        refuses!(refused, Error::Exchange { what: "scaler", .. });
+        refuses!(opened(refused), Ok(RankError::Exchange { what: "scaler", .. }));
         let length = group.backward(if first { &output } else { &output[1..] }).unwrap_err();
         group.backward(&output)?;
         Ok([shape, call, row, length])
     });
     let [shape, call, row, length] = &found[0];
-    assert!(matches!(shape, Error::BadOffsets { .. }) && matches!(call, Error::Exchange { what: "call", .. }));
-    assert!(matches!(row, Error::RowOutOfRange { row: 100, .. }) && matches!(length, Error::Rank { rank: 1, .. }));
+    let call = RankError::of(call);
+    assert!(
+        matches!(shape, Error::BadOffsets { .. }) && matches!(call, Some(RankError::Exchange { what: "call", .. }))
+    );
+    assert!(matches!(row, Error::RowOutOfRange { row: 100, .. }) && is_of(1, length));
     let [shape, _, row, length] = &found[1];
-    assert!(matches!(shape, Error::Rank { rank: 0, .. }) && matches!(row, Error::Rank { rank: 0, .. }));
+    assert!(is_of(0, shape) && is_of(0, row));
     assert!(matches!(length, Error::Length { what: "grad_outputs", wanted: 4, found: 3 }), "{length}");
 }
 
@@ -379,7 +387,7 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
     assert!(matches!(load(8, "none")[1], Error::Checkpoint { what: "file", .. }));
     std::fs::remove_file(path).unwrap();
     let errors = load(8, "whole");
-    assert!(matches!(errors[0], Error::Checkpoint { .. }) && matches!(errors[1], Error::Rank { rank: 0, .. }));
+    assert!(matches!(errors[0], Error::Checkpoint { .. }) && is_of(0, &errors[1]));
     // A shard of another step: the group refuses steps until a checkpoint is loaded. Where there is none at all, it goes on.
     let other = folder.path().join("half/save-2-shard-3.safetensors");
     std::fs::copy(other, folder.path().join("whole/save-2-shard-3.safetensors")).unwrap();

@@ -1,5 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+mod error;
 pub mod fidelity;
 pub mod scars;
 pub mod simulate;
+
+pub use error::Error;

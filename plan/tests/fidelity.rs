@@ -1,9 +1,12 @@
 //! The loss of a table in a shared array: against the formula with its matrix written out in FP64, against the expected loss of random
 //! tables, and bad input.
 
-use hotrow::{CpuSharedGroup, Error, Init, Source, prelude::*, robe::Config};
+use hotrow::{CpuSharedGroup, Error as Refused, Init, Source, prelude::*, robe::Config};
 use hotrow_harness::shared;
-use hotrow_plan::fidelity::{Fidelity, Fit, WantedEps, largest_singular_value, size_for, unlike_share};
+use hotrow_plan::{
+    Error,
+    fidelity::{Fidelity, Fit, WantedEps, largest_singular_value, size_for, unlike_share},
+};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -259,7 +262,7 @@ fn quantiles_are_of_rows() {
     assert_eq!([0.3, 1.0].map(|q| found.relative_quantile(q).unwrap()), [0.75, f64::INFINITY]);
     assert_eq!((found.rows.len(), found.pairs.len()), (3, 1));
     for wrong in [-0.1, 1.1, f64::NAN] {
-        assert!(matches!(found.quantile(wrong), Err(Error::Fidelity { what: "quantile", .. })));
+        assert!(matches!(found.quantile(wrong), Err(Error::Argument { what: "quantile", .. })));
     }
 }
 
@@ -308,10 +311,10 @@ fn the_size_found_does_and_the_next_does_not() {
 }
 
 /// A source without row 5.
-fn broken(first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Error> {
+fn broken(first_row: u32, dim: usize, out: &mut [f32]) -> Result<(), Refused> {
     out.fill(1.0);
     if (first_row..first_row + (out.len() / dim) as u32).contains(&5) {
-        return Err(Error::Source {
+        return Err(Refused::Source {
             name: "mine".into(),
             row: 5,
             wanted: "it".into(),
@@ -328,15 +331,24 @@ fn bad_input_is_named() {
     let config = Config::new(&[6, 4], 4, 20, 2);
     let good = vec![1.0f32; 40];
     let fit = |config: &Config, table: &dyn Source, uses: Option<&[u32]>| Fit::new(config, table, uses).unwrap_err();
-    assert!(matches!(fit(&config.clone().with_weights(1), &good, None), Error::Config { field: "weights", .. }));
-    assert!(matches!(fit(&config, &good[1..].to_vec(), None), Error::Length { what: "source", wanted: 40, found: 39 }));
-    assert!(matches!(fit(&config, &good, Some(&[1; 9])), Error::Length { what: "uses", wanted: 10, found: 9 }));
-    assert!(matches!(fit(&config, &good, Some(&[0; 10])), Error::Fidelity { what: "uses", .. }));
-    assert!(matches!(fit(&config, &broken, None), Error::Source { row: 5, .. }));
+    assert!(matches!(
+        fit(&config.clone().with_weights(1), &good, None),
+        Error::Hotrow(Refused::Config { field: "weights", .. })
+    ));
+    assert!(matches!(
+        fit(&config, &good[1..].to_vec(), None),
+        Error::Hotrow(Refused::Length { what: "source", wanted: 40, found: 39 })
+    ));
+    assert!(matches!(
+        fit(&config, &good, Some(&[1; 9])),
+        Error::Hotrow(Refused::Length { what: "uses", wanted: 10, found: 9 })
+    ));
+    assert!(matches!(fit(&config, &good, Some(&[0; 10])), Error::Argument { what: "uses", .. }));
+    assert!(matches!(fit(&config, &broken, None), Error::Hotrow(Refused::Source { row: 5, .. })));
     for wrong in [f32::NAN, f32::INFINITY] {
         let mut table = good.clone();
         (table[30], table[33]) = (wrong, wrong);
-        let Error::Source { row, found, .. } = fit(&config, &table, None) else { panic!("{wrong}") };
+        let Error::Hotrow(Refused::Source { row, found, .. }) = fit(&config, &table, None) else { panic!("{wrong}") };
         assert_eq!((row, found), (7, format!("{wrong} at element 2")));
         assert!(largest_singular_value(&config, &table).is_err());
         let weights = [1.0; 20];
@@ -344,18 +356,24 @@ fn bad_input_is_named() {
         Fidelity::new(&config, &weights, &table, &[6]).unwrap();
     }
     let measure = |weights: &[f32], rows: &[u32]| Fidelity::new(&config, weights, &good, rows).unwrap_err();
-    assert!(matches!(measure(&[1.0; 19], &[1]), Error::Length { what: "weights", wanted: 20, found: 19 }));
-    assert!(matches!(measure(&[f32::NAN; 20], &[1]), Error::Source { row: 0, .. }));
-    assert!(matches!(measure(&[1.0; 20], &[]), Error::Fidelity { what: "rows", .. }));
-    assert!(matches!(measure(&[1.0; 20], &[9, 10]), Error::RowOutOfRange { rows: 10, position: 1, row: 10, .. }));
+    assert!(matches!(
+        measure(&[1.0; 19], &[1]),
+        Error::Hotrow(Refused::Length { what: "weights", wanted: 20, found: 19 })
+    ));
+    assert!(matches!(measure(&[f32::NAN; 20], &[1]), Error::Hotrow(Refused::Source { row: 0, .. })));
+    assert!(matches!(measure(&[1.0; 20], &[]), Error::Argument { what: "rows", .. }));
+    assert!(matches!(
+        measure(&[1.0; 20], &[9, 10]),
+        Error::Hotrow(Refused::RowOutOfRange { rows: 10, position: 1, row: 10, .. })
+    ));
     let fitted = Fit::new(&config, &good, None).unwrap();
-    assert!(matches!(fitted.unlike_share(&[10]), Err(Error::RowOutOfRange { .. })));
+    assert!(matches!(fitted.unlike_share(&[10]), Err(Refused::RowOutOfRange { .. })));
     assert_eq!(fitted.unlike_share(&[]).unwrap(), None);
     assert_eq!(Fit::new(&config, &good, Some(&[2; 10])).unwrap().unlike_share(&[1]).unwrap(), None);
     for (eps, quantile, what) in [(0.0, 0.5, "eps"), (f64::NAN, 0.5, "eps"), (-1.0, 0.5, "eps"), (1.0, 2.0, "quantile")]
     {
         match size_for(&config, &good, None, &[1], WantedEps { quantile, ..WantedEps::absolute(eps) }) {
-            Err(Error::Fidelity { what: found, .. }) => assert_eq!(found, what),
+            Err(Error::Argument { what: found, .. }) => assert_eq!(found, what),
             other => panic!("{other:?}"),
         }
     }

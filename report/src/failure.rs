@@ -1,5 +1,6 @@
 //! Failures of the command, with their exit codes.
 
+use std::error::Error;
 use std::fmt;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -59,7 +60,8 @@ impl Failure {
         }
         // If standard error is closed, the exit code still tells.
         // A message of the library has one line, whatever a file's texts in it have.
-        let of_library = matches!(self, Self::Job(error) if error.chain().any(|cause| cause.is::<hotrow::Error>()));
+        let is_ours = |cause: &(dyn Error + 'static)| cause.is::<hotrow::Error>() || cause.is::<hotrow_plan::Error>();
+        let of_library = matches!(self, Self::Job(error) if error.chain().any(is_ours));
         let text = if of_library { plain(&self.to_string()) } else { plain_lines(&self.to_string()) };
         let _ = writeln!(std::io::stderr().lock(), "error: {text}");
         match self {

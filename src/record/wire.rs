@@ -87,18 +87,15 @@ impl Vectors {
         }
     }
 
-    /// Takes `vectors` vectors off the list's front, as the bits of floats: `[vectors, dim]`.
-    ///
-    /// # Errors
-    /// [`Error::Exchange`] if the list is shorter.
-    pub fn take(&self, vectors: usize, list: &mut &[u32], out: &mut Vec<u32>) -> Result<(), Error> {
+    /// Takes `vectors` vectors off the list's front, as the bits of floats: `[vectors, dim]`. `None` if the list is shorter.
+    pub fn take(&self, vectors: usize, list: &mut &[u32], out: &mut Vec<u32>) -> Option<()> {
         if self.is_exact() {
-            out.extend(cut(list, vectors * self.words())?);
-            return Ok(());
+            out.extend(list.split_off(..vectors * self.words())?);
+            return Some(());
         }
         let mut values = vec![0.0; self.layout.dim as usize];
         for _ in 0..vectors {
-            let record = cut(list, self.words())?;
+            let record = list.split_off(..self.words())?;
             if !self.layout.precision.is_integer() && record[0] & 0xffff == NO_HALF {
                 values.fill(f32::NAN);
             } else {
@@ -106,7 +103,7 @@ impl Vectors {
             }
             out.extend(values.iter().map(|value| value.to_bits()));
         }
-        Ok(())
+        Some(())
     }
 }
 
@@ -197,22 +194,19 @@ impl Wire {
         self.plain.push([row, 0], weights, out);
     }
 
-    /// Takes `rows` rows off the list's front, as the bits of FP32 weights: `[rows, dim]`.
-    ///
-    /// # Errors
-    /// [`Error::Exchange`] if the list is shorter.
-    pub fn take(&self, rows: usize, list: &mut &[u32], out: &mut Vec<u32>) -> Result<(), Error> {
-        let bits = cut(list, self.bit_words(rows))?;
+    /// Takes `rows` rows off the list's front, as the bits of FP32 weights: `[rows, dim]`. `None` if the list is shorter.
+    pub fn take(&self, rows: usize, list: &mut &[u32], out: &mut Vec<u32>) -> Option<()> {
+        let bits = list.split_off(..self.bit_words(rows))?;
         let mut weights = vec![0.0; self.packed.dim as usize];
         for row in 0..rows {
             if bits.get(row / 32).is_some_and(|word| word >> (row % 32) & 1 == 1) {
-                rows::unpack(&self.packed, cut(list, self.packed.record_words as usize)?, &mut weights, &mut []);
+                rows::unpack(&self.packed, list.split_off(..self.packed.record_words as usize)?, &mut weights, &mut []);
                 out.extend(weights.iter().map(|weight| weight.to_bits()));
             } else {
                 self.plain.take(1, list, out)?;
             }
         }
-        Ok(())
+        Some(())
     }
 }
 
@@ -221,18 +215,4 @@ impl Wire {
 pub(crate) struct Rows {
     bits: usize,
     row: usize,
-}
-
-/// Cuts `words` words off the front of a message.
-///
-/// # Errors
-/// [`Error::Exchange`] if the message is shorter.
-pub fn cut<'w>(message: &mut &'w [u32], words: usize) -> Result<&'w [u32], Error> {
-    let found = message.len();
-    message.split_off(..words).ok_or_else(|| Error::Exchange {
-        what: "message",
-        wanted: format!("{words} more words"),
-        found: found.to_string(),
-        remedy: "run the same version of hotrow on all ranks",
-    })
 }

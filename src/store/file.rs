@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     config::GroupConfig,
-    error::{Error, IoError},
+    error::{Cause, Error},
     host::{
         positioned::{read_exact_at, write_all_at},
         trusted::{AHEAD, Mapping},
@@ -61,7 +61,7 @@ pub struct FileStore {
     /// Time of change of the file after this store's last write.
     modified: Option<SystemTime>,
     /// The system's error when rows could not be made durable. The system reports it once, and forgets the rows.
-    lost: Option<IoError>,
+    lost: Option<Cause>,
 }
 
 impl FileStore {
@@ -202,7 +202,7 @@ impl FileStore {
     /// Checks that the path still leads to the file. Rows written to a file without a name would be lost with it.
     fn check_found(&self) -> Result<(), Error> {
         let (found, source) = match (self.path.metadata(), self.file.metadata()) {
-            (Err(error), _) | (_, Err(error)) => (error.to_string(), Some(IoError::from(&error))),
+            (Err(error), _) | (_, Err(error)) => (error.to_string(), Some(Cause::from(&error))),
             (Ok(there), Ok(ours)) if same_file(&there, &ours) => return Ok(()),
             _ => ("another file there".into(), None),
         };
@@ -233,7 +233,7 @@ impl FileStore {
     /// Waits until all written bytes are on the disk.
     fn sync(&mut self) -> Result<(), Error> {
         if self.lost.is_none() {
-            self.lost = self.file.sync_all().err().as_ref().map(IoError::from);
+            self.lost = self.file.sync_all().err().as_ref().map(Cause::from);
         }
         let Some(lost) = self.lost.clone() else { return Ok(()) };
         let found = lost.to_string();
@@ -408,7 +408,7 @@ fn lock(path: &Path, file: &File) -> Result<(), Error> {
     let (found, source) = match file.try_lock() {
         Ok(()) => return Ok(()),
         Err(TryLockError::WouldBlock) => ("it locked by another writer".into(), None),
-        Err(TryLockError::Error(error)) => (error.to_string(), Some(IoError::from(&error))),
+        Err(TryLockError::Error(error)) => (error.to_string(), Some(Cause::from(&error))),
     };
     let remedy = "end the other writer, or take a file system with locks";
     Err(Error::Store { store: name(path), what: "lock", wanted: "the file to itself".into(), found, remedy, source })

@@ -1,7 +1,7 @@
 //! Groups over several ranks, on a device: the same bits for every number of ranks, and those of a plain group with one shard.
 
 use hotrow::{Context, CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, prelude::*};
-use hotrow_dist::{self as dist, Shard, Threads, WireForm, WireOptions};
+use hotrow_dist::{self as dist, RankError, Shard, Threads, WireForm, WireOptions};
 use hotrow_harness::{
     device::{share, skipped, with_gpu},
     gpu_test,
@@ -127,7 +127,7 @@ fn a_batch_too_large_for_a_buffer_is_refused(context: &Context) {
             let named = if rank == 0 {
                 matches!(error, Error::TooLarge { wanted, .. } if *wanted == bags as u64 * u64::from(ranks * 4 * DIM))
             } else {
-                matches!(error, Error::Rank { rank: 0, .. })
+                matches!(RankError::of(error), Some(RankError::Other { rank: 0, .. }))
             };
             assert!(named, "{ranks} ranks: {error}");
             assert_eq!(*frozen, ranks == 1, "a frozen forward has no gradients");

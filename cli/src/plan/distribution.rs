@@ -1,7 +1,7 @@
 //! `--distribution`: a model of lookups instead of a trace, such as `zipf:rows=1e9,s=1.05`.
 
 use super::amount;
-use hotrow::Error;
+use hotrow_plan::Error;
 use hotrow_plan::scars::{Formula, Skew};
 use hotrow_report::failure::Failure;
 use hotrow_report::spec::{Kind, Spec};

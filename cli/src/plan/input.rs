@@ -1,7 +1,7 @@
 //! The lookups of a plan: those of a trace, or a distribution.
 
 use super::distribution::Distribution;
-use hotrow::Error;
+use hotrow_plan::Error;
 use hotrow_plan::scars::{Budget, Planner, Profile, Skew};
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::trace::Trace;

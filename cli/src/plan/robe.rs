@@ -6,7 +6,10 @@ mod table;
 
 use super::amount::{self, MOST_DIM};
 use hotrow::robe::Config;
-use hotrow_plan::fidelity::{Fidelity, Fit, Size, WantedEps, size_for};
+use hotrow_plan::{
+    Error,
+    fidelity::{Fidelity, Fit, Size, WantedEps, size_for},
+};
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::options::{Options, TraceArgs, compression, whole};
 use hotrow_report::output;
@@ -125,10 +128,10 @@ struct Job {
 }
 
 /// A configuration that the library refuses is bad usage.
-fn usage(error: hotrow::Error) -> Failure {
-    match error {
-        hotrow::Error::Config { .. } | hotrow::Error::Fidelity { .. } => Failure::Usage(error.to_string()),
-        _ => error.into(),
+fn usage(error: impl Into<Error>) -> Failure {
+    match error.into() {
+        error @ (Error::Argument { .. } | Error::Hotrow(hotrow::Error::Config { .. })) => Failure::usage(error),
+        error => error.into(),
     }
 }
 

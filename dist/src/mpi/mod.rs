@@ -35,6 +35,7 @@ use mpi::{
 
 use crate::{
     comm::{Comm, Parcels, Ticket},
+    error::RankError,
     mpi::under_way::{Buffers, UnderWay},
 };
 pub use job::{Outcome, run};
@@ -84,12 +85,12 @@ impl Mpi {
     /// Ends this rank's part of the job: waits until all ranks have ended theirs. A rank that still waits for this one gets an error.
     ///
     /// # Errors
-    /// [`Error::Exchange`] if an exchange was not finished.
+    /// [`RankError::Exchange`] if an exchange was not finished.
     fn end(mut self) -> Result<(), Error> {
         if !self.open.is_empty() {
             let found = format!("{} on rank {}", self.open.len(), self.rank());
             let (wanted, remedy) = ("none under way".into(), "finish every exchange");
-            return Err(Error::Exchange { what: "end of the job", wanted, found, remedy });
+            return Err(RankError::Exchange { what: "end of the job", wanted, found, remedy }.into());
         }
         let own = self.rank();
         for rank in (0..self.size()).filter(|&rank| rank != own) {
@@ -115,7 +116,7 @@ impl Mpi {
     fn missing(&mut self, number: u64) -> Option<Error> {
         self.hear();
         let rank = self.ended.iter().position(|ended| ended.is_some_and(|calls| calls <= number))?;
-        Some(Error::Rank { rank: rank as u32, reason: "it ended while others waited for it".into() })
+        Some(RankError::Other { rank: rank as u32, reason: "it ended while others waited for it".into() }.into())
     }
 
     /// The number of the next call.

@@ -2,8 +2,14 @@
 
 use rayon::prelude::*;
 
-use crate::fidelity::rows::{blocks, checked, zeroed};
-use hotrow::{Error, Source, rng::pcg4d, robe::Config};
+use crate::{
+    Error,
+    fidelity::{
+        no_answer,
+        rows::{blocks, checked, zeroed},
+    },
+};
+use hotrow::{Source, rng::pcg4d, robe::Config};
 
 /// ROBE, corollary 6: with probability 1 - delta, `M = S E` of k normal projections is a (1 ± eps) setup for a table E
 /// of `rows` x `dim` if `k = Omega(sigma^2 / eps^2 (ln(1 / delta) + max(dim, ln rows)))`; `|M| = k dim`. The paper does
@@ -23,7 +29,7 @@ use hotrow::{Error, Source, rng::pcg4d, robe::Config};
 /// let bound = Bound::new(50.0, 1_000_000, 16, 0.5, 0.01)?;
 /// assert_eq!(bound.weights, bound.k * 16.0);
 /// assert!(bound.weights > 1_000_000.0); // more than half of the table's values
-/// # Ok::<(), hotrow::Error>(())
+/// # Ok::<(), hotrow_plan::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
@@ -39,11 +45,9 @@ impl Bound {
     /// The bound for a table of `rows` x `dim` with largest singular value `sigma`.
     ///
     /// # Errors
-    /// [`Error::Fidelity`] if sigma is negative or not finite, eps is not above 0, or delta is not between 0 and 1.
+    /// [`Error::Argument`] if sigma is negative or not finite, eps is not above 0, or delta is not between 0 and 1.
     pub fn new(sigma: f64, rows: u32, dim: u32, eps: f64, delta: f64) -> Result<Self, Error> {
-        let fail = |what, wanted: &str, found: f64| {
-            Err(Error::Fidelity { what, wanted: wanted.into(), found: found.to_string() })
-        };
+        let fail = |what, wanted: &str, found: f64| Err(no_answer(what, wanted, &found));
         if !(sigma.is_finite() && sigma >= 0.0) {
             return fail("sigma", "a number from 0 on", sigma);
         }
@@ -67,9 +71,9 @@ const STEPS: usize = 10_000;
 /// result is never above the true value, up to rounding. Only tables and dim of `config` matter.
 ///
 /// # Errors
-/// [`Error::Config`]; the errors of `table`; [`Error::Source`] for the first row with a value that is not finite;
-/// [`Error::OutOfMemory`].
-pub fn largest_singular_value(config: &Config, table: &dyn Source) -> Result<f64, Error> {
+/// [`Config`](hotrow::Error::Config); the errors of `table`; [`Source`](hotrow::Error::Source) for the first row with a value that is not finite;
+/// [`OutOfMemory`](hotrow::Error::OutOfMemory).
+pub fn largest_singular_value(config: &Config, table: &dyn Source) -> Result<f64, hotrow::Error> {
     let mut config = config.clone();
     (config.weights, config.chunk) = (1, 1);
     let rows = checked(&config, table)?;
@@ -160,7 +164,7 @@ mod tests {
             (1.0, 0.1, 1.0),
         ] {
             assert!(
-                matches!(Bound::new(sigma, 10, 8, eps, delta), Err(Error::Fidelity { .. })),
+                matches!(Bound::new(sigma, 10, 8, eps, delta), Err(Error::Argument { .. })),
                 "{sigma} {eps} {delta}"
             );
         }

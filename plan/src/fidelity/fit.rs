@@ -2,11 +2,15 @@
 
 use rayon::prelude::*;
 
-use crate::fidelity::{
-    measure::Fidelity,
-    rows::{blocks, check_rows, checked, zeroed},
+use crate::{
+    Error,
+    fidelity::{
+        measure::Fidelity,
+        no_answer,
+        rows::{blocks, check_rows, checked, zeroed},
+    },
 };
-use hotrow::{Error, Source, robe::Config};
+use hotrow::{Source, robe::Config};
 
 /// The shared array that is nearest to a table in least squares: each weight is the mean of the elements that read it.
 ///
@@ -27,22 +31,18 @@ impl Fit {
     /// a weight and a block of 4 MiB (or one row, if that is longer).
     ///
     /// # Errors
-    /// [`Error::Config`]; the errors of `rows`; [`Error::Source`] for the first row with a value that is not finite;
-    /// [`Error::Length`] unless `uses` has one value for each row; [`Error::Fidelity`] if all uses are 0;
-    /// [`Error::OutOfMemory`].
+    /// [`Config`](hotrow::Error::Config); the errors of `rows`; [`Source`](hotrow::Error::Source) for the first row with a value that is not finite;
+    /// [`Length`](hotrow::Error::Length) unless `uses` has one value for each row; [`Error::Argument`] if all uses are 0;
+    /// [`OutOfMemory`](hotrow::Error::OutOfMemory).
     pub fn new(config: &Config, rows: &dyn Source, uses: Option<&[u32]>) -> Result<Self, Error> {
         let total = checked(config, rows)?;
         if let Some(uses) = uses {
             let (wanted, found) = (u64::from(total), uses.len() as u64);
             if wanted != found {
-                return Err(Error::Length { what: "uses", wanted, found });
+                return Err(hotrow::Error::Length { what: "uses", wanted, found }.into());
             }
             if uses.iter().all(|&uses| uses == 0) {
-                return Err(Error::Fidelity {
-                    what: "uses",
-                    wanted: "at least one row that is used".into(),
-                    found: "none".into(),
-                });
+                return Err(no_answer("uses", "at least one row that is used", &"none"));
             }
         }
         let (dim, chunks) = (config.dim as usize, config.dim.div_ceil(config.chunk) as usize);
@@ -124,8 +124,8 @@ impl Fit {
     /// fit with `uses`.
     ///
     /// # Errors
-    /// [`Error::RowOutOfRange`].
-    pub fn unlike_share(&self, rows: &[u32]) -> Result<Option<f64>, Error> {
+    /// [`RowOutOfRange`](hotrow::Error::RowOutOfRange).
+    pub fn unlike_share(&self, rows: &[u32]) -> Result<Option<f64>, hotrow::Error> {
         check_rows(&self.config, rows, "Fit::unlike_share")?;
         if self.weighted || rows.is_empty() {
             return Ok(None);

@@ -2,9 +2,15 @@
 
 use rayon::prelude::*;
 
-use crate::fidelity::rows::{check_rows, checked, read};
+use crate::{
+    Error,
+    fidelity::{
+        no_answer,
+        rows::{check_rows, checked, read},
+    },
+};
 use hotrow::{
-    Error, Source,
+    Source,
     robe::{Config, check_weights},
 };
 
@@ -94,14 +100,14 @@ impl Fidelity {
     /// are linear rows; a row given twice counts twice. Computed in FP64.
     ///
     /// # Errors
-    /// [`Error::Config`]; [`Error::Length`] unless there are |M| weights; [`Error::Source`] for the first weight or row
-    /// that is not finite; the errors of `table`; [`Error::RowOutOfRange`]; [`Error::Fidelity`] if `rows` is empty.
+    /// [`Config`](hotrow::Error::Config); [`Length`](hotrow::Error::Length) unless there are |M| weights; [`Source`](hotrow::Error::Source) for the first weight or row
+    /// that is not finite; the errors of `table`; [`RowOutOfRange`](hotrow::Error::RowOutOfRange); [`Error::Argument`] if `rows` is empty.
     pub fn new(config: &Config, weights: &[f32], table: &dyn Source, rows: &[u32]) -> Result<Self, Error> {
         checked(config, table)?;
         check_weights(config, weights)?;
         check_rows(config, rows, "Fidelity::new")?;
         if rows.is_empty() {
-            return Err(Error::Fidelity { what: "rows", wanted: "at least one".into(), found: "none".into() });
+            return Err(no_answer("rows", "at least one", &"none"));
         }
         let both = |row: u32| -> Result<Both, Error> {
             let mut values = vec![0.0; config.dim as usize];
@@ -154,7 +160,7 @@ impl Fidelity {
     /// The smallest eps that holds for this share of the rows: 0.5 is the median, 1 the largest.
     ///
     /// # Errors
-    /// [`Error::Fidelity`] unless the share is from 0 to 1.
+    /// [`Error::Argument`] unless the share is from 0 to 1.
     pub fn quantile(&self, share: f64) -> Result<f64, Error> {
         self.quantile_of(share, |row| row.eps)
     }
@@ -162,7 +168,7 @@ impl Fidelity {
     /// [`quantile`](Self::quantile) of eps as a share of the row's length.
     ///
     /// # Errors
-    /// [`Error::Fidelity`] unless the share is from 0 to 1.
+    /// [`Error::Argument`] unless the share is from 0 to 1.
     pub fn relative_quantile(&self, share: f64) -> Result<f64, Error> {
         self.quantile_of(share, Row::relative)
     }
@@ -210,7 +216,7 @@ pub(crate) fn check_quantile(share: f64) -> Result<(), Error> {
     if (0.0..=1.0).contains(&share) {
         return Ok(());
     }
-    Err(Error::Fidelity { what: "quantile", wanted: "a number from 0 to 1".into(), found: share.to_string() })
+    Err(no_answer("quantile", "a number from 0 to 1", &share))
 }
 
 /// A row of the table, and of the array.

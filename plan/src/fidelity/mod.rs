@@ -52,7 +52,7 @@
 //! let found = fit.fidelity(&table, &(0..rows).collect::<Vec<_>>())?;
 //! let share = found.mean_square() / dim as f64;
 //! assert!((share - unlike_share(10.0)).abs() < 0.02, "{share}");
-//! # Ok::<(), hotrow::Error>(())
+//! # Ok::<(), hotrow_plan::Error>(())
 //! ```
 
 mod bound;
@@ -61,7 +61,13 @@ mod measure;
 mod rows;
 mod size;
 
+use crate::error::{Error, refused};
 pub use bound::{Bound, largest_singular_value};
 pub use fit::Fit;
 pub use measure::{Fidelity, Pair, PairErrors, Row};
 pub use size::{Size, Tried, WantedEps, load_for, size_for, unlike_share};
+
+/// The error of an argument that has no answer.
+fn no_answer(what: &'static str, wanted: &str, found: &dyn std::fmt::Display) -> Error {
+    refused(what, wanted, found, "change the argument")
+}

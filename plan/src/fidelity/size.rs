@@ -1,12 +1,16 @@
 //! Searches the number of weights for a wanted eps.
 
-use crate::fidelity::{
-    fit::Fit,
-    measure::{Fidelity, check_quantile},
-    rows::checked,
+use crate::{
+    Error,
+    fidelity::{
+        fit::Fit,
+        measure::{Fidelity, check_quantile},
+        no_answer,
+        rows::checked,
+    },
 };
 use hotrow::{
-    Error, Source,
+    Source,
     robe::{Config, hash::PRIME},
 };
 
@@ -22,7 +26,7 @@ use hotrow::{
 /// let wanted = WantedEps { quantile: 0.5, ..WantedEps::relative(0.9) };
 /// let size = size_for(&config, &rows, None, &(0..200).collect::<Vec<_>>(), wanted)?;
 /// assert!(size.found().is_some_and(|tried| tried.eps <= 0.9));
-/// # Ok::<(), hotrow::Error>(())
+/// # Ok::<(), hotrow_plan::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WantedEps {
@@ -52,13 +56,13 @@ impl WantedEps {
         if self.eps.is_finite() && self.eps > 0.0 {
             return Ok(());
         }
-        Err(Error::Fidelity { what: "eps", wanted: "a number above 0".into(), found: self.eps.to_string() })
+        Err(no_answer("eps", "a number above 0", &self.eps))
     }
 
     /// The eps of `found` at this quantile, absolute or relative.
     ///
     /// # Errors
-    /// [`Error::Fidelity`] if the quantile is not from 0 to 1.
+    /// [`Error::Argument`] if the quantile is not from 0 to 1.
     pub fn of(&self, found: &Fidelity) -> Result<f64, Error> {
         if self.relative { found.relative_quantile(self.quantile) } else { found.quantile(self.quantile) }
     }
@@ -118,7 +122,7 @@ impl Size {
 /// gives the wanted eps, and the next smaller size tried, within 1 % or 1 weight of it, does not.
 ///
 /// # Errors
-/// The errors of [`Fit::new`] and [`Fidelity::new`]; [`Error::Fidelity`] if the wanted eps is not above 0 or the quantile
+/// The errors of [`Fit::new`] and [`Fidelity::new`]; [`Error::Argument`] if the wanted eps is not above 0 or the quantile
 /// not from 0 to 1.
 pub fn size_for(
     config: &Config,

@@ -33,7 +33,7 @@
 //! // How many rows 1,000 batches of 1,000 lookups are expected to miss, and whether a count agrees.
 //! let misses = Forecast::batch(&both, &pinned, 1000).misses * 1000.0;
 //! assert!(misses.judge(1.0, misses.mean.round(), false).within);
-//! # Ok::<(), hotrow::Error>(())
+//! # Ok::<(), hotrow_plan::Error>(())
 //! ```
 
 mod bins;
@@ -55,17 +55,7 @@ pub use planner::{Budget, MoreRows, Plan, Planner, Split, Traffic};
 pub use profile::Profile;
 pub use skew::Skew;
 
-use hotrow::Error;
-
-/// The error that refuses an argument.
-fn refused(
-    what: &'static str,
-    wanted: impl Into<String>,
-    found: &dyn std::fmt::Display,
-    remedy: &'static str,
-) -> Error {
-    Error::Scars { what, wanted: wanted.into(), found: found.to_string(), remedy }
-}
+use crate::error::{Error, refused};
 
 /// Checks that a number is finite and above zero.
 fn positive(what: &'static str, value: f64, remedy: &'static str) -> Result<f64, Error> {

@@ -1,7 +1,10 @@
 //! The best split of a memory budget between whole sets of pinned rows and the batch.
 
-use crate::scars::{forecast::Forecast, group::PlannedGroup, pinned::Pinned, positive, refused, skew::Skew};
-use hotrow::{Error, WAYS};
+use crate::{
+    error::{Error, refused},
+    scars::{forecast::Forecast, group::PlannedGroup, pinned::Pinned, positive, skew::Skew},
+};
+use hotrow::WAYS;
 use std::collections::BTreeMap;
 
 /// Number of points in each half of the curve.
@@ -162,7 +165,7 @@ impl<'a> Planner<'a> {
     /// Checks the budget and prepares the search. A sample looks up `per_sample` rows on average.
     ///
     /// # Errors
-    /// [`Error::Scars`] names what the budget lacks.
+    /// [`Error::Argument`] names what the budget lacks.
     pub fn new(budget: Budget, skew: &'a Skew, per_sample: f64) -> Result<Self, Error> {
         positive("lookups of a sample", per_sample, "give the mean number of rows a sample looks up")?;
         budget.check()?;
@@ -419,7 +422,7 @@ mod tests {
             (fine.clone(), 0.0, "lookups of a sample"),
         ];
         for (budget, per_sample, wanted) in refused {
-            let Err(Error::Scars { what, .. }) = Planner::new(budget, &skew, per_sample) else {
+            let Err(Error::Argument { what, .. }) = Planner::new(budget, &skew, per_sample) else {
                 panic!("{wanted} was accepted")
             };
             assert_eq!(what, wanted);

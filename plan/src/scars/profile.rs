@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::scars::skew::Skew;
+use crate::{error, scars::skew::Skew};
 use datasketches::frequencies::{ErrorType::NoFalseNegatives, FrequentItemsSketch};
 use hotrow::{
     Error,
@@ -31,7 +31,7 @@ enum Counter {
 /// profile.count(1, &[7, 7, 7])?;
 /// assert_eq!(profile.ranked(), [(107, 3), (7, 2), (9, 1)]); // linear rows: the second table's begin at 100
 /// assert_eq!(profile.skew()?.mass(1), 0.5);
-/// # Ok::<(), hotrow::Error>(())
+/// # Ok::<(), hotrow_plan::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -173,7 +173,7 @@ impl Profile {
     ///
     /// # Errors
     /// The errors of [`Skew::from_bins`]: no accesses, for example.
-    pub fn skew(&self) -> Result<Skew, Error> {
+    pub fn skew(&self) -> Result<Skew, error::Error> {
         let used = self.counter.used();
         let kept: u64 = used.iter().map(|&(_, count)| count).sum();
         let dropped = if self.one_in == NonZeroU32::MIN { self.seen - kept } else { 0 };

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::scars::{bins, law::Formula, positive, refused};
-use hotrow::Error;
+use crate::{
+    error::{Error, refused},
+    scars::{bins, law::Formula, positive},
+};
 
 /// The most rows of a distribution: their numbers are exact in a 64-bit float.
 const MOST_ROWS: u64 = 1 << 53;
@@ -19,7 +21,7 @@ const MOST_ROWS: u64 = 1 << 53;
 ///
 /// let skew = Skew::from_bins([(3, 1), (1, 2)])?;
 /// assert_eq!(skew.bins(), [(1, 0.6), (2, 0.2)]);
-/// # Ok::<(), hotrow::Error>(())
+/// # Ok::<(), hotrow_plan::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Skew {
@@ -39,7 +41,7 @@ impl Skew {
     /// looked up are one such pair, (0, rows).
     ///
     /// # Errors
-    /// [`Error::Scars`] without rows, if all counts are 0, if they add up to more than 2^53, and for more than 2^53 rows.
+    /// [`Error::Argument`] without rows, if all counts are 0, if they add up to more than 2^53, and for more than 2^53 rows.
     pub fn from_bins(bins: impl IntoIterator<Item = (u64, u64)>) -> Result<Self, Error> {
         let (mut rows_of, mut rows, mut accesses) = (HashMap::<u64, u64>::new(), 0u64, 0u64);
         for (count, more) in bins.into_iter().filter(|&(_, more)| more > 0) {
@@ -71,7 +73,7 @@ impl Skew {
     /// in rows.
     ///
     /// # Errors
-    /// [`Error::Scars`] for 0 rows or more than 2^53, for an `s` that is negative or not finite, and for a scale that is not a finite number above 0.
+    /// [`Error::Argument`] for 0 rows or more than 2^53, for an `s` that is negative or not finite, and for a scale that is not a finite number above 0.
     pub fn of(formula: Formula, rows: u64) -> Result<Self, Error> {
         check_rows(rows)?;
         match formula {
@@ -88,7 +90,7 @@ impl Skew {
     /// ranked over all tables. Counted tables are better counted by one [`Profile`](crate::scars::Profile) of all.
     ///
     /// # Errors
-    /// [`Error::Scars`] without tables, for more than 2^53 rows, and for lookups that are not a finite number above 0.
+    /// [`Error::Argument`] without tables, for more than 2^53 rows, and for lookups that are not a finite number above 0.
     pub fn mixed(tables: &[(&Self, f64)]) -> Result<Self, Error> {
         check_rows(tables.iter().fold(0, |rows: u64, (skew, _)| rows.saturating_add(skew.rows())))?;
         let mut bins = Vec::new();
@@ -274,7 +276,7 @@ mod tests {
             (Skew::of(Formula::HalfNormal(f64::NAN), 10), "scale"),
         ];
         for (result, wanted) in refused {
-            let Err(Error::Scars { what, .. }) = result else { panic!("{wanted} was accepted") };
+            let Err(Error::Argument { what, .. }) = result else { panic!("{wanted} was accepted") };
             assert_eq!(what, wanted);
         }
     }

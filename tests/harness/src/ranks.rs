@@ -337,7 +337,7 @@ pub fn train(
         let part = batch.part(config, parts.clone());
         let frozen = table.forward_frozen(&part.indices, &part.offsets, part.weights.as_deref());
         let found = match table.forward(&part.indices, &part.offsets, part.weights.as_deref()) {
-            Err(Error::IndexOutOfRange { .. } | Error::Rank { .. }) => {
+            Err(Error::IndexOutOfRange { .. } | Error::Ranks(_)) => {
                 assert!(frozen.is_err() && !table.pending());
                 seen.outputs.push(Vec::new());
                 seen.of_weights.push(Vec::new());
@@ -381,7 +381,7 @@ fn train_ahead<C: Comm, S: Shard>(
         let asked = match &part {
             None => false,
             Some(part) => match group.prefetch(&part.indices, &part.offsets, part.weights.as_deref()) {
-                Err(Error::IndexOutOfRange { .. } | Error::Rank { .. }) => false,
+                Err(Error::IndexOutOfRange { .. } | Error::Ranks(_)) => false,
                 asked => asked.map(|()| true)?,
             },
         };

@@ -30,7 +30,12 @@ impl Answer<'_> {
     }
 
     /// The figures of a fit. With `unlike`, the share that would be lost if all values were independent.
-    pub(super) fn fit(&mut self, config: &Config, found: &Fidelity, unlike: Option<f64>) -> Result<(), hotrow::Error> {
+    pub(super) fn fit(
+        &mut self,
+        config: &Config,
+        found: &Fidelity,
+        unlike: Option<f64>,
+    ) -> Result<(), hotrow_plan::Error> {
         let (lost, errors) = (found.mean_square(), found.pair_errors());
         let figures = [
             ("bytes", Some(4.0 * f64::from(config.weights)), Unit::Bytes),
