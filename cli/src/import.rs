@@ -372,7 +372,7 @@ const MOST_PADDING: u64 = 16;
 const PIECE: u64 = 1 << 12;
 
 /// A size of a table that a group can have.
-fn number(path: &Path, what: &str, found: u64, most: u32) -> anyhow::Result<u32> {
+pub(crate) fn number(path: &Path, what: &str, found: u64, most: u32) -> anyhow::Result<u32> {
     let fits = u32::try_from(found).ok().filter(|number| (1..=most).contains(number));
     fits.with_context(|| format!("{}: wanted 1 to {most} {what}, found {found}; name another table", path.display()))
 }

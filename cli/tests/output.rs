@@ -9,11 +9,10 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// Each subcommand with little work to do.
-const JOBS: [&[&str]; 5] = [
+const JOBS: [&[&str]; 4] = [
     &["simulate", "--trace", "uniform:rows=100,n=500", "--policy", "lru"],
     &["plan", "--distribution", "uniform:rows=100", "--budget", "64KiB", "--batch", "10", "--sample-bytes", "100"],
     &["plan", "memory", "--rows", "100"],
-    &["plan", "robe", "normal:rows=100,dim=8"],
     &["info", "--backend", "cpu", "--no-self-test"],
 ];
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::common::Common;
 use super::suite::{Size, shapes::random};
 use crate::plan::amount;
-use crate::plan::robe::arrays::{CHUNK, COMPRESSIONS, arrays, setting};
+use crate::plan::robe::{CHUNK, COMPRESSIONS, setting};
 use hotrow_report::clock::{self, Clock, Complaints, Deadline, has_no_room};
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::names::one_of;
@@ -94,8 +94,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         seed: options.group_seed(),
         deadline: &deadline,
     };
-    let smallest = arrays(&plan.rows[..1], plan.dim, 1, SHARED);
-    let least = smallest.filter_map(|(_, config)| Some(config.ok()?.table_bytes())).min().unwrap_or(0);
+    let smallest = SHARED.iter().filter_map(|&by| Config::compressed(&plan.rows[..1], plan.dim, by, 1).ok());
+    let least = smallest.map(|config| config.table_bytes()).min().unwrap_or(0);
     ensure_usage!(
         args.memory.is_none_or(|most| most >= least),
         "--memory: wanted at least {least} B, the smallest array, found {}; give more, or leave it out",
@@ -153,9 +153,9 @@ impl Plan<'_> {
 fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut Runner<'_>) -> anyhow::Result<()> {
     let mut found: Vec<(String, f64, Config)> = Vec::new();
     for (rows, chunk) in plan.rows.into_iter().flat_map(|rows| CHUNKS.map(|chunk| (rows, chunk))) {
-        for (compression, config) in arrays(&[rows], plan.dim, chunk, SHARED) {
+        for &compression in SHARED {
             let name = format!("{} rows at {}x in chunks of {chunk}", count(rows.into()), decimals(compression));
-            match config {
+            match Config::compressed(&[rows], plan.dim, compression, chunk) {
                 Ok(config) => found.push((name, compression, config)),
                 Err(reason) => run.leave_out(name, reason.to_string()),
             }

@@ -1,7 +1,7 @@
 //! Sizes and numbers as people write them: 64MiB, 1.5GB, 1e9.
 
 use bytesize::ByteSize;
-use hotrow_report::options::{number, read};
+use hotrow_report::options::read;
 
 /// The largest size, so that sums of a few stay far below 2^64.
 const MOST: u64 = 1 << 60;
@@ -20,14 +20,6 @@ pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A whole number from 1 to `most`, in digits or as 1e9.
-pub(super) fn count_to(most: u32) -> impl Fn(&str) -> Result<u32, String> {
-    move |text| {
-        let found = count(text).ok().and_then(|count| u32::try_from(count).ok()).filter(|&count| count <= most);
-        found.ok_or_else(|| format!("wanted a whole number from 1 to {most}"))
-    }
-}
-
 /// A whole number from 1 to 2^53, in digits or as 1e9.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     let legal = |number: &f64| number.fract() == 0.0 && (1.0..=9_007_199_254_740_992.0).contains(number);
@@ -37,11 +29,6 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
 /// A number above 0.
 pub(super) fn positive(text: &str) -> Result<f64, String> {
     read(text, "a number above 0", |number: &f64| *number > 0.0 && number.is_finite())
-}
-
-/// A share of rows, 0 to 1.
-pub(super) fn share(text: &str) -> Result<f64, String> {
-    number(text, 0.0..=1.0)
 }
 
 /// The largest number below `most` that fits, if any does; all smaller ones fit, too.
@@ -77,6 +64,5 @@ mod tests {
         assert_eq!(counts, [Some(1_000_000_000), None, None, None, None]);
         assert!(positive("1.5") == Ok(1.5) && positive("0").is_err() && positive("nan").is_err());
         assert_eq!([100, 8, 7, 1, 0].map(|most| largest(most, |n| n <= 7)), [Some(7), Some(7), Some(6), None, None]);
-        assert!(share("0") == Ok(0.0) && share("1.1").is_err());
     }
 }

@@ -11,17 +11,13 @@ use crate::{
 };
 use hotrow::{Source, rng::pcg4d, robe::Config};
 
-/// ROBE, corollary 6: with probability 1 - delta, `M = S E` of k normal projections is a (1 ± eps) setup for a table E
-/// of `rows` x `dim` if `k = Omega(sigma^2 / eps^2 (ln(1 / delta) + max(dim, ln rows)))`; `|M| = k dim`. The paper does
-/// not state the constant; here it is 1, so this is an order of magnitude and no promise. (The paper's proof also takes
-/// `1 + 1/2 + 1/4 + ..` as 1 where it is 2; the constant absorbs that.) It is not the size for ROBE-Z either, whose
-/// hash has no signs.
+/// ROBE, corollary 6: with probability 1 - delta, `M = S E` of k normal projections is a (1 ± eps) setup for a table E of `rows` x `dim` if
+/// `k = Omega(sigma^2 / eps^2 (ln(1 / delta) + max(dim, ln rows)))`; `|M| = k dim`. The paper does not state the constant; here it is 1, so this is an order
+/// of magnitude and no promise. It is not the size for ROBE-Z either, whose hash has no signs.
 ///
-/// The paper goes on to `|M| = O(1 / eps^2 max(dim^2, dim ln rows))` for tables of bounded sigma. But sigma grows as
-/// rows are added: `sigma^2` is at least `|E|^2 / dim`, the squared length of all rows together divided by dim. Hence
-/// `|M| >= rows dim r^2 / eps^2`, where r is the root mean square of the rows' lengths. With constant 1 the corollary
-/// asks for fewer weights than the table has values only if eps is larger than r, and an array of zeros achieves that
-/// on average.
+/// The paper goes on to `|M| = O(1 / eps^2 max(dim^2, dim ln rows))` for tables of bounded sigma. But sigma grows as rows are added: `sigma^2` is at least the
+/// squared length of all rows together divided by dim. Hence `|M| >= rows dim r^2 / eps^2`, where r is the root mean square of the rows' lengths: the
+/// corollary asks for fewer weights than the table has values only if eps is larger than r, and an array of zeros achieves that on average.
 ///
 /// ```
 /// use hotrow_plan::fidelity::Bound;
@@ -47,15 +43,14 @@ impl Bound {
     /// # Errors
     /// [`Error::Argument`] if sigma is negative or not finite, eps is not above 0, or delta is not between 0 and 1.
     pub fn new(sigma: f64, rows: u32, dim: u32, eps: f64, delta: f64) -> Result<Self, Error> {
-        let fail = |what, wanted: &str, found: f64| Err(no_answer(what, wanted, &found));
-        if !(sigma.is_finite() && sigma >= 0.0) {
-            return fail("sigma", "a number from 0 on", sigma);
-        }
-        if !(eps.is_finite() && eps > 0.0) {
-            return fail("eps", "a number above 0", eps);
-        }
-        if !(delta > 0.0 && delta < 1.0) {
-            return fail("delta", "a number between 0 and 1", delta);
+        for (what, holds, wanted, found) in [
+            ("sigma", sigma.is_finite() && sigma >= 0.0, "a number from 0 on", sigma),
+            ("eps", eps.is_finite() && eps > 0.0, "a number above 0", eps),
+            ("delta", delta > 0.0 && delta < 1.0, "a number between 0 and 1", delta),
+        ] {
+            if !holds {
+                return Err(no_answer(what, wanted, &found));
+            }
         }
         let points = f64::from(dim).max(f64::from(rows.max(1)).ln());
         let k = ((sigma / eps).powi(2) * (-delta.ln() + points)).ceil();

@@ -1,12 +1,9 @@
 //! Reads the rows of a source block by block.
 
-use rayon::prelude::*;
-
 use hotrow::{Error, Source, robe::Config};
 
-/// Floats of a block of rows, and of the part that one thread reads at once.
+/// Floats of a block of rows.
 const BLOCK: usize = 1 << 20;
-const PART: usize = 1 << 14;
 
 /// Checks that such tables can exist and that the source has their rows. Returns the number of rows.
 pub(crate) fn checked(config: &Config, source: &dyn Source) -> Result<u32, Error> {
@@ -14,14 +11,6 @@ pub(crate) fn checked(config: &Config, source: &dyn Source) -> Result<u32, Error
     let rows = config.tables.iter().sum();
     source.check(rows, config.dim as usize)?;
     Ok(rows)
-}
-
-pub(crate) fn check_rows(config: &Config, given: &[u32], call: &'static str) -> Result<(), Error> {
-    let rows = config.tables.iter().sum();
-    match given.iter().position(|&row| row >= rows) {
-        None => Ok(()),
-        Some(place) => Err(Error::RowOutOfRange { call, rows, position: place as u32, row: given[place] }),
-    }
 }
 
 /// Allocates `n` zeros.
@@ -43,14 +32,7 @@ pub(crate) fn blocks(
     let mut values = zeroed("block of rows", block * dim)?;
     for first_row in (0..rows).step_by(block) {
         let values = &mut values[..block.min((rows - first_row) as usize) * dim];
-        let part = (PART / dim).max(1);
-        let failed = values.par_chunks_mut(part * dim).enumerate().find_map_first(|(k, values)| {
-            let first_row = first_row + (k * part) as u32;
-            read(source, first_row, dim, values).err()
-        });
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        read(source, first_row, dim, values)?;
         take(first_row, values);
     }
     Ok(())
