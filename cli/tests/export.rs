@@ -495,6 +495,26 @@ fn bad_input_of_import_is_told_by_name() {
     folder.import(&folder.path("stated.safetensors"), &["--format", "fused", "--like", &like]);
 }
 
+#[test]
+fn bad_input_of_export_is_told_by_name() {
+    let folder = Folder::new();
+    let trained = fs::read(trained(&folder, Precision::Int4).1).unwrap();
+    for (name, precision, dim, rows) in [
+        ("odd", "int4", 6, &[0.5; 12][..]),
+        ("large", "int4", 4, &[1.0, 2.0, 3.0, 4.0, 9e4, 9e4, 9e4, 9.1e4]),
+        ("steep", "int2", 8, &[0.0, 3e5, 1e5, 2e5, 0.0, 3e5, 1e5, 2e5]),
+        ("half", "fp16", 4, &[0.5; 8]),
+    ] {
+        let array = npy("<f4", &format!("({}, {dim})", rows.len() / dim), &bytes(rows));
+        let table = folder.import(&folder.write("table.npy", &array), &["--precision", precision]);
+        fs::rename(table, folder.path(name)).unwrap();
+    }
+    folder.write("trained", &trained);
+    folder.write("cut", &trained[..trained.len() - 1]);
+    fs::copy(fixture("torch.safetensors"), folder.path("torch.safetensors")).unwrap();
+    golden::refused("export", folder.0.path());
+}
+
 /// Rows of numbers that every type holds exactly, but for 1/3.
 const NUMBERS: [f32; 6] = [1.0, -0.5, 3.140_625, 0.0, 65_280.0, -0.000_061_035_156];
 
