@@ -1,47 +1,18 @@
 //! Every public call of the objects that a program keeps has a span of `tracing`, and the spans are those of the calls.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, atomic::AtomicU64, atomic::Ordering},
-};
+use std::sync::{Arc, Mutex, atomic::AtomicU64, atomic::Ordering};
+use std::{fs, path::Path};
 
 use hotrow::{CpuGroup, GroupConfig, prelude::*};
+use hotrow_harness::modules::files;
 use syn::{Attribute, FnArg, ImplItem, Item, ReturnType, Signature, TraitItem, Type, Visibility};
 use tracing::{Event, Metadata, Subscriber, span};
 
 /// The objects, by the types that implement their calls.
-const OBJECTS: [&str; 15] = [
-    "DeviceGroup",
-    "Group",
-    "SharedGroup",
-    "CpuGroup",
-    "CpuSharedGroup",
-    "Grid",
-    "CpuGrid",
-    "Scaler",
-    "CpuScaler",
-    "Sorter",
-    "RowReader",
-    "Context",
-    "Timeline",
-    "FileStore",
-    "SharedStore",
-];
+const OBJECTS: &str = "DeviceGroup Group SharedGroup CpuGroup CpuSharedGroup Grid CpuGrid Scaler CpuScaler Sorter RowReader Context Timeline FileStore SharedStore";
 /// The files whose functions are calls of their own.
 const FREE: [&str; 4] = ["checkpoint/save.rs", "checkpoint/load.rs", "gpu/adapter.rs", "store/fill.rs"];
 const TRAITS: [&str; 3] = ["Lookup", "Embedding", "SharedArray"];
-
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            found.push(path);
-        }
-    }
-}
 
 fn last(path: &syn::Path) -> String {
     path.segments.last().unwrap().ident.to_string()
@@ -49,19 +20,13 @@ fn last(path: &syn::Path) -> String {
 
 /// Whether a function does work: it changes its object, encodes, makes an object, may fail, or is a future.
 fn works(signature: &Signature) -> bool {
-    let fails = match &signature.output {
-        ReturnType::Type(_, found) => matches!(&**found, Type::Path(path) if last(&path.path) == "Result"),
-        ReturnType::Default => false,
-    };
+    let is = |of: &Type, names: &[&str]| matches!(of, Type::Path(path) if names.contains(&&*last(&path.path)));
+    let fails = matches!(&signature.output, ReturnType::Type(_, found) if is(found, &["Result"]));
     let argument = |argument: &FnArg| match argument {
         FnArg::Receiver(receiver) => receiver.mutability.is_some() && receiver.reference.is_some(),
-        FnArg::Typed(typed) => match &*typed.ty {
-            Type::Reference(to) => match &*to.elem {
-                Type::Path(path) => ["CommandEncoder", "Context"].contains(&&*last(&path.path)),
-                _ => false,
-            },
-            _ => false,
-        },
+        FnArg::Typed(typed) => {
+            matches!(&*typed.ty, Type::Reference(to) if is(&to.elem, &["CommandEncoder", "Context"]))
+        }
     };
     fails || signature.asyncness.is_some() || signature.inputs.iter().any(argument)
 }
@@ -75,26 +40,20 @@ fn has_span(attributes: &[Attribute]) -> bool {
 
 /// The calls without a span of a source text; with `free`, its functions are calls, too.
 fn silent(text: &str, free: bool) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut check = |of: &str, attributes: &[Attribute], signature: &Signature| {
-        if works(signature) && !has_span(attributes) {
-            found.push(format!("{of}::{}", signature.ident));
-        }
-    };
+    let public = |visibility: &Visibility| matches!(visibility, Visibility::Public(_));
+    let mut calls = Vec::new();
     for item in syn::parse_file(text).unwrap().items {
         match item {
             Item::Impl(block) => {
                 let Type::Path(path) = &*block.self_ty else { continue };
-                let of = last(&path.path);
-                let of_trait = block.trait_.as_ref().map(|(_, path, _)| last(path));
-                if !OBJECTS.contains(&&*of) || of_trait.as_ref().is_some_and(|of| !TRAITS.contains(&&**of)) {
-                    continue;
-                }
+                let (of, of_trait) = (last(&path.path), block.trait_.as_ref().map(|(_, path, _)| last(path)));
+                let known = of_trait.as_ref().is_none_or(|of| TRAITS.contains(&&**of));
                 for item in block.items {
                     if let ImplItem::Fn(call) = item
-                        && (of_trait.is_some() || matches!(call.vis, Visibility::Public(_)))
+                        && (OBJECTS.split(' ').any(|object| object == of) && known)
+                        && (of_trait.is_some() || public(&call.vis))
                     {
-                        check(&of, &call.attrs, &call.sig);
+                        calls.push((of.clone(), call.attrs, call.sig));
                     }
                 }
             }
@@ -103,24 +62,22 @@ fn silent(text: &str, free: bool) -> Vec<String> {
                     if let TraitItem::Fn(call) = item
                         && call.default.is_some()
                     {
-                        check(&block.ident.to_string(), &call.attrs, &call.sig);
+                        calls.push((block.ident.to_string(), call.attrs, call.sig));
                     }
                 }
             }
-            Item::Fn(call) if free && matches!(call.vis, Visibility::Public(_)) => check("", &call.attrs, &call.sig),
+            Item::Fn(call) if free && public(&call.vis) => calls.push((String::new(), call.attrs, call.sig)),
             _ => {}
         }
     }
-    found
+    calls.retain(|(_, attributes, signature)| works(signature) && !has_span(attributes));
+    calls.into_iter().map(|(of, _, signature)| format!("{of}::{}", signature.ident)).collect()
 }
 
 #[test]
 fn every_public_call_has_a_span() {
-    let (mut all, mut without) = (Vec::new(), Vec::new());
-    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut all);
-    all.retain(|path| !path.to_string_lossy().contains("internals"));
-    let mut spans = 0;
-    for path in all {
+    let (mut spans, mut without) = (0, Vec::new());
+    for path in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &|path| path.ends_with("internals")) {
         let text = fs::read_to_string(&path).unwrap();
         spans += text.matches("tracing::instrument").count();
         let free = FREE.iter().any(|file| path.ends_with(file));

@@ -1,4 +1,4 @@
-//! docs/calls.md: what each call submits, waits for and makes, counted.
+//! docs/calls.md: what each call submits, waits for and makes, counted. `order.rs` has the page's other tables.
 
 use std::collections::BTreeMap;
 
@@ -130,36 +130,27 @@ fn measured(context: &Context, placement: Placement) -> BTreeMap<&'static str, C
     found
 }
 
-/// The rows of the page below a heading: submissions, whether it waits, whether it makes objects. How many differs from device to device.
-fn listed(page: &str, heading: &str) -> BTreeMap<String, [String; 3]> {
+/// The cells of the page: submissions, whether the call waits, whether it makes objects. How many differs from device to device.
+fn cells([submissions, waits, objects]: Counts) -> Vec<String> {
+    let (waits, made) = (if waits == 0 { "no" } else { "yes" }, if objects == 0 { "nothing" } else { "objects" });
+    vec![submissions.to_string(), waits.to_owned(), made.to_owned()]
+}
+
+/// The rows of a table of docs/calls.md below `heading` that are not as found.
+pub(crate) fn faults<C: AsRef<str>>(page: &str, heading: &str, found: &[(&str, Vec<C>)]) -> Vec<String> {
     let part = page.split(heading).nth(1).expect("the heading").split("\n## ").next().unwrap();
-    let rows = part.lines().filter(|line| line.starts_with("| `"));
-    rows.map(|row| {
-        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let numbers = [cells[2], cells[3], cells[4]].map(str::to_owned);
-        (cells[1].trim_matches('`').to_owned(), numbers)
-    })
-    .collect()
+    let rows: Vec<&str> = part.lines().filter(|line| line.starts_with("| `")).collect();
+    let row = |(call, cells): &(&str, Vec<C>)| {
+        let cells: Vec<&str> = cells.iter().map(AsRef::as_ref).collect();
+        format!("| `{call}` | {} |", cells.join(" | "))
+    };
+    let wanted: Vec<String> = found.iter().map(row).collect();
+    let missing = wanted.iter().filter(|row| !rows.contains(&&***row)).cloned();
+    let extra = rows.iter().filter(|row| !wanted.iter().any(|wanted| wanted == *row)).map(|row| format!("not {row}"));
+    missing.chain(extra).collect()
 }
 
-fn written(counts: Counts) -> [String; 3] {
-    let waits = if counts[1] == 0 { "no" } else { "yes" };
-    [counts[0].to_string(), waits.to_owned(), if counts[2] == 0 { "nothing" } else { "objects" }.to_owned()]
-}
-
-/// The calls whose costs are not those of the page.
-fn faults(page: &str, heading: &str, found: &BTreeMap<&'static str, Counts>) -> Vec<String> {
-    let listed = listed(page, heading);
-    let mut faults: Vec<String> = found
-        .iter()
-        .filter(|(call, counts)| listed.get(**call) != Some(&written(**counts)))
-        .map(|(call, counts)| format!("| `{call}` | {} |", written(*counts).join(" | ")))
-        .collect();
-    faults.extend(listed.keys().filter(|call| !found.contains_key(&***call)).map(|call| format!("{call} is no call")));
-    faults
-}
-
-const PAGE: &str = include_str!("../../docs/calls.md");
+pub(crate) const PAGE: &str = include_str!("../../docs/calls.md");
 
 #[gpu_test]
 fn the_page_says_what_calls_cost(context: &Context) {
@@ -168,7 +159,7 @@ fn the_page_says_what_calls_cost(context: &Context) {
     {
         // A context of its own: other tests' calls are not counted.
         let own = Context::with_options(context.device(), context.queue(), &hotrow_harness::device::options()).unwrap();
-        let found = measured(&own, placement);
+        let found: Vec<_> = measured(&own, placement).into_iter().map(|(call, counts)| (call, cells(counts))).collect();
         let faults = faults(PAGE, heading, &found);
         assert!(faults.is_empty(), "{heading}: {} rows differ; found\n{}", faults.len(), faults.join("\n"));
     }
@@ -177,10 +168,10 @@ fn the_page_says_what_calls_cost(context: &Context) {
 #[test]
 fn a_wrong_row_is_found() {
     let page = "\n## One\n| call | submits | waits | makes |\n| `forward` | 1 | yes | nothing |\n| `gone` | 0 | no | nothing |\n";
-    let found = BTreeMap::from([("forward", [1, 2, 0]), ("flush", [1, 1, 3])]);
-    assert_eq!(faults(page, "\n## One", &found), ["| `flush` | 1 | yes | objects |", "gone is no call"]);
+    let found = [("forward", cells([1, 2, 0])), ("flush", cells([1, 1, 3]))];
     assert_eq!(
-        faults(page, "\n## One", &BTreeMap::from([("forward", [2, 2, 0])]))[0],
-        "| `forward` | 2 | yes | nothing |"
+        faults(page, "\n## One", &found),
+        ["| `flush` | 1 | yes | objects |", "not | `gone` | 0 | no | nothing |"]
     );
+    assert_eq!(faults(page, "\n## One", &[("forward", cells([2, 2, 0]))])[0], "| `forward` | 2 | yes | nothing |");
 }

@@ -11,7 +11,10 @@ use hotrow_harness::{gpu_test, seeds};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use crate::caller::{download, encoder, storage, submit};
+use crate::{
+    caller::{download, encoder, storage, submit},
+    calls::{PAGE, faults},
+};
 
 /// A batch on the device, and room for its outputs, which are their own gradients.
 struct Io {
@@ -207,19 +210,6 @@ fn cell<G: Subject>(
     if refused { "refused" } else { "correct" }
 }
 
-/// The cells of the page below `heading` that are not as found.
-fn faults(page: &str, heading: &str, found: &[(&str, Vec<&str>)]) -> Vec<String> {
-    let part = page.split(heading).nth(1).expect("the heading").split("\n## ").next().unwrap();
-    let rows: Vec<&str> = part.lines().filter(|line| line.starts_with("| `")).collect();
-    let wanted: Vec<String> =
-        found.iter().map(|(call, cells)| format!("| `{call}` | {} |", cells.join(" | "))).collect();
-    let missing = wanted.iter().filter(|row| !rows.contains(&&***row)).cloned();
-    let extra = rows.iter().filter(|row| !wanted.iter().any(|wanted| wanted == *row)).map(|row| format!("not {row}"));
-    missing.chain(extra).collect()
-}
-
-const PAGE: &str = include_str!("../../docs/calls.md");
-
 #[gpu_test]
 fn each_call_is_refused_or_correct_as_the_page_says(context: &Context) {
     let folder = tempfile::tempdir().unwrap();
@@ -253,14 +243,6 @@ fn each_call_is_refused_or_correct_as_the_page_says(context: &Context) {
     });
     let wrong = faults(PAGE, "\n## Shared arrays while commands are recorded", &found.collect::<Vec<_>>());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-#[test]
-fn a_wrong_cell_is_found() {
-    let page = "\n## One\n| call | recorded |\n| `pin` | refused |\n| `gone` | correct |\n";
-    let found = [("pin", vec!["refused"]), ("flush", vec!["correct"])];
-    assert_eq!(faults(page, "\n## One", &found), ["| `flush` | correct |", "not | `gone` | correct |"]);
-    assert_eq!(faults(page, "\n## One", &[("pin", vec!["correct"])])[0], "| `pin` | correct |");
 }
 
 /// A backward whose forward has not run before it moves nothing, and the next call says so; the group goes on.
